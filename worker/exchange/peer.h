@@ -33,10 +33,13 @@ enum {
 
 /* Who gets the tensor messages (PUSH, ANNOUNCE, GRANT) of all peers. */
 struct peer_receiver {
-    /* An error ends the peer's connections. */
-    struct status *(*on_message)(void *arg, struct peer *peer, struct wire_message *message);
+    /* A message has come; `edge` is its meta, read. An error closes the peer's connections. */
+    struct status *(*on_message)(void *arg, struct peer *peer, struct wire_message *message,
+                                 const struct edge_message *edge);
+    /* Memory for the payload of a PUSH, before it is read, as struct wire_handlers says of
+     * `alloc`; on_message follows with the same `edge`. */
     struct buffer *(*alloc)(void *arg, struct peer *peer, const struct wire_message *message,
-                            size_t size_bytes);
+                            const struct edge_message *edge, size_t size_bytes);
     /* Is what `alloc` gave for that key still waited for? Its step may have ended. */
     bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
                       uint64_t frame_iter);

@@ -38,6 +38,28 @@ static struct status *check_hello(struct peer *peer, struct span meta) {
     return st;
 }
 
+struct channel_input *peer_channel_input(struct transport_channel *channel) {
+    if (!channel->input)
+        channel->input = xcalloc(1, sizeof(struct channel_input));
+    return channel->input;
+}
+
+/* A message about an edge: its meta has been read by on_alloc if it has a payload. */
+static struct status *on_edge_message(struct peer *peer, struct transport_channel *channel,
+                                      struct wire_message *message) {
+    struct peer_table *table = peer->table;
+    struct channel_input *input = channel->input;
+    struct edge_message edge;
+    if (!table->receiver)
+        return NULL;
+    if (input && input->is_read) {
+        input->is_read = false;
+        return table->receiver->on_message(table->receiver_arg, peer, message, &input->edge);
+    }
+    TRY(status_prefix_take(edge_message_read(message->meta, &edge), "from task %s: ", peer->task));
+    return table->receiver->on_message(table->receiver_arg, peer, message, &edge);
+}
+
 static void on_message(void *owner, struct transport_channel *channel,
                        struct wire_message *message) {
     struct peer *peer = owner;
@@ -72,13 +94,12 @@ static void on_message(void *owner, struct transport_channel *channel,
         heartbeat_pong(&peer->heartbeat, now_ns, message->id, message->meta);
         break;
     case WIRE_STRIPE:
-        st = peer_streams_on_stripe(peer, message);
+        st = peer_streams_on_stripe(peer, channel, message);
         break;
     case WIRE_PUSH:
     case WIRE_ANNOUNCE:
     case WIRE_GRANT:
-        if (table->receiver)
-            st = table->receiver->on_message(table->receiver_arg, peer, message);
+        st = on_edge_message(peer, channel, message);
         break;
     default:
         st = status_invalid("task %s sent a message of type %d, which is not for another worker",
@@ -88,29 +109,46 @@ static void on_message(void *owner, struct transport_channel *channel,
         channel->transport->close(channel, st);
 }
 
-/* What has a place is written there: a Push as well would be read into memory that the sender
- * may still write. */
-static bool is_to_land(struct peer *peer, const struct wire_message *message) {
-    struct edge_message edge;
-    if (likely(!peer_rdma_has_pending_writes(&peer->rdma)) || message->type != WIRE_PUSH)
-        return false;
-    struct status *st = edge_message_read(message->meta, &edge);
-    bool is_to_land =
-        st || peer_rdma_is_pending_write(&peer->rdma, message->id, edge.edge, edge.frame_iter);
-    status_unref(st);
-    return is_to_land;
+/* The sender may write the value into memory here: if it came as a Push as well, that would be
+ * read into memory that the sender may still write. */
+static bool is_pending_write(struct peer *peer, const struct wire_message *message,
+                             const struct edge_message *edge) {
+    return unlikely(peer_rdma_has_pending_writes(&peer->rdma)) && message->type == WIRE_PUSH &&
+           peer_rdma_is_pending_write(&peer->rdma, message->id, edge->edge, edge->frame_iter);
 }
 
 struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message,
-                               size_t size_bytes) {
+                               const struct edge_message *edge, size_t size_bytes) {
     struct peer_table *table = peer->table;
-    struct buffer *buffer = table->receiver->alloc(table->receiver_arg, peer, message, size_bytes);
+    struct buffer *buffer =
+        table->receiver->alloc(table->receiver_arg, peer, message, edge, size_bytes);
     /* asked after: a grant on another thread is seen by both or by none */
-    if (!buffer || !is_to_land(peer, message))
+    if (!buffer || !is_pending_write(peer, message, edge))
         return buffer;
     if (buffer != wire_discard)
         buffer_unref(buffer);
     return NULL;
+}
+
+static struct status *not_granted(const struct peer *peer, const struct wire_message *message,
+                                  size_t size_bytes) {
+    return status_exhausted(
+        "task %s sends %zu bytes of a %s that were not granted, that come a second time, or that "
+        "there is no memory for",
+        peer->task, size_bytes, wire_type_name(message->type));
+}
+
+static struct buffer *alloc_push(struct peer *peer, struct transport_channel *channel,
+                                 const struct wire_message *message, size_t size_bytes,
+                                 struct status **ret_why) {
+    struct channel_input *input = peer_channel_input(channel);
+    *ret_why = status_prefix_take(edge_message_read(message->meta, &input->edge),
+                                  "from task %s: ", peer->task);
+    if (*ret_why)
+        return NULL;
+    struct buffer *buffer = peer_alloc_push(peer, message, &input->edge, size_bytes);
+    input->is_read = buffer && buffer != wire_discard;
+    return buffer;
 }
 
 static struct buffer *on_alloc(void *owner, struct transport_channel *channel,
@@ -118,18 +156,14 @@ static struct buffer *on_alloc(void *owner, struct transport_channel *channel,
     struct peer *peer = owner;
     if (peer->table->is_closing || !peer->table->receiver || channel->kind == CHANNEL_ARENA)
         return NULL;
-    bool is_stripe = message->type == WIRE_STRIPE;
     if (channel->kind > CHANNEL_STREAM)
         peer_streams_on_used(peer, channel);
-    struct buffer *buffer = is_stripe ? peer_streams_alloc(peer, message, size_bytes)
-                                      : peer_alloc_push(peer, message, size_bytes);
+    struct status *why = NULL;
+    struct buffer *buffer = message->type == WIRE_STRIPE
+                                ? peer_streams_alloc(peer, channel, message, size_bytes)
+                                : alloc_push(peer, channel, message, size_bytes, &why);
     if (!buffer)
-        channel->transport->close(
-            channel,
-            status_exhausted(
-                "task %s sends %zu bytes of a %s that were not granted, that come a second time, "
-                "or that there is no memory for",
-                peer->task, size_bytes, wire_type_name(message->type)));
+        channel->transport->close(channel, why ? why : not_granted(peer, message, size_bytes));
     return buffer;
 }
 

@@ -68,6 +68,15 @@ struct peer {
     bool is_adopted[CHANNEL_N_KINDS];
 };
 
+/* What `alloc` has read of the message that a channel receives, kept for its on_message. */
+struct channel_input {
+    bool is_read;
+    struct edge_message edge; /* a Push's */
+    struct arrival *arrival;  /* a Stripe's value */
+    unsigned stripe;          /* and its number */
+};
+struct channel_input *peer_channel_input(struct transport_channel *channel); /* made when new */
+
 void peer_table_free_when_done(struct peer_table *table); /* is it closed, and nothing left? */
 
 void peer_lost(struct peer *peer, struct status *why);
@@ -79,9 +88,9 @@ void peer_on_channel_closed(void *owner, struct transport_channel *channel, stru
 void peer_open(struct peer *peer, enum channel_kind kind); /* unless it is there */
 /* A stream to the peer, greeted; one reference for the caller. */
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index);
-/* Memory for a Push, as struct wire_handlers says of `alloc`. */
+/* Memory for a Push whose meta is `edge`, as struct wire_handlers says of `alloc`. */
 struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message,
-                               size_t size_bytes);
+                               const struct edge_message *edge, size_t size_bytes);
 
 /* ---- peer_values.c ---- */
 extern const struct peer_rdma_host peer_rdma_host;

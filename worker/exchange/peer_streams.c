@@ -258,23 +258,16 @@ bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel
 
 /* ---- what comes ---- */
 
-/* False where the stripe's Push has no edge. */
-static bool arrival_find(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe,
-                         struct edge_message *ret_edge, struct arrival **ret) {
-    struct status *st = edge_message_read(
-        (struct span){(const char *)stripe->push.data, stripe->push.len}, ret_edge);
-    bool is_good = !st;
-    status_unref(st);
-    *ret = NULL;
-    if (!is_good)
-        return false;
+/* The value that the stripe is a part of; NULL: it is the first of its stripes. */
+static struct arrival *arrival_find(struct peer *peer, uint64_t step,
+                                    const struct edge_message *edge) {
     LIST_FOR_EACH (link, &peer->streams.arrivals) {
         struct arrival *arrival = LIST_ENTRY(link, struct arrival, link);
-        if (arrival->step == step && arrival->edge == ret_edge->edge &&
-            arrival->frame_iter == ret_edge->frame_iter)
-            *ret = arrival;
+        if (arrival->step == step && arrival->edge == edge->edge &&
+            arrival->frame_iter == edge->frame_iter)
+            return arrival;
     }
-    return true;
+    return NULL;
 }
 
 static bool is_same_push(const struct arrival *arrival, const Millrace__Stripe *stripe) {
@@ -291,7 +284,7 @@ static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millr
                                 .meta = {(const char *)stripe->push.data, stripe->push.len},
                                 .payload_len = stripe->total_bytes};
     *ret_buffer = peer->streams.n_arrivals < PEER_STREAMS_MAX_ARRIVALS
-                      ? peer_alloc_push(peer, &push, stripe->total_bytes)
+                      ? peer_alloc_push(peer, &push, edge, stripe->total_bytes)
                       : NULL;
     if (!*ret_buffer || *ret_buffer == wire_discard)
         return NULL;
@@ -345,23 +338,37 @@ static struct buffer *part_of(struct peer *peer, struct arrival *arrival,
                        buffer_ref(arrival->buffer));
 }
 
-struct buffer *peer_streams_alloc(struct peer *peer, const struct wire_message *message,
-                                  size_t size_bytes) {
-    Millrace__Stripe *stripe = stripe_unpack(message);
+/* `input->edge` is what the stripe's Push says. */
+static struct buffer *alloc_stripe(struct peer *peer, const struct wire_message *message,
+                                   const Millrace__Stripe *stripe, struct channel_input *input,
+                                   size_t size_bytes) {
     struct buffer *buffer = NULL;
-    struct arrival *arrival = NULL;
-    struct edge_message edge;
-    if (stripe && arrival_find(peer, message->id, stripe, &edge, &arrival) && !arrival)
-        arrival = arrival_new(peer, message->id, stripe, &edge, &buffer);
-    if (arrival)
-        buffer = part_of(peer, arrival, stripe, size_bytes);
-    if (stripe)
-        millrace__stripe__free_unpacked(stripe, NULL);
+    struct arrival *arrival = arrival_find(peer, message->id, &input->edge);
+    if (!arrival)
+        arrival = arrival_new(peer, message->id, stripe, &input->edge, &buffer);
+    input->arrival = arrival;
+    input->stripe = stripe->index;
+    return arrival ? part_of(peer, arrival, stripe, size_bytes) : buffer;
+}
+
+struct buffer *peer_streams_alloc(struct peer *peer, struct transport_channel *channel,
+                                  const struct wire_message *message, size_t size_bytes) {
+    struct channel_input *input = peer_channel_input(channel);
+    Millrace__Stripe *stripe = stripe_unpack(message);
+    if (!stripe)
+        return NULL;
+    struct status *st = edge_message_read(
+        (struct span){(const char *)stripe->push.data, stripe->push.len}, &input->edge);
+    struct buffer *buffer = st ? NULL : alloc_stripe(peer, message, stripe, input, size_bytes);
+    input->is_read = buffer && buffer != wire_discard;
+    status_unref(st);
+    millrace__stripe__free_unpacked(stripe, NULL);
     return buffer;
 }
 
-/* The last stripe has come. */
-static struct status *deliver_whole(struct peer *peer, struct arrival *arrival) {
+/* The last stripe has come; `edge` is what all of them say of the value. */
+static struct status *deliver_whole(struct peer *peer, struct arrival *arrival,
+                                    const struct edge_message *edge) {
     struct peer_table *table = peer->table;
     struct wire_message push = {.type = WIRE_PUSH,
                                 .id = arrival->step,
@@ -372,30 +379,38 @@ static struct status *deliver_whole(struct peer *peer, struct arrival *arrival) 
     list_remove(&arrival->link);
     list_init(&arrival->link); /* what is delivered may reset the rest */
     peer->streams.n_received++;
-    struct status *st =
-        table->receiver ? table->receiver->on_message(table->receiver_arg, peer, &push) : NULL;
+    struct status *st = table->receiver
+                            ? table->receiver->on_message(table->receiver_arg, peer, &push, edge)
+                            : NULL;
     buffer_unref(push.payload);
     arrival_free(peer, arrival);
     return st;
 }
 
-struct status *peer_streams_on_stripe(struct peer *peer, struct wire_message *message) {
-    Millrace__Stripe *stripe = stripe_unpack(message);
-    struct arrival *arrival = NULL;
-    struct edge_message edge;
-    bool is_good = stripe && arrival_find(peer, message->id, stripe, &edge, &arrival);
-    uint32_t bit = is_good ? 1u << stripe->index : 0;
-    if (stripe)
-        millrace__stripe__free_unpacked(stripe, NULL);
-    if (!arrival || !(arrival->begun & bit) || (arrival->done & bit))
-        return status_invalid("task %s sent a stripe of no value, or twice", peer->task);
-    arrival->done |= bit;
+/* It may have been dropped with the peer's channels while the stripe was read. */
+static bool is_here(const struct peer *peer, const struct arrival *arrival) {
+    LIST_FOR_EACH (link, &peer->streams.arrivals)
+        if (LIST_ENTRY(link, struct arrival, link) == arrival)
+            return true;
+    return false;
+}
+
+struct status *peer_streams_on_stripe(struct peer *peer, struct transport_channel *channel,
+                                      struct wire_message *message) {
+    struct channel_input *input = channel->input;
+    if (!input || !input->is_read) /* it has no payload: peer_streams_alloc was not called */
+        return status_invalid("task %s sent a malformed stripe", peer->task);
+    struct arrival *arrival = input->arrival;
+    input->is_read = false;
+    if (!is_here(peer, arrival))
+        return NULL;
+    arrival->done |= 1u << input->stripe;
     buffer_unref(message->payload); /* so that the value has one holder */
     message->payload = NULL;
     if (!is_whole(arrival))
         return NULL;
     if (arrival->buffer)
-        return deliver_whole(peer, arrival);
+        return deliver_whole(peer, arrival, &input->edge);
     arrival_free(peer, arrival);
     return NULL;
 }

@@ -80,9 +80,10 @@ void peer_streams_tick(struct peer *peer, int64_t now_ns);
 bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel,
                             struct status *why);
 /* Of a Stripe; the contracts are those of struct wire_handlers. */
-struct buffer *peer_streams_alloc(struct peer *peer, const struct wire_message *message,
-                                  size_t size_bytes);
-struct status *peer_streams_on_stripe(struct peer *peer, struct wire_message *message) MUST_USE;
+struct buffer *peer_streams_alloc(struct peer *peer, struct transport_channel *channel,
+                                  const struct wire_message *message, size_t size_bytes);
+struct status *peer_streams_on_stripe(struct peer *peer, struct transport_channel *channel,
+                                      struct wire_message *message) MUST_USE;
 /* A JSON object. */
 void peer_streams_describe(const struct peer *peer, struct str *out);
 

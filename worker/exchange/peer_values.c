@@ -26,9 +26,11 @@ static void rdma_send(struct peer *peer, enum channel_kind kind, const struct wi
 
 static struct status *rdma_deliver(struct peer *peer, struct wire_message *message) {
     struct peer_table *table = peer->table;
+    struct edge_message edge;
     if (table->is_closing || !table->receiver)
         return NULL;
-    return table->receiver->on_message(table->receiver_arg, peer, message);
+    TRY(edge_message_read(message->meta, &edge));
+    return table->receiver->on_message(table->receiver_arg, peer, message, &edge);
 }
 
 /* By way of its control channel, since who asks may be in the midst of what the loss ends. */

@@ -1,33 +1,35 @@
 /* The rendezvous' parts: rendezvous.c (the task's table of steps), rendezvous_step.c (one step's
- * table of keys, where ends meet), rendezvous_wire.c (push, announce, grant; the budget of bytes
- * in flight), rendezvous_pregrant.c (grants ahead).
+ * table of keys, where ends meet), rendezvous_wire.c (push, announce, grant and their credit),
+ * rendezvous_pregrant.c (pre-grants).
  *
- * A key's slot, at the receiver:                              at the sender:
+ * A key has at most one slot at the receiver, and one at the sender for each receiving task. The
+ * states of a slot; it is freed when its value has been handed on, and when its step ends:
  *
- *     (none) ──Recv──► WAITING ──value──► given, gone             (none) ──large value──► OFFERED ──grant──► pushed, gone
- *        │                │
- *        ├──value──► VALUE ──Recv──► given, gone
- *        │                │
- *        └─announce─► ANNOUNCED ──room──► GRANTED ──push begins──► ARRIVING ──push──► as a value
- *                                                                            (a Recv may come at
- * any time and waits in the slot) A grant is good for one message: what has begun to fill the
- * buffer is the only one that may.
+ *   (new)       -> WAITING           a Recv starts, and nothing is known of its value
+ *   (new)       -> VALUE             a value comes before its Recv
+ *   (new)       -> ANNOUNCED         an announcement comes before its Recv
+ *   (new)       -> OFFERED           sender: a value is announced and waits for its grant
+ *   (new)       -> PENDING_PREGRANT  sender: a pre-grant comes before its value
+ *   WAITING     -> ANNOUNCED         the announcement comes
+ *   WAITING     -> GRANTED           pre-granted, by a Push
+ *   WAITING     -> PREGRANTED        pre-granted, by an RDMA write
+ *   ANNOUNCED   -> GRANTED           there is credit for it
+ *   GRANTED     -> VALUE             it comes before its Recv, without a payload or by RDMA
+ *   GRANTED     -> ANNOUNCED         a pre-grant: another value than the expected is announced
+ *   GRANTED     -> ARRIVING          its payload begins to fill the memory
+ *   GRANTED     -> DONE              a pre-grant: the value is handed on, its announcement may come
+ *   ARRIVING    -> VALUE             it comes before its Recv
+ *   ARRIVING    -> DONE              as from GRANTED
+ *   PREGRANTED  -> WAITING           the remote slot is declined, and nothing is announced
+ *   PREGRANTED  -> ANNOUNCED         the same for what has been announced meanwhile
+ *   PREGRANTED  -> GRANTED           the RDMA connection has ended: it may be pushed instead
+ *   PREGRANTED  -> DONE              as from GRANTED
  *
- * With a grant ahead (slot->channel says so):                (none) ──grant ahead──► HELD ──value that fits──► sent, gone
- *                                                              OFFERED ──grant ahead, it fits──► sent, gone
- *   Recv ──► PLACED ──value──► given, DONE
- *     │        ├ declined, or not told ──► WAITING, as if nothing had been granted; ANNOUNCED, if that has been
- *     │        │ the line has ended, or the sender cannot write
- *     │        ▼                   announced, as expected: stays, for the grant ahead will meet it; where that may be lost,
- *     └────► GRANTED ──► as above  a plain one follows; announced, of another shape: ANNOUNCED, the grant ahead forgotten
+ * A grant is good for one message, so only the message that has begun to fill the memory may go
+ * on filling it. DONE stays until the step's end: an announcement may come later than the value
+ * that it is about, since the pre-grant met it on its way and they take different connections.
  *
- * DONE stays until the step's end: an Announce may come later than the value that it is about,
- * since the grant ahead met it on its way and they take different connections.
- *
- * The two ends' slots have keys of their own, and the sender's one for each peer: what a peer
- * grants, for whatever edge, is in nobody else's way.
- *
- * Locks: table->lock and a step's lock are never held together; no callback runs under either. */
+ * Locks: table->lock and a step's lock are never held together. No callback runs under either. */
 #ifndef MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_INTERNAL_H
 #define MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_INTERNAL_H
 
@@ -36,12 +38,14 @@
 
 #include "common/base/list.h"
 #include "common/base/map.h"
+#include "common/base/state_machine.h"
 #include "rpc/wire/messages.h"
 #include "worker/exchange/peer.h"
 #include "worker/exchange/rendezvous.h"
 #include "worker/exchange/step_ids.h"
 
-enum slot_kind {
+/* In the order of the table in rendezvous_step.c. The sender's states are the last. */
+enum slot_state {
     SLOT_WAITING,
     SLOT_VALUE,
     SLOT_ANNOUNCED,
@@ -50,27 +54,34 @@ enum slot_kind {
     SLOT_PREGRANTED,
     SLOT_DONE,
     SLOT_OFFERED,
-    SLOT_PENDING_PREGRANT
+    SLOT_PENDING_PREGRANT,
+    SLOT_N_STATES,
 };
+extern const struct state_machine slot_machine;
 
 struct slot {
-    struct tensor value; /* VALUE; OFFERED: plain dtypes */
-    struct slot *next;   /* of its bucket, or of the free ones */
+    union {                                /* by state: */
+        struct tensor value;               /* VALUE; OFFERED if is_plain */
+        struct buffer *proto;              /* OFFERED if not is_plain: the TensorProto */
+        struct buffer *announced;          /* ANNOUNCED, and PREGRANTED if is_announced: the meta */
+        struct buffer *memory;             /* GRANTED, ARRIVING: where the value comes to */
+        struct pending_pregrant *pregrant; /* PENDING_PREGRANT */
+    };
+    struct slot *next; /* of its bucket, or of the free ones */
     uint64_t frame_iter;
     uint32_t edge;
-    uint8_t kind;
-    uint8_t dtype;                /* that the Recv wants, once it waits */
-    bool is_announced;            /* of a grant ahead: the announcement has come */
-    struct rendezvous_recv *recv; /* who waits, or NULL */
-    /* ANNOUNCED, GRANTED, ARRIVING, PLACED: who sends; OFFERED, HELD: to whom */
-    struct peer *peer;
-    size_t size_bytes; /* the same, but for HELD: of the payload */
-    /* ANNOUNCED: the Announce's meta; GRANTED, ARRIVING: where it lands; PLACED: the Announce's
-     * meta, once it has come; OFFERED: an object dtype's TensorProto; HELD: struct pending_pregrant. */
-    struct buffer *buffer;
-    /* granted ahead: what is expected; its room is that of grants ahead */
+    uint8_t state;     /* changed by slot_add and slot_move only */
+    uint8_t dtype;     /* that the Recv wants, once it waits */
+    bool is_plain;     /* OFFERED: the value is a tensor of a plain dtype */
+    bool is_announced; /* of a pre-grant: the announcement has come */
+    /* who waits: for the value, or for the grant of what is offered; NULL: nobody does yet */
+    struct rendezvous_recv *recv;
+    struct peer *peer; /* the task at the other end, in all states that need one */
+    size_t size_bytes; /* of the payload: from ANNOUNCED to PREGRANTED, and OFFERED */
+    /* not NULL: pre-granted, and what is expected; its credit is that of pre-grants */
     const struct plan_channel *channel;
 };
+_Static_assert(sizeof(struct slot) == 128, "two cache lines");
 
 struct dirty_peers {
     struct peer **items;
@@ -168,16 +179,23 @@ void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv
 
 /* ---- rendezvous_step.c; the step's lock is held ---- */
 static inline bool slot_has_credit(const struct slot *slot) {
-    return slot->kind == SLOT_GRANTED || slot->kind == SLOT_ARRIVING ||
-           slot->kind == SLOT_PREGRANTED;
+    return state_is_in(slot->state, STATE_SET(SLOT_GRANTED) | STATE_SET(SLOT_ARRIVING) |
+                                        STATE_SET(SLOT_PREGRANTED));
 }
-static inline bool slot_is_sent(const struct slot *slot) { return slot->kind >= SLOT_OFFERED; }
+static inline bool slot_is_sent(const struct slot *slot) { return slot->state >= SLOT_OFFERED; }
+/* The one way in which a slot's state changes: what belongs to the state has been set before. */
+static inline void slot_move(struct slot *slot, enum slot_state to) {
+    state_machine_move(&slot_machine, &slot->state, to, slot);
+}
 /* the receiver's */
 struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
 struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge,
                             uint64_t frame_iter);
-struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
-                      enum slot_kind kind);
+/* A slot without a state, in the table: slot_start follows once its fields are set. */
+struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
+static inline void slot_start(struct slot *slot, enum slot_state first) {
+    state_machine_start(&slot_machine, &slot->state, first, slot);
+}
 /* Either a value, or the kept bytes of an announcement or of a grant ahead. */
 void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value,
                             size_t kept_bytes);
@@ -191,61 +209,69 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
 void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end);
 
 /* ---- rendezvous_wire.c ---- */
+/* A Send to another task: pushes the value if it is small, else offers it by an announcement.
+ * rendezvous_send_or_offer says the rest. */
 struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
                                            const struct plan_channel *channel, uint64_t frame_iter,
                                            struct tensor *value, struct rendezvous_recv *offer,
-                                           bool *ret_is_offered);
-/* Grants what there is room for. Lock not held. */
+                                           bool *ret_is_offered) MUST_USE;
+/* Grants all announced values that there is credit for. Lock not held. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
 /* The slot's bytes are no longer in flight. Any lock may be held; rendezvous_next_turns has to
- * follow without. */
+ * follow once none is. */
 void rendezvous_release_credit(struct rendezvous *rendezvous, const struct slot *slot);
 bool rendezvous_reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max);
 void rendezvous_unreserve(_Atomic int64_t *in_flight_bytes, int64_t size);
 /* Step's lock held: queues a message about an edge for the peer. False: there is no connection. */
 bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type,
                            const struct str *meta, const struct tensor *payload);
-struct buffer *rendezvous_keep_meta(struct span meta); /* a message's, to be read again later */
-void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
-                          size_t size_bytes,
-                          /* step's lock held: rendezvous_try_grants has to follow without */
-                          struct buffer *meta_take);
+/* A copy of a message's meta. One reference for the caller. */
+struct buffer *rendezvous_keep_meta(struct span meta);
+/* Step's lock held: sets what an announcement says of the slot; slot_start or slot_move to
+ * ANNOUNCED follows, and rendezvous_try_grants once the lock is not held. */
+void rendezvous_set_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
+                              size_t size_bytes, struct buffer *meta_take);
 extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
 
 /* ---- rendezvous_pregrant.c ---- */
+/* A pre-grant that waits for its value. It is kept decoded. */
 struct pending_pregrant {
     struct peer_pregrant pregrant;
-    size_t meta_len;
-    char meta[]; /* of the grant */
+    enum dtype dtype; /* what the value has to be */
+    int rank;
+    int64_t dims[];
 };
-/* Whom the channel's value may be granted to before it is announced; NULL: nobody. */
+/* The peer that a pre-grant for the channel's value may be sent to, and in which way; NULL:
+ * nobody. */
 struct peer *pregrant_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
                            enum peer_pregrant_way *ret_way);
-/* Step's lock held: grants what a new Recv waits for, if there is room. */
+/* Step's lock held: pre-grants what a new Recv, whose slot is WAITING, waits for; does nothing
+ * where there is no credit for it. */
 void pregrant_value(struct rendezvous *rendezvous, struct slot *slot,
                     const struct plan_channel *channel, struct peer *peer,
                     enum peer_pregrant_way way);
 void pregrant_release_credit(struct rendezvous *rendezvous, const struct slot *slot);
-/* Step's lock held: an announcement for a slot that was granted ahead. True:
- * rendezvous_try_grants has to follow. */
+/* Step's lock held: an announcement for a slot that was pre-granted. *ret_tries_grants:
+ * rendezvous_try_grants has to follow. Errors: INTERNAL, it is announced twice. */
 struct status *pregrant_announced(struct rendezvous *rendezvous, struct slot *slot,
                                   const struct edge_message *edge, struct span meta,
                                   bool *ret_tries_grants) MUST_USE;
+/* The receiver's on_pregrant_withdrawn (worker/exchange/peer.h). */
 void pregrant_withdrawn(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
                         uint64_t frame_iter, struct buffer *buffer);
-/* The sender's: a Grant ahead has come. */
+/* At the sender: a pre-grant has come. */
 struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *peer,
                                  const struct wire_message *message,
                                  const struct edge_message *edge) MUST_USE;
-/* Step's lock held: takes the grant that is held for a key; NULL: none is, or another task's. */
-struct buffer *pregrant_take_pending(struct rendezvous *rendezvous, const struct peer *peer,
-                                     uint32_t edge, uint64_t frame_iter);
-/* Lock not held: the value does not go by it. Takes what pregrant_take_pending gave, or a slot's that
- * is HELD. Accepts NULL. */
-void pregrant_drop_pending(struct peer *peer, struct buffer *held_take);
-/* Lock not held: the value goes by it; takes both. */
-void pregrant_send_pending(struct peer *peer, struct buffer *held_take,
+/* Step's lock held: takes the peer's pre-grant that is pending for a key; NULL: there is none. */
+struct pending_pregrant *pregrant_take_pending(struct rendezvous *rendezvous,
+                                               const struct peer *peer, uint32_t edge,
+                                               uint64_t frame_iter);
+/* Lock not held: the value is not sent by it. Frees it. Accepts NULL. */
+void pregrant_drop_pending(struct peer *peer, struct pending_pregrant *pending_take);
+/* Lock not held: the value is sent by it. Takes both. */
+void pregrant_send_pending(struct peer *peer, struct pending_pregrant *pending_take,
                            struct peer_value *value_take);
-bool pregrant_fits(const struct buffer *held, const struct tensor *value);
+bool pregrant_fits(const struct pending_pregrant *pending, const struct tensor *value);
 
 #endif

@@ -69,13 +69,11 @@ struct peer *pregrant_peer(struct rendezvous *rendezvous, const struct plan_chan
     return *ret_way == PEER_PREGRANT_NONE ? NULL : peer;
 }
 
-/* There is none after all: it is announced, or will be. */
+/* Nothing is granted for the slot any more: it is as if its Recv had just begun. */
 static void forget(struct slot *slot) {
-    slot->kind = SLOT_WAITING;
     slot->channel = NULL;
     slot->peer = NULL;
     slot->size_bytes = 0;
-    slot->buffer = NULL;
     slot->is_announced = false;
 }
 
@@ -100,10 +98,10 @@ static bool grant_write(struct rendezvous *rendezvous, const struct slot *slot,
 }
 
 static bool grant_push(struct rendezvous *rendezvous, struct slot *slot, const struct str *meta) {
-    slot->buffer = buffer_alloc(rendezvous->table->allocator, slot->size_bytes);
-    if (slot->buffer && rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, meta, NULL))
+    slot->memory = buffer_alloc(rendezvous->table->allocator, slot->size_bytes);
+    if (slot->memory && rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, meta, NULL))
         return true;
-    buffer_unref(slot->buffer);
+    buffer_unref(slot->memory);
     return false;
 }
 
@@ -116,10 +114,10 @@ void pregrant_value(struct rendezvous *rendezvous, struct slot *slot,
     slot->channel = channel;
     slot->peer = peer;
     slot->size_bytes = channel->slot_bytes;
-    slot->kind = way == PEER_PREGRANT_WRITE ? SLOT_PREGRANTED : SLOT_GRANTED;
     write_grant(slot, channel, &meta);
     if (way == PEER_PREGRANT_WRITE ? grant_write(rendezvous, slot, &meta)
                                    : grant_push(rendezvous, slot, &meta)) {
+        slot_move(slot, way == PEER_PREGRANT_WRITE ? SLOT_PREGRANTED : SLOT_GRANTED);
         metric_add(&worker_pregrants_total, 1);
     } else {
         pregrant_release_credit(rendezvous, slot);
@@ -154,10 +152,11 @@ static bool settle(struct rendezvous *rendezvous, struct slot *slot,
     }
     struct peer *peer = slot->peer;
     pregrant_release_credit(rendezvous, slot);
-    buffer_unref(slot->buffer);
+    buffer_unref(slot->memory);
     forget(slot);
-    rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes,
-                         rendezvous_keep_meta(meta));
+    rendezvous_set_announced(rendezvous, slot, peer, edge->tensor.size_bytes,
+                             rendezvous_keep_meta(meta));
+    slot_move(slot, SLOT_ANNOUNCED);
     return true;
 }
 
@@ -168,40 +167,52 @@ struct status *pregrant_announced(struct rendezvous *rendezvous, struct slot *sl
     if (slot->is_announced)
         return status_internal("edge %u is announced twice", edge->edge);
     slot->is_announced = true;
-    if (slot->kind == SLOT_GRANTED)
+    if (slot->state == SLOT_GRANTED)
         *ret_tries_grants = settle(rendezvous, slot, edge, meta, false);
-    else if (slot->kind == SLOT_PREGRANTED) /* its sender answers for the place first */
-        slot->buffer = rendezvous_keep_meta(meta);
-    return NULL; /* ARRIVING, DONE: it went by the grant ahead */
+    else if (slot->state == SLOT_PREGRANTED) /* its sender answers for the remote slot first */
+        slot->announced = rendezvous_keep_meta(meta);
+    return NULL; /* ARRIVING, DONE: it was sent by the pre-grant */
 }
 
-/* Lock held. The place was for that slot. True: rendezvous_try_grants has to follow. */
-static bool without_remote_slot(struct rendezvous *rendezvous, struct slot *slot,
-                                struct buffer *buffer) {
-    struct buffer *announcement = slot->buffer;
-    struct peer *peer = slot->peer;
-    bool tries_grants = false;
-    struct edge_message edge;
+static void read_again(const struct buffer *announced, struct edge_message *ret) {
     struct status *st =
-        announcement
-            ? edge_message_read((struct span){announcement->data, announcement->size_bytes}, &edge)
-            : NULL;
+        edge_message_read((struct span){announced->data, announced->size_bytes}, ret);
     CHECK(!st); /* it has been read before */
-    if (buffer) {
-        slot->kind = SLOT_GRANTED;
-        slot->buffer = buffer_ref(buffer);
-        if (announcement)
-            tries_grants =
-                settle(rendezvous, slot, &edge,
-                       (struct span){announcement->data, announcement->size_bytes}, true);
-        buffer_unref(announcement);
-        return tries_grants;
+}
+
+/* Lock held: the RDMA connection has ended, and the sender may push what the slot was for. True:
+ * rendezvous_try_grants has to follow. */
+static bool push_instead(struct rendezvous *rendezvous, struct slot *slot, struct buffer *buffer) {
+    struct buffer *announced = slot->is_announced ? slot->announced : NULL;
+    bool tries_grants = false;
+    slot->memory = buffer_ref(buffer);
+    slot_move(slot, SLOT_GRANTED);
+    if (announced) {
+        struct edge_message edge;
+        read_again(announced, &edge);
+        tries_grants = settle(rendezvous, slot, &edge,
+                              (struct span){announced->data, announced->size_bytes}, true);
     }
+    buffer_unref(announced);
+    return tries_grants;
+}
+
+/* Lock held: the sender has declined the remote slot, or was never told of it. True:
+ * rendezvous_try_grants has to follow. */
+static bool announce_instead(struct rendezvous *rendezvous, struct slot *slot) {
+    struct buffer *announced = slot->is_announced ? slot->announced : NULL;
+    struct peer *peer = slot->peer;
     pregrant_release_credit(rendezvous, slot);
     forget(slot);
-    if (announcement)
-        rendezvous_announced(rendezvous, slot, peer, edge.tensor.size_bytes, announcement);
-    return announcement != NULL;
+    if (!announced) {
+        slot_move(slot, SLOT_WAITING);
+        return false;
+    }
+    struct edge_message edge;
+    read_again(announced, &edge);
+    rendezvous_set_announced(rendezvous, slot, peer, edge.tensor.size_bytes, announced);
+    slot_move(slot, SLOT_ANNOUNCED);
+    return true;
 }
 
 void pregrant_withdrawn(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
@@ -212,8 +223,9 @@ void pregrant_withdrawn(void *arg, struct peer *peer, uint64_t step, uint32_t ed
         return;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find(rendezvous, edge, frame_iter);
-    if (slot && slot->kind == SLOT_PREGRANTED && slot->peer == peer)
-        tries_grants = without_remote_slot(rendezvous, slot, buffer);
+    if (slot && slot->state == SLOT_PREGRANTED && slot->peer == peer)
+        tries_grants =
+            buffer ? push_instead(rendezvous, slot, buffer) : announce_instead(rendezvous, slot);
     pthread_mutex_unlock(&rendezvous->lock);
     if (tries_grants)
         rendezvous_try_grants(rendezvous);
@@ -224,61 +236,58 @@ void pregrant_withdrawn(void *arg, struct peer *peer, uint64_t step, uint32_t ed
 
 /* ---- the sender's side ---- */
 
-static struct buffer *hold(struct peer *peer, const struct peer_pregrant *pregrant,
-                           struct span meta) {
-    size_t size = sizeof(struct pending_pregrant) + meta.len;
-    struct pending_pregrant *held = xmalloc(size);
-    held->pregrant = *pregrant;
-    held->meta_len = meta.len;
-    memcpy(held->meta, meta.data, meta.len);
+static struct pending_pregrant *pending_new(struct peer *peer, const struct peer_pregrant *pregrant,
+                                            const struct tensor_meta *expected) {
+    struct pending_pregrant *pending =
+        xmalloc(sizeof(*pending) + (size_t)expected->rank * sizeof(int64_t));
+    pending->pregrant = *pregrant;
+    pending->dtype = expected->dtype;
+    pending->rank = expected->rank;
+    memcpy(pending->dims, expected->dims, (size_t)expected->rank * sizeof(int64_t));
     atomic_fetch_add_explicit(peer_n_pending_pregrants(peer), 1, memory_order_relaxed);
-    return buffer_wrap(held, size, free, held);
+    return pending;
 }
 
-static bool may_hold(struct peer *peer) {
+static bool may_keep(struct peer *peer) {
     return atomic_load_explicit(peer_n_pending_pregrants(peer), memory_order_relaxed) <
            PEER_MAX_PENDING_PREGRANTS;
 }
 
-struct buffer *pregrant_take_pending(struct rendezvous *rendezvous, const struct peer *peer,
-                                     uint32_t edge, uint64_t frame_iter) {
+struct pending_pregrant *pregrant_take_pending(struct rendezvous *rendezvous,
+                                               const struct peer *peer, uint32_t edge,
+                                               uint64_t frame_iter) {
     struct slot *slot = slot_find_sent(rendezvous, peer, edge, frame_iter);
-    if (!slot || slot->kind != SLOT_PENDING_PREGRANT)
+    if (!slot || slot->state != SLOT_PENDING_PREGRANT)
         return NULL;
-    struct buffer *held = slot->buffer;
+    struct pending_pregrant *pending = slot->pregrant;
     rendezvous->n_pending_pregrants--;
     slot_remove(rendezvous, slot);
-    return held;
+    return pending;
 }
 
-bool pregrant_fits(const struct buffer *buffer, const struct tensor *value) {
-    const struct pending_pregrant *held =
-        (const struct pending_pregrant *)(const void *)buffer->data;
-    struct edge_message edge;
-    struct status *st = edge_message_read((struct span){held->meta, held->meta_len}, &edge);
-    bool fits = !st && tensor_meta_fits(&edge.tensor, value);
-    status_unref(st);
-    return fits;
+bool pregrant_fits(const struct pending_pregrant *pending, const struct tensor *value) {
+    return value->storage != TENSOR_DEAD && pending->dtype == (enum dtype)value->dtype &&
+           shape_equal((struct shape){pending->rank, pending->dims}, tensor_shape(value));
 }
 
-static struct peer_pregrant release(struct peer *peer, struct buffer *held_take) {
-    struct peer_pregrant pregrant =
-        ((const struct pending_pregrant *)(const void *)held_take->data)->pregrant;
-    buffer_unref(held_take);
+/* Frees the record; the pre-grant itself is still to be used or dropped. */
+static struct peer_pregrant pending_end(struct peer *peer, struct pending_pregrant *pending_take) {
+    struct peer_pregrant pregrant = pending_take->pregrant;
+    free(pending_take);
     atomic_fetch_sub_explicit(peer_n_pending_pregrants(peer), 1, memory_order_relaxed);
     return pregrant;
 }
 
-void pregrant_drop_pending(struct peer *peer, struct buffer *held_take) {
-    if (!held_take)
+void pregrant_drop_pending(struct peer *peer, struct pending_pregrant *pending_take) {
+    if (!pending_take)
         return;
-    struct peer_pregrant pregrant = release(peer, held_take);
+    struct peer_pregrant pregrant = pending_end(peer, pending_take);
     peer_drop_pregrant(peer, &pregrant);
 }
 
-void pregrant_send_pending(struct peer *peer, struct buffer *held_take,
+void pregrant_send_pending(struct peer *peer, struct pending_pregrant *pending_take,
                            struct peer_value *value_take) {
-    struct peer_pregrant pregrant = release(peer, held_take);
+    struct peer_pregrant pregrant = pending_end(peer, pending_take);
     metric_add(&worker_pregranted_sent_total, 1);
     peer_send_pregranted(peer, &pregrant, value_take);
 }
@@ -294,7 +303,7 @@ static struct status *check_grant(const struct peer *peer, const struct edge_mes
 static bool take_offered(struct rendezvous *rendezvous, struct slot *slot,
                          const struct edge_message *edge, struct peer_value *ret_value,
                          struct rendezvous_recv **ret_offer) {
-    if (slot->value.storage == TENSOR_NONE || !tensor_meta_fits(&edge->tensor, &slot->value))
+    if (!slot->is_plain || !tensor_meta_fits(&edge->tensor, &slot->value))
         return false;
     ret_value->step = rendezvous->step_id;
     ret_value->size_bytes = slot->size_bytes;
@@ -311,7 +320,7 @@ struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *pe
     struct rendezvous *rendezvous;
     struct peer_value value = {0};
     struct rendezvous_recv *offer = NULL;
-    bool is_held = false, is_taken = false;
+    bool is_kept = false, is_taken = false;
     TRY(check_grant(peer, edge));
     struct peer_pregrant pregrant =
         peer_pregrant_take(peer, edge->has_remote_slot ? &edge->remote_slot : NULL);
@@ -328,24 +337,27 @@ struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *pe
     bool is_live = !rendezvous->is_ended && !rendezvous->why;
     struct slot *slot =
         is_live ? slot_find_sent(rendezvous, peer, edge->edge, edge->frame_iter) : NULL;
-    if (slot && slot->kind == SLOT_OFFERED) {
+    if (slot && slot->state == SLOT_OFFERED) {
         is_taken = take_offered(rendezvous, slot, edge, &value, &offer);
-    } else if (is_live && !slot && may_hold(peer)) {
-        slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_PENDING_PREGRANT);
+    } else if (is_live && !slot && may_keep(peer)) {
+        slot = slot_add(rendezvous, edge->edge, edge->frame_iter);
         slot->peer = peer;
-        slot->buffer = hold(peer, &pregrant, message->meta);
+        slot->pregrant = pending_new(peer, &pregrant, &edge->tensor);
+        slot_start(slot, SLOT_PENDING_PREGRANT);
         rendezvous->n_pending_pregrants++;
-        is_held = true;
+        is_kept = true;
         if (unlikely(!rendezvous->is_opened))
-            rendezvous_count_early(rendezvous, NULL, slot->buffer->size_bytes);
+            rendezvous_count_early(rendezvous, NULL,
+                                   sizeof(struct pending_pregrant) +
+                                       (size_t)edge->tensor.rank * sizeof(int64_t));
     }
-    rendezvous->has_dropped_pregrant |= is_live && !is_taken && !is_held;
+    rendezvous->has_dropped_pregrant |= is_live && !is_taken && !is_kept;
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);
     if (is_taken) {
         metric_add(&worker_pregranted_sent_total, 1);
         peer_send_pregranted(peer, &pregrant, &value);
-    } else if (!is_held) {
+    } else if (!is_kept) {
         peer_drop_pregrant(peer, &pregrant);
     }
     if (offer)

@@ -9,6 +9,43 @@
 
 enum { INITIAL_BUCKETS = 16 };
 
+/* ---- the states of a slot: drawn in rendezvous_internal.h ---- */
+
+static const struct state_row slot_rows[SLOT_N_STATES] = {
+    [SLOT_WAITING] = {"WAITING",
+                      STATE_SET(SLOT_ANNOUNCED) | STATE_SET(SLOT_GRANTED) |
+                          STATE_SET(SLOT_PREGRANTED),
+                      .is_first = true},
+    [SLOT_VALUE] = {"VALUE", 0, .is_first = true},
+    [SLOT_ANNOUNCED] = {"ANNOUNCED", STATE_SET(SLOT_GRANTED), .is_first = true},
+    [SLOT_GRANTED] = {"GRANTED", STATE_SET(SLOT_VALUE) | STATE_SET(SLOT_ANNOUNCED) |
+                                     STATE_SET(SLOT_ARRIVING) | STATE_SET(SLOT_DONE)},
+    [SLOT_ARRIVING] = {"ARRIVING", STATE_SET(SLOT_VALUE) | STATE_SET(SLOT_DONE)},
+    [SLOT_PREGRANTED] = {"PREGRANTED", STATE_SET(SLOT_WAITING) | STATE_SET(SLOT_ANNOUNCED) |
+                                           STATE_SET(SLOT_GRANTED) | STATE_SET(SLOT_DONE)},
+    [SLOT_DONE] = {"DONE", 0},
+    [SLOT_OFFERED] = {"OFFERED", 0, .is_first = true},
+    [SLOT_PENDING_PREGRANT] = {"PENDING_PREGRANT", 0, .is_first = true},
+};
+
+static const char *broken_slot(const void *object) {
+    const struct slot *slot = object;
+    if ((slot->state == SLOT_WAITING) != (slot->recv && !slot->peer))
+        return "a WAITING slot, and no other, has a Recv and no peer";
+    if (state_is_in(slot->state, STATE_SET(SLOT_PREGRANTED)) && !slot->channel)
+        return "nothing says what is expected";
+    if (state_is_in(slot->state, STATE_SET(SLOT_ANNOUNCED)) && (!slot->announced || slot->channel))
+        return "an announcement is missing, or a pre-grant is left";
+    if (slot->state == SLOT_VALUE && slot->value.storage == TENSOR_NONE)
+        return "there is no value";
+    if (slot->state == SLOT_PENDING_PREGRANT && !slot->pregrant)
+        return "there is no pre-grant";
+    return slot->state == SLOT_DONE && slot->recv ? "somebody waits" : NULL;
+}
+
+const struct state_machine slot_machine = {"rendezvous slot", slot_rows, SLOT_N_STATES,
+                                           broken_slot};
+
 /* ---- slots; the step's lock is held ---- */
 
 static uint32_t bucket_of(const struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter) {
@@ -52,8 +89,7 @@ static void grow_buckets(struct rendezvous *rendezvous) {
     free(old);
 }
 
-struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
-                      enum slot_kind kind) {
+struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter) {
     if (rendezvous->n_slots >= rendezvous->n_buckets)
         grow_buckets(rendezvous);
     struct slot *slot = rendezvous->free_slots;
@@ -70,12 +106,11 @@ struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t fra
     slot->next = *head;
     slot->edge = edge;
     slot->frame_iter = frame_iter;
-    slot->kind = (uint8_t)kind;
     slot->dtype = DT_INVALID;
+    slot->is_plain = false;
     slot->recv = NULL;
     slot->peer = NULL;
     slot->size_bytes = 0;
-    slot->buffer = NULL;
     slot->channel = NULL;
     slot->is_announced = false;
     *head = slot;
@@ -121,7 +156,6 @@ void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *
 
 /* A value that is there before anybody waits for it. */
 static void keep_value(struct rendezvous *rendezvous, struct slot *slot, struct tensor *value) {
-    slot->kind = SLOT_VALUE;
     if (unlikely(!rendezvous->is_opened))
         rendezvous_count_early(rendezvous, value, 0);
     tensor_move(&slot->value, value);
@@ -145,11 +179,39 @@ static struct status *second_value(const struct rendezvous *rendezvous, uint32_t
                            (unsigned long long)frame_iter);
 }
 
+/* Lock held: a value has come for a slot that waits for it. True: it is for slot->recv, which has
+ * been taken out; else the slot keeps it. */
+static struct rendezvous_recv *fill_slot(struct rendezvous *rendezvous, struct slot *slot,
+                                         struct tensor *value, struct buffer **ret_memory) {
+    struct rendezvous_recv *recv = slot->recv;
+    bool may_be_announced = slot->channel && !slot->is_announced;
+    if (slot->channel && value->storage == TENSOR_BUFFER &&
+        tensor_size_bytes(value) == slot->size_bytes)
+        metric_add(&worker_pregranted_received_total, 1);
+    if (slot_has_credit(slot)) {
+        rendezvous->n_granted -= !slot->channel;
+        rendezvous_release_credit(rendezvous, slot);
+        *ret_memory = slot->state != SLOT_PREGRANTED ? slot->memory
+                      : slot->is_announced           ? slot->announced
+                                                     : NULL;
+    }
+    slot->recv = NULL;
+    if (recv && may_be_announced) {
+        slot_move(slot, SLOT_DONE);
+    } else if (recv) {
+        slot_remove(rendezvous, slot);
+    } else {
+        keep_value(rendezvous, slot, value);
+        slot_move(slot, SLOT_VALUE);
+    }
+    return recv;
+}
+
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
                                   struct tensor *value) {
     struct rendezvous_recv *recv = NULL;
-    struct buffer *received = NULL;
-    bool is_received = false;
+    struct buffer *memory = NULL;
+    bool gives_credit = false;
     enum dtype dtype = DT_INVALID;
     pthread_mutex_lock(&rendezvous->lock);
     if (unlikely(rendezvous->is_ended || rendezvous->why)) {
@@ -159,42 +221,27 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     }
     struct slot *slot = slot_find(rendezvous, edge, frame_iter);
     if (!slot) {
-        keep_value(rendezvous, slot_add(rendezvous, edge, frame_iter, SLOT_VALUE), value);
-    } else if (slot->kind == SLOT_WAITING || slot_has_credit(slot)) {
-        bool may_be_announced = slot->channel && !slot->is_announced;
-        if (slot->channel && value->storage == TENSOR_BUFFER &&
-            tensor_size_bytes(value) == slot->size_bytes)
-            metric_add(&worker_pregranted_received_total, 1);
-        if (slot_has_credit(slot)) {
-            is_received = !slot->channel;
-            rendezvous->n_granted -= is_received;
-            rendezvous_release_credit(rendezvous, slot);
-            received = slot->buffer;
-            slot->buffer = NULL;
-        }
-        recv = slot->recv;
+        slot = slot_add(rendezvous, edge, frame_iter);
+        keep_value(rendezvous, slot, value);
+        slot_start(slot, SLOT_VALUE);
+    } else if (slot->state == SLOT_WAITING || slot_has_credit(slot)) {
+        gives_credit = slot_has_credit(slot) && !slot->channel;
         dtype = (enum dtype)slot->dtype;
-        slot->recv = NULL;
-        if (recv && may_be_announced)
-            slot->kind = SLOT_DONE;
-        else if (recv)
-            slot_remove(rendezvous, slot);
-        else
-            keep_value(rendezvous, slot, value);
+        recv = fill_slot(rendezvous, slot, value, &memory);
     } else {
         pthread_mutex_unlock(&rendezvous->lock);
         tensor_clear(value);
         return second_value(rendezvous, edge, frame_iter);
     }
     pthread_mutex_unlock(&rendezvous->lock);
-    buffer_unref(received);
+    buffer_unref(memory);
     if (recv && unlikely(!is_of_type(value, dtype))) {
         recv->on_value(recv, wrong_type(value, edge, dtype), NULL);
         tensor_clear(value);
     } else if (recv) {
         recv->on_value(recv, NULL, value);
     }
-    if (is_received && !PLANTED(10))
+    if (gives_credit && !PLANTED(10))
         rendezvous_next_turns(rendezvous->table);
     return NULL;
 }
@@ -237,27 +284,29 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
     struct slot *slot = slot_find(rendezvous, channel->edge, frame_iter);
     if (unlikely(rendezvous->why != NULL)) {
         why = status_ref(rendezvous->why);
-    } else if (slot && slot->kind == SLOT_VALUE &&
+    } else if (slot && slot->state == SLOT_VALUE &&
                unlikely(!is_of_type(&slot->value, channel->dtype))) {
         why = wrong_type(&slot->value, channel->edge, channel->dtype);
-    } else if (slot && slot->kind == SLOT_VALUE) {
+    } else if (slot && slot->state == SLOT_VALUE) {
         tensor_move(ret, &slot->value);
         slot_remove(rendezvous, slot);
         pthread_mutex_unlock(&rendezvous->lock);
         return true;
-    } else if (unlikely(slot && (slot->recv || slot->kind >= SLOT_DONE))) {
+    } else if (unlikely(slot && (slot->recv || slot->state >= SLOT_DONE))) {
         why = status_internal("two receives of %s (edge %u) in one step", channel->tensor_name,
                               channel->edge);
     } else {
         bool is_first = !slot;
         if (!slot)
-            slot = slot_add(rendezvous, channel->edge, frame_iter, SLOT_WAITING);
+            slot = slot_add(rendezvous, channel->edge, frame_iter);
         recv->edge = channel->edge;
         recv->frame_iter = frame_iter;
         recv->since_ns = clock_now_ns();
         slot->recv = recv;
         slot->dtype = (uint8_t)channel->dtype;
-        is_announced = slot->kind == SLOT_ANNOUNCED;
+        if (is_first)
+            slot_start(slot, SLOT_WAITING);
+        is_announced = slot->state == SLOT_ANNOUNCED;
         if (unlikely(peer != NULL) && is_first)
             pregrant_value(rendezvous, slot, channel, peer, way);
     }
@@ -288,6 +337,38 @@ void rendezvous_flush(struct rendezvous *rendezvous) {
 }
 
 /* ---- the end ---- */
+
+/* What the slot holds is released: its fields are those of its state still. */
+static void slot_clear(struct slot *slot) {
+    switch ((enum slot_state)slot->state) {
+    case SLOT_VALUE:
+        tensor_clear(&slot->value);
+        break;
+    case SLOT_OFFERED:
+        if (slot->is_plain)
+            tensor_clear(&slot->value);
+        else
+            buffer_unref(slot->proto);
+        break;
+    case SLOT_ANNOUNCED:
+        buffer_unref(slot->announced);
+        break;
+    case SLOT_PREGRANTED:
+        buffer_unref(slot->is_announced ? slot->announced : NULL);
+        break;
+    case SLOT_GRANTED:
+    case SLOT_ARRIVING:
+        buffer_unref(slot->memory);
+        break;
+    case SLOT_PENDING_PREGRANT:
+        pregrant_drop_pending(slot->peer, slot->pregrant);
+        break;
+    case SLOT_WAITING:
+    case SLOT_DONE:
+    case SLOT_N_STATES:
+        break;
+    }
+}
 
 /* Lock held: the slots as one list. */
 static struct slot *take_slots(struct rendezvous *rendezvous) {
@@ -329,12 +410,7 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
             slot->recv->on_value(
                 slot->recv,
                 why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
-        if (slot->value.storage != TENSOR_NONE) /* all else of an empty one is not set */
-            tensor_clear(&slot->value);
-        if (unlikely(slot->kind == SLOT_PENDING_PREGRANT))
-            pregrant_drop_pending(slot->peer, slot->buffer);
-        else
-            buffer_unref(slot->buffer);
+        slot_clear(slot);
         pthread_mutex_lock(&rendezvous->lock);
         slot_recycle(rendezvous, slot);
         pthread_mutex_unlock(&rendezvous->lock);

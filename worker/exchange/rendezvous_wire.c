@@ -63,7 +63,7 @@ struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct
         size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_object && peer_give(peer, value, &reference);
     bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_referenced;
     struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
-    struct buffer *held = NULL;
+    struct pending_pregrant *pending = NULL;
     bool is_pregranted = false;
     struct str meta = STR_INIT;
     edge_message_write(&meta, channel->edge, frame_iter, value, proto ? size : 0);
@@ -72,9 +72,9 @@ struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     if (unlikely(rendezvous->n_pending_pregrants > 0)) {
-        held = pregrant_take_pending(rendezvous, peer, channel->edge, frame_iter);
+        pending = pregrant_take_pending(rendezvous, peer, channel->edge, frame_iter);
         is_pregranted =
-            held && is_large && !is_object && !rendezvous->why && pregrant_fits(held, value);
+            pending && is_large && !is_object && !rendezvous->why && pregrant_fits(pending, value);
     }
     if (unlikely(rendezvous->why != NULL)) {
         st = status_ref(rendezvous->why);
@@ -89,15 +89,18 @@ struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct
         } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {
             st = unavailable(peer, channel);
         } else { /* the grant finds it: whoever brings that waits for the lock */
-            struct slot *slot = slot_add(rendezvous, channel->edge, frame_iter, SLOT_OFFERED);
+            struct slot *slot = slot_add(rendezvous, channel->edge, frame_iter);
             slot->peer = peer;
             slot->size_bytes = size;
-            slot->buffer = proto;
+            slot->is_plain = proto == NULL;
             slot->recv = offer;
             *ret_is_offered = offer != NULL;
-            if (!proto)
+            if (proto)
+                slot->proto = proto;
+            else
                 tensor_move(&slot->value, value);
             proto = NULL;
+            slot_start(slot, SLOT_OFFERED);
         }
     } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_PUSH, &meta,
                                       is_dead || is_object || is_referenced ? NULL : value)) {
@@ -109,10 +112,10 @@ struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct
     if (is_pregranted) {
         struct peer_value out = {.step = rendezvous->step_id, .meta = meta, .size_bytes = size};
         tensor_move(&out.value, value);
-        pregrant_send_pending(peer, held, &out);
+        pregrant_send_pending(peer, pending, &out);
         return NULL;
     }
-    pregrant_drop_pending(peer, held);
+    pregrant_drop_pending(peer, pending);
     buffer_unref(proto);
     str_fini(&meta);
     return st;
@@ -145,11 +148,12 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
     struct rendezvous_recv *offer = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find_sent(rendezvous, peer, edge->edge, edge->frame_iter);
-    bool is_offered = slot && slot->kind == SLOT_OFFERED;
+    bool is_offered = slot && slot->state == SLOT_OFFERED;
     if (is_offered) {
-        if (slot->value.storage != TENSOR_NONE)
+        if (slot->is_plain)
             tensor_move(&value.value, &slot->value);
-        value.proto = slot->buffer;
+        else
+            value.proto = slot->proto;
         value.size_bytes = slot->size_bytes;
         offer = slot->recv;
         slot_remove(rendezvous, slot);
@@ -232,9 +236,9 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     if (!buffer)
         return status_exhausted("no memory for %zu bytes that task %s sends over edge %u",
                                 slot->size_bytes, peer_name(slot->peer), slot->edge);
-    struct buffer *announcement = slot->buffer;
-    slot->buffer = buffer;
-    slot->kind = SLOT_GRANTED;
+    struct buffer *announcement = slot->announced;
+    slot->memory = buffer;
+    slot_move(slot, SLOT_GRANTED);
     rendezvous->n_announced--;
     rendezvous->n_granted++;
     bool is_taken = peer_grant(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
@@ -258,7 +262,7 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
 static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited) {
     for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_announced > 0; i++)
         for (struct slot *slot = rendezvous->buckets[i]; slot; slot = slot->next) {
-            if (slot->kind != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
+            if (slot->state != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
                 continue;
             if (!take_credit(rendezvous, slot))
                 continue;
@@ -307,12 +311,11 @@ struct buffer *rendezvous_keep_meta(struct span meta) {
     return buffer_wrap(bytes, meta.len, free, bytes);
 }
 
-void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
-                          size_t size_bytes, struct buffer *meta_take) {
-    slot->kind = SLOT_ANNOUNCED;
+void rendezvous_set_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
+                              size_t size_bytes, struct buffer *meta_take) {
     slot->peer = peer;
     slot->size_bytes = size_bytes;
-    slot->buffer = meta_take;
+    slot->announced = meta_take;
     rendezvous->n_announced++;
 }
 
@@ -331,15 +334,20 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
     struct slot *slot = is_live ? slot_find(rendezvous, edge->edge, edge->frame_iter) : NULL;
     if (slot && slot->channel && slot->peer == peer) {
         st = pregrant_announced(rendezvous, slot, edge, meta, &tries_grants);
-    } else if (slot && slot->kind != SLOT_WAITING) {
+    } else if (slot && slot->state != SLOT_WAITING) {
         st = status_internal("edge %u is announced twice", edge->edge);
     } else if (is_live) {
-        if (!slot)
-            slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_ANNOUNCED);
+        bool is_new = !slot;
+        if (is_new)
+            slot = slot_add(rendezvous, edge->edge, edge->frame_iter);
         if (unlikely(!rendezvous->is_opened))
             rendezvous_count_early(rendezvous, NULL, meta.len);
-        rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes,
-                             rendezvous_keep_meta(meta));
+        rendezvous_set_announced(rendezvous, slot, peer, edge->tensor.size_bytes,
+                                 rendezvous_keep_meta(meta));
+        if (is_new)
+            slot_start(slot, SLOT_ANNOUNCED);
+        else
+            slot_move(slot, SLOT_ANNOUNCED);
     }
     pthread_mutex_unlock(&rendezvous->lock);
     if (!st && tries_grants)
@@ -395,26 +403,25 @@ static struct status *arrive(struct rendezvous_table *table, struct peer *peer,
     return st;
 }
 
-static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
+static struct status *receive(void *arg, struct peer *peer, struct wire_message *message,
+                              const struct edge_message *edge) {
     struct rendezvous_table *table = arg;
-    struct edge_message edge;
     struct buffer *referenced = NULL;
     if (message->type != WIRE_PUSH && message->meta.len > RENDEZVOUS_MAX_META_BYTES)
         return status_invalid("task %s sent %s of %zu bytes about an edge", peer_name(peer),
                               wire_type_name(message->type), message->meta.len);
-    TRY(edge_message_read(message->meta, &edge));
     if (message->type == WIRE_GRANT)
-        return edge.has_tensor ? pregrant_on_grant(table, peer, message, &edge)
-                               : on_grant(table, peer, message, &edge);
-    if (!edge.has_tensor)
+        return edge->has_tensor ? pregrant_on_grant(table, peer, message, edge)
+                                : on_grant(table, peer, message, edge);
+    if (!edge->has_tensor)
         return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
     /* taken also where nobody wants it any more: that gives it back */
-    if (edge.reference.token != 0) {
-        TRY(take_reference(peer, message, &edge, &referenced));
+    if (edge->reference.token != 0) {
+        TRY(take_reference(peer, message, edge, &referenced));
         if (!referenced)
             return NULL;
     }
-    struct status *st = arrive(table, peer, message, &edge, referenced);
+    struct status *st = arrive(table, peer, message, edge, referenced);
     buffer_unref(referenced);
     return st;
 }
@@ -423,31 +430,26 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
  * first message of a grant has it: a second would be read into memory whose value may have been
  * handed on. */
 static struct buffer *receive_alloc(void *arg, struct peer *peer,
-                                    const struct wire_message *message, size_t size_bytes) {
+                                    const struct wire_message *message,
+                                    const struct edge_message *edge, size_t size_bytes) {
     struct rendezvous_table *table = arg;
     if (message->type != WIRE_PUSH)
         return NULL;
     if (size_bytes <= RENDEZVOUS_PUSH_LIMIT_BYTES)
         return buffer_alloc(allocator_host(), size_bytes);
-    struct edge_message edge;
-    struct status *st = edge_message_read(message->meta, &edge);
     struct rendezvous *rendezvous;
-    if (st) {
-        status_unref(st);
-        return NULL;
-    }
     enum find_result result = rendezvous_find(table, message->id, false, &rendezvous);
     if (result != FOUND)
         return result == FIND_ENDED ? wire_discard : NULL;
     struct buffer *buffer = NULL;
     pthread_mutex_lock(&rendezvous->lock);
-    struct slot *slot = slot_find(rendezvous, edge.edge, edge.frame_iter);
+    struct slot *slot = slot_find(rendezvous, edge->edge, edge->frame_iter);
     if (rendezvous->is_ended || rendezvous->why) {
         buffer = wire_discard;
-    } else if (slot && slot->kind == SLOT_GRANTED && slot->peer == peer &&
+    } else if (slot && slot->state == SLOT_GRANTED && slot->peer == peer &&
                slot->size_bytes == size_bytes) {
-        slot->kind = SLOT_ARRIVING;
-        buffer = buffer_ref(slot->buffer);
+        slot_move(slot, SLOT_ARRIVING);
+        buffer = buffer_ref(slot->memory);
     }
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);
@@ -461,7 +463,7 @@ static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint3
         return false;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find(rendezvous, edge, frame_iter);
-    bool is_wanted = slot && slot->kind == SLOT_ARRIVING && slot->peer == peer;
+    bool is_wanted = slot && slot->state == SLOT_ARRIVING && slot->peer == peer;
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);
     return is_wanted;

@@ -54,6 +54,9 @@ struct transport_channel {
     enum channel_kind kind;
     const struct transport_handlers *handlers;
     void *owner;
+    /* The owner's memory for what it has read of the message that is being received; free'd
+     * with the channel. Loop thread. */
+    void *input;
     _Atomic uint32_t n_refs;
 };
 

@@ -164,6 +164,7 @@ static struct buffer *socket_alloc(struct allocator *allocator, size_t size_byte
 
 static void socket_free(struct transport_channel *channel) {
     wire_conn_unref(socket_of(channel)->conn);
+    free(channel->input);
     free(socket_of(channel));
 }
 

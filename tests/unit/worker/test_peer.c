@@ -19,7 +19,8 @@ struct inbox {
 
 static struct inbox at_a, at_b;
 
-static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
+static struct status *receive(void *arg, struct peer *peer, struct wire_message *message,
+                              const struct edge_message *edge) {
     struct inbox *inbox = arg;
     inbox->n_messages++;
     inbox->last_id = message->id;
@@ -28,7 +29,8 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
 }
 
 static struct buffer *receive_alloc(void *arg, struct peer *peer,
-                                    const struct wire_message *message, size_t size_bytes) {
+                                    const struct wire_message *message,
+                                    const struct edge_message *edge, size_t size_bytes) {
     return buffer_alloc(allocator_host(), size_bytes);
 }
 

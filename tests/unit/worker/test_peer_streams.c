@@ -25,7 +25,8 @@ struct inbox {
 };
 static struct inbox at_a, at_b;
 
-static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
+static struct status *receive(void *arg, struct peer *peer, struct wire_message *message,
+                              const struct edge_message *edge) {
     struct inbox *inbox = arg;
     if (message->type != WIRE_PUSH) {
         inbox->n_small++;
@@ -41,7 +42,8 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
 }
 
 static struct buffer *receive_alloc(void *arg, struct peer *peer,
-                                    const struct wire_message *message, size_t size_bytes) {
+                                    const struct wire_message *message,
+                                    const struct edge_message *edge, size_t size_bytes) {
     struct inbox *inbox = arg;
     assert_int_equal(message->type, WIRE_PUSH);
     inbox->n_allocs++;

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "tests/unit/state_drawing.h"
 #include "tests/unit/worker/two_tasks.h"
 #include "worker/exchange/rendezvous_internal.h"
 
@@ -77,6 +78,11 @@ static void expect_failure(struct wait *wait, enum status_code code, const char 
 static void end(struct test_task *task, struct rendezvous *rendezvous, uint64_t step_id) {
     rendezvous_end_step(task->rendezvous, step_id);
     rendezvous_unref(rendezvous);
+}
+
+static void the_drawing_of_slots_is_their_table(void **state) {
+    assert_drawing_is_table(TEST_SOURCE_ROOT "/worker/exchange/rendezvous_internal.h",
+                            "states of a slot", &slot_machine);
 }
 
 /* ---- within a task ---- */
@@ -559,9 +565,10 @@ static void a_grant_is_good_for_one_message(void **state) {
     edge_message_write(&meta, 1, 0, &like, 0);
     struct wire_message push = {
         .type = WIRE_PUSH, .id = 1, .meta = {meta.data, meta.len}, .payload_len = 400000};
-    struct buffer *first = rendezvous_receiver.alloc(b.rendezvous, b.other, &push, 400000);
+    struct edge_message edge = {.edge = 1};
+    struct buffer *first = rendezvous_receiver.alloc(b.rendezvous, b.other, &push, &edge, 400000);
     assert_non_null(first);
-    assert_null(rendezvous_receiver.alloc(b.rendezvous, b.other, &push, 400000));
+    assert_null(rendezvous_receiver.alloc(b.rendezvous, b.other, &push, &edge, 400000));
     assert_true(rendezvous_receiver.is_wanted(b.rendezvous, b.other, 1, 1, 0));
     assert_false(rendezvous_receiver.is_wanted(b.rendezvous, b.other, 1, 2, 0));
     TURN_UNTIL(loop, b.n_lost == 1); /* the value itself comes: the second */
@@ -662,6 +669,7 @@ static void threads_send_and_receive(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_drawing_of_slots_is_their_table),
         TEST(a_value_waits_for_its_receive),
         TEST(a_receive_waits_for_its_value),
         TEST(many_keys_meet),

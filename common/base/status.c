@@ -75,7 +75,7 @@ static struct status *status_seal(struct status *status) {
     return status;
 }
 
-struct status *status_newv(enum status_code code, const char *format, va_list args) {
+static struct status *status_newv(enum status_code code, const char *format, va_list args) {
     char text[512];
     va_list again;
     va_copy(again, args);

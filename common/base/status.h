@@ -38,8 +38,6 @@ struct status;
 /* A new error. `code` is never STATUS_OK. The message is cut at 64 KiB. */
 struct status *status_new(enum status_code code, const char *format, ...)
     PRINTF_LIKE(2, 3) MUST_USE COLD NEVER_NULL;
-struct status *status_newv(enum status_code code, const char *format,
-                           va_list args) MUST_USE COLD NEVER_NULL;
 /* From a wire: `message` need not be NUL-terminated; an unknown code becomes STATUS_UNKNOWN, 0
  * yields NULL. */
 struct status *status_from_wire(int code, struct span message) MUST_USE;

@@ -6,8 +6,6 @@
 
 enum { STR_FIRST_CAPACITY = 32 };
 
-void str_init(struct str *s) { *s = STR_INIT; }
-
 void str_fini(struct str *s) {
     if (!s)
         return;

@@ -12,7 +12,6 @@ struct str {
 };
 #define STR_INIT ((struct str){NULL, 0, 0})
 
-void str_init(struct str *s);
 void str_fini(struct str *s);
 void str_clear(struct str *s); /* length 0, memory kept */
 void str_reserve(struct str *s, size_t extra);

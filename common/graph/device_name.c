@@ -4,7 +4,8 @@
 #include <ctype.h>
 #include <limits.h>
 
-void device_name_init(struct device_name *name) {
+/* Leaves every part of the name free. */
+static void device_name_init(struct device_name *name) {
     memset(name, 0, sizeof(*name));
     name->replica = name->task = name->id = -1;
 }

@@ -18,7 +18,6 @@ struct device_name {
     int id;                     /* -1 where free */
 };
 
-void device_name_init(struct device_name *name); /* all free */
 /* Errors: INVALID_ARGUMENT "Malformed device specification '…'". */
 struct status *device_name_parse(struct span text, struct device_name *ret) MUST_USE;
 bool device_name_is_full(const struct device_name *name);

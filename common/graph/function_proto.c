@@ -147,7 +147,10 @@ static struct span find_op_def(struct span functiondef) {
     return op_def;
 }
 
-const struct op_signature *function_signature_new(struct graph *graph, struct span functiondef) {
+/* The signature of a node that calls the function, from its definition. NULL: the function cannot
+ * be called by its name. */
+static const struct op_signature *function_signature_new(struct graph *graph,
+                                                         struct span functiondef) {
     struct span op_def = find_op_def(functiondef);
     struct proto_field field;
     int n_inputs = 0, n_outputs = 0, n_attrs = 0;

@@ -13,7 +13,6 @@ struct graph_op {
     int n_defaults;
 };
 
-struct graph_op *graph_op_info(struct graph *graph, const struct op_signature *op);
 COLD struct status *op_not_registered(struct span op) MUST_USE;
 
 /* [A-Za-z0-9.][A-Za-z0-9_>./\-]*, and a leading '_' where the name is ours. */
@@ -42,8 +41,6 @@ void graph_own_tensors(struct graph *graph, const struct attr_value *value);
  * producers must have theirs. */
 struct status *node_work_out_types(struct graph *graph, struct node *node) MUST_USE;
 struct status *node_check_edges(struct graph *graph, struct node *node) MUST_USE;
-/* "Op<name=Identity; signature=input:T -> output:T; attr=T:type>" */
-void op_signature_print(const struct op_signature *op, struct str *out);
 
 /* What decoding attrs draws on and counts. */
 struct attr_reader {
@@ -84,9 +81,6 @@ struct status *graph_new_function(struct graph *graph, struct span functiondef,
                                   const struct graph_limits *limits,
                                   struct graph_function **ret_added) MUST_USE;
 
-/* The signature of a node that calls a function, from its definition; NULL when it cannot be
- * called by its name. */
-const struct op_signature *function_signature_new(struct graph *graph, struct span functiondef);
 /* An ArgDef into a zeroed row. */
 void op_arg_read(struct graph *graph, struct span proto, struct op_arg_signature *arg);
 /* "list(int)"; false for what is no type. */

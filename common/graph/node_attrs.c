@@ -127,7 +127,7 @@ static void default_value(struct graph *graph, const struct op_attr_default *fro
     }
 }
 
-struct graph_op *graph_op_info(struct graph *graph, const struct op_signature *op) {
+static struct graph_op *graph_op_info(struct graph *graph, const struct op_signature *op) {
     struct graph_op *info = u64map_get(&graph->ops, (uint64_t)(uintptr_t)op);
     if (info)
         return info;

@@ -1,3 +1,4 @@
+/* Writes numbers and strings as bytes that sort like them: see ordered_code.h. */
 #include "common/io/ordered_code.h"
 
 enum { SIGNED_MAX_BYTES = 10 };
@@ -12,18 +13,6 @@ void ordered_add_number(struct str *out, uint64_t value) {
     str_add_bytes(out, bytes, (size_t)n + 1);
 }
 
-bool ordered_read_number(struct span *in, uint64_t *ret) {
-    size_t n = in->len > 0 ? (uint8_t)in->data[0] : 9;
-    if (n > 8 || in->len < n + 1)
-        return false;
-    *ret = 0;
-    for (size_t i = 1; i <= n; i++)
-        *ret = *ret << 8 | (uint8_t)in->data[i];
-    in->data += n + 1;
-    in->len -= n + 1;
-    return true;
-}
-
 void ordered_add_string(struct str *out, struct span text) {
     for (size_t i = 0; i < text.len; i++) {
         str_add_char(out, text.data[i]);
@@ -33,24 +22,6 @@ void ordered_add_string(struct str *out, struct span text) {
             str_add_char(out, '\0');
     }
     str_add_bytes(out, "\0\1", 2);
-}
-
-bool ordered_read_string(struct span *in, struct str *out) {
-    for (size_t i = 0; i + 1 < in->len; i++) {
-        char c = in->data[i], next = in->data[i + 1];
-        if (c == '\0' && next == '\1') {
-            in->data += i + 2;
-            in->len -= i + 2;
-            return true;
-        }
-        if (c == '\0' || c == '\xff') {
-            if (next != (c == '\0' ? '\xff' : '\0'))
-                return false;
-            i++;
-        }
-        str_add_char(out, c);
-    }
-    return false;
 }
 
 /* n bytes carry 7n - 1 bits and the sign. */
@@ -75,26 +46,4 @@ void ordered_add_signed(struct str *out, int64_t value) {
     if (n > 1)
         first[1] ^= (uint8_t)signed_head(n);
     str_add_bytes(out, first, (size_t)n);
-}
-
-bool ordered_read_signed(struct span *in, int64_t *ret) {
-    if (in->len == 0)
-        return false;
-    bool is_negative = !(in->data[0] & 0x80);
-    uint32_t head = (uint32_t)(uint8_t)in->data[0] << 8 | (in->len > 1 ? (uint8_t)in->data[1] : 0);
-    if (is_negative)
-        head ^= 0xffff;
-    int n = head == 0xffff ? 16 : __builtin_clz(~(head << 16));
-    if (n < 1 || n > SIGNED_MAX_BYTES || in->len < (size_t)n)
-        return false;
-    uint64_t value = is_negative ? UINT64_MAX : 0;
-    for (int i = 0; i < n; i++) {
-        uint8_t byte = (uint8_t)in->data[i];
-        byte ^= i == 0 ? (uint8_t)(signed_head(n) >> 8) : i == 1 ? (uint8_t)signed_head(n) : 0;
-        value = value << 8 | byte;
-    }
-    in->data += n;
-    in->len -= (size_t)n;
-    *ret = (int64_t)value;
-    return true;
 }

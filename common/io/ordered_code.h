@@ -1,9 +1,10 @@
-/* Numbers and strings as bytes that sort like them: the keys under which slices of tensors stand
- * in checkpoints. Any thread.
+/* Writes numbers and strings as bytes that sort like them. Checkpoints store slices of tensors under
+ * such keys. Any thread.
  *
  *   number   its big-endian bytes without leading zeros, after a byte that counts them
  *   string   its bytes, 00 as 00 FF and FF as FF 00, then 00 01
- *   signed   big-endian two's complement in as few bytes as it fits; as many leading bits say how many, inverted below zero */
+ *   signed   big-endian two's complement in as few bytes as it fits; as many leading bits say how
+ *            many, inverted below zero */
 #ifndef MILLRACE_COMMON_IO_ORDERED_CODE_H
 #define MILLRACE_COMMON_IO_ORDERED_CODE_H
 
@@ -12,10 +13,5 @@
 void ordered_add_number(struct str *out, uint64_t value);
 void ordered_add_string(struct str *out, struct span text);
 void ordered_add_signed(struct str *out, int64_t value);
-
-/* Each moves `in` past what it reads; false when malformed. */
-bool ordered_read_number(struct span *in, uint64_t *ret);
-bool ordered_read_string(struct span *in, struct str *out);
-bool ordered_read_signed(struct span *in, int64_t *ret);
 
 #endif

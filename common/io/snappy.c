@@ -18,8 +18,6 @@ static bool read_size(struct span *in, size_t *ret) {
     return false;
 }
 
-bool snappy_claimed_size(struct span data, size_t *ret) { return read_size(&data, ret); }
-
 static uint32_t read_little_endian(const char *at, size_t n) {
     uint32_t value = 0;
     for (size_t i = 0; i < n; i++)

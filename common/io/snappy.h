@@ -5,9 +5,6 @@
 
 #include "common/base/str.h"
 
-/* The length that the data claims to expand to; false when malformed, or more than the format
- * can make of so few bytes. */
-bool snappy_claimed_size(struct span data, size_t *ret);
 /* Appends what the data stands for; false when malformed (out is then of no use). */
 bool snappy_expand(struct span data, struct str *out);
 

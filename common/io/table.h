@@ -54,7 +54,6 @@ struct table_reader {
     struct str index; /* the index block's entries */
     size_t index_end; /* where its restarts begin */
 };
-#define TABLE_READER_INIT ((struct table_reader){.fd = -1})
 /* Errors: of the file; DATA_LOSS with path and offset: too short, no table, bad checksum. */
 struct status *table_reader_open(struct table_reader *reader, const struct file_system *fs,
                                  const char *path) MUST_USE;

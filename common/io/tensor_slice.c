@@ -27,13 +27,7 @@ bool tensor_slice_is_all(const struct tensor_slice *slice, struct shape shape) {
     return true;
 }
 
-bool tensor_slice_equal(const struct tensor_slice *a, const struct tensor_slice *b) {
-    size_t n = (size_t)a->rank * sizeof(int64_t);
-    return a->rank == b->rank && memcmp(a->starts, b->starts, n) == 0 &&
-           memcmp(a->lengths, b->lengths, n) == 0;
-}
-
-void tensor_slice_print(const struct tensor_slice *slice, struct str *out) {
+static void tensor_slice_print(const struct tensor_slice *slice, struct str *out) {
     for (int i = 0; i < slice->rank; i++) {
         str_add(out, i > 0 ? ":" : "");
         if (slice->lengths[i] == SLICE_ALL)
@@ -214,20 +208,6 @@ void tensor_slice_add_key(struct span name, const struct tensor_slice *slice, st
     }
 }
 
-bool tensor_slice_from_key(struct span key, struct arena *arena, struct str *ret_name,
-                           struct tensor_slice *ret) {
-    uint64_t zero, rank;
-    if (!ordered_read_number(&key, &zero) || zero != 0 || !ordered_read_string(&key, ret_name) ||
-        !ordered_read_number(&key, &rank) || rank > SHAPE_MAX_RANK)
-        return false;
-    *ret = slice_new((int)rank, arena);
-    for (int i = 0; i < ret->rank; i++)
-        if (!ordered_read_signed(&key, &ret->starts[i]) ||
-            !ordered_read_signed(&key, &ret->lengths[i]))
-            return false;
-    return key.len == 0;
-}
-
 /* ---- boxes ---- */
 
 struct slice_box slice_box_of(const struct tensor_slice *slice, struct shape shape,
@@ -265,7 +245,7 @@ bool slice_box_cross(const struct slice_box *a, const struct slice_box *b, struc
     return true;
 }
 
-int64_t slice_box_n_elements(const struct slice_box *box) {
+static int64_t slice_box_n_elements(const struct slice_box *box) {
     int64_t n = 1;
     for (int i = 0; i < box->rank; i++)
         n *= box->sizes[i];

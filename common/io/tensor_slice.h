@@ -22,7 +22,6 @@ struct tensor_slice {
 
 struct tensor_slice tensor_slice_all(int rank, struct arena *arena);
 bool tensor_slice_is_all(const struct tensor_slice *slice, struct shape shape);
-bool tensor_slice_equal(const struct tensor_slice *a, const struct tensor_slice *b);
 
 /* Reads a spec. Errors: INVALID_ARGUMENT, INTERNAL (rank or extent do not fit the shape), with
  * TensorFlow's words. */
@@ -32,16 +31,12 @@ struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena,
 /* The shape of the slice of a tensor of this shape. Errors: INTERNAL. */
 struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape,
                                   struct arena *arena, struct shape *ret) MUST_USE;
-void tensor_slice_print(const struct tensor_slice *slice, struct str *out);
 const char *tensor_slice_text(const struct tensor_slice *slice, struct arena *arena);
 
 /* TensorSliceProto. False when malformed: negative starts, no length, too many dimensions. */
 bool tensor_slice_from_proto(struct span proto, struct arena *arena, struct tensor_slice *ret);
 void tensor_slice_add_proto(const struct tensor_slice *slice, uint32_t number, struct str *out);
 void tensor_slice_add_key(struct span name, const struct tensor_slice *slice, struct str *out);
-/* What a key stands for; the name goes to `ret_name`. False for any other key. */
-bool tensor_slice_from_key(struct span key, struct arena *arena, struct str *ret_name,
-                           struct tensor_slice *ret);
 
 /* ---- places in the whole tensor ---- */
 
@@ -56,7 +51,6 @@ struct slice_box slice_box_of(const struct tensor_slice *slice, struct shape sha
 /* What both cover; false where they have nothing in common. */
 bool slice_box_cross(const struct slice_box *a, const struct slice_box *b, struct arena *arena,
                      struct slice_box *ret);
-int64_t slice_box_n_elements(const struct slice_box *box);
 /* Copies what both boxes cover from `from`, the elements of from_box, to `to`, those of to_box.
  * Objects are shared. */
 void slice_box_copy(enum dtype dtype, const struct slice_box *part,

@@ -32,12 +32,6 @@ static inline uint16_t bfloat16_from_float(float v) {
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
 }
 
-/* The upper half as it is: the truncation of [WP 5.5], for sends only. A NaN stays one. */
-static inline uint16_t bfloat16_truncate(float v) {
-    uint32_t bits = float_bits(v);
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : bits >> 16);
-}
-
 /* ---- half: 1 sign, 5 exponent, 10 fraction bits ---- */
 
 static inline float half_to_float(uint16_t v) {

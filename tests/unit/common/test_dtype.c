@@ -56,10 +56,9 @@ static void every_half_survives_float(void **state) {
             assert_int_equal(half_from_float(f), bits);
         float b = bfloat16_to_float((uint16_t)bits);
         if (isnan(b))
-            assert_true(isnan(bfloat16_to_float(bfloat16_from_float(b))) &&
-                        isnan(bfloat16_to_float(bfloat16_truncate(b))));
+            assert_true(isnan(bfloat16_to_float(bfloat16_from_float(b))));
         else
-            assert_true(bfloat16_from_float(b) == bits && bfloat16_truncate(b) == bits);
+            assert_int_equal(bfloat16_from_float(b), bits);
     }
 }
 

@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 static void an_empty_string_reads_as_empty(void **state) {
-    struct str s;
-    str_init(&s);
+    struct str s = STR_INIT;
     assert_string_equal(str_text(&s), "");
     assert_null(s.data);
     str_clear(&s);

@@ -1,5 +1,5 @@
-/* What conditionals of any type need: a predicate; and a choice among references. The primitives
- * of control flow themselves are run by the executor. */
+/* Computes the ops that conditionals need beside the executor's primitives: predicates, and choices
+ * among references. */
 #include "kernels/kernel.h"
 
 extern const struct kernel_list control_flow_kernels;
@@ -22,9 +22,11 @@ static bool number_is_true(const struct tensor *t) {
      DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_BOOL))
 
 /* ToBool: output = a predicate from anything.
- *   input    a scalar: a number is true unless it is 0, a string unless it is empty; any other shape: true where there are elements
+ *   input    a scalar: a number is true unless it is 0, a string unless it is empty; any other
+ *            shape: true where there are elements
  *   output   bool []
- * Errors   INVALID_ARGUMENT   a scalar of another type: halves, complex numbers, wide unsigned integers, objects */
+ * Errors   INVALID_ARGUMENT   a scalar of another type: halves, complex numbers, wide unsigned
+ *                             integers, objects */
 static enum kernel_result to_bool(struct kernel_ctx *ctx) {
     const struct tensor *t = kernel_input(ctx, 0);
     bool is_true = t->n_elements > 0;

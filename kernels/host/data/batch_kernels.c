@@ -1,6 +1,6 @@
-/* CPU kernels that batch across steps: Batch and BatchFunction (batcher.h), Unbatch and
- * UnbatchGrad (unbatch.h). Attrs and inputs are read and checked here. Each op names its
- * resource by container and shared_name, or by its node's name; whoever comes first makes it. */
+/* Computes the ops that batch across steps: Batch and BatchFunction (batcher.h), Unbatch and
+ * UnbatchGrad (unbatch.h). Reads and checks attrs and inputs. Each op names its resource by
+ * container and shared_name, or by its node's name; the first op that names a resource makes it. */
 #include <stdlib.h>
 
 #include "kernels/support/rows.h"
@@ -269,11 +269,15 @@ static enum kernel_result unbatch_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "Batch", .compute = batch_compute, .init = batch_init, .fini = batch_state_fini, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
-    {.op = "BatchFunction", .compute = batch_compute, .init = function_init, .fini = batch_state_fini, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
-    {.op = "Unbatch", .compute = unbatch_compute, .init = unbatch_init, .fini = batch_state_fini, .arg = &unbatch_type,
+    {.op = "Batch", .compute = batch_compute, .init = batch_init, .fini = batch_state_fini,
      .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
-    {.op = "UnbatchGrad", .compute = unbatch_compute, .init = unbatch_init, .fini = batch_state_fini, .arg = &unbatch_grad_type,
+    {.op = "BatchFunction", .compute = batch_compute, .init = function_init,
+     .fini = batch_state_fini, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
+    {.op = "Unbatch", .compute = unbatch_compute, .init = unbatch_init, .fini = batch_state_fini,
+     .arg = &unbatch_type,
+     .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
+    {.op = "UnbatchGrad", .compute = unbatch_compute, .init = unbatch_init,
+     .fini = batch_state_fini, .arg = &unbatch_grad_type,
      .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
 };
 // clang-format on

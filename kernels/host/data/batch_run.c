@@ -1,4 +1,5 @@
-/* What a closed batch does: kernels/host/data/batcher.h. */
+/* Runs closed batches: joins the rows, calls the function, and hands the results out
+ * (kernels/host/data/batcher.h). */
 #include "kernels/host.h"
 #include "kernels/host/data/batcher.h"
 

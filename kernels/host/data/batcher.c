@@ -1,4 +1,5 @@
-/* Queues and batches: kernels/host/data/batcher.h. */
+/* Keeps the queues of a batcher and decides when a batch is closed and run
+ * (kernels/host/data/batcher.h). */
 #include "kernels/host/data/batcher.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Tasks and their calls: kernels/host/data/data_task.h. */
+/* Runs tasks and the calls of functions that they wait for (kernels/host/data/data_task.h). */
 #include "kernels/host/data/data_task.h"
 
 #include "common/base/clock.h"

@@ -1,4 +1,5 @@
-/* What all kinds of datasets share: kernels/host/data/dataset.h. */
+/* Makes, checks and frees datasets, iterators, elements and functions of elements, for all kinds
+ * (kernels/host/data/dataset.h). */
 #include "kernels/host/data/dataset.h"
 
 #include <stdlib.h>

@@ -1,12 +1,13 @@
-/* Datasets that work ahead of who asks: prefetch, parallel map, map and batch.
+/* Makes datasets that work ahead of their consumer: prefetch, parallel map, map and batch.
  *
- *   input ──► producer (a task of its own) ──► jobs, in order, at most `limit` ──► who asks
- *                                               prefetch: done when they come parallel map: each
- *                                               a task that calls the function on the pool
+ *   input ──► producer (a task of its own) ──► jobs, in order, at most `limit` ──► the consumer
  *
- * The producer parks when there are enough jobs and is woken when half of them have gone. Who
- * asks before the first job is done leaves its task as the waiter. When the iterator ends,
- * producer and jobs are cancelled and go when they have come home. */
+ * A job of prefetch is done at once. A job of parallel map is a task that calls the function on the
+ * pool.
+ *
+ * The producer stops when there are enough jobs, and is woken when half of them are taken. A
+ * consumer that asks before the first job is done leaves its task as the waiter. The end of the
+ * iterator cancels producer and jobs; the last of them to end frees the shared state. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_batch.h"
@@ -387,14 +388,13 @@ static enum kernel_result map_and_batch_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, batch, st);
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("PrefetchDataset", prefetch_compute),
-    DATASET("ParallelMapDataset", parallel_map_compute),     DATASET("ParallelMapDatasetV2", parallel_map_compute),
-    DATASET("MapAndBatchDataset", map_and_batch_compute),    DATASET("ExperimentalMapAndBatchDataset", map_and_batch_compute),
+    DATASET_KERNEL("PrefetchDataset", prefetch_compute),
+    DATASET_KERNEL("ParallelMapDataset", parallel_map_compute),
+    DATASET_KERNEL("ParallelMapDatasetV2", parallel_map_compute),
+    DATASET_KERNEL("MapAndBatchDataset", map_and_batch_compute),
+    DATASET_KERNEL("ExperimentalMapAndBatchDataset", map_and_batch_compute),
 };
 // clang-format on
 

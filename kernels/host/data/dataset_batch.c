@@ -1,5 +1,5 @@
-/* Datasets that make one element of several, or several of one: batch, padded batch, unbatch,
- * window. */
+/* Makes datasets that turn several elements into one, and one into several: batch, padded batch,
+ * unbatch. */
 #include "kernels/host/data/dataset_batch.h"
 
 #include <stdlib.h>
@@ -115,12 +115,13 @@ static enum kernel_result parallel_batch_compute(struct kernel_ctx *ctx) {
 struct padded_dataset {
     struct batch_dataset batch;
     struct tensor *shapes, *values; /* by component: int64 vector, -1 where it grows; scalar */
+    int n;                          /* of shapes, and of values */
 };
 
 static void padded_fini(struct dataset *dataset) {
     struct padded_dataset *self = (struct padded_dataset *)dataset;
-    element_free(self->shapes, dataset->inputs[0]->n_components);
-    element_free(self->values, dataset->inputs[0]->n_components);
+    element_free(self->shapes, self->n);
+    element_free(self->values, self->n);
 }
 
 /* The sizes that all elements' component i fits in. */
@@ -229,6 +230,7 @@ static struct status *padded_take(struct kernel_ctx *ctx, struct dataset *datase
     int n = dataset->inputs[0]->n_components,
         n_shapes = (int)node_attr(ctx->instance->node, "N")->i;
     int n_values = dataset_list_length(ctx, "Toutput_types"), drop = 2 + n_shapes + n_values;
+    self->n = n;
     self->shapes = element_new(n);
     self->values = element_new(n);
     TRY(batch_take(ctx, dataset, ctx->instance->n_inputs > drop ? drop : 0));
@@ -340,16 +342,15 @@ static enum kernel_result unbatch_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, st);
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("BatchDataset", batch_compute),
-    DATASET("BatchDatasetV2", batch_v2_compute),
-    DATASET("ParallelBatchDataset", parallel_batch_compute),
-    DATASET("PaddedBatchDataset", padded_compute), DATASET("PaddedBatchDatasetV2", padded_compute),
-    DATASET("UnbatchDataset", unbatch_compute),    DATASET("ExperimentalUnbatchDataset", unbatch_compute),
+    DATASET_KERNEL("BatchDataset", batch_compute),
+    DATASET_KERNEL("BatchDatasetV2", batch_v2_compute),
+    DATASET_KERNEL("ParallelBatchDataset", parallel_batch_compute),
+    DATASET_KERNEL("PaddedBatchDataset", padded_compute),
+    DATASET_KERNEL("PaddedBatchDatasetV2", padded_compute),
+    DATASET_KERNEL("UnbatchDataset", unbatch_compute),
+    DATASET_KERNEL("ExperimentalUnbatchDataset", unbatch_compute),
 };
 // clang-format on
 

@@ -1,4 +1,4 @@
-/* Batches, for who makes them of other datasets. */
+/* Declares the batch dataset for kinds that build on it. */
 #ifndef MILLRACE_KERNELS_HOST_DATA_DATASET_BATCH_H
 #define MILLRACE_KERNELS_HOST_DATA_DATASET_BATCH_H
 
@@ -12,7 +12,7 @@ struct batch_dataset {
 extern const struct dataset_kind batch_kind;
 struct status *batch_check_size(int64_t batch_size) MUST_USE;
 
-/* begin and end of iterators that collect a batch. */
+/* `begin` and `end` for iterators that collect a batch. */
 struct status *batch_begin(struct dataset_iter *iter) MUST_USE;
 void batch_end(struct dataset_iter *iter);
 

@@ -1,3 +1,4 @@
+/* Collects elements for iterators and stacks them (kernels/host/data/dataset_buffer.h). */
 #include "kernels/host/data/dataset_buffer.h"
 
 #include <stdlib.h>

@@ -1,14 +1,15 @@
-/* Datasets that are kept in a file: the first iterator that comes to the end writes a checkpoint
- * (common/io/bundle.h) whose tensors are the elements' components, under names that sort as the
- * elements come; from then on iterators read it. TensorFlow's format.
+/* Makes the cache in a file. The first iterator that reaches the end writes a checkpoint
+ * (common/io/bundle.h) whose tensors are the elements' components, under names that sort in the
+ * order of the elements. After that, iterators read the checkpoint. The format is TensorFlow's.
  *
- *                    ┌ PREFIX.index is there ──► READING: elements in blocks of names
+ *                    ┌ PREFIX.index exists ─────► READING: elements in blocks of names
  *   OPENING (I/O) ───┤
- *                    └ not: PREFIX_0.lockfile ─► WRITING: elements pass by, and go to the file in blocks ─► end: the index ─► ENDED
+ *                    └ not: PREFIX_0.lockfile ─► WRITING: elements pass by, and are written in
+ *                                                blocks ─► end: the index ─► ENDED
  *
- * An iterator that goes before the end leaves nothing behind: an I/O thread sees to it, or the
- * next iterator that comes meanwhile, as far as the lock file is concerned. Who finds the lock
- * file of another fails: somebody is writing, or a task was killed while it wrote. */
+ * An iterator that is freed before the end removes its files: an I/O thread does it, and an
+ * iterator that starts meanwhile removes the lock file first. An iterator that finds a foreign lock
+ * file fails: another task is writing, or a task was killed while it wrote. */
 #include "kernels/host/data/dataset_cache.h"
 
 #include <errno.h>

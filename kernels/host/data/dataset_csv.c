@@ -1,9 +1,10 @@
-/* CSVDataset: an element for each record of CSV files, its components the fields [RFC 4180, and
- * what TensorFlow makes of the rest].
+/* Makes CSVDataset: an element for each record of CSV files, with the fields as components [RFC
+ * 4180, with TensorFlow's deviations].
  *
- *   file dataset: raw records (RECORD_CSV: quoted newlines belong to a record) ──► fields ──► numbers and strings
+ *   file dataset: raw records ──► fields ──► numbers and strings
+ *   (RECORD_CSV: quoted newlines belong to a record)
  *
- * A record with an error is an error, and the next one follows it. */
+ * A malformed record is an error; the iterator then continues with the next record. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_file.h"
@@ -306,7 +307,8 @@ static enum kernel_result csv_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {.op = "CSVDataset", .compute = csv_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "CSVDatasetV2", .compute = csv_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "ExperimentalCSVDataset", .compute = csv_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "ExperimentalCSVDataset", .compute = csv_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };
 // clang-format on
 

@@ -1,10 +1,12 @@
-/* Datasets of files' records: lines, TFRecords, blocks of equal size.
+/* Makes datasets of files' records: lines, TFRecords, blocks of equal size.
  *
- * Files are read on I/O threads, some records at a time, so that a thread is not changed for
- * each:
+ * I/O threads read the files, several records at a time, so that not each record costs a
+ * change of threads:
  *
  *   poll: records left? ─ yes ─► the next one
- *              └ no: a reading starts ─► PENDING ─► (I/O thread) records, the end of the file, or a failure ─► the task is woken */
+ *              └ no: a read starts ─► PENDING ─► (I/O thread) records, the end of the file,
+ *                                                or a failure ─► the task is woken
+ */
 #include "kernels/host/data/dataset_file.h"
 
 #include <stdlib.h>
@@ -263,14 +265,13 @@ static enum kernel_result blocks_compute(struct kernel_ctx *ctx) {
     return file_make(ctx, blocks_take);
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("TextLineDataset", lines_compute),
-    DATASET("TFRecordDataset", records_compute),           DATASET("TFRecordDatasetV2", records_compute),
-    DATASET("FixedLengthRecordDataset", blocks_compute),   DATASET("FixedLengthRecordDatasetV2", blocks_compute),
+    DATASET_KERNEL("TextLineDataset", lines_compute),
+    DATASET_KERNEL("TFRecordDataset", records_compute),
+    DATASET_KERNEL("TFRecordDatasetV2", records_compute),
+    DATASET_KERNEL("FixedLengthRecordDataset", blocks_compute),
+    DATASET_KERNEL("FixedLengthRecordDatasetV2", blocks_compute),
 };
 // clang-format on
 

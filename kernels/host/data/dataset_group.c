@@ -1,5 +1,5 @@
-/* Datasets that sort elements by a key that a function makes of each: group by window, group by
- * reducer. */
+/* Makes datasets that group elements by a key, which a function computes from each: group by
+ * window, group by reducer. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_map.h"
@@ -433,13 +433,12 @@ static enum kernel_result reducer_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, st ? st : check_states(self));
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("GroupByWindowDataset", windows_compute),   DATASET("ExperimentalGroupByWindowDataset", windows_compute),
-    DATASET("GroupByReducerDataset", reducer_compute),  DATASET("ExperimentalGroupByReducerDataset", reducer_compute),
+    DATASET_KERNEL("GroupByWindowDataset", windows_compute),
+    DATASET_KERNEL("ExperimentalGroupByWindowDataset", windows_compute),
+    DATASET_KERNEL("GroupByReducerDataset", reducer_compute),
+    DATASET_KERNEL("ExperimentalGroupByReducerDataset", reducer_compute),
 };
 // clang-format on
 

@@ -1,4 +1,5 @@
-/* Datasets that look at elements as they pass: cache, unique, ignore errors, assert cardinality. */
+/* Makes datasets that hand on their input's elements and keep something about them: cache in
+ * memory, unique, ignore errors, assert cardinality. */
 #include <stdlib.h>
 
 #include <stdio.h>
@@ -274,15 +275,15 @@ static enum kernel_result assert_compute(struct kernel_ctx *ctx) {
                                              &((struct assert_dataset *)dataset)->cardinality));
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("CacheDataset", cache_compute),          DATASET("CacheDatasetV2", cache_compute),
-    DATASET("UniqueDataset", unique_compute),        DATASET("ExperimentalUniqueDataset", unique_compute),
-    DATASET("IgnoreErrorsDataset", ignore_compute),  DATASET("ExperimentalIgnoreErrorsDataset", ignore_compute),
-    DATASET("AssertCardinalityDataset", assert_compute),
+    DATASET_KERNEL("CacheDataset", cache_compute),
+    DATASET_KERNEL("CacheDatasetV2", cache_compute),
+    DATASET_KERNEL("UniqueDataset", unique_compute),
+    DATASET_KERNEL("ExperimentalUniqueDataset", unique_compute),
+    DATASET_KERNEL("IgnoreErrorsDataset", ignore_compute),
+    DATASET_KERNEL("ExperimentalIgnoreErrorsDataset", ignore_compute),
+    DATASET_KERNEL("AssertCardinalityDataset", assert_compute),
 };
 // clang-format on
 

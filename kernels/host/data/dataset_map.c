@@ -1,5 +1,4 @@
-/* Datasets that call a function for each element: map, filter, take while, scan, flat map,
- * interleave. */
+/* Makes datasets that call a function for each element: map, filter, take while, scan. */
 #include "kernels/host/data/dataset_map.h"
 
 #include <stdlib.h>
@@ -292,15 +291,16 @@ static enum kernel_result scan_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, scan_take(ctx, dataset));
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("MapDataset", map_compute),               DATASET("ExperimentalMapDataset", map_compute),
-    DATASET("FilterDataset", filter_compute),         DATASET("ParallelFilterDataset", filter_compute),
-    DATASET("TakeWhileDataset", take_while_compute),  DATASET("ExperimentalTakeWhileDataset", take_while_compute),
-    DATASET("ScanDataset", scan_compute),             DATASET("ExperimentalScanDataset", scan_compute),
+    DATASET_KERNEL("MapDataset", map_compute),
+    DATASET_KERNEL("ExperimentalMapDataset", map_compute),
+    DATASET_KERNEL("FilterDataset", filter_compute),
+    DATASET_KERNEL("ParallelFilterDataset", filter_compute),
+    DATASET_KERNEL("TakeWhileDataset", take_while_compute),
+    DATASET_KERNEL("ExperimentalTakeWhileDataset", take_while_compute),
+    DATASET_KERNEL("ScanDataset", scan_compute),
+    DATASET_KERNEL("ExperimentalScanDataset", scan_compute),
 };
 // clang-format on
 

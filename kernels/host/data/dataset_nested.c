@@ -1,8 +1,8 @@
-/* Datasets of datasets: flat map and interleave.
+/* Makes datasets whose function returns a dataset for each element: flat map and interleave.
  *
- * Interleave goes round a cycle of open datasets, block_length elements from each. An empty
- * place is filled by the next element of the input before anything is taken from it; when that
- * has ended, it is passed over. */
+ * Interleave visits a cycle of open datasets in turn and takes block_length elements from each.
+ * Before it takes from an empty place of the cycle, it opens the dataset of the input's next
+ * element there. When the input has ended, empty places are skipped. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_map.h"
@@ -223,19 +223,16 @@ static enum kernel_result interleave_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, interleave_take(ctx, dataset));
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("FlatMapDataset", flat_map_compute),
-    DATASET("InterleaveDataset", interleave_compute),
-    DATASET("ParallelInterleaveDatasetV2", interleave_compute),
-    DATASET("ParallelInterleaveDatasetV3", interleave_compute),
-    DATASET("ParallelInterleaveDatasetV4", interleave_compute),
-    DATASET("ParallelInterleaveDataset", interleave_compute),
-    DATASET("LegacyParallelInterleaveDatasetV2", interleave_compute),
-    DATASET("ExperimentalParallelInterleaveDataset", interleave_compute),
+    DATASET_KERNEL("FlatMapDataset", flat_map_compute),
+    DATASET_KERNEL("InterleaveDataset", interleave_compute),
+    DATASET_KERNEL("ParallelInterleaveDatasetV2", interleave_compute),
+    DATASET_KERNEL("ParallelInterleaveDatasetV3", interleave_compute),
+    DATASET_KERNEL("ParallelInterleaveDatasetV4", interleave_compute),
+    DATASET_KERNEL("ParallelInterleaveDataset", interleave_compute),
+    DATASET_KERNEL("LegacyParallelInterleaveDatasetV2", interleave_compute),
+    DATASET_KERNEL("ExperimentalParallelInterleaveDataset", interleave_compute),
 };
 // clang-format on
 

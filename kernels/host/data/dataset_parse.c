@@ -1,13 +1,16 @@
-/* ParseExampleDataset: batches of serialized tf.train.Examples become their features, in the
+/* Makes ParseExampleDataset: batches of serialized tf.train.Examples become their features, in the
  * order of the keys.
  *
- *   input_dataset  vectors of string    num_parallel_calls  int64 scalar    dense_defaults  a tensor for each dense key
+ *   input_dataset       vectors of string
+ *   num_parallel_calls  int64 scalar
+ *   dense_defaults      a tensor for each dense key
  *   an element has a component for each key:
- *     sparse   variant [3]: indices, values, shape, each in a variant of its own, as SerializeSparse has them
+ *     sparse   variant [3]: indices, values, shape, each in a variant of its own, as
+ *              SerializeSparse writes them
  *     dense    its type [n, dense_shape…]
- *     ragged   a variant: splits and values, as RaggedTensorToVariant has them
+ *     ragged   a variant: splits and values, as RaggedTensorToVariant writes them
  *
- * A batch is parsed by who asks for it; what is to be parsed ahead has a prefetch behind it. */
+ * The consumer's task parses a batch. To parse ahead, programs add a prefetch. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset.h"
@@ -251,12 +254,11 @@ static enum kernel_result parse_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, take(ctx, (struct parse_dataset *)dataset));
 }
 
-#define DATASET(name) \
-    { .op = (name), .compute = parse_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("ParseExampleDataset"), DATASET("ParseExampleDatasetV2"), DATASET("ExperimentalParseExampleDataset"),
+    DATASET_KERNEL("ParseExampleDataset", parse_compute),
+    DATASET_KERNEL("ParseExampleDatasetV2", parse_compute),
+    DATASET_KERNEL("ExperimentalParseExampleDataset", parse_compute),
 };
 // clang-format on
 

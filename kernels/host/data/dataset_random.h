@@ -1,5 +1,5 @@
-/* Numbers one by one, and seeds from seeds: what datasets that shuffle, sample or make numbers
- * share. */
+/* Makes random numbers one by one, and seeds from seeds, for datasets that shuffle, sample or make
+ * random numbers. */
 #ifndef MILLRACE_KERNELS_HOST_DATA_DATASET_RANDOM_H
 #define MILLRACE_KERNELS_HOST_DATA_DATASET_RANDOM_H
 
@@ -8,17 +8,18 @@
 #include "kernels/host/data/dataset.h"
 #include "kernels/support/philox_words.h"
 
-/* The words that a pair of seeds stands for. */
+/* The stream of random words of a pair of seeds. */
 struct philox_words dataset_words(int64_t seed, int64_t seed2);
 
-/* The seeds of a dataset's iterators: the same each time, or the next two words of a stream. */
+/* The source of the seeds of a dataset's iterators. Each iterator gets the same seeds, or the next
+ * two words of a stream. */
 struct seed_source {
     pthread_mutex_t lock;
     int64_t seed, seed2;
     bool is_fixed;
     struct philox_words words; /* guarded by lock */
 };
-/* Both seeds 0: from the machine. */
+/* When both seeds are 0, the machine's entropy replaces them. */
 void seed_source_init(struct seed_source *source, int64_t seed, int64_t seed2, bool is_fixed);
 void seed_source_fini(struct seed_source *source);
 void seed_source_next(struct seed_source *source, int64_t *ret_seed, int64_t *ret_seed2);

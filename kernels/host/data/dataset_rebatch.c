@@ -1,5 +1,5 @@
-/* Batches cut anew: each of the next size in a list that goes round, from the rows of the
- * input's batches in order. */
+/* Makes datasets that cut the rows of their input's batches into batches of other sizes. A list
+ * gives the sizes, and starts again at its end. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_buffer.h"
@@ -202,12 +202,9 @@ static enum kernel_result sizes_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, sizes_take(ctx, dataset));
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("RebatchDatasetV2", sizes_compute),
+    DATASET_KERNEL("RebatchDatasetV2", sizes_compute),
 };
 // clang-format on
 

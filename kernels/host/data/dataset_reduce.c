@@ -1,4 +1,4 @@
-/* Ops that take a whole dataset at once: reduce, the only element, how many there are. */
+/* Computes the ops that take a whole dataset: reduce, the single element, the cardinality. */
 #include <stdlib.h>
 
 #include "kernels/host/data/iterator.h"
@@ -168,9 +168,12 @@ static enum kernel_result cardinality_compute(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "ReduceDataset", .compute = reduce_compute, .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
-    {.op = "DatasetToSingleElement", .compute = single_compute, .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
-    {.op = "DatasetCardinality", .compute = cardinality_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "ExperimentalDatasetCardinality", .compute = cardinality_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "DatasetToSingleElement", .compute = single_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
+    {.op = "DatasetCardinality", .compute = cardinality_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "ExperimentalDatasetCardinality", .compute = cardinality_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };
 // clang-format on
 

@@ -1,12 +1,13 @@
-/* Datasets with chance in them: shuffle, random numbers, samples.
+/* Makes random datasets: shuffle, random numbers, samples.
  *
- * Shuffle keeps a ring of elements, in slices of one round of the input each; an element is
- * drawn from the oldest slice, and the first of that slice takes its place:
+ * Shuffle keeps a ring of elements, in slices of one epoch of the input each. An element is
+ * drawn from the oldest slice, and the first element of that slice moves to its place:
  *
  *   ring   . . [ a b c d ][ e f ] . .        draw c:   . . . [ b a d ][ e f ] . .
  *               slice 0    slice 1                            slice 0   slice 1
  *
- * Each round has seeds of its own, so that the order is TensorFlow's for the same seeds. */
+ * Each epoch has its own seeds, made as TensorFlow makes them, so that the order is
+ * TensorFlow's. */
 #include "kernels/host.h"
 #include "kernels/host/data/dataset_random.h"
 
@@ -363,17 +364,18 @@ static enum kernel_result sample_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, sample_take(ctx, dataset));
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("ShuffleDataset", shuffle_compute),                      DATASET("ShuffleDatasetV3", shuffle_compute),
-    DATASET("ShuffleAndRepeatDataset", shuffle_and_repeat_compute),  DATASET("ShuffleAndRepeatDatasetV2", shuffle_and_repeat_compute),
-    DATASET("DummySeedGenerator", dummy_compute),                    DATASET("DummyMemoryCache", dummy_compute),
-    DATASET("RandomDataset", random_compute),                        DATASET("RandomDatasetV2", random_compute),
-    DATASET("ExperimentalRandomDataset", random_compute),
-    DATASET("SamplingDataset", sample_compute),
+    DATASET_KERNEL("ShuffleDataset", shuffle_compute),
+    DATASET_KERNEL("ShuffleDatasetV3", shuffle_compute),
+    DATASET_KERNEL("ShuffleAndRepeatDataset", shuffle_and_repeat_compute),
+    DATASET_KERNEL("ShuffleAndRepeatDatasetV2", shuffle_and_repeat_compute),
+    DATASET_KERNEL("DummySeedGenerator", dummy_compute),
+    DATASET_KERNEL("DummyMemoryCache", dummy_compute),
+    DATASET_KERNEL("RandomDataset", random_compute),
+    DATASET_KERNEL("RandomDatasetV2", random_compute),
+    DATASET_KERNEL("ExperimentalRandomDataset", random_compute),
+    DATASET_KERNEL("SamplingDataset", sample_compute),
 };
 // clang-format on
 

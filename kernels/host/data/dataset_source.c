@@ -1,4 +1,5 @@
-/* Datasets that begin a pipeline: tensors, their rows, ranges, sparse rows. */
+/* Makes datasets that begin a pipeline: tensors, rows of tensors, ranges, rows of sparse
+ * tensors. */
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"
@@ -390,16 +391,13 @@ static enum kernel_result sparse_compute(struct kernel_ctx *ctx) {
     return dataset_output(ctx, dataset);
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("TensorDataset", tensor_compute),
-    DATASET("TensorSliceDataset", slice_compute),
-    DATASET("ListDataset", list_compute),
-    DATASET("RangeDataset", range_compute),
-    DATASET("SparseTensorSliceDataset", sparse_compute),
+    DATASET_KERNEL("TensorDataset", tensor_compute),
+    DATASET_KERNEL("TensorSliceDataset", slice_compute),
+    DATASET_KERNEL("ListDataset", list_compute),
+    DATASET_KERNEL("RangeDataset", range_compute),
+    DATASET_KERNEL("SparseTensorSliceDataset", sparse_compute),
 };
 // clang-format on
 

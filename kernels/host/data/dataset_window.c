@@ -1,4 +1,4 @@
-/* Datasets that hand out datasets of elements they have collected: windows; and groups by key. */
+/* Makes datasets whose elements are datasets of collected elements: windows. */
 #include "kernels/host/data/dataset_window.h"
 
 #include <stdlib.h>
@@ -233,14 +233,11 @@ static enum kernel_result slide_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, slide_take(ctx, dataset));
 }
 
-#define DATASET(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
-
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET("WindowDataset", window_compute),
-    DATASET("SlidingWindowDataset", slide_compute),
-    DATASET("ExperimentalSlidingWindowDataset", slide_compute),
+    DATASET_KERNEL("WindowDataset", window_compute),
+    DATASET_KERNEL("SlidingWindowDataset", slide_compute),
+    DATASET_KERNEL("ExperimentalSlidingWindowDataset", slide_compute),
 };
 // clang-format on
 

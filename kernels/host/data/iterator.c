@@ -1,4 +1,5 @@
-/* Iterators as resources, and requests on them: kernels/host/data/iterator.h. */
+/* Keeps iterators as resources and runs the requests for their next elements
+ * (kernels/host/data/iterator.h). */
 #include "kernels/host/data/iterator.h"
 
 #include <stdlib.h>

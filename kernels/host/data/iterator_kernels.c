@@ -1,5 +1,5 @@
-/* CPU kernels of iterators: making them, beginning them, asking for what comes next, and their
- * names as strings. */
+/* Computes the ops of iterators: making them, starting them, getting the next element, and
+ * iterators' names as strings. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -357,7 +357,8 @@ static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     HANDLE("Iterator"), HANDLE("IteratorV2"),
-    {.op = "OneShotIterator", .compute = one_shot_compute, .init = one_shot_init, .fini = one_shot_fini,
+    {.op = "OneShotIterator", .compute = one_shot_compute, .init = one_shot_init,
+     .fini = one_shot_fini,
      .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE | KERNEL_ASYNC},
     LOOKS("AnonymousIterator", anonymous_compute), LOOKS("AnonymousIteratorV2", anonymous_compute),
     LOOKS("AnonymousIteratorV3", anonymous_compute),
@@ -366,7 +367,8 @@ static const struct kernel_def rows[] = {
     WAITS("IteratorGetNext", get_next_compute), WAITS("IteratorGetNextSync", get_next_compute),
     WAITS("IteratorGetNextAsOptional", get_next_as_optional_compute),
     LOOKS("IteratorToStringHandle", to_string_compute),
-    LOOKS("IteratorFromStringHandle", from_string_compute), LOOKS("IteratorFromStringHandleV2", from_string_compute),
+    LOOKS("IteratorFromStringHandle", from_string_compute),
+    LOOKS("IteratorFromStringHandleV2", from_string_compute),
     LOOKS("IteratorGetDevice", get_device_compute),
     LOOKS("ExperimentalIteratorGetDevice", get_device_compute),
 };

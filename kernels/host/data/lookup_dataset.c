@@ -1,4 +1,4 @@
-/* InitializeTableFromDataset: fills a table with a dataset's elements, keys and values, once. */
+/* Computes InitializeTableFromDataset: fills a table once with the keys and values of a dataset. */
 #include <stdlib.h>
 
 #include "kernels/support/rows.h"
@@ -131,7 +131,8 @@ static enum kernel_result fill_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "InitializeTableFromDataset", .compute = fill_compute, .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
+    {.op = "InitializeTableFromDataset", .compute = fill_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
 };
 // clang-format on
 

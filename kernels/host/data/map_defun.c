@@ -1,7 +1,7 @@
-/* MapDefun: a function of each row of its arguments; the results stacked.
+/* Computes MapDefun: calls a function for each row of its arguments, and stacks the results.
  *
- * Calls start in order, on the thread that polls; those that have to wait do so side by side,
- * MAP_MAX_CALLS at a time. The first failure cancels those that are under way. */
+ * Calls start in order, on the thread that polls. Calls that have to wait run at the same time, at
+ * most MAP_MAX_CALLS. The first failure cancels the calls that are running. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

@@ -1,5 +1,5 @@
-/* CPU kernels of optionals: variants that hold some tensors, or none. Immutable, unless just one
- * holder is left. */
+/* Computes the ops of optionals: variants that hold some tensors, or none. An optional is immutable
+ * unless it has just one holder. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -262,7 +262,8 @@ static const struct kernel_def rows[] = {
     {.op = "OptionalNone", .compute = optional_none, .flags = KERNEL_VIEW},
     {.op = "OptionalFromValue", .compute = optional_from_value, .flags = KERNEL_VIEW},
     {.op = "OptionalHasValue", .compute = optional_has_value, .flags = KERNEL_VIEW},
-    {.op = "OptionalGetValue", .compute = optional_get_value, .init = get_value_init, .flags = KERNEL_VIEW},
+    {.op = "OptionalGetValue", .compute = optional_get_value, .init = get_value_init,
+     .flags = KERNEL_VIEW},
 };
 // clang-format on
 

@@ -1,4 +1,5 @@
-/* Unbatch and UnbatchGrad: kernels/host/data/unbatch.h. */
+/* Returns rows to their steps after a batch, and gradients into one step
+ * (kernels/host/data/unbatch.h). */
 #include "kernels/host/data/unbatch.h"
 
 #include <stdlib.h>

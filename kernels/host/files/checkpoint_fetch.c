@@ -1,10 +1,10 @@
-/* A part of a sharded save that only the task has that wrote it comes here:
+/* Fetches a part of a sharded save from the task that wrote it, when no other task has it:
  *
  *   search ──► index ──► data file 0 ──► … ──► every tensor's checksum ──► on_end
  *
- * Each file is streamed into its own, which is on the disk before the next begins. The names are
- * new ones that end in ".tmp-…", so what a crash leaves is never taken for a part of a later
- * save. */
+ * Each file is streamed into a file of its own, which is synced to the disk before the next one
+ * starts. The names are new and end in ".tmp-…", so a later save never takes what a crash has left
+ * for a part. */
 #include <stdlib.h>
 
 #include "kernels/host/files/checkpoint_peer.h"

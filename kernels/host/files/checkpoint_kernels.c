@@ -1,7 +1,7 @@
-/* CPU kernels of checkpoints in the V2 format: SaveV2, RestoreV2 (MergeV2Checkpoints:
+/* Computes the ops of checkpoints in the V2 format: SaveV2 and RestoreV2. (MergeV2Checkpoints:
  * checkpoint_merge.c; the older format: checkpoint_v1.c; checkpoints that only another task has:
- * checkpoint_peer.h). All of the work is done on I/O threads. Saving writes from the inputs' own
- * buffers: a variable that is updated meanwhile gets another one. */
+ * checkpoint_peer.h.) All work is done on I/O threads. A save writes from the inputs' own buffers:
+ * a variable that is updated meanwhile gets another buffer. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* CPU kernel MergeV2Checkpoints: the parts of a sharded save become one checkpoint. A part that
- * is not here, because the tasks share no file system, is fetched from the task that wrote it;
- * that task's copy goes once the checkpoint is there. */
+/* Computes MergeV2Checkpoints: joins the parts of a sharded save into one checkpoint. When the
+ * tasks share no file system, a part is fetched from the task that wrote it, and that task's copy
+ * is removed after the checkpoint is complete. */
 #include <stdlib.h>
 
 #include "common/io/bundle.h"
@@ -286,7 +286,8 @@ static enum kernel_result merge_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "MergeV2Checkpoints", .compute = merge_compute, .init = merge_init, .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
+    {.op = "MergeV2Checkpoints", .compute = merge_compute, .init = merge_init,
+     .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
 };
 // clang-format on
 

@@ -1,5 +1,5 @@
-/* The messages between a task that wants checkpoint files and one that has them. Bytes from a
- * stranger, both ways. */
+/* Prints and parses the requests and replies about checkpoint files. The bytes come from a
+ * stranger, in both directions. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"

@@ -1,20 +1,23 @@
-/* Checkpoint files that only another task has: what its kernels are asked (kernels/host.h), and
- * what they answer.
+/* Reads checkpoint files that only another task has: the requests that a kernel sends to the
+ * owner's kernels (kernels/host.h, struct peer_call) and the owner's replies.
  *
- *   asker                                            owner
- *   LOOK prefix                                ──►   is there PREFIX.index? its size and age, and those of the data files
- *   READ prefix, shard, offset, n, identity    ──►   so many bytes, and their CRC-32C; ABORTED when it is another file than it was
- *   REMOVE prefix                              ──►   what this process has saved there goes: it lives on in the checkpoint it is part of
+ *   caller                                        owner
+ *   LOOK prefix                              ──►  does PREFIX.index exist? its size and age, and
+ *                                                 those of the data files
+ *   READ prefix, shard, offset, n, identity  ──►  the n bytes and their CRC-32C; ABORTED when the
+ *                                                 file is no longer the same
+ *   REMOVE prefix                            ──►  removes what this process has saved there,
+ *                                                 since the merged checkpoint has it now
  *
- * What may be read: index and data files of checkpoints, by prefix and number, never a file by
- * its name; regular ones that lie below the owner's --file-root when they are open, whatever
- * links there are. What may be removed: files that this process' own SaveV2 wrote and nobody has
- * replaced. Nothing can be written. A task that can be reached at all trusts who reaches it as
- * far as a master, whose graphs may read the same files.
+ * A caller can read the index and data files of checkpoints, by prefix and number, and no file by
+ * its name. They must be regular files below the owner's --file-root after all links are resolved.
+ * A caller can remove files that this process' own SaveV2 wrote and nobody has replaced. It can
+ * write nothing. A task trusts every caller as far as it trusts a master, whose graphs may read the
+ * same files.
  *
- * Streams are windows of calls: STREAM_WINDOW pieces of at most a megabyte are on their way
- * or being worked on, so neither end holds more than that for one, whatever the file's size and
- * the disks' speeds. */
+ * A stream keeps a window of calls: at most STREAM_WINDOW pieces of at most a megabyte are
+ * requested or processed at a time. So neither end holds more memory for a stream, whatever the
+ * file's size and the speed of the disks. */
 #ifndef MILLRACE_KERNELS_HOST_FILES_CHECKPOINT_PEER_H
 #define MILLRACE_KERNELS_HOST_FILES_CHECKPOINT_PEER_H
 
@@ -26,7 +29,8 @@
 enum {
     STREAM_WINDOW = 8,
     STREAM_PIECE_BYTES = PEER_MAX_PAYLOAD_BYTES,
-    LISTING_MAX_SHARDS = 8192, /* of a checkpoint that is read or fetched from another task */
+    /* limit for a checkpoint that is read or fetched from another task */
+    LISTING_MAX_SHARDS = 8192,
     INDEX_SHARD = -1,
 };
 
@@ -37,12 +41,12 @@ enum checkpoint_request_kind { CHECKPOINT_LOOK = 1, CHECKPOINT_READ, CHECKPOINT_
 struct checkpoint_request {
     enum checkpoint_request_kind kind;
     struct span prefix;
-    int shard, n_shards;          /* READ: INDEX_SHARD for the index */
+    int shard, n_shards;          /* READ: the data file; shard is INDEX_SHARD for the index */
     uint64_t offset, n, identity; /* READ */
-    bool removes_dir;             /* REMOVE: the directory too, once it is empty */
+    bool removes_dir;             /* REMOVE: also removes the directory when it is empty */
 };
 
-/* A file of the owner's: `identity` changes when it is replaced or written. */
+/* A file of the owner. `identity` changes when the file is replaced or written. */
 struct checkpoint_file {
     int shard, n_shards;
     int64_t size_bytes;
@@ -56,25 +60,25 @@ struct checkpoint_listing {
     int n_shards;
 };
 void checkpoint_listing_fini(struct checkpoint_listing *found);
-/* NULL: the owner has none */
+/* Finds a data file of the listing. NULL: the owner has none. */
 const struct checkpoint_file *checkpoint_listing_shard(const struct checkpoint_listing *found,
                                                        int shard, int n_shards);
 
 void checkpoint_request_print(const struct checkpoint_request *request, struct str *out);
 struct status *checkpoint_request_parse(struct span in, struct checkpoint_request *ret) MUST_USE;
 void checkpoint_listing_print(const struct checkpoint_listing *found, struct str *out);
-struct status *
-checkpoint_listing_parse(struct span in,
-                         struct checkpoint_listing *ret) MUST_USE; /* fini in any case */
+struct status *checkpoint_listing_parse(struct span in,
+                                        /* call fini also after a failure */
+                                        struct checkpoint_listing *ret) MUST_USE;
 
 /* ---- the owner (checkpoint_serve.c): a peer_handler_fn ---- */
 
 struct status *checkpoint_serve(struct span request, struct peer_reply *ret) MUST_USE;
-/* This process has written the checkpoint of that prefix. The newest few thousand are
- * remembered. Any thread. */
+/* Remembers that this process has written the checkpoint of that prefix, so that a peer may remove
+ * it. The newest 4096 are remembered. Any thread. */
 void checkpoint_note_saved(const char *prefix);
 
-/* ---- the asker (checkpoint_stream.c) ---- */
+/* ---- the caller (checkpoint_stream.c) ---- */
 
 struct checkpoint_search;
 struct search_call {
@@ -82,19 +86,20 @@ struct search_call {
     struct checkpoint_search *search;
 };
 
-/* Which other task has a checkpoint? All are asked at once; of several the one whose index is
- * newest is taken. */
+/* Searches for the other task that has a checkpoint. All tasks are asked at once. When several have
+ * it, the one with the newest index is taken. */
 struct checkpoint_search {
     struct kernel_ctx *ctx;
-    const char *prefix; /* as the client named it: each task resolves it for itself */
-    /* At the end: */
+    const char *prefix; /* as the client named it; each task resolves it for itself */
+    /* Set at the end: */
     int task;                        /* -1: none */
     struct checkpoint_listing found; /* the caller's to fini */
-    /* NULL; or UNAVAILABLE: none has it, and some could not be asked; or the step's cancel */
+    /* NULL; UNAVAILABLE when no task has it and some could not be asked; or the step's
+     * cancellation */
     struct status *status;
-    /* once; an I/O thread, or the caller's when there is nobody to ask */
+    /* called once, on an I/O thread */
     void (*on_end)(struct checkpoint_search *search);
-    /* its own: */
+    /* private: */
     struct search_call *calls;
     struct str request;
     int n_calls;
@@ -102,7 +107,7 @@ struct checkpoint_search {
     _Atomic int n_left;
 };
 void checkpoint_search_start(struct checkpoint_search *search);
-/* NOT_FOUND naming the prefix and the tasks that were asked. */
+/* Makes the failure NOT_FOUND, which names the prefix and the tasks that were asked. */
 struct status *checkpoint_search_not_found(struct kernel_ctx *ctx, const char *prefix) MUST_USE;
 
 struct checkpoint_stream;
@@ -114,70 +119,72 @@ struct stream_piece {
     int64_t offset, n_bytes;
 };
 
-/* The bytes [begin, end) of one file of a task. */
+/* Reads the bytes [begin, end) of one file of a task. */
 struct checkpoint_stream {
     struct kernel_ctx *ctx;
     int task;
     const char *prefix;
     struct checkpoint_file file; /* shard INDEX_SHARD: the index */
     int64_t begin, end;
-    /* A piece, its checksum compared; in any order, several at a time, each byte once. An I/O
-     * thread. A failure ends the stream. */
+    /* Takes a piece whose checksum was right. Called on I/O threads, for several pieces at a time,
+     * in any order, and for each byte once. A failure ends the stream. */
     struct status *(*take)(struct checkpoint_stream *stream, int64_t offset, const char *bytes,
                            size_t n);
-    /* once; an I/O thread */
+    /* called once, on an I/O thread */
     void (*on_end)(struct checkpoint_stream *stream, struct status *status_take);
     void *arg;
-    /* its own: */
+    /* private: */
     pthread_mutex_t lock;
     int64_t next;          /* guarded by lock */
-    int n_pieces;          /* guarded by lock: on their way */
+    int n_pieces;          /* guarded by lock: requested or processed now */
     struct status *status; /* guarded by lock */
     struct pool_task empty_task;
     struct stream_piece pieces[STREAM_WINDOW];
 };
 void checkpoint_stream_start(struct checkpoint_stream *stream);
 
-/* Does the host have other tasks to ask? */
+/* Tells whether the graph names other tasks that can be asked. */
 bool checkpoint_has_peers(struct kernel_ctx *ctx);
-/* A name that fits into a call: with a scheme and a host it may be longer than any path.
+/* Checks that a name fits into a request: with a scheme and a host it may be longer than any path.
  * Errors: INVALID_ARGUMENT. */
 struct status *checkpoint_check_name(struct span name) MUST_USE;
 
 /* ---- fetching (checkpoint_fetch.c) ---- */
 
-/* A part of a sharded save comes from the task that wrote it: index and data files, under
- * `local_prefix`, checked against the index's checksums and on the disk. */
+/* Fetches a part of a sharded save from the task that wrote it: writes its index and data files
+ * under `local_prefix`, checks them against the index's checksums and syncs them to the disk. */
 struct part_fetch {
     struct kernel_ctx *ctx;
     /* as the client named it */
     const char *prefix;
-    /* of the system; its files must not be there */
+    /* a path of this host; no file of that prefix may exist */
     const char *local_prefix;
-    /* at the end: who had it; -1: nobody */
+    /* set at the end: the task that had the part, -1 if none did */
     int task;
-    /* once; after a failure nothing is left of it */
+    /* called once; a failed fetch leaves no files */
     void (*on_end)(struct part_fetch *fetch, struct status *status_take);
     void *record;
 };
 void part_fetch_start(struct part_fetch *fetch);
-/* Removes the files of a fetched part that are there. */
+/* Removes the files of a fetched part, as far as they exist. */
 void part_fetch_remove(const char *local_prefix, int n_shards);
 
 /* ---- RestoreV2 from another task (checkpoint_remote.c) ---- */
 
-/* The checkpoint is not here: asks the others for it, and ends the execution. I/O thread. */
+/* Restores from a checkpoint that this task does not have: fetches it from another task and ends
+ * the execution of ctx. Call on an I/O thread. */
 void checkpoint_remote_restore(struct kernel_ctx *ctx);
 
 /* ---- checkpoint_kernels.c ---- */
 
-/* All names and types, looked up before any byte is read: entries[i] is output i's. */
+/* Sets entries[i] to the entry of output i, and checks all names and types before any tensor is
+ * read. */
 struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader *reader,
                                    struct arena *arena, struct bundle_entry *entries) MUST_USE;
-/* Sets output i. */
+/* Reads output i. */
 struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_reader *reader,
                                       const struct bundle_entry *entry, int i) MUST_USE;
-/* Visits what reading output i takes from the data files. */
+/* Calls `visit` for each range of the data files that reading output i needs. */
 struct status *checkpoint_visit_output(struct kernel_ctx *ctx, struct bundle_reader *reader,
                                        const struct bundle_entry *entry, int i,
                                        bundle_visit_fn *visit, void *arg) MUST_USE;

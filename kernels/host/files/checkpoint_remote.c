@@ -1,11 +1,12 @@
-/* RestoreV2 of a checkpoint that another task has:
+/* Restores tensors from a checkpoint that another task has:
  *
- *   search ──► index, into memory ──► names and types ──► fetches, each: the next tensor ──► its bytes ──► checked, the output
+ *   search ──► index, into memory ──► names and types ──► fetches
+ *   a fetch: the next tensor ──► its bytes ──► checked ──► the output
  *
- * Only what is wanted of the data files comes over: a plain tensor straight into the output's
- * memory; strings and slices into memory of their own, from which the usual reader puts them
- * together. That reader stands on a small file system that has the index, the sizes of the data
- * files and what has been fetched of them. */
+ * Only the needed ranges of the data files are fetched: a plain tensor straight into the output's
+ * memory, strings and slices into buffers of their own, from which the usual reader assembles them.
+ * That reader uses a small file system in memory, which has the index, the sizes of the data files
+ * and the fetched ranges. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* What a task answers about its checkpoint files: see checkpoint_peer.h for what it lets others
- * read and remove. I/O threads. */
+/* Serves requests of other tasks for this task's checkpoint files. checkpoint_peer.h says what
+ * others may read and remove. Runs on I/O threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* Asking for checkpoint files: the search for the task that has one, and streams of a file's
- * bytes. */
+/* Requests checkpoint files from other tasks: searches for the task that has one, and streams a
+ * file's bytes. */
 #include <stdlib.h>
 
 #include "common/io/crc32c.h"

@@ -1,5 +1,5 @@
-/* CPU kernels of checkpoints in the older, V1 format: Save, SaveSlices, Restore, RestoreSlice.
- * On I/O threads. */
+/* Computes the ops of checkpoints in the older, V1 format: Save, SaveSlices, Restore, RestoreSlice.
+ * Runs on I/O threads. */
 #include "common/io/file_root.h"
 #include "common/io/slices_file.h"
 #include "kernels/host/files/checkpoint_internal.h"

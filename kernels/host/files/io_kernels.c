@@ -1,4 +1,4 @@
-/* CPU kernels of files: ReadFile, WriteFile, MatchingFiles, and the names of sharded files. */
+/* Computes the ops of files: ReadFile, WriteFile, MatchingFiles, and the names of sharded files. */
 #include <stdlib.h>
 
 #include "common/io/file_root.h"

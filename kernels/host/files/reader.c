@@ -1,11 +1,12 @@
-/* Readers: kernels/host/files/reader.h. An operation's way:
+/* Runs the operations on readers (kernels/host/files/reader.h):
  *
- *   reader_run ──► wait for the reader ──► body, on an I/O thread ──┬─ done ──► reader let go, host->done
- *                                               ▲                  └─ wants work ──► wait for the queue ─┐
- *                                               └───────────────────────────────────────────────────────┘
+ *   reader_run ──► wait for the reader ──► body, on an I/O thread ──┬─ done ──► reader released,
+ *                                             ▲                     │           host->done
+ *                                             │                     └─ wants work ─┐
+ *                                             └───── wait for the queue ───────────┘
  *
- * The two waits are those of wait rooms, which end an execution by its host's `done`. They get
- * an inner context whose host passes everything on but `done`, which goes on here instead. */
+ * The two waits are those of wait rooms, which end an execution by its host's `done`. They get an
+ * inner context whose host forwards all calls but `done`, which continues here instead. */
 #include "kernels/host/files/reader.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* CPU kernels of readers: kernels/host/files/reader.h. */
+/* Computes the ops of readers (kernels/host/files/reader.h). */
 #include <stdlib.h>
 
 #include "kernels/host/files/reader.h"
@@ -169,7 +169,8 @@ static struct status *read_body(struct reader_op *op, bool *wants_work) {
 /* ReaderRead: the reader's next record. It waits for a work name where the reader has no file
  * under way.
  *   reader_handle, queue_handle   key string [], value string []
- * Errors  OUT_OF_RANGE the queue is closed and empty; NOT_FOUND a file is missing; DATA_LOSS it is damaged */
+ * Errors  OUT_OF_RANGE the queue is closed and empty; NOT_FOUND a file is missing; DATA_LOSS it is
+ *         damaged */
 static enum kernel_result reader_read(struct kernel_ctx *ctx) {
     return reader_run(ctx, read_body, true);
 }
@@ -390,7 +391,8 @@ static const struct reader_row identity = {RECORD_IDENTITY}, whole = {RECORD_WHO
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "RecordInput", .compute = record_input, .init = record_input_init, .fini = record_input_fini,
+    {.op = "RecordInput", .compute = record_input, .init = record_input_init,
+     .fini = record_input_fini,
      .flags = KERNEL_ASYNC | KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     READER("IdentityReader", identity),
     READER("IdentityReaderV2", identity),

@@ -1,8 +1,9 @@
-/* RecordInput: batches of records of TFRecord files, in random order, for ever.
+/* Computes RecordInput: batches of records of TFRecord files, in random order, without end.
  *
- *   files that match ── shuffled, each epoch anew ──► one after the other ──► a buffer ── a random one of it ──► the batch
+ *   files that match ── shuffled again each epoch ──► one after the other ──► a buffer
+ *   a buffer ── a random record of it ──► the batch
  *
- * All records of an epoch come before those of the next. The stream is the node's in its
+ * All records of an epoch come before those of the next. The stream belongs to the node in its
  * session; executions take turns, on I/O threads. */
 #include <pthread.h>
 #include <stdlib.h>
@@ -169,5 +170,6 @@ static struct status *record_body(struct kernel_ctx *ctx) {
 
 /* RecordInput
  *   records  string [batch_size]
- * Errors   NOT_FOUND   no files, or no records in them; PERMISSION_DENIED   files outside of the roots; DATA_LOSS   damaged ones */
+ * Errors   NOT_FOUND   no files, or no records in them; PERMISSION_DENIED
+ * files outside of the roots; DATA_LOSS   damaged ones */
 enum kernel_result record_input(struct kernel_ctx *ctx) { return io_run(ctx, record_body); }

@@ -1,5 +1,5 @@
-/* GenerateVocabRemapping and LoadAndRemapMatrix: weights of a checkpoint for a vocabulary that
- * has changed since. Both read files, on an I/O thread. */
+/* Computes GenerateVocabRemapping and LoadAndRemapMatrix: loads a checkpoint's weights for a
+ * vocabulary that has changed since the save. Both read files, on an I/O thread. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -131,8 +131,10 @@ out:
 
 /* GenerateVocabRemapping: attrs new_vocab_offset, num_new_vocab, old_vocab_size (-1: all).
  *   new_vocab_file, old_vocab_file  string, scalars: a word per line
- *   remapping  int64 [num_new_vocab]: the old line of each new word, -1 for none    num_present  int32: how many have one
- * Errors   INVALID_ARGUMENT   fewer lines than the attrs say, an empty line;  FAILED_PRECONDITION   an old word twice;  those of the file
+ *   remapping  int64 [num_new_vocab]: the old line of each new word, -1 for none
+ *   num_present  int32: how many have one
+ * Errors   INVALID_ARGUMENT   fewer lines than the attrs say, an empty line;  FAILED_PRECONDITION
+ *                             an old word twice;  those of the file
  * system */
 static enum kernel_result generate_vocab_remapping(struct kernel_ctx *ctx) {
     return io_run(ctx, remap_vocab);
@@ -327,10 +329,13 @@ static struct status *remap_matrix(struct kernel_ctx *ctx) {
 
 /* LoadAndRemapMatrix: a matrix of a checkpoint (V2) with its rows and columns in other places;
  * attrs num_rows, num_cols, max_rows_in_memory (how many old rows are read at a time).
- *   ckpt_path  string    old_tensor_name  string, scalar    row_remapping  int64 [num_rows]: the old row of each new one, below 0: none
- *   col_remapping  int64 [num_cols], or [0]: the columns stay    initializing_values  float: of what comes from nowhere, row by row
+ *   ckpt_path  string    old_tensor_name  string, scalar
+ *   row_remapping  int64 [num_rows]: the old row of each new one, below 0: none
+ *   col_remapping  int64 [num_cols], or [0]: the columns stay
+ *   initializing_values  float: of what comes from nowhere, row by row
  *   output_matrix  float [num_rows, num_cols]
- * Errors   INVALID_ARGUMENT   sizes, other than so many initializing values;  UNIMPLEMENTED   an old row or
+ * Errors   INVALID_ARGUMENT   sizes, other than so many initializing values;  UNIMPLEMENTED
+ * an old row or
  *          column twice;  INTERNAL   an old index beyond the matrix;  those of the checkpoint */
 static enum kernel_result load_and_remap_matrix(struct kernel_ctx *ctx) {
     return io_run(ctx, remap_matrix);
@@ -338,8 +343,10 @@ static enum kernel_result load_and_remap_matrix(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {"GenerateVocabRemapping", .compute = generate_vocab_remapping, .init = vocab_init, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
-    {"LoadAndRemapMatrix", .compute = load_and_remap_matrix, .init = matrix_init, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
+    {"GenerateVocabRemapping", .compute = generate_vocab_remapping, .init = vocab_init,
+     .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
+    {"LoadAndRemapMatrix", .compute = load_and_remap_matrix, .init = matrix_init,
+     .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
 };
 // clang-format on
 

@@ -1,4 +1,5 @@
-/* Conditional accumulators: kernels/host/resources/accumulator.h. */
+/* Applies gradients to conditional accumulators and takes their sums
+ * (kernels/host/resources/accumulator.h). */
 #include "kernels/host/resources/accumulator.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* CPU kernels of conditional accumulators: kernels/host/resources/accumulator.h. */
+/* Computes the ops of conditional accumulators (kernels/host/resources/accumulator.h). */
 #include <stdlib.h>
 
 #include "kernels/host/resources/accumulator.h"
@@ -199,7 +199,8 @@ static const struct kernel_def rows[] = {
     ACCUMULATOR("SparseConditionalAccumulator", sparse),
     APPLIES("AccumulatorApplyGradient", accumulator_apply_compute),
     APPLIES("ResourceAccumulatorApplyGradient", accumulator_apply_compute),
-    {.op = "SparseAccumulatorApplyGradient", {{"dtype", TYPES}}, .compute = accumulator_apply_sparse_compute,
+    {.op = "SparseAccumulatorApplyGradient", {{"dtype", TYPES}},
+     .compute = accumulator_apply_sparse_compute,
      .init = apply_sparse_init, .flags = KERNEL_STATEFUL},
     TAKES("AccumulatorTakeGradient", accumulator_take_compute),
     TAKES("ResourceAccumulatorTakeGradient", accumulator_take_compute),

@@ -1,5 +1,4 @@
-/* What accumulators compute: sums and quotients in the gradients' own type; half is rounded
- * after each addition. */
+/* Adds and divides gradients in their own type. A half is rounded after each addition. */
 #include "common/tensor/float16.h"
 #include "kernels/host/resources/accumulator.h"
 

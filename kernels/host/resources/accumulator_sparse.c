@@ -1,5 +1,5 @@
-/* Sparse accumulators: checks of (indices, values, shape), the merge of two lists of rows, and
- * what a take gives out. */
+/* Checks sparse gradients (indices, values, shape), merges two lists of rows, and makes the outputs
+ * of a take. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/accumulator.h"

@@ -1,4 +1,4 @@
-/* Barriers: kernels/host/resources/barrier.h. */
+/* Completes and hands out the tuples of barriers (kernels/host/resources/barrier.h). */
 #include "kernels/host/resources/barrier.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* CPU kernels of barriers: kernels/host/resources/barrier.h. */
+/* Computes the ops of barriers (kernels/host/resources/barrier.h). */
 #include <stdlib.h>
 
 #include "kernels/host/resources/barrier.h"
@@ -216,11 +216,16 @@ static enum kernel_result barrier_incomplete_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {.op = "Barrier", .compute = barrier_compute, .init = barrier_init, .fini = barrier_state_fini,
      .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE},
-    {.op = "BarrierInsertMany", {{"T", INSERTED}}, .compute = barrier_insert_compute, .init = insert_init, .flags = KERNEL_STATEFUL},
-    {.op = "BarrierTakeMany", .compute = barrier_take_compute, .init = take_init, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
-    {.op = "BarrierClose", .compute = barrier_close_compute, .init = close_init, .flags = KERNEL_STATEFUL},
-    {.op = "BarrierReadySize", .compute = barrier_ready_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "BarrierIncompleteSize", .compute = barrier_incomplete_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "BarrierInsertMany", {{"T", INSERTED}}, .compute = barrier_insert_compute,
+     .init = insert_init, .flags = KERNEL_STATEFUL},
+    {.op = "BarrierTakeMany", .compute = barrier_take_compute, .init = take_init,
+     .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
+    {.op = "BarrierClose", .compute = barrier_close_compute, .init = close_init,
+     .flags = KERNEL_STATEFUL},
+    {.op = "BarrierReadySize", .compute = barrier_ready_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "BarrierIncompleteSize", .compute = barrier_incomplete_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };
 // clang-format on
 

@@ -1,4 +1,4 @@
-/* CPU kernels that make lists of many elements: from a tensor's rows (FromTensor, Scatter,
+/* Computes the ops that make lists of many elements: from a tensor's rows (FromTensor, Scatter,
  * Split), and from two lists.
  *
  * Nothing is copied: an element is a view of its rows. */
@@ -278,7 +278,8 @@ static const struct kernel_def rows[] = {
     {.op = "TensorListFromTensor", {{"element_dtype", TYPES_LIST}}, .compute = list_from_tensor},
     {.op = "TensorListScatter", {{"element_dtype", TYPES_LIST}}, .compute = list_scatter},
     {.op = "TensorListScatterV2", {{"element_dtype", TYPES_LIST}}, .compute = list_scatter},
-    {.op = "TensorListScatterIntoExistingList", {{"element_dtype", TYPES_LIST}}, .compute = list_scatter_into},
+    {.op = "TensorListScatterIntoExistingList", {{"element_dtype", TYPES_LIST}},
+     .compute = list_scatter_into},
     {.op = "TensorListSplit", {{"element_dtype", TYPES_LIST}}, .compute = list_split},
     {.op = "TensorListConcatLists", .compute = list_concat_lists, .init = concat_lists_init},
 };

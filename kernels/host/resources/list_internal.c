@@ -1,4 +1,4 @@
-/* From inputs to lists, shapes and rows: kernels/host/resources/list_internal.h. */
+/* Reads lists, shapes and rows from inputs (kernels/host/resources/list_internal.h). */
 #include "kernels/host/resources/list_internal.h"
 
 /* ---- shapes ---- */

@@ -1,4 +1,4 @@
-/* CPU kernels that make one tensor of many elements of a list: stack, gather, concat. Elements
+/* Computes the ops that make one tensor of many elements of a list: stack, gather, concat. Elements
  * that were never set count as zeros. */
 #include "kernels/host/resources/list_internal.h"
 
@@ -322,9 +322,12 @@ out:
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "TensorListStack", {{"element_dtype", TYPES_LIST}}, .compute = list_stack, .init = stack_init, .arg = &words_of_stack},
-    {.op = "TensorListGather", {{"element_dtype", TYPES_LIST}}, .compute = list_gather, .arg = &words_of_gather},
-    {.op = "TensorListConcat", {{"element_dtype", TYPES_LIST}}, .compute = list_concat, .init = concat_v1_init},
+    {.op = "TensorListStack", {{"element_dtype", TYPES_LIST}}, .compute = list_stack,
+     .init = stack_init, .arg = &words_of_stack},
+    {.op = "TensorListGather", {{"element_dtype", TYPES_LIST}}, .compute = list_gather,
+     .arg = &words_of_gather},
+    {.op = "TensorListConcat", {{"element_dtype", TYPES_LIST}}, .compute = list_concat,
+     .init = concat_v1_init},
     {.op = "TensorListConcatV2", {{"element_dtype", TYPES_LIST}}, .compute = list_concat},
 };
 // clang-format on

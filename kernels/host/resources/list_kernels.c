@@ -1,7 +1,7 @@
-/* CPU kernels of TensorLists: making, one element at a time, size and shape (many elements:
+/* Computes the ops of TensorLists: making, one element at a time, size and shape (many elements:
  * list_bulk.c, list_join.c).
  *
- * A list that comes in is taken: when nobody else holds it, it changes in place
+ * An op takes its input list. When nobody else holds the list, it changes in place
  * (kernels/host/resources/tensor_list.h). */
 #include "kernels/host/resources/list_internal.h"
 
@@ -318,9 +318,12 @@ static const struct kernel_def rows[] = {
     {.op = "TensorListLength", .compute = list_length, .flags = KERNEL_VIEW},
     {.op = "TensorListElementShape", .compute = list_element_shape, .flags = KERNEL_VIEW},
     {.op = "TensorListPushBack", .compute = list_push, .flags = KERNEL_VIEW},
-    {.op = "TensorListPushBackBatch", {{"element_dtype", TYPES_LIST}}, .compute = list_push_batch, .flags = KERNEL_VIEW},
-    {.op = "TensorListGetItem", {{"element_dtype", TYPES_LIST}}, .compute = list_get, .flags = KERNEL_VIEW},
-    {.op = "TensorListPopBack", {{"element_dtype", TYPES_LIST}}, .compute = list_pop, .flags = KERNEL_VIEW},
+    {.op = "TensorListPushBackBatch", {{"element_dtype", TYPES_LIST}}, .compute = list_push_batch,
+     .flags = KERNEL_VIEW},
+    {.op = "TensorListGetItem", {{"element_dtype", TYPES_LIST}}, .compute = list_get,
+     .flags = KERNEL_VIEW},
+    {.op = "TensorListPopBack", {{"element_dtype", TYPES_LIST}}, .compute = list_pop,
+     .flags = KERNEL_VIEW},
     {.op = "TensorListSetItem", .compute = list_set, .init = set_init, .flags = KERNEL_VIEW},
     {.op = "TensorListResize", .compute = list_resize, .flags = KERNEL_VIEW},
 };

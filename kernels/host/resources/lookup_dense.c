@@ -1,4 +1,4 @@
-/* Dense tables: kernels/host/resources/lookup_dense.h. */
+/* Implements dense tables (kernels/host/resources/lookup_dense.h). */
 #include "kernels/host/resources/lookup_dense.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* InitializeTableFromTextFileV2: fills a table from the lines of a file, on an I/O thread. */
+/* Computes InitializeTableFromTextFileV2: fills a table from the lines of a file, on an I/O
+ * thread. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -250,7 +251,8 @@ static enum kernel_result file_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "InitializeTableFromTextFileV2", .compute = file_compute, .init = file_init, .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
+    {.op = "InitializeTableFromTextFileV2", .compute = file_compute, .init = file_init,
+     .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
 };
 // clang-format on
 

@@ -1,8 +1,8 @@
-/* CPU kernels of tables: making, filling, looking up and changing them (from files:
- * lookup_file.c). The edge carries a handle; the table lives in a container.
+/* Computes the ops of tables: making, filling, looking up and changing them (from files:
+ * lookup_file.c). The edge carries a handle; a container holds the table.
  *
- * A table without a name belongs to its node in the session; an anonymous one to the step that
- * made it. */
+ * A table without a name belongs to its node in the session. An anonymous table belongs to the step
+ * that made it. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -413,21 +413,30 @@ static enum kernel_result lookup_remove(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    TABLES("MutableDenseHashTableV2", BY_INT32, DENSE_BY_INT64 | DTYPE_BIT(DT_VARIANT), BY_STRING | DTYPE_BIT(DT_RESOURCE), dense_kind),
-    TABLES("AnonymousMutableDenseHashTable", BY_INT32, DENSE_BY_INT64 | DTYPE_BIT(DT_VARIANT), BY_STRING | DTYPE_BIT(DT_RESOURCE), anonymous_dense_kind),
+    TABLES("MutableDenseHashTableV2", BY_INT32, DENSE_BY_INT64 | DTYPE_BIT(DT_VARIANT),
+    BY_STRING | DTYPE_BIT(DT_RESOURCE), dense_kind),
+    TABLES("AnonymousMutableDenseHashTable", BY_INT32, DENSE_BY_INT64 | DTYPE_BIT(DT_VARIANT),
+    BY_STRING | DTYPE_BIT(DT_RESOURCE), anonymous_dense_kind),
     STATIC_TABLES("HashTableV2", static_kind),
     STATIC_TABLES("AnonymousHashTable", anonymous_static_kind),
     MUTABLE_TABLES("MutableHashTableV2", mutable_kind),
     MUTABLE_TABLES("AnonymousMutableHashTable", anonymous_mutable_kind),
     TABLES("MutableHashTableOfTensorsV2", BY_INT32, BY_INT64, BY_STRING, mutable_kind),
-    TABLES("AnonymousMutableHashTableOfTensors", BY_INT32, BY_INT64, BY_STRING, anonymous_mutable_kind),
-    {.op = "LookupTableFindV2", .compute = lookup_find, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 20},
+    TABLES("AnonymousMutableHashTableOfTensors", BY_INT32, BY_INT64, BY_STRING,
+    anonymous_mutable_kind),
+    {.op = "LookupTableFindV2", .compute = lookup_find, .flags = KERNEL_STATEFUL,
+     .cost_ns_per_element = 20},
     {.op = "LookupTableSizeV2", .compute = lookup_size, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "LookupTableExportV2", .compute = lookup_export, .flags = KERNEL_STATEFUL | KERNEL_EXPENSIVE},
-    {.op = "InitializeTableV2", .compute = lookup_initialize, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 50},
-    {.op = "LookupTableInsertV2", .compute = lookup_insert, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 50},
-    {.op = "LookupTableImportV2", .compute = lookup_import, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 50},
-    {.op = "LookupTableRemoveV2", .compute = lookup_remove, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 50},
+    {.op = "LookupTableExportV2", .compute = lookup_export,
+     .flags = KERNEL_STATEFUL | KERNEL_EXPENSIVE},
+    {.op = "InitializeTableV2", .compute = lookup_initialize, .flags = KERNEL_STATEFUL,
+     .cost_ns_per_element = 50},
+    {.op = "LookupTableInsertV2", .compute = lookup_insert, .flags = KERNEL_STATEFUL,
+     .cost_ns_per_element = 50},
+    {.op = "LookupTableImportV2", .compute = lookup_import, .flags = KERNEL_STATEFUL,
+     .cost_ns_per_element = 50},
+    {.op = "LookupTableRemoveV2", .compute = lookup_remove, .flags = KERNEL_STATEFUL,
+     .cost_ns_per_element = 50},
 };
 // clang-format on
 

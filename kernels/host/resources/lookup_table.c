@@ -1,4 +1,4 @@
-/* Tables: kernels/host/resources/lookup_table.h. */
+/* Implements tables in memory (kernels/host/resources/lookup_table.h). */
 #include "kernels/host/resources/lookup_table.h"
 
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-/* A table from keys to values: integers or strings to rows of one dtype, in memory, a resource.
+/* Maps keys to values in memory, as a resource. A key is an integer or a string, a value is a row
+ * of one dtype.
  *
- * Entries lie one after the other and are found through open addressing; a removed one's place
- * is taken by the last. A static table (HashTable) is filled once. Threads: any; functions take
- * the lock themselves. */
+ * Entries are stored one after the other and are found through open addressing. Removing an entry
+ * moves the last entry into its place. A static table (HashTable) is filled once. All functions may
+ * be called on any thread; they take the lock themselves. */
 #ifndef MILLRACE_KERNELS_HOST_RESOURCES_LOOKUP_TABLE_H
 #define MILLRACE_KERNELS_HOST_RESOURCES_LOOKUP_TABLE_H
 
@@ -11,7 +12,7 @@
 #include "kernels/kernel.h"
 
 struct lookup_table;
-/* How another kind of table does what the functions below do. */
+/* What a kind of table implements. The functions below call these. */
 struct lookup_methods {
     struct status *(*find)(struct lookup_table *table, const struct tensor *keys,
                            const struct tensor *defaults, bool has_one_default, struct tensor *out);
@@ -22,16 +23,17 @@ struct lookup_methods {
     struct status *(*export)(struct lookup_table *table, struct allocator *allocator,
                              struct tensor *ret_keys, struct tensor *ret_values);
     void (*clear)(struct lookup_table *table);
-    void (*free)(struct lookup_table *table); /* itself and what it has beyond a lookup_table */
+    /* frees the struct and what it owns beyond a lookup_table */
+    void (*free)(struct lookup_table *table);
 };
 
-/* Keys are compared as 64 bits: an integer, or a pointer to a string's bytes (struct bytes,
+/* A key is kept as 64 bits: an integer, or a pointer to a string's bytes (struct bytes,
  * counted). */
 struct lookup_table {
     struct object object;
     const struct lookup_methods *methods; /* NULL: this kind */
     enum dtype key_dtype, value_dtype;
-    struct shape key_shape;   /* [], or of another kind of table [n] */
+    struct shape key_shape;   /* []; a dense table may have [n] */
     struct shape value_shape; /* [] or [row_len]; owns its sizes */
     int64_t row_len;
     bool is_static;
@@ -54,39 +56,40 @@ struct lookup_table_options {
     bool is_static;
 };
 struct lookup_table *lookup_table_new(const struct lookup_table_options *options);
-/* For other kinds: what all have in common, in memory that is all zeros. */
+/* Sets up what all kinds of tables have in common, in zeroed memory. */
 void lookup_table_init(struct lookup_table *table, const struct lookup_table_options *options);
 
-/* out[i] = the value of keys[i], or the default: row i of `defaults`, or its only row when
- * `has_one_default`. `out` is being made. Errors: FAILED_PRECONDITION for a static table that is
- * not filled yet. */
+/* Sets out[i] to the value of keys[i], or to its default: row i of `defaults`, or its only row with
+ * `has_one_default`. `out` is allocated by the caller and nobody else reads it yet. Errors:
+ * FAILED_PRECONDITION for a static table that is not filled yet. */
 struct status *lookup_table_find(struct lookup_table *table, const struct tensor *keys,
                                  const struct tensor *defaults, bool has_one_default,
                                  struct tensor *out) MUST_USE;
-/* Adds or replaces; drops all others first when `is_import`. Errors: RESOURCE_EXHAUSTED. */
+/* Adds or replaces the entries of these keys. `is_import` removes all other entries first. Errors:
+ * RESOURCE_EXHAUSTED. */
 struct status *lookup_table_insert(struct lookup_table *table, const struct tensor *keys,
                                    const struct tensor *values, bool is_import) MUST_USE;
-/* Fills a static table; nothing happens to one that is filled already. Errors:
- * FAILED_PRECONDITION when a key has two values. */
+/* Fills a static table. A table that is filled already stays as it is. Errors: FAILED_PRECONDITION
+ * when a key has two values. */
 struct status *lookup_table_fill(struct lookup_table *table, const struct tensor *keys,
                                  const struct tensor *values) MUST_USE;
-/* Errors: what another kind says of a key. */
+/* Removes the entries of these keys. Errors: those of the kind of table, about a key. */
 struct status *lookup_table_remove(struct lookup_table *table, const struct tensor *keys) MUST_USE;
 int64_t lookup_table_size(struct lookup_table *table);
-/* All keys [n] and values [n] + value_shape, in no order that anybody may rely on. *ret_keys and
- * *ret_values must hold nothing. Errors: ABORTED for a static table that is not filled yet;
- * RESOURCE_EXHAUSTED. */
+/* Sets *ret_keys to all keys [n] and *ret_values to their values [n] + value_shape. The order is
+ * not defined. *ret_keys and *ret_values must hold nothing. Errors: ABORTED for a static table that
+ * is not filled yet; RESOURCE_EXHAUSTED. */
 struct status *lookup_table_export(struct lookup_table *table, struct allocator *allocator,
                                    struct tensor *ret_keys, struct tensor *ret_values) MUST_USE;
 void lookup_table_clear(struct lookup_table *table);
 
-/* The table of the handle in input 0, with a reference of its own. */
+/* Finds the table that the handle in input 0 names, and adds a reference for the caller. */
 struct status *lookup_table_of_input(struct kernel_ctx *ctx, struct lookup_table **ret) MUST_USE;
 static inline void lookup_table_unref(struct lookup_table *table) {
     if (table)
         object_unref(&table->object);
 }
-/* "Table localhost t is not initializable" for any but a static table. */
+/* Errors: FAILED_PRECONDITION "Table … is not initializable" for a table that is not static. */
 struct status *lookup_check_static(const struct kernel_ctx *ctx,
                                    const struct lookup_table *table) MUST_USE;
 

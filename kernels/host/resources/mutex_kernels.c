@@ -1,8 +1,8 @@
-/* CPU kernels of mutexes: a lock is a variant value, and holds the mutex until the last copy of
- * it is gone.
+/* Computes the ops of mutexes: a lock is a variant value, and holds the mutex until its last copy
+ * is freed.
  *
- * MutexLock waits in line. ConsumeMutexLock only takes the value and lets go of it, so a lock is
- * held between the two. */
+ * MutexLock waits, first in, first out. ConsumeMutexLock only takes the value and frees it, so a
+ * program holds the lock between the two. */
 #include <stdlib.h>
 
 #include "kernels/support/named_resource.h"
@@ -130,7 +130,8 @@ static const struct kernel_def rows[] = {
     {.op = "MutexV2", .compute = mutex_compute, .init = mutex_init, .fini = mutex_state_fini,
      .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE},
     {.op = "MutexLock", .compute = mutex_lock_compute, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
-    {.op = "ConsumeMutexLock", .compute = mutex_consume_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "ConsumeMutexLock", .compute = mutex_consume_compute,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };
 // clang-format on
 

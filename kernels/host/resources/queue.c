@@ -1,4 +1,4 @@
-/* Queues: kernels/host/resources/queue.h. */
+/* Runs enqueues, dequeues and closes on queues (kernels/host/resources/queue.h). */
 #include "kernels/host/resources/queue.h"
 
 #include <stdlib.h>

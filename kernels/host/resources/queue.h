@@ -1,12 +1,13 @@
-/* A queue of tuples of tensors, a resource [WP 4.6, OSDI 3.1]: producers and consumers, which
- * may be steps of different sessions, wait for each other in its wait room.
+/* Queues tuples of tensors, as a resource [WP 4.6, OSDI 3.1]. Producers and consumers may be steps
+ * of different sessions. They wait for each other in the queue's wait room, which has two lines.
  *
- *   enqueues, closes ──► line 0 ──► elements (in one of four orders, at most `capacity`) ──► line 1 ◄── dequeues
+ *   enqueues, closes ──► line 0 ──► elements ──► line 1 ◄── dequeues
+ *                                   in one of four orders, at most `capacity`
  *
- * An enqueue of many puts in what fits and waits with the rest. A dequeue of many takes what is
- * there and waits for more, so that a batch may be larger than the capacity; when it ends
- * without success it puts back what it took, in its place, even where that is more than fits. A
- * close stands in line 0 with the enqueues: those before it go through, those after it fail. */
+ * An enqueue of many elements puts in what fits and waits with the rest. A dequeue of many elements
+ * takes what is there and waits for more, so a batch may be larger than the capacity. A dequeue
+ * that fails puts back what it took, at the same place, even beyond the capacity. A close waits in
+ * line 0 with the enqueues: enqueues before it succeed, enqueues after it fail. */
 #ifndef MILLRACE_KERNELS_HOST_RESOURCES_QUEUE_H
 #define MILLRACE_KERNELS_HOST_RESOURCES_QUEUE_H
 
@@ -17,17 +18,17 @@
 enum queue_order {
     QUEUE_FIFO,
     QUEUE_PADDING_FIFO, /* first in, first out; elements' shapes may differ, batches are padded */
-    QUEUE_RANDOM,       /* any of those that are there */
+    QUEUE_RANDOM,       /* a random element */
     QUEUE_PRIORITY,     /* the smallest first component first; first in, first out among equals */
 };
 
 enum { QUEUE_UNBOUNDED = INT32_MAX };
 
-/* ---- elements and their order: no lock, no waiting (queue_elements.c) ---- */
+/* ---- queue_elements.c: elements in their order. No lock is taken and nothing waits. ---- */
 
 struct queue_element {
     int64_t priority;
-    uint64_t number; /* of its arrival */
+    uint64_t number; /* numbers elements in the order of their arrival */
     struct tensor components[];
 };
 
@@ -45,21 +46,22 @@ void queue_element_free(struct queue_element *element, int n_components);
 
 void queue_elements_init(struct queue_elements *elements, enum queue_order order, int n_components,
                          uint64_t seed, uint64_t seed2);
-void queue_elements_clear(struct queue_elements *elements); /* drops all, and the memory */
+/* drops all elements and frees the memory */
+void queue_elements_clear(struct queue_elements *elements);
 void queue_elements_put(struct queue_elements *elements, struct queue_element *element_take);
-/* Back where it was taken from: who gives back several starts with the last one taken. */
+/* Puts an element back where it was taken from. A caller that took several gives back the last one
+ * first. */
 void queue_elements_put_back(struct queue_elements *elements, struct queue_element *element_take);
-struct queue_element *queue_elements_take(struct queue_elements *elements); /* there is one */
+struct queue_element *queue_elements_take(struct queue_elements *elements); /* must not be empty */
 
-/* Output `output` = component `component` of n elements, one after the other under a new first
- * dimension; `shape` is what is known of each one's shape. With is_padded they may differ, and
- * the batch has the largest size of each dimension: zeros or empty strings beyond an element's
- * own; else all have `shape`. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT for a size beyond
- * int64. */
+/* Stacks component `component` of n elements under a new first dimension. `shape` is what is known
+ * of the component's shape. With is_padded the shapes may differ: the batch has the largest size of
+ * each dimension, filled up with zeros or empty strings. Otherwise all elements have `shape`.
+ * Errors: RESOURCE_EXHAUSTED; INVALID_ARGUMENT for a size beyond int64. */
 struct status *queue_batch(struct allocator *allocator, enum dtype dtype, struct shape shape,
                            bool is_padded, int component, struct queue_element *const *elements,
                            int64_t n, struct tensor *ret) MUST_USE;
-/* About how many bytes the batches of all components take. */
+/* An estimate of the bytes of the batches of all components. */
 int64_t queue_batch_bytes(struct queue_element *const *elements, int64_t n, int n_components);
 /* A copy of row i of a tensor of rank >= 1. */
 struct status *queue_row(struct allocator *allocator, const struct tensor *rows, int64_t i,
@@ -69,7 +71,7 @@ struct status *queue_row(struct allocator *allocator, const struct tensor *rows,
 
 struct queue_options {
     enum queue_order order;
-    const char *op; /* as the node calls it, for messages: "FIFOQueue" */
+    const char *op; /* the op's name for error messages: "FIFOQueue" */
     uint8_t *types;
     struct shape *shapes;
     int n_components, n_shapes; /* n_shapes: n_components, or 0 when nothing is known */
@@ -94,8 +96,8 @@ enum { QUEUE_LINE_IN, QUEUE_LINE_OUT };
 /* Copies the options. */
 struct queue *queue_new(const struct queue_options *options, const char *name);
 void queue_empty(struct object *queue); /* drops all elements */
-/* A node that declares `wanted` may share this queue. Errors: INVALID_ARGUMENT that names the
- * first difference. */
+/* Checks that a node which declares `wanted` may share this queue. Errors: INVALID_ARGUMENT that
+ * names the first difference. */
 struct status *queue_check_shared(const struct queue *queue,
                                   const struct queue_options *wanted) MUST_USE;
 static inline void queue_unref(struct queue *queue) {
@@ -103,9 +105,11 @@ static inline void queue_unref(struct queue *queue) {
         object_unref(&queue->object);
 }
 
-/* Each is a kernel's whole answer on a queue. The caller keeps its reference.
- *   enqueue  takes `elements`, an array of n, and what is in it. Errors: CANCELLED "… is closed."
- *   dequeue  into outputs: one tuple, or with is_batch a batch of n (of fewer when is_small_allowed and the queue is closed).
+/* Compute the queue ops. Each returns what the kernel must return. The caller keeps its reference
+ * on the queue.
+ *   enqueue  takes the array `elements` of n elements. Errors: CANCELLED "… is closed."
+ *   dequeue  sets the outputs to one tuple, or with is_batch to a batch of n. With
+ *            is_small_allowed a closed queue gives fewer.
  *            Errors: OUT_OF_RANGE "… is closed and has insufficient elements (requested %d,
  *            current size %d)"
  *   close    Errors: CANCELLED "… is already closed." */

@@ -1,5 +1,5 @@
-/* The elements of queues and barriers, in their order; and batches of them.
- * kernels/host/resources/queue.h. */
+/* Keeps the elements of queues and barriers in order, and stacks batches of them
+ * (kernels/host/resources/queue.h). */
 #include <stdlib.h>
 
 #include "kernels/host/resources/queue.h"

@@ -1,5 +1,5 @@
-/* CPU kernels of queues: making, filling, draining, closing. What waits is in queue.c; here
- * attrs and inputs are read and checked. */
+/* Computes the ops of queues: making, filling, draining, closing. Reads and checks attrs and
+ * inputs; queue.c waits. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/queue.h"
@@ -367,14 +367,21 @@ static const struct kernel_def rows[] = {
     QUEUE("RandomShuffleQueue", shuffle),     QUEUE("RandomShuffleQueueV2", shuffle),
     QUEUE("PriorityQueue", priority),         QUEUE("PriorityQueueV2", priority),
     LOOKS("FakeQueue", queue_fake),
-    WAITS("QueueEnqueue", queue_enqueue_compute),            WAITS("QueueEnqueueV2", queue_enqueue_compute),
-    WAITS("QueueEnqueueMany", queue_enqueue_many_compute),   WAITS("QueueEnqueueManyV2", queue_enqueue_many_compute),
-    WAITS("QueueDequeue", queue_dequeue_compute),            WAITS("QueueDequeueV2", queue_dequeue_compute),
-    WAITS("QueueDequeueMany", queue_dequeue_many_compute),   WAITS("QueueDequeueManyV2", queue_dequeue_many_compute),
-    WAITS("QueueDequeueUpTo", queue_dequeue_up_to_compute),  WAITS("QueueDequeueUpToV2", queue_dequeue_up_to_compute),
+    WAITS("QueueEnqueue", queue_enqueue_compute),
+    WAITS("QueueEnqueueV2", queue_enqueue_compute),
+    WAITS("QueueEnqueueMany", queue_enqueue_many_compute),
+    WAITS("QueueEnqueueManyV2", queue_enqueue_many_compute),
+    WAITS("QueueDequeue", queue_dequeue_compute),
+    WAITS("QueueDequeueV2", queue_dequeue_compute),
+    WAITS("QueueDequeueMany", queue_dequeue_many_compute),
+    WAITS("QueueDequeueManyV2", queue_dequeue_many_compute),
+    WAITS("QueueDequeueUpTo", queue_dequeue_up_to_compute),
+    WAITS("QueueDequeueUpToV2", queue_dequeue_up_to_compute),
     CLOSES("QueueClose"),                                    CLOSES("QueueCloseV2"),
-    LOOKS("QueueSize", queue_size_compute),                  LOOKS("QueueSizeV2", queue_size_compute),
-    LOOKS("QueueIsClosed", queue_is_closed_compute),         LOOKS("QueueIsClosedV2", queue_is_closed_compute),
+    LOOKS("QueueSize", queue_size_compute),
+    LOOKS("QueueSizeV2", queue_size_compute),
+    LOOKS("QueueIsClosed", queue_is_closed_compute),
+    LOOKS("QueueIsClosedV2", queue_is_closed_compute),
 };
 // clang-format on
 

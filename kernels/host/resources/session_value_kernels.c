@@ -1,5 +1,6 @@
-/* Tensors that stay in the task that made them from step to step, named by text that a client
- * may hold: session.run's handles. They go when they are deleted, or with their session. */
+/* Computes session.run's handles: tensors that stay from step to step in the task that made them,
+ * named by text that a client may hold. They are freed when they are deleted, or with their
+ * session. */
 #include <inttypes.h>
 
 #include "common/base/str.h"
@@ -44,7 +45,8 @@ static enum kernel_result get_session_handle(struct kernel_ctx *ctx) {
 /* GetSessionTensor: value = what a handle names.
  *   handle   string, one element
  *   value    dtype, any shape: the kept memory itself
- * Errors   INVALID_ARGUMENT      a handle of nothing that the session keeps in this task; a tensor of another type
+ * Errors   INVALID_ARGUMENT      a handle of nothing that the session keeps in this task; a tensor
+ *                                of another type
  *          FAILED_PRECONDITION   inside of a function */
 static enum kernel_result get_session_tensor(struct kernel_ctx *ctx) {
     struct span handle;
@@ -78,9 +80,12 @@ static enum kernel_result delete_session_tensor(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "GetSessionHandle", {{"T", DTYPES_ALL}}, get_session_handle, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "GetSessionTensor", {{"dtype", DTYPES_ALL}}, get_session_tensor, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "DeleteSessionTensor", .compute = delete_session_tensor, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "GetSessionHandle", {{"T", DTYPES_ALL}}, get_session_handle,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "GetSessionTensor", {{"dtype", DTYPES_ALL}}, get_session_tensor,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "DeleteSessionTensor", .compute = delete_session_tensor,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };
 // clang-format on
 

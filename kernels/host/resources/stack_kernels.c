@@ -1,8 +1,8 @@
-/* CPU kernels of stacks: a pile of tensors in the step's own container, which loops use to keep
+/* Computes the ops of stacks: a stack of tensors in the step's own container, in which loops keep
  * values for their gradients.
  *
- * StackV2 and kin have a resource handle. Stack and kin, the first form, have a reference to a
- * string vector {"_stacks", name}. */
+ * StackV2 and the ops on it have a resource handle. Stack and the ops on it, the first version,
+ * have a reference to a string vector {"_stacks", name}. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -256,11 +256,13 @@ static enum kernel_result stack_close(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "StackV2", .compute = stack_compute, .init = stack_init, .fini = stack_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "StackV2", .compute = stack_compute, .init = stack_init, .fini = stack_state_fini,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "StackPushV2", .compute = stack_push, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "StackPopV2", .compute = stack_pop, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "StackCloseV2", .compute = stack_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "Stack", .compute = stack_v1_compute, .init = stack_init, .fini = stack_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "Stack", .compute = stack_v1_compute, .init = stack_init, .fini = stack_state_fini,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "StackPush", .compute = stack_push, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "StackPop", .compute = stack_pop, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "StackClose", .compute = stack_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},

@@ -1,4 +1,4 @@
-/* Staging areas: kernels/host/resources/staging.h. */
+/* Runs puts and gets on staging areas and maps (kernels/host/resources/staging.h). */
 #include "kernels/host/resources/staging.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* CPU kernels of staging areas and maps: kernels/host/resources/staging.h. Each op names its
- * area by container and shared_name, or by its node's name; whoever comes first makes it. */
+/* Computes the ops of staging areas and maps (kernels/host/resources/staging.h). Each op names its
+ * area by container and shared_name, or by its node's name; the first op that names an area makes
+ * it. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/staging.h"

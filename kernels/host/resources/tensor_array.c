@@ -1,4 +1,4 @@
-/* TensorArrays: kernels/host/resources/tensor_array.h. */
+/* Reads and writes the elements of TensorArrays (kernels/host/resources/tensor_array.h). */
 #include "kernels/host/resources/tensor_array.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* A TensorArray: numbered elements, each written once and read (often just once), in the step's
- * own container.
+/* Keeps a TensorArray: numbered elements, each written once and read, often just once. The array is
+ * a resource of the step.
  *
- * The array of gradients of another one is a TensorArray too, "NAME@source"; writes to the same
- * element of it are summed, and an element that the other one had but nobody wrote to reads as
- * zeros. Any thread; every function takes the lock itself. */
+ * The gradients of an array are another TensorArray, "NAME@source". Writes to the same element of
+ * it are summed. An element that the forward array had and nobody wrote reads as zeros. Any thread:
+ * every function takes the lock itself. */
 #ifndef MILLRACE_KERNELS_HOST_RESOURCES_TENSOR_ARRAY_H
 #define MILLRACE_KERNELS_HOST_RESOURCES_TENSOR_ARRAY_H
 
@@ -14,7 +14,7 @@
 #include "kernels/support/variable_input.h"
 
 struct tensor_array_element {
-    struct tensor value; /* TENSOR_NONE: never written, read and let go, or zeros of `shape` */
+    struct tensor value; /* TENSOR_NONE: never written, cleared after a read, or zeros of `shape` */
     int64_t dims[TENSOR_INLINE_RANK];
     int64_t *long_dims; /* rank > 4: owned */
     int16_t rank;       /* -1: the shape is not known */
@@ -31,10 +31,10 @@ struct tensor_array {
     bool is_dynamic, is_closed;
     struct shape element_shape; /* owns its sizes; may be partial */
     struct tensor_array_element *elements;
-    void *memory; /* what elements lies in */
+    void *memory; /* the allocation that holds `elements` */
     int64_t n, capacity;
-    /* into how many elements a value was split last, -1: never; of gradients: what it was when
-     * they were made */
+    /* the number of elements that the last split wrote, -1: there was none; for gradients, the
+     * forward array's number when they were made */
     int64_t n_split;
 };
 extern const struct object_type tensor_array_type;
@@ -48,24 +48,25 @@ struct tensor_array_options {
 /* Errors: RESOURCE_EXHAUSTED. */
 struct status *tensor_array_new(const struct tensor_array_options *options, int64_t n,
                                 struct tensor_array **ret) MUST_USE;
-/* The array of gradients of `of`, as large as that is now; `of` no longer grows. `prepend` goes
- * before every shape. Errors: INVALID_ARGUMENT when `of` is closed or holds gradients itself. */
+/* Makes the array of gradients of `of`, with its present size; `of` can no longer grow. `prepend`
+ * is put before every shape. Errors: INVALID_ARGUMENT when `of` is closed or holds gradients
+ * itself. */
 struct status *tensor_array_new_grad(struct tensor_array *of, const char *name,
                                      struct shape prepend, struct tensor_array **ret) MUST_USE;
 
-/* Writes (or sums) element `index`; takes *value on success. Errors: INVALID_ARGUMENT with
- * TensorFlow's words. */
+/* Writes element `index`, or adds to it in an array of gradients. Takes *value on success. Errors:
+ * INVALID_ARGUMENT with TensorFlow's words. */
 struct status *tensor_array_write(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
                                   struct tensor *value) MUST_USE;
-/* Many at once: element indices[i] (i itself without indices) gets values[i]. */
+/* Writes n elements: values[i] into element indices[i], or into element i without indices. */
 struct status *tensor_array_write_many(struct tensor_array *array, struct kernel_ctx *ctx,
                                        const int32_t *indices, int64_t n,
                                        struct tensor *values) MUST_USE;
 /* *ret must hold nothing. */
 struct status *tensor_array_read(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
                                  struct tensor *ret) MUST_USE;
-/* ret[i] is element indices[i] (i itself without indices). After an error ret holds what was
- * read before it. */
+/* Reads n elements: ret[i] is element indices[i], or element i without indices. After an error ret
+ * holds the elements read so far. */
 struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_ctx *ctx,
                                       const int32_t *indices, int64_t n,
                                       struct tensor *ret) MUST_USE;
@@ -73,19 +74,21 @@ struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_
 /* ret_is_dynamic may be NULL. Errors: INVALID_ARGUMENT when the array is closed. */
 struct status *tensor_array_size(struct tensor_array *array, int64_t *ret_n,
                                  bool *ret_is_dynamic) MUST_USE;
-/* How many elements a concat joins: all; of gradients of an array that a value was split into,
- * as many as came of that value, because the elements written after it are not part of its
- * gradient. Errors: INVALID_ARGUMENT when the array is closed. */
+/* The number of elements that a concat joins. That is all of them, but for the gradients of an
+ * array into which a value was split: there it is the number that the split wrote, because elements
+ * written later are not part of the value's gradient. Errors: INVALID_ARGUMENT when the array is
+ * closed. */
 struct status *tensor_array_n_joined(struct tensor_array *array, int64_t *ret_n) MUST_USE;
-/* a value was split into n elements */
+/* Notes that a value was split into n elements. */
 void tensor_array_set_split(struct tensor_array *array, int64_t n);
 void tensor_array_close(struct tensor_array *array); /* drops all elements */
 
-/* Arrays of tensors for the many-forms: zeroed, so TENSOR_NONE. NULL when memory is out. */
+/* Arrays of tensors for read_many and write_many: zeroed, so that each is TENSOR_NONE. NULL when
+ * there is no memory. */
 struct tensor *tensors_new(int64_t n);
 void tensors_free(struct tensor *tensors, int64_t n);
 
-/* The array of the handle in input 0, with a reference of its own. */
+/* Finds the array that the handle in input 0 names, and adds a reference for the caller. */
 static inline struct status *tensor_array_of_input(struct kernel_ctx *ctx,
                                                    struct tensor_array **ret) {
     const struct resource_handle *handle = NULL;
@@ -114,7 +117,8 @@ static inline struct status *tensor_array_check_read(const struct tensor_array *
                           dtype_name(array->dtype), dtype_name(dtype));
 }
 
-/* What TensorFlow registers for ops that put in, and for those that take out many. */
+/* The types for which TensorFlow registers the ops that write, and those that read many
+ * elements. */
 #define TYPES_ARRAY_WRITE (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 #define TYPES_ARRAY_CONCAT                                                             \
     (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPE_BIT(DT_QINT8) | \

@@ -1,4 +1,4 @@
-/* CPU kernels of TensorArrays, many elements at a time: gather (stack), concat, scatter
+/* Computes the ops of TensorArrays on many elements at a time: gather (stack), concat, scatter
  * (unstack), split.
  *
  * Unstacking copies nothing: an element is a view of its rows. */
@@ -367,10 +367,14 @@ static enum kernel_result array_split(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "TensorArrayGatherV3", {{"dtype", TYPES_ARRAY_GATHER}}, .compute = array_gather, .init = gather_init, .flags = KERNEL_STATEFUL},
-    {.op = "TensorArrayConcatV3", {{"dtype", TYPES_ARRAY_CONCAT}}, .compute = array_concat, .init = concat_init, .flags = KERNEL_STATEFUL},
-    {.op = "TensorArrayScatterV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_scatter, .flags = KERNEL_STATEFUL},
-    {.op = "TensorArraySplitV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_split, .flags = KERNEL_STATEFUL},
+    {.op = "TensorArrayGatherV3", {{"dtype", TYPES_ARRAY_GATHER}}, .compute = array_gather,
+     .init = gather_init, .flags = KERNEL_STATEFUL},
+    {.op = "TensorArrayConcatV3", {{"dtype", TYPES_ARRAY_CONCAT}}, .compute = array_concat,
+     .init = concat_init, .flags = KERNEL_STATEFUL},
+    {.op = "TensorArrayScatterV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_scatter,
+     .flags = KERNEL_STATEFUL},
+    {.op = "TensorArraySplitV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_split,
+     .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

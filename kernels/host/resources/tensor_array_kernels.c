@@ -1,8 +1,8 @@
-/* CPU kernels of TensorArrays: making, one element at a time, size and end (many elements:
+/* Computes the ops of TensorArrays: making, one element at a time, size and close (many elements:
  * tensor_array_bulk.c).
  *
- * `flow` is a float that orders a graph's reads after its writes; its value means nothing and
- * goes through unchanged. */
+ * `flow` is a float that orders a graph's reads after its writes. Ops forward it unchanged; its
+ * value has no meaning. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -212,11 +212,16 @@ static enum kernel_result array_close(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "TensorArrayV3", .compute = array_compute, .init = array_init, .fini = array_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayGradV3", .compute = grad_compute, .init = grad_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayGradWithShape", .compute = grad_compute, .init = grad_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayWriteV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_write, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayReadV3", {{"dtype", TYPES_ARRAY_WRITE}}, .compute = array_read, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayV3", .compute = array_compute, .init = array_init, .fini = array_state_fini,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayGradV3", .compute = grad_compute, .init = grad_init,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayGradWithShape", .compute = grad_compute, .init = grad_init,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayWriteV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_write,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayReadV3", {{"dtype", TYPES_ARRAY_WRITE}}, .compute = array_read,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "TensorArraySizeV3", .compute = array_size, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "TensorArrayCloseV3", .compute = array_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };

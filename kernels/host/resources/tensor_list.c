@@ -1,4 +1,4 @@
-/* Lists of tensors: kernels/host/resources/tensor_list.h. */
+/* Makes, changes, serializes and adds lists of tensors (kernels/host/resources/tensor_list.h). */
 #include "kernels/host/resources/tensor_list.h"
 
 #include <stdlib.h>

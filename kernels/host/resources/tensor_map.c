@@ -1,6 +1,6 @@
-/* CPU kernels of tensor maps: variants that hold tensors by keys, which are tensors, too. A map
- * that somebody else holds is never changed. Entries lie in the order in which they came; keys
- * are found by their hashes. */
+/* Computes the ops of tensor maps: variants that hold tensors by keys, which are tensors, too. A
+ * map with several holders is never changed. Entries are kept in the order of their insertion and
+ * are found by the hashes of their keys. */
 #include <stdlib.h>
 
 #include "common/base/map.h"

@@ -1,4 +1,4 @@
-/* CPU kernels of the logging family: Abort, Assert, Print, PrintV2, Timestamp. */
+/* Computes the ops of the logging family: Abort, Assert, Print, PrintV2, Timestamp. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -239,10 +239,14 @@ static enum kernel_result timestamp(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "Abort", .compute = abort_compute, .init = abort_init, .fini = free, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "Assert", .compute = assert_compute, .init = assert_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "Print", .compute = print_compute, .init = print_init, .fini = print_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "PrintV2", .compute = print_v2, .init = print_v2_init, .fini = print_v2_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "Abort", .compute = abort_compute, .init = abort_init, .fini = free,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "Assert", .compute = assert_compute, .init = assert_init,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "Print", .compute = print_compute, .init = print_init, .fini = print_fini,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "PrintV2", .compute = print_v2, .init = print_v2_init, .fini = print_v2_fini,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "Timestamp", .compute = timestamp, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };
 // clang-format on

@@ -1,4 +1,5 @@
-/* DecodeCSV: records of fields between delimiters, a tensor per field [RFC 4180]. */
+/* Computes DecodeCSV: records of fields between delimiters become a tensor for each field [RFC
+ * 4180]. */
 #include <stdlib.h>
 
 #include "kernels/host/text/parsing_internal.h"
@@ -176,9 +177,11 @@ static struct status *check_inputs(struct kernel_ctx *ctx, int n_fields) {
 }
 
 /* DecodeCSV: attrs field_delim, use_quote_delim, na_value, select_cols.
- *   records  string, any shape    record_defaults  a scalar or vector per field: its value where it is missing; none: it must be there
+ *   records  string, any shape    record_defaults  a scalar or vector per field: its value where
+ *   it is missing; none: it must be there
  *   output   a tensor per field, of the records' shape
- * Errors   INVALID_ARGUMENT   other than so many fields, one that is missing, no number, misplaced quotes; at init: attrs */
+ * Errors   INVALID_ARGUMENT   other than so many fields, one that is missing, no number, misplaced
+ *                             quotes; at init: attrs */
 enum kernel_result parsing_decode_csv(struct kernel_ctx *ctx) {
     const struct csv_state *state = ctx->instance->state;
     const struct tensor *records = kernel_input(ctx, 0);

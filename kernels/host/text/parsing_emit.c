@@ -1,4 +1,5 @@
-/* Features that have been read, as tensors: the end of parsing_features.h's way. */
+/* Makes the output tensors from the features that were read: the last part of
+ * parsing_features.h. */
 #include <stdlib.h>
 
 #include "kernels/host/text/parsing_features.h"

@@ -1,5 +1,5 @@
-/* ParseExample, ParseExampleV2, ParseSingleExample: serialized tf.train.Examples to a tensor per
- * feature. */
+/* Computes ParseExample, ParseExampleV2 and ParseSingleExample: serialized tf.train.Examples become
+ * a tensor for each feature. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -128,10 +128,13 @@ static enum kernel_result end(struct kernel_ctx *ctx, struct feature_set *set, s
 }
 
 /* ParseExample: attrs Nsparse, Ndense, sparse_types, Tdense, dense_shapes.
- *   serialized  string [n]    names  string [n] or [0], for errors    sparse_keys, dense_keys  scalars    dense_defaults  a tensor each
+ *   serialized  string [n]    names  string [n] or [0], for errors
+ *   sparse_keys, dense_keys  scalars    dense_defaults  a tensor each
  *   of a sparse key   indices int64 [m, 2], values [m], shape int64 [2]
- *   of a dense key    values [n, dense_shape…]; with a first size of -1, as long as the longest, filled up with the default
- * Errors   INVALID_ARGUMENT   no Example, another type, another number of values, a dense feature without a default missing */
+ *   of a dense key    values [n, dense_shape…]; with a first size of -1, as long as the longest,
+ *                     filled up with the default
+ * Errors   INVALID_ARGUMENT   no Example, another type, another number of values, a dense feature
+ *                             without a default missing */
 enum kernel_result parsing_example(struct kernel_ctx *ctx) {
     const struct feature_types *types = ctx->instance->state;
     const struct tensor *serialized = kernel_input(ctx, 0);

@@ -1,3 +1,5 @@
+/* Finds the features of examples and appends them to ragged matrices
+ * (kernels/host/text/parsing_features.h). */
 #include "kernels/host/text/parsing_features.h"
 
 #include <stdio.h>

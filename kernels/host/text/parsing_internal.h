@@ -1,4 +1,4 @@
-/* What the files of the parsing family share. */
+/* Declares the kernels of the parsing family. */
 #ifndef MILLRACE_KERNELS_HOST_TEXT_PARSING_INTERNAL_H
 #define MILLRACE_KERNELS_HOST_TEXT_PARSING_INTERNAL_H
 
@@ -21,7 +21,7 @@ struct status *parsing_compressed_init(struct kernel_init *init);
 kernel_fn parsing_parse_tensor, parsing_serialize_tensor, parsing_decode_compressed,
     parsing_fingerprint;
 
-/* Appends a tensor's TensorProto; strings as string_val, as TensorFlow has it. */
+/* Appends a tensor's TensorProto. Strings are written as string_val, as TensorFlow does. */
 void parsing_add_tensor(const struct tensor *t, struct str *out);
 
 /* parsing_example.c */

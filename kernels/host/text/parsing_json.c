@@ -1,8 +1,9 @@
-/* DecodeJSONExample: tf.train.Example from JSON to its wire format, by protobuf's JSON mapping:
- * camelCase or the proto's own names, bytes in base64, 64-bit integers as numbers or texts,
- * "NaN" and "Infinity" as texts, null for what is not there, in a list for zero or nothing.
+/* Computes DecodeJSONExample: translates tf.train.Example from JSON to its wire format. It follows
+ * protobuf's JSON mapping: camelCase or the proto's own names, bytes in base64, 64-bit integers as
+ * numbers or texts, "NaN" and "Infinity" as texts, null for a missing value, and in a list for zero
+ * or nothing.
  *
- * jansson has a second home here: the op's job is JSON, and no floor below has any. */
+ * jansson is used here as well as in rpc/: the op's job is JSON, and no room below has it. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* CPU kernels of the parsing family. */
+/* Lists the kernels of the parsing family. */
 #include "kernels/host/text/parsing_internal.h"
 
 #define BIT DTYPE_BIT
@@ -10,20 +10,30 @@
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {"DecodeRaw",       {{"out_type", RAW_TYPES}},    parsing_decode_raw,        parsing_raw_init, .cost_ns_per_element = 2},
-    {"DecodePaddedRaw", {{"out_type", PADDED_TYPES}}, parsing_decode_padded_raw, parsing_raw_init, .cost_ns_per_element = 2},
-    {"DecodeCSV", .compute = parsing_decode_csv, .init = parsing_csv_init, .fini = parsing_csv_fini, .cost_ns_per_element = 500},
+    {"DecodeRaw",       {{"out_type", RAW_TYPES}},    parsing_decode_raw,        parsing_raw_init,
+     .cost_ns_per_element = 2},
+    {"DecodePaddedRaw", {{"out_type", PADDED_TYPES}}, parsing_decode_padded_raw, parsing_raw_init,
+     .cost_ns_per_element = 2},
+    {"DecodeCSV", .compute = parsing_decode_csv, .init = parsing_csv_init, .fini = parsing_csv_fini,
+     .cost_ns_per_element = 500},
     {"DecodeJSONExample", .compute = parsing_decode_json_example, .cost_ns_per_element = 5000},
     {"ParseTensor", .compute = parsing_parse_tensor, .cost_ns_per_element = 1000},
     {"SerializeTensor", {{"T", SERIAL_TYPES}}, parsing_serialize_tensor, .cost_ns_per_element = 1},
-    {"DecodeCompressed", .compute = parsing_decode_compressed, .init = parsing_compressed_init, .cost_ns_per_element = 10000},
+    {"DecodeCompressed", .compute = parsing_decode_compressed, .init = parsing_compressed_init,
+     .cost_ns_per_element = 10000},
     {"Fingerprint", .compute = parsing_fingerprint, .cost_ns_per_element = 5},
-    {"ParseExample",       .compute = parsing_example,        .init = parsing_example_init, .fini = parsing_example_fini, .cost_ns_per_element = 1000},
-    {"ParseExampleV2",     .compute = parsing_example_v2,     .init = parsing_example_init, .fini = parsing_example_fini, .cost_ns_per_element = 1000},
-    {"ParseSingleExample", .compute = parsing_single_example, .init = parsing_example_init, .fini = parsing_example_fini, .cost_ns_per_element = 1000},
-    {"ParseSequenceExample",       .compute = parsing_sequence,        .init = parsing_sequence_init, .cost_ns_per_element = 2000},
-    {"ParseSequenceExampleV2",     .compute = parsing_sequence_v2,     .init = parsing_sequence_init, .cost_ns_per_element = 2000},
-    {"ParseSingleSequenceExample", .compute = parsing_single_sequence, .init = parsing_sequence_init, .cost_ns_per_element = 2000},
+    {"ParseExample",       .compute = parsing_example,        .init = parsing_example_init,
+     .fini = parsing_example_fini, .cost_ns_per_element = 1000},
+    {"ParseExampleV2",     .compute = parsing_example_v2,     .init = parsing_example_init,
+     .fini = parsing_example_fini, .cost_ns_per_element = 1000},
+    {"ParseSingleExample", .compute = parsing_single_example, .init = parsing_example_init,
+     .fini = parsing_example_fini, .cost_ns_per_element = 1000},
+    {"ParseSequenceExample",       .compute = parsing_sequence,
+     .init = parsing_sequence_init, .cost_ns_per_element = 2000},
+    {"ParseSequenceExampleV2",     .compute = parsing_sequence_v2,
+     .init = parsing_sequence_init, .cost_ns_per_element = 2000},
+    {"ParseSingleSequenceExample", .compute = parsing_single_sequence,
+     .init = parsing_sequence_init, .cost_ns_per_element = 2000},
 };
 // clang-format on
 

@@ -1,4 +1,4 @@
-/* DecodeRaw and DecodePaddedRaw: the bytes of strings as numbers. */
+/* Computes DecodeRaw and DecodePaddedRaw: reads the bytes of strings as numbers. */
 #include <stdlib.h>
 
 #include "kernels/host/text/parsing_internal.h"
@@ -77,7 +77,8 @@ enum kernel_result parsing_decode_raw(struct kernel_ctx *ctx) {
 }
 
 /* DecodePaddedRaw: strings are cut, or filled up with zeros, to fixed_length bytes.
- *   input_bytes  string, any shape    fixed_length  int32, scalar    output  out_type, one dimension more
+ *   input_bytes  string, any shape    fixed_length  int32, scalar
+ *   output  out_type, one dimension more
  * Errors   INVALID_ARGUMENT   fixed_length no positive multiple of out_type's size */
 enum kernel_result parsing_decode_padded_raw(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0), *fixed = kernel_input(ctx, 1);

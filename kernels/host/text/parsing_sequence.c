@@ -1,6 +1,6 @@
-/* ParseSequenceExample, ParseSequenceExampleV2, ParseSingleSequenceExample: serialized
- * tf.train.SequenceExamples, whose features come in two levels: of the whole (context), and of
- * each step (feature lists). */
+/* Computes ParseSequenceExample, ParseSequenceExampleV2 and ParseSingleSequenceExample: serialized
+ * tf.train.SequenceExamples, whose features are of two levels: of the whole example (context), and
+ * of each step (feature lists). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -199,11 +199,13 @@ static struct status *parse_all(struct sequence *sequence, bool has_lengths) {
 /* ---- kernels ---- */
 
 /* ParseSequenceExample: keys are attrs.
- *   serialized  string [n]    debug_name  string [n] or [0]    context_dense_defaults  a tensor each
+ *   serialized  string [n]    debug_name  string [n] or [0]
+ *   context_dense_defaults  a tensor each
  *   context features as ParseExample's; of feature lists:
  *   sparse   indices int64 [m, 3] (example, step, place), values [m], shape int64 [3]
  *   dense    values [n, most steps, shape…], filled up with zeros; lengths int64 [n]
- * Errors   INVALID_ARGUMENT   as ParseExample; a dense list that is missing and not in feature_list_dense_missing_assumed_empty */
+ * Errors   INVALID_ARGUMENT   as ParseExample; a dense list that is missing and not in
+ *                             feature_list_dense_missing_assumed_empty */
 enum kernel_result parsing_sequence(struct kernel_ctx *ctx) {
     struct sequence s;
     struct status *st = sequence_init(&s, ctx, 1);
@@ -245,7 +247,8 @@ static struct status *optional_flags(struct kernel_ctx *ctx, int input, struct f
 
 /* ParseSequenceExampleV2: keys are vectors; serialized may be a scalar, then outputs have no
  * batch dimension.
- *   ragged lists   values [m], outer_ends splits [n + 1] (steps of each example), inner splits [steps + 1]
+ *   ragged lists   values [m], outer_ends splits [n + 1] (steps of each example), inner splits
+ *                  [steps + 1]
  * Errors   as ParseSequenceExample */
 enum kernel_result parsing_sequence_v2(struct kernel_ctx *ctx) {
     struct sequence s;

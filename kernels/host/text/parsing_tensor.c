@@ -1,5 +1,5 @@
-/* ParseTensor, SerializeTensor, DecodeCompressed, Fingerprint: tensors and strings to bytes and
- * back. */
+/* Computes ParseTensor, SerializeTensor, DecodeCompressed and Fingerprint: tensors and strings to
+ * bytes and back. */
 #include <stdlib.h>
 
 #include "common/io/inflate.h"

@@ -1,3 +1,4 @@
+/* Compiles and runs regular expressions with PCRE2 (kernels/host/text/regex.h). */
 #include "kernels/host/text/regex.h"
 
 #include <stdlib.h>

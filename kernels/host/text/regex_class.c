@@ -1,3 +1,4 @@
+/* Writes classes of characters for PCRE2 (kernels/host/text/regex_class.h). */
 #include "kernels/host/text/regex_class.h"
 
 #include <string.h>
@@ -9,28 +10,47 @@ enum { LONG_S = 0x17f, KELVIN = 0x212a };
 
 // clang-format off
 static const struct ascii_class classes[] = {
-    {"alnum", "09AZaz", 3},  {"alpha", "AZaz", 2},       {"ascii", "\0\x7f", 1},    {"blank", "\t\t  ", 2},  {"cntrl", "\0\x1f\x7f\x7f", 2},
-    {"digit", "09", 1},      {"graph", "!~", 1},         {"lower", "az", 1},        {"print", " ~", 1},      {"punct", "!/:@[`{~", 4},
-    {"space", "\t\r  ", 2},  {"upper", "AZ", 1},         {"word", "09AZ__az", 4},   {"xdigit", "09AFaf", 3},
+    {"alnum", "09AZaz", 3},  {"alpha", "AZaz", 2},       {"ascii", "\0\x7f", 1},
+    {"blank", "\t\t  ", 2},  {"cntrl", "\0\x1f\x7f\x7f", 2},
+    {"digit", "09", 1},      {"graph", "!~", 1},         {"lower", "az", 1},
+    {"print", " ~", 1},      {"punct", "!/:@[`{~", 4},
+    {"space", "\t\r  ", 2},  {"upper", "AZ", 1},         {"word", "09AZ__az", 4},
+    {"xdigit", "09AFaf", 3},
 };
 /* The scripts of the Unicode standard, by the names that patterns use. */
 static const char *const scripts[] = {
-    "Adlam", "Ahom", "Anatolian_Hieroglyphs", "Arabic", "Armenian", "Avestan", "Balinese", "Bamum", "Bassa_Vah", "Batak", "Bengali",
-    "Bhaiksuki", "Bopomofo", "Brahmi", "Braille", "Buginese", "Buhid", "Canadian_Aboriginal", "Carian", "Caucasian_Albanian", "Chakma",
-    "Cham", "Cherokee", "Chorasmian", "Common", "Coptic", "Cuneiform", "Cypriot", "Cypro_Minoan", "Cyrillic", "Deseret", "Devanagari",
-    "Dives_Akuru", "Dogra", "Duployan", "Egyptian_Hieroglyphs", "Elbasan", "Elymaic", "Ethiopic", "Georgian", "Glagolitic", "Gothic",
-    "Grantha", "Greek", "Gujarati", "Gunjala_Gondi", "Gurmukhi", "Han", "Hangul", "Hanifi_Rohingya", "Hanunoo", "Hatran", "Hebrew",
-    "Hiragana", "Imperial_Aramaic", "Inherited", "Inscriptional_Pahlavi", "Inscriptional_Parthian", "Javanese", "Kaithi", "Kannada",
-    "Katakana", "Kayah_Li", "Kharoshthi", "Khitan_Small_Script", "Khmer", "Khojki", "Khudawadi", "Lao", "Latin", "Lepcha", "Limbu",
-    "Linear_A", "Linear_B", "Lisu", "Lycian", "Lydian", "Mahajani", "Makasar", "Malayalam", "Mandaic", "Manichaean", "Marchen",
-    "Masaram_Gondi", "Medefaidrin", "Meetei_Mayek", "Mende_Kikakui", "Meroitic_Cursive", "Meroitic_Hieroglyphs", "Miao", "Modi",
-    "Mongolian", "Mro", "Multani", "Myanmar", "Nabataean", "Nandinagari", "New_Tai_Lue", "Newa", "Nko", "Nushu",
-    "Nyiakeng_Puachue_Hmong", "Ogham", "Ol_Chiki", "Old_Hungarian", "Old_Italic", "Old_North_Arabian", "Old_Permic", "Old_Persian",
-    "Old_Sogdian", "Old_South_Arabian", "Old_Turkic", "Old_Uyghur", "Oriya", "Osage", "Osmanya", "Pahawh_Hmong", "Palmyrene",
-    "Pau_Cin_Hau", "Phags_Pa", "Phoenician", "Psalter_Pahlavi", "Rejang", "Runic", "Samaritan", "Saurashtra", "Sharada", "Shavian",
-    "Siddham", "SignWriting", "Sinhala", "Sogdian", "Sora_Sompeng", "Soyombo", "Sundanese", "Syloti_Nagri", "Syriac", "Tagalog",
-    "Tagbanwa", "Tai_Le", "Tai_Tham", "Tai_Viet", "Takri", "Tamil", "Tangsa", "Tangut", "Telugu", "Thaana", "Thai", "Tibetan",
-    "Tifinagh", "Tirhuta", "Toto", "Ugaritic", "Vai", "Vithkuqi", "Wancho", "Warang_Citi", "Yezidi", "Yi", "Zanabazar_Square",
+    "Adlam", "Ahom", "Anatolian_Hieroglyphs", "Arabic", "Armenian", "Avestan", "Balinese", "Bamum",
+    "Bassa_Vah", "Batak", "Bengali",
+    "Bhaiksuki", "Bopomofo", "Brahmi", "Braille", "Buginese", "Buhid", "Canadian_Aboriginal",
+    "Carian", "Caucasian_Albanian", "Chakma",
+    "Cham", "Cherokee", "Chorasmian", "Common", "Coptic", "Cuneiform", "Cypriot", "Cypro_Minoan",
+    "Cyrillic", "Deseret", "Devanagari",
+    "Dives_Akuru", "Dogra", "Duployan", "Egyptian_Hieroglyphs", "Elbasan", "Elymaic", "Ethiopic",
+    "Georgian", "Glagolitic", "Gothic",
+    "Grantha", "Greek", "Gujarati", "Gunjala_Gondi", "Gurmukhi", "Han", "Hangul", "Hanifi_Rohingya",
+    "Hanunoo", "Hatran", "Hebrew",
+    "Hiragana", "Imperial_Aramaic", "Inherited", "Inscriptional_Pahlavi", "Inscriptional_Parthian",
+    "Javanese", "Kaithi", "Kannada",
+    "Katakana", "Kayah_Li", "Kharoshthi", "Khitan_Small_Script", "Khmer", "Khojki", "Khudawadi",
+    "Lao", "Latin", "Lepcha", "Limbu",
+    "Linear_A", "Linear_B", "Lisu", "Lycian", "Lydian", "Mahajani", "Makasar", "Malayalam",
+    "Mandaic", "Manichaean", "Marchen",
+    "Masaram_Gondi", "Medefaidrin", "Meetei_Mayek", "Mende_Kikakui", "Meroitic_Cursive",
+    "Meroitic_Hieroglyphs", "Miao", "Modi",
+    "Mongolian", "Mro", "Multani", "Myanmar", "Nabataean", "Nandinagari", "New_Tai_Lue", "Newa",
+    "Nko", "Nushu",
+    "Nyiakeng_Puachue_Hmong", "Ogham", "Ol_Chiki", "Old_Hungarian", "Old_Italic",
+    "Old_North_Arabian", "Old_Permic", "Old_Persian",
+    "Old_Sogdian", "Old_South_Arabian", "Old_Turkic", "Old_Uyghur", "Oriya", "Osage", "Osmanya",
+    "Pahawh_Hmong", "Palmyrene",
+    "Pau_Cin_Hau", "Phags_Pa", "Phoenician", "Psalter_Pahlavi", "Rejang", "Runic", "Samaritan",
+    "Saurashtra", "Sharada", "Shavian",
+    "Siddham", "SignWriting", "Sinhala", "Sogdian", "Sora_Sompeng", "Soyombo", "Sundanese",
+    "Syloti_Nagri", "Syriac", "Tagalog",
+    "Tagbanwa", "Tai_Le", "Tai_Tham", "Tai_Viet", "Takri", "Tamil", "Tangsa", "Tangut", "Telugu",
+    "Thaana", "Thai", "Tibetan",
+    "Tifinagh", "Tirhuta", "Toto", "Ugaritic", "Vai", "Vithkuqi", "Wancho", "Warang_Citi", "Yezidi",
+    "Yi", "Zanabazar_Square",
 };
 // clang-format on
 static const struct ascii_class perl_space = {"s", "\t\n\f\r  ", 3};

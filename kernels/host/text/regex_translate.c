@@ -1,11 +1,12 @@
-/* From RE2's syntax to PCRE2's: recursive descent, each part writing its own meaning in PCRE2's
- * words.
+/* Translates RE2's syntax to PCRE2's, by recursive descent. Each part is written with its meaning
+ * in PCRE2's syntax:
  *
- *   ^ $ \A \z      ^ and $, in (?m: ) where lines are meant: PCRE2 can be told that a text's end is none (see regex.c)
+ *   ^ $ \A \z      ^ and $, in (?m: ) where lines are meant: PCRE2 can be told that a text's end
+ *                  is none (see regex.c)
  *   . \d \w [[:x:]]  classes by their ranges
  *   x              itself, as \x{…} unless it is a letter or digit
- *   (?i)           written where it changes; (?s) (?m) (?U) are in what they change
- *   (?P<n>x)       a group like any other: nobody asks for names */
+ *   (?i)           written where it changes; (?s) (?m) (?U) are part of what they change
+ *   (?P<n>x)       a group like any other: nobody uses its name */
 #include <stdlib.h>
 
 #include "kernels/host/text/regex.h"

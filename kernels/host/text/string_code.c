@@ -1,4 +1,4 @@
-/* Hash buckets and base64. */
+/* Computes hash buckets and base64 of strings. */
 #include <stdlib.h>
 
 #include "kernels/support/hashes.h"

@@ -1,7 +1,7 @@
-/* StringFormat: a template whose placeholders become summaries of tensors.
+/* Computes StringFormat: replaces the placeholders of a template by summaries of tensors.
  *
- * A summary is nested brackets; of a long dimension, `summarize` elements at each end are shown,
- * with "..." between. */
+ * A summary is nested brackets. Of a long dimension, the first and last `summarize` elements are
+ * shown, with "..." between them. */
 #include <stdlib.h>
 
 #include "kernels/support/element_text.h"

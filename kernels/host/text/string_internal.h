@@ -1,10 +1,10 @@
-/* What the files of the string family share. */
+/* Declares the kernels of the string family. */
 #ifndef MILLRACE_KERNELS_HOST_TEXT_STRING_INTERNAL_H
 #define MILLRACE_KERNELS_HOST_TEXT_STRING_INTERNAL_H
 
 #include "kernels/kernel.h"
 
-/* string_text.c: one string to one string or number */
+/* string_text.c: ops from one string to one string or number */
 struct status *string_case_init(struct kernel_init *init);
 struct status *string_unit_init(struct kernel_init *init);
 kernel_fn string_lower, string_upper, string_strip, string_length, string_substr;
@@ -43,7 +43,7 @@ kernel_fn string_ngrams;
 
 /* ---- helpers ---- */
 
-/* The elements of a string tensor that is being made. */
+/* The elements of a string tensor that the kernel is making. */
 static inline struct bytes **string_elements(struct tensor *t) { return tensor_data(t); }
 
 #endif

@@ -1,4 +1,4 @@
-/* StringJoin, ReduceJoin, UnsortedSegmentJoin. */
+/* Computes StringJoin, ReduceJoin and UnsortedSegmentJoin. */
 #include <stdlib.h>
 
 #include "kernels/host/text/string_internal.h"
@@ -106,7 +106,8 @@ static void walk_next(struct walk *walk) {
 }
 
 /* ReduceJoin: joins the strings along dimensions; the first dimension asked is the fastest.
- *   inputs  string    reduction_indices  int32    output  string, without those dimensions (size 1 if keep_dims)
+ *   inputs  string    reduction_indices  int32    output  string, without those dimensions (size 1
+ *   if keep_dims)
  * Errors    OUT_OF_RANGE   no such dimension;  INVALID_ARGUMENT   one twice */
 enum kernel_result string_reduce_join(struct kernel_ctx *ctx) {
     const struct join_state *state = ctx->instance->state;
@@ -182,7 +183,8 @@ static struct status *check_segments(const struct tensor *inputs, const struct t
 
 /* UnsortedSegmentJoin: joins the rows of each segment, in their order; a segment without rows is
  * empty strings.
- *   inputs  string [ids' shape, rest...]    segment_ids  Tindices    num_segments  scalar    output  string [num_segments, rest...]
+ *   inputs  string [ids' shape, rest...]    segment_ids  Tindices    num_segments  scalar
+ *   output  string [num_segments, rest...]
  * Errors    INVALID_ARGUMENT   shapes, or an id outside [0, num_segments) */
 enum kernel_result string_unsorted_segment_join(struct kernel_ctx *ctx) {
     const struct join_state *state = ctx->instance->state;

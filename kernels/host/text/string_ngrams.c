@@ -1,4 +1,4 @@
-/* StringNGrams: runs of n neighbouring strings in each row of a ragged matrix, joined. */
+/* Computes StringNGrams: joins each n neighbouring strings in the rows of a ragged matrix. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"
@@ -166,7 +166,8 @@ static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *
 /* StringNGrams: attrs ngram_widths (of each row first all of the first width, …), separator,
  * left_pad, right_pad, pad_width, preserve_short_sequences (a row too short for any gives one of
  * its own length).
- *   data  string [m]    data_splits  Tsplits [n + 1]    ngrams  string [k]    ngrams_splits  Tsplits [n + 1]
+ *   data  string [m]    data_splits  Tsplits [n + 1]    ngrams  string [k]
+ *   ngrams_splits  Tsplits [n + 1]
  * Errors   INVALID_ARGUMENT   splits that are none of the data; at init: a width below 1 */
 enum kernel_result string_ngrams(struct kernel_ctx *ctx) {
     const struct tensor *data = kernel_input(ctx, 0), *splits = kernel_input(ctx, 1);

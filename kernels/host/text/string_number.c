@@ -1,4 +1,6 @@
-/* AsString and StringToNumber. */
+/* Computes AsString and StringToNumber. */
+#include "kernels/host/text/string_number.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <float.h>
@@ -8,7 +10,6 @@
 
 #include "common/tensor/float16.h"
 #include "kernels/host/text/string_internal.h"
-#include "kernels/host/text/string_number.h"
 
 /* ---- AsString ---- */
 

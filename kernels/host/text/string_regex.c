@@ -1,5 +1,5 @@
-/* Ops of regular expressions: which texts match a pattern as a whole, and texts with their
- * matches replaced. */
+/* Computes the ops of regular expressions: which texts match a pattern as a whole, and texts with
+ * their matches replaced. */
 #include <stdlib.h>
 
 #include "kernels/host/text/regex.h"
@@ -99,7 +99,8 @@ static enum kernel_result end(struct kernel_ctx *ctx, struct status *st) {
 /* StaticRegexFullMatch (attr pattern), RegexFullMatch (input 1): does each text as a whole
  * match?
  *   input  string    output  bool, its shape
- * Errors   INVALID_ARGUMENT   a pattern that RE2 refuses, or that is no scalar;  RESOURCE_EXHAUSTED   a match beyond its limits */
+ * Errors   INVALID_ARGUMENT   a pattern that RE2 refuses, or that is no scalar;
+ *                             RESOURCE_EXHAUSTED   a match beyond its limits */
 enum kernel_result string_static_regex_match(struct kernel_ctx *ctx) {
     const struct regex_state *state = ctx->instance->state;
     return end(ctx, match_texts(ctx, state->regex));

@@ -1,4 +1,4 @@
-/* StringSplit and StringSplitV2: strings to the rows of a sparse matrix of parts. */
+/* Computes StringSplit and StringSplitV2: splits strings into the rows of a sparse matrix. */
 #include <stdlib.h>
 
 #include "kernels/host/text/string_internal.h"
@@ -165,7 +165,8 @@ static enum kernel_result split(struct kernel_ctx *ctx, bool is_v2) {
 }
 
 /* StringSplit: at any byte of delimiter; attr skip_empty drops empty parts.
- *   input  string [n]    delimiter  string, scalar    indices, values, shape: a sparse [n, most parts]
+ *   input  string [n]    delimiter  string, scalar    indices, values, shape: a sparse [n, most
+ *   parts]
  * Errors   INVALID_ARGUMENT   input not a vector, delimiter not a scalar */
 enum kernel_result string_split(struct kernel_ctx *ctx) { return split(ctx, false); }
 /* StringSplitV2: at each sep, or at runs of spaces when it is empty; attr maxsplit limits how

@@ -1,4 +1,4 @@
-/* StringLower, StringUpper, StringStrip, StringLength, Substr. */
+/* Computes StringLower, StringUpper, StringStrip, StringLength and Substr. */
 #include <stdlib.h>
 
 #include "kernels/support/broadcast.h"
@@ -195,7 +195,8 @@ static COLD struct status *pos_out_of_range(int64_t pos, struct span text, int64
 /* Substr: characters [pos, pos + len) of each string; input, and pos and len, are broadcast to
  * one shape.
  *   input  string    pos, len  T, of one shape    output  string
- * Errors   INVALID_ARGUMENT   pos and len of different shapes, no broadcast, pos outside a string */
+ * Errors   INVALID_ARGUMENT   pos and len of different shapes, no broadcast, pos outside a string
+ *                             */
 enum kernel_result string_substr(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0), *pos = kernel_input(ctx, 1),
                         *len = kernel_input(ctx, 2);

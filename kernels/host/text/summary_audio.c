@@ -1,4 +1,4 @@
-/* AudioSummary, AudioSummaryV2: sound as WAV files of 16-bit samples. */
+/* Computes AudioSummary and AudioSummaryV2: writes sound as WAV files of 16-bit samples. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* HistogramSummary: how often values fall between limits that grow by a tenth, from 1e-12 to
+/* Computes HistogramSummary: counts values in buckets whose limits grow by a tenth, from 1e-12 to
  * 1e20, on both sides of 0. */
 #include <float.h>
 #include <math.h>
@@ -119,7 +119,8 @@ struct status *summary_add_histogram(const struct kernel_ctx *ctx, struct span t
 }
 
 /* HistogramSummary
- *   tag  string, scalar    values  T, any shape    summary  string, scalar: a Summary with one histogram
+ *   tag  string, scalar    values  T, any shape    summary  string, scalar: a Summary with one
+ *   histogram
  * Errors   INVALID_ARGUMENT   a tag that is no scalar; NaN or infinity among the values */
 enum kernel_result summary_histogram(struct kernel_ctx *ctx) {
     struct span tag;

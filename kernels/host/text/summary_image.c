@@ -1,5 +1,5 @@
-/* ImageSummary: pictures as PNG files; numbers that are no bytes are scaled to them, picture by
- * picture. */
+/* Computes ImageSummary: writes pictures as PNG files. Numbers that are no bytes are scaled to
+ * bytes, picture by picture. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* What the files of the summary family share. */
+/* Declares the kernels of the summary family, and what they append to Summary protos. */
 #ifndef MILLRACE_KERNELS_HOST_TEXT_SUMMARY_INTERNAL_H
 #define MILLRACE_KERNELS_HOST_TEXT_SUMMARY_INTERNAL_H
 
@@ -30,7 +30,7 @@ kernel_fn summary_audio;
 struct status *summary_image_init(struct kernel_init *init);
 void summary_image_fini(void *state);
 kernel_fn summary_image;
-/* summary_writer.c; summary_write's rows have one of these as arg */
+/* summary_writer.c; the `arg` of summary_write's kernel rows */
 enum summary_write {
     SUMMARY_WRITE_ANY,
     SUMMARY_WRITE_RAW,
@@ -47,31 +47,32 @@ struct status *summary_write_init(struct kernel_init *init);
 kernel_fn summary_writer, summary_writer_create, summary_writer_flush, summary_writer_close,
     summary_write;
 
-/* ---- values: appended to a Summary ---- */
+/* ---- appending values to a Summary ---- */
 
 /* Errors: INVALID_ARGUMENT for NaN or infinity. */
 struct status *summary_add_histogram(const struct kernel_ctx *ctx, struct span tag,
                                      const struct tensor *values, struct str *out) MUST_USE;
-/* The first max_outputs sounds of [batch, frames] or [batch, frames, channels]. Errors:
- * INVALID_ARGUMENT. */
+/* Appends the first max_outputs sounds of a tensor [batch, frames] or [batch, frames, channels].
+ * Errors: INVALID_ARGUMENT. */
 struct status *summary_add_audio(const struct tensor *t, struct span tag, float rate,
                                  int64_t max_outputs, struct str *out) MUST_USE;
-/* The first max_images pictures of [batch, height, width, channels]; bad_color, uint8 [>=
- * channels], stands where a number is not finite. Errors: INVALID_ARGUMENT. */
+/* Appends the first max_images pictures of a tensor [batch, height, width, channels]. bad_color,
+ * uint8 with at least one element for each channel, replaces pixels that are not finite. Errors:
+ * INVALID_ARGUMENT. */
 struct status *summary_add_images(const struct tensor *t, struct span tag,
                                   const struct tensor *bad_color, int64_t max_images,
                                   struct str *out) MUST_USE;
 void summary_add_tensor(struct str *out, const struct tensor *t);
-/* proto3 leaves an empty one out */
+/* omits an empty text, as proto3 does */
 void summary_add_text(struct str *out, uint32_t number, struct span text);
 
 double summary_number_at(const struct tensor *t, int64_t i);
-/* The only string of an input. Errors: INVALID_ARGUMENT "WHAT must be a scalar". */
+/* Reads a scalar string input. Errors: INVALID_ARGUMENT "WHAT must be a scalar". */
 struct status *summary_scalar_text(const struct kernel_ctx *ctx, int input, const char *what,
                                    struct span *ret) MUST_USE;
-/* Makes the output, and frees `proto`. */
+/* Sets output 0 to the proto's bytes, and frees `proto`. */
 enum kernel_result summary_end(struct kernel_ctx *ctx, struct str *proto);
-void summary_add_float(struct str *out, uint32_t number, float value);   /* writes 0 too */
-void summary_add_double(struct str *out, uint32_t number, double value); /* nothing for 0 */
+void summary_add_float(struct str *out, uint32_t number, float value);   /* writes zeros, too */
+void summary_add_double(struct str *out, uint32_t number, double value); /* omits zeros */
 
 #endif

@@ -1,4 +1,4 @@
-/* CPU kernels of the summary family. */
+/* Lists the kernels of the summary family. */
 #include "kernels/host/text/summary_internal.h"
 
 #define IMAGE_TYPES \
@@ -8,17 +8,22 @@
 // clang-format off
 #define FILES .flags = KERNEL_ASYNC | KERNEL_STATEFUL
 #define WRITE(op_name, attr, types, what) \
-    {op_name, {{attr, types}}, summary_write, summary_write_init, .arg = (const void *)(intptr_t)SUMMARY_WRITE_##what, FILES}
+    {op_name, {{attr, types}}, summary_write, summary_write_init, \
+     .arg = (const void *)(intptr_t)SUMMARY_WRITE_##what, FILES}
 static const struct kernel_def rows[] = {
     {"ScalarSummary",    {{"T", DTYPES_REAL}}, summary_scalar, .cost_ns_per_element = 50},
     {"HistogramSummary", {{"T", DTYPES_REAL}}, summary_histogram, .cost_ns_per_element = 20},
     {"TensorSummary",    {{"T", SERIAL_TYPES}}, summary_tensor, .cost_ns_per_element = 1},
     {"TensorSummaryV2",  {{"T", SERIAL_TYPES}}, summary_tensor_v2, .cost_ns_per_element = 1},
     {"MergeSummary",   .compute = summary_merge, .cost_ns_per_element = 500},
-    {"AudioSummary",   .compute = summary_audio, .init = summary_audio_init, .cost_ns_per_element = 5},
-    {"AudioSummaryV2", .compute = summary_audio, .init = summary_audio_init, .cost_ns_per_element = 5},
-    {"ImageSummary",   {{"T", IMAGE_TYPES}}, summary_image, summary_image_init, summary_image_fini, .cost_ns_per_element = 50},
-    {"SummaryWriter",  .compute = summary_writer, .init = summary_writer_init, .fini = summary_writer_fini,
+    {"AudioSummary",   .compute = summary_audio, .init = summary_audio_init,
+     .cost_ns_per_element = 5},
+    {"AudioSummaryV2", .compute = summary_audio, .init = summary_audio_init,
+     .cost_ns_per_element = 5},
+    {"ImageSummary",   {{"T", IMAGE_TYPES}}, summary_image, summary_image_init, summary_image_fini,
+     .cost_ns_per_element = 50},
+    {"SummaryWriter",  .compute = summary_writer, .init = summary_writer_init,
+     .fini = summary_writer_fini,
      .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {"CreateSummaryFileWriter", .compute = summary_writer_create, FILES},
     {"FlushSummaryWriter", .compute = summary_writer_flush, FILES},

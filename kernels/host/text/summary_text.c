@@ -1,5 +1,5 @@
-/* ScalarSummary, TensorSummary, TensorSummaryV2, MergeSummary: protos of tensorflow.Summary,
- * written by the wire format. */
+/* Computes ScalarSummary, TensorSummary, TensorSummaryV2 and MergeSummary: writes
+ * tensorflow.Summary protos by the wire format. */
 #include <stdlib.h>
 
 #include "common/base/map.h"

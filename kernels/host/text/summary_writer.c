@@ -1,12 +1,12 @@
-/* Summary writers: a resource that appends Events to a file of TensorBoard's, and the ops that
- * write one.
+/* Keeps summary writers, resources that append Events to a TensorBoard file, and computes the ops
+ * that write.
  *
  *   events.out.tfevents.SECONDS.HOST.PID.NUMBER SUFFIX, of records: length (8 bytes), its
  *   checksum, an Event, its checksum
  *
- * Events collect in memory until there are more than max_queue or the last writing was
- * flush_millis ago; a flush, closing and the end of the resource write them too. All of it
- * happens on I/O threads. */
+ * Events are kept in memory until there are more than max_queue, or until flush_millis after the
+ * last write. A flush, a close and the end of the resource write them, too. All of this runs on I/O
+ * threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -196,8 +196,10 @@ static struct status *create_body(struct kernel_ctx *ctx) {
 
 /* CreateSummaryFileWriter: opens a new file in logdir, unless the handle's writer is there
  * already.
- *   writer  resource    logdir, filename_suffix  string scalars    max_queue, flush_millis  int32 scalars
- * Errors   INVALID_ARGUMENT   no scalars; PERMISSION_DENIED   a directory outside of the roots; those of the file system */
+ *   writer  resource    logdir, filename_suffix  string scalars
+ *   max_queue, flush_millis  int32 scalars
+ * Errors   INVALID_ARGUMENT   no scalars; PERMISSION_DENIED
+ * a directory outside of the roots; those of the file system */
 enum kernel_result summary_writer_create(struct kernel_ctx *ctx) {
     static const char *const names[] = {"writer", "logdir", "max_queue", "flush_millis",
                                         "filename_suffix"};
@@ -365,5 +367,6 @@ static struct status *write_body(struct kernel_ctx *ctx) {
  * step, tag, values …). WriteSummary: (writer, step, tensor, tag, metadata).
  * WriteRawProtoSummary, WriteGraphSummary: (writer, step, a serialized proto). ImportEvent:
  * (writer, a serialized Event).
- * Errors   NOT_FOUND   no writer of that name; INVALID_ARGUMENT   what the summaries' ops refuse; DATA_LOSS   a proto that is none */
+ * Errors   NOT_FOUND   no writer of that name; INVALID_ARGUMENT
+ * what the summaries' ops refuse; DATA_LOSS   a proto that is none */
 enum kernel_result summary_write(struct kernel_ctx *ctx) { return io_run(ctx, write_body); }

@@ -1,4 +1,5 @@
-/* UnicodeDecode, UnicodeDecodeWithOffsets, UnicodeEncode, UnicodeTranscode, UnicodeScript. */
+/* Computes UnicodeDecode, UnicodeDecodeWithOffsets, UnicodeEncode, UnicodeTranscode and
+ * UnicodeScript. */
 #include <stdlib.h>
 
 #include "kernels/host/text/string_internal.h"
@@ -248,8 +249,10 @@ static struct status *encode(const struct unicode_state *state, const int32_t *c
 }
 
 /* UnicodeEncode: characters to texts.
- *   input_values  int32 [m]    input_splits  Tsplits [n + 1]: text i has characters splits[i] up to splits[i + 1]    output  string [n]
- * Errors   INVALID_ARGUMENT   splits that do not ascend from 0; with errors="strict", what is no character */
+ *   input_values  int32 [m]    input_splits  Tsplits [n + 1]: text i has characters splits[i] up
+ *   to splits[i + 1]    output  string [n]
+ * Errors   INVALID_ARGUMENT   splits that do not ascend from 0; with errors="strict", what is no
+ *                             character */
 enum kernel_result unicode_encode(struct kernel_ctx *ctx) {
     const struct unicode_state *state = ctx->instance->state;
     const struct tensor *values = kernel_input(ctx, 0), *splits = kernel_input(ctx, 1);

@@ -1,5 +1,5 @@
-/* Characters of texts in any encoding: UTF-8 by own code, the others by ICU's converters. ICU is
- * large and few programs need it, so it is loaded at first use. */
+/* Decodes texts in any encoding: UTF-8 by its own code, others by ICU's converters. ICU is large
+ * and few programs need it, so it is loaded at first use. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>

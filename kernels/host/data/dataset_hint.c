@@ -1,0 +1,91 @@
+/* Ops on datasets that change no element: options, hints to an optimizer, thread pools,
+ * statistics. Their output is their input; threads come from the task's own pool. */
+#include "kernels/host.h"
+#include "kernels/host/data/dataset.h"
+
+extern const struct kernel_list dataset_hint_kernels;
+
+static enum kernel_result same_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    KERNEL_TRY(ctx, dataset_of(kernel_input(ctx, 0), &dataset));
+    return dataset_output(ctx, dataset_ref(dataset));
+}
+
+static enum kernel_result same_after_count(struct kernel_ctx *ctx, const char *name) {
+    int64_t n = 0;
+    KERNEL_TRY(ctx, dataset_scalar_i64(ctx, 1, name, &n));
+    if (n < 0)
+        return kernel_fail(ctx, status_invalid("`%s` must be >= 0", name));
+    return same_compute(ctx);
+}
+static enum kernel_result intra_op_compute(struct kernel_ctx *ctx) {
+    return same_after_count(ctx, "max_intra_op_parallelism");
+}
+static enum kernel_result thread_pool_compute(struct kernel_ctx *ctx) {
+    return same_after_count(ctx, "num_threads");
+}
+
+/* A pool by name: functions run on the worker's one pool, whatever a graph asks for. */
+static const struct object_type pool_type = {.name = "ThreadPoolResource"};
+
+static struct status *pool_init(struct kernel_init *init) {
+    int64_t n;
+    TRY(node_get_i(init->node, "num_threads", &n));
+    return n >= 0 ? NULL : status_invalid("`num_threads` must be >= 0");
+}
+
+static enum kernel_result pool_compute(struct kernel_ctx *ctx) {
+    const struct node *node = ctx->instance->node;
+    struct resource_handle *handle =
+        ctx->host->handle_make(ctx, "", node->name, &pool_type, DT_INVALID);
+    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
+    return KERNEL_DONE;
+}
+
+/* Statistics under a tag, for an aggregator: there is none. */
+static enum kernel_result tagged_compute(struct kernel_ctx *ctx) {
+    if (kernel_input(ctx, 1)->rank != 0)
+        return kernel_fail(ctx, status_invalid("tag must be a scalar"));
+    return same_compute(ctx);
+}
+
+/* The inputs are to be alike, and any of them will do. */
+static enum kernel_result fastest_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    for (int i = 0; i < ctx->instance->n_inputs; i++)
+        KERNEL_TRY(ctx, dataset_of(kernel_input(ctx, i), &dataset));
+    return same_compute(ctx);
+}
+
+// clang-format off
+static const struct kernel_def rows[] = {
+    DATASET_KERNEL("OptionsDataset", same_compute),
+    DATASET_KERNEL("FinalizeDataset", same_compute),
+    DATASET_KERNEL("ModelDataset", same_compute),
+    DATASET_KERNEL("OptimizeDataset", same_compute),
+    DATASET_KERNEL("OptimizeDatasetV2", same_compute),
+    DATASET_KERNEL("MaxIntraOpParallelismDataset", intra_op_compute),
+    DATASET_KERNEL("PrivateThreadPoolDataset", thread_pool_compute),
+    DATASET_KERNEL("NonSerializableDataset", same_compute),
+    DATASET_KERNEL("RewriteDataset", same_compute),
+    DATASET_KERNEL("ExperimentalNonSerializableDataset", same_compute),
+    DATASET_KERNEL("ExperimentalMaxIntraOpParallelismDataset", intra_op_compute),
+    DATASET_KERNEL("ExperimentalPrivateThreadPoolDataset", thread_pool_compute),
+    DATASET_KERNEL("ThreadPoolDataset", same_compute),
+    DATASET_KERNEL("ExperimentalThreadPoolDataset", same_compute),
+    {.op = "ThreadPoolHandle", .compute = pool_compute, .init = pool_init,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "ExperimentalThreadPoolHandle", .compute = pool_compute, .init = pool_init,
+     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    DATASET_KERNEL("BytesProducedStatsDataset", tagged_compute),
+    DATASET_KERNEL("ExperimentalBytesProducedStatsDataset", tagged_compute),
+    DATASET_KERNEL("LatencyStatsDataset", tagged_compute),
+    DATASET_KERNEL("ExperimentalLatencyStatsDataset", tagged_compute),
+    DATASET_KERNEL("ChooseFastestDataset", fastest_compute),
+    DATASET_KERNEL("ExperimentalChooseFastestDataset", fastest_compute),
+    DATASET_KERNEL("WrapDatasetVariant", same_compute),
+    DATASET_KERNEL("UnwrapDatasetVariant", same_compute),
+};
+// clang-format on
+
+const struct kernel_list dataset_hint_kernels = {rows, ARRAY_LEN(rows)};

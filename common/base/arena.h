@@ -1,8 +1,8 @@
-/* Region memory: many small allocations with one lifetime. A region is a parameter, never a
- * hidden current one.
+/* Allocates many small blocks that are freed together. An arena is always an explicit parameter.
  *
  * Blocks are aligned to 16 bytes (arena_alloc_aligned for more) and stay valid until arena_clear
- * or arena_fini. Never returns NULL. Threads: one at a time. */
+ * or arena_fini. No function returns NULL: the process ends when memory is exhausted. Threads: one
+ * at a time. */
 #ifndef MILLRACE_COMMON_BASE_ARENA_H
 #define MILLRACE_COMMON_BASE_ARENA_H
 
@@ -13,12 +13,12 @@ struct arena_block;
 struct arena {
     char *next, *end;           /* free part of the newest block */
     struct arena_block *blocks; /* newest first */
-    size_t size_bytes;          /* of all blocks, for limits and status pages */
+    size_t size_bytes;          /* total size of the blocks, for limits and status pages */
 };
 
 void arena_init(struct arena *arena);
 void arena_fini(struct arena *arena);
-void arena_clear(struct arena *arena); /* frees all but one block, which is kept for reuse */
+void arena_clear(struct arena *arena); /* frees all blocks but one, for reuse */
 
 void *arena_alloc(struct arena *arena, size_t size_bytes);
 void *arena_alloc_aligned(struct arena *arena, size_t size_bytes, size_t align);

@@ -1,8 +1,7 @@
-/* The few definitions that every file may use: attributes, sizes of arrays, broken-invariant
- * checks.
+/* Defines what every file may use: attributes, sizes of arrays, spans, checks of invariants.
  *
- * CHECK is for invariants of our own code only. Bytes from a wire, a file, a flag or etcd yield
- * a status. */
+ * CHECK is for invariants of our own code only. Wrong bytes from a connection, a file, a flag or
+ * etcd end in a status. */
 #ifndef MILLRACE_COMMON_BASE_BASE_H
 #define MILLRACE_COMMON_BASE_BASE_H
 
@@ -24,9 +23,9 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* A function whose loops the compiler also builds for AVX2 and AVX-512; the machine's best is
- * chosen at load. Not under ThreadSanitizer, whose run-time is not there yet when the choice is
- * made. */
+/* A function whose loops the compiler also builds for AVX2 and AVX-512. The loader chooses the best
+ * form that the machine can run. ThreadSanitizer gets the default form only, since its run-time
+ * library starts after that choice. */
 #if defined(__SANITIZE_THREAD__) || defined(__clang__)
 #define VECTOR_CLONES
 #else
@@ -35,8 +34,8 @@
 
 /* Ends the process with a message and a backtrace on stderr (exit by SIGABRT). */
 COLD _Noreturn void check_failed(const char *file, int line, const char *condition);
-/* Out of memory for our own small structures: says so and ends the process. Tensor memory never
- * comes through here; its allocation failure is a RESOURCE_EXHAUSTED status. */
+/* Ends the process because a small structure of ours could not be allocated. A tensor that cannot
+ * be allocated is a RESOURCE_EXHAUSTED status instead. */
 COLD _Noreturn void out_of_memory(size_t size_bytes);
 
 #define CHECK(condition)                                  \
@@ -45,7 +44,8 @@ COLD _Noreturn void out_of_memory(size_t size_bytes);
             check_failed(__FILE__, __LINE__, #condition); \
     } while (0)
 
-/* malloc family for small structures: never NULL, ends the process when memory is out. */
+/* The malloc family for small structures. They never return NULL: without memory the process
+ * ends. */
 void *xmalloc(size_t size_bytes);
 void *xcalloc(size_t count, size_t size_bytes);
 void *xrealloc(void *block, size_t size_bytes);
@@ -53,7 +53,7 @@ void *xreallocarray(void *block, size_t count, size_t size_bytes);
 char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t len);
 
-/* Sums and products that a stranger's numbers go through. True when the result does not fit. */
+/* Sums and products of numbers that a client or a peer chose. True when the result does not fit. */
 static inline bool mul_overflows_i64(int64_t a, int64_t b, int64_t *ret_product) {
     return __builtin_mul_overflow(a, b, ret_product);
 }
@@ -61,7 +61,7 @@ static inline bool add_overflows_i64(int64_t a, int64_t b, int64_t *ret_sum) {
     return __builtin_add_overflow(a, b, ret_sum);
 }
 
-/* A borrowed run of bytes; not NUL-terminated unless said so. */
+/* A borrowed run of bytes, which need not end with a NUL. */
 struct span {
     const char *data;
     size_t len;

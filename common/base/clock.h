@@ -1,4 +1,4 @@
-/* Time and randomness of this process. Any thread. */
+/* Reads the clocks and the random generator of the system. Any thread. */
 #ifndef MILLRACE_COMMON_BASE_CLOCK_H
 #define MILLRACE_COMMON_BASE_CLOCK_H
 
@@ -6,14 +6,14 @@
 
 #include "common/base/base.h"
 
-/* Monotonic nanoseconds since some start. */
+/* Nanoseconds since an arbitrary start; never runs backwards. */
 static inline int64_t clock_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Wall clock, microseconds since 1970 (what step statistics carry). */
+/* Microseconds since 1970, as in step statistics. */
 static inline int64_t clock_wall_us(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

@@ -1,4 +1,4 @@
-/* An intrusive, circular, doubly linked list. The head is a link like the others.
+/* An intrusive, circular, doubly linked list. The head is a link as well.
  * Threads: one at a time. */
 #ifndef MILLRACE_COMMON_BASE_LIST_H
 #define MILLRACE_COMMON_BASE_LIST_H
@@ -25,7 +25,7 @@ static inline void list_push_front(struct list *head, struct list *link) {
     list_insert_before(head->next, link);
 }
 
-/* The link becomes a list of its own, so removing twice is harmless. */
+/* Afterwards the link is a list of its own, so that removing it twice is harmless. */
 static inline void list_remove(struct list *link) {
     link->prev->next = link->next;
     link->next->prev = link->prev;
@@ -38,7 +38,7 @@ static inline struct list *list_pop_front(struct list *head) {
     list_remove(link);
     return link;
 }
-/* All links of `from` move to the end of `to`. */
+/* Moves all links of `from` to the end of `to`. */
 static inline void list_splice_back(struct list *to, struct list *from) {
     if (list_is_empty(from))
         return;

@@ -1,6 +1,7 @@
-/* Log lines to stderr: `2026-01-31T10:00:00.123Z I /job:ps/task:0 text`. One write per line.
+/* Writes log lines to stderr: `2026-01-31T10:00:00.123Z I /job:ps/task:0 text`. One write(2) per
+ * line.
  *
- * Only main.c, service.c and what has nobody to return a status to may log. Any thread. */
+ * Code that can return a status returns it and does not log. Any thread. */
 #ifndef MILLRACE_COMMON_BASE_LOG_H
 #define MILLRACE_COMMON_BASE_LOG_H
 
@@ -15,13 +16,13 @@ void log_set_level(enum log_level level); /* default LOG_INFO */
 void log_set_task(const char *task);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* A reader that does not keep up (a full pipe) costs a line at most LOG_PATIENCE_MS; lines that
- * find no room are lost, and the next one that is written says how many. */
+/* A line waits at most LOG_PATIENCE_MS for a slow reader (a full pipe). Then the line is lost, and
+ * the next line that is written says how many were lost. */
 enum { LOG_PATIENCE_MS = 10 };
 
-/* For what a stranger can bring about as often as it likes: one line a second for each limit.
- * False: not now. `ret_n_silent` is how many were not written since the last that was. Static
- * memory, zero at the start. */
+/* Limits a line that a stranger can provoke at will to one a second. The limit is a static
+ * variable, zero at the start. log_limit_pass returns false when the line must not be written; when
+ * it returns true, *ret_n_silent is the number of lines that were held back since the last one. */
 struct log_limit {
     _Atomic int64_t next_ms, n_silent;
 };

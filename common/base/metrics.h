@@ -1,8 +1,7 @@
-/* Counters, gauges and histograms for /metrics (Prometheus text) and the status pages.
+/* Counts events and times for /metrics (Prometheus text) and the status pages.
  *
- * A metric is a static variable in the file that counts; metrics_register joins it to the
- * registry once, from the folder's init function (no start-up constructors). Updates: any
- * thread, relaxed atomics. */
+ * A metric is a static variable of the file that counts. The folder's init function adds it to the
+ * registry with metrics_register. Any thread may update a metric, with relaxed atomics. */
 #ifndef MILLRACE_COMMON_BASE_METRICS_H
 #define MILLRACE_COMMON_BASE_METRICS_H
 
@@ -13,7 +12,7 @@
 
 enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
-enum { METRIC_N_BUCKETS = 28 }; /* powers of two microseconds: 1 µs … 2^26 µs, and above */
+enum { METRIC_N_BUCKETS = 28 }; /* powers of two: 1 µs to 2^26 µs, and above */
 
 struct metric {
     enum metric_kind kind;
@@ -32,7 +31,7 @@ struct metric {
 #define METRIC_HISTOGRAM_INIT(name_, help_) \
     { .kind = METRIC_HISTOGRAM, .name = (name_), .help = (help_) }
 
-void metrics_register(struct metric *metric); /* twice is harmless */
+void metrics_register(struct metric *metric); /* a second call has no effect */
 static inline void metric_add(struct metric *metric, int64_t n) {
     atomic_fetch_add_explicit(&metric->value, n, memory_order_relaxed);
 }

@@ -1,14 +1,15 @@
-/* A daemon's options: one table of rows, from which flags, INI file, environment, --help and
- * --check-config come.
+/* Reads a program's options from flags, an INI file and the environment, by one table of rows.
+ * --help and --check-config are printed from the same table.
  *
  *   flags   --name VALUE, --name=VALUE; booleans: --name, --no-name, --name=yes|no
- *   file    name = VALUE, before any section or in the program's own; an indented line goes on with the value; # and ; begin comments.
- *           Sections of other programs that share the file are passed over
- *   env     what the program's hook reads (TF_CONFIG)
+ *   file    name = VALUE, before the first section or in the program's own section. An indented
+ *           line continues the value. # and ; begin comments. Sections of the other programs that
+ *           share the file are skipped.
+ *   env     what the program's read_environment reads (TF_CONFIG)
  *
  * Flags win over the file, the file over the environment, the environment over defaults. A name
- * that is in no row, a value that does not fit its row and a doubled name are errors that say
- * where: the flag, file:line, or the variable. Every program also has --help, --version,
+ * without a row, a value that does not fit its row and a repeated name are errors. The message
+ * names the place: the flag, file:line, or the variable. Every program also has --help, --version,
  * --config FILE and --check-config. Threads: one, at start. */
 #ifndef MILLRACE_COMMON_BASE_OPTIONS_H
 #define MILLRACE_COMMON_BASE_OPTIONS_H
@@ -26,7 +27,7 @@ enum option_kind {
     OPTION_BYTES,    /* int64_t: a number with K, M, G or T (powers of 1024) */
     OPTION_DURATION, /* int64_t in ms: a number with ms, s, m or h */
     OPTION_CHOICE,   /* int: index in the row's choices */
-    /* const char *: items with ':' between them; given again, a flag adds to the list */
+    /* const char *: items with ':' between them; a repeated flag adds to the list */
     OPTION_LIST,
 };
 
@@ -37,7 +38,7 @@ struct option_row {
     const char *value_name;   /* "BYTES", for --help */
     const char *default_text; /* parsed like a value; NULL: the field stays as it is */
     const char *help;
-    /* OPTION_INT, OPTION_BYTES, OPTION_DURATION; both 0: any that is not negative */
+    /* OPTION_INT, OPTION_BYTES, OPTION_DURATION; both 0: any value that is not negative */
     int64_t min, max;
     const char *const *choices; /* OPTION_CHOICE; ends with NULL */
 };
@@ -46,8 +47,9 @@ struct options;
 
 struct options_spec {
     const char *program; /* "tf-worker" */
-    const char *section; /* of a file that several programs share: "worker" */
-    /* of all programs that share it, ends with NULL; may be NULL. Other sections are refused */
+    const char *section; /* the program's section in a shared file: "worker" */
+    /* the sections of all programs that share the file, ends with NULL; may be NULL. Any other
+     * section is an error. */
     const char *const *shared_sections;
     const char *summary; /* one line */
     const char *epilog;  /* after the options in --help; may be NULL */
@@ -55,7 +57,7 @@ struct options_spec {
     size_t n_rows;
     /* Reads the environment with options_set; may be NULL. */
     struct status *(*read_environment)(struct options *options);
-    /* Looks at what came out of it all; may be NULL. */
+    /* Checks the final values; may be NULL. */
     struct status *(*check)(void *values);
 };
 
@@ -79,7 +81,7 @@ struct options {
 void options_init(struct options *options, const struct options_spec *spec, void *values);
 void options_fini(struct options *options);
 
-/* Sets one option unless a stronger source has. Errors: INVALID_ARGUMENT. */
+/* Sets one option, unless a stronger source has set it already. Errors: INVALID_ARGUMENT. */
 struct status *options_set(struct options *options, const char *name, const char *text,
                            enum option_source source, const char *where) MUST_USE;
 
@@ -93,15 +95,16 @@ enum {
     EXIT_RESTART_ME = 138
 };
 
-/* All sources. OPTIONS_EXIT: the program has to exit with *ret_code; what is to be said has been
- * said: help, version and the effective configuration on `out`, one line of error on `err` (64
- * for a flag, 78 for file, environment or what check says). */
+/* Reads all sources. OPTIONS_EXIT: the program must exit with *ret_code and print nothing more.
+ * Help, version and the effective configuration have been written to `out` with code 0; one line of
+ * error to `err`, with EXIT_USAGE for a flag, EXIT_CONFIG for the file, the environment or
+ * `check`. */
 enum options_outcome options_load(struct options *options, int argc, char *const *argv, FILE *out,
                                   FILE *err, int *ret_code) MUST_USE;
-/* One file's text, as options_load reads it: for tests and fuzzing. */
+/* Reads the text of one file as options_load does. For tests and fuzzing. */
 struct status *options_read_ini(struct options *options, const char *path,
                                 struct span text) MUST_USE;
-/* name = value   # where it comes from */
+/* Writes one line for each option: "name = value   # source". */
 void options_print(const struct options *options, struct str *out);
 void options_print_help(const struct options_spec *spec, struct str *out);
 

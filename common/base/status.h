@@ -1,11 +1,12 @@
 /* The one error type. NULL is success; anything else is an immutable, reference-counted error.
  *
- * One failure is handed to every wait that it ends, so a status is shared by reference and never
- * changed: status_prefix makes a new one. Codes are gRPC's numbers. Who first knows the failure
- * writes the message and names the culprit (node, device, task, key, sizes); callers pass it on.
+ * One failure may end many waits, so a status is shared by reference and never changed:
+ * status_prefix_take makes a new one. Codes have gRPC's numbers. The function that detects a
+ * failure writes the message and names the culprit (node, device, task, key, sizes); callers pass
+ * it on.
  *
- * Ownership: a returned `struct status *` belongs to the caller, who returns it, or calls
- * status_unref. Threads: all functions may be called on any thread. */
+ * Ownership: a returned `struct status *` belongs to the caller, who returns it or calls
+ * status_unref. Any thread. */
 #ifndef MILLRACE_COMMON_BASE_STATUS_H
 #define MILLRACE_COMMON_BASE_STATUS_H
 
@@ -38,8 +39,7 @@ struct status;
 /* A new error. `code` is never STATUS_OK. The message is cut at 64 KiB. */
 struct status *status_new(enum status_code code, const char *format, ...)
     PRINTF_LIKE(2, 3) MUST_USE COLD NEVER_NULL;
-/* From a wire: `message` need not be NUL-terminated; an unknown code becomes STATUS_UNKNOWN, 0
- * yields NULL. */
+/* A status that a peer sent. Code 0 gives NULL, an unknown code STATUS_UNKNOWN. */
 struct status *status_from_wire(int code, struct span message) MUST_USE;
 
 struct status *status_ref(struct status *status) MUST_USE; /* accepts NULL */
@@ -48,14 +48,14 @@ void status_unref(struct status *status);                  /* accepts NULL */
 enum status_code status_code(const struct status *status); /* STATUS_OK for NULL */
 /* "" for NULL; valid as long as the status */
 const char *status_message(const struct status *status);
-/* "INVALID_ARGUMENT"; "UNKNOWN" for a stranger's number */
+/* "INVALID_ARGUMENT"; "UNKNOWN" for a number outside the enum */
 const char *status_code_name(enum status_code code);
 
-/* A new status: the formatted prefix, then the old message; same code. Takes the caller's
- * reference. NULL stays NULL. */
+/* A new status with the same code: the formatted prefix, then the old message. Consumes the
+ * caller's reference to the old one. NULL stays NULL. */
 struct status *status_prefix_take(struct status *status, const char *format, ...)
     PRINTF_LIKE(2, 3) MUST_USE;
-/* The same with text after the message. */
+/* The same with the formatted text after the message. */
 struct status *status_suffix_take(struct status *status, const char *format, ...)
     PRINTF_LIKE(2, 3) MUST_USE;
 
@@ -68,7 +68,7 @@ struct status *status_suffix_take(struct status *status, const char *format, ...
 #define status_failed_precondition(...) status_new(STATUS_FAILED_PRECONDITION, __VA_ARGS__)
 #define status_out_of_range(...) status_new(STATUS_OUT_OF_RANGE, __VA_ARGS__)
 
-/* Passes an error on: returns it, or stores it in `st` and goes to the cleanup label. */
+/* Pass an error on: TRY returns it, TRY_OUT stores it in `st` and jumps to the label `out`. */
 #define TRY(expression)                            \
     do {                                           \
         struct status *try_status_ = (expression); \

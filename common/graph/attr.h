@@ -1,7 +1,7 @@
-/* Attribute values of a node, and typed ways to read them.
+/* Holds attribute values: copies, compares, hashes and prints them.
  *
- * All memory is borrowed from the graph's arena, but tensors are counted: attr values are
- * released with attr_value_clear. A value is immutable once its node is in a graph. */
+ * All memory is borrowed from an arena, except that tensors are counted: attr_value_clear releases
+ * them. A value is immutable once its node is in a graph. */
 #ifndef MILLRACE_COMMON_GRAPH_ATTR_H
 #define MILLRACE_COMMON_GRAPH_ATTR_H
 
@@ -17,7 +17,7 @@ struct attr_func {
     int n_attrs;
 };
 
-/* One value; which member holds follows from `type` (list types use `list`). */
+/* One value. `type` says which member is used; list types use `list`. */
 struct attr_value {
     enum attr_type type;
     union {
@@ -29,7 +29,8 @@ struct attr_value {
         struct shape shape;
         struct tensor *tensor;  /* in the arena */
         struct attr_func *func; /* in the arena */
-        /* inside function bodies: the name of the function's attr that stands here */
+        /* inside function bodies, with is_placeholder: the attr of the function whose value is
+         * meant */
         const char *placeholder;
         struct {
             const struct attr_value *values; /* elements, with the element type */
@@ -44,15 +45,14 @@ struct attr {
     struct attr_value value;
 };
 
-/* lets go of tensors, in lists and functions too */
+/* Releases the tensors, also those in lists and functions. Accepts NULL. */
 void attr_value_clear(struct attr_value *value);
 /* A copy in `arena`; tensors are shared. */
 void attr_value_copy(const struct attr_value *from, struct arena *arena, struct attr_value *ret);
-/* Same type and content (tensors by bits): what CSE compares. NaN bits equal themselves. */
+/* Have the two the same type and content (tensors and floats by their bits)? CSE compares so. */
 bool attr_value_equal(const struct attr_value *a, const struct attr_value *b);
 uint64_t attr_value_hash(const struct attr_value *value);
-/* "float", "[1, 2]", "\"text\"", "{float[2]{1, 2}}": the text form of tests, dumps and status
- * pages. */
+/* Appends the text form: "float", "[1, 2]", "\"text\"", "{float[2]{1, 2}}". */
 void attr_value_print(const struct attr_value *value, struct str *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Device names: "/job:J/replica:R/task:T/device:CPU:0", full or partial, in every spelling that
- * clients use.
+/* Reads, compares and prints device names, full or partial, in every spelling that clients use:
+ * "/job:J/replica:R/task:T/device:CPU:0".
  *
  * Accepted: "/job:ps/task:1", "/job:ps/replica:0/task:1/device:GPU:0", "/cpu:0", "/gpu:*",
  * "/device:CPU:0", "CPU:0", "", "*" parts. Types are kept in upper case. Any thread. */
@@ -21,15 +21,16 @@ struct device_name {
 /* Errors: INVALID_ARGUMENT "Malformed device specification '…'". */
 struct status *device_name_parse(struct span text, struct device_name *ret) MUST_USE;
 bool device_name_is_full(const struct device_name *name);
-/* The canonical text; free parts are left out. */
+/* The canonical text. Free parts are left out. */
 void device_name_print(const struct device_name *name, struct str *out);
-/* "/job:J/replica:R/task:T" of a full name. */
+/* Appends "/job:J/replica:R/task:T" of a full name. */
 void device_name_print_task(const struct device_name *name, struct str *out);
-/* free parts match all */
+/* a free part matches everything */
 bool device_name_matches(const struct device_name *pattern, const struct device_name *full);
-/* Narrows `into` by `other`; false (into unchanged) where both give different parts. */
+/* Fills the free parts of `into` from `other`. False, and `into` unchanged, where the two give
+ * different parts. */
 bool device_name_intersect(struct device_name *into, const struct device_name *other);
-/* Parts that `override` gives win; the others stay. */
+/* Replaces the parts of `into` that `override_with` gives. */
 void device_name_override(struct device_name *into, const struct device_name *override_with);
 bool device_name_equal(const struct device_name *a, const struct device_name *b);
 

@@ -1,21 +1,22 @@
-/* A function of the library, decoded: what the master's inlining makes nodes of, as often as the
- * function is called [CF 3].
+/* Decodes a function of the library, so that the master's inliner can make nodes of its body for
+ * each call [CF 3].
  *
- *   FunctionDef ─ function_body_read, once a compile ─► struct function_body ─ function_node_new, for each call ─► nodes of a graph
+ *   FunctionDef ─ function_body_read, once a compile ─► struct function_body
+ *               ─ function_node_new, for each call ───► nodes of a graph
  *
- * Everything but the map of names lies in the arena of the graph that the body was read for,
- * whose library and ops it names. Immutable once read.
+ * The memory of a body, except the map of names, is in the arena of the graph that it was read for;
+ * it refers to that graph's library and ops. Immutable once read.
  *
- * Inside a function an input is spelt "arg", "arg:1" (of an argument that stands for several
- * tensors), "node:output_arg:1" or "^node"; attrs may be placeholders ("$T") for attrs that each
- * call states. Both are kept as they are until the call is known. */
+ * Inside a function an input is written "arg", "arg:1" (of an argument that stands for several
+ * tensors), "node:output_arg:1" or "^node". Attrs may be placeholders ("$T") for attrs that each
+ * call gives. Both are kept as they are until function_node_new. */
 #ifndef MILLRACE_COMMON_GRAPH_FUNCTION_BODY_H
 #define MILLRACE_COMMON_GRAPH_FUNCTION_BODY_H
 
 #include "common/graph/graph.h"
 #include "common/graph/graph_proto.h"
 
-/* Where a value inside the body comes from. */
+/* Where an input of a body node comes from. */
 struct function_input {
     bool is_arg, is_control;
     int position; /* in the body's args or nodes */
@@ -31,59 +32,59 @@ struct function_node {
     int n_attrs;
     struct function_input *inputs; /* data first, then control */
     int n_inputs, n_data;
-    bool is_needed; /* for an output or an effect */
+    bool is_needed; /* an output or an effect needs the node */
 };
 
 struct function_body {
     const char *name;
     const struct op_arg_signature *args, *rets; /* the arguments of its signature */
     int n_args, n_rets;
-    struct attr *defaults; /* of its attrs, sorted */
+    struct attr *defaults; /* default values of the function's attrs, sorted by name */
     int n_defaults;
     struct function_node *nodes;
     int n_nodes;
-    struct function_input *ret_values; /* by ret: its first tensor */
-    /* What is done besides handing out values: what the function's control_ret names, stateful
-     * nodes that nothing else would run, and calls with state. A stateful node under a Switch or
-     * Enter of the body's own is left out: that style of graph is pruned. */
+    struct function_input *ret_values; /* for each ret: its first tensor */
+    /* Positions of the nodes that a call must run for their effects: those that control_ret names,
+     * stateful nodes that nothing else would run, and calls with state. A stateful node under a
+     * Switch or Enter of the body itself is not listed: such bodies are pruned. */
     int *effects;
     int n_effects;
-    /* the first of them: what is left where unused nodes are pruned; the others nothing but
-     * being stateful keeps */
+    /* The first n_kept_effects of them are kept even when unused nodes are pruned. The others are
+     * effects only because they are stateful. */
     int n_kept_effects;
-    bool has_control_flow; /* holds Switch, Enter or their kin itself */
-    struct strmap names;   /* function_body_find's */
+    bool has_control_flow; /* the body itself contains Switch, Enter or a similar op */
+    struct strmap names;   /* used by function_body_find */
 };
 
-/* Errors: INVALID_ARGUMENT (malformed, unknown input, doubled name), NOT_FOUND (op type), naming
- * function and node. */
+/* Decodes the function. Errors: INVALID_ARGUMENT (malformed, unknown input, repeated name),
+ * NOT_FOUND (op type), with the names of function and node. */
 struct status *function_body_read(struct graph *graph, const struct graph_function *function,
                                   const struct graph_limits *limits,
                                   struct function_body **ret) MUST_USE;
-void function_body_fini(struct function_body *body); /* the map; accepts NULL */
-/* The position of an arg or a node; false when there is neither. */
+void function_body_fini(struct function_body *body); /* frees the map of names; accepts NULL */
+/* Finds the arg or node of that name; false where there is none. */
 bool function_body_find(const struct function_body *body, struct span name, bool *ret_is_arg,
                         int *ret_position);
 
-/* What one call states for the function's attrs; sorted by name. */
+/* The values that one call gives for the function's attrs; sorted by name. */
 struct function_attrs {
     const struct attr *attrs;
     int n_attrs;
 };
 
-/* A node of the body as a node of `graph`, named `name`: placeholders replaced, defaults filled
- * in; no inputs yet, not finished. Errors: INVALID_ARGUMENT: a placeholder that the call does
- * not state. */
+/* Makes a node of the body a node of `graph`, named `name`: placeholders are replaced and defaults
+ * filled in. The node has no inputs yet, and node_finish is still to be called. Errors:
+ * INVALID_ARGUMENT: the call does not give the value of a placeholder. */
 struct status *function_node_new(struct graph *graph, const struct function_body *body,
                                  const struct function_node *from,
                                  const struct function_attrs *attrs, const char *name,
                                  const char *device, struct node **ret) MUST_USE;
-/* How many tensors an argument of the function's signature stands for in a call. Errors:
- * INVALID_ARGUMENT. */
+/* How many tensors an argument of the function stands for in a call. Errors: INVALID_ARGUMENT. */
 struct status *function_arg_count(const struct function_body *body,
                                   const struct op_arg_signature *arg,
                                   const struct function_attrs *attrs, int *ret_n) MUST_USE;
-/* The dtype of the i-th of them; i is within their number. Errors: INVALID_ARGUMENT. */
+/* The dtype of the i-th of these tensors; i must be less than their number. Errors:
+ * INVALID_ARGUMENT. */
 struct status *function_arg_type(const struct function_body *body,
                                  const struct op_arg_signature *arg,
                                  const struct function_attrs *attrs, int i,

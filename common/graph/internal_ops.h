@@ -1,10 +1,12 @@
-/* Ops of our own, which partitions carry and no client may use: the ends of edges that were cut.
+/* Declares our own ops, which partitions use for the ends of cut edges. A client's graph may not
+ * contain them.
  *
- *   _MrFeed   ──► value of a feed, by its index in the step's feeds
- *   _MrFetch  ◄── value of a fetch, by its index in the step's fetches
- *   _MrSend, _MrRecv   the two ends of an edge between devices; `edge` numbers it within its registered graph
+ *   _MrFeed            the value of a feed, by its index in the feeds of the step
+ *   _MrFetch           takes the value of a fetch, by its index in the fetches of the step
+ *   _MrSend, _MrRecv   the two ends of an edge between tasks; `edge` is its number in the
+ *                      registered graph
  *
- * All are stateful: never folded, never merged with a twin. Any thread. */
+ * All are stateful, so that passes neither fold nor merge them. Any thread. */
 #ifndef MILLRACE_COMMON_GRAPH_INTERNAL_OPS_H
 #define MILLRACE_COMMON_GRAPH_INTERNAL_OPS_H
 
@@ -16,7 +18,7 @@
 #define OP_SEND "_MrSend"
 #define OP_RECV "_MrRecv"
 
-/* NULL when the name is none of ours. */
+/* NULL for any other name. */
 const struct op_signature *internal_op_find(struct span name);
 
 #endif

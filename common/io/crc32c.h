@@ -1,19 +1,20 @@
-/* CRC-32C (Castagnoli), the checksum of checkpoints and record files. Any thread.
+/* Computes CRC-32C (Castagnoli), the checksum of checkpoints and record files. Any thread.
  *
- * By the CPU's instruction where it has one (three streams side by side, about 20 GB/s), else by
+ * Uses the CPU's instruction where it has one (three streams at a time, about 20 GB/s), else
  * tables. */
 #ifndef MILLRACE_COMMON_IO_CRC32C_H
 #define MILLRACE_COMMON_IO_CRC32C_H
 
 #include "common/base/base.h"
 
-/* The checksum of what `crc` covers, followed by these bytes; 0 covers nothing. */
+/* Continues the checksum `crc` with more bytes; 0 is the checksum of no bytes. */
 uint32_t crc32c_extend(uint32_t crc, const void *data, size_t len);
 static inline uint32_t crc32c(const void *data, size_t len) { return crc32c_extend(0, data, len); }
-/* By tables whatever the CPU has: what tests compare with. */
+/* The same by tables on every CPU. Tests compare the two. */
 uint32_t crc32c_extend_portable(uint32_t crc, const void *data, size_t len);
 
-/* How files keep it, because the checksum of bytes that hold their own checksum is a poor one. */
+/* The form that is stored in files: the checksum of bytes that contain their own checksum is a weak
+ * one. */
 static inline uint32_t crc32c_mask(uint32_t crc) {
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }

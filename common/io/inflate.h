@@ -1,4 +1,4 @@
-/* Taking apart what zlib and gzip compress. Any thread. */
+/* Decompresses zlib and gzip data. Any thread. */
 #ifndef MILLRACE_COMMON_IO_INFLATE_H
 #define MILLRACE_COMMON_IO_INFLATE_H
 
@@ -7,7 +7,7 @@
 
 enum inflate_format { INFLATE_ZLIB, INFLATE_GZIP };
 
-/* Appends what `data` holds. Errors: DATA_LOSS (corrupt, cut short); RESOURCE_EXHAUSTED above
+/* Appends the decompressed bytes. Errors: DATA_LOSS (corrupt, cut short); RESOURCE_EXHAUSTED above
  * max_bytes. */
 struct status *inflate_all(enum inflate_format format, struct span data, size_t max_bytes,
                            struct str *out) MUST_USE;

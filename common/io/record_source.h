@@ -1,5 +1,5 @@
-/* A file's records, front to back: itself, lines, blocks of equal size, TFRecords, records of
- * CSV; the last three maybe compressed. A source belongs to one thread at a time. */
+/* Reads the records of a file from front to back: its name, its contents, lines, blocks of equal
+ * size, TFRecords, or records of CSV; the last three may be compressed. Threads: one at a time. */
 #ifndef MILLRACE_COMMON_IO_RECORD_SOURCE_H
 #define MILLRACE_COMMON_IO_RECORD_SOURCE_H
 
@@ -15,18 +15,18 @@ enum record_format {
     RECORD_CSV
 };
 enum record_coding { CODING_NONE, CODING_ZLIB, CODING_GZIP };
-enum { RECORD_MAX_BYTES = 1 << 30 }; /* of one record */
+enum { RECORD_MAX_BYTES = 1 << 30 }; /* the limit of one record */
 
 struct record_options {
     enum record_format format;
     enum record_coding coding;
-    /* RECORD_LINES; RECORD_CSV: records */
+    /* RECORD_LINES: lines to skip at the start; RECORD_CSV: records */
     int64_t skip_lines;
-    /* RECORD_CSV: of fields, for a quote counts at the front of one only */
+    /* RECORD_CSV: separates fields; a quote counts at the beginning of a field only */
     char delimiter;
-    /* RECORD_CSV: what stands in quotes may have newlines */
+    /* RECORD_CSV: text in quotes may contain newlines */
     bool has_quotes;
-    /* RECORD_TFRECORD: of the first record, in the plain file */
+    /* RECORD_TFRECORD: offset of the first record, in the plain file */
     int64_t start_offset;
     int64_t header_bytes, record_bytes, footer_bytes, hop_bytes; /* RECORD_FIXED */
     /* RECORD_FIXED without coding: a file whose body is not a multiple of record_bytes is
@@ -38,8 +38,9 @@ struct record_source;
 struct status *record_source_open(const struct record_options *options, struct span name,
                                   struct record_source **ret) MUST_USE;
 void record_source_free(struct record_source *source); /* accepts NULL */
-/* The next record, replacing what is in key and value; *ret_is_end at the end. Blocks. Errors:
- * DATA_LOSS for what is damaged, RESOURCE_EXHAUSTED for a record beyond RECORD_MAX_BYTES. */
+/* Reads the next record into `key` and `value`, replacing their contents. *ret_is_end at the end.
+ * Blocks. Errors: DATA_LOSS for a damaged file, RESOURCE_EXHAUSTED for a record beyond
+ * RECORD_MAX_BYTES. */
 struct status *record_source_next(struct record_source *source, struct str *key, struct str *value,
                                   bool *ret_is_end) MUST_USE;
 

@@ -1,18 +1,19 @@
-/* A checkpoint in TensorFlow's V1 format: what Save and SaveSlices write, Restore and
- * RestoreSlice read (RestoreV2 too, as in TensorFlow).
+/* Writes and reads checkpoints in TensorFlow's V1 format, which Save and SaveSlices write and
+ * Restore, RestoreSlice and RestoreV2 read.
  *
- * One file, a table (common/io/table.h): "" → SavedTensorSlices with what there is; each slice's
- * key (common/io/tensor_slice.h) → SavedTensorSlices with its elements as a TensorProto of typed
- * lists. A sharded save is several such files, found by a pattern.
+ * A checkpoint is one file, a table (common/io/table.h). Its key "" has a SavedTensorSlices that
+ * lists the tensors; the key of each slice (common/io/tensor_slice.h) has a SavedTensorSlices with
+ * the elements as a TensorProto of typed lists. A sharded save is several such files, which a
+ * pattern finds.
  *
- * Durable like a bundle: a temporary file, synced, takes its name when it is whole. */
+ * Durable like a bundle: the file is written under a temporary name, synced, then renamed. */
 #ifndef MILLRACE_COMMON_IO_SLICES_FILE_H
 #define MILLRACE_COMMON_IO_SLICES_FILE_H
 
 #include "common/io/file_system.h"
 #include "common/io/tensor_slice.h"
 
-/* Types that the format has (in TensorFlow, too). */
+/* The types that the format allows, as in TensorFlow. */
 #define DTYPES_SLICES_FILE                                                                    \
     (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_UINT8) | \
      DTYPE_BIT(DT_INT16) | DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_STRING) | DTYPES_COMPLEX |       \
@@ -23,9 +24,9 @@
 
 struct slices_writer;
 struct slices_writer *slices_writer_new(const struct file_system *fs, const char *path);
-/* Keeps a share of the value until the end. The slice fits `whole` and the value's shape.
- * Errors: INVALID_ARGUMENT (doubled, other type or shape than before, above 2 GiB),
- * UNIMPLEMENTED (type). */
+/* Adds a slice, sharing the value until slices_writer_free. The slice must fit `whole` and the
+ * shape of the value. Errors: INVALID_ARGUMENT (repeated slice, other dtype or shape than before,
+ * above 2 GiB), UNIMPLEMENTED (dtype). */
 struct status *slices_writer_add(struct slices_writer *writer, struct span name, struct shape whole,
                                  const struct tensor_slice *slice,
                                  const struct tensor *value) MUST_USE;
@@ -35,9 +36,9 @@ void slices_writer_free(struct slices_writer *writer); /* accepts NULL */
 /* ---- reading ---- */
 
 struct slices_reader;
-struct slices_tensor; /* what the files have of one tensor */
+struct slices_tensor; /* the slices of one tensor in all files */
 
-/* The files of one checkpoint. Errors: of the file system; DATA_LOSS. */
+/* Opens the files of one checkpoint. Errors: those of the file system; DATA_LOSS. */
 struct status *slices_reader_open(const struct file_system *fs, char *const *paths, size_t n,
                                   struct slices_reader **ret) MUST_USE;
 void slices_reader_close(struct slices_reader *reader); /* accepts NULL */
@@ -47,10 +48,10 @@ const struct slices_tensor *slices_reader_find(const struct slices_reader *reade
 enum dtype slices_tensor_dtype(const struct slices_tensor *tensor);
 struct shape slices_tensor_shape(const struct slices_tensor *tensor);
 struct span slices_tensor_name(const struct slices_tensor *tensor);
-/* Tensor i of all, in no order; NULL at the end. */
+/* The tensor of index i, in no particular order; NULL at the end. */
 const struct slices_tensor *slices_reader_at(const struct slices_reader *reader, size_t i);
-/* A part; the slice fits the shape. Errors: INVALID_ARGUMENT "Error copying slice data" where
- * slices are missing; DATA_LOSS; RESOURCE_EXHAUSTED. Any thread. */
+/* Reads a part of a tensor; the slice must fit its shape. Errors: INVALID_ARGUMENT "Error copying
+ * slice data" where slices are missing; DATA_LOSS; RESOURCE_EXHAUSTED. Any thread. */
 struct status *slices_reader_read(const struct slices_reader *reader,
                                   const struct slices_tensor *tensor,
                                   const struct tensor_slice *slice, struct allocator *allocator,

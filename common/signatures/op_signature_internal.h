@@ -1,4 +1,4 @@
-/* The generated table behind op_signature.h, for its look-up code and its test. */
+/* Declares the generated table of signatures for op_signature.c and its test. */
 #ifndef MILLRACE_COMMON_SIGNATURES_OP_SIGNATURE_INTERNAL_H
 #define MILLRACE_COMMON_SIGNATURES_OP_SIGNATURE_INTERNAL_H
 

@@ -1,6 +1,7 @@
-/* Element types, with TensorFlow's numbers, and sets of them.
+/* Names the element types, by TensorFlow's numbers, and sets of them.
  *
- * A reference type (what a ref variable's output has) is its base type plus 100. Any thread. */
+ * A reference type (of the output of a reference variable) is its base type plus 100. Any
+ * thread. */
 #ifndef MILLRACE_COMMON_TENSOR_DTYPE_H
 #define MILLRACE_COMMON_TENSOR_DTYPE_H
 
@@ -97,9 +98,10 @@ static inline bool dtype_is_narrow_float(enum dtype type) {
 size_t dtype_size(enum dtype type);
 /* "float", "int32", "bfloat16", "float_ref"; "invalid" for unknown numbers. Static storage. */
 const char *dtype_name(enum dtype type);
-/* The other way; DT_INVALID when unknown. Accepts the "_ref" forms. */
+/* Finds a type by its name, also "float_ref"; DT_INVALID when unknown. */
 enum dtype dtype_parse(struct span name);
-/* "{float, double}" into out, in number order. At most len bytes with the NUL. */
+/* Writes "{float, double}", in the order of the numbers, to `out`: at most len bytes with the
+ * NUL. */
 void dtype_set_print(dtype_set set, char *out, size_t len);
 
 #endif

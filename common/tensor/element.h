@@ -1,5 +1,4 @@
-/* One element of a tensor: where it is, and its value as a number whatever its dtype. Any
- * thread. */
+/* Finds one element of a tensor, and reads it as a number whatever its dtype. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_ELEMENT_H
 #define MILLRACE_COMMON_TENSOR_ELEMENT_H
 

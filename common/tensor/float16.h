@@ -1,9 +1,8 @@
-/* Half, bfloat16 and the 8-bit floats as bit patterns: conversions to and from float.
+/* Converts half, bfloat16 and the 8-bit floats, as bit patterns, to and from float.
  *
- * To the narrow type: round to nearest, ties to even; what is too large becomes infinity; a NaN
- * stays a (quiet) NaN and keeps the upper bits of its payload. From the narrow type: exact. No
- * instruction set beyond the baseline is assumed, and the loops that call these vectorise. Any
- * thread. */
+ * From float: round to nearest, ties to even; a value that is too large becomes infinity; a NaN
+ * stays a (quiet) NaN and keeps the upper bits of its payload. To float: exact. The functions need
+ * only the baseline instruction set, and compilers vectorise loops that call them. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_FLOAT16_H
 #define MILLRACE_COMMON_TENSOR_FLOAT16_H
 
@@ -95,7 +94,8 @@ static inline float small_float_to_float(struct small_float format, uint8_t v) {
         return float_from_bits(sign | 0x7fc00000u);
     if (format.kind == SMALL_FLOAT_IEEE && exponent == (sign_bit - 1) >> format.n_fraction_bits)
         return float_from_bits(sign | 0x7f800000u | (fraction ? 0x400000u : 0));
-    /* fraction · 2^(exponent - bias - n_fraction_bits), with the leading one where the exponent is not the least */
+    /* fraction · 2^(exponent - bias - n_fraction_bits), with a leading one unless the exponent is
+     * the least one */
     int significand = exponent ? fraction | 1 << format.n_fraction_bits : fraction;
     int power = (exponent ? exponent : 1) - format.bias - format.n_fraction_bits;
     float magnitude = (float)significand * float_from_bits((uint32_t)(power + 127) << 23);

@@ -1,9 +1,9 @@
-/* Counted objects that tensors of the object dtypes point to: strings, resource handles,
+/* Counts references to the objects that elements of tensors point to: strings, resource handles,
  * variants.
  *
- * An element of such a tensor is one pointer; NULL stands for the empty string or an empty
- * variant. Copying an element shares the object, which is immutable once it is shared. Any
- * thread. */
+ * An element of such a tensor is one pointer; NULL is the empty string or an empty variant. Copying
+ * an element shares the object. An object is immutable once it is shared. A kind of variants is an
+ * object_type that the kind's own file defines. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_OBJECT_H
 #define MILLRACE_COMMON_TENSOR_OBJECT_H
 
@@ -16,12 +16,12 @@
 struct object;
 struct str;
 
-/* What kind of object; a static table per kind, compared by address. */
+/* The kind of an object: a static table for each kind, compared by address. */
 struct object_type {
     const char *name;                    /* "string", "resource", "tensorflow::TensorList" */
-    void (*free)(struct object *object); /* the last reference is gone */
-    /* Kinds of variants that can travel: adds the fields of the VariantTensorDataProto that
-     * stands for it. NULL: only its name travels. */
+    void (*free)(struct object *object); /* called when the last reference has been released */
+    /* Appends the fields of the VariantTensorDataProto that stands for a variant. NULL: a message
+     * carries only the name of the kind. */
     void (*encode)(const struct object *object, struct str *out);
 };
 
@@ -44,7 +44,7 @@ static inline void object_init(struct object *object, const struct object_type *
     object->type = type;
 }
 
-/* A string element: immutable bytes, which may hold NULs; a NUL follows them. */
+/* A string element: immutable bytes, which may contain NULs. A NUL follows them. */
 struct bytes {
     struct object object;
     size_t len;
@@ -59,27 +59,26 @@ static inline struct span bytes_span(const struct bytes *bytes) {
     return bytes ? (struct span){bytes->data, bytes->len} : (struct span){"", 0};
 }
 
-/* A resource element: the name of a resource on a device, kept by that device's containers. */
+/* A resource element: names a resource on a device. The containers of that device hold the
+ * resource. */
 struct resource_handle {
     struct object object;
     const char *device;    /* full device name of its owner */
     const char *container; /* "" has been replaced by the default, "localhost" */
     const char *name;
     const char *type_name; /* "variable", "queue", … what kind of resource it names */
-    uint64_t hash;         /* of container and name: lookups need not hash again */
-    enum dtype dtype;      /* of what it holds, DT_INVALID when unknown */
-    /* A cache of the owner's lookup: an owning reference to the container entry, whose resource
-     * disappears from it on Reset. NULL on any task but the owner. Set once by the owner before
-     * the handle is shared. */
+    uint64_t hash;         /* hash of container and name, for lookups */
+    enum dtype dtype;      /* dtype of the value that the resource holds; DT_INVALID when unknown */
+    /* The result of the owner's lookup: an owning reference to the container entry. A Reset removes
+     * the resource from the entry. NULL on any other task. The owner sets it once, before it shares
+     * the handle. */
     struct object *entry;
 };
 extern const struct object_type resource_handle_type;
 
-/* Copies all text. `entry` is taken (may be NULL). */
+/* Copies all text. Takes the reference `entry_take`, which may be NULL. */
 struct resource_handle *resource_handle_new(const char *device, const char *container,
                                             const char *name, const char *type_name,
                                             enum dtype dtype, struct object *entry_take);
 
-/* A variant element of a kind that can travel or be shown: variant kinds are object types listed
- * by who defines them. */
 #endif

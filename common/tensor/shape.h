@@ -1,6 +1,6 @@
-/* Shapes: a known list of sizes, and the partial shapes of static inference.
+/* Represents shapes, complete or partial, and prints them. Inference works with partial ones.
  *
- * Rank is at most 254, as in TensorFlow. Any thread. */
+ * The rank is at most 254, as in TensorFlow. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_SHAPE_H
 #define MILLRACE_COMMON_TENSOR_SHAPE_H
 
@@ -20,11 +20,12 @@ struct shape {
 #define SHAPE_SCALAR ((struct shape){0, NULL})
 
 bool shape_is_full(struct shape shape); /* rank and all sizes known */
-/* unknown sizes equal only unknown sizes */
+/* an unknown size equals only an unknown size */
 bool shape_equal(struct shape a, struct shape b);
-bool shape_is_compatible(struct shape a, struct shape b); /* could be the same once all is known */
-/* Product of the sizes of a full shape. Errors: INVALID_ARGUMENT on a negative size, rank > 254,
- * or a product beyond int64. */
+/* could the two be equal once all sizes are known? */
+bool shape_is_compatible(struct shape a, struct shape b);
+/* The product of the sizes of a full shape. Errors: INVALID_ARGUMENT for a negative size, rank >
+ * 254, or a product beyond int64. */
 struct status *shape_n_elements(struct shape shape, int64_t *ret_n) MUST_USE;
 /* "[2,?,3]", "[]", "<unknown>". */
 void shape_print(struct shape shape, struct str *out);

@@ -1,15 +1,15 @@
-/* Memory that other processes of this host may look at: one sparse memfd, mapped whole, of which
- * blocks are taken and given back.
+/* Allocates blocks of memory that other processes of this host can map: parts of one sparse memfd,
+ * which is mapped whole.
  *
- *     offset 0                                                          size_bytes (fixed by seals)
- *     │ block │ block │ hole │ block │ never touched: no page behind it …  │
+ *     offset 0                                                    size_bytes (sealed)
+ *     │ block │ block │ hole │ block │ never touched: no pages …  │
  *
- * A block is a range of pages, known to others by its offset. What is given back is punched out,
- * so its pages return to the system at once; its range waits for the next block of the same
- * class. Ranges are plentiful (a thousand times the memory there is), so none is split or
- * joined. The size is sealed: a process that maps the file can never be hit by its shrinking.
+ * A block is a range of pages; other processes know it by its offset. The pages of a block that is
+ * given back return to the system at once (a hole is punched), and its range is kept for the next
+ * block of the same class. The arena has far more ranges than the machine has memory, so it never
+ * splits or joins them. The size is sealed, so the file cannot shrink under a process that maps it.
  *
- * Others get a descriptor that reads only. Any thread. */
+ * Other processes get a descriptor that only allows reading. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_SHM_ARENA_H
 #define MILLRACE_COMMON_TENSOR_SHM_ARENA_H
 
@@ -19,22 +19,23 @@ enum { SHM_ARENA_CLASSES = 256 };
 
 struct shm_arena;
 
-/* `size_bytes` 0: 64 times the memory there is, at most 1 TiB; less where limits of the process
- * say so. Errors: UNAVAILABLE with the system call that refused. */
+/* `size_bytes` 0: 64 times the machine's memory, at most 1 TiB, less where limits of the process
+ * require it. Errors: UNAVAILABLE with the system call that failed. */
 struct status *shm_arena_new(size_t size_bytes, struct shm_arena **ret_arena) MUST_USE;
-void shm_arena_free(struct shm_arena *arena); /* no block is in use any more; accepts NULL */
+/* all blocks must have been given back; accepts NULL */
+void shm_arena_free(struct shm_arena *arena);
 
-/* A block of zeros; NULL when ranges are used up. All blocks of a class have the same size, a
- * multiple of the page's. */
+/* Returns a block of zeros; NULL when no range is left. All blocks of a class must have the same
+ * size, a multiple of the page size. */
 char *shm_arena_take(struct shm_arena *arena, int class_index, size_t size_bytes);
 void shm_arena_give(struct shm_arena *arena, int class_index, char *block, size_t size_bytes);
 
 size_t shm_arena_size(const struct shm_arena *arena);
-/* to be passed to others: reads only. The arena's own. */
+/* The read-only descriptor to pass to other processes. The arena owns it. */
 int shm_arena_fd(const struct shm_arena *arena);
-/* Where `data` lies; false when that is not in the arena. */
+/* The offset of `data`; false when it does not point into the arena. */
 bool shm_arena_find(const struct shm_arena *arena, const void *data, uint64_t *ret_offset);
-/* of the blocks that have not been given back */
+/* total size of the blocks that are in use */
 size_t shm_arena_taken_bytes(struct shm_arena *arena);
 
 #endif

@@ -1,17 +1,18 @@
-/* A tensor: dtype, shape and elements, in one cache line.
+/* Holds a tensor in one cache line: dtype, shape and elements.
  *
- *   dtype rank storage │ n_elements │ 4 sizes, or a pointer to a longer list │ 16 bytes of elements, or buffer and data
+ *   dtype rank storage │ n_elements │ 4 sizes or │ 16 bytes of elements,
+ *                      │            │ a pointer  │ or buffer and data
  *
  * Up to 16 bytes of elements live inside the value (a scalar of any dtype, 4 floats), so scalar
  * work touches neither an allocator nor an atomic. Larger ones share a counted buffer; views
- * (slices, reshapes) point into it. A tensor value is owned by whoever holds the struct:
- * tensor_copy shares, tensor_move takes, tensor_clear lets go. Copying the struct by assignment
- * moves ownership and is for the executor's slots only.
+ * (slices, reshapes) point into it. The holder of the struct owns the value: tensor_copy shares it,
+ * tensor_move moves it, tensor_clear releases it. Assigning the struct moves ownership and is for
+ * the executor's slots only.
  *
- * A TENSOR_NONE value is "nothing here" and owns nothing; all-zero memory is a valid
- * TENSOR_NONE. TENSOR_REF is the value of a reference edge: a counted pointer to a variable
- * (kernels/variable.h), no elements of its own. TENSOR_DEAD marks a dead value of untaken
- * control flow; it owns nothing.
+ * TENSOR_NONE is no value and owns nothing; all-zero memory is a valid TENSOR_NONE. TENSOR_REF is
+ * the value of a reference edge: a counted pointer to a variable (kernels/variable.h) without
+ * elements of its own. TENSOR_DEAD is the dead value of a branch that was not taken; it owns
+ * nothing.
  *
  * Threads: a tensor struct belongs to one thread at a time; the buffers behind it may be shared
  * by many. */
@@ -64,7 +65,7 @@ _Static_assert(sizeof(struct tensor) == 64, "a tensor is one cache line");
 /* ---- lifetime ---- */
 
 void tensor_clear_slow(struct tensor *t);
-/* Lets go of what t holds; t is TENSOR_NONE after. */
+/* Releases what t holds; t is TENSOR_NONE then. */
 static inline void tensor_clear(struct tensor *t) {
     if (unlikely(t->storage == TENSOR_BUFFER || t->storage == TENSOR_REF ||
                  t->rank > TENSOR_INLINE_RANK || dtype_is_object((enum dtype)t->dtype)))
@@ -72,27 +73,29 @@ static inline void tensor_clear(struct tensor *t) {
     t->storage = TENSOR_NONE;
 }
 void tensor_copy_slow(struct tensor *to, const struct tensor *from);
-/* Shares from's elements. `to` must hold nothing (its old contents are not looked at). */
+/* Shares the elements of `from`. `to` must hold nothing: its old contents are ignored. */
 static inline void tensor_copy(struct tensor *to, const struct tensor *from) {
     *to = *from;
     if (unlikely(from->storage == TENSOR_BUFFER || from->storage == TENSOR_REF ||
                  from->rank > TENSOR_INLINE_RANK || dtype_is_object((enum dtype)from->dtype)))
         tensor_copy_slow(to, from);
 }
-/* `to` must hold nothing; `from` is TENSOR_NONE after. */
+/* Moves the value. `to` must hold nothing; `from` is TENSOR_NONE then. */
 static inline void tensor_move(struct tensor *to, struct tensor *from) {
     *to = *from;
     from->storage = TENSOR_NONE;
 }
 
-/* ---- making ---- All set *ret only on success; ret must hold nothing. Elements of object
- * dtypes start as NULL pointers; others are undefined unless said so. Errors: INVALID_ARGUMENT
- * for a bad shape (negative, rank, overflow), RESOURCE_EXHAUSTED for memory. */
+/* ---- making ---- All set *ret only on success; *ret must hold nothing. Elements of object dtypes
+ * start as NULL pointers, others are undefined unless a comment says otherwise. Errors:
+ * INVALID_ARGUMENT for a bad shape (negative size, rank, overflow), RESOURCE_EXHAUSTED for
+ * memory. */
 struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct shape shape,
                           struct tensor *ret) MUST_USE;
 struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape,
                                  struct tensor *ret) MUST_USE;
-/* Scalars: never fail, touch no allocator. `value` points to one element of that plain dtype. */
+/* Scalars: these functions never fail and call no allocator. `value` points to one element of a
+ * plain dtype. */
 void tensor_init_scalar(struct tensor *ret, enum dtype dtype, const void *value);
 static inline void tensor_init_scalar_f32(struct tensor *ret, float v) {
     tensor_init_scalar(ret, DT_FLOAT, &v);
@@ -106,7 +109,7 @@ static inline void tensor_init_scalar_i64(struct tensor *ret, int64_t v) {
 static inline void tensor_init_scalar_bool(struct tensor *ret, bool v) {
     tensor_init_scalar(ret, DT_BOOL, &v);
 }
-/* A scalar of an object dtype; takes the reference. */
+/* A scalar of an object dtype; takes the reference `object_take`. */
 void tensor_init_scalar_object(struct tensor *ret, enum dtype dtype, struct object *object_take);
 void tensor_init_ref(struct tensor *ret, enum dtype base, struct object *variable_take);
 static inline void tensor_init_dead(struct tensor *ret) {
@@ -114,26 +117,26 @@ static inline void tensor_init_dead(struct tensor *ret) {
     ret->dtype = DT_INVALID;
     ret->rank = 0;
 }
-/* A view of a part of `buffer`: shares it. Data must be aligned for the dtype (else use
- * tensor_new and copy). */
+/* A view of a part of `buffer`, with a reference to it. The data must be aligned for the dtype
+ * (otherwise use tensor_new and copy). */
 struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, struct shape shape,
                            struct tensor *ret) MUST_USE;
 /* The same elements under another shape with the same number of elements. */
 struct status *tensor_reshape(const struct tensor *from, struct shape shape,
                               struct tensor *ret) MUST_USE;
-/* Rows [begin, end) along dimension 0, sharing the buffer. `from` has rank >= 1 and the range
- * lies inside it. Shares even where the rows are not 64-byte aligned: kernels assume only
- * element alignment. */
+/* Rows [begin, end) along dimension 0, sharing the buffer. `from` must have rank >= 1 and the range
+ * must be inside it. The rows are shared even where they are not 64-byte aligned: kernels assume
+ * only the alignment of elements. */
 struct status *tensor_slice_rows(const struct tensor *from, int64_t begin, int64_t end,
                                  struct tensor *ret) MUST_USE;
-/* A deep copy (objects are still shared). */
+/* A copy with memory of its own (objects are still shared). */
 struct status *tensor_clone(struct allocator *allocator, const struct tensor *from,
                             struct tensor *ret) MUST_USE;
 /* The same bits under another dtype of equal element size (Bitcast of equal size); plain dtypes
  * only. */
 void tensor_set_dtype(struct tensor *t, enum dtype dtype);
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static inline const int64_t *tensor_dims(const struct tensor *t) {
     return t->rank <= TENSOR_INLINE_RANK ? t->dims : t->long_dims;
@@ -159,7 +162,7 @@ static inline void *tensor_data(struct tensor *t) {
 static inline const void *tensor_cdata(const struct tensor *t) {
     return t->storage == TENSOR_INLINE ? (const void *)t->bytes : (const void *)t->data;
 }
-/* True when nobody else can see the elements, so that they may be overwritten in place. */
+/* Can nobody else see the elements, so that they may be overwritten in place? */
 static inline bool tensor_is_sole(const struct tensor *t) {
     return t->storage == TENSOR_INLINE ||
            (t->storage == TENSOR_BUFFER && buffer_is_sole(t->buffer));
@@ -168,26 +171,26 @@ static inline bool tensor_is_sole(const struct tensor *t) {
 static inline struct span tensor_string(const struct tensor *t, int64_t i) {
     return bytes_span(((struct bytes *const *)tensor_cdata(t))[i]);
 }
-/* Sets element i of a string tensor that is being made; replaces what was there. */
+/* Sets element i of a string tensor that is being made; releases its old value. */
 void tensor_set_string(struct tensor *t, int64_t i, const void *data, size_t len);
 void tensor_set_object(struct tensor *t, int64_t i, struct object *object_take);
 
-/* An integer element of an int32 or int64 tensor (shape arguments, axes). */
+/* An element of an int32 or int64 tensor, such as a shape or an axis. */
 static inline int64_t tensor_index_at(const struct tensor *t, int64_t i) {
     return t->dtype == DT_INT32 ? (int64_t)((const int32_t *)tensor_cdata(t))[i]
                                 : ((const int64_t *)tensor_cdata(t))[i];
 }
-/* Copies n elements of the dtype, sharing objects; the destination of object dtypes must hold
- * NULL pointers. */
+/* Copies n elements, sharing objects. The destination must hold NULL pointers where the dtype is an
+ * object dtype. */
 void elements_copy(enum dtype dtype, void *to, const void *from, int64_t n);
 /* "float[2,3]{1, 2, 3, …}" with at most max_elements shown. */
 void tensor_print(const struct tensor *t, int64_t max_elements, struct str *out);
-/* Reads what tensor_print writes (plain dtypes and strings; `…` repeats the last element; one
- * value before it, or none for zeros) and moves `text` past it. Errors: INVALID_ARGUMENT, with
- * `text` where it stopped. */
+/* Reads what tensor_print writes for plain dtypes and strings, and moves `text` past it. `…`
+ * repeats the element before it, or zero where there is none. Errors: INVALID_ARGUMENT, with `text`
+ * at the place of the error. */
 struct status *tensor_parse(struct span *text, struct allocator *allocator,
                             struct tensor *ret) MUST_USE;
-/* dtype, shape, bits (objects by content for strings) */
+/* compares dtype, shape and bits (the bytes of strings, the addresses of other objects) */
 bool tensor_equal(const struct tensor *a, const struct tensor *b);
 
 #endif

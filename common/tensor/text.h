@@ -1,5 +1,5 @@
-/* Values as text that reads back to the same bits: what tensors, attrs and graphs print alike.
- * Any thread. */
+/* Prints and reads values as text without losing a bit: the common part of the text forms of
+ * tensors, attrs and graphs. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_TEXT_H
 #define MILLRACE_COMMON_TENSOR_TEXT_H
 
@@ -11,18 +11,19 @@ void text_add_double(struct str *out, double v);
 /* In double quotes; quotes, backslashes, newlines and control bytes escaped (\", \\, \n, \x07). */
 void text_add_quoted(struct str *out, struct span text);
 
-/* ---- reading: each skips blanks before what it reads, and leaves `in` alone when it does not
- * find it ---- */
+/* ---- reading: each function skips blanks first, and does not change `in` when it does not find
+ * what it reads ---- */
 void text_skip_blanks(struct span *in);
 bool text_take(struct span *in, const char *token);
-/* Letters, digits and the characters of `extra`; an empty span when there are none. */
+/* Letters, digits and the characters of `extra`; an empty span where there are none. */
 struct span text_take_word(struct span *in, const char *extra);
-/* The quoted form; appends the bytes. False when malformed. */
+/* Reads text in quotes and appends its bytes. False when malformed. */
 bool text_take_quoted(struct span *in, struct str *ret);
 bool text_take_double(struct span *in, double *ret);
 /* from -2^63 to 2^64 - 1, the upper half wrapped */
 bool text_take_int(struct span *in, int64_t *ret);
-/* "[2,?,3]" into dims (SHAPE_MAX_RANK of them), or "<unknown>" with rank -1. */
+/* Reads "[2,?,3]" into `dims`, which has room for SHAPE_MAX_RANK sizes; "<unknown>" gives rank
+ * -1. */
 bool text_take_shape(struct span *in, int64_t *dims, int *ret_rank);
 
 #endif

@@ -1,4 +1,5 @@
-"""The checks of tools/check.py that read pages and words: links, paths, line lengths, retired words."""
+"""The checks of tools/check.py that read pages and words: links, paths, line lengths, retired
+words."""
 import glob
 import os
 import re
@@ -14,16 +15,14 @@ GENERATED_PAGES = {
     "docs/op_report.md": "run_kernels.py --report",
 }
 SKIPPED_FOLDERS = {".git", ".venv", "__pycache__", "corpus", "out"}
-TEXT = (".c", ".h", ".inc", ".py", ".md", ".proto", ".build", ".ini", ".env", ".service", ".yaml", ".txt")
+TEXT = (".c", ".h", ".inc", ".py", ".md", ".proto", ".build", ".ini", ".env", ".service", ".yaml",
+        ".txt")
 
 # Files of our workplace that are not in the tree. Nothing in the tree may send a reader to them.
-ABSENT_FILES = re.compile(r"\bDESIGN\.md|\bTF_PROTOCOL\.md|\bSTYLE\.md|\.\./shared/|(?<![\w/])shared/[A-Z]")
+ABSENT_FILES = (((((((((((((((((((((((re.compile(
+    r"\bDESIGN\.md|\bTF_PROTOCOL\.md|\bSTYLE\.md|\.\./shared/|(?<![\w/])shared/[A-Z]"))))))))))))))))))))))))
 
-# Words that we no longer use, and what we write instead. Each row: what is searched for, where ("code":
-# identifiers and comments of C files; "prose": comments, pages and READMEs), the word to write, and files that
-# may keep it. docs/glossary.md says what the new words mean.
-RETIRED = (
-)
+GLOSSARY = "docs/glossary.md"
 
 
 def tree(endings=TEXT):
@@ -44,7 +43,8 @@ def pages():
 
 def without_code(page):
     """The page with its code blocks blanked, line by line."""
-    return re.sub(r"^```.*?^```", lambda match: re.sub(r"[^\n]", "", match.group()), page, flags=re.S | re.M)
+    return re.sub(r"^```.*?^```", lambda match: re.sub(r"[^\n]", "", match.group()), page,
+                  flags=re.S | re.M)
 
 
 def check_page_line_length():
@@ -53,7 +53,8 @@ def check_page_line_length():
         if path in GENERATED_PAGES:
             continue
         for number, line in enumerate(without_code(text).splitlines(), 1):
-            if len(line) > check.LINE_LIMIT and not line.startswith(("|", "<!--")) and "](" not in line:
+            if len(line) > check.LINE_LIMIT and not line.startswith(
+                ("|", "<!--")) and "](" not in line:
                 yield f"{path}:{number}: {len(line)} columns, the limit is {check.LINE_LIMIT}"
 
 
@@ -70,7 +71,8 @@ def check_absent_files():
 def anchors(text):
     """The anchors that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", without_code(text), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-") for heading in headings}
+    return {re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-")
+            for heading in headings}
 
 
 def links(text):
@@ -85,7 +87,8 @@ def check_links():
     for path, text in pages():
         for line, target in links(text):
             name, _, anchor = target.partition("#")
-            full = os.path.normpath(os.path.join(check.ROOT, os.path.dirname(path), name)) if name else \
+            full = os.path.normpath(os.path.join(check.ROOT, os.path.dirname(path),
+                    name)) if name else \
                 os.path.join(check.ROOT, path)
             if not os.path.exists(full):
                 yield f"{path}:{line}: links to {target}, which does not exist"
@@ -96,7 +99,8 @@ def check_links():
 
 
 def check_readmes_are_linked():
-    """A reader who starts at README.md and follows links gets to every README and every page of docs/."""
+    """A reader who starts at README.md and follows links gets to every README and every page of
+    docs/."""
     texts, seen, todo = dict(pages()), set(), ["README.md"]
     while todo:
         path = todo.pop()
@@ -105,7 +109,8 @@ def check_readmes_are_linked():
         seen.add(path)
         for _, target in links(texts[path]):
             name = os.path.normpath(os.path.join(os.path.dirname(path), target.partition("#")[0]))
-            todo.append(os.path.join(name, "README.md") if os.path.isdir(os.path.join(check.ROOT, name)) else name)
+            todo.append(os.path.join(name, "README.md")
+                        if os.path.isdir(os.path.join(check.ROOT, name)) else name)
     for path in sorted(set(texts) - seen):
         yield f"{path}: no link leads to it from README.md"
 
@@ -117,10 +122,12 @@ def exists(page, name):
 
 
 def check_paths_in_pages():
-    """A path in backticks exists when its first folder is one of ours. A pattern matches; x stands for x.c, too."""
+    """A path in backticks exists when its first folder is one of ours. A pattern matches; x stands
+    for x.c, too."""
     rooms = {name for name, _ in check.ROOMS}
     folders = "|".join(sorted(name for name in os.listdir(check.ROOT)
-                              if os.path.isdir(os.path.join(check.ROOT, name)) and not name.startswith((".", "build"))))
+                              if os.path.isdir(os.path.join(check.ROOT, name))
+                              and not name.startswith((".", "build"))))
     for path, text in pages():
         if path == "CHANGELOG.md":
             continue  # says what was, in the words of its day
@@ -133,7 +140,8 @@ def check_paths_in_pages():
 def comments(text):
     """C source with everything but its comments blanked."""
     out, at = [], 0
-    for match in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', text, re.S):
+    for match in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', text,
+                             re.S):
         out.append(re.sub(r"[^\n]", " ", text[at:match.start()]))
         is_comment = match.group()[0] == "/"
         out.append(match.group() if is_comment else re.sub(r"[^\n]", " ", match.group()))
@@ -141,21 +149,49 @@ def comments(text):
     return "".join(out) + re.sub(r"[^\n]", " ", text[at:])
 
 
+def retired_rows(glossary):
+    """[(pattern, where, instead, kept)] of the glossary's table of retired words.
+
+    A row is | `word` | where | write | why | kept in |. Where is "code" (identifiers and comments
+    of C files) or
+    "prose" (comments, pages and READMEs). `*` in a word stands for letters. "kept in" names files
+    and folders.
+    """
+    rows = []
+    table = glossary.partition("## Retired words")[2]
+    for words, where, instead, why, kept in re.findall(
+        r"^\| (`.*?`) \| (code|prose) \| (.*?) \| (.*?) \| (.*?) ?\|$", table, re.M):
+        for word in re.findall(r"`([^`]+)`", words):
+            pattern = re.escape(word).replace(r"\*", r"\w*").replace(r"\ ", r"\s+(?:\*\s+)?")
+            rows.append((rf"(?<![\w.])(?:{pattern})(?!\w)", where, f"write {instead} ({why})",
+                         tuple(re.findall(r"`([^`]+)`", kept))))
+    return rows
+
+
 def retired_words_of(path, text, rows):
     """Complaints about the retired words in one file."""
     is_c = path.endswith((".c", ".h", ".inc"))
     for pattern, where, instead, kept in rows:
-        if path in kept or path.startswith(tuple(name for name in kept if name.endswith("/")) or ("\0",)):
+        if path in kept or path.startswith(tuple(name for name in kept if name.endswith("/"))
+                                           or ("\0",)):
             continue
         if where == "code" and not is_c:
             continue
-        searched = comments(text) if where == "prose" and is_c else text
-        for match in re.finditer(pattern, searched):
+        searched = text
+        if where == "prose":
+            searched = comments(text) if is_c else without_code(text) if path.endswith(
+                ".md") else ""
+        for match in re.finditer(pattern, searched, re.I if where == "prose" else 0):
             line = searched.count("\n", 0, match.start()) + 1
-            yield f"{path}:{line}: {match.group()!r} is retired: {instead}"
+            yield f"{path}:{line}: {' '.join(match.group().split())!r} is retired: {instead}"
 
 
 def check_retired_words():
-    for path, text in tree((".c", ".h", ".inc", ".md", ".py", ".build")):
-        if path not in ("CHANGELOG.md", "docs/glossary.md", "tools/check_docs.py", "tests/docs/test_checks.py"):
-            yield from retired_words_of(path, text, RETIRED)
+    with open(os.path.join(check.ROOT, GLOSSARY), encoding="utf-8") as f:
+        rows = retired_rows(f.read())
+    if not rows:
+        yield f"{GLOSSARY}: has no table of retired words"
+    for path, text in tree((".c", ".h", ".inc", ".md")):
+        if path not in ("CHANGELOG.md", GLOSSARY,
+                        "docs/past-bugs.md") and path not in GENERATED_PAGES:
+            yield from retired_words_of(path, text, rows)

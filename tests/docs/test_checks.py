@@ -209,12 +209,18 @@ class TestPages(PlantedTree):
         self.assert_finds(check_docs.check_page_line_length, "README.md:1")
 
     def test_a_retired_word_is_found_where_it_is_retired(self):
-        rows = ((r"\bfoo_bar\b", "code", "write foo_baz", ()), (r"\bafresh\b", "prose", "write again", ("kept.md",)))
-        text = "/* Starts afresh. */\nint afresh = foo_bar(1);\n"
+        rows = check_docs.retired_rows("| `not_yet` | code | x | it is not read | |\n## Retired words\n"
+                                       "| `foo_*` | code | bar | two meanings | |\n"
+                                       "| `afresh`, `in line` | prose | again | a riddle | `kept.md`, `old/` |\n")
+        text = "/* Starts afresh, waits in\n * line. */\nint afresh = not_yet + foo_bar(1);\n"
         self.assertEqual([complaint.split(": ")[0] for complaint in check_docs.retired_words_of("a.c", text, rows)],
-                         ["a.c:2", "a.c:1"])
-        self.assertEqual(list(check_docs.retired_words_of("kept.md", "afresh", rows)), [])
-        self.assertEqual(list(check_docs.retired_words_of("b.md", "foo_bar", rows)), [])
+                         ["a.c:3", "a.c:1", "a.c:1"])
+        for path, page in (("kept.md", "afresh"), ("old/a.md", "afresh"), ("b.md", "foo_bar"), ("b.md", "```\nafresh\n```")):
+            self.assertEqual(list(check_docs.retired_words_of(path, page, rows)), [])
+
+    def test_a_glossary_without_retired_words_is_found(self):
+        self.write("docs/glossary.md", "# Glossary\n")
+        self.assert_finds(check_docs.check_retired_words, "has no table")
 
 
 class TestBlocks(unittest.TestCase):

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""The same client program against TensorFlow's own gRPC cluster and against Millrace, side by side in one run.
+"""The same client program against TensorFlow's own gRPC cluster and against Millrace, side by side
+in one run.
 
     .venv/bin/python bench/compare.py [--json FILE] [--rows NAME,...] [--rounds N]
 
-Starts both clusters on loopback (one ps, one worker, in processes of their own; Millrace's master besides), opens a session to each
-from this one client process, and measures each row in alternating rounds, so that noise of the machine falls on both. A row's
-figure is the median time of one step; ratios are TensorFlow ÷ Millrace. Every measured step executes an op in the worker's process.
-Also printed: start to ready, and resident memory of each idle daemon; and for the rows bound by messages what the client needs by itself
-(against a server that answers at once, bench/client_floor.c): TensorFlow ÷ that is the greatest ratio any runtime could reach.
+Starts both clusters on loopback (one ps, one worker, in processes of their own; Millrace's master
+besides), opens a session to each
+from this one client process, and measures each row in alternating rounds, so that noise of the
+machine falls on both. A row's
+figure is the median time of one step; ratios are TensorFlow ÷ Millrace. Every measured step
+executes an op in the worker's process.
+Also printed: start to ready, and resident memory of each idle daemon; and for the rows bound by
+messages what the client needs by itself
+(against a server that answers at once, bench/client_floor.c): TensorFlow ÷ that is the greatest
+ratio any runtime could reach.
 """
 import argparse
 import json
@@ -61,7 +67,8 @@ class TensorFlowCluster:
     def __init__(self):
         spec = {"ps": [f"127.0.0.1:{free_port()}"], "worker": [f"127.0.0.1:{free_port()}"]}
         start = time.time()
-        self.processes = {job: subprocess.Popen([sys.executable, "-c", TENSORFLOW_SERVER, json.dumps(spec), job], stderr=subprocess.DEVNULL)
+        self.processes = {job: subprocess.Popen([sys.executable, "-c", TENSORFLOW_SERVER,
+                json.dumps(spec), job], stderr=subprocess.DEVNULL)
                           for job in spec}
         for job in spec:
             wait_until_accepts(int(spec[job][0].split(":")[1]))
@@ -83,9 +90,11 @@ class MillraceCluster:
         self.directory = tempfile.TemporaryDirectory()
         self.processes, self.start_s, ports = {}, {}, {}
         for job in ("ps", "worker"):
-            ports[job] = self.start(job, [os.path.join(BIN, "tf-worker"), "--job", job, "--task", "0", "--listen", "127.0.0.1:0"])
+            ports[job] = self.start(job, [os.path.join(BIN, "tf-worker"), "--job", job, "--task",
+                                          "0", "--listen", "127.0.0.1:0"])
         spec = ",".join(f"{job}=127.0.0.1:{port}" for job, port in ports.items())
-        port = self.start("master", [os.path.join(BIN, "tf-master"), "--cluster", spec, "--listen", "127.0.0.1:0"])
+        port = self.start("master", [os.path.join(BIN, "tf-master"), "--cluster", spec, "--listen",
+                                     "127.0.0.1:0"])
         self.target = f"grpc://127.0.0.1:{port}"
         time.sleep(0.5)
         self.rss = {name: rss_mb(p.pid) for name, p in self.processes.items()}
@@ -93,7 +102,8 @@ class MillraceCluster:
     def start(self, name, command):
         path = os.path.join(self.directory.name, name)
         start = time.time()
-        self.processes[name] = subprocess.Popen(command + ["--port-file", path, "--log-level", "warning"])
+        self.processes[name] = subprocess.Popen(command
+                                                + ["--port-file", path, "--log-level", "warning"])
         while not os.path.exists(path):
             if self.processes[name].poll() is not None:
                 raise SystemExit(f"{name} ended with {self.processes[name].returncode}")
@@ -111,10 +121,12 @@ class MillraceCluster:
 
 
 class ClientFloor:
-    """A server that answers at once: what is left is the client's own time, which no runtime can go below."""
+    """A server that answers at once: what is left is the client's own time, which no runtime can go
+    below."""
 
     def __init__(self):
-        self.process = subprocess.Popen([os.path.join(os.path.dirname(BIN.rstrip("/")), "bench", "client_floor")], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([os.path.join(os.path.dirname(BIN.rstrip("/")), "bench",
+                "client_floor")], stdout=subprocess.PIPE, text=True)
         self.target = f"grpc://127.0.0.1:{int(self.process.stdout.readline())}"
 
     def stop(self):
@@ -123,7 +135,8 @@ class ClientFloor:
 
 
 def config(tf1):
-    """The same for both. TensorFlow's graph rewriting is off so that the ops that a row counts are the ops that run."""
+    """The same for both. TensorFlow's graph rewriting is off so that the ops that a row counts are
+    the ops that run."""
     options = tf1.ConfigProto()
     options.graph_options.rewrite_options.disable_meta_optimizer = True
     return options
@@ -131,7 +144,8 @@ def config(tf1):
 
 class Row:
     def __init__(self, name, aim, build, calls, per=1, has_floor=False):
-        self.name, self.aim, self.build, self.calls, self.per, self.has_floor = name, aim, build, calls, per, has_floor
+        self.name, self.aim, self.build, self.calls, self.per, self.has_floor = (
+            name, aim, build, calls, per, has_floor)
 
 
 def build_noop(tf, tf1, np):
@@ -166,8 +180,12 @@ def build_null_scalar(tf, tf1, np):
 
 def build_null_sparse(tf, tf1, np):
     with tf1.device(PS):
-        table = tf1.get_variable("v_table", [1 << 20, 256], initializer=tf1.zeros_initializer())  # 1 GiB
-        rows = tf.gather(table, tf1.placeholder_with_default(np.random.RandomState(0).randint(0, 1 << 20, 32).astype(np.int32), [32]))
+        # 1 GiB
+        table = tf1.get_variable("v_table", [1 << 20, 256], initializer=tf1.zeros_initializer())
+        rows = tf.gather(table,
+                         tf1.placeholder_with_default(
+                             np.random.RandomState(0).randint(0, 1 << 20, 32).astype(np.int32),
+                             [32]))
     with tf1.device(WORKER):
         op = tf.identity(-rows).op
     return [table.initializer], lambda session: session.make_callable(op)
@@ -175,7 +193,8 @@ def build_null_sparse(tf, tf1, np):
 
 def build_null_dense(tf, tf1, np):
     with tf1.device(PS):
-        v = tf1.get_variable("v_dense", [25, 1 << 20], initializer=tf1.ones_initializer())  # 100 MiB
+        # 100 MiB
+        v = tf1.get_variable("v_dense", [25, 1 << 20], initializer=tf1.ones_initializer())
         read = v.read_value()
     with tf1.device(WORKER):
         op = tf.shape(read).op
@@ -190,7 +209,8 @@ def build_many_ops(tf, tf1, np):
         y = x
         for _ in range(10000):
             y = (y + a) * a
-    return [], lambda session: (lambda f: lambda: f(np.float32(1), np.float32(0.5)))(session.make_callable(y, [x, a]))
+    return [], lambda session: (lambda f: lambda: f(np.float32(1), np.float32(0.5)))(
+        session.make_callable(y, [x, a]))
 
 
 def build_while(tf, tf1, np):
@@ -204,7 +224,8 @@ def build_wide_while(tf, tf1, np):
     with tf1.device(WORKER):
         n = tf1.placeholder(tf.int32, [])
         start = [tf.constant(float(k)) for k in range(15)]
-        loop = tf1.while_loop(lambda i, *xs: i < n, lambda i, *xs: (i + 1, *[x * 0.5 + 1.0 for x in xs]), [tf.constant(0), *start])
+        loop = tf1.while_loop(lambda i, *xs: i < n, lambda i,
+                              *xs: (i + 1, *[x * 0.5 + 1.0 for x in xs]), [tf.constant(0), *start])
         y = tf.add_n(loop[1:])
     return [], lambda session: (lambda f: lambda: f(np.int32(1000)))(session.make_callable(y, [n]))
 
@@ -225,10 +246,12 @@ def build_far_while(tf, tf1, np):
 
 
 def build_lstm(tf, tf1, np):
-    """256 units, 20 steps, batch 32: a while_loop over TensorArrays, its gradient, and the update of the weights on the ps."""
+    """256 units, 20 steps, batch 32: a while_loop over TensorArrays, its gradient, and the update
+    of the weights on the ps."""
     units, steps, batch = 256, 20, 32
     with tf1.device(PS):
-        kernel = tf1.get_variable("lstm_kernel", [units * 2, units * 4], initializer=tf1.glorot_uniform_initializer(seed=1))
+        kernel = tf1.get_variable("lstm_kernel", [units * 2, units * 4],
+                                  initializer=tf1.glorot_uniform_initializer(seed=1))
         bias = tf1.get_variable("lstm_bias", [units * 4], initializer=tf1.zeros_initializer())
     with tf1.device(WORKER):
         x = tf1.placeholder(tf.float32, [steps, batch, units])
@@ -237,25 +260,31 @@ def build_lstm(tf, tf1, np):
         outputs = tf.TensorArray(tf.float32, steps)
 
         def body(t, c, h, out):
-            i, j, f, o = tf.split(tf.matmul(tf.concat([inputs.read(t), h], 1), weights) + offset, 4, axis=1)
+            i, j, f, o = tf.split(tf.matmul(tf.concat([inputs.read(t), h], 1), weights) + offset, 4,
+                                  axis=1)
             c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
             h = tf.tanh(c) * tf.sigmoid(o)
             return t + 1, c, h, out.write(t, h)
 
         zeros = tf.zeros([batch, units])
-        loop = tf1.while_loop(lambda t, *_: t < steps, body, [tf.constant(0), zeros, zeros, outputs])
+        loop = tf1.while_loop(lambda t, *_: t < steps, body,
+                              [tf.constant(0), zeros, zeros, outputs])
         loss = tf.reduce_mean(tf.square(loop[3].stack()))
         train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[kernel, bias])
     value = np.random.RandomState(0).rand(steps, batch, units).astype(np.float32)
-    return [kernel.initializer, bias.initializer], lambda session: (lambda f: lambda: f(value))(session.make_callable([loss, train], [x]))
+    return [kernel.initializer, bias.initializer], lambda session: (lambda f: lambda: f(value))(
+        session.make_callable([loss, train], [x]))
 
 
 def build_mlp(tf, tf1, np):
     random = np.random.RandomState(0)
     with tf1.device(PS):
         sizes = [64, 256, 128, 10]
-        weights = [tf1.get_variable(f"mlp_w{i}", [sizes[i], sizes[i + 1]], initializer=tf1.glorot_uniform_initializer(seed=i)) for i in range(3)]
-        biases = [tf1.get_variable(f"mlp_b{i}", [sizes[i + 1]], initializer=tf1.zeros_initializer()) for i in range(3)]
+        weights = [tf1.get_variable(f"mlp_w{i}", [sizes[i], sizes[i + 1]],
+                                    initializer=tf1.glorot_uniform_initializer(seed=i))
+                   for i in range(3)]
+        biases = [tf1.get_variable(f"mlp_b{i}", [sizes[i + 1]], initializer=tf1.zeros_initializer())
+                  for i in range(3)]
     with tf1.device(WORKER):
         x = tf1.placeholder(tf.float32, [None, 64])
         t = tf1.placeholder(tf.int32, [None])
@@ -268,8 +297,10 @@ def build_mlp(tf, tf1, np):
         optimizer = tf1.train.MomentumOptimizer(0.01, 0.9)
         train = optimizer.minimize(loss, var_list=weights + biases)
     slots = [optimizer.get_slot(v, "momentum").initializer for v in weights + biases]
-    batch, labels = random.rand(64, 64).astype(np.float32), random.randint(0, 10, 64).astype(np.int32)
-    return [v.initializer for v in weights + biases] + slots, lambda session: (lambda f: lambda: f(batch, labels))(session.make_callable([loss, train], [x, t]))
+    batch, labels = random.rand(64, 64).astype(np.float32), random.randint(0, 10, 64).astype(
+        np.int32)
+    return [v.initializer for v in weights + biases] + slots, lambda session: (
+        lambda f: lambda: f(batch, labels))(session.make_callable([loss, train], [x, t]))
 
 
 ROWS = [
@@ -326,10 +357,17 @@ def compare(options, clusters, floor):
     tf1 = tf.compat.v1
     tf1.disable_eager_execution()
     tf1.disable_control_flow_v2()
-    report = {"start_s": {c.name: c.start_s for c in clusters}, "idle_rss_mb": {c.name: c.rss for c in clusters}, "rows": []}
-    print("start to ready:  " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in c.start_s.items()) for c in clusters))
-    print("idle memory:     " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v:.1f} MB" for k, v in c.rss.items()) for c in clusters))
-    print(f"\n{'row':34} {'TensorFlow':>13} {'Millrace':>13} {'ratio':>7} {'aim':>5} {'client alone':>13}")
+    report = {"start_s": {c.name: c.start_s for c in clusters},
+              "idle_rss_mb": {c.name: c.rss for c in clusters}, "rows": []}
+    print("start to ready:  " + "   ".join(f"{c.name} "
+                                           + ", ".join(
+                                               f"{k} {v * 1e3:.0f} ms" for k,
+                                               v in c.start_s.items()) for c in clusters))
+    print("idle memory:     " + "   ".join(f"{c.name} "
+                                           + ", ".join(f"{k} {v:.1f} MB" for k, v in c.rss.items())
+                                           for c in clusters))
+    print(f"\n{'row':34} {'TensorFlow':>13} {'Millrace':>13} {'ratio':>7} {'aim':>5} "
+          f"{'client alone':>13}")
     for row in ROWS:
         if options.rows and not any(part in row.name for part in options.rows.split(",")):
             continue
@@ -354,11 +392,15 @@ def compare(options, clusters, floor):
         for c in clusters:
             tf1.Session.reset(c.target)
         theirs, ours, *alone = (statistics.median(t) / row.per for t in times)
-        report["rows"].append({"row": row.name, "tensorflow_s": theirs, "millrace_s": ours, "ratio": theirs / ours, "aim": row.aim,
+        report["rows"].append({"row": row.name, "tensorflow_s": theirs, "millrace_s": ours,
+                               "ratio": theirs / ours, "aim": row.aim,
                                "client_alone_s": alone[0] if alone else None,
-                               "tensorflow_p10_p90_s": [float(np.percentile(times[0], p)) / row.per for p in (10, 90)],
-                               "millrace_p10_p90_s": [float(np.percentile(times[1], p)) / row.per for p in (10, 90)]})
-        print(f"{row.name:34} {show_time(theirs):>13} {show_time(ours):>13} {theirs / ours:7.2f} {row.aim:5.1f}" + "".join(f" {show_time(t):>13}" for t in alone), flush=True)
+                               "tensorflow_p10_p90_s": [
+                                   float(np.percentile(times[0], p)) / row.per for p in (10, 90)],
+                               "millrace_p10_p90_s": [
+                                   float(np.percentile(times[1], p)) / row.per for p in (10, 90)]})
+        print(f"{row.name:34} {show_time(theirs):>13} {show_time(ours):>13} {theirs / ours:7.2f} "
+              f"{row.aim:5.1f}" + "".join(f" {show_time(t):>13}" for t in alone), flush=True)
     if options.json:
         with open(options.json, "w") as f:
             json.dump(report, f, indent=1)

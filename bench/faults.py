@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""What TensorFlow's own cluster and Millrace do when a parameter server dies or falls silent: when the client is told, when steps flow again.
+"""What TensorFlow's own cluster and Millrace do when a parameter server dies or falls silent: when
+the client is told, when steps flow again.
 
     .venv/bin/python bench/faults.py [--limit SECONDS]
 
-Each row has clusters of its own (one ps, one worker; Millrace's master besides) and a client that is a process of its own
-(tests/e2e/faults_client.py). What has not happened within the limit (20 s) is printed as such; nobody waits longer.
+Each row has clusters of its own (one ps, one worker; Millrace's master besides) and a client that
+is a process of its own
+(tests/e2e/faults_client.py). What has not happened within the limit (20 s) is printed as such;
+nobody waits longer.
 """
 import argparse
 import json
@@ -31,7 +34,8 @@ class TensorFlow:
 
     def start(self, job):
         spec = {name: [f"127.0.0.1:{port}"] for name, port in self.ports.items()}
-        process = subprocess.Popen([sys.executable, "-c", TENSORFLOW_SERVER, json.dumps(spec), job], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([sys.executable, "-c", TENSORFLOW_SERVER, json.dumps(spec), job],
+                                   stderr=subprocess.DEVNULL)
         wait_until_accepts(self.ports[job])
         return process
 
@@ -62,7 +66,8 @@ class Millrace:
         daemon = self.cluster.daemons[0]
         command = [*daemon.process.args]
         command[command.index("--listen") + 1] = f"127.0.0.1:{daemon.port}"
-        daemon.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        daemon.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                          stderr=subprocess.DEVNULL)
         wait_until_accepts(daemon.port)
 
     def stop(self):
@@ -72,8 +77,12 @@ class Millrace:
 class Client:
     def __init__(self, target, limit_s):
         self.limit_s = limit_s
-        self.process = subprocess.Popen([sys.executable, os.path.join(ROOT, "tests/e2e/faults_client.py"), "interactive", target, "0"],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+        self.process = subprocess.Popen([sys.executable,
+                                         os.path.join(ROOT, "tests/e2e/faults_client.py"),
+                                         "interactive", target, "0"],
+                                        # fmt: skip
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL)
         self.rest = b""
         self.answer(60)
 
@@ -85,7 +94,8 @@ class Client:
         """None: not within the limit."""
         until = time.monotonic() + (limit_s or self.limit_s)
         while b"\n" not in self.rest:
-            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[0]:
+            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[
+                0]:
                 return None
             self.rest += os.read(self.process.stdout.fileno(), 65536)
         line, self.rest = self.rest.split(b"\n", 1)
@@ -96,7 +106,8 @@ class Client:
         return self.answer()
 
     def until_good(self, since, *words):
-        """How long after `since` the first good answer began to be there; None: not within the limit."""
+        """How long after `since` the first good answer began to be there; None: not within the
+        limit."""
         while time.monotonic() - since < self.limit_s:
             got = self.ask(*words)
             if got is None:

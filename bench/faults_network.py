@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What TensorFlow's own cluster and Millrace do when the network between a worker and a parameter server fails: a partition, one way only,
+"""What TensorFlow's own cluster and Millrace do when the network between a worker and a parameter
+server fails: a partition, one way only,
 packets that are lost.
 
     .venv/bin/python bench/faults_network.py [--limit SECONDS]
 
-The ps is in a network namespace of its own, behind a wire that loses what it is told to (tests/e2e/lossy_wire.py; it needs root). Otherwise as
-faults.py: clusters of its own for each row, a client in a process of its own, and what has not happened within the limit is printed as such.
+The ps is in a network namespace of its own, behind a wire that loses what it is told to
+(tests/e2e/lossy_wire.py; it needs root). Otherwise as
+faults.py: clusters of its own for each row, a client in a process of its own, and what has not
+happened within the limit is printed as such.
 """
 import argparse
 import json
@@ -62,10 +65,14 @@ class Millrace:
     def __init__(self, wire):
         self.directory = tempfile.TemporaryDirectory()
         worker, master = free_port(), free_port()
-        commands = (wire.inside([os.path.join(BIN, "tf-worker"), "--job", "ps", "--listen", f"{wire.there}:2400", "--insecure"]),
-                    [os.path.join(BIN, "tf-worker"), "--listen", f"{wire.here}:{worker}", "--insecure", "--unix", "off"],
-                    [os.path.join(BIN, "tf-master"), "--listen", f"127.0.0.1:{master}", "--cluster", f"ps={wire.there}:2400,worker={wire.here}:{worker}"])
-        self.processes = [subprocess.Popen(command + ["--admin", "off"], stderr=subprocess.DEVNULL) for command in commands]
+        commands = (wire.inside([os.path.join(BIN, "tf-worker"), "--job", "ps", "--listen",
+                                 f"{wire.there}:2400", "--insecure"]),
+                    [os.path.join(BIN, "tf-worker"), "--listen", f"{wire.here}:{worker}",
+                     "--insecure", "--unix", "off"],
+                    [os.path.join(BIN, "tf-master"), "--listen", f"127.0.0.1:{master}", "--cluster",
+                     f"ps={wire.there}:2400,worker={wire.here}:{worker}"])
+        self.processes = [subprocess.Popen(command + ["--admin", "off"], stderr=subprocess.DEVNULL)
+                          for command in commands]
         wait_until_accepts(master)
         self.target = f"grpc://127.0.0.1:{master}"
 
@@ -94,10 +101,12 @@ def lossy(wire, client, limit_s):
         since, n = time.monotonic(), 0
         while n < N_STEPS and time.monotonic() - since < limit_s and client.ask("add", "1"):
             n += 1
-        yield f"{loss:.0%} of packets lost: a scalar step", (time.monotonic() - since) / n if n else None
+        yield f"{loss:.0%} of packets lost: a scalar step", (
+            time.monotonic() - since) / n if n else None
 
 
-ROWS = (cut("the ps is cut off in a step", 1.0, 1.0), cut("nothing gets to the ps", 1.0, 0.0), cut("nothing comes from the ps", 0.0, 1.0), lossy)
+ROWS = (cut("the ps is cut off in a step", 1.0, 1.0), cut("nothing gets to the ps", 1.0, 0.0),
+        cut("nothing comes from the ps", 0.0, 1.0), lossy)
 
 
 def main():
@@ -117,7 +126,8 @@ def main():
                     client.ask("init")
                     client.ask("add", "1")
                     for what, seconds in row(wire, client, options.limit):
-                        figures.setdefault(what, {})[kind.name] = f"not in {options.limit:.0f} s" if seconds is None else f"{seconds:.3f} s"
+                        figures.setdefault(what, {})[
+                            kind.name] = f"not in {options.limit:.0f} s" if seconds is None else f"{seconds:.3f} s"
                 finally:
                     client.process.kill()
                     client.process.wait()

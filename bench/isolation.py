@@ -3,9 +3,12 @@
 
     bench/isolation.py [--rounds N] [--seconds S] [--only TEXT] [--bin DIR] [--json FILE]
 
-One session runs small steps on a worker and notes how long each takes: alone; beside as many idle loops (other processes) as there are cores,
-which is what sharing the cores costs anybody; and beside another session's heavy step on the same worker, of several kinds. All in alternating
-rounds, so that the machine's noise falls on each alike. The last column is p99 beside the heavy step ÷ p99 beside the idle loops: at most 2 is
+One session runs small steps on a worker and notes how long each takes: alone; beside as many idle
+loops (other processes) as there are cores,
+which is what sharing the cores costs anybody; and beside another session's heavy step on the same
+worker, of several kinds. All in alternating
+rounds, so that the machine's noise falls on each alike. The last column is p99 beside the heavy
+step ÷ p99 beside the idle loops: at most 2 is
 the aim, and what is above 1 the cores do not explain."""
 
 import argparse
@@ -45,14 +48,18 @@ def _many_small():
     return tf.add_n([tf.sin(x + k) for k in range(20_000)])
 
 
-HEAVY = {"matrix products": _matmuls, "one long loop": _long_loop, "200 large nodes": _wide, "20,000 small nodes": _many_small}
+HEAVY = {"matrix products": _matmuls, "one long loop": _long_loop, "200 large nodes": _wide,
+         "20,000 small nodes": _many_small}
 
 
 def _session(target, build):
     graph = tf.Graph()
     with graph.as_default(), tf.device(WORKER0):
         fetch = build()
-    session = tf1.Session(target, graph=graph, config=tf1.ConfigProto(graph_options=tf1.GraphOptions(optimizer_options=tf1.OptimizerOptions(opt_level=-1))))
+    session = tf1.Session(target, graph=graph,
+                          config=tf1.ConfigProto(
+                              graph_options=tf1.GraphOptions(
+                                  optimizer_options=tf1.OptimizerOptions(opt_level=-1))))
     session.run(fetch)
     return session.make_callable(fetch)
 
@@ -64,7 +71,8 @@ class Beside:
         self.run, self.n_idle_loops, self.n_runs = run, n_idle_loops, 0
 
     def __enter__(self):
-        self.loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(self.n_idle_loops)]
+        self.loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"])
+                      for _ in range(self.n_idle_loops)]
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self._go_on)
         self.thread.start()
@@ -96,25 +104,32 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--only", default="", help="heavy steps whose name holds this text")
-    parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
+    parser.add_argument("--bin",
+                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
+                             "build/bin")
     parser.add_argument("--json", help="a report")
     arguments = parser.parse_args()
     report = []
     with Cluster(bin_dir=arguments.bin) as cluster:
         small = _session(cluster.target, lambda: tf.random.uniform([], seed=1) + 1)
         kinds = {"alone": Beside(), "idle loops on all cores": Beside(n_idle_loops=os.cpu_count())}
-        kinds.update({name: Beside(_session(cluster.target, build)) for name, build in HEAVY.items() if arguments.only in name})
+        kinds.update({name: Beside(_session(cluster.target, build)) for name, build in HEAVY.items()
+                      if arguments.only in name})
         took = {name: [] for name in kinds}
         for _ in range(arguments.rounds):
             for name, beside in kinds.items():
                 with beside:
                     took[name] += _small_steps(small, arguments.seconds)
     p99 = {name: np.percentile(times, 99) for name, times in took.items()}
-    print(f"{'beside':28} {'steps':>8} {'median':>10} {'p99':>10} {'÷ alone':>8} {'÷ idle loops':>12}")
+    print(f"{'beside':28} {'steps':>8} {'median':>10} {'p99':>10} {'÷ alone':>8} "
+          f"{'÷ idle loops':>12}")
     for name, times in took.items():
-        median, ratios = np.median(times), (p99[name] / p99["alone"], p99[name] / p99["idle loops on all cores"])
-        print(f"{name:28} {len(times):8} {median * 1e6:7.0f} µs {p99[name] * 1e6:7.0f} µs {ratios[0]:8.2f} {ratios[1]:12.2f}")
-        report.append({"beside": name, "steps": len(times), "median_s": median, "p99_s": p99[name], "p99_by_idle_loops": ratios[1]})
+        median, ratios = np.median(times), (p99[name] / p99["alone"],
+                                            p99[name] / p99["idle loops on all cores"])
+        print(f"{name:28} {len(times):8} {median * 1e6:7.0f} µs {p99[name] * 1e6:7.0f} µs "
+              f"{ratios[0]:8.2f} {ratios[1]:12.2f}")
+        report.append({"beside": name, "steps": len(times), "median_s": median, "p99_s": p99[name],
+                       "p99_by_idle_loops": ratios[1]})
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(report, file, indent=1)

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Our kernels against TensorFlow's, one op at a time, on one thread and on two, in one run.
 
-    .venv/bin/python bench/kernels.py [FAMILY...] [--threads 1,2] [--only TEXT] [--rounds N] [--json FILE]
+    .venv/bin/python bench/kernels.py [FAMILY...] [--threads 1,2] [--only TEXT] [--rounds N] [--json
+    FILE]
 
-Rows stand in bench/kernel_rows/FAMILY.py: a function rows() that yields Row(name, build[, reason]); build makes the op in a fresh tf.Graph
-from constants and returns one of its outputs. Each row is timed in alternating rounds: the kernel alone in build/bench/kernel_time, and
-TensorFlow's in a session whose graph runs the op many times, one after the other (less what an empty run takes). A figure is the least mean
-over a batch of runs; the ratio is TensorFlow ÷ Millrace. A row below 0.7 must say why (`reason`); without one the run fails.
+Rows stand in bench/kernel_rows/FAMILY.py: a function rows() that yields Row(name, build[, reason]);
+build makes the op in a fresh tf.Graph
+from constants and returns one of its outputs. Each row is timed in alternating rounds: the kernel
+alone in build/bench/kernel_time, and
+TensorFlow's in a session whose graph runs the op many times, one after the other (less what an
+empty run takes). A figure is the least mean
+over a batch of runs; the ratio is TensorFlow ÷ Millrace. A row below 0.7 must say why (`reason`);
+without one the run fails.
 TensorFlow runs as it comes: with oneDNN, but with its graph rewriting off.
 """
 import argparse
@@ -38,16 +43,19 @@ class Row:
 
 
 def time_ours(path, node, threads):
-    done = subprocess.run([TIMER, path, node, str(threads), str(ROUND_MS)], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([TIMER, path, node, str(threads), str(ROUND_MS)], stdout=subprocess.PIPE,
+                          text=True, check=True)
     return float(done.stdout) / 1e3
 
 
 class TensorFlowTimer:
-    """Sessions over the same graph with the op n times, each after the one before, and over an empty one."""
+    """Sessions over the same graph with the op n times, each after the one before, and over an
+    empty one."""
 
     def __init__(self, tf, row, threads):
         self.tf, self.row = tf, row
-        self.config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1)
+        self.config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads,
+                                               inter_op_parallelism_threads=1)
         self.config.graph_options.optimizer_options.opt_level = -1
         self.config.graph_options.rewrite_options.disable_meta_optimizer = True
         self.n = 1
@@ -63,7 +71,9 @@ class TensorFlowTimer:
             last, nothing = first, tf.no_op()
             for _ in range(self.n - 1):
                 with tf.control_dependencies([last]):
-                    last = graph.create_op(first.type, list(first.inputs), [t.dtype for t in first.outputs], attrs=first.node_def.attr)
+                    last = graph.create_op(first.type, list(first.inputs),
+                                           [t.dtype for t in first.outputs],
+                                           attrs=first.node_def.attr)
             self.node, self.graph_def = first.name, graph.as_graph_def()
             self.session = tf.compat.v1.Session(graph=graph, config=self.config)
             self.call = self.session.make_callable(last)
@@ -111,8 +121,10 @@ def run_threads(arguments, threads):
             ours, theirs = measure(tf, row, threads, arguments.rounds)
             ratio = theirs / ours
             verdict = "" if ratio >= LEAST_RATIO else f"  {row.reason or 'NO REASON GIVEN'}"
-            print(f"{row.name:58} {threads} thread{'s' if threads > 1 else ' '} {ours:11.1f} {theirs:11.1f} {ratio:7.2f}{verdict}", flush=True)
-            results.append({"row": row.name, "threads": threads, "ours_us": ours, "theirs_us": theirs, "ratio": ratio, "reason": row.reason})
+            print(f"{row.name:58} {threads} thread{'s' if threads > 1 else ' '} {ours:11.1f} "
+                  f"{theirs:11.1f} {ratio:7.2f}{verdict}", flush=True)
+            results.append({"row": row.name, "threads": threads, "ours_us": ours,
+                            "theirs_us": theirs, "ratio": ratio, "reason": row.reason})
     return results
 
 
@@ -127,7 +139,8 @@ def main():
     arguments = parser.parse_args()
     sys.path.insert(0, HERE)
     sys.modules["kernels"] = sys.modules[__name__]  # rows import Row from here
-    arguments.families = arguments.families or sorted(os.path.basename(p)[:-3] for p in glob.glob(os.path.join(HERE, "kernel_rows", "*.py")))
+    arguments.families = arguments.families or sorted(
+        os.path.basename(p)[:-3] for p in glob.glob(os.path.join(HERE, "kernel_rows", "*.py")))
     if arguments.child:
         results = run_threads(arguments, int(arguments.threads))
         with open(arguments.json, "w", encoding="utf-8") as file:
@@ -137,14 +150,17 @@ def main():
     results = []
     for threads in arguments.threads.split(","):
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            command = [sys.executable, __file__, *arguments.families, "--child", "--threads", threads, "--rounds", str(arguments.rounds), "--json", file.name]
-            subprocess.run(command + (["--only", arguments.only] if arguments.only else []), check=True, stderr=subprocess.DEVNULL)
+            command = [sys.executable, __file__, *arguments.families, "--child", "--threads",
+                       threads, "--rounds", str(arguments.rounds), "--json", file.name]
+            subprocess.run(command + (["--only", arguments.only] if arguments.only else []),
+                           check=True, stderr=subprocess.DEVNULL)
             results += json.load(file)
     ratios = [r["ratio"] for r in results]
     low = [r for r in results if r["ratio"] < LEAST_RATIO]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"{len(ratios)} figures, geometric mean {mean:.2f}, least {min(ratios):.2f}, {len(low)} below {LEAST_RATIO}")
+        print(f"{len(ratios)} figures, geometric mean {mean:.2f}, least {min(ratios):.2f}, "
+              f"{len(low)} below {LEAST_RATIO}")
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

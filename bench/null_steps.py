@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
-"""How the cost of a step grows with the cluster: null steps with 1 to 8 workers and 1 to 4 parameter servers, TensorFlow and Millrace.
+"""How the cost of a step grows with the cluster: null steps with 1 to 8 workers and 1 to 4
+parameter servers, TensorFlow and Millrace.
 
     .venv/bin/python bench/null_steps.py [--quick] [--write] [--json FILE] [--from FILE]
 
-A null step is a worker that pulls parameters and does nothing with them (OSDI, 6.2). What is pulled lies in equal parts on the parameter
+A null step is a worker that pulls parameters and does nothing with them (OSDI, 6.2). What is pulled
+lies in equal parts on the parameter
 servers:
 
     scalar    a number from each
     dense     100 MiB in all
     sparse    32 rows in all, gathered from a table of 1 GiB
 
-Every worker has a client process of its own, all with the same program for both systems (bench/null_client.c), so a step's cost is the
-cluster's. One cluster of each kind is up throughout (8 workers, 4 parameter servers, all on loopback); its unused tasks idle. TensorFlow's
-clients dial their own worker, which is their master, as its programs do; Millrace's dial the one master. All systems are measured in
-turns. A figure is the best of the rounds for steps a second in all, and the median over rounds and clients for the time of a step.
+Every worker has a client process of its own, all with the same program for both systems
+(bench/null_client.c), so a step's cost is the
+cluster's. One cluster of each kind is up throughout (8 workers, 4 parameter servers, all on
+loopback); its unused tasks idle. TensorFlow's
+clients dial their own worker, which is their master, as its programs do; Millrace's dial the one
+master. All systems are measured in
+turns. A figure is the best of the rounds for steps a second in all, and the median over rounds and
+clients for the time of a step.
 
---write puts table and plot into docs/scaling.md and docs/scaling.svg; --from takes the figures of an earlier --json; --quick is a round of
+--write puts table and plot into docs/scaling.md and docs/scaling.svg; --from takes the figures of
+an earlier --json; --quick is a round of
 short measurements with 1, 2 and 8 workers.
 """
 import argparse
@@ -32,7 +39,8 @@ import null_plot
 from compare import BIN, ROOT, TENSORFLOW_SERVER, free_port, wait_until_accepts
 
 CLIENT = os.path.join(os.path.dirname(BIN.rstrip("/")), "bench", "null_client")
-KINDS = {"scalar": 1.0, "dense": 2.0, "sparse": 1.0}  # and how many seconds of steps one measurement has
+# and how many seconds of steps one measurement has
+KINDS = {"scalar": 1.0, "dense": 2.0, "sparse": 1.0}
 WORKERS, SERVERS = (1, 2, 4, 8), (1, 2, 4)
 ROWS, ROW_FLOATS, TAKEN = 1 << 20, 256, 32
 
@@ -41,11 +49,14 @@ class TensorFlow:
     name = "TensorFlow"
 
     def __init__(self):
-        spec = {job: [f"127.0.0.1:{free_port()}" for _ in range(n)] for job, n in (("ps", max(SERVERS)), ("worker", max(WORKERS)))}
+        spec = {job: [f"127.0.0.1:{free_port()}" for _ in range(n)] for job,
+                n in (("ps", max(SERVERS)), ("worker", max(WORKERS)))}
         self.processes = []
         for job, addresses in spec.items():
             for i, address in enumerate(addresses):
-                command = [sys.executable, "-c", TENSORFLOW_SERVER.replace("task_index=0", "task_index=int(sys.argv[3])"), json.dumps(spec), job, str(i)]
+                command = [sys.executable, "-c",
+                           TENSORFLOW_SERVER.replace("task_index=0", "task_index=int(sys.argv[3])"),
+                           json.dumps(spec), job, str(i)]
                 self.processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         for addresses in spec.values():
             for address in addresses:
@@ -61,16 +72,22 @@ class TensorFlow:
 
 class Millrace:
     def __init__(self, name, *flags):
-        self.name, self.flags, self.processes, self.directory = name, flags, [], tempfile.TemporaryDirectory()
-        tasks = [(job, i, self.start(f"{job}{i}", "tf-worker", "--job", job, "--task", i, *flags)) for job, n in (("ps", max(SERVERS)), ("worker", max(WORKERS)))
+        self.name, self.flags, self.processes, self.directory = (
+            name, flags, [], tempfile.TemporaryDirectory())
+        tasks = [(job, i, self.start(f"{job}{i}", "tf-worker", "--job", job, "--task", i, *flags))
+                 for job, n in (("ps", max(SERVERS)), ("worker", max(WORKERS)))
                  for i in range(n)]
-        spec = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{port()}" for of, _, port in tasks if of == job) for job in ("ps", "worker"))
-        self.targets = [f"grpc://127.0.0.1:{self.start('master', 'tf-master', '--cluster', spec)()}"] * max(WORKERS)
+        spec = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{port()}" for of, _, port in tasks if of
+                                             == job) for job in ("ps", "worker"))
+        self.targets = ((((((((((((((((((((((((([
+            f"grpc://127.0.0.1:{self.start('master', 'tf-master', '--cluster', spec)()}"] * max(
+                WORKERS))))))))))))))))))))))))))
 
     def start(self, name, program, *arguments):
         """A function that waits for its port."""
         path = os.path.join(self.directory.name, name)
-        command = [os.path.join(BIN, program), *map(str, arguments), "--listen", "127.0.0.1:0", "--port-file", path, "--admin", "off", "--log-level", "warning"]
+        command = [os.path.join(BIN, program), *map(str, arguments), "--listen", "127.0.0.1:0",
+                   "--port-file", path, "--admin", "off", "--log-level", "warning"]
         process = subprocess.Popen(command)
         self.processes.append(process)
 
@@ -100,22 +117,26 @@ def build(tf1, kind, n_servers, worker):
                 name = f"{kind}_{n_servers}_{i}"
                 if kind == "sparse":
                     rows = ROWS // n_servers
-                    v = tf1.get_variable(name, [rows, ROW_FLOATS], initializer=tf1.zeros_initializer(), use_resource=False)
+                    v = tf1.get_variable(name, [rows, ROW_FLOATS],
+                                         initializer=tf1.zeros_initializer(), use_resource=False)
                     n = TAKEN // n_servers
                     pulled.append(tf1.gather(v, [(k * 7919 + i) % rows for k in range(n)]))
                 else:
                     shape = [] if kind == "scalar" else [(100 << 20) // 4 // n_servers]
-                    v = tf1.get_variable(name, shape, initializer=tf1.ones_initializer(), use_resource=False)
+                    v = tf1.get_variable(name, shape, initializer=tf1.ones_initializer(),
+                                         use_resource=False)
                     pulled.append(v.read_value())
                 initializers.append(v.initializer)
-        with tf1.device(f"/job:worker/task:{worker}"), tf1.control_dependencies([tf1.identity(p) for p in pulled]):
+        with tf1.device(f"/job:worker/task:{worker}"), tf1.control_dependencies(
+            [tf1.identity(p) for p in pulled]):
             tf1.no_op(name="step")
         tf1.group(*initializers, name="init")
     return graph.as_graph_def()
 
 
 class Clients:
-    """One of each worker, of one system, for one kind and number of parameter servers; the variables are there."""
+    """One of each worker, of one system, for one kind and number of parameter servers; the
+    variables are there."""
 
     def __init__(self, tf1, system, kind, n_servers, directory):
         config = tf1.ConfigProto()
@@ -128,8 +149,10 @@ class Clients:
             path = os.path.join(directory, f"{kind}.{n_servers}.{worker}")
             with open(path, "wb") as f:
                 f.write(build(tf1, kind, n_servers, worker).SerializeToString())
-            command = [CLIENT, "--target", target, "--graph", path, "--step", "step", "--options", options]
-            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            command = [CLIENT, "--target", target, "--graph", path, "--step", "step", "--options",
+                       options]
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, text=True))
         self.ask(self.processes[:1], "once init")
         for _ in range(3):
             self.ask(self.processes, "once step")
@@ -147,7 +170,8 @@ class Clients:
     def measure(self, n_workers, seconds):
         """(steps a second in all, the clients' median times of a step in µs)"""
         answers = self.ask(self.processes[:n_workers], f"for {seconds}")
-        return sum(int(n) / float(took) for n, took, _ in answers), [float(median) for _, _, median in answers]
+        return sum(int(n) / float(took) for n, took, _ in answers), [
+            float(median) for _, _, median in answers]
 
     def stop(self):
         for process in self.processes:
@@ -169,12 +193,17 @@ def run(options, systems):
                     got = {name: [] for name in clients}
                     for _ in range(1 if options.quick else options.rounds):
                         for name, of in clients.items():
-                            got[name].append(of.measure(n_workers, seconds / (3 if options.quick else 1)))
-                    figures = {name: {"steps_per_s": max(rate for rate, _ in g), "step_us": statistics.median(t for _, times in g for t in times)}
+                            got[name].append(of.measure(n_workers,
+                                    seconds / (3 if options.quick else 1)))
+                    figures = {name: {"steps_per_s": max(rate for rate, _ in g),
+                                      "step_us": statistics.median(
+                                          t for _, times in g for t in times)}
                                for name, g in got.items()}
-                    rows.append({"kind": kind, "ps": n_servers, "workers": n_workers, "systems": figures})
+                    rows.append({"kind": kind, "ps": n_servers, "workers": n_workers,
+                                 "systems": figures})
                     print(f"{kind:7} {n_servers} ps {n_workers} workers  " + "   ".join(
-                        f"{name} {f['steps_per_s']:9.1f} steps/s {f['step_us'] / 1e3:9.3f} ms" for name, f in figures.items()), flush=True)
+                        f"{name} {f['steps_per_s']:9.1f} steps/s {f['step_us'] / 1e3:9.3f} ms"
+                        for name, f in figures.items()), flush=True)
                 for of in clients.values():
                     of.stop()
     return rows
@@ -194,7 +223,8 @@ def main():
     else:
         began, systems = time.monotonic(), []
         try:
-            systems += [TensorFlow(), Millrace("Millrace, TCP", "--unix=off"), Millrace("Millrace, one host")]
+            systems += [TensorFlow(), Millrace("Millrace, TCP", "--unix=off"),
+                        Millrace("Millrace, one host")]
             rows = run(options, systems)
         finally:
             for system in systems:

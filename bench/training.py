@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""A training step of whole networks: TensorFlow in this process, TensorFlow's own cluster, and ours, side by side in one run.
+"""A training step of whole networks: TensorFlow in this process, TensorFlow's own cluster, and
+ours, side by side in one run.
 
     .venv/bin/python bench/training.py [--rounds N] [--only TEXT] [--json FILE]
 
-The networks are those of examples/ (LeNet, the residual network on digits) and the LSTM of compare.py. In process TensorFlow sends no message and
-copies no variable: what a cluster's step costs beyond it is messages. Each round measures every way in turn; a figure is the least mean of
+The networks are those of examples/ (LeNet, the residual network on digits) and the LSTM of
+compare.py. In process TensorFlow sends no message and
+copies no variable: what a cluster's step costs beyond it is messages. Each round measures every way
+in turn; a figure is the least mean of
 a round, since other load only adds to it. Ratios are TensorFlow's time ÷ ours.
 """
 import argparse
@@ -61,7 +64,8 @@ def session_of(tf, tf1, np, build, target):
         if target:
             initializers, fetches, feeds = build(tf, tf1, np, True)
         else:
-            with tf1.device(lambda _: "/cpu:0"):  # compare.py's programs name tasks: all are this process
+            # compare.py's programs name tasks: all are this process
+            with tf1.device(lambda _: "/cpu:0"):
                 initializers, fetches, feeds = build(tf, tf1, np, False)
             for op in graph.get_operations():
                 op._set_device("/device:CPU:0")  # noqa: SLF001
@@ -85,11 +89,13 @@ def main():
     tf1.disable_eager_execution()
     tf1.disable_control_flow_v2()
     clusters, results = [compare.TensorFlowCluster(), compare.MillraceCluster()], []
-    print(f"{'network':20} {'in process':>12} {'TF cluster':>12} {'Millrace':>12} {'÷ in process':>13} {'÷ cluster':>10}")
+    print(f"{'network':20} {'in process':>12} {'TF cluster':>12} {'Millrace':>12} "
+          f"{'÷ in process':>13} {'÷ cluster':>10}")
     for name, (build, n) in NETWORKS.items():
         if arguments.only not in name:
             continue
-        steps = [session_of(tf, tf1, np, build, target) for target in ("", clusters[0].target, clusters[1].target)]
+        steps = [session_of(tf, tf1, np, build, target)
+                 for target in ("", clusters[0].target, clusters[1].target)]
         least = [float("inf")] * 3
         for step in steps:
             compare.measure(step, 5)
@@ -100,8 +106,10 @@ def main():
                     step()
                 least[i] = min(least[i], (time.perf_counter() - began) / n)
         inside, theirs, ours = (t * 1e3 for t in least)
-        results.append({"network": name, "in_process_ms": inside, "tensorflow_cluster_ms": theirs, "millrace_ms": ours})
-        print(f"{name:20} {inside:9.2f} ms {theirs:9.2f} ms {ours:9.2f} ms {inside / ours:13.2f} {theirs / ours:10.2f}", flush=True)
+        results.append({"network": name, "in_process_ms": inside, "tensorflow_cluster_ms": theirs,
+                        "millrace_ms": ours})
+        print(f"{name:20} {inside:9.2f} ms {theirs:9.2f} ms {ours:9.2f} ms {inside / ours:13.2f} "
+              f"{theirs / ours:10.2f}", flush=True)
         for cluster in clusters:
             tf1.Session.reset(cluster.target)
     if arguments.json:

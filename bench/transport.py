@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
-"""What it costs to move a tensor from a ps to a worker: a null step that pulls one dense variable, by size and by transport.
+"""What it costs to move a tensor from a ps to a worker: a null step that pulls one dense variable,
+by size and by transport.
 
-    .venv/bin/python bench/transport.py [--sizes MB,...] [--rounds N] [--ways NAME,...] [--json FILE]
+    .venv/bin/python bench/transport.py [--sizes MB,...] [--rounds N] [--ways NAME,...] [--json
+    FILE]
 
-Columns: Millrace over tcp, over Unix sockets and over shared memory (the flags of tf-worker choose), on request with checksums or
-over four sockets, too (--ways "tcp,tcp sums,tcp x4"); a plain C program that moves the same bytes over the same kind of socket between two processes (bench/socket_floor.c); TensorFlow's own gRPC cluster. All are up at the
-same time and measured in turns, so that the machine's noise falls on all. Figures are medians in milliseconds of one step, as the
+Columns: Millrace over tcp, over Unix sockets and over shared memory (the flags of tf-worker
+choose), on request with checksums or
+over four sockets, too (--ways "tcp,tcp sums,tcp x4"); a plain C program that moves the same bytes
+over the same kind of socket between two processes (bench/socket_floor.c); TensorFlow's own gRPC
+cluster. All are up at the
+same time and measured in turns, so that the machine's noise falls on all. Figures are medians in
+milliseconds of one step, as the
 client sees it; the plain C program has no client, master or step.
 """
 import argparse
@@ -19,7 +25,8 @@ import compare
 from compare import PS, WORKER, MillraceCluster, TensorFlowCluster
 
 FLOOR = os.path.join(os.path.dirname(compare.BIN.rstrip("/")), "bench", "socket_floor")
-WAYS = {"tcp": ["--unix=off"], "unix": ["--shm=off"], "shm": [], "tcp sums": ["--unix=off", "--wire-checksum"],
+WAYS = {"tcp": ["--unix=off"], "unix": ["--shm=off"], "shm": [],
+        "tcp sums": ["--unix=off", "--wire-checksum"],
         "unix sums": ["--shm=off", "--wire-checksum"], "tcp x4": ["--unix=off", "--wire-streams=4"],
         "unix x4": ["--shm=off", "--wire-streams=4"]}
 
@@ -43,7 +50,8 @@ class Pull:
         graph = tf.Graph()
         with graph.as_default():
             with tf1.device(PS):
-                v = tf1.get_variable("v", shape=[size_bytes // 4], initializer=tf1.ones_initializer())
+                v = tf1.get_variable("v", shape=[size_bytes // 4],
+                                     initializer=tf1.ones_initializer())
             with tf1.device(WORKER):
                 with tf1.control_dependencies([tf.identity(v.read_value())]):
                     pulled = tf.no_op()
@@ -52,7 +60,8 @@ class Pull:
         self.step = self.session.make_callable(pulled)
 
     def measure(self, n):
-        """The first step of a turn is not counted, as the plain C program's: receive buffers that nobody wanted while others had their turn
+        """The first step of a turn is not counted, as the plain C program's: receive buffers that
+        nobody wanted while others had their turn
         have gone back to the system, and fresh pages cost more than moving the bytes."""
         times = []
         self.step()
@@ -71,7 +80,8 @@ class PlainC:
         self.name, self.command = f"C {kind}", [FLOOR, kind, str(size_bytes)]
 
     def measure(self, n):
-        return [float(line) for line in subprocess.run(self.command + [str(n)], capture_output=True, check=True, text=True).stdout.split()]
+        return [float(line) for line in subprocess.run(self.command + [str(n)], capture_output=True,
+                check=True, text=True).stdout.split()]
 
     def close(self):
         pass
@@ -111,13 +121,17 @@ def main():
     options.ways = options.ways.split(",")
     import tensorflow as tf
     tf.compat.v1.disable_eager_execution()
-    names = [n for n in ("tcp", "tcp sums", "tcp x4", "C tcp", "unix", "unix sums", "unix x4", "C unix", "shm", "tensorflow") if n.replace("C ", "") in options.ways]
-    print(f"{'MB':>6}" + "".join(f"{n:>12}" for n in names) + "   TF/tcp    TF/unix     TF/shm  C tcp/tcp  C unix/unix", flush=True)
+    names = [n for n in ("tcp", "tcp sums", "tcp x4", "C tcp", "unix", "unix sums", "unix x4",
+                         "C unix", "shm", "tensorflow") if n.replace("C ", "") in options.ways]
+    print(f"{'MB':>6}" + "".join(f"{n:>12}" for n in names)
+          + "   TF/tcp    TF/unix     TF/shm  C tcp/tcp  C unix/unix", flush=True)
     rows = {}
     for mb in map(int, options.sizes.split(",")):
         row = rows[mb] = run_size(mb, options)
-        print(f"{mb:6}" + "".join(f"{row[n]:12.3f}" for n in names) + ratio(row, "tensorflow", "tcp") + ratio(row, "tensorflow", "unix") +
-              ratio(row, "tensorflow", "shm") + ratio(row, "C tcp", "tcp") + ratio(row, "C unix", "unix"), flush=True)
+        print(f"{mb:6}" + "".join(f"{row[n]:12.3f}" for n in names)
+              + ratio(row, "tensorflow", "tcp") + ratio(row, "tensorflow", "unix") +
+              ratio(row, "tensorflow", "shm") + ratio(row, "C tcp", "tcp")
+              + ratio(row, "C unix", "unix"), flush=True)
     if options.json:
         with open(options.json, "w") as f:
             json.dump(rows, f, indent=1)

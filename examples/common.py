@@ -1,6 +1,8 @@
-"""What the longer examples share: their arguments, Shakespeare's text, and one training loop for a cluster and for this process.
+"""What the longer examples share: their arguments, Shakespeare's text, and one training loop for a
+cluster and for this process.
 
-A program builds its graph with a `Place`, which names devices on a cluster and names none in this process. All seeds are set, so both
+A program builds its graph with a `Place`, which names devices on a cluster and names none in this
+process. All seeds are set, so both
 train alike, and `--check` holds one against the other.
 """
 import argparse
@@ -18,13 +20,16 @@ import tensorflow as tf  # noqa: E402
 tf1 = tf.compat.v1
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 
-# What a program builds: `feed(step)` gives the feeds of a step, which works on n_items of what `items` names; `finish(session)`, if any,
+# What a program builds: `feed(step)` gives the feeds of a step, which works on n_items of what
+# `items` names; `finish(session)`, if any,
 # says how good the model has become.
-Training = collections.namedtuple("Training", "loss train feed n_items items finish", defaults=[None])
+Training = collections.namedtuple("Training", "loss train feed n_items items finish",
+                                  defaults=[None])
 
 
 class Place:
-    """Where a graph runs: the jobs ps and worker of the cluster at `target`, or this process if that is empty."""
+    """Where a graph runs: the jobs ps and worker of the cluster at `target`, or this process if
+    that is empty."""
 
     def __init__(self, target, n_ps=1):
         self.target, self.n_ps = target, n_ps
@@ -34,15 +39,18 @@ class Place:
 
     def replica(self, worker=0):
         """Variables go round the parameter servers, all else to a worker."""
-        return tf1.device(tf1.train.replica_device_setter(ps_tasks=self.n_ps, worker_device=f"/job:worker/task:{worker}") if self.target else None)
+        return tf1.device(tf1.train.replica_device_setter(ps_tasks=self.n_ps,
+                worker_device=f"/job:worker/task:{worker}") if self.target else None)
 
 
 def arguments(doc, steps, add=None):
     """The command line; `add(parser)` adds what only one program has."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("target", nargs="?", default=os.environ.get("MILLRACE_TARGET"), help="grpc://HOST:PORT (default: $MILLRACE_TARGET)")
+    parser.add_argument("target", nargs="?", default=os.environ.get("MILLRACE_TARGET"),
+                        help="grpc://HOST:PORT (default: $MILLRACE_TARGET)")
     parser.add_argument("--steps", type=int, default=steps)
-    parser.add_argument("--check", action="store_true", help="compute with TensorFlow in this process, too, and compare")
+    parser.add_argument("--check", action="store_true",
+                        help="compute with TensorFlow in this process, too, and compare")
     if add:
         add(parser)
     options = parser.parse_args()
@@ -74,18 +82,21 @@ def train(title, build, place, n_steps):
                 losses.append(float(session.run([model.loss, model.train], model.feed(step))[0]))
                 if (step + 1) % max(1, n_steps // 5) == 0:
                     rate = (step + 1) * model.n_items / (time.time() - began)
-                    print(f"  step {step + 1:5d}   loss {losses[-1]:7.4f}   {rate:9.0f} {model.items}/s", flush=True)
+                    print(f"  step {step + 1:5d}   loss {losses[-1]:7.4f}   {rate:9.0f} "
+                          f"{model.items}/s", flush=True)
             result = model.finish(session) if model.finish else None
     if not np.all(np.isfinite(losses)):
         sys.exit("the loss is not finite")
     tail = max(1, n_steps // 5)
     if n_steps >= 20 and np.mean(losses[-tail:]) >= np.mean(losses[:tail]):
-        sys.exit(f"the loss does not fall: {np.mean(losses[:tail]):.4f} at first, {np.mean(losses[-tail:]):.4f} at last")
+        sys.exit(f"the loss does not fall: {np.mean(losses[:tail]):.4f} at first, "
+                 f"{np.mean(losses[-tail:]):.4f} at last")
     return np.array(losses), result
 
 
 def train_and_check(title, build, options, n_ps=1, tolerance=2e-3, n_compared=20):
-    """train() on the cluster; with --check, the first losses are held against TensorFlow's own. Later ones differ as roundings grow."""
+    """train() on the cluster; with --check, the first losses are held against TensorFlow's own.
+    Later ones differ as roundings grow."""
     losses, result = train(title, build, Place(options.target, n_ps), options.steps)
     if options.check:
         n = min(n_compared, options.steps)

@@ -1,7 +1,10 @@
-"""Asynchronous training with a parameter server: the classic TensorFlow 1 set-up, in plain TensorFlow.
+"""Asynchronous training with a parameter server: the classic TensorFlow 1 set-up, in plain
+TensorFlow.
 
-The variables live on /job:ps/task:0. Each worker task computes gradients of a small multilayer perceptron on its own batches and applies
-them to the shared variables as they come, without waiting for the other [OSDI 4.4, figure 4a]. Nothing here knows of Millrace: the
+The variables live on /job:ps/task:0. Each worker task computes gradients of a small multilayer
+perceptron on its own batches and applies
+them to the shared variables as they come, without waiting for the other [OSDI 4.4, figure 4a].
+Nothing here knows of Millrace: the
 target may be any TensorFlow cluster.
 
     python examples/digits_async.py [grpc://host:port]     (default: $MILLRACE_TARGET)
@@ -58,7 +61,8 @@ def main():
         with tf1.device(f"/job:worker/task:{task}"):
             x = tf1.placeholder(tf.float32, [None, 64])
             y = tf1.placeholder(tf.int64, [None])
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits_of(x)))
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y,
+                    logits=logits_of(x)))
             train = optimizer.minimize(loss, global_step=global_step)
             towers.append((x, y, loss, train))
     with tf1.device("/job:worker/task:0"):
@@ -76,7 +80,8 @@ def main():
             tower_x, tower_y, loss, train = towers[task]
             for _ in range(STEPS_PER_WORKER):
                 pick = random.randint(0, len(train_x), BATCH)
-                losses[task], _ = session.run([loss, train], {tower_x: train_x[pick], tower_y: train_y[pick]})
+                losses[task], _ = session.run([loss, train],
+                                              {tower_x: train_x[pick], tower_y: train_y[pick]})
 
         threads = [threading.Thread(target=work, args=(task,)) for task in range(N_WORKERS)]
         for thread in threads:
@@ -86,10 +91,12 @@ def main():
             step = session.run(global_step)
             if step >= shown + 500:
                 shown = step
-                print(f"step {step:5d}   loss {np.mean(losses):.4f}   {step / (time.time() - start):7.1f} steps/s", flush=True)
+                print(f"step {step:5d}   loss {np.mean(losses):.4f}   "
+                      f"{step / (time.time() - start):7.1f} steps/s", flush=True)
             threads[0].join(0.05)
         step = session.run(global_step)
-        print(f"step {step:5d}   loss {np.mean(losses):.4f}   {step / (time.time() - start):7.1f} steps/s")
+        print(f"step {step:5d}   loss {np.mean(losses):.4f}   {step / (time.time() - start):7.1f} "
+              "steps/s")
         result = session.run(accuracy, {x: test_x, y: test_y})
         print(f"test accuracy {result:.4f}")
     return 0 if result > 0.95 else 1

@@ -1,7 +1,9 @@
 """Synchronous, in-graph replication: one client, one graph, two workers [OSDI 4.4, figure 4b].
 
-Each step feeds one batch, splits it over the two worker tasks, averages their gradients on the parameter server and applies them
-once, so a step sees exactly the gradient of the whole batch. Plain TensorFlow; the target may be any TensorFlow cluster.
+Each step feeds one batch, splits it over the two worker tasks, averages their gradients on the
+parameter server and applies them
+once, so a step sees exactly the gradient of the whole batch. Plain TensorFlow; the target may be
+any TensorFlow cluster.
 
     python examples/digits_sync.py [grpc://host:port]     (default: $MILLRACE_TARGET)
 """
@@ -44,7 +46,8 @@ def main():
     for task in range(N_WORKERS):
         with tf1.device(f"/job:worker/task:{task}"):
             begin, end = task * n // N_WORKERS, (task + 1) * n // N_WORKERS
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y[begin:end], logits=logits_of(x[begin:end])))
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=y[begin:end], logits=logits_of(x[begin:end])))
             losses.append(loss)
             gradients.append(tf.gradients(loss, variables))
     with tf1.device("/job:ps/task:0"):
@@ -62,7 +65,8 @@ def main():
             pick = random.randint(0, len(train_x), BATCH)
             loss, _ = session.run([mean_loss, train], {x: train_x[pick], y: train_y[pick]})
             if step % 300 == 0:
-                print(f"step {step:5d}   loss {loss:.4f}   {step / (time.time() - start):7.1f} steps/s", flush=True)
+                print(f"step {step:5d}   loss {loss:.4f}   {step / (time.time() - start):7.1f} "
+                      "steps/s", flush=True)
         result = session.run(accuracy, {x: test_x, y: test_y})
         print(f"test accuracy {result:.4f}")
     return 0 if result > 0.95 else 1

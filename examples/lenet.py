@@ -1,9 +1,13 @@
-"""A convolutional network in the manner of LeNet, trained on digits: convolution, pooling, batch normalisation and their gradients.
+"""A convolutional network in the manner of LeNet, trained on digits: convolution, pooling, batch
+normalisation and their gradients.
 
-Variables live on the parameter server, the network on a worker. All seeds are set, so that every cluster that computes alike learns alike:
-`--check` trains the same graph with TensorFlow in this process, too, and ends with 1 where the losses drift apart.
+Variables live on the parameter server, the network on a worker. All seeds are set, so that every
+cluster that computes alike learns alike:
+`--check` trains the same graph with TensorFlow in this process, too, and ends with 1 where the
+losses drift apart.
 
-    python examples/lenet.py [grpc://host:port] [--steps N] [--check]     (default: $MILLRACE_TARGET)
+    python examples/lenet.py [grpc://host:port] [--steps N] [--check]     (default:
+    $MILLRACE_TARGET)
 """
 import argparse
 import os
@@ -24,30 +28,35 @@ BATCH = 64
 def conv(x, n_filters, name):
     depth = int(x.shape[-1])
     with tf1.variable_scope(name):
-        filters = tf1.get_variable("w", [3, 3, depth, n_filters], initializer=tf1.glorot_uniform_initializer(seed=depth))
+        filters = tf1.get_variable("w", [3, 3, depth, n_filters],
+                                   initializer=tf1.glorot_uniform_initializer(seed=depth))
         scale = tf1.get_variable("scale", [n_filters], initializer=tf1.ones_initializer())
         offset = tf1.get_variable("offset", [n_filters], initializer=tf1.zeros_initializer())
-    y, _, _ = tf1.nn.fused_batch_norm(tf.nn.conv2d(x, filters, 1, "SAME"), scale, offset, is_training=True)
+    y, _, _ = tf1.nn.fused_batch_norm(tf.nn.conv2d(x, filters, 1, "SAME"), scale, offset,
+                                      is_training=True)
     return tf.nn.max_pool2d(tf.nn.relu(y), 2, 2, "SAME")
 
 
 def dense(x, n_out, name):
     n_in = int(x.shape[-1])
     with tf1.variable_scope(name):
-        weights = tf1.get_variable("w", [n_in, n_out], initializer=tf1.glorot_uniform_initializer(seed=n_in))
+        weights = tf1.get_variable("w", [n_in, n_out],
+                                   initializer=tf1.glorot_uniform_initializer(seed=n_in))
         biases = tf1.get_variable("b", [n_out], initializer=tf1.zeros_initializer())
     return tf.nn.bias_add(tf.matmul(x, weights), biases)
 
 
 def build(on_cluster):
     """The graph: (images, labels, loss, train, accuracy)."""
-    setter = tf1.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0") if on_cluster else None
+    setter = tf1.train.replica_device_setter(ps_tasks=1,
+                                             worker_device="/job:worker/task:0") if on_cluster else None
     with tf1.device(setter):
         images, labels = tf1.placeholder(tf.float32, [None, 64]), tf1.placeholder(tf.int64, [None])
         x = conv(conv(tf.reshape(images, [-1, 8, 8, 1]), 32, "conv1"), 64, "conv2")
         x = tf.nn.relu(dense(tf.reshape(x, [-1, 2 * 2 * 64]), 128, "dense1"))
         logits = dense(x, 10, "logits")
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels,
+                logits=logits))
         train = tf1.train.MomentumOptimizer(0.02, 0.9).minimize(loss)
         accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
     return images, labels, loss, train, accuracy
@@ -63,10 +72,12 @@ def run(target, steps):
         session.run(tf1.global_variables_initializer())
         for _ in range(steps):
             batch = random.randint(0, len(train_x), BATCH)
-            losses.append(session.run([loss, train], {images: train_x[batch], labels: train_y[batch]})[0])
+            losses.append(session.run([loss, train],
+                                      {images: train_x[batch], labels: train_y[batch]})[0])
         result = session.run(accuracy, {images: test_x, labels: test_y})
         session.close()
-    print(f"{target or 'TensorFlow in process'}: {steps} steps in {time.time() - began:.1f} s, last loss {losses[-1]:.4f}, accuracy {result:.4f}")
+    print(f"{target or 'TensorFlow in process'}: {steps} steps in {time.time() - began:.1f} s, "
+          f"last loss {losses[-1]:.4f}, accuracy {result:.4f}")
     return np.array(losses), result
 
 
@@ -74,7 +85,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="?", default=os.environ.get("MILLRACE_TARGET"))
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--check", action="store_true", help="train with TensorFlow in this process, too")
+    parser.add_argument("--check", action="store_true",
+                        help="train with TensorFlow in this process, too")
     arguments = parser.parse_args()
     tf1.disable_eager_execution()
     losses, accuracy = run(arguments.target, arguments.steps)

@@ -1,6 +1,8 @@
-"""Linear algebra on a cluster: least squares four ways, eigenvalues, singular values, power iteration in a while loop.
+"""Linear algebra on a cluster: least squares four ways, eigenvalues, singular values, power
+iteration in a while loop.
 
-The matrix is that of the digits: 1437 images of 64 pixels. Each result is tried against what it must satisfy; `--check` computes all of
+The matrix is that of the digits: 1437 images of 64 pixels. Each result is tried against what it
+must satisfy; `--check` computes all of
 them with TensorFlow in this process, too.
 
     tfctl local --workers 2 -- python examples/linear_algebra.py [grpc://host:port] [--check]
@@ -42,7 +44,9 @@ def power_iteration(matrix):
 
     n = int(matrix.shape[0])
     start = tf.fill([n], tf.constant(n**-0.5, matrix.dtype))
-    i, _, value, _ = tf.while_loop(go_on, multiply, (tf.constant(0), start, tf.constant(1.0, matrix.dtype), tf.constant(0.0, matrix.dtype)))
+    i, _, value, _ = tf.while_loop(go_on, multiply,
+                                   (tf.constant(0), start, tf.constant(1.0, matrix.dtype),
+                                    tf.constant(0.0, matrix.dtype)))
     return value, i
 
 
@@ -67,7 +71,10 @@ def build(place, pixels, digits):
     with place.on("worker", 0):
         s, u, v = tf.linalg.svd(centred)
         results["singular values"] = s
-        results["rank 16 error"] = tf.norm(centred - tf.matmul(u[:, :RANK] * s[:RANK], v[:, :RANK], transpose_b=True))
+        results["rank 16 error"] = tf.norm(centred
+                                           - tf.matmul(
+                                               u[:, :RANK] * s[:RANK], v[:, :RANK],
+                                               transpose_b=True))
     return results
 
 
@@ -86,14 +93,21 @@ def complaints(r, n_rows):
 
     found = []
     for how in ("qr", "lu", "lstsq"):
-        found += differs(f"least squares by {how} and by cholesky", r[f"least squares by {how}"], r["least squares by cholesky"])
+        found += differs(f"least squares by {how} and by cholesky", r[f"least squares by {how}"],
+                         r["least squares by cholesky"])
     found += differs("V·diag(values)·Vᵀ and the covariance", r["rebuilt"], r["covariance"])
-    found += differs("a projection and its square", r["projection"] @ r["projection"], r["projection"])
-    found += differs("power iteration and the largest eigenvalue", r["largest eigenvalue"], r["eigenvalues"][-1])
-    found += differs("squares of singular values and eigenvalues", np.sort(r["singular values"] ** 2) / (n_rows - 1), r["eigenvalues"])
-    found += differs("the rank 16 error and the other singular values", r["rank 16 error"], np.sqrt(np.sum(r["singular values"][RANK:] ** 2)))
-    found += differs("log determinant and eigenvalues", r["log determinant"], np.sum(np.log1p(r["eigenvalues"])))
-    found += differs("inverse times matrix", r["inverse"] @ (r["covariance"] + np.eye(64)), np.eye(64))
+    found += differs("a projection and its square", r["projection"] @ r["projection"],
+                     r["projection"])
+    found += differs("power iteration and the largest eigenvalue", r["largest eigenvalue"],
+                     r["eigenvalues"][-1])
+    found += differs("squares of singular values and eigenvalues",
+                     np.sort(r["singular values"] ** 2) / (n_rows - 1), r["eigenvalues"])
+    found += differs("the rank 16 error and the other singular values", r["rank 16 error"],
+                     np.sqrt(np.sum(r["singular values"][RANK:] ** 2)))
+    found += differs("log determinant and eigenvalues", r["log determinant"],
+                     np.sum(np.log1p(r["eigenvalues"])))
+    found += differs("inverse times matrix", r["inverse"] @ (r["covariance"] + np.eye(64)),
+                     np.eye(64))
     return found
 
 
@@ -104,16 +118,20 @@ def main():
     pixels = pixels.astype(np.float64)
     r = compute(Place(options.target), pixels, digits)
     guesses = np.argmax(pixels @ r["least squares by cholesky"], 1)
-    print(f"least squares tells {np.mean(guesses == digits):.1%} of the digits; the largest eigenvalue is {r['eigenvalues'][-1]:.6f}, "
+    print(f"least squares tells {np.mean(guesses == digits):.1%} of the digits; the largest "
+          f"eigenvalue is {r['eigenvalues'][-1]:.6f}, "
           f"found in {r['multiplications']} multiplications; {RANK} of 64 dimensions hold "
           f"{np.sum(r['eigenvalues'][-RANK:]) / np.sum(r['eigenvalues']):.1%} of the variance")
     found = complaints(r, len(pixels))
     if options.check:
         wanted = compute(Place(""), pixels, digits)
-        errors = {name: np.max(np.abs(r[name] - wanted[name])) / max(1.0, np.max(np.abs(wanted[name]))) for name in wanted if name != "multiplications"}
+        errors = {name: np.max(np.abs(r[name] - wanted[name]))
+                  / max(1.0, np.max(np.abs(wanted[name]))) for name in wanted if name
+                  != "multiplications"}
         worst = max(errors, key=errors.get)
         print(f"the results differ from TensorFlow's by at most {errors[worst]:.2g} ({worst})")
-        found += [f"{name} differs from TensorFlow's by {error:.2g}" for name, error in errors.items() if not error <= 1e-8]
+        found += [f"{name} differs from TensorFlow's by {error:.2g}" for name,
+                  error in errors.items() if not error <= 1e-8]
     if found:
         sys.exit("\n".join(found))
     print("all results hold")

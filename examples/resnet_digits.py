@@ -1,9 +1,12 @@
 """A small residual network with batch normalisation, trained on digits.
 
-Six convolutions in three residual blocks, the later ones with half the width and twice the filters. Training normalises by the moments of
-its batch and keeps moving averages of them; the test uses the averages. Variables live on the parameter server, the network on a worker.
+Six convolutions in three residual blocks, the later ones with half the width and twice the filters.
+Training normalises by the moments of
+its batch and keeps moving averages of them; the test uses the averages. Variables live on the
+parameter server, the network on a worker.
 
-    tfctl local --ps 1 --workers 1 -- python examples/resnet_digits.py [grpc://host:port] [--steps N] [--check]
+    tfctl local --ps 1 --workers 1 -- python examples/resnet_digits.py [grpc://host:port] [--steps
+    N] [--check]
 """
 import sys
 
@@ -18,7 +21,9 @@ BATCH, DECAY, L2 = 64, 0.9, 1e-4
 def conv(x, n_filters, size, stride, name):
     """A convolution without bias (batch normalisation has one)."""
     shape = [size, size, int(x.shape[-1]), n_filters]
-    filters = tf1.get_variable(name, shape, initializer=tf1.variance_scaling_initializer(2.0, seed=len(name) + n_filters))
+    filters = tf1.get_variable(name, shape,
+                               initializer=tf1.variance_scaling_initializer(
+                                   2.0, seed=len(name) + n_filters))
     return tf.nn.conv2d(x, filters, stride, "SAME")
 
 
@@ -28,12 +33,14 @@ def batch_norm(x, is_training, name):
         scale = tf1.get_variable("scale", [n], initializer=tf1.ones_initializer())
         offset = tf1.get_variable("offset", [n], initializer=tf1.zeros_initializer())
         mean = tf1.get_variable("mean", [n], initializer=tf1.zeros_initializer(), trainable=False)
-        variance = tf1.get_variable("variance", [n], initializer=tf1.ones_initializer(), trainable=False)
+        variance = tf1.get_variable("variance", [n], initializer=tf1.ones_initializer(),
+                                    trainable=False)
     if not is_training:
         return tf1.nn.fused_batch_norm(x, scale, offset, mean, variance, is_training=False)[0]
     y, batch_mean, batch_variance = tf1.nn.fused_batch_norm(x, scale, offset, is_training=True)
     for average, now in ((mean, batch_mean), (variance, batch_variance)):
-        tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, tf1.assign_sub(average, (1 - DECAY) * (average - now)))
+        tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS,
+                              tf1.assign_sub(average, (1 - DECAY) * (average - now)))
     return y
 
 
@@ -62,7 +69,8 @@ def build(place, digits):
     train_x, train_y, test_x, test_y = digits
     with place.replica():
         images, labels = tf1.placeholder(tf.float32, [None, 64]), tf1.placeholder(tf.int64, [None])
-        errors = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits_of(images, True))
+        errors = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=labels, logits=logits_of(images, True))
         weights = [v for v in tf1.trainable_variables() if v.shape.rank > 1]
         loss = tf.reduce_mean(errors) + L2 * tf.add_n([tf.nn.l2_loss(v) for v in weights])
         with tf.control_dependencies(tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)):
@@ -74,14 +82,16 @@ def build(place, digits):
         batch = np.random.RandomState(i).randint(0, len(train_x), BATCH)
         return {images: train_x[batch], labels: train_y[batch]}
 
-    return Training(loss, step, feed, BATCH, "images", lambda session: session.run(accuracy, {images: test_x, labels: test_y}))
+    return Training(loss, step, feed, BATCH, "images",
+                    lambda session: session.run(accuracy, {images: test_x, labels: test_y}))
 
 
 def main():
     options = arguments(__doc__, 300)
     tf1.disable_eager_execution()
     digits = load_digits()
-    _, accuracy = train_and_check("a residual network", lambda place: build(place, digits), options, n_compared=10)
+    _, accuracy = train_and_check("a residual network", lambda place: build(place, digits), options,
+                                  n_compared=10)
     print(f"test accuracy {accuracy:.4f}")
     if accuracy < 0.95 and options.steps >= 300:
         sys.exit("the network did not learn")

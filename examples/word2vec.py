@@ -1,9 +1,11 @@
 """word2vec: vectors for words by noise-contrastive estimation, from Shakespeare.
 
-A word is to tell its neighbours from words drawn at random. Both tables are partitioned over two parameter servers; a step reads and
+A word is to tell its neighbours from words drawn at random. Both tables are partitioned over two
+parameter servers; a step reads and
 changes a few hundred rows of them.
 
-    tfctl local --ps 2 --workers 1 -- python examples/word2vec.py [grpc://host:port] [--steps N] [--check]
+    tfctl local --ps 2 --workers 1 -- python examples/word2vec.py [grpc://host:port] [--steps N]
+    [--check]
 """
 import numpy as np
 
@@ -17,13 +19,21 @@ SHOWN = ("king", "love", "she", "sword", "brother", "night")
 def build(place, words, tokens):
     with place.replica():
         partitioner = tf1.fixed_size_partitioner(N_PS)
-        vectors = tf1.get_variable("vectors", [len(words), N_DIMENSIONS], initializer=tf1.random_uniform_initializer(-0.5 / N_DIMENSIONS, 0.5 / N_DIMENSIONS), partitioner=partitioner)
-        nce_w = tf1.get_variable("nce_w", [len(words), N_DIMENSIONS], initializer=tf1.truncated_normal_initializer(stddev=N_DIMENSIONS**-0.5),
+        vectors = tf1.get_variable("vectors", [len(words), N_DIMENSIONS],
+                                   initializer=tf1.random_uniform_initializer(
+                                       -0.5 / N_DIMENSIONS, 0.5 / N_DIMENSIONS),
+                                   partitioner=partitioner)
+        nce_w = tf1.get_variable("nce_w", [len(words), N_DIMENSIONS],
+                                 initializer=tf1.truncated_normal_initializer(
+                                     stddev=N_DIMENSIONS**-0.5),
                                  partitioner=partitioner)
-        nce_b = tf1.get_variable("nce_b", [len(words)], initializer=tf1.zeros_initializer(), partitioner=partitioner)
-        centres, neighbours = tf1.placeholder(tf.int64, [None]), tf1.placeholder(tf.int64, [None, 1])
+        nce_b = tf1.get_variable("nce_b", [len(words)], initializer=tf1.zeros_initializer(),
+                                 partitioner=partitioner)
+        centres, neighbours = tf1.placeholder(tf.int64, [None]), tf1.placeholder(
+            tf.int64, [None, 1])
         embedded = tf1.nn.embedding_lookup(vectors, centres, partition_strategy="div")
-        loss = tf.reduce_mean(tf1.nn.nce_loss(nce_w, nce_b, neighbours, embedded, N_NOISE, len(words), partition_strategy="div"))
+        loss = tf.reduce_mean(tf1.nn.nce_loss(nce_w, nce_b, neighbours, embedded, N_NOISE,
+                                              len(words), partition_strategy="div"))
         step = tf1.train.AdagradOptimizer(1.0).minimize(loss)
         unit = tf.nn.l2_normalize(tf.concat(list(vectors), 0), 1)
         shown = tf.constant([words.index(word) for word in SHOWN], tf.int64)

@@ -3,7 +3,8 @@
 
     tests/run.py [--long] [--only SUITE[,SUITE]] [--must-run SUITE[,SUITE]] [--list]
 
-A suite is a row in SUITES: a name, a function that returns how many tests passed, failed and were skipped, and what
+A suite is a row in SUITES: a name, a function that returns how many tests passed, failed and were
+skipped, and what
 the suite covers. Without --long, suites that take long run a seeded sample of their tests.
 """
 import argparse
@@ -31,9 +32,11 @@ class Tally:
 
 
 def run(command, timeout_s=TIMEOUT_S, env=None):
-    """Runs a command. Returns (exit status, output); a command that exceeds timeout_s is killed and counts as failed."""
+    """Runs a command. Returns (exit status, output); a command that exceeds timeout_s is killed and
+    counts as failed."""
     try:
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=timeout_s,
                               env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as e:
@@ -60,14 +63,16 @@ def tally_cmocka(name, status, output):
 
 
 def meson_tests(build_dir, wanted=lambda name: True):
-    listing = subprocess.run(["meson", "introspect", "--tests", build_dir], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    listing = subprocess.run(["meson", "introspect", "--tests", build_dir], cwd=ROOT,
+                             stdout=subprocess.PIPE, check=True).stdout
     return [(t["name"], t["cmd"]) for t in json.loads(listing) if wanted(t["name"])]
 
 
 def run_unit_tests(build_dir, env=None, wanted=lambda name: True):
     total = Tally()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        futures = {name: pool.submit(run, command, TIMEOUT_S, env) for name, command in meson_tests(build_dir, wanted)}
+        futures = {name: pool.submit(run, command, TIMEOUT_S, env) for name,
+                   command in meson_tests(build_dir, wanted)}
         for name, future in futures.items():
             total.add(tally_cmocka(name, *future.result()))
     return total
@@ -89,7 +94,8 @@ def suite_check(options):
 
 
 def cancel_points(options):
-    """The environment that tells test_worker_cancel at how many points to cancel: a sample, or all."""
+    """The environment that tells test_worker_cancel at how many points to cancel: a sample, or all.
+    """
     return {"MILLRACE_CANCEL_POINTS": "10000"} if options.long else {}
 
 
@@ -100,21 +106,27 @@ def suite_unit(options):
 def suite_asan(options):
     if not build("build-asan"):
         return Tally(0, 1)
-    return run_unit_tests("build-asan", {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    return run_unit_tests("build-asan", {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0",
+                                         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
                                          **cancel_points(options)})
 
 
-TSAN_TESTS = ("kernels_queue", "pool", "executor", "worker_wake", "cancel", "partial", "worker_function", "worker_service", "worker_service_steps", "session_state", "rendezvous", "peer_rdma", "wire", "container",
+TSAN_TESTS = ("kernels_queue", "pool", "executor", "worker_wake", "cancel", "partial",
+              "worker_function", "worker_service", "worker_service_steps", "session_state",
+              "rendezvous", "peer_rdma", "wire", "container",
               "loop", "status")
 
 
 def suite_tsan(options):
     if not build("build-tsan"):
         return Tally(0, 1)
-    env = {"TSAN_OPTIONS": "halt_on_error=1:suppressions=" + os.path.join(ROOT, "tests", "tsan.supp")}
-    tally = run_unit_tests("build-tsan", env, lambda name: any(name.endswith(t) for t in TSAN_TESTS))
+    env = {"TSAN_OPTIONS": "halt_on_error=1:suppressions="
+           + os.path.join(ROOT, "tests", "tsan.supp")}
+    tally = run_unit_tests("build-tsan", env,
+                           lambda name: any(name.endswith(t) for t in TSAN_TESTS))
     tally.add(run_python_suite("tests/e2e/run.py", options, arguments=["test_crowd"],
-                               env={**env, "MILLRACE_BIN": os.path.join(ROOT, "build-tsan", "bin"), "MILLRACE_E2E": "sanitized"}))
+                               env={**env, "MILLRACE_BIN": os.path.join(ROOT, "build-tsan", "bin"),
+                                    "MILLRACE_E2E": "sanitized"}))
     return tally
 
 
@@ -169,16 +181,20 @@ def suite_e2e_asan(options):
     if not build("build-asan"):
         return Tally(0, 1)
     return run_python_suite("tests/e2e/run.py", options,
-                            env={"MILLRACE_BIN": os.path.join(ROOT, "build-asan", "bin"), "MILLRACE_E2E": "sanitized",
-                                 "ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
+                            env={"MILLRACE_BIN": os.path.join(ROOT, "build-asan", "bin"),
+                                 "MILLRACE_E2E": "sanitized",
+                                 "ASAN_OPTIONS": "detect_leaks=1",
+                                 "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
 
 
 N_PLANTED = 10
 
 
 def run_seeds(build_dir, n, *arguments):
-    """Runs n seeds of the simulator. Returns (exit status, output, runs that passed, runs that failed)."""
-    status, output = run([f"{build_dir}/tests/sim/cluster_sim", "--seeds", str(n), "--jobs", str(os.cpu_count()), *arguments], 3600)
+    """Runs n seeds of the simulator. Returns (exit status, output, runs that passed, runs that
+    failed)."""
+    status, output = run([f"{build_dir}/tests/sim/cluster_sim", "--seeds", str(n), "--jobs",
+                          str(os.cpu_count()), *arguments], 3600)
     counts = re.findall(r"^(\d+) runs, .*: (\d+) failed$", output, re.M)
     n_runs, n_failed = map(int, counts[-1]) if counts else (0, 1)
     return status, output, n_runs - n_failed if counts else 0, n_failed
@@ -197,7 +213,8 @@ def suite_sim(options):
         return tally
     for number in range(1, N_PLANTED + 1):  # a seed that fails has found the bug
         status, output, _, n_found = run_seeds("build-planted", 1000, "--planted", str(number))
-        print(f"planted bug {number}: " + "".join(re.findall(r"^seed .*", output, re.M)[:1]), flush=True)
+        print(f"planted bug {number}: " + "".join(re.findall(r"^seed .*", output, re.M)[:1]),
+              flush=True)
         tally.add(Tally(int(status == 1 and n_found > 0), int(status != 1 or n_found == 0)))
     return tally
 
@@ -206,7 +223,8 @@ def suite_rdma(options):
     """Tests with a Soft-RoCE device in a guest, also under AddressSanitizer."""
     if not build("build-asan"):
         return Tally(0, 1)
-    command = ["/usr/bin/python3", "tests/rdma/run.py", "--asan-build", os.path.join(ROOT, "build-asan")]
+    command = ["/usr/bin/python3", "tests/rdma/run.py", "--asan-build",
+               os.path.join(ROOT, "build-asan")]
     status, output = run(command, 900)
     counts = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
     passed, failed, skipped = (int(n or 0) for n in counts[-1]) if counts else (0, 1, 0)
@@ -217,18 +235,23 @@ def suite_rdma(options):
 
 
 SUITES = [
-    ("check", suite_check, "format, line lengths, include table, banned calls, generated files, pages"),
+    ("check", suite_check,
+     "format, line lengths, include table, banned calls, generated files, pages"),
     ("unit", suite_unit, "cmocka tests"),
     ("asan", suite_asan, "cmocka tests under AddressSanitizer and UBSan"),
     ("tsan", suite_tsan, "threads: cmocka tests, and 64 clients at once, under ThreadSanitizer"),
-    ("sim", suite_sim, "whole clusters in virtual time, under seeds of random faults; --long: planted bugs, too"),
+    ("sim", suite_sim,
+     "whole clusters in virtual time, under seeds of random faults; --long: planted bugs, too"),
     ("kernels", suite_kernels, "every kernel against TensorFlow in process"),
     ("shapes", suite_shapes, "static shapes of whole graphs against TensorFlow's"),
-    ("checkpoints", suite_checkpoints, "checkpoints that TensorFlow reads and writes, in both directions"),
+    ("checkpoints", suite_checkpoints,
+     "checkpoints that TensorFlow reads and writes, in both directions"),
     ("cluster", suite_cluster, "TensorFlow programs on a cluster against TensorFlow in process"),
-    ("wrong", suite_wrong, "wrong requests to a cluster and to TensorFlow's own servers: the same errors"),
+    ("wrong", suite_wrong,
+     "wrong requests to a cluster and to TensorFlow's own servers: the same errors"),
     ("passes", suite_passes, "programs with each optimisation on and off: the same, bit by bit"),
-    ("docs", suite_docs, "the code blocks of README.md and docs/, as a reader runs them; the checks of tools/check.py"),
+    ("docs", suite_docs,
+     "the code blocks of README.md and docs/, as a reader runs them; the checks of tools/check.py"),
     ("e2e", suite_e2e, "daemons, command lines, failures, training runs"),
     ("e2e-asan", suite_e2e_asan, "one cluster run under AddressSanitizer and UBSan"),
     ("rdma", suite_rdma, "tasks and daemons on a Soft-RoCE device, in a QEMU guest"),
@@ -239,7 +262,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--long", action="store_true", help="run everything, not a sample")
     parser.add_argument("--only", help="suites, joined by commas")
-    parser.add_argument("--must-run", default="", help="suites that fail where they would be skipped, joined by commas")
+    parser.add_argument("--must-run", default="",
+                        help="suites that fail where they would be skipped, joined by commas")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
@@ -260,9 +284,11 @@ def main():
             print(f"--- {name} was skipped, and must run")
             tally.failed += tally.skipped
             tally.skipped = 0
-        print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} skipped   {time.time() - start:6.1f} s   {what}", flush=True)
+        print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} "
+              f"skipped   {time.time() - start:6.1f} s   {what}", flush=True)
         total.add(tally)
-    print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
+    print(f"{total.passed} passed, {total.failed} failed"
+          + (f", {total.skipped} skipped" if total.skipped else ""))
     return 1 if total.failed or total.passed == 0 else 0
 
 

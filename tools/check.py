@@ -6,7 +6,8 @@
     tools/check.py --include-graph --write   write the drawing into docs/architecture.md
     tools/check.py --report                  list long files and long functions; this never fails
 
-A check is a function named check_*. It yields one complaint a line. Checks of pages and of words are in check_docs.py.
+A check is a function named check_*. It yields one complaint a line. Checks of pages and of words
+are in check_docs.py.
 """
 import fnmatch
 import os
@@ -17,10 +18,14 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# The rooms, bottom first. A file may include files of its own room and of rooms that are listed before it,
-# as far as the row of its top folder in FLOORS allows. So no include points upwards, and there is no circle.
-# A room is a folder's own files, without those of the folders inside it. A room may also be single files
-# that are lower or higher than the rest of their folder: "rpc/admin" is rpc/admin.c and rpc/admin.h.
+# The rooms, bottom first. A file may include files of its own room and of rooms that are listed
+# before it,
+# as far as the row of its top folder in FLOORS allows. So no include points upwards, and there is
+# no circle.
+# A room is a folder's own files, without those of the folders inside it. A room may also be single
+# files
+# that are lower or higher than the rest of their folder: "rpc/admin" is rpc/admin.c and
+# rpc/admin.h.
 ROOMS = (
     ("proto", ("proto/",)),
     ("common/base", ("common/base/",)),
@@ -87,11 +92,15 @@ FLOORS = {
 }
 # Each library has one home.
 LIBRARY_HOMES = {
-    "uv.h": {"rpc"}, "nghttp2/": {"rpc"}, "curl/": {"rpc"}, "openssl/": {"rpc"}, "infiniband/": {"rpc"}, "microhttpd.h": {"rpc"},
-    "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"}, "ini.h": {"common/base"}, "jansson.h": {"rpc", "kernels/host/text"},
-    "zlib.h": {"rpc", "common/io"}, "pcre2.h": {"kernels/host/text"}, "unicode/": {"kernels/host/text"},
+    "uv.h": {"rpc"}, "nghttp2/": {"rpc"}, "curl/": {"rpc"}, "openssl/": {"rpc"},
+    "infiniband/": {"rpc"}, "microhttpd.h": {"rpc"},
+    "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"},
+    "ini.h": {"common/base"}, "jansson.h": {"rpc", "kernels/host/text"},
+    "zlib.h": {"rpc", "common/io"}, "pcre2.h": {"kernels/host/text"},
+    "unicode/": {"kernels/host/text"},
 }
-BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\(")
+BANNED = (((((((((((((((((((((((((((((re.compile(
+    r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\("))))))))))))))))))))))))))))))
 SOURCE_FOLDERS = (*FLOORS, "bench", "tests")
 
 
@@ -106,7 +115,8 @@ def sources(endings=(".c", ".h", ".inc")):
 
 
 def room_of(path):
-    """The room's index in ROOMS: of a file that is named, else of its folder. None: the folder has no room."""
+    """The room's index in ROOMS: of a file that is named, else of its folder. None: the folder has
+    no room."""
     names = (path, os.path.splitext(path)[0], os.path.dirname(path) + "/")
     for name in names:
         for index, (_, members) in enumerate(ROOMS):
@@ -138,7 +148,8 @@ def check_include_table():
                 yield f"{path}:{line}: {floor}/ may not include {target}"
             elif target_room is None or target_room > room:
                 yield f"{path}:{line}: {ROOMS[room][0]} stands below {target}"
-            elif target.endswith("_internal.h") and os.path.dirname(target) != os.path.dirname(path):
+            elif target.endswith("_internal.h") and os.path.dirname(target) != os.path.dirname(
+                path):
                 yield f"{path}:{line}: {target} is for its own room only"
 
 
@@ -151,12 +162,14 @@ def check_library_homes():
             if not match:
                 continue
             for library, homes in LIBRARY_HOMES.items():
-                if match.group(1).startswith(library) and not any(path.startswith(home + "/") for home in homes):
+                if match.group(1).startswith(library) and not any(
+                    path.startswith(home + "/") for home in homes):
                     yield f"{path}:{line}: <{match.group(1)}> belongs to {', '.join(sorted(homes))}"
 
 
 def strip_comments_and_strings(text):
-    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"',
+                  lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
 
 
 def check_banned_calls():
@@ -178,8 +191,10 @@ def check_own_header_first():
     for path, text in sources((".c",)):
         header = path[:-2] + ".h"
         first = re.search(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', text, re.M)
-        is_template = first and first.group(1).endswith(".inc")  # a build of a template includes nothing else
-        if os.path.exists(os.path.join(ROOT, header)) and first and not is_template and first.group(1) != header:
+        # a build of a template includes nothing else
+        is_template = first and first.group(1).endswith(".inc")
+        if os.path.exists(os.path.join(ROOT, header)) and first and not is_template and first.group(
+            1) != header:
             yield f"{path}: should include {header} first"
 
 
@@ -193,7 +208,8 @@ def opening_comment(text):
 
 
 def check_opening_comment():
-    """Every file opens with a sentence: at least three words, and a full stop, a colon or a semicolon after them."""
+    """Every file opens with a sentence: at least three words, and a full stop, a colon or a
+    semicolon after them."""
     for path, text in sources((".c", ".h", ".inc")):
         if path in GENERATED:
             continue
@@ -215,7 +231,8 @@ GENERATED = {
 }
 LIMITED_FOLDERS = (*SOURCE_FOLDERS, "tools", "examples", "configs", "deploy")
 LIMITED = (".c", ".h", ".inc", ".py", ".proto", ".build", ".ini", ".env", ".service", ".sh")
-LIMITED_FILES = ("quickstart", "test", "tools/dev", "tools/setup", "meson.build", "meson_options.txt")
+LIMITED_FILES = ("quickstart", "test", "tools/dev", "tools/setup", "meson.build",
+                 "meson_options.txt")
 
 
 def limited_files():
@@ -236,7 +253,8 @@ def check_line_length():
         with open(os.path.join(ROOT, path), encoding="utf-8") as f:
             for number, line in enumerate(f, 1):
                 if len(line.rstrip("\n")) > LINE_LIMIT:
-                    yield f"{path}:{number}: {len(line.rstrip())} columns, the limit is {LINE_LIMIT}"
+                    yield (f"{path}:{number}: {len(line.rstrip())} columns, the limit is "
+                           f"{LINE_LIMIT}")
 
 
 def macros(text):
@@ -255,15 +273,18 @@ def check_macro_length():
     for path, text in sources((".c", ".h", ".inc")):
         for line, length in macros(text):
             if length > MACRO_LIMIT:
-                yield f"{path}:{line}: a macro of {length} lines; past {MACRO_LIMIT} it becomes an .inc template"
+                yield (f"{path}:{line}: a macro of {length} lines; past {MACRO_LIMIT} it becomes "
+                       "an .inc template")
 
 
 # ---- commits ----
 
 FIRST_CHECKED_COMMIT = "all: lines end at column 100"
 NO_IMPERATIVES = frozenset(
-    "a an the this that these those what who which where when how why no not none all each every some it its his "
-    "their there here one two three four five is are was were has have had can could may might must of in on at by "
+    "a an the this that these those what who which where when how why no not none all each every "
+    "some it its his "
+    "their there here one two three four five is are was were has have had can could may might "
+    "must of in on at by "
     "for from to with and or but if as than then more most less new old also only".split())
 
 
@@ -279,13 +300,15 @@ def subject_complaint(subject):
     word = match.group(1).lower()
     is_third_person = re.search(r"[^su]s$", word) and word not in ("focus", "bias", "alias")
     if word in NO_IMPERATIVES or not re.fullmatch(r"[a-z][a-z-]*", word) or is_third_person or \
-            re.search(r"(?<!e)ed$|ing$", word) and word not in ("bring", "embed", "shed", "string", "ping", "wed"):
+            re.search(r"(?<!e)ed$|ing$", word) and word not in (
+                "bring", "embed", "shed", "string", "ping", "wed"):
         return f'"{match.group(1)}" is no imperative'
     return None
 
 
 def commits_to_check():
-    """[(hash, number of parents, subject)] after FIRST_CHECKED_COMMIT, newest first. Empty without git."""
+    """[(hash, number of parents, subject)] after FIRST_CHECKED_COMMIT, newest first. Empty without
+    git."""
     log = subprocess.run(["git", "log", "--format=%h%x09%p%x09%s"], cwd=ROOT, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     rows = [line.split("\t", 2) for line in log.stdout.splitlines()]
@@ -349,9 +372,11 @@ def wrong_arrows(edges):
 
 
 def reduced(edges):
-    """The arrows that do not follow from others: what is left out can be reached in two arrows or more."""
+    """The arrows that do not follow from others: what is left out can be reached in two arrows or
+    more."""
     below = {room: reachable(edges, room) for room in edges}
-    return {room: {other for other in others if not any(other in below[middle] for middle in others if middle != other)}
+    return {room: {other for other in others
+                   if not any(other in below[middle] for middle in others if middle != other)}
             for room, others in edges.items()}
 
 
@@ -362,7 +387,8 @@ def include_drawing():
     out = ["```mermaid\n", "flowchart TD\n"]
     for floor in dict.fromkeys(name.split("/")[0] for name, _ in reversed(ROOMS)):
         out.append(f"  subgraph {floor}_rooms [{floor}]\n")
-        out += [f'    {ids[index]}["{name}"]\n' for index, (name, _) in reversed(list(enumerate(ROOMS)))
+        out += [f'    {ids[index]}["{name}"]\n' for index,
+                (name, _) in reversed(list(enumerate(ROOMS)))
                 if name.split("/")[0] == floor]
         out.append("  end\n")
     for room in reversed(range(len(ROOMS))):
@@ -386,7 +412,8 @@ def check_include_drawing():
     if wanted is None:
         yield f"{DRAWING_PAGE}: has no place for the drawing of the rooms"
     elif wanted != page:
-        yield f"{DRAWING_PAGE}: the drawing of the rooms is out of date: tools/check.py --include-graph --write"
+        yield (f"{DRAWING_PAGE}: the drawing of the rooms is out of date: tools/check.py "
+               "--include-graph --write")
 
 
 def show_include_graph(write):
@@ -413,13 +440,15 @@ FILE_AIM, FUNCTION_AIM = 400, 50
 
 
 def functions(text):
-    """(name, line, number of lines) of each function of a formatted C file: it ends with a "}" in column 1."""
+    """(name, line, number of lines) of each function of a formatted C file: it ends with a "}" in
+    column 1."""
     start = name = None
     for number, line in enumerate(text.splitlines(), 1):
         head = re.match(r"(?!typedef|#)[A-Za-z_][\w\s*]*?(\w+)\(", line)
         if start is None and head:
             start, name = number, head.group(1)
-        if start is not None and line.rstrip().endswith(";") and not line.startswith((" ", "\t", "}")):
+        if start is not None and line.rstrip().endswith(";") and not line.startswith(
+            (" ", "\t", "}")):
             start = None  # a declaration
         elif start is not None and line.startswith("}"):
             if line.rstrip() == "}":
@@ -436,20 +465,24 @@ def report():
         if n_lines > FILE_AIM:
             long_files.append((n_lines, path))
         if path.endswith((".c", ".inc")):
-            long_functions += [(length, f"{path}:{line} {name}") for name, line, length in functions(text)
+            long_functions += [(length, f"{path}:{line} {name}") for name, line,
+                               length in functions(text)
                                if length > FUNCTION_AIM]
-    for what, aim, rows in (("files", FILE_AIM, long_files), ("functions", FUNCTION_AIM, long_functions)):
+    for what, aim, rows in (("files", FILE_AIM, long_files),
+                            ("functions", FUNCTION_AIM, long_functions)):
         print(f"{len(rows)} {what} are longer than {aim} lines:")
         for length, where in sorted(rows, reverse=True):
             print(f"{length:6} {where}")
     print(f"{'files':>6} {'lines':>7}  room")
     for index, (name, _) in enumerate(ROOMS):
-        texts = [text for path, text in sources() if path.split("/")[0] in FLOORS and room_of(path) == index]
+        texts = [text for path, text in sources() if path.split("/")[0] in FLOORS and room_of(path)
+                 == index]
         print(f"{len(texts):6} {sum(text.count(chr(10)) for text in texts):7}  {name}")
 
 
 def check_folder_readmes():
-    """The README of a folder, or of the folder above, names each source file of the folder, alone or by a pattern.
+    """The README of a folder, or of the folder above, names each source file of the folder, alone
+    or by a pattern.
     `x.h` counts for x.c as well. Files that a README names exist."""
     folders, everywhere = {}, set()
     for path, _ in sources():
@@ -467,10 +500,12 @@ def check_folder_readmes():
         exact = {os.path.splitext(word)[0] for word in words if "*" not in word}
         patterns = [word for word in words if "*" in word]
         for word in sorted(set(words)):
-            if word.endswith((".c", ".h", ".inc")) and "*" not in word and not re.search("[A-Z]", word) and word not in everywhere:
+            if word.endswith((".c", ".h", ".inc")) and "*" not in word and not re.search(
+                "[A-Z]", word) and word not in everywhere:
                 yield f"{readme}: names {word}, which is not there"
         for name in files:
-            if os.path.splitext(name)[0] not in exact and not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            if os.path.splitext(name)[0] not in exact and not any(
+                fnmatch.fnmatch(name, pattern) for pattern in patterns):
                 yield f"{readme}: does not name {folder}/{name}"
 
 
@@ -480,19 +515,23 @@ def check_format():
         return
     files = [path for path, _ in sources((".c", ".h")) if not path.endswith("op_signatures.c")]
     for at in range(0, len(files), 100):
-        done = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=1"] + files[at:at + 100], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=1"]
+                              + files[at:at + 100], cwd=ROOT, stderr=subprocess.PIPE, text=True)
         for line in done.stderr.splitlines():
             if "error:" in line:
                 yield line
 
 
 def check_generated_files():
-    """Each generator compares what it would write. A generator that lacks what it needs (.venv, a build) is left out."""
+    """Each generator compares what it would write. A generator that lacks what it needs (.venv, a
+    build) is left out."""
     venv = os.path.join(ROOT, ".venv", "bin", "python")
-    for python, generator in ((venv, "tools/gen_op_signatures.py"), (sys.executable, "tools/gen_docs.py")):
+    for python, generator in ((venv, "tools/gen_op_signatures.py"),
+                              (sys.executable, "tools/gen_docs.py")):
         if not os.path.exists(python):
             continue
-        done = subprocess.run([python, generator, "--check"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        done = subprocess.run([python, generator, "--check"], cwd=ROOT, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True)
         if done.returncode != 0:
             yield f"{generator} --check: its output is out of date"
 
@@ -501,7 +540,8 @@ def all_checks():
     """Every check of this file and of check_docs.py, by name."""
     import check_docs  # imports this module
     checks = {name: value for module in (sys.modules[__name__], check_docs)
-              for name, value in vars(module).items() if name.startswith("check_") and callable(value)}
+              for name, value in vars(module).items() if name.startswith("check_")
+              and callable(value)}
     return [checks[name] for name in sorted(checks)]
 
 

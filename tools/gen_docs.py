@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the pages that come from tables: docs/flags.md, docs/metrics.md, docs/ops.md and docs/paper-map.md.
+"""Writes the pages that come from tables: docs/flags.md, docs/metrics.md, docs/ops.md and
+docs/paper-map.md.
 
-    tools/gen_docs.py [--build DIR]            write them (DIR: build, or the folder above $MILLRACE_BIN)
-    tools/gen_docs.py [--build DIR] --check    compare with the committed pages; exit 1 on a difference
+    tools/gen_docs.py [--build DIR]            write them (DIR: build, or the folder above
+    $MILLRACE_BIN)
+    tools/gen_docs.py [--build DIR] --check    compare with the committed pages; exit 1 on a
+    difference
 
-Flags are what --help prints, and metrics are what started daemons show on /metrics; a metric of the sources that no
-daemon shows is an error. Ops are what tests/tools/dump_tables prints. paper_map.py holds the rows of the paper map.
+Flags are what --help prints, and metrics are what started daemons show on /metrics; a metric of the
+sources that no
+daemon shows is an error. Ops are what tests/tools/dump_tables prints. paper_map.py holds the rows
+of the paper map.
 The programs have to be built. Without them, --check says so and exits with 0.
 """
 import argparse
@@ -31,14 +36,17 @@ class Programs:
     def __init__(self, build):
         self.bin = os.path.join(build, "bin")
         self.dump_tables = os.path.join(build, "tests", "tools", "dump_tables")
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_") and k != "TF_CONFIG"}
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_")
+                            and k != "TF_CONFIG"}
 
     def missing(self):
-        paths = [os.path.join(self.bin, name) for name in ("tf-master", "tf-worker", "tfctl")] + [self.dump_tables]
+        paths = [os.path.join(self.bin, name) for name in ("tf-master", "tf-worker", "tfctl")] + [
+            self.dump_tables]
         return [path for path in paths if not os.access(path, os.X_OK)]
 
     def output(self, path, *args):
-        return subprocess.run([path, *args], env=self.environment, stdout=subprocess.PIPE, check=True, text=True).stdout
+        return subprocess.run([path, *args], env=self.environment, stdout=subprocess.PIPE,
+                              check=True, text=True).stdout
 
     def help(self, name, *args):
         return self.output(os.path.join(self.bin, name), *args, "--help")
@@ -55,12 +63,17 @@ def subcommands(programs):
 
 def write_flags(programs):
     out = [HEAD, "# Flags\n\n",
-           "Every flag of a daemon is also a setting of its `--config` file, by the same name without the dashes.\n"
-           "Flags win over the file, the file over the environment (`TF_CONFIG`), and the environment over the\n"
-           "defaults. `--check-config` prints the settings that result, with the origin of each value.\n\n"
-           "A boolean flag is `--name` or `--no-name`; in a file it is `yes` or `no`. BYTES takes the suffixes K, M, G\n"
+           "Every flag of a daemon is also a setting of its `--config` file, by the same name "
+           "without the dashes.\n"
+           "Flags win over the file, the file over the environment (`TF_CONFIG`), and the "
+           "environment over the\n"
+           "defaults. `--check-config` prints the settings that result, with the origin of each "
+           "value.\n\n"
+           "A boolean flag is `--name` or `--no-name`; in a file it is `yes` or `no`. BYTES takes "
+           "the suffixes K, M, G\n"
            "and T, which are powers of 1024. TIME is a number with `ms`, `s`, `m` or `h`.\n"]
-    for page in [("tf-master",), ("tf-worker",), ("tfctl",)] + [("tfctl", name) for name in subcommands(programs)]:
+    for page in [("tf-master",), ("tf-worker",), ("tfctl",)] + [
+        ("tfctl", name) for name in subcommands(programs)]:
         out.append(f"\n## {' '.join(page)}\n\n```text\n{programs.help(*page)}```\n")
     return "".join(out)
 
@@ -75,9 +88,11 @@ class Daemon:
 
     def __init__(self, programs, directory, name, *args):
         self.port_file = os.path.join(tempfile.mkdtemp(dir=directory), "port")
-        command = [os.path.join(programs.bin, name), *args, "--listen", "127.0.0.1:0", "--port-file", self.port_file,
+        command = [os.path.join(programs.bin, name), *args, "--listen", "127.0.0.1:0",
+                   "--port-file", self.port_file,
                    "--log-level", "error"]
-        self.process = subprocess.Popen(command, env=programs.environment, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, env=programs.environment,
+                                        stderr=subprocess.DEVNULL)
         self.deadline = time.monotonic() + START_TIMEOUT_S
         try:
             self._until(lambda: os.path.exists(self.port_file), f"{name} did not start")
@@ -99,7 +114,8 @@ class Daemon:
         """The text of an admin page; "" when its status is not 200."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            return opener.open(f"http://127.0.0.1:{self.admin}/{name}", timeout=START_TIMEOUT_S).read().decode()
+            return opener.open(f"http://127.0.0.1:{self.admin}/{name}",
+                               timeout=START_TIMEOUT_S).read().decode()
         except urllib.error.HTTPError:
             return ""
 
@@ -118,7 +134,8 @@ class Daemon:
 
 
 def fetch_metrics(programs, directory):
-    """[(program, its /metrics)]: a worker and a master that are connected, with every feature that has metrics."""
+    """[(program, its /metrics)]: a worker and a master that are connected, with every feature that
+    has metrics."""
     subprocess.run([os.path.join(programs.bin, "tfctl"), "certs", directory, "--tasks", "worker=1"],
                    env=programs.environment, stdout=subprocess.DEVNULL, check=True)
 
@@ -127,13 +144,15 @@ def fetch_metrics(programs, directory):
                 "--tls-key", f"{directory}/{name}.key")
 
     etcd = ("--etcd", "http://127.0.0.1:1")  # nobody listens there
-    with Daemon(programs, directory, "tf-worker", *tls("worker-0"), *etcd, "--client-port", "0", "--master",
+    with Daemon(programs, directory, "tf-worker", *tls("worker-0"), *etcd, "--client-port", "0",
+                "--master",
                 "127.0.0.1:1", "--wire-checksum") as worker, \
             Daemon(programs, directory, "tf-master", *tls("master"), "--wire-checksum", "--cluster",
                    f"worker=127.0.0.1:{worker.port}") as master, \
             Daemon(programs, directory, "tf-master", *etcd) as member:
         master.wait_until_ready()
-        return [("tf-master", master.page("metrics") + member.page("metrics")), ("tf-worker", worker.page("metrics"))]
+        return [("tf-master", master.page("metrics") + member.page("metrics")),
+                ("tf-worker", worker.page("metrics"))]
 
 
 def parse_metrics(text):
@@ -141,7 +160,8 @@ def parse_metrics(text):
     rows = {}
     for name, help_text, kind in re.findall(r"^# HELP (\S+) (.*)\n# TYPE \1 (\w+)$", text, re.M):
         labels = dict.fromkeys(re.findall(rf"^{name}\{{(.*)\}} ", text, re.M))
-        rows.setdefault(name, (name, kind, [label for label in labels if "le=" not in label], help_text))
+        rows.setdefault(name, (name, kind, [label for label in labels if "le=" not in label],
+                               help_text))
     return [rows[name] for name in sorted(rows)]
 
 
@@ -159,22 +179,28 @@ def registered_metrics():
 
 def write_metrics(programs):
     out = [HEAD, "# Metrics\n\n",
-           "`/metrics` on the admin port has the format of Prometheus. A name that ends in `_us` counts\n"
-           "microseconds, a name that ends in `_bytes_total` counts bytes. The buckets of histograms are the powers of\n"
-           "two from 1 µs to 2^26 µs (67 s). Metrics of a feature (TLS, etcd, the client port) exist only in a daemon\n"
+           "`/metrics` on the admin port has the format of Prometheus. A name that ends in `_us` "
+           "counts\n"
+           "microseconds, a name that ends in `_bytes_total` counts bytes. The buckets of "
+           "histograms are the powers of\n"
+           "two from 1 µs to 2^26 µs (67 s). Metrics of a feature (TLS, etcd, the client port) "
+           "exist only in a daemon\n"
            "that has the feature switched on.\n"]
     seen = set()
     with tempfile.TemporaryDirectory() as directory:
         pages = fetch_metrics(programs, directory)
     for name, page in pages:
         rows = parse_metrics(page)
-        out.append(f"\n## {name}\n\n| metric | kind | labels | what it counts |\n|---|---|---|---|\n")
+        out.append(f"\n## {name}\n\n| metric | kind | labels | what it counts "
+                   "|\n|---|---|---|---|\n")
         for metric, kind, labels, help_text in rows:
             seen.add(metric)
-            out.append(f"| `{metric}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {help_text} |\n")
+            out.append(f"| `{metric}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | "
+                       f"{help_text} |\n")
     missing = registered_metrics() - seen
     if missing:
-        raise SystemExit(f"no daemon shows {', '.join(sorted(missing))}: switch its feature on in fetch_metrics")
+        raise SystemExit(f"no daemon shows {', '.join(sorted(missing))}: switch its feature on in "
+                         "fetch_metrics")
     return "".join(out)
 
 
@@ -184,12 +210,15 @@ FLOATING = ["half", "bfloat16", "float", "double"]
 INTEGER = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 COMPLEX = ["complex64", "complex128"]
 QUANTIZED = ["qint8", "quint8", "qint16", "quint16", "qint32"]
-FLOAT8 = ["float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz"]
+FLOAT8 = ["float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz",
+          "float8_e5m2fnuz"]
 TINY = ["int2", "uint2", "int4", "uint4", "float4_e2m1fn"]
 # A set that fits whole is named. The types that are left are spelled out.
-SETS = [("number", FLOATING + INTEGER + COMPLEX), ("real", FLOATING + INTEGER), ("floating", FLOATING), ("integer", INTEGER),
+SETS = [("number", FLOATING + INTEGER + COMPLEX), ("real", FLOATING + INTEGER),
+        ("floating", FLOATING), ("integer", INTEGER),
         ("complex", COMPLEX), ("quantized", QUANTIZED), ("float8", FLOAT8), ("tiny", TINY)]
-# Ops without a kernel: the master replaces them by what they call, or the worker's executor runs them itself.
+# Ops without a kernel: the master replaces them by what they call, or the worker's executor runs
+# them itself.
 REPLACED = re.compile(r"(Stateless|Stateful)?(If|While|Case|PartitionedCall)$")
 GRADIENTS = {"none": "none", "function": "yes", "later": "later"}
 
@@ -210,11 +239,13 @@ def show_kernels(op, rows):
     attrs = {tuple(row["types"]) for row in rows}
     if attrs == {()}:
         return "yes"
-    if len(attrs) == 1 and len(next(iter(attrs))) == 1:  # rows that differ in the types of one attr: together
+    # rows that differ in the types of one attr: together
+    if len(attrs) == 1 and len(next(iter(attrs))) == 1:
         attr = next(iter(attrs))[0]
         types = [t for row in rows for t in row["types"][attr]]
         rows = [{"types": {attr: list(dict.fromkeys(types))}}]
-    shown = ["; ".join(f"{attr}: {show_types(types)}" for attr, types in row["types"].items()) or "other types" for row in rows]
+    shown = ["; ".join(f"{attr}: {show_types(types)}" for attr, types in row["types"].items())
+             or "other types" for row in rows]
     return "<br>".join(dict.fromkeys(shown))
 
 
@@ -224,22 +255,31 @@ def write_ops(programs):
     for row in tables["kernels"]:
         kernels.setdefault(row["op"], []).append(row)
     out = [HEAD, "# Ops\n\n",
-           f"A step can run {len(tables['ops'])} ops. Every other op of TensorFlow 2.21 is known by its signature only: a graph\n"
-           "may contain it, but a step that needs it fails with UNIMPLEMENTED and the op's name.\n\n"
-           "**CPU** lists the types that the kernels accept, by type attribute. \"yes\" means that the op's types are\n"
-           "fixed, or that its kernel accepts all of them. \"the executor\" means that the worker's executor runs the op\n"
-           "itself. \"the master\" means that the master replaces the op by what it calls when it compiles a step.\n\n"
-           "**Gradient** is about the master's own table, which serves graphs that ask for SymbolicGradient. Clients\n"
-           "differentiate by themselves and do not need it. \"none\" means that the op has no derivative, \"later\" that\n"
+           f"A step can run {len(tables['ops'])} ops. Every other op of TensorFlow 2.21 is known "
+           "by its signature only: a graph\n"
+           "may contain it, but a step that needs it fails with UNIMPLEMENTED and the op's "
+           "name.\n\n"
+           "**CPU** lists the types that the kernels accept, by type attribute. \"yes\" means that "
+           "the op's types are\n"
+           "fixed, or that its kernel accepts all of them. \"the executor\" means that the "
+           "worker's executor runs the op\n"
+           "itself. \"the master\" means that the master replaces the op by what it calls when it "
+           "compiles a step.\n\n"
+           "**Gradient** is about the master's own table, which serves graphs that ask for "
+           "SymbolicGradient. Clients\n"
+           "differentiate by themselves and do not need it. \"none\" means that the op has no "
+           "derivative, \"later\" that\n"
            "the row of its derivative is not written yet.\n\n"
            "Names of type sets:\n\n| set | types |\n|---|---|\n"]
     out += [f"| *{name}* | {', '.join(members)} |\n" for name, members in SETS]
     for index, family in enumerate(tables["families"]):
         out.append(f"\n## {family}\n\n| op | what it does | CPU | gradient |\n|---|---|---|---|\n")
-        for op in sorted((op for op in tables["ops"] if op["family"] == index), key=lambda op: op["name"]):
+        for op in sorted((op for op in tables["ops"] if op["family"] == index),
+                         key=lambda op: op["name"]):
             summary = op["summary"].replace("|", "\\|")
             gradient = GRADIENTS.get(gradients.get(op["name"]), "")
-            out.append(f"| `{op['name']}` | {summary} | {show_kernels(op['name'], kernels.get(op['name'], []))} | {gradient} |\n")
+            out.append(f"| `{op['name']}` | {summary} | "
+                       f"{show_kernels(op['name'], kernels.get(op['name'], []))} | {gradient} |\n")
     return "".join(out)
 
 
@@ -258,9 +298,11 @@ PAGES = {"docs/flags.md": write_flags, "docs/metrics.md": write_metrics, "docs/o
 
 def main():
     parser = argparse.ArgumentParser(description="write the pages of docs/ that come from tables")
-    default = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN" in os.environ else os.path.join(ROOT, "build")
+    default = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip(
+        "/")) if "MILLRACE_BIN" in os.environ else os.path.join(ROOT, "build")
     parser.add_argument("--build", default=default, help="the build folder")
-    parser.add_argument("--check", action="store_true", help="write nothing; show differences and exit 1 when there are any")
+    parser.add_argument("--check", action="store_true",
+                        help="write nothing; show differences and exit 1 when there are any")
     options = parser.parse_args()
     programs = Programs(options.build)
     missing = programs.missing()
@@ -273,7 +315,8 @@ def main():
         full = os.path.join(ROOT, path)
         old = open(full, encoding="utf-8").read() if os.path.exists(full) else ""
         if options.check and text != old:
-            sys.stdout.writelines(list(difflib.unified_diff(old.splitlines(True), text.splitlines(True), path, "generated", n=0))[:60])
+            sys.stdout.writelines(list(difflib.unified_diff(old.splitlines(True), text.splitlines(
+                True), path, "generated", n=0))[:60])
             n_different += 1
         elif text != old:
             with open(full, "w", encoding="utf-8") as f:

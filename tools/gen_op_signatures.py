@@ -2,10 +2,13 @@
 """Writes common/signatures/op_signatures.c: the signature of every op that TensorFlow registers.
 
     .venv/bin/python tools/gen_op_signatures.py            write the table
-    .venv/bin/python tools/gen_op_signatures.py --check    compare with what is committed; exit 1 on a difference
+    .venv/bin/python tools/gen_op_signatures.py --check    compare with what is committed; exit 1 on
+    a difference
 
-The source is the op registry of the installed wheel. Only facts are taken (names, types, defaults, bounds,
-flags), never summaries, descriptions or messages; of a deprecation, the version and the name of the successor.
+The source is the op registry of the installed wheel. Only facts are taken (names, types, defaults,
+bounds,
+flags), never summaries, descriptions or messages; of a deprecation, the version and the name of the
+successor.
 The output depends on nothing but the registry, so equal wheels give equal files.
 """
 
@@ -21,7 +24,8 @@ COLUMNS = 140
 
 ELEMENT_TYPES = ("string", "int", "float", "bool", "type", "shape", "tensor", "func")
 
-# Where the registry's remark names an unrelated op by mistake, or names the right one in other words.
+# Where the registry's remark names an unrelated op by mistake, or names the right one in other
+# words.
 SUCCESSOR_FIXES = {
     "PlaceholderV2": "Placeholder",
     "TensorArrayConcat": "TensorArrayConcatV3",
@@ -48,7 +52,8 @@ def c_string(data):
     out = []
     for byte in data:
         char = chr(byte)
-        # Octal escapes have a fixed width, so what follows them is never swallowed; '?' could begin a trigraph.
+        # Octal escapes have a fixed width, so what follows them is never swallowed; '?' could begin
+        # a trigraph.
         out.append(char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}")
     return '"' + "".join(out) + '"'
 
@@ -67,12 +72,14 @@ def c_float(value):
         return "NAN"
     if np.isinf(single):
         return "INFINITY" if single > 0 else "-INFINITY"
-    form = np.format_float_scientific if single and not 1e-4 < abs(single) < 1e6 else np.format_float_positional
+    form = np.format_float_scientific if single and not 1e-4 < abs(
+        single) < 1e6 else np.format_float_positional
     return form(single, trim="0") + "f"
 
 
 class Pool:
-    """Rows of one C array in which lists share storage: a list that stands inside another is not stored again."""
+    """Rows of one C array in which lists share storage: a list that stands inside another is not
+    stored again."""
 
     def __init__(self, lists):
         self.runs = []  # (first index, rows) as they will be printed
@@ -124,7 +131,8 @@ def shape_dims(shape):
 def attr_elements(attr):
     """The elements of a list attr's default as AttrValue-like (type, value) pairs, in order."""
     values = attr.default_value.list
-    field = {"string": "s", "int": "i", "float": "f", "bool": "b"}.get(attr.type[5:-1], attr.type[5:-1])
+    field = {"string": "s", "int": "i", "float": "f", "bool": "b"}.get(
+        attr.type[5:-1], attr.type[5:-1])
     return list(getattr(values, field))
 
 
@@ -137,19 +145,24 @@ class Table:
 
         # Each pool's rows point into the pools before it.
         shapes = [attr.default_value.shape for attr in with_default if attr.type == "shape"]
-        shapes += [shape for attr in with_default if attr.type == "list(shape)" for shape in attr_elements(attr)]
+        shapes += [shape for attr in with_default if attr.type == "list(shape)"
+                   for shape in attr_elements(attr)]
         self.dims = Pool(shape_dims(shape) for shape in shapes)
-        self.elements = Pool(self.element_rows(attr) for attr in with_default if attr.type.startswith("list("))
+        self.elements = Pool(self.element_rows(attr) for attr in with_default
+                             if attr.type.startswith("list("))
         self.defaults = Pool([self.default_row(attr)] for attr in with_default)
         self.strings = Pool(self.allowed_strings(attr) for attr in attrs)
-        self.args = Pool([arg_row(arg) for arg in args] for op in ops for args in (op.input_arg, op.output_arg))
+        self.args = Pool([arg_row(arg) for arg in args] for op in ops
+                         for args in (op.input_arg, op.output_arg))
         self.attrs = Pool([self.attr_row(attr) for attr in op.attr] for op in ops)
 
     def value(self, element_type, value):
-        """The initializer of a struct op_attr_default that holds a value of a type that is no list."""
+        """The initializer of a struct op_attr_default that holds a value of a type that is no list.
+        """
         if element_type == "func":
             if value.attr:
-                raise SystemExit(f"a function default with attrs ({value.name}) has no form in the table yet")
+                raise SystemExit(f"a function default with attrs ({value.name}) has no form in the "
+                                 "table yet")
             value, element_type = value.name.encode(), "string"
         if element_type == "tensor":
             value, element_type = value.SerializeToString(deterministic=True), "string"
@@ -182,7 +195,8 @@ class Table:
     def allowed_strings(attr):
         strings = list(attr.allowed_values.list.s)
         if any(b"\0" in text for text in strings):
-            raise SystemExit(f"attr {attr.name}: an allowed string with a NUL has no form in the table yet")
+            raise SystemExit(f"attr {attr.name}: an allowed string with a NUL has no form in the "
+                             "table yet")
         return [c_string(text) for text in strings]
 
     def attr_row(self, attr):
@@ -204,7 +218,8 @@ class Table:
         return "{" + row + "}"
 
     def successor(self, op, names):
-        """The op that replaces a deprecated one, when the registry's remark names it ("use X", "replaced by X")."""
+        """The op that replaces a deprecated one, when the registry's remark names it ("use X",
+        "replaced by X")."""
         named = re.search(r"\b(?:[Uu]se|by) (\w+)", op.deprecation.explanation)
         name = SUCCESSOR_FIXES.get(op.name) or (named and named.group(1))
         return name if name in names and name != op.name else None
@@ -233,10 +248,13 @@ class Table:
 
     def text(self):
         out = [
-            f"/* The signature of each of the {len(self.ops)} ops in the registry of TensorFlow {self.version}.",
+            f"/* The signature of each of the {len(self.ops)} ops in the registry of TensorFlow "
+            f"{self.version}.",
             " *",
-            " * Generated by tools/gen_op_signatures.py; do not edit. Equal lists of rows are stored once, longest first; the number",
-            " * before a list is the index of its first row. dtypes are TensorFlow's numbers (common/tensor/dtype.h), a set of dtypes",
+            " * Generated by tools/gen_op_signatures.py; do not edit. Equal lists of rows are "
+            "stored once, longest first; the number",
+            " * before a list is the index of its first row. dtypes are TensorFlow's numbers "
+            "(common/tensor/dtype.h), a set of dtypes",
             " * is a mask with bit 1 << dtype. */",
             '#include "common/signatures/op_signature_internal.h"',
             "",
@@ -248,7 +266,8 @@ class Table:
             "#define AT_LEAST(bound) .has_minimum = true, .minimum = (bound)",
             "#define ONE_OF(count, first) .n_allowed_strings = (count), .allowed_strings = (first)",
             "#define DEFAULT(value) .has_default = true, .default_value = (value)",
-            "#define SIZES(inputs_, outputs_, attrs_) .n_inputs = (inputs_), .n_outputs = (outputs_), .n_attrs = (attrs_)",
+            "#define SIZES(inputs_, outputs_, attrs_) .n_inputs = (inputs_), .n_outputs = "
+            "(outputs_), .n_attrs = (attrs_)",
             "",
             "/* Dimensions of the shapes among the defaults. */",
         ]
@@ -270,8 +289,10 @@ class Table:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help=f"compare with {OUTPUT} instead of writing it; exit 1 on a difference")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent.parent / OUTPUT)
+    parser.add_argument("--check", action="store_true",
+                        help=f"compare with {OUTPUT} instead of writing it; exit 1 on a difference")
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent.parent
+                        / OUTPUT)
     options = parser.parse_args()
 
     new = Table(*registered_ops()).text()
@@ -279,7 +300,8 @@ def main():
         options.output.write_text(new)
         return 0
     old = options.output.read_text() if options.output.exists() else ""
-    diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(), f"{options.output} (committed)", "registry", lineterm="", n=0))
+    diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(),
+                                     f"{options.output} (committed)", "registry", lineterm="", n=0))
     for line in diff[:100]:
         print(line)
     if len(diff) > 100:

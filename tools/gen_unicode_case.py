@@ -26,7 +26,8 @@ def simple_and_special(mapping):
 
 
 def runs(simple):
-    """Runs of codes, 1 or 2 apart, that are moved by the same distance: (first, last, step, distance)."""
+    """Runs of codes, 1 or 2 apart, that are moved by the same distance: (first, last, step,
+    distance)."""
     out = []
     for code in sorted(simple):
         distance = simple[code] - code
@@ -53,11 +54,13 @@ def ranges(predicate):
 
 def rows(items, form, per_line):
     items = [form(i) for i in items]
-    return ",\n".join("    " + ", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)) + ",\n"
+    return ",\n".join("    " + ", ".join(items[i : i + per_line])
+                      for i in range(0, len(items), per_line)) + ",\n"
 
 
 def case_ignorable(c):
-    return unicodedata.category(c) in ("Mn", "Me", "Cf", "Lm", "Sk") or c in "'.:·\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a\u0387"
+    return unicodedata.category(c) in ("Mn", "Me", "Cf", "Lm",
+                                       "Sk") or c in "'.:·\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a\u0387"
 
 
 def cased(c):
@@ -73,14 +76,18 @@ def main():
     for name, simple, special in (("lower", lower, lower_special), ("upper", upper, upper_special)):
         print(f"const struct case_run unicode_{name}_runs[] = {{")
         print(rows(runs(simple), lambda r: "{0x%x, 0x%x, %d, %d}" % r, 5) + "};")
-        print(f"const size_t n_unicode_{name}_runs = sizeof(unicode_{name}_runs) / sizeof(unicode_{name}_runs[0]);\n")
+        print(f"const size_t n_unicode_{name}_runs = sizeof(unicode_{name}_runs) / "
+              f"sizeof(unicode_{name}_runs[0]);\n")
         print(f"const struct case_special unicode_{name}_specials[] = {{")
-        print(rows(sorted(special.items()), lambda s: "{0x%x, {%s}}" % (s[0], ", ".join("0x%x" % c for c in s[1])), 5) + "};")
-        print(f"const size_t n_unicode_{name}_specials = sizeof(unicode_{name}_specials) / sizeof(unicode_{name}_specials[0]);\n")
+        print(rows(sorted(special.items()), lambda s: "{0x%x, {%s}}"
+                   % (s[0], ", ".join("0x%x" % c for c in s[1])), 5) + "};")
+        print(f"const size_t n_unicode_{name}_specials = sizeof(unicode_{name}_specials) / "
+              f"sizeof(unicode_{name}_specials[0]);\n")
     for name, predicate in (("cased", cased), ("case_ignorable", case_ignorable)):
         print(f"const struct code_range unicode_{name}[] = {{")
         print(rows(ranges(predicate), lambda r: "{0x%x, 0x%x}" % tuple(r), 8) + "};")
-        print(f"const size_t n_unicode_{name} = sizeof(unicode_{name}) / sizeof(unicode_{name}[0]);\n")
+        print(f"const size_t n_unicode_{name} = sizeof(unicode_{name}) / "
+              f"sizeof(unicode_{name}[0]);\n")
     print("// clang-format on")
 
 

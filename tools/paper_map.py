@@ -1,6 +1,8 @@
-"""The rows of docs/paper-map.md: which files and tests belong to a section of the papers, and what is still missing.
+"""The rows of docs/paper-map.md: which files and tests belong to a section of the papers, and what
+is still missing.
 
-A row names files and tests, which must exist: a pattern without a match is an error. `parts` are the things that the
+A row names files and tests, which must exist: a pattern without a match is an error. `parts` are
+the things that the
 paper asks for, each with a probe; the status of a row says which parts a probe does not find:
     op:NAME          a kernel, or a rule of the master or the executor, runs the op
     file:PATTERN     a file
@@ -13,11 +15,15 @@ import re
 
 PAPERS = (
     ("The white paper", (
-        ("2", "operations and kernels", "common/ops/*_ops.c kernels/kernel.h kernels/cpu/*/*_kernels.c",
+        ("2", "operations and kernels",
+         "common/ops/*_ops.c kernels/kernel.h kernels/cpu/*/*_kernels.c",
          "unit/kernels/test_tables.c differential/cases_*.py", {}),
-        ("2", "sessions: Extend, Run", "master/service/service.c master/session/session.c master/session/executable.c master/step/step.c",
+        ("2", "sessions: Extend, Run",
+         "master/service/service.c master/session/session.c master/session/executable.c "
+         "master/step/step.c",
          "differential/sessions.py unit/master/test_request.c unit/master/test_step_machine.c", {}),
-        ("2", "variables", "kernels/variable.c kernels/cpu/state/state_*.c kernels/cpu/state/resource_*.c",
+        ("2", "variables",
+         "kernels/variable.c kernels/cpu/state/state_*.c kernels/cpu/state/resource_*.c",
          "unit/kernels/test_state.c differential/cases_state.py differential/programs_variables.py",
          {"reference variables": "op:VariableV2", "resource variables": "op:VarHandleOp"}),
         ("3", "devices and their names", "common/graph/device_name.c master/compile/device_table.c",
@@ -26,8 +32,10 @@ PAPERS = (
         ("3", "tensors", "common/tensor/tensor.c common/tensor/buffer.c common/tensor/dtype.*",
          "unit/common/test_tensor*.c unit/common/test_dtype.c unit/common/test_buffer.c", {}),
         ("3.1", "execution on one device: count what is missing, keep a ready queue",
-         "worker/plan/plan.c worker/executor/executor.c", "unit/worker/test_executor.c ../bench/executor.c", {}),
-        ("3.2.1", "placement", "master/compile/place.c master/compile/place_session.c master/compile/pass_place.c",
+         "worker/plan/plan.c worker/executor/executor.c",
+         "unit/worker/test_executor.c ../bench/executor.c", {}),
+        ("3.2.1", "placement",
+         "master/compile/place.c master/compile/place_session.c master/compile/pass_place.c",
          "unit/master/data/place.txt",
          {"constraints and a simple rule": "file:master/compile/pass_place.c",
           "a cost model": "file:master/compile/*cost_model*.c"}),
@@ -35,23 +43,31 @@ PAPERS = (
          "master/compile/pass_partition.c worker/exchange/rendezvous*.c",
          "unit/master/data/partition.txt unit/worker/test_rendezvous.c", {}),
         ("3.3", "distributed execution: one message for each worker and step",
-         "master/step/step.c worker/service/service_steps.c rpc/wire/wire*.c worker/exchange/peer.c",
+         "master/step/step.c worker/service/service_steps.c rpc/wire/wire*.c "
+         "worker/exchange/peer.c",
          "unit/worker/test_service.c unit/rpc/test_wire.c differential/run_cluster.py", {}),
-        ("3.3", "fault tolerance: an error of a Send and Recv pair ends the step; a restarted task is noticed",
+        ("3.3",
+         "fault tolerance: an error of a Send and Recv pair ends the step; a restarted task is "
+         "noticed",
          "master/step/step_machine.c master/cluster/tasks.c worker/exchange/peer.c",
          "unit/master/test_step_machine.c unit/worker/test_peer.c", {}),
         ("3.3", "periodic health checks",
          "rpc/wire/heartbeat.h master/cluster/task_health.h worker/exchange/peer.c docs/failure.md",
          "unit/rpc/test_heartbeat.c e2e/test_faults.py", {}),
         ("3.3", "checkpoints", "common/io/README.md kernels/host/files/checkpoint*.c",
-         "e2e/test_checkpoints.py e2e/test_apart.py e2e/test_save_barrier.py", {"Save": "op:SaveV2", "Restore": "op:RestoreV2"}),
+         "e2e/test_checkpoints.py e2e/test_apart.py e2e/test_save_barrier.py",
+         {"Save": "op:SaveV2", "Restore": "op:RestoreV2"}),
         ("4.1", "gradients", "common/gradients/README.md common/gradients/*_grad.c",
-         "unit/kernels/test_tables.c differential/programs_gradients.py differential/programs_training.py",
-         {"the client differentiates": "op:MatMul", "the master's table of derivatives": "derivatives"}),
+         "unit/kernels/test_tables.c differential/programs_gradients.py "
+         "differential/programs_training.py",
+         {"the client differentiates": "op:MatMul",
+          "the master's table of derivatives": "derivatives"}),
         ("4.2", "partial execution", "master/compile/pass_cut.c master/compile/pass_prune.c",
          "unit/master/data/cut.txt unit/master/data/prune.txt", {}),
-        ("4.3", "device constraints, colocation by union-find", "master/compile/place.c", "unit/master/data/place.txt", {}),
-        ("4.4", "control flow", "worker/plan/plan_frames.c worker/executor/executor_frames.c master/compile/frames.c",
+        ("4.3", "device constraints, colocation by union-find", "master/compile/place.c",
+         "unit/master/data/place.txt", {}),
+        ("4.4", "control flow",
+         "worker/plan/plan_frames.c worker/executor/executor_frames.c master/compile/frames.c",
          "unit/worker/test_executor.c differential/programs_control_flow.py", {}),
         ("4.5", "input operations", "kernels/host/files/reader*.c kernels/host/data/*.c",
          "differential/cases_reader.py differential/programs_data.py",
@@ -61,27 +77,36 @@ PAPERS = (
          {"FIFO queues": "op:FIFOQueueV2", "shuffling queues": "op:RandomShuffleQueueV2"}),
         ("4.7", "containers, Reset", "worker/container.c master/service/service_reset.c",
          "unit/worker/test_container.c differential/sessions.py", {}),
-        ("5.1", "common subexpression elimination", "master/compile/pass_cse.c", "unit/master/data/cse.txt", {}),
-        ("5.2", "scheduling of receives", "worker/exchange/rendezvous_wire.c", "unit/worker/test_rendezvous.c",
+        ("5.1", "common subexpression elimination", "master/compile/pass_cse.c",
+         "unit/master/data/cse.txt", {}),
+        ("5.2", "scheduling of receives", "worker/exchange/rendezvous_wire.c",
+         "unit/worker/test_rendezvous.c",
          {"large values are announced and granted": "file:worker/exchange/rendezvous_wire.c",
           "an analysis of the graph": "file:master/compile/*schedule*.c"}),
         ("5.3", "asynchronous kernels", "kernels/kernel.h worker/executor/executor_async.c",
          "unit/worker/test_executor.c", {}),
-        ("5.4", "optimised libraries", "kernels/cpu/blas.c kernels/cpu/onednn.c kernels/cpu/matmul/matmul*.c",
+        ("5.4", "optimised libraries",
+         "kernels/cpu/blas.c kernels/cpu/onednn.c kernels/cpu/matmul/matmul*.c",
          "unit/kernels/test_math.c differential/cases_math.py", {}),
-        ("5.5", "lossy compression of transfers", "common/tensor/float16.h master/compile/partition_narrow.c",
-         "unit/common/test_dtype.c e2e/test_narrow_sends.py", {"floats as 16 bits": "flag:tf-master --[no-]bfloat16-sends"}),
+        ("5.5", "lossy compression of transfers",
+         "common/tensor/float16.h master/compile/partition_narrow.c",
+         "unit/common/test_dtype.c e2e/test_narrow_sends.py",
+         {"floats as 16 bits": "flag:tf-master --[no-]bfloat16-sends"}),
         ("7", "synchronous and asynchronous data parallel training",
-         "examples/digits_sync.py examples/digits_async.py examples/sync_replicas.py", "e2e/test_examples.py", {}),
+         "examples/digits_sync.py examples/digits_async.py examples/sync_replicas.py",
+         "e2e/test_examples.py", {}),
         ("9.1", "TensorBoard's summaries", "kernels/host/text/summary_*.c",
          "differential/cases_summary.py differential/programs_summary.py",
-         {"scalars": "op:ScalarSummary", "histograms": "op:HistogramSummary", "images": "op:ImageSummary",
+         {"scalars": "op:ScalarSummary", "histograms": "op:HistogramSummary",
+          "images": "op:ImageSummary",
           "event files": "op:WriteSummary"}),
-        ("9.2", "performance tracing", "worker/executor/executor_stats.c worker/service/step_stats.c",
+        ("9.2", "performance tracing",
+         "worker/executor/executor_stats.c worker/service/step_stats.c",
          "differential/sessions.py",
          {"RunMetadata.step_stats of all tasks": "file:worker/service/step_stats.c",
           "one merged picture": "file:tfctl/tfctl_trace.c"}),
-        ("10", "functions", "common/graph/function_*.c master/compile/pass_inline.c master/compile/inline_*.c",
+        ("10", "functions",
+         "common/graph/function_*.c master/compile/pass_inline.c master/compile/inline_*.c",
          "unit/master/data/inline_call.txt differential/programs_functions.py",
          {"calls": "op:PartitionedCall", "a gradient function": "op:SymbolicGradient"}),
     )),
@@ -89,48 +114,65 @@ PAPERS = (
         ("3.1", "stateful operations", "kernels/variable.h kernels/host/resources/queue.h",
          "differential/programs_variables.py differential/cases_queue.py",
          {"variables": "op:VariableV2", "queues": "op:FIFOQueueV2"}),
-        ("3.2", "partial and concurrent execution: many steps on one graph", "master/session/session.h worker/plan/plan.h",
+        ("3.2", "partial and concurrent execution: many steps on one graph",
+         "master/session/session.h worker/plan/plan.h",
          "differential/sessions.py", {}),
         ("3.3", "subgraphs cached on each task, so that a step is one small message",
-         "master/session/executable.c worker/service/graph_cache.c", "unit/worker/test_service.c", {}),
+         "master/session/executable.c worker/service/graph_cache.c", "unit/worker/test_service.c",
+         {}),
         ("3.3", "constant folding", "master/compile/pass_fold.c", "unit/master/data/fold.txt", {}),
         ("4.1", "optimizers as ops", "kernels/cpu/state/training_*.c",
          "unit/kernels/test_training.c differential/cases_training.py",
-         {name: f"op:ResourceApply{name}" for name in ("Momentum", "Adagrad", "Adadelta", "RMSProp", "Adam")}),
-        ("4.2", "very large models", "kernels/cpu/array/array_gather.c kernels/cpu/array/array_partition.c "
-         "kernels/cpu/state/state_scatter.c", "differential/cases_array.py differential/cases_state.py",
-         {name: f"op:{name}" for name in ("Gather", "DynamicPartition", "DynamicStitch", "ScatterSub")}),
+         {name: f"op:ResourceApply{name}" for name in ("Momentum", "Adagrad", "Adadelta", "RMSProp",
+                 "Adam")}),
+        ("4.2", "very large models",
+         "kernels/cpu/array/array_gather.c kernels/cpu/array/array_partition.c "
+         "kernels/cpu/state/state_scatter.c",
+         "differential/cases_array.py differential/cases_state.py",
+         {name: f"op:{name}" for name in ("Gather", "DynamicPartition", "DynamicStitch",
+                                          "ScatterSub")}),
         ("4.2, 6.4", "language models: partitioned embeddings; full, sharded and sampled softmax",
          "examples/char_lstm.py examples/word_lm.py examples/word2vec.py examples/wide_deep.py",
          "e2e/test_examples.py", {"sampled softmax": "op:LogUniformCandidateSampler"}),
-        ("4.3", "user-level checkpoints; training that survives failures", "common/io/README.md examples/digits_monitored.py",
+        ("4.3", "user-level checkpoints; training that survives failures",
+         "common/io/README.md examples/digits_monitored.py",
          "e2e/test_checkpoints.py e2e/test_kill_training.py", {}),
-        ("4.4", "synchronous replicas with backup workers", "examples/digits_sync.py examples/sync_replicas.py",
+        ("4.4", "synchronous replicas with backup workers",
+         "examples/digits_sync.py examples/sync_replicas.py",
          "e2e/test_sync_replicas.py", {"accumulators": "op:ConditionalAccumulator"}),
-        ("5", "executor, rendezvous, transports", "worker/README.md rpc/README.md worker/exchange/peer_rdma.h",
+        ("5", "executor, rendezvous, transports",
+         "worker/README.md rpc/README.md worker/exchange/peer_rdma.h",
          "rdma/run.py unit/worker/test_peer_rdma.c",
          {"TCP": "file:rpc/wire/wire.h", "shared memory": "file:worker/exchange/peer_shm.h",
           "RDMA": "file:rpc/rdma/verbs.h", "GPUs": "file:kernels/cuda/*.c"}),
-        ("6.2", "null steps: scalar, sparse, dense", "bench/compare.py bench/null_steps.py docs/scaling.md", "", {}),
+        ("6.2", "null steps: scalar, sparse, dense",
+         "bench/compare.py bench/null_steps.py docs/scaling.md", "", {}),
     )),
     ("EuroSys'18", (
-        ("4.1", "Switch, Merge, Enter, Exit, NextIteration; frames and iterations as tags; dead values",
+        ("4.1",
+         "Switch, Merge, Enter, Exit, NextIteration; frames and iterations as tags; dead values",
          "worker/plan/plan_frames.c worker/executor/executor_frames.c",
          "unit/worker/test_executor.c differential/programs_control_flow.py",
          {name: f"op:{name}" for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")}),
-        ("4.2", "conditionals and loops in terms of these", "master/compile/inline_branch.c master/compile/inline_loop.c",
+        ("4.2", "conditionals and loops in terms of these",
+         "master/compile/inline_branch.c master/compile/inline_loop.c",
          "unit/master/data/inline_branch.txt unit/master/data/inline_loop.txt",
          {name: f"op:{name}" for name in ("If", "Case", "While")}),
         ("4.3", "execution in one task, `parallel_iterations`", "worker/executor/executor_frames.c",
          "unit/worker/test_executor.c ../bench/executor.c", {}),
-        ("4.4", "conditionals that span tasks: dead flags travel", "worker/exchange/rendezvous.h master/compile/pass_partition.c",
+        ("4.4", "conditionals that span tasks: dead flags travel",
+         "worker/exchange/rendezvous.h master/compile/pass_partition.c",
          "differential/programs_control_flow.py unit/master/data/partition.txt", {}),
         ("4.4", "loops that span tasks: a small loop on each of them, one forwarded predicate",
-         "master/compile/partition_loops.c", "differential/programs_control_flow.py unit/master/data/partition.txt", {}),
-        ("5", "gradients of loops", "kernels/host/resources/stack_kernels.c kernels/host/resources/tensor_array*.c "
+         "master/compile/partition_loops.c",
+         "differential/programs_control_flow.py unit/master/data/partition.txt", {}),
+        ("5", "gradients of loops",
+         "kernels/host/resources/stack_kernels.c kernels/host/resources/tensor_array*.c "
          "kernels/host/resources/list_*.c", "differential/programs_control_flow.py",
-         {"stacks": "op:StackPushV2", "TensorArrays": "op:TensorArrayV3", "lists": "op:TensorListPushBack",
-          "swapping to host memory, which only devices with memory of their own need": "file:kernels/cuda/*.c"}),
+         {"stacks": "op:StackPushV2", "TensorArrays": "op:TensorArrayV3",
+          "lists": "op:TensorListPushBack",
+          "swapping to host memory, which only devices with memory of their own "
+          "need": "file:kernels/cuda/*.c"}),
     )),
 )
 
@@ -169,7 +211,8 @@ def status(root, tables, helps, parts):
     if not missing:
         return "there"
     found = [what for what in parts if what not in missing]
-    words = [f"{what}: {len(late_derivatives(tables))} ops lack their row" if parts[what] == "derivatives" else what
+    words = [f"{what}: {len(late_derivatives(tables))} ops lack their row" if parts[what]
+             == "derivatives" else what
              for what in missing]
     return (f"there: {', '.join(found)}; " if found else "") + f"missing: {', '.join(words)}"
 
@@ -183,11 +226,14 @@ def cells(root, patterns, folder):
 
 
 def page(root, tables, helps):
-    """The text of docs/paper-map.md. tables: what dump_tables prints; helps: {program: its --help}."""
+    """The text of docs/paper-map.md. tables: what dump_tables prints; helps: {program: its --help}.
+    """
     out = [INTRODUCTION]
     for paper, rows in PAPERS:
-        out.append(f"\n## {paper}\n\n| section | what | files | tests | status |\n|---|---|---|---|---|\n")
+        out.append(f"\n## {paper}\n\n| section | what | files | tests | status "
+                   "|\n|---|---|---|---|---|\n")
         for section, what, files, tests, parts in rows:
-            out.append(f"| {section} | {what} | {cells(root, files, '')} | {cells(root, tests, 'tests')} | "
+            out.append(f"| {section} | {what} | {cells(root, files, '')} | "
+                       f"{cells(root, tests, 'tests')} | "
                        f"{status(root, tables, helps, parts)} |\n")
     return "".join(out)

@@ -6,7 +6,8 @@ import tensorflow as tf
 import oracle
 
 R = tf.raw_ops
-DEFAULTS = {"num_batch_threads": 1, "max_batch_size": 4, "batch_timeout_micros": 1000, "grad_timeout_micros": 0}
+DEFAULTS = {"num_batch_threads": 1, "max_batch_size": 4, "batch_timeout_micros": 1000,
+            "grad_timeout_micros": 0}
 
 
 def batch(inputs, **attrs):
@@ -19,12 +20,15 @@ def batch(inputs, **attrs):
 
 
 def unbatch(rows, index, key, timeout=1000):
-    inputs = {"batched_tensor": rows, "batch_index": numpy.array(index, "int64").reshape(-1, 3), "id": numpy.array(key, "int64")}
-    return lambda: [R.Unbatch(**{k: oracle.const(v) for k, v in inputs.items()}, timeout_micros=timeout)]
+    inputs = {"batched_tensor": rows, "batch_index": numpy.array(index, "int64").reshape(-1, 3),
+              "id": numpy.array(key, "int64")}
+    return lambda: [R.Unbatch(**{k: oracle.const(v) for k, v in inputs.items()},
+                              timeout_micros=timeout)]
 
 
 def back(data, index, gradient, key):
-    inputs = {"original_input": data, "batch_index": index, "grad": gradient, "id": numpy.array(key, "int64")}
+    inputs = {"original_input": data, "batch_index": index, "grad": gradient,
+              "id": numpy.array(key, "int64")}
     return lambda: [R.UnbatchGrad(**{k: oracle.const(v) for k, v in inputs.items()})]
 
 
@@ -44,9 +48,12 @@ def cases():
     yield "Batch/scalar", batch([numpy.int32(1)])
     yield "Batch/too large", batch([i32(1, 2, 3, 4, 5)])
     for attrs in (
-        {"num_batch_threads": 0}, {"max_batch_size": 0}, {"max_batch_size": -1}, {"batch_timeout_micros": -1}, {"batch_timeout_micros": 0},
-        {"max_enqueued_batches": 0}, {"max_enqueued_batches": -2}, {"allowed_batch_sizes": [2, 1]}, {"allowed_batch_sizes": [2, 2]},
-        {"allowed_batch_sizes": [1, 3]}, {"allowed_batch_sizes": [-2, 4]}, {"allowed_batch_sizes": [2, 4]}, {"batching_queue": "other"},
+        {"num_batch_threads": 0}, {"max_batch_size": 0}, {"max_batch_size": -1},
+        {"batch_timeout_micros": -1}, {"batch_timeout_micros": 0},
+        {"max_enqueued_batches": 0}, {"max_enqueued_batches": -2}, {"allowed_batch_sizes": [2, 1]},
+        {"allowed_batch_sizes": [2, 2]},
+        {"allowed_batch_sizes": [1, 3]}, {"allowed_batch_sizes": [-2, 4]},
+        {"allowed_batch_sizes": [2, 4]}, {"batching_queue": "other"},
     ):  # fmt: skip
         yield f"Batch/{attrs}", batch([i32(1, 2)], **attrs)
     yield "Unbatch/strings", unbatch(strings, [5, 0, 1, 7, 1, 3], 7)

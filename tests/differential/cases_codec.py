@@ -1,5 +1,7 @@
-"""Cases of pictures as files' bytes: every kind of PNG, GIF, BMP and JPEG that TensorFlow reads, damaged ones, and writing. What is missing of a JPEG that ends early is
-made up by the library, differently from version to version: only shapes and errors are compared there."""
+"""Cases of pictures as files' bytes: every kind of PNG, GIF, BMP and JPEG that TensorFlow reads,
+damaged ones, and writing. What is missing of a JPEG that ends early is
+made up by the library, differently from version to version: only shapes and errors are compared
+there."""
 
 import functools
 import itertools
@@ -32,7 +34,8 @@ def picture(height, width, channels):
 # ---- PNG: all color types, depths, interlaced or not, with or without transparency ----
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2),
+         (1, 0, 2, 1))
 
 
 def png_chunk(kind, data):
@@ -53,14 +56,17 @@ def png(color, depth, height=6, width=5, interlaced=False, transparency=None, da
     samples = rng.integers(0, 2**depth, (height, width, CHANNELS[color]))
     palette = rng.integers(0, 256, (2 ** min(depth, 8), 3)).astype("uint8").tobytes()
     if interlaced:
-        rows = b"".join(png_rows(samples[y::dy, x::dx], depth, rng) for y, x, dy, dx in ADAM7 if samples[y::dy, x::dx].size)
+        rows = b"".join(png_rows(samples[y::dy, x::dx], depth, rng) for y, x, dy,
+                        dx in ADAM7 if samples[y::dy, x::dx].size)
     else:
         rows = png_rows(samples, depth, rng)
-    chunks = [png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, int(interlaced)))]
+    chunks = [png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0,
+                                             int(interlaced)))]
     if color == 3:
         chunks.append(png_chunk(b"PLTE", palette))
     if transparency:
-        chunks.append(png_chunk(b"tRNS", bytes(range(0, 200, 50))[: len(palette) // 3] if color == 3 else b"".join(struct.pack(">H", int(s)) for s in samples[0, 0])))
+        chunks.append(png_chunk(b"tRNS", bytes(range(0, 200, 50))[: len(palette) // 3] if color == 3
+                                else b"".join(struct.pack(">H", int(s)) for s in samples[0, 0])))
     chunks += [png_chunk(b"IDAT", zlib.compress(rows)), png_chunk(b"IEND", b"")]
     data = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
     return damage(data) if damage else data
@@ -94,19 +100,23 @@ def lzw(indices, size):
         bits |= code << n
         n += code_width
     data = bits.to_bytes((n + 7) // 8, "little")
-    return bytes([size]) + b"".join(bytes([len(data[i : i + 255])]) + data[i : i + 255] for i in range(0, len(data), 255)) + b"\0"
+    return bytes([size]) + b"".join(bytes([len(data[i : i + 255])]) + data[i : i + 255]
+                                    for i in range(0, len(data), 255)) + b"\0"
 
 
 def gif(frames, height=7, width=6, size=3, colors=True, end=b";"):
     """frames: (top, left, height, width, {transparent, interlaced, colors})."""
     rng = numpy.random.default_rng(len(frames))
     palette = rng.integers(0, 256, 3 << size).astype("uint8").tobytes()
-    out = b"GIF89a" + struct.pack("<HHBBB", width, height, (0x80 if colors else 0) | (size - 1), 0, 0) + (palette if colors else b"")
+    out = b"GIF89a" + struct.pack("<HHBBB", width, height, (0x80 if colors else 0) | (size - 1), 0,
+                                  0) + (palette if colors else b"")
     for top, left, h, w, options in frames:
         if "transparent" in options:
             out += b"\x21\xf9\x04" + struct.pack("<BHBB", 1, 10, options["transparent"], 0)
         own = options.get("colors")
-        out += b"," + struct.pack("<HHHHB", left, top, w, h, (0x40 if options.get("interlaced") else 0) | (0x80 | own - 1 if own else 0))
+        out += b"," + struct.pack("<HHHHB", left, top, w, h,
+                                  (0x40 if options.get("interlaced") else 0)
+                                  | (0x80 | own - 1 if own else 0))
         if own:
             out += rng.integers(0, 256, 3 << own).astype("uint8").tobytes()
         indices = [int(i) for i in rng.integers(0, 1 << size, h * w)]
@@ -118,7 +128,8 @@ def bmp(height, width, bits, extra=0, offset=54):
     row = (width * bits // 8 + 3) // 4 * 4
     pixels = bytes(i * 37 % 256 for i in range(row * abs(height)))
     pixels = pixels[:extra] if extra < 0 else pixels + b"x" * extra
-    header = b"BM" + struct.pack("<IHHI", 54 + len(pixels), 0, 0, offset) + struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 0, len(pixels), 0, 0, 0, 0)
+    header = b"BM" + struct.pack("<IHHI", 54 + len(pixels), 0, 0, offset) + struct.pack(
+        "<IiiHHIIiiII", 40, width, height, 1, bits, 0, len(pixels), 0, 0, 0, 0)
     return header + pixels
 
 
@@ -130,19 +141,34 @@ def read(op, data, **attrs):
 
 
 def png_cases():
-    for color, depths in {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}.items():
-        for depth, interlaced, transparency in itertools.product(depths, (False, True), (False, True) if color in (0, 2, 3) else (False,)):
+    for color, depths in {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16),
+                          6: (8, 16)}.items():
+        for depth, interlaced, transparency in itertools.product(
+            depths, (False, True), (False, True) if color in (0, 2, 3) else (False,)):
             data = png(color, depth, interlaced=interlaced, transparency=transparency)
             for channels in (0, 1, 3, 4):
                 for dtype in ("uint8", "uint16"):
-                    yield f"DecodePng/{color},{depth},{interlaced},{transparency}/{channels}/{dtype}", read("DecodePng", data, channels=channels, dtype=dtype)
+                    yield (((((((((((((((((((((((
+                        f"DecodePng/{color},{depth},{interlaced},{transparency}/{channels}/{dtype}",
+                        read("DecodePng", data, channels=channels,
+                             dtype=dtype))))))))))))))))))))))))
                 if not interlaced:
-                    yield f"DecodeImage/png/{color},{depth},{transparency}/{channels}/float", read("DecodeImage", data, channels=channels, dtype="float32")
+                    yield f"DecodeImage/png/{color},{depth},{transparency}/{channels}/float", read(
+                        "DecodeImage", data, channels=channels, dtype="float32")
     plain = png(2, 8)
     for name, damage in {
-        "cut": lambda d: d[:-20], "no end": lambda d: d[:-12], "short": lambda d: d[:20], "checksum": lambda d: d[:45] + b"x" + d[46:], "header only": lambda d: d[:33], "mark only": lambda d: d[:8],
-        "wide": lambda d: d[:8] + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 2**30, 1, 8, 2, 0, 0, 0)) + d[33:], "large": lambda d: d[:8] + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 40000, 40000, 8, 2, 0, 0, 0)) + d[33:],
-        "empty": lambda d: d[:8] + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 0, 3, 8, 2, 0, 0, 0)) + d[33:], "depth": lambda d: d[:8] + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 6, 3, 2, 0, 0, 0)) + d[33:], "more": lambda d: d + b"xxxx",
+        "cut": lambda d: d[:-20], "no end": lambda d: d[:-12], "short": lambda d: d[:20],
+        "checksum": lambda d: d[:45] + b"x" + d[46:], "header only": lambda d: d[:33],
+        "mark only": lambda d: d[:8],
+        "wide": lambda d: d[:8] + png_chunk(b"IHDR",
+                                            struct.pack(">IIBBBBB", 2**30, 1, 8, 2, 0, 0, 0))
+                         + d[33:], "large": lambda d: d[:8]
+                         + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 40000, 40000, 8, 2, 0, 0, 0))
+                         + d[33:],
+        "empty": lambda d: d[:8] + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 0, 3, 8, 2, 0, 0, 0))
+        + d[33:], "depth": lambda d: d[:8]
+        + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 6, 3, 2, 0, 0, 0)) + d[33:],
+        "more": lambda d: d + b"xxxx",
     }.items():  # fmt: skip
         yield f"DecodePng/damaged/{name}", read("DecodePng", damage(plain))
     yield "DecodePng/no palette", read("DecodePng", png(3, 8).replace(b"PLTE", b"PLTX"))
@@ -151,14 +177,20 @@ def png_cases():
 def gif_cases():
     whole = (0, 0, 7, 6, {})
     pictures = {
-        "one": [whole], "three": [whole] * 3, "part": [(2, 1, 3, 4, {})], "parts": [whole, (2, 1, 3, 4, {}), (0, 0, 2, 2, {})], "transparent": [whole, (0, 0, 7, 6, {"transparent": 3})], "transparent first": [(0, 0, 7, 6, {"transparent": 3})],
-        "interlaced": [(0, 0, 7, 6, {"interlaced": True})], "own colors": [whole, (1, 1, 4, 4, {"colors": 3})], "few colors": [(0, 0, 7, 6, {"colors": 1})],
+        "one": [whole], "three": [whole] * 3, "part": [(2, 1, 3, 4, {})],
+        "parts": [whole, (2, 1, 3, 4, {}), (0, 0, 2, 2, {})],
+        "transparent": [whole, (0, 0, 7, 6, {"transparent": 3})],
+        "transparent first": [(0, 0, 7, 6, {"transparent": 3})],
+        "interlaced": [(0, 0, 7, 6, {"interlaced": True})],
+        "own colors": [whole, (1, 1, 4, 4, {"colors": 3})],
+        "few colors": [(0, 0, 7, 6, {"colors": 1})],
     }  # fmt: skip
     for name, frames in pictures.items():
         for op in ("DecodeGif", "DecodeImage", "DecodePng", "DecodeJpeg"):
             yield f"{op}/gif/{name}", read(op, gif(frames))
         for dtype, expands in itertools.product(("uint8", "uint16", "float32"), (True, False)):
-            yield f"DecodeImage/gif/{name}/{dtype}/{expands}", read("DecodeImage", gif(frames), dtype=dtype, expand_animations=expands)
+            yield f"DecodeImage/gif/{name}/{dtype}/{expands}", read(
+                "DecodeImage", gif(frames), dtype=dtype, expand_animations=expands)
     yield "DecodeGif/large", read("DecodeGif", gif([(0, 0, 100, 90, {})], 100, 90, 8))
     yield "DecodeGif/long", read("DecodeGif", gif([(0, 0, 30, 30, {})] * 20, 30, 30, 2))
     yield "DecodeGif/no end", read("DecodeGif", gif([whole], end=b""))
@@ -166,47 +198,67 @@ def gif_cases():
     for cut in (3, 8, 20, 40, 50):
         yield f"DecodeGif/cut {cut}", read("DecodeGif", gif([whole])[:cut])
     for channels in (1, 3, 4):
-        yield f"DecodeImage/gif/channels {channels}", read("DecodeImage", gif([whole]), channels=channels)
+        yield f"DecodeImage/gif/channels {channels}", read(
+            "DecodeImage", gif([whole]), channels=channels)
 
 
 def bmp_cases():
     for height, width, bits in itertools.product((1, 4, -4), (1, 3, 4, 5), (8, 24, 32)):
         for channels in (0, 1, 3, 4):
-            yield f"DecodeBmp/{height},{width},{bits}/{channels}", read("DecodeBmp", bmp(height, width, bits), channels=channels)
+            yield f"DecodeBmp/{height},{width},{bits}/{channels}", read(
+                "DecodeBmp", bmp(height, width, bits), channels=channels)
         if height < 0:
             continue  # TensorFlow ends itself
-        yield f"DecodeImage/bmp/{height},{width},{bits}", read("DecodeImage", bmp(height, width, bits), dtype="uint16")
+        yield f"DecodeImage/bmp/{height},{width},{bits}", read(
+            "DecodeImage", bmp(height, width, bits), dtype="uint16")
     for name, data in {
-        "short": bmp(3, 3, 24)[:20], "cut": bmp(3, 3, 24, -1), "more": bmp(3, 3, 24, 5), "bits 16": bmp(3, 3, 16), "bits 1": bmp(3, 8, 1), "no width": bmp(3, 0, 24), "no height": bmp(0, 3, 24), "negative": bmp(3, -3, 24),
-        "far": bmp(3, 3, 24, offset=1000), "negative offset": bmp(3, 3, 24).replace(struct.pack("<I", 54), struct.pack("<i", -1), 1),
+        "short": bmp(3, 3, 24)[:20], "cut": bmp(3, 3, 24, -1), "more": bmp(3, 3, 24, 5),
+        "bits 16": bmp(3, 3, 16), "bits 1": bmp(3, 8, 1), "no width": bmp(3, 0, 24),
+        "no height": bmp(0, 3, 24), "negative": bmp(3, -3, 24),
+        "far": bmp(3, 3, 24, offset=1000),
+        "negative offset": bmp(3, 3, 24).replace(struct.pack("<I", 54), struct.pack("<i", -1), 1),
     }.items():  # fmt: skip
         yield f"DecodeBmp/damaged/{name}", read("DecodeBmp", data)
 
 
 def jpeg_cases():
     kinds = {
-        "color": ((37, 50, 3), {}), "grey": ((37, 50, 1), {}), "progressive": ((37, 50, 3), {"progressive": True}), "full chroma": ((37, 50, 3), {"chroma_downsampling": False}), "bad": ((37, 50, 3), {"quality": 5}), "one": ((1, 1, 3), {}),
+        "color": ((37, 50, 3), {}), "grey": ((37, 50, 1), {}),
+        "progressive": ((37, 50, 3), {"progressive": True}),
+        "full chroma": ((37, 50, 3), {"chroma_downsampling": False}),
+        "bad": ((37, 50, 3), {"quality": 5}), "one": ((1, 1, 3), {}),
         "optimized": ((16, 16, 3), {"optimize_size": True}),
     }  # fmt: skip
     for name, (shape, attrs) in kinds.items():
         data = written("EncodeJpeg", shape, **attrs)
         for channels in (0, 1, 3, 4):
             yield f"DecodeJpeg/{name}/{channels}", read("DecodeJpeg", data, channels=channels)
-        for ratio, fancy, method in itertools.product((1, 2, 4, 8), (True, False), ("", "INTEGER_FAST", "INTEGER_ACCURATE")):
-            yield f"DecodeJpeg/{name}/{ratio},{fancy},{method}", read("DecodeJpeg", data, ratio=ratio, fancy_upscaling=fancy, dct_method=method)
+        for ratio, fancy, method in itertools.product(
+            (1, 2, 4, 8), (True, False), ("", "INTEGER_FAST", "INTEGER_ACCURATE")):
+            yield f"DecodeJpeg/{name}/{ratio},{fancy},{method}", read(
+                "DecodeJpeg", data, ratio=ratio, fancy_upscaling=fancy, dct_method=method)
         for dtype in ("uint8", "uint16", "float32"):
             yield f"DecodeImage/jpeg/{name}/{dtype}", read("DecodeImage", data, dtype=dtype)
         yield f"ExtractJpegShape/{name}", read("ExtractJpegShape", data, output_type="int64")
         for cut in (1, 2, 10, len(data) // 2, len(data) - 20):
             yield f"DecodeJpeg/{name}/cut {cut}", read("DecodeJpeg", data[:-cut])
-            for fraction in (0.0, 0.5, 1.0) if cut in (10, len(data) // 2) else ():  # TensorFlow may never end on others
-                yield f"DecodeJpeg/{name}/cut {cut}/{fraction}", read("DecodeJpeg", data[:-cut], try_recover_truncated=True, acceptable_fraction=fraction)
+            # TensorFlow may never end on others
+            for fraction in (0.0, 0.5, 1.0) if cut in (10, len(data) // 2) else ():
+                yield f"DecodeJpeg/{name}/cut {cut}/{fraction}", read(
+                    "DecodeJpeg", data[:-cut], try_recover_truncated=True,
+                    acceptable_fraction=fraction)
         yield f"DecodeJpeg/{name}/more", read("DecodeJpeg", data + b"xxx")
     data = written("EncodeJpeg", (37, 50, 3))
-    for window in ([0, 0, 37, 50], [0, 0, 1, 1], [5, 9, 20, 30], [36, 49, 1, 1], [0, 17, 37, 16], [0, 0, 38, 50], [0, 1, 37, 50], [0, 0, 0, 1], [0, 0, 3], [[0, 0, 3, 3]]):
-        yield f"DecodeAndCropJpeg/{window}", lambda window=window: [R.DecodeAndCropJpeg(contents=oracle.const(data), crop_window=oracle.const(numpy.array(window, "int32")))]
-    for op in ("DecodeImage", "DecodeJpeg", "DecodePng", "DecodeGif", "DecodeBmp", "ExtractJpegShape"):
-        for name, other in {"jpeg": data, "png": png(2, 8), "bmp": bmp(2, 2, 24), "nothing": b"", "text": b"some text, longer than any mark of a format", "mark": data[:3], "header": data[:100], "zeros": bytes(100)}.items():
+    for window in ([0, 0, 37, 50], [0, 0, 1, 1], [5, 9, 20, 30], [36, 49, 1, 1], [0, 17, 37, 16],
+                   [0, 0, 38, 50], [0, 1, 37, 50], [0, 0, 0, 1], [0, 0, 3], [[0, 0, 3, 3]]):
+        yield f"DecodeAndCropJpeg/{window}", lambda window=window: [
+            R.DecodeAndCropJpeg(contents=oracle.const(data),
+                                crop_window=oracle.const(numpy.array(window, "int32")))]
+    for op in ("DecodeImage", "DecodeJpeg", "DecodePng", "DecodeGif", "DecodeBmp",
+               "ExtractJpegShape"):
+        for name, other in {"jpeg": data, "png": png(2, 8), "bmp": bmp(2, 2, 24), "nothing": b"",
+                            "text": b"some text, longer than any mark of a format",
+                            "mark": data[:3], "header": data[:100], "zeros": bytes(100)}.items():
             yield f"{op}/of {name}", read(op, other)
         yield f"{op}/two", read(op, numpy.array([data, data], object))
         if op not in ("DecodeGif", "ExtractJpegShape"):
@@ -224,24 +276,35 @@ def encode_cases():
     for size, channels in itertools.product(sizes, (1, 3)):
         image = picture(*size, channels)
         for attrs in (
-            {}, {"quality": 0}, {"quality": 50}, {"quality": 100}, {"progressive": True}, {"optimize_size": True}, {"chroma_downsampling": False}, {"density_unit": "cm", "x_density": 72, "y_density": 100}, {"xmp_metadata": "some text"},
+            {}, {"quality": 0}, {"quality": 50}, {"quality": 100}, {"progressive": True},
+            {"optimize_size": True}, {"chroma_downsampling": False},
+            {"density_unit": "cm", "x_density": 72, "y_density": 100},
+            {"xmp_metadata": "some text"},
             {"format": "rgb"}, {"format": "grayscale"}, {"quality": -1}, {"quality": 101},
         ):  # fmt: skip
-            yield f"EncodeJpeg/{size},{channels}/{attrs}", lambda image=image, attrs=attrs: [R.EncodeJpeg(image=oracle.const(image), **attrs)]
+            yield f"EncodeJpeg/{size},{channels}/{attrs}", lambda image=image, attrs=attrs: [
+                R.EncodeJpeg(image=oracle.const(image), **attrs)]
         for quality in (0, 40, 100, -1, 101, [5]):
-            yield f"EncodeJpegVariableQuality/{size},{channels}/{quality}", lambda image=image, quality=quality: [
-                R.EncodeJpegVariableQuality(images=oracle.const(image), quality=oracle.const(numpy.array(quality, "int32")))
-            ]
+            yield (f"EncodeJpegVariableQuality/{size},{channels}/{quality}", lambda image=image,
+                   quality=quality: [
+                R.EncodeJpegVariableQuality(images=oracle.const(image),
+                                            quality=oracle.const(numpy.array(quality, "int32")))
+            ])
     for size, channels, dtype in itertools.product(sizes, (1, 2, 3, 4), ("uint8", "uint16")):
         image = picture(*size, channels).astype(dtype) * (1 if dtype == "uint8" else 251)
         for compression in (-1, 0, 1, 9):
-            yield f"EncodePng/{size},{channels}/{dtype}/{compression}", lambda image=image, c=compression: encoded_png(image, c)
+            yield (f"EncodePng/{size},{channels}/{dtype}/{compression}", lambda image=image,
+                   c=compression: encoded_png(image, c))
     for shape in ((2, 3, 4, 5, 3), (0, 4, 5, 3), (4, 5), (4, 5, 0), (4, 5, 5), (4,)):
-        yield f"EncodePng/{shape}", lambda shape=shape: [R.EncodePng(image=oracle.const(numpy.zeros(shape, "uint8")))]
-        yield f"EncodeJpeg/{shape}", lambda shape=shape: [R.EncodeJpeg(image=oracle.const(numpy.zeros(shape, "uint8")))]
-    yield "EncodeJpeg/empty", lambda: [R.EncodeJpeg(image=oracle.const(numpy.zeros((0, 4, 3), "uint8")))]
+        yield f"EncodePng/{shape}", lambda shape=shape: [
+            R.EncodePng(image=oracle.const(numpy.zeros(shape, "uint8")))]
+        yield f"EncodeJpeg/{shape}", lambda shape=shape: [
+            R.EncodeJpeg(image=oracle.const(numpy.zeros(shape, "uint8")))]
+    yield "EncodeJpeg/empty", lambda: [R.EncodeJpeg(
+        image=oracle.const(numpy.zeros((0, 4, 3), "uint8")))]
     for compression in (-2, 10):
-        yield f"EncodePng/compression {compression}", lambda c=compression: [R.EncodePng(image=oracle.const(numpy.zeros((2, 2, 3), "uint8")), compression=c)]
+        yield f"EncodePng/compression {compression}", lambda c=compression: [
+            R.EncodePng(image=oracle.const(numpy.zeros((2, 2, 3), "uint8")), compression=c)]
 
 
 def cases():

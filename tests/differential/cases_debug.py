@@ -11,7 +11,8 @@ MODES = (2, 3, 4, 5, 8)
 
 
 def summary(value, mode, **attrs):
-    return lambda: [R.DebugNumericSummaryV2(input=oracle.const(value), tensor_debug_mode=mode, **attrs)]
+    return lambda: [R.DebugNumericSummaryV2(input=oracle.const(value), tensor_debug_mode=mode,
+                                            **attrs)]
 
 
 def cases():
@@ -19,25 +20,33 @@ def cases():
     special = numpy.array([[1, -2, 0, numpy.nan, numpy.inf, -numpy.inf, -0.0, 3]])
     for dtype in tf_kernels.cpu_dtypes("DebugNumericSummaryV2"):
         for mode in MODES:
-            yield f"DebugNumericSummaryV2/{dtype}/{mode}", summary(oracle.sample(rng, dtype, (3, 5)), mode, tensor_id=5)
+            yield f"DebugNumericSummaryV2/{dtype}/{mode}", summary(
+                oracle.sample(rng, dtype, (3, 5)), mode, tensor_id=5)
     for dtype in ("float16", "float32", "float64"):
         for mode in MODES:
             for out in (tf.float32, tf.float64):
-                yield f"DebugNumericSummaryV2/special/{dtype}/{mode}/{out.name}", summary(special.astype(dtype), mode, output_dtype=out)
+                yield f"DebugNumericSummaryV2/special/{dtype}/{mode}/{out.name}", summary(
+                    special.astype(dtype), mode, output_dtype=out)
     for shape in ((), (0,), (0, 3), (1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 5, 6, 7, 2)):
         for mode in MODES:
-            yield f"DebugNumericSummaryV2/{shape}/{mode}", summary(numpy.ones(shape, "float32"), mode, tensor_id=1)
+            yield f"DebugNumericSummaryV2/{shape}/{mode}", summary(
+                numpy.ones(shape, "float32"), mode, tensor_id=1)
     for mode in (-1, 0, 1, 6, 7, 9):
         yield f"DebugNumericSummaryV2/mode {mode}", summary(special, mode)
     for out, largest in ((tf.float32, 1 << 24), (tf.float64, 1 << 53)):
         for tensor_id in (largest, largest + 1, -5):
-            yield f"DebugNumericSummaryV2/id {tensor_id}", summary(special, 2, tensor_id=tensor_id, output_dtype=out)
+            yield f"DebugNumericSummaryV2/id {tensor_id}", summary(
+                special, 2, tensor_id=tensor_id, output_dtype=out)
     for value in (special, numpy.array(["a", "b"]), numpy.int32(3)):
-        yield f"DebugIdentityV2/{value.dtype}", lambda value=value: [R.DebugIdentityV2(input=oracle.const(value))]
+        yield f"DebugIdentityV2/{value.dtype}", lambda value=value: [
+            R.DebugIdentityV2(input=oracle.const(value))]
         yield f"Copy/{value.dtype}", lambda value=value: [R.Copy(input=oracle.const(value))]
         yield f"CopyHost/{value.dtype}", lambda value=value: [R.CopyHost(input=oracle.const(value))]
-    for dtype, shape in ((tf.int32, [2, 0]), (tf.float32, [2, None]), (tf.string, [2]), (tf.int64, [])):
-        options = {"ignore": "values"} if dtype != tf.string else {}  # TensorFlow's are what the memory held
-        yield f"FakeParam/{dtype.name}/{shape}", lambda dtype=dtype, shape=shape: [R.FakeParam(dtype=dtype, shape=shape)], options
+    for dtype, shape in ((tf.int32, [2, 0]), (tf.float32, [2, None]), (tf.string, [2]),
+                         (tf.int64, [])):
+        # TensorFlow's are what the memory held
+        options = {"ignore": "values"} if dtype != tf.string else {}
+        yield f"FakeParam/{dtype.name}/{shape}", lambda dtype=dtype, shape=shape: [
+            R.FakeParam(dtype=dtype, shape=shape)], options
     for names in (["GPU", "CPU", "TPU"], ["CPU"], ["GPU"], []):
         yield f"DeviceIndex/{names}", lambda names=names: [R.DeviceIndex(device_names=names)]

@@ -1,6 +1,7 @@
 """Files and checkpoints: both formats, slices, sharded ones, names, patterns, and their refusals.
 
-TensorFlow and we run each case on the same paths, one after the other; what a case reads may have been written by either, or by the fixtures
+TensorFlow and we run each case on the same paths, one after the other; what a case reads may have
+been written by either, or by the fixtures
 here, which are TensorFlow's. Reading each other's files in turn is run_checkpoints.py's."""
 
 import atexit
@@ -34,7 +35,8 @@ def text(value):
 
 def run(*outs):
     """A step that runs ops or fetches tensors."""
-    return Step([o for o in outs if isinstance(o, tf.Tensor)], targets=[o for o in outs if not isinstance(o, tf.Tensor)])
+    return Step([o for o in outs if isinstance(o, tf.Tensor)],
+                targets=[o for o in outs if not isinstance(o, tf.Tensor)])
 
 
 def value_of(dtype, shape, seed=0):
@@ -43,14 +45,16 @@ def value_of(dtype, shape, seed=0):
 
 def constant(value, dtype):
     if tf.as_dtype(dtype).is_quantized:
-        base = {"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16", "qint32": "int32"}[dtype]
+        base = {"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16",
+                "qint32": "int32"}[dtype]
         return tf.bitcast(tf.constant(value.astype(base)), dtype)
     return oracle.const(value, dtype)
 
 
 def back(out):
     """What can be compared: quantized values as plain ones."""
-    base = {"qint8": tf.int8, "quint8": tf.uint8, "qint16": tf.int16, "quint16": tf.uint16, "qint32": tf.int32}.get(out.dtype.base_dtype.name)
+    base = {"qint8": tf.int8, "quint8": tf.uint8, "qint16": tf.int16, "quint16": tf.uint16,
+            "qint32": tf.int32}.get(out.dtype.base_dtype.name)
     return tf.bitcast(out, base) if base else out
 
 
@@ -58,11 +62,13 @@ def back(out):
 
 
 def save(prefix, names, values, specs=None):
-    return R.SaveV2(prefix=text(prefix), tensor_names=text(names), shape_and_slices=text(specs or [""] * len(names)), tensors=values)
+    return R.SaveV2(prefix=text(prefix), tensor_names=text(names),
+                    shape_and_slices=text(specs or [""] * len(names)), tensors=values)
 
 
 def restore(prefix, names, dtypes, specs=None):
-    return R.RestoreV2(prefix=text(prefix), tensor_names=text(names), shape_and_slices=text(specs or [""] * len(names)),
+    return R.RestoreV2(prefix=text(prefix), tensor_names=text(names),
+                       shape_and_slices=text(specs or [""] * len(names)),
                        dtypes=[tf.as_dtype(d) for d in dtypes])
 
 
@@ -70,7 +76,8 @@ def _round_trip(dtype):
     def build():
         prefix, names = path(f"v2-{dtype}"), [f"t/{i}" for i in range(len(SHAPES))]
         values = [constant(value_of(dtype, shape, i), dtype) for i, shape in enumerate(SHAPES)]
-        return [run(save(prefix, names, values)), run(*map(back, restore(prefix, names, [dtype] * len(names))))]
+        return [run(save(prefix, names, values)),
+                run(*map(back, restore(prefix, names, [dtype] * len(names))))]
 
     return build
 
@@ -79,8 +86,10 @@ def _round_trip_v1(dtype):
     def build():
         file, names = path(f"v1-{dtype}"), [f"t/{i}" for i in range(len(SHAPES))]
         values = [constant(value_of(dtype, shape, i), dtype) for i, shape in enumerate(SHAPES)]
-        outs = [R.Restore(file_pattern=text(file), tensor_name=text(n), dt=tf.as_dtype(dtype)) for n in names]
-        return [run(R.Save(filename=text(file), tensor_names=text(names), data=values)), run(*map(back, outs)),
+        outs = [R.Restore(file_pattern=text(file), tensor_name=text(n), dt=tf.as_dtype(dtype))
+                for n in names]
+        return [run(R.Save(filename=text(file), tensor_names=text(names), data=values)),
+                run(*map(back, outs)),
                 run(*map(back, restore(file, names, [dtype] * len(names))))]
 
     return build
@@ -100,14 +109,21 @@ def _fixture():
         return path("fixture")
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         a = numbers(4, 5)
-        session.run(R.SaveV2(prefix=path("fixture"), tensor_names=["w", "words", "part", "part", "n"], tensors=[a, [b"x", b"", b"yy"], a[:3], a[3:], np.int64(7)],
+        session.run(R.SaveV2(prefix=path("fixture"),
+                             tensor_names=["w", "words", "part", "part", "n"],
+                             tensors=[a, [b"x", b"", b"yy"], a[:3], a[3:], np.int64(7)],
                              shape_and_slices=["", "", "4 5 0,3:-", "4 5 3,1:-", ""]))
-        session.run(R.Save(filename=path("fixture-v1"), tensor_names=["w", "words"], data=[a, [b"x", b"", b"yy"]]))
+        session.run(R.Save(filename=path("fixture-v1"), tensor_names=["w", "words"],
+                           data=[a, [b"x", b"", b"yy"]]))
         for shard in range(2):
-            session.run(R.SaveSlices(filename=path(f"fixture-shard-{shard:05d}-of-00002"), tensor_names=["part"],
-                                     shapes_and_slices=[f"4 5 {2 * shard},2:-"], data=[a[2 * shard : 2 * shard + 2]]))
-        session.run(R.Save(filename=path("large-v1"), tensor_names=["zeros", "mixed"], data=[np.zeros(100000, np.float32), np.arange(100000) % 251]))
-    for name, contents in {"text.txt": b"some\ntext\0\xff", "empty.txt": b"", "broken.index": b"x" * 100, "short.index": b"x"}.items():
+            session.run(R.SaveSlices(filename=path(f"fixture-shard-{shard:05d}-of-00002"),
+                                     tensor_names=["part"],
+                                     shapes_and_slices=[f"4 5 {2 * shard},2:-"],
+                                     data=[a[2 * shard : 2 * shard + 2]]))
+        session.run(R.Save(filename=path("large-v1"), tensor_names=["zeros", "mixed"],
+                           data=[np.zeros(100000, np.float32), np.arange(100000) % 251]))
+    for name, contents in {"text.txt": b"some\ntext\0\xff", "empty.txt": b"",
+                           "broken.index": b"x" * 100, "short.index": b"x"}.items():
         with open(path(name), "wb") as f:
             f.write(contents)
     os.makedirs(path("dir", "sub"))
@@ -128,7 +144,8 @@ def _raw_restore(**change):
         prefix = arguments["prefix"]
         prefix = path(prefix) if isinstance(prefix, str) else [path(p) for p in prefix]
         return [run(*R.RestoreV2(prefix=text(prefix), tensor_names=text(arguments["tensor_names"]),
-                                 shape_and_slices=text(arguments["shape_and_slices"]), dtypes=[tf.float32]))]
+                                 shape_and_slices=text(arguments["shape_and_slices"]),
+                                 dtypes=[tf.float32]))]
 
     return build
 
@@ -138,7 +155,8 @@ def _save(names, values, specs=None, then=None):
 
     def build():
         prefix = path("save")
-        steps = [run(save(prefix, names, [f32(*v) if isinstance(v, tuple) else v() for v in values], specs))]
+        steps = [run(save(prefix, names, [f32(*v) if isinstance(v, tuple) else v() for v in values],
+                          specs))]
         return steps + ([run(*restore(prefix, *then))] if then else [])
 
     return build
@@ -148,23 +166,31 @@ def _sharded(allow_missing=False, missing=False, delete=True, destination="merge
     def build():
         parts = [path("merge_temp", f"part-{i:05d}-of-00002") for i in range(2)]
         writes = [save(p, [f"w{i}"], [f32(2, 3)]) for i, p in enumerate(parts)]
-        merge = R.MergeV2Checkpoints(checkpoint_prefixes=text(parts + ([path("merge_temp", "none")] if missing else [])), destination_prefix=text(path(destination)),
+        merge = R.MergeV2Checkpoints(checkpoint_prefixes=text(
+            parts + ([path("merge_temp", "none")] if missing else [])),
+                                     destination_prefix=text(path(destination)),
                                      delete_old_dirs=delete, allow_missing_files=allow_missing)
-        return [run(*writes), run(merge), run(*restore(path(destination), ["w0", "w1"], ["float32"] * 2)),
-                run(R.MatchingFiles(pattern=text(path(destination) + ".*index"))), run(R.MatchingFiles(pattern=text(path("merge_temp") + "/*.index")))]
+        return [run(*writes), run(merge),
+                run(*restore(path(destination), ["w0", "w1"], ["float32"] * 2)),
+                run(R.MatchingFiles(pattern=text(path(destination) + ".*index"))),
+                run(R.MatchingFiles(pattern=text(path("merge_temp") + "/*.index")))]
 
     return build
 
 
 def _merged_slices():
     parts = [path("slices_temp", f"part-{i}") for i in range(2)]
-    writes = [save(p, ["v"], [const(numbers(4, 3)[2 * i : 2 * i + 2], tf.float32)], [f"4 3 {2 * i},2:-"]) for i, p in enumerate(parts)]
-    merge = R.MergeV2Checkpoints(checkpoint_prefixes=text(parts), destination_prefix=text(path("slices")))
-    return [run(*writes), run(merge), run(*restore(path("slices"), ["v", "v"], ["float32"] * 2, ["", "4 3 1,2:0,2"]))]
+    writes = [save(p, ["v"], [const(numbers(4, 3)[2 * i : 2 * i + 2], tf.float32)],
+                   [f"4 3 {2 * i},2:-"]) for i, p in enumerate(parts)]
+    merge = R.MergeV2Checkpoints(checkpoint_prefixes=text(parts),
+                                 destination_prefix=text(path("slices")))
+    return [run(*writes), run(merge),
+            run(*restore(path("slices"), ["v", "v"], ["float32"] * 2, ["", "4 3 1,2:0,2"]))]
 
 
 def _merge(parts, destination):
-    return lambda: [run(R.MergeV2Checkpoints(checkpoint_prefixes=text(parts), destination_prefix=text(destination)))]
+    return lambda: [run(R.MergeV2Checkpoints(checkpoint_prefixes=text(parts),
+                                             destination_prefix=text(destination)))]
 
 
 # ---- V1 ----
@@ -173,8 +199,10 @@ def _merge(parts, destination):
 def _v1(name, dtype="float32", pattern="fixture-v1", spec=None):
     def build():
         _fixture()
-        arguments = {"file_pattern": text(path(pattern)), "tensor_name": text(name), "dt": tf.as_dtype(dtype)}
-        return [run(R.Restore(**arguments) if spec is None else R.RestoreSlice(shape_and_slice=text(spec), **arguments))]
+        arguments = {"file_pattern": text(path(pattern)), "tensor_name": text(name),
+                     "dt": tf.as_dtype(dtype)}
+        return [run(R.Restore(**arguments) if spec is None
+                    else R.RestoreSlice(shape_and_slice=text(spec), **arguments))]
 
     return build
 
@@ -182,8 +210,11 @@ def _v1(name, dtype="float32", pattern="fixture-v1", spec=None):
 def _save_slices(specs, values, name="save-slices"):
     def build():
         names = ["v"] * len(specs)
-        write = R.SaveSlices(filename=text(path(name)), tensor_names=text(names), shapes_and_slices=text(specs), data=[const(v, tf.float32) for v in values])
-        return [run(write), run(R.Restore(file_pattern=text(path(name)), tensor_name=text("v"), dt=tf.float32))]
+        write = R.SaveSlices(filename=text(path(name)), tensor_names=text(names),
+                             shapes_and_slices=text(specs),
+                             data=[const(v, tf.float32) for v in values])
+        return [run(write), run(R.Restore(file_pattern=text(path(name)), tensor_name=text("v"),
+                                          dt=tf.float32))]
 
     return build
 
@@ -192,11 +223,14 @@ def _save_slices(specs, values, name="save-slices"):
 
 
 def _read(name):
-    return lambda: (_fixture(), [run(R.ReadFile(filename=text(name if isinstance(name, list) else path(name))))])[1]
+    return lambda: (_fixture(),
+                    [run(R.ReadFile(filename=text(name if isinstance(name, list) else path(
+                        name))))])[1]
 
 
 def _write(name, contents):
-    return lambda: [run(R.WriteFile(filename=text(name if isinstance(name, list) else path(name)), contents=text(contents))),
+    return lambda: [run(R.WriteFile(filename=text(name if isinstance(name, list) else path(name)),
+                                    contents=text(contents))),
                     run(R.ReadFile(filename=text(path(name))))]
 
 
@@ -210,7 +244,8 @@ def _match(patterns):
 
 
 def _named(op, **arguments):
-    return lambda: [run(op(**{k: text(v) if k == "basename" else const(v, tf.int32) for k, v in arguments.items()}))]
+    return lambda: [run(op(**{k: text(v) if k == "basename" else const(v, tf.int32) for k,
+                              v in arguments.items()}))]
 
 
 w = _restore
@@ -219,7 +254,8 @@ PROGRAMS = {
     "restore all": w(["w", "words", "part", "n"], ["float32", "string", "float32", "int64"]),
     "restore one twice": w(["w", "w"], ["float32"] * 2),
     "restore slice": w(["w", "w", "w"], ["float32"] * 3, ["4 5 1,2:-", "4 5 -:2,3", "4 5 3,1:4,1"]),
-    "restore slice of slices": w(["part"] * 4, ["float32"] * 4, ["4 5 0,3:-", "4 5 2,2:1,3", "4 5 3,1:-", "4 5 -:-"]),
+    "restore slice of slices": w(["part"] * 4, ["float32"] * 4,
+                                 ["4 5 0,3:-", "4 5 2,2:1,3", "4 5 3,1:-", "4 5 -:-"]),
     "restore missing": w(["none"], ["float32"]),
     "restore missing second": w(["w", "none"], ["float32"] * 2),
     "restore wrong dtype": w(["w"], ["float64"]),
@@ -235,9 +271,15 @@ PROGRAMS = {
     "restore nowhere": w(["w"], ["float32"], prefix=path("nowhere", "at all")),
     "restore broken": _raw_restore(prefix="broken"),
     "restore short": _raw_restore(prefix="short"),
-    "restore v1": lambda: (_fixture(), [run(*restore(path("fixture-v1"), ["w", "words"], ["float32", "string"]))])[1],
-    "restore v1 sharded": lambda: (_fixture(), [run(*restore(path("fixture-shard-*"), ["part", "part"], ["float32"] * 2, ["", "4 5 1,2:-"]))])[1],
-    "restore v1 large": lambda: (_fixture(), [run(*restore(path("large-v1"), ["zeros", "mixed"], ["float32", "int64"]))])[1],
+    "restore v1": lambda: (_fixture(),
+                           [run(*restore(path("fixture-v1"), ["w", "words"],
+                                         ["float32", "string"]))])[1],
+    "restore v1 sharded": lambda: (_fixture(),
+                                   [run(*restore(path("fixture-shard-*"), ["part", "part"],
+                                           ["float32"] * 2, ["", "4 5 1,2:-"]))])[1],
+    "restore v1 large": lambda: (_fixture(),
+                                 [run(*restore(path("large-v1"), ["zeros", "mixed"],
+                                               ["float32", "int64"]))])[1],
     "restore prefix vector": _raw_restore(prefix=["fixture"]),
     "restore two prefixes": _raw_restore(prefix=["fixture", "fixture"]),
     "restore names scalar": _raw_restore(tensor_names="w"),
@@ -245,23 +287,35 @@ PROGRAMS = {
     "restore more specs": _raw_restore(shape_and_slices=["", ""]),
     "restore both more": _raw_restore(tensor_names=["w", "n"], shape_and_slices=["", ""]),
     # saving
-    "save slices": _save(["v", "v"], [(2, 3), (1, 3)], ["3 3 0,2:-", "3 3 2,1:-"], (["v"], ["float32"])),
+    "save slices": _save(["v", "v"], [(2, 3), (1, 3)], ["3 3 0,2:-", "3 3 2,1:-"],
+                         (["v"], ["float32"])),
     "save full slice": _save(["v"], [(2, 3)], ["2 3 0,2:-"], (["v"], ["float32"])),
     "save slice hole": _save(["v"], [(2, 3)], ["3 3 0,2:-"], (["v"], ["float32"])),
-    "save slice overlap": _save(["v", "v"], [(2, 3), (2, 3)], ["3 3 0,2:-", "3 3 1,2:-"], (["v"], ["float32"])),
+    "save slice overlap": _save(["v", "v"], [(2, 3), (2, 3)], ["3 3 0,2:-", "3 3 1,2:-"],
+                                (["v"], ["float32"])),
     "save slice shape": _save(["v"], [(2, 2)], ["3 3 0,2:-"]),
     "save slice rank": _save(["v"], [(2, 3)], ["3 0,2"]),
     "save doubled": _save(["v", "v"], [(2,), (2,)]),
     "save doubled slice": _save(["v", "v"], [(2,), (2,)], ["4 0,2", "4 0,2"]),
     "save nothing": lambda: [run(save(path("none"), ["x"], [f32(0)]))],
-    "save order": _save(["z", "a", "m/b", "m"], [(1,), (2,), (3,), ()], None, (["m", "z", "a", "m/b"], ["float32"] * 4)),
-    "save fewer names": lambda: [run(R.SaveV2(prefix=text(path("n")), tensor_names=text(["a"]), shape_and_slices=text([""]), tensors=[f32(1), f32(1)]))],
-    "save names matrix": lambda: [run(R.SaveV2(prefix=text(path("n")), tensor_names=text([["a"]]), shape_and_slices=text([""]), tensors=[f32(1)]))],
-    "save two prefixes": lambda: [run(R.SaveV2(prefix=text([path("n")] * 2), tensor_names=text(["a"]), shape_and_slices=text([""]), tensors=[f32(1)]))],
-    "save into a file": lambda: (_fixture(), [run(save(path("text.txt", "x"), ["a"], [f32(1)]))])[1],
-    "save new directory": lambda: [run(save(path("new", "m"), ["a"], [f32(1)])), run(*restore(path("new", "m"), ["a"], ["float32"]))],
-    "save over": lambda: [run(save(path("over"), ["a"], [f32(2)])), run(save(path("over"), ["a", "b"], [f32(3), f32(1)])),
-                          run(*restore(path("over"), ["a", "b"], ["float32"] * 2)), run(R.MatchingFiles(pattern=text(path("over.index"))))],
+    "save order": _save(["z", "a", "m/b", "m"], [(1,), (2,), (3,), ()], None,
+                        (["m", "z", "a", "m/b"], ["float32"] * 4)),
+    "save fewer names": lambda: [run(R.SaveV2(prefix=text(path("n")), tensor_names=text(["a"]),
+                                              shape_and_slices=text([""]),
+                                              tensors=[f32(1), f32(1)]))],
+    "save names matrix": lambda: [run(R.SaveV2(prefix=text(path("n")), tensor_names=text([["a"]]),
+                                               shape_and_slices=text([""]), tensors=[f32(1)]))],
+    "save two prefixes": lambda: [run(R.SaveV2(prefix=text([path("n")] * 2),
+                                               tensor_names=text(["a"]),
+                                               shape_and_slices=text([""]), tensors=[f32(1)]))],
+    "save into a file": lambda: (_fixture(), [run(save(path("text.txt", "x"), ["a"], [f32(1)]))])[
+        1],
+    "save new directory": lambda: [run(save(path("new", "m"), ["a"], [f32(1)])),
+                                   run(*restore(path("new", "m"), ["a"], ["float32"]))],
+    "save over": lambda: [run(save(path("over"), ["a"], [f32(2)])),
+                          run(save(path("over"), ["a", "b"], [f32(3), f32(1)])),
+                          run(*restore(path("over"), ["a", "b"], ["float32"] * 2)),
+                          run(R.MatchingFiles(pattern=text(path("over.index"))))],
     # merging
     "merge": _sharded(),
     "merge keep": _sharded(delete=False, destination="merged-keep"),
@@ -293,23 +347,29 @@ PROGRAMS = {
     "v1 save hole": _save_slices(["4 3 0,1:-", "4 3 2,2:-"], [numbers(1, 3), numbers(2, 3)]),
     "v1 save shape": _save_slices(["4 3 0,1:-"], [numbers(2, 3)]),
     "v1 save other shape": _save_slices(["4 3 0,1:-", "5 3 1,1:-"], [numbers(1, 3)] * 2),
-    "v1 save fewer": lambda: [run(R.Save(filename=text(path("f")), tensor_names=text(["a"]), data=[f32(1), f32(2)]))],
-    "v1 save two files": lambda: [run(R.Save(filename=text([path("f")] * 2), tensor_names=text(["a"]), data=[f32(1)]))],
+    "v1 save fewer": lambda: [run(R.Save(filename=text(path("f")), tensor_names=text(["a"]),
+                                         data=[f32(1), f32(2)]))],
+    "v1 save two files": lambda: [run(R.Save(filename=text([path("f")] * 2),
+                                             tensor_names=text(["a"]), data=[f32(1)]))],
     "v1 save overlap": _save_slices(["4 3 0,2:-", "4 3 1,2:-"], [numbers(2, 3), numbers(2, 3)]),
-    "v1 save nowhere": lambda: [run(R.Save(filename=text(path("no", "such", "dir", "f")), tensor_names=text(["a"]), data=[f32(1)]))],
+    "v1 save nowhere": lambda: [run(R.Save(filename=text(path("no", "such", "dir", "f")),
+                                           tensor_names=text(["a"]), data=[f32(1)]))],
     # files
     "read": _read("text.txt"),
     "read empty": _read("empty.txt"),
     "read nowhere": _read("none.txt"),
     "read directory": _read("dir"),
     "read two": _read([path("text.txt")] * 2),
-    "read url": lambda: (_fixture(), [run(R.ReadFile(filename=text("file://" + path("text.txt"))))])[1],
+    "read url": lambda: (_fixture(),
+                         [run(R.ReadFile(filename=text("file://" + path("text.txt"))))])[1],
     "read other scheme": lambda: [run(R.ReadFile(filename=text("nosuch://a/b")))],
     "write": _write("written.txt", b"a\0b"),
     "write less": _write("written.txt", b""),
     "write deep": _write("written/x/y.txt", b"deep"),
     "write matrix": lambda: [run(R.WriteFile(filename=text(path("m.txt")), contents=text([b"a"])))],
-    "write over directory": lambda: (_fixture(), [run(R.WriteFile(filename=text(path("dir")), contents=text(b"a")))])[1],
+    "write over directory": lambda: (_fixture(),
+                                     [run(R.WriteFile(filename=text(path("dir")),
+                                             contents=text(b"a")))])[1],
     "match": _match("dir/*"),
     "match several": _match(["dir/*.dat", "dir/a*", "dir/sub/*", "dir/none"]),
     "match one": _match("dir/a.txt"),
@@ -330,10 +390,12 @@ PROGRAMS = {
 
 
 def v1_dtypes():
-    return [d for d in V2_DTYPES if d not in ("bfloat16", "qint16", "quint16", "uint32", "uint64") and not d.startswith("float8")]
+    return [d for d in V2_DTYPES if d not in ("bfloat16", "qint16", "quint16", "uint32", "uint64")
+            and not d.startswith("float8")]
 
 
-V2_DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
+V2_DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+             "float16", "bfloat16", "float32", "float64", "complex64",
              "complex128", "string", "qint8", "quint8", "qint16", "quint16", "qint32"]
 
 

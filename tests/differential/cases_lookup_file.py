@@ -1,4 +1,5 @@
-"""InitializeTableFromTextFileV2: columns, whole lines, line numbers, delimiters, vocabulary sizes, offsets, and what is refused."""
+"""InitializeTableFromTextFileV2: columns, whole lines, line numbers, delimiters, vocabulary sizes,
+offsets, and what is refused."""
 
 import atexit
 import os
@@ -45,7 +46,8 @@ def path(name):
     return full
 
 
-def _table(file, key="string", value="int64", key_index=WHOLE_LINE, value_index=LINE_NUMBER, find=None, filename=None, make=R.HashTableV2, times=1, **more):
+def _table(file, key="string", value="int64", key_index=WHOLE_LINE, value_index=LINE_NUMBER,
+           find=None, filename=None, make=R.HashTableV2, times=1, **more):
     """Fills a table and reads it back, in the order of its keys' hashes."""
 
     def build():
@@ -53,12 +55,17 @@ def _table(file, key="string", value="int64", key_index=WHOLE_LINE, value_index=
         name = oracle.const(path(file) if filename is None else filename, tf.string)
         steps = []
         for _ in range(times):
-            fill = R.InitializeTableFromTextFileV2(table_handle=handle, filename=name, key_index=key_index, value_index=value_index, **more)
+            fill = R.InitializeTableFromTextFileV2(
+                table_handle=handle, filename=name, key_index=key_index, value_index=value_index,
+                **more)
             steps.append(Step(targets=[fill]))
-        keys, values = R.LookupTableExportV2(table_handle=handle, Tkeys=tf.as_dtype(key), Tvalues=tf.as_dtype(value))
-        numbers = R.StringToHashBucketFast(input=keys if key == "string" else tf.as_string(keys), num_buckets=1 << 40)
+        keys, values = R.LookupTableExportV2(table_handle=handle, Tkeys=tf.as_dtype(key),
+                                             Tvalues=tf.as_dtype(value))
+        numbers = R.StringToHashBucketFast(input=keys if key == "string" else tf.as_string(keys),
+                                           num_buckets=1 << 40)
         order = R.TopKV2(input=-numbers, k=tf.size(keys)).indices
-        steps.append(Step([R.LookupTableSizeV2(table_handle=handle), tf.gather(keys, order), tf.gather(values, order)]))
+        steps.append(Step([R.LookupTableSizeV2(table_handle=handle), tf.gather(keys, order),
+                           tf.gather(values, order)]))
         return steps
 
     return build

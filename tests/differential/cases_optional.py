@@ -6,16 +6,19 @@ import tensorflow as tf
 
 R = tf.raw_ops
 F = np.float32
-ALL = "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128 bool string".split()
+ALL = ("float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+       "complex64 complex128 bool string".split())
 A, B = np.array([1, 2], F), np.array([3, 4], F)
 
 
 def some(*values):
-    return R.OptionalFromValue(components=[v if isinstance(v, tf.Tensor) else oracle.const(np.asarray(v)) for v in values])
+    return R.OptionalFromValue(components=[v if isinstance(v, tf.Tensor)
+                                           else oracle.const(np.asarray(v)) for v in values])
 
 
 def value(of, types=("float32",), shapes=None):
-    return list(R.OptionalGetValue(optional=of, output_types=[tf.as_dtype(t) for t in types], output_shapes=shapes or [None] * len(types)))
+    return list(R.OptionalGetValue(optional=of, output_types=[tf.as_dtype(t) for t in types],
+                                   output_shapes=shapes or [None] * len(types)))
 
 
 def has(of):
@@ -25,12 +28,15 @@ def has(of):
 def hole():
     """A variant that holds nothing."""
     shape = oracle.const(np.zeros(0, np.int32))
-    handle = R.TensorListReserve(element_shape=shape, num_elements=oracle.const(np.int32(1)), element_dtype=tf.variant)
-    return R.TensorListGetItem(input_handle=handle, index=oracle.const(np.int32(0)), element_shape=shape, element_dtype=tf.variant)
+    handle = R.TensorListReserve(element_shape=shape, num_elements=oracle.const(np.int32(1)),
+                                 element_dtype=tf.variant)
+    return R.TensorListGetItem(input_handle=handle, index=oracle.const(np.int32(0)),
+                               element_shape=shape, element_dtype=tf.variant)
 
 
 def some_list():
-    return R.TensorListFromTensor(tensor=oracle.const(np.ones((2, 2), F)), element_shape=oracle.const(np.array([2], np.int32)))
+    return R.TensorListFromTensor(tensor=oracle.const(np.ones((2, 2), F)),
+                                  element_shape=oracle.const(np.array([2], np.int32)))
 
 
 def _round_trip(dtype, shape):
@@ -44,8 +50,10 @@ def _round_trip(dtype, shape):
 
 def _sum(dtype):
     def build():
-        x, y = (oracle.const(oracle.sample(np.random.default_rng(i), dtype, (3,)), dtype) for i in range(2))
-        return value(R.AddN(inputs=[some(x, y), some(y, y)]), (dtype, dtype)) + value(R.ZerosLike(x=some(x)), (dtype,))
+        x, y = (oracle.const(oracle.sample(np.random.default_rng(i), dtype, (3,)), dtype)
+                for i in range(2))
+        return value(R.AddN(inputs=[some(x, y), some(y, y)]), (dtype, dtype)) + value(
+            R.ZerosLike(x=some(x)), (dtype,))
 
     return build
 
@@ -53,7 +61,8 @@ def _sum(dtype):
 PROGRAMS = {
     "none": lambda: [has(R.OptionalNone())],
     "none value": lambda: value(R.OptionalNone()),
-    "some": lambda: [has(some(A))] + value(some(A)) + value(some(A), shapes=[[2]]) + value(some(A), shapes=[[None]]),
+    "some": lambda: [has(some(A))] + value(some(A)) + value(some(A), shapes=[[2]])
+    + value(some(A), shapes=[[None]]),
     "shape": lambda: value(some(A), shapes=[[3]]),
     "rank": lambda: value(some(A), shapes=[[1, 2]]),
     "dtype": lambda: value(some(A), ("int32",)),
@@ -68,10 +77,12 @@ PROGRAMS = {
     "has of vector": lambda: [has(R.Pack(values=[some(A)]))],
     "value of vector": lambda: value(R.Pack(values=[some(A)])),
     "nested": lambda: value(value(some(some(A, B)), ("variant",))[0], ("float32", "float32")),
-    "list inside": lambda: [R.TensorListLength(input_handle=value(some(some_list()), ("variant",))[0])],
+    "list inside": lambda: [R.TensorListLength(input_handle=value(some(some_list()), ("variant",))[
+        0])],
     "inside a list": lambda: value(
         R.TensorListGetItem(
-            input_handle=R.TensorListPushBack(input_handle=R.EmptyTensorList(element_shape=-1, max_num_elements=-1, element_dtype=tf.variant), tensor=some(A)),
+            input_handle=R.TensorListPushBack(input_handle=R.EmptyTensorList(element_shape=-1,
+                    max_num_elements=-1, element_dtype=tf.variant), tensor=some(A)),
             index=0,
             element_shape=-1,
             element_dtype=tf.variant,
@@ -88,15 +99,19 @@ PROGRAMS = {
     "add text": lambda: [has(R.AddN(inputs=[some("a"), some("b")]))],
     "add bool": lambda: [has(R.AddN(inputs=[some(True), some(True)]))],
     "add list": lambda: [has(R.AddN(inputs=[some(A), some_list()]))],
-    "add nested": lambda: value(value(R.AddN(inputs=[some(some(A)), some(some(B))]), ("variant",))[0]),
+    "add nested": lambda: value(value(R.AddN(inputs=[some(some(A)), some(some(B))]),
+                                      ("variant",))[0]),
     "add lists inside": lambda: [
-        R.TensorListStack(input_handle=value(R.AddN(inputs=[some(some_list()), some(some_list())]), ("variant",))[0], element_shape=-1, element_dtype=tf.float32)
+        R.TensorListStack(input_handle=value(R.AddN(inputs=[some(some_list()), some(some_list())]),
+                                             ("variant",))[0], element_shape=-1,
+                          element_dtype=tf.float32)
     ],
     "zeros": lambda: value(R.ZerosLike(x=some(A))),
     "zeros none": lambda: [has(R.ZerosLike(x=R.OptionalNone()))],
     "zeros text": lambda: value(R.ZerosLike(x=some("a")), ("string",)),
     "zeros nested": lambda: value(value(R.ZerosLike(x=some(some(A))), ("variant",))[0]),
-    "shared": lambda: (lambda of: value(R.AddN(inputs=[of, of])) + value(of) + value(R.ZerosLike(x=of)))(some(A)),
+    "shared": lambda: (lambda of: value(R.AddN(inputs=[of, of])) + value(of)
+                       + value(R.ZerosLike(x=of)))(some(A)),
 }
 
 

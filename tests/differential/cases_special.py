@@ -1,4 +1,5 @@
-"""Cases of the special functions that came after the math family: Bessel's and others of one argument, and those around the gamma function."""
+"""Cases of the special functions that came after the math family: Bessel's and others of one
+argument, and those around the gamma function."""
 
 import itertools
 
@@ -17,7 +18,8 @@ PAIRS = "Igamma Igammac IgammaGradA RandomGammaGrad Zeta Polygamma".split()
 
 
 def const(values, dtype):
-    return oracle.const(numpy.asarray(values).astype(tf.as_dtype(dtype).as_numpy_dtype), tf.as_dtype(dtype))
+    return oracle.const(numpy.asarray(values).astype(tf.as_dtype(dtype).as_numpy_dtype),
+                        tf.as_dtype(dtype))
 
 
 def options(dtype, factor=1):
@@ -45,37 +47,55 @@ def cases():
             for shape in ((), (0,), (3, 5), (700,)):
                 value = limit * (rng.random(shape) if op in POSITIVE else 2 * rng.random(shape) - 1)
                 value = value + 0.01 * (op in POSITIVE)
-                yield f"{op}/{dtype}/{shape}", lambda op=op, d=dtype, v=value: [getattr(RAW, op)(x=const(v, d))], {"rtol": 5 * TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+                yield f"{op}/{dtype}/{shape}", lambda op=op, d=dtype, v=value: [
+                    getattr(RAW, op)(x=const(v, d))], {
+                        "rtol": 5 * TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
             specials = [0.0, NAN] + ([-1.0] if op not in ("Expint",) else [])
-            yield f"{op}/{dtype}/special", lambda op=op, d=dtype, v=specials: [getattr(RAW, op)(x=const(v, d))], options(dtype)
+            yield f"{op}/{dtype}/special", lambda op=op, d=dtype, v=specials: [
+                getattr(RAW, op)(x=const(v, d))], options(dtype)
     for op in PAIRS:
         for dtype in cpu_dtypes(op):
             x, y = pair_values(rng, op, 400)
-            yield f"{op}/{dtype}/many", lambda op=op, d=dtype, x=x, y=y: [apply(op, const(x, d), const(y, d))], options(dtype, 10)
-            yield f"{op}/{dtype}/broadcast", lambda op=op, d=dtype, x=x, y=y: [apply(op, const(x[:3].reshape(3, 1), d), const(y[:4], d))], options(dtype, 10)
-            yield f"{op}/{dtype}/empty", lambda op=op, d=dtype: [apply(op, const(numpy.zeros((0, 2)), d), const(numpy.zeros(2), d))]
-        yield f"{op}/wrong", lambda op=op: [apply(op, const([1, 2], "float32"), const([1, 2, 3], "float32"))]
-    for op, x, y in itertools.product(("Igamma", "Igammac"), (0.0, -1.0, 1.0, NAN, INF), (0.0, -1.0, 2.0, NAN, INF)):
+            yield f"{op}/{dtype}/many", lambda op=op, d=dtype, x=x, y=y: [
+                apply(op, const(x, d), const(y, d))], options(dtype, 10)
+            yield f"{op}/{dtype}/broadcast", lambda op=op, d=dtype, x=x, y=y: [
+                apply(op, const(x[:3].reshape(3, 1), d), const(y[:4], d))], options(dtype, 10)
+            yield f"{op}/{dtype}/empty", lambda op=op, d=dtype: [
+                apply(op, const(numpy.zeros((0, 2)), d), const(numpy.zeros(2), d))]
+        yield f"{op}/wrong", lambda op=op: [apply(op, const([1, 2], "float32"),
+                const([1, 2, 3], "float32"))]
+    for op, x, y in itertools.product(("Igamma", "Igammac"), (0.0, -1.0, 1.0, NAN, INF),
+                                      (0.0, -1.0, 2.0, NAN, INF)):
         if INF not in (x, y) and not (x == 0 and y >= 0):
-            yield f"{op}/special/{x},{y}", lambda op=op, x=x, y=y: [apply(op, const(x, "float64"), const(y, "float64"))], options("float64")
-    for x, y in ((1.0, 2.0), (0.5, 2.0), (2.0, 0.0), (2.0, -1.0), (2.0, -0.5), (2.5, -0.5), (NAN, 1.0)):
-        yield f"Zeta/special/{x},{y}", lambda x=x, y=y: [apply("Zeta", const(x, "float64"), const(y, "float64"))], options("float64")
+            yield f"{op}/special/{x},{y}", lambda op=op, x=x, y=y: [
+                apply(op, const(x, "float64"), const(y, "float64"))], options("float64")
+    for x, y in ((1.0, 2.0), (0.5, 2.0), (2.0, 0.0), (2.0, -1.0), (2.0, -0.5), (2.5, -0.5),
+                 (NAN, 1.0)):
+        yield f"Zeta/special/{x},{y}", lambda x=x, y=y: [
+            apply("Zeta", const(x, "float64"), const(y, "float64"))], options("float64")
     for x, y in ((0.5, 2.0), (-1.0, 2.0), (1.0, 0.0), (0.0, 1.5)):
-        yield f"Polygamma/special/{x},{y}", lambda x=x, y=y: [apply("Polygamma", const(x, "float64"), const(y, "float64"))], options("float64")
+        yield f"Polygamma/special/{x},{y}", lambda x=x, y=y: [
+            apply("Polygamma", const(x, "float64"), const(y, "float64"))], options("float64")
     yield from betainc_cases(rng)
 
 
 def betainc_cases(rng):
     def case(dtype, *arguments):
-        return lambda: [RAW.Betainc(a=const(arguments[0], dtype), b=const(arguments[1], dtype), x=const(arguments[2], dtype))]
+        return lambda: [RAW.Betainc(a=const(arguments[0], dtype), b=const(arguments[1], dtype),
+                                    x=const(arguments[2], dtype))]
 
     for dtype in cpu_dtypes("Betainc"):
-        a, b, x = 0.1 + 10 * rng.random((20, 30)), 0.1 + 10 * rng.random((20, 30)), rng.random((20, 30))
+        a, b, x = 0.1 + 10 * rng.random((20, 30)), 0.1 + 10 * rng.random((20, 30)), rng.random(
+            (20, 30))
         yield f"Betainc/{dtype}/many", case(dtype, a, b, x), options(dtype, 10)
         for scalars in itertools.product((True, False), repeat=3):
             values = [v[0, 0] if is_scalar else v for v, is_scalar in zip((a, b, x), scalars)]
             yield f"Betainc/{dtype}/scalars {scalars}", case(dtype, *values), options(dtype, 10)
         yield f"Betainc/{dtype}/nothing", case(dtype, a[:0], 1.0, x[:0]), options(dtype)
-        yield f"Betainc/{dtype}/special", case(dtype, [1, 1, 0, -1, NAN, 1, 1, 2, 2], [1, 1, 1, 1, 1, -1, 0, 3, 3], [0, 1, 0.5, 0.5, 0.5, 0.5, 0.5, -0.1, 1.1]), options(dtype)
-    for i, shapes in enumerate((((2,), (3,), ()), ((2,), (), (3,)), ((), (2,), (3,)), ((2, 1), (2, 2), (2, 2)), ((1,), (2,), (2,)))):
+        yield f"Betainc/{dtype}/special", case(dtype, [1, 1, 0, -1, NAN, 1, 1, 2, 2],
+                                               [1, 1, 1, 1, 1, -1, 0, 3, 3],
+                                               [0, 1, 0.5, 0.5, 0.5, 0.5, 0.5, -0.1, 1.1]), options(
+                                                   dtype)
+    for i, shapes in enumerate((((2,), (3,), ()), ((2,), (), (3,)), ((), (2,), (3,)),
+                                ((2, 1), (2, 2), (2, 2)), ((1,), (2,), (2,)))):
         yield f"Betainc/wrong {i}", case("float32", *(numpy.ones(shape) for shape in shapes)), {}

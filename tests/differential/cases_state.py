@@ -1,4 +1,5 @@
-"""Variables of both kinds, scattered updates, gathers, counters, stacks, Assert: scripts that initialize, update and read back."""
+"""Variables of both kinds, scattered updates, gathers, counters, stacks, Assert: scripts that
+initialize, update and read back."""
 
 import numpy as np
 import oracle
@@ -8,7 +9,8 @@ from tf_kernels import cpu_dtypes
 
 R = tf.raw_ops
 Step = oracle.Step
-NUMBERS = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "complex64", "complex128")
+NUMBERS = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8",
+           "uint16", "uint32", "uint64", "complex64", "complex128")
 REALS = NUMBERS[:12]
 ALL = NUMBERS + ("bool", "string")
 
@@ -25,14 +27,18 @@ def _values(seed, dtype, shape, positive=False):
 
 
 def _ref(x, name="v", shape=None):
-    v = R.VariableV2(shape=list(np.shape(x)) if shape is None else shape, dtype=tf.as_dtype(x.dtype), name=name)
-    return v, R.Assign(ref=v, value=tf.constant(x, dtype=tf.as_dtype(x.dtype)), validate_shape=shape is None)
+    v = R.VariableV2(shape=list(np.shape(x)) if shape is None else shape,
+                     dtype=tf.as_dtype(x.dtype), name=name)
+    return v, R.Assign(ref=v, value=tf.constant(x, dtype=tf.as_dtype(x.dtype)), validate_shape=shape
+                       is None)
 
 
 def _res(x, name="v", shape=None):
     dtype = tf.string if x.dtype == object else tf.as_dtype(x.dtype)
     h = R.VarHandleOp(dtype=dtype, shape=shape, shared_name=name, name=name)
-    return h, R.AssignVariableOp(resource=h, value=tf.constant(x, dtype=dtype)), lambda: R.ReadVariableOp(resource=h, dtype=dtype)
+    return h, R.AssignVariableOp(resource=h,
+                                 value=tf.constant(x, dtype=dtype)), lambda: R.ReadVariableOp(
+                                     resource=h, dtype=dtype)
 
 
 def _array(x, dtype):
@@ -46,8 +52,11 @@ def _ref_assign(dtype, shape):
     def build():
         x, y = _values(1, dtype, shape), _values(2, dtype, shape)
         v = R.VariableV2(shape=list(shape), dtype=_type(dtype), name="v")
-        steps = [Step([R.IsVariableInitialized(ref=v)]), Step([R.Assign(ref=v, value=oracle.const(x, _type(dtype)))]), Step([v, R.IsVariableInitialized(ref=v)])]
-        steps.append(Step([R.Assign(ref=v, value=oracle.const(y, _type(dtype)), use_locking=False)]))
+        steps = [Step([R.IsVariableInitialized(ref=v)]),
+                 Step([R.Assign(ref=v, value=oracle.const(x, _type(dtype)))]),
+                 Step([v, R.IsVariableInitialized(ref=v)])]
+        steps.append(Step([R.Assign(ref=v, value=oracle.const(y, _type(dtype)),
+                                    use_locking=False)]))
         steps.append(Step([tf.identity(v)]))
         if dtype in NUMBERS:
             for op in (R.AssignAdd, R.AssignSub):
@@ -62,21 +71,27 @@ def _resource_assign(dtype, shape):
     def build():
         x, y = _values(1, dtype, shape), _values(2, dtype, shape)
         h, init, read = _res(x)
-        steps = [Step([R.VarIsInitializedOp(resource=h)]), Step([], targets=[init]), Step([read(), R.VarIsInitializedOp(resource=h)])]
+        steps = [Step([R.VarIsInitializedOp(resource=h)]), Step([], targets=[init]),
+                 Step([read(), R.VarIsInitializedOp(resource=h)])]
         steps += [Step([R.VariableShape(input=h), R.VariableShape(input=h, out_type=tf.int64)])]
-        steps += [Step([], targets=[R.AssignVariableOp(resource=h, value=oracle.const(y, _type(dtype)))]), Step([read()])]
+        steps += [Step([], targets=[R.AssignVariableOp(resource=h, value=oracle.const(
+            y, _type(dtype)))]), Step([read()])]
         if dtype in NUMBERS:
             for op in (R.AssignAddVariableOp, R.AssignSubVariableOp):
-                steps += [Step([], targets=[op(resource=h, value=oracle.const(x, _type(dtype)))]), Step([read()])]
-            steps += [Step([], targets=[R.AssignAddVariableOp(resource=h, value=read())]), Step([read()])]
-        steps += [Step([], targets=[R.DisableCopyOnRead(resource=h)]), Step([], targets=[R.DestroyResourceOp(resource=h)])]
+                steps += [Step([], targets=[op(resource=h, value=oracle.const(x, _type(dtype)))]),
+                          Step([read()])]
+            steps += [Step([], targets=[R.AssignAddVariableOp(resource=h, value=read())]),
+                      Step([read()])]
+        steps += [Step([], targets=[R.DisableCopyOnRead(resource=h)]),
+                  Step([], targets=[R.DestroyResourceOp(resource=h)])]
         steps += [Step([R.VarIsInitializedOp(resource=h)]), Step([read()])]
         return steps
 
     return build
 
 
-# ---- scattered updates: a refused one writes nothing here and a part of it in TensorFlow, so nothing is read after it ----
+# ---- scattered updates: a refused one writes nothing here and a part of it in TensorFlow, so
+# nothing is read after it ----
 
 SCATTERS = {
     "Update": ALL,
@@ -96,22 +111,31 @@ def _scatter(kind, is_ref, dtype, params, indices, updates, index_dtype="int32",
         i, u = oracle.const(np.asarray(indices, index_dtype)), oracle.const(u, _type(dtype))
         if is_ref:
             v, init = _ref(x if dtype != "string" else x)
-            return [Step([init]), Step([getattr(R, "Scatter" + kind)(ref=v, indices=i, updates=u)]), Step([v])][:n_steps]
+            return [Step([init]), Step([getattr(R, "Scatter" + kind)(ref=v, indices=i, updates=u)]),
+                    Step([v])][:n_steps]
         h, init, read = _res(x)
-        return [Step([], targets=[init]), Step([], targets=[getattr(R, "ResourceScatter" + kind)(resource=h, indices=i, updates=u)]), Step([read()])][:n_steps]
+        return [Step([], targets=[init]),
+                Step([], targets=[getattr(R, "ResourceScatter" + kind)(resource=h, indices=i,
+                        updates=u)]), Step([read()])][:n_steps]
 
     return build
 
 
-def _scatter_nd(kind, is_ref, dtype, params, indices, updates, index_dtype="int32", n_steps=3, **attrs):
+def _scatter_nd(kind, is_ref, dtype, params, indices, updates, index_dtype="int32", n_steps=3,
+                **attrs):
     def build():
         x, u = _values(3, dtype, params), _values(4, dtype, updates)
         i, u = oracle.const(np.asarray(indices, index_dtype)), oracle.const(u, _type(dtype))
         if is_ref:
             v, init = _ref(x)
-            return [Step([init]), Step([getattr(R, "ScatterNd" + kind)(ref=v, indices=i, updates=u, **attrs)]), Step([v])][:n_steps]
+            return [Step([init]),
+                    Step([getattr(R, "ScatterNd" + kind)(ref=v, indices=i, updates=u, **attrs)]),
+                    Step([v])][:n_steps]
         h, init, read = _res(x)
-        return [Step([], targets=[init]), Step([], targets=[getattr(R, "ResourceScatterNd" + kind)(ref=h, indices=i, updates=u, **attrs)]), Step([read()])][:n_steps]
+        return [Step([], targets=[init]),
+                Step([], targets=[getattr(R, "ResourceScatterNd"
+                                          + kind)(ref=h, indices=i, updates=u, **attrs)]),
+                Step([read()])][:n_steps]
 
     return build
 
@@ -159,7 +183,9 @@ ND_ERRORS = [
 def _non_aliasing(dtype, params, indices, updates, index_dtype="int32"):
     def build():
         x, u = _values(3, dtype, params), _values(4, dtype, updates)
-        return [R.ScatterNdNonAliasingAdd(input=oracle.const(x), indices=oracle.const(np.asarray(indices, index_dtype)), updates=oracle.const(u))]
+        return [R.ScatterNdNonAliasingAdd(input=oracle.const(x),
+                                          indices=oracle.const(np.asarray(indices, index_dtype)),
+                                          updates=oracle.const(u))]
 
     return build
 
@@ -171,7 +197,8 @@ def _gather(dtype, params, indices, index_dtype="int32", **attrs):
     def build():
         h, init, _ = _res(_values(5, dtype, params))
         i = oracle.const(np.asarray(indices, index_dtype))
-        return [Step([], targets=[init]), Step([R.ResourceGather(resource=h, indices=i, dtype=_type(dtype), **attrs)])]
+        return [Step([], targets=[init]),
+                Step([R.ResourceGather(resource=h, indices=i, dtype=_type(dtype), **attrs)])]
 
     return build
 
@@ -180,7 +207,8 @@ def _gather_nd(dtype, params, indices, index_dtype="int32"):
     def build():
         h, init, _ = _res(_values(5, dtype, params))
         i = oracle.const(np.asarray(indices, index_dtype))
-        return [Step([], targets=[init]), Step([R.ResourceGatherNd(resource=h, indices=i, dtype=_type(dtype))])]
+        return [Step([], targets=[init]),
+                Step([R.ResourceGatherNd(resource=h, indices=i, dtype=_type(dtype))])]
 
     return build
 
@@ -237,11 +265,15 @@ def _ref_errors(which):
         return {
             "uninitialized": lambda: [Step([tf.identity(v)])],
             "uninitialized add": lambda: [Step([R.AssignAdd(ref=v, value=oracle.const(x))])],
-            "uninitialized scatter": lambda: [Step([R.ScatterAdd(ref=v, indices=[0], updates=[1.0])])],
-            "uninitialized nd": lambda: [Step([R.ScatterNdAdd(ref=v, indices=[[0]], updates=[1.0])])],
+            "uninitialized scatter": lambda: [Step(
+                [R.ScatterAdd(ref=v, indices=[0], updates=[1.0])])],
+            "uninitialized nd": lambda: [Step([R.ScatterNdAdd(ref=v, indices=[[0]],
+                    updates=[1.0])])],
             "first shape": lambda: [Step([R.Assign(ref=v, value=three)])],
             "shape": lambda: [Step([init]), Step([R.Assign(ref=v, value=three)]), Step([v])],
-            "unchecked": lambda: [Step([init]), Step([R.Assign(ref=v, value=three, validate_shape=False)]), Step([v])],
+            "unchecked": lambda: [Step([init]),
+                                  Step([R.Assign(ref=v, value=three, validate_shape=False)]),
+                                  Step([v])],
             "add": lambda: [Step([init]), Step([R.AssignAdd(ref=v, value=three)]), Step([v])],
             "sub": lambda: [Step([init]), Step([R.AssignSub(ref=v, value=three)]), Step([v])],
         }[which]()
@@ -252,7 +284,8 @@ def _ref_errors(which):
 def _unknown_shape(value, validate):
     def build():
         v = R.VariableV2(shape=None, dtype=tf.float32, name="v")
-        return [Step([R.Assign(ref=v, value=oracle.const(np.asarray(value, np.float32)), validate_shape=validate)]), Step([v])]
+        return [Step([R.Assign(ref=v, value=oracle.const(np.asarray(value, np.float32)),
+                               validate_shape=validate)]), Step([v])]
 
     return build
 
@@ -275,21 +308,43 @@ def _resource_errors(which):
             "add": lambda: [Step([], targets=[R.AssignAddVariableOp(resource=h, value=three)])],
             "shape of": lambda: [Step([R.VariableShape(input=h)])],
             "gather": lambda: [Step([R.ResourceGather(resource=h, indices=[0], dtype=tf.float32)])],
-            "gather nd": lambda: [Step([R.ResourceGatherNd(resource=h, indices=[[0]], dtype=tf.float32)])],
-            "scatter": lambda: [Step([], targets=[R.ResourceScatterAdd(resource=h, indices=[0], updates=[1.0])])],
-            "scatter nd": lambda: [Step([], targets=[R.ResourceScatterNdAdd(ref=h, indices=[[0]], updates=[1.0])])],
+            "gather nd": lambda: [Step([R.ResourceGatherNd(resource=h, indices=[[0]],
+                    dtype=tf.float32)])],
+            "scatter": lambda: [Step([],
+                                     targets=[R.ResourceScatterAdd(resource=h, indices=[0],
+                                             updates=[1.0])])],
+            "scatter nd": lambda: [Step([],
+                                        targets=[
+                                            R.ResourceScatterNdAdd(
+                                                ref=h, indices=[[0]], updates=[1.0])])],
             "count": lambda: [Step([R.ResourceCountUpTo(resource=other, limit=3, T=tf.int32)])],
             "disable": lambda: [Step([], targets=[R.DisableCopyOnRead(resource=h)])],
-            "destroy": lambda: [Step([], targets=[R.DestroyResourceOp(resource=h, ignore_lookup_error=False)])],
-            "destroy ignored": lambda: [Step([], targets=[R.DestroyResourceOp(resource=h, ignore_lookup_error=True)])],
-            "wrong shape": lambda: [start, Step([], targets=[R.AssignVariableOp(resource=h, value=three, validate_shape=True)]), Step([read()])],
-            "other shape": lambda: [start, Step([], targets=[R.AssignVariableOp(resource=h, value=three)]), Step([read()])],
-            "add shape": lambda: [start, Step([], targets=[R.AssignAddVariableOp(resource=h, value=three)]), Step([read()])],
+            "destroy": lambda: [Step([],
+                                     targets=[R.DestroyResourceOp(resource=h,
+                                             ignore_lookup_error=False)])],
+            "destroy ignored": lambda: [Step([],
+                                             targets=[
+                                                 R.DestroyResourceOp(
+                                                     resource=h, ignore_lookup_error=True)])],
+            "wrong shape": lambda: [start,
+                                    Step([], targets=[R.AssignVariableOp(resource=h, value=three,
+                                            validate_shape=True)]), Step([read()])],
+            "other shape": lambda: [start,
+                                    Step([], targets=[R.AssignVariableOp(resource=h, value=three)]),
+                                    Step([read()])],
+            "add shape": lambda: [start,
+                                  Step([], targets=[R.AssignAddVariableOp(resource=h,
+                                          value=three)]), Step([read()])],
             "read dtype": lambda: [start, Step([R.ReadVariableOp(resource=other, dtype=tf.int32)])],
-            "assign dtype": lambda: [start, Step([], targets=[R.AssignVariableOp(resource=other, value=[1, 2])])],
-            "add dtype": lambda: [start, Step([], targets=[R.AssignAddVariableOp(resource=other, value=[1, 2])])],
+            "assign dtype": lambda: [start,
+                                     Step([], targets=[R.AssignVariableOp(resource=other,
+                                             value=[1, 2])])],
+            "add dtype": lambda: [start,
+                                  Step([], targets=[R.AssignAddVariableOp(resource=other,
+                                          value=[1, 2])])],
             "stack read": lambda: [Step([R.ReadVariableOp(resource=stack, dtype=tf.float32)])],
-            "stack assign": lambda: [Step([], targets=[R.AssignVariableOp(resource=stack, value=1.0)])],
+            "stack assign": lambda: [Step([],
+                                          targets=[R.AssignVariableOp(resource=stack, value=1.0)])],
             "stack is": lambda: [Step([R.VarIsInitializedOp(resource=stack)])],
             "pop variable": lambda: [start, Step([R.StackPopV2(handle=h, elem_type=tf.float32)])],
         }[which]()
@@ -298,10 +353,12 @@ def _resource_errors(which):
 
 
 RESOURCE_ERRORS = (
-    "read,add,shape of,gather,gather nd,scatter,scatter nd,count,disable,destroy,destroy ignored,wrong shape,other shape,add shape,read dtype,assign dtype,"
+    "read,add,shape of,gather,gather nd,scatter,scatter nd,count,disable,destroy,destroy "
+    "ignored,wrong shape,other shape,add shape,read dtype,assign dtype,"
     "add dtype,stack read,stack assign,stack is,pop variable"
 ).split(",")
-REF_ERRORS = "uninitialized,uninitialized add,uninitialized scatter,uninitialized nd,first shape,shape,unchecked,add,sub".split(",")
+REF_ERRORS = ("uninitialized,uninitialized add,uninitialized scatter,uninitialized nd,first "
+              "shape,shape,unchecked,add,sub".split(","))
 
 
 def _count(dtype, is_ref, start, limit, n):
@@ -309,24 +366,30 @@ def _count(dtype, is_ref, start, limit, n):
         x = np.array(start, dtype)
         if is_ref:
             v, init = _ref(x)
-            return [Step([init])] + [Step([R.CountUpTo(ref=v, limit=limit)]) for _ in range(n)] + [Step([v])]
+            return [Step([init])] + [Step([R.CountUpTo(ref=v, limit=limit)]) for _ in range(n)] + [
+                Step([v])]
         h, init, read = _res(x)
-        return [Step([], targets=[init])] + [Step([R.ResourceCountUpTo(resource=h, limit=limit, T=_type(dtype))]) for _ in range(n)] + [Step([read()])]
+        return [Step([], targets=[init])] + [Step(
+            [R.ResourceCountUpTo(resource=h, limit=limit, T=_type(dtype))]) for _ in range(n)] + [
+                Step([read()])]
 
     return build
 
 
 def _count_vector():
     v = R.VariableV2(shape=None, dtype=tf.int32, name="v")
-    return [Step([R.Assign(ref=v, value=oracle.const(np.array([1], np.int32)), validate_shape=False)]), Step([R.CountUpTo(ref=v, limit=3)])]
+    return [Step([R.Assign(ref=v, value=oracle.const(np.array([1], np.int32)),
+                           validate_shape=False)]), Step([R.CountUpTo(ref=v, limit=3)])]
 
 
 def _temporary(which):
     def build():
-        v = R.TemporaryVariable(shape=[2], dtype=tf.float32, var_name="tmp" if which != "unnamed" else "", name="t")
+        v = R.TemporaryVariable(shape=[2], dtype=tf.float32, var_name="tmp" if which != "unnamed"
+                                else "", name="t")
         if which == "initialized":
             return [R.IsVariableInitialized(ref=v)]
-        a = R.AssignAdd(ref=R.Assign(ref=v, value=oracle.const(np.array([1.0, 2.0], np.float32))), value=[1.0, 1.0])
+        a = R.AssignAdd(ref=R.Assign(ref=v, value=oracle.const(np.array([1.0, 2.0], np.float32))),
+                        value=[1.0, 1.0])
         name = {"bad": "bad", "unnamed": "t"}.get(which, "tmp")
         end = R.DestroyTemporaryVariable(ref=a, var_name=name)
         return [Step([end]), Step([end])]
@@ -357,7 +420,8 @@ def _stack(which, dtype="float32"):
         if which == "wrong pop":
             return [after(push(0), lambda: R.StackPopV2(handle=h, elem_type=tf.uint16))]
         if which == "vector":
-            return [Step([], targets=[R.StackV2(max_size=oracle.const(np.array([1], np.int32)), elem_type=tf.float32).op])]
+            return [Step([], targets=[R.StackV2(max_size=oracle.const(np.array([1], np.int32)),
+                                                elem_type=tf.float32).op])]
         a = push(0)
         if which == "closed":
             return [after(after(a, close), pop)]
@@ -390,7 +454,8 @@ def _stack_v1():
 # ---- logging ----
 
 ASSERT_DATA = {
-    "mixed": ([lambda: "x=", lambda: np.array([1, 2, 3, 4], np.float32), lambda: np.int32(1), lambda: np.bool_(True)], 3),
+    "mixed": ([lambda: "x=", lambda: np.array([1, 2, 3, 4], np.float32), lambda: np.int32(1),
+               lambda: np.bool_(True)], 3),
     "matrix": ([lambda: np.arange(12).reshape(3, 4), lambda: np.zeros((0,), np.float32)], 5),
     "all": ([lambda: np.arange(24).reshape(2, 3, 4)], -1),
     "none": ([lambda: np.arange(12).reshape(3, 4)], 0),
@@ -400,11 +465,14 @@ ASSERT_DATA = {
 
 def _assert(condition, which):
     data, summarize = ASSERT_DATA[which]
-    return lambda: [Step([], targets=[R.Assert(condition=oracle.const(np.asarray(condition)), data=[oracle.const(d()) for d in data], summarize=summarize)])]
+    return lambda: [Step([], targets=[R.Assert(condition=oracle.const(np.asarray(condition)),
+                                               data=[oracle.const(d()) for d in data],
+                                               summarize=summarize)])]
 
 
 def _print():
-    x = R.Print(input=oracle.const(np.array([1.0, 2.0], np.float32)), data=[oracle.const(np.arange(4))], message="m: ", first_n=0)
+    x = R.Print(input=oracle.const(np.array([1.0, 2.0], np.float32)),
+                data=[oracle.const(np.arange(4))], message="m: ", first_n=0)
     return [x]
 
 
@@ -413,7 +481,8 @@ def _reference(dtype, of, resource=False):
 
     def build():
         v = R.VariableV2(shape=[2, 2], dtype=tf.as_dtype(dtype), shared_name="v")
-        once = R.Assign(ref=v, value=const(oracle.sample(np.random.default_rng(1), dtype, (2, 2)), dtype))
+        once = R.Assign(ref=v, value=const(oracle.sample(np.random.default_rng(1), dtype, (2, 2)),
+                                           dtype))
         seen = tf.identity(of(v))
         return [oracle.Step([seen]), oracle.Step(targets=[once.op]), oracle.Step([seen])]
 
@@ -424,29 +493,42 @@ def reference_cases():
     for dtype in cpu_dtypes("RefIdentity"):
         if dtype in ALL:
             yield f"RefIdentity/{dtype}", _reference(dtype, lambda v: R.RefIdentity(input=v))
-            yield f"DebugGradientRefIdentity/{dtype}", _reference(dtype, lambda v: R.DebugGradientRefIdentity(input=v))
-            yield f"DebugGradientIdentity/{dtype}", lambda dtype=dtype: [R.DebugGradientIdentity(input=const(oracle.sample(np.random.default_rng(2), dtype, (3,)), dtype))]
+            yield f"DebugGradientRefIdentity/{dtype}", _reference(
+                dtype, lambda v: R.DebugGradientRefIdentity(input=v))
+            yield f"DebugGradientIdentity/{dtype}", lambda dtype=dtype: [
+                R.DebugGradientIdentity(input=const(oracle.sample(np.random.default_rng(2), dtype,
+                        (3,)), dtype))]
     for dtype in cpu_dtypes("Variable", "dtype"):
         if dtype in ALL:
 
             def old_variable(dtype=dtype):
                 v = R.Variable(shape=[2], dtype=tf.as_dtype(dtype), shared_name="old")
-                return [oracle.Step([tf.identity(v)]), oracle.Step(targets=[R.Assign(ref=v, value=const(oracle.sample(np.random.default_rng(1), dtype, (2,)), dtype)).op]), oracle.Step([tf.identity(v)])]
+                return [oracle.Step([tf.identity(v)]),
+                        oracle.Step(targets=[R.Assign(ref=v,
+                                value=const(oracle.sample(np.random.default_rng(1), dtype, (2,)),
+                                            dtype)).op]), oracle.Step([tf.identity(v)])]
 
             yield f"Variable/{dtype}", old_variable
     for dtype in (dtype for dtype in cpu_dtypes("ToBool") if dtype in ALL):
         for shape in ((), (0,), (2,), (1, 1)):
-            yield f"ToBool/{dtype}/{shape}", lambda dtype=dtype, shape=shape: [R.ToBool(input=const(oracle.sample(np.random.default_rng(3), dtype, shape), dtype))]
+            yield f"ToBool/{dtype}/{shape}", lambda dtype=dtype, shape=shape: [
+                R.ToBool(input=const(oracle.sample(np.random.default_rng(3), dtype, shape), dtype))]
         if dtype != "string":
-            yield f"ToBool/{dtype}/zero", lambda dtype=dtype: [R.ToBool(input=const(np.zeros((), tf.as_dtype(dtype).as_numpy_dtype), dtype))]
+            yield f"ToBool/{dtype}/zero", lambda dtype=dtype: [
+                R.ToBool(input=const(np.zeros((), tf.as_dtype(dtype).as_numpy_dtype), dtype))]
     yield "Timestamp/ordered", lambda: [R.Less(x=const(1.6e9, "float64"), y=R.Timestamp())]
     for dtype in cpu_dtypes("Empty", "dtype"):
         for init in (True, False):
             for shape in ([], [3], [2, 0], [2, 2]):
-                options = {} if init or dtype == "string" or 0 in shape else {"ignore": "values"}  # memory as it is
-                yield f"Empty/{dtype}/{shape}/{init}", lambda dtype=dtype, init=init, shape=shape: [R.Empty(shape=const(np.array(shape, np.int32)), dtype=tf.as_dtype(dtype), init=init)], options
-    yield "Empty/negative", lambda: [R.Empty(shape=const(np.array([-1], np.int32)), dtype=tf.float32, init=True)]
-    yield "Empty/matrix", lambda: [R.Empty(shape=const(np.ones((1, 1), np.int32)), dtype=tf.float32, init=True)]
+                # memory as it is
+                options = {} if init or dtype == "string" or 0 in shape else {"ignore": "values"}
+                yield f"Empty/{dtype}/{shape}/{init}", lambda dtype=dtype, init=init, shape=shape: [
+                    R.Empty(shape=const(np.array(shape, np.int32)), dtype=tf.as_dtype(dtype),
+                            init=init)], options
+    yield "Empty/negative", lambda: [R.Empty(shape=const(np.array([-1], np.int32)),
+                                             dtype=tf.float32, init=True)]
+    yield "Empty/matrix", lambda: [R.Empty(shape=const(np.ones((1, 1), np.int32)), dtype=tf.float32,
+                                           init=True)]
 
 
 def cases():
@@ -459,42 +541,57 @@ def cases():
         for is_ref in (True, False):
             name = ("Scatter" if is_ref else "ResourceScatter") + kind
             for i, dtype in enumerate(dtypes):
-                if is_ref and kind in ("Min", "Max") and dtype in ("int8", "int16", "uint8", "uint16", "uint32", "uint64"):
+                if is_ref and kind in ("Min", "Max") and dtype in (
+                    "int8", "int16", "uint8", "uint16", "uint32", "uint64"):
                     continue  # not allowed by the op's attr
                 for j, (what, params, indices, updates) in enumerate(SCATTER_SHAPES):
                     if dtype in ("float32", "string", "int32") or (i + j) % 3 == 0:
-                        yield f"{name}/{dtype}/{what}", _scatter(kind, is_ref, dtype, params, indices, updates, ("int32", "int64")[(i + j) % 2])
+                        yield f"{name}/{dtype}/{what}", _scatter(
+                            kind, is_ref, dtype, params, indices, updates,
+                            ("int32", "int64")[(i + j) % 2])
             for what, params, indices, updates in SCATTER_ERRORS:
-                yield f"{name}/bad/{what}", _scatter(kind, is_ref, "float32", params, indices, updates, n_steps=2)
+                yield f"{name}/bad/{what}", _scatter(
+                    kind, is_ref, "float32", params, indices, updates, n_steps=2)
     for kind in ("Update", "Add", "Sub", "Min", "Max"):
         for is_ref in (True, False):
             name = ("ScatterNd" if is_ref else "ResourceScatterNd") + kind
-            for i, dtype in enumerate(ALL if kind == "Update" else REALS if kind in ("Min", "Max") else NUMBERS):
+            for i, dtype in enumerate(ALL if kind == "Update" else REALS if kind in ("Min", "Max")
+                                      else NUMBERS):
                 if dtype in ("string", "bool") and kind != "Update":
                     continue
                 for j, (what, params, indices, updates) in enumerate(ND_SHAPES):
                     if dtype in ("float32", "int32") or (i + j) % 3 == 0:
-                        yield f"{name}/{dtype}/{what}", _scatter_nd(kind, is_ref, dtype, params, indices, updates, ("int32", "int64")[(i + j) % 2])
+                        yield f"{name}/{dtype}/{what}", _scatter_nd(
+                            kind, is_ref, dtype, params, indices, updates,
+                            ("int32", "int64")[(i + j) % 2])
             for what, params, indices, updates in ND_ERRORS:
-                yield f"{name}/bad/{what}", _scatter_nd(kind, is_ref, "float32", params, indices, updates, n_steps=2)
+                yield f"{name}/bad/{what}", _scatter_nd(
+                    kind, is_ref, "float32", params, indices, updates, n_steps=2)
             for policy in ("IGNORE", "ERROR", "DEFAULT", "FOO"):
-                yield f"{name}/policy/{policy}", _scatter_nd(kind, is_ref, "float32", (5, 3), [[0, 1], [4, 3]], (2,), n_steps=3 if policy == "IGNORE" else 2, bad_indices_policy=policy)
+                yield f"{name}/policy/{policy}", _scatter_nd(
+                    kind, is_ref, "float32", (5, 3), [[0, 1], [4, 3]], (2,), n_steps=3 if policy
+                    == "IGNORE" else 2, bad_indices_policy=policy)
     for i, dtype in enumerate(NUMBERS + ("bool",)):
         for j, (what, params, indices, updates) in enumerate(ND_SHAPES + ND_ERRORS):
             if dtype == "float32" or (i + j) % 4 == 0:
-                yield f"NonAliasing/{dtype}/{what}", _non_aliasing(dtype, params, indices, updates, ("int32", "int64")[(i + j) % 2])
+                yield f"NonAliasing/{dtype}/{what}", _non_aliasing(
+                    dtype, params, indices, updates, ("int32", "int64")[(i + j) % 2])
     for i, dtype in enumerate(ALL):
         for j, (what, params, indices, attrs) in enumerate(GATHERS):
             if dtype in ("float32", "string") or (i + j) % 4 == 0:
-                yield f"ResourceGather/{dtype}/{what}", _gather(dtype, params, indices, ("int32", "int64")[(i + j) % 2], **attrs)
+                yield f"ResourceGather/{dtype}/{what}", _gather(
+                    dtype, params, indices, ("int32", "int64")[(i + j) % 2], **attrs)
         for j, (what, params, indices) in enumerate(GATHER_NDS):
             if dtype in ("float32", "string") or (i + j) % 4 == 0:
-                yield f"ResourceGatherNd/{dtype}/{what}", _gather_nd(dtype, params, indices, ("int32", "int64")[(i + j) % 2])
+                yield f"ResourceGatherNd/{dtype}/{what}", _gather_nd(
+                    dtype, params, indices, ("int32", "int64")[(i + j) % 2])
     yield "shared/same", _two_refs("q", (tf.float32, tf.float32), ([2], [2]))
     yield "shared/dtype", _two_refs("q", (tf.float32, tf.int32), ([2], [2]))
     for which in REF_ERRORS:
-        # The static shape stays the declared one when an unchecked Assign changes it, in TensorFlow too.
-        yield f"ref/{which}", _ref_errors(which), {"ignore": "shapes"} if which == "unchecked" else {}
+        # The static shape stays the declared one when an unchecked Assign changes it, in TensorFlow
+        # too.
+        yield f"ref/{which}", _ref_errors(which), {
+            "ignore": "shapes"} if which == "unchecked" else {}
     for which in RESOURCE_ERRORS:
         yield f"resource/{which}", _resource_errors(which)
     yield "unknown shape/scalar", _unknown_shape(1.0, True)
@@ -508,7 +605,8 @@ def cases():
     yield "count/vector", _count_vector
     for which in ("plain", "bad", "unnamed", "initialized"):
         yield f"temporary/{which}", _temporary(which)
-    for which in ("plain", "full", "zero", "unbounded", "empty", "wrong", "wrong pop", "vector", "closed", "closed push", "closed twice"):
+    for which in ("plain", "full", "zero", "unbounded", "empty", "wrong", "wrong pop", "vector",
+                  "closed", "closed push", "closed twice"):
         yield f"stack/{which}", _stack(which)
     for dtype in ("int64", "string", "complex128", "bool"):
         yield f"stack/plain/{dtype}", _stack("plain", dtype)

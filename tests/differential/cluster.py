@@ -1,10 +1,12 @@
-"""A cluster of one parameter server, two workers and a master on this host, for tests: daemons from $MILLRACE_BIN or build/bin.
+"""A cluster of one parameter server, two workers and a master on this host, for tests: daemons from
+$MILLRACE_BIN or build/bin.
 
     with Cluster() as cluster:
         with tf.compat.v1.Session(cluster.target) as session: ...
         cluster.check()     raises when a daemon has died or a step is left over
 
-Ports are any, found by port files. Each daemon's output goes to a file; what a dead one said last is in the error's text.
+Ports are any, found by port files. Each daemon's output goes to a file; what a dead one said last
+is in the error's text.
 """
 
 import ctypes
@@ -49,7 +51,8 @@ class Daemon:
         command[command.index("--listen") + 1] = f"127.0.0.1:{self.port}"
         os.unlink(self.port_file)
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, preexec_fn=_die_with_parent)
         self.wait_until_ready()
 
     def log_tail(self, n_lines=30):
@@ -60,7 +63,8 @@ class Daemon:
         deadline = time.time() + START_TIMEOUT_S
         while not os.path.exists(self.port_file):
             if self.process.poll() is not None or time.time() > deadline:
-                raise ClusterError(f"{self.name} did not start (status {self.process.poll()}):\n{self.log_tail()}")
+                raise ClusterError(f"{self.name} did not start (status "
+                                   f"{self.process.poll()}):\n{self.log_tail()}")
             time.sleep(0.005)
         with open(self.port_file) as ports:
             port, admin = ports.read().split("\n")[:2]
@@ -68,7 +72,8 @@ class Daemon:
 
     def page(self, path):
         """The text of an admin page."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}",
+                                    timeout=10) as reply:
             return reply.read().decode()
 
     def metric(self, name):
@@ -79,7 +84,8 @@ class Daemon:
         raise KeyError(name)
 
     def stop(self):
-        """TERM must end it with status 0; what does not end is killed. Returns what went wrong, or None."""
+        """TERM must end it with status 0; what does not end is killed. Returns what went wrong, or
+        None."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -87,7 +93,8 @@ class Daemon:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-                return f"{self.name} did not end within {STOP_TIMEOUT_S} s of SIGTERM:\n{self.log_tail()}"
+                return (f"{self.name} did not end within {STOP_TIMEOUT_S} s of "
+                        f"SIGTERM:\n{self.log_tail()}")
         if self.process.returncode != 0:
             return f"{self.name} ended with status {self.process.returncode}:\n{self.log_tail()}"
         return None
@@ -95,7 +102,8 @@ class Daemon:
 
 class Cluster:
     def __init__(self, n_ps=1, n_workers=2, bin_dir=None, worker_flags=(), master_flags=()):
-        self.bin_dir = bin_dir or os.environ.get("MILLRACE_BIN") or os.path.join(ROOT, "build", "bin")
+        self.bin_dir = bin_dir or os.environ.get("MILLRACE_BIN") or os.path.join(
+            ROOT, "build", "bin")
         self.jobs = {"ps": n_ps, "worker": n_workers}
         self.worker_flags, self.master_flags = list(worker_flags), list(master_flags)
         self.daemons, self.directory, self.spec, self.target = [], None, None, None
@@ -127,14 +135,16 @@ class Cluster:
             spec = []
             for job, n_tasks in self.jobs.items():
                 of_job = [
-                    Daemon(f"{job}{i}", [os.path.join(self.bin_dir, "tf-worker"), "--job", job, "--task", str(i), *self.worker_flags], self.directory)
+                    Daemon(f"{job}{i}", [os.path.join(self.bin_dir, "tf-worker"), "--job", job,
+                                         "--task", str(i), *self.worker_flags], self.directory)
                     for i in range(n_tasks)
                 ]
                 self.daemons += of_job
                 spec.append((job, of_job))
             for daemon in self.daemons:
                 daemon.wait_until_ready()
-            text = ",".join(f"{job}=" + ";".join(map(self.address_of, of_job)) for job, of_job in spec if of_job)
+            text = ",".join(f"{job}=" + ";".join(map(self.address_of, of_job)) for job,
+                            of_job in spec if of_job)
             self.spec = text
             self.add_master(self.master_flags)
         except BaseException:
@@ -147,15 +157,18 @@ class Cluster:
         return f"127.0.0.1:{daemon.port}"
 
     def add_master(self, flags):
-        """A further master over the same tasks; returns its target. `master` stays the first one."""
+        """A further master over the same tasks; returns its target. `master` stays the first one.
+        """
         name = f"master{len(self.masters) or ''}"
-        self.daemons.append(Daemon(name, [os.path.join(self.bin_dir, "tf-master"), "--cluster", self.spec, *flags], self.directory))
+        self.daemons.append(Daemon(name, [os.path.join(self.bin_dir, "tf-master"), "--cluster",
+                                          self.spec, *flags], self.directory))
         self.daemons[-1].wait_until_ready()
         return f"grpc://127.0.0.1:{self.daemons[-1].port}"
 
     def stop(self):
         """The master first, so that it ends its steps in order. Returns complaints."""
-        complaints = [complaint for daemon in reversed(self.daemons) if (complaint := daemon.stop())]
+        complaints = [complaint for daemon in reversed(self.daemons)
+                      if (complaint := daemon.stop())]
         self.daemons = []
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -164,15 +177,18 @@ class Cluster:
     def check_alive(self):
         for daemon in self.daemons:
             if daemon.process.poll() is not None:
-                raise ClusterError(f"{daemon.name} died with status {daemon.process.returncode}:\n{daemon.log_tail()}")
+                raise ClusterError(f"{daemon.name} died with status "
+                                   f"{daemon.process.returncode}:\n{daemon.log_tail()}")
 
     def check(self, timeout_s=5):
-        """All daemons live, and no step is left: neither at the master nor, a moment later, at a task."""
+        """All daemons live, and no step is left: neither at the master nor, a moment later, at a
+        task."""
         self.check_alive()
         deadline = time.time() + timeout_s
         while True:
             left = "".join(master.page("/stepz").strip() for master in self.masters)
-            left += "".join(f"\n{d.name}: {n:.0f} runs" for d in self.tasks if (n := d.metric("millrace_worker_steps_live")))
+            left += "".join(f"\n{d.name}: {n:.0f} runs" for d in self.tasks
+                            if (n := d.metric("millrace_worker_steps_live")))
             if not left:
                 return
             if time.time() > deadline:

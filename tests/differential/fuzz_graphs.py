@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Breaks valid graphs a little and runs them: the graphs of programs_*.py, mutated from a seed, go to a cluster without TensorFlow's client.
+"""Breaks valid graphs a little and runs them: the graphs of programs_*.py, mutated from a seed, go
+to a cluster without TensorFlow's client.
 
-    fuzz_graphs.py [--n N] [--first SEED] [--programs N] [--bin DIR] [--verbose] [--compare]      fuzz_graphs.py --first SEED --n 1 runs one again
+    fuzz_graphs.py [--n N] [--first SEED] [--programs N] [--bin DIR] [--verbose] [--compare]
+    fuzz_graphs.py --first SEED --n 1 runs one again
 
-What comes out does not matter, only that every daemon lives, every step ends by its deadline with a code and a message, nothing is left over,
-and that the daemons end with status 0 (a sanitizer's complaint is another one). With --compare each goes to TensorFlow's own servers, too, and the
-first code that is not OK is compared: a mutant can be wrong in several ways, so that what differs is told, and judged by who reads it. Our INTERNAL
+What comes out does not matter, only that every daemon lives, every step ends by its deadline with a
+code and a message, nothing is left over,
+and that the daemons end with status 0 (a sanitizer's complaint is another one). With --compare each
+goes to TensorFlow's own servers, too, and the
+first code that is not OK is compared: a mutant can be wrong in several ways, so that what differs
+is told, and judged by who reads it. Our INTERNAL
 where TensorFlow says something else is a find. The last line is "N passed, N failed".
 """
 
@@ -36,7 +41,8 @@ HANG_S = 20  # a call that takes longer than its deadline by so much
 MEMORY_LIMIT = "512M"
 CHECK_EVERY = 25
 
-Step = collections.namedtuple("Step", "feeds fetches targets")  # [(endpoint, TensorProto)], [endpoint], [node]
+# [(endpoint, TensorProto)], [endpoint], [node]
+Step = collections.namedtuple("Step", "feeds fetches targets")
 Program = collections.namedtuple("Program", "name graph steps")
 
 # ---- valid programs ----
@@ -54,7 +60,8 @@ def _step(graph, run):
 def load_programs(sample=None, seed=0):
     """Those whose feeds and fetches are plain; of `sample` of all, if that is given."""
     cases, loaded = [case for module in modules("programs_*.py") for case in module.cases()], []
-    for case in cases if sample is None else random.Random(seed).sample(cases, min(sample, len(cases))):
+    for case in cases if sample is None else random.Random(seed).sample(
+        cases, min(sample, len(cases))):
         name, build, _ = _with_options(case)
         graph = tf.Graph()
         try:
@@ -71,13 +78,19 @@ def load_programs(sample=None, seed=0):
 
 # ---- mutations ----
 
-INTS = (-1, 0, 1, 2, 3, 7, 64, 255, 256, 65535, -(2**31), 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
+INTS = (-1, 0, 1, 2, 3, 7, 64, 255, 256, 65535, -(2**31), 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1,
+        -(2**63))
 DTYPES = (*range(24), 101, 103, 200, 999)
 FLOW = ("Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "RefEnter", "RefSwitch")
-OPS = ("NoOp", "Identity", "IdentityN", "Const", "Placeholder", "_Arg", "_Retval", "_Send", "_Recv", "Nope", "", "StatefulPartitionedCall", "If", "While",
-       "TensorArrayV3", "Reshape", "StridedSlice", "ConcatV2", "Gather", "Pack", "VarHandleOp", "ReadVariableOp", "Stack", "Assert", "Print")  # fmt: skip
-DEVICES = ("", *TASKS, "/job:nobody/task:0", "/job:ps/task:9", "/device:GPU:0", "/device:CPU:99", "//", "/job:", "\xff", "/job:worker/task:-1", "/cpu:0",
-           "/job:worker/replica:0/task:1/device:CPU:0", "/job:worker/task:99999999999999999999")  # fmt: skip
+OPS = ("NoOp", "Identity", "IdentityN", "Const", "Placeholder", "_Arg", "_Retval", "_Send", "_Recv",
+       "Nope", "", "StatefulPartitionedCall", "If", "While",
+       # fmt: skip
+       "TensorArrayV3", "Reshape", "StridedSlice", "ConcatV2", "Gather", "Pack", "VarHandleOp",
+       "ReadVariableOp", "Stack", "Assert", "Print")
+DEVICES = ("", *TASKS, "/job:nobody/task:0", "/job:ps/task:9", "/device:GPU:0", "/device:CPU:99",
+           "//", "/job:", "\xff", "/job:worker/task:-1", "/cpu:0",
+           # fmt: skip
+           "/job:worker/replica:0/task:1/device:CPU:0", "/job:worker/task:99999999999999999999")
 NAMES = ("", "a:b", "^x", "x" * 5000, "../x", "\u00e9", "a b", "_", "/")
 
 
@@ -92,7 +105,8 @@ def _all_nodes(graph):
 def _endpoint(rng, nodes):
     name = rng.choice(nodes).name if nodes else "x"
     form = rng.random()
-    return name if form < 0.5 else f"{name}:{rng.choice((0, 0, 1, 1, 2, 7, -1, 2**31))}" if form < 0.9 else "^" + name
+    return (name if form < 0.5 else f"{name}:{rng.choice((0, 0, 1, 1, 2, 7, -1, 2**31))}" if form
+            < 0.9 else "^" + name)
 
 
 def _mutate_shape(rng, shape):
@@ -123,7 +137,8 @@ def _mutate_tensor(rng, value):
         content[at : at + size] = (struct.pack("<q", rng.choice(INTS)) + b"\xff" * 8)[:size]
         value.tensor_content = bytes(content)
     elif kind == 3:
-        value.tensor_content = value.tensor_content[: rng.randrange(len(value.tensor_content) + 1)] + bytes(rng.randrange(3))
+        value.tensor_content = value.tensor_content[
+            : rng.randrange(len(value.tensor_content) + 1)] + bytes(rng.randrange(3))
     else:
         number = rng.choice(INTS)
         value.int_val.append(max(min(number, 2**31 - 1), -(2**31)))
@@ -133,7 +148,8 @@ def _mutate_tensor(rng, value):
 
 def _mutate_constant(rng, graph):
     """The numbers that kernels take as sizes, axes and indices."""
-    constants = [n for n, _ in _all_nodes(graph) if n.op == "Const" and n.attr["dtype"].type in (1, 3, 9)]
+    constants = [n for n, _ in _all_nodes(graph) if n.op == "Const"
+                 and n.attr["dtype"].type in (1, 3, 9)]
     if not constants:
         return
     value = rng.choice(constants).attr["value"].tensor
@@ -144,7 +160,9 @@ def _mutate_constant(rng, graph):
         return
     flat = array.reshape(-1)
     with np.errstate(all="ignore"):
-        flat[rng.randrange(flat.size)] = np.array(rng.choice(INTS) if array.dtype != np.float32 else rng.choice((0, -1, 1e38, np.nan, np.inf))).astype(array.dtype)
+        flat[rng.randrange(flat.size)] = np.array(
+            rng.choice(INTS) if array.dtype != np.float32
+            else rng.choice((0, -1, 1e38, np.nan, np.inf))).astype(array.dtype)
     value.CopyFrom(tf.make_tensor_proto(array, shape=array.shape))
 
 
@@ -168,7 +186,8 @@ def _mutate_attr(rng, graph):
     elif kind == "f":
         attr.f = rng.choice((0.0, -1.0, 1e38, float("nan"), float("inf")))
     elif kind == "s":
-        attr.s = rng.choice((b"", b"\xff\xfe", b"VALID", b"frame", b"x" * 3000, b"loc:@nobody", attr.s + b"!"))
+        attr.s = rng.choice((b"", b"\xff\xfe", b"VALID", b"frame", b"x" * 3000, b"loc:@nobody",
+                             attr.s + b"!"))
     elif kind == "shape":
         _mutate_shape(rng, attr.shape)
     elif kind == "tensor":
@@ -181,7 +200,8 @@ def _mutate_attr(rng, graph):
             if len(values) and rng.random() < 0.5:
                 del values[rng.randrange(len(values))]
             elif len(values) and field not in ("shape", "func"):
-                values.append(rng.choice(list(values)) if rng.random() < 0.5 or field != "i" else rng.choice(INTS))
+                values.append(rng.choice(list(values)) if rng.random() < 0.5 or field != "i"
+                              else rng.choice(INTS))
 
 
 def _mutate_wiring(rng, graph):
@@ -228,9 +248,12 @@ def _insert_flow(rng, graph):
         return
     user = rng.choice(users)
     at = rng.choice([i for i, name in enumerate(user.input) if not name.startswith("^")])
-    new = graph.node.add(name=f"flow{rng.randrange(10**6)}", op=rng.choice(FLOW), device=rng.choice((user.device, *TASKS)))
+    new = graph.node.add(name=f"flow{rng.randrange(10**6)}", op=rng.choice(FLOW),
+                         device=rng.choice((user.device, *TASKS)))
     new.input.append(user.input[at])
-    new.attr["T"].type = rng.choice((1, 3, 9, 10, *(a.type for a in user.attr.values() if a.WhichOneof("value") == "type")))
+    new.attr["T"].type = rng.choice((1, 3, 9, 10,
+                                     *(a.type for a in user.attr.values() if a.WhichOneof("value")
+                                       == "type")))
     if "Enter" in new.op:
         new.attr["frame_name"].s = rng.choice((b"frame", b"while/while_context", b""))
         new.attr["is_constant"].b = rng.random() < 0.5
@@ -249,7 +272,8 @@ def _mutate_function(rng, graph):
     function = rng.choice(graph.library.function)
     kind = rng.randrange(5)
     if kind == 0:
-        function.signature.name = rng.choice((rng.choice(graph.library.function).signature.name, *NAMES))
+        function.signature.name = rng.choice((rng.choice(graph.library.function).signature.name,
+                                              *NAMES))
     elif kind == 1 and function.ret:
         key = rng.choice(sorted(function.ret))
         if rng.random() < 0.5:
@@ -267,7 +291,8 @@ def _mutate_function(rng, graph):
                 attr.func.name = function.signature.name
 
 
-MUTATIONS = (_mutate_constant,) * 4 + (_mutate_attr,) * 4 + (_mutate_wiring,) * 4 + (_insert_flow,) * 2 + (_mutate_op,) * 2
+MUTATIONS = (_mutate_constant,) * 4 + (_mutate_attr,) * 4 + (_mutate_wiring,) * 4 + (
+    _insert_flow,) * 2 + (_mutate_op,) * 2
 MUTATIONS += (_mutate_control, _mutate_name, _mutate_device, _mutate_function)
 
 
@@ -279,7 +304,8 @@ def _mutate_step(rng, graph, step):
     elif kind < 0.5 and graph.node:
         targets.append(rng.choice(graph.node).name)
     elif kind < 0.8 and graph.node:  # an inner endpoint
-        value = tf.make_tensor_proto(rng.choice((1.0, 1, True, "s", [[1.0, 2.0]], [3, -1], np.zeros((0, 3), np.float32))))
+        value = tf.make_tensor_proto(rng.choice((1.0, 1, True, "s", [[1.0, 2.0]], [3, -1],
+                np.zeros((0, 3), np.float32))))
         feeds.append((_endpoint(rng, graph.node), value))
     elif feeds:
         at = rng.randrange(len(feeds))
@@ -298,9 +324,11 @@ def mutant(programs, seed):
     graph = type(program.graph)()
     graph.CopyFrom(program.graph)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
-        with contextlib.suppress(ValueError, TypeError, IndexError):  # what an earlier one has made impossible
+        # what an earlier one has made impossible
+        with contextlib.suppress(ValueError, TypeError, IndexError):
             rng.choice(MUTATIONS)(rng, graph)
-    steps = [_mutate_step(rng, graph, step) if rng.random() < 0.2 else step for step in program.steps]
+    steps = [_mutate_step(rng, graph, step) if rng.random() < 0.2 else step
+             for step in program.steps]
     return f"{seed} {program.name}", graph, steps
 
 
@@ -324,14 +352,17 @@ class Oracle:
         self.differences = {}
 
     def outcome(self, graph, steps):
-        """(code, message) of the first call that fails, (0, "") where none does, None where it aborts."""
+        """(code, message) of the first call that fails, (0, "") where none does, None where it
+        aborts."""
         client = Client(self.server.port)
         try:
             client.call("Reset", b"", HANG_S)
-            handle = first(client.call("CreateSession", data(1, graph.SerializeToString()) + data(2, AS_IT_IS) + data(3, "grpc://here"), HANG_S), 1)
+            handle = first(client.call("CreateSession", data(1, graph.SerializeToString())
+                                       + data(2, AS_IT_IS) + data(3, "grpc://here"), HANG_S), 1)
             for step in steps:
                 feeds = [(endpoint, value.SerializeToString()) for endpoint, value in step.feeds]
-                client.run(handle, 3 * STEP_MS / 1000, feeds=feeds, fetches=step.fetches, targets=step.targets, timeout_ms=STEP_MS)
+                client.run(handle, 3 * STEP_MS / 1000, feeds=feeds, fetches=step.fetches,
+                           targets=step.targets, timeout_ms=STEP_MS)
             client.close(handle)
         except Refused as refused:
             if refused.code == UNAVAILABLE:
@@ -355,20 +386,23 @@ class Oracle:
         elif theirs[0] == TIME_OUT:
             self.waits += 1
         else:
-            self.differences.setdefault((ours[0], theirs[0], ours[1][-50:] if ours[0] == 0 else ours[1][:40]), (name, ours[1], theirs[1]))
+            self.differences.setdefault((ours[0], theirs[0], ours[1][-50:] if ours[0] == 0
+                                         else ours[1][:40]), (name, ours[1], theirs[1]))
         if theirs and ours[0] == INTERNAL != theirs[0]:
             raise Finding(f"INTERNAL, {ours[1]!r}; TensorFlow has {theirs}")
 
     def report(self):
         for (our, their, _), (name, ours, theirs) in sorted(self.differences.items()):
             print(f"{our} and {their}: {name}\n    ours {ours[:300]!r}\n    tf   {theirs[:300]!r}")
-        print(f"{self.same} the same, {len(self.differences)} kinds of differences, TensorFlow aborts in {self.aborted} and does not end in {self.waits}")
+        print(f"{self.same} the same, {len(self.differences)} kinds of differences, TensorFlow "
+              f"aborts in {self.aborted} and does not end in {self.waits}")
         self.server.stop()
 
 
 class Fuzzer:
     def __init__(self, cluster, oracle=None):
-        self.cluster, self.oracle, self.client, self.outcomes, self.messages = cluster, oracle, None, collections.Counter(), {}
+        self.cluster, self.oracle, self.client, self.outcomes, self.messages = (
+            cluster, oracle, None, collections.Counter(), {})
         self.first_failure = None
 
     def start(self):
@@ -394,7 +428,8 @@ class Fuzzer:
         try:
             if self.oracle:
                 self.client.call("Reset", b"", HANG_S)
-            handle = self.client.call("CreateSession", data(1, graph.SerializeToString()) + (data(2, AS_IT_IS) if self.oracle else b""), HANG_S)
+            handle = self.client.call("CreateSession", data(1, graph.SerializeToString())
+                                      + (data(2, AS_IT_IS) if self.oracle else b""), HANG_S)
         except Refused as refused:
             if refused.code == 4:
                 raise Finding(f"CreateSession did not end within {HANG_S} s") from None
@@ -404,11 +439,13 @@ class Fuzzer:
         for step in steps:
             feeds = [(endpoint, value.SerializeToString()) for endpoint, value in step.feeds]
             try:
-                self.client.run(handle, HANG_S, feeds=feeds, fetches=step.fetches, targets=step.targets, timeout_ms=STEP_MS)
+                self.client.run(handle, HANG_S, feeds=feeds, fetches=step.fetches,
+                                targets=step.targets, timeout_ms=STEP_MS)
                 self.note(name, 0, "")
             except Refused as refused:
                 if refused.code == 4 and "Timed out waiting for the step" not in refused.message:
-                    raise Finding(f"a step outlives its deadline of {STEP_MS} ms: {refused.message}") from None
+                    raise Finding(f"a step outlives its deadline of {STEP_MS} ms: "
+                                  f"{refused.message}") from None
                 self.note(name, refused.code, refused.message)
             if time.time() - began > HANG_S:
                 break
@@ -425,7 +462,9 @@ class Fuzzer:
 
 def fuzz(programs, first, n, bin_dir=None, verbose=False, oracle=None):
     """(passed, [what was found]). After a find the cluster is a new one."""
-    fuzzer = Fuzzer(Cluster(bin_dir=bin_dir, worker_flags=["--memory-limit", MEMORY_LIMIT, "--drain-timeout", "2s"], master_flags=["--drain-timeout", "2s"]), oracle)
+    fuzzer = Fuzzer(Cluster(bin_dir=bin_dir,
+                            worker_flags=["--memory-limit", MEMORY_LIMIT, "--drain-timeout", "2s"],
+                            master_flags=["--drain-timeout", "2s"]), oracle)
     findings, since_check = [], []
     fuzzer.start()
     for seed in range(first, first + n):
@@ -439,7 +478,8 @@ def fuzz(programs, first, n, bin_dir=None, verbose=False, oracle=None):
             if len(since_check) == CHECK_EVERY or seed == first + n - 1:
                 fuzzer.check()
                 since_check = []
-        except (Finding, ClusterError, Refused, OSError, ValueError) as error:  # ValueError: a reply that is no protobuf, or no UTF-8
+        except (Finding, ClusterError, Refused, OSError, ValueError) as error:
+            # ValueError: a reply that is no protobuf, or no UTF-8
             findings.append(f"seeds {since_check[0]}..{name}: {error}")
             print("FAIL", findings[-1], flush=True)
             fuzzer.client.channel.close()
@@ -457,14 +497,21 @@ def main():
     parser = argparse.ArgumentParser(description="run broken graphs on a cluster")
     parser.add_argument("--n", type=int, default=3000, help="mutants")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--programs", type=int, help="break only so many of the valid graphs, drawn by the first seed; building all takes a while")
-    parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
-    parser.add_argument("--verbose", action="store_true", help="print each mutant's name, and each kind of message once")
-    parser.add_argument("--compare", action="store_true", help="with what TensorFlow's own servers say")
+    parser.add_argument("--programs", type=int,
+                        help="break only so many of the valid graphs, drawn by the first seed; "
+                             "building all takes a while")
+    parser.add_argument("--bin",
+                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
+                             "build/bin")
+    parser.add_argument("--verbose", action="store_true",
+                        help="print each mutant's name, and each kind of message once")
+    parser.add_argument("--compare", action="store_true",
+                        help="with what TensorFlow's own servers say")
     arguments = parser.parse_args()
     loaded = load_programs(arguments.programs, arguments.first)
     oracle = Oracle() if arguments.compare else None
-    passed, findings, fuzzer = fuzz(loaded, arguments.first, arguments.n, arguments.bin, arguments.verbose, oracle)
+    passed, findings, fuzzer = fuzz(loaded, arguments.first, arguments.n, arguments.bin,
+                                    arguments.verbose, oracle)
     if oracle:
         oracle.report()
     print(f"{len(loaded)} programs; codes: {dict(sorted(fuzzer.outcomes.items()))}")

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Breaks the kernels' cases (cases_*.py) a little and runs them: other shapes, numbers at the ends of their types, NaN, bytes that are turned.
+"""Breaks the kernels' cases (cases_*.py) a little and runs them: other shapes, numbers at the ends
+of their types, NaN, bytes that are turned.
 
     fuzz_kernels.py [FAMILY...] [--only TEXT] [--n N] [--first SEED] [--mutants M] [--eval PATH]
 
-From each seed: one case, M mutants. What a kernel answers does not matter, only that the evaluator lives (build it with sanitizers:
-build-asan/tests/tools/graph_eval), that it never says INTERNAL. What gets no answer in time is told: some mutants ask for much work, others show a loop without an end. Constants
-are hidden from shape functions, so that all is the kernels' to refuse. --first SEED --n 1 runs one again. The last line is "N passed, N failed".
+From each seed: one case, M mutants. What a kernel answers does not matter, only that the evaluator
+lives (build it with sanitizers:
+build-asan/tests/tools/graph_eval), that it never says INTERNAL. What gets no answer in time is
+told: some mutants ask for much work, others show a loop without an end. Constants
+are hidden from shape functions, so that all is the kernels' to refuse. --first SEED --n 1 runs one
+again. The last line is "N passed, N failed".
 """
 
 import argparse
@@ -32,7 +36,8 @@ from tensorflow.python.framework import op_def_registry  # noqa: E402
 LIMIT_S = 20
 SLOW, CRASHED = -1, -2  # beside codes
 MAX_ELEMENTS = 1 << 16
-REALS = (0.0, -0.0, 1.0, -1.0, 0.5, 255.0, 1e-30, 1e30, -1e30, float("inf"), float("-inf"), float("nan"))
+REALS = (0.0, -0.0, 1.0, -1.0, 0.5, 255.0, 1e-30, 1e30, -1e30, float("inf"), float("-inf"),
+         float("nan"))
 WHOLE = (0, 1, 2, 3, -1, -2, 7, 127, 255, 1 << 16, 2**31 - 1, -(2**31), 2**31, 2**62, -(2**63))
 HELD = {"dtype", "shape", "_output_shapes"}  # attrs that only say what a constant is
 
@@ -80,7 +85,8 @@ def mutate_tensor(rng, proto):
     """Replaces the proto's contents, mostly. Answers whether it could."""
     dtype = tf.as_dtype(proto.dtype)
     if dtype == tf.string:
-        values = numpy.vectorize(lambda text: turn_bytes(rng, text), otypes=[object])(oracle._make_array(proto)) if proto.tensor_shape.dim or proto.string_val else None
+        values = numpy.vectorize(lambda text: turn_bytes(rng, text), otypes=[object])(
+            oracle._make_array(proto)) if proto.tensor_shape.dim or proto.string_val else None
         if values is None or not values.size:
             return False
     elif dtype.is_quantized or dtype in (tf.resource, tf.variant):
@@ -94,9 +100,13 @@ def mutate_tensor(rng, proto):
         if n and values.size and rng.random() < 0.7:  # most of it as it was
             new = numpy.resize(values.ravel(), n)
             at = rng.sample(range(n), min(n, rng.choice((0, 1, 1, 3))))
-            new[at] = random_numbers(rng, values.dtype, len(at)) if values.dtype.kind in "biuf" or values.dtype.name == "bfloat16" else new[at]
+            new[at] = random_numbers(rng, values.dtype,
+                                     len(at)) if values.dtype.kind in "biuf" or values.dtype.name == "bfloat16" else new[at]
         else:
-            new = random_numbers(rng, values.dtype, n) if values.dtype.kind != "c" else numpy.resize(values.ravel(), n) if values.size else numpy.zeros(n, values.dtype)
+            new = random_numbers(rng, values.dtype,
+                                 n) if values.dtype.kind != "c" else numpy.resize(
+                                     values.ravel(), n) if values.size else numpy.zeros(
+                                         n, values.dtype)
         values = new.reshape(shape)
     proto.CopyFrom(tf.make_tensor_proto(values, dtype))
     return True
@@ -183,13 +193,17 @@ def main():
     parser.add_argument("--n", type=int, default=300, help="cases of each family")
     parser.add_argument("--mutants", type=int, default=5, help="of each case")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--eval", default=default_evaluator(), help="the evaluator; default build/tests/tools/graph_eval")
+    parser.add_argument("--eval", default=default_evaluator(),
+                        help="the evaluator; default build/tests/tools/graph_eval")
     arguments = parser.parse_args()
     signal.signal(signal.SIGALRM, on_alarm)
     evaluator = oracle.Evaluator(arguments.eval)
     passed, failed = 0, 0
-    for family in arguments.families or sorted(os.path.basename(path)[:-3] for path in glob.glob(os.path.join(HERE, "cases_*.py"))):
-        cases = [case for case in importlib.import_module(family).cases() if not arguments.only or re.search(arguments.only, case[0])]
+    for family in arguments.families or sorted(os.path.basename(path)[:-3]
+                                               for path in glob.glob(
+                                                   os.path.join(HERE, "cases_*.py"))):
+        cases = [case for case in importlib.import_module(family).cases() if not arguments.only
+                 or re.search(arguments.only, case[0])]
         codes = collections.Counter()
         for seed in range(arguments.first, arguments.first + arguments.n if cases else 0):
             rng = random.Random(f"{family} {seed}")
@@ -202,10 +216,13 @@ def main():
                 codes[code] += 1
                 passed, failed = passed + (not problem), failed + bool(problem)
                 if code == SLOW:
-                    print(f"slow {family}, seed {seed}, mutant {mutant} of {case[0]}: no answer in {LIMIT_S} s", flush=True)
+                    print(f"slow {family}, seed {seed}, mutant {mutant} of {case[0]}: no answer in "
+                          f"{LIMIT_S} s", flush=True)
                 if problem:
-                    print(f"FAIL {family}, seed {seed}, mutant {mutant} of {case[0]}: {problem}", flush=True)
-        print(f"{family:20} {sum(codes.values()):6} mutants, codes {dict(sorted(codes.items()))}", flush=True)
+                    print(f"FAIL {family}, seed {seed}, mutant {mutant} of {case[0]}: {problem}",
+                          flush=True)
+        print(f"{family:20} {sum(codes.values()):6} mutants, codes {dict(sorted(codes.items()))}",
+              flush=True)
     print(f"{passed} passed, {failed} failed", flush=True)
     sys.exit(1 if failed or not passed else 0)
 

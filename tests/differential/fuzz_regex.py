@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Random patterns of RE2's whole syntax, good and broken, on random texts: our RegexFullMatch and RegexReplace against TensorFlow's.
+"""Random patterns of RE2's whole syntax, good and broken, on random texts: our RegexFullMatch and
+RegexReplace against TensorFlow's.
 
     fuzz_regex.py [--n 10000] [--seed 1] [--eval PATH] [--op match|replace|both] [--show 20]
 
-Says how many patterns differ in anything: an answer, a text, or the error's code. Patterns that our kernels name as not there
-(UNIMPLEMENTED), or that end at a limit, are counted apart. The last line is "N passed, N failed, N skipped"."""
+Says how many patterns differ in anything: an answer, a text, or the error's code. Patterns that our
+kernels name as not there
+(UNIMPLEMENTED), or that end at a limit, are counted apart. The last line is "N passed, N failed, N
+skipped"."""
 
 import argparse
 import os
@@ -17,17 +20,30 @@ import tensorflow as tf  # noqa: E402
 from run_kernels import default_evaluator  # noqa: E402
 
 ATOMS = list("aaabbbcA1_ ") + [
-    ".", ".", "[ab]", "[^a]", "[a-c]", "[^a-b\\n]", "\\b", "\\B", "^", "$", "\\A", "\\z", "(?:)", "()", "\\w", "\\W", "\\d", "\\D", "\\s", "\\S", "[[:alpha:]]", "[[:^alpha:]]", "[[:upper:]a]", "[\\W\\d]", "[^\\w]", "[^\\s\\S]",
-    "é", "日", "[é-ü]", "\\x{e9}", "\\x61", "\\141", "\\n", "\\.", "\\-", "\\Qa.b\\E", "\\Qab\\E", "\\pL", "\\PL", "\\p{Lu}", "\\p{^Lu}", "\\p{Greek}", "\\P{Latin}", "[\\pN\\p{Ll}]", "[^\\pL]", "\\pC", "\\pZ", "(?i)", "(?i)k", "(?-i)",
-    "(?s).", "(?m)^", "(?m)$", "(?U)", "k", "K", "s", "]", "}", "{", ",", "-", "😀", "[[:punct:]]", "[-a]", "[a-]", "[]a]", "[^]a]", "[\\]a]", "[.]", "\\pS", "[[:word:]]", "(?i)[k-s]", "(?i)\\W", "(?i)[^\\W]", "(?i)\\w",
+    ".", ".", "[ab]", "[^a]", "[a-c]", "[^a-b\\n]", "\\b", "\\B", "^", "$", "\\A", "\\z", "(?:)",
+    "()", "\\w", "\\W", "\\d", "\\D", "\\s", "\\S", "[[:alpha:]]", "[[:^alpha:]]", "[[:upper:]a]",
+    "[\\W\\d]", "[^\\w]", "[^\\s\\S]",
+    "é", "日", "[é-ü]", "\\x{e9}", "\\x61", "\\141", "\\n", "\\.", "\\-", "\\Qa.b\\E", "\\Qab\\E",
+    "\\pL", "\\PL", "\\p{Lu}", "\\p{^Lu}", "\\p{Greek}", "\\P{Latin}", "[\\pN\\p{Ll}]", "[^\\pL]",
+    "\\pC", "\\pZ", "(?i)", "(?i)k", "(?-i)",
+    "(?s).", "(?m)^", "(?m)$", "(?U)", "k", "K", "s", "]", "}", "{", ",", "-", "😀", "[[:punct:]]",
+    "[-a]", "[a-]", "[]a]", "[^]a]", "[\\]a]", "[.]", "\\pS", "[[:word:]]", "(?i)[k-s]", "(?i)\\W",
+    "(?i)[^\\W]", "(?i)\\w",
 ]  # fmt: skip
 BROKEN = [
-    "\\", "\\8", "\\1", "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", "(?>a)", "[z-a]", "[[:foo:]]", "\\p{Foo}", "\\p{L", "\\pX", "\\y", "\\Z", "\\G", "\\K", "\\R", "\\X", "\\N", "\\h", "\\k<n>", "\\g1", "\\e", "\\cA", "\\E", "\\x{110000}", "\\x{}",
-    "\\xg", "\\x4", "**", "a{1001}", "a{2,1}", "a{,3}", "a{01}", "a{1", "(?P<n>a)", "(?<n>a)", "(?P<1x>a)", "(?P<n-m>a)", "(?P=n)", "(?P>n)", "(?#x)", "(?'n'a)", "(?1)", "(?R)", "(?|a)", "(?C)", "(?x)", "(?)", "(?-)", "(?i-)", "(?--i)",
-    "(?i-s:a)", "(?ims-U:b)", "[a", "[", "(", ")", "|", "[a-\\d]", "[\\d-z]", "\\p", "\\p{", "\\_", "\\é", "(a){2}{3}", "a{2}*", "a+*", "a??", "a???", "a*+", "\\p{greek}", "\\p{Latn}", "\\p{Lx}", "\\p{IsGreek}", "\\p{L&}", "\\PN", "\\07", "\\18", "\\400", "\\777",
+    "\\", "\\8", "\\1", "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", "(?>a)", "[z-a]", "[[:foo:]]",
+    "\\p{Foo}", "\\p{L", "\\pX", "\\y", "\\Z", "\\G", "\\K", "\\R", "\\X", "\\N", "\\h", "\\k<n>",
+    "\\g1", "\\e", "\\cA", "\\E", "\\x{110000}", "\\x{}",
+    "\\xg", "\\x4", "**", "a{1001}", "a{2,1}", "a{,3}", "a{01}", "a{1", "(?P<n>a)", "(?<n>a)",
+    "(?P<1x>a)", "(?P<n-m>a)", "(?P=n)", "(?P>n)", "(?#x)", "(?'n'a)", "(?1)", "(?R)", "(?|a)",
+    "(?C)", "(?x)", "(?)", "(?-)", "(?i-)", "(?--i)",
+    "(?i-s:a)", "(?ims-U:b)", "[a", "[", "(", ")", "|", "[a-\\d]", "[\\d-z]", "\\p", "\\p{", "\\_",
+    "\\é", "(a){2}{3}", "a{2}*", "a+*", "a??", "a???", "a*+", "\\p{greek}", "\\p{Latn}", "\\p{Lx}",
+    "\\p{IsGreek}", "\\p{L&}", "\\PN", "\\07", "\\18", "\\400", "\\777",
     "[\\Qa\\E]", "[\\b]", "[\\C]", "[^", "[]", "[a-b-c]", "(?i:", "(*UTF8)", "(*ANYCRLF)", "(*F)",
 ]  # fmt: skip
-REPEATS = ["*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,3}", "{2,}", "{0}", "{0,1}?", "{3,}?"]
+REPEATS = ["*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,3}", "{2,}", "{0}", "{0,1}?",
+           "{3,}?"]
 
 
 def grow(rng, depth):
@@ -35,7 +51,8 @@ def grow(rng, depth):
     if kind < 4:
         return rng.choice(ATOMS)
     if kind == 4:
-        return f"{rng.choice(['(', '(', '(?:', '(?i:', '(?s:', '(?U:'])}{grow(rng, depth - 1)}|{grow(rng, depth - 1)})"
+        return ((((((((((((((((((((((((((((((((((
+            f"{rng.choice(['(', '(', '(?:', '(?i:', '(?s:', '(?U:'])}{grow(rng, depth - 1)}|{grow(rng, depth - 1)})"))))))))))))))))))))))))))))))))))
     if kind == 5:
         return f"({grow(rng, depth - 1)}){rng.choice(REPEATS)}"
     if kind == 6:
@@ -53,11 +70,16 @@ def make_pattern(rng):
     return pattern.encode()
 
 
-PIECES = [b"a", b"a", b"b", b"b", b"c", b"ab", b"A", b"B", b"k", b"K", b"s", b"1", b"_", b" ", b"\n", b".", b"-", b"]", "é".encode(), "É".encode(), "日".encode(), "😀".encode(), "K".encode(), "ſ".encode(), "Ω".encode(), b"{", b",", b"\t", b"\v", b"\0"]  # fmt: skip
+# fmt: skip
+PIECES = [b"a", b"a", b"b", b"b", b"c", b"ab", b"A", b"B", b"k", b"K", b"s", b"1", b"_", b" ",
+          b"\n", b".", b"-", b"]", "é".encode(), "É".encode(), "日".encode(), "😀".encode(),
+          "K".encode(), "ſ".encode(), "Ω".encode(), b"{", b",", b"\t", b"\v", b"\0"]
 ILL = [b"\xff", b"\xe2\x82", b"\xc3", b"\x80", b"\xed\xa0\x80", b"\xc0\x80"]
-# Left out, for RE2 differs there on purpose of none: F4 90 80 80, which its automaton takes for a character beyond U+10FFFF. And \B
+# Left out, for RE2 differs there on purpose of none: F4 90 80 80, which its automaton takes for a
+# character beyond U+10FFFF. And \B
 # (kept) holds between the bytes of one character in RE2, not here.
-REWRITES = [b"-", b"", b"<\\0>", b"[\\1]", b"\\2\\1", b"\\\\", b"x\\9", b"\\q", b"a\\", b"\\1\\1\\1"]
+REWRITES = [b"-", b"", b"<\\0>", b"[\\1]", b"\\2\\1", b"\\\\", b"x\\9", b"\\q", b"a\\",
+            b"\\1\\1\\1"]
 
 
 def make_texts(rng):
@@ -75,7 +97,8 @@ def run_tensorflow(session, fetch, feeds):
         return 0, session.run(fetch, feeds).tolist()
     except tf.errors.OpError as error:
         return error.error_code, error.message.splitlines()[0][:100]
-    except (UnicodeDecodeError, ValueError, KeyError):  # the client itself stumbles over what such an error quotes
+    except (UnicodeDecodeError, ValueError, KeyError):
+        # the client itself stumbles over what such an error quotes
         return tf.errors.INVALID_ARGUMENT, ""
 
 
@@ -89,11 +112,15 @@ def main():
     arguments = parser.parse_args()
     evaluator, rng = oracle.Evaluator(arguments.eval), random.Random(arguments.seed)
     with tf.Graph().as_default() as graph:
-        texts, pattern, rewrite = tf.compat.v1.placeholder(tf.string, [None]), tf.compat.v1.placeholder(tf.string, []), tf.compat.v1.placeholder(tf.string, [])
+        texts, pattern, rewrite = tf.compat.v1.placeholder(
+            tf.string, [None]), tf.compat.v1.placeholder(tf.string, []), tf.compat.v1.placeholder(
+                tf.string, [])
         ops = {"match": tf.raw_ops.RegexFullMatch(input=texts, pattern=pattern)}
         ops["replace all"] = tf.raw_ops.RegexReplace(input=texts, pattern=pattern, rewrite=rewrite)
-        ops["replace first"] = tf.raw_ops.RegexReplace(input=texts, pattern=pattern, rewrite=rewrite, replace_global=False)
-    ops = {name: op for name, op in ops.items() if arguments.op == "both" or name.startswith(arguments.op)}
+        ops["replace first"] = tf.raw_ops.RegexReplace(
+            input=texts, pattern=pattern, rewrite=rewrite, replace_global=False)
+    ops = {name: op for name, op in ops.items() if arguments.op == "both"
+           or name.startswith(arguments.op)}
     graphdef, session = graph.as_graph_def().SerializeToString(), tf.compat.v1.Session(graph=graph)
     passed = failed = skipped = shown = explained = 0
     by_op = dict.fromkeys(ops, 0)
@@ -101,9 +128,14 @@ def main():
         feeds = {texts: make_texts(rng), pattern: make_pattern(rng), rewrite: rng.choice(REWRITES)}
         differs = skips = False
         for name, op in ops.items():
-            wire = {t.name: tf.make_tensor_proto(value, tf.string).SerializeToString() for t, value in feeds.items()}
+            wire = {t.name: tf.make_tensor_proto(value, tf.string).SerializeToString() for t,
+                    value in feeds.items()}
             code, message, protos, _ = evaluator.run(graphdef, [(wire, [op.name], [])])[0]
-            ours = (code, message if code else tf.make_ndarray(oracle.tensor_pb2.TensorProto.FromString(protos[0])).tolist() if op.dtype == tf.bool else oracle._make_array(oracle.tensor_pb2.TensorProto.FromString(protos[0])).tolist())
+            ours = (code, message if code
+                    else tf.make_ndarray(oracle.tensor_pb2.TensorProto.FromString(
+                        protos[0])).tolist() if op.dtype == tf.bool
+                    else oracle._make_array(oracle.tensor_pb2.TensorProto.FromString(
+                        protos[0])).tolist())
             theirs = run_tensorflow(session, op, feeds)
             if code in (tf.errors.UNIMPLEMENTED, tf.errors.RESOURCE_EXHAUSTED):
                 skips = True
@@ -113,8 +145,12 @@ def main():
                 by_op[name] += 1
                 if shown < arguments.show:
                     shown += 1
-                    where = next((f"{t!r}: {a!r}, TensorFlow has {b!r}" for t, a, b in zip(feeds[texts], ours[1], theirs[1]) if a != b), "") if not ours[0] and not theirs[0] else f"{ours[0]} {str(ours[1])[:160]!r}, TensorFlow has {theirs[0]} {str(theirs[1])[:100]!r}"
-                    print(f"DIFFERS {name} {feeds[pattern].decode()!r} rewrite {feeds[rewrite]!r}: {where}", flush=True)
+                    where = next((f"{t!r}: {a!r}, TensorFlow has {b!r}" for t, a,
+                                  b in zip(feeds[texts], ours[1], theirs[1]) if a != b),
+                                 "") if not ours[0] and not theirs[
+                                     0] else f"{ours[0]} {str(ours[1])[:160]!r}, TensorFlow has {theirs[0]} {str(theirs[1])[:100]!r}"
+                    print(f"DIFFERS {name} {feeds[pattern].decode()!r} rewrite {feeds[rewrite]!r}: "
+                          f"{where}", flush=True)
         if differs and b"\\B" in feeds[pattern]:
             explained += 1
         else:

@@ -1,9 +1,13 @@
 """What a run of run_kernels.py compared, op by op: docs/op_report.md.
 
-A case counts for every op whose node stands in its graph (or in a function of it). Backward: the client's own gradient of the case's fetches with
-respect to its floating constants, run on both sides; it counts for the ops that lie between them and have a gradient function. A dtype is an op's
-type attr with its value; which of them TensorFlow computes on a CPU the wheel says (tf_kernels.py), which we do our tables (dump_tables).
-Ops that the master expands and no kernel computes are compared by run_cluster.py on a cluster; its programs are counted here by their graphs.
+A case counts for every op whose node stands in its graph (or in a function of it). Backward: the
+client's own gradient of the case's fetches with
+respect to its floating constants, run on both sides; it counts for the ops that lie between them
+and have a gradient function. A dtype is an op's
+type attr with its value; which of them TensorFlow computes on a CPU the wheel says (tf_kernels.py),
+which we do our tables (dump_tables).
+Ops that the master expands and no kernel computes are compared by run_cluster.py on a cluster; its
+programs are counted here by their graphs.
 """
 
 import collections
@@ -23,7 +27,8 @@ sys.path.insert(0, os.path.join(oracle.ROOT, "tests", "tools"))
 
 import op_gaps  # noqa: E402
 
-# What the comparison leaves open where it differs, by the case's option "ignore": TensorFlow's behaviour that is no answer to compare with.
+# What the comparison leaves open where it differs, by the case's option "ignore": TensorFlow's
+# behaviour that is no answer to compare with.
 EXPLAINED = {
     "values": "values are random or the memory as it was: success, dtype and shape are compared",
     "shapes": "the static shape contradicts the value: values are compared",
@@ -31,16 +36,24 @@ EXPLAINED = {
 
 # By how a case's name begins, a pattern.
 BACKWARD_EXPLAINED = {
-    "FusedBatchNorm": "the gradient of a plain sum by the scale is nothing but rounding: the normalised values cancel",
-    r"BiasAdd(V1)?/(bfloat16|float16)/": "BiasAddGrad adds up in the 16 bits of its type, where 256 + 1 is 256 (bfloat16): many rows come to less than their sum",
-    "Digamma/float32/long": "Zeta of floats sums nine terms and expands about the ninth: NaN for q near -9, where that is near 0",
-    r"MaxPool(3D)?Grad/.*[(\[]1, 1(, 1)?[)\]]SAME": "MaxPoolGradGrad and MaxPool3DGradGrad clear their result before they read the gradient, in whose memory it lies when shapes are alike and nobody else holds it: zeros",
+    "FusedBatchNorm": "the gradient of a plain sum by the scale is nothing but rounding: the "
+                      "normalised values cancel",
+    r"BiasAdd(V1)?/(bfloat16|float16)/": "BiasAddGrad adds up in the 16 bits of its type, where "
+                                         "256 + 1 is 256 (bfloat16): many rows come to less than "
+                                         "their sum",
+    "Digamma/float32/long": "Zeta of floats sums nine terms and expands about the ninth: NaN for q "
+                            "near -9, where that is near 0",
+    r"MaxPool(3D)?Grad/.*[(\[]1, 1(, 1)?[)\]]SAME": "MaxPoolGradGrad and MaxPool3DGradGrad clear "
+                                                    "their result before they read the gradient, "
+                                                    "in whose memory it lies when shapes are alike "
+                                                    "and nobody else holds it: zeros",
 }
 
 
 def backward_reason(name):
     """Why the gradient of a case may differ, or None."""
-    return next((why for pattern, why in BACKWARD_EXPLAINED.items() if re.match(pattern, name)), None)
+    return next((why for pattern, why in BACKWARD_EXPLAINED.items() if re.match(pattern, name)),
+                None)
 
 
 class Tally:
@@ -71,15 +84,18 @@ def _dtypes(node):
 
 class OpReport:
     def __init__(self):
-        self.ops, self.cases, self.reasons = collections.defaultdict(Tally), collections.Counter(), collections.defaultdict(set)
+        self.ops, self.cases, self.reasons = collections.defaultdict(
+            Tally), collections.Counter(), collections.defaultdict(set)
 
     def case(self, name, mode, graph, outcome, options):
-        """outcome: agree, fail alike, differs, refused, wider, explained, left open; see oracle.run_case."""
+        """outcome: agree, fail alike, differs, refused, wider, explained, left open; see
+        oracle.run_case."""
         explained = outcome in ("explained", "left open")
         self.cases["agree" if outcome == "left open" else outcome] += 1
         self.cases["left open"] += explained
         if explained:
-            self.reasons[options.get("explained") or EXPLAINED[options["ignore"]]].add(name.split("/")[0])
+            self.reasons[options.get("explained") or EXPLAINED[options["ignore"]]].add(
+                name.split("/")[0])
         nodes = list(_nodes(graph)) if graph else []
         for op in {node.op for node in nodes}:
             tally = self.ops[op]
@@ -119,35 +135,47 @@ class OpReport:
         build = os.path.join(oracle.ROOT, "build")
         kernels = op_gaps.our_kernels(build)
         missing = {op: op_gaps.missing_types(op, rows) for op, rows in kernels.items() if rows}
-        lines = [self._row(op, kernels[op], missing.get(op, []), program_counts) for op in sorted(kernels) if not op.startswith("_")]
+        lines = [self._row(op, kernels[op], missing.get(op, []), program_counts)
+                 for op in sorted(kernels) if not op.startswith("_")]
         with_kernel = [op for op in kernels if kernels[op] and not op.startswith("_")]
         compared = [op for op in with_kernel if self.ops[op].forward]
         rest = sorted(op for op in kernels if not op.startswith("_") and not self.ops[op].forward)
         on_cluster = [op for op in rest if program_counts[op]]
         neither = [op for op in rest if not program_counts[op]]
         differs = self.cases["differs"] + self.cases["backward differs"]
-        said = self.cases["agree"] + self.cases["fail alike"] + self.cases["backward agree"] + self.cases["backward fail alike"] + self.cases["explained"] + self.cases["backward explained"] + differs
+        said = self.cases["agree"] + self.cases["fail alike"] + self.cases[
+            "backward agree"] + self.cases["backward fail alike"] + self.cases[
+                "explained"] + self.cases["backward explained"] + differs
         explained = self.cases["left open"] + self.cases["wider"]
         text = [
             "# Kernels against TensorFlow's, op by op",
             "",
-            f"Written by `{command}`; what each column means stands in tests/differential/op_report.py.",
+            f"Written by `{command}`; what each column means stands in "
+            "tests/differential/op_report.py.",
             "",
-            f"**{said:,} comparisons: {differs} unexplained differences, {explained} explained ({100 * explained / max(said, 1):.2f} %).** "
-            f"{self.cases['agree']:,} agree, {self.cases['fail alike']:,} fail with the same code, {self.cases['backward agree']:,} gradients agree. "
-            f"{self.cases['refused']:,} cases say nothing: TensorFlow's client refuses to build them.",
+            f"**{said:,} comparisons: {differs} unexplained differences, {explained} explained "
+            f"({100 * explained / max(said, 1):.2f} %).** "
+            f"{self.cases['agree']:,} agree, {self.cases['fail alike']:,} fail with the same code, "
+            f"{self.cases['backward agree']:,} gradients agree. "
+            f"{self.cases['refused']:,} cases say nothing: TensorFlow's client refuses to build "
+            "them.",
             "",
-            f"{len(compared)} of {len(with_kernel)} ops with a kernel are compared in this run, {sum(1 for op in kernels if self.ops[op].backward)} backward too. "
-            f"{len(on_cluster)} more ops are only in programs of run_cluster.py (control flow, calls, iterators): {', '.join(on_cluster) or 'none'}. "
+            f"{len(compared)} of {len(with_kernel)} ops with a kernel are compared in this run, "
+            f"{sum(1 for op in kernels if self.ops[op].backward)} backward too. "
+            f"{len(on_cluster)} more ops are only in programs of run_cluster.py (control flow, "
+            f"calls, iterators): {', '.join(on_cluster) or 'none'}. "
             f"In neither: {', '.join(neither) or 'none'}.",
             "",
-            f"Explained ({self.cases['wider']} of them: TensorFlow says UNIMPLEMENTED where we compute):",
+            f"Explained ({self.cases['wider']} of them: TensorFlow says UNIMPLEMENTED where we "
+            "compute):",
             "",
             "| what TensorFlow does | in cases of |",
             "|---|---|",
-            *(f"| {why} | {', '.join(sorted(names))} |" for why, names in sorted(self.reasons.items())),
+            *(f"| {why} | {', '.join(sorted(names))} |" for why,
+              names in sorted(self.reasons.items())),
             "",
-            "| op | forward | of them errors | backward | dtypes: ours of TensorFlow's | compared | programs | left open |",
+            "| op | forward | of them errors | backward | dtypes: ours of TensorFlow's | compared "
+            "| programs | left open |",
             "|---|---|---|---|---|---|---|---|",
             *lines,
             "",
@@ -160,21 +188,29 @@ class OpReport:
         tally = self.ops[op]
         theirs = _theirs(op)
         lost = {pair for combination in missing for pair in combination if len(combination) == 1}
-        ours = f"{len(theirs) - len(lost)} of {len(theirs)}" if rows and theirs else "" if rows else "no kernel: expanded"
+        ours = (f"{len(theirs) - len(lost)} of {len(theirs)}" if rows and theirs else "" if rows
+                else "no kernel: expanded")
         if missing:
-            ours += " (not " + ", ".join(" ".join(f"{attr} {name}" for attr, name in combination) for combination in missing[:4]) + (", …" if len(missing) > 4 else "") + ")"
+            ours += " (not " + ", ".join(" ".join(f"{attr} {name}" for attr, name in combination)
+                                         for combination in missing[:4]) + (
+                                             ", …" if len(missing) > 4 else "") + ")"
         notes = []
         if tally.differs:
             notes.append(f"**{len(tally.differs)} differ: {tally.differs[0]}**")
-        notes += [f"{n} {word}" for n, word in ((tally.explained, "explained"), (tally.wider, "only ours computes"), (tally.refused, "refused by the client")) if n]
+        notes += [f"{n} {word}" for n, word in ((tally.explained, "explained"),
+                                                (tally.wider, "only ours computes"),
+                                                (tally.refused, "refused by the client")) if n]
         seen = len(tally.dtypes & theirs)
         numbers = [tally.forward, tally.errors, tally.backward]
-        return f"| {op} | {' | '.join(str(n or '') for n in numbers)} | {ours} | {f'{seen} of {len(theirs)}' if theirs else ''} | {program_counts[op] or ''} | {', '.join(notes)} |"
+        return (f"| {op} | {' | '.join(str(n or '') for n in numbers)} | {ours} | "
+                f"{f'{seen} of {len(theirs)}' if theirs else ''} | {program_counts[op] or ''} | "
+                f"{', '.join(notes)} |")
 
 
 def _theirs(op):
     """The (attr, dtype) pairs that TensorFlow's CPU kernels name and a client can send."""
-    return {pair for combination in tf_kernels.cpu_combinations(op) for pair in combination if pair[1] in tf_kernels.cpu_dtypes(op, pair[0])}
+    return {pair for combination in tf_kernels.cpu_combinations(op) for pair in combination
+            if pair[1] in tf_kernels.cpu_dtypes(op, pair[0])}
 
 
 # ---- backward ----
@@ -205,21 +241,25 @@ TENSORFLOW_MAX_RANK = 6  # beyond, its kernels refuse what gradients are made of
 
 
 def differentiate(graph, steps):
-    """(fetches, ops) of the client's gradient of a case's floating results by its floating constants; None where there is none to take, and for
+    """(fetches, ops) of the client's gradient of a case's floating results by its floating
+    constants; None where there is none to take, and for
     tensors without elements: TensorFlow leaves the memory of their gradients as it was."""
     if len(steps) != 1 or steps[0].feeds or steps[0].targets:
         return None
 
     def is_smooth(tensor):
-        return tensor.dtype.base_dtype == tensor.dtype and (tensor.dtype.is_floating or tensor.dtype.is_complex)
+        return tensor.dtype.base_dtype == tensor.dtype and (
+            tensor.dtype.is_floating or tensor.dtype.is_complex)
 
     def is_nothing(tensor):
         return tensor.shape.num_elements() == 0 or (tensor.shape.rank or 0) > TENSORFLOW_MAX_RANK
 
     ys = [tensor for tensor in steps[0].fetches if is_smooth(tensor)]
-    if any(op.type == "Const" and op.outputs[0].shape.num_elements() == 0 for op in graph.get_operations()):
+    if any(op.type == "Const" and op.outputs[0].shape.num_elements() == 0
+           for op in graph.get_operations()):
         return None
-    xs = [op.outputs[0] for op in graph.get_operations() if op.type in ("Const", "PlaceholderWithDefault") and is_smooth(op.outputs[0])]
+    xs = [op.outputs[0] for op in graph.get_operations()
+          if op.type in ("Const", "PlaceholderWithDefault") and is_smooth(op.outputs[0])]
     if not ys or not xs or any(map(is_nothing, xs + ys)):
         return None
     types = _between(graph, ys, xs)
@@ -228,9 +268,11 @@ def differentiate(graph, steps):
     try:
         with graph.as_default():
             gradients = [g for g in tf.gradients(ys, xs) if g is not None]
-    except (LookupError, ValueError, TypeError, NotImplementedError, AttributeError, AssertionError, RuntimeError, IndexError, tf.errors.OpError):
+    except (LookupError, ValueError, TypeError, NotImplementedError, AttributeError, AssertionError,
+            RuntimeError, IndexError, tf.errors.OpError):
         return None  # what the client's gradient functions do not take
     fetches = []
     for gradient in gradients:
-        fetches += [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
+        fetches += [gradient.values, gradient.indices] if isinstance(
+            gradient, tf.IndexedSlices) else [gradient]
     return (fetches, types) if fetches else None

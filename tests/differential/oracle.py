@@ -1,23 +1,32 @@
 """Compares our kernels with TensorFlow's, in process, op by op: no cluster, no session, no daemon.
 
-A case is a function that builds a small graph (inside a fresh tf.Graph) and returns what to fetch. TensorFlow runs the graph with its
-optimizers off; tests/tools/graph_eval.c evaluates the same GraphDef with our kernels. Values must agree (integers, strings and bools exactly,
-floats within the case's tolerance, NaN equal to NaN), failures by code, and a static shape of ours must be compatible with the value's and
+A case is a function that builds a small graph (inside a fresh tf.Graph) and returns what to fetch.
+TensorFlow runs the graph with its
+optimizers off; tests/tools/graph_eval.c evaluates the same GraphDef with our kernels. Values must
+agree (integers, strings and bools exactly,
+floats within the case's tolerance, NaN equal to NaN), failures by code, and a static shape of ours
+must be compatible with the value's and
 with TensorFlow's (that it is less precise is counted, not failed).
 
 A module cases_F.py holds `cases()`, which yields (name, build) or (name, build, options):
 
     def cases():
         for dtype in ("float32", "int32"):
-            yield f"Neg/{dtype}", lambda dtype=dtype: [tf.raw_ops.Neg(x=oracle.const(numpy.array([1, 2], dtype)))]
+            yield f"Neg/{dtype}", lambda dtype=dtype: [tf.raw_ops.Neg(x=oracle.const(numpy.array([1,
+            2], dtype)))]
 
-build returns a list of fetches, or a list of oracle.Step (run one after the other on one state: variables, tables).
-options: rtol, atol (floats; default by dtype), bits (floats agree bit by bit, NaN too), modes (default ("static", "hidden")), ignore ("values",
-"shapes": a difference there is left open, and counted), to_largest (atol is relative to the largest element), explained (what TensorFlow does
+build returns a list of fetches, or a list of oracle.Step (run one after the other on one state:
+variables, tables).
+options: rtol, atol (floats; default by dtype), bits (floats agree bit by bit, NaN too), modes
+(default ("static", "hidden")), ignore ("values",
+"shapes": a difference there is left open, and counted), to_largest (atol is relative to the largest
+element), explained (what TensorFlow does
 there: any difference is counted, not failed).
 
-Each case runs in two modes. static: oracle.const makes Const nodes, so that shape functions see values. hidden: it makes placeholders with a
-default and no shape, so that TensorFlow's shape functions cannot refuse a wrong graph and our kernels must (where TensorFlow refuses even that,
+Each case runs in two modes. static: oracle.const makes Const nodes, so that shape functions see
+values. hidden: it makes placeholders with a
+default and no shape, so that TensorFlow's shape functions cannot refuse a wrong graph and our
+kernels must (where TensorFlow refuses even that,
 placeholders of known rank).
 
     python tests/differential/oracle.py cases_array [--only TEXT] [--eval PATH] [--messages]
@@ -114,10 +123,12 @@ class Evaluator:
         return data
 
     def run(self, graphdef, steps):
-        """steps: a list of (feeds {endpoint: TensorProto bytes}, fetch endpoints, target names). Returns per step (code, message, protos,
+        """steps: a list of (feeds {endpoint: TensorProto bytes}, fetch endpoints, target names).
+        Returns per step (code, message, protos,
         shapes); one failed entry when the graph itself is refused."""
         if not self.process:
-            self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE)
         out = bytearray()
 
         def add(data):
@@ -172,7 +183,8 @@ class Evaluator:
 
 
 def _session_config():
-    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1,
+                                      inter_op_parallelism_threads=1)
     config.graph_options.optimizer_options.opt_level = -1
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     return config
@@ -186,7 +198,8 @@ def _run_tensorflow(graph, steps):
     with tf.compat.v1.Session(graph=graph, config=_session_config()) as session:
         for step in steps:
             try:
-                values, _ = session.run([list(step.fetches), list(step.targets)], feed_dict=step.feeds)
+                values, _ = session.run([list(step.fetches), list(step.targets)],
+                                        feed_dict=step.feeds)
                 results.append((0, "", values))
             except tf.errors.OpError as error:
                 results.append((error.error_code, _bare_message(error.message), []))
@@ -203,11 +216,13 @@ def _bare_message(message):
 
 # ---- comparing ----
 
-DEFAULT_TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e-13, "complex64": 2e-6, "complex128": 1e-13}
+DEFAULT_TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e-13,
+                     "complex64": 2e-6, "complex128": 1e-13}
 
 
 def _make_array(proto):
-    """tf.make_ndarray, which does not know strings in tensor_content: all lengths as varints, then all bytes."""
+    """tf.make_ndarray, which does not know strings in tensor_content: all lengths as varints, then
+    all bytes."""
     if proto.dtype != tf.string.as_datatype_enum or not proto.tensor_content:
         return tf.make_ndarray(proto)
     shape = [d.size for d in proto.tensor_shape.dim]
@@ -229,7 +244,8 @@ def _make_array(proto):
 
 
 def _as_arrays(ours, theirs, dtype):
-    kind = object if dtype == tf.string else None  # numpy's own type for bytes drops NULs at the end
+    # numpy's own type for bytes drops NULs at the end
+    kind = object if dtype == tf.string else None
     return numpy.asarray(ours, kind), numpy.asarray(theirs, kind)
 
 
@@ -253,7 +269,8 @@ def _values_differ(ours, theirs, dtype, options):
         same = ours == theirs
     elif options.get("bits"):
         bits = (*ours.shape, ours.itemsize)
-        mine, other = (numpy.frombuffer(side.tobytes(), numpy.uint8).reshape(bits) for side in (ours, theirs))
+        mine, other = (numpy.frombuffer(side.tobytes(), numpy.uint8).reshape(bits)
+                       for side in (ours, theirs))
         same = numpy.all(mine == other, axis=-1)
     else:
         wide = numpy.complex128 if dtype.is_complex else numpy.float64
@@ -266,7 +283,8 @@ def _values_differ(ours, theirs, dtype, options):
     if numpy.all(same):
         return None
     where = tuple(int(i) for i in numpy.argwhere(~numpy.asarray(same).reshape(ours.shape))[0])
-    return f"at {list(where)}: {ours[where]!r}, TensorFlow has {theirs[where]!r}; {int(numpy.sum(~numpy.asarray(same)))} of {ours.size} differ"
+    return (f"at {list(where)}: {ours[where]!r}, TensorFlow has {theirs[where]!r}; "
+            f"{int(numpy.sum(~numpy.asarray(same)))} of {ours.size} differ")
 
 
 def _parse_shape(text):
@@ -277,7 +295,8 @@ def _parse_shape(text):
 
 
 def _shape_differs(ours, theirs, real):
-    """(what is wrong, is ours less precise). All but `ours`, a text, are lists with None, or None for an unknown rank."""
+    """(what is wrong, is ours less precise). All but `ours`, a text, are lists with None, or None
+    for an unknown rank."""
     if ours.startswith("!"):
         return f"static shape: {ours[1:]}", False
     mine = _parse_shape(ours)
@@ -286,9 +305,11 @@ def _shape_differs(ours, theirs, real):
     for other, what in ((real, "the value's"), (theirs, "TensorFlow's static shape")):
         if other is None:
             continue
-        if len(other) != len(mine) or any(a is not None and b is not None and a != b for a, b in zip(mine, other)):
+        if len(other) != len(mine) or any(a is not None and b is not None and a != b for a,
+                                          b in zip(mine, other)):
             return f"static shape {ours}, {what} is {other}", False
-    return None, theirs is not None and any(a is None and b is not None for a, b in zip(mine, theirs))
+    return None, theirs is not None and any(a is None and b is not None for a,
+                                            b in zip(mine, theirs))
 
 
 @dataclass
@@ -323,14 +344,18 @@ def _wire_steps(steps):
     for step in steps:
         feeds = {}
         for tensor, value in step.feeds.items():
-            feeds[tensor.name] = tf.make_tensor_proto(value, dtype=tensor.dtype.base_dtype).SerializeToString()
-        wire.append((feeds, [t.name for t in step.fetches], [t.op.name if hasattr(t, "op") else t.name for t in step.targets]))
+            feeds[tensor.name] = tf.make_tensor_proto(
+                value, dtype=tensor.dtype.base_dtype).SerializeToString()
+        wire.append((feeds, [t.name for t in step.fetches],
+                     [t.op.name if hasattr(t, "op") else t.name for t in step.targets]))
     return wire
 
 
 def run_case(evaluator, name, build, options, mode, report, show_messages=False):
-    """Returns what it came to (agree, fail alike, differs, refused: TensorFlow's client does not build it, wider: only we compute,
-    explained: differs as the case's option says, left open: differs in what the case's option ignores), and the graph."""
+    """Returns what it came to (agree, fail alike, differs, refused: TensorFlow's client does not
+    build it, wider: only we compute,
+    explained: differs as the case's option says, left open: differs in what the case's option
+    ignores), and the graph."""
     try:
         graph, steps = _build(build, mode)
     except (ValueError, tf.errors.OpError) as error:
@@ -358,32 +383,42 @@ def compare_graph(evaluator, name, graph, steps, options, mode, report, show_mes
         return "differs"
     ours += [ours[-1]] * (len(theirs) - len(ours))
     outcome = "agree"
-    for index, (step, (our_code, our_message, protos, shapes), (code, message, values)) in enumerate(zip(steps, ours, theirs)):
+    for index, (step, (our_code, our_message, protos, shapes),
+                (code, message, values)) in enumerate(zip(steps, ours, theirs)):
         label = f"{name} [{mode}]" + (f" step {index}" if len(steps) > 1 else "")
-        if code == tf.errors.UNIMPLEMENTED and not our_code:  # we take types and ranks that TensorFlow does not
+        # we take types and ranks that TensorFlow does not
+        if code == tf.errors.UNIMPLEMENTED and not our_code:
             report.wider += 1
             return "wider"
         if our_code != code and not (code == SOME_ERROR and our_code):
-            report.failed.append(f"{label}: code {our_code} ({our_message[:300]!r}), TensorFlow has {code} ({message[:200]!r})")
+            report.failed.append(f"{label}: code {our_code} ({our_message[:300]!r}), TensorFlow "
+                                 f"has {code} ({message[:200]!r})")
             return "differs"
         if code:
             report.both_fail += 1
             outcome = "fail alike"
             if show_messages:
-                print(f"  {label}\n    ours {our_message.splitlines()[0]}\n    tf   {message.splitlines()[0]}")
+                print(f"  {label}\n    ours {our_message.splitlines()[0]}\n    tf   "
+                      f"{message.splitlines()[0]}")
             continue
         for fetch, proto, shape, value in zip(step.fetches, protos, shapes, values):
             own = tensor_pb2.TensorProto.FromString(proto)
             static = fetch.shape.as_list() if fetch.shape.rank is not None else None
-            shape_difference, is_weaker = _shape_differs(shape, static, [d.size for d in own.tensor_shape.dim])
+            shape_difference, is_weaker = _shape_differs(
+                shape, static, [d.size for d in own.tensor_shape.dim])
             if is_weaker:
-                report.weaker_shapes.setdefault(fetch.op.type, f"{label}: {shape}, TensorFlow has {static}")
+                report.weaker_shapes.setdefault(fetch.op.type,
+                                                f"{label}: {shape}, TensorFlow has {static}")
             both = (_make_array(own), value, fetch.dtype.base_dtype)
-            for what, difference in (("kind", _kinds_differ(*both)), ("values", _values_differ(*both, options)), ("shapes", shape_difference)):
+            for what, difference in (("kind", _kinds_differ(*both)),
+                                     ("values", _values_differ(*both, options)),
+                                     ("shapes", shape_difference)):
                 if difference and options.get("ignore") != what:
                     report.failed.append(f"{label} {fetch.name}: {difference}")
                     return "differs"
-                if difference and not (what == "shapes" and shape[:1] != "!" and _parse_shape(shape) == static):  # alike, though not as the value
+                # alike, though not as the value
+                if difference and not (what == "shapes" and shape[:1] != "!" and _parse_shape(shape)
+                                       == static):
                     outcome = "left open"
     report.ok += 1
     return outcome
@@ -404,8 +439,10 @@ def run_module(name, evaluator, only=None, show_messages=False):
     for op, line in sorted(report.weaker_shapes.items()):
         print("weaker shape", op, line)
     print(
-        f"{name}: {n} cases, {report.ok} runs agree ({report.both_fail} steps of them fail alike), {len(report.failed)} differ, "
-        f"{report.wider} only we compute, {report.unbuildable} not buildable in TensorFlow, {time.time() - began:.1f} s"
+        f"{name}: {n} cases, {report.ok} runs agree ({report.both_fail} steps of them fail alike), "
+        f"{len(report.failed)} differ, "
+        f"{report.wider} only we compute, {report.unbuildable} not buildable in TensorFlow, "
+        f"{time.time() - began:.1f} s"
     )
     return not report.failed and report.ok > 0
 
@@ -414,15 +451,20 @@ def main():
     parser = argparse.ArgumentParser(description="compare our kernels with TensorFlow's")
     parser.add_argument("modules", nargs="*", help="cases_array …; all of them by default")
     parser.add_argument("--only", help="cases whose name holds this text")
-    parser.add_argument("--eval", default=os.environ.get("GRAPH_EVAL", os.path.join(ROOT, "build/tests/tools/graph_eval")))
-    parser.add_argument("--messages", action="store_true", help="show both messages where both fail")
+    parser.add_argument("--eval",
+                        default=os.environ.get("GRAPH_EVAL",
+                                               os.path.join(ROOT, "build/tests/tools/graph_eval")))
+    parser.add_argument("--messages", action="store_true",
+                        help="show both messages where both fail")
     arguments = parser.parse_args()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, here)
-    sys.modules["oracle"] = sys.modules[__name__]  # cases_*.py import this module, not a second copy
+    # cases_*.py import this module, not a second copy
+    sys.modules["oracle"] = sys.modules[__name__]
     found = sorted(f[:-3] for f in os.listdir(here) if f.startswith("cases_") and f.endswith(".py"))
     evaluator = Evaluator(arguments.eval)
-    results = [run_module(name, evaluator, arguments.only, arguments.messages) for name in arguments.modules or found]
+    results = [run_module(name, evaluator, arguments.only, arguments.messages)
+               for name in arguments.modules or found]
     sys.exit(0 if all(results) else 1)
 
 

@@ -1,19 +1,24 @@
 """What a program case is, and how two runs of it are compared.
 
-A case is a function that builds a graph (inside a fresh tf.Graph) and returns a list of Run: one session.run after the other, on one session.
-It is built twice: once for TensorFlow in process, where all devices are taken off the graph, and once for the cluster, whose tasks are
-/job:ps/task:0, /job:worker/task:0 and /job:worker/task:1. Every run must end alike: equal values (floats within a tolerance, structures, dtypes and
+A case is a function that builds a graph (inside a fresh tf.Graph) and returns a list of Run: one
+session.run after the other, on one session.
+It is built twice: once for TensorFlow in process, where all devices are taken off the graph, and
+once for the cluster, whose tasks are
+/job:ps/task:0, /job:worker/task:0 and /job:worker/task:1. Every run must end alike: equal values
+(floats within a tolerance, structures, dtypes and
 shapes exactly), or the same error code, attributed to the same node.
 
 A module programs_F.py holds cases(), which yields (name, build) or (name, build, options). Options:
     rtol, atol      for floats; default by dtype
     config          ConfigProto for both
-    needs           what is not there yet ("queues"): when the cluster answers UNIMPLEMENTED, the case is skipped with this reason
+    needs           what is not there yet ("queues"): when the cluster answers UNIMPLEMENTED, the
+    case is skipped with this reason
     node            False: the error's node is not compared
     message         a regular expression that both messages must match where a run fails
     values          False: only that both succeed is compared
     oracle          another build for TensorFlow in process, whose runs must come to the same
-    cluster_error   (class, regular expression): how every run fails on the cluster; TensorFlow in process, whose devices are other ones, is not asked
+    cluster_error   (class, regular expression): how every run fails on the cluster; TensorFlow in
+    process, whose devices are other ones, is not asked
 """
 
 import contextlib
@@ -34,7 +39,8 @@ tf1.disable_control_flow_v2()
 tf1.logging.set_verbosity(tf1.logging.ERROR)
 
 PS, WORKER0, WORKER1 = TASKS = ("/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1")
-TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12, "complex64": 1e-5, "complex128": 1e-12, "bfloat16": 1.6e-2}
+TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12, "complex64": 1e-5,
+             "complex128": 1e-12, "bfloat16": 1.6e-2}
 
 
 @dataclass
@@ -63,15 +69,18 @@ class Outcome:
 def _bare_message(message):
     """What the server said, without the client's account of where the node was made."""
     _, found, after = message.rpartition("\nNode: ")
-    return after.partition("\n")[2].strip() if found else message.removeprefix("Graph execution error:").strip()
+    return after.partition("\n")[2].strip() if found else message.removeprefix(
+        "Graph execution error:").strip()
 
 
 def attempt(function, *arguments, **keywords):
-    """Calls function; errors of TensorFlow's client become an Outcome. What the client itself refuses (TypeError, ValueError) has code -1."""
+    """Calls function; errors of TensorFlow's client become an Outcome. What the client itself
+    refuses (TypeError, ValueError) has code -1."""
     try:
         return Outcome(value=function(*arguments, **keywords))
     except tf.errors.OpError as error:
-        return Outcome(code=error.error_code, node=error.op.name if error.op is not None else None, message=_bare_message(error.message))
+        return Outcome(code=error.error_code, node=error.op.name if error.op is not None else None,
+                       message=_bare_message(error.message))
     except (TypeError, ValueError, RuntimeError) as error:
         return Outcome(code=-1, node=type(error).__name__, message=str(error))
 
@@ -85,7 +94,8 @@ def oracle_config():
 
 
 def build_without_devices(build):
-    """Builds a case for TensorFlow in process, which has none of the cluster's devices: not in functions either, where they cannot be taken off later."""
+    """Builds a case for TensorFlow in process, which has none of the cluster's devices: not in
+    functions either, where they cannot be taken off later."""
     with unittest.mock.patch.object(tf, "device", lambda _: contextlib.nullcontext()):
         return build()
 
@@ -113,13 +123,15 @@ def _array_difference(ours, theirs, options):
     if dtype in TOLERANCE:
         wide = np.complex128 if "complex" in dtype else np.float64
         rtol = options.get("rtol", TOLERANCE[dtype])
-        same = np.isclose(ours.astype(wide), theirs.astype(wide), rtol=rtol, atol=options.get("atol", rtol), equal_nan=True)
+        same = np.isclose(ours.astype(wide), theirs.astype(wide), rtol=rtol,
+                          atol=options.get("atol", rtol), equal_nan=True)
     else:
         same = np.asarray(ours == theirs)
     if np.all(same):
         return None
     where = tuple(int(i) for i in np.argwhere(~same.reshape(theirs.shape))[0])
-    return f"at {list(where)}: {ours[where]!r}, TensorFlow has {theirs[where]!r}; {int(np.sum(~same))} of {ours.size} differ"
+    return (f"at {list(where)}: {ours[where]!r}, TensorFlow has {theirs[where]!r}; "
+            f"{int(np.sum(~same))} of {ours.size} differ")
 
 
 def value_difference(ours, theirs, options):
@@ -148,7 +160,8 @@ def outcome_difference(ours, theirs, options):
     if ours.code != theirs.code:
         return f"{ours}, TensorFlow has {theirs}"
     if not theirs.code:
-        return value_difference(ours.value, theirs.value, options) if options.get("values", True) else None
+        return value_difference(ours.value, theirs.value, options) if options.get(
+            "values", True) else None
     if options.get("node", True) and ours.node != theirs.node:
         return f"{ours}, TensorFlow has {theirs}"
     for whose, outcome in (("ours", ours), ("TensorFlow's", theirs)):

@@ -1,4 +1,5 @@
-"""Conditionals and loops as TensorFlow 1 clients build them (Switch, Merge, Enter ...), TensorArrays, and gradients through all of it."""
+"""Conditionals and loops as TensorFlow 1 clients build them (Switch, Merge, Enter ...),
+TensorArrays, and gradients through all of it."""
 
 import numpy as np
 from programs import PS, WORKER0, WORKER1, Run, tf, tf1
@@ -11,9 +12,11 @@ def _cond(device):
             x, p = tf1.placeholder(tf.float32, []), tf1.placeholder(tf.bool, [])
             y = tf.cond(p, lambda: x * 2, lambda: tf.sqrt(x) + 1)
             pair = tf.cond(x > 2, lambda: [x, tf.constant(1)], lambda: [-x, tf.constant(2)])
-            nested = tf.cond(p, lambda: tf.cond(x > 0, lambda: x + 1, lambda: x + 2), lambda: tf.cond(x > 0, lambda: x + 3, lambda: x + 4))
+            nested = tf.cond(p, lambda: tf.cond(x > 0, lambda: x + 1, lambda: x + 2),
+                             lambda: tf.cond(x > 0, lambda: x + 3, lambda: x + 4))
             gradient = tf1.gradients(y + nested, x)
-        return [Run([y, pair, nested, gradient], {x: value, p: flag}) for value in (4.0, 1.0) for flag in (True, False)]
+        return [Run([y, pair, nested, gradient], {x: value, p: flag}) for value in (4.0, 1.0)
+                for flag in (True, False)]
 
     return build
 
@@ -26,7 +29,8 @@ def _cond_effects():
     p = tf1.placeholder(tf.bool, [])
     out = tf.cond(p, lambda: tf1.assign_add(a, 1) + 0, lambda: tf1.assign_add(b, 10) + 0)
     out2 = tf.cond(p, lambda: tf.identity(tf1.assign_add(r, 1)), lambda: r.read_value())
-    return [Run(tf1.global_variables_initializer())] + [Run([out, out2], {p: f}) for f in (True, False, True)] + [Run([a, b, r])]
+    return [Run(tf1.global_variables_initializer())] + [
+        Run([out, out2], {p: f}) for f in (True, False, True)] + [Run([a, b, r])]
 
 
 def _cond_across_tasks():
@@ -51,7 +55,8 @@ def _cond_across_tasks():
 def _case(exclusive):
     def build():
         x = tf1.placeholder(tf.int32, [])
-        y = tf.case([(x < 0, lambda: tf.constant(-1)), (x > 10, lambda: x * 2)], default=lambda: x + 100, exclusive=exclusive)
+        y = tf.case([(x < 0, lambda: tf.constant(-1)), (x > 10, lambda: x * 2)], default=lambda: x
+                    + 100, exclusive=exclusive)
         return [Run(y, {x: value}) for value in (-5, 3, 50)]
 
     return build
@@ -59,7 +64,8 @@ def _case(exclusive):
 
 def _switch_case():
     x = tf1.placeholder(tf.int32, [])
-    y = tf.switch_case(x, {0: lambda: tf.constant(1.0), 1: lambda: tf.constant(2.0)}, default=lambda: tf.constant(9.0))
+    y = tf.switch_case(x, {0: lambda: tf.constant(1.0), 1: lambda: tf.constant(2.0)},
+                       default=lambda: tf.constant(9.0))
     return [Run(y, {x: value}) for value in (0, 1, 5)]
 
 
@@ -67,7 +73,9 @@ def _while(device, parallel):
     def build():
         with tf.device(device):
             n = tf1.placeholder(tf.int32, [])
-            i, total = tf1.while_loop(lambda i, _: i < n, lambda i, s: [i + 1, s + tf.cast(i, tf.float32) * 0.5], [0, 1.0], parallel_iterations=parallel)
+            i, total = tf1.while_loop(lambda i, _: i < n, lambda i,
+                                      s: [i + 1, s + tf.cast(i, tf.float32) * 0.5], [0, 1.0],
+                                      parallel_iterations=parallel)
         return [Run([i, total], {n: value}) for value in (0, 1, 10, 100)]
 
     return build
@@ -76,7 +84,8 @@ def _while(device, parallel):
 def _while_shapes():
     """A loop that grows a tensor."""
     i, x = tf1.while_loop(
-        lambda i, x: i < 4, lambda i, x: [i + 1, tf.concat([x, [[tf.cast(i, tf.float32)] * 2]], 0)], [tf.constant(0), tf.ones([1, 2])],
+        lambda i, x: i < 4, lambda i, x: [i + 1, tf.concat([x, [[tf.cast(i, tf.float32)] * 2]], 0)],
+        [tf.constant(0), tf.ones([1, 2])],
         shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, 2])],
     )  # fmt: skip
     return [Run([i, x, tf.shape(x)])]
@@ -93,7 +102,9 @@ def _nested_while():
 
 def _while_cond():
     """A conditional in a loop."""
-    i, s = tf1.while_loop(lambda i, s: i < 9, lambda i, s: [i + 1, tf.cond(tf.equal(i % 2, 0), lambda: s + i, lambda: s - 1)], [0, 0])
+    i, s = tf1.while_loop(lambda i, s: i < 9, lambda i,
+                          s: [i + 1, tf.cond(tf.equal(i % 2, 0), lambda: s + i, lambda: s - 1)],
+                          [0, 0])
     return [Run([i, s]), Run(s)]
 
 
@@ -117,7 +128,8 @@ def _while_gradient(parallel, swap):
         x = tf1.placeholder(tf.float64, [2])
         w = tf.constant([[0.5, 0.2], [-0.3, 0.9]], tf.float64)
         _, y = tf1.while_loop(
-            lambda i, _: i < 5, lambda i, h: [i + 1, tf.tanh(tf.linalg.matvec(w, h)) + x], [0, x], parallel_iterations=parallel, swap_memory=swap
+            lambda i, _: i < 5, lambda i, h: [i + 1, tf.tanh(tf.linalg.matvec(w, h)) + x], [0, x],
+            parallel_iterations=parallel, swap_memory=swap
         )
         gradient = tf1.gradients(tf.reduce_sum(y), [x, w])
         return [Run([y, gradient], {x: [1.0, -2.0]}), Run(gradient, {x: [0.0, 0.5]})]
@@ -138,7 +150,8 @@ def _nested_while_gradient():
 
 def _cond_in_while_gradient():
     x = tf1.placeholder(tf.float32, [])
-    _, y = tf1.while_loop(lambda i, _: i < 4, lambda i, a: [i + 1, tf.cond(a > 1.0, lambda: a * x, lambda: a + x)], [0, x])
+    _, y = tf1.while_loop(lambda i, _: i < 4, lambda i,
+                          a: [i + 1, tf.cond(a > 1.0, lambda: a * x, lambda: a + x)], [0, x])
     return [Run([y, tf1.gradients(y, x)], {x: value}) for value in (0.4, 2.0)]
 
 
@@ -147,7 +160,8 @@ def _while_gradient_of_variable(resource, device):
         with tf.device(device):
             w = tf1.get_variable("w", initializer=[[0.5, 0.1], [0.2, 0.4]], use_resource=resource)
             x = tf1.placeholder(tf.float32, [1, 2])
-            _, h = tf1.while_loop(lambda i, _: i < 6, lambda i, h: [i + 1, tf.tanh(tf.matmul(h, w))], [0, x])
+            _, h = tf1.while_loop(lambda i, _: i < 6, lambda i,
+                                  h: [i + 1, tf.tanh(tf.matmul(h, w))], [0, x])
             loss = tf.reduce_sum(h)
             train = tf1.train.GradientDescentOptimizer(0.5).minimize(loss)
         return [Run(w.initializer)] + [Run([loss, train], {x: [[1.0, 2.0]]})] * 3 + [Run(w)]
@@ -159,7 +173,8 @@ def _map_fn():
     x = tf1.placeholder(tf.float32, [None, 2])
     y = tf.map_fn(lambda row: tf.reduce_sum(row) * row, x)
     pair = tf.map_fn(lambda t: (t[0] + t[1], t[0]), (x, 2 * x), dtype=(tf.float32, tf.float32))
-    return [Run([y, pair, tf1.gradients(y, x)], {x: np.arange(6).reshape(3, 2)}), Run([y, pair], {x: np.zeros([0, 2])})]
+    return [Run([y, pair, tf1.gradients(y, x)], {x: np.arange(6).reshape(3, 2)}),
+            Run([y, pair], {x: np.zeros([0, 2])})]
 
 
 def _scan():
@@ -167,7 +182,8 @@ def _scan():
     sums = tf.scan(lambda a, b: a + b, x)
     product = tf.foldl(lambda a, b: a * b, x, initializer=1.0)
     right = tf.foldr(lambda a, b: a * 0.5 + b, x)
-    return [Run([sums, product, right, tf1.gradients(sums, x), tf1.gradients(product, x)], {x: [1, 2, 3, 4.5]})]
+    return [Run([sums, product, right, tf1.gradients(sums, x), tf1.gradients(product, x)],
+                {x: [1, 2, 3, 4.5]})]
 
 
 def _tensor_array():
@@ -175,7 +191,8 @@ def _tensor_array():
     for i in range(3):
         values = values.write(i, tf.fill([2], float(i)))
     parts = tf.TensorArray(tf.float32, 3, infer_shape=False).split(tf.range(6.0), [1, 2, 3])
-    return [Run([values.stack(), values.read(1), values.concat(), values.gather([2, 0]), values.size(), parts.read(2), parts.concat()])]
+    return [Run([values.stack(), values.read(1), values.concat(), values.gather([2, 0]),
+                 values.size(), parts.read(2), parts.concat()])]
 
 
 def _tensor_array_twice():
@@ -187,7 +204,8 @@ def _tensor_array_twice():
 def _dynamic_rnn():
     """What dynamic_rnn builds: TensorArrays unstacked, a loop, gradients to the weights."""
     x = tf1.placeholder(tf.float32, [4, 2, 3])
-    w = tf1.get_variable("w", initializer=(np.arange(15, dtype=np.float32).reshape(5, 3)[:, :2] / 30))
+    w = tf1.get_variable("w", initializer=(np.arange(15, dtype=np.float32).reshape(5, 3)[:, :2]
+                                           / 30))
     inputs, outputs = tf.TensorArray(tf.float32, 4).unstack(x), tf.TensorArray(tf.float32, 4)
 
     def body(t, h, out):
@@ -205,7 +223,8 @@ def _dead_fetch():
     p, x = tf1.placeholder(tf.bool, []), tf.constant(3.0)
     off, on = tf1.raw_ops.Switch(data=x, pred=p)
     dead = tf.identity(off, name="dead")
-    return [Run(on, {p: True}), Run(dead, {p: True}), Run(dead, {p: False}), Run(dead.op, {p: True}), Run(off, {p: True})]
+    return [Run(on, {p: True}), Run(dead, {p: True}), Run(dead, {p: False}),
+            Run(dead.op, {p: True}), Run(off, {p: True})]
 
 
 def _merge():
@@ -243,7 +262,8 @@ def _control_dependencies():
             read = v.read_value() * 2
         with tf.control_dependencies(None):
             free = tf.constant(3.0) + 1
-    return [Run(v.initializer), Run([read, free]), Run(v), Run(tf.group(first, nothing)), Run(tf.tuple([read, free], control_inputs=[first]))]
+    return [Run(v.initializer), Run([read, free]), Run(v), Run(tf.group(first, nothing)),
+            Run(tf.tuple([read, free], control_inputs=[first]))]
 
 
 def _loop_across_tasks():
@@ -268,7 +288,8 @@ def _long_loop():
 def _loop_error():
     """An error in some iteration."""
     x = tf.constant([1, 2, 3])
-    i, s = tf1.while_loop(lambda i, s: i < 5, lambda i, s: [i + 1, s + tf.gather(x, i, name="pick")], [0, 0])
+    i, s = tf1.while_loop(lambda i, s: i < 5, lambda i,
+                          s: [i + 1, s + tf.gather(x, i, name="pick")], [0, 0])
     return [Run(s), Run(i)]
 
 
@@ -307,14 +328,16 @@ def _reference(name, value):
 
 
 def _ref_switch_and_merge():
-    """A reference goes one of two ways and is updated there; the merged one is the variable still."""
+    """A reference goes one of two ways and is updated there; the merged one is the variable still.
+    """
     v, p = _reference("v", 1.0), tf1.placeholder(tf.bool, [])
     with tf.device(PS):
         off, on = gen.ref_switch(v._ref(), p)  # noqa: SLF001
         added, scaled = tf1.assign_add(off, 10.0), tf1.assign(on, v * 3.0)
         merged, index = gen.ref_merge([added, scaled])
         after = tf1.assign_add(merged, 0.5)
-    return [Run(v.initializer), Run([after, index], {p: True}), Run(v), Run([after, index], {p: False}), Run(v)]
+    return [Run(v.initializer), Run([after, index], {p: True}), Run(v),
+            Run([after, index], {p: False}), Run(v)]
 
 
 def _ref_loop(parallel):
@@ -336,18 +359,21 @@ def _ref_loop(parallel):
             i.op._update_input(1, gen.next_iteration(next_i + one))  # noqa: SLF001
             ref.op._update_input(1, gen.ref_next_iteration(updated))  # noqa: SLF001
             out = tf1.assign_add(gen.ref_exit(end_ref), 100)
-        return [Run(v.initializer), Run([out, gen._exit(end_i)], {n: 5}), Run(v), Run([out], {n: 0}), Run(v)]
+        return [Run(v.initializer), Run([out, gen._exit(end_i)], {n: 5}), Run(v),
+                Run([out], {n: 0}), Run(v)]
 
     return build
 
 
 def _ref_select():
     """The variable that an index names is the one that is updated; no other index will do."""
-    variables, i = [_reference(name, value) for name, value in (("a", 1.0), ("b", 2.0), ("c", 3.0))], tf1.placeholder(tf.int32, None)
+    variables, i = [_reference(name, value) for name,
+                    value in (("a", 1.0), ("b", 2.0), ("c", 3.0))], tf1.placeholder(tf.int32, None)
     with tf.device(PS):
         chosen = gen.ref_select(i, [v._ref() for v in variables])  # noqa: SLF001
         added = tf1.assign_add(chosen, 10.0)
-    return [Run([v.initializer for v in variables]), Run(chosen, {i: 2}), Run(added, {i: 1}), Run(variables), Run(added, {i: 3}), Run(added, {i: -1}),
+    return [Run([v.initializer for v in variables]), Run(chosen, {i: 2}), Run(added, {i: 1}),
+            Run(variables), Run(added, {i: 3}), Run(added, {i: -1}),
             Run(chosen, {i: [0]})]
 
 
@@ -361,7 +387,8 @@ def _ref_constant_enter():
 
 
 def _loop_sees_what_its_body_assigns():
-    """A loop of the old kind: its condition and its body read a variable that the body updates, and end by that."""
+    """A loop of the old kind: its condition and its body read a variable that the body updates, and
+    end by that."""
     v, w = _reference("v", 0), _reference("w", 2.0)
 
     def add(_):
@@ -373,10 +400,12 @@ def _loop_sees_what_its_body_assigns():
 
     with tf.device(PS):
         counted = tf1.while_loop(lambda _: tf.less(v, 10), add, [v], parallel_iterations=1)
-        squared = tf1.while_loop(lambda i, x: i < 4, square, [tf.constant(0), w], parallel_iterations=1)[1]
+        squared = tf1.while_loop(lambda i, x: i < 4, square, [tf.constant(0), w],
+                                 parallel_iterations=1)[1]
         kept = tf1.while_loop(lambda i, x: i < 4, lambda i, x: (i + 1, x), [tf.constant(0), w])[1]
         doubled = tf1.cond(tf.less(w, 5.0), lambda: w * 2, lambda: w + 1)
-    return [Run([v.initializer, w.initializer]), Run(counted), Run(v), Run(doubled), Run(kept), Run(squared), Run(w), Run(kept)]
+    return [Run([v.initializer, w.initializer]), Run(counted), Run(v), Run(doubled), Run(kept),
+            Run(squared), Run(w), Run(kept)]
 
 
 def _control_trigger():
@@ -391,7 +420,8 @@ def _control_trigger():
 
 
 def _frame_without_a_loop(tasks):
-    """Enter and Exit by hand, with nothing between that turns: the frame runs once, on each task that has a part of it."""
+    """Enter and Exit by hand, with nothing between that turns: the frame runs once, on each task
+    that has a part of it."""
 
     def build():
         x, p = tf1.placeholder(tf.float32, [2]), tf1.placeholder(tf.bool, [])
@@ -417,7 +447,8 @@ def _abort():
 
 
 def _parallel_iterations(n_parallel):
-    """Loops of no, one, and many iterations; bodies whose iterations may overtake each other in part."""
+    """Loops of no, one, and many iterations; bodies whose iterations may overtake each other in
+    part."""
 
     def build():
         n = tf1.placeholder(tf.int32, [])
@@ -429,15 +460,20 @@ def _parallel_iterations(n_parallel):
 
         start = [0, 1.0, 0.0, tf.TensorArray(tf.float32, n)]
         i, a, b, values = tf1.while_loop(lambda i, *_: i < n, body, start, **options)
-        inner = lambda j, s: tf1.while_loop(lambda k, _: k < j, lambda k, t: [k + 1, t + k * j], [0, s], **options)[1]  # noqa: E731
-        nested = tf1.while_loop(lambda j, _: j < n, lambda j, s: [j + 1, inner(j, s)], [0, 0], **options)
-        return [Run([i, a, b, values.size(), nested], {n: value}) for value in (0, 1, 40)] + [Run(values.stack(), {n: 7})]
+        # noqa: E731
+        inner = lambda j, s: tf1.while_loop(lambda k, _: k < j, lambda k, t: [k + 1, t + k * j],
+                                            [0, s], **options)[1]
+        nested = tf1.while_loop(lambda j, _: j < n, lambda j, s: [j + 1, inner(j, s)], [0, 0],
+                                **options)
+        return [Run([i, a, b, values.size(), nested], {n: value}) for value in (0, 1, 40)] + [
+            Run(values.stack(), {n: 7})]
 
     return build
 
 
 def cases():
-    for name, tasks in (("one", (PS, PS, PS)), ("two", (PS, WORKER0, PS)), ("three", (WORKER1, PS, WORKER0))):
+    for name, tasks in (("one", (PS, PS, PS)), ("two", (PS, WORKER0, PS)),
+                        ("three", (WORKER1, PS, WORKER0))):
         yield f"control_flow/frame_without_a_loop/{name}", _frame_without_a_loop(tasks)
     for n_parallel in (1, 10, 32):
         yield f"flow/while/parallel_iterations/{n_parallel}", _parallel_iterations(n_parallel)
@@ -463,7 +499,8 @@ def cases():
     for kind in ("ref", "resource"):
         yield f"flow/while/{kind}_variable", _while_variable(kind == "resource")
         for where, device in (("default", None), ("ps", PS)):
-            yield f"flow/while/gradient_of_{kind}_variable/{where}", _while_gradient_of_variable(kind == "resource", device)
+            yield f"flow/while/gradient_of_{kind}_variable/{where}", _while_gradient_of_variable(
+                kind == "resource", device)
     yield "flow/while/gradient", _while_gradient(10, False)
     yield "flow/while/gradient_swapped", _while_gradient(10, True)
     yield "flow/while/gradient_one_iteration_at_a_time", _while_gradient(1, False)

@@ -1,4 +1,5 @@
-"""CSV files as datasets: quotes, ends of lines, fields that are missing, wrong or too many, columns, compression."""
+"""CSV files as datasets: quotes, ends of lines, fields that are missing, wrong or too many,
+columns, compression."""
 
 import gzip
 import itertools
@@ -15,7 +16,8 @@ numbers = itertools.count()
 
 
 def file(content):
-    return written(f"csv-{next(numbers)}.csv", content if isinstance(content, bytes) else content.encode())
+    return written(f"csv-{next(numbers)}.csv", content if isinstance(content, bytes)
+                   else content.encode())
 
 
 def csv(content, defaults, **arguments):
@@ -29,8 +31,10 @@ def v1(content):
         def __init__(self, op):
             super().__init__(
                 op(
-                    filenames=[file(content)], compression_type="", buffer_size=np.int64(100), header=False, field_delim=",", use_quote_delim=True,
-                    na_value="", select_cols=np.zeros(0, np.int64), record_defaults=[tf.zeros([0], I), tf.constant(["x"])], output_shapes=[[], []],
+                    filenames=[file(content)], compression_type="", buffer_size=np.int64(100),
+                    header=False, field_delim=",", use_quote_delim=True,
+                    na_value="", select_cols=np.zeros(0, np.int64),
+                    record_defaults=[tf.zeros([0], I), tf.constant(["x"])], output_shapes=[[], []],
                 )  # fmt: skip
             )
 
@@ -85,7 +89,8 @@ CASES = {
     "gzip": csv(gzip.compress(b"1,2\n3,4\n"), [I, I], compression_type="GZIP"),
     "zlib": csv(zlib.compress(b"1,2\n"), [I, I], compression_type="ZLIB"),
     "coding": csv("1\n", [I], compression_type="XX"),
-    "many": csv("".join(f'{k},"{"abc" * (k % 7)}\n{k}"\n' for k in range(40000)), [I, S], buffer_size=7),
+    "many": csv("".join(f'{k},"{"abc" * (k % 7)}\n{k}"\n' for k in range(40000)), [I, S],
+                buffer_size=7),
 }
 
 

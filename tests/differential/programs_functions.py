@@ -1,4 +1,5 @@
-"""Functions as TensorFlow 2 clients build them in graph mode: tf.function, control flow v2 (If, Case, While as ops), Defun; their names in errors,
+"""Functions as TensorFlow 2 clients build them in graph mode: tf.function, control flow v2 (If,
+Case, While as ops), Defun; their names in errors,
 side effects in order, gradients."""
 
 import functools
@@ -77,12 +78,14 @@ def _variables_in_order():
     first = f(2.0)
     with tf.control_dependencies(list(first)):
         second = f(100.0)
-    return [Run(tf1.global_variables_initializer()), Run(first), Run([v, w]), Run([first, second]), Run([v, w])]
+    return [Run(tf1.global_variables_initializer()), Run(first), Run([v, w]), Run([first, second]),
+            Run([v, w])]
 
 
 @v2
 def _effects_without_outputs():
-    """A call whose value nobody takes, as a target, by a control edge, and for one of its outputs."""
+    """A call whose value nobody takes, as a target, by a control edge, and for one of its outputs.
+    """
     v = _variable("v", 0.0)
 
     @tf.function
@@ -94,7 +97,8 @@ def _effects_without_outputs():
     op = a[0].op.inputs[0].op
     with tf.control_dependencies([op]):
         after = tf.constant(5)
-    return [Run(v.initializer), Run(a[1]), Run(v), Run(op), Run(v), Run(after), Run(v), Run([a, after]), Run(v)]
+    return [Run(v.initializer), Run(a[1]), Run(v), Run(op), Run(v), Run(after), Run(v),
+            Run([a, after]), Run(v)]
 
 
 @v2
@@ -144,7 +148,8 @@ def _call_gradient():
 
 @v2
 def _training():
-    w, b = _variable("w", np.ones([3, 2], np.float32)), _variable("b", np.zeros([2], np.float32), WORKER0)
+    w, b = _variable("w", np.ones([3, 2], np.float32)), _variable(
+        "b", np.zeros([2], np.float32), WORKER0)
 
     @tf.function
     def model(x):
@@ -154,7 +159,8 @@ def _training():
     loss = tf.reduce_mean(tf.square(model(x) - 0.3))
     train = tf1.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
     data = np.arange(12, dtype=np.float32).reshape([4, 3]) / 12
-    return [Run(tf1.global_variables_initializer())] + [Run([train, loss], {x: data})] * 4 + [Run([w, b])]
+    return [Run(tf1.global_variables_initializer())] + [Run([train, loss], {x: data})] * 4 + [
+        Run([w, b])]
 
 
 def _devices():
@@ -208,8 +214,10 @@ def _cond(device):
             x, p = tf1.placeholder(tf.float32, []), tf1.placeholder(tf.bool, [])
             y = tf.cond(p, lambda: x * 2, lambda: tf.sqrt(x) + 1)
             pair = tf.cond(x > 2, lambda: [x, tf.constant(1)], lambda: [-x, tf.constant(2)])
-            deep = tf.cond(p, lambda: tf.cond(x > 2, lambda: x + 1, lambda: tf.constant(2.0)), lambda: tf.cond(x > 2, lambda: x + 3, lambda: x))
-        return [Run([y, pair, deep], {x: value, p: flag}) for value in (4.0, 1.0) for flag in (True, False)]
+            deep = tf.cond(p, lambda: tf.cond(x > 2, lambda: x + 1, lambda: tf.constant(2.0)),
+                           lambda: tf.cond(x > 2, lambda: x + 3, lambda: x))
+        return [Run([y, pair, deep], {x: value, p: flag}) for value in (4.0, 1.0)
+                for flag in (True, False)]
 
     return build
 
@@ -232,7 +240,9 @@ def _cond_effects():
     op.append(out.op.inputs[0].op)
     with tf.control_dependencies(op):
         seen = tf.stack([a.read_value(), b.read_value()])
-    return [Run(tf1.global_variables_initializer())] + [Run([out, seen], {p: f}) for f in (True, False, True)] + [Run(op[0], {p: False}), Run([a, b])]
+    return [Run(tf1.global_variables_initializer())] + [
+        Run([out, seen], {p: f}) for f in (True, False, True)] + [
+            Run(op[0], {p: False}), Run([a, b])]
 
 
 @v2
@@ -252,7 +262,8 @@ def _cond_in_function():
 
     x = tf1.placeholder(tf.float32, [])
     y = f(x)
-    return [Run(v.initializer)] + [Run(y, {x: value}) for value in (1.0, 20.0, -5.0, 3.0)] + [Run(v)]
+    return [Run(v.initializer)] + [Run(y, {x: value}) for value in (1.0, 20.0, -5.0, 3.0)] + [
+        Run(v)]
 
 
 @v2
@@ -273,7 +284,8 @@ def _cond_across_tasks():
     with tf.device(WORKER1):
         y = tf.cond(p, left, right)
         z = tf.reduce_sum(y)
-    return [Run(v.initializer)] + [Run([y, z], {x: [1, 2], p: flag}) for flag in (True, False, True)]
+    return [Run(v.initializer)] + [Run([y, z], {x: [1, 2], p: flag})
+                                   for flag in (True, False, True)]
 
 
 def _predicates():
@@ -289,18 +301,23 @@ def _predicates():
         return x - 1
 
     values = [
-        np.int32(0), np.int32(-3), np.float32(0), np.float32(-0.0), np.float32(0.5), np.float32("nan"), np.int64(1 << 40), b"", b"no",
-        np.zeros([2], np.float32), np.zeros([0], np.float32), np.uint8(0), np.float64(-0.0), np.int8(1), np.array([b""]), np.bool_(True),
+        np.int32(0), np.int32(-3), np.float32(0), np.float32(-0.0), np.float32(0.5),
+        np.float32("nan"), np.int64(1 << 40), b"", b"no",
+        np.zeros([2], np.float32), np.zeros([0], np.float32), np.uint8(0), np.float64(-0.0),
+        np.int8(1), np.array([b""]), np.bool_(True),
     ]  # fmt: skip  (complex, half and wider unsigned scalars abort TensorFlow)
-    outs = [functional_ops.If(tf1.placeholder_with_default(v, None), [tf.constant(10.0)], yes, no)[0] for v in values]
+    outs = [functional_ops.If(tf1.placeholder_with_default(v, None), [tf.constant(10.0)], yes,
+                              no)[0] for v in values]
     return [Run(outs)]
 
 
 @v2
 def _case():
     x = tf1.placeholder(tf.int32, [])
-    y = tf.case([(x < 0, lambda: tf.constant(-1)), (x > 10, lambda: x * 2)], default=lambda: x + 100)
-    z = tf.case([(x < 0, lambda: tf.constant(-1)), (x > 10, lambda: x * 2)], default=lambda: x + 100, exclusive=True)
+    y = tf.case([(x < 0, lambda: tf.constant(-1)), (x > 10, lambda: x * 2)], default=lambda: x
+                + 100)
+    z = tf.case([(x < 0, lambda: tf.constant(-1)), (x > 10, lambda: x * 2)], default=lambda: x
+                + 100, exclusive=True)
     return [Run([y, z], {x: value}) for value in (-5, 3, 50)]
 
 
@@ -308,8 +325,10 @@ def _case():
 def _switch_case():
     x, t = tf1.placeholder(tf.int32, []), tf1.placeholder(tf.float32, [])
     v = _variable("v", 0.0)
-    y = tf.switch_case(x, {0: lambda: tf.constant(1.0), 1: lambda: t * 2, 2: lambda: tf.sqrt(t)}, default=lambda: tf.constant(9.0))
-    z = tf.switch_case(x, [lambda: v.assign_add(1.0), lambda: v.assign_add(10.0), lambda: v.read_value()])
+    y = tf.switch_case(x, {0: lambda: tf.constant(1.0), 1: lambda: t * 2, 2: lambda: tf.sqrt(t)},
+                       default=lambda: tf.constant(9.0))
+    z = tf.switch_case(x, [lambda: v.assign_add(1.0), lambda: v.assign_add(10.0),
+                           lambda: v.read_value()])
     return [Run(v.initializer)] + [Run([y, z], {x: value, t: 4.0}) for value in (0, 1, 2, 5, -1)]
 
 
@@ -325,7 +344,8 @@ def _cond_gradient_intermediates():
     x, p = tf1.placeholder(tf.float32, []), tf1.placeholder(tf.bool, [])
     y = tf.cond(p, lambda: tf.exp(x) * 2, lambda: tf.sin(x) * x)
     deep = tf.cond(p, lambda: tf.cond(x > 1, lambda: x * x, lambda: tf.exp(x)), lambda: tf.tanh(x))
-    return [Run([y, tf1.gradients(y + deep, x)], {x: value, p: flag}) for value in (2.0, 0.5) for flag in (True, False)]
+    return [Run([y, tf1.gradients(y + deep, x)], {x: value, p: flag}) for value in (2.0, 0.5)
+            for flag in (True, False)]
 
 
 # ---- While ----
@@ -337,7 +357,8 @@ def _while(device, parallel):
         with tf.device(device):
             n = tf1.placeholder(tf.int32, [])
             i, total = tf.while_loop(
-                lambda i, _: i < n, lambda i, s: [i + 1, s + tf.cast(i, tf.float32) * 0.5], [0, 1.0], parallel_iterations=parallel
+                lambda i, _: i < n, lambda i, s: [i + 1, s + tf.cast(i, tf.float32) * 0.5],
+                [0, 1.0], parallel_iterations=parallel
             )
         return [Run([i, total], {n: value}) for value in (0, 1, 10, 100)] + [Run(total, {n: 7})]
 
@@ -347,7 +368,8 @@ def _while(device, parallel):
 @v2
 def _while_shapes():
     i, x = tf.while_loop(
-        lambda i, x: i < 4, lambda i, x: [i + 1, tf.concat([x, [[tf.cast(i, tf.float32)] * 2]], 0)], [tf.constant(0), tf.ones([1, 2])],
+        lambda i, x: i < 4, lambda i, x: [i + 1, tf.concat([x, [[tf.cast(i, tf.float32)] * 2]], 0)],
+        [tf.constant(0), tf.ones([1, 2])],
         shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, 2])],
     )  # fmt: skip
     return [Run([i, x, tf.shape(x)])]
@@ -358,7 +380,9 @@ def _while_nested():
     n = tf1.placeholder(tf.int32, [])
 
     def outer(i, s):
-        _, inner = tf.while_loop(lambda j, t: j < i, lambda j, t: [j + 1, t + tf.cond(tf.equal(j % 2, 0), lambda: j * i, lambda: n)], [0, 0])
+        _, inner = tf.while_loop(lambda j, t: j < i, lambda j,
+                                 t: [j + 1, t + tf.cond(tf.equal(j % 2, 0), lambda: j * i,
+                                         lambda: n)], [0, 0])
         return [i + 1, s + inner]
 
     i, s = tf.while_loop(lambda i, s: i < n, outer, [0, 0])
@@ -368,7 +392,8 @@ def _while_nested():
 @v2
 def _while_swaps():
     x = tf1.placeholder(tf.int32, [])
-    i, a, b, c = tf.while_loop(lambda i, a, b, c: i < 5, lambda i, a, b, c: [i + 1, b, c, a], [0, x, x + 1, x + 2])
+    i, a, b, c = tf.while_loop(lambda i, a, b, c: i < 5, lambda i, a, b, c: [i + 1, b, c, a],
+                               [0, x, x + 1, x + 2])
     return [Run([i, a, b, c], {x: 10})]
 
 
@@ -397,7 +422,8 @@ def _while_variable(device):
 
             limit = tf1.placeholder(tf.float32, [])
             r = f(limit)
-        return [Run(v.initializer), Run(r, {limit: 20.0}), Run(v), Run(r, {limit: 500.0}), Run(v), Run(r, {limit: 0.0})]
+        return [Run(v.initializer), Run(r, {limit: 20.0}), Run(v), Run(r, {limit: 500.0}), Run(v),
+                Run(r, {limit: 0.0})]
 
     return build
 
@@ -408,10 +434,12 @@ def _while_in_branch():
     p, n = tf1.placeholder(tf.bool, []), tf1.placeholder(tf.int32, [])
 
     def loop(k):
-        return tf.while_loop(lambda i, s: i < n, lambda i, s: [i + 1, s + k], [0, tf.constant(0)])[1]
+        return tf.while_loop(lambda i, s: i < n, lambda i, s: [i + 1, s + k], [0, tf.constant(0)])[
+            1]
 
     y = tf.cond(p, lambda: loop(2), lambda: loop(3) + loop(4))
-    z = tf.while_loop(lambda i, s: i < 3, lambda i, s: [i + 1, s + tf.cond(p, lambda: loop(5), lambda: loop(1))], [0, 0])
+    z = tf.while_loop(lambda i, s: i < 3, lambda i,
+                      s: [i + 1, s + tf.cond(p, lambda: loop(5), lambda: loop(1))], [0, 0])
     return [Run([y, z], {p: flag, n: value}) for flag in (True, False) for value in (0, 3)]
 
 
@@ -455,21 +483,25 @@ def _while_tuple_of_names():
 
 @v2
 def _while_long():
-    i, s = tf.while_loop(lambda i, s: i < 20000, lambda i, s: [i + 1, s + tf.cast(i % 7, tf.int64)], [0, tf.constant(0, tf.int64)])
+    i, s = tf.while_loop(lambda i, s: i < 20000, lambda i, s: [i + 1, s + tf.cast(i % 7, tf.int64)],
+                         [0, tf.constant(0, tf.int64)])
     return [Run([i, s])]
 
 
 @v2
 def _while_random():
     """Stateful nodes whose values are used."""
-    _, s = tf.while_loop(lambda i, s: i < 5, lambda i, s: [i + 1, s + tf.cast(tf1.random_uniform([4]) < 2, tf.int32)], [0, tf.zeros([4], tf.int32)])
+    _, s = tf.while_loop(lambda i, s: i < 5, lambda i,
+                         s: [i + 1, s + tf.cast(tf1.random_uniform([4]) < 2, tf.int32)],
+                         [0, tf.zeros([4], tf.int32)])
     return [Run(s)]
 
 
 @v2
 def _while_gradient():
     x = tf1.placeholder(tf.float32, [])
-    _, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: [i + 1, y * x], [0, x], maximum_iterations=10)
+    _, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: [i + 1, y * x], [0, x],
+                         maximum_iterations=10)
     return [Run([y, tf1.gradients(y, x)], {x: 1.5})]
 
 
@@ -481,7 +513,8 @@ def _map_fn():
 
 @v2
 def _unused_effects():
-    """What nobody uses of a branch, a body or a function is pruned in a graph of TensorFlow 1, but for what a tf.function or a Defun does."""
+    """What nobody uses of a branch, a body or a function is pruned in a graph of TensorFlow 1, but
+    for what a tf.function or a Defun does."""
     v = _variable("v", 0)
     p, x = tf1.placeholder(tf.bool, []), tf1.placeholder(tf.float32, [])
 
@@ -518,7 +551,8 @@ def _unused_effects():
         tf.cond(p, lambda: called(x), lambda: x),
         tf.cond(p, lambda: (called(x), x * 2.0)[1], lambda: x),
         tf.cond(p, lambda: called(x, outer), lambda: x),
-        loop(plain), loop(f), loop(called), loop(lambda y: (f(y), y * 2.0)[1]), loop(lambda y: tf.cond(p, lambda: plain(y), lambda: y)),
+        loop(plain), loop(f), loop(called), loop(lambda y: (f(y), y * 2.0)[1]),
+        loop(lambda y: tf.cond(p, lambda: plain(y), lambda: y)),
         tf.switch_case(tf.cast(x, tf.int32), [lambda: x, lambda: plain(x), lambda: f(x)]),
         tf.function(lambda y: tf.cond(y > 0, lambda: plain(y), lambda: y), autograph=False)(x),
         tf.function(both, autograph=False)(x)[2],
@@ -527,7 +561,8 @@ def _unused_effects():
         tf.raw_ops.StatefulPartitionedCall(args=[x, v.handle], Tout=[tf.float32], f=outer)[0].op,
         tf1.wrap_function(plain, [tf.TensorSpec([], tf.float32)])(x),
     ]  # fmt: skip
-    return [Run(v.initializer)] + [run for fetch in made for run in (Run(fetch, {p: True, x: 1.0}), Run(v))]
+    return [Run(v.initializer)] + [run for fetch in made
+                                   for run in (Run(fetch, {p: True, x: 1.0}), Run(v))]
 
 
 def _wrong_numbers(make):
@@ -554,10 +589,15 @@ def _loops_with_wrong_numbers():
 
     floats, numbered = legacy.Defun(tf.float32, tf.float32), legacy.Defun(tf.int32, tf.float32)
     return {
-        "condition": (lambda: functional_ops.While([5.0, 0.0], floats(going_two), floats(two)), "Expected a single scalar.*got 2 tensors"),
-        "body": (lambda: functional_ops.While([5.0, 0.0], floats(going), floats(three)), "While loop body returned 3 arguments. Expected: 2"),
-        "for": (lambda: functional_ops.For(0, 10, 1, [0.0], _twice(numbered)), "For loop body returned 2 arguments. Expected: 1"),
-        "executor": (lambda: tf.raw_ops.PartitionedCall(args=[1.0, 2.0], Tout=[tf.float32, tf.float32], f=floats(two), executor_type="NONE_SUCH"), "executor type: NONE_SUCH"),
+        "condition": (lambda: functional_ops.While([5.0, 0.0], floats(going_two), floats(two)),
+                      "Expected a single scalar.*got 2 tensors"),
+        "body": (lambda: functional_ops.While([5.0, 0.0], floats(going), floats(three)),
+                 "While loop body returned 3 arguments. Expected: 2"),
+        "for": (lambda: functional_ops.For(0, 10, 1, [0.0], _twice(numbered)),
+                "For loop body returned 2 arguments. Expected: 1"),
+        "executor": (lambda: tf.raw_ops.PartitionedCall(args=[1.0, 2.0],
+                Tout=[tf.float32, tf.float32], f=floats(two), executor_type="NONE_SUCH"),
+                     "executor type: NONE_SUCH"),
     }
 
 
@@ -573,17 +613,22 @@ def _raw_case(stateless):
     """The op itself, whose index is fed: in range, below, above; and no scalar."""
 
     def build():
-        twice, thrice, less = (legacy.Defun(tf.float32, tf.float32)(f) for f in (lambda x, y: (x * 2, y), lambda x, y: (x * 3, -y), lambda x, y: (x - 1, y * y)))
+        twice, thrice, less = (legacy.Defun(tf.float32, tf.float32)(f)
+                               for f in (lambda x, y: (x * 2, y), lambda x, y: (x * 3, -y),
+                                         lambda x, y: (x - 1, y * y)))
         index, x = tf1.placeholder(tf.int32, None), tf1.placeholder(tf.float32, [])
         op = tf.raw_ops.StatelessCase if stateless else tf.raw_ops.Case
-        made = op(branch_index=index, input=[x, x + 1], Tout=[tf.float32, tf.float32], branches=[twice, thrice, less], name="chosen")
-        return [Run(made, {index: k, x: 3.0}) for k in (0, 1, 2, 3, -1, 2**31 - 1, -(2**31))] + [Run("chosen:1", {index: 1, x: 2.0}), Run(made, {index: [0], x: 1.0})]
+        made = op(branch_index=index, input=[x, x + 1], Tout=[tf.float32, tf.float32],
+                  branches=[twice, thrice, less], name="chosen")
+        return [Run(made, {index: k, x: 3.0}) for k in (0, 1, 2, 3, -1, 2**31 - 1, -(2**31))] + [
+            Run("chosen:1", {index: 1, x: 2.0}), Run(made, {index: [0], x: 1.0})]
 
     return build
 
 
 def _recursion(n_functions):
-    """Functions that call each other in a ring: a client can only make such a library by hand. The error says how they go round."""
+    """Functions that call each other in a ring: a client can only make such a library by hand. The
+    error says how they go round."""
 
     def build():
         with tf.Graph().as_default() as graph:
@@ -615,7 +660,8 @@ def _recursion(n_functions):
 
 def _for(device):
     def build():
-        """Up, down, by more than one, not at all; a value that the body hands on; the counter's ends."""
+        """Up, down, by more than one, not at all; a value that the body hands on; the counter's
+        ends."""
         from tensorflow.python.ops import functional_ops
 
         @legacy.Defun(tf.int32, tf.float32, tf.float32)
@@ -630,7 +676,8 @@ def _for(device):
         with tf.device(device):
             y = functional_ops.For(start, limit, delta, [1.0, 3.0], body)
             n = functional_ops.For(start, limit, delta, [0], count)
-        bounds = [(0, 5, 1), (5, 0, -2), (0, 10, 3), (4, 4, 1), (4, 4, 0), (0, 5, -1), (5, 0, 1), (0, 5, 0), (2**31 - 7, 2**31 - 1, 3)]
+        bounds = [(0, 5, 1), (5, 0, -2), (0, 10, 3), (4, 4, 1), (4, 4, 0), (0, 5, -1), (5, 0, 1),
+                  (0, 5, 0), (2**31 - 7, 2**31 - 1, 3)]
         return [Run([y, n], {start: a, limit: b, delta: c}) for a, b, c in bounds]
 
     return build
@@ -645,7 +692,8 @@ def _for_effects():
     def body(i, handle, n):
         with tf.control_dependencies([tf.raw_ops.AssignAddVariableOp(resource=handle, value=i)]):
             now = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int32)
-            with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=handle, value=now * 2)]):
+            with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=handle,
+                    value=now * 2)]):
                 return handle, n + now
 
     n = tf1.placeholder(tf.int32, [])
@@ -675,7 +723,8 @@ def _remote_call(by_client):
         if by_client:
             calls = [f(x, x), f(x * 2, x)]
         else:
-            calls = [functional_ops.remote_call(w, [x * k, x], [tf.float32, tf.int32], f) for k, w in ((1, WORKER1 + "/device:CPU:0"), (2, PS + "/cpu:0"))]
+            calls = [functional_ops.remote_call(w, [x * k, x], [tf.float32, tf.int32], f) for k,
+                     w in ((1, WORKER1 + "/device:CPU:0"), (2, PS + "/cpu:0"))]
         return [Run([list(c) for c in calls], {x: [2, 3]})]
 
     return build
@@ -721,7 +770,8 @@ def _uninitialized():
 
 
 def _api_choice(for_cpu):
-    """Two functions of one API: the call names the general one, and the one for CPUs runs. The oracle calls the latter itself."""
+    """Two functions of one API: the call names the general one, and the one for CPUs runs. The
+    oracle calls the latter itself."""
 
     def build():
         from tensorflow.python.eager import def_function
@@ -731,7 +781,8 @@ def _api_choice(for_cpu):
             attrs = {attributes.API_IMPLEMENTS: api}
             if device:
                 attrs[attributes.API_PREFERRED_DEVICE] = device
-            return def_function.function(function, experimental_attributes=attrs, autograph=False).get_concrete_function(tf.TensorSpec([2]))
+            return def_function.function(function, experimental_attributes=attrs,
+                                         autograph=False).get_concrete_function(tf.TensorSpec([2]))
 
         general = made(lambda x: x + 1000.0, None, "grow")
         elsewhere = made(lambda x: x + 2000.0, "GPU", "grow")
@@ -744,7 +795,9 @@ def _api_choice(for_cpu):
         with tf.device(WORKER1):
             calls = [here(x), here(x), here(x)] if for_cpu else [general(x), elsewhere(x), here(x)]
         calls += [other_api(x), alone(x), tf1.gradients(alone(x), x)[0]]
-        mapped = tf1.data.make_one_shot_iterator(tf1.data.Dataset.range(2).map(lambda i: (here if for_cpu else general)(tf.cast([i, i], tf.float32))))
+        mapped = tf1.data.make_one_shot_iterator(
+            tf1.data.Dataset.range(2).map(lambda i: (here if for_cpu else general)(
+                tf.cast([i, i], tf.float32))))
         return [Run(calls, {x: [1.0, 2.0]}), Run(mapped.get_next())]
 
     return build
@@ -773,7 +826,8 @@ def cases():
     yield "function/cond/across_tasks", _cond_across_tasks
     yield "function/cond/predicates", _predicates
     yield "function/cond/gradient", _cond_gradient
-    yield "function/cond/gradient_intermediates", _cond_gradient_intermediates, {"needs": "optional values"}
+    yield "function/cond/gradient_intermediates", _cond_gradient_intermediates, {
+        "needs": "optional values"}
     yield "function/case", _case
     yield "function/switch_case", _switch_case
     yield "function/while/shapes", _while_shapes
@@ -788,7 +842,8 @@ def cases():
     yield "function/while/gradient", _while_gradient, {"needs": "tensor lists"}
     yield "function/map_fn", _map_fn, {"needs": "tensor lists"}
     for where in (None, PS, WORKER1):
-        yield f"function/for/{where}", _for(where), {"node": False, "message": "Invalid start/limit/delta"}
+        yield f"function/for/{where}", _for(where), {
+            "node": False, "message": "Invalid start/limit/delta"}
     yield "function/for/effects", _for_effects
     yield "function/remote_call", _remote_call(False), {"oracle": _remote_call(True)}
     unknown = (tf.errors.UnimplementedError, "RemoteCall to a target that is no constant")
@@ -797,7 +852,8 @@ def cases():
     for name, (make, message) in _loops_with_wrong_numbers().items():
         yield f"function/wrong/{name}", _wrong_numbers(make), {"message": message, "node": False}
     for stateless in (True, False):
-        yield f"function/case/raw/{'stateless' if stateless else 'stateful'}", _raw_case(stateless), {"node": False}
+        yield f"function/case/raw/{'stateless' if stateless else 'stateful'}", _raw_case(
+            stateless), {"node": False}
     for n in (1, 2, 5):
         ring = " -> ".join(f"ring_{k % n}" for k in range(n - 1, -2, -1))
         refused = (tf.errors.InvalidArgumentError, f"Recursive functions are not supported: {ring}")

@@ -8,11 +8,14 @@ R = tf.raw_ops
 
 def of_rows(function, arguments, captured=(), types=(tf.int32,), shapes=((),)):
     def build():
-        inputs = [tf1.placeholder_with_default(tf.constant(value), None) for value in (*arguments, *captured)]
-        concrete = tf.function(function).get_concrete_function(*[tf.TensorSpec(None, x.dtype) for x in inputs])
+        inputs = [tf1.placeholder_with_default(tf.constant(value), None)
+                  for value in (*arguments, *captured)]
+        concrete = tf.function(function).get_concrete_function(
+            *[tf.TensorSpec(None, x.dtype) for x in inputs])
         n = len(arguments)
         with tf.device(WORKER0):
-            out = R.MapDefun(arguments=inputs[:n], captured_inputs=inputs[n:], output_types=list(types), output_shapes=list(shapes), f=concrete)
+            out = R.MapDefun(arguments=inputs[:n], captured_inputs=inputs[n:],
+                             output_types=list(types), output_shapes=list(shapes), f=concrete)
         return [Run(list(out))]
 
     return build
@@ -29,10 +32,13 @@ def looped(x):
 CASES = {
     "plus one": of_rows(lambda x: x + 1, [i32(1, 2, 3)]),
     "many": of_rows(lambda x: x * x, [np.arange(1000, dtype=np.int32)]),
-    "matrices": of_rows(lambda x: tf.transpose(x), [np.arange(24, dtype=np.int32).reshape(2, 3, 4)], shapes=((4, 3),)),
-    "two and two": of_rows(lambda x, y: (x + y, tf.cast(x, tf.float32)), [i32(1, 2), i32(3, 4)], types=(tf.int32, tf.float32), shapes=((), ())),
+    "matrices": of_rows(lambda x: tf.transpose(x), [np.arange(24, dtype=np.int32).reshape(2, 3, 4)],
+                        shapes=((4, 3),)),
+    "two and two": of_rows(lambda x, y: (x + y, tf.cast(x, tf.float32)), [i32(1, 2), i32(3, 4)],
+                           types=(tf.int32, tf.float32), shapes=((), ())),
     "captured": of_rows(lambda x, k: x * k, [i32(1, 2)], [i32(10)[0]]),
-    "strings": of_rows(lambda x: tf.strings.join([x, "!"]), [np.array([b"a", b"b" * 30])], types=(tf.string,)),
+    "strings": of_rows(lambda x: tf.strings.join([x, "!"]), [np.array([b"a", b"b" * 30])],
+                       types=(tf.string,)),
     "a loop inside": of_rows(looped, [i32(5, 0, 7)]),
     "no rows": of_rows(lambda x: x + 1, [np.zeros((0, 2), np.int32)], shapes=((2,),)),
     "shape in part": of_rows(lambda x: tf.stack([x, x]), [i32(1, 2)], shapes=((None,),)),
@@ -42,7 +48,8 @@ CASES = {
 }
 OTHER_NODES = {  # TensorFlow names a node inside of the function, or none
     "type differs": of_rows(lambda x: tf.cast(x, tf.float32), [i32(1, 2)]),
-    "no rows of unknown shape": of_rows(lambda x: x + 1, [np.zeros((0, 2), np.int32)], shapes=(None,)),
+    "no rows of unknown shape": of_rows(lambda x: x + 1, [np.zeros((0, 2), np.int32)],
+                                        shapes=(None,)),
     "shape differs": of_rows(lambda x: tf.stack([x, x]), [i32(1, 2)]),
     "shapes differ": of_rows(lambda x: tf.range(x), [i32(1, 1, 2)], shapes=((None,),)),
     "fails": of_rows(lambda x: R.Reshape(tensor=x, shape=[2]), [i32(1, 2)], shapes=((2,),)),

@@ -1,4 +1,5 @@
-"""Feeds, fetches, names and devices: what a client may ask for in one run, and how graphs of many tasks hang together."""
+"""Feeds, fetches, names and devices: what a client may ask for in one run, and how graphs of many
+tasks hang together."""
 
 import numpy as np
 from programs import PS, TASKS, WORKER0, WORKER1, Run, tf, tf1
@@ -11,8 +12,10 @@ def _fetch_structures():
     bare = tf.IndexedSlices(tf.constant([[1.0]]), tf.constant([0]))
     op = tf.no_op(name="op")
     return [
-        Run(a), Run([a, b]), Run((a, [b, (a,)])), Run({"x": a, "y": {"z": b}}), Run(op), Run([op, a]), Run("a:0"), Run(["a:0", "op", "b"]), Run([]), Run({}),
-        Run(sparse), Run(slices), Run(bare), Run([sparse, {"s": slices}]), Run([a, a, b, a]), Run((a,)), Run([a, op, a, "a:0"]),
+        Run(a), Run([a, b]), Run((a, [b, (a,)])), Run({"x": a, "y": {"z": b}}), Run(op),
+        Run([op, a]), Run("a:0"), Run(["a:0", "op", "b"]), Run([]), Run({}),
+        Run(sparse), Run(slices), Run(bare), Run([sparse, {"s": slices}]), Run([a, a, b, a]),
+        Run((a,)), Run([a, op, a, "a:0"]),
     ]  # fmt: skip
 
 
@@ -21,13 +24,17 @@ def _feed_kinds():
     known = tf1.placeholder(tf.int32, [2, 2], name="known")
     partly = tf1.placeholder(tf.float32, [None, 3], name="partly")
     words = tf1.placeholder(tf.string, [None])
-    flag, half, wide = tf1.placeholder(tf.bool), tf1.placeholder(tf.float16), tf1.placeholder(tf.complex128)
+    flag, half, wide = tf1.placeholder(tf.bool), tf1.placeholder(tf.float16), tf1.placeholder(
+        tf.complex128)
     default = tf1.placeholder_with_default([1.0, 2.0], [None])
     return [
         Run(x + 1, {x: 3}), Run(x + 1, {"x:0": [1, 2]}), Run(x * 1, {x: np.zeros([0, 4])}),
-        Run(tf.reduce_sum(known), {known: [[1, 2], [3, 4]]}), Run([tf.shape(partly), partly * 2], {partly: np.ones([5, 3])}),
-        Run(tf.strings.length(words), {words: ["a", b"bcd", ""]}), Run(tf.logical_not(flag), {flag: [True, False]}), Run(half * 2, {half: [1.5]}),
-        Run(tf.math.conj(wide), {wide: 1 + 2j}), Run(default * 2), Run(default * 2, {default: [5.0]}),
+        Run(tf.reduce_sum(known), {known: [[1, 2], [3, 4]]}),
+        Run([tf.shape(partly), partly * 2], {partly: np.ones([5, 3])}),
+        Run(tf.strings.length(words), {words: ["a", b"bcd", ""]}),
+        Run(tf.logical_not(flag), {flag: [True, False]}), Run(half * 2, {half: [1.5]}),
+        Run(tf.math.conj(wide), {wide: 1 + 2j}), Run(default * 2),
+        Run(default * 2, {default: [5.0]}),
         Run(partly + 0, {partly: np.ones([2, 4])}), Run(known, {}), Run(x + 0),
     ]  # fmt: skip
 
@@ -52,7 +59,8 @@ def _inner_feeds():
     v = tf1.get_variable("v", initializer=[9.0])
     read = tf.identity(v)
     return [
-        Run(c, {b: [3, 4]}), Run(c, {a: [0, 0], bad: [1, 1]}), Run([c, a], {b: [1, 1]}), Run(total, {parts[0]: [10, 20]}), Run([total, parts[1]], {parts[0]: [10, 20]}),
+        Run(c, {b: [3, 4]}), Run(c, {a: [0, 0], bad: [1, 1]}), Run([c, a], {b: [1, 1]}),
+        Run(total, {parts[0]: [10, 20]}), Run([total, parts[1]], {parts[0]: [10, 20]}),
         Run(read, {v: [7.0]}), Run(c), Run(read, {read.op.inputs[0]: [2.0]}),
     ]  # fmt: skip
 
@@ -65,14 +73,16 @@ def _feed_beside_effects():
     copy = tf.identity(grow, name="copy")
     with tf.control_dependencies([copy]):
         out = tf.constant(5.0) + 1
-    return [Run(v.initializer), Run(out, {copy: 3.0}), Run(v), Run([out, copy * 2], {copy: 3.0}), Run(v), Run([out, copy]), Run(v)]
+    return [Run(v.initializer), Run(out, {copy: 3.0}), Run(v), Run([out, copy * 2], {copy: 3.0}),
+            Run(v), Run([out, copy]), Run(v)]
 
 
 def _multi_output():
     values, indices = tf.nn.top_k(tf.constant([3.0, 9.0, 1.0]), 2)
     unique = tf.unique_with_counts(tf.constant([1, 2, 1]))
     mean, variance = tf.nn.moments(tf.constant([1.0, 2.0, 6.0]), [0])
-    return [Run([values, indices]), Run(indices), Run(unique), Run([mean, variance]), Run(unique.count)]
+    return [Run([values, indices]), Run(indices), Run(unique), Run([mean, variance]),
+            Run(unique.count)]
 
 
 def _names():
@@ -83,11 +93,13 @@ def _names():
         v = tf1.get_variable("w", initializer=3.0)
     with tf1.variable_scope("vs", reuse=True):
         same = tf1.get_variable("w", initializer=3.0)
-    return [Run(tf1.global_variables_initializer()), Run([a, b, a + b, same + v]), Run([b.name, v.name])]
+    return [Run(tf1.global_variables_initializer()), Run([a, b, a + b, same + v]),
+            Run([b.name, v.name])]
 
 
 def _pipeline_of_tasks():
-    """A chain that visits every task many times; a wide fan-out; control edges beside data edges."""
+    """A chain that visits every task many times; a wide fan-out; control edges beside data edges.
+    """
     x = tf1.placeholder(tf.float32, [3])
     y = x
     for i in range(12):
@@ -99,13 +111,15 @@ def _pipeline_of_tasks():
             wide.append(y + float(i))
     with tf.device(PS):
         total = tf.add_n(wide)
-    return [Run(total, {x: [1, 2, 3]}), Run([y, wide[7], total], {x: [1, 2, 3]}), Run(wide, {y: [0, 0, 1]})]
+    return [Run(total, {x: [1, 2, 3]}), Run([y, wide[7], total], {x: [1, 2, 3]}),
+            Run(wide, {y: [0, 0, 1]})]
 
 
 def _dtypes_across_tasks():
     """Every dtype over an edge between tasks, small and large, empty and scalar."""
     out, feeds = [], {}
-    for dtype in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128", "bfloat16"):
+    for dtype in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
+                  "uint16", "uint32", "uint64", "bool", "complex64", "complex128", "bfloat16"):
         for shape in ([], [0], [2, 3], [300, 100]):
             with tf.device(PS):
                 x = tf1.placeholder(dtype, shape)
@@ -138,7 +152,8 @@ def _large_across_tasks():
 
 def _device_functions():
     def by_op(op):
-        return PS if op.type in ("VariableV2", "VarHandleOp") else WORKER1 if op.type == "MatMul" else WORKER0
+        return PS if op.type in ("VariableV2",
+                                 "VarHandleOp") else WORKER1 if op.type == "MatMul" else WORKER0
 
     with tf1.device(by_op):
         w = tf1.get_variable("w", initializer=[[1.0, 2.0], [3.0, 4.0]], use_resource=False)
@@ -151,10 +166,14 @@ def _device_functions():
 def _constants():
     """All encodings of Const: splat, typed, content, empty, strings."""
     values = [
-        tf.zeros([100, 3]), tf.constant(7, shape=[5, 5]), tf.constant([], tf.float32), tf.constant([[]], tf.int64), tf.constant(np.arange(1000)), tf.constant(True),
-        tf.constant("one"), tf.constant([["a", "b"], ["", "c"]]), tf.constant([1.5, 2.5], tf.bfloat16), tf.constant([1, 2], tf.float16), tf.constant(1 - 2j),
-        tf.constant(np.float32("nan")), tf.constant([np.inf, -np.inf]), tf.ones([0, 5]), tf.range(10), tf.linspace(0.0, 1.0, 5), tf.eye(3), tf.constant([2**63 - 1, -(2**63)]),
-        tf.constant([2**64 - 1], tf.uint64), tf.constant([[1, 2], [3, 4]], tf.int8), tf.constant("x", shape=[3]),
+        tf.zeros([100, 3]), tf.constant(7, shape=[5, 5]), tf.constant([], tf.float32),
+        tf.constant([[]], tf.int64), tf.constant(np.arange(1000)), tf.constant(True),
+        tf.constant("one"), tf.constant([["a", "b"], ["", "c"]]),
+        tf.constant([1.5, 2.5], tf.bfloat16), tf.constant([1, 2], tf.float16), tf.constant(1 - 2j),
+        tf.constant(np.float32("nan")), tf.constant([np.inf, -np.inf]), tf.ones([0, 5]),
+        tf.range(10), tf.linspace(0.0, 1.0, 5), tf.eye(3), tf.constant([2**63 - 1, -(2**63)]),
+        tf.constant([2**64 - 1], tf.uint64), tf.constant([[1, 2], [3, 4]], tf.int8),
+        tf.constant("x", shape=[3]),
     ]  # fmt: skip
     return [Run(values), Run([tf.identity(v) for v in values])]
 
@@ -162,7 +181,8 @@ def _constants():
 def _strings():
     x = tf1.placeholder(tf.string, [None])
     return [
-        Run([tf.strings.join([x, x], "+"), tf.strings.length(x), tf.strings.substr(x, 0, 1), tf.strings.as_string(tf.strings.length(x))], {x: ["ab", "", "cde"]}),
+        Run([tf.strings.join([x, x], "+"), tf.strings.length(x), tf.strings.substr(x, 0, 1),
+             tf.strings.as_string(tf.strings.length(x))], {x: ["ab", "", "cde"]}),
         Run(tf.strings.to_number(x), {x: ["1.5", "20"]}),
         Run(tf.strings.to_number(x), {x: ["nope"]}),
         Run(tf.strings.to_hash_bucket_fast(x, 100), {x: ["a", "b", "longer"]}),
@@ -172,7 +192,8 @@ def _strings():
 
 def _regular_expressions():
     x = tf1.placeholder(tf.string, [None])
-    return [Run([tf.strings.regex_full_match(x, "[0-9.]+"), tf.strings.regex_replace(x, "[a-c]+", "-")], {x: ["1.5", "xabc"]})]
+    return [Run([tf.strings.regex_full_match(x, "[0-9.]+"),
+                 tf.strings.regex_replace(x, "[a-c]+", "-")], {x: ["1.5", "xabc"]})]
 
 
 def _empty_group():
@@ -208,7 +229,8 @@ def _same_subgraphs():
     x = tf1.placeholder(tf.float32, [2])
     sums = [tf.sin(x) + tf.cos(x) for _ in range(4)]
     randoms = [tf.random.uniform([2], seed=7) for _ in range(2)] + [tf.random.uniform([2])]
-    return [Run([sums, sums[0] - sums[1]], {x: [1, 2]}), Run(randoms, {}), Run([sums[3], randoms[0]], {x: [1, 2]})]
+    return [Run([sums, sums[0] - sums[1]], {x: [1, 2]}), Run(randoms, {}),
+            Run([sums[3], randoms[0]], {x: [1, 2]})]
 
 
 def _folded():

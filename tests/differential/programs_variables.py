@@ -1,4 +1,5 @@
-"""Variables as real programs use them: both kinds, on parameter servers, partitioned, averaged, sparse updates, checks of initialisation."""
+"""Variables as real programs use them: both kinds, on parameter servers, partitioned, averaged,
+sparse updates, checks of initialisation."""
 
 import numpy as np
 from programs import PS, TASKS, WORKER1, Run, tf, tf1
@@ -18,7 +19,8 @@ def _lifecycle(resource, device):
         grow, shrink = tf1.assign_add(v, tf.ones([2, 3])), tf1.assign_sub(v, 2 * tf.ones([2, 3]))
         put = tf1.assign(v, tf.fill([2, 3], 7.0))
         checks = [tf1.is_variable_initialized(v), tf1.report_uninitialized_variables()]
-        return [Run(checks), Run(v), Run(init), Run(checks), Run([v, read]), Run(grow), Run(shrink), Run(v), Run(put), Run([read, v]), Run(init), Run(v)]
+        return [Run(checks), Run(v), Run(init), Run(checks), Run([v, read]), Run(grow), Run(shrink),
+                Run(v), Run(put), Run([read, v]), Run(init), Run(v)]
 
     return build
 
@@ -27,7 +29,8 @@ def _read_after_write(resource):
     def build():
         with tf.device(PS):
             v = _variable("v", 1.0, resource)
-        before = tf.add(v.read_value() if resource else v, 0.0, name="before")  # a copy: TensorFlow's Identity of a ref is the variable's own buffer
+        # a copy: TensorFlow's Identity of a ref is the variable's own buffer
+        before = tf.add(v.read_value() if resource else v, 0.0, name="before")
         with tf.control_dependencies([before]):
             with tf.control_dependencies([tf1.assign_add(v, 10.0)]):
                 after = tf.identity(v.read_value(), name="after")
@@ -39,7 +42,8 @@ def _read_after_write(resource):
 
 
 def _update_then_use(resource, device):
-    """What comes under control of an update uses the new value: by way of v/read too, which no update controls."""
+    """What comes under control of an update uses the new value: by way of v/read too, which no
+    update controls."""
     def build():
         with tf.device(device):
             v = _variable("v", 1.0, resource)
@@ -48,7 +52,8 @@ def _update_then_use(resource, device):
                 follow = average.apply([v])
             with tf.control_dependencies([tf1.assign_add(v, 100.0)]):
                 used, copied = v * 1.0, tf.identity(v)
-        return [Run(tf1.global_variables_initializer()), Run(follow), Run(average.average(v)), Run([used, copied]), Run(v)]
+        return [Run(tf1.global_variables_initializer()), Run(follow), Run(average.average(v)),
+                Run([used, copied]), Run(v)]
 
     return build
 
@@ -63,7 +68,8 @@ def _scatter(resource, name):
         if name in ("update",):
             feeds = {index: [4, 0], update: [[1, 2], [3, 4]]}
         out_of_range = {index: [1, 9], update: [[1, 2], [3, 4]]}
-        return [Run(v.initializer), Run(op, feeds), Run(v), Run(op, feeds), Run(v), Run(tf.group(op), out_of_range)]
+        return [Run(v.initializer), Run(op, feeds), Run(v), Run(op, feeds), Run(v),
+                Run(tf.group(op), out_of_range)]
 
     return build
 
@@ -71,7 +77,8 @@ def _scatter(resource, name):
 def _dtype(resource, dtype, value):
     def build():
         v = tf1.get_variable("v", initializer=tf.constant(value, dtype), use_resource=resource)
-        return [Run(v.initializer), Run(v), Run(tf1.assign(v, tf.reverse(v, [0]))), Run([v, tf.shape(v)])]
+        return [Run(v.initializer), Run(v), Run(tf1.assign(v, tf.reverse(v, [0]))),
+                Run([v, tf.shape(v)])]
 
     return build
 
@@ -79,20 +86,27 @@ def _dtype(resource, dtype, value):
 def _strings(resource):
     def build():
         with tf.device(PS):
-            v = tf1.get_variable("v", initializer=tf.constant(["a", "", "longer than any inline string would be"]), use_resource=resource)
+            v = tf1.get_variable("v",
+                                 initializer=tf.constant(
+                                     ["a", "", "longer than any inline string would be"]),
+                                 use_resource=resource)
         joined = tf.strings.join([v, tf.constant(["x", "y", "z"])], separator="-")
         fed = tf1.placeholder(tf.string, [None])
-        return [Run(v.initializer), Run([v, joined]), Run(tf1.assign(v, fed), {fed: [b"\0\1", b"q", b""]}), Run([joined, tf.strings.length(joined)])]
+        return [Run(v.initializer), Run([v, joined]),
+                Run(tf1.assign(v, fed), {fed: [b"\0\1", b"q", b""]}),
+                Run([joined, tf.strings.length(joined)])]
 
     return build
 
 
 def _shape_changes(resource):
     def build():
-        v = tf1.get_variable("v", initializer=tf.constant([1.0, 2.0]), validate_shape=False, use_resource=resource)
+        v = tf1.get_variable("v", initializer=tf.constant([1.0, 2.0]), validate_shape=False,
+                             use_resource=resource)
         x = tf1.placeholder(tf.float32)
         put = tf1.assign(v, x, validate_shape=False)
-        return [Run(v.initializer), Run(tf.shape(v)), Run(put, {x: np.ones([3, 2])}), Run([v, tf.shape(v)]), Run(put, {x: 5.0}), Run(v)]
+        return [Run(v.initializer), Run(tf.shape(v)), Run(put, {x: np.ones([3, 2])}),
+                Run([v, tf.shape(v)]), Run(put, {x: 5.0}), Run(v)]
 
     return build
 
@@ -117,13 +131,18 @@ def _partitioned(resource, strategy):
             at = partition_info.var_offset if partition_info else [0, 0]
             return values[at[0] : at[0] + shape[0]]
 
-        with tf1.device(tf1.train.replica_device_setter(cluster={"ps": ["a"], "worker": ["b", "c"]})):
-            table = tf1.get_variable("t", [10, 4], initializer=initializer, partitioner=tf1.fixed_size_partitioner(3), use_resource=resource)
+        with tf1.device(tf1.train.replica_device_setter(
+            cluster={"ps": ["a"], "worker": ["b", "c"]})):
+            table = tf1.get_variable("t", [10, 4], initializer=initializer,
+                                     partitioner=tf1.fixed_size_partitioner(3),
+                                     use_resource=resource)
         ids = tf1.placeholder(tf.int64, [None])
-        rows = tf.nn.embedding_lookup(table, ids) if strategy == "div" else tf1.nn.embedding_lookup(list(table), ids, partition_strategy="mod")
+        rows = tf.nn.embedding_lookup(table, ids) if strategy == "div" else tf1.nn.embedding_lookup(
+            list(table), ids, partition_strategy="mod")
         whole = tf.convert_to_tensor(table)
         runs = [Run(tf1.global_variables_initializer()), Run(whole)]
-        return runs + ([Run([rows, tf.shape(rows)], {ids: x}) for x in ([0, 9, 3, 3], [], [5])] if strategy == "mod" else [Run(list(table))])
+        return runs + ([Run([rows, tf.shape(rows)], {ids: x}) for x in ([0, 9, 3, 3], [], [5])]
+                       if strategy == "mod" else [Run(list(table))])
 
     return build
 
@@ -131,10 +150,14 @@ def _partitioned(resource, strategy):
 def _sparse_lookup(resource):
     def build():
         with tf.device(PS):
-            table = tf1.get_variable("t", initializer=np.arange(30, dtype=np.float32).reshape(10, 3), use_resource=resource)
+            table = tf1.get_variable("t",
+                                     initializer=np.arange(30, dtype=np.float32).reshape(10, 3),
+                                     use_resource=resource)
         ids = tf1.sparse_placeholder(tf.int64)
-        sums = [tf1.nn.embedding_lookup_sparse(table, ids, None, combiner=how) for how in ("sum", "mean", "sqrtn")]
-        value = tf1.SparseTensorValue([[0, 0], [0, 1], [1, 0], [2, 1]], np.array([1, 3, 9, 0], np.int64), [3, 2])
+        sums = [tf1.nn.embedding_lookup_sparse(table, ids, None, combiner=how)
+                for how in ("sum", "mean", "sqrtn")]
+        value = tf1.SparseTensorValue([[0, 0], [0, 1], [1, 0], [2, 1]],
+                                      np.array([1, 3, 9, 0], np.int64), [3, 2])
         return [Run(table.initializer), Run(sums, {ids: value})]
 
     return build
@@ -145,7 +168,8 @@ def _moving_average(resource):
         v = _variable("v", [1.0, 5.0], resource)
         average = tf1.train.ExponentialMovingAverage(0.9)
         step, grow = average.apply([v]), tf1.assign_add(v, [1.0, -1.0])
-        return [Run(tf1.global_variables_initializer())] + [Run(grow), Run(step)] * 2 + [Run([average.average(v), v])]
+        return [Run(tf1.global_variables_initializer())] + [Run(grow), Run(step)] * 2 + [
+            Run([average.average(v), v])]
 
     return build
 
@@ -153,15 +177,19 @@ def _moving_average(resource):
 def _replica_setter(resource):
     def build():
         cluster = {"ps": ["a:1"], "worker": ["b:1", "c:1"]}
-        with tf1.device(tf1.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:1")):
-            step = tf1.train.create_global_step() if not resource else tf1.get_variable("global_step", [], tf.int64, tf1.zeros_initializer(), use_resource=True)
-            w = tf1.get_variable("w", [3, 2], initializer=tf1.constant_initializer(0.5), use_resource=resource)
+        with tf1.device(tf1.train.replica_device_setter(cluster=cluster,
+                worker_device="/job:worker/task:1")):
+            step = tf1.train.create_global_step() if not resource else tf1.get_variable(
+                "global_step", [], tf.int64, tf1.zeros_initializer(), use_resource=True)
+            w = tf1.get_variable("w", [3, 2], initializer=tf1.constant_initializer(0.5),
+                                 use_resource=resource)
             x = tf1.placeholder(tf.float32, [None, 3])
             y = tf.matmul(x, w)
             loss = tf.reduce_mean(tf.square(y - 1.0))
             train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
         feeds = {x: np.arange(6).reshape(2, 3) / 6}
-        return [Run(tf1.global_variables_initializer())] + [Run([train, loss], feeds)] * 3 + [Run([w, step])]
+        return [Run(tf1.global_variables_initializer())] + [Run([train, loss], feeds)] * 3 + [
+            Run([w, step])]
 
     return build
 
@@ -169,7 +197,8 @@ def _replica_setter(resource):
 def _partial_names():
     """Devices that name only a part: "/cpu:0", "/job:worker", "/task:1"."""
     out, runs = [], []
-    for i, device in enumerate(("/cpu:0", "/job:worker", "/task:0", "/job:ps", "/device:CPU:0", "/job:worker/task:1/cpu:0", "/replica:0", "")):
+    for i, device in enumerate(("/cpu:0", "/job:worker", "/task:0", "/job:ps", "/device:CPU:0",
+                                "/job:worker/task:1/cpu:0", "/replica:0", "")):
         with tf.device(device):
             v = tf1.get_variable(f"v{i}", initializer=float(i), use_resource=bool(i % 2))
             out.append(v + 1)
@@ -181,7 +210,8 @@ def _local_variables():
     a = tf1.get_variable("a", initializer=2.0, collections=[tf1.GraphKeys.LOCAL_VARIABLES])
     b = tf1.get_variable("b", initializer=3.0)
     missing = tf1.report_uninitialized_variables(tf1.global_variables() + tf1.local_variables())
-    return [Run(missing), Run(tf1.local_variables_initializer()), Run(missing), Run(tf1.global_variables_initializer()), Run([missing, a, b])]
+    return [Run(missing), Run(tf1.local_variables_initializer()), Run(missing),
+            Run(tf1.global_variables_initializer()), Run([missing, a, b])]
 
 
 def _colocated():
@@ -206,8 +236,10 @@ def _across_tasks(resource):
                 variables.append(_variable(f"v{i}", np.full([4], i, np.float32), resource))
         for i, task in enumerate(TASKS):
             with tf.device(task):
-                updates.append(tf1.assign_add(variables[(i + 1) % 3], variables[i].initial_value + float(i)))
-        return [Run(tf1.global_variables_initializer()), Run(tf.group(*updates)), Run(variables), Run(updates[0]), Run(tf.add_n([tf.identity(v) for v in variables]))]
+                updates.append(tf1.assign_add(variables[(i + 1) % 3], variables[i].initial_value
+                                              + float(i)))
+        return [Run(tf1.global_variables_initializer()), Run(tf.group(*updates)), Run(variables),
+                Run(updates[0]), Run(tf.add_n([tf.identity(v) for v in variables]))]
 
     return build
 
@@ -221,7 +253,9 @@ def _use_of_ref_output():
     with tf.device(WORKER1):
         shape = tf.shape(v)
         rank = tf.rank(v._ref())  # noqa: SLF001
-    return [Run(v.initializer), Run([v._ref(), shape, rank]), Run(twice), Run(v), Run(chained), Run(v.op.outputs[0])]  # noqa: SLF001
+    # noqa: SLF001
+    return [Run(v.initializer), Run([v._ref(), shape, rank]), Run(twice), Run(v), Run(chained),
+            Run(v.op.outputs[0])]
 
 
 def cases():
@@ -232,7 +266,9 @@ def cases():
         yield f"variable/{kind}/read_after_write", _read_after_write(resource)
         for name in ("update", "add", "sub", "mul", "div", "min", "max"):
             yield f"variable/{kind}/scatter_{name}", _scatter(resource, name)
-        for dtype, value in (("int32", [1, 2]), ("int64", [1, 2]), ("float64", [0.5]), ("bool", [True, False]), ("complex64", [1j]), ("uint8", [3, 4]), ("float16", [2.5])):
+        for dtype, value in (("int32", [1, 2]), ("int64", [1, 2]), ("float64", [0.5]),
+                             ("bool", [True, False]), ("complex64", [1j]), ("uint8", [3, 4]),
+                             ("float16", [2.5])):
             yield f"variable/{kind}/dtype_{dtype}", _dtype(resource, dtype, value)
         yield f"variable/{kind}/strings", _strings(resource)
         yield f"variable/{kind}/shape_changes", _shape_changes(resource)

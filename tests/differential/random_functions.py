@@ -1,5 +1,7 @@
-"""Random functions over several tasks: If, Case, While and calls as clients of TensorFlow 2 make them in graph mode, nested in each other; every op
-of a body on a task of its own choice, every call on another; gradients through all of it. A case is a seed: the same graph in every run.
+"""Random functions over several tasks: If, Case, While and calls as clients of TensorFlow 2 make
+them in graph mode, nested in each other; every op
+of a body on a task of its own choice, every call on another; gradients through all of it. A case is
+a seed: the same graph in every run.
 
     cases(first, n) yields (name, build, options) as programs.py has it.
 """
@@ -11,8 +13,10 @@ from programs_functions import v2
 
 
 class _Builder(random_loops._Builder):  # noqa: SLF001
-    """With control flow v2 on, what random_loops makes of conditionals and loops are If and While. Here come calls, Case, and state. (How often
-    what is stateful and used by nobody runs depends on TensorFlow's configuration; programs_functions.py has what does not.)"""
+    """With control flow v2 on, what random_loops makes of conditionals and loops are If and While.
+    Here come calls, Case, and state. (How often
+    what is stateful and used by nobody runs depends on TensorFlow's configuration;
+    programs_functions.py has what does not.)"""
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -20,7 +24,8 @@ class _Builder(random_loops._Builder):  # noqa: SLF001
             self.count = tf1.get_variable("count", initializer=0, use_resource=True)
 
     def call(self, values, depth):
-        """A function with arguments of its own, called once or twice; it may take what is outside of it besides."""
+        """A function with arguments of its own, called once or twice; it may take what is outside
+        of it besides."""
         twice = bool(self.rng.integers(2))
 
         @tf.function(autograph=False)
@@ -39,7 +44,8 @@ class _Builder(random_loops._Builder):  # noqa: SLF001
         with self.somewhere():
             index = tf.cast(tf.reduce_sum(self.pick(values)) * 2.0, tf.int32)
         with self.somewhere():
-            return tf.switch_case(index, [lambda: tf.identity(self.block(values, depth + 1)) for _ in range(n)])
+            return tf.switch_case(index, [lambda: tf.identity(self.block(values, depth + 1))
+                                          for _ in range(n)])
 
     def op(self, values):
         if self.rng.random() > 0.05:
@@ -55,7 +61,8 @@ class _Builder(random_loops._Builder):  # noqa: SLF001
                 values.append(self.op(values))
                 continue
             kind = self.rng.random()
-            make = self.call if kind < 0.3 else self.case if kind < 0.45 else self.cond if kind < 0.6 else self.loop if kind < 0.75 else None
+            make = (self.call if kind < 0.3 else self.case if kind < 0.45 else self.cond if kind
+                    < 0.6 else self.loop if kind < 0.75 else None)
             values.append(make(values, depth) if make else self.op(values))
             if depth == 0:
                 self.made.append(values[-1])
@@ -73,7 +80,8 @@ def _build(seed):
         runs = [Run(tf1.global_variables_initializer())]
         for k in range(3):
             rng = np.random.default_rng([seed, k])
-            runs.append(Run(results + builder.made if k == 0 else results, {x: np.round(rng.normal(size=3), 2).astype(np.float32) for x in feeds}))
+            runs.append(Run(results + builder.made if k == 0 else results,
+                            {x: np.round(rng.normal(size=3), 2).astype(np.float32) for x in feeds}))
         return [*runs, Run(results[1], runs[1].feeds)]
 
     return build

@@ -1,4 +1,5 @@
-"""Random graphs: elementwise, reducing, reshaping and joining ops over several dtypes, variables, tasks, control edges and conditionals, with random
+"""Random graphs: elementwise, reducing, reshaping and joining ops over several dtypes, variables,
+tasks, control edges and conditionals, with random
 feeds (inner endpoints too) and fetches. A case is a seed: the same graph in every run.
 
     cases(first, n) yields (name, build) as programs.py has it.
@@ -14,7 +15,8 @@ N_RUNS = 5
 
 def _value(rng, dtype, shape):
     if dtype == "string":
-        return rng.choice(np.array([b"", b"a", b"bc", b"longer than a few letters"], object), size=shape) if shape else b"one"
+        return rng.choice(np.array([b"", b"a", b"bc", b"longer than a few letters"], object),
+                          size=shape) if shape else b"one"
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.startswith("int"):
@@ -31,7 +33,9 @@ class _Builder:
         """A random tensor of one of these dtypes; a new constant when there is none."""
         wanted = [
             t for t in self.tensors
-            if t.dtype.base_dtype.name in dtypes and (shape is None or t.shape.as_list() == list(shape)) and (rank is None or t.shape.rank >= rank)
+            if t.dtype.base_dtype.name in dtypes
+            and (shape is None or t.shape.as_list() == list(shape))
+            and (rank is None or t.shape.rank >= rank)
         ]  # fmt: skip
         if wanted and self.rng.random() < 0.9:
             return wanted[int(self.rng.integers(len(wanted)))]
@@ -51,20 +55,25 @@ class _Builder:
         kind = int(rng.integers(0, 16))
         if kind == 0:
             t = self.pick(floats)
-            return rng.choice([tf.tanh, tf.sigmoid, tf.cos, tf.sin, tf.nn.relu, tf.nn.softplus, tf.floor])(t)
+            return rng.choice([tf.tanh, tf.sigmoid, tf.cos, tf.sin, tf.nn.relu, tf.nn.softplus,
+                               tf.floor])(t)
         if kind == 1:
             t = self.pick(numbers)
-            return rng.choice([tf.abs, tf.negative, tf.sign, tf.square, tf.zeros_like, tf.ones_like, tf.identity, tf.stop_gradient])(t)
+            return rng.choice([tf.abs, tf.negative, tf.sign, tf.square, tf.zeros_like, tf.ones_like,
+                               tf.identity, tf.stop_gradient])(t)
         if kind in (2, 3):
             t = self.pick(numbers)
-            return rng.choice([tf.add, tf.subtract, tf.multiply, tf.maximum, tf.minimum, tf.math.squared_difference])(t, self.like(t))
+            return rng.choice([tf.add, tf.subtract, tf.multiply, tf.maximum, tf.minimum,
+                               tf.math.squared_difference])(t, self.like(t))
         if kind == 4:
             t = self.pick(numbers)
-            return tf.clip_by_value(tf.add(t, self.pick((t.dtype.base_dtype.name,), ())), tf.cast(-100, t.dtype), tf.cast(100, t.dtype))
+            return tf.clip_by_value(tf.add(t, self.pick((t.dtype.base_dtype.name,), ())),
+                                    tf.cast(-100, t.dtype), tf.cast(100, t.dtype))
         if kind == 5:
             t = self.pick(numbers, rank=1)
             axis = int(rng.integers(t.shape.rank))
-            return rng.choice([tf.reduce_sum, tf.reduce_max, tf.reduce_min])(t if t.shape[axis] else tf.ones_like(t), axis, keepdims=bool(rng.integers(2)))
+            return rng.choice([tf.reduce_sum, tf.reduce_max, tf.reduce_min])(
+                t if t.shape[axis] else tf.ones_like(t), axis, keepdims=bool(rng.integers(2)))
         if kind == 6:
             return tf.reshape(self.pick(), [-1])
         if kind == 7:
@@ -79,10 +88,12 @@ class _Builder:
         if kind == 10:
             t = self.pick(rank=1)
             n = t.shape[0]
-            return t[int(rng.integers(0, n + 1)) :] if rng.integers(2) or not n else t[int(rng.integers(n))]
+            return t[int(rng.integers(0, n + 1)) :] if rng.integers(2) or not n else t[
+                int(rng.integers(n))]
         if kind == 11:
             t = self.pick(numbers + ("bool",))
-            return tf.cast(t if t.dtype.base_dtype != tf.float32 else tf.clip_by_value(t, -1e3, 1e3), str(rng.choice(numbers)))
+            return tf.cast(t if t.dtype.base_dtype != tf.float32
+                           else tf.clip_by_value(t, -1e3, 1e3), str(rng.choice(numbers)))
         if kind == 12:
             t = self.pick(numbers)
             return rng.choice([tf.less, tf.greater_equal, tf.equal])(t, self.like(t))
@@ -93,7 +104,8 @@ class _Builder:
             t = self.pick()
             return tf.where(self.pick(("bool",), t.shape.as_list()), t, self.like(t))
         t = self.pick()
-        return tf.cond(self.pick(("bool",), ()), lambda: tf.identity(t), lambda: tf.reverse(t, [0]) if t.shape.rank else tf.identity(self.like(t)))
+        return tf.cond(self.pick(("bool",), ()), lambda: tf.identity(t), lambda: tf.reverse(t, [0])
+                       if t.shape.rank else tf.identity(self.like(t)))
 
     def start(self):
         for i in range(int(self.rng.integers(2, 5))):
@@ -102,9 +114,12 @@ class _Builder:
             self.placeholders.append(x)
             self.tensors.append(x)
         for i in range(int(self.rng.integers(0, 4))):
-            dtype, shape = str(self.rng.choice(DTYPES[:4])), SHAPES[int(self.rng.integers(len(SHAPES)))]
+            dtype, shape = str(self.rng.choice(DTYPES[:4])), SHAPES[
+                int(self.rng.integers(len(SHAPES)))]
             with tf.device(self.task()):
-                v = tf1.get_variable(f"v{i}", initializer=tf.constant(_value(self.rng, dtype, shape), dtype), use_resource=bool(self.rng.integers(2)))
+                v = tf1.get_variable(f"v{i}",
+                                     initializer=tf.constant(_value(self.rng, dtype, shape), dtype),
+                                     use_resource=bool(self.rng.integers(2)))
             self.variables.append(v)
             self.tensors.append(v.read_value() if self.rng.integers(2) else tf.identity(v))
             self.updates.append(tf1.assign_add(v, tf.ones_like(v.initial_value)))
@@ -122,12 +137,17 @@ class _Builder:
 
     def run(self):
         rng = self.rng
-        fetches = [self.tensors[int(i)] for i in rng.integers(0, len(self.tensors), int(rng.integers(1, 6)))]
+        fetches = [self.tensors[int(i)]
+                   for i in rng.integers(0, len(self.tensors), int(rng.integers(1, 6)))]
         feeds = {x: _value(rng, x.dtype.name, tuple(x.shape.as_list())) for x in self.placeholders}
-        inner = [t for t in self.tensors if t not in feeds and all(t is not f for f in fetches) and not t.dtype._is_ref_dtype]  # noqa: SLF001
-        for t in (inner[int(i)] for i in rng.integers(0, len(inner), int(rng.integers(0, 3)))) if inner else ():
+        # noqa: SLF001
+        inner = [t for t in self.tensors if t not in feeds and all(t is not f for f in fetches)
+                 and not t.dtype._is_ref_dtype]
+        for t in (inner[int(i)]
+                  for i in rng.integers(0, len(inner), int(rng.integers(0, 3)))) if inner else ():
             feeds[t] = _value(rng, t.dtype.name, tuple(t.shape.as_list()))
-        return Run([f for f in fetches if all(f is not x for x in feeds)] + [t.op for t in fetches[:1]], {t: v for t, v in feeds.items()})
+        return Run([f for f in fetches if all(f is not x for x in feeds)]
+                   + [t.op for t in fetches[:1]], {t: v for t, v in feeds.items()})
 
 
 def _build(seed, n_nodes):
@@ -139,7 +159,8 @@ def _build(seed, n_nodes):
         for _ in range(N_RUNS):
             runs.append(builder.run())
             if builder.updates:
-                runs += [Run(builder.updates[int(builder.rng.integers(len(builder.updates)))].op), Run(builder.variables)]
+                runs += [Run(builder.updates[int(builder.rng.integers(len(builder.updates)))].op),
+                         Run(builder.variables)]
         return runs
 
     return build

@@ -1,4 +1,5 @@
-"""Random control flow over several tasks: conditionals and loops, nested, with parallel_iterations of 1, 3 and 10, loop constants, TensorArrays
+"""Random control flow over several tasks: conditionals and loops, nested, with parallel_iterations
+of 1, 3 and 10, loop constants, TensorArrays
 and gradients; each op on a task of its own choice. A case is a seed: the same graph in every run.
 
     cases(first, n) yields (name, build, options) as programs.py has it.
@@ -12,7 +13,8 @@ N_FEEDS = 3
 
 
 class _Builder:
-    """All values are float32 vectors of three, kept small by tanh, so that any op may follow any other."""
+    """All values are float32 vectors of three, kept small by tanh, so that any op may follow any
+    other."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -46,19 +48,23 @@ class _Builder:
     def cond(self, values, depth):
         predicate = self.predicate(values)
         with self.somewhere():
-            return tf1.cond(predicate, lambda: tf.identity(self.block(values, depth + 1)), lambda: tf.identity(self.block(values, depth + 1)))
+            return tf1.cond(predicate, lambda: tf.identity(self.block(values, depth + 1)),
+                            lambda: tf.identity(self.block(values, depth + 1)))
 
     def loop(self, values, depth):
-        """Counts to a limit that may be a value of the graph; carries one or two vectors, and reads those from outside."""
+        """Counts to a limit that may be a value of the graph; carries one or two vectors, and reads
+        those from outside."""
         n_carried, parallel = int(self.rng.integers(1, 3)), int(self.rng.choice([1, 3, 10]))
         starts = [self.pick(values) for _ in range(n_carried)]
         limit = int(self.rng.integers(0, 5))
         with self.somewhere():
-            end = tf.constant(limit) if self.rng.random() < 0.5 else tf.cast(tf.reduce_sum(tf.zeros_like(starts[0])), tf.int32) + limit
+            end = tf.constant(limit) if self.rng.random() < 0.5 else tf.cast(
+                tf.reduce_sum(tf.zeros_like(starts[0])), tf.int32) + limit
 
         def go_on(i, *carried):
             with self.somewhere():
-                return i < end if self.rng.random() < 0.7 else tf.logical_and(i < end, tf.reduce_sum(carried[0]) < 100.0)
+                return i < end if self.rng.random() < 0.7 else tf.logical_and(
+                    i < end, tf.reduce_sum(carried[0]) < 100.0)
 
         def body(i, *carried):
             made = [self.block(values + list(carried), depth + 1) for _ in carried]
@@ -66,7 +72,8 @@ class _Builder:
                 return (i + 1, *made)
 
         with self.somewhere():
-            loop = tf1.while_loop(go_on, body, [tf.constant(0), *starts], parallel_iterations=parallel)
+            loop = tf1.while_loop(go_on, body, [tf.constant(0), *starts],
+                                  parallel_iterations=parallel)
         return self.pick(loop[1:])
 
     def array_loop(self, values):
@@ -112,7 +119,8 @@ def _build(seed):
         runs = []
         for k in range(3):
             rng = np.random.default_rng([seed, k])
-            runs.append(Run(results + builder.made if k == 0 else results, {x: np.round(rng.normal(size=3), 2).astype(np.float32) for x in feeds}))
+            runs.append(Run(results + builder.made if k == 0 else results,
+                            {x: np.round(rng.normal(size=3), 2).astype(np.float32) for x in feeds}))
         runs.append(Run(results[1], runs[0].feeds))
         return runs
 

@@ -1,5 +1,7 @@
-"""Random session scripts: two clients that extend their graphs, run, feed, run partially, make callables, fail, close and reset, in an order that a
-seed decides. A script records what each call comes to; it runs against TensorFlow's own servers and against ours.
+"""Random session scripts: two clients that extend their graphs, run, feed, run partially, make
+callables, fail, close and reset, in an order that a
+seed decides. A script records what each call comes to; it runs against TensorFlow's own servers and
+against ours.
 
     scripts(first, n) yields (name, script) as sessions.py has it.
 """
@@ -13,7 +15,8 @@ N_ACTIONS = 25
 
 
 class _Client:
-    """A session with a growing graph. What it may fetch is in `tensors`; variables are shared between clients by name."""
+    """A session with a growing graph. What it may fetch is in `tensors`; variables are shared
+    between clients by name."""
 
     def __init__(self, target, rng):
         self.rng, self.target = rng, target
@@ -28,7 +31,8 @@ class _Client:
             self.open()
 
     def open(self):
-        self.session = tf1.Session(self.target, graph=self.graph, config=tf1.ConfigProto(operation_timeout_in_ms=20000))
+        self.session = tf1.Session(self.target, graph=self.graph,
+                                   config=tf1.ConfigProto(operation_timeout_in_ms=20000))
         self.partial = None
 
     def extend(self):
@@ -44,7 +48,8 @@ class _Client:
             elif kind == 3:
                 made = tf.cond(a > 0.0, lambda: a + 1.0, lambda: -a)
             else:
-                made = tf.reduce_sum(tf.reshape([a, a], tf.cast([self.y], tf.int32)))  # fails unless y is 2
+                # fails unless y is 2
+                made = tf.reduce_sum(tf.reshape([a, a], tf.cast([self.y], tf.int32)))
             self.n_made += 1
             self.tensors.append(made)
         return "extended", None
@@ -72,7 +77,8 @@ class _Client:
 
     def setup(self):
         self.partial = None
-        outcome = attempt(self.session.partial_run_setup, [self.tensors[0], self.tensors[-1]], [self.x, self.y])
+        outcome = attempt(self.session.partial_run_setup, [self.tensors[0], self.tensors[-1]],
+                          [self.x, self.y])
         if not outcome.code:
             self.partial, outcome.value = outcome.value, "a handle"
         return "setup", outcome
@@ -103,7 +109,8 @@ class _Client:
         return "closed", attempt(old.run, self.tensors[0], self.feeds())
 
 
-ACTIONS = {"run": 8, "extend": 5, "update": 3, "read": 3, "initialize": 2, "setup": 2, "partly": 5, "call": 2, "run_without_a_feed": 1, "reopen": 1, "use_closed": 1}
+ACTIONS = {"run": 8, "extend": 5, "update": 3, "read": 3, "initialize": 2, "setup": 2, "partly": 5,
+           "call": 2, "run_without_a_feed": 1, "reopen": 1, "use_closed": 1}
 
 
 def _script(seed):
@@ -116,7 +123,9 @@ def _script(seed):
             client = rng.randrange(N_CLIENTS)
             if rng.random() < 0.03:
                 tf1.Session.reset(target)
-                note(f"{k} after reset", attempt(clients[client].session.run, clients[client].tensors[0], clients[client].feeds()))
+                note(f"{k} after reset",
+                     attempt(clients[client].session.run, clients[client].tensors[0],
+                             clients[client].feeds()))
                 for c in clients:
                     c.open()
                 clients[0].initialize()

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Checkpoints in both directions: what our kernels write, TensorFlow's readers and Saver read; what TensorFlow writes, our kernels read.
+"""Checkpoints in both directions: what our kernels write, TensorFlow's readers and Saver read; what
+TensorFlow writes, our kernels read.
 
     run_checkpoints.py [--long] [--only TEXT] [--eval PATH]
 
-Our side is the evaluator of graphs (oracle.Evaluator). --long adds tensors above 2 GiB. The last line is "N passed, N failed".
+Our side is the evaluator of graphs (oracle.Evaluator). --long adds tensors above 2 GiB. The last
+line is "N passed, N failed".
 """
 import argparse
 import os
@@ -22,7 +24,8 @@ import tensorflow as tf  # noqa: E402
 from tensorflow.core.framework import tensor_pb2  # noqa: E402
 
 V1 = tf.compat.v1
-PLAIN = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+PLAIN = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+         "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 STRANGE = ["float8_e5m2", "float8_e4m3fn", "int4", "uint4"]
 OLD = [d for d in PLAIN if d not in ("uint32", "uint64", "bfloat16")]
 SHAPES = [(), (0,), (3,), (2, 0, 3), (4, 5), (1, 2, 1, 2, 1), (100000,)]
@@ -39,8 +42,10 @@ class Ours:
             outs = build()
         fetches = [o.name for o in outs if isinstance(o, tf.Tensor)]
         targets = [o.name for o in outs if not isinstance(o, tf.Tensor)]
-        wire = {name: tf.make_tensor_proto(value).SerializeToString() for name, value in (feeds or {}).items()}
-        code, message, protos, _ = self.evaluator.run(graph.as_graph_def().SerializeToString(), [(wire, fetches, targets)])[0]
+        wire = {name: tf.make_tensor_proto(value).SerializeToString() for name,
+                value in (feeds or {}).items()}
+        code, message, protos, _ = self.evaluator.run(
+            graph.as_graph_def().SerializeToString(), [(wire, fetches, targets)])[0]
         if code:
             raise RuntimeError(f"code {code}: {message}")
         return [oracle._make_array(tensor_pb2.TensorProto.FromString(p)) for p in protos]
@@ -50,7 +55,8 @@ def theirs(build):
     with tf.Graph().as_default():
         outs = build()
         with V1.Session() as session:
-            values, _ = session.run([[o for o in outs if isinstance(o, tf.Tensor)], [o for o in outs if not isinstance(o, tf.Tensor)]])
+            values, _ = session.run([[o for o in outs if isinstance(o, tf.Tensor)],
+                                     [o for o in outs if not isinstance(o, tf.Tensor)]])
             return values
 
 
@@ -70,7 +76,9 @@ def values_of(dtypes):
     rng, out = np.random.default_rng(3), {}
     for dtype in [*dtypes, "string"]:
         for i, shape in enumerate(SHAPES):
-            out[f"{dtype}/{i}"] = rng.integers(0, 8, shape).astype(tf.as_dtype(dtype).as_numpy_dtype) if "int4" in dtype else oracle.sample(rng, dtype, shape)
+            out[f"{dtype}/{i}"] = rng.integers(0, 8, shape).astype(
+                tf.as_dtype(dtype).as_numpy_dtype) if "int4" in dtype else oracle.sample(
+                    rng, dtype, shape)
     return out
 
 
@@ -80,11 +88,14 @@ def dtype_of(name):
 
 def save_v2(prefix, values, specs=None):
     names = list(values)
-    return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=specs or [""] * len(names), tensors=[tf.constant(values[n], dtype_of(n)) for n in names])
+    return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=specs
+                             or [""] * len(names),
+                             tensors=[tf.constant(values[n], dtype_of(n)) for n in names])
 
 
 def restore_v2(prefix, names, dtypes, specs=None):
-    return tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=names, shape_and_slices=specs or [""] * len(names), dtypes=dtypes)
+    return tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=names, shape_and_slices=specs
+                                or [""] * len(names), dtypes=dtypes)
 
 
 def check_all(read, values):
@@ -117,13 +128,17 @@ def theirs_by_ours(ours, directory):
     values = {**values_of(PLAIN), **values_of(STRANGE)}
     theirs(lambda: [save_v2(directory + "/m", values)])
     plain = {n: v for n, v in values.items() if n.split("/")[0] not in STRANGE}
-    check_all(dict(zip(plain, ours.run(lambda: restore_v2(directory + "/m", list(plain), [dtype_of(n) for n in plain])))), plain)
+    check_all(dict(zip(plain,
+                       ours.run(lambda: restore_v2(directory + "/m", list(plain),
+                               [dtype_of(n) for n in plain])))), plain)
     # What TensorProto has no numpy form for goes through our own save, and back to TensorFlow.
     strange = [n for n in values if n.split("/")[0] in STRANGE]
 
     def copy():
-        return [tf.raw_ops.SaveV2(prefix=directory + "/copy", tensor_names=strange, shape_and_slices=[""] * len(strange),
-                                  tensors=restore_v2(directory + "/m", strange, [dtype_of(n) for n in strange]))]
+        return [tf.raw_ops.SaveV2(prefix=directory + "/copy", tensor_names=strange,
+                                  shape_and_slices=[""] * len(strange),
+                                  tensors=restore_v2(
+                                      directory + "/m", strange, [dtype_of(n) for n in strange]))]
 
     ours.run(copy)
     read = theirs(lambda: restore_v2(directory + "/copy", strange, [dtype_of(n) for n in strange]))
@@ -135,7 +150,8 @@ def bytes_are_theirs(ours, directory):
     values = values_of(PLAIN)
     ours.run(lambda: [save_v2(directory + "/ours", values)])
     theirs(lambda: [save_v2(directory + "/theirs", values)])
-    data = [open(f"{directory}/{who}.data-00000-of-00001", "rb").read() for who in ("ours", "theirs")]
+    data = [open(f"{directory}/{who}.data-00000-of-00001", "rb").read()
+            for who in ("ours", "theirs")]
     assert data[0] == data[1]
 
 
@@ -144,7 +160,9 @@ def slices_both_ways(ours, directory):
     cuts = {"7 6 0,3:-": a[:3], "7 6 3,4:0,2": a[3:, :2], "7 6 3,4:2,4": a[3:, 2:]}
 
     def save(prefix):
-        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["v"] * 3, shape_and_slices=list(cuts), tensors=[tf.constant(c) for c in cuts.values()])]
+        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["v"] * 3,
+                                  shape_and_slices=list(cuts),
+                                  tensors=[tf.constant(c) for c in cuts.values()])]
 
     def restore(prefix):
         return restore_v2(prefix, ["v"] * 5, [tf.float32] * 5, ["", *cuts, "7 6 2,3:1,3"])
@@ -152,7 +170,8 @@ def slices_both_ways(ours, directory):
     ours.run(lambda: save(directory + "/ours"))
     theirs(lambda: save(directory + "/theirs"))
     assert same(V1.train.load_checkpoint(directory + "/ours").get_tensor("v"), a)
-    for read in (theirs(lambda: restore(directory + "/ours")), ours.run(lambda: restore(directory + "/theirs"))):
+    for read in (theirs(lambda: restore(directory + "/ours")),
+                 ours.run(lambda: restore(directory + "/theirs"))):
         for value, expected in zip(read, [a, *cuts.values(), a[2:5, 1:4]]):
             assert same(value, expected)
 
@@ -165,7 +184,10 @@ def many_dimensions_and_long_slices(ours, directory):
     specs = [f"{n} {s},{e - s}" for s, e in zip(starts, starts[1:])]
 
     def save(prefix):
-        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["v"] * len(specs), shape_and_slices=specs, tensors=[tf.constant(a[s:e]) for s, e in zip(starts, starts[1:])])]
+        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["v"] * len(specs),
+                                  shape_and_slices=specs,
+                                  tensors=[tf.constant(a[s:e]) for s,
+                                           e in zip(starts, starts[1:])])]
 
     ours.run(lambda: save(directory + "/ours"))
     theirs(lambda: save(directory + "/theirs"))
@@ -174,16 +196,22 @@ def many_dimensions_and_long_slices(ours, directory):
 
 
 def partitioned_by_their_saver(ours, directory):
-    """TensorFlow's Saver writes a partitioned variable, we read it whole; we write one, its Saver reads it."""
+    """TensorFlow's Saver writes a partitioned variable, we read it whole; we write one, its Saver
+    reads it."""
     whole = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     with tf.Graph().as_default(), V1.Session() as session:
-        v = V1.get_variable("v", shape=[10, 4], partitioner=V1.fixed_size_partitioner(3), initializer=V1.zeros_initializer())
+        v = V1.get_variable("v", shape=[10, 4], partitioner=V1.fixed_size_partitioner(3),
+                            initializer=V1.zeros_initializer())
         starts = np.cumsum([0] + [int(part.shape[0]) for part in v])
         session.run([part.assign(whole[a:b]) for part, a, b in zip(v, starts, starts[1:])])
         V1.train.Saver().save(session, directory + "/theirs")
-        assert same(ours.run(lambda: restore_v2(directory + "/theirs", ["v"], [tf.float32]))[0], whole)
+        assert same(ours.run(lambda: restore_v2(directory + "/theirs", ["v"], [tf.float32]))[0],
+                    whole)
         specs = [f"10 4 {s},{n}:-" for s, n in ((0, 5), (5, 5))]
-        ours.run(lambda: [tf.raw_ops.SaveV2(prefix=directory + "/ours", tensor_names=["v", "v"], shape_and_slices=specs, tensors=[tf.constant(-whole[:5]), tf.constant(-whole[5:])])])
+        ours.run(lambda: [tf.raw_ops.SaveV2(prefix=directory + "/ours", tensor_names=["v", "v"],
+                                            shape_and_slices=specs,
+                                            tensors=[
+                                                tf.constant(-whole[:5]), tf.constant(-whole[5:])])])
         V1.train.Saver().restore(session, directory + "/ours")
         parts = [session.run(v) for v in sorted(V1.global_variables(), key=lambda v: v.name)]
         assert same(np.concatenate(parts), -whole)
@@ -194,9 +222,11 @@ def sharded_both_ways(ours, directory):
 
     def merge(who):
         parts = [f"{directory}/{who}_temp/part-{i:05d}-of-00003" for i in range(3)]
-        return parts, lambda: [tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=f"{directory}/{who}", delete_old_dirs=True)]
+        return parts, lambda: [tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts,
+                destination_prefix=f"{directory}/{who}", delete_old_dirs=True)]
 
-    for who, writer, merger in (("a", ours.run, ours.run), ("b", ours.run, theirs), ("c", theirs, ours.run)):
+    for who, writer, merger in (("a", ours.run, ours.run), ("b", ours.run, theirs),
+                                ("c", theirs, ours.run)):
         parts, build = merge(who)
         os.makedirs(os.path.dirname(parts[0]))
         for part, value in zip(parts, values):
@@ -209,7 +239,8 @@ def sharded_both_ways(ours, directory):
 
 
 def saved_over_and_over(ours, directory):
-    """Our data files change their names when a checkpoint is replaced: TensorFlow follows, and its clean-up finds them all."""
+    """Our data files change their names when a checkpoint is replaced: TensorFlow follows, and its
+    clean-up finds them all."""
     prefix = directory + "/m"
     for i in range(4):
         value = {"float32/x": np.full(10, i, np.float32)}
@@ -226,7 +257,8 @@ def old_format_both_ways(ours, directory):
     names = list(values)
 
     def save(file):
-        return [tf.raw_ops.Save(filename=file, tensor_names=names, data=[tf.constant(values[n], dtype_of(n)) for n in names])]
+        return [tf.raw_ops.Save(filename=file, tensor_names=names,
+                                data=[tf.constant(values[n], dtype_of(n)) for n in names])]
 
     def restore(file):
         return [tf.raw_ops.Restore(file_pattern=file, tensor_name=n, dt=dtype_of(n)) for n in names]
@@ -236,25 +268,34 @@ def old_format_both_ways(ours, directory):
     check_all(dict(zip(names, theirs(lambda: restore(directory + "/ours")))), values)
     check_all(dict(zip(names, ours.run(lambda: restore(directory + "/theirs")))), values)
     reader = V1.train.load_checkpoint(directory + "/ours")
-    readable = {n: v for n, v in values.items() if n.startswith(("float32", "float64", "int32", "int64", "string"))}  # its Python reader has few types
+    # its Python reader has few types
+    readable = {n: v for n, v in values.items()
+                if n.startswith(("float32", "float64", "int32", "int64", "string"))}
     check_all({n: reader.get_tensor(n) for n in readable}, readable)
 
 
 def old_format_sharded(ours, directory):
     a = np.arange(24, dtype=np.float64).reshape(6, 4)
     for i in range(3):
-        ours.run(lambda: [tf.raw_ops.SaveSlices(filename=f"{directory}/m-{i:05d}-of-00003", tensor_names=["v"], shapes_and_slices=[f"6 4 {2 * i},2:-"], data=[tf.constant(a[2 * i : 2 * i + 2])])])
-    read = theirs(lambda: [tf.raw_ops.Restore(file_pattern=directory + "/m-?????-of-00003", tensor_name="v", dt=tf.float64)])
+        ours.run(lambda: [tf.raw_ops.SaveSlices(filename=f"{directory}/m-{i:05d}-of-00003",
+                                                tensor_names=["v"], shapes_and_slices=[
+                                                    f"6 4 {2 * i},2:-"],
+                                                data=[tf.constant(a[2 * i : 2 * i + 2])])])
+    read = theirs(lambda: [tf.raw_ops.Restore(file_pattern=directory + "/m-?????-of-00003",
+                                              tensor_name="v", dt=tf.float64)])
     assert same(read[0], a)
 
 
 def long_names_and_many(ours, directory):
     """An index of many blocks, with names that share prefixes, and some that hold any byte."""
-    names = [f"model/layer_{i // 50}/sub_{i % 50}/weights" for i in range(8000)] + ["x" * 5000, "\x01odd\x7f", "é/日本", "a b"]
+    names = [f"model/layer_{i // 50}/sub_{i % 50}/weights" for i in range(8000)] + [
+        "x" * 5000, "\x01odd\x7f", "é/日本", "a b"]
     values = [np.float32(i) for i in range(len(names))]
 
     def save(prefix):
-        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=list(tf.unstack(tf.constant(values))))]
+        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names,
+                                  shape_and_slices=[""] * len(names),
+                                  tensors=list(tf.unstack(tf.constant(values))))]
 
     ours.run(lambda: save(directory + "/ours"))
     theirs(lambda: save(directory + "/theirs"))
@@ -279,18 +320,21 @@ def damage_is_noticed_by_both(ours, directory):
 
 
 def beyond_two_gib(ours, directory):
-    """A tensor of 2.2 GiB and one after it; the values are made and compared where they are, the evaluator's pipe takes no more than 2 GiB."""
+    """A tensor of 2.2 GiB and one after it; the values are made and compared where they are, the
+    evaluator's pipe takes no more than 2 GiB."""
     n = (11 << 28) // 5 + 7
 
     def fill():
         return tf.fill([n], tf.constant(3.5)), tf.constant([1, 2, 3])
 
     def save(prefix):
-        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["large", "after"], shape_and_slices=["", ""], tensors=fill())]
+        return [tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["large", "after"],
+                                  shape_and_slices=["", ""], tensors=fill())]
 
     def compare(prefix):
         large, after = restore_v2(prefix, ["large", "after"], [tf.float32, tf.int32])
-        return [tf.reduce_min(large), tf.reduce_max(large), tf.size(large, out_type=tf.int64), tf.identity(after)]
+        return [tf.reduce_min(large), tf.reduce_max(large), tf.size(large, out_type=tf.int64),
+                tf.identity(after)]
 
     ours.run(lambda: save(directory + "/ours"))
     read = theirs(lambda: compare(directory + "/ours"))
@@ -300,8 +344,10 @@ def beyond_two_gib(ours, directory):
         assert values[0] == values[1] == 3.5 and values[2] == n and list(values[3]) == [1, 2, 3]
 
 
-CASES = [ours_by_their_reader, ours_by_their_kernel_strange, theirs_by_ours, bytes_are_theirs, slices_both_ways, many_dimensions_and_long_slices,
-         partitioned_by_their_saver, sharded_both_ways, saved_over_and_over, old_format_both_ways, old_format_sharded, long_names_and_many, damage_is_noticed_by_both]
+CASES = [ours_by_their_reader, ours_by_their_kernel_strange, theirs_by_ours, bytes_are_theirs,
+         slices_both_ways, many_dimensions_and_long_slices,
+         partitioned_by_their_saver, sharded_both_ways, saved_over_and_over, old_format_both_ways,
+         old_format_sharded, long_names_and_many, damage_is_noticed_by_both]
 LONG_CASES = [beyond_two_gib]
 
 

@@ -4,11 +4,13 @@
     run_cluster.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages] [--trace]
 
 programs_*.py    programs of the kind that clients have (programs.py says what a case is)
-sessions.py      programs whose point is the session; the oracle is a cluster of TensorFlow's own servers
+sessions.py      programs whose point is the session; the oracle is a cluster of TensorFlow's own
+servers
 random_*.py      graphs, control flow over several tasks, and session scripts, from seeds
 cases_*.py       the kernels' cases, each on a random task
 
-Without --long a seeded sample. After every case all daemons must live and no step may be left. The last line is "N passed, N failed[, N skipped]".
+Without --long a seeded sample. After every case all daemons must live and no step may be left. The
+last line is "N passed, N failed[, N skipped]".
 """
 
 import argparse
@@ -103,17 +105,20 @@ def run_program(cluster, name, build, options, show_messages):
         raise Skipped(options["needs"])
     if "cluster_error" in options:
         wanted, pattern = options["cluster_error"]
-        theirs = [programs.Outcome(code=outcome.code, node=outcome.node, message=outcome.message) for outcome in ours]
+        theirs = [programs.Outcome(code=outcome.code, node=outcome.node, message=outcome.message)
+                  for outcome in ours]
         for outcome in theirs:
             outcome.code = wanted(None, None, "").error_code
         options = {**options, "message": pattern}
     else:
-        graph, same = _build_program(lambda: programs.build_without_devices(options.get("oracle", build)))
+        graph, same = _build_program(lambda: programs.build_without_devices(
+            options.get("oracle", build)))
         programs.strip_devices(graph)
         theirs = programs.run_all("", graph, same, programs.oracle_config())
     for index, (our, their) in enumerate(zip(ours, theirs)):
         if show_messages and their.code > 0:
-            print(f"  {name} run {index}\n    ours {_first_line(our)}\n    tf   {_first_line(their)}")
+            print(f"  {name} run {index}\n    ours {_first_line(our)}\n    tf   "
+                  f"{_first_line(their)}")
         difference = programs.outcome_difference(our, their, options)
         if difference:
             raise Different(f"run {index} ({runs[index].fetches!r:.200}): {difference}")
@@ -127,7 +132,9 @@ def _first_line(outcome):
 def _notes(script, target):
     sessions.fresh_state(target)
     notes = []
-    script(target, lambda name, value: notes.append((name, value if isinstance(value, programs.Outcome) else programs.Outcome(value=value))))
+    script(target, lambda name,
+           value: notes.append((name, value if isinstance(value, programs.Outcome)
+                                else programs.Outcome(value=value))))
     return notes
 
 
@@ -138,7 +145,8 @@ def run_script(cluster, name, script, options, show_messages):
         if "needs" not in options:
             raise
         raise Skipped(options["needs"]) from None
-    if "needs" in options and any(tf.errors.UNIMPLEMENTED in (value.code, value.value if isinstance(value.value, int) else 0) for _, value in ours):
+    if "needs" in options and any(tf.errors.UNIMPLEMENTED in (value.code, value.value if isinstance(
+        value.value, int) else 0) for _, value in ours):
         raise Skipped(options["needs"])
     if options.get("ours_only"):
         return
@@ -156,11 +164,14 @@ def run_script(cluster, name, script, options, show_messages):
 def _run_steps(target, graph, steps):
     results = []
     config = tf1.ConfigProto(operation_timeout_in_ms=RUN_TIMEOUT_MS)
-    config.graph_options.optimizer_options.opt_level = -1 if len(graph.get_operations()) % 2 else 0  # with and without folding
+    # with and without folding
+    config.graph_options.optimizer_options.opt_level = -1 if len(graph.get_operations()) % 2 else 0
     with tf1.Session(target, graph=graph, config=config) as session:
         for step in steps:
-            outcome = programs.attempt(session.run, [list(step.fetches), list(step.targets)], step.feeds)
-            results.append((outcome.code, outcome.message, outcome.value[0] if not outcome.code else []))
+            outcome = programs.attempt(session.run, [list(step.fetches), list(step.targets)],
+                                       step.feeds)
+            results.append((outcome.code, outcome.message, outcome.value[0] if not outcome.code
+                            else []))
     return results
 
 
@@ -184,7 +195,8 @@ def compare_kernel_case(cluster, build, options, rng):
     for op in graph.get_operations():
         op._set_device(task)
     ours = _run_steps(cluster.target, graph, steps)
-    for index, (step, (our_code, our_message, values), (code, message, expected)) in enumerate(zip(steps, ours, theirs)):
+    for index, (step, (our_code, our_message, values), (code, message, expected)) in enumerate(
+        zip(steps, ours, theirs)):
         if code == tf.errors.UNIMPLEMENTED:
             raise Skipped("TensorFlow has no kernel")
         if our_code != code and "No OpKernel was registered" in our_message:
@@ -192,11 +204,13 @@ def compare_kernel_case(cluster, build, options, rng):
         if code == -1 and our_code > 0:
             continue  # an error whose text TensorFlow's own client cannot decode
         if our_code != code:
-            raise Different(f"[{mode}, {task}] step {index}: code {our_code} ({our_message[:300]!r}), TensorFlow has {code} ({message[:200]!r})")
+            raise Different(f"[{mode}, {task}] step {index}: code {our_code} "
+                            f"({our_message[:300]!r}), TensorFlow has {code} ({message[:200]!r})")
         for fetch, ours_value, value in zip(step.fetches, values, expected):
             difference = None
             if options.get("ignore") != "values" and not code:
-                difference = oracle._values_differ(ours_value, value, fetch.dtype.base_dtype, options)
+                difference = oracle._values_differ(
+                    ours_value, value, fetch.dtype.base_dtype, options)
             if difference:
                 raise Different(f"[{mode}, {task}] step {index} {fetch.name}: {difference}")
 
@@ -209,10 +223,14 @@ def check_compatibility_page():
     with open(os.path.join(oracle.ROOT, "docs", "compatibility.md")) as page:
         words = set(re.findall(r"\w+", page.read()))
     config, options = config_pb2.ConfigProto.DESCRIPTOR, config_pb2.RunOptions.DESCRIPTOR
-    messages = [config, config.fields_by_name["experimental"].message_type, config.fields_by_name["rpc_options"].message_type, options]
-    messages += [options.fields_by_name["experimental"].message_type, config_pb2.CallableOptions.DESCRIPTOR, config_pb2.RunMetadata.DESCRIPTOR]
-    messages += [config_pb2.GraphOptions.DESCRIPTOR, config_pb2.OptimizerOptions.DESCRIPTOR, graph_pb2.GraphDef.DESCRIPTOR, node_def_pb2.NodeDef.DESCRIPTOR]
-    missing = [f"{message.name}.{field.name}" for message in messages for field in message.fields if field.name not in words]
+    messages = [config, config.fields_by_name["experimental"].message_type,
+                config.fields_by_name["rpc_options"].message_type, options]
+    messages += [options.fields_by_name["experimental"].message_type,
+                 config_pb2.CallableOptions.DESCRIPTOR, config_pb2.RunMetadata.DESCRIPTOR]
+    messages += [config_pb2.GraphOptions.DESCRIPTOR, config_pb2.OptimizerOptions.DESCRIPTOR,
+                 graph_pb2.GraphDef.DESCRIPTOR, node_def_pb2.NodeDef.DESCRIPTOR]
+    missing = [f"{message.name}.{field.name}" for message in messages for field in message.fields
+               if field.name not in words]
     if missing:
         raise Different(f"docs/compatibility.md does not name {', '.join(missing)}")
 
@@ -225,7 +243,8 @@ def _with_options(case):
 
 
 def modules(pattern):
-    return [importlib.import_module(os.path.basename(path)[:-3]) for path in sorted(glob.glob(os.path.join(HERE, pattern)))]
+    return [importlib.import_module(os.path.basename(path)[:-3])
+            for path in sorted(glob.glob(os.path.join(HERE, pattern)))]
 
 
 def kernel_cases(wanted, limit, rng):
@@ -282,8 +301,10 @@ class Runner:
         began, before = time.time(), (self.passed, self.failed, self.skipped)
         for name, function in cases:
             self.case(name, function)
-        passed, failed, skipped = (now - then for now, then in zip((self.passed, self.failed, self.skipped), before))
-        print(f"{title:10} {passed:6} passed {failed:4} failed {skipped:4} skipped   {time.time() - began:6.1f} s", flush=True)
+        passed, failed, skipped = (now - then for now,
+                                   then in zip((self.passed, self.failed, self.skipped), before))
+        print(f"{title:10} {passed:6} passed {failed:4} failed {skipped:4} skipped   "
+              f"{time.time() - began:6.1f} s", flush=True)
 
     def run(self):
         arguments, rng = self.arguments, random.Random(self.arguments.seed)
@@ -298,28 +319,45 @@ class Runner:
 
         def script(case):
             name, function, options = _with_options(case)
-            return name, lambda: run_script(self.cluster, name, function, options, arguments.messages)
+            return name, lambda: run_script(self.cluster, name, function, options,
+                                            arguments.messages)
 
         def kernel(case):
             name, build, options = case
             case_rng = random.Random(f"{arguments.seed} {name}")
-            return f"kernel/{name}", lambda: run_kernel_case(self.cluster, name, build, options, case_rng)
+            return f"kernel/{name}", lambda: run_kernel_case(
+                self.cluster, name, build, options, case_rng)
 
         if wanted("docs/compatibility"):
             self.section("docs", [("docs/compatibility", check_compatibility_page)])
-        self.section("programs", [program(c) for m in modules("programs_*.py") for c in m.cases() if wanted(c[0])])
-        self.section("sessions", [script(c) for c in [*sessions.scripts(), *sessions_batch.scripts(), *sessions_client.scripts(), *sessions_data.scripts(), *sessions_queue.scripts()] if wanted(c[0])])
-        self.section("random", [program(c) for c in random_graphs.cases(arguments.seed, limits["random"]) if wanted(c[0])])
-        self.section("loops", [program(c) for c in random_loops.cases(arguments.seed, limits["loops"]) if wanted(c[0])])
-        self.section("functions", [program(c) for c in random_functions.cases(arguments.seed, limits["functions"]) if wanted(c[0])])
-        self.section("scripts", [script(c) for c in random_sessions.scripts(arguments.seed, limits["scripts"]) if wanted(c[0])])
-        self.section("kernels", [kernel(c) for c in kernel_cases(lambda n: wanted(f"kernel/{n}"), limits["kernels"], rng)])
+        self.section("programs", [program(c) for m in modules("programs_*.py") for c in m.cases()
+                                  if wanted(c[0])])
+        self.section("sessions",
+                     [script(c) for c in [*sessions.scripts(), *sessions_batch.scripts(),
+                                          *sessions_client.scripts(), *sessions_data.scripts(),
+                                          *sessions_queue.scripts()] if wanted(c[0])])
+        self.section("random",
+                     [program(c) for c in random_graphs.cases(arguments.seed, limits["random"])
+                      if wanted(c[0])])
+        self.section("loops",
+                     [program(c) for c in random_loops.cases(arguments.seed, limits["loops"])
+                      if wanted(c[0])])
+        self.section("functions",
+                     [program(c) for c in random_functions.cases(arguments.seed,
+                             limits["functions"]) if wanted(c[0])])
+        self.section("scripts",
+                     [script(c) for c in random_sessions.scripts(arguments.seed, limits["scripts"])
+                      if wanted(c[0])])
+        self.section("kernels",
+                     [kernel(c) for c in kernel_cases(lambda n: wanted(f"kernel/{n}"),
+                             limits["kernels"], rng)])
         for complaint in self.cluster.stop():
             self.failed += 1
             print("FAIL stopping:", complaint)
         for reason, n in sorted(self.reasons.items()):
             print(f"skipped {n}: {reason}")
-        print(f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else ""), flush=True)
+        print(f"{self.passed} passed, {self.failed} failed"
+              + (f", {self.skipped} skipped" if self.skipped else ""), flush=True)
         return 1 if self.failed or not self.passed else 0
 
 
@@ -328,9 +366,13 @@ def main():
     parser.add_argument("--long", action="store_true", help="all cases, not a sample")
     parser.add_argument("--only", help="cases whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
-    parser.add_argument("--trace", action="store_true", help="print each case's name before it runs: some abort TensorFlow")
-    parser.add_argument("--messages", action="store_true", help="show both messages where runs fail")
+    parser.add_argument("--bin",
+                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
+                             "build/bin")
+    parser.add_argument("--trace", action="store_true",
+                        help="print each case's name before it runs: some abort TensorFlow")
+    parser.add_argument("--messages", action="store_true",
+                        help="show both messages where runs fail")
     status = Runner(parser.parse_args()).run()
     sys.stdout.flush()
     os._exit(status)  # TensorFlow's own servers have no way to be stopped

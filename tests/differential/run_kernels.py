@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""The kernels' cases (cases_*.py) against TensorFlow, op by op, in the evaluator: see oracle.py. No daemon, no cluster.
+"""The kernels' cases (cases_*.py) against TensorFlow, op by op, in the evaluator: see oracle.py. No
+daemon, no cluster.
 
-    run_kernels.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--sample N] [--backward] [--report FILE] [--eval PATH]
+    run_kernels.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--sample N] [--backward] [--report
+    FILE] [--eval PATH]
 
-Without --long a seeded sample with a share of each family. --backward: also the client's gradient of each case that agrees. --report: with it,
-and writes what was compared op by op (op_report.py). The last line is "N passed, N failed[, N skipped]".
+Without --long a seeded sample with a share of each family. --backward: also the client's gradient
+of each case that agrees. --report: with it,
+and writes what was compared op by op (op_report.py). The last line is "N passed, N failed[, N
+skipped]".
 """
 
 import argparse
@@ -27,7 +31,8 @@ SAMPLE_PER_FAMILY = 400
 def default_evaluator():
     if "GRAPH_EVAL" in os.environ:
         return os.environ["GRAPH_EVAL"]
-    build = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN" in os.environ else os.path.join(oracle.ROOT, "build")
+    build = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip(
+        "/")) if "MILLRACE_BIN" in os.environ else os.path.join(oracle.ROOT, "build")
     return os.path.join(build, "tests", "tools", "graph_eval")
 
 
@@ -41,10 +46,14 @@ def run_backward(evaluator, name, build, options, report, ops):
     if not found:
         return
     fetches, types = found
-    loosest = max(options.get("rtol", 0), *(oracle.DEFAULT_TOLERANCE.get(t.dtype.base_dtype.name, 0) for t in fetches))
-    options = {"rtol": BACKWARD_SLACK * loosest, "atol": max(BACKWARD_SLACK * loosest, options.get("atol", 0)), "ignore": "shapes", "to_largest": True}
+    loosest = max(options.get("rtol", 0), *(oracle.DEFAULT_TOLERANCE.get(t.dtype.base_dtype.name, 0)
+                                            for t in fetches))
+    options = {"rtol": BACKWARD_SLACK * loosest,
+               "atol": max(BACKWARD_SLACK * loosest, options.get("atol", 0)), "ignore": "shapes",
+               "to_largest": True}
     n_failed, why = len(report.failed), op_report.backward_reason(name)
-    outcome = oracle.compare_graph(evaluator, name, graph, [oracle.Step(fetches)], options, "backward", report)
+    outcome = oracle.compare_graph(evaluator, name, graph, [oracle.Step(fetches)], options,
+                                   "backward", report)
     if outcome == "differs" and why:
         del report.failed[n_failed:]
         report.explained += 1
@@ -54,7 +63,8 @@ def run_backward(evaluator, name, build, options, report, ops):
 
 
 def sampled(cases, rng, n):
-    """n cases in random order, of which each op has one as long as n suffices: names begin with the op's."""
+    """n cases in random order, of which each op has one as long as n suffices: names begin with the
+    op's."""
     rng.shuffle(cases)
     seen, first, rest = set(), [], []
     for case in cases:
@@ -65,7 +75,8 @@ def sampled(cases, rng, n):
 
 
 def run_family(name, evaluator, arguments, ops):
-    cases = [case if len(case) == 3 else (*case, {}) for case in importlib.import_module(name).cases()]
+    cases = [case if len(case) == 3 else (*case, {})
+             for case in importlib.import_module(name).cases()]
     cases = [case for case in cases if not arguments.only or arguments.only in case[0]]
     if not arguments.long:
         cases = sampled(cases, random.Random(f"{arguments.seed} {name}"), arguments.sample)
@@ -75,12 +86,14 @@ def run_family(name, evaluator, arguments, ops):
             outcome, graph = oracle.run_case(evaluator, case_name, build, options, mode, report)
             if ops:
                 ops.case(case_name, mode, graph, outcome, options)
-            if (arguments.backward or ops) and mode == "static" and outcome in ("agree", "left open") and options.get("ignore") != "values":
+            if (arguments.backward or ops) and mode == "static" and outcome in (
+                "agree", "left open") and options.get("ignore") != "values":
                 run_backward(evaluator, case_name, build, options, report, ops)
     for line in report.failed[:100]:
         print("FAIL", line)
     skipped = report.wider + report.unbuildable + report.explained
-    print(f"{name:20} {report.ok:6} passed {len(report.failed):4} failed {skipped:4} skipped   {time.time() - began:6.1f} s", flush=True)
+    print(f"{name:20} {report.ok:6} passed {len(report.failed):4} failed {skipped:4} skipped   "
+          f"{time.time() - began:6.1f} s", flush=True)
     return report.ok, len(report.failed), skipped
 
 
@@ -88,7 +101,8 @@ def write_report(ops, arguments):
     import run_cluster  # late: its programs are needed here only
 
     modules = [module for pattern in ("programs_*.py",) for module in run_cluster.modules(pattern)]
-    graphs = (run_cluster._build_program(run_cluster._with_options(case)[1])[0] for module in modules for case in module.cases())
+    graphs = (run_cluster._build_program(run_cluster._with_options(case)[1])[0]
+              for module in modules for case in module.cases())
     command = " ".join(["run_kernels.py"] + [a for a in sys.argv[1:] if a != arguments.report])
     compared, n, neither = ops.write(arguments.report, command, ops.programs(graphs))
     print(f"{compared} of {n} ops with a kernel compared; nowhere: {' '.join(neither)}")
@@ -100,19 +114,23 @@ def main():
     parser.add_argument("--long", action="store_true", help="all cases, not a sample")
     parser.add_argument("--only", help="cases whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--eval", default=default_evaluator(), help="the evaluator; default build/tests/tools/graph_eval")
-    parser.add_argument("--sample", type=int, default=SAMPLE_PER_FAMILY, help="cases of a family without --long")
+    parser.add_argument("--eval", default=default_evaluator(),
+                        help="the evaluator; default build/tests/tools/graph_eval")
+    parser.add_argument("--sample", type=int, default=SAMPLE_PER_FAMILY,
+                        help="cases of a family without --long")
     parser.add_argument("--backward", action="store_true", help="gradients, too")
     parser.add_argument("--report", metavar="FILE", help="write what was compared, op by op")
     arguments = parser.parse_args()
     ops = op_report.OpReport() if arguments.report else None
     evaluator = oracle.Evaluator(arguments.eval)
-    found = sorted(os.path.basename(path)[:-3] for path in glob.glob(os.path.join(HERE, "cases_*.py")))
+    found = sorted(os.path.basename(path)[:-3]
+                   for path in glob.glob(os.path.join(HERE, "cases_*.py")))
     counts = [run_family(name, evaluator, arguments, ops) for name in arguments.families or found]
     if ops:
         write_report(ops, arguments)
     passed, failed, skipped = (sum(column) for column in zip(*counts))
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""),
+          flush=True)
     sys.exit(1 if failed or not passed else 0)
 
 

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Runs programs with every optimisation on, with all off, and with each alone: what they come to must be the same, bit by bit.
+"""Runs programs with every optimisation on, with all off, and with each alone: what they come to
+must be the same, bit by bit.
 
     run_passes.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--trace]
 
-What can be switched: fold and cse (tf-master --disable-passes, and OptimizerOptions.L0 of a session), outputs that take their inputs' memory
-(tf-worker --no-in-place), Unix sockets between tasks (--unix off), threads for kernels and steps (--threads 1). The programs are those of
-programs_*.py, random graphs and random control flow. There are two sets of tasks, one as plain as can be; each has a master per way to compile.
+What can be switched: fold and cse (tf-master --disable-passes, and OptimizerOptions.L0 of a
+session), outputs that take their inputs' memory
+(tf-worker --no-in-place), Unix sockets between tasks (--unix off), threads for kernels and steps
+(--threads 1). The programs are those of
+programs_*.py, random graphs and random control flow. There are two sets of tasks, one as plain as
+can be; each has a master per way to compile.
 Without --long a seeded sample. The last line is "N passed, N failed".
 """
 
@@ -24,7 +28,8 @@ import random_loops  # noqa: E402
 import sessions  # noqa: E402
 from cluster import Cluster, ClusterError  # noqa: E402
 from programs import tf1  # noqa: E402
-from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules  # noqa: E402
+# noqa: E402
+from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
 SAMPLE = {"programs": 30, "random": 15, "loops": 8}
 LONG = {"programs": None, "random": 1000, "loops": 500}
@@ -46,7 +51,8 @@ class Clusters:
     """One set of tasks that is plain and one that is not; for each way a master."""
 
     def __init__(self, bin_dir):
-        self.sets = {is_plain: Cluster(bin_dir=bin_dir, worker_flags=PLAIN_TASKS if is_plain else ()) for is_plain in (False, True)}
+        self.sets = {is_plain: Cluster(bin_dir=bin_dir, worker_flags=PLAIN_TASKS if is_plain
+                                       else ()) for is_plain in (False, True)}
         self.targets = {}
 
     def start(self):
@@ -84,8 +90,10 @@ def run_way(target, build, options, is_l0):
 
 
 def exactly(options):
-    """Equal to the bit: an optimisation moves and leaves out work, it does no sums in another way."""
-    return {key: value for key, value in options.items() if key in ("values", "node")} | {"rtol": 0.0, "atol": 0.0}
+    """Equal to the bit: an optimisation moves and leaves out work, it does no sums in another way.
+    """
+    return {key: value for key, value in options.items() if key in ("values", "node")} | {
+        "rtol": 0.0, "atol": 0.0}
 
 
 class Runner:
@@ -94,7 +102,8 @@ class Runner:
         self.passed = self.failed = self.n_runs = 0
 
     def difference(self, build, options):
-        outcomes = {name: run_way(self.clusters.targets[name], build, options, is_l0) for name, (_, _, is_l0) in WAYS.items()}
+        outcomes = {name: run_way(self.clusters.targets[name], build, options, is_l0) for name,
+                    (_, _, is_l0) in WAYS.items()}
         for name, found in outcomes.items():
             for index, (our, wanted) in enumerate(zip(found, outcomes[REFERENCE])):
                 self.n_runs += 1
@@ -129,13 +138,16 @@ class Runner:
         if limits["programs"] is not None and not arguments.only:
             known = rng.sample(known, min(limits["programs"], len(known)))
         self.clusters.start()
-        sections = {"programs": known, "random": random_graphs.cases(arguments.seed, limits["random"]), "loops": random_loops.cases(arguments.seed, limits["loops"])}
+        sections = {"programs": known,
+                    "random": random_graphs.cases(arguments.seed, limits["random"]),
+                    "loops": random_loops.cases(arguments.seed, limits["loops"])}
         for title, cases in sections.items():
             began, before = time.time(), (self.passed, self.failed)
             for case in cases:
                 if not arguments.only or arguments.only in case[0]:
                     self.case(case)
-            print(f"{title:10} {self.passed - before[0]:6} passed {self.failed - before[1]:4} failed   {time.time() - began:6.1f} s", flush=True)
+            print(f"{title:10} {self.passed - before[0]:6} passed {self.failed - before[1]:4} "
+                  f"failed   {time.time() - began:6.1f} s", flush=True)
         for complaint in self.clusters.stop():
             self.failed += 1
             print("FAIL stopping:", complaint)
@@ -149,8 +161,11 @@ def main():
     parser.add_argument("--long", action="store_true", help="all cases, not a sample")
     parser.add_argument("--only", help="cases whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
-    parser.add_argument("--trace", action="store_true", help="print each case's name before it runs")
+    parser.add_argument("--bin",
+                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
+                             "build/bin")
+    parser.add_argument("--trace", action="store_true",
+                        help="print each case's name before it runs")
     np.seterr(all="ignore")
     status = Runner(parser.parse_args()).run()
     sys.stdout.flush()

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Static shapes of whole graphs, ours against TensorFlow's: no kernel runs but those of small constants.
+"""Static shapes of whole graphs, ours against TensorFlow's: no kernel runs but those of small
+constants.
 
-    run_shapes.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--mutants N] [--bin PATH] [--messages] [--trace]
+    run_shapes.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--mutants N] [--bin PATH]
+    [--messages] [--trace]
 
-Every graph of cases_*.py, programs_*.py and random_graphs.py goes to TensorFlow's import, which infers anew (no hint of the graph's maker is left),
+Every graph of cases_*.py, programs_*.py and random_graphs.py goes to TensorFlow's import, which
+infers anew (no hint of the graph's maker is left),
 and to ours (tests/tools/graph_shapes.c). Each output is one of
     equal          the same shape
     less specific  we leave open what TensorFlow knows
     more specific  we know what TensorFlow leaves open
     conflicting    sizes or ranks that cannot both be true: a failure
-What we would refuse, TensorFlow must refuse: else a failure ("stricter"). What TensorFlow alone refuses is counted by op ("laxer").
+What we would refuse, TensorFlow must refuse: else a failure ("stricter"). What TensorFlow alone
+refuses is counted by op ("laxer").
 
-Graphs of programs are right, so each also goes through mutants: inputs rewired to endpoints of the same type, other constants, other attrs.
-Without --long a seeded sample. The last line is "N passed, N failed"; a graph with no failure passes.
+Graphs of programs are right, so each also goes through mutants: inputs rewired to endpoints of the
+same type, other constants, other attrs.
+Without --long a seeded sample. The last line is "N passed, N failed"; a graph with no failure
+passes.
 """
 
 import argparse
@@ -57,7 +63,8 @@ class Inference:
     def ask(self, graphdef, stderr=None):
         """The reply to a graph."""
         if not self.process:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=stderr)
         self.process.stdin.write(struct.pack("<I", len(graphdef)) + graphdef)
         self.process.stdin.flush()
         head = self.process.stdout.read(4)
@@ -69,7 +76,8 @@ class Inference:
         return reply
 
     def run(self, graphdef):
-        """(code and message of reading, of inference that refuses, {endpoint: shape text}, microseconds, evaluated)"""
+        """(code and message of reading, of inference that refuses, {endpoint: shape text},
+        microseconds, evaluated)"""
         reply, at = self.ask(graphdef), 0
 
         def number():
@@ -116,7 +124,8 @@ def serve_imports():
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while len(head := sys.stdin.buffer.read(4)) == 4:
-        graphdef = graph_pb2.GraphDef.FromString(sys.stdin.buffer.read(struct.unpack("<I", head)[0]))
+        graphdef = graph_pb2.GraphDef.FromString(
+            sys.stdin.buffer.read(struct.unpack("<I", head)[0]))
         reply = json.dumps(tensorflow_shapes(graphdef)).encode()
         replies.write(struct.pack("<I", len(reply)) + reply)
         replies.flush()
@@ -124,7 +133,8 @@ def serve_imports():
 
 
 class Importer(Inference):
-    """tensorflow_shapes in another process: wrong graphs make TensorFlow's shape functions abort. None when they did."""
+    """tensorflow_shapes in another process: wrong graphs make TensorFlow's shape functions abort.
+    None when they did."""
 
     def __init__(self):
         super().__init__([sys.executable, os.path.abspath(__file__), "--importer"])
@@ -141,11 +151,13 @@ def compare(ours, theirs):
     mine = oracle._parse_shape(ours)
     if mine is None or theirs is None:
         return "equal" if mine is theirs else "less specific" if mine is None else "more specific"
-    if len(mine) != len(theirs) or any(a is not None and b is not None and a != b for a, b in zip(mine, theirs)):
+    if len(mine) != len(theirs) or any(a is not None and b is not None and a != b for a,
+                                       b in zip(mine, theirs)):
         return "conflicting"
     if mine == theirs:
         return "equal"
-    return "less specific" if any(a is None and b is not None for a, b in zip(mine, theirs)) else "more specific"
+    return "less specific" if any(a is None and b is not None for a,
+                                  b in zip(mine, theirs)) else "more specific"
 
 
 # ---- mutants ----
@@ -186,12 +198,15 @@ def _change_constant(rng, node):
     else:
         shape = [rng.choice([0, 1, 2, 3]) for _ in range(rng.choice([0, 1, 1, 2]))]
         changed = numpy.resize(changed, shape) if changed.size else numpy.ones(shape, value.dtype)
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(changed.astype(value.dtype), shape=changed.shape))
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(changed.astype(value.dtype),
+            shape=changed.shape))
 
 
 def _change_attr(rng, node):
-    names = [name for name, attr in node.attr.items() if not name.startswith("_") and attr.WhichOneof("value") in ("i", "b", "shape")]
-    names = [name for name in names if name not in ("N", "num", "num_split", "seed", "seed2", "ksize") or rng.random() < 0.1]
+    names = [name for name, attr in node.attr.items() if not name.startswith("_")
+             and attr.WhichOneof("value") in ("i", "b", "shape")]
+    names = [name for name in names if name
+             not in ("N", "num", "num_split", "seed", "seed2", "ksize") or rng.random() < 0.1]
     if not names:
         return
     attr = node.attr[rng.choice(sorted(names))]
@@ -219,7 +234,8 @@ def mutant(rng, graphdef, dtypes):
             _change_constant(rng, node)
         elif rng.random() < 0.6:
             names = {before.name for before in copy.node[:at]}
-            _rewire(rng, node, [endpoint for endpoint in dtypes if endpoint.rpartition(":")[0] in names], dtypes)
+            _rewire(rng, node, [endpoint for endpoint in dtypes
+                                if endpoint.rpartition(":")[0] in names], dtypes)
         else:
             _change_attr(rng, node)
     return copy
@@ -240,7 +256,8 @@ def _op(message):
 
 class Run:
     def __init__(self, arguments):
-        self.arguments, self.inference, self.importer = arguments, Inference([arguments.bin]), Importer()
+        self.arguments, self.inference, self.importer = arguments, Inference(
+            [arguments.bin]), Importer()
         self.outputs, self.by_op = collections.Counter(), {"less specific": {}, "more specific": {}}
         self.ops, self.failures = set(), []
         self.passed = self.refused_alike = self.same_words = self.unread = self.mutants = self.aborted = 0
@@ -257,7 +274,8 @@ class Run:
             node.attr.pop("_output_shapes", None)
         answer = self.importer.run(graphdef.SerializeToString())
         try:
-            read, own_refusal, ours, microseconds, evaluated = self.inference.run(graphdef.SerializeToString())
+            read, own_refusal, ours, microseconds, evaluated = self.inference.run(
+                graphdef.SerializeToString())
         except oracle.Crashed as crash:
             self.fail(name, f"CRASH {crash}")
             return False
@@ -270,7 +288,8 @@ class Run:
             if not refusal:
                 self.fail(name, f"we do not take the graph: {read[1][:300]}")
             return False
-        self.nodes, self.microseconds, self.evaluated = self.nodes + len(graphdef.node), self.microseconds + microseconds, self.evaluated + evaluated
+        self.nodes, self.microseconds, self.evaluated = self.nodes + len(
+            graphdef.node), self.microseconds + microseconds, self.evaluated + evaluated
         if refusal or own_refusal[0]:
             self.refusals(name, refusal, own_refusal)
             return False
@@ -284,7 +303,9 @@ class Run:
             if verdict == "conflicting":
                 self.fail(name, f"{endpoint} ({op}): {ours[endpoint]}, TensorFlow has {shape}")
             elif verdict != "equal":
-                self.by_op[verdict].setdefault(op, f"{name} {endpoint}: {ours[endpoint]}, TensorFlow has {shape}")
+                self.by_op[verdict].setdefault(op,
+                                               f"{name} {endpoint}: {ours[endpoint]}, TensorFlow "
+                                               f"has {shape}")
         self.passed += len(self.failures) == n_failures
         return True
 
@@ -303,7 +324,8 @@ class Run:
             if _words(refusal) == _words(own_refusal[1]):
                 self.same_words += 1
             else:
-                self.other_words.setdefault(_op(refusal), (_words(own_refusal[1])[:200], _words(refusal)[:200]))
+                self.other_words.setdefault(_op(refusal),
+                                            (_words(own_refusal[1])[:200], _words(refusal)[:200]))
 
     def case(self, name, graph, rng):
         graphdef = graph.as_graph_def()
@@ -323,12 +345,18 @@ class Run:
         if self.arguments.messages:
             for op, (ours, theirs) in sorted(self.other_words.items()):
                 print(f"other words {op}\n    ours {ours}\n    tf   {theirs}")
-        print(f"laxer than TensorFlow's client: {sum(self.laxer.values())} {dict(self.laxer.most_common(12))}")
-        counts = ", ".join(f"{self.outputs[verdict]} {verdict}" for verdict in ("equal", "less specific", "more specific", "conflicting"))
+        print(f"laxer than TensorFlow's client: {sum(self.laxer.values())} "
+              f"{dict(self.laxer.most_common(12))}")
+        counts = ", ".join(f"{self.outputs[verdict]} {verdict}"
+                           for verdict in ("equal", "less specific", "more specific",
+                                           "conflicting"))
         print(f"{len(self.ops)} ops, {sum(self.outputs.values())} outputs: {counts}")
         print(
-            f"{self.mutants} mutants; {self.refused_alike} graphs refused by both, {self.same_words} in the same words; {self.unread} not read, {self.aborted} abort TensorFlow; "
-            f"{self.nodes} nodes in {self.microseconds / 1e3:.1f} ms, {self.evaluated} constants computed"
+            f"{self.mutants} mutants; {self.refused_alike} graphs refused by both, "
+            f"{self.same_words} in the same words; {self.unread} not read, {self.aborted} abort "
+            "TensorFlow; "
+            f"{self.nodes} nodes in {self.microseconds / 1e3:.1f} ms, {self.evaluated} constants "
+            "computed"
         )
 
 
@@ -358,15 +386,18 @@ def run_all(run, arguments):
     if arguments.families:
         return
     rng = random.Random(f"{arguments.seed} programs")
-    for name, build, _ in sampled(program_cases("programs_*.py"), SAMPLE_PER_FAMILY, rng, arguments):
+    for name, build, _ in sampled(program_cases("programs_*.py"), SAMPLE_PER_FAMILY, rng,
+                                  arguments):
         run.case(name, run_cluster._build_program(build)[0], rng)
-    for name, build, _ in random_graphs.cases(arguments.seed, LONG_RANDOM if arguments.long else SAMPLE_RANDOM):
+    for name, build, _ in random_graphs.cases(arguments.seed, LONG_RANDOM if arguments.long
+                                              else SAMPLE_RANDOM):
         if not arguments.only or arguments.only in name:
             run.case(name, run_cluster._build_program(build)[0], rng)
 
 
 def default_bin():
-    build = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN" in os.environ else os.path.join(oracle.ROOT, "build")
+    build = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip(
+        "/")) if "MILLRACE_BIN" in os.environ else os.path.join(oracle.ROOT, "build")
     return os.path.join(build, "tests", "tools", "graph_shapes")
 
 
@@ -377,9 +408,12 @@ def main():
     parser.add_argument("--only", help="graphs whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutants", type=int, default=2, help="of each graph")
-    parser.add_argument("--bin", default=default_bin(), help="the tool; default build/tests/tools/graph_shapes")
-    parser.add_argument("--messages", action="store_true", help="show both messages where they differ")
-    parser.add_argument("--trace", action="store_true", help="print each graph's name before it goes to TensorFlow")
+    parser.add_argument("--bin", default=default_bin(),
+                        help="the tool; default build/tests/tools/graph_shapes")
+    parser.add_argument("--messages", action="store_true",
+                        help="show both messages where they differ")
+    parser.add_argument("--trace", action="store_true",
+                        help="print each graph's name before it goes to TensorFlow")
     parser.add_argument("--importer", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.importer:

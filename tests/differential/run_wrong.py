@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Makes wrong requests, byte by byte, to TensorFlow's own servers and to a cluster of ours, and compares what each call comes to.
+"""Makes wrong requests, byte by byte, to TensorFlow's own servers and to a cluster of ours, and
+compares what each call comes to.
 
     run_wrong.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages]
 
-wrong_requests.py has the cases. Codes must be equal, and so must the nodes that messages name in [[{{node NAME}}]]; a case may ask for words in both.
-What is explained instead is counted apart. Without --long a seeded sample of those that TensorFlow answers at once. After each case all daemons must live and no step may be left. The last line is "N passed, N failed".
+wrong_requests.py has the cases. Codes must be equal, and so must the nodes that messages name in
+[[{{node NAME}}]]; a case may ask for words in both.
+What is explained instead is counted apart. Without --long a seeded sample of those that TensorFlow
+answers at once. After each case all daemons must live and no step may be left. The last line is "N
+passed, N failed".
 """
 
 import argparse
@@ -37,9 +41,11 @@ class Outcome:
 
     @property
     def node(self):
-        """As TensorFlow's client finds it, which shows where the node was made. A message of several tasks' errors, which TensorFlow's master makes
+        """As TensorFlow's client finds it, which shows where the node was made. A message of
+        several tasks' errors, which TensorFlow's master makes
         or not as they come, also names nodes that were only cancelled for the others: not those."""
-        own = "\n".join(part for part in re.split(r"\n(?=[A-Z_]+: From )", self.message) if not part.startswith("CANCELLED: "))
+        own = "\n".join(part for part in re.split(r"\n(?=[A-Z_]+: From )", self.message)
+                        if not part.startswith("CANCELLED: "))
         return re.findall(r"\[\[\{\{node ([^}]*)\}\}", own)[:1]
 
     def __str__(self):
@@ -50,7 +56,8 @@ class Peer:
     """One session on one of the two, and the calls of a case on it."""
 
     def __init__(self, port, config=AS_IT_IS):
-        self.client, self.config, self.handle, self.version, self.part = Client(port), config, b"", 1, b""
+        self.client, self.config, self.handle, self.version, self.part = Client(
+            port), config, b"", 1, b""
 
     def close(self):
         if self.handle:
@@ -70,27 +77,35 @@ class Peer:
             return Outcome(-1, str(error))
 
     def Create(self, graph):  # noqa: N802 (they are named as the calls are)
-        reply = self.client.call("CreateSession", data(1, graph) + data(2, self.config) + data(3, "grpc://here"), CALL_S)
+        reply = self.client.call("CreateSession", data(1, graph) + data(2, self.config)
+                                 + data(3, "grpc://here"), CALL_S)
         self.handle = first(reply, 1)
         self.version = first(reply, 2, 0)
 
     def Extend(self, graph, version):  # noqa: N802
-        reply = self.client.call("ExtendSession", data(1, self.handle) + data(2, graph) + number(3, self.version if version is None else version), CALL_S)
+        reply = self.client.call("ExtendSession", data(1, self.handle) + data(2, graph)
+                                 + number(3, self.version if version is None else version), CALL_S)
         self.version = first(reply, 4, 0)
 
     def Run(self, fetches, feeds, targets):  # noqa: N802
-        return sorted(self.client.run(self.handle, CALL_S, feeds=feeds, fetches=fetches, targets=targets, timeout_ms=STEP_MS))
+        return sorted(self.client.run(self.handle, CALL_S, feeds=feeds, fetches=fetches,
+                                      targets=targets, timeout_ms=STEP_MS))
 
     def Setup(self, feeds, fetches, targets):  # noqa: N802
-        request = data(1, self.handle) + b"".join(data(2, f) for f in feeds) + b"".join(data(3, f) for f in fetches) + b"".join(data(4, t) for t in targets)
-        self.part = first(self.client.call("PartialRunSetup", request + number(5, struct.unpack("<Q", os.urandom(8))[0] >> 1), CALL_S), 1)
+        request = data(1, self.handle) + b"".join(data(2, f) for f in feeds) + b"".join(
+            data(3, f) for f in fetches) + b"".join(data(4, t) for t in targets)
+        self.part = first(self.client.call("PartialRunSetup",
+                                           request + number(5, struct.unpack("<Q", os.urandom(8))[
+                                               0] >> 1), CALL_S), 1)
 
     def Part(self, fetches, feeds):  # noqa: N802
-        request = run_request(self.handle, feeds=feeds, fetches=fetches, errors_in_body=False) + data(6, self.part or b"no such run")
+        request = run_request(self.handle, feeds=feeds, fetches=fetches,
+                              errors_in_body=False) + data(6, self.part or b"no such run")
         self.client.call("RunStep", request, CALL_S)
 
     def Callable(self, feeds, fetches, targets):  # noqa: N802
-        options = b"".join(data(1, f) for f in feeds) + b"".join(data(2, f) for f in fetches) + b"".join(data(3, t) for t in targets)
+        options = b"".join(data(1, f) for f in feeds) + b"".join(
+            data(2, f) for f in fetches) + b"".join(data(3, t) for t in targets)
         self.client.call("MakeCallable", data(1, self.handle) + data(2, options), CALL_S)
 
 
@@ -111,13 +126,15 @@ def run_case(port, calls):
 
 
 class Earlier(Exception):
-    """Both refuse the graph, with one code: ours when it comes, TensorFlow in the step that needs the node."""
+    """Both refuse the graph, with one code: ours when it comes, TensorFlow in the step that needs
+    the node."""
 
 
 def difference(ours, theirs, options):
     """None, or what differs between the outcomes of a case's calls."""
     failed = [(a, b) for a, b in zip(ours, theirs) if b.code]
-    if ours[0].code and len(ours) == 1 < len(theirs):  # TensorFlow refuses the graph later, when a step needs it
+    # TensorFlow refuses the graph later, when a step needs it
+    if ours[0].code and len(ours) == 1 < len(theirs):
         first_failure = next((outcome for outcome in theirs if outcome.code), Outcome())
         if first_failure.code == ours[0].code:
             raise Earlier
@@ -169,7 +186,8 @@ class Runner:
                     print(f"  {name}\n    ours {our}\n    tf   {their}")
         if problem and "ours" in options:
             codes, words, why = options["ours"]
-            is_so = tuple(o.code for o in ours) == codes and re.search(words, " ".join(o.message for o in ours))
+            is_so = tuple(o.code for o in ours) == codes and re.search(
+                words, " ".join(o.message for o in ours))
             problem = None if is_so else f"not as explained: {problem}"
             self.explained[name] = why
         try:
@@ -179,12 +197,14 @@ class Runner:
             self.cluster.stop()
         if problem:
             self.failed += 1
-            print(f"FAIL {name}: {problem}\n    codes {tuple(o.code for o in ours)}, TensorFlow's {tuple(o.code for o in theirs or ())}", flush=True)
+            print(f"FAIL {name}: {problem}\n    codes {tuple(o.code for o in ours)}, TensorFlow's "
+                  f"{tuple(o.code for o in theirs or ())}", flush=True)
         else:
             self.passed += 1
 
     def chosen(self):
-        found = [case for case in wrong.cases() if not self.arguments.only or self.arguments.only in case[0]]
+        found = [case for case in wrong.cases() if not self.arguments.only
+                 or self.arguments.only in case[0]]
         if self.arguments.long or self.arguments.only:
             return found
         found = [case for case in found if case[0] not in wrong.EXPLAINED]
@@ -199,7 +219,8 @@ class Runner:
             print("FAIL stopping:", complaint)
         for name, why in self.explained.items():
             print(f"explained {name}: {why}")
-        print(f"{len(self.explained)} explained, {self.earlier} refused when the graph comes, in {self.aborted} TensorFlow's server aborts")
+        print(f"{len(self.explained)} explained, {self.earlier} refused when the graph comes, in "
+              f"{self.aborted} TensorFlow's server aborts")
         print(f"{self.passed} passed, {self.failed} failed", flush=True)
         return 1 if self.failed or not self.passed else 0
 
@@ -209,8 +230,11 @@ def main():
     parser.add_argument("--long", action="store_true", help="all cases, not a sample")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="cases whose name holds this text")
-    parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
-    parser.add_argument("--messages", action="store_true", help="show both messages where calls fail")
+    parser.add_argument("--bin",
+                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
+                             "build/bin")
+    parser.add_argument("--messages", action="store_true",
+                        help="show both messages where calls fail")
     status = Runner(parser.parse_args()).run()
     sys.stdout.flush()
     os._exit(status)

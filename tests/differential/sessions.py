@@ -1,8 +1,12 @@
-"""Programs whose point is the session, not the graph: several sessions, resets, growing graphs, callables, timeouts, traces, threads, configs.
+"""Programs whose point is the session, not the graph: several sessions, resets, growing graphs,
+callables, timeouts, traces, threads, configs.
 
-A script is a function of (target, note). It runs once against a cluster of TensorFlow's own servers (one ps, two workers, in this process) and once
-against ours; note(name, value) records what is to be equal, as programs.Outcome where it is the outcome of a call.
-scripts() yields (name, script) or (name, script, options): those of programs.py, and `ours_only`: what matters is that our cluster survives it.
+A script is a function of (target, note). It runs once against a cluster of TensorFlow's own servers
+(one ps, two workers, in this process) and once
+against ours; note(name, value) records what is to be equal, as programs.Outcome where it is the
+outcome of a call.
+scripts() yields (name, script) or (name, script, options): those of programs.py, and `ours_only`:
+what matters is that our cluster survives it.
 """
 
 import gc
@@ -27,9 +31,11 @@ class TensorFlowCluster:
     def target(cls):
         if cls._servers is None:
             ports = [cls._free_port() for _ in range(3)]
-            spec = tf.train.ClusterSpec({"ps": [f"127.0.0.1:{ports[0]}"], "worker": [f"127.0.0.1:{p}" for p in ports[1:]]})
+            spec = tf.train.ClusterSpec({"ps": [f"127.0.0.1:{ports[0]}"],
+                                         "worker": [f"127.0.0.1:{p}" for p in ports[1:]]})
             config = tf1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
-            cls._servers = [tf.distribute.Server(spec, job_name=job, task_index=i, config=config) for job, i in (("worker", 0), ("worker", 1), ("ps", 0))]
+            cls._servers = [tf.distribute.Server(spec, job_name=job, task_index=i, config=config)
+                            for job, i in (("worker", 0), ("worker", 1), ("ps", 0))]
         return cls._servers[0].target
 
     @staticmethod
@@ -78,7 +84,8 @@ def isolated_state(target, note):
     config = tf1.ConfigProto(isolate_session_state=True)
     with tf.Graph().as_default():
         v = _variable()
-        with tf1.Session(target, config=config) as first, tf1.Session(target, config=config) as second:
+        with tf1.Session(target, config=config) as first, tf1.Session(
+            target, config=config) as second:
             first.run(v.initializer)
             note("own", attempt(first.run, v))
             note("other", attempt(second.run, v))
@@ -158,7 +165,8 @@ def growing_graph(target, note):
 
 
 def grows_with_functions(target, note):
-    """Each extension carries the whole library again, its map entries in another order each time."""
+    """Each extension carries the whole library again, its map entries in another order each time.
+    """
     with tf.Graph().as_default(), tf1.Session(target) as session:
         count, product = tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2.0), [0, 1.0])
         either = tf.cond(count > 3, lambda: product + 1.0, lambda: product - 1.0)
@@ -182,7 +190,8 @@ def empty_graph_first(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session:
         names = sorted(device.name for device in session.list_devices())
         note("devices", [name for name in names if name.endswith("CPU:0")])
-        note("types", sorted({device.device_type for device in session.list_devices() if "CPU" in device.name}))
+        note("types", sorted({device.device_type for device in session.list_devices()
+                              if "CPU" in device.name}))
         note("afterwards", attempt(session.run, tf.constant(2) * 3))
 
 
@@ -196,7 +205,8 @@ def callables(target, note):
             note(f"call {i}", attempt(call, [float(i)]))
         note("no feeds", attempt(session.make_callable(v + 1)))
         note("target", attempt(session.make_callable(tf1.assign(v, 3.0).op)))
-        note("options", attempt(call, [1.0], options=tf1.RunOptions(), run_metadata=tf1.RunMetadata()))
+        note("options", attempt(call, [1.0], options=tf1.RunOptions(),
+                                run_metadata=tf1.RunMetadata()))
 
 
 def callable_from_options(target, note):
@@ -224,7 +234,8 @@ def partial_run(target, note):
 
 
 def unknown_names(target, note):
-    """What the client cannot check by itself goes over the wire: names that are not in the graph."""
+    """What the client cannot check by itself goes over the wire: names that are not in the graph.
+    """
     from tensorflow.python.client import pywrap_tf_session
 
     with tf.Graph().as_default() as graph, tf1.Session(target) as session:
@@ -232,7 +243,8 @@ def unknown_names(target, note):
         op = tf.no_op(name="op")
         session.run([a, op])
         assert graph and pywrap_tf_session
-        for name, arguments in (("a client's check", "nowhere:0"), ("an op", "nowhere"), ("output", "a:3")):
+        for name, arguments in (("a client's check", "nowhere:0"), ("an op", "nowhere"),
+                                ("output", "a:3")):
             note(name, attempt(session.run, arguments))
         note("feed of an op", attempt(session.run, a, {op: 1}))
         note("feed twice", attempt(session.run, a + 1, {a: 1.0, "a:0": 2.0}))
@@ -266,7 +278,8 @@ def configs(target, note):
         "device_count": tf1.ConfigProto(device_count={"CPU": 1, "GPU": 0}),
         "soft": tf1.ConfigProto(allow_soft_placement=True, log_device_placement=True),
         "filters": tf1.ConfigProto(device_filters=["/job:ps", "/job:worker/task:0"]),
-        "optimizer": tf1.ConfigProto(graph_options=tf1.GraphOptions(optimizer_options=tf1.OptimizerOptions(opt_level=-1))),
+        "optimizer": tf1.ConfigProto(graph_options=tf1.GraphOptions(
+            optimizer_options=tf1.OptimizerOptions(opt_level=-1))),
         "rpc": tf1.ConfigProto(rpc_options=tf.compat.v1.ConfigProto().rpc_options),
         "timeout": tf1.ConfigProto(operation_timeout_in_ms=60000),
         "placement_period": tf1.ConfigProto(placement_period=10),
@@ -315,7 +328,9 @@ def run_timeout(target, note):
 
 
 def operation_timeout(target, note):
-    with tf.Graph().as_default(), tf1.Session(target, config=tf1.ConfigProto(operation_timeout_in_ms=300)) as session:
+    with tf.Graph().as_default(), tf1.Session(target,
+                                              config=tf1.ConfigProto(
+                                                  operation_timeout_in_ms=300)) as session:
         note("timeout", attempt(session.run, _blocking("q2").dequeue()).code)
         note("the session goes on", attempt(session.run, tf.constant(1) + 1))
 
@@ -359,7 +374,8 @@ def endless_loop(target, note):
                 loop = tf1.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i - 1, 0), [5])
                 doubled = loop * 2
             began = time.time()
-            note(f"{device}", attempt(session.run, doubled, options=tf1.RunOptions(timeout_in_ms=200)).code)
+            note(f"{device}", attempt(session.run, doubled,
+                                      options=tf1.RunOptions(timeout_in_ms=200)).code)
             note(f"{device} in time", time.time() - began < 5)
             note("the session goes on", attempt(session.run, tf.constant(1) + 1))
 
@@ -414,15 +430,21 @@ def full_trace(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session:
         z = _trace_case(session)
         metadata = tf1.RunMetadata()
-        session.run(z, options=tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE), run_metadata=metadata)
-        devices = sorted(d.device for d in metadata.step_stats.dev_stats if any(n.node_name in ("v", "product", "sum") for n in d.node_stats))
+        session.run(z, options=tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE),
+                    run_metadata=metadata)
+        devices = sorted(d.device for d in metadata.step_stats.dev_stats
+                         if any(n.node_name in ("v", "product", "sum") for n in d.node_stats))
         note("devices", [re.sub(".*(/job:.*)", r"\1", d) for d in devices])
         nodes = {n.node_name: n for d in metadata.step_stats.dev_stats for n in d.node_stats}
         note("nodes", sorted(name for name in nodes if name in ("product", "sum", "v", "v/read")))
-        note("label", re.sub(r"_recv_\d+|_S\d+", "", nodes["product"].timeline_label).replace("read/", "read"))
-        note("outputs", [list(o.tensor_description.shape.dim[0:1])[0].size for o in nodes["product"].output])
-        note("times", 0 < nodes["product"].all_start_micros and nodes["product"].op_end_rel_micros >= nodes["product"].op_start_rel_micros >= 0)
-        note("timeline", '"name": "MatMul"' in timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())
+        note("label", re.sub(r"_recv_\d+|_S\d+", "", nodes["product"].timeline_label).replace(
+            "read/", "read"))
+        note("outputs", [list(o.tensor_description.shape.dim[0:1])[0].size
+                         for o in nodes["product"].output])
+        note("times", 0 < nodes["product"].all_start_micros and nodes["product"].op_end_rel_micros
+             >= nodes["product"].op_start_rel_micros >= 0)
+        note("timeline", '"name": "MatMul"' in timeline.Timeline(
+            metadata.step_stats).generate_chrome_trace_format())
         plain = tf1.RunMetadata()
         session.run(z, run_metadata=plain)
         note("no trace asked", len(plain.step_stats.dev_stats))
@@ -434,13 +456,16 @@ def partition_graphs(target, note):
         metadata = tf1.RunMetadata()
         session.run(z, options=tf1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
         note("tasks", len(metadata.partition_graphs))
-        note("where", sorted({n.device[:20] for g in metadata.partition_graphs for n in g.node if n.name in ("product", "sum")}))
+        note("where", sorted({n.device[:20] for g in metadata.partition_graphs for n in g.node
+                              if n.name in ("product", "sum")}))
 
 
 def traced_error(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session:
         bad = tf.math.floordiv(1, tf1.placeholder_with_default(0, []), name="bad")
-        note("error", attempt(session.run, bad, options=tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE), run_metadata=tf1.RunMetadata()))
+        note("error", attempt(session.run, bad,
+                              options=tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE),
+                              run_metadata=tf1.RunMetadata()))
 
 
 # ---- threads ----
@@ -455,7 +480,8 @@ def sixteen_threads(target, note):
             a = x * 2
         with tf.device(WORKER1):
             b = tf.reduce_sum(a)
-        bad = tf.gather(tf1.placeholder_with_default([1, 2], [None]), tf.cast(b, tf.int32), name="bad")
+        bad = tf.gather(tf1.placeholder_with_default([1, 2], [None]), tf.cast(b, tf.int32),
+                        name="bad")
         session.run(v.initializer)
         wrong, seen = [], set()
 
@@ -533,7 +559,8 @@ def extend_while_running(target, note):
 
 
 def short_timeouts(target, note):
-    """Deadlines that pass at any moment of a step over three tasks; then the session still works."""
+    """Deadlines that pass at any moment of a step over three tasks; then the session still works.
+    """
     with tf.Graph().as_default(), tf1.Session(target) as session:
         x = tf1.placeholder(tf.float32, [None])
         y = x
@@ -547,7 +574,8 @@ def short_timeouts(target, note):
             for _ in range(40):
                 size = int(rng.choice([3, 300, 60000]))
                 timeout = int(rng.integers(1, 6))
-                codes.add(attempt(session.run, y, {x: np.ones([size])}, options=tf1.RunOptions(timeout_in_ms=timeout)).code)
+                codes.add(attempt(session.run, y, {x: np.ones([size])},
+                                  options=tf1.RunOptions(timeout_in_ms=timeout)).code)
 
         threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
         for t in threads:
@@ -597,7 +625,8 @@ def killed_client(target, note):
     """A client that dies leaves no step behind (the runner looks)."""
     here = os.path.dirname(os.path.abspath(__file__))
     script = CLIENT.format(target=target, task=WORKER1, other=PS)
-    client = subprocess.Popen([sys.executable, "-c", script], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    client = subprocess.Popen([sys.executable, "-c", script], cwd=here, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL)
     ready = client.stdout.readline()
     _await_mark(target)
     client.kill()
@@ -626,9 +655,12 @@ def monitored(target, note):
     with tf.Graph().as_default():
         step = tf1.train.get_or_create_global_step()
         w = tf1.get_variable("w", initializer=[2.0, -2.0])
-        train = tf1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(w * w), global_step=step)
-        scaffold = tf1.train.Scaffold(saver=tf1.train.Saver(), summary_op=tf.no_op(), local_init_op=tf1.local_variables_initializer())
-        with tf1.train.MonitoredSession(tf1.train.ChiefSessionCreator(scaffold, master=target), hooks=[tf1.train.StopAtStepHook(last_step=5)]) as session:
+        train = tf1.train.GradientDescentOptimizer(0.1).minimize(
+            tf.reduce_sum(w * w), global_step=step)
+        scaffold = tf1.train.Scaffold(saver=tf1.train.Saver(), summary_op=tf.no_op(),
+                                      local_init_op=tf1.local_variables_initializer())
+        with tf1.train.MonitoredSession(tf1.train.ChiefSessionCreator(scaffold, master=target),
+                                        hooks=[tf1.train.StopAtStepHook(last_step=5)]) as session:
             while not session.should_stop():
                 session.run(train)
         with tf1.Session(target) as session:
@@ -640,19 +672,23 @@ def _endless_loop(going):
 
 
 def failure_beside_an_endless_loop(target, note):
-    """A loop that never pauses keeps no other node of its task from failing, whichever was made first. (TensorFlow's needs a second thread.)"""
+    """A loop that never pauses keeps no other node of its task from failing, whichever was made
+    first. (TensorFlow's needs a second thread.)"""
     for is_loop_first in (True, False):
         with tf.Graph().as_default(), tf.device(WORKER1):
             x = tf1.placeholder(tf.int32, [])
-            made = [lambda: _endless_loop(lambda i: i >= 0), lambda: tf.math.floordiv(1, x)]  # noqa: B023
+            # noqa: B023
+            made = [lambda: _endless_loop(lambda i: i >= 0), lambda: tf.math.floordiv(1, x)]
             nodes = [make() for make in (made if is_loop_first else reversed(made))]
-            with tf1.Session(target, config=tf1.ConfigProto(operation_timeout_in_ms=30000)) as session:
+            with tf1.Session(target,
+                             config=tf1.ConfigProto(operation_timeout_in_ms=30000)) as session:
                 outcome = attempt(session.run, nodes, {x: 0})
                 assert outcome.code == tf.errors.INVALID_ARGUMENT, outcome
 
 
 def loop_until_another_task_says(target, note):
-    """What an endless loop waits for comes from another task, or a node beside it, and is assigned beside it."""
+    """What an endless loop waits for comes from another task, or a node beside it, and is assigned
+    beside it."""
     for device in (PS, WORKER1):
         with tf.Graph().as_default():
             n = tf1.placeholder(tf.int32, [])
@@ -662,13 +698,15 @@ def loop_until_another_task_says(target, note):
             with tf.device(device):
                 said = tf.reduce_sum(tf.range(n)) > 10
             assigned = flag.assign(said, read_value=False)
-            with tf1.Session(target, config=tf1.ConfigProto(operation_timeout_in_ms=30000)) as session:
+            with tf1.Session(target,
+                             config=tf1.ConfigProto(operation_timeout_in_ms=30000)) as session:
                 session.run(flag.initializer)
                 session.run([loop.op, assigned], {n: 1000})
 
 
 def kept_values(target, note):
-    """Values that stay in the cluster behind handles; TensorFlow has them in process only, and a session of its own says what they are."""
+    """Values that stay in the cluster behind handles; TensorFlow has them in process only, and a
+    session of its own says what they are."""
 
     def steps(session):
         value = tf.constant([1.0, 2.0]) * 2.0

@@ -1,4 +1,5 @@
-"""Iterators that several sessions share, waits that end from outside, and training loops on datasets. The oracle is a cluster of TensorFlow's."""
+"""Iterators that several sessions share, waits that end from outside, and training loops on
+datasets. The oracle is a cluster of TensorFlow's."""
 
 import os
 import tempfile
@@ -18,18 +19,21 @@ def _iterator(dataset, shared_name=None):
 
 
 def shared_by_name(target, note):
-    """Two sessions of different graphs go on with one iterator; it outlives the session that made it."""
+    """Two sessions of different graphs go on with one iterator; it outlives the session that made
+    it."""
 
     def session():
         with tf.Graph().as_default():
-            iterator, element = _iterator(lambda: D.range(10).map(lambda x: x * 2), "shared by name")
+            iterator, element = _iterator(lambda: D.range(10).map(lambda x: x * 2),
+                                          "shared by name")
             return tf1.Session(target), iterator.initializer, element
 
     first, begin, a = session()
     second, _, b = session()
     note("not begun", attempt(second.run, b))
     first.run(begin)
-    note("in turns", [attempt(s.run, e) for s, e in ((first, a), (second, b), (first, a), (second, b))])
+    note("in turns", [attempt(s.run, e) for s,
+                      e in ((first, a), (second, b), (first, a), (second, b))])
     first.close()
     note("goes on", [attempt(second.run, b) for _ in range(2)])
     third, begin, c = session()
@@ -73,7 +77,8 @@ def by_string_handle(target, note):
 
 
 def cancelled_wait(target, note):
-    """GetNext waits for a queue that a function dequeues from; a timeout ends it (TensorFlow says OUT_OF_RANGE), and the iterator goes on."""
+    """GetNext waits for a queue that a function dequeues from; a timeout ends it (TensorFlow says
+    OUT_OF_RANGE), and the iterator goes on."""
     with tf.Graph().as_default():
         with tf.device(WORKER0):
             queue = tf1.FIFOQueue(10, [tf.int64], [[]], shared_name="feeds a dataset")
@@ -86,7 +91,9 @@ def cancelled_wait(target, note):
             session.run(put)
             assert session.run(element) == 7
             for _ in range(2):
-                assert attempt(session.run, element, options=tf1.RunOptions(timeout_in_ms=300)).code == tf.errors.DEADLINE_EXCEEDED
+                assert attempt(session.run, element,
+                               options=tf1.RunOptions(
+                                   timeout_in_ms=300)).code == tf.errors.DEADLINE_EXCEEDED
             session.run(put)
             assert session.run(element) == 307  # the two that were waited for in vain are lost
 
@@ -98,12 +105,14 @@ def woken_wait(target, note):
             queue = tf1.FIFOQueue(10, [tf.int64], [[]], shared_name="wakes a dataset")
             value = tf1.placeholder(tf.int64, [])
             put = queue.enqueue([value])
-            iterator = tf1.data.make_initializable_iterator(D.range(10).map(lambda x: x * 0 + queue.dequeue()))
+            iterator = tf1.data.make_initializable_iterator(
+                D.range(10).map(lambda x: x * 0 + queue.dequeue()))
             element = iterator.get_next()
         with tf1.Session(target) as session:
             session.run(iterator.initializer)
             outcomes = []
-            threads = [threading.Thread(target=lambda: outcomes.append(attempt(session.run, element))) for _ in range(2)]
+            threads = [threading.Thread(target=lambda: outcomes.append(
+                attempt(session.run, element))) for _ in range(2)]
             for thread in threads:
                 thread.start()
             for v in (5, 6):
@@ -130,14 +139,16 @@ def closed_while_ahead(target, note):
 
 
 def endless_filter(target, note):
-    """A function that wants no element: nothing but the timeout ends the wait, and others are served meanwhile."""
+    """A function that wants no element: nothing but the timeout ends the wait, and others are
+    served meanwhile."""
     with tf.Graph().as_default():
         iterator, element = _iterator(lambda: D.range(1 << 60).filter(lambda x: x < 0))
         with tf1.Session(target) as session, tf.device(WORKER0):
             session.run(iterator.initializer)
             one = tf.constant(1) + 1
             outcomes = []
-            thread = threading.Thread(target=lambda: outcomes.append(attempt(session.run, element, options=tf1.RunOptions(timeout_in_ms=500)).code))
+            thread = threading.Thread(target=lambda: outcomes.append(attempt(session.run, element,
+                    options=tf1.RunOptions(timeout_in_ms=500)).code))
             thread.start()
             note("meanwhile", attempt(session.run, one))
             thread.join()
@@ -149,7 +160,8 @@ def monitored(one_shot):
 
     def script(target, note):
         with tf.Graph().as_default():
-            with tf1.device(tf1.train.replica_device_setter(ps_tasks=1, worker_device=WORKER0, ps_device="/job:ps")):
+            with tf1.device(tf1.train.replica_device_setter(ps_tasks=1, worker_device=WORKER0,
+                    ps_device="/job:ps")):
                 dataset = D.from_tensor_slices(np.arange(20, dtype=np.float32)).repeat(2).batch(4)
                 step = tf1.train.get_or_create_global_step()
                 if one_shot:
@@ -162,7 +174,9 @@ def monitored(one_shot):
                 loss = tf.reduce_mean(tf.square(x * w - 2 * x)) / 400
                 train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
             losses = []
-            with tf1.train.MonitoredTrainingSession(master=target, is_chief=True, save_checkpoint_secs=None, log_step_count_steps=None) as session:
+            with tf1.train.MonitoredTrainingSession(
+                master=target, is_chief=True, save_checkpoint_secs=None,
+                log_step_count_steps=None) as session:
                 while not session.should_stop():
                     losses.append(session.run([train, loss, step])[1])
             note("losses", np.array(losses, np.float32))
@@ -173,7 +187,8 @@ def monitored(one_shot):
 def _all_of(dataset, target, n=100):
     """The elements, up to the end or an error."""
     with tf.Graph().as_default(), tf1.Session(target) as session:
-        iterator, element = _iterator(dataset) if target else (lambda i: (i, i.get_next()))(tf1.data.make_initializable_iterator(dataset()))
+        iterator, element = _iterator(dataset) if target else (lambda i: (i, i.get_next()))(
+            tf1.data.make_initializable_iterator(dataset()))
         begun = attempt(session.run, iterator.initializer)
         if begun.code:
             return begun
@@ -188,11 +203,13 @@ def _all_of(dataset, target, n=100):
 
 
 def cached_in_files(target, note):
-    """A cache that one program writes and another reads, on either side; and what is left when nobody comes to the end."""
+    """A cache that one program writes and another reads, on either side; and what is left when
+    nobody comes to the end."""
     folder = tempfile.mkdtemp()
 
     def pipeline(name, marks=10):
-        of = lambda x: (x * 10, tf.strings.as_string(x), tf.ones([x % 3, 2], tf.float16))  # noqa: E731
+        # noqa: E731
+        of = lambda x: (x * 10, tf.strings.as_string(x), tf.ones([x % 3, 2], tf.float16))
         return lambda: D.range(marks).map(of).cache(os.path.join(folder, name))
 
     def names():
@@ -215,7 +232,9 @@ def cached_in_files(target, note):
     with open(os.path.join(folder, "broken.index"), "w", encoding="utf-8") as file:
         file.write("no table")
     note("broken", _all_of(pipeline("broken"), target))
-    fails = lambda: D.range(4).map(lambda x: tf.debugging.check_numerics(1.0 / tf.cast(x - 2, tf.float32), "two")).cache(os.path.join(folder, "fails"))  # noqa: E731
+    # noqa: E731
+    fails = lambda: D.range(4).map(lambda x: tf.debugging.check_numerics(
+        1.0 / tf.cast(x - 2, tf.float32), "two")).cache(os.path.join(folder, "fails"))
     note("error", _all_of(fails, target))
 
 
@@ -235,7 +254,10 @@ def _run_again(serialized):
     result = [node for node in graph_def.node if node.op == "_Retval"][0]
     graph_def.node.remove(result)
     with tf.Graph().as_default(), tf1.Session() as session:
-        (variant,) = tf1.import_graph_def(graph_def, return_elements=[result.input[0] + ("" if ":" in result.input[0] else ":0")], name="")
+        (variant,) = tf1.import_graph_def(graph_def,
+                                          return_elements=[
+                                              result.input[0] + ("" if ":" in result.input[0]
+                                                      else ":0")], name="")
         dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec(None, tf.int64))
         iterator = tf1.data.make_initializable_iterator(dataset)
         element = iterator.get_next()
@@ -244,7 +266,8 @@ def _run_again(serialized):
 
 
 def as_graph(target, note):
-    """A dataset's graph, as Keras asks for it: the kinds of datasets, the functions, and what the graph makes."""
+    """A dataset's graph, as Keras asks for it: the kinds of datasets, the functions, and what the
+    graph makes."""
 
     def made_by(x):
         return x * 3 + 1
@@ -252,23 +275,34 @@ def as_graph(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session, tf.device(WORKER0):
         n = tf1.placeholder_with_default(np.int64(6), [], name="n")
         chain = D.range(2 * 5).map(made_by).shuffle(3, seed=4).batch(4)
-        nested = D.range(3).interleave(lambda x: D.range(x).map(made_by).shuffle(2, seed=1), cycle_length=2)
+        nested = D.range(3).interleave(lambda x: D.range(x).map(made_by).shuffle(2, seed=1),
+                                       cycle_length=2)
         for name, dataset in (("chain", chain), ("nested", nested)):
             for version, op in (
                 ("V2", R.DatasetToGraphV2(input_dataset=dataset._variant_tensor)),
-                ("V1", R.DatasetToGraph(input_dataset=dataset._variant_tensor, strip_device_assignment=True)),
+                ("V1", R.DatasetToGraph(input_dataset=dataset._variant_tensor,
+                                        strip_device_assignment=True)),
             ):
                 graph_def = tf1.GraphDef.FromString(session.run(op))
-                note(f"{name}, {version}: datasets", sorted(node.op for node in graph_def.node if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3"))))
+                note(f"{name}, {version}: datasets",
+                     sorted(node.op for node in graph_def.node
+                            if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3"))))
                 note(f"{name}, {version}: functions", len(graph_def.library.function))
-                note(f"{name}, {version}: result", [(node.name, node.op) for node in graph_def.node if node.op == "_Retval"])
-                note(f"{name}, {version}: devices", {node.device for node in graph_def.node} == {""})
+                note(f"{name}, {version}: result",
+                     [(node.name, node.op) for node in graph_def.node if node.op == "_Retval"])
+                note(f"{name}, {version}: devices", {node.device for node in graph_def.node}
+                     == {""})
                 note(f"{name}, {version}: again", _run_again(graph_def.SerializeToString()))
         graph = tf1.data.Dataset.range(n)._as_serialized_graph()
-        note("fed", "RangeDataset" in [node.op for node in tf1.GraphDef.FromString(session.run(graph, {n: 3})).node])
-        bad = R.RangeDataset(start=np.int64(0), stop=n, step=np.int64(0), output_types=[tf.int64], output_shapes=[[]])
-        note("one that cannot be made", attempt(session.run, R.DatasetToGraphV2(input_dataset=bad), {n: 3}).code)
-        branch = tf1.cond(n > 3, lambda: tf.strings.length(chain._as_serialized_graph()) > 0, lambda: tf.constant(False))
+        note("fed", "RangeDataset" in [node.op
+                                       for node in tf1.GraphDef.FromString(
+                                           session.run(graph, {n: 3})).node])
+        bad = R.RangeDataset(start=np.int64(0), stop=n, step=np.int64(0), output_types=[tf.int64],
+                             output_shapes=[[]])
+        note("one that cannot be made", attempt(session.run, R.DatasetToGraphV2(input_dataset=bad),
+                                                {n: 3}).code)
+        branch = tf1.cond(n > 3, lambda: tf.strings.length(chain._as_serialized_graph()) > 0,
+                          lambda: tf.constant(False))
         note("in a branch", [session.run(branch, {n: k}) for k in (1, 5)])
         note("as a target", session.run(graph.op))
 

@@ -1,4 +1,5 @@
-"""Programs that wait: steps that meet in a queue, a barrier, an accumulator, a staging area or a mutex; input pipelines with queue runners;
+"""Programs that wait: steps that meet in a queue, a barrier, an accumulator, a staging area or a
+mutex; input pipelines with queue runners;
 synchronous replicas. Scripts as in sessions.py."""
 
 import threading
@@ -12,9 +13,11 @@ JOIN_S = 20
 
 
 def in_thread(function, *arguments, **keywords):
-    """Runs attempt(function, …) in a thread; the result is a function that joins it and returns the outcome."""
+    """Runs attempt(function, …) in a thread; the result is a function that joins it and returns the
+    outcome."""
     outcomes = []
-    thread = threading.Thread(target=lambda: outcomes.append(attempt(function, *arguments, **keywords)))
+    thread = threading.Thread(target=lambda: outcomes.append(attempt(function, *arguments,
+            **keywords)))
     thread.start()
 
     def join():
@@ -45,11 +48,13 @@ def session(target, **keywords):
 
 def _shared_queue(kind=tf1.FIFOQueue, name="shared", capacity=3, **keywords):
     with tf.device(PS):
-        return kind(capacity, dtypes=[tf.int32, tf.string], shapes=[[2], []], shared_name=name, **keywords)
+        return kind(capacity, dtypes=[tf.int32, tf.string], shapes=[[2], []], shared_name=name,
+                    **keywords)
 
 
 def two_sessions(target, note):
-    """One session's steps enqueue on one worker, the other's dequeue on the other; the queue lies on the ps."""
+    """One session's steps enqueue on one worker, the other's dequeue on the other; the queue lies
+    on the ps."""
     n = 40
     with tf.Graph().as_default() as produce:
         queue = _shared_queue()
@@ -115,7 +120,8 @@ def closed_by_another(target, note):
 def close_waits_for_enqueues(target, note):
     with tf.Graph().as_default():
         queue = _shared_queue(name="graceful", capacity=1)
-        put, take, close, size = queue.enqueue([[1, 2], "x"]), queue.dequeue()[1], queue.close(), queue.size()
+        put, take, close, size = queue.enqueue([[1, 2], "x"]), queue.dequeue()[
+            1], queue.close(), queue.size()
         with session(target) as first:
             first.run(put)
             pending = in_thread(first.run, put)
@@ -169,7 +175,8 @@ def deadline_leaves_the_queue_whole(target, note):
 
 
 def closing_is_quick(target, note):
-    """A session that is closed ends its blocked steps at once, whatever they wait for, and those of others go on."""
+    """A session that is closed ends its blocked steps at once, whatever they wait for, and those of
+    others go on."""
     with tf.Graph().as_default():
         queue = _shared_queue(name="quick", capacity=10)
         with tf.device(WORKER1):
@@ -240,15 +247,20 @@ def shuffled_batches(target, note):
 
 def joined_batches(target, note):
     with tf.Graph().as_default():
-        sources = [tf1.train.range_input_producer(6, num_epochs=1, shuffle=False).dequeue() + 10 * i for i in range(2)]
+        sources = [tf1.train.range_input_producer(6, num_epochs=1, shuffle=False).dequeue() + 10 * i
+                   for i in range(2)]
         lengths = [tf.range(s) for s in sources]
-        batch = tf1.train.batch_join([[s, v] for s, v in zip(sources, lengths)], 4, dynamic_pad=True)
+        batch = tf1.train.batch_join([[s, v] for s, v in zip(sources, lengths)], 4,
+                                     dynamic_pad=True)
         with session(target) as one:
             one.run(tf1.local_variables_initializer())
             coordinator = tf1.train.Coordinator()
             threads = tf1.train.start_queue_runners(one, coordinator)
             got = [one.run(batch) for _ in range(3)]
-            note("padded right", all(v.shape == (4, s.max()) and all((row[:k] == np.arange(k)).all() and not row[k:].any() for k, row in zip(s, v)) for s, v in got))
+            note("padded right",
+                 all(v.shape == (4, s.max())
+                     and all((row[:k] == np.arange(k)).all() and not row[k:].any() for k,
+                             row in zip(s, v)) for s, v in got))
             note("all of them", sorted(np.concatenate([s for s, _ in got]).tolist()))
             note("the end", attempt(one.run, batch).code)
             coordinator.request_stop()
@@ -263,7 +275,8 @@ def pipeline(target, note):
         for stage, task in enumerate(TASKS):
             with tf.device(task):
                 queue = tf1.FIFOQueue(2, tf.int32, [[]])
-                tf1.train.add_queue_runner(tf1.train.QueueRunner(queue, [queue.enqueue(previous * 2 + stage)]))
+                tf1.train.add_queue_runner(tf1.train.QueueRunner(queue,
+                        [queue.enqueue(previous * 2 + stage)]))
                 previous = queue.dequeue()
         with session(target) as one:
             one.run(tf1.local_variables_initializer())
@@ -283,7 +296,8 @@ def barrier(target, note):
 
     with tf.Graph().as_default():
         with tf.device(PS):
-            b = data_flow_ops.Barrier((tf.float32, tf.int32), shapes=((), ()), shared_name="barrier")
+            b = data_flow_ops.Barrier((tf.float32, tf.int32), shapes=((), ()),
+                                      shared_name="barrier")
         take = b.take_many(3)
         with session(target) as first, session(target) as second:
             waiting = in_thread(first.run, take)
@@ -292,7 +306,8 @@ def barrier(target, note):
             for k in ("c", "a", "b"):
                 second.run(b.insert_many(1, [k], [ord(k)]))
             taken = waiting().value
-            note("taken", sorted(zip(taken[1].tolist(), taken[2][0].tolist(), taken[2][1].tolist())))
+            note("taken", sorted(zip(taken[1].tolist(), taken[2][0].tolist(),
+                                     taken[2][1].tolist())))
             waiting = in_thread(first.run, take)
             blocks()
             second.run(b.close())
@@ -309,7 +324,8 @@ def accumulators(target, note):
         apply = dense.apply_grad(gradient, local_step=0)
         take, take_rows = dense.take_grad(3), rows.take_indexed_slices_grad(2)
         with session(target) as first, session(target) as second:
-            waiting = [in_thread(first.run, take), in_thread(first.run, [take_rows.values, take_rows.indices])]
+            waiting = [in_thread(first.run, take),
+                       in_thread(first.run, [take_rows.values, take_rows.indices])]
             for _ in range(3):
                 second.run(apply)
             second.run(rows.apply_grad([1, 3], [[1.0], [2.0]], [9, 1]))
@@ -319,7 +335,8 @@ def accumulators(target, note):
             second.run(apply)
             note("a stale one is dropped", second.run(dense.num_accumulated()))
             second.run(dense.set_global_step(0))
-            note("timeout", attempt(second.run, take, options=tf1.RunOptions(timeout_in_ms=200)).code)
+            note("timeout", attempt(second.run, take,
+                                    options=tf1.RunOptions(timeout_in_ms=200)).code)
 
 
 def staging(target, note):
@@ -331,8 +348,10 @@ def staging(target, note):
             area = data_flow_ops.StagingArea([tf.int32], [[]], shared_name="area", capacity=2)
             x = tf1.placeholder(tf.int32, [])
             put, get = area.put([x]), area.get()
-            by_key = data_flow_ops.MapStagingArea([tf.int32, tf.float32], [[], []], shared_name="map")
-            put_key = by_key.put(tf.constant(7, tf.int64), [tf.constant(1), tf.constant(2.0)], indices=[0, 1])
+            by_key = data_flow_ops.MapStagingArea(
+                [tf.int32, tf.float32], [[], []], shared_name="map")
+            put_key = by_key.put(tf.constant(7, tf.int64), [tf.constant(1), tf.constant(2.0)],
+                                 indices=[0, 1])
             key, values = by_key.get(tf.constant(7, tf.int64))
         with session(target) as one:
             waiting = in_thread(one.run, get)
@@ -353,14 +372,18 @@ def staging(target, note):
 
 
 def staged_in_parts(target, note):
-    """The parts of a tuple do not wait behind a whole one that has no room; without memory they wait as any."""
+    """The parts of a tuple do not wait behind a whole one that has no room; without memory they
+    wait as any."""
     from tensorflow.python.ops import data_flow_ops
 
     with tf.Graph().as_default():
         with tf.device(WORKER0):
-            area = data_flow_ops.MapStagingArea([tf.int32, tf.float32], [[], [None]], shared_name="parts", capacity=1, memory_limit=100)
-            key, a, b = tf1.placeholder(tf.int64, []), tf1.placeholder(tf.int32, []), tf1.placeholder(tf.float32, [None])
-            whole, first, second = area.put(key, [a, b], indices=[0, 1]), area.put(key, [a], indices=[0]), area.put(key, [b], indices=[1])
+            area = data_flow_ops.MapStagingArea([tf.int32, tf.float32], [[], [None]],
+                                                shared_name="parts", capacity=1, memory_limit=100)
+            key, a, b = tf1.placeholder(tf.int64, []), tf1.placeholder(
+                tf.int32, []), tf1.placeholder(tf.float32, [None])
+            whole, first, second = area.put(key, [a, b], indices=[0, 1]), area.put(
+                key, [a], indices=[0]), area.put(key, [b], indices=[1])
             got = area.get(key)[1]
         with session(target) as one:
 
@@ -376,7 +399,8 @@ def staged_in_parts(target, note):
             assert taken(3) == [30, 3]
             assert taken(1) == [10, 1]
             assert stuck().code == 0
-            much = in_thread(one.run, second, {key: 4, b: [4.0] * 24})  # 96 bytes, and the 8 of key 2 are there
+            # 96 bytes, and the 8 of key 2 are there
+            much = in_thread(one.run, second, {key: 4, b: [4.0] * 24})
             blocks()
             assert int(one.run(area.incomplete_size())) == 0
             assert taken(2) == [20, 2]
@@ -410,14 +434,18 @@ def sync_replicas(target, note):
 
     def replica(index):
         with tf.Graph().as_default():
-            with tf.device(tf1.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", ps_tasks=1)):
+            with tf.device(tf1.train.replica_device_setter(
+                worker_device=f"/job:worker/task:{index}", ps_tasks=1)):
                 step = tf1.train.get_or_create_global_step()
                 w = tf1.get_variable("w", initializer=[1.0, -1.0])
                 loss = tf.reduce_sum(tf.square(w - [3.0, 5.0])) * (1.0 + index)
-                optimizer = tf1.train.SyncReplicasOptimizer(tf1.train.GradientDescentOptimizer(0.05), replicas_to_aggregate=2, total_num_replicas=2)
+                optimizer = tf1.train.SyncReplicasOptimizer(
+                    tf1.train.GradientDescentOptimizer(0.05), replicas_to_aggregate=2,
+                    total_num_replicas=2)
                 train = optimizer.minimize(loss, global_step=step)
             hook = optimizer.make_session_run_hook(index == 0)
-            with tf1.train.MonitoredTrainingSession(target, is_chief=index == 0, hooks=[hook], stop_grace_period_secs=5) as one:
+            with tf1.train.MonitoredTrainingSession(
+                target, is_chief=index == 0, hooks=[hook], stop_grace_period_secs=5) as one:
                 barrier_of_threads.wait(JOIN_S)
                 for _ in range(n_steps):
                     one.run(train)
@@ -432,7 +460,8 @@ def sync_replicas(target, note):
     expected = np.array([1.0, -1.0])
     for _ in range(n_steps):
         expected -= 0.05 * 2 * (expected - [3.0, 5.0]) * 1.5
-    note("weights", [bool(np.allclose(o.value[1], expected, rtol=1e-4)) if o.value else str(o) for o in outcomes])
+    note("weights", [bool(np.allclose(o.value[1], expected, rtol=1e-4)) if o.value else str(o)
+                     for o in outcomes])
 
 
 def scripts():

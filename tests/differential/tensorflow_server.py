@@ -1,8 +1,10 @@
-"""TensorFlow's own servers in a process of their own, for graphs that abort them: one ps and two workers, as cluster.Cluster is.
+"""TensorFlow's own servers in a process of their own, for graphs that abort them: one ps and two
+workers, as cluster.Cluster is.
 
     with TensorFlowServer() as server:
         Client(server.port)        # raw_clients; the master is worker 0's
-        server.revive()            # starts them again where the last graph has ended them; True when it had
+        server.revive()            # starts them again where the last graph has ended them; True
+        when it had
 """
 
 import os
@@ -34,7 +36,8 @@ class TensorFlowServer:
 
     def start(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVE], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-c", SERVE], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             preexec_fn=_die_with_parent, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         )  # fmt: skip
         self.port = int(self.process.stdout.readline())

@@ -1,6 +1,7 @@
 """Which CPU kernels TensorFlow registers for an op, and the dtypes each accepts.
 
-Differential tests ask here what is worth comparing: a dtype that an op's signature allows but for which TensorFlow
+Differential tests ask here what is worth comparing: a dtype that an op's signature allows but for
+which TensorFlow
 has no CPU kernel has no oracle. Facts come from the installed wheel at run time; nothing is stored.
 
     >>> cpu_dtypes("Cumsum", "Tidx")
@@ -22,7 +23,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 @dataclass(frozen=True)
 class Kernel:
-    """One registration. An attr that no constraint names is free: the kernel takes whatever the op's signature allows."""
+    """One registration. An attr that no constraint names is free: the kernel takes whatever the
+    op's signature allows."""
 
     op: str
     types: dict  # type attr -> the dtype names that it may take, in the order of dtype numbers
@@ -31,7 +33,8 @@ class Kernel:
     priority: int
 
     def accepts(self, **attrs):
-        """Whether the kernel takes these attrs (dtype names for type attrs); attrs that are not given match."""
+        """Whether the kernel takes these attrs (dtype names for type attrs); attrs that are not
+        given match."""
         bounds = {**self.types, **self.values}
         return all(value in bounds[name] for name, value in attrs.items() if name in bounds)
 
@@ -43,7 +46,8 @@ def _kernel(row):
     for constraint in row.constraint:
         allowed = constraint.allowed_values.list
         if allowed.type:
-            types[constraint.name] = tuple(dtypes.as_dtype(number).name for number in sorted(set(allowed.type)))
+            types[constraint.name] = tuple(dtypes.as_dtype(number).name
+                                           for number in sorted(set(allowed.type)))
         elif allowed.s or allowed.i or allowed.b:
             values[constraint.name] = tuple(itertools.chain(allowed.s, allowed.i, allowed.b))
         else:  # an empty list allows nothing
@@ -53,33 +57,43 @@ def _kernel(row):
 
 @functools.lru_cache(maxsize=None)
 def cpu_kernels(op):
-    """The kernels with which TensorFlow runs `op` on a CPU when nobody asks for a special one, as a tuple.
+    """The kernels with which TensorFlow runs `op` on a CPU when nobody asks for a special one, as a
+    tuple.
 
-    Those registered for every device ("DEFAULT") are included: TensorFlow falls back to them. Those under a label
-    (oneDNN's rewrites, tests) are not: only a `_kernel` attr reaches them. Empty when there is no kernel or no such op.
+    Those registered for every device ("DEFAULT") are included: TensorFlow falls back to them. Those
+    under a label
+    (oneDNN's rewrites, tests) are not: only a `_kernel` attr reaches them. Empty when there is no
+    kernel or no such op.
     """
     from tensorflow.python.framework import kernels
     import tensorflow  # noqa: F401  (loads every library that registers kernels)
 
     rows = [row for row in kernels.get_registered_kernels_for_op(op).kernel if not row.label]
-    found = [_kernel(row) for device in ("CPU", "DEFAULT") for row in rows if row.device_type == device]
-    return tuple(sorted(found, key=lambda kernel: repr((sorted(kernel.types.items()), sorted(kernel.values.items())))))
+    found = [_kernel(row) for device in ("CPU", "DEFAULT") for row in rows if row.device_type
+             == device]
+    return tuple(sorted(found,
+                        key=lambda kernel: repr((sorted(kernel.types.items()),
+                                sorted(kernel.values.items())))))
 
 
 def cpu_dtypes(op, attr="T"):
-    """The dtype names that some CPU kernel of `op` accepts for a type attr, in the order of dtype numbers.
+    """The dtype names that some CPU kernel of `op` accepts for a type attr, in the order of dtype
+    numbers.
 
-    A kernel that leaves the attr free accepts what the signature allows. Empty when there is no kernel, and for an
+    A kernel that leaves the attr free accepts what the signature allows. Empty when there is no
+    kernel, and for an
     attr that the op does not have.
     """
     from tensorflow.python.framework import dtypes, op_def_registry
 
     kernels_of_op = cpu_kernels(op)
     op_def = op_def_registry.get(op)
-    declared = [a for a in op_def.attr if a.name == attr and a.type in ("type", "list(type)")] if op_def else []
+    declared = [a for a in op_def.attr if a.name == attr
+                and a.type in ("type", "list(type)")] if op_def else []
     if not kernels_of_op or not declared:
         return ()
-    allowed = {dtypes.as_dtype(number).name for number in declared[0].allowed_values.list.type or _base_dtypes()}
+    allowed = {dtypes.as_dtype(number).name for number in declared[0].allowed_values.list.type
+               or _base_dtypes()}
     names = set()
     for kernel in kernels_of_op:
         names.update(allowed.intersection(kernel.types[attr]) if attr in kernel.types else allowed)
@@ -94,14 +108,16 @@ def _base_dtypes():
 
 
 def cpu_combinations(op):
-    """Every combination of dtypes that a CPU kernel of `op` accepts: sorted, distinct tuples of (type attr, dtype name).
+    """Every combination of dtypes that a CPU kernel of `op` accepts: sorted, distinct tuples of
+    (type attr, dtype name).
 
     Type attrs that a kernel leaves free do not appear in its combinations.
     """
     found = set()
     for kernel in cpu_kernels(op):
         names = sorted(kernel.types)
-        found.update(tuple(zip(names, combination)) for combination in itertools.product(*(kernel.types[n] for n in names)))
+        found.update(tuple(zip(names, combination))
+                     for combination in itertools.product(*(kernel.types[n] for n in names)))
     return sorted(found)
 
 
@@ -110,4 +126,5 @@ if __name__ == "__main__":
         print(f"{name}: {len(cpu_kernels(name))} CPU kernels")
         for kernel in cpu_kernels(name):
             bounds = {**kernel.types, **kernel.values}
-            print("   ", "  ".join(f"{attr}={','.join(map(str, bound))}" for attr, bound in sorted(bounds.items())) or "(any)")
+            print("   ", "  ".join(f"{attr}={','.join(map(str, bound))}" for attr,
+                                   bound in sorted(bounds.items())) or "(any)")

@@ -1,4 +1,5 @@
-"""What test_checkpoints.py runs on a cluster, as a user would write it: TensorFlow programs, each ends with a line of JSON.
+"""What test_checkpoints.py runs on a cluster, as a user would write it: TensorFlow programs, each
+ends with a line of JSON.
 
     checkpoint_programs.py NAME TARGET DIRECTORY
 """
@@ -17,11 +18,14 @@ PS, WORKERS = "/job:ps/task:0", ["/job:worker/task:0", "/job:worker/task:1"]
 
 
 def _model(on_workers=False):
-    """A ref variable on the ps, resource variables on a worker, a partitioned one, integers and strings."""
+    """A ref variable on the ps, resource variables on a worker, a partitioned one, integers and
+    strings."""
     with tf.device(PS):
         step = tf.train.get_or_create_global_step()
-        ref = tf.get_variable("ref", initializer=np.arange(12, dtype=np.float32).reshape(3, 4), use_resource=False)
-        table = tf.get_variable("table", shape=[7, 3], partitioner=tf.fixed_size_partitioner(3), initializer=tf.ones_initializer())
+        ref = tf.get_variable("ref", initializer=np.arange(12, dtype=np.float32).reshape(3, 4),
+                              use_resource=False)
+        table = tf.get_variable("table", shape=[7, 3], partitioner=tf.fixed_size_partitioner(3),
+                                initializer=tf.ones_initializer())
     with tf.device(WORKERS[1] if on_workers else PS):
         tf.get_variable("resource", initializer=np.linspace(0, 1, 5000), use_resource=True)
         tf.get_variable("words", initializer=tf.constant([b"a", b"", b"\0\xff"]), use_resource=True)
@@ -33,7 +37,8 @@ def _change():
     """Other values for all variables."""
     ops = []
     for v in tf.global_variables():
-        new = tf.strings.join([v, tf.constant("!")]) if v.dtype.base_dtype == tf.string else v + tf.cast(2, v.dtype.base_dtype)
+        new = tf.strings.join([v,
+                               tf.constant("!")]) if v.dtype.base_dtype == tf.string else v + tf.cast(2, v.dtype.base_dtype)
         ops.append(tf.assign(v, new))
     return tf.group(*ops)
 
@@ -53,7 +58,8 @@ def _read_by_tensorflow(prefix, values):
         whole = name.split("/part_")[0]
         read = reader.get_tensor(whole)
         if "/part_" in name:
-            start = sum(v.shape[0] for k, v in sorted(values.items()) if k.startswith(whole + "/part_") and k < name)
+            start = sum(v.shape[0] for k, v in sorted(values.items())
+                        if k.startswith(whole + "/part_") and k < name)
             read = read[start : start + value.shape[0]]
         if not np.array_equal(read, value):
             return False
@@ -79,7 +85,8 @@ def saver(target, directory, sharded=False):
         saver.restore(session, saver.last_checkpoints[0])
         out["restored_older"] = _same(_values(session), saved[saver.last_checkpoints[0]])
     out["files"] = sorted(os.path.basename(p) for p in glob.glob(os.path.join(directory, "*")))
-    out["read_by_tensorflow"] = all(_read_by_tensorflow(p, saved[p]) for p in saver.last_checkpoints)
+    out["read_by_tensorflow"] = all(_read_by_tensorflow(p, saved[p])
+                                    for p in saver.last_checkpoints)
     return out
 
 
@@ -102,7 +109,8 @@ def same_name(target, directory):
         saver.restore(session, prefix)
         restored = _same(_values(session), values)
     files = sorted(os.path.basename(p) for p in glob.glob(prefix + ".*"))
-    return {"restored": restored, "n_files": len(files), "read_by_tensorflow": _read_by_tensorflow(prefix, values)}
+    return {"restored": restored, "n_files": len(files),
+            "read_by_tensorflow": _read_by_tensorflow(prefix, values)}
 
 
 def other_names(target, directory):
@@ -112,7 +120,8 @@ def other_names(target, directory):
         other = tf.get_variable("other", shape=[3, 4], initializer=tf.zeros_initializer())
     init = tf.global_variables_initializer()
     ref = [v for v in tf.global_variables() if v.op.name == "ref"][0]
-    saver, loader = tf.train.Saver({"under/another/name": ref}), tf.train.Saver({"under/another/name": other})
+    saver, loader = tf.train.Saver({"under/another/name": ref}), tf.train.Saver(
+        {"under/another/name": other})
     with tf.Session(target) as session:
         session.run(init)
         saver.save(session, prefix)
@@ -121,10 +130,12 @@ def other_names(target, directory):
 
 
 def from_tensorflow(target, directory):
-    """A checkpoint of TensorFlow's own session, partitioned variable and all, restored on the cluster."""
+    """A checkpoint of TensorFlow's own session, partitioned variable and all, restored on the
+    cluster."""
     prefix = os.path.join(directory, "theirs")
     with tf.Graph().as_default():
-        tf.get_variable("table", initializer=np.random.rand(7, 3).astype(np.float32), partitioner=None)
+        tf.get_variable("table", initializer=np.random.rand(7, 3).astype(np.float32),
+                        partitioner=None)
         tf.get_variable("ref", initializer=np.random.rand(3, 4).astype(np.float32))
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
@@ -137,23 +148,29 @@ def from_tensorflow(target, directory):
     with tf.Session(target) as session:
         saver.restore(session, prefix)
         table = np.concatenate([session.run(v) for v in parts])
-        return {"restored": bool(np.array_equal(table, values["table"]) and np.array_equal(session.run(variables["ref"]), values["ref"]))}
+        return {"restored": bool(np.array_equal(table, values["table"])
+                                 and np.array_equal(session.run(variables["ref"]), values["ref"]))}
 
 
 def missing(target, directory):
-    """What a user sees when a checkpoint lacks a variable, has another shape, or lies where the task may not look."""
+    """What a user sees when a checkpoint lacks a variable, has another shape, or lies where the
+    task may not look."""
     _model()
     ref = [v for v in tf.global_variables() if v.op.name == "ref"][0]
     init, out = tf.global_variables_initializer(), {}
-    small, large, far = tf.train.Saver({"ref": ref}), tf.train.Saver({"none": ref}), tf.train.Saver({"ref": ref})
+    small, large, far = tf.train.Saver({"ref": ref}), tf.train.Saver({"none": ref}), tf.train.Saver(
+        {"ref": ref})
     with tf.Session(target) as session:
         session.run(init)
         prefix = small.save(session, os.path.join(directory, "model"))
-        for name, call in (("missing", lambda: large.restore(session, prefix)), ("denied", lambda: session.run(tf.raw_ops.ReadFile(filename="/etc/passwd")))):
+        for name, call in (("missing", lambda: large.restore(session, prefix)),
+                           ("denied", lambda: session.run(
+                               tf.raw_ops.ReadFile(filename="/etc/passwd")))):
             try:
                 call()
             except (tf.errors.OpError, ValueError) as error:
-                out[name] = f"{type(error).__name__}: {error.message if hasattr(error, 'message') else error}"[:300]
+                out[name] = (f"{type(error).__name__}: "
+                             f"{error.message if hasattr(error, 'message') else error}"[:300])
         out["works"] = session.run(ref).shape == (3, 4)
     return out
 
@@ -168,13 +185,19 @@ def monitored(target, directory):
         train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
     steps, values = [], []
     for limit in (20, 45):
-        with tf.train.MonitoredTrainingSession(target, checkpoint_dir=directory, save_checkpoint_steps=10, save_summaries_steps=None, save_summaries_secs=None,
-                                               log_step_count_steps=None, hooks=[tf.train.StopAtStepHook(last_step=limit)]) as session:
+        with tf.train.MonitoredTrainingSession(target, checkpoint_dir=directory,
+                                               save_checkpoint_steps=10, save_summaries_steps=None,
+                                               save_summaries_secs=None,
+                                               log_step_count_steps=None,
+                                               hooks=[
+                                                   tf.train.StopAtStepHook(
+                                                       last_step=limit)]) as session:
             steps.append(int(session.run(step)))
             while not session.should_stop():
                 values.append(session.run([train, w])[1])
     final = tf.train.load_checkpoint(directory)
-    return {"began_at": steps, "n_steps": len(values), "saved_step": int(final.get_tensor("global_step")),
+    return {"began_at": steps, "n_steps": len(values),
+            "saved_step": int(final.get_tensor("global_step")),
             "learned": bool(np.allclose(final.get_tensor("w"), [1, 2, 3, 4], atol=0.01))}
 
 

@@ -1,4 +1,5 @@
-"""Training programs as processes of a test: what they say as it comes, while the test does other things to the cluster."""
+"""Training programs as processes of a test: what they say as it comes, while the test does other
+things to the cluster."""
 import os
 import re
 import signal
@@ -16,7 +17,8 @@ class Client:
         self.test, self.name, self.lines, self.changed = test, name, [], threading.Condition()
         self.errors_path = test.path(f"{name}.err")
         with open(self.errors_path, "wb") as errors:
-            self.process = test.popen([WARM_PYTHON, os.path.join(ROOT, "examples", arguments[0]), *arguments[1:]], stdin=subprocess.PIPE, stderr=errors)
+            self.process = test.popen([WARM_PYTHON, os.path.join(ROOT, "examples", arguments[0]),
+                                       *arguments[1:]], stdin=subprocess.PIPE, stderr=errors)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
         self.is_over = False
@@ -32,10 +34,12 @@ class Client:
 
     def story(self):
         with open(self.errors_path, errors="replace") as f:
-            return "\n".join([f"{self.name} said:", *self.lines[-40:], f"and to stderr: {f.read()[-4000:]}"])
+            return "\n".join([f"{self.name} said:", *self.lines[-40:],
+                              f"and to stderr: {f.read()[-4000:]}"])
 
     def wait_for(self, pattern, after=0, timeout_s=DEADLINE_S):
-        """(the match, the number of lines up to it) of the first line from number `after` on that matches."""
+        """(the match, the number of lines up to it) of the first line from number `after` on that
+        matches."""
         deadline, at = time.monotonic() + timeout_s, after
         with self.changed:
             while True:
@@ -45,13 +49,15 @@ class Client:
                 at = max(after, len(self.lines))
                 left = deadline - time.monotonic()
                 if self.is_over or left <= 0:
-                    self.test.fail(f"{self.name}: no line like '{pattern}' {'any more' if self.is_over else f'within {timeout_s} s'}\n{self.story()}")
+                    self.test.fail(f"{self.name}: no line like '{pattern}' "
+                                   f"{'any more' if self.is_over else f'within {timeout_s} s'}\n{self.story()}")
                 self.changed.wait(left)
 
     def numbers(self, pattern):
         """The numbers that the pattern's group found in all lines so far."""
         with self.changed:
-            return [int(match.group(1)) for match in (re.search(pattern, line) for line in self.lines) if match]
+            return [int(match.group(1))
+                    for match in (re.search(pattern, line) for line in self.lines) if match]
 
     def n_lines(self):
         with self.changed:
@@ -67,8 +73,10 @@ class Client:
 
 
 def start_replicas(test, n, *arguments):
-    """A client for each worker task, the chief first; all have begun. (A client that looks too early for the chief looks again 30 s later.)"""
-    clients = [Client(test, f"client {task}", *arguments, f"--task={task}", *["--wait"] * (task > 0)) for task in range(n)]
+    """A client for each worker task, the chief first; all have begun. (A client that looks too
+    early for the chief looks again 30 s later.)"""
+    clients = [Client(test, f"client {task}", *arguments, f"--task={task}",
+                      *["--wait"] * (task > 0)) for task in range(n)]
     for client in clients:
         client.process.stdin.close()
         client.process.stdin = None

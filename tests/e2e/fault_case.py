@@ -1,4 +1,5 @@
-"""What tests of faults share: a cluster whose daemons are killed, stopped and started again at their ports, and a TensorFlow client that is
+"""What tests of faults share: a cluster whose daemons are killed, stopped and started again at
+their ports, and a TensorFlow client that is
 told what to do (faults_client.py)."""
 import contextlib
 import json
@@ -26,7 +27,8 @@ MIB = 1 << 20
 
 
 def say(what, seconds):
-    print(f"    {what}: {seconds * 1000:.0f} ms" if seconds < 1 else f"    {what}: {seconds:.2f} s", flush=True)
+    print(f"    {what}: {seconds * 1000:.0f} ms" if seconds < 1 else f"    {what}: {seconds:.2f} s",
+          flush=True)
 
 
 class TensorFlowClient:
@@ -34,7 +36,8 @@ class TensorFlowClient:
 
     def __init__(self, test, target, timeout_ms=60_000, prefix=()):
         self.test = test
-        self.process = test.popen([*prefix, WARM_PYTHON, os.path.join(HERE, "faults_client.py"), "interactive", target, timeout_ms],
+        self.process = test.popen([*prefix, WARM_PYTHON, os.path.join(HERE, "faults_client.py"),
+                                   "interactive", target, timeout_ms],
                                   {"TF_CPP_MIN_LOG_LEVEL": 3},
                                   stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
         self.lines = LineReader(self.process.stdout)
@@ -68,7 +71,8 @@ class FaultCase(TestCase):
 
     def setUp(self):
         super().setUp()
-        self.cluster = Cluster(n_workers=self.n_workers, bin_dir=harness.BIN, worker_flags=(*self.flags, *self.worker_flags),
+        self.cluster = Cluster(n_workers=self.n_workers, bin_dir=harness.BIN,
+                               worker_flags=(*self.flags, *self.worker_flags),
                                master_flags=(*self.flags, *self.master_flags))  # fmt: skip
         if self.starts_by_itself:
             self.cluster.start()
@@ -100,7 +104,8 @@ class FaultCase(TestCase):
         return got
 
     def until_ready(self):
-        self.until(lambda: raw.page(self.master.admin_port, "/readyz")[0] == 200, "the master does not find its tasks")
+        self.until(lambda: raw.page(self.master.admin_port, "/readyz")[0] == 200,
+                   "the master does not find its tasks")
 
     def kill(self, daemon):
         at = time.monotonic()
@@ -117,7 +122,8 @@ class FaultCase(TestCase):
         """A step that never ends, once all of them run it."""
         client.tell(word)
         for daemon in daemons:
-            self.until(lambda d=daemon: d.metric("millrace_worker_steps_live") > 0, "the step does not run")
+            self.until(lambda d=daemon: d.metric("millrace_worker_steps_live") > 0,
+                       "the step does not run")
 
     def until_good(self, client, *words):
         """Asks again and again; the answer, and the errors before it."""

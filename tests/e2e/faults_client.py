@@ -1,9 +1,13 @@
-"""TensorFlow clients under which daemons die, as processes of their own: see test_faults.py. They end by os._exit, since TensorFlow's client
+"""TensorFlow clients under which daemons die, as processes of their own: see test_faults.py. They
+end by os._exit, since TensorFlow's client
 waits at exit for servers that are gone.
 
-    faults_client.py interactive TARGET TIMEOUT_MS     a command a line on stdin, a JSON object a line on stdout
-    faults_client.py train TARGET DIRECTORY N_STEPS    a MonitoredTrainingSession with checkpoints; a line per step
-    faults_client.py learn TARGET DIRECTORY N_STEPS    the same of a model, up to that global step; a line per step with its loss
+    faults_client.py interactive TARGET TIMEOUT_MS     a command a line on stdin, a JSON object a
+    line on stdout
+    faults_client.py train TARGET DIRECTORY N_STEPS    a MonitoredTrainingSession with checkpoints;
+    a line per step
+    faults_client.py learn TARGET DIRECTORY N_STEPS    the same of a model, up to that global step;
+    a line per step with its loss
 
 Times are those of the monotonic clock, which all processes of a host share.
 """
@@ -26,8 +30,10 @@ def say(**what):
 
 
 def interactive(target, timeout_ms):
-    """add N: a step of the worker and the ps; spin: the same after an endless loop on the worker; block: waits for a queue of the ps;
-    bump_ps, bump_worker: steps of one task; value: of the variable; init; new: a session of its own, made anew; close: of the session."""
+    """add N: a step of the worker and the ps; spin: the same after an endless loop on the worker;
+    block: waits for a queue of the ps;
+    bump_ps, bump_worker: steps of one task; value: of the variable; init; new: a session of its
+    own, made anew; close: of the session."""
     with tf.device(PS):
         v = tf1.get_variable("v", initializer=tf.constant(0.0))
         empty = tf1.FIFOQueue(1, [tf.float32], [[]], shared_name="empty")
@@ -35,7 +41,8 @@ def interactive(target, timeout_ms):
     with tf.device(WORKER):
         n = tf1.placeholder(tf.int32, [])
         x = tf1.placeholder(tf.float32, [])
-        loop = tf.while_loop(lambda i: i < n, lambda i: i + 1, [tf.constant(0)], parallel_iterations=1)
+        loop = tf.while_loop(lambda i: i < n, lambda i: i + 1, [tf.constant(0)],
+                             parallel_iterations=1)
         # The loop's first turn wants a value of the ps, so that all have begun when it runs.
         spun = tf.cast(tf.reshape(loop, []), tf.float32) + x
         doubled = x * 1.0
@@ -51,10 +58,15 @@ def interactive(target, timeout_ms):
     init = tf1.global_variables_initializer()
     config = tf1.ConfigProto(operation_timeout_in_ms=timeout_ms)
     session = tf1.Session(target, config=config)
-    commands = {"init": lambda k: session.run(init), "add": lambda k: session.run(add, {x: k}), "value": lambda k: session.run(v),
-                "bump_ps": lambda k: session.run(bump_ps), "bump_worker": lambda k: session.run(bump_worker),
-                "spin": lambda k: session.run(spin, {n: 2**31 - 1, x: 0.0}), "block": lambda k: session.run(blocked),
-                "close": lambda k: session.close(), "devices": lambda k: len(session.list_devices())}  # fmt: skip
+    commands = {"init": lambda k: session.run(init), "add": lambda k: session.run(add, {x: k}),
+                "value": lambda k: session.run(v),
+                "bump_ps": lambda k: session.run(bump_ps),
+                "bump_worker": lambda k: session.run(bump_worker),
+                "spin": lambda k: session.run(spin, {n: 2**31 - 1, x: 0.0}),
+                "block": lambda k: session.run(blocked),
+                # fmt: skip
+                "close": lambda k: session.close(),
+                "devices": lambda k: len(session.list_devices())}
     say(ok="ready")
     for line in sys.stdin:
         word, *rest = line.split()
@@ -71,7 +83,8 @@ def interactive(target, timeout_ms):
 
 
 def train(target, directory, n_steps):
-    """Each step adds (1, 3) to a pair on the ps, of which the worker has made the second: 3 * count == sum, or something is wrong."""
+    """Each step adds (1, 3) to a pair on the ps, of which the worker has made the second: 3 * count
+    == sum, or something is wrong."""
     with tf.device(PS):
         global_step = tf1.train.get_or_create_global_step()
         pair = tf1.get_variable("pair", initializer=tf.zeros([2]))
@@ -83,9 +96,13 @@ def train(target, directory, n_steps):
         add = tf1.assign_add(pair, addend)
         with tf1.control_dependencies([add]):
             count = tf1.assign_add(global_step, 1)
-    hooks = [tf1.train.CheckpointSaverHook(directory, save_steps=20, saver=tf1.train.Saver(max_to_keep=2))]
-    with tf1.train.MonitoredTrainingSession(target, is_chief=True, hooks=hooks, save_checkpoint_secs=None, save_summaries_steps=None,
-                                            checkpoint_dir=directory, log_step_count_steps=None, max_wait_secs=60) as session:  # fmt: skip
+    hooks = [tf1.train.CheckpointSaverHook(directory, save_steps=20,
+                                           saver=tf1.train.Saver(max_to_keep=2))]
+    with tf1.train.MonitoredTrainingSession(target, is_chief=True, hooks=hooks,
+                                            save_checkpoint_secs=None, save_summaries_steps=None,
+                                            # fmt: skip
+                                            checkpoint_dir=directory, log_step_count_steps=None,
+                                            max_wait_secs=60) as session:
         done = 0
         while done < n_steps:
             (k, total), _ = session.run([add, count])
@@ -95,27 +112,36 @@ def train(target, directory, n_steps):
 
 
 def learn(target, directory, n_steps):
-    """A small network on two workers, its batch a function of the global step: the loss of a step is what it is in a run that nobody disturbs,
+    """A small network on two workers, its batch a function of the global step: the loss of a step
+    is what it is in a run that nobody disturbs,
     or an update was lost, was done twice, came too late, or was torn."""
     n, width = 32, 64
     with tf.device(PS):
         global_step = tf1.train.get_or_create_global_step()
         init = tf1.glorot_uniform_initializer(seed=3)
-        w = [tf1.get_variable("w1", [8, width], initializer=init, use_resource=True), tf1.get_variable("w2", [width, 1], initializer=init, use_resource=True)]
+        w = [tf1.get_variable("w1", [8, width], initializer=init, use_resource=True),
+             tf1.get_variable("w2", [width, 1], initializer=init, use_resource=True)]
         at = tf.identity(global_step)
     losses = []
     for task in range(2):
         with tf.device(f"/job:worker/task:{task}"):
-            x = tf.sin(tf.cast(at, tf.float32) * (0.7 + task) + tf.reshape(tf.range(n * 8, dtype=tf.float32), [n, 8]) * 0.37)
+            x = tf.sin(tf.cast(at, tf.float32) * (0.7 + task)
+                       + tf.reshape(tf.range(n * 8, dtype=tf.float32), [n, 8]) * 0.37)
             y = tf.reduce_sum(x[:, :3], 1, keepdims=True) * tf.cos(x[:, 3:4])
-            losses.append(tf.reduce_mean(tf.square(tf.matmul(tf.tanh(tf.matmul(x, w[0])), w[1]) - y)))
+            losses.append(tf.reduce_mean(tf.square(tf.matmul(tf.tanh(tf.matmul(x, w[0])), w[1])
+                    - y)))
     with tf.device(PS):
         loss = tf.add_n(losses) / 2
         with tf1.control_dependencies([loss, at]):
-            train = tf1.train.MomentumOptimizer(0.02, 0.9).minimize(loss, global_step=global_step, var_list=w)
-    hooks = [tf1.train.CheckpointSaverHook(directory, save_steps=20, saver=tf1.train.Saver(max_to_keep=2))]
-    with tf1.train.MonitoredTrainingSession(target, is_chief=True, hooks=hooks, save_checkpoint_secs=None, save_summaries_steps=None,
-                                            checkpoint_dir=directory, log_step_count_steps=None, max_wait_secs=60) as session:  # fmt: skip
+            train = tf1.train.MomentumOptimizer(0.02, 0.9).minimize(
+                loss, global_step=global_step, var_list=w)
+    hooks = [tf1.train.CheckpointSaverHook(directory, save_steps=20,
+                                           saver=tf1.train.Saver(max_to_keep=2))]
+    with tf1.train.MonitoredTrainingSession(target, is_chief=True, hooks=hooks,
+                                            save_checkpoint_secs=None, save_summaries_steps=None,
+                                            # fmt: skip
+                                            checkpoint_dir=directory, log_step_count_steps=None,
+                                            max_wait_secs=60) as session:
         step = -1
         while step + 1 < n_steps:
             step, value, _ = session.run([at, loss, train])

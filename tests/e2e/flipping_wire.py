@@ -1,7 +1,9 @@
-"""A relay before a task's port that flips a bit when it is told to, as failing memory in a switch does and TCP's own checksum does not find.
+"""A relay before a task's port that flips a bit when it is told to, as failing memory in a switch
+does and TCP's own checksum does not find.
 
     with FlippingRelay(port) as relay:
-        relay.flip_in(65536)          the next time that so many bytes pass at once, in either direction, a bit in their midst
+        relay.flip_in(65536)          the next time that so many bytes pass at once, in either
+        direction, a bit in their midst
         relay.flipped.wait()
 """
 import contextlib
@@ -59,7 +61,8 @@ class FlippingRelay:
                 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 selector.register(s, selectors.EVENT_READ)
             with contextlib.suppress(OSError, ValueError):
-                while all(self.carry(key.fileobj, other[key.fileobj]) for key, _ in selector.select()):
+                while all(self.carry(key.fileobj, other[key.fileobj]) for key,
+                          _ in selector.select()):
                     pass
         here.close()
         there.close()

@@ -1,6 +1,8 @@
-"""What the end-to-end tests share: where the programs are, running them, and knowing which processes they left behind.
+"""What the end-to-end tests share: where the programs are, running them, and knowing which
+processes they left behind.
 
-Nothing here sleeps: a wait is a read, or a poll on a pidfd, with a deadline that only a broken program meets.
+Nothing here sleeps: a wait is a read, or a poll on a pidfd, with a deadline that only a broken
+program meets.
 """
 import contextlib
 import json
@@ -18,7 +20,8 @@ import uuid
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("MILLRACE_BIN", os.path.join(ROOT, "build", "bin"))
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
-WARM_PYTHON = os.path.join(ROOT, "tests", "e2e", "warm_python")  # the same with TensorFlow imported already, for clients
+# the same with TensorFlow imported already, for clients
+WARM_PYTHON = os.path.join(ROOT, "tests", "e2e", "warm_python")
 SANITIZED = os.environ.get("MILLRACE_E2E") == "sanitized"
 LONG = False  # run.py sets it before it loads the tests
 DEADLINE_S = 120 if SANITIZED else 60
@@ -124,7 +127,8 @@ def wait_for_end(pid, deadline):
 
 
 class TestCase(unittest.TestCase):
-    """A private temporary directory, and a mark that all processes of a test inherit; what is left of either goes when it ends."""
+    """A private temporary directory, and a mark that all processes of a test inherit; what is left
+    of either goes when it ends."""
 
     def setUp(self):
         self.mark = uuid.uuid4().hex
@@ -148,15 +152,18 @@ class TestCase(unittest.TestCase):
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def environment(self, **more):
-        env = {k: v for k, v in os.environ.items() if k == WARM or (not k.startswith("MILLRACE_") and k != "TF_CONFIG")}
+        env = {k: v for k, v in os.environ.items() if k == WARM
+               or (not k.startswith("MILLRACE_") and k != "TF_CONFIG")}
         return {**env, MARK: self.mark, "TMPDIR": self.tmp, **{k: str(v) for k, v in more.items()}}
 
     def path(self, name):
         return os.path.join(self.directory, name)
 
     def popen(self, command, env=None, **options):
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        process = subprocess.Popen([str(c) for c in command], env=self.environment(**(env or {})), **options)
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                   "stderr": subprocess.PIPE, **options}
+        process = subprocess.Popen([str(c) for c in command], env=self.environment(**(env or {})),
+                                   **options)
         self.started.append(process)
         return process
 
@@ -168,8 +175,10 @@ class TestCase(unittest.TestCase):
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            self.fail(f"{name} {' '.join(map(str, args))} did not end within {timeout_s} s:\n{err.decode(errors='replace')}")
-        return process.returncode, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
+            self.fail(f"{name} {' '.join(map(str, args))} did not end within {timeout_s} "
+                      f"s:\n{err.decode(errors='replace')}")
+        return process.returncode, (out or b"").decode(errors="replace"), (err or b"").decode(
+            errors="replace")
 
     def expect(self, code, name, *args, **options):
         """Runs a program that should exit so; returns its stdout and stderr."""
@@ -184,7 +193,8 @@ class TestCase(unittest.TestCase):
             self.fail("the process did not end")
 
     def expect_nothing_left(self):
-        """All processes of this test end by themselves soon, and the temporary directory is empty."""
+        """All processes of this test end by themselves soon, and the temporary directory is empty.
+        """
         deadline = time.monotonic() + DEADLINE_S
         while pids := marked_pids(self.mark):
             for pid in pids:
@@ -194,7 +204,8 @@ class TestCase(unittest.TestCase):
 
 
 class LocalCluster:
-    """tfctl local without a command, ready: its target, its process, and readers of its stdout and stderr."""
+    """tfctl local without a command, ready: its target, its process, and readers of its stdout and
+    stderr."""
 
     def __init__(self, test, *args, env=None):
         self.test = test

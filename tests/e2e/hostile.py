@@ -1,4 +1,5 @@
-"""What tests share that send strangers' bytes, or end and stop processes: a cluster that must be as it was."""
+"""What tests share that send strangers' bytes, or end and stop processes: a cluster that must be as
+it was."""
 import json
 import os
 import struct
@@ -24,16 +25,19 @@ CHANNELS = 16  # descriptors: those of large tensors between tasks are opened at
 class HostileCase(TestCase):
     """A cluster of its own for each test; check_well() says that it is as it was."""
 
-    master_flags, worker_flags = ("--session-ttl", "1s", "--drain-timeout", "3s"), ("--drain-timeout", "3s")
+    master_flags, worker_flags = ("--session-ttl", "1s", "--drain-timeout", "3s"), (
+        "--drain-timeout", "3s")
 
     def setUp(self):
         super().setUp()
-        self.cluster = Cluster(bin_dir=harness.BIN, master_flags=self.master_flags, worker_flags=self.worker_flags)
+        self.cluster = Cluster(bin_dir=harness.BIN, master_flags=self.master_flags,
+                               worker_flags=self.worker_flags)
         self.cluster.start()
         self.addCleanup(self.cluster.stop)
         self.port = self.cluster.master.port
         self.run_everywhere()
-        self.before = {d.name: (raw.n_descriptors(d.process.pid), raw.resident_bytes(d.process.pid)) for d in self.cluster.daemons}
+        self.before = {d.name: (raw.n_descriptors(d.process.pid), raw.resident_bytes(d.process.pid))
+                       for d in self.cluster.daemons}
 
     def tearDown(self):
         self.assertEqual(self.cluster.stop(), [])
@@ -65,7 +69,8 @@ class HostileCase(TestCase):
                 self.assertEqual(raw.page(daemon.admin_port, path)[0], 200, f"{daemon.name} {path}")
             json.loads(raw.page(daemon.admin_port, "/statusz")[1])
             pid = daemon.process.pid
-            self.until(lambda: raw.n_descriptors(pid) <= n_before + CHANNELS, f"{daemon.name}: descriptors are left")
+            self.until(lambda: raw.n_descriptors(pid) <= n_before + CHANNELS,
+                       f"{daemon.name}: descriptors are left")
             if not SANITIZED:  # its quarantine keeps memory
                 self.assertLess(raw.resident_bytes(pid), bytes_before + room_mib * MIB, daemon.name)
 

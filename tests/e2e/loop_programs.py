@@ -14,17 +14,21 @@ PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
 
 
 def scalar(n):
-    return tf1.while_loop(lambda i, s: i < n, lambda i, s: [i + 1, s + tf.cast(i % 7, tf.int64)], [0, tf.constant(0, tf.int64)])[1]
+    return tf1.while_loop(lambda i, s: i < n, lambda i, s: [i + 1, s + tf.cast(i % 7, tf.int64)],
+                          [0, tf.constant(0, tf.int64)])[1]
 
 
 def vector(n):
     """Each iteration has a value of its own that lies in memory."""
-    return tf.reduce_max(tf1.while_loop(lambda i, x: i < n, lambda i, x: [i + 1, tf.minimum(x + 1.0, 1e6)], [0, tf.zeros([1000])])[1])
+    return tf.reduce_max(tf1.while_loop(lambda i, x: i < n, lambda i,
+                                        x: [i + 1, tf.minimum(x + 1.0, 1e6)],
+                                        [0, tf.zeros([1000])])[1])
 
 
 def nested(n):
     def inner(i, s):
-        return i + 1, s + tf1.while_loop(lambda j, t: j < 10, lambda j, t: [j + 1, t + 1], [0, tf.constant(0, tf.int64)])[1]
+        return i + 1, s + tf1.while_loop(lambda j, t: j < 10, lambda j, t: [j + 1, t + 1],
+                                         [0, tf.constant(0, tf.int64)])[1]
 
     return tf1.while_loop(lambda i, s: i < n // 10, inner, [0, tf.constant(0, tf.int64)])[1]
 
@@ -48,7 +52,8 @@ def made(kind, n, is_functional):
 
 
 n = tf1.placeholder(tf.int32, [])
-loops = {f"{kind}{'_function' if is_functional else ''}": made(kind, n, is_functional) for kind in ("scalar", "vector", "nested", "across")
+loops = {f"{kind}{'_function' if is_functional else ''}": made(kind, n, is_functional)
+         for kind in ("scalar", "vector", "nested", "across")
          for is_functional in (False, True)}  # fmt: skip
 session = tf1.Session(sys.argv[1])
 print(*loops, flush=True)

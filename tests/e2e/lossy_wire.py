@@ -1,4 +1,5 @@
-"""A wire between this network namespace and another one that loses what it is told to: two TUN devices, joined by a thread. It needs root, and
+"""A wire between this network namespace and another one that loses what it is told to: two TUN
+devices, joined by a thread. It needs root, and
 neither netem nor a firewall in the kernel.
 
     with LossyWire() as wire:
@@ -60,7 +61,8 @@ class LossyWire:
             ip("link", "set", self.names[1], "netns", self.namespace)
             ip("addr", "add", self.here, "peer", self.there, "dev", self.names[0])
             ip("link", "set", self.names[0], "mtu", str(MTU), "up")
-            ip("-n", self.namespace, "addr", "add", self.there, "peer", self.here, "dev", self.names[1])
+            ip("-n", self.namespace, "addr", "add", self.there, "peer", self.here, "dev",
+               self.names[1])
             ip("-n", self.namespace, "link", "set", self.names[1], "mtu", str(MTU), "up")
             ip("-n", self.namespace, "link", "set", "lo", "up")
         except BaseException:
@@ -80,7 +82,8 @@ class LossyWire:
                 os.close(fd)
         for fd in self.fds:
             os.close(fd)
-        subprocess.run(["ip", "netns", "del", self.namespace], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(["ip", "netns", "del", self.namespace], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, check=False)
 
     def inside(self, command):
         return ["ip", "netns", "exec", self.namespace, *command]

@@ -1,4 +1,5 @@
-"""A TensorFlow client that a test drives: a line in, a line out. argv: the target, and the job and index of the parameter server.
+"""A TensorFlow client that a test drives: a line in, a line out. argv: the target, and the job and
+index of the parameter server.
 
     init | add | read | where | big | trained   →   "ok VALUE" or "error CODE MESSAGE"
 """
@@ -15,9 +16,12 @@ tf1.disable_eager_execution()
 
 def build():
     with tf1.device("/job:ps/task:0"):
-        total = tf1.get_variable("total", [], initializer=tf1.zeros_initializer(), use_resource=True)
+        total = tf1.get_variable("total", [], initializer=tf1.zeros_initializer(),
+                                 use_resource=True)
     fed = tf1.placeholder(tf.float32, [None], name="fed")
-    return {"init": tf1.global_variables_initializer(), "add": total.assign_add(1.0, read_value=True), "read": total.read_value(), "fed": fed, "double": fed + fed}
+    return {"init": tf1.global_variables_initializer(),
+            "add": total.assign_add(1.0, read_value=True), "read": total.read_value(), "fed": fed,
+            "double": fed + fed}
 
 
 def where(session):
@@ -25,7 +29,8 @@ def where(session):
     options, metadata = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE), tf1.RunMetadata()
     a = tf1.placeholder(tf.float32, [], name="plain")
     session.run(a * 2.0, {a: 1.0}, options=options, run_metadata=metadata)
-    devices = {d.device for d in metadata.step_stats.dev_stats if any("mul" in n.node_name for n in d.node_stats)}
+    devices = {d.device for d in metadata.step_stats.dev_stats
+               if any("mul" in n.node_name for n in d.node_stats)}
     return " ".join(sorted(d.split("/device")[0] for d in devices))
 
 
@@ -39,7 +44,8 @@ def trained(target):
         train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
         hooks = [tf1.train.StopAtStepHook(last_step=10)]
         n = 0
-        with tf1.train.MonitoredTrainingSession(master=target, is_chief=True, hooks=hooks) as session:
+        with tf1.train.MonitoredTrainingSession(master=target, is_chief=True,
+                                                hooks=hooks) as session:
             while not session.should_stop():
                 _, value = session.run([train, loss])
                 n += 1

@@ -1,6 +1,8 @@
-"""Clients that say what a well-meaning one never would: HTTP/2 and gRPC to the master, and the worker wire, byte by byte on plain sockets.
+"""Clients that say what a well-meaning one never would: HTTP/2 and gRPC to the master, and the
+worker wire, byte by byte on plain sockets.
 
-Messages are built here by hand (protobuf's wire format needs four functions), so that every byte, length and type can be a lie.
+Messages are built here by hand (protobuf's wire format needs four functions), so that every byte,
+length and type can be a lie.
 """
 import contextlib
 import http.client
@@ -8,7 +10,8 @@ import os
 import socket
 import struct
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # its threads would abort the children that become daemons
+# its threads would abort the children that become daemons
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 import grpc  # noqa: E402
 
 LOOPBACK = "127.0.0.1"
@@ -96,7 +99,8 @@ def int_tensor(value):
 
 
 def node(name, op, inputs=(), device="", **attrs):
-    out = data(1, name) + data(2, op) + b"".join(data(3, i) for i in inputs) + (data(4, device) if device else b"")
+    out = data(1, name) + data(2, op) + b"".join(data(3, i) for i in inputs) + (
+        data(4, device) if device else b"")
     for key, value in attrs.items():
         out += data(5, data(1, key) + data(2, value))
     return out
@@ -112,7 +116,8 @@ def graph(*nodes):
 
 def small_graph(device=""):
     """x fed, y = x + 1."""
-    return graph(node("x", "Placeholder", device=device, dtype=type_attr(FLOAT)), const("one", float_tensor(1), FLOAT, device),
+    return graph(node("x", "Placeholder", device=device, dtype=type_attr(FLOAT)),
+                 const("one", float_tensor(1), FLOAT, device),
                  node("y", "AddV2", ("x", "one"), device, T=type_attr(FLOAT)))
 
 
@@ -121,15 +126,21 @@ def loop_graph(n_iterations, device=""):
     t, frame = type_attr(INT32), data(2, "frame")
 
     def enter(name, value):
-        return node(name, "Enter", (value,), device, T=t, frame_name=frame, is_constant=number(5, name != "start"),
+        return node(name, "Enter", (value,), device, T=t, frame_name=frame,
+                    is_constant=number(5, name != "start"),
                     parallel_iterations=number(3, 1))
 
-    return graph(const("zero", int_tensor(0), device=device), const("step", int_tensor(1), device=device),
-                 const("limit", int_tensor(n_iterations), device=device), enter("start", "zero"), enter("by", "step"), enter("to", "limit"),
+    return graph(const("zero", int_tensor(0), device=device),
+                 const("step", int_tensor(1), device=device),
+                 const("limit", int_tensor(n_iterations), device=device), enter("start", "zero"),
+                 enter("by", "step"), enter("to", "limit"),
                  node("merge", "Merge", ("start", "next"), device, T=t, N=number(3, 2)),
-                 node("less", "Less", ("merge", "to"), device, T=t), node("cond", "LoopCond", ("less",), device),
-                 node("switch", "Switch", ("merge", "cond"), device, T=t), node("add", "AddV2", ("switch:1", "by"), device, T=t),
-                 node("next", "NextIteration", ("add",), device, T=t), node("exit", "Exit", ("switch",), device, T=t))
+                 node("less", "Less", ("merge", "to"), device, T=t),
+                 node("cond", "LoopCond", ("less",), device),
+                 node("switch", "Switch", ("merge", "cond"), device, T=t),
+                 node("add", "AddV2", ("switch:1", "by"), device, T=t),
+                 node("next", "NextIteration", ("add",), device, T=t),
+                 node("exit", "Exit", ("switch",), device, T=t))
 
 
 ENDLESS = 2**31 - 1  # minutes, whatever the build
@@ -144,8 +155,10 @@ def create_request(graph_def):
     return data(1, graph_def) + data(3, "grpc://here")
 
 
-def run_request(handle, feeds=(), fetches=(), targets=(), request_id=None, timeout_ms=0, errors_in_body=True):
-    out = data(1, handle) + b"".join(data(2, data(1, name) + data(2, proto)) for name, proto in feeds)
+def run_request(handle, feeds=(), fetches=(), targets=(), request_id=None, timeout_ms=0,
+                errors_in_body=True):
+    out = data(1, handle) + b"".join(data(2, data(1, name) + data(2, proto)) for name,
+                                     proto in feeds)
     out += b"".join(data(3, f) for f in fetches) + b"".join(data(4, t) for t in targets)
     out += data(5, number(2, timeout_ms) if timeout_ms else b"")
     request_id = struct.unpack("<Q", os.urandom(8))[0] if request_id is None else request_id
@@ -165,7 +178,9 @@ class Client:
 
     def __init__(self, port, service=SERVICE):
         self.service = service
-        self.channel = grpc.insecure_channel(f"{LOOPBACK}:{port}", [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
+        self.channel = grpc.insecure_channel(f"{LOOPBACK}:{port}",
+                                             [("grpc.use_local_subchannel_pool", 1),
+                                              ("grpc.enable_http_proxy", 0),
                                                                     ("grpc.max_receive_message_length", -1)])
 
     def __enter__(self):
@@ -200,7 +215,8 @@ class Client:
         reply = self.end(self.begin_run(handle, timeout_s, **request))
         if first(reply, 3, 0):
             raise Refused(first(reply, 3), first(reply, 4, b"").decode())
-        return {first(value, 1).decode(): first(value, 2) for field, value in fields(reply) if field == 1}
+        return {first(value, 1).decode(): first(value, 2) for field, value in fields(reply) if field
+                == 1}
 
     def close(self, handle):
         self.call("CloseSession", data(1, handle))
@@ -209,13 +225,15 @@ class Client:
 # ---- HTTP/2 by hand ----
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
+    0, 1, 3, 4, 6, 7, 8, 9)
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 
 
 def frame(kind, flags, stream, payload=b"", length=None):
     length = len(payload) if length is None else length
-    return struct.pack(">I", length)[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
+    return struct.pack(">I", length)[1:] + bytes((kind, flags)) + struct.pack(
+        ">I", stream) + payload
 
 
 def header_block(path, **more):
@@ -225,7 +243,8 @@ def header_block(path, **more):
         assert len(value) < 127
         return bytes((len(value),)) + value.encode()
 
-    pairs = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "here"), ("content-type", "application/grpc"),
+    pairs = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "here"),
+             ("content-type", "application/grpc"),
              ("te", "trailers"), *((k.replace("_", "-"), v) for k, v in more.items())]
     return b"".join(b"\0" + text(k) + text(v) for k, v in pairs)
 
@@ -236,7 +255,8 @@ def message(body, length=None, flag=0):
 
 
 def call_frames(stream, method, body, **headers):
-    return frame(HEADERS, END_HEADERS, stream, header_block(SERVICE + method, **headers)) + frame(DATA, END_STREAM, stream, message(body))
+    return frame(HEADERS, END_HEADERS, stream, header_block(SERVICE + method, **headers)) + frame(
+        DATA, END_STREAM, stream, message(body))
 
 
 OPENING = PREFACE + frame(SETTINGS, 0, 0)
@@ -293,8 +313,10 @@ class Socket:
 
 class Http2(Socket):
     def open(self):
-        """Agrees on the server's settings, so that frames may be large; takes replies of up to 1 GiB."""
-        self.send(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1 << 30)) + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30)))
+        """Agrees on the server's settings, so that frames may be large; takes replies of up to 1
+        GiB."""
+        self.send(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1 << 30))
+                  + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30)))
         next(self.frames())
         self.send(frame(SETTINGS, ACK, 0))
         return self
@@ -308,7 +330,8 @@ class Http2(Socket):
             yield head[3], head[4], int.from_bytes(head[5:9], "big"), payload
 
     def reply(self, stream):
-        """The message of a stream's reply; b"" when there is none; None when the connection or the stream was cut."""
+        """The message of a stream's reply; b"" when there is none; None when the connection or the
+        stream was cut."""
         body = b""
         for kind, flags, id_, payload in self.frames():
             if id_ == 0 and kind == GOAWAY:
@@ -326,24 +349,32 @@ class Http2(Socket):
 
 # ---- the worker wire ----
 
-WIRE_TYPES = ("HELLO", "PING", "PONG", "GET_STATUS", "STATUS", "REGISTER_GRAPH", "REGISTERED", "DEREGISTER_GRAPH", "RUN_GRAPH", "RUN_DONE",
-              "CANCEL_STEP", "RESET", "RESET_DONE", "PUSH", "ANNOUNCE", "GRANT", "FEED_STEP", "CLOSE_SESSION", "STEP_FETCHED", "GET_STEPS", "STEPS",
-              "ARENA", "ARENA_MAPPED", "RELEASE", "SETTLE", "HELD", "END_JOB", "ASK", "ANSWER", "INPUTS_TAKEN", "KEEP_GRAPHS", "KEPT", "RDMA_OFFER",
+WIRE_TYPES = ("HELLO", "PING", "PONG", "GET_STATUS", "STATUS", "REGISTER_GRAPH", "REGISTERED",
+              "DEREGISTER_GRAPH", "RUN_GRAPH", "RUN_DONE",
+              "CANCEL_STEP", "RESET", "RESET_DONE", "PUSH", "ANNOUNCE", "GRANT", "FEED_STEP",
+              "CLOSE_SESSION", "STEP_FETCHED", "GET_STEPS", "STEPS",
+              "ARENA", "ARENA_MAPPED", "RELEASE", "SETTLE", "HELD", "END_JOB", "ASK", "ANSWER",
+              "INPUTS_TAKEN", "KEEP_GRAPHS", "KEPT", "RDMA_OFFER",
               "RDMA_ANSWER", "RDMA_END", "RDMA_ENDED", "RDMA_DECLINE", "RDMA_WITHDRAWN", "STRIPE")
 WIRE = {name: value for value, name in enumerate(WIRE_TYPES, 1)}
 
 
-def wire_frame(kind, meta=b"", payload=b"", id_=0, magic=b"MRW1", flags=0, crc=0, meta_len=None, payload_len=None):
+def wire_frame(kind, meta=b"", payload=b"", id_=0, magic=b"MRW1", flags=0, crc=0, meta_len=None,
+               payload_len=None):
     kind = WIRE.get(kind, kind)
-    return magic + struct.pack("<HHIIQQ", kind, flags, len(meta) if meta_len is None else meta_len, crc,
-                               len(payload) if payload_len is None else payload_len, id_) + meta + payload  # fmt: skip
+    return magic + struct.pack("<HHIIQQ", kind, flags, len(meta) if meta_len is None else meta_len,
+                               crc,
+                               # fmt: skip
+                               len(payload) if payload_len is None else payload_len,
+                               id_) + meta + payload
 
 
 PROTOCOL = 3  # of the worker wire
 
 
 def hello(task="master", incarnation=1, protocol=PROTOCOL, channel=0, expected=0):
-    return number(1, protocol) + data(2, task) + fixed64(3, incarnation) + number(4, channel) + data(5, "host") + fixed64(6, expected)
+    return number(1, protocol) + data(2, task) + fixed64(3, incarnation) + number(
+        4, channel) + data(5, "host") + fixed64(6, expected)
 
 
 class Wire(Socket):

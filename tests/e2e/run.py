@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""End-to-end tests: the programs as their users run them. Ends with "N passed, N failed[, N skipped]".
+"""End-to-end tests: the programs as their users run them. Ends with "N passed, N failed[, N
+skipped]".
 
-    .venv/bin/python tests/e2e/run.py [--long] [NAME...]      NAME: test_local, test_local.TestSignals, ...
+    .venv/bin/python tests/e2e/run.py [--long] [NAME...]      NAME: test_local,
+    test_local.TestSignals, ...
 
-The programs are in $MILLRACE_BIN, or in build/bin. With MILLRACE_E2E=sanitized a short subset runs: what is marked with
+The programs are in $MILLRACE_BIN, or in build/bin. With MILLRACE_E2E=sanitized a short subset runs:
+what is marked with
 harness.sanitized_too.
 """
 import argparse
@@ -59,8 +62,10 @@ def keep_sanitized(suite):
 def start_warm_python(directory):
     """warm.py, for as long as this process lives."""
     os.environ[harness.WARM] = os.path.join(directory, "warm")
-    command = [harness.PYTHON, os.path.join(HERE, "warm.py"), os.environ[harness.WARM], *["--impatient"] * (not harness.LONG)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    command = [harness.PYTHON, os.path.join(HERE, "warm.py"), os.environ[harness.WARM],
+               *["--impatient"] * (not harness.LONG)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
 
 
 def main():
@@ -70,17 +75,22 @@ def main():
     options = parser.parse_args()
     harness.LONG = options.long
     loader = unittest.TestLoader()
-    suite = loader.loadTestsFromNames(options.names) if options.names else loader.discover(HERE, "test_*.py")
+    suite = loader.loadTestsFromNames(options.names) if options.names else loader.discover(
+        HERE, "test_*.py")
     if harness.SANITIZED:
         suite = keep_sanitized(suite)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and what it starts would, too
-    with tempfile.TemporaryDirectory(prefix="millrace-e2e-") as directory, start_warm_python(directory) as warm:
-        result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, descriptions=False, resultclass=Result).run(suite)
+    # a shell's background job ignores it, and what it starts would, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="millrace-e2e-") as directory, start_warm_python(
+        directory) as warm:
+        result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, descriptions=False,
+                                         resultclass=Result).run(suite)
         warm.kill()
     n_failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
     n_skipped = len(result.skipped)
     n_passed = result.testsRun - n_failed - n_skipped
-    print(f"{max(n_passed, 0)} passed, {n_failed} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
+    print(f"{max(n_passed, 0)} passed, {n_failed} failed"
+          + (f", {n_skipped} skipped" if n_skipped else ""))
     return 1 if n_failed or n_passed <= 0 else 0
 
 

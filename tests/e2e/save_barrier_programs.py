@@ -1,4 +1,5 @@
-"""What test_save_barrier.py runs on a cluster with two ps tasks: training steps that change a pair of variables, and saves meanwhile.
+"""What test_save_barrier.py runs on a cluster with two ps tasks: training steps that change a pair
+of variables, and saves meanwhile.
 
     save_barrier_programs.py NAME TARGET DIRECTORY [ARGUMENT...]      ends with a line of JSON
 """
@@ -19,7 +20,8 @@ PS, WORKERS = ["/job:ps/task:0", "/job:ps/task:1"], ["/job:worker/task:0", "/job
 
 
 def _pair(asks):
-    """a on one ps, b on the other, one trainer on each worker that adds the same to both; and a saver, which may ask for a cut."""
+    """a on one ps, b on the other, one trainer on each worker that adds the same to both; and a
+    saver, which may ask for a cut."""
     with tf.device(PS[0]):
         a = tf.get_variable("a", initializer=tf.zeros([64], tf.int64), use_resource=True)
     with tf.device(PS[1]):
@@ -28,8 +30,10 @@ def _pair(asks):
     for device in WORKERS:
         with tf.device(device):
             one = tf.ones([64], tf.int64) * tf.cast(tf.size(tf.random.uniform([3])) - 2, tf.int64)
-        trainers.append(tf.group(tf.assign_add(a, one, use_locking=True), tf.assign_add(b, one, use_locking=True)))
-    scope = {"_consistent_save": attr_value_pb2.AttrValue(b=asks == "attr")} if asks in ("attr", "not") else {}
+        trainers.append(tf.group(tf.assign_add(a, one, use_locking=True),
+                                 tf.assign_add(b, one, use_locking=True)))
+    scope = {"_consistent_save": attr_value_pb2.AttrValue(b=asks == "attr")} if asks in (
+        "attr", "not") else {}
     with tf.get_default_graph()._attr_scope(scope):  # what a client can say without a change
         saver = tf.train.Saver(sharded=True, max_to_keep=1)
     return trainers, saver
@@ -40,7 +44,9 @@ class Trainers:
 
     def __init__(self, target, ops):
         self.counts, self.stopping = [0] * len(ops), False
-        self.threads = [threading.Thread(target=self.train, args=(target, i, op, tf.get_default_graph()), daemon=True) for i, op in enumerate(ops)]
+        self.threads = [threading.Thread(target=self.train,
+                                         args=(target, i, op, tf.get_default_graph()), daemon=True)
+                        for i, op in enumerate(ops)]
         for thread in self.threads:
             thread.start()
 
@@ -78,7 +84,8 @@ def pairs(target, directory, asks, n_saves):
 
         def save_all():
             for i in range(n_saves):
-                prefix = saver.save(session, os.path.join(directory, "model"), global_step=i, write_meta_graph=False)
+                prefix = saver.save(session, os.path.join(directory, "model"), global_step=i,
+                                    write_meta_graph=False)
                 reader = tf.train.load_checkpoint(prefix)
                 a, b = reader.get_tensor("a"), reader.get_tensor("b")
                 if not np.array_equal(a, b):
@@ -88,12 +95,15 @@ def pairs(target, directory, asks, n_saves):
         without = trainers.rate(lambda: trainers.wait_for(max(trainers.counts) + 200))
         trainers.stop()
         a, b = session.run(tf.global_variables())
-        return {"saves": n_saves, "torn": len(torn), "steps": sum(trainers.counts), "equal_at_end": bool(np.array_equal(a, b)),
-                "steps_per_s_with_saves": round(with_saves, 1), "steps_per_s_without": round(without, 1)}
+        return {"saves": n_saves, "torn": len(torn), "steps": sum(trainers.counts),
+                "equal_at_end": bool(np.array_equal(a, b)),
+                "steps_per_s_with_saves": round(with_saves, 1),
+                "steps_per_s_without": round(without, 1)}
 
 
 def blocked(target, directory):
-    """A step that waits in a queue of a saved task: the save fails within its time, and what waited for it goes on."""
+    """A step that waits in a queue of a saved task: the save fails within its time, and what waited
+    for it goes on."""
     ops, saver = _pair("attr")
     with tf.device(PS[0]):
         queue = tf.FIFOQueue(10, [tf.int64], shapes=[[]], shared_name="tokens")
@@ -115,7 +125,9 @@ def blocked(target, directory):
         session.run(put)
         taker.join()
         saver.save(session, os.path.join(directory, "model"), write_meta_graph=False)
-        return {"error": error, "saved_after": tf.train.load_checkpoint(os.path.join(directory, "model")).get_tensor("a")[0].item()}
+        return {"error": error,
+                "saved_after": tf.train.load_checkpoint(
+                    os.path.join(directory, "model")).get_tensor("a")[0].item()}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Checkpoints of a cluster whose tasks share no files: each has a directory of its own, which it knows under the same name."""
+"""Checkpoints of a cluster whose tasks share no files: each has a directory of its own, which it
+knows under the same name."""
 import glob
 import json
 import os
@@ -15,7 +16,8 @@ MERGER = "ps-1"  # where a sharded Saver merges: on the last device
 
 
 class ApartCase(TestCase):
-    """Two ps tasks and a worker; each runs in its own directory, and takes relative names from there."""
+    """Two ps tasks and a worker; each runs in its own directory, and takes relative names from
+    there."""
 
     tasks = ("ps-0", "ps-1", "worker-0")
 
@@ -31,24 +33,28 @@ class ApartCase(TestCase):
 
     def command(self, task, ports):
         job, index = task.split("-")
-        return [program("tf-worker"), "--job", job, "--task", index, "--listen=127.0.0.1:0", f"--port-file={ports}", "--admin=off",
+        return [program("tf-worker"), "--job", job, "--task", index, "--listen=127.0.0.1:0",
+                f"--port-file={ports}", "--admin=off",
                 f"--file-root={self.home(task)}", *self.flags]
 
     def start_task(self, task):
         ports = self.path(f"port-{task}")
         if os.path.exists(ports):
             os.unlink(ports)
-        process = self.popen(self.command(task, ports), cwd=self.home(task), stdout=open(self.path(f"log-{task}"), "ab"), stderr=-2)
+        process = self.popen(self.command(task, ports), cwd=self.home(task),
+                             stdout=open(self.path(f"log-{task}"), "ab"), stderr=-2)
         self.workers[task] = process
         return ports
 
     def start(self):
         addresses = {task: self.port_of(self.start_task(task)) for task in self.tasks}
-        spec = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{addresses[t]}" for t in self.tasks if t.startswith(job)) for job in ("ps", "worker"))
+        spec = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{addresses[t]}" for t in self.tasks
+                                             if t.startswith(job)) for job in ("ps", "worker"))
         ports = self.path("port-master")
         if os.path.exists(ports):
             os.unlink(ports)
-        self.master = self.popen([program("tf-master"), "--listen=127.0.0.1:0", f"--port-file={ports}", f"--cluster={spec}", "--admin=off"],
+        self.master = self.popen([program("tf-master"), "--listen=127.0.0.1:0",
+                                  f"--port-file={ports}", f"--cluster={spec}", "--admin=off"],
                                  stdout=open(self.path("log-master"), "ab"), stderr=-2)
         self.target = f"grpc://127.0.0.1:{self.port_of(ports)}"
 
@@ -70,12 +76,14 @@ class ApartCase(TestCase):
             process.wait()
 
     def run_apart(self, name, *args, home=MERGER, prefix=PREFIX):
-        code, out, err = self.run_program(WARM_PYTHON, PROGRAMS, name, self.target, prefix, *args, cwd=self.home(home), timeout_s=300)
+        code, out, err = self.run_program(WARM_PYTHON, PROGRAMS, name, self.target, prefix, *args,
+                                          cwd=self.home(home), timeout_s=300)
         self.assertEqual(code, 0, f"{out}\n{err}\n{self.logs()}")
         return json.loads(out.splitlines()[-1])
 
     def begin(self, name, *args):
-        process = self.popen([WARM_PYTHON, PROGRAMS, name, self.target, PREFIX, *args], cwd=self.home(MERGER), stdin=-1, stderr=-2)
+        process = self.popen([WARM_PYTHON, PROGRAMS, name, self.target, PREFIX, *args],
+                             cwd=self.home(MERGER), stdin=-1, stderr=-2)
         return process, LineReader(process.stdout)
 
     def error_of(self, process, lines):
@@ -89,7 +97,8 @@ class ApartCase(TestCase):
     def files(self, task):
         """All files below its directory's checkpoints."""
         home = os.path.join(self.home(task), "checkpoints")
-        return sorted(os.path.relpath(os.path.join(d, f), home) for d, _, names in os.walk(home) for f in names)
+        return sorted(os.path.relpath(os.path.join(d, f), home) for d, _, names in os.walk(home)
+                      for f in names)
 
     def directories(self, task):
         return [d for d, _, _ in os.walk(os.path.join(self.home(task), "checkpoints"))]
@@ -104,7 +113,8 @@ class TestSaving(ApartCase):
         self.assertEqual(ends[-1], ".index")
         self.assertEqual(len(ends), 3, ends)
         self.assertEqual(self.files("ps-0"), [])
-        self.assertEqual(len(self.directories("ps-0")), 1, self.directories("ps-0"))  # the temporary one has gone
+        # the temporary one has gone
+        self.assertEqual(len(self.directories("ps-0")), 1, self.directories("ps-0"))
         self.verify()
 
     @sanitized_too
@@ -114,7 +124,8 @@ class TestSaving(ApartCase):
         self.check_saved()
         self.stop()
         self.start()
-        self.assertEqual(self.run_apart("restore"), {"restored": True, "whole": True, "part": True, "text": True})
+        self.assertEqual(self.run_apart("restore"),
+                         {"restored": True, "whole": True, "part": True, "text": True})
 
     def test_over_tcp(self):
         self.flags += ["--unix=off"]
@@ -124,10 +135,12 @@ class TestSaving(ApartCase):
 
     def test_a_saver_that_is_not_sharded(self):
         self.start()
-        self.assertEqual(self.run_apart("save_and_restore", "no"), {"changed": True, "restored": True})
+        self.assertEqual(self.run_apart("save_and_restore", "no"),
+                         {"changed": True, "restored": True})
         self.stop()
         self.start()
-        self.assertEqual(self.run_apart("restore"), {"restored": True, "whole": True, "part": True, "text": True})
+        self.assertEqual(self.run_apart("restore"),
+                         {"restored": True, "whole": True, "part": True, "text": True})
 
     def test_says_what_nobody_has(self):
         self.start()
@@ -142,7 +155,8 @@ class TestSaving(ApartCase):
 
 
 class TestFailures(ApartCase):
-    """Whatever fails in between, the checkpoint that was there stays whole, and nothing else stays at the task that merges."""
+    """Whatever fails in between, the checkpoint that was there stays whole, and nothing else stays
+    at the task that merges."""
 
     def setUp(self):
         super().setUp()
@@ -157,13 +171,15 @@ class TestFailures(ApartCase):
     def spoil(self, spoil_part):
         process, lines = self.begin("parts")
         lines.until("saved")
-        spoil_part(glob.glob(os.path.join(self.home("ps-0"), "checkpoints", "model_temp", "part-0.*")))
+        spoil_part(glob.glob(os.path.join(self.home("ps-0"), "checkpoints", "model_temp",
+                                          "part-0.*")))
         process.stdin.write(b"\n")
         process.stdin.flush()
         return self.error_of(process, lines)
 
     def drop_own_part(self):
-        shutil.rmtree(os.path.join(self.home(MERGER), "checkpoints", "model_temp"))  # its own part waits there for the next save
+        # its own part waits there for the next save
+        shutil.rmtree(os.path.join(self.home(MERGER), "checkpoints", "model_temp"))
 
     @sanitized_too
     def test_damaged_bytes(self):
@@ -208,7 +224,8 @@ class TestFailures(ApartCase):
         error = self.error_of(process, lines)
         self.assertRegex(error, "^(UnavailableError|AbortedError)")
         # The step ends with the lost task; the kernel that wrote the files ends soon after.
-        self.wait_until(lambda: not glob.glob(os.path.join(self.home(MERGER), "checkpoints", "*.part.tmp-*")), "files stay behind")
+        self.wait_until(lambda: not glob.glob(os.path.join(self.home(MERGER), "checkpoints",
+                "*.part.tmp-*")), "files stay behind")
         shutil.rmtree(glob.glob(os.path.join(self.home(MERGER), "checkpoints", "model_temp*"))[0])
         self.check_whole()
 
@@ -232,7 +249,8 @@ class TestKilledInASave(ApartCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "mount namespaces need root")
 class TestNamespaces(ApartCase):
-    """The same absolute path, and another file system behind it for each task; the merging one's may be small."""
+    """The same absolute path, and another file system behind it for each task; the merging one's
+    may be small."""
 
     small_mb = 0
 
@@ -240,7 +258,9 @@ class TestNamespaces(ApartCase):
         mount = f"mount --bind {self.home(task)} {self.path('files')}"
         if self.small_mb and task == MERGER:
             mount = f"mount -t tmpfs -o size={self.small_mb}m none {self.path('files')}"
-        command = " ".join(c if not c.startswith("--file-root") else f"--file-root={self.path('files')}" for c in super().command(task, ports))
+        command = " ".join(c if not c.startswith("--file-root")
+                           else f"--file-root={self.path('files')}"
+                           for c in super().command(task, ports))
         return ["unshare", "-m", "sh", "-c", f"{mount} && cd / && exec {command}"]
 
     def setUp(self):
@@ -250,7 +270,8 @@ class TestNamespaces(ApartCase):
 
     def test_saves_and_restores(self):
         self.start()
-        self.assertEqual(self.run_apart("save_and_restore", prefix=self.prefix), {"changed": True, "restored": True})
+        self.assertEqual(self.run_apart("save_and_restore", prefix=self.prefix),
+                         {"changed": True, "restored": True})
         self.verify()
         self.assertEqual(self.files("ps-0"), [])
         self.stop()
@@ -263,5 +284,6 @@ class TestNamespaces(ApartCase):
         error = self.run_apart("save_large", "150", prefix=self.prefix)["error"]
         self.assertTrue(error.startswith("ResourceExhaustedError"), error)
         self.assertIn("No space left on device", error)
-        inside = ["nsenter", "-t", str(self.workers[MERGER].pid), "-m", "find", self.path("files"), "-name", "*.tmp-*"]
+        inside = ["nsenter", "-t", str(self.workers[MERGER].pid), "-m", "find", self.path("files"),
+                  "-name", "*.tmp-*"]
         self.assertEqual(self.expect(0, "/usr/bin/" + inside[0], *inside[1:])[0], "")

@@ -1,4 +1,5 @@
-"""What strangers can make grow has a limit: each flood is refused and counted, the daemon stays up with its memory and descriptors flat, and
+"""What strangers can make grow has a limit: each flood is refused and counted, the daemon stays up
+with its memory and descriptors flat, and
 another session's steps go on meanwhile. Also health, and draining, as clients see them."""
 import contextlib
 import json
@@ -35,9 +36,11 @@ class Cluster(LocalCluster):
 
     def __init__(self, test, *master_flags, more=()):
         file = test.path("ports")
-        super().__init__(test, "--workers", "1", "--port-file", file, *more, *(f"--master-flag={f}" for f in master_flags))
+        super().__init__(test, "--workers", "1", "--port-file", file, *more,
+                         *(f"--master-flag={f}" for f in master_flags))
         with open(file) as f:
-            self.grpc_port, self.admin_port = (int(word) for word in f.read().replace("admin", "").split())
+            self.grpc_port, self.admin_port = (int(word)
+                                               for word in f.read().replace("admin", "").split())
         self.pids = {os.path.basename(command_line(pid)[0]): pid for pid in marked_pids(test.mark)}
         self.pid = self.pids["tf-master"]
 
@@ -53,7 +56,8 @@ class Cluster(LocalCluster):
 
     def counted(self, limit):
         text = rc.page(self.admin_port, "/metrics")[1]
-        found = [line for line in text.splitlines() if line.startswith(f'millrace_grpc_refused_total{{limit="{limit}"}}')]
+        found = [line for line in text.splitlines()
+                 if line.startswith(f'millrace_grpc_refused_total{{limit="{limit}"}}')]
         return int(found[0].split()[1])
 
 
@@ -61,7 +65,8 @@ class OtherSession:
     """Steps of somebody else, one after another, while the body of the `with` runs."""
 
     def __init__(self, test, cluster):
-        self.test, self.cluster, self.n, self.worst_s, self.error, self.is_over = test, cluster, 0, 0, None, False
+        self.test, self.cluster, self.n, self.worst_s, self.error, self.is_over = (
+            test, cluster, 0, 0, None, False)
 
     def run(self, client, handle):
         try:
@@ -111,7 +116,8 @@ class Reader(threading.Thread):
 
 
 def opened(stream, end=False, **headers):
-    return rc.frame(rc.HEADERS, rc.END_HEADERS | (rc.END_STREAM if end else 0), stream, rc.header_block(rc.SERVICE + "RunStep", **headers))
+    return rc.frame(rc.HEADERS, rc.END_HEADERS | (rc.END_STREAM if end else 0), stream,
+                    rc.header_block(rc.SERVICE + "RunStep", **headers))
 
 
 def setting(number, value):
@@ -129,7 +135,8 @@ def reset(stream):
 def hpack_bomb():
     """A field of 4000 bytes into the decoder's table, and 15,000 references to it."""
     field = b"\x40\x01x\x7f" + bytes((0xA1, 0x1E)) + b"v" * 4000  # 127 + 0x21 + (0x1e << 7) = 4000
-    return rc.frame(rc.HEADERS, rc.END_HEADERS, 1, rc.header_block(rc.SERVICE + "RunStep") + field + b"\xbe" * 15000)
+    return rc.frame(rc.HEADERS, rc.END_HEADERS, 1, rc.header_block(rc.SERVICE + "RunStep") + field
+                    + b"\xbe" * 15000)
 
 
 # name: the limit (or limits) that ends it, what opens it, and what comes again and again.
@@ -137,34 +144,44 @@ FLOODS = {
     "pings": ("control_frames", b"", rc.frame(rc.PING, 0, 0, b"pingpong") * 1000),
     "pongs": ("control_frames", b"", rc.frame(rc.PING, rc.ACK, 0, b"pingpong") * 1000),
     "settings": ("control_frames", b"", rc.frame(rc.SETTINGS, 0, 0) * 1000),
-    "window sizes": ("control_frames", many_streams(opened, 2000), (setting(4, 1) + setting(4, 2**31 - 1)) * 500),
+    "window sizes": ("control_frames", many_streams(opened, 2000),
+                     (setting(4, 1) + setting(4, 2**31 - 1)) * 500),
     "priorities": ("control_frames", b"", rc.frame(PRIORITY, 0, 1, b"\0\0\0\3\x10") * 1000),
     "window updates": ("control_frames", b"", rc.frame(rc.WINDOW_UPDATE, 0, 0, b"\0\0\0\1") * 1000),
-    "window updates of a stream": ("control_frames", opened(1), rc.frame(rc.WINDOW_UPDATE, 0, 1, b"\0\0\0\1") * 1000),
+    "window updates of a stream": ("control_frames", opened(1),
+                                   rc.frame(rc.WINDOW_UPDATE, 0, 1, b"\0\0\0\1") * 1000),
     "empty data": ("control_frames", opened(1), rc.frame(rc.DATA, 0, 1) * 1000),
-    "data by the byte": ("control_frames", opened(1) + rc.frame(rc.DATA, 0, 1, b"\0\x7f\xff\xff\xff"), rc.frame(rc.DATA, 0, 1, b"x") * 1000),
+    "data by the byte": ("control_frames",
+                         opened(1) + rc.frame(rc.DATA, 0, 1, b"\0\x7f\xff\xff\xff"),
+                         rc.frame(rc.DATA, 0, 1, b"x") * 1000),
     "unknown frames": ("control_frames", b"", rc.frame(0x77, 0, 0) * 1000),
     "a long goaway": ("control_frames", b"", rc.frame(rc.GOAWAY, 0, 0, b"\0" * HALF_MIB)),
     "rapid reset": ("resets", b"", lambda i: opened(i) + reset(i)),
     # Which comes first depends on how much is read at a time.
-    "resets that we are made to send": (("resets", "streams"), b"", lambda i: opened(i) + rc.frame(rc.WINDOW_UPDATE, 0, i, b"\x7f\xff\xff\xff")),
-    "continuations": ("header_bytes", rc.frame(rc.HEADERS, 0, 1, b"\x82"), rc.frame(rc.CONTINUATION, 0, 1) * 1000),
-    "long continuations": ("header_bytes", rc.frame(rc.HEADERS, 0, 1, b"\x82"), rc.frame(rc.CONTINUATION, 0, 1, b"\x82" * HALF_MIB)),
-    "long headers": ("header_bytes", b"", rc.frame(rc.HEADERS, rc.END_HEADERS, 1, b"\x82" * HALF_MIB)),
+    "resets that we are made to send": (("resets", "streams"), b"", lambda i: opened(i)
+                                        + rc.frame(rc.WINDOW_UPDATE, 0, i, b"\x7f\xff\xff\xff")),
+    "continuations": ("header_bytes", rc.frame(rc.HEADERS, 0, 1, b"\x82"),
+                      rc.frame(rc.CONTINUATION, 0, 1) * 1000),
+    "long continuations": ("header_bytes", rc.frame(rc.HEADERS, 0, 1, b"\x82"),
+                           rc.frame(rc.CONTINUATION, 0, 1, b"\x82" * HALF_MIB)),
+    "long headers": ("header_bytes", b"",
+                     rc.frame(rc.HEADERS, rc.END_HEADERS, 1, b"\x82" * HALF_MIB)),
     "an hpack bomb": ("header_bytes", b"", hpack_bomb()),
 }
 
 
 class TestFloods(TestCase):
     def flood(self, cluster, opening, again, reads):
-        """Sends until the server has had enough; returns what it said, and how many bytes it took."""
+        """Sends until the server has had enough; returns what it said, and how many bytes it took.
+        """
         n_sent, next_stream = 0, 1
         with rc.Http2(cluster.grpc_port).open() as peer:
             reader = Reader(peer) if reads else None
             with contextlib.suppress(ConnectionError, TimeoutError):
                 peer.socket.sendall(opening)
                 while n_sent < 64 << 20 and (reader is None or reader.is_alive()):
-                    chunk = again if isinstance(again, bytes) else b"".join(again(next_stream + 2 * i) for i in range(500))
+                    chunk = again if isinstance(again, bytes) else b"".join(
+                        again(next_stream + 2 * i) for i in range(500))
                     next_stream += 1000
                     peer.socket.sendall(chunk)
                     n_sent += len(chunk)
@@ -186,10 +203,13 @@ class TestFloods(TestCase):
                     self.assertLess(n_sent, 64 << 20)
                     self.assertEqual(sum(map(cluster.refused, limits)), n_before + 1)
                     if reads and len(limits) > 1 and not reader.goaways:
-                        continue  # what it was still sending when the connection was closed made TCP drop the server's last words
+                        # what it was still sending when the connection was closed made TCP drop the
+                        # server's last words
+                        continue
                     if reads:
                         self.assertEqual(len(reader.goaways), 1)
-                        self.assertIn(reader.goaways[0][0], (ENHANCE_YOUR_CALM,) if len(limits) == 1 else (ENHANCE_YOUR_CALM, PROTOCOL_ERROR))
+                        self.assertIn(reader.goaways[0][0], (ENHANCE_YOUR_CALM,) if len(limits) == 1
+                                      else (ENHANCE_YOUR_CALM, PROTOCOL_ERROR))
                         self.assertGreater(len(reader.goaways[0][1]), 10)
             self.assertGreater(other.n, 0)
             poll("its connections close", lambda: rc.n_descriptors(cluster.pid) <= fds)
@@ -202,7 +222,8 @@ class TestFloods(TestCase):
         self.check(FLOODS)
 
     def test_floods_of_one_who_does_not_read(self):
-        self.check(("pings", "settings", "rapid reset", "resets that we are made to send", "continuations"), reads=False)
+        self.check(("pings", "settings", "rapid reset", "resets that we are made to send",
+                    "continuations"), reads=False)
 
     def test_streams_beyond_the_limit_are_reset(self):
         cluster = Cluster(self, "--max-streams=10")
@@ -261,22 +282,29 @@ class TestSlowPeers(TestCase):
                 self.assertEqual(cluster.refused("handshake_ms"), n_before + 1)
 
     def test_what_stalls_ends(self):
-        big = rc.graph(rc.const("one", rc.float_tensor(1), rc.FLOAT), rc.const("dims", rc.tensor(rc.INT32, (1,), struct.pack("<i", 12 << 20))),
+        big = rc.graph(rc.const("one", rc.float_tensor(1), rc.FLOAT),
+                       rc.const("dims", rc.tensor(rc.INT32, (1,), struct.pack("<i", 12 << 20))),
                        rc.node("big", "Fill", ("dims", "scalar"), T=rc.type_attr(rc.FLOAT)),
-                       rc.const("scalar", rc.tensor(rc.FLOAT, (), struct.pack("<f", 1)), rc.FLOAT))  # fmt: skip
+                       # fmt: skip
+                       rc.const("scalar", rc.tensor(rc.FLOAT, (), struct.pack("<f", 1)), rc.FLOAT))
         cluster = Cluster(self, "--stall-timeout=500ms")
         with OtherSession(self, cluster), rc.Client(cluster.grpc_port) as client:
             handle = client.create(big)
             n_before = cluster.refused("stall_ms")
-            run = rc.call_frames(1, "RunStep", rc.run_request(handle, fetches=["big:0"], request_id=0))
+            run = rc.call_frames(1, "RunStep",
+                                 rc.run_request(handle, fetches=["big:0"], request_id=0))
             with self.subTest("a header block"), rc.Http2(cluster.grpc_port).open() as peer:
                 peer.send(rc.frame(rc.HEADERS, 0, 1, b"\x83"))
                 reader = Reader(peer)
                 reader.join()
                 self.assertEqual(reader.goaways[0][0], ENHANCE_YOUR_CALM)
-            for name, frames in (("no message", opened(1)), ("half a prefix", opened(1) + rc.frame(rc.DATA, 0, 1, b"\0\0")),
-                                 ("a message without its end", opened(1) + rc.frame(rc.DATA, 0, 1, rc.message(b"x" * 10))),
-                                 ("half a message", opened(1) + rc.frame(rc.DATA, 0, 1, rc.message(b"x" * 10, 20)))):  # fmt: skip
+            for name, frames in (("no message", opened(1)),
+                                 ("half a prefix", opened(1) + rc.frame(rc.DATA, 0, 1, b"\0\0")),
+                                 ("a message without its end",
+                                  opened(1) + rc.frame(rc.DATA, 0, 1, rc.message(b"x" * 10))),
+                                 # fmt: skip
+                                 ("half a message", opened(1)
+                                  + rc.frame(rc.DATA, 0, 1, rc.message(b"x" * 10, 20)))):
                 with self.subTest(name), rc.Http2(cluster.grpc_port).open() as peer:
                     peer.send(frames)
                     self.assertEqual(peer.reply(1), b"")
@@ -288,7 +316,8 @@ class TestSlowPeers(TestCase):
                 peer.half_close()
                 reader.join()
             with self.subTest("an unread socket"), rc.Http2(cluster.grpc_port) as peer:
-                peer.send(rc.PREFACE + setting(4, 2**31 - 1) + rc.frame(rc.WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**30)) + run)
+                peer.send(rc.PREFACE + setting(4, 2**31 - 1)
+                          + rc.frame(rc.WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**30)) + run)
                 poll("it is given up", lambda: cluster.refused("stall_ms") == n_before + 7)
             self.assertEqual(cluster.refused("stall_ms"), n_before + 7)
             poll("all is given back", lambda: cluster.in_use("inflight_bytes") < 1000)
@@ -299,7 +328,8 @@ class TestMessages(TestCase):
         """The numbers of refused messages that a call with this body makes go up."""
         before = cluster.status()["grpc"]
         with rc.Http2(cluster.grpc_port).open() as peer:
-            peer.send(opened(1, grpc_encoding=encoding) + rc.frame(rc.DATA, rc.END_STREAM, 1, rc.message(body, flag=flag)))
+            peer.send(opened(1, grpc_encoding=encoding)
+                      + rc.frame(rc.DATA, rc.END_STREAM, 1, rc.message(body, flag=flag)))
             peer.reply(1)
         after = cluster.status()["grpc"]
         return {name for name in after if after[name]["refused"] != before[name]["refused"]}
@@ -311,11 +341,13 @@ class TestMessages(TestCase):
             resident = rc.resident_bytes(cluster.pid)
             self.assertEqual(self.raw_call(cluster, bomb, 1, "deflate"), {"inflate_bytes"})
             gzipped = zlib.compressobj(9, zlib.DEFLATED, 31)
-            self.assertEqual(self.raw_call(cluster, gzipped.compress(b"\0" * (256 << 20)) + gzipped.flush(), 1), {"inflate_bytes"})
+            self.assertEqual(self.raw_call(cluster, gzipped.compress(b"\0" * (256 << 20))
+                                           + gzipped.flush(), 1), {"inflate_bytes"})
             self.assertLess(rc.resident_bytes(cluster.pid) - resident, 16 << 20)
         cluster.stop()
         cluster = Cluster(self, "--max-inflate-ratio=100")
-        self.assertEqual(self.raw_call(cluster, zlib.compress(b"\0" * (1 << 20), 9), 1, "deflate"), {"inflate_bytes"})
+        self.assertEqual(self.raw_call(cluster, zlib.compress(b"\0" * (1 << 20), 9), 1, "deflate"),
+                         {"inflate_bytes"})
 
     def refused(self, client, **request):
         with self.assertRaises(rc.Refused) as refused:
@@ -329,13 +361,19 @@ class TestMessages(TestCase):
             handle = client.create(rc.small_graph())
             step = {"handle": handle, "feeds": [("x:0", feed)], "fetches": ["y:0"]}
             client.run(**step)
-            self.assertEqual(self.refused(client, **{**step, "feeds": [("x:0", rc.tensor(rc.FLOAT, (1 << 20,), b"\0" * (4 << 20)))]}), EXHAUSTED)
+            self.assertEqual(self.refused(client,
+                                          **{**step, "feeds": [
+                                              ("x:0", rc.tensor(rc.FLOAT, (1 << 20,),
+                                                      b"\0" * (4 << 20)))]}), EXHAUSTED)
             self.assertEqual(cluster.refused("message_bytes"), 1)
             for stream in (1, 3):  # claimed bytes take no room from others
-                hoarder.send(opened(stream) + rc.frame(rc.DATA, 0, stream, rc.message(b"x" * 10, 3 << 20)))
+                hoarder.send(opened(stream)
+                             + rc.frame(rc.DATA, 0, stream, rc.message(b"x" * 10, 3 << 20)))
             poll("two calls", lambda: cluster.in_use("calls") == 2)
             client.run(**step)
-            hoarder.send(rc.frame(rc.DATA, 0, 1, b"x" * (5 << 19)) + rc.frame(rc.DATA, 0, 3, b"x" * (5 << 19)))  # bytes that came do
+            # bytes that came do
+            hoarder.send(rc.frame(rc.DATA, 0, 1, b"x" * (5 << 19))
+                         + rc.frame(rc.DATA, 0, 3, b"x" * (5 << 19)))
             poll("they came", lambda: cluster.in_use("inflight_bytes") > 5 << 20)
             self.assertEqual(self.refused(client, **step), EXHAUSTED)
             self.assertEqual(cluster.refused("inflight_bytes"), 1)
@@ -348,15 +386,22 @@ class TestMessages(TestCase):
         cluster = Cluster(self)
         feed = rc.tensor(rc.FLOAT, (1 << 18,), struct.pack("<f", 2) * (1 << 18))
         for compression in (grpc.Compression.Gzip, grpc.Compression.Deflate):
-            channel = grpc.insecure_channel(f"{rc.LOOPBACK}:{cluster.grpc_port}", compression=compression,
-                                            options=[("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)])
+            channel = grpc.insecure_channel(f"{rc.LOOPBACK}:{cluster.grpc_port}",
+                                            compression=compression,
+                                            options=[
+                                                ("grpc.enable_http_proxy", 0),
+                                                ("grpc.use_local_subchannel_pool", 1)])
             with self.subTest(compression), channel:
-                handle = rc.first(channel.unary_unary(rc.SERVICE + "CreateSession")(rc.create_request(rc.small_graph())), 1)
+                handle = rc.first(channel.unary_unary(rc.SERVICE + "CreateSession")(
+                    rc.create_request(rc.small_graph())), 1)
                 request = rc.run_request(handle, feeds=[("x:0", feed)], fetches=["y:0"])
                 reply = channel.unary_unary(rc.SERVICE + "RunStep")(request)
-                self.assertEqual(rc.first(rc.first(rc.first(reply, 1), 2), 4), struct.pack("<f", 3) * (1 << 18))
-        for body, flag, encoding in ((b"junk", 1, "gzip"), (zlib.compress(b"x")[:-1], 1, "deflate"), (b"x", 1, "identity"), (b"x", 0, "snappy")):
-            self.assertEqual(self.raw_call(cluster, body, flag, encoding), set())  # errors, but no budget's
+                self.assertEqual(rc.first(rc.first(rc.first(reply, 1), 2), 4),
+                                 struct.pack("<f", 3) * (1 << 18))
+        for body, flag, encoding in ((b"junk", 1, "gzip"), (zlib.compress(b"x")[:-1], 1, "deflate"),
+                                     (b"x", 1, "identity"), (b"x", 0, "snappy")):
+            # errors, but no budget's
+            self.assertEqual(self.raw_call(cluster, body, flag, encoding), set())
 
 
 TENSORFLOW_CLIENT = """
@@ -397,7 +442,8 @@ class TestTensorFlowClient(TestCase):
         cluster = Cluster(self)
         client, out = self.start(cluster.target, "gzip", "deflate", "none")
         for algorithm in ("gzip", "deflate", "none"):
-            self.assertEqual(out.line(), f"ran {algorithm}", client.stderr.peek() if client.poll() else None)
+            self.assertEqual(out.line(), f"ran {algorithm}", client.stderr.peek() if client.poll()
+                             else None)
             client.stdin.write(b"\n")
             client.stdin.flush()
         self.assertEqual(self.wait_for_exit(client), 0)
@@ -405,7 +451,8 @@ class TestTensorFlowClient(TestCase):
     def serve(self, worker_port, listen):
         """A master of its own; returns it and the port it listens on."""
         file = self.path("master-ports")
-        master = self.popen([program("tf-master"), "--cluster", f"worker=127.0.0.1:{worker_port}", "--listen", listen, "--admin", "off",
+        master = self.popen([program("tf-master"), "--cluster", f"worker=127.0.0.1:{worker_port}",
+                             "--listen", listen, "--admin", "off",
                              "--port-file", file])  # fmt: skip
         LineReader(master.stderr).until("serving")
         with open(file) as f:
@@ -413,7 +460,8 @@ class TestTensorFlowClient(TestCase):
 
     def test_a_restarted_master_is_found_again(self):
         file = self.path("worker-ports")
-        worker = self.popen([program("tf-worker"), "--listen", "127.0.0.1:0", "--admin", "off", "--port-file", file])
+        worker = self.popen([program("tf-worker"), "--listen", "127.0.0.1:0", "--admin", "off",
+                             "--port-file", file])
         LineReader(worker.stderr).until("serving")
         with open(file) as f:
             worker_port = int(f.readline())
@@ -435,7 +483,8 @@ class TestService(TestCase):
         cluster = Cluster(self, "--max-steps=3", "--max-session-steps=2")
         with rc.Client(cluster.grpc_port) as client:
             handles = [client.create(rc.loop_graph(rc.ENDLESS)) for _ in range(3)]
-            running = [client.begin_run(handle, DEADLINE_S, fetches=["exit:0"]) for handle in (handles[0], handles[0], handles[1])]
+            running = [client.begin_run(handle, DEADLINE_S, fetches=["exit:0"])
+                       for handle in (handles[0], handles[0], handles[1])]
             poll("three steps", lambda: cluster.status()["steps"] == 3)
             with self.assertRaises(rc.Refused) as refused:
                 client.run(handles[2], fetches=["exit:0"])
@@ -459,7 +508,9 @@ class TestService(TestCase):
         cluster = Cluster(self, "--max-sessions=2", "--max-nodes=3")
         with rc.Client(cluster.grpc_port) as client:
             handles = [client.create(rc.small_graph()), None]
-            for limit, graph in (("nodes", rc.graph(*(rc.const(f"c{i}", rc.int_tensor(i)) for i in range(4)))), ("sessions", rc.small_graph())):
+            for limit, graph in (("nodes",
+                                  rc.graph(*(rc.const(f"c{i}", rc.int_tensor(i))
+                                             for i in range(4)))), ("sessions", rc.small_graph())):
                 if limit == "sessions":
                     handles[1] = client.create(rc.small_graph())
                 with self.assertRaises(rc.Refused) as refused:
@@ -478,8 +529,10 @@ class TestService(TestCase):
             named = rc.data(1, "tensorflow.MasterService")
             self.assertEqual(check(b""), serving)
             self.assertEqual(check(named), serving)
-            for request, code in ((rc.data(1, "no.Such"), grpc.StatusCode.NOT_FOUND), (b"\xff", grpc.StatusCode.INVALID_ARGUMENT)):
-                for method in (check,) if code == grpc.StatusCode.NOT_FOUND else (check, lambda r: next(watch(r))):
+            for request, code in ((rc.data(1, "no.Such"), grpc.StatusCode.NOT_FOUND),
+                                  (b"\xff", grpc.StatusCode.INVALID_ARGUMENT)):
+                for method in (check,) if code == grpc.StatusCode.NOT_FOUND else (
+                    check, lambda r: next(watch(r))):
                     with self.assertRaises(grpc.RpcError) as error:
                         method(request)
                     self.assertEqual(error.exception.code(), code)
@@ -503,7 +556,8 @@ class TestService(TestCase):
     def test_health_says_that_it_drains(self):
         cluster = Cluster(self)
         with rc.Client(cluster.grpc_port) as client:
-            watching = client.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=DEADLINE_S)
+            watching = client.channel.unary_stream("/grpc.health.v1.Health/Watch")(
+                b"", timeout=DEADLINE_S)
             self.assertEqual(next(watching), b"\x08\x01")
             os.kill(cluster.pid, signal.SIGTERM)
             self.assertEqual(next(watching), b"\x08\x02")
@@ -512,7 +566,8 @@ class TestService(TestCase):
             self.assertEqual(error.exception.code(), grpc.StatusCode.UNAVAILABLE)
 
     def test_drain(self):
-        """GOAWAY of the highest stream id and a PING; calls sent before its answer are served; then GOAWAY of the last id; all are answered."""
+        """GOAWAY of the highest stream id and a PING; calls sent before its answer are served; then
+        GOAWAY of the last id; all are answered."""
         cluster = Cluster(self)
         with rc.Client(cluster.grpc_port) as client:
             handle = client.create(rc.loop_graph(3000000))
@@ -527,7 +582,8 @@ class TestService(TestCase):
                     last_ids.append(struct.unpack(">II", payload[:8]))
                 if kind == rc.PING and not flags & rc.ACK:
                     pinged = True
-                    peer.send(rc.call_frames(3, "RunStep", run) + rc.frame(rc.PING, rc.ACK, 0, payload))
+                    peer.send(rc.call_frames(3, "RunStep", run)
+                              + rc.frame(rc.PING, rc.ACK, 0, payload))
                 if len(last_ids) == 2:  # beyond the last id: ignored
                     peer.send(rc.call_frames(5, "RunStep", run))
                 if flags & rc.END_STREAM and kind in (rc.DATA, rc.HEADERS):

@@ -59,14 +59,16 @@ class ClientTests:
     @classmethod
     def setUpClass(cls):
         cls.graph = os.path.join(harness.tempfile.mkdtemp(prefix="millrace-e2e-graph-"), "graph.pb")
-        harness.subprocess.run([harness.WARM_PYTHON, "-c", GRAPH, cls.graph], check=True, stderr=harness.subprocess.DEVNULL)
+        harness.subprocess.run([harness.WARM_PYTHON, "-c", GRAPH, cls.graph], check=True,
+                               stderr=harness.subprocess.DEVNULL)
 
     @classmethod
     def tearDownClass(cls):
         harness.shutil.rmtree(os.path.dirname(cls.graph))
 
     def step(self, *args, code=0, timeout="20s"):
-        return self.expect(code, "tfctl", "run", self.graph, "--timeout", timeout, *args, env={"MILLRACE_TARGET": self.target})
+        return self.expect(code, "tfctl", "run", self.graph, "--timeout", timeout, *args,
+                           env={"MILLRACE_TARGET": self.target})
 
     def test_shapes_that_cannot_fit_fail_the_step_that_needs_them(self):
         _, err = self.step("--fetch", "misfit", code=70)
@@ -77,7 +79,8 @@ class ClientTests:
     def test_devices(self):
         out, _ = self.expect(0, "tfctl", "devices", env={"MILLRACE_TARGET": self.target})
         self.assertIn("/job:worker/replica:0/task:0/device:CPU:0", out)
-        listed = json.loads(self.expect(0, "tfctl", "devices", "--json", "--target", self.target)[0])
+        listed = json.loads(self.expect(0, "tfctl", "devices", "--json", "--target",
+                                        self.target)[0])
         cpu = next(d for d in listed if d["name"] == "/job:worker/replica:0/task:0/device:CPU:0")
         self.assertEqual(cpu["type"], "CPU")
         self.assertRegex(cpu["incarnation"], r"^[0-9a-f]{16}$")
@@ -85,8 +88,10 @@ class ClientTests:
     def test_literals(self):
         for feed, fetch, printed in (
                 ("n=3", "next", "next = int32[]{4}"), ("n:0=-7", "next:0", "next:0 = int32[]{-6}"),
-                ("long=int64[2]{1, 5000000000}", "same_long", "same_long = int64[2]{1, 5000000000}"),
-                ('text="a \\"quoted\\" text"', "same_text", 'same_text = string[]{"a \\"quoted\\" text"}'),
+                ("long=int64[2]{1, 5000000000}", "same_long",
+                 "same_long = int64[2]{1, 5000000000}"),
+                ('text="a \\"quoted\\" text"', "same_text",
+                 'same_text = string[]{"a \\"quoted\\" text"}'),
                 ("flag=true", "other_flag", "other_flag = bool[]{false}")):
             out, _ = self.step("--feed", feed, "--fetch", fetch)
             self.assertEqual(out, printed + "\n")
@@ -94,17 +99,22 @@ class ClientTests:
     def test_arrays(self):
         a = np.arange(6, dtype=np.float32).reshape(2, 3)
         np.save(self.path("a.npy"), a)
-        out, _ = self.step("--feed", f"a=@{self.path('a.npy')}", "--feed", "b=1.5", "--fetch", f"c=@{self.path('c.npy')}", "--fetch", "columns:2",
+        out, _ = self.step("--feed", f"a=@{self.path('a.npy')}", "--feed", "b=1.5", "--fetch",
+                           f"c=@{self.path('c.npy')}", "--fetch", "columns:2",
                            "--fetch", "brain")
-        self.assertEqual(out.splitlines(), [f"c = float[2,3] in {self.path('c.npy')}", "columns:2 = float[2]{2, 5}", "brain = bfloat16[2,3]{0, 1, 2, 3, 4, 5}"])
+        self.assertEqual(out.splitlines(), [f"c = float[2,3] in {self.path('c.npy')}",
+                                            "columns:2 = float[2]{2, 5}",
+                                            "brain = bfloat16[2,3]{0, 1, 2, 3, 4, 5}"])
         np.testing.assert_array_equal(np.load(self.path("c.npy")), a * np.float32(1.5))
 
     def test_a_large_array(self):
         a = np.random.RandomState(1).rand(1 << 20, 3).astype(np.float32)
         np.save(self.path("a.npy"), a)
-        self.step("--feed", f"a=@{self.path('a.npy')}", "--feed", "b=2.0", "--fetch", f"c=@{self.path('c.npy')}")
+        self.step("--feed", f"a=@{self.path('a.npy')}", "--feed", "b=2.0", "--fetch",
+                  f"c=@{self.path('c.npy')}")
         np.testing.assert_array_equal(np.load(self.path("c.npy")), a * np.float32(2))
-        out, _ = self.step("--feed", f"a=@{self.path('a.npy')}", "--feed", "b=0.0", "--fetch", "c", "--max-elements", "2")
+        out, _ = self.step("--feed", f"a=@{self.path('a.npy')}", "--feed", "b=0.0", "--fetch", "c",
+                           "--max-elements", "2")
         self.assertEqual(out, "c = float[1048576,3]{0, 0, …}\n")
 
     def test_variables_outlive_the_session(self):
@@ -123,7 +133,8 @@ class ClientTests:
         self.assertRegex(err, r"^tfctl run: DEADLINE_EXCEEDED: ")
 
     def test_errors_of_the_command_line(self):
-        for args in (["--feed", "n"], ["--feed", "n=what"], ["--feed", "n=5000000000"], ["--feed", 'text="open'], ["--fetch", "c=file"], []):
+        for args in (["--feed", "n"], ["--feed", "n=what"], ["--feed", "n=5000000000"],
+                     ["--feed", 'text="open'], ["--fetch", "c=file"], []):
             self.step(*args, code=64)
         self.step("--feed", "a=@/nonexistent.npy", "--fetch", "c", code=74)
         self.step("--feed", "n=1", "--fetch", "next=@/nonexistent/n.npy", code=74)
@@ -142,18 +153,24 @@ class TestCheckedShapes(TestCase):
 
     def daemon(self, name, *args):
         port_file = self.path(f"{name}.port")
-        process = self.popen([program(name), *args, "--listen", "127.0.0.1:0", "--admin", "off", "--port-file", port_file])
+        process = self.popen([program(name), *args, "--listen", "127.0.0.1:0", "--admin", "off",
+                              "--port-file", port_file])
         LineReader(process.stderr).until(" port ")
         with open(port_file) as f:
             return f.readline().strip()
 
     def test_a_graph_whose_shapes_cannot_fit_is_refused_when_it_comes(self):
         graph = self.path("graph.pb")
-        harness.subprocess.run([harness.WARM_PYTHON, "-c", GRAPH, graph], check=True, stderr=harness.subprocess.DEVNULL)
+        harness.subprocess.run([harness.WARM_PYTHON, "-c", GRAPH, graph], check=True,
+                               stderr=harness.subprocess.DEVNULL)
         worker = self.daemon("tf-worker", "--job", "worker", "--task", "0")
-        master = self.daemon("tf-master", "--cluster", f"worker=127.0.0.1:{worker}", "--check-shapes")
-        _, err = self.expect(70, "tfctl", "run", graph, "--target", f"grpc://127.0.0.1:{master}", "--feed", "n=3", "--fetch", "next")
-        self.assertRegex(err, r"Dimensions must be equal, but are 2 and 3 for '\{\{node misfit\}\} = AddV2\[T=DT_FLOAT")
+        master = self.daemon("tf-master", "--cluster", f"worker=127.0.0.1:{worker}",
+                             "--check-shapes")
+        _, err = self.expect(70, "tfctl", "run", graph, "--target", f"grpc://127.0.0.1:{master}",
+                             "--feed", "n=3", "--fetch", "next")
+        self.assertRegex(err,
+                         r"Dimensions must be equal, but are 2 and 3 for '\{\{node misfit\}\} = "
+                         r"AddV2\[T=DT_FLOAT")
         self.assertIn("(p, q)' with input shapes: [2], [3].", err)
 
 
@@ -167,7 +184,9 @@ class TestTensorFlow(ClientTests, TestCase):
             s.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{s.getsockname()[1]}"
         cls.target = f"grpc://{address}"
-        cls.server = harness.subprocess.Popen([harness.PYTHON, "-c", SERVER, address], stdin=harness.subprocess.PIPE, stdout=harness.subprocess.PIPE,
+        cls.server = harness.subprocess.Popen([harness.PYTHON, "-c", SERVER, address],
+                                              stdin=harness.subprocess.PIPE,
+                                              stdout=harness.subprocess.PIPE,
                                               stderr=harness.subprocess.DEVNULL)
         LineReader(cls.server.stdout).until("ready")
 

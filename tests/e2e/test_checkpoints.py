@@ -1,4 +1,5 @@
-"""Checkpoints on a cluster: TensorFlow's Saver and MonitoredTrainingSession, unmodified; what TensorFlow wrote; file roots; tfctl checkpoint."""
+"""Checkpoints on a cluster: TensorFlow's Saver and MonitoredTrainingSession, unmodified; what
+TensorFlow wrote; file roots; tfctl checkpoint."""
 import json
 import os
 
@@ -13,8 +14,10 @@ class CheckpointCase(TestCase):
         """The JSON that a program of checkpoint_programs.py ends with."""
         directory = directory or self.path("checkpoints")
         os.makedirs(directory, exist_ok=True)
-        code, out, err = self.run_program("tfctl", *CLUSTER, "--worker-flag", f"--file-root={self.directory}", *flags, "--", "sh", "-c",
-                                          f'exec "{WARM_PYTHON}" "{PROGRAMS}" {name} "$MILLRACE_TARGET" "{directory}"', timeout_s=400)
+        code, out, err = self.run_program("tfctl", *CLUSTER, "--worker-flag",
+                                          f"--file-root={self.directory}", *flags, "--", "sh", "-c",
+                                          f'exec "{WARM_PYTHON}" "{PROGRAMS}" {name} '
+                                          f'"$MILLRACE_TARGET" "{directory}"', timeout_s=400)
         self.assertEqual(code, 0, f"{out}\n{err}")
         return json.loads(out.splitlines()[-1])
 
@@ -23,18 +26,24 @@ class TestSaver(CheckpointCase):
     @sanitized_too
     def test_saves_restores_and_keeps_the_newest(self):
         result = self.run_on_cluster("saver")
-        self.assertTrue(result["restored"] and result["restored_older"] and result["read_by_tensorflow"], result)
+        self.assertTrue(result["restored"] and result["restored_older"]
+                        and result["read_by_tensorflow"], result)
         self.assertEqual(result["kept"], ["model-2", "model-3"])
-        self.assertEqual(result["files"], ["checkpoint"] + [f"model-{i}.{end}" for i in (2, 3) for end in ("data-00000-of-00001", "index", "meta")])
+        self.assertEqual(result["files"], ["checkpoint"]
+                         + [f"model-{i}.{end}" for i in (2, 3)
+                            for end in ("data-00000-of-00001", "index", "meta")])
 
     def test_sharded(self):
         result = self.run_on_cluster("sharded")
-        self.assertTrue(result["restored"] and result["restored_older"] and result["read_by_tensorflow"], result)
+        self.assertTrue(result["restored"] and result["restored_older"]
+                        and result["read_by_tensorflow"], result)
         ends = ("data-00000-of-00002", "data-00001-of-00002", "index", "meta")
-        self.assertEqual(result["files"], ["checkpoint"] + [f"model-{i}.{end}" for i in (2, 3) for end in ends])
+        self.assertEqual(result["files"], ["checkpoint"]
+                         + [f"model-{i}.{end}" for i in (2, 3) for end in ends])
 
     def test_saving_over_a_checkpoint_leaves_one(self):
-        self.assertEqual(self.run_on_cluster("same_name"), {"restored": True, "n_files": 2, "read_by_tensorflow": True})
+        self.assertEqual(self.run_on_cluster("same_name"),
+                         {"restored": True, "n_files": 2, "read_by_tensorflow": True})
 
     def test_restores_under_other_names(self):
         self.assertEqual(self.run_on_cluster("other_names"), {"restored": True})
@@ -52,7 +61,8 @@ class TestSaver(CheckpointCase):
 class TestMonitoredSession(CheckpointCase):
     def test_goes_on_where_it_ended(self):
         result = self.run_on_cluster("monitored")
-        self.assertEqual(result, {"began_at": [0, 20], "n_steps": 45, "saved_step": 45, "learned": True})
+        self.assertEqual(result, {"began_at": [0, 20], "n_steps": 45, "saved_step": 45,
+                                  "learned": True})
 
 
 class TestFileRoots(TestCase):
@@ -62,7 +72,8 @@ class TestFileRoots(TestCase):
         self.assertIn("file-root", err)
 
     def test_roots_add_up(self):
-        out, _ = self.expect(0, "tf-worker", "--file-root", self.directory, "--file-root=/usr", "--check-config")
+        out, _ = self.expect(0, "tf-worker", "--file-root", self.directory, "--file-root=/usr",
+                             "--check-config")
         self.assertIn(f"file-root = {self.directory}:/usr", out)
 
 
@@ -99,7 +110,8 @@ class TestCheckpointCommand(CheckpointCase):
         other = self.path("checkpoints2")
         self.run_on_cluster("other_names", directory=other)
         self.expect(0, "tfctl", "checkpoint", "diff", self.prefix, self.prefix)
-        out, _ = self.expect(1, "tfctl", "checkpoint", "diff", self.prefix, os.path.join(other, "model"))
+        out, _ = self.expect(1, "tfctl", "checkpoint", "diff", self.prefix,
+                             os.path.join(other, "model"))
         self.assertIn("only in", out)
         self.expect(74, "tfctl", "checkpoint", "ls", self.path("nowhere"))
         self.expect(64, "tfctl", "checkpoint", "shake", self.prefix)

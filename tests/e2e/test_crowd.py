@@ -1,5 +1,7 @@
-"""64 clients at once, by tests/tools/crowd: sessions that are made, used and closed by the thousand, each result checked, while somebody reads the
-daemons' pages. Nothing is left of them: no session, step, graph or memory. Under ThreadSanitizer this is where the daemons' threads meet."""
+"""64 clients at once, by tests/tools/crowd: sessions that are made, used and closed by the
+thousand, each result checked, while somebody reads the
+daemons' pages. Nothing is left of them: no session, step, graph or memory. Under ThreadSanitizer
+this is where the daemons' threads meet."""
 import os
 import sys
 import threading
@@ -40,7 +42,8 @@ class PageReader:
                 for path in PAGES:
                     status = raw.page(daemon.admin_port, path)[0]
                     self.n_read += 1
-                    if status != 200 and (status, path) != (404, "/stepz"):  # a worker may have no such page
+                    # a worker may have no such page
+                    if status != 200 and (status, path) != (404, "/stepz"):
                         self.wrong.append((daemon.name, path, status))
 
 
@@ -52,7 +55,8 @@ class TestCrowd(TestCase):
         self.addCleanup(self.cluster.stop)
 
     def crowd(self, n_sessions):
-        status, out, err = self.run_program(CROWD, "--target", self.cluster.target, "--threads", N_THREADS, "--sessions", n_sessions, timeout_s=3600)
+        status, out, err = self.run_program(CROWD, "--target", self.cluster.target, "--threads",
+                                            N_THREADS, "--sessions", n_sessions, timeout_s=3600)
         self.assertEqual(status, 0, f"{out}\n{err[-4000:]}")
         print(out.strip(), end=" ", flush=True)
 
@@ -71,21 +75,25 @@ class TestCrowd(TestCase):
         self.until(lambda: master.metric("millrace_sessions") == 0, "sessions are left")
         self.until(lambda: master.metric("millrace_grpc_connections") == 0, "connections are left")
         for task in self.cluster.tasks:
-            self.until(lambda: task.metric("millrace_worker_graphs") == 0, f"graphs are left at {task.name}")
+            self.until(lambda: task.metric("millrace_worker_graphs") == 0,
+                       f"graphs are left at {task.name}")
 
     def check_flat(self, before):
         """Daemons give memory back at their leisure: soon no more is held than before."""
         if SANITIZED:  # a sanitizer's quarantine keeps memory; it says itself what leaks
             return
         daemons = list(zip(self.cluster.daemons, before))
-        self.until(lambda: all(raw.resident_bytes(d.process.pid) < was + ROOM for d, was in daemons),
+        self.until(lambda: all(raw.resident_bytes(d.process.pid) < was + ROOM for d,
+                               was in daemons),
                    f"memory grows: {before}, now {self.resident()}")  # fmt: skip
-        print(" ".join(f"{d.name} {was / MIB:.1f}→{raw.resident_bytes(d.process.pid) / MIB:.1f} MiB" for d, was in daemons), end=" ")
+        print(" ".join(f"{d.name} {was / MIB:.1f}→{raw.resident_bytes(d.process.pid) / MIB:.1f} MiB"
+                       for d, was in daemons), end=" ")
 
     @sanitized_too
     def test_sessions_come_and_go(self):
         """The first tenth warms up; after it memory stays."""
-        n = 100000 if harness.LONG and not SANITIZED else 20000 if harness.LONG else 1000 if SANITIZED else 4000
+        n = (100000 if harness.LONG and not SANITIZED else 20000 if harness.LONG else 1000
+             if SANITIZED else 4000)
         with PageReader(self.cluster.daemons) as reader:
             self.crowd(n // 10)
             self.check_nothing_left()

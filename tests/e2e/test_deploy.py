@@ -1,4 +1,5 @@
-"""What deploy/ and configs/ say must be what the daemons take: every command line there is run with --check-config."""
+"""What deploy/ and configs/ say must be what the daemons take: every command line there is run with
+--check-config."""
 import glob
 import os
 import re
@@ -33,24 +34,30 @@ class TestUnits(TestCase):
     config = CONFIG
 
     def command(self, unit, instance):
-        """ExecStart as systemd would run it, with our programs and files, and --check-config at the end."""
+        """ExecStart as systemd would run it, with our programs and files, and --check-config at the
+        end."""
         line = re.search(r"(?m)^ExecStart=(.*)$", unit).group(1)
         line = line.replace("%%", "\0").replace("%i", instance).replace("\0", "%")
         self.assertNotIn("/usr/local", line)
-        words = [re.sub(r"/usr/bin/(tf-\w+)", lambda m: program(m.group(1)), word) for word in shlex.split(line)]
-        words = [word.replace("/etc/millrace/millrace.ini", self.config).replace("$$", "\0") for word in words]
-        words = [piece for word in words for piece in (["--check-config"] if word == "$MILLRACE_FLAGS" else [word])]
+        words = [re.sub(r"/usr/bin/(tf-\w+)", lambda m: program(m.group(1)), word)
+                 for word in shlex.split(line)]
+        words = [word.replace("/etc/millrace/millrace.ini", self.config).replace("$$", "\0")
+                 for word in words]
+        words = [piece for word in words
+                 for piece in (["--check-config"] if word == "$MILLRACE_FLAGS" else [word])]
         return [word.replace("\0", "$") for word in words]
 
     def check(self, unit, instance=""):
-        out, _ = self.expect(0, *self.command(unit, instance), env={"MILLRACE_FLAGS": "--check-config"})
+        out, _ = self.expect(0, *self.command(unit, instance),
+                             env={"MILLRACE_FLAGS": "--check-config"})
         return settings(out)
 
     def test_the_master(self):
         values = self.check(self.unit("tf-master.service"))
         self.assertEqual(values["listen"], "0.0.0.0:2222")
         self.assertEqual(values["insecure"], "yes")
-        self.assertEqual(values["cluster"], "ps=10.0.0.10:2400,worker=10.0.0.20:2300;10.0.0.21:2300")
+        self.assertEqual(values["cluster"],
+                         "ps=10.0.0.10:2400,worker=10.0.0.20:2300;10.0.0.21:2300")
 
     def test_the_tasks(self):
         for instance in INSTANCES:
@@ -60,28 +67,34 @@ class TestUnits(TestCase):
                 self.assertIn(values["listen"], values["cluster"])
 
     def test_a_task_that_the_cluster_lacks(self):
-        _, err = self.expect(78, *self.command(self.unit("tf-worker@.service"), "ps-1"), env={"MILLRACE_FLAGS": "--check-config"})
+        _, err = self.expect(78, *self.command(self.unit("tf-worker@.service"), "ps-1"),
+                             env={"MILLRACE_FLAGS": "--check-config"})
         self.assertIn("there is no task 1 of job ps", err)
 
     def test_with_etcd_in_place_of_a_list(self):
         self.config = CONFIG_ETCD
         values = self.check(self.unit("tf-master.service"))
-        self.assertEqual((values["etcd"], values["cluster-name"], values["expect"]), ("http://10.0.0.5:2379", "train", "ps=1,worker=2"))
+        self.assertEqual((values["etcd"], values["cluster-name"], values["expect"]),
+                         ("http://10.0.0.5:2379", "train", "ps=1,worker=2"))
         for instance in INSTANCES:
             values = self.check(self.unit("tf-worker@.service"), instance)
-            self.assertEqual(f"{values['job']}-{values['task']} {values['listen']} {values['etcd']}", f"{instance} 0.0.0.0:0 http://10.0.0.5:2379")
+            self.assertEqual(f"{values['job']}-{values['task']} {values['listen']} "
+                             f"{values['etcd']}", f"{instance} 0.0.0.0:0 http://10.0.0.5:2379")
 
     def test_time_to_drain(self):
         for name in ("tf-master.service", "tf-worker@.service"):
             unit = self.unit(name)
             timeout_s = int(re.search(r"(?m)^TimeoutStopSec=(\d+)$", unit).group(1))
-            drain_ms = int(re.fullmatch(r"(\d+)ms", self.check(unit, "ps-0")["drain-timeout"]).group(1))
+            drain_ms = int(re.fullmatch(r"(\d+)ms",
+                                        self.check(unit, "ps-0")["drain-timeout"]).group(1))
             self.assertGreater(timeout_s * 1000, drain_ms)
 
     def test_flags_of_the_example(self):
-        line = re.search(r"(?m)^MILLRACE_FLAGS=(.*)$", read(os.path.join(ROOT, "configs", "millrace.env"))).group(1)
+        line = re.search(r"(?m)^MILLRACE_FLAGS=(.*)$",
+                         read(os.path.join(ROOT, "configs", "millrace.env"))).group(1)
         for name in ("tf-master", "tf-worker"):
-            self.expect(0, name, "--cluster", "worker=127.0.0.1:2300", *line.split(), "--check-config")
+            self.expect(0, name, "--cluster", "worker=127.0.0.1:2300", *line.split(),
+                        "--check-config")
 
     def test_systemd_takes_them(self):
         if not shutil.which("systemd-analyze"):
@@ -89,8 +102,11 @@ class TestUnits(TestCase):
         for path in glob.glob(os.path.join(DEPLOY, "systemd", "*.service")):
             name = os.path.basename(path).replace("@.", "@ps-0.")
             with open(self.path(name), "w", encoding="utf-8") as f:
-                f.write(read(path).replace("/usr/bin/tf-", os.path.join(os.path.dirname(program("tf-master")), "tf-")))
-            done = subprocess.run(["systemd-analyze", "verify", "--man=no", self.path(name)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                f.write(read(path).replace("/usr/bin/tf-",
+                                           os.path.join(
+                                               os.path.dirname(program("tf-master")), "tf-")))
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", self.path(name)],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertNotIn(name, done.stdout)
 
 
@@ -100,7 +116,8 @@ class TestManifest(TestCase):
     def documents(self):
         """[(kind, name, text)]"""
         texts = re.split(r"(?m)^---$", read(MANIFEST))
-        return [(re.search(r"(?m)^kind: (\w+)$", t).group(1), re.search(r"(?m)^  name: ([\w-]+)$", t).group(1), t) for t in texts]
+        return [(re.search(r"(?m)^kind: (\w+)$", t).group(1),
+                 re.search(r"(?m)^  name: ([\w-]+)$", t).group(1), t) for t in texts]
 
     def workloads(self):
         """(name, text, program, flags) of each container."""
@@ -113,7 +130,8 @@ class TestManifest(TestCase):
         return found
 
     def check(self, command, flags, index=0):
-        out, _ = self.expect(0, command, *(flag.replace("$(TASK_INDEX)", str(index)) for flag in flags), "--check-config")
+        out, _ = self.expect(0, command, *(flag.replace("$(TASK_INDEX)", str(index))
+                                           for flag in flags), "--check-config")
         return settings(out)
 
     def test_arguments_and_ports(self):
@@ -127,14 +145,16 @@ class TestManifest(TestCase):
                 self.assertEqual(int(ports["admin"]), port + 10000)
                 self.assertIn(f'prometheus.io/port: "{port + 10000}"', text)
                 self.assertIn("livenessProbe: {httpGet: {path: /livez, port: admin}", text)
-                ready = f"{{grpc: {{port: {port}, service: tensorflow.MasterService}}" if command == "tf-master" else "{httpGet: {path: /readyz, port: admin}"
+                ready = (f"{{grpc: {{port: {port}, service: tensorflow.MasterService}}" if command
+                         == "tf-master" else "{httpGet: {path: /readyz, port: admin}")
                 self.assertIn(f"readinessProbe: {ready}", text)
 
     def test_the_master_lists_the_tasks_that_there_are(self):
         listed, made = [], []
         for name, text, command, flags in self.workloads():
             if command == "tf-master":
-                listed = re.split("[;,]", re.sub(r"\w+=", "", self.check(command, flags)["cluster"]))
+                listed = re.split("[;,]",
+                                  re.sub(r"\w+=", "", self.check(command, flags)["cluster"]))
                 continue
             n = int(re.search(r"(?m)^  replicas: (\d+)$", text).group(1))
             service = re.search(r"(?m)^  serviceName: (\S+)$", text).group(1)
@@ -148,10 +168,12 @@ class TestManifest(TestCase):
     def test_time_to_drain(self):
         for _, text, command, flags in self.workloads():
             grace_s = int(re.search(r"terminationGracePeriodSeconds: (\d+)", text).group(1))
-            self.assertGreater(grace_s * 1000, int(self.check(command, flags)["drain-timeout"][:-2]))
+            self.assertGreater(grace_s * 1000,
+                               int(self.check(command, flags)["drain-timeout"][:-2]))
 
     def test_services_lead_to_the_ports(self):
-        ports = {name: re.findall(r"containerPort: (\d+)", text)[0] for name, text, _, _ in self.workloads()}
+        ports = {name: re.findall(r"containerPort: (\d+)", text)[0] for name, text, _,
+                 _ in self.workloads()}
         for kind, name, text in self.documents():
             if kind == "Service":
                 self.assertEqual(re.search(r" port: (\d+)", text).group(1), ports[name])
@@ -160,21 +182,28 @@ class TestManifest(TestCase):
 class TestEtcdVariant(TestCase):
     def blocks(self):
         """The flags of each patch."""
-        return [re.findall(r"- (\S+)", block) for block in re.findall(r"/args\n +value:\n((?: +- --.*\n)+)", read(MANIFEST_ETCD))]
+        return [re.findall(r"- (\S+)", block)
+                for block in re.findall(r"/args\n +value:\n((?: +- --.*\n)+)", read(MANIFEST_ETCD))]
 
     def test_arguments(self):
         self.assertEqual(len(self.blocks()), 3)
-        port = re.search(r"port: (\d+)\}", read(os.path.join(os.path.dirname(MANIFEST_ETCD), "etcd.yaml"))).group(1)
+        port = re.search(r"port: (\d+)\}",
+                         read(os.path.join(os.path.dirname(MANIFEST_ETCD), "etcd.yaml"))).group(1)
         for flags in self.blocks():
             name = "tf-worker" if any(flag.startswith("--job=") for flag in flags) else "tf-master"
-            out, _ = self.expect(0, name, *(flag.replace("$(TASK_INDEX)", "1").replace("$(POD_IP)", "10.1.2.3") for flag in flags), "--check-config")
+            out, _ = self.expect(0, name,
+                                 *(flag.replace("$(TASK_INDEX)",
+                                                "1").replace("$(POD_IP)", "10.1.2.3")
+                                   for flag in flags), "--check-config")
             values = settings(out)
             self.assertEqual(values["etcd"], f"http://millrace-etcd:{port}")
-            self.assertEqual(values["advertise"].rsplit(":", 1)[1], values["listen"].rsplit(":", 1)[1])
+            self.assertEqual(values["advertise"].rsplit(":", 1)[1],
+                             values["listen"].rsplit(":", 1)[1])
             self.assertIn(f"port: {values['listen'].rsplit(':', 1)[1]}", read(MANIFEST))
 
     def test_what_is_patched_is_there(self):
-        for kind, name in re.findall(r"target: \{kind: (\w+), name: ([\w-]+)\}", read(MANIFEST_ETCD)):
+        for kind, name in re.findall(r"target: \{kind: (\w+), name: ([\w-]+)\}",
+                                     read(MANIFEST_ETCD)):
             self.assertRegex(read(MANIFEST), rf"(?m)^kind: {kind}\nmetadata:\n  name: {name}$")
 
 
@@ -183,20 +212,28 @@ class TestImage(TestCase):
         if not shutil.which("dpkg"):
             self.skipTest("dpkg is not installed")
         text = read(os.path.join(DEPLOY, "Dockerfile"))
-        installed = set(re.search(r"--no-install-recommends \\\n +(.*) \\\n", text).group(1).split()) | {"libc6"}
+        installed = set(re.search(r"--no-install-recommends \\\n +(.*) \\\n",
+                                  text).group(1).split()) | {"libc6"}
         files = set()
         for name in ("tf-master", "tf-worker", "tfctl"):
-            needed = re.findall(r"\(NEEDED\).*\[(.*)\]", subprocess.check_output(["readelf", "-d", program(name)], text=True))
-            paths = dict(re.findall(r"(\S+) => (\S+)", subprocess.check_output(["ldd", program(name)], text=True)))
-            files |= {os.path.basename(os.path.realpath(paths[library])) for library in needed if library in paths}
+            needed = re.findall(r"\(NEEDED\).*\[(.*)\]",
+                                subprocess.check_output(
+                                    ["readelf", "-d", program(name)], text=True))
+            paths = dict(re.findall(r"(\S+) => (\S+)",
+                                    subprocess.check_output(["ldd", program(name)], text=True)))
+            files |= {os.path.basename(os.path.realpath(paths[library])) for library in needed
+                      if library in paths}
         files = {name for name in files if not re.match(r"lib(asan|ubsan|tsan)\.", name)}
-        owners = subprocess.run(["dpkg", "-S", *(f"*/{name}" for name in files)], stdout=subprocess.PIPE, text=True).stdout
+        owners = subprocess.run(["dpkg", "-S", *(f"*/{name}" for name in files)],
+                                stdout=subprocess.PIPE, text=True).stdout
         for name in files:
-            packages = {line.split(":")[0] for line in owners.splitlines() if line.endswith(f"/{name}")}
+            packages = {line.split(":")[0] for line in owners.splitlines()
+                        if line.endswith(f"/{name}")}
             self.assertTrue(packages & installed, f"{name} comes from {packages}")
 
     def test_it_makes_what_the_manifest_runs(self):
-        tag = re.search(r"docker build -f deploy/Dockerfile -t (\S+) \.", read(os.path.join(DEPLOY, "Dockerfile"))).group(1)
+        tag = re.search(r"docker build -f deploy/Dockerfile -t (\S+) \.",
+                        read(os.path.join(DEPLOY, "Dockerfile"))).group(1)
         self.assertEqual(set(re.findall(r"image: (\S+)", read(MANIFEST))), {tag})
         version = self.expect(0, "tf-master", "--version")[0].split()[-1]
         self.assertEqual(tag, f"millrace:{version}")

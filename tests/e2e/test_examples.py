@@ -1,4 +1,5 @@
-"""The examples, as their heads say to run them: the unmodified TensorFlow client on a local cluster. --check holds them against TensorFlow."""
+"""The examples, as their heads say to run them: the unmodified TensorFlow client on a local
+cluster. --check holds them against TensorFlow."""
 import os
 import re
 
@@ -9,7 +10,9 @@ class ExampleCase(TestCase):
     def run_example(self, script, *arguments, ps=1, workers=1, flags=()):
         """What it prints."""
         jobs = ["--ps", str(ps)] * (ps > 0) + ["--workers", str(workers)]
-        code, out, err = self.run_program("tfctl", "local", *jobs, "--quiet", *flags, "--", WARM_PYTHON, os.path.join(ROOT, "examples", script), *arguments,
+        code, out, err = self.run_program("tfctl", "local", *jobs, "--quiet", *flags, "--",
+                                          WARM_PYTHON, os.path.join(ROOT, "examples", script),
+                                          *arguments,
                                           timeout_s=400)
         self.assertEqual(code, 0, f"{out}\n{err}")
         self.expect_nothing_left()
@@ -37,7 +40,8 @@ class TestDigits(ExampleCase):
         self.train("resnet_digits.py", "--check")
 
     def test_monitored(self):
-        self.train("digits_monitored.py", "--steps=1500", f"--directory={self.path('checkpoints')}", workers=2,
+        self.train("digits_monitored.py", "--steps=1500", f"--directory={self.path('checkpoints')}",
+                   workers=2,
                    flags=["--restart", f"--worker-flag=--file-root={self.directory}"])
 
     def test_synchronous_replicas(self):
@@ -58,7 +62,9 @@ class TestText(ExampleCase):
 
     def test_wide_and_deep(self):
         out = self.run_example("wide_deep.py", "--steps=250", "--check", ps=2)
-        learned, baseline = map(float, re.search(r"^test accuracy ([\d.]+); always .* gives ([\d.]+)$", out, re.M).groups())
+        learned, baseline = map(float,
+                                re.search(r"^test accuracy ([\d.]+); always .* gives ([\d.]+)$",
+                                          out, re.M).groups())
         self.assertGreater(learned, baseline)
 
 

@@ -37,7 +37,8 @@ class TestFlags(TestCase):
 
     def test_a_wrong_flag_is_a_usage_error(self):
         def check(name, needed):
-            for wrong in (["--no-such-flag"], ["--port-file"], ["--log-level", "loud"], ["--drain-timeout", "soon"], ["stray"]):
+            for wrong in (["--no-such-flag"], ["--port-file"], ["--log-level", "loud"],
+                          ["--drain-timeout", "soon"], ["stray"]):
                 out, err = self.expect(64, name, *needed, *wrong)
                 self.assertEqual(out, "")
                 self.assertRegex(err, rf"^{name}: .*\n$")
@@ -46,7 +47,8 @@ class TestFlags(TestCase):
 
     def test_a_bad_configuration_says_where(self):
         def check(name, needed):
-            for line, text in ((2, "log-level = info\nno-such-setting = 1\n"), (1, "drain-timeout = soon\n"), (3, "# a comment\n\nwhat is this\n")):
+            for line, text in ((2, "log-level = info\nno-such-setting = 1\n"),
+                               (1, "drain-timeout = soon\n"), (3, "# a comment\n\nwhat is this\n")):
                 path = self.write("bad.ini", text)
                 for extra in ([], ["--check-config"]):
                     _, err = self.expect(78, name, *needed, "--config", path, *extra)
@@ -59,7 +61,8 @@ class TestFlags(TestCase):
     def test_check_config_shows_where_values_come_from(self):
         def check(name, needed):
             path = self.write("good.ini", "drain-timeout = 7s\nlog-level = warning\n")
-            out, err = self.expect(0, name, *needed, "--config", path, "--log-level", "error", "--check-config")
+            out, err = self.expect(0, name, *needed, "--config", path, "--log-level", "error",
+                                   "--check-config")
             self.assertEqual(err, "")
             self.assertRegex(out, rf"(?m)^drain-timeout = 7000ms +# {path}:1$")
             self.assertRegex(out, r"(?m)^log-level = error +# flag$")
@@ -67,15 +70,21 @@ class TestFlags(TestCase):
         self.for_each(check)
 
     def test_one_file_serves_both_daemons(self):
-        path = self.write("shared.ini", "log-level = error\n[master]\ntask-wait = 3s\n[worker]\ncpu-devices = 2\n")
-        master = self.expect(0, "tf-master", *DAEMONS["tf-master"], "--config", path, "--check-config")[0]
-        worker = self.expect(0, "tf-worker", *DAEMONS["tf-worker"], "--config", path, "--check-config")[0]
+        path = self.write("shared.ini",
+                          "log-level = error\n[master]\ntask-wait = 3s\n[worker]\ncpu-devices = "
+                          "2\n")
+        master = self.expect(0, "tf-master", *DAEMONS["tf-master"], "--config", path,
+                             "--check-config")[0]
+        worker = self.expect(0, "tf-worker", *DAEMONS["tf-worker"], "--config", path,
+                             "--check-config")[0]
         self.assertRegex(master, rf"(?m)^task-wait = 3000ms +# {path}:3$")
         self.assertRegex(worker, rf"(?m)^cpu-devices = 2 +# {path}:5$")
 
     def test_tf_config_gives_the_cluster(self):
-        env = {"TF_CONFIG": '{"cluster": {"ps": ["a:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}, "task": {"type": "worker", "index": 1}}'}
-        self.assertRegex(self.expect(0, "tf-master", "--check-config", env=env)[0], r"(?m)^cluster = ps=a:1,worker=127.0.0.1:2;127.0.0.1:3 +# TF_CONFIG$")
+        env = {"TF_CONFIG": '{"cluster": {"ps": ["a:1"], "worker": ["127.0.0.1:2", '
+                            '"127.0.0.1:3"]}, "task": {"type": "worker", "index": 1}}'}
+        self.assertRegex(self.expect(0, "tf-master", "--check-config", env=env)[0],
+                         r"(?m)^cluster = ps=a:1,worker=127.0.0.1:2;127.0.0.1:3 +# TF_CONFIG$")
         worker = self.expect(0, "tf-worker", "--check-config", env=env)[0]
         self.assertRegex(worker, r"(?m)^task = 1 +# TF_CONFIG$")
         self.assertRegex(worker, r"(?m)^listen = 127.0.0.1:3 ")
@@ -86,13 +95,16 @@ class TestFlags(TestCase):
                 for wrong in ("bad", "127.0.0.1:99999", "::1:22"):
                     _, err = self.expect(78, name, *needed, flag, wrong, "--insecure")
                     self.assertIn(f'{flag[2:]}: address "{wrong}"', err)
-            self.assertIn("--insecure", self.expect(78, name, *needed, "--listen", "127.example.com:0")[1])  # a name, not loopback
+            # a name, not loopback
+            self.assertIn("--insecure",
+                          self.expect(78, name, *needed, "--listen", "127.example.com:0")[1])
 
         self.for_each(check)
 
     def test_a_wide_address_needs_consent(self):
         def check(name, needed):
-            code, _, err = self.run_program(name, *needed, "--listen", "0.0.0.0:0", "--check-config")
+            code, _, err = self.run_program(name, *needed, "--listen", "0.0.0.0:0",
+                                            "--check-config")
             self.assertIn(code, (64, 78), err)
             self.assertIn("--insecure", err)
             self.expect(0, name, *needed, "--listen", "0.0.0.0:0", "--insecure", "--check-config")
@@ -112,7 +124,8 @@ class TestFlags(TestCase):
             def check(name, needed):
                 _, err = self.expect(74, name, *needed, "--listen", address, "--admin", "off")
                 self.assertIn(address.split(":")[1], err)
-                _, err = self.expect(74, name, *needed, "--listen", "127.0.0.1:0", "--admin", address)
+                _, err = self.expect(74, name, *needed, "--listen", "127.0.0.1:0", "--admin",
+                                     address)
                 self.assertIn(address.split(":")[1], err)
 
             self.for_each(check)

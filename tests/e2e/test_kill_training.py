@@ -1,7 +1,10 @@
-"""Training that survives kill -9: MonitoredTrainingSession on a ps and two workers, under `tfctl local --restart`.
+"""Training that survives kill -9: MonitoredTrainingSession on a ps and two workers, under `tfctl
+local --restart`.
 
-A run must finish, lose no checkpoint that was reported as saved, and learn as much as a run that nobody disturbs. Short runs are killed
-twice, when two more checkpoints have been saved; with --long, runs of three minutes are killed every 20 seconds.
+A run must finish, lose no checkpoint that was reported as saved, and learn as much as a run that
+nobody disturbs. Short runs are killed
+twice, when two more checkpoints have been saved; with --long, runs of three minutes are killed
+every 20 seconds.
 """
 import os
 import re
@@ -22,8 +25,10 @@ class Run:
     def __init__(self, test, *limits):
         self.test = test
         self.directory = test.path("checkpoints")
-        self.cluster = LocalCluster(test, "--ps", "1", "--workers", "2", "--quiet", "--restart", f"--worker-flag=--file-root={test.directory}")
-        self.clients = start_replicas(test, 2, "digits_monitored.py", "--target", self.cluster.target, f"--directory={self.directory}", *limits)
+        self.cluster = LocalCluster(test, "--ps", "1", "--workers", "2", "--quiet", "--restart",
+                                    f"--worker-flag=--file-root={test.directory}")
+        self.clients = start_replicas(test, 2, "digits_monitored.py", "--target",
+                                      self.cluster.target, f"--directory={self.directory}", *limits)
         self.chief = self.clients[0]
 
     def saved(self):
@@ -35,16 +40,19 @@ class Run:
             _, after = self.chief.wait_for("saved step", after)
 
     def kill(self, name):
-        """Kills a daemon, and sees the clients that used it begin again, where a reported checkpoint stood or later."""
+        """Kills a daemon, and sees the clients that used it begin again, where a reported
+        checkpoint stood or later."""
         told = {client: client.n_lines() for client in self.clients}
         reported = self.saved()[-1]
         pid = kill(self.test.mark, name)
         self.cluster.err.until(f"{name} is back")
-        self.test.expect(0, "tfctl", "checkpoint", "verify", os.path.join(self.directory, f"model.ckpt-{reported}"))
+        self.test.expect(0, "tfctl", "checkpoint", "verify",
+                         os.path.join(self.directory, f"model.ckpt-{reported}"))
         client = self.clients[1] if name == "worker/1" else self.chief
         match, _ = client.wait_for(r"began at step (\d+)", told[client])
         if client is self.chief:  # who restores
-            self.test.assertGreaterEqual(int(match.group(1)), reported, f"{name} (pid {pid})\n{self.chief.story()}")
+            self.test.assertGreaterEqual(int(match.group(1)), reported,
+                                         f"{name} (pid {pid})\n{self.chief.story()}")
 
     def finish(self, timeout_s=harness.DEADLINE_S):
         """The accuracy of the last checkpoint."""
@@ -52,7 +60,8 @@ class Run:
             client.finish(timeout_s)
             self.test.assertTrue(client.numbers(r"step +(\d+) +loss"), client.story())
         out = "\n".join(self.chief.lines)
-        at, accuracy = re.search(r"the last checkpoint is of step (\d+)\ntest accuracy ([\d.]+)", out).groups()
+        at, accuracy = re.search(r"the last checkpoint is of step (\d+)\ntest accuracy ([\d.]+)",
+                                 out).groups()
         self.test.assertGreaterEqual(int(at), max(self.saved()))
         self.test.assertEqual(self.cluster.stop(), 0)
         return float(accuracy)
@@ -100,7 +109,8 @@ class TestKillsEveryTwentySeconds(KillCase):
             run.kill(names[n % len(names)])
             n += 1
         accuracy = run.finish(RUN_S + harness.DEADLINE_S)
-        print(f"\n{n} kills of {', '.join(sorted(set(names)))} in {time.monotonic() - began:.0f} s: accuracy {accuracy:.4f}, undisturbed {wanted:.4f}; "
+        print(f"\n{n} kills of {', '.join(sorted(set(names)))} in {time.monotonic() - began:.0f} "
+              f"s: accuracy {accuracy:.4f}, undisturbed {wanted:.4f}; "
               f"{len(run.saved())} checkpoints, the last of step {run.saved()[-1]}")
         self.assertGreater(accuracy, wanted - 0.02)
 

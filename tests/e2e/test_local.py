@@ -17,7 +17,8 @@ import urllib.request
 import harness
 from harness import LineReader, LocalCluster, TestCase, command_line, listening_socket, marked_pids, parent_of, program, sanitized_too
 
-SHOW_ENVIRONMENT = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('MILLRACE_')}))"
+SHOW_ENVIRONMENT = ("import json, os; print(json.dumps({k: v for k, v in os.environ.items() if "
+                    "k.startswith('MILLRACE_')}))")
 
 
 class TestStart(TestCase):
@@ -27,7 +28,8 @@ class TestStart(TestCase):
         self.assertRegex(cluster.target, r"^grpc://127\.0\.0\.1:\d+$")
         socket.create_connection(("127.0.0.1", cluster.port()), 10).close()
         names = sorted(device["name"] for device in cluster.devices())
-        self.assertEqual(names, ["/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0",
+        self.assertEqual(names, ["/job:ps/replica:0/task:0/device:CPU:0",
+                                 "/job:worker/replica:0/task:0/device:CPU:0",
                                  "/job:worker/replica:0/task:1/device:CPU:0"])
         self.assertEqual(cluster.stop(), 0)
         self.assertIsNone(cluster.out.line())
@@ -44,13 +46,15 @@ class TestStart(TestCase):
         self.assertLess(best, 1.0)
 
     def test_any_jobs_and_devices(self):
-        cluster = LocalCluster(self, "--job", "chief=1", "--job=evaluator=2", "--cpu-devices", "2", "--quiet")
+        cluster = LocalCluster(self, "--job", "chief=1", "--job=evaluator=2", "--cpu-devices", "2",
+                               "--quiet")
         self.assertEqual(len(cluster.devices()), 6)
         cluster.stop()
 
     def test_one_worker_by_default(self):
         cluster = LocalCluster(self, "--quiet")
-        self.assertEqual([d["name"] for d in cluster.devices()], ["/job:worker/replica:0/task:0/device:CPU:0"])
+        self.assertEqual([d["name"] for d in cluster.devices()],
+                         ["/job:worker/replica:0/task:0/device:CPU:0"])
         cluster.stop()
 
     def test_daemons_speak_behind_their_names(self):
@@ -67,8 +71,10 @@ class TestStart(TestCase):
         self.assertEqual(cluster.err.to_end(), "")
 
     def test_flags_reach_the_daemons(self):
-        cluster = LocalCluster(self, "--worker-flag=--memory-limit=64M", "--master-flag=--log-level=error", "--log-level", "warning")
-        daemons = {os.path.basename(c[0]): c for c in map(command_line, marked_pids(self.mark)) if "--port-file" in c}
+        cluster = LocalCluster(self, "--worker-flag=--memory-limit=64M",
+                               "--master-flag=--log-level=error", "--log-level", "warning")
+        daemons = {os.path.basename(c[0]): c for c in map(command_line, marked_pids(self.mark))
+                   if "--port-file" in c}
         self.assertIn("--memory-limit=64M", daemons["tf-worker"])
         self.assertIn("--log-level=error", daemons["tf-master"])
         cluster.stop()
@@ -78,14 +84,16 @@ class TestStart(TestCase):
         port = taken.getsockname()[1]
         taken.close()
         path = self.path("port")
-        cluster = LocalCluster(self, "--listen", f"127.0.0.1:{port}", "--port-file", path, "--quiet")
+        cluster = LocalCluster(self, "--listen", f"127.0.0.1:{port}", "--port-file", path,
+                               "--quiet")
         self.assertEqual(cluster.port(), port)
         with open(path) as f:
             self.assertRegex(f.read(), rf"^{port}\nadmin \d+\n$")
         cluster.stop()
 
     def test_a_foreign_tf_config_does_not_matter(self):
-        cluster = LocalCluster(self, "--quiet", env={"TF_CONFIG": '{"cluster": {"worker": ["elsewhere:1"]}}'})
+        cluster = LocalCluster(self, "--quiet",
+                               env={"TF_CONFIG": '{"cluster": {"worker": ["elsewhere:1"]}}'})
         self.assertEqual(len(cluster.devices()), 1)
         cluster.stop()
 
@@ -100,26 +108,32 @@ class TestCommand(TestCase):
         self.assertEqual((code, err), (0, ""))
         env = json.loads(out)
         self.assertRegex(env["MILLRACE_TARGET"], r"^grpc://127\.0\.0\.1:\d+$")
-        self.assertEqual(sorted(json.loads(env["MILLRACE_PIDS"])), ["master", "ps/0", "worker/0", "worker/1"])
-        self.assertEqual(sorted(json.loads(env["MILLRACE_ADMIN"])), ["master", "ps/0", "worker/0", "worker/1"])
+        self.assertEqual(sorted(json.loads(env["MILLRACE_PIDS"])),
+                         ["master", "ps/0", "worker/0", "worker/1"])
+        self.assertEqual(sorted(json.loads(env["MILLRACE_ADMIN"])),
+                         ["master", "ps/0", "worker/0", "worker/1"])
         self.expect_nothing_left()
 
     def test_pids_are_the_daemons(self):
         check = ("import json, os; pids = json.loads(os.environ['MILLRACE_PIDS'])\n"
-                 "for name, pid in pids.items(): print(name, open(f'/proc/{pid}/cmdline').read().replace('\\0', ' '))")
+                 "for name, pid in pids.items(): print(name, "
+                 "open(f'/proc/{pid}/cmdline').read().replace('\\0', ' '))")
         code, out, _ = self.local("--", sys.executable, "-c", check)
         self.assertEqual(code, 0)
         self.assertRegex(out, r"(?m)^master \S*tf-master --cluster ps=127\.0\.0\.1:\d+ ")
         self.assertRegex(out, r"(?m)^ps/0 \S*tf-worker --job ps --task 0 ")
 
     def test_status_pages_answer(self):
-        check = ("import json, os, urllib.request; admin = json.loads(os.environ['MILLRACE_ADMIN'])\n"
-                 "for name, address in admin.items(): print(name, urllib.request.urlopen(f'http://{address}/readyz').status)")
+        check = ("import json, os, urllib.request; admin = "
+                 "json.loads(os.environ['MILLRACE_ADMIN'])\n"
+                 "for name, address in admin.items(): print(name, "
+                 "urllib.request.urlopen(f'http://{address}/readyz').status)")
         code, out, err = self.local("--", sys.executable, "-c", check, env={"no_proxy": "*"})
         self.assertEqual((code, sorted(out.splitlines())), (0, ["master 200", "ps/0 200"]), err)
 
     def test_exits_as_the_command(self):
-        for script, code in (("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)):
+        for script, code in (("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137),
+                             ("kill -TERM $$", 143)):
             self.assertEqual(self.local("--", "sh", "-c", script)[0], code, script)
         self.expect_nothing_left()
 
@@ -133,17 +147,20 @@ class TestCommand(TestCase):
         self.expect_nothing_left()
 
     def test_stdin_and_stdout_are_the_commands(self):
-        process = self.popen([program("tfctl"), "local", "--quiet", "--", "cat"], stdin=subprocess.PIPE)
+        process = self.popen([program("tfctl"), "local", "--quiet", "--", "cat"],
+                             stdin=subprocess.PIPE)
         out, err = process.communicate(b"through and through\n", timeout=harness.DEADLINE_S)
         self.assertEqual((process.returncode, out, err), (0, b"through and through\n", b""))
 
     def test_what_the_command_leaves_behind_is_ended(self):
-        script = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'trap \"\" HUP; sleep 1000; sleep 1000' &) ; exit 3"
+        script = ("sleep 1000 & setsid sleep 1000 & (setsid sh -c 'trap \"\" HUP; sleep 1000; "
+                  "sleep 1000' &) ; exit 3")
         self.assertEqual(self.local("--", "sh", "-c", script, stdout=subprocess.DEVNULL)[0], 3)
         self.expect_nothing_left()
 
     def test_a_cluster_inside_a_cluster(self):
-        code, out, err = self.local("--", program("tfctl"), "local", "--quiet", "--", program("tfctl"), "devices")
+        code, out, err = self.local("--", program("tfctl"), "local", "--quiet", "--",
+                                    program("tfctl"), "devices")
         self.assertEqual((code, len(out.splitlines())), (0, 2), err)
         self.expect_nothing_left()
 
@@ -156,7 +173,8 @@ class TestSignals(TestCase):
             self.expect_nothing_left()
 
     def test_nohup(self):
-        process = self.popen([program("tfctl"), "local", "--quiet"], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process = self.popen([program("tfctl"), "local", "--quiet"],
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         target = LineReader(process.stdout).line()
         process.send_signal(signal.SIGHUP)
         self.expect(0, "tfctl", "devices", "--target", target)
@@ -181,7 +199,8 @@ class TestSignals(TestCase):
     def start_with_family(self):
         """A command with a child, a grandchild in a session of its own, and an orphan."""
         script = "sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &) ; echo ready; wait"
-        process = self.popen([program("tfctl"), "local", "--quiet", "--ps", "1", "--", "sh", "-c", script])
+        process = self.popen([program("tfctl"), "local", "--quiet", "--ps", "1", "--", "sh", "-c",
+                              script])
         LineReader(process.stdout).until("ready")
         return process
 
@@ -208,7 +227,8 @@ class TestSignals(TestCase):
 
     def test_interrupt_is_the_commands(self):
         script = "trap 'echo again' INT; echo ready; while read line; do echo $line; done; exit 9"
-        process = self.popen([program("tfctl"), "local", "--quiet", "--", "sh", "-c", script], stdin=subprocess.PIPE)
+        process = self.popen([program("tfctl"), "local", "--quiet", "--", "sh", "-c", script],
+                             stdin=subprocess.PIPE)
         out = LineReader(process.stdout)
         out.until("ready")
         process.send_signal(signal.SIGINT)
@@ -221,11 +241,15 @@ class TestSignals(TestCase):
         self.expect_nothing_left()
 
     def test_ctrl_c_reaches_the_command_once(self):
-        script = ("import signal, sys\nn = 0\ndef count(*_):\n    global n\n    n += 1\n    print('interrupt', n, flush=True)\n"
-                  "signal.signal(signal.SIGINT, count)\nprint('ready', flush=True)\nfor line in sys.stdin: break\nsys.exit(10 + n)")
+        script = ("import signal, sys\nn = 0\ndef count(*_):\n    global n\n    n += 1\n    "
+                  "print('interrupt', n, flush=True)\n"
+                  "signal.signal(signal.SIGINT, count)\nprint('ready', flush=True)\nfor line in "
+                  "sys.stdin: break\nsys.exit(10 + n)")
         controller, terminal = pty.openpty()
-        process = self.popen([program("tfctl"), "local", "--quiet", "--", sys.executable, "-c", script], stdin=terminal, stdout=terminal,
-                             stderr=terminal, preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
+        process = self.popen([program("tfctl"), "local", "--quiet", "--", sys.executable, "-c",
+                              script], stdin=terminal, stdout=terminal,
+                             stderr=terminal, preexec_fn=lambda: (os.setsid(),
+                                     fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
         os.close(terminal)
         out = LineReader(os.fdopen(controller, "rb+", buffering=0))
         out.until("ready")
@@ -267,7 +291,8 @@ os._exit(0)
 """
 
 
-# Large values from the ps into ops that would write over an input that is theirs alone, and into what outlives the step.
+# Large values from the ps into ops that would write over an input that is theirs alone, and into
+# what outlives the step.
 IN_PLACE = """
 import os, sys
 import numpy as np
@@ -326,7 +351,8 @@ os._exit(0)
 class TestSharedMemory(TestCase):
     def peer_page(self, job):
         """The other task, as the daemon's status page has it."""
-        pid = next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3] == ["--job", job])
+        pid = next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3]
+                   == ["--job", job])
         words = command_line(pid)
         path = words[words.index("--port-file") + 1]
         with open(path) as f:
@@ -335,9 +361,11 @@ class TestSharedMemory(TestCase):
             return json.load(page)["peers"][0]
 
     def run_and_look(self, script, *flags):
-        """Runs the script to where it has written its file; the pages of ps and worker about each other then."""
+        """Runs the script to where it has written its file; the pages of ps and worker about each
+        other then."""
         done = self.path("done")
-        process = self.popen([program("tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet", *flags, "--", sys.executable, "-c",
+        process = self.popen([program("tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet",
+                              *flags, "--", sys.executable, "-c",
                               script, done], {"TF_CPP_MIN_LOG_LEVEL": "3"}, stdin=subprocess.PIPE)
         deadline = time.monotonic() + harness.DEADLINE_S
         while not os.path.exists(done) or not open(done).read():
@@ -354,7 +382,8 @@ class TestSharedMemory(TestCase):
     def test_a_dense_pull_moves_no_bytes(self):
         ps, worker = self.run_and_look(DENSE_PULL)
         self.assertEqual((ps["transport"], worker["transport"]), ("shm", "shm"))
-        self.assertGreaterEqual(ps["shm"]["given"], 3)  # the first one may go before the arena is mapped
+        # the first one may go before the arena is mapped
+        self.assertGreaterEqual(ps["shm"]["given"], 3)
         self.assertEqual(ps["shm"]["given_bytes"], ps["shm"]["given"] * (100 << 20))
         self.assertEqual(worker["shm"]["mapped_bytes"], ps["shm"]["given_bytes"])
         self.assertEqual(worker["shm"]["holding"], 0)
@@ -375,14 +404,16 @@ class TestSharedMemory(TestCase):
 
 class TestDeaths(TestCase):
     def daemon(self, job):
-        return next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3] == ["--job", job])
+        return next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3]
+                    == ["--job", job])
 
     def test_a_dead_daemon_stops_the_cluster(self):
         cluster = LocalCluster(self, "--ps", "1", "--workers", "1", "--quiet")
         pid = self.daemon("ps")
         os.kill(pid, signal.SIGKILL)
         self.assertEqual(self.wait_for_exit(cluster.process), 70)
-        self.assertIn(f"tfctl: ps/0 (pid {pid}) was killed by signal 9 (Killed); stopping the cluster", cluster.err.to_end())
+        self.assertIn(f"tfctl: ps/0 (pid {pid}) was killed by signal 9 (Killed); stopping the "
+                      "cluster", cluster.err.to_end())
         self.expect_nothing_left()
 
     def test_keep_going(self):
@@ -393,8 +424,10 @@ class TestDeaths(TestCase):
         self.expect_nothing_left()
 
     def test_with_a_command_a_death_is_reported_only(self):
-        script = "import json, os, sys; os.kill(json.loads(os.environ['MILLRACE_PIDS'])['ps/0'], 9); sys.stdin.read(); sys.exit(4)"
-        process = self.popen([program("tfctl"), "local", "--quiet", "--ps", "1", "--workers", "1", "--", sys.executable, "-c", script],
+        script = ("import json, os, sys; os.kill(json.loads(os.environ['MILLRACE_PIDS'])['ps/0'], "
+                  "9); sys.stdin.read(); sys.exit(4)")
+        process = self.popen([program("tfctl"), "local", "--quiet", "--ps", "1", "--workers", "1",
+                              "--", sys.executable, "-c", script],
                              stdin=subprocess.PIPE)
         LineReader(process.stderr).until("ps/0")
         process.stdin.close()
@@ -411,33 +444,39 @@ class TestDeaths(TestCase):
             back = cluster.err.until("ps/0 is back")
             new = int(re.search(r"pid (\d+)", back).group(1))
             self.assertNotEqual(new, old)
-            self.assertEqual(command_line(new)[command_line(new).index("--listen") + 1], self.listen_of(new))
+            self.assertEqual(command_line(new)[command_line(new).index("--listen") + 1],
+                             self.listen_of(new))
         self.assertEqual(cluster.stop(), 0)
         self.expect_nothing_left()
 
     def listen_of(self, pid):
         """The address that the master was told for ps/0."""
-        master = next(command_line(p) for p in marked_pids(self.mark) if os.path.basename(command_line(p)[0]) == "tf-master")
+        master = next(command_line(p) for p in marked_pids(self.mark)
+                      if os.path.basename(command_line(p)[0]) == "tf-master")
         return re.search(r"ps=([^,]*)", master[master.index("--cluster") + 1]).group(1)
 
     def test_restart_of_the_master(self):
         cluster = LocalCluster(self, "--workers", "1", "--restart", "--quiet")
-        os.kill(next(p for p in marked_pids(self.mark) if os.path.basename(command_line(p)[0]) == "tf-master"), signal.SIGKILL)
+        os.kill(next(p for p in marked_pids(self.mark) if os.path.basename(command_line(p)[0])
+                     == "tf-master"), signal.SIGKILL)
         cluster.err.until("master is back")
         self.assertEqual(len(cluster.devices()), 1)
         self.assertEqual(cluster.stop(), 0)
 
     def start_with_failing_worker(self, condition):
-        """A cluster with --restart whose tf-worker ends with status 74 while the shell's condition on the file $0.fail holds."""
+        """A cluster with --restart whose tf-worker ends with status 74 while the shell's condition
+        on the file $0.fail holds."""
         programs = self.path("bin")
         os.mkdir(programs)
         for name in ("tfctl", "tf-master"):
             shutil.copy(program(name), programs)
         worker = os.path.join(programs, "tf-worker")
         with open(worker, "w") as f:
-            f.write(f'#!/bin/sh\nif {condition}; then exit 74; fi\nexec {program("tf-worker")} "$@"\n')
+            f.write(f'#!/bin/sh\nif {condition}; then exit 74; fi\nexec {program("tf-worker")} '
+                    '"$@"\n')
         os.chmod(worker, 0o755)
-        process = self.popen([os.path.join(programs, "tfctl"), "local", "--ps", "1", "--workers", "1", "--restart", "--quiet"])
+        process = self.popen([os.path.join(programs, "tfctl"), "local", "--ps", "1", "--workers",
+                              "1", "--restart", "--quiet"])
         LineReader(process.stdout).line()
         with open(worker + ".fail", "w") as f:
             f.write("x\nx\n")
@@ -491,10 +530,14 @@ class TestUsage(TestCase):
         self.assertRegex(self.expect(0, "tfctl", "--version")[0], r"^tfctl .*\d+\.\d+\.\d+\n$")
 
     def test_bad_command_lines(self):
-        for args in ([], ["nothing"], ["--nothing"], ["local", "--nothing"], ["local", "--ps"], ["local", "--ps", "x"], ["local", "--ps=-1"],
-                     ["local", "--job", "a"], ["local", "--job", "a=0"], ["local", "--job", "1a=1"], ["local", "--ps", "1", "--job", "ps=1"],
-                     ["local", "--workers", "1001"], ["local", "stray"], ["local", "--"], ["devices"], ["devices", "stray"],
-                     ["run", "--target", "grpc://127.0.0.1:1"], ["run", "graph.pb"], ["run", "a.pb", "b.pb", "--target", "grpc://127.0.0.1:1"]):
+        for args in ([], ["nothing"], ["--nothing"], ["local", "--nothing"], ["local", "--ps"],
+                     ["local", "--ps", "x"], ["local", "--ps=-1"],
+                     ["local", "--job", "a"], ["local", "--job", "a=0"], ["local", "--job", "1a=1"],
+                     ["local", "--ps", "1", "--job", "ps=1"],
+                     ["local", "--workers", "1001"], ["local", "stray"], ["local", "--"],
+                     ["devices"], ["devices", "stray"],
+                     ["run", "--target", "grpc://127.0.0.1:1"], ["run", "graph.pb"],
+                     ["run", "a.pb", "b.pb", "--target", "grpc://127.0.0.1:1"]):
             _, err = self.expect(64, "tfctl", *args)
             self.assertRegex(err, r"^tfctl.*: .*\(see --help\)\n$")
 
@@ -502,15 +545,18 @@ class TestUsage(TestCase):
         alone = self.path("alone")
         os.mkdir(alone)
         shutil.copy(program("tfctl"), alone)
-        _, err = self.expect(74, os.path.join(alone, "tfctl"), "local", env={"PATH": "/nonexistent"})
-        self.assertIn("tf-worker: No such file or directory (neither beside tfctl nor in PATH)", err)
+        _, err = self.expect(74, os.path.join(alone, "tfctl"), "local",
+                             env={"PATH": "/nonexistent"})
+        self.assertIn("tf-worker: No such file or directory (neither beside tfctl nor in PATH)",
+                      err)
         self.expect_nothing_left()
 
     def test_binaries_along_the_path(self):
         alone = self.path("alone")
         os.mkdir(alone)
         shutil.copy(program("tfctl"), alone)
-        self.expect(0, os.path.join(alone, "tfctl"), "local", "--quiet", "--", "true", env={"PATH": f"{harness.BIN}:{os.environ['PATH']}"})
+        self.expect(0, os.path.join(alone, "tfctl"), "local", "--quiet", "--", "true",
+                    env={"PATH": f"{harness.BIN}:{os.environ['PATH']}"})
 
     def test_the_port_is_taken(self):
         with listening_socket() as taken:

@@ -8,7 +8,8 @@ from harness import ROOT, SANITIZED, WARM_PYTHON, LineReader
 
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "loop_programs.py")
 FEW, MANY = 2_000, 2_000_000 if harness.LONG else 200_000 if SANITIZED else 1_000_000
-COMES_TO = {"scalar": lambda n: sum(i % 7 for i in range(n)), "vector": lambda n: float(n), "nested": lambda n: n // 10 * 10, "across": lambda n: n // 100}
+COMES_TO = {"scalar": lambda n: sum(i % 7 for i in range(n)), "vector": lambda n: float(n),
+            "nested": lambda n: n // 10 * 10, "across": lambda n: n // 100}
 GROWS_BYTES = 4 * MIB
 
 
@@ -24,7 +25,9 @@ class TestLoops(FaultCase):
         return found
 
     def test_constant_memory(self):
-        process = self.popen([WARM_PYTHON, PROGRAM, self.cluster.target], {"TF_CPP_MIN_LOG_LEVEL": 3}, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = self.popen([WARM_PYTHON, PROGRAM, self.cluster.target],
+                             {"TF_CPP_MIN_LOG_LEVEL": 3}, stdin=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL)
         lines = LineReader(process.stdout)
 
         def run(name, n):
@@ -41,7 +44,8 @@ class TestLoops(FaultCase):
             run(name, MANY)
             after = self.resident_bytes()
             for daemon, size in before.items():
-                self.assertLess(after[daemon], size + GROWS_BYTES * (10 if SANITIZED else 1), f"{daemon} after {name}")
+                self.assertLess(after[daemon], size + GROWS_BYTES * (10 if SANITIZED else 1),
+                                f"{daemon} after {name}")
         process.stdin.close()
         self.assertEqual(process.wait(60), 0)
         self.cluster.check()

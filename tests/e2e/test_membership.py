@@ -1,4 +1,5 @@
-"""A cluster that finds itself in etcd: starts in any order, tasks that move, die and are claimed twice, an etcd that goes and comes back,
+"""A cluster that finds itself in etcd: starts in any order, tasks that move, die and are claimed
+twice, an etcd that goes and comes back,
 programs that dial a worker, the end of a job."""
 import base64
 import json
@@ -35,22 +36,29 @@ class Etcd:
 
     def start(self, data="etcd"):
         peer = f"http://127.0.0.1:{self.peer}"
-        self.process = self.test.popen(["etcd", "--data-dir", self.test.path(data), "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
-                                        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
-                                       stdout=open(self.test.path("etcd.log"), "ab"), env={"ETCD_UNSUPPORTED_ARCH": "arm64"})
+        self.process = self.test.popen(["etcd", "--data-dir", self.test.path(data),
+                                        "--listen-client-urls", self.url, "--advertise-client-urls",
+                                        self.url,
+                                        "--listen-peer-urls", peer, "--initial-advertise-peer-urls",
+                                        peer, "--initial-cluster", f"default={peer}"],
+                                       stdout=open(self.test.path("etcd.log"), "ab"),
+                                       env={"ETCD_UNSUPPORTED_ARCH": "arm64"})
         self.log = LineReader(self.process.stderr)
         self.log.until("ready to serve")
         return self
 
     def call(self, path, **fields):
-        request = urllib.request.Request(self.url + path, json.dumps(fields).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(self.url + path, json.dumps(fields).encode(),
+                                         {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
             return json.load(reply)
 
     def keys(self, prefix="/millrace/"):
         encode = lambda text: base64.b64encode(text.encode()).decode()  # noqa: E731
-        reply = self.call("/v3/kv/range", key=encode(prefix), range_end=encode(prefix[:-1] + chr(ord(prefix[-1]) + 1)))
-        return {base64.b64decode(kv["key"]).decode(): base64.b64decode(kv["value"]).decode() for kv in reply.get("kvs", [])}
+        reply = self.call("/v3/kv/range", key=encode(prefix),
+                          range_end=encode(prefix[:-1] + chr(ord(prefix[-1]) + 1)))
+        return {base64.b64decode(kv["key"]).decode(): base64.b64decode(kv["value"]).decode()
+                for kv in reply.get("kvs", [])}
 
     def compact(self):
         revision = int(self.call("/v3/kv/range", key="AA==")["header"]["revision"])
@@ -65,7 +73,8 @@ class Daemon:
     def __init__(self, test, name, *flags):
         self.test = test
         self.port_file = test.path(f"ports-{len(test.started)}")
-        self.process = test.popen([program(name), *map(str, flags), *ANY, "--port-file", self.port_file])
+        self.process = test.popen([program(name), *map(str, flags), *ANY, "--port-file",
+                                   self.port_file])
         self.log = LineReader(self.process.stderr)
         self.log.until(" port ")
         with open(self.port_file, encoding="utf-8") as f:
@@ -83,13 +92,15 @@ class Daemon:
     def page(self, path):
         """(status, body)"""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['admin']}{path}", timeout=DEADLINE_S) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['admin']}{path}",
+                                        timeout=DEADLINE_S) as reply:
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
     def post(self, path, **headers):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.ports['admin']}{path}", b"", {"X-Millrace": "test"} if not headers else headers)
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports['admin']}{path}", b"",
+                                         {"X-Millrace": "test"} if not headers else headers)
         try:
             with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
                 return reply.status
@@ -107,7 +118,8 @@ class Daemon:
 class Client:
     def __init__(self, test, port):
         self.test = test
-        self.process = test.popen([WARM_PYTHON, CLIENT, f"grpc://127.0.0.1:{port}"], stdin=-1, stderr=open(test.path("client.log"), "ab"))
+        self.process = test.popen([WARM_PYTHON, CLIENT, f"grpc://127.0.0.1:{port}"], stdin=-1,
+                                  stderr=open(test.path("client.log"), "ab"))
         self.out = LineReader(self.process.stdout)
         self.out.until("ready")
 
@@ -129,7 +141,8 @@ class Client:
         return others
 
 
-@unittest.skipUnless(shutil.which("etcd"), "etcd is not installed (Debian's etcd-server; tools/setup client)")
+@unittest.skipUnless(shutil.which("etcd"),
+                     "etcd is not installed (Debian's etcd-server; tools/setup client)")
 class MembershipCase(TestCase):
     def setUp(self):
         super().setUp()
@@ -147,7 +160,8 @@ class MembershipCase(TestCase):
     def cluster(self):
         """(master, ps, worker), all registered and connected."""
         self.etcd.start()
-        ps, worker, master = self.worker("ps", 0), self.worker("worker", 0), self.master("--expect", "ps=1,worker=1")
+        ps, worker, master = self.worker("ps", 0), self.worker("worker", 0), self.master(
+            "--expect", "ps=1,worker=1")
         self.wait_ready(master, "ps", "worker")
         return master, ps, worker
 
@@ -161,7 +175,8 @@ class MembershipCase(TestCase):
 
 class TestStarting(MembershipCase):
     def test_any_order_etcd_last(self):
-        master, worker, ps = self.master("--expect", "ps=1,worker=1"), self.worker("worker", 0), self.worker("ps", 0)
+        master, worker, ps = self.master("--expect", "ps=1,worker=1"), self.worker(
+            "worker", 0), self.worker("ps", 0)
         for daemon in (master, worker, ps):
             daemon.saw("trying on")
         status, why = master.page("/readyz")
@@ -172,7 +187,8 @@ class TestStarting(MembershipCase):
         master.saw("registered as")
         self.assertEqual(master.page("/readyz"), (200, "ok\n"))
         keys = self.etcd.keys()
-        self.assertEqual(sorted(keys), ["/millrace/t/master", "/millrace/t/tasks/ps/0", "/millrace/t/tasks/worker/0"])
+        self.assertEqual(sorted(keys), ["/millrace/t/master", "/millrace/t/tasks/ps/0",
+                                        "/millrace/t/tasks/worker/0"])
         member = json.loads(keys["/millrace/t/tasks/ps/0"])
         self.assertEqual(member["address"], f"127.0.0.1:{ps.port}")
         self.assertEqual(member["admin_address"], f"127.0.0.1:{ps.ports['admin']}")
@@ -181,7 +197,8 @@ class TestStarting(MembershipCase):
     def test_a_session_waits_for_a_task_that_is_not_registered(self):
         self.etcd.start()
         master = self.master("--expect", "worker=1", "--task-wait", "1s")
-        code, _, err = self.run_program("tfctl", "devices", "--target", f"grpc://127.0.0.1:{master.port}")
+        code, _, err = self.run_program("tfctl", "devices", "--target",
+                                        f"grpc://127.0.0.1:{master.port}")
         self.assertNotEqual(code, 0)
         self.assertIn("/job:worker/replica:0/task:0 (not registered)", err)
 
@@ -196,8 +213,12 @@ class TestStarting(MembershipCase):
 
     def test_strange_entries_are_passed_over(self):
         self.etcd.start()
-        put = lambda key, value: self.etcd.call("/v3/kv/put", key=base64.b64encode(key.encode()).decode(), value=base64.b64encode(value).decode())  # noqa: E731
-        for key, value in (("tasks/worker/0", b"\xff\xfe"), ("tasks/worker/01", b"{}"), ("tasks/x", b""), ("tasks/a b/0", b"{}"), ("tasks/worker/1", b"[1]")):
+        # noqa: E731
+        put = lambda key, value: self.etcd.call("/v3/kv/put",
+                                                key=base64.b64encode(key.encode()).decode(),
+                                                value=base64.b64encode(value).decode())
+        for key, value in (("tasks/worker/0", b"\xff\xfe"), ("tasks/worker/01", b"{}"),
+                           ("tasks/x", b""), ("tasks/a b/0", b"{}"), ("tasks/worker/1", b"[1]")):
             put("/millrace/t/" + key, value)
         master = self.master()
         master.saw("is passed over")
@@ -207,14 +228,21 @@ class TestStarting(MembershipCase):
         self.assertEqual(master.page("/readyz")[0], 200)
 
     def test_wrong_flags(self):
-        for flags, text in ((("--etcd", "http://a/b"), "etcd: 'http://a/b'"), (("--etcd", ""), "etcd: ''"), (("--etcd", "http://a:1", "--cluster-name", "a/b"), "cluster-name: 'a/b'"),
+        for flags, text in ((("--etcd", "http://a/b"), "etcd: 'http://a/b'"),
+                            (("--etcd", ""), "etcd: ''"),
+                            (("--etcd", "http://a:1", "--cluster-name", "a/b"),
+                             "cluster-name: 'a/b'"),
                             (("--etcd", "http://a:1", "--advertise", "x"), "advertise: ")):
             for name in ("tf-master", "tf-worker"):
                 _, err = self.expect(78, name, *flags, "--check-config")
                 self.assertIn(text, err)
-        self.assertIn("--master or --etcd", self.expect(78, "tf-worker", "--client-port", "0", "--check-config")[1])
-        self.assertIn("expect: only with --etcd", self.expect(78, "tf-master", "--cluster", "a=b:1", "--expect", "a=1", "--check-config")[1])
-        self.assertIn("JOB=NUMBER", self.expect(78, "tf-master", "--etcd", "http://a:1", "--expect", "worker", "--check-config")[1])
+        self.assertIn("--master or --etcd",
+                      self.expect(78, "tf-worker", "--client-port", "0", "--check-config")[1])
+        self.assertIn("expect: only with --etcd",
+                      self.expect(78, "tf-master", "--cluster", "a=b:1", "--expect", "a=1",
+                                  "--check-config")[1])
+        self.assertIn("JOB=NUMBER", self.expect(78, "tf-master", "--etcd", "http://a:1", "--expect",
+                                                "worker", "--check-config")[1])
 
 
 class TestHolders(MembershipCase):
@@ -254,10 +282,12 @@ class TestHolders(MembershipCase):
 
     def test_a_master_that_cannot_be_asked_keeps_its_key_as_long_as_its_lease(self):
         self.etcd.start()
-        silent = self.popen([program("tf-master"), *self.flags(), "--listen", "127.0.0.1:0", "--admin", "off"])
+        silent = self.popen([program("tf-master"), *self.flags(), "--listen", "127.0.0.1:0",
+                             "--admin", "off"])
         LineReader(silent.stderr).until("registered as")
         second = self.master()
-        second.saw("keeps its lease, though it cannot be asked from here (it has no admin port): exiting")
+        second.saw("keeps its lease, though it cannot be asked from here (it has no admin port): "
+                   "exiting")
         self.ended_with(second.process, 138)
         silent.kill()
         silent.wait()
@@ -299,9 +329,11 @@ class TestSteps(MembershipCase):
         self.assertNotEqual(other.port, ps.port)
         self.wait_ready(master, "ps", times=2)
         answer = client.ask("add")
-        print(f"[known at its new address after {time.monotonic() - served:.2f} s]", end=" ", flush=True)
+        print(f"[known at its new address after {time.monotonic() - served:.2f} s]", end=" ",
+              flush=True)
         self.assertLess(time.monotonic() - served, RETURN_S)
-        self.assertTrue(answer.startswith("error AbortedError") and "has restarted" in answer, answer)
+        self.assertTrue(answer.startswith("error AbortedError") and "has restarted" in answer,
+                        answer)
         self.assertTrue(client.ask("init").startswith("ok"))  # once only
         self.assertEqual(client.ask("add"), "ok 1.0")
 
@@ -327,8 +359,10 @@ class TestSteps(MembershipCase):
         while master.page("/readyz") != (200, "ok\n"):
             n += 1
             self.assertEqual(client.ask("add"), f"ok {float(n)}")
-        print(f"[{n} steps in all, none failed; ready again {time.monotonic() - back:.1f} s after it went on]", end=" ", flush=True)
-        self.assertEqual(sorted(self.etcd.keys())[1:], ["/millrace/t/tasks/ps/0", "/millrace/t/tasks/worker/0"])
+        print(f"[{n} steps in all, none failed; ready again {time.monotonic() - back:.1f} s after "
+              "it went on]", end=" ", flush=True)
+        self.assertEqual(sorted(self.etcd.keys())[1:],
+                         ["/millrace/t/tasks/ps/0", "/millrace/t/tasks/worker/0"])
 
     def test_etcd_killed_under_steps_and_back(self):
         master, ps, _ = self.cluster()
@@ -387,7 +421,8 @@ class TestClientPort(MembershipCase):
     def test_a_client_that_is_there_before_the_master(self):
         self.etcd.start()
         worker = self.worker("worker", 0, "--client-port", 0)
-        waiting = self.popen([program("tfctl"), "devices", "--target", f"grpc://127.0.0.1:{worker.ports['client']}"])
+        waiting = self.popen([program("tfctl"), "devices", "--target",
+                              f"grpc://127.0.0.1:{worker.ports['client']}"])
         worker.saw("registered as")
         self.master()
         out, err = waiting.communicate(timeout=DEADLINE_S)
@@ -397,9 +432,11 @@ class TestClientPort(MembershipCase):
     def test_a_static_cluster_too(self):
         port = free_port()
         worker = Daemon(self, "tf-worker", "--client-port", 0, "--master", f"127.0.0.1:{port}")
-        master = self.popen([program("tf-master"), "--listen", f"127.0.0.1:{port}", "--admin", "off", "--cluster", f"worker=127.0.0.1:{worker.port}"])
+        master = self.popen([program("tf-master"), "--listen", f"127.0.0.1:{port}", "--admin",
+                             "off", "--cluster", f"worker=127.0.0.1:{worker.port}"])
         LineReader(master.stderr).until("is ready")
-        out, _ = self.expect(0, "tfctl", "devices", "--target", f"grpc://127.0.0.1:{worker.ports['client']}")
+        out, _ = self.expect(0, "tfctl", "devices", "--target",
+                             f"grpc://127.0.0.1:{worker.ports['client']}")
         self.assertIn("/job:worker/replica:0/task:0", out)
 
 
@@ -421,7 +458,8 @@ class TestEnd(MembershipCase):
     def test_by_the_master_of_a_static_cluster(self):
         worker = Daemon(self, "tf-worker")
         ps = Daemon(self, "tf-worker", "--job", "ps")
-        master = Daemon(self, "tf-master", "--cluster", f"worker=127.0.0.1:{worker.port},ps=127.0.0.1:{ps.port}")
+        master = Daemon(self, "tf-master", "--cluster",
+                        f"worker=127.0.0.1:{worker.port},ps=127.0.0.1:{ps.port}")
         self.wait_ready(master, "ps", "worker")
         self.assertEqual(master.page("/job/end")[0], 405)
         self.assertEqual(master.post("/job/end", Origin="http://elsewhere"), 403)
@@ -430,9 +468,11 @@ class TestEnd(MembershipCase):
             self.ended_with(daemon.process, 0)
 
     def test_wrong_usage(self):
-        self.assertIn("neither end nor begin", self.expect(64, "tfctl", "job", "stop", "--admin", "127.0.0.1:1")[1])
+        self.assertIn("neither end nor begin",
+                      self.expect(64, "tfctl", "job", "stop", "--admin", "127.0.0.1:1")[1])
         self.assertIn("which job", self.expect(64, "tfctl", "job", "end")[1])
-        self.assertIn("begin needs --etcd", self.expect(64, "tfctl", "job", "begin", "--admin", "127.0.0.1:1")[1])
+        self.assertIn("begin needs --etcd",
+                      self.expect(64, "tfctl", "job", "begin", "--admin", "127.0.0.1:1")[1])
         self.expect(74, "tfctl", "job", "end", "--admin", f"127.0.0.1:{free_port()}")
         self.expect(74, "tfctl", "job", "end", "--etcd", f"http://127.0.0.1:{free_port()}")
 

@@ -1,4 +1,5 @@
-"""A ps behind a wire that loses packets: partitions that heal, one way only, a client's host that vanishes, loss. Each figure is printed."""
+"""A ps behind a wire that loses packets: partitions that heal, one way only, a client's host that
+vanishes, loss. Each figure is printed."""
 import contextlib
 import os
 import struct
@@ -25,21 +26,33 @@ class NetworkCase(FaultCase):
         self.wire.__enter__()
         self.addCleanup(self.wire.__exit__)
         self.daemons = {}
-        self.start("ps", self.wire.inside([harness.program("tf-worker"), "--job", "ps", "--insecure", "--listen", f"{self.wire.there}:2400", "--admin", "off",
+        self.start("ps", self.wire.inside([harness.program("tf-worker"), "--job", "ps",
+                                           "--insecure", "--listen", f"{self.wire.there}:2400",
+                                           "--admin", "off",
                                            *self.flags]))
-        self.start("worker", [harness.program("tf-worker"), "--listen", f"{self.wire.here}:0", "--insecure", "--unix", "off", *self.flags])
+        self.start("worker", [harness.program("tf-worker"), "--listen", f"{self.wire.here}:0",
+                              "--insecure", "--unix", "off", *self.flags])
         worker = f"{self.wire.here}:{self.daemons['worker'][0]}"
-        self.start("master", [harness.program("tf-master"), "--listen", "0.0.0.0:0", "--insecure", "--stall-timeout", "2s",
-                              *self.flags, "--cluster", f"ps={self.wire.there}:2400,worker={worker}"])  # fmt: skip
+        self.start("master", [harness.program("tf-master"), "--listen", "0.0.0.0:0", "--insecure",
+                              "--stall-timeout", "2s",
+                              # fmt: skip
+                              *self.flags, "--cluster",
+                              f"ps={self.wire.there}:2400,worker={worker}"])
         self.port, self.admin_port = self.daemons["master"]
-        self.until(lambda: raw.page(self.admin_port, "/readyz")[0] == 200, "the cluster does not come together")
+        self.until(lambda: raw.page(self.admin_port, "/readyz")[0] == 200,
+                   "the cluster does not come together")
         self.client = Client(self.port)
         self.addCleanup(self.client.channel.close)
         self.handle = self.client.create(graph(
-            node("v", "VariableV2", device=PS, dtype=F, shape=data(7, b"")), node("x", "Placeholder", device=WORKER0, dtype=F),
-            node("y", "Neg", ("x",), WORKER0, T=F), node("set", "Assign", ("v", "y"), PS, T=F), node("add", "AssignAdd", ("v", "y"), PS, T=F),
-            node("big", "Placeholder", device=WORKER0, dtype=F), node("moved", "Neg", ("big",), WORKER0, T=F), node("back", "Neg", ("moved",), PS, T=F),
-            node("sum", "Max", ("back", "axis"), PS, T=F, Tidx=type_attr(raw.INT32)), const("axis", raw.int_tensor(0), device=PS)))  # fmt: skip
+            node("v", "VariableV2", device=PS, dtype=F, shape=data(7, b"")),
+            node("x", "Placeholder", device=WORKER0, dtype=F),
+            node("y", "Neg", ("x",), WORKER0, T=F), node("set", "Assign", ("v", "y"), PS, T=F),
+            node("add", "AssignAdd", ("v", "y"), PS, T=F),
+            node("big", "Placeholder", device=WORKER0, dtype=F),
+            node("moved", "Neg", ("big",), WORKER0, T=F), node("back", "Neg", ("moved",), PS, T=F),
+            # fmt: skip
+            node("sum", "Max", ("back", "axis"), PS, T=F, Tidx=type_attr(raw.INT32)),
+            const("axis", raw.int_tensor(0), device=PS)))
 
     def stop_cluster(self):
         pass
@@ -57,21 +70,27 @@ class NetworkCase(FaultCase):
         return raw.tensor(FLOAT, (), struct.pack("<f", value))
 
     def run_add(self, value, what="add"):
-        reply = self.client.run(self.handle, 60, feeds=[("x:0", self.scalar(value))], fetches=[f"{what}:0"])
+        reply = self.client.run(self.handle, 60, feeds=[("x:0", self.scalar(value))],
+                                fetches=[f"{what}:0"])
         return struct.unpack("<f", raw.first(reply[f"{what}:0"], 4))[0]
 
 
 class TestNetwork(NetworkCase):
     def test_a_client_that_vanishes(self):
         """Its host is cut off in the middle of a step, and says nothing more."""
-        client = TensorFlowClient(self, f"grpc://{self.wire.here}:{self.port}", prefix=self.wire.inside([]))
+        client = TensorFlowClient(self, f"grpc://{self.wire.here}:{self.port}",
+                                  prefix=self.wire.inside([]))
         client.good("init")
         client.tell("block")
-        self.until(lambda: "QueueDequeue" in raw.page(self.admin_port, "/stepz")[1], "the step does not run")
+        self.until(lambda: "QueueDequeue" in raw.page(self.admin_port, "/stepz")[1],
+                   "the step does not run")
         vanished = time.monotonic()
         self.wire.loss_out = self.wire.loss_in = 1.0
-        self.until(lambda: raw.page(self.admin_port, "/metrics")[1].count("\nmillrace_grpc_connections 1\n"), "its connection is kept")
-        say("a client's host vanishes, --stall-timeout 2s: its connection has ended after", time.monotonic() - vanished)
+        self.until(lambda: raw.page(self.admin_port,
+                                    "/metrics")[1].count("\nmillrace_grpc_connections 1\n"),
+                   "its connection is kept")
+        say("a client's host vanishes, --stall-timeout 2s: its connection has ended after",
+            time.monotonic() - vanished)
         self.assertLess(time.monotonic() - vanished, SILENT_S)
         self.until(lambda: not raw.page(self.admin_port, "/stepz")[1].strip(), "the step goes on")
         client.process.kill()
@@ -88,9 +107,11 @@ class TestNetwork(NetworkCase):
             reply = self.client.run(self.handle, 60, feeds=[("big:0", big)], fetches=["sum:0"])
             self.assertEqual(struct.unpack("<f", raw.first(reply["sum:0"], 4))[0], 3.0)
         say(f"{loss:.0%} of packets lost: a scalar step takes", small / n_steps)
-        say(f"    a step that moves {size * 4 / MIB:.0f} MiB", (time.monotonic() - began - small) / 3)
+        say(f"    a step that moves {size * 4 / MIB:.0f} MiB", (time.monotonic() - began - small)
+            / 3)
         self.assertGreater(self.wire.n_lost, 0)
-        losses = [line for line in raw.page(self.admin_port, "/metrics")[1].splitlines() if line.startswith("millrace_task_losses_total")]
+        losses = [line for line in raw.page(self.admin_port, "/metrics")[1].splitlines()
+                  if line.startswith("millrace_task_losses_total")]
         self.assertTrue(losses and all(line.endswith(" 0") for line in losses), losses)
 
     def test_one_packet_in_a_hundred_is_lost(self):
@@ -109,13 +130,15 @@ class TestLargeAnswers(NetworkCase):
         handle = self.client.create(graph(
             const("dims", raw.tensor(raw.INT32, (1,), struct.pack("<i", n)), device=PS),
             const("two", self.scalar(2.0), FLOAT, PS),
-            node("many", "Fill", ("dims", "two"), PS, T=F, index_type=type_attr(raw.INT32))))  # fmt: skip
+            # fmt: skip
+            node("many", "Fill", ("dims", "two"), PS, T=F, index_type=type_attr(raw.INT32))))
         began = time.monotonic()
         reply = self.client.run(handle, 60, fetches=["many:0"])
         took = time.monotonic() - began
         say(f"{n * 4 / MIB:.0f} MiB over this wire take", took)
         self.assertEqual(raw.first(reply["many:0"], 4), struct.pack("<f", 2.0) * n)
-        losses = [line for line in raw.page(self.admin_port, "/metrics")[1].splitlines() if line.startswith("millrace_task_losses_total")]
+        losses = [line for line in raw.page(self.admin_port, "/metrics")[1].splitlines()
+                  if line.startswith("millrace_task_losses_total")]
         self.assertTrue(losses and all(line.endswith(" 0") for line in losses), losses)
         if took < 0.6:
             self.skipTest("the wire is too fast to say anything")
@@ -133,7 +156,8 @@ class TestPartitions(NetworkCase):
         told = time.monotonic() - cut
         say(f"{what}: the client knows after", told)
         self.assertEqual(caught.exception.code, UNAVAILABLE)
-        self.assertRegex(caught.exception.message, "/job:ps/replica:0/task:0.*(no sign of life for|last seen)")
+        self.assertRegex(caught.exception.message,
+                         "/job:ps/replica:0/task:0.*(no sign of life for|last seen)")
         self.assertLess(told, SILENT_S if harness.LONG else SILENT_S / 4 * SLOW)
         while time.monotonic() - cut < cut_s:
             with self.assertRaises(Refused) as caught:

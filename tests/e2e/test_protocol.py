@@ -1,5 +1,7 @@
-"""What TensorFlow's own client never shows: the methods by their older path, requests that come twice, callables and partial runs that are used
-wrongly. Bytes by hand; what the client does show is compared with TensorFlow in tests/differential/sessions.py."""
+"""What TensorFlow's own client never shows: the methods by their older path, requests that come
+twice, callables and partial runs that are used
+wrongly. Bytes by hand; what the client does show is compared with TensorFlow in
+tests/differential/sessions.py."""
 import raw_clients as rc
 from harness import LocalCluster, TestCase, sanitized_too
 
@@ -52,19 +54,24 @@ class TestProtocol(TestCase):
         client = self.client()
         handle = client.create(rc.small_graph())
         options = rc.data(1, "x:0") + rc.data(2, "y:0")
-        number = rc.first(client.call("MakeCallable", rc.data(1, handle) + rc.data(2, options)), 1, 0)
+        number = rc.first(client.call("MakeCallable", rc.data(1, handle) + rc.data(2, options)), 1,
+                          0)
 
         def run(number, *feeds):
-            request = rc.data(1, handle) + rc.number(2, number) + b"".join(rc.data(3, f) for f in feeds)
+            request = rc.data(1, handle) + rc.number(2, number) + b"".join(
+                rc.data(3, f) for f in feeds)
             return client.call("RunCallable", request)
 
         self.assertTrue(rc.first(run(number, rc.float_tensor(1, 2)), 1))
         self.refused(INVALID_ARGUMENT, "takes 1 feeds, and 0 came", run, number)
-        self.refused(INVALID_ARGUMENT, "takes 1 feeds, and 2 came", run, number, rc.float_tensor(1, 2), rc.float_tensor(1, 2))
-        self.refused(INVALID_ARGUMENT, "No such callable handle: 77", run, 77, rc.float_tensor(1, 2))
+        self.refused(INVALID_ARGUMENT, "takes 1 feeds, and 2 came", run, number,
+                     rc.float_tensor(1, 2), rc.float_tensor(1, 2))
+        self.refused(INVALID_ARGUMENT, "No such callable handle: 77", run, 77,
+                     rc.float_tensor(1, 2))
         for _ in range(2):
             client.call("ReleaseCallable", rc.data(1, handle) + rc.number(2, number))
-        self.refused(INVALID_ARGUMENT, "No such callable handle", run, number, rc.float_tensor(1, 2))
+        self.refused(INVALID_ARGUMENT, "No such callable handle", run, number,
+                     rc.float_tensor(1, 2))
 
     @sanitized_too
     def test_partial_runs(self):
@@ -72,17 +79,21 @@ class TestProtocol(TestCase):
         handle = client.create(rc.small_graph())
 
         def setup():
-            return rc.first(client.call("PartialRunSetup", rc.data(1, handle) + rc.data(2, "x:0") + rc.data(3, "y:0")), 1)
+            return rc.first(client.call("PartialRunSetup", rc.data(1, handle) + rc.data(2, "x:0")
+                                        + rc.data(3, "y:0")), 1)
 
         def go_on(run, feeds=(), fetches=()):
-            request = rc.run_request(handle, feeds=feeds, fetches=fetches, errors_in_body=False) + rc.data(6, run)
+            request = rc.run_request(handle, feeds=feeds, fetches=fetches,
+                                     errors_in_body=False) + rc.data(6, run)
             return client.call("RunStep", request)
 
         feed = [("x:0", rc.float_tensor(1, 2))]
         run = setup()
         self.refused(INVALID_ARGUMENT, "can't be computed", go_on, run, fetches=["y:0"])
-        self.refused(INVALID_ARGUMENT, "was not specified", go_on, run, feeds=[("y:0", rc.float_tensor(1, 2))])
-        self.refused(INVALID_ARGUMENT, "Invalid TensorProto", go_on, run, feeds=[("x:0", b"\xff\xff")])
+        self.refused(INVALID_ARGUMENT, "was not specified", go_on, run,
+                     feeds=[("y:0", rc.float_tensor(1, 2))])
+        self.refused(INVALID_ARGUMENT, "Invalid TensorProto", go_on, run,
+                     feeds=[("x:0", b"\xff\xff")])
         go_on(run, feeds=feed)
         self.refused(INVALID_ARGUMENT, "already been fed", go_on, run, feeds=feed)
         self.refused(INVALID_ARGUMENT, "already been fetched", go_on, run, fetches=["y:0", "y:0"])

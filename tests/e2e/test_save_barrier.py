@@ -1,4 +1,5 @@
-"""Saves that ask for a consistent checkpoint: all shards of a checkpoint are of one boundary between steps."""
+"""Saves that ask for a consistent checkpoint: all shards of a checkpoint are of one boundary
+between steps."""
 import json
 import os
 
@@ -13,9 +14,13 @@ class CutCase(TestCase):
         directory = self.path("checkpoints")
         os.makedirs(directory, exist_ok=True)
         more = [word for flag in flags for word in ("--master-flag", flag)]
-        code, out, err = self.run_program("tfctl", "local", "--ps", "2", "--workers", "2", "--quiet", "--worker-flag", f"--file-root={self.directory}",
+        code, out, err = self.run_program("tfctl", "local", "--ps", "2", "--workers", "2",
+                                          "--quiet", "--worker-flag",
+                                          f"--file-root={self.directory}",
                                           *more, "--", "sh", "-c",
-                                          f'exec "{WARM_PYTHON}" "{PROGRAMS}" {name} "$MILLRACE_TARGET" "{directory}" {" ".join(args)}', timeout_s=600)
+                                          f'exec "{WARM_PYTHON}" "{PROGRAMS}" {name} '
+                                          f'"$MILLRACE_TARGET" "{directory}" {" ".join(args)}',
+                                          timeout_s=600)
         self.assertEqual(code, 0, f"{out}\n{err}")
         return json.loads(out.splitlines()[-1])
 
@@ -36,7 +41,8 @@ class TestCuts(CutCase):
 
     def test_a_node_may_say_no(self):
         """Without a cut such checkpoints are torn: what the others prove is something."""
-        self.check_pairs("not", 200 if harness.LONG else 100, flags=["--consistent-saves"], is_torn=True)
+        self.check_pairs("not", 200 if harness.LONG else 100, flags=["--consistent-saves"],
+                         is_torn=True)
 
     def test_a_step_that_waits_in_a_queue(self):
         result = self.run_on_cluster("blocked", flags=["--save-wait=500ms"])

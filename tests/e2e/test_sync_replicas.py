@@ -1,4 +1,5 @@
-"""SyncReplicasOptimizer with a backup worker: training goes on while a worker stands still, and is right when it comes back [OSDI 4.4]."""
+"""SyncReplicasOptimizer with a backup worker: training goes on while a worker stands still, and is
+right when it comes back [OSDI 4.4]."""
 import os
 import re
 import signal
@@ -8,24 +9,28 @@ import harness
 from clients import daemon, start_replicas
 from harness import LocalCluster, TestCase
 
-STEPS, PAUSE_S = (20000, 15) if harness.LONG else (1500, 0)  # the long pause is one after which the master gives the task up
+# the long pause is one after which the master gives the task up
+STEPS, PAUSE_S = (20000, 15) if harness.LONG else (1500, 0)
 
 
 class TestBackupWorker(TestCase):
     def setUp(self):
         super().setUp()
         self.cluster = LocalCluster(self, "--ps", "1", "--workers", "3", "--quiet")
-        self.clients = start_replicas(self, 3, "sync_replicas.py", "--target", self.cluster.target, f"--steps={STEPS}")
+        self.clients = start_replicas(self, 3, "sync_replicas.py", "--target", self.cluster.target,
+                                      f"--steps={STEPS}")
 
     def go_on_without(self, pid, stop=signal.SIGSTOP):
-        """Stops a process while the chief and another worker go on for 200 steps, and PAUSE_S; the step at which it wakes up."""
+        """Stops a process while the chief and another worker go on for 200 steps, and PAUSE_S; the
+        step at which it wakes up."""
         for client in self.clients:
             client.wait_for(r"step +\d+ +loss", client.n_lines())
         os.kill(pid, stop)
         try:
             at = max(self.clients[0].numbers(r"step +(\d+) +loss"))
             after, wake_up = self.clients[0].n_lines(), time.monotonic() + PAUSE_S
-            while time.monotonic() < wake_up or max(self.clients[0].numbers(r"step +(\d+) +loss")) < at + 200:
+            while time.monotonic() < wake_up or max(
+                self.clients[0].numbers(r"step +(\d+) +loss")) < at + 200:
                 _, after = self.clients[0].wait_for(r"step +\d+ +loss", after)
             return max(self.clients[0].numbers(r"step +(\d+) +loss"))
         finally:
@@ -46,7 +51,8 @@ class TestBackupWorker(TestCase):
 
     def test_a_client_is_paused(self):
         late = self.clients[2]
-        self.finish(late, self.go_on_without(late.process.pid, signal.SIGTSTP))  # warm_python hands it on
+        # warm_python hands it on
+        self.finish(late, self.go_on_without(late.process.pid, signal.SIGTSTP))
 
     def test_a_worker_is_paused(self):
         self.finish(self.clients[2], self.go_on_without(daemon(self.mark, "worker/2")))

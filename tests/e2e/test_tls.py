@@ -1,4 +1,5 @@
-"""A cluster that speaks TLS: every wire checked on both ends, TensorFlow's client through a tunnel, who is refused and with what words, files that
+"""A cluster that speaks TLS: every wire checked on both ends, TensorFlow's client through a tunnel,
+who is refused and with what words, files that
 change while steps run, and strangers at every port."""
 import http.client
 import json
@@ -36,7 +37,8 @@ class Daemon:
     def __init__(self, test, name, *flags):
         self.test = test
         self.port_file = test.path(f"ports-{len(test.started)}")
-        self.process = test.popen([program(name), *map(str, flags), "--admin", "127.0.0.1:0", "--port-file", self.port_file])
+        self.process = test.popen([program(name), *map(str, flags), "--admin", "127.0.0.1:0",
+                                   "--port-file", self.port_file])
         self.log = LineReader(self.process.stderr)
         self.log.until(" port ")
         with open(self.port_file, encoding="utf-8") as f:
@@ -53,7 +55,8 @@ class Daemon:
 
     def page(self, path, scheme="http", **options):
         try:
-            with urllib.request.urlopen(f"{scheme}://127.0.0.1:{self.admin}{path}", timeout=DEADLINE_S, **options) as reply:
+            with urllib.request.urlopen(f"{scheme}://127.0.0.1:{self.admin}{path}",
+                                        timeout=DEADLINE_S, **options) as reply:
                 return reply.read().decode()
         except urllib.error.HTTPError as error:
             return error.read().decode()
@@ -62,7 +65,8 @@ class Daemon:
         return json.loads(self.page("/statusz"))
 
     def metric(self, name):
-        return next(int(float(line.split()[1])) for line in self.page("/metrics").splitlines() if line.startswith(name + " "))
+        return next(int(float(line.split()[1])) for line in self.page("/metrics").splitlines()
+                    if line.startswith(name + " "))
 
     def page_until(self, path, *parts):
         """The page, once it has all of these."""
@@ -87,25 +91,31 @@ class TlsCase(TestCase):
         self.make_certs()
         names = [f"{job}-{i}" for job, n in self.jobs.items() for i in range(n)]
         self.ports = dict(zip(names, free_ports(len(names))))
-        self.spec = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{self.ports[f'{job}-{i}']}" for i in range(n)) for job, n in self.jobs.items())
+        self.spec = ",".join(f"{job}="
+                             + ";".join(f"127.0.0.1:{self.ports[f'{job}-{i}']}" for i in range(n))
+                             for job, n in self.jobs.items())
 
     def make_certs(self, directory=None, **options):
         more = [x for name, value in options.items() for x in (f"--{name}", value)]
-        self.expect(0, "tfctl", "certs", directory or self.certs, "--tasks", ",".join(f"{job}={n}" for job, n in self.jobs.items()), *more)
+        self.expect(0, "tfctl", "certs", directory or self.certs, "--tasks",
+                    ",".join(f"{job}={n}" for job, n in self.jobs.items()), *more)
 
     def tls(self, name, directory=None):
         directory = directory or self.certs
-        return ["--tls-ca", f"{directory}/ca.pem", "--tls-cert", f"{directory}/{name}.pem", "--tls-key", f"{directory}/{name}.key"]
+        return ["--tls-ca", f"{directory}/ca.pem", "--tls-cert", f"{directory}/{name}.pem",
+                "--tls-key", f"{directory}/{name}.key"]
 
     def worker(self, name, *flags, tls=None, drain="3s"):
         """Only TCP, so that tensors between tasks are seen to go over TLS."""
         job, index = name.split("-")
-        return Daemon(self, "tf-worker", "--job", job, "--task", index, "--cluster", self.spec, "--unix", "off", "--drain-timeout", drain,
+        return Daemon(self, "tf-worker", "--job", job, "--task", index, "--cluster", self.spec,
+                      "--unix", "off", "--drain-timeout", drain,
                       *(self.tls(name) if tls is None else tls), *flags)
 
     def master(self, *flags, tls=None, client_ca=True):
         more = ["--tls-client-ca", f"{self.certs}/ca.pem"] if client_ca else []
-        return Daemon(self, "tf-master", "--listen", "127.0.0.1:0", "--cluster", self.spec, "--drain-timeout", "3s",
+        return Daemon(self, "tf-master", "--listen", "127.0.0.1:0", "--cluster", self.spec,
+                      "--drain-timeout", "3s",
                       *(self.tls("master") if tls is None else tls), *more, *flags)
 
     def start(self):
@@ -121,12 +131,15 @@ class TlsCase(TestCase):
     def devices(self, code=0, target=None, ca=None, name="client", cert=True, **env):
         env = {"MILLRACE_TLS_CA": ca or f"{self.certs}/ca.pem", **env}
         if cert:
-            env.update(MILLRACE_TLS_CERT=f"{self.certs}/{name}.pem", MILLRACE_TLS_KEY=f"{self.certs}/{name}.key")
-        out, err = self.expect(code, "tfctl", "devices", "--target", target or f"grpcs://127.0.0.1:{self.m.port}", env=env)
+            env.update(MILLRACE_TLS_CERT=f"{self.certs}/{name}.pem",
+                       MILLRACE_TLS_KEY=f"{self.certs}/{name}.key")
+        out, err = self.expect(code, "tfctl", "devices", "--target",
+                               target or f"grpcs://127.0.0.1:{self.m.port}", env=env)
         return out + err
 
     def tunnel(self, port, *flags):
-        process = self.popen([program("tfctl"), "tunnel", f"127.0.0.1:{port}", "--tls-ca", f"{self.certs}/ca.pem", "--tls-cert", f"{self.certs}/client.pem",
+        process = self.popen([program("tfctl"), "tunnel", f"127.0.0.1:{port}", "--tls-ca",
+                              f"{self.certs}/ca.pem", "--tls-cert", f"{self.certs}/client.pem",
                               "--tls-key", f"{self.certs}/client.key", *flags])
         out = LineReader(process.stdout)
         process.log = LineReader(process.stderr)
@@ -138,15 +151,18 @@ class TlsCase(TestCase):
 def crossing_graph():
     """x fed on the ps, sent to worker 1, which adds."""
     ps, worker = "/job:ps/task:0", "/job:worker/task:1"
-    return graph(node("x", "Placeholder", device=ps, dtype=type_attr(FLOAT)), node("id", "Identity", ("x",), ps, T=type_attr(FLOAT)),
-                 const("one", float_tensor(1), FLOAT, worker), node("y", "AddV2", ("id", "one"), worker, T=type_attr(FLOAT)))
+    return graph(node("x", "Placeholder", device=ps, dtype=type_attr(FLOAT)),
+                 node("id", "Identity", ("x",), ps, T=type_attr(FLOAT)),
+                 const("one", float_tensor(1), FLOAT, worker),
+                 node("y", "AddV2", ("id", "one"), worker, T=type_attr(FLOAT)))
 
 
 class TestCluster(TlsCase):
     def test_training_through_a_tunnel_while_files_change(self):
         self.start()
         tunnel, target = self.tunnel(self.m.port)
-        client = self.popen([WARM_PYTHON, CLIENT, target], stdin=-1, stderr=open(self.path("client.log"), "ab"))
+        client = self.popen([WARM_PYTHON, CLIENT, target], stdin=-1,
+                            stderr=open(self.path("client.log"), "ab"))
         out = LineReader(client.stdout)
         out.until("ready")
 
@@ -158,12 +174,15 @@ class TestCluster(TlsCase):
         self.assertTrue(ask("init").startswith("ok"))
         self.assertEqual([ask("add"), ask("add"), ask("read")], ["ok 1.0", "ok 2.0", "ok 2.0"])
         self.assertEqual(ask("big"), "ok True")
-        self.assertIn(ask("trained"), ("ok 10 0.072058", "ok 10 0.046117"))  # the loss before or after the last update
+        # the loss before or after the last update
+        self.assertIn(ask("trained"), ("ok 10 0.072058", "ok 10 0.046117"))
         peers = self.tasks[1].status()["peers"] + self.tasks[0].status()["peers"]
         self.assertEqual({p["transport"] for p in peers} - {"local", ""}, {"tcp"})
         # New certificates: who is connected stays so, who comes gets the new ones.
-        handshakes, expiry = self.m.metric("millrace_tls_handshakes_total"), self.m.metric("millrace_tls_certificate_expiry_seconds")
-        self.assertEqual(self.m.status()["tls"]["wire"]["names"].split(", ")[0], "URI:millrace://default/master")
+        handshakes, expiry = self.m.metric("millrace_tls_handshakes_total"), self.m.metric(
+            "millrace_tls_certificate_expiry_seconds")
+        self.assertEqual(self.m.status()["tls"]["wire"]["names"].split(", ")[0],
+                         "URI:millrace://default/master")
         self.make_certs(lifetime="17520h")
         for daemon in self.daemons:
             daemon.process.send_signal(signal.SIGHUP)
@@ -189,10 +208,13 @@ class TestCluster(TlsCase):
         with raw.Client(int(target.rsplit(":", 1)[1])) as client:
             handle = client.create(crossing_graph())
             for n in (1, 1000, len(values)):
-                got = client.run(handle, feeds=[("x:0", float_tensor(*values[:n]))], fetches=["y:0"])
-                self.assertEqual(raw.first(got["y:0"], 4)[-4:], raw.struct.pack("<f", values[n - 1] + 1))
+                got = client.run(handle, feeds=[("x:0", float_tensor(*values[:n]))],
+                                 fetches=["y:0"])
+                self.assertEqual(raw.first(got["y:0"], 4)[-4:],
+                                 raw.struct.pack("<f", values[n - 1] + 1))
             client.close(handle)
-        self.assertEqual({p["transport"] for p in self.tasks[2].status()["peers"]} - {"local", ""}, {"tcp"})
+        self.assertEqual({p["transport"] for p in self.tasks[2].status()["peers"]} - {"local", ""},
+                         {"tcp"})
         tunnel.send_signal(signal.SIGTERM)
         self.assertEqual(self.wait_for_exit(tunnel), 0)
         self.stop()
@@ -210,14 +232,19 @@ class TestRefusals(TlsCase):
             os.link(f"{self.certs}/{name}", f"{short}/{name}")
         self.make_certs(short, lifetime="1s")
         clear = []
-        self.daemons = [self.worker("ps-0"), self.worker("ps-1", tls=self.tls("ps-0")), self.worker("ps-2", tls=self.tls("ps-2", short)),
-                        self.worker("ps-3", tls=self.tls("ps-3", others)), self.worker("ps-4", tls=clear), self.worker("ps-5", tls=self.tls("master"))]
-        while subprocess.run(["openssl", "x509", "-in", f"{short}/ps-2.pem", "-noout", "-checkend", "0"], stdout=subprocess.DEVNULL).returncode == 0:
+        self.daemons = [self.worker("ps-0"), self.worker("ps-1", tls=self.tls("ps-0")),
+                        self.worker("ps-2", tls=self.tls("ps-2", short)),
+                        self.worker("ps-3", tls=self.tls("ps-3", others)),
+                        self.worker("ps-4", tls=clear), self.worker("ps-5", tls=self.tls("master"))]
+        while subprocess.run(["openssl", "x509", "-in", f"{short}/ps-2.pem", "-noout", "-checkend",
+                              "0"], stdout=subprocess.DEVNULL).returncode == 0:
             pass  # until it has expired
         self.m = self.master()
-        text = self.m.page_until("/readyz", "not for millrace://default/job/ps/task/1", "certificate has expired", "does not vouch", "does it speak TLS",
+        text = self.m.page_until("/readyz", "not for millrace://default/job/ps/task/1",
+                                 "certificate has expired", "does not vouch", "does it speak TLS",
                                  "not for millrace://default/job/ps/task/5")
-        self.assertNotIn("/task:0 at", self.m.page_until("/readyz", "missing tasks: /job:ps/replica:0/task:1 at"))
+        self.assertNotIn("/task:0 at",
+                         self.m.page_until("/readyz", "missing tasks: /job:ps/replica:0/task:1 at"))
         self.assertIn("is for URI:millrace://default/job/ps/task/0", text)
         self.assertIn("signed by /CN=Millrace default", text)
         for daemon in (*self.daemons, self.m):
@@ -235,7 +262,8 @@ class TestRefusals(TlsCase):
         """With a certificate of its own, though."""
         ps = self.worker("ps-0")
         m = self.master(tls=self.tls("ps-1"), client_ca=False)
-        ps.saw("says that it is master, but its certificate is for URI:millrace://default/job/ps/task/1, not for millrace://default/master")
+        ps.saw("says that it is master, but its certificate is for "
+               "URI:millrace://default/job/ps/task/1, not for millrace://default/master")
         self.assertEqual((m.ends(), ps.ends()), (0, 0))
 
 
@@ -255,9 +283,11 @@ class TestClients(TlsCase):
         others = self.path("others")
         self.make_certs(others)
         self.assertIn("does not vouch", self.devices(74, ca=f"{others}/ca.pem"))
-        self.assertIn("this port speaks TLS", self.devices(70, target=f"grpc://127.0.0.1:{self.m.port}"))
+        self.assertIn("this port speaks TLS",
+                      self.devices(70, target=f"grpc://127.0.0.1:{self.m.port}"))
         self.assertIn("/nothing.pem: No such file", self.devices(70, ca="/nothing.pem"))
-        self.assertIn("does not speak h2", self.devices(74, target=f"grpcs://127.0.0.1:{self.tasks[0].port}"))
+        self.assertIn("does not speak h2",
+                      self.devices(74, target=f"grpcs://127.0.0.1:{self.tasks[0].port}"))
         self.stop()
 
     def test_other_clients_of_grpc(self):
@@ -269,7 +299,8 @@ class TestClients(TlsCase):
 
         def ask(channel):
             with channel:
-                return channel.unary_unary("/tensorflow.MasterService/ListDevices")(b"", timeout=DEADLINE_S)
+                return channel.unary_unary("/tensorflow.MasterService/ListDevices")(
+                    b"", timeout=DEADLINE_S)
 
         good = grpc.ssl_channel_credentials(read("ca.pem"), read("client.key"), read("client.pem"))
         self.assertIn(b"device:CPU:0", ask(grpc.secure_channel(f"localhost:{port}", good)))
@@ -278,7 +309,8 @@ class TestClients(TlsCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
         self.assertIn("this port speaks TLS", caught.exception.details())
         with self.assertRaises(grpc.RpcError):
-            ask(grpc.secure_channel(f"localhost:{port}", grpc.ssl_channel_credentials(read("ca.pem"))))
+            ask(grpc.secure_channel(f"localhost:{port}",
+                                    grpc.ssl_channel_credentials(read("ca.pem"))))
         self.stop()
 
     def test_broken_files_change_nothing(self):
@@ -299,8 +331,11 @@ class TestClients(TlsCase):
     def test_strangers_at_the_ports(self):
         random.seed(7)
         hello = bytes.fromhex("16030100c8010000c40303") + random.randbytes(200)
-        openings = [random.randbytes(500), b"\x16\x03\x01" + random.randbytes(300), hello, b"\x15\x03\x03\x00\x02\x02\x28", b"GET / HTTP/1.0\r\n\r\n", b"MRW1" * 20,
-                    b"\x16\x03\x01\xff\xff" + bytes(70000), b"\x80\x80" + bytes(200), b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + bytes(12) + random.randbytes(50), b"\x16"]
+        openings = [random.randbytes(500), b"\x16\x03\x01" + random.randbytes(300), hello,
+                    b"\x15\x03\x03\x00\x02\x02\x28", b"GET / HTTP/1.0\r\n\r\n", b"MRW1" * 20,
+                    b"\x16\x03\x01\xff\xff" + bytes(70000), b"\x80\x80" + bytes(200),
+                    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + bytes(12) + random.randbytes(50),
+                    b"\x16"]
         held = []
         for port in (self.m.port, self.tasks[0].port):
             for bytes_ in openings * 3:
@@ -342,7 +377,8 @@ class TestTunnel(TlsCase):
     def test_the_tunnel_tells_that_it_needs_a_certificate(self):
         """With TLS 1.3 a client learns of it only after its own half of the handshake."""
         self.start()
-        process = self.popen([program("tfctl"), "tunnel", f"127.0.0.1:{self.m.port}", "--tls-ca", f"{self.certs}/ca.pem"])
+        process = self.popen([program("tfctl"), "tunnel", f"127.0.0.1:{self.m.port}", "--tls-ca",
+                              f"{self.certs}/ca.pem"])
         target = LineReader(process.stdout).line()
         for _ in range(5):
             out, err = self.expect(70, "tfctl", "devices", "--target", target)
@@ -380,7 +416,8 @@ class TestTunnel(TlsCase):
 
         def pass_through(n, results):
             with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as s:
-                sender = threading.Thread(target=lambda: (s.sendall(data[:n]), s.shutdown(socket.SHUT_WR)))
+                sender = threading.Thread(target=lambda: (s.sendall(data[:n]),
+                        s.shutdown(socket.SHUT_WR)))
                 sender.start()
                 got = bytearray()
                 while part := s.recv(1 << 16):
@@ -389,7 +426,8 @@ class TestTunnel(TlsCase):
                 results.append(bytes(got) == b"hello " + data[:n] + b"the end")
 
         results = []
-        threads = [threading.Thread(target=pass_through, args=(n, results)) for n in [0, 1, 16384, 16385, 100_000, 1 << 20, 4 << 20] + [5000] * 20]
+        threads = [threading.Thread(target=pass_through, args=(n, results))
+                   for n in [0, 1, 16384, 16385, 100_000, 1 << 20, 4 << 20] + [5000] * 20]
         for t in threads:
             t.start()
         for t in threads:
@@ -407,13 +445,16 @@ class TestFlags(TlsCase):
         wide = ["--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0"]
         out, err = self.expect(78, "tf-worker", "--job", "ps", *wide)
         self.assertIn("give --tls-cert, --tls-key and --tls-ca, or --insecure", err)
-        worker = Daemon(self, "tf-worker", "--job", "ps", "--listen", "0.0.0.0:0", *self.tls("ps-0"))
+        worker = Daemon(self, "tf-worker", "--job", "ps", "--listen", "0.0.0.0:0",
+                        *self.tls("ps-0"))
         self.assertEqual(worker.ends(), 0)
-        out, err = self.expect(78, "tf-worker", "--job", "ps", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", *self.tls("ps-0"))
+        out, err = self.expect(78, "tf-worker", "--job", "ps", "--listen", "127.0.0.1:0", "--admin",
+                               "0.0.0.0:0", *self.tls("ps-0"))
         self.assertIn("--tls-admin", err)
 
     def test_files_that_do_not_go_together(self):
-        for flags, part in ((self.tls("ps-0")[:4], "tls-key is not given"), (["--tls-admin"], "only with tls-cert")):
+        for flags, part in ((self.tls("ps-0")[:4], "tls-key is not given"),
+                            (["--tls-admin"], "only with tls-cert")):
             out, err = self.expect(78, "tf-worker", "--job", "ps", *flags)
             self.assertIn(part, err)
         bad = [*self.tls("ps-0")[:4], "--tls-key", f"{self.certs}/master.key"]
@@ -423,7 +464,8 @@ class TestFlags(TlsCase):
     def test_from_a_file(self):
         path = self.path("millrace.ini")
         with open(path, "w", encoding="utf-8") as f:
-            f.write("[worker]\njob = ps\nlisten = 127.0.0.1:0\n" + "".join(f"{k[2:]} = {v}\n" for k, v in zip(*[iter(self.tls("ps-0"))] * 2)))
+            f.write("[worker]\njob = ps\nlisten = 127.0.0.1:0\n"
+                    + "".join(f"{k[2:]} = {v}\n" for k, v in zip(*[iter(self.tls("ps-0"))] * 2)))
         worker = Daemon(self, "tf-worker", "--config", path)
         self.assertEqual(worker.status()["tls"]["names"], "URI:millrace://default/job/ps/task/0")
         self.assertEqual(worker.ends(), 0)
@@ -437,12 +479,14 @@ class TestFlags(TlsCase):
         while "ok" not in m.page("/readyz", "https", context=context):
             self.assertLess(time.monotonic(), deadline)
         for _ in range(20):
-            self.assertTrue(json.loads(m.page("/statusz", "https", context=context))["tls"]["admin"])
+            self.assertTrue(json.loads(m.page("/statusz", "https", context=context))["tls"][
+                "admin"])
         self.assertIn("millrace_tls_handshakes_total", m.page("/metrics", "https", context=context))
         with self.assertRaises((OSError, http.client.HTTPException)):
             m.page("/livez")
         held = [socket.create_connection(("127.0.0.1", m.admin), DEADLINE_S) for _ in range(3)]
-        out, err = self.expect(0, "tfctl", "job", "end", "--admin", f"https://127.0.0.1:{m.admin}", "--tls-ca", f"{self.certs}/ca.pem")
+        out, err = self.expect(0, "tfctl", "job", "end", "--admin", f"https://127.0.0.1:{m.admin}",
+                               "--tls-ca", f"{self.certs}/ca.pem")
         self.assertEqual(self.wait_for_exit(m.process), 0)
         self.assertEqual(self.wait_for_exit(self.tasks[0].process), 0)
         for s in held:
@@ -454,7 +498,8 @@ class TestCerts(TlsCase):
 
     def test_what_is_written(self):
         def text(name):
-            return subprocess.run(["openssl", "x509", "-in", f"{self.certs}/{name}", "-noout", "-text"], check=True, stdout=subprocess.PIPE, text=True).stdout
+            return subprocess.run(["openssl", "x509", "-in", f"{self.certs}/{name}", "-noout",
+                                   "-text"], check=True, stdout=subprocess.PIPE, text=True).stdout
 
         with open(f"{self.certs}/ca.pem", encoding="utf-8") as f:
             authority = f.read()
@@ -466,10 +511,12 @@ class TestCerts(TlsCase):
         self.assertIn("CA:TRUE", text("ca.pem"))
         for name in ("ca", "master", "ps-0", "client"):
             self.assertEqual(os.stat(f"{self.certs}/{name}.key").st_mode & 0o777, 0o600)
-            subprocess.run(["openssl", "verify", "-CAfile", f"{self.certs}/ca.pem", f"{self.certs}/{name}.pem"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(["openssl", "verify", "-CAfile", f"{self.certs}/ca.pem",
+                            f"{self.certs}/{name}.pem"], check=True, stdout=subprocess.DEVNULL)
 
     def test_what_is_refused(self):
-        for flags, code in ((["--tasks", "ps"], 64), (["--tasks", "ps=0"], 64), (["--tasks", "../x=1"], 64), (["--host", "a,b"], 64),
+        for flags, code in ((["--tasks", "ps"], 64), (["--tasks", "ps=0"], 64),
+                            (["--tasks", "../x=1"], 64), (["--host", "a,b"], 64),
                             (["--client", "../x"], 64), (["--cluster-name", "a/b"], 64)):
             self.expect(code, "tfctl", "certs", self.path("new"), *flags)
         self.expect(74, "tfctl", "certs", "/proc/nowhere")

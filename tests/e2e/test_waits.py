@@ -1,4 +1,5 @@
-"""Whatever waits ends when it is told to, within 100 ms, and leaves what it waited for whole: wait_programs.py is the client."""
+"""Whatever waits ends when it is told to, within 100 ms, and leaves what it waited for whole:
+wait_programs.py is the client."""
 import json
 import os
 import subprocess
@@ -8,8 +9,11 @@ from harness import ROOT, WARM_PYTHON, LineReader
 
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "wait_programs.py")
 CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, ABORTED, UNAVAILABLE = 1, 3, 4, 10, 14
-CODES = {"timeout": [DEADLINE_EXCEEDED], "operation_timeout": [DEADLINE_EXCEEDED], "close": [CANCELLED], "error_same_task": [INVALID_ARGUMENT],
-         "error_other_task": [INVALID_ARGUMENT], "reset": [CANCELLED, ABORTED], "kill": [UNAVAILABLE, ABORTED]}  # fmt: skip
+CODES = {"timeout": [DEADLINE_EXCEEDED], "operation_timeout": [DEADLINE_EXCEEDED],
+         "close": [CANCELLED], "error_same_task": [INVALID_ARGUMENT],
+         # fmt: skip
+         "error_other_task": [INVALID_ARGUMENT], "reset": [CANCELLED, ABORTED],
+         "kill": [UNAVAILABLE, ABORTED]}
 ENDS_S = 0.1 * SLOW
 
 
@@ -17,12 +21,14 @@ class TestWaits(FaultCase):
     n_workers = 1
 
     def start(self, *ends):
-        process = self.popen([WARM_PYTHON, PROGRAM, self.cluster.target, self.master.admin_port, *ends], {"TF_CPP_MIN_LOG_LEVEL": 3},
+        process = self.popen([WARM_PYTHON, PROGRAM, self.cluster.target, self.master.admin_port,
+                              *ends], {"TF_CPP_MIN_LOG_LEVEL": 3},
                              stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
         return process, LineReader(process.stdout)
 
     def check_rows(self, lines, limit_s):
-        """Each row ended as it had to, and left things whole. The times are looked at together: one late answer may be this machine's."""
+        """Each row ended as it had to, and left things whole. The times are looked at together: one
+        late answer may be this machine's."""
         rows = []
         while (line := lines.line()) is not None:
             row = json.loads(line)

@@ -1,4 +1,5 @@
-"""Bits that flip between tasks: with --wire-checksum each is found, named and counted, the step fails, and the next one goes well. Without it
+"""Bits that flip between tasks: with --wire-checksum each is found, named and counted, the step
+fails, and the next one goes well. Without it
 they are believed."""
 import contextlib
 import json
@@ -46,7 +47,9 @@ def sum_of_ones():
 
 class TestWireChecksum(TestCase):
     def start(self, worker_flags, master_flags=()):
-        cluster = RelayedCluster(n_workers=1, bin_dir=harness.BIN, worker_flags=("--unix=off", *worker_flags), master_flags=master_flags)
+        cluster = RelayedCluster(n_workers=1, bin_dir=harness.BIN,
+                                 worker_flags=("--unix=off", *worker_flags),
+                                 master_flags=master_flags)
         cluster.start()
         self.addCleanup(cluster.stop)
         deadline = time.monotonic() + harness.DEADLINE_S
@@ -76,7 +79,8 @@ class TestWireChecksum(TestCase):
                 self.assertLess(time.monotonic(), deadline)
 
     def flip_one(self, cluster, client, handle, min_bytes):
-        """Until one is found: what was on its way in a connection that has just been lost is read by nobody, flipped or not. How many it took."""
+        """Until one is found: what was on its way in a connection that has just been lost is read
+        by nobody, flipped or not. How many it took."""
         before, deadline, n_tries = self.n_errors(cluster), time.monotonic() + harness.DEADLINE_S, 0
         while self.n_errors(cluster) == before:
             self.assertLess(time.monotonic(), deadline, "no flip was found")
@@ -84,7 +88,8 @@ class TestWireChecksum(TestCase):
             for relay in cluster.relays:
                 relay.flip_in(min_bytes)
             while not any(relay.flipped.is_set() for relay in cluster.relays):
-                with contextlib.suppress(Refused):  # it may be found before the value was used, or in what a step leaves behind
+                # it may be found before the value was used, or in what a step leaves behind
+                with contextlib.suppress(Refused):
                     self.assertEqual(self.run_sum(client, handle), -N_VALUES)
             for relay in cluster.relays:
                 relay.flip_in(1 << 62)
@@ -99,7 +104,8 @@ class TestWireChecksum(TestCase):
         with Client(cluster.master.port) as client:
             handle = client.create(sum_of_ones())
             self.assertEqual(self.run_sum(client, handle), -N_VALUES)
-            peers = [p for p in json.loads(cluster.tasks[1].page("/statusz"))["peers"] if "job:ps" in p["task"]]
+            peers = [p for p in json.loads(cluster.tasks[1].page("/statusz"))["peers"]
+                     if "job:ps" in p["task"]]
             self.assertEqual([p["checksum"]["control"] for p in peers], ["both"])
             n_tries, sizes = 0, (65536, 1, 65536, 1, 300, 1, 65536)
             for min_bytes in sizes:

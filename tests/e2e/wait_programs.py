@@ -1,10 +1,13 @@
-"""Every kind of wait, ended in every way: the client of test_waits.py. For each pair a line of JSON; the test looks at what it says.
+"""Every kind of wait, ended in every way: the client of test_waits.py. For each pair a line of
+JSON; the test looks at what it says.
 
     wait_programs.py TARGET MASTER_ADMIN_PORT [NAME...]
 
-What is waited for lies on the parameter server, under a shared name. One session's step waits, /stepz of the master shows that it does; then the
+What is waited for lies on the parameter server, under a shared name. One session's step waits,
+/stepz of the master shows that it does; then the
 end comes, and another session looks at what was waited for: it is as it was before, and works.
-A line {"kill": true} asks for the parameter server to be killed, and started again; a line on stdin says that it has been.
+A line {"kill": true} asks for the parameter server to be killed, and started again; a line on stdin
+says that it has been.
 """
 import json
 import os
@@ -58,7 +61,8 @@ def plain(value):
 
 
 class Wait:
-    """`waiter` waits; prepare() makes it so, look() is what an ended wait must leave as it was, use() ends with what proves that it works."""
+    """`waiter` waits; prepare() makes it so, look() is what an ended wait must leave as it was,
+    use() ends with what proves that it works."""
 
     def __init__(self, name):
         self.name = name
@@ -82,13 +86,19 @@ class Dequeue(Wait):
     def __init__(self, kind, how, found):
         super().__init__(f"{kind}.{how}")
         self.found = found  # elements that are there, too few
-        make = {"FIFOQueue": lambda **k: tf1.FIFOQueue(9, [tf.int64], [[]], **k), "PaddingFIFOQueue": lambda **k: tf1.PaddingFIFOQueue(9, [tf.int64], [[]], **k),
-                "RandomShuffleQueue": lambda **k: tf1.RandomShuffleQueue(9, 0, [tf.int64], [[]], **k), "PriorityQueue": lambda **k: tf1.PriorityQueue(9, [tf.int64], [[]], **k)}  # fmt: skip
+        make = {"FIFOQueue": lambda **k: tf1.FIFOQueue(9, [tf.int64], [[]], **k),
+                "PaddingFIFOQueue": lambda **k: tf1.PaddingFIFOQueue(9, [tf.int64], [[]], **k),
+                # fmt: skip
+                "RandomShuffleQueue": lambda **k: tf1.RandomShuffleQueue(
+                    9, 0, [tf.int64], [[]], **k),
+                "PriorityQueue": lambda **k: tf1.PriorityQueue(9, [tf.int64], [[]], **k)}
         self.queue = make[kind](shared_name=self.name)
         self.x = tf1.placeholder(tf.int64, [None])
-        self.put, self.size = self.queue.enqueue_many([self.x] * len(self.queue.dtypes)), self.queue.size()
+        self.put, self.size = self.queue.enqueue_many(
+            [self.x] * len(self.queue.dtypes)), self.queue.size()
         n = 3
-        take = {"dequeue": lambda: self.queue.dequeue(name="waiter"), "dequeue_many": lambda: self.queue.dequeue_many(n, name="waiter"),
+        take = {"dequeue": lambda: self.queue.dequeue(name="waiter"),
+                "dequeue_many": lambda: self.queue.dequeue_many(n, name="waiter"),
                 "dequeue_up_to": lambda: self.queue.dequeue_up_to(n, name="waiter")}  # fmt: skip
         self.waiter, self.n = take[how](), 1 if how == "dequeue" else n
         self.take_all = self.queue.dequeue_many(self.n)
@@ -107,7 +117,8 @@ class Dequeue(Wait):
         more = list(range(10, 10 + self.n - len(self.found)))
         session.run(self.put, {self.x: more})
         got = plain(session.run(self.take_all))
-        return (got if self.is_ordered else sorted(got)) == [*self.found, *more] and self.look(session) == 0
+        return (got if self.is_ordered else sorted(got)) == [*self.found, *more] and self.look(
+            session) == 0
 
 
 class Enqueue(Wait):
@@ -116,7 +127,8 @@ class Enqueue(Wait):
         self.queue = tf1.FIFOQueue(2, [tf.int64], [[]], shared_name=self.name)
         values = tf.constant([7, 8, 9], tf.int64) if many else tf.constant(9, tf.int64)
         self.fill = self.queue.enqueue_many([tf.constant([7, 8], tf.int64)])
-        put = self.queue.enqueue_many([values], name="waiter") if many else self.queue.enqueue([values], name="waiter")
+        put = self.queue.enqueue_many([values], name="waiter") if many else self.queue.enqueue(
+            [values], name="waiter")
         with tf.control_dependencies([put]):
             self.waiter = tf.constant(1)
         self.size, self.take = self.queue.size(), self.queue.dequeue_many(2)
@@ -139,10 +151,12 @@ class Enqueue(Wait):
 class TakeFromBarrier(Wait):
     def __init__(self):
         super().__init__("barrier")
-        barrier = data_flow_ops.Barrier((tf.int64, tf.int64), shapes=((), ()), shared_name=self.name)
+        barrier = data_flow_ops.Barrier((tf.int64, tf.int64), shapes=((), ()),
+                                        shared_name=self.name)
         self.keys = tf1.placeholder(tf.string, [None])
         x = tf.cast(tf.strings.length(self.keys), tf.int64)
-        self.insert = [barrier.insert_many(0, self.keys, x), barrier.insert_many(1, self.keys, x * 2)]
+        self.insert = [barrier.insert_many(0, self.keys, x),
+                       barrier.insert_many(1, self.keys, x * 2)]
         self.sizes = [barrier.ready_size(), barrier.incomplete_size()]
         indices, keys, values = barrier.take_many(2, name="waiter")
         self.waiter = keys
@@ -166,13 +180,16 @@ class TakeGradient(Wait):
         self.x = tf1.placeholder(tf.float32, [2])
         if is_sparse:
             accumulator = tf1.SparseConditionalAccumulator(tf.float32, [9], shared_name=self.name)
-            rows = tf.IndexedSlices(self.x, tf.constant([1, 3], tf.int64), tf.constant([9], tf.int64))
+            rows = tf.IndexedSlices(self.x, tf.constant([1, 3], tf.int64),
+                                    tf.constant([9], tf.int64))
             self.apply = accumulator.apply_indexed_slices_grad(rows, local_step=1 << 40)
-            self.waiter, self.take = (accumulator.take_indexed_slices_grad(2, name=name).values for name in ("waiter", "again"))
+            self.waiter, self.take = (accumulator.take_indexed_slices_grad(2, name=name).values
+                                      for name in ("waiter", "again"))
         else:
             accumulator = tf1.ConditionalAccumulator(tf.float32, [2], shared_name=self.name)
             self.apply = accumulator.apply_grad(self.x, local_step=1 << 40)
-            self.waiter, self.take = accumulator.take_grad(2, name="waiter"), accumulator.take_grad(2)
+            self.waiter, self.take = accumulator.take_grad(2, name="waiter"), accumulator.take_grad(
+                2)
         self.count = accumulator.num_accumulated()
 
     def prepare(self, session):
@@ -192,8 +209,11 @@ class Stage(Wait):
         self.is_full = is_full
         if by_key:
             area = data_flow_ops.MapStagingArea([tf.int64], [[]], shared_name=self.name, capacity=1)
-            put = lambda name=None: area.put(tf.constant(5, tf.int64), [tf.constant(7, tf.int64)], indices=[0], name=name)  # noqa: E731
-            get = lambda name=None: area.get(tf.constant(5, tf.int64), name=name)[1][0]  # noqa: E731
+            # noqa: E731
+            put = lambda name=None: area.put(tf.constant(5, tf.int64), [tf.constant(7, tf.int64)],
+                                             indices=[0], name=name)
+            # noqa: E731
+            get = lambda name=None: area.get(tf.constant(5, tf.int64), name=name)[1][0]
         else:
             area = data_flow_ops.StagingArea([tf.int64], [[]], shared_name=self.name, capacity=1)
             put = lambda name=None: area.put([tf.constant(7, tf.int64)], name=name)  # noqa: E731
@@ -241,7 +261,8 @@ class Lock(Wait):
 
     def prepare(self, session):
         self.outcomes = []
-        self.thread = threading.Thread(target=lambda: self.outcomes.append(attempt(session.run, self.hold)[1]))
+        self.thread = threading.Thread(target=lambda: self.outcomes.append(
+            attempt(session.run, self.hold)[1]))
         self.thread.start()
         until(lambda: "holder (" in stepz(), "the mutex is not held")
 
@@ -286,7 +307,9 @@ class InLoop(Dequeue):
     def __init__(self):
         super().__init__("FIFOQueue", "dequeue", [])
         self.name = "loop"
-        self.waiter = tf1.while_loop(lambda i, _: i < 3, lambda i, s: [i + 1, s + self.queue.dequeue(name="waiter")], [0, tf.constant(0, tf.int64)])[1]
+        self.waiter = tf1.while_loop(lambda i, _: i < 3, lambda i,
+                                     s: [i + 1, s + self.queue.dequeue(name="waiter")],
+                                     [0, tf.constant(0, tf.int64)])[1]
 
 
 class Iterator(Dequeue):
@@ -322,7 +345,8 @@ class Partial(Dequeue):
 
     def begin(self, session):
         def run(more):
-            handle = session.partial_run_setup([self.first, self.waiter, *more], [self.fed, self.late])
+            handle = session.partial_run_setup([self.first, self.waiter, *more],
+                                               [self.fed, self.late])
             assert session.partial_run(handle, self.first, {self.fed: 1}) == 2
             return session.partial_run(handle, [self.waiter, *more], {self.late: 1})
 
@@ -335,8 +359,10 @@ def waits():
         if kind != "PriorityQueue":
             yield lambda kind=kind: Dequeue(kind, "dequeue_many", [1, 2])
     yield lambda: Dequeue("FIFOQueue", "dequeue_up_to", [1, 2])
-    yield from (lambda: Enqueue(False), lambda: Enqueue(True), TakeFromBarrier, lambda: TakeGradient(False), lambda: TakeGradient(True))
-    yield from (lambda full=full, by_key=by_key: Stage(full, by_key) for full in (True, False) for by_key in (True, False))
+    yield from (lambda: Enqueue(False), lambda: Enqueue(True), TakeFromBarrier,
+                lambda: TakeGradient(False), lambda: TakeGradient(True))
+    yield from (lambda full=full, by_key=by_key: Stage(full, by_key) for full in (True, False)
+                for by_key in (True, False))
     yield from (Lock, Remote, InFunction, InLoop, Iterator, Partial)
 
 
@@ -352,7 +378,8 @@ class Row:
                 with tf.device(device):
                     queue = tf1.FIFOQueue(1, [tf.int64], [[]], shared_name=f"zero_{where}")
                     self.poke[where] = queue.enqueue([tf.constant(0, tf.int64)])
-                    self.bad[where] = tf.math.floordiv(tf.constant(1, tf.int64), queue.dequeue(name=f"zero_{where}"))
+                    self.bad[where] = tf.math.floordiv(
+                        tf.constant(1, tf.int64), queue.dequeue(name=f"zero_{where}"))
         self.open()
 
     def open(self, **config):
@@ -370,20 +397,23 @@ class Row:
 
         self.thread = threading.Thread(target=wait)
         self.thread.start()
-        until(lambda: stepz().count("waiter") > n_waiters or self.ended, f"{self.wait.name} does not wait")
+        until(lambda: stepz().count("waiter") > n_waiters or self.ended,
+              f"{self.wait.name} does not wait")
 
     def finish(self, end, since, before):
         self.thread.join(DEADLINE_S)
         if not self.ended:
             return say(wait=self.wait.name, end=end, hangs=True, steps=stepz())
         at, code, message = self.ended[0]
-        return say(wait=self.wait.name, end=end, code=code, message=message, took_s=at - since, before=before, after=self.wait.look(self.survivor),
+        return say(wait=self.wait.name, end=end, code=code, message=message, took_s=at - since,
+                   before=before, after=self.wait.look(self.survivor),
                    works=bool(self.wait.use(self.survivor)))  # fmt: skip
 
     def timeout(self, is_sessions):
         """The step's own, or that of the session's operations."""
         if is_sessions:
-            self.victim = tf1.Session(TARGET, graph=self.graph, config=tf1.ConfigProto(operation_timeout_in_ms=TIMEOUT_MS))
+            self.victim = tf1.Session(TARGET, graph=self.graph,
+                                      config=tf1.ConfigProto(operation_timeout_in_ms=TIMEOUT_MS))
         before, began = self.wait.look(self.survivor), time.monotonic()
         self.start(**({} if is_sessions else {"options": tf1.RunOptions(timeout_in_ms=TIMEOUT_MS)}))
         return began + TIMEOUT_MS / 1000, before
@@ -438,7 +468,8 @@ def one(make, name):
 
 
 def killed():
-    """All of them at once: one death ends all waits. What lay on the dead task is gone; made anew, it works."""
+    """All of them at once: one death ends all waits. What lay on the dead task is gone; made anew,
+    it works."""
     tf1.Session.reset(TARGET)
     rows = [Row(make) for make in waits() if make is not Lock]
     for row in rows:
@@ -453,7 +484,8 @@ def killed():
     tf1.Session.reset(TARGET)
     for row in rows:
         row.open()
-        until(lambda row=row: attempt(row.wait.prepare_anew, row.survivor)[1] == 0, "the task does not come back")
+        until(lambda row=row: attempt(row.wait.prepare_anew, row.survivor)[1] == 0,
+              "the task does not come back")
         row.finish("kill", since, row.wait.look(row.survivor))
         row.close()
 

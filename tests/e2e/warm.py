@@ -1,13 +1,17 @@
-"""A Python that has imported TensorFlow already, for the clients of tests: each begins as a fork of it, which saves three seconds of
-processor time a client. Everything else is as in a Python of its own: arguments, directory, environment, pipes, exit status, its end.
+"""A Python that has imported TensorFlow already, for the clients of tests: each begins as a fork of
+it, which saves three seconds of
+processor time a client. Everything else is as in a Python of its own: arguments, directory,
+environment, pipes, exit status, its end.
 
     warm.py SOCKET [--impatient]        started by run.py; ends with it
 
-    warm_python  ── arguments, directory, environment, namespaces; descriptors 0, 1, 2 ──►  warm.py ── fork ──►  the program
+    warm_python  ── arguments, directory, environment, namespaces; descriptors 0, 1, 2 ──►  warm.py
+    ── fork ──►  the program
         ▲  signals ──►                                                                        │
         └───────────────────────────── "here" or not, its exit status ◄───────────────────────┘
 
-A warm_python that is killed takes its program with it. SIGTSTP stands for SIGSTOP, which cannot be handed on.
+A warm_python that is killed takes its program with it. SIGTSTP stands for SIGSTOP, which cannot be
+handed on.
 """
 import array
 import ctypes
@@ -29,7 +33,8 @@ NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 
 
 def namespaces():
-    return [os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES if os.path.exists(f"/proc/self/ns/{name}")]
+    return [os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES
+            if os.path.exists(f"/proc/self/ns/{name}")]
 
 
 def die_with_parent():
@@ -144,14 +149,16 @@ def become(request):
 def run(arguments):
     if arguments[0] == "-c":
         sys.argv, sys.path[0] = ["-c", *arguments[2:]], ""
-        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+        exec(compile(arguments[1], "<string>", "exec"),
+             {"__name__": "__main__", "__builtins__": __builtins__})
     else:
         sys.argv, sys.path[0] = arguments, os.path.dirname(os.path.abspath(arguments[0]))
         runpy.run_path(arguments[0], run_name="__main__")
 
 
 def import_quietly(impatient):
-    """Without what TensorFlow says of itself, which would stand in the midst of the tests' output. Impatient: a client that waits for the chief
+    """Without what TensorFlow says of itself, which would stand in the midst of the tests' output.
+    Impatient: a client that waits for the chief
     to restore looks again after a second rather than thirty."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)

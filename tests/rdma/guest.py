@@ -1,10 +1,14 @@
-"""A throw-away machine with an RDMA device: Debian's own kernel with its Soft-RoCE driver, in QEMU under software emulation.
+"""A throw-away machine with an RDMA device: Debian's own kernel with its Soft-RoCE driver, in QEMU
+under software emulation.
 
     guest = Guest(); guest.run(files, script, ...) -> (exit status, output)
 
-No part of it is installed: the kernel's package is downloaded and unpacked once (into build/rdma-guest), and each run packs an initramfs
-with busybox, the files that it is given and the shared libraries that they need. A hardware virtualisation that happens to be there is not
-used, because it may still refuse a stock kernel. In the guest, rxe0 stands on the dummy interface `dummy0` with 10.77.0.1.
+No part of it is installed: the kernel's package is downloaded and unpacked once (into
+build/rdma-guest), and each run packs an initramfs
+with busybox, the files that it is given and the shared libraries that they need. A hardware
+virtualisation that happens to be there is not
+used, because it may still refuse a stock kernel. In the guest, rxe0 stands on the dummy interface
+`dummy0` with 10.77.0.1.
 """
 import glob
 import io
@@ -37,7 +41,8 @@ def find_program(name):
 # ---- the kernel ----
 
 def kernel_package():
-    shown = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    shown = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, text=True).stdout
     names = re.findall(r"Depends: (linux-image-\d\S*)", shown)
     if not names:
         raise Unavailable("apt knows no linux-image-amd64")
@@ -49,7 +54,8 @@ def fetch_package(name, folder):
     kept = glob.glob(f"/var/cache/apt/archives/{name}_*_amd64.deb")
     if kept:
         return kept[-1]
-    done = subprocess.run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name], cwd=folder, stdout=subprocess.PIPE,
+    done = subprocess.run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name],
+                          cwd=folder, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     found = glob.glob(os.path.join(folder, f"{name}_*.deb"))
     if done.returncode != 0 or not found:
@@ -58,7 +64,8 @@ def fetch_package(name, folder):
 
 
 def elf_of(image):
-    """A compressed kernel holds the plain one, which starts two seconds sooner; the image itself where that is not found."""
+    """A compressed kernel holds the plain one, which starts two seconds sooner; the image itself
+    where that is not found."""
     for match in re.finditer(b"\xfd7zXZ\x00", image):
         try:
             plain = lzma.LZMADecompressor(format=lzma.FORMAT_XZ).decompress(image[match.start():])
@@ -92,7 +99,8 @@ def in_load_order(modules, wanted):
 
 
 def unpack_kernel(package, folder):
-    archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE, check=True).stdout
+    archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE,
+                             check=True).stdout
     modules, kernel = {}, None
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
@@ -101,10 +109,12 @@ def unpack_kernel(package, folder):
             elif re.search(r"/kernel/(drivers/infiniband/(core|sw/rxe)|crypto|net/ipv[46]|drivers/net/dummy|fs/configfs)", member.name) and \
                     re.search(r"\.ko(\.xz)?$", member.name):
                 data = tar.extractfile(member).read()
-                modules[module_name(member.name)] = lzma.decompress(data) if member.name.endswith(".xz") else data
+                modules[module_name(member.name)] = lzma.decompress(data) if member.name.endswith(
+                    ".xz") else data
     order = in_load_order(modules, MODULES)
     if kernel is None or "rdma_rxe" not in order:
-        raise Unavailable(f"{os.path.basename(package)} has no kernel with rdma_rxe (the cloud flavour has not)")
+        raise Unavailable(f"{os.path.basename(package)} has no kernel with rdma_rxe (the cloud "
+                          "flavour has not)")
     with open(os.path.join(folder, "kernel"), "wb") as out:
         out.write(kernel)
     for i, name in enumerate(order):
@@ -141,7 +151,8 @@ class Archive:
         self.known.add(name)
         self.n += 1
         head = [self.n, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
-        self.out.write(b"070701" + "".join(f"{field:08x}" for field in head).encode() + name.encode() + b"\0")
+        self.out.write(b"070701" + "".join(f"{field:08x}" for field in head).encode()
+                       + name.encode() + b"\0")
         self.out.write(b"\0" * (-self.out.tell() % 4) + data)
         self.out.write(b"\0" * (-self.out.tell() % 4))
 
@@ -172,7 +183,8 @@ class Archive:
 def libraries_of(paths):
     found = set()
     for path in paths:
-        shown = subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+        shown = subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               text=True).stdout
         if "not found" in shown:
             raise Unavailable(f"a library of {path} is missing")
         found.update(re.findall(r"(/\S+) \(0x", shown))
@@ -180,7 +192,8 @@ def libraries_of(paths):
 
 
 def loaded_later():
-    """What ldd does not name: the provider of the device, and what the C library loads by itself."""
+    """What ldd does not name: the provider of the device, and what the C library loads by itself.
+    """
     providers = glob.glob("/usr/lib/*/libibverbs/librxe-rdmav*.so")
     verbs = glob.glob("/usr/lib/*/libibverbs.so.1")
     if not providers or not verbs:
@@ -208,7 +221,8 @@ def make_initramfs(kernel, files, script):
     for name, path in files.items():
         archive.file("work/" + name, path)
     binaries = [path for path in files.values() if open(path, "rb").read(4) == b"\x7fELF"]
-    libraries = set(loaded_later()) | libraries_of(binaries + loaded_later() + [find_program("rdma")])
+    libraries = set(loaded_later()) | libraries_of(
+        binaries + loaded_later() + [find_program("rdma")])
     for path in sorted(libraries):
         archive.file(path.lstrip("/"), os.path.realpath(path))
     folders = sorted({os.path.dirname(path) for path in libraries})
@@ -226,7 +240,8 @@ def check_host():
 
 
 def run(files, script, timeout_s, memory_mb=1024):
-    """(exit status or None when the guest did not come to an end, output, the kernel's own words)."""
+    """(exit status or None when the guest did not come to an end, output, the kernel's own words).
+    """
     check_host()
     kernel = kernel_folder()
     with tempfile.TemporaryDirectory(prefix="millrace-guest-") as work:
@@ -234,13 +249,18 @@ def run(files, script, timeout_s, memory_mb=1024):
             return os.path.join(work, name)
         with open(path("initramfs"), "wb") as out:
             out.write(make_initramfs(kernel, files, script))
-        command = [find_program("qemu-system-x86_64"), "-M", "pc", "-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", "2", "-m", str(memory_mb),
+        command = [find_program("qemu-system-x86_64"), "-M", "pc", "-accel", "tcg,thread=multi",
+                   "-cpu", CPU, "-smp", "2", "-m", str(memory_mb),
                    "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                    "-kernel", os.path.join(kernel, "kernel"), "-initrd", path("initramfs"),
-                   "-append", "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off tsc=unstable clocksource=hpet random.trust_cpu=on",
-                   "-serial", f"file:{path('console')}", "-serial", f"file:{path('output')}", "-serial", f"file:{path('status')}"]
+                   "-append",
+                   "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off tsc=unstable "
+                   "clocksource=hpet random.trust_cpu=on",
+                   "-serial", f"file:{path('console')}", "-serial", f"file:{path('output')}",
+                   "-serial", f"file:{path('status')}"]
         try:
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s)
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             pass
 

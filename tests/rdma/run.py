@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""RDMA for real: two tasks, and a cluster of the daemons, on a Soft-RoCE device in a guest (guest.py). Prints TAP, and ends with
+"""RDMA for real: two tasks, and a cluster of the daemons, on a Soft-RoCE device in a guest
+(guest.py). Prints TAP, and ends with
 "N passed, N failed[, N skipped]".
 
     tests/rdma/run.py [--build DIR] [--asan-build DIR] [--keep-output] [--long]
@@ -45,7 +46,8 @@ def shape(sizes):
 
 def constant(dtype, values, sizes=()):
     content = struct.pack(f"<{len(values)}" + ("q" if dtype == DT_INT64 else "i"), *values)
-    return field(8, field(1, dtype) + field(2, shape(sizes)) + field(4, content))  # AttrValue.tensor
+    # AttrValue.tensor
+    return field(8, field(1, dtype) + field(2, shape(sizes)) + field(4, content))
 
 
 def scalar(dtype, value):
@@ -69,31 +71,44 @@ def sum_graph():
             node("zero", "Const", device=ps, dtype=type_attr(DT_INT64), value=scalar(DT_INT64, 0)) +
             node("one", "Const", device=ps, dtype=type_attr(DT_INT64), value=scalar(DT_INT64, 1)) +
             node("range", "Range", ["zero", "n", "one"], ps, Tidx=type_attr(DT_INT64)) +
-            node("axis", "Const", device=worker, dtype=type_attr(DT_INT32), value=scalar(DT_INT32, 0)) +
-            node("sum", "Sum", ["range", "axis"], worker, T=type_attr(DT_INT64), Tidx=type_attr(DT_INT32), keep_dims=field(5, 0)) +
+            node("axis", "Const", device=worker, dtype=type_attr(DT_INT32),
+                 value=scalar(DT_INT32, 0)) +
+            node("sum", "Sum", ["range", "axis"], worker, T=type_attr(DT_INT64),
+                 Tidx=type_attr(DT_INT32), keep_dims=field(5, 0)) +
             field(4, field(1, 2474)))
 
 
 def tile_graph():
-    """Of known shape, if x has the two elements that are said of it: 16 MB, which the worker can grant ahead."""
+    """Of known shape, if x has the two elements that are said of it: 16 MB, which the worker can
+    grant ahead."""
     ps, worker = "/job:ps/task:0", "/job:worker/task:0"
-    return (node("x", "Placeholder", device=ps, dtype=type_attr(DT_INT64), shape=field(7, shape([2]))) +
-            node("times", "Const", device=ps, dtype=type_attr(DT_INT32), value=constant(DT_INT32, [1 << 20], [1])) +
-            node("tile", "Tile", ["x", "times"], ps, T=type_attr(DT_INT64), Tmultiples=type_attr(DT_INT32)) +
-            node("axis", "Const", device=worker, dtype=type_attr(DT_INT32), value=scalar(DT_INT32, 0)) +
-            node("sum", "Sum", ["tile", "axis"], worker, T=type_attr(DT_INT64), Tidx=type_attr(DT_INT32), keep_dims=field(5, 0)) +
+    return (node("x", "Placeholder", device=ps, dtype=type_attr(DT_INT64),
+                 shape=field(7, shape([2]))) +
+            node("times", "Const", device=ps, dtype=type_attr(DT_INT32),
+                 value=constant(DT_INT32, [1 << 20], [1])) +
+            node("tile", "Tile", ["x", "times"], ps, T=type_attr(DT_INT64),
+                 Tmultiples=type_attr(DT_INT32)) +
+            node("axis", "Const", device=worker, dtype=type_attr(DT_INT32),
+                 value=scalar(DT_INT32, 0)) +
+            node("sum", "Sum", ["tile", "axis"], worker, T=type_attr(DT_INT64),
+                 Tidx=type_attr(DT_INT32), keep_dims=field(5, 0)) +
             field(4, field(1, 2474)))
 
 
 # ---- the cases ----
 
 CASES = [
-    ("keys", "a wrong key, too many bytes and a place that was withdrawn are refused by the device", "./rdma_tasks keys"),
-    ("values-4096", "64 MB both ways, MTU 4096", "set_mtu 4200; ./rdma_tasks values 64 && saw '\"mtu\":4096'"),
-    ("values-1024", "16 MB both ways, MTU 1024", "set_mtu 1500; ./rdma_tasks values 16 && saw '\"mtu\":1024'; rc=$?; set_mtu 4200; return $rc"),
-    ("kill", "the other task is killed while four values of 16 MB are under way, in each direction", "./rdma_tasks kill 16"),
+    ("keys", "a wrong key, too many bytes and a place that was withdrawn are refused by the device",
+     "./rdma_tasks keys"),
+    ("values-4096", "64 MB both ways, MTU 4096",
+     "set_mtu 4200; ./rdma_tasks values 64 && saw '\"mtu\":4096'"),
+    ("values-1024", "16 MB both ways, MTU 1024",
+     "set_mtu 1500; ./rdma_tasks values 16 && saw '\"mtu\":1024'; rc=$?; set_mtu 4200; return $rc"),
+    ("kill", "the other task is killed while four values of 16 MB are under way, in each direction",
+     "./rdma_tasks kill 16"),
     ("cut", "the network of the device goes away: the value comes over TCP", "./rdma_tasks cut 4"),
-    ("refused", "the other task has RDMA switched off: the value comes over TCP", "./rdma_tasks refused 4"),
+    ("refused", "the other task has RDMA switched off: the value comes over TCP",
+     "./rdma_tasks refused 4"),
     ("required", "the same where it is required: an error that says so", "./rdma_tasks required"),
     ("cluster", "a step of the daemons moves 32 MB from ps to worker by RDMA", """
         start_cluster --rdma=require --rdma=require
@@ -118,7 +133,8 @@ CASES = [
 SANITIZED = [
     ("asan-keys", "AddressSanitizer: keys", "./rdma_tasks_asan keys"),
     ("asan-values", "AddressSanitizer: 4 MB both ways", "./rdma_tasks_asan values 4"),
-    ("asan-kill", "AddressSanitizer: killed while values are under way", "./rdma_tasks_asan kill 8"),
+    ("asan-kill", "AddressSanitizer: killed while values are under way",
+     "./rdma_tasks_asan kill 8"),
     ("asan-cut", "AddressSanitizer: the network goes away", "./rdma_tasks_asan cut 2"),
 ]
 
@@ -166,7 +182,8 @@ run_case() {
 
 
 def make_script(cases, keep):
-    script = "export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1\n" + SCRIPT
+    script = ("export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 "
+              "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1\n" + SCRIPT)
     script += f"KEEP={'1' if keep else ''}\n"
     for i, (_, _, command) in enumerate(cases, 1):
         script += f"case_{i}() {{\n{command}\n}}\n"
@@ -178,7 +195,8 @@ def make_script(cases, keep):
 def run_guest(options, work):
     binaries = os.path.join(options.build, "bin")
     files = {"rdma_tasks": os.path.join(options.build, "tests", "rdma", "rdma_tasks")}
-    files.update({name: os.path.join(binaries, name) for name in ("tf-worker", "tf-master", "tfctl")})
+    files.update({name: os.path.join(binaries, name)
+                  for name in ("tf-worker", "tf-master", "tfctl")})
     for name, graph in (("sum.pb", sum_graph()), ("tile.pb", tile_graph())):
         files[name] = os.path.join(work, name)
         with open(files[name], "wb") as out:
@@ -189,11 +207,14 @@ def run_guest(options, work):
         cases += SANITIZED
     if options.only:
         cases = [case for case in cases if case[0] in options.only.split(",")]
-    status, output, console = guest.run(files, make_script(cases, options.keep_output), TIMEOUT_S, 1536)
+    status, output, console = guest.run(files, make_script(cases, options.keep_output), TIMEOUT_S,
+                                        1536)
     print(output, end="", flush=True)
-    passed, failed = len(re.findall(r"^ok \d", output, re.M)), len(re.findall(r"^not ok \d", output, re.M))
+    passed, failed = len(re.findall(r"^ok \d", output, re.M)), len(
+        re.findall(r"^not ok \d", output, re.M))
     if status is None or passed + failed != len(cases):
-        print("# the guest did not come to an end; its console:\n" + "\n".join("# " + line for line in console.splitlines()[-40:]))
+        print("# the guest did not come to an end; its console:\n"
+              + "\n".join("# " + line for line in console.splitlines()[-40:]))
         failed = max(failed, len(cases) - passed)
     return passed, failed
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""What TensorFlow's wheel computes on a CPU and our tables do not: ops without a kernel, and types of ops that have one.
+"""What TensorFlow's wheel computes on a CPU and our tables do not: ops without a kernel, and types
+of ops that have one.
 
     op_gaps.py [--build DIR] [--use FILE]
 
---use: a text that holds op names, each followed by how often it is used ("MatMul 202"); what is used most comes first.
-Facts come from the installed wheel (tests/differential/tf_kernels.py) and from tests/tools/dump_tables.
+--use: a text that holds op names, each followed by how often it is used ("MatMul 202"); what is
+used most comes first.
+Facts come from the installed wheel (tests/differential/tf_kernels.py) and from
+tests/tools/dump_tables.
 """
 
 import argparse
@@ -33,15 +36,18 @@ def uses(path):
     if not path:
         return {}
     with open(path, encoding="utf-8") as file:
-        return {name: int(n or 0) for name, n in re.findall(r"\b([A-Z]\w+)\b(?:\s+(\d+))?", file.read())}
+        return {name: int(n or 0) for name,
+                n in re.findall(r"\b([A-Z]\w+)\b(?:\s+(\d+))?", file.read())}
 
 
 def our_kernels(build):
     """op -> a list of {type attr: set of type names} for its rows."""
-    tables = json.loads(subprocess.run([os.path.join(build, "tests", "tools", "dump_tables")], stdout=subprocess.PIPE, check=True).stdout)
+    tables = json.loads(subprocess.run([os.path.join(build, "tests", "tools", "dump_tables")],
+                                       stdout=subprocess.PIPE, check=True).stdout)
     kernels = {row["name"]: [] for row in tables["ops"]}
     for row in tables["kernels"]:
-        types = {attr: {OURS_TO_NUMPY.get(name, name) for name in names} for attr, names in row["types"].items()}
+        types = {attr: {OURS_TO_NUMPY.get(name, name) for name in names} for attr,
+                 names in row["types"].items()}
         kernels.setdefault(row["op"], []).append(types)
     return kernels
 
@@ -50,9 +56,11 @@ def missing_types(op, rows):
     """Combinations of types that a kernel of TensorFlow's takes and no row of ours."""
 
     def is_taken(combination):
-        return any(all(attr not in row or name in row[attr] for attr, name in combination) for row in rows)
+        return any(all(attr not in row or name in row[attr] for attr, name in combination)
+                   for row in rows)
 
-    def can_be_sent(combination):  # kernels are registered for types, too, that the op's signature does not allow
+    # kernels are registered for types, too, that the op's signature does not allow
+    def can_be_sent(combination):
         return all(name in tf_kernels.cpu_dtypes(op, attr) for attr, name in combination)
 
     combinations = [c for c in tf_kernels.cpu_combinations(op) if c and can_be_sent(c)]

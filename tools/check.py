@@ -230,7 +230,7 @@ GENERATED = {
     "kernels/support/unicode_case.c": "tools/gen_unicode_case.py",
 }
 LIMITED_FOLDERS = (*SOURCE_FOLDERS, "tools", "examples", "configs", "deploy")
-LIMITED = (".c", ".h", ".inc", ".py", ".proto", ".build", ".ini", ".env", ".service", ".sh")
+LIMITED = (".c", ".h", ".inc", ".py", ".proto", ".build", ".ini", ".env", ".sh")
 LIMITED_FILES = ("quickstart", "test", "tools/dev", "tools/setup", "meson.build",
                  "meson_options.txt")
 
@@ -396,6 +396,34 @@ def include_drawing():
     return "".join(out) + "```\n"
 
 
+def first_sentence(page):
+    """What a page says first: the title after its colon, or the first sentence below the title."""
+    title, _, rest = page.lstrip("# ").partition("\n")
+    if ": " in title:
+        return title.partition(": ")[2]
+    paragraph = " ".join(rest.strip().partition("\n\n")[0].split())
+    return re.split(r"(?<=[a-z)`\]])[.:](?= |$)", paragraph)[0].replace("|", "\\|")
+
+
+def room_table():
+    """The rooms, the lowest first, each with the first sentence of its README."""
+    out = ["| room | what it holds |\n", "|---|---|\n"]
+    for name, members in ROOMS:
+        readme = members[0] + "README.md" if members[0].endswith("/") else None
+        if readme is None or not os.path.exists(os.path.join(ROOT, readme)):
+            files = ", ".join(f"`{member}`" for member in members)
+            out.append(f"| {name} | {'files: ' + files if readme is None else ''} |\n")
+            continue
+        with open(os.path.join(ROOT, readme), encoding="utf-8") as f:
+            out.append(f"| [{name}](../{readme}) | {first_sentence(f.read())} |\n")
+    return "".join(out) + "\n"
+
+
+def generated_rooms():
+    """What tools/check.py writes into the page: the drawing, and the table of rooms."""
+    return include_drawing() + "\n" + room_table()
+
+
 def page_with_drawing(page, drawing):
     """The page with the drawing between its two markers; None when a marker is missing."""
     if DRAWING_BEGIN not in page or DRAWING_END not in page:
@@ -408,7 +436,7 @@ def check_include_drawing():
     yield from wrong_arrows(room_includes())
     with open(os.path.join(ROOT, DRAWING_PAGE), encoding="utf-8") as f:
         page = f.read()
-    wanted = page_with_drawing(page, include_drawing())
+    wanted = page_with_drawing(page, generated_rooms())
     if wanted is None:
         yield f"{DRAWING_PAGE}: has no place for the drawing of the rooms"
     elif wanted != page:
@@ -425,7 +453,7 @@ def show_include_graph(write):
         return 1 if complaints else 0
     path = os.path.join(ROOT, DRAWING_PAGE)
     with open(path, encoding="utf-8") as f:
-        page = page_with_drawing(f.read(), include_drawing())
+        page = page_with_drawing(f.read(), generated_rooms())
     if page is None:
         print(f"{DRAWING_PAGE} has no place for the drawing", file=sys.stderr)
         return 1

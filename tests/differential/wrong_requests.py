@@ -10,7 +10,7 @@ every call must come to the same code, and name the same node. Graphs are pieces
 
     cases() yields (name, calls) or (name, calls, options). Options:
         words    a regular expression that both messages of the last call that fails must match
-    What differs for a reason stands in EXPLAINED: our codes, words of ours, why.
+    EXPLAINED lists intended differences: our codes, our words, and the reason.
 """
 
 from collections import namedtuple

@@ -144,8 +144,17 @@ class TestRooms(PlantedTree):
     def test_a_drawing_that_is_out_of_date_is_found(self):
         self.write("docs/architecture.md", check.DRAWING_BEGIN + "old\n" + check.DRAWING_END)
         self.assert_finds(check.check_include_drawing, "out of date")
-        self.write("docs/architecture.md", check.DRAWING_BEGIN + check.include_drawing() + check.DRAWING_END)
+        self.write("docs/architecture.md", check.DRAWING_BEGIN + check.generated_rooms() + check.DRAWING_END)
         self.assert_silent(check.check_include_drawing)
+
+
+    def test_the_table_of_rooms_has_the_first_sentences_of_their_readmes(self):
+        self.write("common/base/README.md", "# common/base: what everything needs\n")
+        self.write("common/tensor/README.md", "# common/tensor\n\nTensors (`tensor.h`) and\nbuffers. And more.\n")
+        table = check.room_table()
+        self.assertIn("| [common/base](../common/base/README.md) | what everything needs |", table)
+        self.assertIn("| [common/tensor](../common/tensor/README.md) | Tensors (`tensor.h`) and buffers |", table)
+        self.assertIn("| common/io |  |", table)
 
 
 class TestCommits(PlantedTree):

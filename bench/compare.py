@@ -35,7 +35,8 @@ TENSORFLOW_SERVER = """
 import os, sys, json
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 import tensorflow as tf
-tf.distribute.Server(tf.train.ClusterSpec(json.loads(sys.argv[1])), job_name=sys.argv[2], task_index=0).join()
+tf.distribute.Server(tf.train.ClusterSpec(json.loads(sys.argv[1])), job_name=sys.argv[2],
+                     task_index=0).join()
 """
 
 

@@ -126,8 +126,9 @@ def main():
                     client.ask("init")
                     client.ask("add", "1")
                     for what, seconds in row(wire, client, options.limit):
-                        figures.setdefault(what, {})[
-                            kind.name] = f"not in {options.limit:.0f} s" if seconds is None else f"{seconds:.3f} s"
+                        told = f"{seconds:.3f} s" if seconds is not None else \
+                            f"not in {options.limit:.0f} s"
+                        figures.setdefault(what, {})[kind.name] = told
                 finally:
                     client.process.kill()
                     client.process.wait()

@@ -79,9 +79,9 @@ class Millrace:
                  for i in range(n)]
         spec = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{port()}" for of, _, port in tasks if of
                                              == job) for job in ("ps", "worker"))
-        self.targets = ((((((((((((((((((((((((([
+        self.targets = ([
             f"grpc://127.0.0.1:{self.start('master', 'tf-master', '--cluster', spec)()}"] * max(
-                WORKERS))))))))))))))))))))))))))
+                WORKERS))
 
     def start(self, name, program, *arguments):
         """A function that waits for its port."""

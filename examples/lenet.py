@@ -48,8 +48,9 @@ def dense(x, n_out, name):
 
 def build(on_cluster):
     """The graph: (images, labels, loss, train, accuracy)."""
-    setter = tf1.train.replica_device_setter(ps_tasks=1,
-                                             worker_device="/job:worker/task:0") if on_cluster else None
+    setter = None
+    if on_cluster:
+        setter = tf1.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0")
     with tf1.device(setter):
         images, labels = tf1.placeholder(tf.float32, [None, 64]), tf1.placeholder(tf.int64, [None])
         x = conv(conv(tf.reshape(images, [-1, 8, 8, 1]), 32, "conv1"), 64, "conv2")

@@ -99,8 +99,8 @@ LIBRARY_HOMES = {
     "zlib.h": {"rpc", "common/io"}, "pcre2.h": {"kernels/host/text"},
     "unicode/": {"kernels/host/text"},
 }
-BANNED = (((((((((((((((((((((((((((((re.compile(
-    r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\("))))))))))))))))))))))))))))))
+BANNED = re.compile(
+    r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\(")
 SOURCE_FOLDERS = (*FLOORS, "bench", "tests")
 
 

@@ -19,8 +19,8 @@ TEXT = (".c", ".h", ".inc", ".py", ".md", ".proto", ".build", ".ini", ".env", ".
         ".txt")
 
 # Files of our workplace that are not in the tree. Nothing in the tree may send a reader to them.
-ABSENT_FILES = (((((((((((((((((((((((re.compile(
-    r"\bDESIGN\.md|\bTF_PROTOCOL\.md|\bSTYLE\.md|\.\./shared/|(?<![\w/])shared/[A-Z]"))))))))))))))))))))))))
+ABSENT_FILES = re.compile(
+    r"\bDESIGN\.md|\bTF_PROTOCOL\.md|\bSTYLE\.md|\.\./shared/|(?<![\w/])shared/[A-Z]")
 
 GLOSSARY = "docs/glossary.md"
 

@@ -59,8 +59,8 @@ def rows(items, form, per_line):
 
 
 def case_ignorable(c):
-    return unicodedata.category(c) in ("Mn", "Me", "Cf", "Lm",
-                                       "Sk") or c in "'.:·\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a\u0387"
+    return unicodedata.category(c) in ("Mn", "Me", "Cf", "Lm", "Sk") or \
+        c in "'.:·\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a\u0387"
 
 
 def cased(c):

@@ -178,13 +178,14 @@ PAPERS = (
 
 INTRODUCTION = """# From the papers to the source
 
-[WP] *TensorFlow: Large-Scale Machine Learning on Heterogeneous Distributed Systems*, white paper, 2015.
+[WP] *TensorFlow: Large-Scale Machine Learning on Heterogeneous Distributed Systems*,
+white paper, 2015.
 [OSDI] *TensorFlow: A System for Large-Scale Machine Learning*, OSDI 2016.
 [CF] *Dynamic Control Flow in Large-Scale Machine Learning*, EuroSys 2018.
 
-The rows are in `tools/paper_map.py`. Files and tests are checked to exist; tests are below `tests/`. The status is
-computed: a part is missing when its op has no kernel, its flag or its file does not exist, or its derivative is not
-written.
+The rows are in `tools/paper_map.py`. Files and tests are checked to exist. Tests are in `tests/`.
+The status is computed: a part is missing when its op has no kernel, its flag or its file does not
+exist, or its derivative is not written.
 """
 
 

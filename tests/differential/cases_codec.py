@@ -148,10 +148,10 @@ def png_cases():
             data = png(color, depth, interlaced=interlaced, transparency=transparency)
             for channels in (0, 1, 3, 4):
                 for dtype in ("uint8", "uint16"):
-                    yield (((((((((((((((((((((((
+                    yield (
                         f"DecodePng/{color},{depth},{interlaced},{transparency}/{channels}/{dtype}",
                         read("DecodePng", data, channels=channels,
-                             dtype=dtype))))))))))))))))))))))))
+                             dtype=dtype))
                 if not interlaced:
                     yield f"DecodeImage/png/{color},{depth},{transparency}/{channels}/float", read(
                         "DecodeImage", data, channels=channels, dtype="float32")

@@ -49,8 +49,9 @@ def losses():
                     labels[0] = labels[0] + [classes - 1] * (time > 10)
                     lengths = [int(rng.integers(max(2 * len(row), 1), time + 1)) if 2 * len(row)
                                < time else time for row in labels]
-                    name = ((((((((((((((((((((((
-                        f"CTCLoss/{dtype}/{time},{batch},{classes}/{'+'.join(attrs) or 'plain'}/{scale}"))))))))))))))))))))))
+                    name = (
+                        f"CTCLoss/{dtype}/{time},{batch},{classes}/"
+                        f"{'+'.join(attrs) or 'plain'}/{scale}")
                     yield name, loss(inputs, *sparse_of(labels), lengths, **attrs), LOOSE[dtype]
     inputs = rng.normal(size=(4, 2, 4)).astype("float32")
     for name, labels, lengths, attrs in (

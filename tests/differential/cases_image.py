@@ -410,10 +410,14 @@ def sampled():
         ({}, {"aspect_ratio_range": [2.0, 1]}), ({}, {"area_range": [0.9, 0.1]}),
         ({}, {"max_attempts": 0}), ({"bounding_boxes": boxes[:, :, [2, 3, 0, 1]]}, {})):
         given = {**good, **change, "seed": sizes(1, 2)}
-        yield (((((((((((((((((((((((((((((((((((
-            f"StatelessSampleDistortedBoundingBox/{[(k, v.shape, v.ravel()[:2]) for k, v in change.items()]}/{attrs}", case("StatelessSampleDistortedBoundingBox", given, **attrs))))))))))))))))))))))))))))))))))))
-        yield (((((((((((((((((((((((((((((((((((
-            f"SampleDistortedBoundingBoxV2/{[(k, v.shape, v.ravel()[:2]) for k, v in change.items()]}/{attrs}", case("SampleDistortedBoundingBoxV2", {**good, **change}, seed=1, seed2=2, **attrs))))))))))))))))))))))))))))))))))))
+        yield (
+            f"StatelessSampleDistortedBoundingBox/"
+            f"{[(k, v.shape, v.ravel()[:2]) for k, v in change.items()]}/{attrs}",
+            case("StatelessSampleDistortedBoundingBox", given, **attrs))
+        yield (
+            f"SampleDistortedBoundingBoxV2/"
+            f"{[(k, v.shape, v.ravel()[:2]) for k, v in change.items()]}/{attrs}",
+            case("SampleDistortedBoundingBoxV2", {**good, **change}, seed=1, seed2=2, **attrs))
 
 
 def projected():

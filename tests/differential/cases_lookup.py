@@ -72,8 +72,8 @@ class Table:
         """In the order of the keys: no table promises one."""
         keys, values = R.LookupTableExportV2(table_handle=self.handle, Tkeys=tf.as_dtype(self.key),
                                              Tvalues=tf.as_dtype(self.value))
-        numbers = R.StringToHashBucketFast(input=keys,
-                                           num_buckets=1 << 40) if self.key == "string" else tf.cast(keys, tf.int64)
+        numbers = tf.cast(keys, tf.int64) if self.key != "string" else \
+            R.StringToHashBucketFast(input=keys, num_buckets=1 << 40)
         order = R.TopKV2(input=-numbers, k=tf.size(keys)).indices
         return [tf.gather(keys, order), tf.gather(values, order)]
 

@@ -110,8 +110,9 @@ def simulated():
                      "narrow_range": narrow, "round_mode": rounding}
             for low, high in ((-1.5, 2.0), (0.0, 3.0), (-3.0, 0.5)) if given else ((0.0, 0.0),):
                 ends = {"input_min": numpy.array(low, dtype), "input_max": numpy.array(high, dtype)}
-                label = (((((((((((((((((((((((((
-                    f"{dtype}/{list(shape)}/{signed},{given}/{bits},{narrow},{rounding}/{low},{high}")))))))))))))))))))))))))
+                label = (
+                    f"{dtype}/{list(shape)}/{signed},{given}/{bits},{narrow},{rounding}/"
+                    f"{low},{high}")
                 for op in ("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4"):
                     yield f"{op}/{label}", *op_case(op, {"input": x, **ends}, **attrs)
                 three = {k: v for k, v in attrs.items() if k not in ("num_bits", "round_mode")}

@@ -102,10 +102,10 @@ def gathers():
                 inputs = {"params_nested_splits": [ints(s, splits_type) for s in three[:depth]],
                           "params_dense_values": values, "indices": ints(indices, index_type)}
                 rank = np.ndim(indices) + depth - 1
-                yield (((((((((((((((((((((((((((
+                yield (
                     f"RaggedGather/{depth}/{indices}/{splits_type.__name__}/{index_type.__name__}",
                     case(gen_ragged_array_ops.ragged_gather, inputs,
-                         OUTPUT_RAGGED_RANK=rank))))))))))))))))))))))))))))
+                         OUTPUT_RAGGED_RANK=rank))
     for splits in ([[0, 2, 11]], [[0, 3, 2]], [[-1, 2]], [[]], [[1, 3]], [[0, 2], [0, 11, 10]],
                    [[0, 3], [0, 4]], [0], [[[0, 1]]], [[0]], [[0, 2], [0, 1, 12]]):
         inputs = {"params_nested_splits": [ints(s) for s in splits], "params_dense_values": values,
@@ -414,8 +414,10 @@ def crosses():
     for features, (hashed, buckets), splits in itertools.product(
         sets, ((False, 0), (True, 0), (True, 100)), ("int32", "int64")):
         name = "".join(f[0] for f in features)
-        yield (((((((((((((((((((((((((((((((((((
-            f"RaggedCross/{name}/{len(features) and features[0][1] is text[1]}/{hashed}/{buckets}/{splits}", cross(features, hashed, buckets, splits=splits))))))))))))))))))))))))))))))))))))
+        yield (
+            f"RaggedCross/{name}/{len(features) and features[0][1] is text[1]}/"
+            f"{hashed}/{buckets}/{splits}",
+            cross(features, hashed, buckets, splits=splits))
     yield "RaggedCross/key", cross([text, number], True, 7, key=-1)
     for name, features, order in (
         ("order too short", [text, number], "R"), ("order of others", [text, dense], "RR"),

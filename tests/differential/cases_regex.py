@@ -70,8 +70,9 @@ def _random_patterns(n):
         if kind == 4:
             return f"(?:{grow(depth - 1)}|{grow(depth - 1)})"
         if kind == 5:
-            return ((((((((((((((((((((((((((((((
-                f"({grow(depth - 1)}){rng.choice(['*', '+', '?', '{2}', '{1,2}', '{0,3}', '{2,}', '*?'])}"))))))))))))))))))))))))))))))
+            return (
+                f"({grow(depth - 1)})"
+                f"{rng.choice(['*', '+', '?', '{2}', '{1,2}', '{0,3}', '{2,}', '*?'])}")
         return grow(depth - 1) + grow(depth - 1)
 
     return [grow(4) for _ in range(n)]

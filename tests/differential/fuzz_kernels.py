@@ -100,8 +100,8 @@ def mutate_tensor(rng, proto):
         if n and values.size and rng.random() < 0.7:  # most of it as it was
             new = numpy.resize(values.ravel(), n)
             at = rng.sample(range(n), min(n, rng.choice((0, 1, 1, 3))))
-            new[at] = random_numbers(rng, values.dtype,
-                                     len(at)) if values.dtype.kind in "biuf" or values.dtype.name == "bfloat16" else new[at]
+            if values.dtype.kind in "biuf" or values.dtype.name == "bfloat16":
+                new[at] = random_numbers(rng, values.dtype, len(at))
         else:
             new = random_numbers(rng, values.dtype,
                                  n) if values.dtype.kind != "c" else numpy.resize(

@@ -51,8 +51,9 @@ def grow(rng, depth):
     if kind < 4:
         return rng.choice(ATOMS)
     if kind == 4:
-        return ((((((((((((((((((((((((((((((((((
-            f"{rng.choice(['(', '(', '(?:', '(?i:', '(?s:', '(?U:'])}{grow(rng, depth - 1)}|{grow(rng, depth - 1)})"))))))))))))))))))))))))))))))))))
+        return (
+            f"{rng.choice(['(', '(', '(?:', '(?i:', '(?s:', '(?U:'])}"
+            f"{grow(rng, depth - 1)}|{grow(rng, depth - 1)})")
     if kind == 5:
         return f"({grow(rng, depth - 1)}){rng.choice(REPEATS)}"
     if kind == 6:
@@ -145,10 +146,13 @@ def main():
                 by_op[name] += 1
                 if shown < arguments.show:
                     shown += 1
-                    where = next((f"{t!r}: {a!r}, TensorFlow has {b!r}" for t, a,
-                                  b in zip(feeds[texts], ours[1], theirs[1]) if a != b),
-                                 "") if not ours[0] and not theirs[
-                                     0] else f"{ours[0]} {str(ours[1])[:160]!r}, TensorFlow has {theirs[0]} {str(theirs[1])[:100]!r}"
+                    if ours[0] or theirs[0]:
+                        where = (f"{ours[0]} {str(ours[1])[:160]!r}, "
+                                 f"TensorFlow has {theirs[0]} {str(theirs[1])[:100]!r}")
+                    else:
+                        where = next((f"{t!r}: {a!r}, TensorFlow has {b!r}"
+                                      for t, a, b in zip(feeds[texts], ours[1], theirs[1])
+                                      if a != b), "")
                     print(f"DIFFERS {name} {feeds[pattern].decode()!r} rewrite {feeds[rewrite]!r}: "
                           f"{where}", flush=True)
         if differs and b"\\B" in feeds[pattern]:

@@ -260,7 +260,8 @@ class Run:
             [arguments.bin]), Importer()
         self.outputs, self.by_op = collections.Counter(), {"less specific": {}, "more specific": {}}
         self.ops, self.failures = set(), []
-        self.passed = self.refused_alike = self.same_words = self.unread = self.mutants = self.aborted = 0
+        self.passed = self.refused_alike = self.same_words = 0
+        self.unread = self.mutants = self.aborted = 0
         self.laxer, self.other_words = collections.Counter(), {}
         self.nodes = self.microseconds = self.evaluated = 0
 

@@ -16,7 +16,9 @@ every call must come to the same code, and name the same node. Graphs are pieces
 from collections import namedtuple
 
 import numpy as np
-from raw_clients import BOOL, FLOAT, INT32, RESOURCE, STRING, const, data, float_tensor, graph, int_tensor, node, number, tensor, type_attr
+from raw_clients import (
+    BOOL, FLOAT, INT32, RESOURCE, STRING, const, data, float_tensor, graph, int_tensor, node,
+    number, tensor, type_attr)
 
 Create = namedtuple("Create", "graph")
 Extend = namedtuple("Extend", "graph version", defaults=(None,))

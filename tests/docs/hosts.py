@@ -1,4 +1,5 @@
-"""Network namespaces that stand for hosts: each has a name, an address, and a wire to the namespace of the page.
+"""Network namespaces that stand for hosts: each has a name, an address, and a wire to the namespace
+of the page.
 
 Needs root in a network and mount namespace of its own: run.py starts a page in one.
 """
@@ -17,7 +18,8 @@ def inside(holder, *command):
 
 
 class Hosts:
-    """The hosts of one page. They are made when they are first named, and end with the page's process namespace."""
+    """The hosts of one page. They are made when they are first named, and end with the page's
+    process namespace."""
 
     def __init__(self, aliases):
         """aliases: {name in a certificate or an address: host}"""
@@ -34,14 +36,18 @@ class Hosts:
 
     def _add(self, name):
         n = len(self.holders) + 1
-        holder = subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c", 'hostname "$1"; echo; exec sleep infinity', "sh", name],
+        holder = subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c",
+                                   'hostname "$1"; echo; exec sleep infinity', "sh", name],
                                   stdout=subprocess.PIPE)
         holder.stdout.readline()  # the host has its name and namespaces now
-        run("ip", "link", "add", f"wire{n}", "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+        run("ip", "link", "add", f"wire{n}", "type", "veth", "peer", "name", "eth0", "netns",
+            str(holder.pid))
         run("ip", "address", "add", f"10.7.{n}.1/24", "dev", f"wire{n}")
         run("ip", "link", "set", f"wire{n}", "up")
-        for command in (("link", "set", "lo", "up"), ("address", "add", f"10.7.{n}.2/24", "dev", "eth0"),
-                        ("link", "set", "eth0", "up"), ("route", "add", "default", "via", f"10.7.{n}.1")):
+        for command in (("link", "set", "lo", "up"),
+                        ("address", "add", f"10.7.{n}.2/24", "dev", "eth0"),
+                        ("link", "set", "eth0", "up"),
+                        ("route", "add", "default", "via", f"10.7.{n}.1")):
             run(*inside(holder, "ip", *command))
         self.holders[name] = holder
         names = [name] + [alias for alias, host in self.aliases.items() if host == name]

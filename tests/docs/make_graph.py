@@ -1,4 +1,5 @@
-"""Writes graph.pb (b = 2 · a) and a.npy into the current folder, for the blocks of README.md that run a graph."""
+"""Writes graph.pb (b = 2 · a) and a.npy into the current folder, for the blocks of README.md that
+run a graph."""
 import numpy
 import tensorflow as tf
 

@@ -1,4 +1,5 @@
-"""Tests the blocks of one page, in the namespaces that run.py made. A line a block: "ok", "FAILED" or "skipped"."""
+"""Tests the blocks of one page, in the namespaces that run.py made. A line a block: "ok", "FAILED"
+or "skipped"."""
 import os
 import re
 import shutil
@@ -28,7 +29,8 @@ class Failure(Exception):
 
 
 def make_reader_folder():
-    """A folder that looks like the tree to a reader: links to what is in it, so that new files stay outside of the tree."""
+    """A folder that looks like the tree to a reader: links to what is in it, so that new files stay
+    outside of the tree."""
     folder = tempfile.mkdtemp(prefix="millrace-docs-")
     for name in os.listdir(ROOT):
         if not name.startswith((".git", "build")):
@@ -40,13 +42,15 @@ def make_reader_folder():
 
 
 def cover_system_folders():
-    """What a block writes below /etc and /usr goes into memory and is gone with the page's mount namespace."""
+    """What a block writes below /etc and /usr goes into memory and is gone with the page's mount
+    namespace."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=True)
     for name in ("etc", "usr"):
         os.makedirs(f"/mnt/{name}/upper")
         os.makedirs(f"/mnt/{name}/work")
         subprocess.run(["mount", "-t", "overlay", "overlay", "-o",
-                        f"lowerdir=/{name},upperdir=/mnt/{name}/upper,workdir=/mnt/{name}/work", f"/{name}"], check=True)
+                        f"lowerdir=/{name},upperdir=/mnt/{name}/upper,workdir=/mnt/{name}/work",
+                        f"/{name}"], check=True)
 
 
 class Reader:
@@ -58,7 +62,8 @@ class Reader:
         self.hosts = hosts.Hosts(ALIASES)
         self.running = []  # (name, process, log), in the order of their starts
         path = [os.path.join(HERE, "stand_ins"), BIN, os.path.dirname(PYTHON), os.environ["PATH"]]
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("MILLRACE_", "TF_CONFIG"))}
+        self.env = {name: value for name, value in os.environ.items()
+                    if not name.startswith(("MILLRACE_", "TF_CONFIG"))}
         self.env.update(PATH=":".join(path), HOME=self.folder, TF_CPP_MIN_LOG_LEVEL="3")
 
     def fini(self):
@@ -66,13 +71,16 @@ class Reader:
 
     def shell(self, text, host=None):
         """The command line of a strict shell that knows what earlier blocks have exported."""
-        script = f"set -euo pipefail\n[ ! -f .exports ] || . ./.exports\n{text}\nexport -p >.exports\n"
+        script = (f"set -euo pipefail\n[ ! -f .exports ] || . ./.exports\n{text}\nexport -p "
+                  ">.exports\n")
         command = ["bash", "-c", script]
         return self.hosts.command(host, command) if host else command
 
     def start(self, name, command):
-        log = open(os.path.join(self.folder, f"log-{len(self.running)}"), "w+", encoding="utf-8", errors="replace")
-        process = subprocess.Popen(command, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=log,
+        log = open(os.path.join(self.folder, f"log-{len(self.running)}"), "w+", encoding="utf-8",
+                   errors="replace")
+        process = subprocess.Popen(command, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+                                   stdout=log,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         self.running.append((name, process, log))
         return process
@@ -88,16 +96,20 @@ class Reader:
     def run(self, command, timeout_s=BLOCK_TIMEOUT_S):
         """The output of a command that has to succeed."""
         try:
-            done = subprocess.run(command, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, timeout=timeout_s, text=True, errors="replace")
+            done = subprocess.run(command, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=timeout_s, text=True,
+                                  errors="replace")
         except subprocess.TimeoutExpired as e:
-            raise Failure(f"not done after {timeout_s} s\n{(e.stdout or b'').decode(errors='replace')}\n{self.logs()}")
+            raise Failure(f"not done after {timeout_s} "
+                          f"s\n{(e.stdout or b'').decode(errors='replace')}\n{self.logs()}")
         if done.returncode != 0:
             raise Failure(f"exit status {done.returncode}\n{done.stdout}\n{self.logs()}")
         return done.stdout
 
     def wait_until(self, text, host, processes):
-        """Repeats a command until it succeeds. Fails when one of the processes fails first, or time is up."""
+        """Repeats a command until it succeeds. Fails when one of the processes fails first, or time
+        is up."""
         deadline = time.monotonic() + BLOCK_TIMEOUT_S
         while True:
             try:
@@ -110,7 +122,8 @@ class Reader:
                     except subprocess.TimeoutExpired:
                         continue
                     if status != 0:
-                        raise Failure(f"exit status {status} before `{text}` succeeded\n{self.logs()}")
+                        raise Failure(f"exit status {status} before `{text}` "
+                                      f"succeeded\n{self.logs()}")
                 if time.monotonic() > deadline:
                     raise Failure(f"`{text}` does not succeed: {failure}")
 
@@ -162,7 +175,8 @@ class Reader:
     def test_hosts(self, block):
         sections = pages.split_hosts(block.text)
         self.hosts.add([host for host, _ in sections])
-        processes = [self.start(f"{block.name} on {host}", self.shell(text, host)) for host, text in sections]
+        processes = [self.start(f"{block.name} on {host}", self.shell(text, host)) for host,
+                     text in sections]
         return self.wait_until(block.values["until"], sections[-1][0], processes)
 
     def test_console(self, block):
@@ -179,7 +193,8 @@ class Reader:
         with open(script, "w", encoding="utf-8") as f:
             f.write(block.text)
         cluster = block.values.get("cluster")
-        words = ["tfctl", "local", *cluster.split(), "--listen", CLUSTER_ADDRESS, "--quiet", "--"] if cluster else []
+        words = ["tfctl", "local", *cluster.split(), "--listen", CLUSTER_ADDRESS, "--quiet",
+                 "--"] if cluster else []
         self.run([*words, PYTHON, script])
         return None
 
@@ -193,11 +208,13 @@ class Reader:
 
 
 def check_excerpt(block):
-    """Each line of an excerpt is in the file that it is taken from, but for spaces and for "..."."""
+    """Each line of an excerpt is in the file that it is taken from, but for spaces and for "...".
+    """
     with open(os.path.join(ROOT, block.values["from"]), encoding="utf-8") as f:
         source = re.sub(r"\s+", "", f.read())
     for line in block.text.splitlines():
-        code = re.sub(r"\s+", "", re.sub(r"/\*.*?\*/|#.*", "", line) if block.language != "c" else re.sub(r"/\*.*?\*/", "", line))
+        code = re.sub(r"\s+", "", re.sub(r"/\*.*?\*/|#.*", "", line) if block.language != "c"
+                      else re.sub(r"/\*.*?\*/", "", line))
         if code and code != "..." and code not in source:
             raise Failure(f"{block.values['from']} has no line `{line.strip()}`")
 
@@ -206,30 +223,36 @@ def help_of(program, words):
     """What a program says of its flags; None where the program is not here."""
     name = os.path.basename(program)
     if name in OURS:
-        subcommand = [words[1]] if name == "tfctl" and len(words) > 1 and words[1] in SUBCOMMANDS else []
-        return subprocess.run([os.path.join(BIN, name), *subcommand, "--help"], stdout=subprocess.PIPE, text=True).stdout
+        subcommand = [words[1]] if name == "tfctl" and len(words) > 1 and words[
+            1] in SUBCOMMANDS else []
+        return subprocess.run([os.path.join(BIN, name), *subcommand, "--help"],
+                              stdout=subprocess.PIPE, text=True).stdout
     if name in ("python", "python3"):
         with open(os.path.join(ROOT, words[1]), encoding="utf-8") as f:
             return f.read()
     if os.path.exists(os.path.join(ROOT, program)):
-        script = {"test": "tests/run.py", "tools/dev": "tools/dev"}.get(program.removeprefix("./"), program)
+        script = {"test": "tests/run.py", "tools/dev": "tools/dev"}.get(
+            program.removeprefix("./"), program)
         with open(os.path.join(ROOT, script), encoding="utf-8", errors="replace") as f:
             return f.read()
     if not shutil.which(program):
         return None
     subcommand = [words[1]] if name in ("docker", "kubectl") and len(words) > 1 else []
-    done = subprocess.run([program, *subcommand, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run([program, *subcommand, "--help"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
     return done.stdout
 
 
 def check_syntax(block):
-    """The shell reads the block, its programs exist, and they know the flags. A reason when a program is missing here."""
+    """The shell reads the block, its programs exist, and they know the flags. A reason when a
+    program is missing here."""
     done = subprocess.run(["bash", "-n"], input=block.text, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise Failure(done.stderr)
     missing = []
     for words in pages.simple_commands(block.text):
-        if "/" in words[0] and not shutil.which(os.path.join(ROOT, words[0])) and not words[0].startswith(("build/", ".venv/")):
+        if "/" in words[0] and not shutil.which(os.path.join(ROOT, words[0])) and not words[
+            0].startswith(("build/", ".venv/")):
             raise Failure(f"{words[0]} is not in the tree, or cannot be run")
         text = help_of(words[0], words)
         if text is None:
@@ -243,13 +266,16 @@ def check_syntax(block):
 
 def known_flags():
     """All text that may introduce a flag: what our programs say of themselves, and the scripts."""
-    out = [subprocess.run([os.path.join(BIN, *words[:1]), *words[1:], "--help"], stdout=subprocess.PIPE, text=True).stdout
-           for words in [("tf-master",), ("tf-worker",), ("tfctl",)] + [("tfctl", name) for name in SUBCOMMANDS]]
+    out = [subprocess.run([os.path.join(BIN, *words[:1]), *words[1:], "--help"],
+                          stdout=subprocess.PIPE, text=True).stdout
+           for words in [("tf-master",), ("tf-worker",), ("tfctl",)]
+           + [("tfctl", name) for name in SUBCOMMANDS]]
     for folder in ("tests", "tools", "bench", "examples"):
         for directory, _, files in os.walk(os.path.join(ROOT, folder)):
             for name in files:
                 if name.endswith((".py", ".c")) or name == "dev":
-                    with open(os.path.join(directory, name), encoding="utf-8", errors="replace") as f:
+                    with open(os.path.join(directory, name), encoding="utf-8",
+                              errors="replace") as f:
                         out.append(f.read())
     return set(re.findall(r"--[a-z][\w-]+", "\n".join(out)))
 
@@ -260,7 +286,8 @@ def check_flags_in_prose(page, text):
     for match in re.finditer(r"`[^`\n]*`", text):
         for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*\w(?![\w-]*…)", match.group()):
             if flag not in known and flag.replace("--no-", "--") not in known:
-                raise Failure(f"{page}:{text.count(chr(10), 0, match.start()) + 1}: no program of ours has {flag}")
+                raise Failure(f"{page}:{text.count(chr(10), 0, match.start()) + 1}: no program of "
+                              f"ours has {flag}")
 
 
 def report(name, function, *args):

@@ -1,6 +1,7 @@
 """Reads the code blocks of a page, and the comments that say how each of them is tested.
 
-A comment `<!-- docs: WORDS -->` on the line before a block belongs to the block. README.md of this folder lists the words.
+A comment `<!-- docs: WORDS -->` on the line before a block belongs to the block. README.md of this
+folder lists the words.
 """
 import re
 import shlex
@@ -13,7 +14,8 @@ MARKER = re.compile(r"<!-- docs: ((?:(?!-->).)*?) -->\n$", re.S)
 
 
 class Block:
-    """One code block: its page, the line of its fence, its language, its text, and what its marker says."""
+    """One code block: its page, the line of its fence, its language, its text, and what its marker
+    says."""
 
     def __init__(self, page, line, language, text, marker):
         self.page, self.line, self.language, self.text = page, line, language, text
@@ -43,13 +45,15 @@ def read_blocks(page, text):
     blocks = []
     for match in FENCE.finditer(text):
         marker = MARKER.search(text[:match.start()])
-        blocks.append(Block(page, text.count("\n", 0, match.start()) + 1, match.group(1), match.group(2),
+        blocks.append(Block(page, text.count("\n", 0, match.start()) + 1, match.group(1),
+                            match.group(2),
                             marker.group(1) if marker else ""))
     return blocks
 
 
 def split_hosts(text):
-    """[(host, commands)] of a block whose sections begin with `# on HOST`. Raises ValueError when it has none."""
+    """[(host, commands)] of a block whose sections begin with `# on HOST`. Raises ValueError when
+    it has none."""
     parts = re.split(r"^# on ([\w-]+).*\n", text, flags=re.M)
     if parts[0].strip() or len(parts) < 3:
         raise ValueError('a block with hosts begins with "# on HOST"')
@@ -57,7 +61,8 @@ def split_hosts(text):
 
 
 def split_console(text):
-    """[(command, lines of its output)] of a block of commands behind "$ ", each with the output under it."""
+    """[(command, lines of its output)] of a block of commands behind "$ ", each with the output
+    under it."""
     steps = []
     for line in text.splitlines():
         if line.startswith("$ "):
@@ -70,16 +75,19 @@ def split_console(text):
 
 
 def output_matches(expected, actual):
-    """True when the lines of `expected` are the output; a line "..." stands for any number of lines."""
+    """True when the lines of `expected` are the output; a line "..." stands for any number of
+    lines."""
     if not expected:
         return not actual
     if expected[0].strip() == "...":
         return any(output_matches(expected[1:], actual[at:]) for at in range(len(actual) + 1))
-    return bool(actual) and expected[0].rstrip() == actual[0].rstrip() and output_matches(expected[1:], actual[1:])
+    return bool(actual) and expected[0].rstrip() == actual[0].rstrip() and output_matches(
+        expected[1:], actual[1:])
 
 
 def simple_commands(text):
-    """[[word, ...]] of a shell text: its simple commands, good enough to find programs and their flags."""
+    """[[word, ...]] of a shell text: its simple commands, good enough to find programs and their
+    flags."""
     commands = []
     for line in re.sub(r"\\\n", " ", text).splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")

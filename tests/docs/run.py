@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the code blocks of README.md and docs/, and the tests of tools/check.py; ends with "N passed, N failed[, N skipped]".
+"""Runs the code blocks of README.md and docs/, and the tests of tools/check.py; ends with "N
+passed, N failed[, N skipped]".
 
     tests/docs/run.py [PAGE...]     PAGE: README.md, docs/security.md, ...; default: all pages
 
-Each page runs in network, mount and process namespaces of its own, as root. Without the right to make them, its
+Each page runs in network, mount and process namespaces of its own, as root. Without the right to
+make them, its
 blocks are skipped. README.md of this folder says how a page tells what a block needs.
 """
 import concurrent.futures
@@ -20,26 +22,33 @@ PAGE_TIMEOUT_S = 120
 
 def pages():
     docs = os.path.join(ROOT, "docs")
-    return ["README.md"] + [f"docs/{name}" for name in sorted(os.listdir(docs)) if name.endswith(".md")]
+    return ["README.md"] + [f"docs/{name}" for name in sorted(os.listdir(docs))
+                            if name.endswith(".md")]
 
 
 def can_make_namespaces():
     try:
-        return subprocess.run([*NAMESPACES, "ip", "link", "set", "lo", "up"], stdout=subprocess.DEVNULL,
+        return subprocess.run([*NAMESPACES, "ip", "link", "set", "lo", "up"],
+                              stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL).returncode == 0
     except OSError:
         return False
 
 
 def run_page(page, has_namespaces):
-    """(page, its output): lines "ok NAME", "FAILED NAME: ..." or "skipped NAME: REASON", and what explains them."""
+    """(page, its output): lines "ok NAME", "FAILED NAME: ..." or "skipped NAME: REASON", and what
+    explains them."""
     command = [sys.executable, os.path.join(HERE, "page_test.py"), page]
     try:
-        done = subprocess.run(NAMESPACES + command if has_namespaces else command + ["--no-namespaces"], cwd=ROOT,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        done = subprocess.run(NAMESPACES + command if has_namespaces else command
+                              + ["--no-namespaces"], cwd=ROOT,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True,
                               errors="replace", timeout=PAGE_TIMEOUT_S)
     except subprocess.TimeoutExpired as e:
-        return page, f"{(e.stdout or b'').decode(errors='replace')}\nFAILED {page}: not done after {PAGE_TIMEOUT_S} s"
+        return (page,
+                f"{(e.stdout or b'').decode(errors='replace')}\nFAILED {page}: not done after "
+                f"{PAGE_TIMEOUT_S} s")
     output = done.stdout
     if done.returncode != 0 and not re.search(r"^FAILED ", output, re.M):
         output += f"\nFAILED {page}: exit status {done.returncode}"
@@ -48,7 +57,8 @@ def run_page(page, has_namespaces):
 
 def run_check_tests():
     """(passed, failed) of the tests of tools/check.py."""
-    done = subprocess.run([sys.executable, os.path.join(HERE, "test_checks.py")], stdout=subprocess.PIPE,
+    done = subprocess.run([sys.executable, os.path.join(HERE, "test_checks.py")],
+                          stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     n_run = int(re.search(r"^Ran (\d+) test", done.stdout, re.M).group(1))
     n_failed = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", done.stdout))
@@ -65,10 +75,12 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for page, output in pool.map(lambda page: run_page(page, has_namespaces), wanted):
             passed += len(re.findall(r"^ok ", output, re.M))
-            n_failed, n_skipped = len(re.findall(r"^FAILED ", output, re.M)), len(re.findall(r"^skipped ", output, re.M))
+            n_failed, n_skipped = len(re.findall(r"^FAILED ", output, re.M)), len(
+                re.findall(r"^skipped ", output, re.M))
             if n_failed:
                 print(output, flush=True)
-            for line in re.findall(r"^skipped .*", output, re.M) if n_skipped and not n_failed else ():
+            for line in re.findall(r"^skipped .*", output,
+                                   re.M) if n_skipped and not n_failed else ():
                 print(line, flush=True)
             failed += n_failed
             skipped += n_skipped

@@ -1,4 +1,5 @@
-"""Plants violations in a small tree, and expects tools/check.py and tools/check_docs.py to find each of them."""
+"""Plants violations in a small tree, and expects tools/check.py and tools/check_docs.py to find
+each of them."""
 import os
 import subprocess
 import sys
@@ -65,7 +66,8 @@ class TestSources(PlantedTree):
         self.assert_finds(check.check_include_table, "has no room")
 
     def test_a_banned_call_is_found_but_not_in_a_comment_or_a_string(self):
-        self.write("common/base/a.c", OPENING + 'void f(char *a) { strcpy(a, "strcat()"); /* sprintf() */ }\n')
+        self.write("common/base/a.c",
+                   OPENING + 'void f(char *a) { strcpy(a, "strcat()"); /* sprintf() */ }\n')
         self.assert_finds(check.check_banned_calls, "a.c:2", "strcpy")
 
     def test_a_wrong_guard_is_found(self):
@@ -100,7 +102,8 @@ class TestSources(PlantedTree):
 
     def test_a_macro_of_16_lines_is_found_and_one_of_15_is_not(self):
         lines = ["#define A(x) \\"] + ["    x \\"] * 14 + ["    x"]
-        self.write("common/base/a.c", OPENING + "\n".join(lines) + "\n\n" + "\n".join(lines[:1] + lines[2:]) + "\n")
+        self.write("common/base/a.c", OPENING + "\n".join(lines) + "\n\n"
+                   + "\n".join(lines[:1] + lines[2:]) + "\n")
         self.assert_finds(check.check_macro_length, "a.c:2", "a macro of 16 lines")
 
     def test_a_file_that_its_readme_does_not_name_is_found(self):
@@ -111,12 +114,15 @@ class TestSources(PlantedTree):
 
     def test_a_file_that_a_readme_names_and_that_is_gone_is_found(self):
         self.write("common/base/a.c", OPENING)
-        self.write("common/base/README.md", "# common/base: sums\n\n`a.c` adds, `gone.c` subtracts.\n")
+        self.write("common/base/README.md",
+                   "# common/base: sums\n\n`a.c` adds, `gone.c` subtracts.\n")
         self.assert_finds(check.check_folder_readmes, "names gone.c, which is not there")
 
     def test_lengths_of_functions_are_counted(self):
-        text = OPENING + "static int f(int a);\nstatic int f(int a,\n             int b) {\n    return a;\n}\n" \
-            "static const int list[] = {\n    1,\n};\nint g(void) { return 1; }\n"
+        text = (OPENING
+                + "static int f(int a);\nstatic int f(int a,\n             int b) {\n    return "
+                  "a;\n}\n" \
+            "static const int list[] = {\n    1,\n};\nint g(void) { return 1; }\n")
         self.assertEqual(list(check.functions(text))[0], ("f", 3, 4))
 
 
@@ -144,33 +150,41 @@ class TestRooms(PlantedTree):
     def test_a_drawing_that_is_out_of_date_is_found(self):
         self.write("docs/architecture.md", check.DRAWING_BEGIN + "old\n" + check.DRAWING_END)
         self.assert_finds(check.check_include_drawing, "out of date")
-        self.write("docs/architecture.md", check.DRAWING_BEGIN + check.generated_rooms() + check.DRAWING_END)
+        self.write("docs/architecture.md", check.DRAWING_BEGIN + check.generated_rooms()
+                   + check.DRAWING_END)
         self.assert_silent(check.check_include_drawing)
 
 
     def test_the_table_of_rooms_has_the_first_sentences_of_their_readmes(self):
         self.write("common/base/README.md", "# common/base: what everything needs\n")
-        self.write("common/tensor/README.md", "# common/tensor\n\nTensors (`tensor.h`) and\nbuffers. And more.\n")
+        self.write("common/tensor/README.md",
+                   "# common/tensor\n\nTensors (`tensor.h`) and\nbuffers. And more.\n")
         table = check.room_table()
         self.assertIn("| [common/base](../common/base/README.md) | what everything needs |", table)
-        self.assertIn("| [common/tensor](../common/tensor/README.md) | Tensors (`tensor.h`) and buffers |", table)
+        self.assertIn("| [common/tensor](../common/tensor/README.md) | Tensors (`tensor.h`) and "
+                      "buffers |", table)
         self.assertIn("| common/io |  |", table)
 
 
 class TestCommits(PlantedTree):
     def test_good_subjects(self):
         for subject in ("tools: check commit subjects", "worker/plan, master: rename cut to edge",
-                        "README.md: say what `tfctl` does", "kernels: focus the loops", "docs: embed the drawing"):
+                        "README.md: say what `tfctl` does", "kernels: focus the loops",
+                        "docs: embed the drawing"):
             self.assertIsNone(check.subject_complaint(subject), subject)
 
     def test_bad_subjects(self):
-        for subject in ("tools: " + "x" * 70, "tools: add this; add that", "no folder here", "tools: checks subjects",
-                        "tools: added a check", "tools: adding a check", "tools: the check is new", "Rooms: A new cut"):
+        for subject in ("tools: " + "x" * 70, "tools: add this; add that", "no folder here",
+                        "tools: checks subjects",
+                        "tools: added a check", "tools: adding a check", "tools: the check is new",
+                        "Rooms: A new cut"):
             self.assertIsNotNone(check.subject_complaint(subject), subject)
 
     def git(self, *arguments):
-        identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", "-C", self.folder.name, *identity, *arguments], check=True, stdout=subprocess.DEVNULL,
+        identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c",
+                    "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", self.folder.name, *identity, *arguments], check=True,
+                       stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
 
     def commit(self, subject):
@@ -207,7 +221,8 @@ class TestPages(PlantedTree):
     def test_a_path_that_does_not_exist_is_found_but_not_in_code(self):
         self.write("common/a.c", OPENING)
         self.write("README.md", "`common/a.c`, `common/b.c`\n\n```text\n`common/d.c`\n```\n")
-        self.assert_finds(check_docs.check_paths_in_pages, "README.md:1", "common/b.c does not exist")
+        self.assert_finds(check_docs.check_paths_in_pages, "README.md:1",
+                          "common/b.c does not exist")
 
     def test_a_file_of_another_tree_is_found(self):
         self.write("common/a.c", "/* Adds as " + "DESIGN" + ".md says. */\n")
@@ -218,13 +233,17 @@ class TestPages(PlantedTree):
         self.assert_finds(check_docs.check_page_line_length, "README.md:1")
 
     def test_a_retired_word_is_found_where_it_is_retired(self):
-        rows = check_docs.retired_rows("| `not_yet` | code | x | it is not read | |\n## Retired words\n"
+        rows = check_docs.retired_rows("| `not_yet` | code | x | it is not read | |\n## Retired "
+                                       "words\n"
                                        "| `foo_*` | code | bar | two meanings | |\n"
-                                       "| `afresh`, `in line` | prose | again | a riddle | `kept.md`, `old/` |\n")
+                                       "| `afresh`, `in line` | prose | again | a riddle | "
+                                       "`kept.md`, `old/` |\n")
         text = "/* Starts afresh, waits in\n * line. */\nint afresh = not_yet + foo_bar(1);\n"
-        self.assertEqual([complaint.split(": ")[0] for complaint in check_docs.retired_words_of("a.c", text, rows)],
+        self.assertEqual([complaint.split(": ")[0]
+                          for complaint in check_docs.retired_words_of("a.c", text, rows)],
                          ["a.c:3", "a.c:1", "a.c:1"])
-        for path, page in (("kept.md", "afresh"), ("old/a.md", "afresh"), ("b.md", "foo_bar"), ("b.md", "```\nafresh\n```")):
+        for path, page in (("kept.md", "afresh"), ("old/a.md", "afresh"), ("b.md", "foo_bar"),
+                           ("b.md", "```\nafresh\n```")):
             self.assertEqual(list(check_docs.retired_words_of(path, page, rows)), [])
 
     def test_a_glossary_without_retired_words_is_found(self):
@@ -237,22 +256,27 @@ class TestBlocks(unittest.TestCase):
         return pages.read_blocks("page.md", text)
 
     def test_a_marker_belongs_to_the_block_below_it(self):
-        one, two = self.blocks('<!-- docs: serve until="true; true" -->\n```sh\nsleep\n```\n\n```ini\na = 1\n```\n')
-        self.assertEqual((one.mode, one.values["until"], one.language, one.line), ("serve", "true; true", "sh", 2))
+        one, two = self.blocks('<!-- docs: serve until="true; true" '
+                               '-->\n```sh\nsleep\n```\n\n```ini\na = 1\n```\n')
+        self.assertEqual((one.mode, one.values["until"], one.language, one.line),
+                         ("serve", "true; true", "sh", 2))
         self.assertEqual((two.mode, two.values, two.language), ("run", {}, "ini"))
 
     def test_mistakes_in_markers_are_found(self):
         for text in ("```\na\n```\n", "```tcl\na\n```\n", "<!-- docs: syntax -->\n```sh\na\n```\n",
-                     "<!-- docs: serve -->\n```sh\na\n```\n", "<!-- docs: rnu -->\n```sh\na\n```\n"):
+                     "<!-- docs: serve -->\n```sh\na\n```\n",
+                     "<!-- docs: rnu -->\n```sh\na\n```\n"):
             self.assertIsNotNone(self.blocks(text)[0].mistake, text)
 
     def test_hosts_are_told_apart(self):
-        self.assertEqual(pages.split_hosts("# on a\nx\ny\n# on b-1: later\nz\n"), [("a", "x\ny\n"), ("b-1", "z\n")])
+        self.assertEqual(pages.split_hosts("# on a\nx\ny\n# on b-1: later\nz\n"),
+                         [("a", "x\ny\n"), ("b-1", "z\n")])
         with self.assertRaises(ValueError):
             pages.split_hosts("x\n# on a\ny\n")
 
     def test_output_is_compared_line_by_line(self):
-        self.assertEqual(pages.split_console("$ a\nb\n...\n$ c\n"), [("a", ["b", "..."]), ("c", [])])
+        self.assertEqual(pages.split_console("$ a\nb\n...\n$ c\n"),
+                         [("a", ["b", "..."]), ("c", [])])
         self.assertTrue(pages.output_matches(["a", "...", "d"], ["a", "b", "c", "d"]))
         self.assertTrue(pages.output_matches(["a", "..."], ["a"]))
         self.assertFalse(pages.output_matches(["a", "...", "d"], ["a", "b"]))

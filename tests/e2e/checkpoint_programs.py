@@ -37,8 +37,10 @@ def _change():
     """Other values for all variables."""
     ops = []
     for v in tf.global_variables():
-        new = tf.strings.join([v,
-                               tf.constant("!")]) if v.dtype.base_dtype == tf.string else v + tf.cast(2, v.dtype.base_dtype)
+        if v.dtype.base_dtype == tf.string:
+            new = tf.strings.join([v, tf.constant("!")])
+        else:
+            new = v + tf.cast(2, v.dtype.base_dtype)
         ops.append(tf.assign(v, new))
     return tf.group(*ops)
 

@@ -49,8 +49,8 @@ class Client:
                 at = max(after, len(self.lines))
                 left = deadline - time.monotonic()
                 if self.is_over or left <= 0:
-                    self.test.fail(f"{self.name}: no line like '{pattern}' "
-                                   f"{'any more' if self.is_over else f'within {timeout_s} s'}\n{self.story()}")
+                    when = "any more" if self.is_over else f"within {timeout_s} s"
+                    self.test.fail(f"{self.name}: no line like '{pattern}' {when}\n{self.story()}")
                 self.changed.wait(left)
 
     def numbers(self, pattern):

@@ -181,7 +181,7 @@ class Client:
         self.channel = grpc.insecure_channel(f"{LOOPBACK}:{port}",
                                              [("grpc.use_local_subchannel_pool", 1),
                                               ("grpc.enable_http_proxy", 0),
-                                                                    ("grpc.max_receive_message_length", -1)])
+                                              ("grpc.max_receive_message_length", -1)])
 
     def __enter__(self):
         return self

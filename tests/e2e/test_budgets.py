@@ -13,7 +13,9 @@ import zlib
 import grpc
 
 import raw_clients as rc
-from harness import DEADLINE_S, SANITIZED, WARM_PYTHON, LineReader, LocalCluster, TestCase, command_line, marked_pids, program, sanitized_too
+from harness import (
+    DEADLINE_S, SANITIZED, WARM_PYTHON, LineReader, LocalCluster, TestCase, command_line,
+    marked_pids, program, sanitized_too)
 
 HALF_MIB = 1 << 19
 MAX_GROWTH_BYTES = 64 << 20
@@ -412,7 +414,8 @@ import tensorflow.compat.v1 as tf
 tf.disable_eager_execution()
 target = sys.argv[1]
 for algorithm in sys.argv[2:]:
-    config = tf.ConfigProto(rpc_options={"compression_algorithm": algorithm} if algorithm != "none" else {}, operation_timeout_in_ms=60000)
+    options = {"compression_algorithm": algorithm} if algorithm != "none" else {}
+    config = tf.ConfigProto(rpc_options=options, operation_timeout_in_ms=60000)
     graph = tf.Graph()
     with graph.as_default():
         x = tf.placeholder(tf.float32, [None], name="x")

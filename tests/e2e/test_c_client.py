@@ -43,11 +43,13 @@ with graph.as_default(), tf1.device("/job:worker/task:0"):
     v = tf1.get_variable("v", [], tf.float32, tf1.constant_initializer(41.0), use_resource=False)
     tf1.assign_add(v, 1.0, name="bump")
     tf.group(v.initializer, name="init")
-    tf.identity(tf1.while_loop(lambda i: i < 1 << 60, lambda i: i + 1, [tf.constant(0, tf.int64)]), name="endless")
+    tf.identity(tf1.while_loop(lambda i: i < 1 << 60, lambda i: i + 1, [tf.constant(0, tf.int64)]),
+                name="endless")
     p, q = tf.ones([2], name="p"), tf.ones([3], name="q")
     tf.add(p, p, name="misfit")
 graphdef = graph.as_graph_def()
-next(node for node in graphdef.node if node.name == "misfit").input[1] = "q"  # no client library makes such a graph
+# No client library makes such a graph.
+next(node for node in graphdef.node if node.name == "misfit").input[1] = "q"
 with open(sys.argv[1], "wb") as f:
     f.write(graphdef.SerializeToString())
 """

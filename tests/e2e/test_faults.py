@@ -19,9 +19,13 @@ import time
 
 import harness
 import raw_clients as raw
-from fault_case import ABORTED, KILLED_S, MIB, PS, RETURN_S, SILENT_S, SLOW, UNAVAILABLE, WORKER0, WORKER1, F, FaultCase, TensorFlowClient, say
+from fault_case import (
+    ABORTED, KILLED_S, MIB, PS, RETURN_S, SILENT_S, SLOW, UNAVAILABLE, WORKER0, WORKER1, F,
+    FaultCase, TensorFlowClient, say)
 from harness import SANITIZED, sanitized_too
-from raw_clients import FLOAT, Client, Refused, const, data, float_tensor, graph, loop_graph, node, small_graph, type_attr
+from raw_clients import (
+    FLOAT, Client, Refused, const, data, float_tensor, graph, loop_graph, node, small_graph,
+    type_attr)
 
 
 class TestKilled(FaultCase):

@@ -8,7 +8,8 @@ import harness
 import raw_clients as raw
 from harness import ROOT, WARM_PYTHON, sanitized_too
 from hostile import CACHE_MIB, F, I, TASKS, WORKER0, HostileCase
-from raw_clients import FLOAT, Client, Refused, const, data, float_tensor, graph, int_tensor, node, number, small_graph
+from raw_clients import (
+    FLOAT, Client, Refused, const, data, float_tensor, graph, int_tensor, node, number, small_graph)
 
 
 class TestGraphsThatAreBombs(HostileCase):
@@ -140,12 +141,11 @@ class TestGraphsThatAreBombs(HostileCase):
         """A seeded sample of fuzz_graphs.py."""
         n, first = 100, zlib.crc32(b"hostile") % 10_000
         options = os.environ.get("ASAN_OPTIONS", "")
+        env = {"ASAN_OPTIONS": f"{options}:allocator_may_return_null=1", "TF_CPP_MIN_LOG_LEVEL": 3}
         code, out, err = self.run_program(WARM_PYTHON,
                                           os.path.join(ROOT, "tests/differential/fuzz_graphs.py"),
                                           "--n", n, "--first", first,
-                                          "--programs", 1500 if harness.LONG else 200, "--bin",
-                                          harness.BIN,
-                                          # fmt: skip
-                                          env={"ASAN_OPTIONS": f"{options}:allocator_may_return_null=1", "TF_CPP_MIN_LOG_LEVEL": 3}, timeout_s=300)
+                                          "--programs", 1500 if harness.LONG else 200,
+                                          "--bin", harness.BIN, env=env, timeout_s=300)
         self.assertEqual((code, out.splitlines()[-1:]), (0, [f"{n} passed, 0 failed"]),
                          f"{out}\n{err}")

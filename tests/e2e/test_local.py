@@ -15,7 +15,9 @@ import time
 import urllib.request
 
 import harness
-from harness import LineReader, LocalCluster, TestCase, command_line, listening_socket, marked_pids, parent_of, program, sanitized_too
+from harness import (
+    LineReader, LocalCluster, TestCase, command_line, listening_socket, marked_pids, parent_of,
+    program, sanitized_too)
 
 SHOW_ENVIRONMENT = ("import json, os; print(json.dumps({k: v for k, v in os.environ.items() if "
                     "k.startswith('MILLRACE_')}))")
@@ -312,7 +314,8 @@ with tf1.device("/job:worker/task:0"):
         "binary": (made[1] * 2 - 1, (x0 + 2) * 2 - 1),
         "add_n": (tf.add_n([made[2], tf.ones([N, N])]), x0 + 4),
         "reshaped": (tf.reshape(made[3], [-1])[5:] + 1, (x0 + 4).reshape(-1)[5:] + 1),
-        "select": (tf.where(made[4] > 100, made[4], -made[4]), np.where(x0 + 5 > 100, x0 + 5, -(x0 + 5))),
+        "select": (tf.where(made[4] > 100, made[4], -made[4]),
+                   np.where(x0 + 5 > 100, x0 + 5, -(x0 + 5))),
         "scatter": (tf.tensor_scatter_nd_add(made[5], [[0]], [[1.0] * N])[0], x0[0] + 7),
         "passed on": (made[6], x0 + 7),
     }

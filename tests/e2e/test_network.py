@@ -8,7 +8,8 @@ import time
 import harness
 import lossy_wire
 import raw_clients as raw
-from fault_case import MIB, PS, RETURN_S, SILENT_S, SLOW, UNAVAILABLE, WORKER0, F, FaultCase, TensorFlowClient, say
+from fault_case import (
+    MIB, PS, RETURN_S, SILENT_S, SLOW, UNAVAILABLE, WORKER0, F, FaultCase, TensorFlowClient, say)
 from raw_clients import FLOAT, Client, Refused, const, data, graph, node, type_attr
 
 

@@ -97,7 +97,8 @@ print("ready", flush=True)
 for line in sys.stdin:
     words = line.split()
     try:
-        print("value", session.run(init if words[0] == "init" else add, {n: int(words[-1])}), flush=True)
+        op = init if words[0] == "init" else add
+        print("value", session.run(op, {n: int(words[-1])}), flush=True)
     except tf.errors.OpError as error:
         print("error", type(error).__name__, error.message.replace("\\n", " | "), flush=True)
 os._exit(0)

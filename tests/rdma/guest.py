@@ -106,7 +106,8 @@ def unpack_kernel(package, folder):
         for member in tar:
             if member.name.startswith("./boot/vmlinuz-"):
                 kernel = elf_of(tar.extractfile(member).read())
-            elif re.search(r"/kernel/(drivers/infiniband/(core|sw/rxe)|crypto|net/ipv[46]|drivers/net/dummy|fs/configfs)", member.name) and \
+            elif re.search(r"/kernel/(drivers/infiniband/(core|sw/rxe)|crypto|net/ipv[46]|"
+                           r"drivers/net/dummy|fs/configfs)", member.name) and \
                     re.search(r"\.ko(\.xz)?$", member.name):
                 data = tar.extractfile(member).read()
                 modules[module_name(member.name)] = lzma.decompress(data) if member.name.endswith(

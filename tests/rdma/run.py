@@ -112,23 +112,34 @@ CASES = [
     ("required", "the same where it is required: an error that says so", "./rdma_tasks required"),
     ("cluster", "a step of the daemons moves 32 MB from ps to worker by RDMA", """
         start_cluster --rdma=require --rdma=require
-        check_sum 4194304 && check_sum 4194304 && page 12300 '"transport":"rdma"' && page 12300 '"received":2,"received_bytes":67108864' &&
-        page 12400 '"written":2,"written_bytes":67108864,"received":0' && page 12400 '"device":"rxe0"'"""),
-    ("cluster-ahead", "values of known shape are written to places that were granted ahead; one of another shape is announced", """
+        check_sum 4194304 && check_sum 4194304 && page 12300 '"transport":"rdma"' &&
+        page 12300 '"received":2,"received_bytes":67108864' &&
+        page 12400 '"written":2,"written_bytes":67108864,"received":0' &&
+        page 12400 '"device":"rxe0"'"""),
+    ("cluster-ahead",
+     "values of known shape are written to pre-granted slots; another shape is announced", """
         start_cluster --rdma=require --rdma=require
-        check_tile 2 1,2 3 && check_tile 2 1,2 3 && check_tile 2 1,2 3 && page 12300 '"received":3,"received_bytes":50331648' &&
-        page 12300 '"pregrants":{"grants":2,"from_prepared":1,"received":2,"sent":0,"ended":0' && page 12400 '"sent":2' &&
-        says 12300/metrics 'millrace_worker_pregranted_received_total 2' && says 12400/metrics 'millrace_worker_pregranted_sent_total 2' &&
-        check_tile 3 1,2,3 6 && page 12300 '"pregrants":{"grants":3,"from_prepared":2,"received":2,"sent":0,"ended":1' &&
-        page 12300 '"received":4,"received_bytes":75497472,"tcp_instead":0' && check_tile 2 1,2 3 && page 12300 '"received":3,'"""),
+        check_tile 2 1,2 3 && check_tile 2 1,2 3 && check_tile 2 1,2 3 &&
+        page 12300 '"received":3,"received_bytes":50331648' &&
+        page 12300 '"pregrants":{"grants":2,"from_prepared":1,"received":2,"sent":0,"ended":0' &&
+        page 12400 '"sent":2' &&
+        says 12300/metrics 'millrace_worker_pregranted_received_total 2' &&
+        says 12400/metrics 'millrace_worker_pregranted_sent_total 2' &&
+        check_tile 3 1,2,3 6 &&
+        page 12300 '"pregrants":{"grants":3,"from_prepared":2,"received":2,"sent":0,"ended":1' &&
+        page 12300 '"received":4,"received_bytes":75497472,"tcp_instead":0' && check_tile 2 1,2 3 &&
+        page 12300 '"received":3,'"""),
     ("cluster-prefer", "a ps without RDMA serves a worker that prefers it", """
         start_cluster --rdma=off --rdma=prefer
-        check_sum 1048576 && page 12300 '"transport":"tcp"' && page 12300 '"to":"it says: switched off"'"""),
+        check_sum 1048576 && page 12300 '"transport":"tcp"' &&
+        page 12300 '"to":"it says: switched off"'"""),
     ("cluster-require", "and one that requires it says why it cannot", """
         start_cluster --rdma=off --rdma=require
-        ! check_sum 1048576 && saw 'FAILED_PRECONDITION' && saw 'RDMA is required here (--rdma=require), and n'"""),
+        ! check_sum 1048576 && saw 'FAILED_PRECONDITION' &&
+        saw 'RDMA is required here (--rdma=require), and n'"""),
     ("no-device", "a task that requires a device that is not there does not start", """
-        ! ./tf-worker --listen 127.0.0.1:0 --rdma=require --rdma-device nothing0 && saw 'this host has no RDMA device nothing0 that serves'"""),
+        ! ./tf-worker --listen 127.0.0.1:0 --rdma=require --rdma-device nothing0 &&
+        saw 'this host has no RDMA device nothing0 that serves'"""),
 ]
 SANITIZED = [
     ("asan-keys", "AddressSanitizer: keys", "./rdma_tasks_asan keys"),
@@ -144,9 +155,12 @@ n=0
 saw() { grep -qF "$1" $log || { echo "it did not say: $1"; return 1; }; }
 set_mtu() { ip link set dummy0 mtu $1; }
 start_cluster() {
-    ./tf-worker --job ps --task 0 --listen 127.0.0.1:2400 --unix=off --shm=off --threads 1 $1 > /tmp/ps.log 2>&1 &
-    ./tf-worker --job worker --task 0 --listen 127.0.0.1:2300 --unix=off --shm=off --threads 1 $2 > /tmp/worker.log 2>&1 &
-    ./tf-master --listen 127.0.0.1:2222 --cluster 'ps=127.0.0.1:2400,worker=127.0.0.1:2300' --task-wait 100s > /tmp/master.log 2>&1 &
+    ./tf-worker --job ps --task 0 --listen 127.0.0.1:2400 --unix=off --shm=off --threads 1 $1 \
+        > /tmp/ps.log 2>&1 &
+    ./tf-worker --job worker --task 0 --listen 127.0.0.1:2300 --unix=off --shm=off --threads 1 $2 \
+        > /tmp/worker.log 2>&1 &
+    ./tf-master --listen 127.0.0.1:2222 --cluster 'ps=127.0.0.1:2400,worker=127.0.0.1:2300' \
+        --task-wait 100s > /tmp/master.log 2>&1 &
     pids=$(jobs -p)
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         wget -qO /dev/null http://127.0.0.1:12222/livez && return 0
@@ -158,11 +172,18 @@ stop_cluster() {
     wait
     pids=
 }
-check_sum() { ./tfctl run sum.pb --target grpc://127.0.0.1:2222 --timeout 100s --feed "n=int64[]{$1}" --fetch sum | tee /tmp/sum &&
+check_sum() {
+    ./tfctl run sum.pb --target grpc://127.0.0.1:2222 --timeout 100s \
+        --feed "n=int64[]{$1}" --fetch sum | tee /tmp/sum &&
     grep -qF "{$(($1 * ($1 - 1) / 2))}" /tmp/sum; }
-check_tile() { ./tfctl run tile.pb --target grpc://127.0.0.1:2222 --timeout 100s --feed "x=int64[$1]{$2}" --fetch sum | tee /tmp/sum &&
+check_tile() {
+    ./tfctl run tile.pb --target grpc://127.0.0.1:2222 --timeout 100s \
+        --feed "x=int64[$1]{$2}" --fetch sum | tee /tmp/sum &&
     grep -qF "{$(($3 * 1048576))}" /tmp/sum; }
-says() { wget -qO- http://127.0.0.1:$1 | tee /tmp/page | grep -qF "$2" || { echo "page $1 does not say: $2"; cat /tmp/page; return 1; }; }
+says() {
+    wget -qO- http://127.0.0.1:$1 | tee /tmp/page | grep -qF "$2" ||
+        { echo "page $1 does not say: $2"; cat /tmp/page; return 1; }
+}
 page() { says $1/statusz "$2"; }
 run_case() {
     n=$((n + 1))

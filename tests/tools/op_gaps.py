@@ -82,7 +82,8 @@ def main():
     narrower = [(op, gaps) for op, gaps in narrower if gaps]
     print(f"{len(narrower)} ops with types that are missing:")
     for op, gaps in narrower:
-        print(f"  {op:50} {'; '.join(','.join(f'{a}={n}' for a, n in gap) for gap in gaps[:6])}{' …' if len(gaps) > 6 else ''}")
+        shown = "; ".join(",".join(f"{a}={n}" for a, n in gap) for gap in gaps[:6])
+        print(f"  {op:50} {shown}{' …' if len(gaps) > 6 else ''}")
 
 
 if __name__ == "__main__":

@@ -382,3 +382,15 @@ struct status *edge_message_read(struct span in, struct edge_message *ret) {
     }
     return rc < 0 ? malformed("a message about an edge") : NULL;
 }
+
+void credit_write(struct str *out, uint64_t bytes) { proto_add_int(out, 1, bytes); }
+
+struct status *credit_read(struct span in, uint64_t *ret_bytes) {
+    struct proto_field field;
+    int rc;
+    *ret_bytes = 0;
+    while ((rc = proto_next(&in, &field)) > 0)
+        if (field.number == 1 && field.wire_type == 0)
+            *ret_bytes = field.value;
+    return rc < 0 ? malformed("Credit") : NULL;
+}

@@ -99,4 +99,8 @@ void edge_message_add_wants_grant(struct str *out);
 void edge_message_add_remote_slot(struct str *out, const struct rdma_remote_slot *remote_slot);
 struct status *edge_message_read(struct span in, struct edge_message *ret) MUST_USE;
 
+/* Credit: how many bytes of small values may be pushed again. */
+void credit_write(struct str *out, uint64_t bytes);
+struct status *credit_read(struct span in, uint64_t *ret_bytes) MUST_USE;
+
 #endif

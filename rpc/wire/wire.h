@@ -71,10 +71,13 @@ enum wire_type {
     WIRE_RDMA_WITHDRAWN, /* RdmaNotice: the place is void, its value may come as a Push */
     /* Stripe (worker/exchange/peer_streams.h), payload: its part of the tensor */
     WIRE_STRIPE,
+    /* LostSteps: values of these steps were lost with a connection (worker/exchange/peer.h) */
+    WIRE_LOST_STEPS,
+    WIRE_CREDIT, /* Credit, the header's id is the step's: small values have been received */
     WIRE_TYPE_END,
 };
 
-enum { WIRE_PROTOCOL = 3 }; /* Hello.protocol: both sides must say the same */
+enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol: both sides must say the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 

@@ -66,6 +66,8 @@ static const char *const type_names[] = {
     [WIRE_RDMA_DECLINE] = "RdmaDecline",
     [WIRE_RDMA_WITHDRAWN] = "RdmaWithdrawn",
     [WIRE_STRIPE] = "Stripe",
+    [WIRE_LOST_STEPS] = "LostSteps",
+    [WIRE_CREDIT] = "Credit",
 };
 _Static_assert(ARRAY_LEN(type_names) == WIRE_TYPE_END, "each type has its name");
 

@@ -80,6 +80,7 @@ _Atomic int *peer_n_pending_pregrants(struct peer *peer) { return &peer->n_pendi
 
 static void peer_free(struct peer *peer) {
     pthread_mutex_destroy(&peer->lock);
+    u64map_fini(&peer->unacknowledged);
     peer_shm_fini(&peer->shm);
     peer_rdma_fini(&peer->rdma);
     str_fini(&peer->why);
@@ -195,6 +196,7 @@ void peer_table_add_channel(struct peer_table *table) {
 static void send_ping(struct peer *peer, int64_t now_ns) {
     struct str meta = STR_INIT;
     heartbeat_ping(&peer->heartbeat, now_ns, clock_wall_us(), &meta);
+    peer_steps_pinged(peer, peer->heartbeat.ping_id);
     if (peer_queue(peer, CHANNEL_CONTROL,
                    &(struct wire_out){.type = WIRE_PING,
                                       .id = peer->heartbeat.ping_id,
@@ -249,6 +251,7 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         peer->shm.max_kept_bytes = table->max_kept_bytes;
         peer_rdma_init(&peer->rdma, peer, peer->task, table->loop, &table->rdma, &peer_rdma_host);
         CHECK(pthread_mutex_init(&peer->lock, NULL) == 0);
+        u64map_init(&peer->unacknowledged);
         pthread_mutex_lock(&table->lock);
         strmap_put(&table->peers, peer->task, peer);
         pthread_mutex_unlock(&table->lock);

@@ -26,6 +26,7 @@ struct rdma_device;
 enum rdma_mode { RDMA_OFF, RDMA_PREFER, RDMA_REQUIRE };
 
 enum {
+    PEER_MAX_CONTROL_BYTES = 64 << 10, /* a larger value is pushed over the bulk channel */
     PEER_MAX_KNOWN = 65536,
     PEER_SHM_MAX_KEPT_BYTES = 256 << 20,
     PEER_MAX_PENDING_PREGRANTS = 1024
@@ -43,6 +44,12 @@ struct peer_receiver {
     /* Is what `alloc` gave for that key still waited for? Its step may have ended. */
     bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
                       uint64_t frame_iter);
+    /* The peer has handed on as many bytes of small values that the step had pushed. Optional. */
+    void (*on_credit)(void *arg, struct peer *peer, uint64_t step, uint64_t bytes);
+    /* Values that the peer has pushed in these steps may have been lost with a connection: they
+     * have to fail with `why`. Optional. */
+    void (*on_steps_lost)(void *arg, struct peer *peer, const uint64_t *steps, size_t n_steps,
+                          struct status *why);
     /* Nothing is written to the place that peer_grant_early was asked for, and nothing will be.
      * With a buffer (borrowed): the sender was told of the place, and may now push the value
      * where the place would have taken it. Without: it was not, or has declined it. NULL where
@@ -127,6 +134,21 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
 bool peer_queue(struct peer *peer, enum channel_kind kind, const struct wire_out *message) MUST_USE;
 void peer_flush(struct peer *peer, enum channel_kind kind);
 
+/* ---- steps whose values the peer has not acknowledged ----
+ *
+ * A part of a step may end as soon as its values are queued. If the connection is lost before
+ * the peer has received them, the peer has to learn that they will not come: so a step that
+ * pushes to the peer is noted, and all noted steps are named (LostSteps) on the next control
+ * channel, before anything else is said on it. A step is forgotten once a ping that was sent
+ * after its end is answered, since a channel keeps the order. No message is needed for it, and
+ * what is noted is at most what ends in about two intervals of the heartbeat. Any thread. */
+
+/* peer_queue over the control channel, for the first push of a step: notes the step, unless
+ * there is no connection. */
+bool peer_queue_first(struct peer *peer, uint64_t step, const struct wire_out *message) MUST_USE;
+/* The step has ended here, and pushes nothing more. */
+void peer_step_ended(struct peer *peer, uint64_t step);
+
 /* A reference to the value, in the place of its bytes: where the value lies in this task's arena
  * and the peer has mapped that. It holds the value until the peer gives it back; one that is not
  * sent goes back at once. Any thread. */
@@ -161,7 +183,7 @@ struct peer_value {
     size_t size_bytes;
 };
 void peer_value_fini(struct peer_value *value);
-/* Over the bulk channel; borrows it. */
+/* Over the control or the bulk channel, by its size; borrows it. */
 void peer_push(struct peer *peer, const struct peer_value *value);
 /* To the place that the peer has granted. Takes the value's contents. Errors: INVALID_ARGUMENT.
  * Loop thread. */

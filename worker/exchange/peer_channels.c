@@ -60,6 +60,15 @@ static struct status *on_edge_message(struct peer *peer, struct transport_channe
     return table->receiver->on_message(table->receiver_arg, peer, message, &edge);
 }
 
+static struct status *on_credit(struct peer *peer, const struct wire_message *message) {
+    struct peer_table *table = peer->table;
+    uint64_t bytes;
+    TRY(status_prefix_take(credit_read(message->meta, &bytes), "from task %s: ", peer->task));
+    if (table->receiver && table->receiver->on_credit)
+        table->receiver->on_credit(table->receiver_arg, peer, message->id, bytes);
+    return NULL;
+}
+
 static void on_message(void *owner, struct transport_channel *channel,
                        struct wire_message *message) {
     struct peer *peer = owner;
@@ -91,7 +100,15 @@ static void on_message(void *owner, struct transport_channel *channel,
         answer_ping(channel, message);
         break;
     case WIRE_PONG:
+        if (channel == peer->channels[CHANNEL_CONTROL])
+            peer_steps_ponged(peer, message->id);
         heartbeat_pong(&peer->heartbeat, now_ns, message->id, message->meta);
+        break;
+    case WIRE_LOST_STEPS:
+        st = peer_steps_on_lost(peer, message->meta);
+        break;
+    case WIRE_CREDIT:
+        st = on_credit(peer, message);
         break;
     case WIRE_STRIPE:
         st = peer_streams_on_stripe(peer, channel, message);
@@ -192,8 +209,11 @@ void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, u
 static void peer_set_channel(struct peer *peer, enum channel_kind kind,
                              struct transport_channel *channel_take, bool is_adopted) {
     peer->is_adopted[kind] = is_adopted;
-    if (kind == CHANNEL_CONTROL)
+    if (kind == CHANNEL_CONTROL) {
         heartbeat_start(&peer->heartbeat, peer->table->heartbeat_ms, false, clock_now_ns());
+        peer_steps_publish(peer, channel_take);
+        return;
+    }
     pthread_mutex_lock(&peer->lock);
     peer->channels[kind] = channel_take;
     pthread_mutex_unlock(&peer->lock);

@@ -58,6 +58,10 @@ struct peer {
     struct peer_shm shm;
     struct peer_rdma rdma;
     pthread_mutex_t lock;
+    /* Guarded by lock: steps that have pushed and are not acknowledged → STEP_RUNS_ON, or one
+     * more than the last ping before the step's end; and the last ping. */
+    struct u64map unacknowledged;
+    uint64_t last_ping_id;
     /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
     struct transport_channel *channels[CHANNEL_N_KINDS];
     /* loop thread: opened by the other end while ours was there */
@@ -91,6 +95,16 @@ struct transport_channel *peer_open_stream(struct peer *peer, unsigned index);
 /* Memory for a Push whose meta is `edge`, as struct wire_handlers says of `alloc`. */
 struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message,
                                const struct edge_message *edge, size_t size_bytes);
+
+/* ---- peer_steps.c ---- */
+/* Before the ping is queued: what its answer will acknowledge. */
+void peer_steps_pinged(struct peer *peer, uint64_t ping_id);
+void peer_steps_ponged(struct peer *peer, uint64_t ping_id);
+/* The peer is another process now: nobody waits for those values. */
+void peer_steps_forget(struct peer *peer);
+/* Makes the channel the one to send on, and names on it the steps whose values may be lost. */
+void peer_steps_publish(struct peer *peer, struct transport_channel *channel_take);
+struct status *peer_steps_on_lost(struct peer *peer, struct span meta) MUST_USE;
 
 /* ---- peer_values.c ---- */
 extern const struct peer_rdma_host peer_rdma_host;

@@ -78,16 +78,18 @@ void peer_push(struct peer *peer, const struct peer_value *value) {
     if (peer_streams_push(peer, value))
         return;
     const struct tensor *tensors[1] = {&value->value};
+    bool has_tensor = !value->proto && value->value.storage != TENSOR_DEAD;
     struct wire_out out = {.type = WIRE_PUSH,
                            .id = value->step,
                            .meta = {value->meta.data, value->meta.len},
                            .tensors = tensors,
-                           .n_tensors = value->proto ? 0 : 1};
+                           .n_tensors = has_tensor ? 1 : 0};
     if (value->proto) {
         out.extra = (struct span){value->proto->data, value->size_bytes};
         out.extra_buffer = value->proto;
     }
-    rdma_send(peer, CHANNEL_BULK, &out);
+    rdma_send(peer, value->size_bytes <= PEER_MAX_CONTROL_BYTES ? CHANNEL_CONTROL : CHANNEL_BULK,
+              &out);
 }
 
 /* ---- grants ahead ---- */

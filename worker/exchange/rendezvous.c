@@ -41,7 +41,7 @@ static void rendezvous_destroy(struct rendezvous *rendezvous) {
     }
     pthread_mutex_destroy(&rendezvous->lock);
     free(rendezvous->buckets);
-    free(rendezvous->dirty.items);
+    free(rendezvous->peers);
     free(rendezvous);
 }
 
@@ -127,6 +127,7 @@ static struct rendezvous *rendezvous_new(struct rendezvous_table *table, uint64_
     atomic_init(&rendezvous->n_refs, 2); /* the table's and the caller's */
     rendezvous->step_id = step_id;
     rendezvous->is_opened = rendezvous->is_ended = rendezvous->has_dropped_pregrant = false;
+    rendezvous->n_peers = 0;
     u64map_put(&table->steps, step_id, rendezvous);
     table->n_refs++;
     return rendezvous;
@@ -213,6 +214,28 @@ enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_i
     pthread_mutex_unlock(&table->lock);
     *ret = rendezvous;
     return result;
+}
+
+/* Where nothing more may be kept the step counts as ended: then its RunGraph is refused. */
+void rendezvous_lose_step(struct rendezvous_table *table, uint64_t step_id, struct status *why) {
+    pthread_mutex_lock(&table->lock);
+    struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
+    if (rendezvous) {
+        rendezvous_ref(rendezvous);
+    } else if (table->is_freed || step_ids_is_ended(&table->ended, step_id)) {
+        rendezvous = NULL;
+    } else if (table->steps.n_entries >= RENDEZVOUS_EARLY_MAX_STEPS) {
+        step_ids_end(&table->ended, step_id);
+    } else {
+        rendezvous = rendezvous_new(table, step_id);
+        rendezvous->since_ns = clock_now_ns();
+        list_push_back(&table->orphans, &rendezvous->link);
+    }
+    pthread_mutex_unlock(&table->lock);
+    if (!rendezvous)
+        return;
+    rendezvous_abort(rendezvous, why);
+    rendezvous_unref(rendezvous);
 }
 
 void rendezvous_end_step(struct rendezvous_table *table, uint64_t step_id) {

@@ -115,6 +115,11 @@ struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous,
                                         const struct plan_channel *channel, uint64_t frame_iter,
                                         struct tensor *value, struct rendezvous_recv *offer,
                                         bool *ret_is_offered) MUST_USE;
+/* The same for a value that can be pushed without waiting. Where it cannot, *ret_is_sent is false
+ * and *value is left alone: rendezvous_send_or_offer has to follow. */
+struct status *rendezvous_try_send(struct rendezvous *rendezvous,
+                                   const struct plan_channel *channel, uint64_t frame_iter,
+                                   struct tensor *value, bool *ret_is_sent) MUST_USE;
 /* One write per peer for what the last quiescent point queued. */
 void rendezvous_flush(struct rendezvous *rendezvous);
 /* The receiver's end. True: the value is there, moved into *ret (recv is not used). False: recv

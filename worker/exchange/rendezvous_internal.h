@@ -74,18 +74,25 @@ struct slot {
     uint8_t dtype;     /* that the Recv wants, once it waits */
     bool is_plain;     /* OFFERED: the value is a tensor of a plain dtype */
     bool is_announced; /* of a pre-grant: the announcement has come */
+    bool is_pushed;    /* VALUE: it came without a grant, and counts in the sender's credit */
+    bool is_unwanted;  /* granted before a Recv waited: counts in step_peer.unwanted_bytes */
     /* who waits: for the value, or for the grant of what is offered; NULL: nobody does yet */
     struct rendezvous_recv *recv;
     struct peer *peer; /* the task at the other end, in all states that need one */
-    size_t size_bytes; /* of the payload: from ANNOUNCED to PREGRANTED, and OFFERED */
+    size_t size_bytes; /* of the payload, in all states but WAITING, DONE and PENDING_PREGRANT */
     /* not NULL: pre-granted, and what is expected; its credit is that of pre-grants */
     const struct plan_channel *channel;
 };
 _Static_assert(sizeof(struct slot) == 128, "two cache lines");
 
-struct dirty_peers {
-    struct peer **items;
-    uint32_t n, capacity;
+/* What a step has exchanged with one peer; guarded by the step's lock. */
+struct step_peer {
+    struct peer *peer;
+    bool is_dirty;          /* something is queued for it: rendezvous_flush */
+    bool is_noted;          /* the peer has been told of the step's first push (peer_queue_first) */
+    int64_t pushed_bytes;   /* pushed without a grant, and not handed on there yet */
+    int64_t taken_bytes;    /* came without a grant and handed on, since the last Credit to it */
+    int64_t unwanted_bytes; /* granted before any Recv waited, and not handed on yet */
 };
 
 struct session_credit {
@@ -115,7 +122,8 @@ struct rendezvous {
     uint32_t n_pending_pregrants; /* grants ahead, for what is to be sent from here */
     bool has_dropped_pregrant;    /* some of them: announcements say so */
     size_t early_bytes;
-    struct dirty_peers dirty;
+    struct step_peer *peers; /* few: searched one by one */
+    uint32_t n_peers, peers_capacity;
     struct list pending_link; /* guarded by table->lock */
 };
 
@@ -159,18 +167,27 @@ enum {
     RENDEZVOUS_SESSION_SHARE = 2,
     RENDEZVOUS_PREGRANT_SHARE = 2,      /* besides: what may be granted ahead, */
     RENDEZVOUS_PREGRANT_PART_SHARE = 4, /* to a peer, and to a session */
-    /* An Announce's or a Grant's meta: room for 254 dimensions, whose product is in an int64,
-     * and all else. They are kept. */
-    RENDEZVOUS_MAX_META_BYTES = 1024,
-    SLOTS_KEPT = 64, /* per recycled rendezvous */
+    /* An Announce's or a Grant's meta, which are kept: enough for 254 dimensions of any size. */
+    RENDEZVOUS_MAX_META_BYTES = 4096,
+    /* Small values that a step may have pushed to a peer which have not been handed on there:
+     * beyond, they are announced as large ones are. A Credit is sent for each half. */
+    RENDEZVOUS_STEP_CREDIT_BYTES = 8 << 20,
+    /* Announced values of a step and peer that no Recv waits for: as much is granted. */
+    RENDEZVOUS_UNWANTED_MAX_BYTES = 64 << 20,
+    RENDEZVOUS_VALUE_BYTES = 256, /* what a value costs in these besides its payload */
+    SLOTS_KEPT = 64,              /* per recycled rendezvous */
     STEPS_KEPT = 64,
 };
 
 /* ---- rendezvous.c ---- */
+/* REFUSED: more has come for steps that nobody has opened than may be kept. */
 enum find_result { FOUND, FIND_ENDED, FIND_REFUSED };
 /* The step's rendezvous for an arrival, made when new; with a reference. */
 enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make,
                                  struct rendezvous **ret);
+/* Values of the step are lost: its waits, now and later, end with `why` (shared), also if its
+ * RunGraph has not come yet. */
+void rendezvous_lose_step(struct rendezvous_table *table, uint64_t step_id, struct status *why);
 void rendezvous_add_pending(struct rendezvous *rendezvous); /* its lock is not held */
 /* room may have come: those in line try again */
 void rendezvous_next_turns(struct rendezvous_table *table);
@@ -196,25 +213,37 @@ struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t fra
 static inline void slot_start(struct slot *slot, enum slot_state first) {
     state_machine_start(&slot_machine, &slot->state, first, slot);
 }
+/* The record about a peer, made when new; valid until the next call. */
+struct step_peer *rendezvous_peer(struct rendezvous *rendezvous, struct peer *peer);
 /* Either a value, or the kept bytes of an announcement or of a grant ahead. */
 void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value,
                             size_t kept_bytes);
 /* its contents have been taken */
 void slot_remove(struct rendezvous *rendezvous, struct slot *slot);
+/* Where a value comes from: all zero for this task. */
+struct value_source {
+    struct peer *peer;
+    size_t size_bytes; /* of its payload or inline_proto; 0 for a reference */
+    bool is_small;     /* a payload or reference that needs no grant */
+};
 /* Lock not held: a value for a key, from here or from the wire. Takes *value. Errors: INTERNAL,
  * the key has a value already. */
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
-                                  struct tensor *value) MUST_USE;
+                                  struct value_source source, struct tensor *value) MUST_USE;
 /* Lock not held: empties the step and gives its waits `why`. */
 void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end);
 
 /* ---- rendezvous_wire.c ---- */
+struct send_options {
+    struct rendezvous_recv *offer; /* told once the value has been granted, or NULL */
+    bool only_push; /* a value that would have to be announced is left alone, and not sent */
+};
 /* A Send to another task: pushes the value if it is small, else offers it by an announcement.
  * rendezvous_send_or_offer says the rest. */
 struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
                                            const struct plan_channel *channel, uint64_t frame_iter,
-                                           struct tensor *value, struct rendezvous_recv *offer,
-                                           bool *ret_is_offered) MUST_USE;
+                                           struct tensor *value, const struct send_options *options,
+                                           bool *ret_is_sent) MUST_USE;
 /* Grants all announced values that there is credit for. Lock not held. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
 /* The slot's bytes are no longer in flight. Any lock may be held; rendezvous_next_turns has to
@@ -231,6 +260,9 @@ struct buffer *rendezvous_keep_meta(struct span meta);
  * ANNOUNCED follows, and rendezvous_try_grants once the lock is not held. */
 void rendezvous_set_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
                               size_t size_bytes, struct buffer *meta_take);
+/* Fails a step that nobody has opened, since what came for it cannot be kept. */
+void rendezvous_refuse_early(struct rendezvous_table *table, const struct peer *peer,
+                             uint64_t step_id);
 extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
 
 /* ---- rendezvous_pregrant.c ---- */

@@ -325,11 +325,9 @@ struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *pe
     struct peer_pregrant pregrant =
         peer_pregrant_take(peer, edge->has_remote_slot ? &edge->remote_slot : NULL);
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
-    if (result == FIND_REFUSED)
-        return status_exhausted(
-            "grants for too many steps that no master has started here, the last from task %s",
-            peer_name(peer));
-    if (result == FIND_ENDED) {
+    if (result == FIND_REFUSED) /* whoever granted it waits for the value */
+        rendezvous_refuse_early(table, peer, message->id);
+    if (result != FOUND) {
         peer_drop_pregrant(peer, &pregrant);
         return NULL;
     }

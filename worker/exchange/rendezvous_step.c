@@ -112,6 +112,7 @@ struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t fra
     slot->peer = NULL;
     slot->size_bytes = 0;
     slot->channel = NULL;
+    slot->is_pushed = slot->is_unwanted = false;
     slot->is_announced = false;
     *head = slot;
     rendezvous->n_slots++;
@@ -135,6 +136,23 @@ void slot_remove(struct rendezvous *rendezvous, struct slot *slot) {
     *at = slot->next;
     rendezvous->n_slots--;
     slot_recycle(rendezvous, slot);
+}
+
+/* ---- what the step exchanges with a peer; the step's lock is held ---- */
+
+struct step_peer *rendezvous_peer(struct rendezvous *rendezvous, struct peer *peer) {
+    for (uint32_t i = 0; i < rendezvous->n_peers; i++)
+        if (rendezvous->peers[i].peer == peer)
+            return &rendezvous->peers[i];
+    if (rendezvous->n_peers == rendezvous->peers_capacity) {
+        rendezvous->peers_capacity =
+            rendezvous->peers_capacity ? rendezvous->peers_capacity * 2 : 4;
+        rendezvous->peers =
+            xreallocarray(rendezvous->peers, rendezvous->peers_capacity, sizeof(struct step_peer));
+    }
+    struct step_peer *made = &rendezvous->peers[rendezvous->n_peers++];
+    *made = (struct step_peer){.peer = peer};
+    return made;
 }
 
 /* ---- a value comes ---- */
@@ -179,23 +197,68 @@ static struct status *second_value(const struct rendezvous *rendezvous, uint32_t
                            (unsigned long long)frame_iter);
 }
 
-/* Lock held: a value has come for a slot that waits for it. True: it is for slot->recv, which has
- * been taken out; else the slot keeps it. */
+/* Lock held: a value that came without a grant has been handed on. True: a Credit is queued. */
+static bool give_credit(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
+    struct step_peer *from = rendezvous_peer(rendezvous, peer);
+    from->taken_bytes += (int64_t)size_bytes + RENDEZVOUS_VALUE_BYTES;
+    if (likely(from->taken_bytes < RENDEZVOUS_STEP_CREDIT_BYTES / 2))
+        return false;
+    struct str meta = STR_INIT;
+    credit_write(&meta, (uint64_t)from->taken_bytes);
+    from->taken_bytes = 0;
+    /* a lost peer ends the step */
+    bool is_queued = rendezvous_queue_edge(rendezvous, peer, WIRE_CREDIT, &meta, NULL);
+    str_fini(&meta);
+    return is_queued;
+}
+
+/* Lock held: what was granted before anybody wanted it is wanted now. */
+static void set_wanted(struct rendezvous *rendezvous, struct slot *slot) {
+    if (!slot->is_unwanted)
+        return;
+    slot->is_unwanted = false;
+    rendezvous_peer(rendezvous, slot->peer)->unwanted_bytes -=
+        (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES;
+}
+
+/* What has to follow once the lock is not held. */
+struct follow_up {
+    bool next_turns; /* credit of the task has come back */
+    bool try_grants; /* there is credit for what this step has announced */
+    bool flush;      /* a Credit is queued */
+};
+
+static void follow(struct rendezvous *rendezvous, const struct follow_up *what) {
+    if (unlikely(what->try_grants))
+        rendezvous_try_grants(rendezvous);
+    if (unlikely(what->flush))
+        rendezvous_flush(rendezvous);
+    if (what->next_turns && !PLANTED(10))
+        rendezvous_next_turns(rendezvous->table);
+}
+
+/* Lock held: a value has come for a slot that waits for it. Returns its Recv, which the slot has
+ * no more; NULL: the slot keeps the value. */
 static struct rendezvous_recv *fill_slot(struct rendezvous *rendezvous, struct slot *slot,
-                                         struct tensor *value, struct buffer **ret_memory) {
+                                         struct value_source source, struct tensor *value,
+                                         struct buffer **ret_memory, struct follow_up *ret) {
     struct rendezvous_recv *recv = slot->recv;
     bool may_be_announced = slot->channel && !slot->is_announced;
+    bool is_granted = slot_has_credit(slot) && !slot->channel;
     if (slot->channel && value->storage == TENSOR_BUFFER &&
         tensor_size_bytes(value) == slot->size_bytes)
         metric_add(&worker_pregranted_received_total, 1);
     if (slot_has_credit(slot)) {
-        rendezvous->n_granted -= !slot->channel;
+        rendezvous->n_granted -= is_granted;
         rendezvous_release_credit(rendezvous, slot);
         *ret_memory = slot->state != SLOT_PREGRANTED ? slot->memory
                       : slot->is_announced           ? slot->announced
                                                      : NULL;
     }
+    ret->next_turns = is_granted;
     slot->recv = NULL;
+    if (recv && source.is_small && !is_granted)
+        ret->flush = give_credit(rendezvous, source.peer, source.size_bytes);
     if (recv && may_be_announced) {
         slot_move(slot, SLOT_DONE);
     } else if (recv) {
@@ -208,10 +271,10 @@ static struct rendezvous_recv *fill_slot(struct rendezvous *rendezvous, struct s
 }
 
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
-                                  struct tensor *value) {
+                                  struct value_source source, struct tensor *value) {
     struct rendezvous_recv *recv = NULL;
     struct buffer *memory = NULL;
-    bool gives_credit = false;
+    struct follow_up after = {false};
     enum dtype dtype = DT_INVALID;
     pthread_mutex_lock(&rendezvous->lock);
     if (unlikely(rendezvous->is_ended || rendezvous->why)) {
@@ -222,12 +285,14 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     struct slot *slot = slot_find(rendezvous, edge, frame_iter);
     if (!slot) {
         slot = slot_add(rendezvous, edge, frame_iter);
+        slot->peer = source.peer;
+        slot->size_bytes = source.size_bytes;
+        slot->is_pushed = source.is_small;
         keep_value(rendezvous, slot, value);
         slot_start(slot, SLOT_VALUE);
     } else if (slot->state == SLOT_WAITING || slot_has_credit(slot)) {
-        gives_credit = slot_has_credit(slot) && !slot->channel;
         dtype = (enum dtype)slot->dtype;
-        recv = fill_slot(rendezvous, slot, value, &memory);
+        recv = fill_slot(rendezvous, slot, source, value, &memory, &after);
     } else {
         pthread_mutex_unlock(&rendezvous->lock);
         tensor_clear(value);
@@ -241,36 +306,67 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     } else if (recv) {
         recv->on_value(recv, NULL, value);
     }
-    if (gives_credit && !PLANTED(10))
-        rendezvous_next_turns(rendezvous->table);
+    follow(rendezvous, &after);
     return NULL;
 }
 
 /* ---- both ends ---- */
 
+static struct status *send_value(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                                 uint64_t frame_iter, struct tensor *value,
+                                 const struct send_options *options, bool *ret_is_sent) {
+    struct rendezvous_table *table = rendezvous->table;
+    *ret_is_sent = true;
+    if (!table->task || strcmp(channel->peer_task, table->task) == 0)
+        return rendezvous_deliver(rendezvous, channel->edge, frame_iter,
+                                  (struct value_source){NULL}, value);
+    struct peer *peer = peer_find(table->peers, channel->peer_task);
+    struct status *st =
+        peer ? rendezvous_push_or_announce(rendezvous, peer, channel, frame_iter, value, options,
+                                           ret_is_sent)
+             : status_internal(
+                   "task %s, which %s goes to, was not named when the graph was registered",
+                   channel->peer_task, channel->tensor_name);
+    if (st || *ret_is_sent || !options->only_push)
+        tensor_clear(value);
+    return st;
+}
+
 struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel,
                                uint64_t frame_iter, struct tensor *value) {
-    bool is_offered;
-    return rendezvous_send_or_offer(rendezvous, channel, frame_iter, value, NULL, &is_offered);
+    bool is_sent;
+    return send_value(rendezvous, channel, frame_iter, value, &(struct send_options){NULL},
+                      &is_sent);
+}
+
+struct status *rendezvous_try_send(struct rendezvous *rendezvous,
+                                   const struct plan_channel *channel, uint64_t frame_iter,
+                                   struct tensor *value, bool *ret_is_sent) {
+    return send_value(rendezvous, channel, frame_iter, value,
+                      &(struct send_options){.only_push = true}, ret_is_sent);
 }
 
 struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous,
                                         const struct plan_channel *channel, uint64_t frame_iter,
                                         struct tensor *value, struct rendezvous_recv *offer,
                                         bool *ret_is_offered) {
-    struct rendezvous_table *table = rendezvous->table;
-    *ret_is_offered = false;
-    if (!table->task || strcmp(channel->peer_task, table->task) == 0)
-        return rendezvous_deliver(rendezvous, channel->edge, frame_iter, value);
-    struct peer *peer = peer_find(table->peers, channel->peer_task);
-    struct status *st =
-        peer ? rendezvous_push_or_announce(rendezvous, peer, channel, frame_iter, value, offer,
-                                           ret_is_offered)
-             : status_internal(
-                   "task %s, which %s goes to, was not named when the graph was registered",
-                   channel->peer_task, channel->tensor_name);
-    tensor_clear(value);
+    bool is_sent;
+    struct status *st = send_value(rendezvous, channel, frame_iter, value,
+                                   &(struct send_options){.offer = offer}, &is_sent);
+    *ret_is_offered = !st && !is_sent;
     return st;
+}
+
+/* Lock held: a Recv takes the value that came before it. */
+static struct follow_up take_value(struct rendezvous *rendezvous, struct slot *slot,
+                                   struct tensor *ret) {
+    struct follow_up after = {.try_grants = slot->is_unwanted && rendezvous->n_announced > 0};
+    tensor_move(ret, &slot->value);
+    set_wanted(rendezvous, slot);
+    if (slot->is_pushed)
+        after.flush = give_credit(rendezvous, slot->peer, slot->size_bytes);
+    slot_remove(rendezvous, slot);
+    return after;
 }
 
 bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel,
@@ -288,9 +384,9 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
                unlikely(!is_of_type(&slot->value, channel->dtype))) {
         why = wrong_type(&slot->value, channel->edge, channel->dtype);
     } else if (slot && slot->state == SLOT_VALUE) {
-        tensor_move(ret, &slot->value);
-        slot_remove(rendezvous, slot);
+        struct follow_up after = take_value(rendezvous, slot, ret);
         pthread_mutex_unlock(&rendezvous->lock);
+        follow(rendezvous, &after);
         return true;
     } else if (unlikely(slot && (slot->recv || slot->state >= SLOT_DONE))) {
         why = status_internal("two receives of %s (edge %u) in one step", channel->tensor_name,
@@ -306,7 +402,9 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
         slot->dtype = (uint8_t)channel->dtype;
         if (is_first)
             slot_start(slot, SLOT_WAITING);
-        is_announced = slot->state == SLOT_ANNOUNCED;
+        is_announced = slot->state == SLOT_ANNOUNCED ||
+                       (unlikely(slot->is_unwanted) && rendezvous->n_announced > 0);
+        set_wanted(rendezvous, slot);
         if (unlikely(peer != NULL) && is_first)
             pregrant_value(rendezvous, slot, channel, peer, way);
     }
@@ -319,21 +417,21 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
 }
 
 void rendezvous_flush(struct rendezvous *rendezvous) {
-    struct dirty_peers dirty;
-    pthread_mutex_lock(&rendezvous->lock);
-    dirty = rendezvous->dirty;
-    memset(&rendezvous->dirty, 0, sizeof(rendezvous->dirty));
-    pthread_mutex_unlock(&rendezvous->lock);
-    for (uint32_t i = 0; i < dirty.n; i++)
-        peer_flush(dirty.items[i], CHANNEL_CONTROL);
-    dirty.n = 0;
-    pthread_mutex_lock(&rendezvous->lock);
-    if (!rendezvous->dirty.items) {
-        rendezvous->dirty = dirty;
-        dirty.items = NULL;
-    }
-    pthread_mutex_unlock(&rendezvous->lock);
-    free(dirty.items);
+    enum { AT_ONCE = 16 };
+    struct peer *dirty[AT_ONCE];
+    int n;
+    do {
+        n = 0;
+        pthread_mutex_lock(&rendezvous->lock);
+        for (uint32_t i = 0; i < rendezvous->n_peers && n < AT_ONCE; i++)
+            if (rendezvous->peers[i].is_dirty) {
+                rendezvous->peers[i].is_dirty = false;
+                dirty[n++] = rendezvous->peers[i].peer;
+            }
+        pthread_mutex_unlock(&rendezvous->lock);
+        for (int i = 0; i < n; i++)
+            peer_flush(dirty[i], CHANNEL_CONTROL);
+    } while (n == AT_ONCE);
 }
 
 /* ---- the end ---- */
@@ -394,7 +492,13 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
     rendezvous->n_announced = rendezvous->n_granted = rendezvous->n_pending_pregrants = 0;
     if (is_end) {
         rendezvous->is_ended = true;
-        rendezvous->dirty.n = 0;
+        for (uint32_t i = 0; i < rendezvous->n_peers; i++) {
+            struct step_peer *to = &rendezvous->peers[i];
+            to->is_dirty = false;
+            if (to->is_noted)
+                peer_step_ended(to->peer, rendezvous->step_id);
+            to->is_noted = false;
+        }
     }
     if (why && !rendezvous->why)
         rendezvous->why = status_ref(why);

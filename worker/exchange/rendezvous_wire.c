@@ -9,19 +9,6 @@ static const uint64_t max_announced_bytes = 1ull << 40;
 
 /* ---- the sender's side ---- */
 
-/* Lock held: the peer has something to be flushed. */
-static void mark_dirty(struct rendezvous *rendezvous, struct peer *peer) {
-    struct dirty_peers *dirty = &rendezvous->dirty;
-    for (uint32_t i = 0; i < dirty->n; i++)
-        if (dirty->items[i] == peer)
-            return;
-    if (dirty->n == dirty->capacity) {
-        dirty->capacity = dirty->capacity ? dirty->capacity * 2 : 4;
-        dirty->items = xreallocarray(dirty->items, dirty->capacity, sizeof(struct peer *));
-    }
-    dirty->items[dirty->n++] = peer;
-}
-
 static struct status *unavailable(const struct peer *peer, const struct plan_channel *channel) {
     return status_unavailable("there is no connection to task %s, which %s goes to",
                               peer_name(peer), channel->tensor_name);
@@ -36,9 +23,13 @@ bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enu
                            .meta = {meta->data, meta->len},
                            .tensors = tensors,
                            .n_tensors = payload ? 1 : 0};
-    if (!peer_queue(peer, CHANNEL_CONTROL, &out))
+    struct step_peer *to = rendezvous_peer(rendezvous, peer);
+    bool is_first_push = type == WIRE_PUSH && !to->is_noted;
+    if (unlikely(is_first_push) ? !peer_queue_first(peer, rendezvous->step_id, &out)
+                                : !peer_queue(peer, CHANNEL_CONTROL, &out))
         return false;
-    mark_dirty(rendezvous, peer);
+    to->is_noted |= is_first_push;
+    to->is_dirty = true;
     return true;
 }
 
@@ -51,74 +42,156 @@ static struct buffer *encode_proto(const struct tensor *value, size_t *ret_size)
     return buffer_wrap(bytes, *ret_size, free, bytes);
 }
 
+/* A value on its way out. */
+struct outgoing {
+    struct peer *peer;
+    const struct plan_channel *channel;
+    uint64_t frame_iter;
+    struct tensor *value;
+    struct str meta;
+    size_t size_bytes; /* of its payload, or of its TensorProto */
+    bool is_dead, is_object;
+    bool is_referenced;               /* by `reference`, in place of a payload */
+    struct arena_reference reference; /* given by peer_give */
+};
+
+/* Lock held: may it be pushed without a grant? Nothing is in the way of a step's first value. */
+static bool has_step_credit(struct rendezvous *rendezvous, const struct outgoing *out) {
+    int64_t pushed = rendezvous_peer(rendezvous, out->peer)->pushed_bytes;
+    int64_t size = out->is_referenced ? 0 : (int64_t)out->size_bytes;
+    return pushed == 0 || pushed + size + RENDEZVOUS_VALUE_BYTES <= RENDEZVOUS_STEP_CREDIT_BYTES;
+}
+
+/* Lock held. */
+static struct status *push(struct rendezvous *rendezvous, const struct outgoing *out) {
+    bool has_payload = !out->is_dead && !out->is_object && !out->is_referenced;
+    if (!rendezvous_queue_edge(rendezvous, out->peer, WIRE_PUSH, &out->meta,
+                               has_payload ? out->value : NULL))
+        return unavailable(out->peer, out->channel);
+    rendezvous_peer(rendezvous, out->peer)->pushed_bytes +=
+        (out->is_referenced ? 0 : (int64_t)out->size_bytes) + RENDEZVOUS_VALUE_BYTES;
+    return NULL;
+}
+
+/* Lock held: the value waits in its slot for the grant, whoever brings that waits for the lock. */
+static struct status *announce(struct rendezvous *rendezvous, struct outgoing *out,
+                               struct rendezvous_recv *offer) {
+    const struct plan_channel *channel = out->channel;
+    size_t size = out->size_bytes;
+    struct buffer *proto = out->is_object ? encode_proto(out->value, &size) : NULL;
+    str_clear(&out->meta);
+    edge_message_write(&out->meta, channel->edge, out->frame_iter, out->value, proto ? size : 0);
+    if (unlikely(rendezvous->has_dropped_pregrant))
+        edge_message_add_wants_grant(&out->meta);
+    struct status *st = NULL;
+    if (slot_find_sent(rendezvous, out->peer, channel->edge, out->frame_iter))
+        st = status_internal("%s (edge %u) is sent twice in one frame and iteration",
+                             channel->tensor_name, channel->edge);
+    else if (!rendezvous_queue_edge(rendezvous, out->peer, WIRE_ANNOUNCE, &out->meta, NULL))
+        st = unavailable(out->peer, channel);
+    if (st) {
+        buffer_unref(proto);
+        return st;
+    }
+    struct slot *slot = slot_add(rendezvous, channel->edge, out->frame_iter);
+    slot->peer = out->peer;
+    slot->size_bytes = size;
+    slot->is_plain = proto == NULL;
+    slot->recv = offer;
+    if (proto)
+        slot->proto = proto;
+    else
+        tensor_move(&slot->value, out->value);
+    slot_start(slot, SLOT_OFFERED);
+    return NULL;
+}
+
+static void describe(struct rendezvous *rendezvous, struct outgoing *out) {
+    const struct tensor *value = out->value;
+    out->is_dead = value->storage == TENSOR_DEAD;
+    out->is_object = !out->is_dead && dtype_is_object((enum dtype)value->dtype);
+    out->size_bytes = out->is_dead     ? 0
+                      : out->is_object ? tensor_proto_size(value)
+                                       : tensor_size_bytes(value);
+    bool is_large = out->size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES;
+    out->is_referenced =
+        is_large && !out->is_object && peer_give(out->peer, value, &out->reference);
+    if (is_large && out->is_object)
+        return; /* `announce` writes its meta, around the encoded value */
+    edge_message_write(&out->meta, out->channel->edge, out->frame_iter, value, 0);
+    if (out->is_referenced)
+        edge_message_add_reference(&out->meta, &out->reference);
+}
+
+/* Lock held: the pending pre-grant by which the value is sent; *ret_dropped: one that is not for
+ * such a value. */
+static struct pending_pregrant *match_pregrant(struct rendezvous *rendezvous,
+                                               const struct outgoing *out,
+                                               struct pending_pregrant **ret_dropped) {
+    struct pending_pregrant *pending =
+        pregrant_take_pending(rendezvous, out->peer, out->channel->edge, out->frame_iter);
+    bool fits = pending && out->size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES && !out->is_object &&
+                !out->is_referenced && !rendezvous->why && pregrant_fits(pending, out->value);
+    *ret_dropped = fits ? NULL : pending;
+    return fits ? pending : NULL;
+}
+
 struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
                                            const struct plan_channel *channel, uint64_t frame_iter,
-                                           struct tensor *value, struct rendezvous_recv *offer,
-                                           bool *ret_is_offered) {
-    bool is_dead = value->storage == TENSOR_DEAD;
-    bool is_object = !is_dead && dtype_is_object((enum dtype)value->dtype);
-    size_t size = is_dead ? 0 : is_object ? tensor_proto_size(value) : tensor_size_bytes(value);
-    struct arena_reference reference = {0, 0};
-    bool is_referenced =
-        size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_object && peer_give(peer, value, &reference);
-    bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_referenced;
-    struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
-    struct pending_pregrant *pending = NULL;
-    bool is_pregranted = false;
-    struct str meta = STR_INIT;
-    edge_message_write(&meta, channel->edge, frame_iter, value, proto ? size : 0);
-    if (is_referenced)
-        edge_message_add_reference(&meta, &reference);
+                                           struct tensor *value, const struct send_options *options,
+                                           bool *ret_is_sent) {
+    struct outgoing out = {
+        .peer = peer, .channel = channel, .frame_iter = frame_iter, .value = value};
+    struct pending_pregrant *pending = NULL, *dropped = NULL;
     struct status *st = NULL;
+    describe(rendezvous, &out);
+    *ret_is_sent = true;
     pthread_mutex_lock(&rendezvous->lock);
-    if (unlikely(rendezvous->n_pending_pregrants > 0)) {
-        pending = pregrant_take_pending(rendezvous, peer, channel->edge, frame_iter);
-        is_pregranted =
-            pending && is_large && !is_object && !rendezvous->why && pregrant_fits(pending, value);
-    }
+    if (unlikely(rendezvous->n_pending_pregrants > 0))
+        pending = match_pregrant(rendezvous, &out, &dropped);
+    bool is_pushed = out.is_referenced || out.size_bytes <= RENDEZVOUS_PUSH_LIMIT_BYTES
+                         ? likely(has_step_credit(rendezvous, &out))
+                         : false;
     if (unlikely(rendezvous->why != NULL)) {
         st = status_ref(rendezvous->why);
-    } else if (is_pregranted) {
-        st = NULL; /* below: whoever writes it may call back */
-    } else if (is_large) {
-        if (unlikely(rendezvous->has_dropped_pregrant))
-            edge_message_add_wants_grant(&meta);
-        if (slot_find_sent(rendezvous, peer, channel->edge, frame_iter)) {
-            st = status_internal("%s (edge %u) is sent twice in one frame and iteration",
-                                 channel->tensor_name, channel->edge);
-        } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {
-            st = unavailable(peer, channel);
-        } else { /* the grant finds it: whoever brings that waits for the lock */
-            struct slot *slot = slot_add(rendezvous, channel->edge, frame_iter);
-            slot->peer = peer;
-            slot->size_bytes = size;
-            slot->is_plain = proto == NULL;
-            slot->recv = offer;
-            *ret_is_offered = offer != NULL;
-            if (proto)
-                slot->proto = proto;
-            else
-                tensor_move(&slot->value, value);
-            proto = NULL;
-            slot_start(slot, SLOT_OFFERED);
-        }
-    } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_PUSH, &meta,
-                                      is_dead || is_object || is_referenced ? NULL : value)) {
-        st = unavailable(peer, channel);
+    } else if (is_pushed) {
+        st = push(rendezvous, &out);
+    } else if (!pending) { /* else below: whoever sends it may call back */
+        *ret_is_sent = !options->only_push && !options->offer;
+        if (!options->only_push)
+            st = announce(rendezvous, &out, options->offer);
     }
     pthread_mutex_unlock(&rendezvous->lock);
-    if (unlikely(st != NULL) && is_referenced)
-        peer_take_back(peer, &reference);
-    if (is_pregranted) {
-        struct peer_value out = {.step = rendezvous->step_id, .meta = meta, .size_bytes = size};
-        tensor_move(&out.value, value);
-        pregrant_send_pending(peer, pending, &out);
+    if (unlikely(out.is_referenced && (st || !is_pushed)))
+        peer_take_back(peer, &out.reference);
+    pregrant_drop_pending(peer, dropped);
+    if (pending) {
+        struct peer_value sent = {
+            .step = rendezvous->step_id, .meta = out.meta, .size_bytes = out.size_bytes};
+        tensor_move(&sent.value, value);
+        pregrant_send_pending(peer, pending, &sent);
         return NULL;
     }
-    pregrant_drop_pending(peer, pending);
-    buffer_unref(proto);
-    str_fini(&meta);
+    str_fini(&out.meta);
     return st;
+}
+
+/* The peer has handed on what had been pushed to it. */
+static void receive_credit(void *arg, struct peer *peer, uint64_t step, uint64_t bytes) {
+    struct rendezvous *rendezvous;
+    if (rendezvous_find(arg, step, false, &rendezvous) != FOUND)
+        return; /* it has ended */
+    pthread_mutex_lock(&rendezvous->lock);
+    struct step_peer *to = rendezvous_peer(rendezvous, peer);
+    to->pushed_bytes -= (int64_t)MIN(bytes, (uint64_t)to->pushed_bytes);
+    pthread_mutex_unlock(&rendezvous->lock);
+    rendezvous_unref(rendezvous);
+}
+
+static void receive_steps_lost(void *arg, struct peer *peer, const uint64_t *steps, size_t n_steps,
+                               struct status *why) {
+    for (size_t i = 0; i < n_steps; i++)
+        rendezvous_lose_step(arg, steps[i], why);
 }
 
 /* A value that is granted goes out: to the place that the receiver says, or on the bulk channel. */
@@ -232,8 +305,9 @@ static bool take_credit(struct rendezvous *rendezvous, const struct slot *slot) 
 /* Lock held. Errors: RESOURCE_EXHAUSTED. */
 static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     struct rendezvous_table *table = rendezvous->table;
-    struct buffer *buffer = buffer_alloc(table->allocator, slot->size_bytes);
-    if (!buffer)
+    bool is_small = slot->size_bytes <= RENDEZVOUS_PUSH_LIMIT_BYTES;
+    struct buffer *buffer = is_small ? NULL : buffer_alloc(table->allocator, slot->size_bytes);
+    if (!buffer && !is_small)
         return status_exhausted("no memory for %zu bytes that task %s sends over edge %u",
                                 slot->size_bytes, peer_name(slot->peer), slot->edge);
     struct buffer *announcement = slot->announced;
@@ -241,12 +315,13 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     slot_move(slot, SLOT_GRANTED);
     rendezvous->n_announced--;
     rendezvous->n_granted++;
-    bool is_taken = peer_grant(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
-                                                                .frame_iter = slot->frame_iter,
-                                                                .edge = slot->edge,
-                                                                .announcement = announcement,
-                                                                .buffer = buffer,
-                                                                .size_bytes = slot->size_bytes});
+    bool is_taken =
+        !is_small && peer_grant(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
+                                                                 .frame_iter = slot->frame_iter,
+                                                                 .edge = slot->edge,
+                                                                 .announcement = announcement,
+                                                                 .buffer = buffer,
+                                                                 .size_bytes = slot->size_bytes});
     buffer_unref(announcement);
     if (is_taken)
         return NULL;
@@ -258,14 +333,36 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     return NULL;
 }
 
-/* Lock held: grants those somebody waits for, or all. */
-static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited) {
+/* Lock held. A value that no Recv waits for may be granted while few of them are here: a loop
+ * whose other half is slower does not run ahead without bound. */
+static bool has_unwanted_credit(struct rendezvous *rendezvous, const struct slot *slot) {
+    int64_t unwanted = rendezvous_peer(rendezvous, slot->peer)->unwanted_bytes;
+    return unwanted == 0 || unwanted + (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES <=
+                                RENDEZVOUS_UNWANTED_MAX_BYTES;
+}
+
+static void set_unwanted(struct rendezvous *rendezvous, struct slot *slot) {
+    if (slot->recv)
+        return;
+    slot->is_unwanted = true;
+    rendezvous_peer(rendezvous, slot->peer)->unwanted_bytes +=
+        (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES;
+}
+
+/* Lock held: grants those somebody waits for, or all. *ret_is_short: there is no credit for some. */
+static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited,
+                                 bool *ret_is_short) {
     for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_announced > 0; i++)
         for (struct slot *slot = rendezvous->buckets[i]; slot; slot = slot->next) {
             if (slot->state != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
                 continue;
-            if (!take_credit(rendezvous, slot))
+            if (!slot->recv && !has_unwanted_credit(rendezvous, slot))
                 continue;
+            if (!take_credit(rendezvous, slot)) {
+                *ret_is_short = true;
+                continue;
+            }
+            set_unwanted(rendezvous, slot);
             struct status *st = grant(rendezvous, slot);
             if (st) {
                 rendezvous_release_credit(rendezvous, slot);
@@ -275,16 +372,16 @@ static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaite
     return NULL;
 }
 
-/* True when announced values of a live step are left without a grant. */
+/* True when announced values of a live step are left for which there is no credit now. */
 static bool grant_what_fits(struct rendezvous *rendezvous) {
     struct status *st = NULL;
+    bool is_short = false;
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = rendezvous->is_opened && !rendezvous->is_ended && !rendezvous->why;
     if (is_live)
-        st = grant_pass(rendezvous, true);
+        st = grant_pass(rendezvous, true, &is_short);
     if (is_live && !st)
-        st = grant_pass(rendezvous, false);
-    bool is_short = is_live && !st && rendezvous->n_announced > 0;
+        st = grant_pass(rendezvous, false, &is_short);
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_flush(rendezvous);
     if (st) {
@@ -292,7 +389,7 @@ static bool grant_what_fits(struct rendezvous *rendezvous) {
         rendezvous_next_turns(rendezvous->table);
         status_unref(st);
     }
-    return is_short;
+    return is_short && !st;
 }
 
 /* Tries again once it stands in the queue: room that came just before would otherwise tell
@@ -322,8 +419,6 @@ void rendezvous_set_announced(struct rendezvous *rendezvous, struct slot *slot, 
 static struct status *on_announce(struct rendezvous *rendezvous, struct peer *peer,
                                   const struct edge_message *edge, struct span meta) {
     TRY(tensor_meta_check(&edge->tensor));
-    if (edge->tensor.size_bytes == 0)
-        return status_invalid("an announcement of nothing");
     if (edge->tensor.size_bytes > max_announced_bytes)
         return status_exhausted("task %s announces %llu bytes for edge %u", peer_name(peer),
                                 (unsigned long long)edge->tensor.size_bytes, edge->edge);
@@ -357,21 +452,24 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
     return st;
 }
 
-static struct status *on_push(struct rendezvous *rendezvous, const struct wire_message *message,
-                              const struct edge_message *edge) {
+static struct status *on_push(struct rendezvous *rendezvous, struct peer *peer,
+                              const struct wire_message *message, const struct edge_message *edge) {
     struct tensor value = TENSOR_INIT;
     size_t offset = 0;
     TRY(tensor_meta_take(&edge->tensor, message, &offset, rendezvous->table->allocator, &value));
-    return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, &value);
+    size_t size = edge->tensor.proto.len > 0 ? edge->tensor.proto.len : message->payload_len;
+    struct value_source source = {peer, size, size <= RENDEZVOUS_PUSH_LIMIT_BYTES};
+    return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, source, &value);
 }
 
 /* A value that lies in the peer's arena. */
-static struct status *on_reference(struct rendezvous *rendezvous, const struct edge_message *edge,
-                                   struct buffer *buffer) {
+static struct status *on_reference(struct rendezvous *rendezvous, struct peer *peer,
+                                   const struct edge_message *edge, struct buffer *buffer) {
     struct tensor value = TENSOR_INIT;
     struct shape shape = {edge->tensor.rank, edge->tensor.dims};
     TRY(tensor_view(buffer, buffer->data, edge->tensor.dtype, shape, &value));
-    return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, &value);
+    return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter,
+                              (struct value_source){peer, 0, true}, &value);
 }
 
 /* What its reference leads to; *ret stays NULL where it came too late. */
@@ -384,6 +482,26 @@ static struct status *take_reference(struct peer *peer, const struct wire_messag
     return peer_take(peer, &edge->reference, edge->tensor.size_bytes, ret);
 }
 
+/* Values of the step came before its RunGraph, and there is no room to keep them. */
+void rendezvous_refuse_early(struct rendezvous_table *table, const struct peer *peer,
+                             uint64_t step_id) {
+    struct status *why = status_unavailable(
+        "what task %s sent in this step came before the step began here, and was dropped: more "
+        "than %d MiB or %d steps wait for their master",
+        peer_name(peer), RENDEZVOUS_EARLY_MAX_BYTES >> 20, RENDEZVOUS_EARLY_MAX_STEPS);
+    rendezvous_lose_step(table, step_id, why);
+    status_unref(why);
+}
+
+/* Memory that is out ends the step; all other errors are the peer's, and close its connections. */
+static struct status *fail_step(struct rendezvous *rendezvous, struct status *st_take) {
+    if (status_code(st_take) != STATUS_RESOURCE_EXHAUSTED)
+        return st_take;
+    rendezvous_abort(rendezvous, st_take);
+    status_unref(st_take);
+    return NULL;
+}
+
 static struct status *arrive(struct rendezvous_table *table, struct peer *peer,
                              const struct wire_message *message, const struct edge_message *edge,
                              struct buffer *referenced) {
@@ -391,14 +509,16 @@ static struct status *arrive(struct rendezvous_table *table, struct peer *peer,
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
     if (result == FIND_ENDED)
         return NULL; /* late */
-    if (result == FIND_REFUSED)
-        return status_exhausted(
-            "values of too many steps that no master has started here, the last from task %s",
-            peer_name(peer));
-    struct status *st = referenced ? on_reference(rendezvous, edge, referenced)
+    if (result == FIND_REFUSED) {
+        rendezvous_refuse_early(table, peer, message->id);
+        return NULL;
+    }
+    struct status *st = referenced ? on_reference(rendezvous, peer, edge, referenced)
                         : message->type == WIRE_PUSH
-                            ? on_push(rendezvous, message, edge)
+                            ? on_push(rendezvous, peer, message, edge)
                             : on_announce(rendezvous, peer, edge, message->meta);
+    if (unlikely(st != NULL))
+        st = fail_step(rendezvous, st);
     rendezvous_unref(rendezvous);
     return st;
 }
@@ -472,4 +592,6 @@ static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint3
 const struct peer_receiver rendezvous_receiver = {.on_message = receive,
                                                   .alloc = receive_alloc,
                                                   .is_wanted = receive_is_wanted,
+                                                  .on_credit = receive_credit,
+                                                  .on_steps_lost = receive_steps_lost,
                                                   .on_pregrant_withdrawn = pregrant_withdrawn};

@@ -215,7 +215,8 @@ static void run_fetch(struct step *step, const struct plan_node *node, struct te
 static void start_async(struct step *step, struct iteration *iteration,
                         const struct plan_node *node, bool on_pool);
 
-/* False: the value is large and waits for its receiver's grant, as an asynchronous operation. */
+/* False: the value is large, or its receiver has not taken what came before it: it waits for a
+ * grant, as an asynchronous operation. */
 static bool run_send(struct step *step, struct iteration *iteration, const struct plan_node *node,
                      struct tensor *inputs, bool is_dead) {
     step->wants_flush = true;
@@ -227,11 +228,14 @@ static bool run_send(struct step *step, struct iteration *iteration, const struc
         start_async(step, iteration, node, false);
         return false;
     }
-    struct status *st = rendezvous_send(step->run->rendezvous, &step->plan->channels[node->aux],
-                                        iteration->frame_iter, &inputs[0]);
+    bool is_sent;
+    struct status *st = rendezvous_try_send(step->run->rendezvous, &step->plan->channels[node->aux],
+                                            iteration->frame_iter, &inputs[0], &is_sent);
     if (st)
         step_fail(step, node, st);
-    return true;
+    else if (unlikely(!is_sent))
+        start_async(step, iteration, node, false);
+    return st || is_sent;
 }
 
 /* Everything but kernels and Recv. True when outputs are to be propagated by the caller. */

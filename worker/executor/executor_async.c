@@ -26,6 +26,7 @@ struct async_op *async_op_new(struct step *step, struct iteration *iteration,
     }
     op->iteration = iteration;
     op->node = node;
+    op->is_dead_send = false;
     op->ctx = (struct kernel_ctx){.inputs = &iteration->slots[node->first_slot],
                                   .outputs = op->outputs,
                                   .instance = node->instance,
@@ -44,7 +45,8 @@ void async_home(struct async_op *op) {
     struct step *step = op->step;
     const struct plan_node *node = op->node;
     struct status *st = op->ctx.status;
-    bool is_dead = node->kind == PLAN_RECV && op->outputs[0].storage == TENSOR_DEAD;
+    bool is_dead =
+        node->kind == PLAN_RECV ? op->outputs[0].storage == TENSOR_DEAD : op->is_dead_send;
     op->ctx.status = NULL;
     pthread_mutex_lock(&step->lock);
     list_remove(&op->link);
@@ -53,7 +55,7 @@ void async_home(struct async_op *op) {
     if (unlikely(step->stats != NULL))
         stats_node(step, node, op->since_ns, clock_now_ns(),
                    node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
-    if (is_dead)
+    if (is_dead && node->kind == PLAN_RECV)
         op->outputs[0].storage = TENSOR_NONE;
     if (unlikely(node->kind == PLAN_FEED && !st))
         step_finish_feed(step, op->iteration, node, op->outputs);
@@ -100,6 +102,7 @@ static bool start_send(struct async_op *op) {
     const struct plan_channel *channel = &op->step->plan->channels[op->node->aux];
     bool is_offered;
     op->recv.on_value = on_value;
+    op->is_dead_send = op->ctx.inputs[0].storage == TENSOR_DEAD;
     op->ctx.status =
         rendezvous_send_or_offer(op->step->run->rendezvous, channel, op->iteration->frame_iter,
                                  &op->ctx.inputs[0], &op->recv, &is_offered);

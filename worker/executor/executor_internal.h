@@ -86,7 +86,8 @@ struct async_op {
     struct pool_task task; /* run on the pool */
     struct rendezvous_recv recv;
     uint32_t outputs_capacity;
-    bool is_cancel; /* the step's cancel message, no execution */
+    bool is_cancel;    /* the step's cancel message, no execution */
+    bool is_dead_send; /* a Send, of a dead value */
     struct tensor *outputs;
 };
 

@@ -13,11 +13,10 @@ A ps of a local cluster holds the variables. Each round, in this order and then 
   TensorFlow's RestoreV2
 
 The files of a restore are in the page cache for all three. Ratios are to the plain program, of
-medians; a disk whose speed varies between
-rounds varies all three. At last, while the ps saves and without: null steps per second of a worker
-for another client, and steps that train
-a multilayer perceptron whose variables are saved with the others (on the cluster they lie on the
-ps, and a worker computes).
+medians; a disk whose speed varies between rounds varies all three. At last, while the ps saves and
+without: null steps per second of a worker for another client, and steps that train a multilayer
+perceptron whose variables are saved with the others (on the cluster they lie on the ps, and a
+worker computes).
 """
 import argparse
 import json

@@ -5,15 +5,12 @@ in one run.
     .venv/bin/python bench/compare.py [--json FILE] [--rows NAME,...] [--rounds N]
 
 Starts both clusters on loopback (one ps, one worker, in processes of their own; Millrace's master
-besides), opens a session to each
-from this one client process, and measures each row in alternating rounds, so that noise of the
-machine falls on both. A row's
-figure is the median time of one step; ratios are TensorFlow ÷ Millrace. Every measured step
-executes an op in the worker's process.
-Also printed: start to ready, and resident memory of each idle daemon; and for the rows bound by
-messages what the client needs by itself
-(against a server that answers at once, bench/client_floor.c): TensorFlow ÷ that is the greatest
-ratio any runtime could reach.
+besides), opens a session to each from this one client process, and measures each row in alternating
+rounds, so that noise of the machine falls on both. A row's figure is the median time of one step;
+ratios are TensorFlow ÷ Millrace. Every measured step executes an op in the worker's process. Also
+printed: start to ready, and resident memory of each idle daemon; and for the rows bound by messages
+what the client needs by itself (against a server that answers at once, bench/client_floor.c):
+TensorFlow ÷ that is the greatest ratio any runtime could reach.
 """
 import argparse
 import json

@@ -5,9 +5,8 @@ the client is told, when steps flow again.
     .venv/bin/python bench/faults.py [--limit SECONDS]
 
 Each row has clusters of its own (one ps, one worker; Millrace's master besides) and a client that
-is a process of its own
-(tests/e2e/faults_client.py). What has not happened within the limit (20 s) is printed as such;
-nobody waits longer.
+is a process of its own (tests/e2e/faults_client.py). What has not happened within the limit (20 s)
+is printed as such; nobody waits longer.
 """
 import argparse
 import json

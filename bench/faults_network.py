@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
 """What TensorFlow's own cluster and Millrace do when the network between a worker and a parameter
-server fails: a partition, one way only,
-packets that are lost.
+server fails: a partition, one way only, packets that are lost.
 
     .venv/bin/python bench/faults_network.py [--limit SECONDS]
 
 The ps is in a network namespace of its own, behind a wire that loses what it is told to
-(tests/e2e/lossy_wire.py; it needs root). Otherwise as
-faults.py: clusters of its own for each row, a client in a process of its own, and what has not
-happened within the limit is printed as such.
+(tests/e2e/lossy_wire.py; it needs root). Otherwise as faults.py: clusters of its own for each row,
+a client in a process of its own, and what has not happened within the limit is printed as such.
 """
 import argparse
 import json

@@ -4,12 +4,10 @@
     bench/isolation.py [--rounds N] [--seconds S] [--only TEXT] [--bin DIR] [--json FILE]
 
 One session runs small steps on a worker and notes how long each takes: alone; beside as many idle
-loops (other processes) as there are cores,
-which is what sharing the cores costs anybody; and beside another session's heavy step on the same
-worker, of several kinds. All in alternating
-rounds, so that the machine's noise falls on each alike. The last column is p99 beside the heavy
-step ÷ p99 beside the idle loops: at most 2 is
-the aim, and what is above 1 the cores do not explain."""
+loops (other processes) as there are cores, which is what sharing the cores costs anybody; and
+beside another session's heavy step on the same worker, of several kinds. All in alternating rounds,
+so that the machine's noise falls on each alike. The last column is p99 beside the heavy step ÷ p99
+beside the idle loops: at most 2 is the aim, and what is above 1 the cores do not explain."""
 
 import argparse
 import json

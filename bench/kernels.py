@@ -5,14 +5,12 @@
     FILE]
 
 Rows stand in bench/kernel_rows/FAMILY.py: a function rows() that yields Row(name, build[, reason]);
-build makes the op in a fresh tf.Graph
-from constants and returns one of its outputs. Each row is timed in alternating rounds: the kernel
-alone in build/bench/kernel_time, and
-TensorFlow's in a session whose graph runs the op many times, one after the other (less what an
-empty run takes). A figure is the least mean
-over a batch of runs; the ratio is TensorFlow ÷ Millrace. A row below 0.7 must say why (`reason`);
-without one the run fails.
-TensorFlow runs as it comes: with oneDNN, but with its graph rewriting off.
+build makes the op in a fresh tf.Graph from constants and returns one of its outputs. Each row is
+timed in alternating rounds: the kernel alone in build/bench/kernel_time, and TensorFlow's in a
+session whose graph runs the op many times, one after the other (less what an empty run takes). A
+figure is the least mean over a batch of runs; the ratio is TensorFlow ÷ Millrace. A row below 0.7
+must say why (`reason`); without one the run fails. TensorFlow runs as it comes: with oneDNN, but
+with its graph rewriting off.
 """
 import argparse
 import glob

@@ -5,25 +5,21 @@ parameter servers, TensorFlow and Millrace.
     .venv/bin/python bench/null_steps.py [--quick] [--write] [--json FILE] [--from FILE]
 
 A null step is a worker that pulls parameters and does nothing with them (OSDI, 6.2). What is pulled
-lies in equal parts on the parameter
-servers:
+lies in equal parts on the parameter servers:
 
     scalar    a number from each
     dense     100 MiB in all
     sparse    32 rows in all, gathered from a table of 1 GiB
 
 Every worker has a client process of its own, all with the same program for both systems
-(bench/null_client.c), so a step's cost is the
-cluster's. One cluster of each kind is up throughout (8 workers, 4 parameter servers, all on
-loopback); its unused tasks idle. TensorFlow's
-clients dial their own worker, which is their master, as its programs do; Millrace's dial the one
-master. All systems are measured in
-turns. A figure is the best of the rounds for steps a second in all, and the median over rounds and
-clients for the time of a step.
+(bench/null_client.c), so a step's cost is the cluster's. One cluster of each kind is up throughout
+(8 workers, 4 parameter servers, all on loopback); its unused tasks idle. TensorFlow's clients dial
+their own worker, which is their master, as its programs do; Millrace's dial the one master. All
+systems are measured in turns. A figure is the best of the rounds for steps a second in all, and the
+median over rounds and clients for the time of a step.
 
 --write puts table and plot into docs/scaling.md and docs/scaling.svg; --from takes the figures of
-an earlier --json; --quick is a round of
-short measurements with 1, 2 and 8 workers.
+an earlier --json; --quick is a round of short measurements with 1, 2 and 8 workers.
 """
 import argparse
 import json

@@ -5,10 +5,9 @@ ours, side by side in one run.
     .venv/bin/python bench/training.py [--rounds N] [--only TEXT] [--json FILE]
 
 The networks are those of examples/ (LeNet, the residual network on digits) and the LSTM of
-compare.py. In process TensorFlow sends no message and
-copies no variable: what a cluster's step costs beyond it is messages. Each round measures every way
-in turn; a figure is the least mean of
-a round, since other load only adds to it. Ratios are TensorFlow's time ÷ ours.
+compare.py. In process TensorFlow sends no message and copies no variable: what a cluster's step
+costs beyond it is messages. Each round measures every way in turn; a figure is the least mean of a
+round, since other load only adds to it. Ratios are TensorFlow's time ÷ ours.
 """
 import argparse
 import json

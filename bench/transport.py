@@ -6,13 +6,11 @@ by size and by transport.
     FILE]
 
 Columns: Millrace over tcp, over Unix sockets and over shared memory (the flags of tf-worker
-choose), on request with checksums or
-over four sockets, too (--ways "tcp,tcp sums,tcp x4"); a plain C program that moves the same bytes
-over the same kind of socket between two processes (bench/socket_floor.c); TensorFlow's own gRPC
-cluster. All are up at the
-same time and measured in turns, so that the machine's noise falls on all. Figures are medians in
-milliseconds of one step, as the
-client sees it; the plain C program has no client, master or step.
+choose), on request with checksums or over four sockets, too (--ways "tcp,tcp sums,tcp x4"); a plain
+C program that moves the same bytes over the same kind of socket between two processes
+(bench/socket_floor.c); TensorFlow's own gRPC cluster. All are up at the same time and measured in
+turns, so that the machine's noise falls on all. Figures are medians in milliseconds of one step, as
+the client sees it; the plain C program has no client, master or step.
 """
 import argparse
 import json
@@ -61,8 +59,8 @@ class Pull:
 
     def measure(self, n):
         """The first step of a turn is not counted, as the plain C program's: receive buffers that
-        nobody wanted while others had their turn
-        have gone back to the system, and fresh pages cost more than moving the bytes."""
+        nobody wanted while others had their turn have gone back to the system, and fresh pages cost
+        more than moving the bytes."""
         times = []
         self.step()
         for _ in range(n):

@@ -2,11 +2,9 @@
 and softmax on two parameter servers.
 
 The embedding is partitioned over both parameter servers. The softmax comes in two forms [OSDI 4.2]:
-`full` multiplies by one matrix that
-the worker reads from its parameter server in each step; `sharded` leaves half of the matrix on
-either, which multiplies, sums its own
-exponentials and keeps its own gradient, so that only hidden states and a few numbers for each
-character cross.
+`full` multiplies by one matrix that the worker reads from its parameter server in each step;
+`sharded` leaves half of the matrix on either, which multiplies, sums its own exponentials and keeps
+its own gradient, so that only hidden states and a few numbers for each character cross.
 
     tfctl local --ps 2 --workers 1 -- python examples/char_lstm.py [grpc://host:port] [--softmax
     full|sharded|all] [--steps N] [--check]

@@ -2,8 +2,7 @@
 cluster and for this process.
 
 A program builds its graph with a `Place`, which names devices on a cluster and names none in this
-process. All seeds are set, so both
-train alike, and `--check` holds one against the other.
+process. All seeds are set, so both train alike, and `--check` holds one against the other.
 """
 import argparse
 import collections
@@ -21,8 +20,7 @@ tf1 = tf.compat.v1
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 
 # What a program builds: `feed(step)` gives the feeds of a step, which works on n_items of what
-# `items` names; `finish(session)`, if any,
-# says how good the model has become.
+# `items` names; `finish(session)`, if any, says how good the model has become.
 Training = collections.namedtuple("Training", "loss train feed n_items items finish",
                                   defaults=[None])
 

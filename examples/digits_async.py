@@ -2,10 +2,9 @@
 TensorFlow.
 
 The variables live on /job:ps/task:0. Each worker task computes gradients of a small multilayer
-perceptron on its own batches and applies
-them to the shared variables as they come, without waiting for the other [OSDI 4.4, figure 4a].
-Nothing here knows of Millrace: the
-target may be any TensorFlow cluster.
+perceptron on its own batches and applies them to the shared variables as they come, without waiting
+for the other [OSDI 4.4, figure 4a]. Nothing here knows of Millrace: the target may be any
+TensorFlow cluster.
 
     python examples/digits_async.py [grpc://host:port]     (default: $MILLRACE_TARGET)
 """

@@ -2,9 +2,8 @@
 two workers with a client each.
 
 Kill any daemon (kill -9) while this runs: `tfctl local --restart` starts it again, TensorFlow's
-client makes a new session, and the chief
-restores the newest checkpoint. At last TensorFlow in this process restores the last checkpoint,
-too, and tests it.
+client makes a new session, and the chief restores the newest checkpoint. At last TensorFlow in this
+process restores the last checkpoint, too, and tests it.
 
     tfctl local --ps 1 --workers 2 --restart -- python examples/digits_monitored.py [--steps N |
     --seconds S] [--directory DIR]

@@ -1,9 +1,8 @@
 """Synchronous, in-graph replication: one client, one graph, two workers [OSDI 4.4, figure 4b].
 
 Each step feeds one batch, splits it over the two worker tasks, averages their gradients on the
-parameter server and applies them
-once, so a step sees exactly the gradient of the whole batch. Plain TensorFlow; the target may be
-any TensorFlow cluster.
+parameter server and applies them once, so a step sees exactly the gradient of the whole batch.
+Plain TensorFlow; the target may be any TensorFlow cluster.
 
     python examples/digits_sync.py [grpc://host:port]     (default: $MILLRACE_TARGET)
 """

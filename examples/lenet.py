@@ -2,9 +2,8 @@
 normalisation and their gradients.
 
 Variables live on the parameter server, the network on a worker. All seeds are set, so that every
-cluster that computes alike learns alike:
-`--check` trains the same graph with TensorFlow in this process, too, and ends with 1 where the
-losses drift apart.
+cluster that computes alike learns alike: `--check` trains the same graph with TensorFlow in this
+process, too, and ends with 1 where the losses drift apart.
 
     python examples/lenet.py [grpc://host:port] [--steps N] [--check]     (default:
     $MILLRACE_TARGET)

@@ -2,8 +2,7 @@
 iteration in a while loop.
 
 The matrix is that of the digits: 1437 images of 64 pixels. Each result is tried against what it
-must satisfy; `--check` computes all of
-them with TensorFlow in this process, too.
+must satisfy; `--check` computes all of them with TensorFlow in this process, too.
 
     tfctl local --workers 2 -- python examples/linear_algebra.py [grpc://host:port] [--check]
 """

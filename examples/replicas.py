@@ -2,8 +2,8 @@
 variables are shared by name.
 
 `main` of a program that does so is here: without --task it starts itself once for each worker and
-waits for all. The chief's session comes
-first: a client that looks for it too early looks again only 30 s later.
+waits for all. The chief's session comes first: a client that looks for it too early looks again
+only 30 s later.
 """
 import argparse
 import os

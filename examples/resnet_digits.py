@@ -1,9 +1,8 @@
 """A small residual network with batch normalisation, trained on digits.
 
 Six convolutions in three residual blocks, the later ones with half the width and twice the filters.
-Training normalises by the moments of
-its batch and keeps moving averages of them; the test uses the averages. Variables live on the
-parameter server, the network on a worker.
+Training normalises by the moments of its batch and keeps moving averages of them; the test uses the
+averages. Variables live on the parameter server, the network on a worker.
 
     tfctl local --ps 1 --workers 1 -- python examples/resnet_digits.py [grpc://host:port] [--steps
     N] [--check]

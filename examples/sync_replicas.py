@@ -2,11 +2,9 @@
 come make a step [OSDI 4.4, figure 4c].
 
 Each worker has a client of its own. TensorFlow's SyncReplicasOptimizer adds gradients up in
-accumulators on the parameter server, drops
-those of workers that lag behind, and hands out tokens for the next step, so that training goes on
-while one worker stands still. The
-witness is a variable whose gradient is always 1: it tells how many updates there were, which must
-be one a step.
+accumulators on the parameter server, drops those of workers that lag behind, and hands out tokens
+for the next step, so that training goes on while one worker stands still. The witness is a variable
+whose gradient is always 1: it tells how many updates there were, which must be one a step.
 
     tfctl local --ps 1 --workers 3 -- python examples/sync_replicas.py [--steps N] [--aggregate 2]
     [--workers 3]

@@ -1,11 +1,10 @@
 """A wide and deep model of sparse features: from which part of Shakespeare's works is a speech?
 
 The text is cut into ten parts, of a play or two each. The feeds are speeches as strings; all else
-is in the graph. They are split into
-words, which makes a sparse matrix, and hashed. The wide part is a linear model of words and of
-pairs of neighbours, learned by FTRL, the
-deep one a network over the mean of the words' vectors, learned by Adagrad. All tables are
-partitioned over two parameter servers.
+is in the graph. They are split into words, which makes a sparse matrix, and hashed. The wide part
+is a linear model of words and of pairs of neighbours, learned by FTRL, the deep one a network over
+the mean of the words' vectors, learned by Adagrad. All tables are partitioned over two parameter
+servers.
 
     tfctl local --ps 2 --workers 1 -- python examples/wide_deep.py [grpc://host:port] [--steps N]
     [--check]

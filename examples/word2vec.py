@@ -1,8 +1,7 @@
 """word2vec: vectors for words by noise-contrastive estimation, from Shakespeare.
 
 A word is to tell its neighbours from words drawn at random. Both tables are partitioned over two
-parameter servers; a step reads and
-changes a few hundred rows of them.
+parameter servers; a step reads and changes a few hundred rows of them.
 
     tfctl local --ps 2 --workers 1 -- python examples/word2vec.py [grpc://host:port] [--steps N]
     [--check]

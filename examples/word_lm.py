@@ -2,10 +2,9 @@
 sampled.
 
 With ten thousand words the softmax is most of the work. The sampled one [OSDI 4.2, 6.4] multiplies
-by the rows of the true word and of
-512 others, drawn for each batch in proportion to how frequent words are, and gathers them from two
-parameter servers. Its loss is another
-number than the full one's, so compare the words per second, not the losses.
+by the rows of the true word and of 512 others, drawn for each batch in proportion to how frequent
+words are, and gathers them from two parameter servers. Its loss is another number than the full
+one's, so compare the words per second, not the losses.
 
     tfctl local --ps 2 --workers 1 -- python examples/word_lm.py [grpc://host:port] [--softmax
     NAME|all] [--steps N] [--check]

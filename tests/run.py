@@ -4,8 +4,8 @@
     tests/run.py [--long] [--only SUITE[,SUITE]] [--must-run SUITE[,SUITE]] [--list]
 
 A suite is a row in SUITES: a name, a function that returns how many tests passed, failed and were
-skipped, and what
-the suite covers. Without --long, suites that take long run a seeded sample of their tests.
+skipped, and what the suite covers. Without --long, suites that take long run a seeded sample of
+their tests.
 """
 import argparse
 import concurrent.futures

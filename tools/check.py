@@ -19,13 +19,10 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # The rooms, bottom first. A file may include files of its own room and of rooms that are listed
-# before it,
-# as far as the row of its top folder in FLOORS allows. So no include points upwards, and there is
-# no circle.
-# A room is a folder's own files, without those of the folders inside it. A room may also be single
-# files
-# that are lower or higher than the rest of their folder: "rpc/admin" is rpc/admin.c and
-# rpc/admin.h.
+# before it, as far as the row of its top folder in FLOORS allows. So no include points upwards, and
+# there is no circle. A room is a folder's own files, without those of the folders inside it. A room
+# may also be single files that are lower or higher than the rest of their folder: "rpc/admin" is
+# rpc/admin.c and rpc/admin.h.
 ROOMS = (
     ("proto", ("proto/",)),
     ("common/base", ("common/base/",)),
@@ -510,8 +507,7 @@ def report():
 
 def check_folder_readmes():
     """The README of a folder, or of the folder above, names each source file of the folder, alone
-    or by a pattern.
-    `x.h` counts for x.c as well. Files that a README names exist."""
+    or by a pattern. `x.h` counts for x.c as well. Files that a README names exist."""
     folders, everywhere = {}, set()
     for path, _ in sources():
         everywhere.add(os.path.basename(path))

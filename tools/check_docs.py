@@ -153,9 +153,8 @@ def retired_rows(glossary):
     """[(pattern, where, instead, kept)] of the glossary's table of retired words.
 
     A row is | `word` | where | write | why | kept in |. Where is "code" (identifiers and comments
-    of C files) or
-    "prose" (comments, pages and READMEs). `*` in a word stands for letters. "kept in" names files
-    and folders.
+    of C files) or "prose" (comments, pages and READMEs). `*` in a word stands for letters. "kept
+    in" names files and folders.
     """
     rows = []
     table = glossary.partition("## Retired words")[2]

@@ -8,10 +8,9 @@ docs/paper-map.md.
     difference
 
 Flags are what --help prints, and metrics are what started daemons show on /metrics; a metric of the
-sources that no
-daemon shows is an error. Ops are what tests/tools/dump_tables prints. paper_map.py holds the rows
-of the paper map.
-The programs have to be built. Without them, --check says so and exits with 0.
+sources that no daemon shows is an error. Ops are what tests/tools/dump_tables prints. paper_map.py
+holds the rows of the paper map. The programs have to be built. Without them, --check says so and
+exits with 0.
 """
 import argparse
 import difflib

@@ -6,10 +6,9 @@
     a difference
 
 The source is the op registry of the installed wheel. Only facts are taken (names, types, defaults,
-bounds,
-flags), never summaries, descriptions or messages; of a deprecation, the version and the name of the
-successor.
-The output depends on nothing but the registry, so equal wheels give equal files.
+bounds, flags), never summaries, descriptions or messages; of a deprecation, the version and the
+name of the successor. The output depends on nothing but the registry, so equal wheels give equal
+files.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 is still missing.
 
 A row names files and tests, which must exist: a pattern without a match is an error. `parts` are
-the things that the
-paper asks for, each with a probe; the status of a row says which parts a probe does not find:
+the things that the paper asks for, each with a probe; the status of a row says which parts a probe
+does not find:
     op:NAME          a kernel, or a rule of the master or the executor, runs the op
     file:PATTERN     a file
     flag:PROGRAM --NAME   a flag in the program's --help

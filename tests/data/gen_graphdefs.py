@@ -2,9 +2,8 @@
 TensorFlow 2.21's server answers.
 
 Run once with the project's Python (.venv/bin/python tests/data/gen_graphdefs.py); the output is
-committed.
-The file is a sequence of cases, each field with its length before it as a little-endian 32-bit
-number:
+committed. The file is a sequence of cases, each field with its length before it as a little-endian
+32-bit number:
   name, status code (4 bytes), words that the message must hold (empty: success), GraphDef
 """
 import os

@@ -2,9 +2,8 @@
 the elements that it stands for.
 
 Run once with the project's Python (.venv/bin/python tests/data/gen_tensor_protos.py); the output is
-committed.
-The file is a sequence of cases. Every number is a little-endian 32-bit one, every text or run of
-bytes has its length before it:
+committed. The file is a sequence of cases. Every number is a little-endian 32-bit one, every text
+or run of bytes has its length before it:
   name, dtype, rank, sizes..., proto, elements
 Elements of plain types are their bytes, row-major; of strings, each string's length and bytes.
 """

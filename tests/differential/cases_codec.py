@@ -1,7 +1,6 @@
 """Cases of pictures as files' bytes: every kind of PNG, GIF, BMP and JPEG that TensorFlow reads,
-damaged ones, and writing. What is missing of a JPEG that ends early is
-made up by the library, differently from version to version: only shapes and errors are compared
-there."""
+damaged ones, and writing. What is missing of a JPEG that ends early is made up by the library,
+differently from version to version: only shapes and errors are compared there."""
 
 import functools
 import itertools

@@ -1,6 +1,6 @@
 """Cases of connectionist temporal classification. Ours computes in double, TensorFlow's in float
-here and there: floats agree within its rounding.
-Left out: labels that are all blanks, for which TensorFlow writes beyond its memory."""
+here and there: floats agree within its rounding. Left out: labels that are all blanks, for which
+TensorFlow writes beyond its memory."""
 
 import numpy
 import tensorflow as tf

@@ -14,8 +14,7 @@ STATE = [2**63 - 3, -2, 77]
 
 def generator(ops, state=STATE, dtype="int64", n=3, is_own=False):
     """ops: handle → fetches; n executions after the state is set, then the state itself. is_own: in
-    memory that no constant shares, which
-    StatefulRandomBinomial of TensorFlow leaves as it is."""
+    memory that no constant shares, which StatefulRandomBinomial of TensorFlow leaves as it is."""
 
     def build():
         handle = R.VarHandleOp(dtype=dtype, shape=None, shared_name="g")

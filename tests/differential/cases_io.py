@@ -1,8 +1,8 @@
 """Files and checkpoints: both formats, slices, sharded ones, names, patterns, and their refusals.
 
 TensorFlow and we run each case on the same paths, one after the other; what a case reads may have
-been written by either, or by the fixtures
-here, which are TensorFlow's. Reading each other's files in turn is run_checkpoints.py's."""
+been written by either, or by the fixtures here, which are TensorFlow's. Reading each other's files
+in turn is run_checkpoints.py's."""
 
 import atexit
 import os

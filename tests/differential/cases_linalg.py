@@ -1,7 +1,6 @@
 """Cases of the linear algebra family. Where an answer is not unique (signs and phases of QR,
-singular and eigen vectors), the case's graph
-puts the matrix together again, and both sides must find it. The ops named Batch… are refused in new
-graphs: rows of the same kernels."""
+singular and eigen vectors), the case's graph puts the matrix together again, and both sides must
+find it. The ops named Batch… are refused in new graphs: rows of the same kernels."""
 
 import itertools
 

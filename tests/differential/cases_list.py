@@ -255,8 +255,8 @@ def _batch():
 
 
 # Left out where TensorFlow aborts and we refuse: an index vector of two for GetItem, negative
-# indices for a SetItem that resizes and for
-# ScatterIntoExistingList, and leading_dims that are negative or no vector.
+# indices for a SetItem that resizes and for ScatterIntoExistingList, and leading_dims that are
+# negative or no vector.
 PROGRAMS = {
     "empty": lambda: [empty().size(), empty().shape(), empty((2, -1)).shape(),
                       empty((2, 3)).shape(tf.int64), empty(()).shape()],

@@ -5,8 +5,8 @@ $MILLRACE_BIN or build/bin.
         with tf.compat.v1.Session(cluster.target) as session: ...
         cluster.check()     raises when a daemon has died or a step is left over
 
-Ports are any, found by port files. Each daemon's output goes to a file; what a dead one said last
-is in the error's text.
+Daemons take any free port and write it into a port file. Each daemon's output is written to a file;
+the last output of a dead daemon is in the error's text.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ STOP_TIMEOUT_S = 30
 
 
 class ClusterError(Exception):
-    """A daemon died, did not start, or kept something that it should have let go."""
+    """A daemon died, did not start, or kept something that it should have freed."""
 
 
 def _die_with_parent():

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Breaks valid graphs a little and runs them: the graphs of programs_*.py, mutated from a seed, go
-to a cluster without TensorFlow's client.
+"""Breaks valid graphs a little and runs them on a cluster, without TensorFlow's client. The graphs
+are those of programs_*.py, mutated by a seed.
 
     fuzz_graphs.py [--n N] [--first SEED] [--programs N] [--bin DIR] [--verbose] [--compare]
     fuzz_graphs.py --first SEED --n 1 runs one again
 
-What comes out does not matter, only that every daemon lives, every step ends by its deadline with a
-code and a message, nothing is left over,
-and that the daemons end with status 0 (a sanitizer's complaint is another one). With --compare each
-goes to TensorFlow's own servers, too, and the
-first code that is not OK is compared: a mutant can be wrong in several ways, so that what differs
-is told, and judged by who reads it. Our INTERNAL
-where TensorFlow says something else is a find. The last line is "N passed, N failed".
+The results do not matter. Every daemon must live, every step must end by its deadline with a code
+and a message, nothing may be left over, and the daemons must exit with 0 (a sanitizer's complaint
+gives another status). With --compare each graph also runs on TensorFlow's own servers, and the
+first code that is not OK is compared. A mutant can be wrong in several ways, so differences are
+printed, and a person judges them. Our INTERNAL where TensorFlow has another code is a bug. The last
+line is "N passed, N failed".
 """
 
 import argparse
@@ -498,7 +497,7 @@ def main():
     parser.add_argument("--n", type=int, default=3000, help="mutants")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--programs", type=int,
-                        help="break only so many of the valid graphs, drawn by the first seed; "
+                        help="break only this many of the valid graphs, drawn by the first seed; "
                              "building all takes a while")
     parser.add_argument("--bin",
                         help="where tf-master and tf-worker are; default $MILLRACE_BIN or "

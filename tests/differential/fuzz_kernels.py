@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Breaks the kernels' cases (cases_*.py) a little and runs them: other shapes, numbers at the ends
-of their types, NaN, bytes that are turned.
+"""Breaks the kernels' cases (cases_*.py) a little and runs them: other shapes, numbers at the
+limits of their types, NaN, changed bytes.
 
     fuzz_kernels.py [FAMILY...] [--only TEXT] [--n N] [--first SEED] [--mutants M] [--eval PATH]
 
-From each seed: one case, M mutants. What a kernel answers does not matter, only that the evaluator
-lives (build it with sanitizers:
-build-asan/tests/tools/graph_eval), that it never says INTERNAL. What gets no answer in time is
-told: some mutants ask for much work, others show a loop without an end. Constants
-are hidden from shape functions, so that all is the kernels' to refuse. --first SEED --n 1 runs one
-again. The last line is "N passed, N failed".
+Each seed gives one case and M mutants of it. The results do not matter. The evaluator must live
+(use a build with sanitizers, build-asan/tests/tools/graph_eval) and must never say INTERNAL.
+Mutants that get no answer in time are printed: some ask for much work, others reveal an endless
+loop. Constants are hidden from shape functions, so only kernels can refuse them. --first SEED --n 1
+runs one again. The last line is "N passed, N failed".
 """
 
 import argparse

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Broken bytes for the kernels that parse: protos of Examples, SequenceExamples, tensors and
-summaries, CSV, compressed data, texts in all
-encodings. What counts is that the evaluator lives on (best a sanitized build's: --eval
-build-asan/tests/tools/graph_eval).
+summaries, CSV, compressed data, texts in all encodings. The evaluator must survive them; best use
+that of a sanitized build (--eval build-asan/tests/tools/graph_eval).
 
     fuzz_parsing.py [--n 2000] [--seed 1] [--eval PATH]
 

@@ -4,10 +4,9 @@ RegexReplace against TensorFlow's.
 
     fuzz_regex.py [--n 10000] [--seed 1] [--eval PATH] [--op match|replace|both] [--show 20]
 
-Says how many patterns differ in anything: an answer, a text, or the error's code. Patterns that our
-kernels name as not there
-(UNIMPLEMENTED), or that end at a limit, are counted apart. The last line is "N passed, N failed, N
-skipped"."""
+Prints how many patterns differ in anything: an answer, a text, or the error's code. Patterns that
+our kernels do not support (UNIMPLEMENTED), or that reach a limit, are counted separately. The last
+line is "N passed, N failed, N skipped"."""
 
 import argparse
 import os
@@ -77,8 +76,8 @@ PIECES = [b"a", b"a", b"b", b"b", b"c", b"ab", b"A", b"B", b"k", b"K", b"s", b"1
           "K".encode(), "ſ".encode(), "Ω".encode(), b"{", b",", b"\t", b"\v", b"\0"]
 ILL = [b"\xff", b"\xe2\x82", b"\xc3", b"\x80", b"\xed\xa0\x80", b"\xc0\x80"]
 # Left out, for RE2 differs there on purpose of none: F4 90 80 80, which its automaton takes for a
-# character beyond U+10FFFF. And \B
-# (kept) holds between the bytes of one character in RE2, not here.
+# character beyond U+10FFFF. And \B (kept) holds between the bytes of one character in RE2, not
+# here.
 REWRITES = [b"-", b"", b"<\\0>", b"[\\1]", b"\\2\\1", b"\\\\", b"x\\9", b"\\q", b"a\\",
             b"\\1\\1\\1"]
 

@@ -1,13 +1,11 @@
 """What a run of run_kernels.py compared, op by op: docs/op_report.md.
 
 A case counts for every op whose node stands in its graph (or in a function of it). Backward: the
-client's own gradient of the case's fetches with
-respect to its floating constants, run on both sides; it counts for the ops that lie between them
-and have a gradient function. A dtype is an op's
+client's own gradient of the case's fetches with respect to its floating constants, run on both
+sides; it counts for the ops that lie between them and have a gradient function. A dtype is an op's
 type attr with its value; which of them TensorFlow computes on a CPU the wheel says (tf_kernels.py),
-which we do our tables (dump_tables).
-Ops that the master expands and no kernel computes are compared by run_cluster.py on a cluster; its
-programs are counted here by their graphs.
+which we do our tables (dump_tables). Ops that the master expands and no kernel computes are
+compared by run_cluster.py on a cluster; its programs are counted here by their graphs.
 """
 
 import collections
@@ -242,8 +240,8 @@ TENSORFLOW_MAX_RANK = 6  # beyond, its kernels refuse what gradients are made of
 
 def differentiate(graph, steps):
     """(fetches, ops) of the client's gradient of a case's floating results by its floating
-    constants; None where there is none to take, and for
-    tensors without elements: TensorFlow leaves the memory of their gradients as it was."""
+    constants; None where there is none to take, and for tensors without elements: TensorFlow leaves
+    the memory of their gradients as it was."""
     if len(steps) != 1 or steps[0].feeds or steps[0].targets:
         return None
 

@@ -1,12 +1,10 @@
 """Compares our kernels with TensorFlow's, in process, op by op: no cluster, no session, no daemon.
 
 A case is a function that builds a small graph (inside a fresh tf.Graph) and returns what to fetch.
-TensorFlow runs the graph with its
-optimizers off; tests/tools/graph_eval.c evaluates the same GraphDef with our kernels. Values must
-agree (integers, strings and bools exactly,
-floats within the case's tolerance, NaN equal to NaN), failures by code, and a static shape of ours
-must be compatible with the value's and
-with TensorFlow's (that it is less precise is counted, not failed).
+TensorFlow runs the graph with its optimizers off; tests/tools/graph_eval.c evaluates the same
+GraphDef with our kernels. Values must agree (integers, strings and bools exactly, floats within the
+case's tolerance, NaN equal to NaN), failures by code, and a static shape of ours must be compatible
+with the value's and with TensorFlow's (that it is less precise is counted, not failed).
 
 A module cases_F.py holds `cases()`, which yields (name, build) or (name, build, options):
 
@@ -16,17 +14,14 @@ A module cases_F.py holds `cases()`, which yields (name, build) or (name, build,
             2], dtype)))]
 
 build returns a list of fetches, or a list of oracle.Step (run one after the other on one state:
-variables, tables).
-options: rtol, atol (floats; default by dtype), bits (floats agree bit by bit, NaN too), modes
-(default ("static", "hidden")), ignore ("values",
-"shapes": a difference there is left open, and counted), to_largest (atol is relative to the largest
-element), explained (what TensorFlow does
-there: any difference is counted, not failed).
+variables, tables). options: rtol, atol (floats; default by dtype), bits (floats agree bit by bit,
+NaN too), modes (default ("static", "hidden")), ignore ("values", "shapes": a difference there is
+left open, and counted), to_largest (atol is relative to the largest element), explained (what
+TensorFlow does there: any difference is counted, not failed).
 
 Each case runs in two modes. static: oracle.const makes Const nodes, so that shape functions see
-values. hidden: it makes placeholders with a
-default and no shape, so that TensorFlow's shape functions cannot refuse a wrong graph and our
-kernels must (where TensorFlow refuses even that,
+values. hidden: it makes placeholders with a default and no shape, so that TensorFlow's shape
+functions cannot refuse a wrong graph and our kernels must (where TensorFlow refuses even that,
 placeholders of known rank).
 
     python tests/differential/oracle.py cases_array [--only TEXT] [--eval PATH] [--messages]
@@ -124,8 +119,8 @@ class Evaluator:
 
     def run(self, graphdef, steps):
         """steps: a list of (feeds {endpoint: TensorProto bytes}, fetch endpoints, target names).
-        Returns per step (code, message, protos,
-        shapes); one failed entry when the graph itself is refused."""
+        Returns per step (code, message, protos, shapes); one failed entry when the graph itself is
+        refused."""
         if not self.process:
             self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE)
@@ -353,9 +348,8 @@ def _wire_steps(steps):
 
 def run_case(evaluator, name, build, options, mode, report, show_messages=False):
     """Returns what it came to (agree, fail alike, differs, refused: TensorFlow's client does not
-    build it, wider: only we compute,
-    explained: differs as the case's option says, left open: differs in what the case's option
-    ignores), and the graph."""
+    build it, wider: only we compute, explained: differs as the case's option says, left open:
+    differs in what the case's option ignores), and the graph."""
     try:
         graph, steps = _build(build, mode)
     except (ValueError, tf.errors.OpError) as error:

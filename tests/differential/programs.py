@@ -1,12 +1,11 @@
 """What a program case is, and how two runs of it are compared.
 
 A case is a function that builds a graph (inside a fresh tf.Graph) and returns a list of Run: one
-session.run after the other, on one session.
-It is built twice: once for TensorFlow in process, where all devices are taken off the graph, and
-once for the cluster, whose tasks are
-/job:ps/task:0, /job:worker/task:0 and /job:worker/task:1. Every run must end alike: equal values
-(floats within a tolerance, structures, dtypes and
-shapes exactly), or the same error code, attributed to the same node.
+session.run after the other, on one session. It is built twice: once for TensorFlow in process,
+where all devices are taken off the graph, and once for the cluster, whose tasks are /job:ps/task:0,
+/job:worker/task:0 and /job:worker/task:1. Every run must end alike: equal values (floats within a
+tolerance, structures, dtypes and shapes exactly), or the same error code, attributed to the same
+node.
 
 A module programs_F.py holds cases(), which yields (name, build) or (name, build, options). Options:
     rtol, atol      for floats; default by dtype

@@ -1,6 +1,6 @@
 """Pipelines of tf.data as graph-mode programs build them: every kind of dataset through an
-initializable iterator, element by element to the
-end, and the ways in which iterators are made, shared, begun anew and named."""
+initializable iterator, element by element to the end, and the ways in which iterators are made,
+shared, initialized again and named."""
 
 import atexit
 import gzip

@@ -1,6 +1,5 @@
 """Functions as TensorFlow 2 clients build them in graph mode: tf.function, control flow v2 (If,
-Case, While as ops), Defun; their names in errors,
-side effects in order, gradients."""
+Case, While as ops), Defun; their names in errors, side effects in order, gradients."""
 
 import functools
 

@@ -1,7 +1,6 @@
 """SymbolicGradient against tf.gradients: for each op with a gradient row a function of it, whose
-SymbolicGradient the cluster expands, and in process
-the same op differentiated by TensorFlow's client. Gradients of the outputs are fed, so that each
-output has another one."""
+SymbolicGradient the cluster expands, and in process the same op differentiated by TensorFlow's
+client. Gradients of the outputs are fed, so that each output has another one."""
 
 import zlib
 

@@ -1,7 +1,6 @@
 """Random functions over several tasks: If, Case, While and calls as clients of TensorFlow 2 make
-them in graph mode, nested in each other; every op
-of a body on a task of its own choice, every call on another; gradients through all of it. A case is
-a seed: the same graph in every run.
+them in graph mode, nested in each other; every op of a body on a random task, every call on
+another, and gradients through all of it. A case is a seed: the same graph in every run.
 
     cases(first, n) yields (name, build, options) as programs.py has it.
 """
@@ -14,9 +13,8 @@ from programs_functions import v2
 
 class _Builder(random_loops._Builder):  # noqa: SLF001
     """With control flow v2 on, what random_loops makes of conditionals and loops are If and While.
-    Here come calls, Case, and state. (How often
-    what is stateful and used by nobody runs depends on TensorFlow's configuration;
-    programs_functions.py has what does not.)"""
+    Here come calls, Case, and state. (How often what is stateful and used by nobody runs depends on
+    TensorFlow's configuration; programs_functions.py has what does not.)"""
 
     def __init__(self, seed):
         super().__init__(seed)

@@ -1,6 +1,6 @@
 """Random graphs: elementwise, reducing, reshaping and joining ops over several dtypes, variables,
-tasks, control edges and conditionals, with random
-feeds (inner endpoints too) and fetches. A case is a seed: the same graph in every run.
+tasks, control edges and conditionals, with random feeds (inner endpoints too) and fetches. A case
+is a seed: the same graph in every run.
 
     cases(first, n) yields (name, build) as programs.py has it.
 """

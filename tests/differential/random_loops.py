@@ -1,6 +1,6 @@
 """Random control flow over several tasks: conditionals and loops, nested, with parallel_iterations
-of 1, 3 and 10, loop constants, TensorArrays
-and gradients; each op on a task of its own choice. A case is a seed: the same graph in every run.
+of 1, 3 and 10, loop constants, TensorArrays and gradients; each op on a random task. A case is a
+seed: the same graph in every run.
 
     cases(first, n) yields (name, build, options) as programs.py has it.
 """

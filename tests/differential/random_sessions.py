@@ -1,7 +1,6 @@
 """Random session scripts: two clients that extend their graphs, run, feed, run partially, make
-callables, fail, close and reset, in an order that a
-seed decides. A script records what each call comes to; it runs against TensorFlow's own servers and
-against ours.
+callables, fail, close and reset, in an order that a seed decides. A script records the result of
+each call; it runs against TensorFlow's own servers and against ours.
 
     scripts(first, n) yields (name, script) as sessions.py has it.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs graph programs on a cluster of ours and in TensorFlow, and compares what they come to.
+"""Runs graph programs on a cluster of ours and in TensorFlow, and compares the results.
 
     run_cluster.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages] [--trace]
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""The kernels' cases (cases_*.py) against TensorFlow, op by op, in the evaluator: see oracle.py. No
-daemon, no cluster.
+"""Compares the kernels' cases (cases_*.py) with TensorFlow, op by op, in the evaluator (oracle.py),
+without daemons.
 
     run_kernels.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--sample N] [--backward] [--report
     FILE] [--eval PATH]
 
 Without --long a seeded sample with a share of each family. --backward: also the client's gradient
-of each case that agrees. --report: with it,
-and writes what was compared op by op (op_report.py). The last line is "N passed, N failed[, N
-skipped]".
+of each case that agrees. --report: with it, and writes what was compared op by op (op_report.py).
+The last line is "N passed, N failed[, N skipped]".
 """
 
 import argparse

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Runs programs with every optimisation on, with all off, and with each alone: what they come to
-must be the same, bit by bit.
+"""Runs programs with every optimisation on, with all off, and with each alone. The results must be
+the same, bit by bit.
 
     run_passes.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--trace]
 
 What can be switched: fold and cse (tf-master --disable-passes, and OptimizerOptions.L0 of a
-session), outputs that take their inputs' memory
-(tf-worker --no-in-place), Unix sockets between tasks (--unix off), threads for kernels and steps
-(--threads 1). The programs are those of
-programs_*.py, random graphs and random control flow. There are two sets of tasks, one as plain as
-can be; each has a master per way to compile.
-Without --long a seeded sample. The last line is "N passed, N failed".
+session), outputs that take their inputs' memory (tf-worker --no-in-place), Unix sockets between
+tasks (--unix off), threads for kernels and steps (--threads 1). The programs are those of
+programs_*.py, random graphs and random control flow. There are two sets of tasks, one with all
+options off. Each has a master for each way to compile. Without --long a seeded sample. The last
+line is "N passed, N failed".
 """
 
 import argparse

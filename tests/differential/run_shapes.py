@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Static shapes of whole graphs, ours against TensorFlow's: no kernel runs but those of small
-constants.
+"""Static shapes of whole graphs, ours against TensorFlow's: only the kernels of small constants run.
 
     run_shapes.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--mutants N] [--bin PATH]
     [--messages] [--trace]
 
 Every graph of cases_*.py, programs_*.py and random_graphs.py goes to TensorFlow's import, which
-infers anew (no hint of the graph's maker is left),
-and to ours (tests/tools/graph_shapes.c). Each output is one of
+infers them again (hints of the graph's maker are removed), and to ours
+(tests/tools/graph_shapes.c). Each output is one of
     equal          the same shape
     less specific  we leave open what TensorFlow knows
     more specific  we know what TensorFlow leaves open
@@ -16,9 +15,8 @@ What we would refuse, TensorFlow must refuse: else a failure ("stricter"). What 
 refuses is counted by op ("laxer").
 
 Graphs of programs are right, so each also goes through mutants: inputs rewired to endpoints of the
-same type, other constants, other attrs.
-Without --long a seeded sample. The last line is "N passed, N failed"; a graph with no failure
-passes.
+same type, other constants, other attrs. Without --long a seeded sample. The last line is "N passed,
+N failed"; a graph with no failure passes.
 """
 
 import argparse

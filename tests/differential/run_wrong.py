@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Makes wrong requests, byte by byte, to TensorFlow's own servers and to a cluster of ours, and
-compares what each call comes to.
+"""Sends wrong requests, byte by byte, to TensorFlow's own servers and to a cluster of ours, and
+compares the answers.
 
     run_wrong.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages]
 
 wrong_requests.py has the cases. Codes must be equal, and so must the nodes that messages name in
-[[{{node NAME}}]]; a case may ask for words in both.
-What is explained instead is counted apart. Without --long a seeded sample of those that TensorFlow
-answers at once. After each case all daemons must live and no step may be left. The last line is "N
-passed, N failed".
+[[{{node NAME}}]]; a case may ask for words in both. What is explained instead is counted apart.
+Without --long a seeded sample of those that TensorFlow answers at once. After each case all daemons
+must live and no step may be left. The last line is "N passed, N failed".
 """
 
 import argparse
@@ -42,8 +41,8 @@ class Outcome:
     @property
     def node(self):
         """As TensorFlow's client finds it, which shows where the node was made. A message of
-        several tasks' errors, which TensorFlow's master makes
-        or not as they come, also names nodes that were only cancelled for the others: not those."""
+        several tasks' errors, which TensorFlow's master makes or not as they come, also names nodes
+        that were only cancelled for the others: not those."""
         own = "\n".join(part for part in re.split(r"\n(?=[A-Z_]+: From )", self.message)
                         if not part.startswith("CANCELLED: "))
         return re.findall(r"\[\[\{\{node ([^}]*)\}\}", own)[:1]

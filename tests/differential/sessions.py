@@ -2,11 +2,10 @@
 callables, timeouts, traces, threads, configs.
 
 A script is a function of (target, note). It runs once against a cluster of TensorFlow's own servers
-(one ps, two workers, in this process) and once
-against ours; note(name, value) records what is to be equal, as programs.Outcome where it is the
-outcome of a call.
-scripts() yields (name, script) or (name, script, options): those of programs.py, and `ours_only`:
-what matters is that our cluster survives it.
+(one ps, two workers, in this process) and once against ours; note(name, value) records what is to
+be equal, as programs.Outcome where it is the outcome of a call. scripts() yields (name, script) or
+(name, script, options): those of programs.py, and `ours_only`: what matters is that our cluster
+survives it.
 """
 
 import gc

@@ -1,6 +1,5 @@
 """Batching across steps: rows of concurrent steps and sessions in one batch, functions that are
-called once for many, limits, and what
-cancelled steps leave behind. Scripts as in sessions.py."""
+called once for many, limits, and what cancelled steps leave behind. Scripts as in sessions.py."""
 
 import itertools
 

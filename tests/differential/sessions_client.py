@@ -1,7 +1,7 @@
 """What a client can do with a session, in the manner of TensorFlow's own tests of its client:
-structures of fetches and feeds, partial runs, callables,
-timelines, device filters and counts, closes and resets while something runs, handles of tensors,
-functions, large values. As sessions.py has it.
+structures of fetches and feeds, partial runs, callables, timelines, device filters and counts,
+closes and resets while something runs, handles of tensors, functions, large values. As sessions.py
+has it.
 """
 
 import collections

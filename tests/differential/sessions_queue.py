@@ -1,6 +1,5 @@
 """Programs that wait: steps that meet in a queue, a barrier, an accumulator, a staging area or a
-mutex; input pipelines with queue runners;
-synchronous replicas. Scripts as in sessions.py."""
+mutex; input pipelines with queue runners; synchronous replicas. Scripts as in sessions.py."""
 
 import threading
 import time

@@ -1,8 +1,8 @@
 """Which CPU kernels TensorFlow registers for an op, and the dtypes each accepts.
 
 Differential tests ask here what is worth comparing: a dtype that an op's signature allows but for
-which TensorFlow
-has no CPU kernel has no oracle. Facts come from the installed wheel at run time; nothing is stored.
+which TensorFlow has no CPU kernel has no oracle. Facts come from the installed wheel at run time;
+nothing is stored.
 
     >>> cpu_dtypes("Cumsum", "Tidx")
     ('int32', 'int64')
@@ -61,9 +61,8 @@ def cpu_kernels(op):
     tuple.
 
     Those registered for every device ("DEFAULT") are included: TensorFlow falls back to them. Those
-    under a label
-    (oneDNN's rewrites, tests) are not: only a `_kernel` attr reaches them. Empty when there is no
-    kernel or no such op.
+    under a label (oneDNN's rewrites, tests) are not: only a `_kernel` attr reaches them. Empty when
+    there is no kernel or no such op.
     """
     from tensorflow.python.framework import kernels
     import tensorflow  # noqa: F401  (loads every library that registers kernels)
@@ -81,8 +80,7 @@ def cpu_dtypes(op, attr="T"):
     numbers.
 
     A kernel that leaves the attr free accepts what the signature allows. Empty when there is no
-    kernel, and for an
-    attr that the op does not have.
+    kernel, and for an attr that the op does not have.
     """
     from tensorflow.python.framework import dtypes, op_def_registry
 

@@ -2,8 +2,8 @@
 feeds, fetches, attrs, shapes, resources.
 
 A case is a list of calls, made one after the other on one session; run_wrong.py makes them against
-TensorFlow's own servers and against ours, and
-every call must come to the same code, and name the same node. Graphs are pieces of raw_clients.
+TensorFlow's own servers and against ours, and every call must come to the same code, and name the
+same node. Graphs are pieces of raw_clients.
 
     Create(graph)  Extend(graph)  Run(fetches, feeds, targets)  Setup(feeds, fetches, targets)
     Part(fetches, feeds)  Callable(feeds, fetches, targets)

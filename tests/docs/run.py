@@ -5,8 +5,8 @@ passed, N failed[, N skipped]".
     tests/docs/run.py [PAGE...]     PAGE: README.md, docs/security.md, ...; default: all pages
 
 Each page runs in network, mount and process namespaces of its own, as root. Without the right to
-make them, its
-blocks are skipped. README.md of this folder says how a page tells what a block needs.
+make them, its blocks are skipped. README.md of this folder says how a page tells what a block
+needs.
 """
 import concurrent.futures
 import os

@@ -1,6 +1,5 @@
 """TensorFlow clients under which daemons die, as processes of their own: see test_faults.py. They
-end by os._exit, since TensorFlow's client
-waits at exit for servers that are gone.
+end by os._exit, since TensorFlow's client waits at exit for servers that are gone.
 
     faults_client.py interactive TARGET TIMEOUT_MS     a command a line on stdin, a JSON object a
     line on stdout
@@ -31,9 +30,8 @@ def say(**what):
 
 def interactive(target, timeout_ms):
     """add N: a step of the worker and the ps; spin: the same after an endless loop on the worker;
-    block: waits for a queue of the ps;
-    bump_ps, bump_worker: steps of one task; value: of the variable; init; new: a session of its
-    own, made anew; close: of the session."""
+    block: waits for a queue of the ps; bump_ps, bump_worker: steps of one task; value: of the
+    variable; init; new: creates a session again; close: closes the session."""
     with tf.device(PS):
         v = tf1.get_variable("v", initializer=tf.constant(0.0))
         empty = tf1.FIFOQueue(1, [tf.float32], [[]], shared_name="empty")
@@ -113,8 +111,8 @@ def train(target, directory, n_steps):
 
 def learn(target, directory, n_steps):
     """A small network on two workers, its batch a function of the global step: the loss of a step
-    is what it is in a run that nobody disturbs,
-    or an update was lost, was done twice, came too late, or was torn."""
+    is what it is in a run that nobody disturbs, or an update was lost, was done twice, came too
+    late, or was torn."""
     n, width = 32, 64
     with tf.device(PS):
         global_step = tf1.train.get_or_create_global_step()

@@ -1,6 +1,5 @@
 """What test_narrow_sends.py runs on a cluster: do values cross between tasks whole, or cut to 16
-bits? A line of JSON: by what the client asks
-for, by kind of edge."""
+bits? A line of JSON: by what the client asks for, by kind of edge."""
 import json
 import os
 import sys

@@ -6,8 +6,7 @@ skipped]".
     test_local.TestSignals, ...
 
 The programs are in $MILLRACE_BIN, or in build/bin. With MILLRACE_E2E=sanitized a short subset runs:
-what is marked with
-harness.sanitized_too.
+what is marked with harness.sanitized_too.
 """
 import argparse
 import os

@@ -1,6 +1,6 @@
 """What strangers can make grow has a limit: each flood is refused and counted, the daemon stays up
-with its memory and descriptors flat, and
-another session's steps go on meanwhile. Also health, and draining, as clients see them."""
+with its memory and descriptors flat, and another session's steps go on meanwhile. Also health, and
+draining, as clients see them."""
 import contextlib
 import json
 import os

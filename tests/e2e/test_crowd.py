@@ -1,7 +1,6 @@
 """64 clients at once, by tests/tools/crowd: sessions that are made, used and closed by the
-thousand, each result checked, while somebody reads the
-daemons' pages. Nothing is left of them: no session, step, graph or memory. Under ThreadSanitizer
-this is where the daemons' threads meet."""
+thousand, each result checked, while somebody reads the daemons' pages. Nothing is left of them: no
+session, step, graph or memory. Under ThreadSanitizer this is where the daemons' threads meet."""
 import os
 import sys
 import threading

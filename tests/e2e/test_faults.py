@@ -2,8 +2,8 @@
 again. Each figure is printed.
 
 Bounds are those that docs/failure.md promises: half a second for a killed task, 8 s for a silent
-one, 2 s after its return. Networks that fail:
-test_network.py; kills in a row: test_kills_in_a_row.py.
+one, 2 s after its return. Networks that fail: test_network.py; kills in a row:
+test_kills_in_a_row.py.
 """
 import contextlib
 import json

@@ -1,6 +1,5 @@
 """Strangers' bytes: none from a socket ends or hangs a daemon, nobody else notices, nothing is left
-over, and TERM ends every daemon with
-status 0 (under a sanitizer: without a leak)."""
+over, and TERM ends every daemon with status 0 (under a sanitizer: without a leak)."""
 import contextlib
 import http.client
 import os

@@ -2,9 +2,8 @@
 local --restart`.
 
 A run must finish, lose no checkpoint that was reported as saved, and learn as much as a run that
-nobody disturbs. Short runs are killed
-twice, when two more checkpoints have been saved; with --long, runs of three minutes are killed
-every 20 seconds.
+nobody disturbs. Short runs are killed twice, when two more checkpoints have been saved; with
+--long, runs of three minutes are killed every 20 seconds.
 """
 import os
 import re

@@ -1,6 +1,6 @@
 """Training under kill -9 of the ps, both workers and the master, in an order that a seed chooses:
-no hang, nothing that grows, and at every
-step the loss that it has in a run that nobody disturbs."""
+no hang, nothing that grows, and at every step the loss that it has in a run that nobody
+disturbs."""
 import json
 import os
 import random

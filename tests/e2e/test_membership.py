@@ -1,6 +1,5 @@
 """A cluster that finds itself in etcd: starts in any order, tasks that move, die and are claimed
-twice, an etcd that goes and comes back,
-programs that dial a worker, the end of a job."""
+twice, an etcd that goes and comes back, programs that dial a worker, the end of a job."""
 import base64
 import json
 import os

@@ -1,7 +1,6 @@
 """What TensorFlow's own client never shows: the methods by their older path, requests that come
-twice, callables and partial runs that are used
-wrongly. Bytes by hand; what the client does show is compared with TensorFlow in
-tests/differential/sessions.py."""
+twice, callables and partial runs that are used wrongly. Bytes by hand; what the client does show is
+compared with TensorFlow in tests/differential/sessions.py."""
 import raw_clients as rc
 from harness import LocalCluster, TestCase, sanitized_too
 

@@ -1,6 +1,6 @@
 """A cluster that speaks TLS: every wire checked on both ends, TensorFlow's client through a tunnel,
-who is refused and with what words, files that
-change while steps run, and strangers at every port."""
+who is refused and with what words, files that change while steps run, and strangers at every
+port."""
 import http.client
 import json
 import os

@@ -1,6 +1,5 @@
 """Bits that flip between tasks: with --wire-checksum each is found, named and counted, the step
-fails, and the next one goes well. Without it
-they are believed."""
+fails, and the next one goes well. Without it they are believed."""
 import contextlib
 import json
 import struct

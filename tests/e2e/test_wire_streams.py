@@ -1,6 +1,5 @@
 """Large values over several sockets between real tasks: right, in the clear, with checksums and
-over TLS; a cut socket is an error that names
-the task, and steps flow again."""
+over TLS; a cut socket is an error that names the task, and steps flow again."""
 import contextlib
 import json
 import struct

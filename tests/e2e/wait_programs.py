@@ -4,10 +4,9 @@ JSON; the test looks at what it says.
     wait_programs.py TARGET MASTER_ADMIN_PORT [NAME...]
 
 What is waited for lies on the parameter server, under a shared name. One session's step waits,
-/stepz of the master shows that it does; then the
-end comes, and another session looks at what was waited for: it is as it was before, and works.
-A line {"kill": true} asks for the parameter server to be killed, and started again; a line on stdin
-says that it has been.
+/stepz of the master shows that it does; then the end comes, and another session looks at what was
+waited for: it is as it was before, and works. A line {"kill": true} asks for the parameter server
+to be killed, and started again; a line on stdin says that it has been.
 """
 import json
 import os

@@ -1,7 +1,6 @@
 """A Python that has imported TensorFlow already, for the clients of tests: each begins as a fork of
-it, which saves three seconds of
-processor time a client. Everything else is as in a Python of its own: arguments, directory,
-environment, pipes, exit status, its end.
+it, which saves three seconds of processor time a client. Everything else is as in a Python of its
+own: arguments, directory, environment, pipes, exit status, its end.
 
     warm.py SOCKET [--impatient]        started by run.py; ends with it
 
@@ -158,8 +157,8 @@ def run(arguments):
 
 def import_quietly(impatient):
     """Without what TensorFlow says of itself, which would stand in the midst of the tests' output.
-    Impatient: a client that waits for the chief
-    to restore looks again after a second rather than thirty."""
+    Impatient: a client that waits for the chief to restore looks again after a second rather than
+    thirty."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     import tensorflow.compat.v1 as tf

@@ -4,10 +4,9 @@ under software emulation.
     guest = Guest(); guest.run(files, script, ...) -> (exit status, output)
 
 No part of it is installed: the kernel's package is downloaded and unpacked once (into
-build/rdma-guest), and each run packs an initramfs
-with busybox, the files that it is given and the shared libraries that they need. A hardware
-virtualisation that happens to be there is not
-used, because it may still refuse a stock kernel. In the guest, rxe0 stands on the dummy interface
+build/rdma-guest), and each run packs an initramfs with busybox, the files that it is given and the
+shared libraries that they need. A hardware virtualisation that happens to be there is not used,
+because it may still refuse a stock kernel. In the guest, rxe0 stands on the dummy interface
 `dummy0` with 10.77.0.1.
 """
 import glob

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """RDMA for real: two tasks, and a cluster of the daemons, on a Soft-RoCE device in a guest
-(guest.py). Prints TAP, and ends with
-"N passed, N failed[, N skipped]".
+(guest.py). Prints TAP, and ends with "N passed, N failed[, N skipped]".
 
     tests/rdma/run.py [--build DIR] [--asan-build DIR] [--keep-output] [--long]
 

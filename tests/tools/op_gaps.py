@@ -5,9 +5,8 @@ of ops that have one.
     op_gaps.py [--build DIR] [--use FILE]
 
 --use: a text that holds op names, each followed by how often it is used ("MatMul 202"); what is
-used most comes first.
-Facts come from the installed wheel (tests/differential/tf_kernels.py) and from
-tests/tools/dump_tables.
+used most comes first. Facts come from the installed wheel (tests/differential/tf_kernels.py) and
+from tests/tools/dump_tables.
 """
 
 import argparse

@@ -152,7 +152,7 @@ struct program {
     const struct master_flags *flags;
     struct tls_set tls;
     struct etcd *etcd; /* NULL: a static cluster; so with the next two */
-    struct enrolment *enrolment;
+    struct etcd_registration *registration;
     struct membership *membership;
     struct loop_timer drain_timer;
     int64_t drain_timeout_ms;
@@ -169,7 +169,7 @@ static int page_ready(void *arg, const char *query, struct str *out) {
         return 503;
     /* It serves on with the tasks that it knows: taken out of service, it would serve nobody. */
     bool is_up = !program->etcd || etcd_is_up(program->etcd, &why);
-    if (program->enrolment && enrolment_has_lapsed(program->enrolment))
+    if (program->registration && etcd_registration_has_lapsed(program->registration))
         str_addf(&why, "%sits registration has lapsed", is_up ? "" : "; ");
     if (why.len > 0)
         str_addf(out, "ok, degraded: %s\n", str_text(&why));
@@ -190,9 +190,9 @@ static int page_status(void *arg, const char *query, struct str *out) {
         str_add(out, ", \"membership\": ");
         membership_describe(program->membership, out);
     }
-    if (program->enrolment) {
+    if (program->registration) {
         str_add(out, ", \"registration\": ");
-        enrolment_describe(program->enrolment, out);
+        etcd_registration_describe(program->registration, out);
     }
     str_add(out, "}\n");
     return 200;
@@ -223,7 +223,7 @@ static const struct admin_page pages[] = {
 
 static void close_etcd(void *arg) {
     struct program *program = arg;
-    program->enrolment = NULL;
+    program->registration = NULL;
     etcd_close(program->etcd, NULL, NULL);
 }
 
@@ -235,8 +235,8 @@ static void stop(struct program *program) {
         service_end_job(program->service);
     membership_close(program->membership);
     program->membership = NULL;
-    if (program->enrolment)
-        enrolment_leave(program->enrolment, close_etcd, program);
+    if (program->registration)
+        etcd_registration_leave(program->registration, close_etcd, program);
     loop_timer_stop(&program->drain_timer);
     loop_timer_close(&program->drain_timer, NULL);
     admin_server_close(program->admin);
@@ -308,7 +308,7 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->compile.dump_after = flags->dump_graph ? flags->dump_graph + 6 : NULL;
 }
 
-static void enrol(struct program *program, int port, const char *admin_listen) {
+static void register_in_etcd(struct program *program, int port, const char *admin_listen) {
     const struct etcd_flags *flags = &program->flags->etcd;
     struct str address = STR_INIT, admin = STR_INIT, key = STR_INIT, job_key = STR_INIT;
     member_address(flags->advertise, program->flags->listen, port, &address);
@@ -322,17 +322,17 @@ static void enrol(struct program *program, int port, const char *admin_listen) {
                                     .incarnation = program->service->env.incarnation};
     member_key_of_master(flags->cluster_name, &key);
     member_key_of_job(flags->cluster_name, &job_key);
-    struct enrolment_options options = {.etcd = program->etcd,
-                                        .key = str_text(&key),
-                                        .job_key = str_text(&job_key),
-                                        .member = &member,
-                                        .is_master = true,
-                                        .is_https = program->tls.admin != NULL,
-                                        .ttl_s = flags->ttl_ms / 1000,
-                                        .on_taken = on_taken,
-                                        .on_job_ended = on_job_ended,
-                                        .arg = program};
-    program->enrolment = enrolment_new(program->loop, &options);
+    struct etcd_registration_options options = {.etcd = program->etcd,
+                                                .key = str_text(&key),
+                                                .job_key = str_text(&job_key),
+                                                .member = &member,
+                                                .is_master = true,
+                                                .is_https = program->tls.admin != NULL,
+                                                .ttl_s = flags->ttl_ms / 1000,
+                                                .on_taken = on_taken,
+                                                .on_job_ended = on_job_ended,
+                                                .arg = program};
+    program->registration = etcd_registration_new(program->loop, &options);
     str_fini(&address);
     str_fini(&admin);
     str_fini(&key);
@@ -350,7 +350,7 @@ static struct status *join(struct program *program, int port, const char *admin_
         TRY(membership_expect(flags->expect, program->service->env.tasks));
     program->membership = membership_new(program->loop, program->etcd, flags->etcd.cluster_name,
                                          program->service->env.tasks);
-    enrol(program, port, admin_listen);
+    register_in_etcd(program, port, admin_listen);
     return NULL;
 }
 
@@ -362,7 +362,7 @@ static struct status *start(struct program *program, const struct master_flags *
     fill_options(flags, &master_options);
     master_options.tls_clients = program->tls.clients;
     master_options.tls_wire = program->tls.wire;
-    master_options.use_sums = flags->wire_checksum;
+    master_options.use_checksums = flags->wire_checksum;
     admin_options.tls = program->tls.admin;
     TRY(service_new(program->loop, program->pool, &flags->spec, &master_options,
                     &program->service));

@@ -465,7 +465,7 @@ static struct status *start(struct worker *worker) {
     worker_options_default(&options);
     options.tls = worker->tls.wire;
     options.max_shm_kept_bytes = flags->max_shm_kept_bytes;
-    options.use_sums = flags->wire_checksum;
+    options.use_checksums = flags->wire_checksum;
     options.n_streams = (int)flags->wire_streams;
     options.task = worker->task;
     options.listen = flags->listen;

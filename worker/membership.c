@@ -6,7 +6,7 @@
 
 struct worker_membership {
     struct etcd *etcd;
-    struct enrolment *enrolment;
+    struct etcd_registration *registration;
     struct client_port *client_port;
     bool is_leaving, is_closing;
 };
@@ -23,16 +23,16 @@ static void close_etcd(struct worker_membership *m) {
 
 static void on_left(void *arg) {
     struct worker_membership *m = arg;
-    m->enrolment = NULL;
+    m->registration = NULL;
     if (m->is_closing)
         close_etcd(m);
 }
 
 void worker_membership_leave(struct worker_membership *m) {
-    if (!m || m->is_leaving || !m->enrolment)
+    if (!m || m->is_leaving || !m->registration)
         return;
     m->is_leaving = true;
-    enrolment_leave(m->enrolment, on_left, m);
+    etcd_registration_leave(m->registration, on_left, m);
 }
 
 void worker_membership_close(struct worker_membership *m) {
@@ -42,7 +42,7 @@ void worker_membership_close(struct worker_membership *m) {
     client_port_close(m->client_port);
     m->client_port = NULL;
     worker_membership_leave(m);
-    if (!m->enrolment)
+    if (!m->registration)
         close_etcd(m);
 }
 
@@ -61,22 +61,22 @@ static struct status *open_client_port(struct worker_membership *m, struct loop 
     return st;
 }
 
-static void enrol(struct worker_membership *m, struct loop *loop,
-                  const struct worker_membership_options *options) {
+static void register_in_etcd(struct worker_membership *m, struct loop *loop,
+                             const struct worker_membership_options *options) {
     struct str key = STR_INIT, job_key = STR_INIT;
     member_key_of_task(options->etcd->cluster_name, options->job, options->index, &key);
     member_key_of_job(options->etcd->cluster_name, &job_key);
-    struct enrolment_options enrolment_options = {.etcd = m->etcd,
-                                                  .key = str_text(&key),
-                                                  .job_key = str_text(&job_key),
-                                                  .member = options->member,
-                                                  .ttl_s = options->etcd->ttl_ms / 1000,
-                                                  .tls = options->tls,
-                                                  .task = options->task,
-                                                  .on_taken = options->on_taken,
-                                                  .on_job_ended = options->on_job_ended,
-                                                  .arg = options->arg};
-    m->enrolment = enrolment_new(loop, &enrolment_options);
+    struct etcd_registration_options registration_options = {.etcd = m->etcd,
+                                                             .key = str_text(&key),
+                                                             .job_key = str_text(&job_key),
+                                                             .member = options->member,
+                                                             .ttl_s = options->etcd->ttl_ms / 1000,
+                                                             .tls = options->tls,
+                                                             .task = options->task,
+                                                             .on_taken = options->on_taken,
+                                                             .on_job_ended = options->on_job_ended,
+                                                             .arg = options->arg};
+    m->registration = etcd_registration_new(loop, &registration_options);
     str_fini(&key);
     str_fini(&job_key);
 }
@@ -93,7 +93,7 @@ struct status *worker_membership_new(struct loop *loop,
         return st;
     }
     if (m->etcd)
-        enrol(m, loop, options);
+        register_in_etcd(m, loop, options);
     *ret = m;
     return NULL;
 }
@@ -104,8 +104,8 @@ int worker_membership_client_port(const struct worker_membership *m) {
 
 void worker_membership_describe(const struct worker_membership *m, struct str *out) {
     str_add(out, "{\"registration\": ");
-    if (m->enrolment)
-        enrolment_describe(m->enrolment, out);
+    if (m->registration)
+        etcd_registration_describe(m->registration, out);
     else
         str_add(out, "null");
     str_add(out, ", \"client_port\": ");

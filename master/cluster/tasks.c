@@ -211,8 +211,8 @@ static bool is_connected(const struct wire_conn *conn) { return !conn || wire_co
 static struct wire_conn *connect_to(struct task *task, const char *address) {
     struct wire_conn *conn = wire_connect(task->tasks->loop, address, &handlers, task);
     wire_conn_secure(conn, task->tasks->tls, task->name);
-    if (task->tasks->uses_sums)
-        wire_conn_use_sums(conn);
+    if (task->tasks->uses_checksums)
+        wire_conn_use_checksums(conn);
     return conn;
 }
 
@@ -460,7 +460,9 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
     return tasks;
 }
 
-void tasks_set_sums(struct tasks *tasks, bool uses_sums) { tasks->uses_sums = uses_sums; }
+void tasks_set_sums(struct tasks *tasks, bool uses_checksums) {
+    tasks->uses_checksums = uses_checksums;
+}
 void tasks_set_tls(struct tasks *tasks, struct tls *tls) { tasks->tls = tls; }
 
 static void timer_closed(struct loop_timer *timer) {

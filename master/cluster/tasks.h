@@ -56,7 +56,7 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
                         task_holdings_fn *holdings, void *arg);
 struct tls;
 /* at once: messages carry checksums (rpc/wire/wire.h) */
-void tasks_set_sums(struct tasks *tasks, bool uses_sums);
+void tasks_set_sums(struct tasks *tasks, bool uses_checksums);
 /* at once: TCP speaks TLS, and each task must show that it is the one */
 void tasks_set_tls(struct tasks *tasks, struct tls *tls);
 /* connections end now, calls soon; new calls fail */

@@ -51,7 +51,7 @@ struct tasks {
     int64_t heartbeat_ms;
     task_holdings_fn *holdings;
     struct tls *tls; /* NULL: in the clear */
-    bool uses_sums;
+    bool uses_checksums;
     struct loop_timer tick;
     struct device_table *devices; /* NULL after a change */
     task_event_fn *on_ready, *on_lost;

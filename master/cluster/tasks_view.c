@@ -120,8 +120,8 @@ void tasks_describe(struct tasks *tasks, struct str *out) {
                  "\", \"calls\": %zu, \"devices\": %d, \"checksum\": {\"control\": \"%s\", "
                  "\"bulk\": \"%s\"}, ",
                  task->calls.n_entries, task->n_devices,
-                 task->control ? wire_conn_sums(task->control) : "no",
-                 task->bulk ? wire_conn_sums(task->bulk) : "no");
+                 task->control ? wire_conn_checksums(task->control) : "no",
+                 task->bulk ? wire_conn_checksums(task->bulk) : "no");
         task_health_describe(&task->health, out);
         str_add_char(out, '}');
     }

@@ -471,7 +471,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     service->env.tasks = tasks_new(loop, cluster, service->env.incarnation, options->heartbeat_ms,
                                    on_task_ready, on_task_lost, write_holdings, service);
     tasks_set_tls(service->env.tasks, options->tls_wire);
-    tasks_set_sums(service->env.tasks, options->use_sums);
+    tasks_set_sums(service->env.tasks, options->use_checksums);
     loop_timer_init(loop, &service->timer, on_tick);
     loop_timer_start(&service->timer, TICK_MS, TICK_MS);
     *ret = service;

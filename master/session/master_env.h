@@ -16,7 +16,7 @@ struct master_options {
     const char *listen; /* "127.0.0.1:2222" */
     struct grpc_server_limits limits;
     /* messages to and from tasks carry checksums (rpc/wire/wire.h) */
-    bool use_sums;
+    bool use_checksums;
     /* of clients, of tasks; NULL: in the clear. Borrowed for the service's life */
     struct tls *tls_clients, *tls_wire;
     struct compile_options compile; /* defaults for every session */

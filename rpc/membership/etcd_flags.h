@@ -2,7 +2,7 @@
 #ifndef MILLRACE_RPC_MEMBERSHIP_ETCD_FLAGS_H
 #define MILLRACE_RPC_MEMBERSHIP_ETCD_FLAGS_H
 
-#include "rpc/membership/enrolment.h"
+#include "rpc/membership/etcd_registration.h"
 
 struct etcd_flags {
     const char *urls, *cluster_name, *advertise, *ca_file, *cert_file, *key_file;

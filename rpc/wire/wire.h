@@ -81,7 +81,7 @@ enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol: both sides must say the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 
-enum { WIRE_SUMMED = 1 }; /* in a header's flags */
+enum { WIRE_CHECKSUMMED = 1 }; /* in a header's flags */
 
 const char *wire_type_name(enum wire_type type); /* "Push", for messages */
 
@@ -139,10 +139,10 @@ struct wire_conn *wire_connect(struct loop *loop, const char *address,
 void wire_conn_secure(struct wire_conn *conn, struct tls *tls, const char *task);
 /* Right after wire_connect, or in on_accept: what this end sends carries sums, and so will what
  * comes, once the other end has seen it. */
-void wire_conn_use_sums(struct wire_conn *conn);
+void wire_conn_use_checksums(struct wire_conn *conn);
 /* For status pages: "no" sums, "sent" (the other end has not answered yet), "both" ways. Loop
  * thread. */
-const char *wire_conn_sums(const struct wire_conn *conn);
+const char *wire_conn_checksums(const struct wire_conn *conn);
 /* The other end says that it is that task: does its certificate say so, too? NULL where the
  * connection speaks no TLS. Loop thread. */
 struct status *wire_conn_check_task(struct wire_conn *conn, const char *task) MUST_USE;
@@ -193,7 +193,7 @@ struct status *wire_listen(struct loop *loop, const char *address,
  * socket be of this process' user. */
 void wire_server_secure(struct wire_server *server, struct tls *tls);
 /* Right after wire_listen: who comes is asked for sums. */
-void wire_server_use_sums(struct wire_server *server);
+void wire_server_use_checksums(struct wire_server *server);
 int wire_server_port(const struct wire_server *server);
 void wire_server_close(struct wire_server *server);
 

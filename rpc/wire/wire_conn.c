@@ -89,18 +89,18 @@ int wire_conn_take_fd(struct wire_conn *conn) {
     return fd;
 }
 
-void wire_conn_use_sums(struct wire_conn *conn) {
-    if (conn->uses_sums)
+void wire_conn_use_checksums(struct wire_conn *conn) {
+    if (conn->uses_checksums)
         return;
-    wire_sums_register();
-    conn->uses_sums = true;
+    wire_checksums_register();
+    conn->uses_checksums = true;
     pthread_mutex_lock(&conn->lock);
-    conn->output.is_summed = true;
+    conn->output.has_checksums = true;
     pthread_mutex_unlock(&conn->lock);
 }
 
-const char *wire_conn_sums(const struct wire_conn *conn) {
-    return !conn->uses_sums ? "no" : conn->input.is_summed ? "both" : "sent";
+const char *wire_conn_checksums(const struct wire_conn *conn) {
+    return !conn->uses_checksums ? "no" : conn->input.has_checksums ? "both" : "sent";
 }
 
 size_t wire_conn_queued_bytes(struct wire_conn *conn) {
@@ -284,9 +284,9 @@ static struct status *write_locked(struct wire_conn *conn) {
             why = wire_why_broken(conn, error);
             break;
         }
-        if (unlikely(conn->output.n_before_summed < (size_t)n)) {
+        if (unlikely(conn->output.n_before_checksummed < (size_t)n)) {
             pthread_mutex_unlock(&conn->lock);
-            wire_output_sum(&conn->output, iov, (size_t)n);
+            wire_output_add_to_checksum(&conn->output, iov, (size_t)n);
             pthread_mutex_lock(&conn->lock);
         }
         int n_done = wire_output_consume(&conn->output, (size_t)n, done);

@@ -22,7 +22,7 @@ enum {
 
 static const int64_t default_max_payload_bytes = 1ll << 40;
 
-static struct metric sums_wrong_total =
+static struct metric checksum_errors_total =
     METRIC_COUNTER_INIT("millrace_wire_checksum_errors_total",
                         "Messages between tasks, or with the master, whose checksum was wrong");
 
@@ -104,9 +104,9 @@ static uint64_t get_u64(const char *in) {
     return le64toh(value);
 }
 
-static uint32_t header_sum(const char *header) {
-    return crc32c_extend(crc32c(header, OFFSET_CRC), header + OFFSET_CRC + WIRE_SUM_BYTES,
-                         WIRE_HEADER_BYTES - OFFSET_CRC - WIRE_SUM_BYTES);
+static uint32_t header_checksum(const char *header) {
+    return crc32c_extend(crc32c(header, OFFSET_CRC), header + OFFSET_CRC + WIRE_CHECKSUM_BYTES,
+                         WIRE_HEADER_BYTES - OFFSET_CRC - WIRE_CHECKSUM_BYTES);
 }
 
 void wire_header_write(const struct wire_header *header, char *out) {
@@ -117,43 +117,43 @@ void wire_header_write(const struct wire_header *header, char *out) {
     put_u32(out + OFFSET_CRC, 0);
     put_u64(out + OFFSET_PAYLOAD_LEN, header->payload_len);
     put_u64(out + OFFSET_ID, header->id);
-    if (header->flags & WIRE_SUMMED)
-        put_u32(out + OFFSET_CRC, header_sum(out));
+    if (header->flags & WIRE_CHECKSUMMED)
+        put_u32(out + OFFSET_CRC, header_checksum(out));
 }
 
-/* ---- sums ---- */
+/* ---- checksums ---- */
 
-void wire_sum_write(uint32_t sum, char *out) { put_u32(out, sum); }
+void wire_checksum_write(uint32_t checksum, char *out) { put_u32(out, checksum); }
 
-void wire_sums_register(void) { metrics_register(&sums_wrong_total); }
+void wire_checksums_register(void) { metrics_register(&checksum_errors_total); }
 
-struct status *wire_sum_check(const char *what, enum wire_type type, uint32_t sum,
-                              const char *sent) {
-    if (likely(get_u32(sent) == sum))
+struct status *wire_checksum_check(const char *what, enum wire_type type, uint32_t checksum,
+                                   const char *sent) {
+    if (likely(get_u32(sent) == checksum))
         return NULL;
-    metric_add(&sums_wrong_total, 1);
+    metric_add(&checksum_errors_total, 1);
     return status_new(STATUS_DATA_LOSS,
                       "the checksum of the %s of a message of type %d (%s) is %08" PRIx32
                       ", it was sent with %08" PRIx32 ": its bytes were changed on their way",
-                      what, (int)type, wire_type_name(type), sum, get_u32(sent));
+                      what, (int)type, wire_type_name(type), checksum, get_u32(sent));
 }
 
 /* Is it as it was sent? Where sums are not certain to be in use, a flag that was lost leaves its
- * sum behind. */
-static struct status *check_header_sum(const char *in, bool must_be_summed) {
+ * checksum behind. */
+static struct status *check_header_checksum(const char *in, bool must_have_checksum) {
     enum wire_type type = (enum wire_type)get_u16(in + OFFSET_TYPE);
-    if (must_be_summed || (get_u16(in + OFFSET_FLAGS) & WIRE_SUMMED))
-        TRY(wire_sum_check("header", type, header_sum(in), in + OFFSET_CRC));
+    if (must_have_checksum || (get_u16(in + OFFSET_FLAGS) & WIRE_CHECKSUMMED))
+        TRY(wire_checksum_check("header", type, header_checksum(in), in + OFFSET_CRC));
     else if (get_u32(in + OFFSET_CRC) != 0)
         return status_invalid("a checksum in a message of type %d (%s) that has none", (int)type,
                               wire_type_name(type));
-    if (must_be_summed && !(get_u16(in + OFFSET_FLAGS) & WIRE_SUMMED))
+    if (must_have_checksum && !(get_u16(in + OFFSET_FLAGS) & WIRE_CHECKSUMMED))
         return status_invalid("a message of type %d (%s) without checksums, after others with them",
                               (int)type, wire_type_name(type));
     return NULL;
 }
 
-struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_be_summed,
+struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_have_checksum,
                                 struct wire_header *ret) {
     uint64_t max_payload =
         (uint64_t)(max_payload_bytes > 0 ? max_payload_bytes : default_max_payload_bytes);
@@ -164,13 +164,13 @@ struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool 
         .payload_len = get_u64(in + OFFSET_PAYLOAD_LEN),
         .id = get_u64(in + OFFSET_ID),
     };
-    if (get_u32(in + OFFSET_MAGIC) != WIRE_MAGIC && !must_be_summed)
+    if (get_u32(in + OFFSET_MAGIC) != WIRE_MAGIC && !must_have_checksum)
         return status_invalid("not a Millrace worker message: it begins with %08" PRIx32,
                               get_u32(in + OFFSET_MAGIC));
-    TRY(check_header_sum(in, must_be_summed));
+    TRY(check_header_checksum(in, must_have_checksum));
     if (header.type < WIRE_HELLO || header.type >= WIRE_TYPE_END)
         return status_invalid("unknown message type %u", header.type);
-    if (header.flags & ~WIRE_SUMMED)
+    if (header.flags & ~WIRE_CHECKSUMMED)
         return status_invalid("unknown flags %04x in a message of type %u", header.flags,
                               header.type);
     if (header.meta_len > WIRE_MAX_META_BYTES)

@@ -28,7 +28,7 @@ void wire_input_fini(struct wire_input *input) {
 uint64_t wire_conn_received_bytes(const struct wire_conn *conn) {
     const struct wire_input *input = &conn->input;
     return input->frame_begin +
-           (input->is_large || input->awaits_sum ? input->n_got : input->stash_len);
+           (input->is_large || input->awaits_checksum ? input->n_got : input->stash_len);
 }
 
 static void stash_reserve(struct wire_input *input, size_t size_bytes) {
@@ -86,30 +86,31 @@ static void deliver(struct wire_conn *conn, struct wire_message *message,
     buffer_unref(message->payload);
 }
 
-/* ---- sums ---- */
+/* ---- checksums ---- */
 
 static uint64_t message_bytes(const struct wire_header *header) {
-    return WIRE_HEADER_BYTES + header->meta_len + wire_sum_size(header, header->meta_len) +
-           header->payload_len + wire_sum_size(header, header->payload_len);
+    return WIRE_HEADER_BYTES + header->meta_len + wire_checksum_size(header, header->meta_len) +
+           header->payload_len + wire_checksum_size(header, header->payload_len);
 }
 
 /* Where the payload begins, in memory that begins with the message. */
 static const char *payload_at(const struct wire_header *header, const char *front) {
-    return front + WIRE_HEADER_BYTES + header->meta_len + wire_sum_size(header, header->meta_len);
+    return front + WIRE_HEADER_BYTES + header->meta_len +
+           wire_checksum_size(header, header->meta_len);
 }
 
 static struct status *check_meta(const struct wire_header *header, const char *front) {
     const char *meta = front + WIRE_HEADER_BYTES;
-    if (wire_sum_size(header, header->meta_len) == 0)
+    if (wire_checksum_size(header, header->meta_len) == 0)
         return NULL;
-    return wire_sum_check("meta", (enum wire_type)header->type, crc32c(meta, header->meta_len),
-                          meta + header->meta_len);
+    return wire_checksum_check("meta", (enum wire_type)header->type, crc32c(meta, header->meta_len),
+                               meta + header->meta_len);
 }
 
 /* Bytes of a large payload have come. */
-static void add_to_sum(struct wire_input *input, const char *bytes, size_t n) {
-    if (unlikely(input->large.flags & WIRE_SUMMED))
-        input->sum = crc32c_extend(input->sum, bytes, n);
+static void add_to_checksum(struct wire_input *input, const char *bytes, size_t n) {
+    if (unlikely(input->large.flags & WIRE_CHECKSUMMED))
+        input->checksum = crc32c_extend(input->checksum, bytes, n);
 }
 
 /* ---- messages ---- */
@@ -120,9 +121,9 @@ static struct status *deliver_small(struct wire_conn *conn, const struct wire_he
     struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
     const char *bytes = payload_at(header, front);
     struct buffer *payload = NULL;
-    if (wire_sum_size(header, header->payload_len) > 0)
-        TRY(wire_sum_check("payload", message.type, crc32c(bytes, header->payload_len),
-                           bytes + header->payload_len));
+    if (wire_checksum_size(header, header->payload_len) > 0)
+        TRY(wire_checksum_check("payload", message.type, crc32c(bytes, header->payload_len),
+                                bytes + header->payload_len));
     if (header->payload_len > 0) {
         TRY(payload_alloc(conn, &message, &payload));
         if (!payload)
@@ -142,8 +143,8 @@ static struct status *begin_large(struct wire_conn *conn, const struct wire_head
     input->is_large = true;
     input->large = *header;
     input->n_got = n_there;
-    input->sum = 0;
-    add_to_sum(input, payload_at(header, front), n_there);
+    input->checksum = 0;
+    add_to_checksum(input, payload_at(header, front), n_there);
     str_clear(&input->large_meta);
     str_add_bytes(&input->large_meta, message.meta.data, message.meta.len);
     if (input->payload)
@@ -168,15 +169,15 @@ static void deliver_large(struct wire_conn *conn) {
 static void end_large(struct wire_conn *conn) {
     struct wire_input *input = &conn->input;
     input->is_large = false;
-    input->awaits_sum = (input->large.flags & WIRE_SUMMED) != 0;
-    if (!input->awaits_sum)
+    input->awaits_checksum = (input->large.flags & WIRE_CHECKSUMMED) != 0;
+    if (!input->awaits_checksum)
         deliver_large(conn);
 }
 
-static struct status *end_awaiting_sum(struct wire_conn *conn, const char *sent) {
+static struct status *end_awaiting_checksum(struct wire_conn *conn, const char *sent) {
     struct wire_input *input = &conn->input;
-    TRY(wire_sum_check("payload", (enum wire_type)input->large.type, input->sum, sent));
-    input->awaits_sum = false;
+    TRY(wire_checksum_check("payload", (enum wire_type)input->large.type, input->checksum, sent));
+    input->awaits_checksum = false;
     deliver_large(conn);
     return NULL;
 }
@@ -184,20 +185,20 @@ static struct status *end_awaiting_sum(struct wire_conn *conn, const char *sent)
 /* Bytes of a message that must lie side by side: all of a small one, header and meta of a large
  * one. */
 static size_t front_bytes(const struct wire_header *header) {
-    size_t n = WIRE_HEADER_BYTES + header->meta_len + wire_sum_size(header, header->meta_len);
+    size_t n = WIRE_HEADER_BYTES + header->meta_len + wire_checksum_size(header, header->meta_len);
     return header->payload_len > WIRE_LARGE_MIN_BYTES
                ? n
-               : n + header->payload_len + wire_sum_size(header, header->payload_len);
+               : n + header->payload_len + wire_checksum_size(header, header->payload_len);
 }
 
 /* The other end's first message with sums asks for ours. */
 static struct status *read_header(struct wire_conn *conn, const char *data,
                                   struct wire_header *ret) {
     struct wire_input *input = &conn->input;
-    TRY(wire_header_read(data, conn->handlers->max_payload_bytes, input->is_summed, ret));
-    if (unlikely((ret->flags & WIRE_SUMMED) && !input->is_summed)) {
-        input->is_summed = true;
-        wire_conn_use_sums(conn);
+    TRY(wire_header_read(data, conn->handlers->max_payload_bytes, input->has_checksums, ret));
+    if (unlikely((ret->flags & WIRE_CHECKSUMMED) && !input->has_checksums)) {
+        input->has_checksums = true;
+        wire_conn_use_checksums(conn);
     }
     return NULL;
 }
@@ -226,12 +227,12 @@ static struct status *parse_message(struct wire_conn *conn, const struct wire_he
 static struct status *parse(struct wire_conn *conn, const char *data, size_t len, size_t *ret_rest,
                             size_t *ret_need) {
     struct wire_input *input = &conn->input;
-    while (*ret_need = input->awaits_sum ? WIRE_SUM_BYTES : WIRE_HEADER_BYTES,
+    while (*ret_need = input->awaits_checksum ? WIRE_CHECKSUM_BYTES : WIRE_HEADER_BYTES,
            len >= *ret_need && wire_conn_is_live(conn)) {
         struct wire_header header;
-        size_t used = WIRE_SUM_BYTES;
-        if (input->awaits_sum) {
-            TRY(end_awaiting_sum(conn, data));
+        size_t used = WIRE_CHECKSUM_BYTES;
+        if (input->awaits_checksum) {
+            TRY(end_awaiting_checksum(conn, data));
         } else {
             TRY(read_header(conn, data, &header));
             *ret_need = front_bytes(&header);
@@ -311,7 +312,7 @@ static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_ask
     if (n <= 0)
         return n;
     size_t n_payload = MIN((size_t)n, n_direct);
-    add_to_sum(input, iov[0].iov_base, n_payload);
+    add_to_checksum(input, iov[0].iov_base, n_payload);
     input->n_got += n_payload;
     if (n_payload == missing) {
         end_large(conn);
@@ -360,7 +361,7 @@ static struct status *why_ended(const struct wire_conn *conn) {
         return status_unavailable("%s wants TLS: give --tls-cert, --tls-key and --tls-ca here, too",
                                   conn->peer);
     return status_unavailable("%s closed the connection%s", conn->peer,
-                              input->is_large || input->awaits_sum || input->stash_len > 0
+                              input->is_large || input->awaits_checksum || input->stash_len > 0
                                   ? " in the middle of a message"
                                   : "");
 }

@@ -33,21 +33,21 @@ struct wire_header {
 };
 
 void wire_header_write(const struct wire_header *header, char *out); /* WIRE_HEADER_BYTES */
-/* `must_be_summed`: messages with sums have come before. Errors: INVALID_ARGUMENT (magic, type,
+/* `must_have_checksum`: messages with sums have come before. Errors: INVALID_ARGUMENT (magic, type,
  * flags, no sum), DATA_LOSS (its sum is wrong), RESOURCE_EXHAUSTED (a length beyond its limit). */
-struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_be_summed,
+struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_have_checksum,
                                 struct wire_header *ret) MUST_USE;
 
-enum { WIRE_SUM_BYTES = 4 };
-void wire_sum_write(uint32_t sum, char *out);
+enum { WIRE_CHECKSUM_BYTES = 4 };
+void wire_checksum_write(uint32_t checksum, char *out);
 /* Is the sum that was sent with the message's `what` ("meta") the one of what came? Errors:
  * DATA_LOSS. */
-struct status *wire_sum_check(const char *what, enum wire_type type, uint32_t sum,
-                              const char *sent) MUST_USE;
-void wire_sums_register(void); /* their metric */
+struct status *wire_checksum_check(const char *what, enum wire_type type, uint32_t checksum,
+                                   const char *sent) MUST_USE;
+void wire_checksums_register(void); /* their metric */
 /* Bytes of the sum behind a part of so many. */
-static inline size_t wire_sum_size(const struct wire_header *header, uint64_t n_bytes) {
-    return (header->flags & WIRE_SUMMED) && n_bytes > 0 ? WIRE_SUM_BYTES : 0;
+static inline size_t wire_checksum_size(const struct wire_header *header, uint64_t n_bytes) {
+    return (header->flags & WIRE_CHECKSUMMED) && n_bytes > 0 ? WIRE_CHECKSUM_BYTES : 0;
 }
 
 /* ---- wire_output.c: bytes and shared buffers in the order of writing ---- */
@@ -60,8 +60,8 @@ struct wire_chunk {
 
 enum wire_segment_kind {
     WIRE_PLAIN,
-    WIRE_PAYLOAD,     /* of a message with sums whose payload is summed while it is written */
-    WIRE_PAYLOAD_SUM, /* 4 bytes, filled in once all before it are written */
+    WIRE_PAYLOAD,          /* of a message with sums whose payload is summed while it is written */
+    WIRE_PAYLOAD_CHECKSUM, /* 4 bytes, filled in once all before it are written */
 };
 
 struct wire_segment {
@@ -81,10 +81,10 @@ struct wire_output {
     size_t first, n_segments, capacity; /* capacity: a power of two */
     struct wire_chunk *tail;            /* where the next bytes go */
     size_t n_bytes, n_copied_bytes;     /* waiting; of these, in chunks */
-    bool is_summed;                     /* messages that are added now */
+    bool has_checksums;                 /* messages that are added now */
     /* Of who writes, one thread at a time; no lock needed. */
-    uint32_t sum;           /* of the payload that is being written, so far */
-    size_t n_before_summed; /* bytes of the last peek before those that `sum` is about */
+    uint32_t checksum;           /* of the payload that is being written, so far */
+    size_t n_before_checksummed; /* bytes of the last peek before those that `sum` is about */
 };
 
 enum {
@@ -94,7 +94,7 @@ enum {
     /* smaller pieces are copied: cheaper than a reference and an iovec */
     WIRE_SHARE_MIN_BYTES = 4096,
     /* of a summed payload in one write: what the kernel has copied is in the cache still */
-    WIRE_SUM_TURN_BYTES = 512 << 10,
+    WIRE_CHECKSUM_TURN_BYTES = 512 << 10,
 };
 
 void wire_output_fini(struct wire_output *output); /* all-zero is an empty output */
@@ -103,7 +103,7 @@ void wire_output_add_message(struct wire_output *output, const struct wire_out *
 int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_bytes);
 /* n bytes of the last peek have been written: those that have to be are summed. Without the
  * lock, before they are consumed. */
-void wire_output_sum(struct wire_output *output, const struct iovec *iov, size_t n);
+void wire_output_add_to_checksum(struct wire_output *output, const struct iovec *iov, size_t n);
 /* Takes n bytes off. Buffers that are done with go to `ret_done` (WIRE_MAX_IOV), to be let go
  * without the lock. */
 int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done);
@@ -120,9 +120,9 @@ struct wire_input {
     struct str large_meta;
     struct buffer *payload; /* NULL: being dropped */
     size_t n_got;
-    uint32_t sum;         /* of what came of it, where it has one */
-    bool awaits_sum;      /* it is there but for its sum */
-    bool is_summed;       /* messages with sums have come: none comes without */
+    uint32_t checksum;    /* of what came of it, where it has one */
+    bool awaits_checksum; /* it is there but for its sum */
+    bool has_checksums;   /* messages with sums have come: none comes without */
     uint64_t frame_begin; /* of the message that is being read: its place in all that came */
     int fd;               /* passed by the other end and not taken yet; -1 */
 };
@@ -169,7 +169,7 @@ struct wire_conn {
     bool is_polling_writable, is_resolving;
     bool expects_fd;
     int connect_error;                         /* errno of the connect that failed */
-    bool uses_sums;                            /* asked for by either end */
+    bool uses_checksums;                       /* asked for by either end */
     struct addrinfo *addresses, *next_address; /* of a name that is being connected */
     uv_getaddrinfo_t resolve;
 

@@ -43,7 +43,7 @@ static void chunk_let_go(struct wire_output *output, struct wire_chunk *chunk) {
 static bool can_grow(const struct wire_segment *last, const struct wire_chunk *chunk,
                      const char *space, enum wire_segment_kind kind) {
     return last->chunk == chunk && last->data + last->len == space && last->kind == kind &&
-           kind != WIRE_PAYLOAD_SUM;
+           kind != WIRE_PAYLOAD_CHECKSUM;
 }
 
 /* Room for n bytes, side by side, that the caller fills before the lock goes. */
@@ -79,8 +79,8 @@ static char *add_space(struct wire_output *output, size_t n, enum wire_segment_k
 struct payload {
     size_t offset;
     enum wire_segment_kind kind;
-    bool is_summed_here; /* it is small: its sum is made now */
-    uint32_t sum;
+    bool is_checksummed_here; /* it is small: its sum is made now */
+    uint32_t checksum;
 };
 
 static void add_bytes(struct wire_output *output, struct payload *payload, const void *data,
@@ -88,8 +88,8 @@ static void add_bytes(struct wire_output *output, struct payload *payload, const
     if (n == 0)
         return;
     memcpy(add_space(output, n, payload->kind), data, n);
-    if (payload->is_summed_here)
-        payload->sum = crc32c_extend(payload->sum, data, n);
+    if (payload->is_checksummed_here)
+        payload->checksum = crc32c_extend(payload->checksum, data, n);
 }
 
 static void add_shared(struct wire_output *output, struct payload *payload, struct buffer *buffer,
@@ -97,8 +97,8 @@ static void add_shared(struct wire_output *output, struct payload *payload, stru
     *segment_push(output) = (struct wire_segment){
         .data = data, .len = n, .kind = payload->kind, .owner = buffer_ref(buffer)};
     output->n_bytes += n;
-    if (payload->is_summed_here)
-        payload->sum = crc32c_extend(payload->sum, data, n);
+    if (payload->is_checksummed_here)
+        payload->checksum = crc32c_extend(payload->checksum, data, n);
 }
 
 /* One piece of the payload at the next multiple of WIRE_ALIGN. */
@@ -117,10 +117,10 @@ static void add_piece(struct wire_output *output, struct payload *payload, struc
 }
 
 /* Behind the payload. A large one's is not known yet. */
-static void add_payload_sum(struct wire_output *output, const struct payload *payload) {
-    char *place =
-        add_space(output, WIRE_SUM_BYTES, payload->is_summed_here ? WIRE_PLAIN : WIRE_PAYLOAD_SUM);
-    wire_sum_write(payload->sum, place);
+static void add_payload_checksum(struct wire_output *output, const struct payload *payload) {
+    char *place = add_space(output, WIRE_CHECKSUM_BYTES,
+                            payload->is_checksummed_here ? WIRE_PLAIN : WIRE_PAYLOAD_CHECKSUM);
+    wire_checksum_write(payload->checksum, place);
 }
 
 static size_t payload_size(const struct wire_out *message) {
@@ -137,69 +137,69 @@ static size_t payload_size(const struct wire_out *message) {
 void wire_output_add_message(struct wire_output *output, const struct wire_out *message) {
     CHECK(message->meta.len <= WIRE_MAX_META_BYTES);
     struct wire_header header = {.type = (uint16_t)message->type,
-                                 .flags = output->is_summed ? WIRE_SUMMED : 0,
+                                 .flags = output->has_checksums ? WIRE_CHECKSUMMED : 0,
                                  .meta_len = (uint32_t)message->meta.len,
                                  .payload_len = payload_size(message),
                                  .id = message->id};
-    size_t meta_sum_size = wire_sum_size(&header, header.meta_len);
+    size_t meta_checksum_size = wire_checksum_size(&header, header.meta_len);
     char *front =
-        add_space(output, WIRE_HEADER_BYTES + message->meta.len + meta_sum_size, WIRE_PLAIN);
+        add_space(output, WIRE_HEADER_BYTES + message->meta.len + meta_checksum_size, WIRE_PLAIN);
     wire_header_write(&header, front);
     if (message->meta.len > 0)
         memcpy(front + WIRE_HEADER_BYTES, message->meta.data, message->meta.len);
-    if (meta_sum_size > 0)
-        wire_sum_write(crc32c(message->meta.data, message->meta.len),
-                       front + WIRE_HEADER_BYTES + message->meta.len);
-    bool has_sum = wire_sum_size(&header, header.payload_len) > 0,
+    if (meta_checksum_size > 0)
+        wire_checksum_write(crc32c(message->meta.data, message->meta.len),
+                            front + WIRE_HEADER_BYTES + message->meta.len);
+    bool has_checksum = wire_checksum_size(&header, header.payload_len) > 0,
          is_small = header.payload_len <= WIRE_LARGE_MIN_BYTES;
-    struct payload payload = {.kind = has_sum && !is_small ? WIRE_PAYLOAD : WIRE_PLAIN,
-                              .is_summed_here = has_sum && is_small};
+    struct payload payload = {.kind = has_checksum && !is_small ? WIRE_PAYLOAD : WIRE_PLAIN,
+                              .is_checksummed_here = has_checksum && is_small};
     for (size_t i = 0; i < message->n_tensors; i++) {
         const struct tensor *t = message->tensors[i];
         add_piece(output, &payload, t->storage == TENSOR_BUFFER ? t->buffer : NULL, tensor_cdata(t),
                   tensor_size_bytes(t));
     }
     add_piece(output, &payload, message->extra_buffer, message->extra.data, message->extra.len);
-    if (has_sum)
-        add_payload_sum(output, &payload);
+    if (has_checksum)
+        add_payload_checksum(output, &payload);
 }
 
 /* All before it has been written. */
-static void fill_in_sum(struct wire_output *output, struct wire_segment *segment) {
-    wire_sum_write(output->sum, (char *)(uintptr_t)segment->data);
-    output->sum = 0;
+static void fill_in_checksum(struct wire_output *output, struct wire_segment *segment) {
+    wire_checksum_write(output->checksum, (char *)(uintptr_t)segment->data);
+    output->checksum = 0;
     segment->kind = WIRE_PLAIN;
 }
 
 int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_bytes) {
     int max = (int)MIN(output->n_segments, (size_t)WIRE_MAX_IOV), n = 0;
     size_t bytes = 0, summed = 0;
-    for (; n < max && summed < WIRE_SUM_TURN_BYTES; n++) {
+    for (; n < max && summed < WIRE_CHECKSUM_TURN_BYTES; n++) {
         struct wire_segment *segment = segment_at(output, (size_t)n);
         size_t len = segment->len;
-        if (segment->kind == WIRE_PAYLOAD_SUM && n > 0)
+        if (segment->kind == WIRE_PAYLOAD_CHECKSUM && n > 0)
             break;
-        if (segment->kind == WIRE_PAYLOAD_SUM)
-            fill_in_sum(output, segment);
+        if (segment->kind == WIRE_PAYLOAD_CHECKSUM)
+            fill_in_checksum(output, segment);
         if (segment->kind == WIRE_PAYLOAD)
-            summed += len = MIN(len, WIRE_SUM_TURN_BYTES - summed);
+            summed += len = MIN(len, WIRE_CHECKSUM_TURN_BYTES - summed);
         iov[n] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = len};
         bytes += len;
     }
     /* nothing is peeked at behind a payload with a sum but the next sum */
-    output->n_before_summed = bytes - summed;
+    output->n_before_checksummed = bytes - summed;
     *ret_bytes = bytes;
     return n;
 }
 
-void wire_output_sum(struct wire_output *output, const struct iovec *iov, size_t n) {
-    size_t before = output->n_before_summed;
+void wire_output_add_to_checksum(struct wire_output *output, const struct iovec *iov, size_t n) {
+    size_t before = output->n_before_checksummed;
     for (size_t at = 0; at < n; iov++) {
         size_t skipped = at < before ? MIN(before - at, iov->iov_len) : 0,
                len = MIN(iov->iov_len, n - at);
         if (len > skipped)
-            output->sum =
-                crc32c_extend(output->sum, (const char *)iov->iov_base + skipped, len - skipped);
+            output->checksum = crc32c_extend(output->checksum,
+                                             (const char *)iov->iov_base + skipped, len - skipped);
         at += iov->iov_len;
     }
 }

@@ -19,7 +19,7 @@ struct wire_server {
     void *arg;
     bool is_unix;
     struct tls *tls; /* or NULL */
-    bool uses_sums;
+    bool uses_checksums;
     struct listener *listener; /* or NULL: */
     uv_poll_t poll;            /* of an abstract name */
     struct loop_timer pause;
@@ -46,8 +46,8 @@ static void on_fd(void *arg, int fd_take) {
         wire_conn_adopt(server->loop, fd_take, str_text(&peer), server->is_unix);
     str_fini(&peer);
     wire_conn_secure_accepted(conn, server->tls);
-    if (server->uses_sums)
-        wire_conn_use_sums(conn);
+    if (server->uses_checksums)
+        wire_conn_use_checksums(conn);
     server->on_accept(server->arg, conn);
 }
 
@@ -115,7 +115,7 @@ void wire_server_secure(struct wire_server *server, struct tls *tls) {
     server->tls = tls_ref(tls);
 }
 
-void wire_server_use_sums(struct wire_server *server) { server->uses_sums = true; }
+void wire_server_use_checksums(struct wire_server *server) { server->uses_checksums = true; }
 
 int wire_server_port(const struct wire_server *server) {
     return server->listener ? listener_port(server->listener) : 0;

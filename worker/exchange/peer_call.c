@@ -265,7 +265,7 @@ static void open_conn(struct peer_call_task *task) {
                               &handlers, task);
     wire_conn_secure(task->conn, table->tls, task->name);
     if (table->uses_checksums)
-        wire_conn_use_sums(task->conn);
+        wire_conn_use_checksums(task->conn);
     heartbeat_start(&task->heartbeat, table->heartbeat_ms, false, clock_now_ns());
     if (table->n_conns++ == 0)
         loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms),

@@ -221,8 +221,9 @@ static void describe_checksums(const struct peer *peer, struct str *out) {
         [CHANNEL_CONTROL] = "control", [CHANNEL_BULK] = "bulk"};
     for (int kind = 0; kind < CHANNEL_N_KINDS; kind++)
         str_addf(out, "%s\"%s\":\"%s\"", kind > 0 ? "," : "{", names[kind],
-                 peer->channels[kind] ? wire_conn_sums(transport_socket_conn(peer->channels[kind]))
-                                      : "no");
+                 peer->channels[kind]
+                     ? wire_conn_checksums(transport_socket_conn(peer->channels[kind]))
+                     : "no");
     str_add_char(out, '}');
 }
 

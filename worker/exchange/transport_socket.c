@@ -83,7 +83,7 @@ static struct socket_channel *socket_new(const struct transport *transport, enum
 static void prepare(struct wire_conn *conn, const struct transport_endpoint *there) {
     wire_conn_secure(conn, there->tls, there->task);
     if (there->uses_checksums)
-        wire_conn_use_sums(conn);
+        wire_conn_use_checksums(conn);
 }
 
 static struct transport_channel *

@@ -407,8 +407,8 @@ static void on_last_run_ended(struct loop_task *task) {
 static struct status *listen_both(struct worker_service *service) {
     TRY(wire_listen(service->loop, service->options.listen, on_accept, service, &service->server));
     wire_server_secure(service->server, service->options.tls);
-    if (service->options.use_sums)
-        wire_server_use_sums(service->server);
+    if (service->options.use_checksums)
+        wire_server_use_checksums(service->server);
     if (!service->options.use_unix)
         return NULL;
     char address[64];
@@ -422,8 +422,8 @@ static struct status *listen_both(struct worker_service *service) {
         return NULL;
     }
     wire_server_secure(service->unix_server, service->options.tls);
-    if (service->options.use_sums)
-        wire_server_use_sums(service->unix_server);
+    if (service->options.use_checksums)
+        wire_server_use_checksums(service->unix_server);
     free(service->unix_address);
     service->unix_address = xstrdup(address);
     return NULL;
@@ -468,7 +468,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     if (options->use_shm)
         peer_table_use_shm(service->peers, allocator_host_arena());
     peer_table_set_tls(service->peers, options->tls);
-    peer_table_set_checksums(service->peers, options->use_sums);
+    peer_table_set_checksums(service->peers, options->use_checksums);
     peer_table_set_shm_limit(service->peers, options->max_shm_kept_bytes);
     peer_table_set_streams(service->peers, (unsigned)options->n_streams);
     peer_table_use_rdma(service->peers, options->rdma_mode, options->rdma_device,
@@ -477,7 +477,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     service->peer_calls =
         peer_call_table_new(loop, service->task, service->incarnation, options->heartbeat_ms);
     peer_call_table_set_tls(service->peer_calls, options->tls);
-    peer_call_table_set_checksums(service->peer_calls, options->use_sums);
+    peer_call_table_set_checksums(service->peer_calls, options->use_checksums);
     peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
     service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);
     rendezvous_table_set_in_flight_limit(service->rendezvous, options->max_in_flight_bytes);

@@ -23,7 +23,7 @@ struct worker_options {
     /* TCP speaks TLS, and who comes shows that he is whom he says he is; NULL: in the clear.
      * Borrowed */
     struct tls *tls;
-    bool use_sums; /* messages on the worker wire carry checksums (rpc/wire/wire.h) */
+    bool use_checksums; /* messages on the worker wire carry checksums (rpc/wire/wire.h) */
     /* values of 8 MB and more go over so many sockets at once; default 1 */
     int n_streams;
     bool use_unix; /* also listen on an abstract Unix socket, for tasks of this host */

@@ -1,5 +1,5 @@
 /* The client of etcd, and a registration, against a gateway that says what the test wants. */
-#include "rpc/membership/enrolment.h"
+#include "rpc/membership/etcd_registration.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -342,26 +342,28 @@ static void on_taken(void *arg, const char *why) {
     snprintf(f->why, sizeof(f->why), "%s", why);
 }
 
-static struct enrolment *enrol_as(struct fixture *f, int mode, bool is_master) {
+static struct etcd_registration *register_as(struct fixture *f, int mode, bool is_master) {
     struct cluster_member member = {.address = "127.0.0.1:1", .incarnation = 1};
-    struct enrolment_options options = {.etcd = f->etcd,
-                                        .key = "k",
-                                        .job_key = "j",
-                                        .member = &member,
-                                        .is_master = is_master,
-                                        .ttl_s = 1,
-                                        .on_held = on_held,
-                                        .on_taken = on_taken,
-                                        .on_job_ended = on_job_ended,
-                                        .arg = f};
+    struct etcd_registration_options options = {.etcd = f->etcd,
+                                                .key = "k",
+                                                .job_key = "j",
+                                                .member = &member,
+                                                .is_master = is_master,
+                                                .ttl_s = 1,
+                                                .on_held = on_held,
+                                                .on_taken = on_taken,
+                                                .on_job_ended = on_job_ended,
+                                                .arg = f};
     f->mode = mode;
-    return enrolment_new(f->loop, &options);
+    return etcd_registration_new(f->loop, &options);
 }
 
-static struct enrolment *enrol(struct fixture *f, int mode) { return enrol_as(f, mode, false); }
+static struct etcd_registration *register_in_etcd(struct fixture *f, int mode) {
+    return register_as(f, mode, false);
+}
 
-static void leave(struct fixture *f, struct enrolment *e) {
-    enrolment_leave(e, on_left, f);
+static void leave(struct fixture *f, struct etcd_registration *e) {
+    etcd_registration_leave(e, on_left, f);
     TURN_UNTIL(f->loop, f->n_ends == 1);
     teardown(f);
     free(f);
@@ -369,7 +371,7 @@ static void leave(struct fixture *f, struct enrolment *e) {
 
 static void test_a_lease_is_kept(void **state) {
     struct fixture *f = setup(1, answer_registration);
-    struct enrolment *e = enrol(f, HELD_FOR_EVER);
+    struct etcd_registration *e = register_in_etcd(f, HELD_FOR_EVER);
     TURN_UNTIL(f->loop, f->n_keeps == 3);
     assert_int_equal(f->n_grants, 1);
     assert_int_equal(f->n_claims, 1);
@@ -379,7 +381,7 @@ static void test_a_lease_is_kept(void **state) {
 static void test_a_dead_holder_is_replaced_under_a_fresh_lease(void **state) {
     for (int is_master = 0; is_master < 2; is_master++) {
         struct fixture *f = setup(1, answer_registration);
-        struct enrolment *e = enrol_as(f, DEAD_HOLDER, is_master);
+        struct etcd_registration *e = register_as(f, DEAD_HOLDER, is_master);
         TURN_UNTIL(f->loop, f->is_held);
         assert_int_equal(f->n_grants, 2);
         assert_int_equal(f->n_claims, 2);
@@ -392,7 +394,7 @@ static void test_a_dead_holder_is_replaced_under_a_fresh_lease(void **state) {
 static void test_a_holder_that_cannot_be_asked_is_replaced_once_its_lease_has_lapsed(void **state) {
     for (int is_master = 0; is_master < 2; is_master++) {
         struct fixture *f = setup(1, answer_registration);
-        struct enrolment *e = enrol_as(f, LAPSING, is_master);
+        struct etcd_registration *e = register_as(f, LAPSING, is_master);
         TURN_UNTIL(f->loop, f->is_held || f->is_taken);
         assert_true(f->is_held);
         assert_int_equal(f->n_looks, 3);
@@ -405,7 +407,7 @@ static void test_a_holder_that_cannot_be_asked_is_replaced_once_its_lease_has_la
 static void test_a_holder_that_cannot_be_asked_but_keeps_its_lease_stays(void **state) {
     for (int is_master = 0; is_master < 2; is_master++) {
         struct fixture *f = setup(1, answer_registration);
-        struct enrolment *e = enrol_as(f, RENEWED, is_master);
+        struct etcd_registration *e = register_as(f, RENEWED, is_master);
         TURN_UNTIL(f->loop, f->is_held || f->is_taken);
         assert_true(f->is_taken);
         assert_int_equal(f->n_claims, 1);
@@ -420,7 +422,7 @@ static void test_a_lease_that_lapsed_is_asked_for_anew(void **state) {
     static const int modes[] = {LAPSES_ONCE, LAPSES_AS_AN_ERROR};
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         struct fixture *f = setup(1, answer_registration);
-        struct enrolment *e = enrol(f, modes[i]);
+        struct etcd_registration *e = register_in_etcd(f, modes[i]);
         TURN_UNTIL(f->loop, f->n_claims == 2);
         assert_int_equal(f->n_grants, 2);
         assert_true(f->is_held);
@@ -434,7 +436,7 @@ static void test_what_is_in_vain_is_tried_again_at_leisure(void **state) {
     static const int modes[] = {NO_CLAIM, NO_LEASE_LEFT};
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         struct fixture *f = setup(1, answer_registration);
-        struct enrolment *e = enrol(f, modes[i]);
+        struct etcd_registration *e = register_in_etcd(f, modes[i]);
         TURN_UNTIL(f->loop, f->is_held);
         assert_int_equal(f->n_claims, N_IN_VAIN + 1);
         assert_true(f->claimed_at_ns[2] - f->claimed_at_ns[1] >= 900 * 1000000ll);
@@ -443,9 +445,9 @@ static void test_what_is_in_vain_is_tried_again_at_leisure(void **state) {
     }
 }
 
-static bool says(const struct enrolment *e, const char *words) {
+static bool says(const struct etcd_registration *e, const char *words) {
     struct str page = STR_INIT;
-    enrolment_describe(e, &page);
+    etcd_registration_describe(e, &page);
     bool does = strstr(str_text(&page), words) != NULL;
     str_fini(&page);
     return does;
@@ -461,21 +463,21 @@ static bool counts_as_registered(void) {
 
 static void test_one_that_etcd_has_not_kept_for_a_time_to_live_has_lapsed(void **state) {
     struct fixture *f = setup(1, answer_registration);
-    struct enrolment *e = enrol(f, HELD_FOR_EVER);
+    struct etcd_registration *e = register_in_etcd(f, HELD_FOR_EVER);
     TURN_UNTIL(f->loop, f->n_keeps == 2);
     int64_t kept_ns = clock_now_ns();
     assert_true(says(e, "\"state\": \"held\""));
-    assert_false(enrolment_has_lapsed(e));
+    assert_false(etcd_registration_has_lapsed(e));
     assert_true(counts_as_registered());
     f->mode = SILENT_KEEP_ALIVE;
     TURN_UNTIL(f->loop, says(e, "\"state\": \"lapsed\""));
-    assert_true(enrolment_has_lapsed(e));
+    assert_true(etcd_registration_has_lapsed(e));
     /* of a second since the call was sent */
     assert_true(clock_now_ns() - kept_ns >= 500 * 1000000ll);
     TURN_UNTIL(f->loop, !counts_as_registered());
     f->mode = HELD_FOR_EVER;
     TURN_UNTIL(f->loop, says(e, "\"state\": \"held\""));
-    assert_false(enrolment_has_lapsed(e));
+    assert_false(etcd_registration_has_lapsed(e));
     assert_true(counts_as_registered());
     assert_false(f->is_taken);
     leave(f, e);
@@ -483,7 +485,7 @@ static void test_one_that_etcd_has_not_kept_for_a_time_to_live_has_lapsed(void *
 
 static void test_one_that_was_replaced_is_told_by_whom(void **state) {
     struct fixture *f = setup(1, answer_registration);
-    struct enrolment *e = enrol(f, REPLACED);
+    struct etcd_registration *e = register_in_etcd(f, REPLACED);
     TURN_UNTIL(f->loop, f->is_taken);
     assert_non_null(strstr(f->why, "the process at 127.0.0.1:2 with incarnation 0000000000000002"));
     leave(f, e);
@@ -491,7 +493,7 @@ static void test_one_that_was_replaced_is_told_by_whom(void **state) {
 
 static void test_the_end_of_the_job_is_told(void **state) {
     struct fixture *f = setup(1, answer_registration);
-    struct enrolment *e = enrol(f, JOB_ENDED);
+    struct etcd_registration *e = register_in_etcd(f, JOB_ENDED);
     TURN_UNTIL(f->loop, f->has_ended);
     leave(f, e);
 }

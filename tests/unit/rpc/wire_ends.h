@@ -71,7 +71,7 @@ static const struct wire_handlers handlers = {
 static inline void on_accept(void *arg, struct wire_conn *conn_take) {
     there.conn = conn_take;
     if (there.asks_for_sums)
-        wire_conn_use_sums(conn_take);
+        wire_conn_use_checksums(conn_take);
     wire_conn_set_owner(conn_take, &there, &handlers);
 }
 
@@ -113,7 +113,7 @@ static inline int teardown(void **state) {
 static inline void connect_here(void) {
     here.conn = wire_connect(loop, address, &handlers, &here);
     if (here.asks_for_sums)
-        wire_conn_use_sums(here.conn);
+        wire_conn_use_checksums(here.conn);
 }
 
 static inline int connect_raw(void) {

@@ -10,8 +10,8 @@
 #include "tests/unit/rpc/wire_ends.h"
 
 static void check_both_ways(void) {
-    assert_string_equal(wire_conn_sums(here.conn), "both");
-    assert_string_equal(wire_conn_sums(there.conn), "both");
+    assert_string_equal(wire_conn_checksums(here.conn), "both");
+    assert_string_equal(wire_conn_checksums(there.conn), "both");
     assert_true(here.n_closed == 0 && there.n_closed == 0);
 }
 
@@ -43,8 +43,8 @@ static void they_cross_tcp(void **state) {
 
 static void nobody_who_was_not_asked_sends_them(void **state) {
     check_sizes();
-    assert_string_equal(wire_conn_sums(here.conn), "no");
-    assert_string_equal(wire_conn_sums(there.conn), "no");
+    assert_string_equal(wire_conn_checksums(here.conn), "no");
+    assert_string_equal(wire_conn_checksums(there.conn), "no");
 }
 
 static void large_metas_have_theirs(void **state) {
@@ -85,7 +85,7 @@ static void write_out(struct wire_output *output, struct str *bytes) {
         int n = wire_output_peek(output, iov, &n_bytes);
         for (int i = 0; i < n; i++)
             str_add_bytes(bytes, iov[i].iov_base, iov[i].iov_len);
-        wire_output_sum(output, iov, n_bytes);
+        wire_output_add_to_checksum(output, iov, n_bytes);
         int n_done = wire_output_consume(output, n_bytes, done);
         for (int i = 0; i < n_done; i++)
             buffer_unref(done[i]);
@@ -94,7 +94,7 @@ static void write_out(struct wire_output *output, struct str *bytes) {
 }
 
 static void make_push(int64_t payload_bytes, struct str *bytes) {
-    struct wire_output output = {.is_summed = true};
+    struct wire_output output = {.has_checksums = true};
     struct tensor t;
     make_tensor(&t, payload_bytes, 3);
     const struct tensor *tensors[1] = {&t};
@@ -141,20 +141,21 @@ static void expect_data_loss(const struct str *before, const struct str *message
 }
 
 static void check_flips(int64_t payload_bytes, size_t payload_stride) {
-    enum { META = 8, FRONT = WIRE_HEADER_BYTES + META + WIRE_SUM_BYTES };
+    enum { META = 8, FRONT = WIRE_HEADER_BYTES + META + WIRE_CHECKSUM_BYTES };
     struct str before = STR_INIT, message = STR_INIT;
-    struct wire_output output = {.is_summed = true};
+    struct wire_output output = {.has_checksums = true};
     wire_output_add_message(&output, &(struct wire_out){.type = WIRE_PING, .id = 1});
     write_out(&output, &before);
     make_push(payload_bytes, &message);
-    assert_int_equal(message.len, FRONT + payload_bytes + WIRE_SUM_BYTES);
+    assert_int_equal(message.len, FRONT + payload_bytes + WIRE_CHECKSUM_BYTES);
     for (size_t bit = 0; bit < 8 * WIRE_HEADER_BYTES; bit++)
         expect_data_loss(&before, &message, bit, "header");
     for (size_t bit = 8 * WIRE_HEADER_BYTES; bit < 8 * FRONT; bit++)
         expect_data_loss(&before, &message, bit, "meta");
-    for (size_t bit = 8 * FRONT; bit < 8 * (message.len - WIRE_SUM_BYTES); bit += payload_stride)
+    for (size_t bit = 8 * FRONT; bit < 8 * (message.len - WIRE_CHECKSUM_BYTES);
+         bit += payload_stride)
         expect_data_loss(&before, &message, bit, "payload");
-    for (size_t bit = 8 * (message.len - WIRE_SUM_BYTES); bit < 8 * message.len; bit++)
+    for (size_t bit = 8 * (message.len - WIRE_CHECKSUM_BYTES); bit < 8 * message.len; bit++)
         expect_data_loss(&before, &message, bit, "payload");
     str_fini(&before);
     str_fini(&message);

@@ -1,4 +1,4 @@
-#include "rpc/membership/enrolment.h"
+#include "rpc/membership/etcd_registration.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,19 +13,19 @@
  * apart. */
 enum { RETRY_MS = 1000, LEAVE_MS = 1000, SLACK_MS = 2000 };
 
-enum enrolment_state { GRANTING, CLAIMING, PROBING, WAITING, HELD, TAKEN, LEAVING };
+enum etcd_registration_state { GRANTING, CLAIMING, PROBING, WAITING, HELD, TAKEN, LEAVING };
 
 static struct metric registered = METRIC_GAUGE_INIT(
     "millrace_etcd_registered",
     "1 while etcd has confirmed this process' registration within its time to live");
 
-struct enrolment {
+struct etcd_registration {
     struct loop *loop;
-    struct enrolment_options options; /* its strings are its own */
+    struct etcd_registration_options options; /* its strings are its own */
     struct str value;
     char *address;
     uint64_t incarnation;
-    enum enrolment_state state;
+    enum etcd_registration_state state;
     int64_t lease, mod_revision; /* of the key: what the next claim expects */
     struct etcd_call call;
     struct loop_timer timer;
@@ -42,23 +42,23 @@ struct enrolment {
     void *on_left_arg;
 };
 
-static void grant(struct enrolment *e);
-static void claim(struct enrolment *e);
+static void grant(struct etcd_registration *e);
+static void claim(struct etcd_registration *e);
 
 static int64_t now_ms(void) { return clock_now_ns() / 1000000; }
 
-bool enrolment_has_lapsed(const struct enrolment *e) {
+bool etcd_registration_has_lapsed(const struct etcd_registration *e) {
     return e->has_held && e->state != TAKEN && e->state != LEAVING &&
            now_ms() - e->kept_ms > e->options.ttl_s * 1000;
 }
 
-static void show_whether_registered(const struct enrolment *e) {
-    metric_set(&registered, e->has_held && e->state != TAKEN && !enrolment_has_lapsed(e));
+static void show_whether_registered(const struct etcd_registration *e) {
+    metric_set(&registered, e->has_held && e->state != TAKEN && !etcd_registration_has_lapsed(e));
 }
 
 /* ---- trouble ---- */
 
-static void retry_later(struct enrolment *e, struct status *why_take) {
+static void retry_later(struct etcd_registration *e, struct status *why_take) {
     if (!e->is_away)
         log_warning("registration %s: %s; trying on", e->options.key, status_message(why_take));
     e->is_away = true;
@@ -67,7 +67,7 @@ static void retry_later(struct enrolment *e, struct status *why_take) {
     loop_timer_start(&e->timer, RETRY_MS, 0);
 }
 
-static void taken(struct enrolment *e, const char *how) {
+static void taken(struct etcd_registration *e, const char *how) {
     struct str why = STR_INIT;
     str_addf(&why, "%s is taken by %s, which %s", e->options.key, str_text(&e->holder), how);
     e->state = TAKEN;
@@ -79,7 +79,7 @@ static void taken(struct enrolment *e, const char *how) {
 
 /* ---- the job's key ---- */
 
-static void look_at_job(struct enrolment *e, const struct etcd_range *range) {
+static void look_at_job(struct etcd_registration *e, const struct etcd_range *range) {
     if (range->n == 0 || e->has_ended || !span_is(range->kvs[0].value, MEMBER_JOB_ENDED))
         return;
     e->has_ended = true;
@@ -88,7 +88,7 @@ static void look_at_job(struct enrolment *e, const struct etcd_range *range) {
 
 /* ---- held ---- */
 
-static void held(struct enrolment *e) {
+static void held(struct etcd_registration *e) {
     e->state = HELD;
     if (e->is_away || !e->has_held)
         log_info("registered as %s", e->options.key);
@@ -99,7 +99,7 @@ static void held(struct enrolment *e) {
     loop_timer_start(&e->timer, e->options.ttl_s * 1000 / 3, 0);
 }
 
-static void describe_holder(struct enrolment *e, const struct cluster_member *member) {
+static void describe_holder(struct etcd_registration *e, const struct cluster_member *member) {
     str_clear(&e->holder);
     str_addf(&e->holder, "the process at %s with incarnation %016" PRIx64, member->address,
              member->incarnation);
@@ -108,7 +108,7 @@ static void describe_holder(struct enrolment *e, const struct cluster_member *me
 /* Ours is still there, and nobody has put another in its place. */
 static void on_checked(struct etcd_call *call, struct status *status_take,
                        const struct etcd_reply *reply) {
-    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_take || reply->n_ranges < 2) {
         retry_later(e, status_take ? status_take
                                    : status_unavailable("etcd: a reply without what was asked"));
@@ -139,7 +139,7 @@ static void on_checked(struct etcd_call *call, struct status *status_take,
 }
 
 /* Our entry went with it. */
-static void lease_has_lapsed(struct enrolment *e) {
+static void lease_has_lapsed(struct etcd_registration *e) {
     log_warning("registration %s: its lease has lapsed; registering again", e->options.key);
     e->mod_revision = 0;
     grant(e);
@@ -147,7 +147,7 @@ static void lease_has_lapsed(struct enrolment *e) {
 
 static void on_kept_alive(struct etcd_call *call, struct status *status_take,
                           const struct etcd_reply *reply) {
-    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_code(status_take) == STATUS_NOT_FOUND || (!status_take && reply->ttl_s <= 0)) {
         status_unref(status_take);
         lease_has_lapsed(e);
@@ -164,7 +164,7 @@ static void on_kept_alive(struct etcd_call *call, struct status *status_take,
     etcd_read(e->options.etcd, &e->call, keys, ARRAY_LEN(keys));
 }
 
-static void keep_alive(struct enrolment *e) {
+static void keep_alive(struct etcd_registration *e) {
     e->asked_ms = now_ms();
     e->call.on_reply = on_kept_alive;
     etcd_lease_keep_alive(e->options.etcd, &e->call, e->lease);
@@ -173,12 +173,12 @@ static void keep_alive(struct enrolment *e) {
 /* ---- claiming ---- */
 
 /* A process that was where we are now cannot be there any more. */
-static bool is_our_place(const struct enrolment *e, const struct cluster_member *member) {
+static bool is_our_place(const struct etcd_registration *e, const struct cluster_member *member) {
     return member->incarnation == e->incarnation ||
            (strcmp(member->address, e->address) == 0 && strcmp(member->host_id, host_id()) == 0);
 }
 
-static void look_at_holder(struct enrolment *e, const struct etcd_kv *kv) {
+static void look_at_holder(struct etcd_registration *e, const struct etcd_kv *kv) {
     struct arena arena;
     struct cluster_member member;
     arena_init(&arena);
@@ -207,7 +207,7 @@ static void look_at_holder(struct enrolment *e, const struct etcd_kv *kv) {
 
 /* Its key is what the next claim expects to find. Whatever lease we had may have lapsed over
  * looking. */
-static void replace(struct enrolment *e, const char *why) {
+static void replace(struct etcd_registration *e, const char *why) {
     log_warning("registration %s: %s is dead (%s); replacing it", e->options.key,
                 str_text(&e->holder), why);
     grant(e);
@@ -215,13 +215,13 @@ static void replace(struct enrolment *e, const char *why) {
 
 /* ---- a holder of which nobody can tell whether it lives: does it keep its lease? ---- */
 
-static bool is_renewed(const struct enrolment *e, int64_t ttl_ms) {
+static bool is_renewed(const struct etcd_registration *e, int64_t ttl_ms) {
     return e->seen_ms > 0 && ttl_ms + (e->asked_ms - e->seen_ms) > e->holder_ttl_ms + SLACK_MS;
 }
 
 static void on_lease_seen(struct etcd_call *call, struct status *status_take,
                           const struct etcd_reply *reply) {
-    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_code(status_take) == STATUS_NOT_FOUND || (!status_take && reply->ttl_s <= 0)) {
         status_unref(status_take);
         replace(e, "its lease has lapsed");
@@ -243,13 +243,13 @@ static void on_lease_seen(struct etcd_call *call, struct status *status_take,
     }
 }
 
-static void look_at_lease(struct enrolment *e) {
+static void look_at_lease(struct etcd_registration *e) {
     e->asked_ms = now_ms();
     e->call.on_reply = on_lease_seen;
     etcd_lease_time_to_live(e->options.etcd, &e->call, e->holder_lease);
 }
 
-static void wait_for_lease(struct enrolment *e, const char *why) {
+static void wait_for_lease(struct etcd_registration *e, const char *why) {
     log_warning(
         "registration %s: whether %s lives is not known (%s): waiting for its lease to lapse",
         e->options.key, str_text(&e->holder), why);
@@ -261,7 +261,7 @@ static void wait_for_lease(struct enrolment *e, const char *why) {
 }
 
 static void on_probed(struct probe *probe, enum probe_outcome outcome, const char *why) {
-    struct enrolment *e = CONTAINER_OF(probe, struct enrolment, probe);
+    struct etcd_registration *e = CONTAINER_OF(probe, struct etcd_registration, probe);
     if (outcome == PROBE_ALIVE)
         taken(e, "is alive");
     else if (outcome == PROBE_GONE)
@@ -275,7 +275,8 @@ static void on_probed(struct probe *probe, enum probe_outcome outcome, const cha
 /* ---- the claim ---- */
 
 /* At once; but later where that has just been in vain. */
-static void try_again(struct enrolment *e, enum enrolment_state state, const char *why) {
+static void try_again(struct etcd_registration *e, enum etcd_registration_state state,
+                      const char *why) {
     e->state = state;
     if (e->n_in_vain++ > 0)
         retry_later(e, status_unavailable("etcd: %s", why));
@@ -285,7 +286,7 @@ static void try_again(struct enrolment *e, enum enrolment_state state, const cha
         claim(e);
 }
 
-static void claimed(struct enrolment *e) {
+static void claimed(struct etcd_registration *e) {
     const char *keys[] = {e->options.key, e->options.job_key};
     bool is_first = !e->has_held;
     held(e);
@@ -298,7 +299,7 @@ static void claimed(struct enrolment *e) {
 
 static void on_claimed(struct etcd_call *call, struct status *status_take,
                        const struct etcd_reply *reply) {
-    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_code(status_take) == STATUS_NOT_FOUND) {
         status_unref(status_take);
         try_again(e, GRANTING, "the lease is gone as soon as it is granted");
@@ -314,7 +315,7 @@ static void on_claimed(struct etcd_call *call, struct status *status_take,
     }
 }
 
-static void claim(struct enrolment *e) {
+static void claim(struct etcd_registration *e) {
     e->state = CLAIMING;
     loop_timer_stop(&e->timer);
     e->call.on_reply = on_claimed;
@@ -324,7 +325,7 @@ static void claim(struct enrolment *e) {
 
 static void on_granted(struct etcd_call *call, struct status *status_take,
                        const struct etcd_reply *reply) {
-    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_take || reply->lease == 0) {
         retry_later(e, status_take ? status_take
                                    : status_unavailable("etcd: a lease without a number"));
@@ -335,7 +336,7 @@ static void on_granted(struct etcd_call *call, struct status *status_take,
     claim(e);
 }
 
-static void grant(struct enrolment *e) {
+static void grant(struct etcd_registration *e) {
     e->state = GRANTING;
     e->lease = 0;
     e->asked_ms = now_ms();
@@ -345,7 +346,7 @@ static void grant(struct enrolment *e) {
 
 /* ---- time, beginning and end ---- */
 
-static void free_memory(struct enrolment *e) {
+static void free_memory(struct etcd_registration *e) {
     void (*on_left)(void *arg) = e->on_left;
     void *arg = e->on_left_arg;
     str_fini(&e->value);
@@ -361,18 +362,18 @@ static void free_memory(struct enrolment *e) {
 }
 
 static void on_probe_timer_closed(struct loop_timer *timer) {
-    struct enrolment *e = CONTAINER_OF(timer, struct enrolment, probe.timer);
+    struct etcd_registration *e = CONTAINER_OF(timer, struct etcd_registration, probe.timer);
     if (--e->n_open == 0)
         free_memory(e);
 }
 
 static void on_timer_closed(struct loop_timer *timer) {
-    struct enrolment *e = CONTAINER_OF(timer, struct enrolment, timer);
+    struct etcd_registration *e = CONTAINER_OF(timer, struct etcd_registration, timer);
     if (--e->n_open == 0)
         free_memory(e);
 }
 
-static void left(struct enrolment *e) {
+static void left(struct etcd_registration *e) {
     etcd_call_cancel(&e->call);
     probe_close(&e->probe, on_probe_timer_closed);
     loop_timer_close(&e->timer, on_timer_closed);
@@ -381,11 +382,11 @@ static void left(struct enrolment *e) {
 static void on_revoked(struct etcd_call *call, struct status *status_take,
                        const struct etcd_reply *reply) {
     status_unref(status_take); /* then the lease lapses by itself */
-    left(CONTAINER_OF(call, struct enrolment, call));
+    left(CONTAINER_OF(call, struct etcd_registration, call));
 }
 
 static void on_timer(struct loop_timer *timer) {
-    struct enrolment *e = CONTAINER_OF(timer, struct enrolment, timer);
+    struct etcd_registration *e = CONTAINER_OF(timer, struct etcd_registration, timer);
     if (e->call.etcd && e->state != LEAVING)
         return; /* its answer goes on */
     if (e->state == LEAVING)
@@ -400,15 +401,16 @@ static void on_timer(struct loop_timer *timer) {
         grant(e);
 }
 
-struct enrolment *enrolment_new(struct loop *loop, const struct enrolment_options *options) {
-    struct enrolment *e = xcalloc(1, sizeof(*e));
+struct etcd_registration *etcd_registration_new(struct loop *loop,
+                                                const struct etcd_registration_options *options) {
+    struct etcd_registration *e = xcalloc(1, sizeof(*e));
     metrics_register(&registered);
     e->loop = loop;
     e->options = *options;
     e->options.member = NULL;
     e->options.key = xstrdup(options->key);
     e->options.job_key = xstrdup(options->job_key);
-    e->options.ttl_s = options->ttl_s > 0 ? options->ttl_s : ENROLMENT_TTL_S;
+    e->options.ttl_s = options->ttl_s > 0 ? options->ttl_s : ETCD_REGISTRATION_TTL_S;
     e->address = xstrdup(options->member->address);
     e->incarnation = options->member->incarnation;
     member_write(options->member, &e->value);
@@ -423,7 +425,7 @@ struct enrolment *enrolment_new(struct loop *loop, const struct enrolment_option
     return e;
 }
 
-void enrolment_leave(struct enrolment *e, void (*on_left)(void *arg), void *arg) {
+void etcd_registration_leave(struct etcd_registration *e, void (*on_left)(void *arg), void *arg) {
     bool has_entry = e->lease != 0 && e->state != TAKEN;
     e->on_left = on_left;
     e->on_left_arg = arg;
@@ -439,7 +441,7 @@ void enrolment_leave(struct enrolment *e, void (*on_left)(void *arg), void *arg)
     loop_timer_start(&e->timer, LEAVE_MS, 0);
 }
 
-void enrolment_describe(const struct enrolment *e, struct str *out) {
+void etcd_registration_describe(const struct etcd_registration *e, struct str *out) {
     static const char *const states[] = {"granting", "claiming", "probing", "waiting",
                                          "held",     "taken",    "leaving"};
     struct str why = STR_INIT;
@@ -448,7 +450,7 @@ void enrolment_describe(const struct enrolment *e, struct str *out) {
              "{\"key\": \"%s\", \"state\": \"%s\", \"lease\": \"%" PRIx64
              "\", \"etcd\": \"%s\", \"why\": \"",
              e->options.key,
-             e->state == HELD && enrolment_has_lapsed(e) ? "lapsed" : states[e->state],
+             e->state == HELD && etcd_registration_has_lapsed(e) ? "lapsed" : states[e->state],
              (uint64_t)e->lease, is_up ? "up" : "away");
     str_add_json_escaped(out, str_text(&why), why.len);
     str_add(out, "\"}");

@@ -1,3 +1,5 @@
+/* Runs the registration of a process in etcd: one etcd call or one timer at a time, each reply
+ * moves the state machine that the header draws. */
 #include "rpc/membership/etcd_registration.h"
 
 #include <inttypes.h>
@@ -6,14 +8,36 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/state_machine.h"
 #include "rpc/host_id.h"
 #include "rpc/membership/probe.h"
 
-/* SLACK: what a lease seems to last is rounded down to seconds, and etcd's members tell the time
- * apart. */
-enum { RETRY_MS = 1000, LEAVE_MS = 1000, SLACK_MS = 2000 };
+enum {
+    RETRY_MS = 1000,
+    LEAVE_MS = 1000,
+    /* A lease is taken for renewed when it has this much more time left than expected: etcd rounds
+     * the rest down to seconds, and its members' clocks differ. */
+    SLACK_MS = 2000,
+};
 
-enum etcd_registration_state { GRANTING, CLAIMING, PROBING, WAITING, HELD, TAKEN, LEAVING };
+enum registration_state { GRANTING, CLAIMING, PROBING, WAITING, HELD, HELD_BY_OTHER, LEAVING };
+
+#define LEAVE STATE_SET(LEAVING)
+static const struct state_row states[] = {
+    [GRANTING] = {"GRANTING", STATE_SET(GRANTING) | STATE_SET(CLAIMING) | LEAVE, .is_first = true},
+    [CLAIMING] = {"CLAIMING", STATE_SET(GRANTING) | STATE_SET(CLAIMING) | STATE_SET(PROBING) |
+                                  STATE_SET(HELD) | LEAVE},
+    [PROBING] = {"PROBING",
+                 STATE_SET(GRANTING) | STATE_SET(WAITING) | STATE_SET(HELD_BY_OTHER) | LEAVE},
+    [WAITING] = {"WAITING", STATE_SET(GRANTING) | STATE_SET(HELD_BY_OTHER) | LEAVE},
+    [HELD] = {"HELD", STATE_SET(GRANTING) | STATE_SET(CLAIMING) | STATE_SET(HELD) |
+                          STATE_SET(HELD_BY_OTHER) | LEAVE},
+    [HELD_BY_OTHER] = {"HELD_BY_OTHER", LEAVE},
+    [LEAVING] = {"LEAVING", 0},
+};
+#undef LEAVE
+const struct state_machine etcd_registration_machine = {"etcd registration", states,
+                                                        ARRAY_LEN(states)};
 
 static struct metric registered = METRIC_GAUGE_INIT(
     "millrace_etcd_registered",
@@ -25,16 +49,16 @@ struct etcd_registration {
     struct str value;
     char *address;
     uint64_t incarnation;
-    enum etcd_registration_state state;
-    int64_t lease, mod_revision; /* of the key: what the next claim expects */
+    uint8_t state;               /* enum registration_state */
+    int64_t lease, mod_revision; /* of the key, as the next claim expects it */
     struct etcd_call call;
     struct loop_timer timer;
     struct probe probe;
-    /* when the call about our lease was sent, and the last such call that etcd answered */
+    /* When the last call about our lease was sent, and when the last answered one was. */
     int64_t asked_ms, kept_ms;
     struct str holder, why_unknown;      /* for messages */
-    int64_t holder_lease, holder_ttl_ms; /* WAITING: what it had left at seen_ms */
-    int64_t seen_ms;                     /* 0: not looked at yet */
+    int64_t holder_lease, holder_ttl_ms; /* WAITING: the time that its lease had left at seen_ms */
+    int64_t seen_ms;                     /* 0: not asked yet */
     int n_in_vain;                       /* claims in a row that failed without a holder */
     bool is_away, has_held, has_ended;
     int n_open; /* timers */
@@ -42,25 +66,31 @@ struct etcd_registration {
     void *on_left_arg;
 };
 
+static void move(struct etcd_registration *e, enum registration_state to) {
+    state_machine_move(&etcd_registration_machine, &e->state, to, e);
+}
+
 static void grant(struct etcd_registration *e);
 static void claim(struct etcd_registration *e);
 
 static int64_t now_ms(void) { return clock_now_ns() / 1000000; }
 
 bool etcd_registration_has_lapsed(const struct etcd_registration *e) {
-    return e->has_held && e->state != TAKEN && e->state != LEAVING &&
+    return e->has_held && e->state != HELD_BY_OTHER && e->state != LEAVING &&
            now_ms() - e->kept_ms > e->options.ttl_s * 1000;
 }
 
 static void show_whether_registered(const struct etcd_registration *e) {
-    metric_set(&registered, e->has_held && e->state != TAKEN && !etcd_registration_has_lapsed(e));
+    metric_set(&registered,
+               e->has_held && e->state != HELD_BY_OTHER && !etcd_registration_has_lapsed(e));
 }
 
 /* ---- trouble ---- */
 
 static void retry_later(struct etcd_registration *e, struct status *why_take) {
     if (!e->is_away)
-        log_warning("registration %s: %s; trying on", e->options.key, status_message(why_take));
+        log_warning("registration %s: %s; trying again every second", e->options.key,
+                    status_message(why_take));
     e->is_away = true;
     status_unref(why_take);
     show_whether_registered(e);
@@ -69,8 +99,8 @@ static void retry_later(struct etcd_registration *e, struct status *why_take) {
 
 static void taken(struct etcd_registration *e, const char *how) {
     struct str why = STR_INIT;
-    str_addf(&why, "%s is taken by %s, which %s", e->options.key, str_text(&e->holder), how);
-    e->state = TAKEN;
+    str_addf(&why, "%s is held by %s, which %s", e->options.key, str_text(&e->holder), how);
+    move(e, HELD_BY_OTHER);
     show_whether_registered(e);
     loop_timer_stop(&e->timer);
     e->options.on_taken(e->options.arg, str_text(&why));
@@ -89,7 +119,7 @@ static void look_at_job(struct etcd_registration *e, const struct etcd_range *ra
 /* ---- held ---- */
 
 static void held(struct etcd_registration *e) {
-    e->state = HELD;
+    move(e, HELD);
     if (e->is_away || !e->has_held)
         log_info("registered as %s", e->options.key);
     e->is_away = false;
@@ -105,13 +135,14 @@ static void describe_holder(struct etcd_registration *e, const struct cluster_me
              member->incarnation);
 }
 
-/* Ours is still there, and nobody has put another in its place. */
+/* Looks whether our entry is still there and whether another process replaced it. */
 static void on_checked(struct etcd_call *call, struct status *status_take,
                        const struct etcd_reply *reply) {
     struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_take || reply->n_ranges < 2) {
-        retry_later(e, status_take ? status_take
-                                   : status_unavailable("etcd: a reply without what was asked"));
+        retry_later(e, status_take
+                           ? status_take
+                           : status_unavailable("etcd: the reply lacks a key that was asked for"));
         return;
     }
     struct etcd_range *own = &reply->ranges[0];
@@ -128,7 +159,7 @@ static void on_checked(struct etcd_call *call, struct status *status_take,
     } else {
         e->mod_revision = own->kvs[0].mod_revision;
         if (st || own->kvs[0].lease != e->lease)
-            claim(e); /* not what we put there: put it again */
+            claim(e); /* somebody changed it: write it again */
         else
             held(e);
     }
@@ -138,7 +169,7 @@ static void on_checked(struct etcd_call *call, struct status *status_take,
         look_at_job(e, &reply->ranges[1]);
 }
 
-/* Our entry went with it. */
+/* etcd removed our entry with its lease. */
 static void lease_has_lapsed(struct etcd_registration *e) {
     log_warning("registration %s: its lease has lapsed; registering again", e->options.key);
     e->mod_revision = 0;
@@ -172,7 +203,8 @@ static void keep_alive(struct etcd_registration *e) {
 
 /* ---- claiming ---- */
 
-/* A process that was where we are now cannot be there any more. */
+/* Is the entry an older one of this process, or of one at our own address? That one has ended:
+ * we listen there now. */
 static bool is_our_place(const struct etcd_registration *e, const struct cluster_member *member) {
     return member->incarnation == e->incarnation ||
            (strcmp(member->address, e->address) == 0 && strcmp(member->host_id, host_id()) == 0);
@@ -186,17 +218,17 @@ static void look_at_holder(struct etcd_registration *e, const struct etcd_kv *kv
     e->mod_revision = kv->mod_revision;
     e->holder_lease = kv->lease;
     if (st) {
-        log_warning("registration %s: what is there is none (%s); replacing it", e->options.key,
-                    status_message(st));
+        log_warning("registration %s: the existing entry is invalid (%s); replacing it",
+                    e->options.key, status_message(st));
         status_unref(st);
         claim(e);
     } else if (is_our_place(e, &member)) {
         claim(e);
     } else {
         describe_holder(e, &member);
-        log_info("registration %s is held by %s: looking whether it lives", e->options.key,
+        log_info("registration %s is held by %s: probing whether it lives", e->options.key,
                  str_text(&e->holder));
-        e->state = PROBING;
+        move(e, PROBING);
         if (e->options.is_master)
             probe_master(&e->probe, etcd_http(e->options.etcd), &member);
         else
@@ -205,15 +237,15 @@ static void look_at_holder(struct etcd_registration *e, const struct etcd_kv *kv
     arena_fini(&arena);
 }
 
-/* Its key is what the next claim expects to find. Whatever lease we had may have lapsed over
- * looking. */
+/* Claims the key of a dead holder. Takes a fresh lease first, because ours may have lapsed during
+ * the probe. */
 static void replace(struct etcd_registration *e, const char *why) {
     log_warning("registration %s: %s is dead (%s); replacing it", e->options.key,
                 str_text(&e->holder), why);
     grant(e);
 }
 
-/* ---- a holder of which nobody can tell whether it lives: does it keep its lease? ---- */
+/* ---- nobody can tell whether the holder lives: wait and see whether it renews its lease ---- */
 
 static bool is_renewed(const struct etcd_registration *e, int64_t ttl_ms) {
     return e->seen_ms > 0 && ttl_ms + (e->asked_ms - e->seen_ms) > e->holder_ttl_ms + SLACK_MS;
@@ -226,11 +258,11 @@ static void on_lease_seen(struct etcd_call *call, struct status *status_take,
         status_unref(status_take);
         replace(e, "its lease has lapsed");
     } else if (status_take) {
-        e->seen_ms = 0; /* an etcd that comes back gives every lease its whole time anew */
+        e->seen_ms = 0; /* after a restart etcd gives every lease its full time again */
         retry_later(e, status_take);
     } else if (is_renewed(e, reply->ttl_s * 1000)) {
         struct str how = STR_INIT;
-        str_addf(&how, "keeps its lease, though it cannot be asked from here (%s)",
+        str_addf(&how, "keeps its lease, though it cannot be probed from here (%s)",
                  str_text(&e->why_unknown));
         taken(e, str_text(&how));
         str_fini(&how);
@@ -251,11 +283,11 @@ static void look_at_lease(struct etcd_registration *e) {
 
 static void wait_for_lease(struct etcd_registration *e, const char *why) {
     log_warning(
-        "registration %s: whether %s lives is not known (%s): waiting for its lease to lapse",
+        "registration %s: cannot tell whether %s lives (%s): waiting for its lease to lapse",
         e->options.key, str_text(&e->holder), why);
     str_clear(&e->why_unknown);
     str_add(&e->why_unknown, why);
-    e->state = WAITING;
+    move(e, WAITING);
     e->seen_ms = 0;
     look_at_lease(e);
 }
@@ -267,17 +299,17 @@ static void on_probed(struct probe *probe, enum probe_outcome outcome, const cha
     else if (outcome == PROBE_GONE)
         replace(e, why);
     else if (e->holder_lease == 0)
-        replace(e, "its entry hangs on no lease that it could keep");
+        replace(e, "its entry has no lease that it could renew");
     else
         wait_for_lease(e, why);
 }
 
 /* ---- the claim ---- */
 
-/* At once; but later where that has just been in vain. */
+/* Tries again at once, or after a second if the last attempt failed in the same way. */
 static void try_again(struct etcd_registration *e, enum etcd_registration_state state,
                       const char *why) {
-    e->state = state;
+    move(e, state);
     if (e->n_in_vain++ > 0)
         retry_later(e, status_unavailable("etcd: %s", why));
     else if (state == GRANTING)
@@ -291,7 +323,7 @@ static void claimed(struct etcd_registration *e) {
     bool is_first = !e->has_held;
     held(e);
     e->call.on_reply = on_checked;
-    /* the job may have ended before we came */
+    /* the job may have ended before we registered */
     etcd_read(e->options.etcd, &e->call, keys, ARRAY_LEN(keys));
     if (is_first && e->options.on_held)
         e->options.on_held(e->options.arg);
@@ -302,7 +334,7 @@ static void on_claimed(struct etcd_call *call, struct status *status_take,
     struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_code(status_take) == STATUS_NOT_FOUND) {
         status_unref(status_take);
-        try_again(e, GRANTING, "the lease is gone as soon as it is granted");
+        try_again(e, GRANTING, "the lease is unknown as soon as it was granted");
     } else if (status_take) {
         retry_later(e, status_take);
     } else if (reply->has_succeeded) {
@@ -310,13 +342,13 @@ static void on_claimed(struct etcd_call *call, struct status *status_take,
     } else if (reply->n_ranges > 0 && reply->ranges[0].n > 0) {
         look_at_holder(e, &reply->ranges[0].kvs[0]);
     } else {
-        e->mod_revision = 0; /* it went while we looked */
+        e->mod_revision = 0; /* the entry disappeared while we looked */
         try_again(e, CLAIMING, "the claim fails although nobody holds the key");
     }
 }
 
 static void claim(struct etcd_registration *e) {
-    e->state = CLAIMING;
+    move(e, CLAIMING);
     loop_timer_stop(&e->timer);
     e->call.on_reply = on_claimed;
     etcd_claim(e->options.etcd, &e->call, e->options.key, e->mod_revision,
@@ -337,14 +369,14 @@ static void on_granted(struct etcd_call *call, struct status *status_take,
 }
 
 static void grant(struct etcd_registration *e) {
-    e->state = GRANTING;
+    move(e, GRANTING);
     e->lease = 0;
     e->asked_ms = now_ms();
     e->call.on_reply = on_granted;
     etcd_lease_grant(e->options.etcd, &e->call, e->options.ttl_s);
 }
 
-/* ---- time, beginning and end ---- */
+/* ---- timer, start and end ---- */
 
 static void free_memory(struct etcd_registration *e) {
     void (*on_left)(void *arg) = e->on_left;
@@ -381,14 +413,14 @@ static void left(struct etcd_registration *e) {
 
 static void on_revoked(struct etcd_call *call, struct status *status_take,
                        const struct etcd_reply *reply) {
-    status_unref(status_take); /* then the lease lapses by itself */
+    status_unref(status_take); /* on an error the lease lapses by itself */
     left(CONTAINER_OF(call, struct etcd_registration, call));
 }
 
 static void on_timer(struct loop_timer *timer) {
     struct etcd_registration *e = CONTAINER_OF(timer, struct etcd_registration, timer);
     if (e->call.etcd && e->state != LEAVING)
-        return; /* its answer goes on */
+        return; /* its reply moves on */
     if (e->state == LEAVING)
         left(e);
     else if (e->state == HELD)
@@ -406,6 +438,7 @@ struct etcd_registration *etcd_registration_new(struct loop *loop,
     struct etcd_registration *e = xcalloc(1, sizeof(*e));
     metrics_register(&registered);
     e->loop = loop;
+    state_machine_start(&etcd_registration_machine, &e->state, GRANTING, e);
     e->options = *options;
     e->options.member = NULL;
     e->options.key = xstrdup(options->key);
@@ -426,10 +459,10 @@ struct etcd_registration *etcd_registration_new(struct loop *loop,
 }
 
 void etcd_registration_leave(struct etcd_registration *e, void (*on_left)(void *arg), void *arg) {
-    bool has_entry = e->lease != 0 && e->state != TAKEN;
+    bool has_entry = e->lease != 0 && e->state != HELD_BY_OTHER;
     e->on_left = on_left;
     e->on_left_arg = arg;
-    e->state = LEAVING;
+    move(e, LEAVING);
     etcd_call_cancel(&e->call);
     probe_stop(&e->probe);
     if (!has_entry || !etcd_is_up(e->options.etcd, NULL)) {
@@ -442,15 +475,15 @@ void etcd_registration_leave(struct etcd_registration *e, void (*on_left)(void *
 }
 
 void etcd_registration_describe(const struct etcd_registration *e, struct str *out) {
-    static const char *const states[] = {"granting", "claiming", "probing", "waiting",
-                                         "held",     "taken",    "leaving"};
+    static const char *const names[] = {"granting", "claiming", "probing", "waiting",
+                                        "held",     "taken",    "leaving"};
     struct str why = STR_INIT;
     bool is_up = etcd_is_up(e->options.etcd, &why);
     str_addf(out,
              "{\"key\": \"%s\", \"state\": \"%s\", \"lease\": \"%" PRIx64
              "\", \"etcd\": \"%s\", \"why\": \"",
              e->options.key,
-             e->state == HELD && etcd_registration_has_lapsed(e) ? "lapsed" : states[e->state],
+             e->state == HELD && etcd_registration_has_lapsed(e) ? "lapsed" : names[e->state],
              (uint64_t)e->lease, is_up ? "up" : "away");
     str_add_json_escaped(out, str_text(&why), why.len);
     str_add(out, "\"}");

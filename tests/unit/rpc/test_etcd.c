@@ -12,6 +12,7 @@
 #include "rpc/host_id.h"
 #include "tests/unit/rpc/fake_gateway.h"
 #include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/state_drawing.h"
 
 struct fixture {
     struct loop *loop;
@@ -498,6 +499,11 @@ static void test_the_end_of_the_job_is_told(void **state) {
     leave(f, e);
 }
 
+static void test_the_drawing_of_the_states_is_the_table(void **state) {
+    assert_drawing_is_table(TEST_SOURCE_ROOT "/rpc/membership/etcd_registration.h", "States (",
+                            &etcd_registration_machine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_call),
@@ -518,6 +524,7 @@ int main(void) {
         cmocka_unit_test(test_one_that_etcd_has_not_kept_for_a_time_to_live_has_lapsed),
         cmocka_unit_test(test_one_that_was_replaced_is_told_by_whom),
         cmocka_unit_test(test_the_end_of_the_job_is_told),
+        cmocka_unit_test(test_the_drawing_of_the_states_is_the_table),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

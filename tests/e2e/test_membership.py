@@ -177,7 +177,7 @@ class TestStarting(MembershipCase):
         master, worker, ps = self.master("--expect", "ps=1,worker=1"), self.worker(
             "worker", 0), self.worker("ps", 0)
         for daemon in (master, worker, ps):
-            daemon.saw("trying on")
+            daemon.saw("trying again")
         status, why = master.page("/readyz")
         self.assertEqual(status, 503)
         self.assertIn("/job:ps/replica:0/task:0 (not registered)", why)
@@ -374,7 +374,7 @@ class TestSteps(MembershipCase):
         master.saw("listed anew")
         self.assertEqual(client.ask("add"), "ok 2.0")
         self.etcd.kill()
-        ps.saw("trying on")
+        ps.saw("trying again")
         self.etcd.start(data="empty")  # it has forgotten everything
         ps.saw("its lease has lapsed")
         master.saw("listed anew", 2)

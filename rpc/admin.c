@@ -10,6 +10,7 @@
 
 #include "common/base/list.h"
 #include "common/base/metrics.h"
+#include "rpc/grpc/grpc_refuser.h"
 #include "rpc/listen.h"
 #include "rpc/tls/tls_relay.h"
 
@@ -31,7 +32,10 @@ struct admin_server {
     uv_poll_t poll;
     struct loop_timer timer; /* when libmicrohttpd wants to run although nothing is ready */
     struct loop_task close;
-    struct list replies; /* struct admin_reply.link: pages that have begun */
+    struct list replies;  /* struct admin_reply.link: pages that have begun */
+    struct list arrivals; /* struct arrival.link */
+    int n_arrivals;
+    struct grpc_refuser *refuser;
     struct list secured; /* struct secured.link */
     int n_secured;
     int n_handles;
@@ -44,6 +48,17 @@ struct secured {
     struct list link;
     struct admin_server *server;
     struct tls_relay *relay;
+};
+
+/* A connection in the clear whose first bytes have not come yet: they tell whether it is HTTP/1,
+ * for the pages, or a misdirected gRPC client. */
+struct arrival {
+    struct list link; /* server->arrivals; not in it any more once its handles are closing */
+    struct admin_server *server;
+    uv_poll_t poll;
+    struct loop_timer timer; /* closes it when nothing comes */
+    int fd;
+    int n_handles;
 };
 
 /* A page that has begun: its connection is suspended until it is finished. */
@@ -359,16 +374,80 @@ static int secure(struct admin_server *server, int fd_take) {
     return ends[1];
 }
 
+/* libmicrohttpd closes the socket when it has too many. */
+static void serve(struct admin_server *server, int fd_take, const struct sockaddr_storage *peer,
+                  socklen_t len) {
+    MHD_add_connection(server->http, fd_take, (const struct sockaddr *)peer, len);
+    run_http(server);
+}
+
+static void release_arrival(struct arrival *arrival) {
+    if (--arrival->n_handles == 0)
+        free(arrival);
+}
+static void on_arrival_poll_closed(uv_handle_t *handle) {
+    release_arrival(CONTAINER_OF((uv_poll_t *)handle, struct arrival, poll));
+}
+static void on_arrival_timer_closed(struct loop_timer *timer) {
+    release_arrival(CONTAINER_OF(timer, struct arrival, timer));
+}
+
+/* Stops watching. Returns the socket, which is the caller's. */
+static int end_arrival(struct arrival *arrival) {
+    list_remove(&arrival->link);
+    arrival->server->n_arrivals--;
+    uv_close((uv_handle_t *)&arrival->poll, on_arrival_poll_closed);
+    loop_timer_close(&arrival->timer, on_arrival_timer_closed);
+    return arrival->fd;
+}
+
+static void on_silence(struct loop_timer *timer) {
+    close(end_arrival(CONTAINER_OF(timer, struct arrival, timer)));
+}
+
+static void on_first_bytes(uv_poll_t *poll, int status, int events) {
+    struct arrival *arrival = CONTAINER_OF(poll, struct arrival, poll);
+    struct admin_server *server = arrival->server;
+    struct sockaddr_storage peer = {0};
+    socklen_t len = sizeof(peer);
+    int fd = end_arrival(arrival);
+    if (grpc_refuser_is_for(fd)) {
+        grpc_refuser_adopt(server->refuser, fd);
+        return;
+    }
+    getpeername(fd, (struct sockaddr *)&peer, &len);
+    serve(server, fd, &peer, len);
+}
+
+static void await_first_bytes(struct admin_server *server, int fd_take) {
+    struct arrival *arrival = xcalloc(1, sizeof(*arrival));
+    if (server->n_arrivals >= MAX_CONNECTIONS ||
+        uv_poll_init(loop_uv(server->loop), &arrival->poll, fd_take) != 0) {
+        close(fd_take);
+        free(arrival);
+        return;
+    }
+    arrival->server = server;
+    arrival->fd = fd_take;
+    arrival->n_handles = 2;
+    list_push_back(&server->arrivals, &arrival->link);
+    server->n_arrivals++;
+    uv_poll_start(&arrival->poll, UV_READABLE, on_first_bytes);
+    loop_timer_init(server->loop, &arrival->timer, on_silence);
+    loop_timer_start(&arrival->timer, IDLE_TIMEOUT_S * 1000, 0);
+}
+
 static void on_accept(void *arg, int fd_take) {
     struct admin_server *server = arg;
     struct sockaddr_storage peer = {0};
     socklen_t len = sizeof(peer);
-    getpeername(fd_take, (struct sockaddr *)&peer, &len);
-    if (server->options.tls && (fd_take = secure(server, fd_take)) < 0)
+    if (!server->options.tls) {
+        await_first_bytes(server, fd_take);
         return;
-    /* closes it when there are too many */
-    MHD_add_connection(server->http, fd_take, (struct sockaddr *)&peer, len);
-    run_http(server);
+    }
+    getpeername(fd_take, (struct sockaddr *)&peer, &len);
+    if ((fd_take = secure(server, fd_take)) >= 0)
+        serve(server, fd_take, &peer, len);
 }
 
 static struct MHD_Daemon *start_http(struct admin_server *server) {
@@ -400,6 +479,9 @@ static void run_close(struct loop_task *task) {
         reply_resume(
             LIST_ENTRY(link, struct admin_reply, link)); /* it may not stop with suspended ones */
     MHD_stop_daemon(server->http);
+    LIST_FOR_EACH_SAFE (link, next, &server->arrivals)
+        close(end_arrival(LIST_ENTRY(link, struct arrival, link)));
+    grpc_refuser_unref(server->refuser);
     LIST_FOR_EACH_SAFE (link, next, &server->secured) {
         struct secured *secured = LIST_ENTRY(link, struct secured, link);
         tls_relay_close(secured->relay);
@@ -424,6 +506,7 @@ struct status *admin_server_new(struct loop *loop, const char *address,
     server->close.run = run_close;
     list_init(&server->replies);
     list_init(&server->secured);
+    list_init(&server->arrivals);
     server->http = start_http(server);
     const union MHD_DaemonInfo *info =
         server->http ? MHD_get_daemon_info(server->http, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
@@ -442,6 +525,10 @@ struct status *admin_server_new(struct loop *loop, const char *address,
     uv_poll_start(&server->poll, UV_READABLE, on_http_ready);
     loop_timer_init(loop, &server->timer, on_timer);
     server->n_handles = 2;
+    server->refuser = grpc_refuser_new(
+        loop,
+        "this is an admin port, which serves HTTP/1.1 pages (/statusz), not sessions: connect "
+        "to the master's own port, which is the admin port - 10000 unless it was set");
     *ret_server = server;
     return NULL;
 }

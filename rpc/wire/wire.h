@@ -194,6 +194,9 @@ struct status *wire_listen(struct loop *loop, const char *address,
 void wire_server_secure(struct wire_server *server, struct tls *tls);
 /* Right after wire_listen: who comes is asked for sums. */
 void wire_server_use_checksums(struct wire_server *server);
+/* Right after wire_listen: the first call of a gRPC client that dials this port is answered with
+ * these words (rpc/grpc/grpc_refuser.h). Not where TLS is spoken: ALPN refuses such a client. */
+void wire_server_refuse_grpc(struct wire_server *server, const char *words);
 int wire_server_port(const struct wire_server *server);
 void wire_server_close(struct wire_server *server);
 

@@ -2,6 +2,7 @@
 #include "rpc/wire/wire_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -148,6 +149,8 @@ void wire_conn_close_socket(struct wire_conn *conn) {
 /* Loop thread, state CLOSING. */
 static void conn_finish(struct wire_conn *conn) {
     wire_conn_close_socket(conn);
+    grpc_refuser_unref(conn->refuser);
+    conn->refuser = NULL;
     struct wire_output dropped = {0};
     pthread_mutex_lock(&conn->lock);
     atomic_store_explicit(&conn->state, WIRE_CLOSED, memory_order_release);
@@ -379,8 +382,26 @@ void wire_conn_on_writable(struct wire_conn *conn) {
 
 /* ---- polling ---- */
 
+/* The first bytes have come. True when they are a gRPC client's: another server answers it, and
+ * this connection ends. */
+static bool hand_to_refuser(struct wire_conn *conn) {
+    struct grpc_refuser *refuser = conn->refuser;
+    conn->refuser = NULL;
+    bool is_grpc = !conn->tls && grpc_refuser_is_for(conn->fd);
+    int fd = is_grpc ? fcntl(conn->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (fd >= 0)
+        grpc_refuser_adopt(refuser, fd);
+    grpc_refuser_unref(refuser);
+    if (is_grpc)
+        wire_conn_end(conn,
+                      status_invalid("%s speaks gRPC, which this port does not serve", conn->peer));
+    return is_grpc;
+}
+
 void wire_conn_read(struct wire_conn *conn) {
     if (atomic_load_explicit(&conn->state, memory_order_relaxed) != WIRE_OPEN)
+        return;
+    if (unlikely(conn->refuser != NULL) && hand_to_refuser(conn))
         return;
     struct status *why = wire_input_read(conn);
     if (why)

@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
+#include "rpc/grpc/grpc_refuser.h"
 #include "rpc/listen.h"
 #include "rpc/tls/tls_stream.h"
 #include "rpc/wire/wire.h"
@@ -161,6 +162,7 @@ struct wire_conn {
     void *owner;
     struct wire_poll *poll;
     struct wire_input input;
+    struct grpc_refuser *refuser; /* accepted, and nothing has been read yet; or NULL */
     /* NULL: in the clear. Read on the loop thread, written by the one that writes */
     struct tls_stream *tls;
     /* reading goes on: bytes lie in `tls` of which the socket knows nothing */

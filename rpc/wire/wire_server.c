@@ -20,8 +20,9 @@ struct wire_server {
     bool is_unix;
     struct tls *tls; /* or NULL */
     bool uses_checksums;
-    struct listener *listener; /* or NULL: */
-    uv_poll_t poll;            /* of an abstract name */
+    struct grpc_refuser *refuser; /* or NULL */
+    struct listener *listener;    /* or NULL: */
+    uv_poll_t poll;               /* of an abstract name */
     struct loop_timer pause;
     int fd;
 };
@@ -48,6 +49,7 @@ static void on_fd(void *arg, int fd_take) {
     wire_conn_secure_accepted(conn, server->tls);
     if (server->uses_checksums)
         wire_conn_use_checksums(conn);
+    conn->refuser = grpc_refuser_ref(server->refuser);
     server->on_accept(server->arg, conn);
 }
 
@@ -117,11 +119,17 @@ void wire_server_secure(struct wire_server *server, struct tls *tls) {
 
 void wire_server_use_checksums(struct wire_server *server) { server->uses_checksums = true; }
 
+void wire_server_refuse_grpc(struct wire_server *server, const char *words) {
+    grpc_refuser_unref(server->refuser);
+    server->refuser = grpc_refuser_new(server->loop, words);
+}
+
 int wire_server_port(const struct wire_server *server) {
     return server->listener ? listener_port(server->listener) : 0;
 }
 
 static void server_free(struct wire_server *server) {
+    grpc_refuser_unref(server->refuser);
     tls_unref(server->tls);
     free(server);
 }

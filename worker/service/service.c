@@ -409,6 +409,13 @@ static struct status *listen_both(struct worker_service *service) {
     wire_server_secure(service->server, service->options.tls);
     if (service->options.use_checksums)
         wire_server_use_checksums(service->server);
+    struct str words = STR_INIT;
+    str_addf(&words,
+             "%s listens here for the master and for other tasks, not for clients: connect to the "
+             "master's port, or start this worker with --client-port",
+             service->task);
+    wire_server_refuse_grpc(service->server, str_text(&words));
+    str_fini(&words);
     if (!service->options.use_unix)
         return NULL;
     char address[64];

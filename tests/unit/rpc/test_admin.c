@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/metrics.h"
+#include "tests/unit/rpc/grpc_dial.h"
 #include "tests/unit/rpc/test_certs.h"
 
 /* The admin port on a loop of its own thread; the tests are blocking HTTP clients. */
@@ -327,6 +328,15 @@ static void connections_with_tls_are_limited_and_must_shake_hands(void **state) 
     test_certs_fini(&certs);
 }
 
+static void a_grpc_client_is_told_where_to_connect(void **state) {
+    struct fixture *f = setup();
+    struct loop *loop = loop_new();
+    assert_grpc_is_refused(loop, f->port, "connect to the master's own port");
+    loop_end(loop);
+    check(f, "GET /livez", "", "200", "ok", "");
+    teardown(f);
+}
+
 static void a_page_may_close_the_server(void **state) {
     struct fixture *f = setup();
     struct str reply = STR_INIT;
@@ -360,6 +370,7 @@ int main(void) {
         cmocka_unit_test(malformed_requests_end_cleanly),
         cmocka_unit_test(connections_are_limited),
         cmocka_unit_test(connections_with_tls_are_limited_and_must_shake_hands),
+        cmocka_unit_test(a_grpc_client_is_told_where_to_connect),
         cmocka_unit_test(a_page_may_close_the_server),
         cmocka_unit_test(a_port_in_use_is_a_status),
     };

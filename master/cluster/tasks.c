@@ -77,7 +77,9 @@ static void tell_lost(struct loop_task *loop_task) {
         tasks->lost = call->next_lost;
         struct task *task = call->task;
         call->task = NULL;
-        call->on_reply(call, task_unavailable(task), NULL);
+        struct status *why = call->refused ? call->refused : task_unavailable(task);
+        call->refused = NULL;
+        call->on_reply(call, why, NULL);
     }
     free_when_quiet(tasks);
 }
@@ -104,12 +106,19 @@ void task_call_start(struct task *task, struct task_call *call, struct wire_out 
         out->id = tasks_new_id(task->tasks);
     call->task = task;
     call->id = out->id;
-    if (task->state != TASK_READY) {
+    call->refused = wire_check_meta(out->type, out->meta.len);
+    if (task->state != TASK_READY || call->refused) {
         call_lost_soon(task, call);
         return;
     }
     u64map_put(&task->calls, call->id, call);
     wire_send(channel_for(task, out), out);
+}
+
+void task_call_refuse(struct task *task, struct task_call *call, struct status *why_take) {
+    call->task = task;
+    call->refused = why_take;
+    call_lost_soon(task, call);
 }
 
 void task_call_forget(struct task_call *call) {

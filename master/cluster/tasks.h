@@ -42,6 +42,7 @@ struct task_call {
     void (*on_taken)(struct task_call *call);
     struct task *task;
     struct task_call *next_lost; /* the table's */
+    struct status *refused;      /* the table's: why it was not sent; NULL: the task was lost */
     uint64_t id;
 };
 
@@ -118,6 +119,9 @@ uint64_t tasks_new_id(struct tasks *tasks);
  * tasks_flush or the loop's quiescence writes it. */
 void task_call_start(struct task *task, struct task_call *call, struct wire_out *out);
 /* The caller no longer wants the reply: on_reply will not come. */
+/* In place of task_call_start: the message could not be made. on_reply gets `why_take`, never
+ * inside this call. */
+void task_call_refuse(struct task *task, struct task_call *call, struct status *why_take);
 void task_call_forget(struct task_call *call);
 /* no reply; dropped when the task is not ready */
 void task_send(struct task *task, const struct wire_out *out);

@@ -35,7 +35,11 @@ void step_add_fetch(struct grpc_body *body, const char *name, const struct fetch
         else
             grpc_body_add_copy(body, tensor_cdata(&fetched->value), content);
     } else {
-        grpc_body_add_copy(body, fetched->proto.data, fetched->proto.len);
+        if (fetched->value.storage == TENSOR_BUFFER)
+            grpc_body_add_shared(body, fetched->proto.data, fetched->proto.len,
+                                 buffer_ref(fetched->value.buffer));
+        else
+            grpc_body_add_copy(body, fetched->proto.data, fetched->proto.len);
     }
     str_fini(&head);
     str_fini(&tensor);

@@ -21,10 +21,11 @@ struct step_part {
     int index;
 };
 
-/* A fetched value as it came: a view on the worker's reply, or an encoded proto. */
+/* A fetched value as it came. A plain one is `value`, a view on the worker's reply. Of others
+ * `proto` is the TensorProto: in the step's arena, or in the buffer that `value` refers to. */
 struct fetched {
     struct tensor value;
-    struct span proto; /* dtypes that are not plain: in `arena` */
+    struct span proto; /* empty for a plain dtype */
     bool is_there;
 };
 

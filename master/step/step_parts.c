@@ -6,6 +6,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "master/step/step_internal.h"
 #include "proto/worker.pb-c.h"
+#include "rpc/wire/wire_values.h"
 
 /* ---- what comes back ---- */
 
@@ -17,6 +18,16 @@ static struct status *take_fetch(struct step *step, int position, const Millrace
         return status_invalid(
             "Retval[%d] does not have value: %s was fetched, but its branch was not taken",
             position, step->executable->signature.fetches[position]);
+    if (meta->dtype < DT_N_TYPES && dtype_is_object((enum dtype)meta->dtype) &&
+        meta->inline_proto.len == 0) {
+        int64_t size = (int64_t)meta->size_bytes;
+        if (size <= 0 || !wire_payload_next(message, offset, meta->size_bytes, &begin))
+            return status_internal("malformed fetch in RunDone: %s without its TensorProto",
+                                   dtype_name((enum dtype)meta->dtype));
+        fetched->proto = (struct span){message->payload->data + begin, meta->size_bytes};
+        return tensor_view(message->payload, message->payload->data + begin, DT_UINT8,
+                           (struct shape){1, &size}, &fetched->value);
+    }
     if (meta->inline_proto.len) {
         fetched->proto = (struct span){
             arena_memdup(&step->arena, meta->inline_proto.data, meta->inline_proto.len),
@@ -114,18 +125,27 @@ static void on_part_taken(struct task_call *call) {
 
 /* ---- sending it out ---- */
 
-static void fill_meta(struct step *step, const struct tensor *value, struct span proto,
-                      Millrace__TensorMeta *meta) {
+/* Adds the feed to the payload, or to the meta. `buffer` holds `proto`; NULL: it is copied. */
+static struct status *add_feed(struct wire_values *values, const struct tensor *value,
+                               struct span proto, struct buffer *buffer,
+                               Millrace__TensorMeta *meta) {
+    size_t proto_bytes;
     millrace__tensor_meta__init(meta);
     meta->dtype = value->dtype;
-    if (!dtype_in((enum dtype)value->dtype, DTYPES_PLAIN)) {
-        meta->inline_proto.data = (uint8_t *)proto.data;
-        meta->inline_proto.len = proto.len;
-        return;
+    if (dtype_is_object((enum dtype)value->dtype)) {
+        TRY(wire_values_add_proto(values, proto, buffer, &proto_bytes));
+        meta->size_bytes = proto_bytes;
+        if (proto_bytes == 0) {
+            meta->inline_proto.data = (uint8_t *)proto.data;
+            meta->inline_proto.len = proto.len;
+        }
+        return NULL;
     }
+    TRY(wire_values_add(values, value, &proto_bytes));
     meta->n_dim = value->rank;
     meta->dim = (int64_t *)tensor_dims(value);
     meta->size_bytes = tensor_size_bytes(value);
+    return NULL;
 }
 
 void step_send_part(struct step *step, int index) {
@@ -135,9 +155,8 @@ void step_send_part(struct step *step, int index) {
     Millrace__RunGraph message = MILLRACE__RUN_GRAPH__INIT;
     Millrace__TensorMeta *metas =
         arena_array(&step->arena, Millrace__TensorMeta, partition->n_feeds + 1);
-    const struct tensor **tensors =
-        arena_array(&step->arena, const struct tensor *, partition->n_feeds + 1);
-    size_t n_tensors = 0;
+    struct wire_values values;
+    struct status *st = NULL;
     message.graph = registration->graph;
     message.step_id = step->id;
     message.master_incarnation = step->session->env->incarnation;
@@ -149,40 +168,48 @@ void step_send_part(struct step *step, int index) {
     int n_feeds = step->partial ? 0 : partition->n_feeds;
     message.n_feed = (size_t)n_feeds;
     message.feed = arena_array(&step->arena, Millrace__TensorMeta *, partition->n_feeds + 1);
-    for (int i = 0; i < n_feeds; i++) {
+    wire_values_init(&values, (size_t)n_feeds);
+    for (int i = 0; i < n_feeds && !st; i++) {
         int position = partition->feeds[i];
-        fill_meta(step, &step->feeds[position], step->request.feed_protos[position], &metas[i]);
+        st = add_feed(&values, &step->feeds[position], step->request.feed_protos[position],
+                      step->message.buffer, &metas[i]);
         message.feed[i] = &metas[i];
-        if (!metas[i].inline_proto.data)
-            tensors[n_tensors++] = &step->feeds[position];
+    }
+    part->call.on_reply = on_part_reply;
+    part->call.on_fetched = on_part_fetched;
+    part->call.on_taken = on_part_taken;
+    if (st) {
+        wire_values_fini(&values);
+        task_call_refuse(registration->task, &part->call, st);
+        return;
     }
     size_t len = millrace__run_graph__get_packed_size(&message);
     uint8_t *bytes = arena_alloc(&step->arena, len + 1);
     millrace__run_graph__pack(&message, bytes);
-    part->call.on_reply = on_part_reply;
-    part->call.on_fetched = on_part_fetched;
-    part->call.on_taken = on_part_taken;
     struct wire_out out = {.type = WIRE_RUN_GRAPH,
                            .id = step->id,
                            .meta = {(char *)bytes, len},
-                           .tensors = tensors,
-                           .n_tensors = n_tensors};
+                           .tensors = values.parts,
+                           .n_tensors = values.n_parts};
     task_call_start(registration->task, &part->call, &out);
+    wire_values_fini(&values);
 }
 
 void step_send_feeds(struct step *step, int index, const bool *is_new) {
     const struct partition *partition = &step->executable->compiled->partitions[index];
     struct str meta = STR_INIT;
-    const struct tensor **tensors = xcalloc((size_t)partition->n_feeds + 1, sizeof(*tensors));
-    size_t n_tensors = 0;
-    for (int i = 0; i < partition->n_feeds; i++) {
+    struct wire_values values;
+    struct status *st = NULL;
+    wire_values_init(&values, (size_t)partition->n_feeds);
+    for (int i = 0; i < partition->n_feeds && !st; i++) {
         int position = partition->feeds[i];
         Millrace__TensorMeta feed;
         if (!is_new[position])
             continue;
-        fill_meta(step, &step->feeds[position], step->request.feed_protos[position], &feed);
-        if (!feed.inline_proto.data)
-            tensors[n_tensors++] = &step->feeds[position];
+        st = add_feed(&values, &step->feeds[position], step->request.feed_protos[position], NULL,
+                      &feed);
+        if (st)
+            break;
         proto_add_tag(&meta, 1, 0);
         proto_add_varint(&meta, (uint64_t)i);
         size_t len = millrace__tensor_meta__get_packed_size(&feed);
@@ -192,14 +219,18 @@ void step_send_feeds(struct step *step, int index, const bool *is_new) {
         millrace__tensor_meta__pack(&feed, (uint8_t *)meta.data + meta.len);
         meta.len += len;
     }
-    if (meta.len > 0)
+    if (!st)
+        st = wire_check_meta(WIRE_FEED_STEP, meta.len);
+    if (st)
+        step_cancel(step, st);
+    else if (meta.len > 0)
         task_send_in_order(step->executable->registrations[index].task,
                            &(struct wire_out){.type = WIRE_FEED_STEP,
                                               .id = step->id,
                                               .meta = {meta.data, meta.len},
-                                              .tensors = tensors,
-                                              .n_tensors = n_tensors});
-    free(tensors);
+                                              .tensors = values.parts,
+                                              .n_tensors = values.n_parts});
+    wire_values_fini(&values);
     str_fini(&meta);
 }
 

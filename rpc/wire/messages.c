@@ -252,9 +252,10 @@ int feed_step_next(struct feed_step_message *message, uint32_t *ret_position,
     return rc < 0 || has_position != 0 ? -1 : 0;
 }
 
-void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t) {
+void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t,
+                        size_t proto_size_bytes) {
     proto_add_int(out, 1, position);
-    tensor_meta_add(out, 2, t, 0);
+    tensor_meta_add(out, 2, t, proto_size_bytes);
 }
 
 /* ---- RunDone ---- */
@@ -268,7 +269,9 @@ void run_done_add_status(struct str *out, const struct status *status, bool is_d
     proto_add_int(out, 5, is_derived);
 }
 
-void run_done_add_fetch(struct str *out, const struct tensor *t) { tensor_meta_add(out, 3, t, 0); }
+void run_done_add_fetch(struct str *out, const struct tensor *t, size_t proto_size_bytes) {
+    tensor_meta_add(out, 3, t, proto_size_bytes);
+}
 void run_done_add_stats(struct str *out, struct span step_stats) {
     proto_add_bytes(out, 4, step_stats.data, step_stats.len);
 }

@@ -58,10 +58,13 @@ void feed_step_read(struct span in, struct feed_step_message *ret);
 int feed_step_next(struct feed_step_message *message, uint32_t *ret_position,
                    struct span *ret_meta);
 
-void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t);
+/* proto_size_bytes: as tensor_meta_add has it. */
+void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t,
+                        size_t proto_size_bytes);
 
 void run_done_add_status(struct str *out, const struct status *status, bool is_derived);
-void run_done_add_fetch(struct str *out, const struct tensor *t); /* TENSOR_DEAD for a dead one */
+void run_done_add_fetch(struct str *out, const struct tensor *t,
+                        size_t proto_size_bytes); /* TENSOR_DEAD for a dead one */
 void run_done_add_stats(struct str *out, struct span step_stats);
 
 struct cancel_step_message {

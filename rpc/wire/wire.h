@@ -81,6 +81,11 @@ enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol: both sides must say the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 
+/* May a message of that type have so many bytes of meta? Who builds a meta from what a client, a
+ * graph or a page named checks it before it sends, and fails what the message is about. Errors:
+ * RESOURCE_EXHAUSTED. */
+struct status *wire_check_meta(enum wire_type type, size_t meta_len) MUST_USE;
+
 enum { WIRE_CHECKSUMMED = 1 }; /* in a header's flags */
 
 const char *wire_type_name(enum wire_type type); /* "Push", for messages */
@@ -121,7 +126,7 @@ struct wire_out {
     enum wire_type type;
     uint64_t id;
     struct span meta;
-    /* plain dtypes only: others are encoded into meta by the caller */
+    /* plain dtypes only: rpc/wire/wire_values.h says how others travel */
     const struct tensor *const *tensors;
     size_t n_tensors;
     struct span extra;           /* further payload bytes (copied), after the tensors */
@@ -173,8 +178,8 @@ int wire_conn_take_fd(struct wire_conn *conn);
 /* Ends it; on_closed follows on the loop. Any thread. */
 void wire_conn_close(struct wire_conn *conn, struct status *why_take);
 
-/* Queues a message (never blocks, never fails: a connection that has ended drops it). Any
- * thread. wire_flush writes what is queued in one system call where the socket takes it.
+/* Queues a message. Never blocks and never fails: a connection that has ended drops it, and one
+ * whose meta is too long (wire_check_meta) ends the connection. Any thread. wire_flush writes what is queued in one system call where the socket takes it.
  * wire_send = queue + flush. */
 void wire_queue(struct wire_conn *conn, const struct wire_out *out);
 void wire_flush(struct wire_conn *conn);

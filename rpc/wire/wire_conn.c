@@ -341,8 +341,12 @@ static bool take_arming(struct wire_conn *conn) {
 }
 
 static void send_and_flush(struct wire_conn *conn, const struct wire_out *out, bool flush) {
-    struct status *why = NULL;
+    struct status *why = out ? wire_check_meta(out->type, out->meta.len) : NULL;
     bool must_arm = false;
+    if (unlikely(why != NULL)) {
+        wire_conn_close(conn, why);
+        return;
+    }
     pthread_mutex_lock(&conn->lock);
     if (out && wire_conn_is_live(conn))
         wire_output_add_message(&conn->output, out);

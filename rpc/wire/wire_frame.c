@@ -185,6 +185,14 @@ struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool 
     return NULL;
 }
 
+struct status *wire_check_meta(enum wire_type type, size_t meta_len) {
+    if (likely(meta_len <= WIRE_MAX_META_BYTES))
+        return NULL;
+    return status_exhausted("a %s message between master and tasks would have %zu bytes of names "
+                            "and descriptions, the limit is %d",
+                            wire_type_name(type), meta_len, WIRE_MAX_META_BYTES);
+}
+
 /* Empty pieces occupy nothing, not even padding. */
 bool wire_payload_next(const struct wire_message *message, size_t *offset, size_t size_bytes,
                        size_t *ret_begin) {

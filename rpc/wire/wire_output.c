@@ -135,7 +135,7 @@ static size_t payload_size(const struct wire_out *message) {
 }
 
 void wire_output_add_message(struct wire_output *output, const struct wire_out *message) {
-    CHECK(message->meta.len <= WIRE_MAX_META_BYTES);
+    CHECK(message->meta.len <= WIRE_MAX_META_BYTES); /* send_and_flush has refused longer ones */
     struct wire_header header = {.type = (uint16_t)message->type,
                                  .flags = output->has_checksums ? WIRE_CHECKSUMMED : 0,
                                  .meta_len = (uint32_t)message->meta.len,

@@ -101,8 +101,12 @@ static void on_start(struct loop_task *loop_task) {
         open_conn(task);
     for (struct list *link; (link = list_pop_front(&starting));) {
         struct peer_call *call = LIST_ENTRY(link, struct peer_call, link);
-        if (task->conn)
+        if (task->conn && call->request.len <= PEER_MAX_REQUEST_BYTES)
             send_call(task, call);
+        else if (task->conn)
+            end_call(call, status_exhausted("a request of %zu bytes to %s, the limit is %d (it "
+                                            "holds a name or path that is too long)",
+                                            call->request.len, task->name, PEER_MAX_REQUEST_BYTES));
         else
             end_call(call, status_unavailable("%s is stopping", task->table->task));
     }
@@ -123,7 +127,6 @@ static void post_start(struct peer_call_task *task, struct peer_call *call) {
 }
 
 void peer_call_start(struct peer_call_task *task, struct peer_call *call) {
-    CHECK(call->request.len <= PEER_MAX_REQUEST_BYTES);
     char *copy = xmalloc(call->request.len + 1);
     memcpy(copy, call->request.data, call->request.len);
     call->record = copy;

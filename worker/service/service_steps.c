@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/tensor/tensor_proto.h"
+#include "rpc/wire/wire_values.h"
 #include "worker/service/service_internal.h"
 
 struct metric worker_steps_total =
@@ -120,38 +120,28 @@ static bool is_derived(struct run *run, const struct status *status) {
     return derived;
 }
 
-static struct status *add_fetches(struct run *run, const struct tensor **ret_plain, size_t *ret_n) {
+static struct status *add_fetches(struct run *run, struct wire_values *values) {
     const struct plan *plan = run->graph->plan;
-    size_t n = 0;
     for (uint32_t i = 0; !run->exec.is_partial && i < plan->n_fetches; i++) {
         const struct tensor *t = &run->exec.fetches[i];
-        if (t->storage != TENSOR_DEAD && dtype_is_object((enum dtype)t->dtype)) {
-            if (run->meta.len + tensor_proto_size(t) > WIRE_MAX_META_BYTES - 4096)
-                return status_exhausted("the strings fetched by one step have more than %d bytes",
-                                        WIRE_MAX_META_BYTES - 4096);
-        } else if (t->storage != TENSOR_DEAD) {
-            ret_plain[n++] = t;
-        }
-        run_done_add_fetch(&run->meta, t);
+        size_t proto_bytes = 0;
+        if (t->storage != TENSOR_DEAD)
+            TRY(wire_values_add(values, t, &proto_bytes));
+        run_done_add_fetch(&run->meta, t, proto_bytes);
     }
-    *ret_n = n;
-    return NULL;
+    return wire_check_meta(WIRE_RUN_DONE, run->meta.len);
 }
 
 static void send_done(struct run *run, struct status **status) {
-    enum { FEW = 16 };
-    const struct tensor *few[FEW],
-        **plain = run->graph->plan->n_fetches > FEW
-                      ? xcalloc(run->graph->plan->n_fetches, sizeof(*plain))
-                      : few;
-    size_t n_plain = 0;
+    struct wire_values values;
+    wire_values_init(&values, run->graph->plan->n_fetches);
     str_clear(&run->meta);
     str_reserve(&run->meta, 128);
     if (!*status)
-        *status = add_fetches(run, plain, &n_plain);
+        *status = add_fetches(run, &values);
     if (*status) {
         str_clear(&run->meta);
-        n_plain = 0;
+        values.n_parts = 0;
         run_done_add_status(&run->meta, *status, is_derived(run, *status));
     }
     if (run->exec.stats) {
@@ -164,11 +154,10 @@ static void send_done(struct run *run, struct status **status) {
     struct wire_out out = {.type = WIRE_RUN_DONE,
                            .id = run->id,
                            .meta = {run->meta.data, run->meta.len},
-                           .tensors = plain,
-                           .n_tensors = n_plain};
+                           .tensors = values.parts,
+                           .n_tensors = values.n_parts};
     wire_send(run->conn, &out);
-    if (plain != few)
-        free(plain);
+    wire_values_fini(&values);
 }
 
 /* Any thread. The answer leaves first. */
@@ -198,22 +187,23 @@ static void on_done(struct step_run *exec, struct status *status_take) {
 static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *value) {
     struct run *run = CONTAINER_OF(exec, struct run, exec);
     struct str meta = STR_INIT;
-    const struct tensor *plain[] = {value};
-    bool is_plain = value->storage != TENSOR_DEAD && !dtype_is_object((enum dtype)value->dtype);
-    if (!is_plain && value->storage != TENSOR_DEAD &&
-        tensor_proto_size(value) > WIRE_MAX_META_BYTES - 4096) {
-        struct status *why = status_exhausted("the strings of a fetch have more than %d bytes",
-                                              WIRE_MAX_META_BYTES - 4096);
+    struct wire_values values;
+    size_t proto_bytes = 0;
+    wire_values_init(&values, 1);
+    struct status *why =
+        value->storage == TENSOR_DEAD ? NULL : wire_values_add(&values, value, &proto_bytes);
+    if (why) {
         executor_cancel(exec, why);
         status_unref(why);
     } else {
-        step_fetched_write(&meta, position, value);
+        step_fetched_write(&meta, position, value, proto_bytes);
         wire_send(run->conn, &(struct wire_out){.type = WIRE_STEP_FETCHED,
                                                 .id = run->id,
                                                 .meta = {meta.data, meta.len},
-                                                .tensors = plain,
-                                                .n_tensors = is_plain ? 1 : 0});
+                                                .tensors = values.parts,
+                                                .n_tensors = values.n_parts});
     }
+    wire_values_fini(&values);
     str_fini(&meta);
     tensor_clear(value);
 }

@@ -13,6 +13,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/tensor/tensor_proto.h"
+#include "rpc/wire/messages.h"
+#include "rpc/wire/wire_values.h"
+#include "tests/unit/rpc/grpc_dial.h"
 #include "tests/unit/rpc/wire_ends.h"
 
 /* ---- both directions, all sizes ---- */
@@ -141,6 +145,130 @@ static void bad_headers_end_the_connection_and_take_no_memory(void **state) {
     expect_refusal(bad, NULL, 0, "bytes of payload");
 }
 
+/* ---- limits ---- */
+
+static void expect_header(struct wire_header header, int64_t max_payload_bytes, const char *what) {
+    char bytes[WIRE_HEADER_BYTES];
+    struct wire_header read;
+    wire_header_write(&header, bytes);
+    struct status *st = wire_header_read(bytes, max_payload_bytes, false, &read);
+    assert_int_equal(status_code(st), what ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK);
+    if (what)
+        assert_non_null(strstr(status_message(st), what));
+    status_unref(st);
+}
+
+/* One below each limit and at it a message is sent and accepted, one above neither. */
+static void each_type_has_the_same_limits_on_both_sides(void **state) {
+    static const int64_t max_payload = (int64_t)5 << 30;
+    for (int type = WIRE_HELLO; type < WIRE_TYPE_END; type++)
+        for (int above = -1; above <= 1; above++) {
+            size_t meta_len = (size_t)(WIRE_MAX_META_BYTES + above);
+            struct status *st = wire_check_meta((enum wire_type)type, meta_len);
+            assert_int_equal(status_code(st), above > 0 ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK);
+            if (above > 0) {
+                assert_non_null(strstr(status_message(st), wire_type_name((enum wire_type)type)));
+                assert_non_null(strstr(status_message(st), "67108865 bytes"));
+            }
+            status_unref(st);
+            expect_header(
+                (struct wire_header){.type = (uint16_t)type, .meta_len = (uint32_t)meta_len}, 0,
+                above > 0 ? "67108865 bytes of meta, the limit is 67108864" : NULL);
+            expect_header((struct wire_header){.type = (uint16_t)type,
+                                               .payload_len = (uint64_t)(max_payload + above)},
+                          max_payload,
+                          above > 0 ? "5368709121 bytes of payload, the limit is 5368709120"
+                                    : NULL);
+        }
+}
+
+static void a_meta_at_the_limit_crosses(void **state) {
+    char *meta = calloc(1, WIRE_MAX_META_BYTES);
+    connect_here();
+    wire_send(here.conn,
+              &(struct wire_out){.type = WIRE_STEPS, .meta = {meta, WIRE_MAX_META_BYTES}});
+    TURN_UNTIL(loop, there.n_messages == 1);
+    assert_int_equal(there.last_meta.len, WIRE_MAX_META_BYTES);
+    free(meta);
+}
+
+static void a_meta_beyond_the_limit_ends_the_connection_and_not_the_process(void **state) {
+    char *meta = calloc(1, WIRE_MAX_META_BYTES + 1);
+    connect_here();
+    wire_send(here.conn,
+              &(struct wire_out){.type = WIRE_STEPS, .meta = {meta, WIRE_MAX_META_BYTES + 1}});
+    TURN_UNTIL(loop, here.n_closed == 1);
+    assert_int_equal(here.closed_code, STATUS_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(str_text(&here.closed_why), "a Steps message"));
+    free(meta);
+}
+
+static void make_string(struct tensor *t, size_t len) {
+    char *bytes = calloc(1, len + 1);
+    memset(bytes, 's', len);
+    *t = TENSOR_INIT;
+    assert_null(tensor_new(allocator_host(), DT_STRING, (struct shape){0, NULL}, t));
+    tensor_set_string(t, 0, bytes, len);
+    free(bytes);
+}
+
+/* Sends the values as RunDone does and reads them back. */
+static void strings_cross(const size_t *lens, size_t n, size_t n_parts) {
+    struct wire_values values;
+    struct str meta = STR_INIT;
+    struct tensor *tensors = aligned_alloc(64, n * sizeof(*tensors));
+    struct tensor_meta one;
+    size_t offset = 0;
+    wire_values_init(&values, n);
+    for (size_t i = 0; i < n; i++) {
+        size_t proto_bytes;
+        make_string(&tensors[i], lens[i]);
+        assert_null(wire_values_add(&values, &tensors[i], &proto_bytes));
+        run_done_add_fetch(&meta, &tensors[i], proto_bytes);
+    }
+    assert_int_equal(values.n_parts, n_parts);
+    assert_true(meta.len <= WIRE_INLINE_PROTOS_BYTES + 64 * n);
+    connect_here();
+    wire_send(here.conn, &(struct wire_out){.type = WIRE_RUN_DONE,
+                                            .meta = {meta.data, meta.len},
+                                            .tensors = values.parts,
+                                            .n_tensors = values.n_parts});
+    TURN_UNTIL(loop, there.n_messages == 1);
+    struct buffer *payload = buffer_alloc(allocator_host(), there.last_payload.len + 1);
+    memcpy(payload->data, str_text(&there.last_payload), there.last_payload.len);
+    struct wire_message message = {.payload = payload, .payload_len = there.last_payload.len};
+    struct span rest = {str_text(&there.last_meta), there.last_meta.len};
+    for (size_t i = 0; i < n; i++) {
+        struct proto_field field;
+        struct tensor got = TENSOR_INIT;
+        assert_int_equal(proto_next(&rest, &field), 1);
+        assert_null(tensor_meta_read(field.bytes, &one));
+        assert_null(tensor_meta_take(&one, &message, &offset, allocator_host(), &got));
+        struct span want = tensor_string(&tensors[i], 0), have = tensor_string(&got, 0);
+        assert_int_equal(have.len, want.len);
+        assert_memory_equal(have.data, want.data, want.len);
+        tensor_clear(&got);
+        tensor_clear(&tensors[i]);
+    }
+    buffer_unref(payload);
+    wire_values_fini(&values);
+    str_fini(&meta);
+    free(tensors);
+}
+
+static void a_long_string_travels_in_the_payload(void **state) {
+    static const size_t lens[] = {3, 70 << 20, 0, 100000};
+    strings_cross(lens, ARRAY_LEN(lens), 2);
+}
+
+static void many_short_strings_do_not_fill_the_meta(void **state) {
+    enum { N = 400 };
+    size_t lens[N];
+    for (int i = 0; i < N; i++)
+        lens[i] = 60000;
+    strings_cross(lens, N, N - WIRE_INLINE_PROTOS_BYTES / 60006);
+}
+
 static void a_refused_payload_ends_the_connection(void **state) {
     there.refuse_payloads = true;
     connect_here();
@@ -177,6 +305,16 @@ static void a_stream_that_ends_within_a_message_says_so(void **state) {
     close(fd);
     TURN_UNTIL(loop, there.n_closed == 1);
     assert_non_null(strstr(str_text(&there.closed_why), "in the middle of a message"));
+}
+
+static void a_grpc_client_is_told_where_to_connect(void **state) {
+    struct wire_server *tcp;
+    assert_null(wire_listen(loop, "127.0.0.1:0", on_accept, NULL, &tcp));
+    wire_server_refuse_grpc(tcp, "this is a worker's port");
+    assert_grpc_is_refused(loop, wire_server_port(tcp), "this is a worker's port");
+    TURN_UNTIL(loop, there.n_closed == 1);
+    assert_non_null(strstr(str_text(&there.closed_why), "speaks gRPC"));
+    wire_server_close(tcp);
 }
 
 /* ---- endings ---- */
@@ -295,9 +433,15 @@ int main(void) {
         TEST(large_metas_are_read_whole),
         TEST(a_message_that_comes_byte_by_byte_is_delivered_once),
         TEST(bad_headers_end_the_connection_and_take_no_memory),
+        TEST(each_type_has_the_same_limits_on_both_sides),
+        TEST(a_meta_at_the_limit_crosses),
+        TEST(a_meta_beyond_the_limit_ends_the_connection_and_not_the_process),
+        TEST(a_long_string_travels_in_the_payload),
+        TEST(many_short_strings_do_not_fill_the_meta),
         TEST(a_refused_payload_ends_the_connection),
         TEST(a_discarded_payload_is_read_past),
         TEST(a_stream_that_ends_within_a_message_says_so),
+        TEST(a_grpc_client_is_told_where_to_connect),
         TEST(a_refused_connect_ends_once_and_not_inside_the_call),
         TEST(a_refused_tcp_connect_names_the_address),
         TEST(a_malformed_address_ends_the_connection),

@@ -1,5 +1,5 @@
-/* Alarms: common/base/alarm.h. A binary heap by time; each alarm knows its place, so that it can
- * be taken out. */
+/* Keeps alarms in a binary heap by time (alarm.h). Each alarm knows its position in the heap, so
+ * that it can be removed. */
 #include "common/base/alarm.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 struct alarm_clock {
     struct alarm_clock_options options;
     bool is_closing;      /* the driver's */
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     struct alarm **heap;  /* [1 … n]: [0] is not used */
     size_t n, capacity;
 };
@@ -20,7 +20,7 @@ struct alarm_clock *alarm_clock_new(const struct alarm_clock_options *options) {
     return clock;
 }
 
-/* Of a clock that is closing everything is due. */
+/* In a clock that is being freed every alarm is due. */
 int64_t alarm_clock_now_ns(const struct alarm_clock *clock) {
     return clock->is_closing ? INT64_MAX - 1 : clock->options.now_ns(clock->options.arg);
 }
@@ -94,7 +94,8 @@ bool alarm_clear(struct alarm_clock *clock, struct alarm *alarm) {
     return was_set;
 }
 
-/* The next one that is due at that time, no longer set; or NULL, and when it will be. */
+/* Removes and returns the next alarm that is due at that time. NULL: none is, and *ret_next is when
+ * the next one will be. */
 static struct alarm *take_due(struct alarm_clock *clock, int64_t now_ns, int64_t *ret_next_ns) {
     pthread_mutex_lock(&clock->lock);
     struct alarm *first = clock->n > 0 ? clock->heap[1] : NULL;

@@ -1,6 +1,6 @@
-/* Region memory. Blocks grow from 4 KiB to 256 KiB, so that a small region stays small and a
- * large one makes few trips to malloc. A request too large for the usual block gets one of its
- * own, put *behind* the newest: the free part of the newest stays in use. */
+/* Allocates from blocks that grow from 4 KiB to 256 KiB, so that a small arena stays small and a
+ * large one calls malloc rarely. A request too large for the usual block gets a block of its own,
+ * put *behind* the newest, so that the free part of the newest stays in use. */
 #include "common/base/arena.h"
 
 #include <malloc.h>
@@ -16,8 +16,8 @@
 #endif
 #endif
 
-/* Under AddressSanitizer, what is not handed out is poisoned: a use after arena_clear is caught
- * like one after free. */
+/* Under AddressSanitizer memory that is not allocated is poisoned, so that a use after arena_clear
+ * is reported like one after free. */
 #ifdef ARENA_POISONS
 #include <sanitizer/asan_interface.h>
 #else
@@ -27,9 +27,9 @@
 
 enum { ARENA_ALIGN = 16, ARENA_FIRST_BLOCK_BYTES = 4 * 1024, ARENA_MAX_BLOCK_BYTES = 256 * 1024 };
 
-/* Of a region whose pages go back to the system with it. malloc would keep them for as long as
- * anything lives above them in the heap: one oversized graph, refused, would stay in the
- * daemon's memory for good. Giving back takes about as long as freeing. */
+/* An arena of this size returns its pages to the system when it is freed. malloc would keep them
+ * while anything above them in the heap lives: one oversized graph, refused, would stay in the
+ * memory of the daemon. Returning the pages takes about as long as freeing the blocks. */
 enum { ARENA_TRIM_BYTES = 64 << 20 };
 
 struct arena_block {
@@ -58,7 +58,7 @@ void arena_fini(struct arena *arena) {
         (void)malloc_trim(0);
 }
 
-/* Makes `block`, all of it free, the one that serves small requests. */
+/* Makes `block`, which must be free, the block that serves small requests. */
 static void arena_use_block(struct arena *arena, struct arena_block *block) {
     arena->next = block->data;
     arena->end = (char *)block + block->size_bytes;
@@ -67,7 +67,7 @@ static void arena_use_block(struct arena *arena, struct arena_block *block) {
 
 void arena_clear(struct arena *arena) {
     struct arena_block *kept = NULL;
-    /* The largest usual block is kept; an outsized one goes back, or one odd step would pin its
+    /* Keeps the largest usual block. An outsized block is freed, or one large step would pin its
      * size for good. */
     for (struct arena_block *block = arena->blocks, *older; block; block = older) {
         older = block->older;
@@ -126,7 +126,7 @@ void *arena_alloc_aligned(struct arena *arena, size_t size_bytes, size_t align) 
     align = MAX(align, (size_t)ARENA_ALIGN);
     uintptr_t end = (uintptr_t)arena->end;
     uintptr_t start = ((uintptr_t)arena->next + align - 1) & ~(uintptr_t)(align - 1);
-    /* Zero bytes take one, so that every block has an address of its own. */
+    /* A request for zero bytes takes one, so that every block has an address of its own. */
     size_t taken = MAX(size_bytes, 1);
     if (unlikely(!arena->next || start > end || taken > end - start))
         return arena_alloc_slow(arena, taken, align);

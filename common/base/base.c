@@ -1,4 +1,5 @@
-/* The ends of the process that nobody returns from, and the malloc family that never fails. */
+/* Ends the process for failed checks and exhausted memory, and wraps malloc so that it never
+ * fails. */
 #include "common/base/base.h"
 
 #include <execinfo.h>
@@ -6,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A failed check may stem from a broken heap or a held stdio lock, so the message goes out by
- * write(2) alone. */
+/* A failed check may come from a broken heap or a held stdio lock, so the message is written with
+ * write(2) only. */
 static void write_stderr(const char *text, size_t len) {
     ssize_t ignored = write(STDERR_FILENO, text, len);
     (void)ignored;
@@ -31,8 +32,8 @@ _Noreturn void out_of_memory(size_t size_bytes) {
     abort();
 }
 
-/* Zero bytes count as one throughout: NULL is a legal answer of malloc(0), and would read as out
- * of memory. */
+/* Zero bytes count as one everywhere: NULL is a legal result of malloc(0) and would be taken for
+ * exhausted memory. */
 void *xmalloc(size_t size_bytes) {
     void *block = malloc(MAX(size_bytes, 1));
     if (unlikely(!block))

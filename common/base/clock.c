@@ -1,4 +1,4 @@
-/* Random numbers for incarnations, handles and hash seeds. */
+/* Draws random numbers for incarnations, handles and hash seeds. */
 #include "common/base/clock.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <sys/random.h>
 
-/* A forked child must not repeat its parent's numbers: it counts a generation up, and older
- * buffers are dropped. */
+/* A forked child must not repeat the numbers of its parent: fork adds one to a generation, and
+ * buffers of an older generation are dropped. */
 static _Atomic unsigned fork_generation;
 
 static void count_fork(void) {
@@ -17,7 +17,7 @@ static void count_fork(void) {
 static void watch_forks(void) { CHECK(pthread_atfork(NULL, NULL, count_fork) == 0); }
 
 struct random_buffer {
-    uint64_t numbers[32]; /* 256 bytes: what getrandom(2) always gives in one piece */
+    uint64_t numbers[32]; /* getrandom(2) returns 256 bytes in one piece */
     unsigned n_left;
     unsigned generation;
 };
@@ -41,7 +41,7 @@ uint64_t random_u64(void) {
             buffer.generation != atomic_load_explicit(&fork_generation, memory_order_relaxed))
             random_buffer_fill(&buffer);
         uint64_t number = buffer.numbers[--buffer.n_left];
-        /* handles are secrets: do not leave used ones lying in memory */
+        /* handles are secrets: used ones are erased */
         buffer.numbers[buffer.n_left] = 0;
         if (number != 0)
             return number;

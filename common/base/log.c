@@ -1,5 +1,5 @@
-/* Log lines: formatted whole, then written with one write(2), so lines of several threads and
- * processes never mix. */
+/* Formats a log line completely and writes it with one write(2), so that lines of several threads
+ * and processes never mix. */
 #include "common/base/log.h"
 
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 static _Atomic int least_level = LOG_INFO;
 static _Atomic int64_t n_lost_lines;
-static char task_name[128] = "-"; /* set before threads start, read-only after */
+static char task_name[128] = "-"; /* set before threads start, constant afterwards */
 
 static const struct {
     const char *name;
@@ -42,8 +42,8 @@ static void add_head(struct str *line, enum log_level level) {
              task_name);
 }
 
-/* A pipe that can be written takes a whole line of up to PIPE_BUF. Loop threads log: none may
- * hang on a reader that does not read. */
+/* A pipe that poll reports as writable takes a whole line of up to PIPE_BUF bytes. Loop threads
+ * log, so none may block on a reader that does not read. */
 static bool has_room(int patience_ms) {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
     return poll(&fd, 1, patience_ms) == 1 && (fd.revents & POLLOUT);

@@ -52,7 +52,8 @@ uint64_t hash_bytes(const void *data, size_t len, uint64_t seed) {
     if (len > 16) {
         size_t left = len;
         if (left > 48) {
-            /* Three lanes, as the multiplier takes three cycles to answer and one to accept. */
+            /* Three lanes, since the multiplier starts one multiplication per cycle but takes three
+             * cycles for it. */
             uint64_t lane1 = seed, lane2 = seed;
             for (; left > 48; left -= 48, from += 48) {
                 seed = fold_product(read_u64(from) ^ PI1, read_u64(from + 8) ^ seed);
@@ -63,7 +64,8 @@ uint64_t hash_bytes(const void *data, size_t len, uint64_t seed) {
         }
         for (; left > 16; left -= 16, from += 16)
             seed = fold_product(read_u64(from) ^ PI1, read_u64(from + 8) ^ seed);
-        a = read_u64(from + left - 16); /* overlaps what came before, so there is no tail loop */
+        /* overlaps the bytes before, so that no loop over the rest is needed */
+        a = read_u64(from + left - 16);
         b = read_u64(from + left - 8);
     } else if (len >= 8) {
         a = read_u64(from);
@@ -78,10 +80,10 @@ uint64_t hash_bytes(const void *data, size_t len, uint64_t seed) {
     return fold_product((uint64_t)product ^ PI0 ^ len, (uint64_t)(product >> 64) ^ PI1);
 }
 
-/* The process's seed, drawn at first use. Several threads may draw; one draw wins and all use
- * it. */
+/* The seed of the process, drawn at first use. Several threads may draw; all use the first one that
+ * was stored. */
 static uint64_t map_seed(void) {
-    static _Atomic uint64_t process_seed; /* 0: not drawn yet */
+    static _Atomic uint64_t process_seed; /* 0: no seed yet */
     uint64_t seed = atomic_load_explicit(&process_seed, memory_order_relaxed);
     if (likely(seed != 0))
         return seed;
@@ -95,7 +97,7 @@ static inline bool is_full(size_t n_used, size_t capacity) {
     return (n_used + 1) * 4 > capacity * 3;
 }
 
-/* Room for the live entries and one more with at least half of the slots free. */
+/* Makes room for the live entries and one more, with at least half of the slots free. */
 static size_t capacity_for(size_t n_entries) {
     size_t capacity = MAP_FIRST_CAPACITY;
     while ((n_entries + 1) * 2 > capacity)
@@ -168,7 +170,7 @@ void *strmap_put_span(struct strmap *map, struct span key, void *value) {
     struct strmap_entry *entry = strmap_find(map, key, hash);
     if (entry) {
         void *replaced = entry->value;
-        /* the old key may die with the old value */
+        /* the old key may be freed with the old value */
         *entry = (struct strmap_entry){key, hash, value};
         return replaced;
     }

@@ -1,4 +1,4 @@
-/* The registry of metrics and its Prometheus text (exposition format 0.0.4). */
+/* Registers metrics and writes them as Prometheus text (exposition format 0.0.4). */
 #include "common/base/metrics.h"
 
 #include <pthread.h>
@@ -36,12 +36,12 @@ static int bucket_of(int64_t us) {
 }
 
 void metric_observe_us(struct metric *metric, int64_t us) {
-    us = MAX(us, 0); /* a wall clock set back must not turn a sum around */
+    us = MAX(us, 0); /* a wall clock that is set back must not make the sum decrease */
     atomic_fetch_add_explicit(&metric->buckets[bucket_of(us)], 1, memory_order_relaxed);
     metric_add(metric, us);
 }
 
-/* Writes `name_suffix{labels,extra} `, with what is absent left out. */
+/* Writes `name_suffix{labels,extra} `; missing parts are left out. */
 static void write_series(struct str *out, const struct metric *metric, const char *suffix,
                          const char *extra) {
     bool has_labels = metric->labels && metric->labels[0];
@@ -79,8 +79,8 @@ static void write_histogram(struct str *out, struct metric *metric) {
         str_addf(out, "%.15g\n", (double)metric_get(metric) * 1e-6);
     else
         str_addf(out, "%lld\n", (long long)metric_get(metric));
-    /* The count is the buckets' sum, not a number of its own, as it must equal the +Inf bucket
-     * in every scrape. */
+    /* The count is the sum of the buckets rather than a number of its own, because it must equal
+     * the +Inf bucket in every scrape. */
     write_series(out, metric, "_count", "");
     str_addf(out, "%lld\n", (long long)count);
     str_fini(&le);
@@ -103,8 +103,8 @@ static bool is_first_of_name(const struct metric *metric) {
     return true;
 }
 
-/* The format wants all series of one name together. Searching per name is quadratic, in a list
- * of some hundred. */
+/* The format requires that all series of a name are adjacent. Searching for each name is quadratic,
+ * in a list of some hundred. */
 void metrics_write_prometheus(struct str *out) {
     pthread_mutex_lock(&registry_mutex);
     for (struct metric *metric = registry; metric; metric = metric->next) {

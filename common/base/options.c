@@ -8,7 +8,8 @@
 
 enum {
     FILE_MAX_BYTES = 1 << 20,
-    LINE_MAX_BYTES = 190, /* inih cuts lines at 200; longer values go on in an indented line */
+    /* inih cuts lines at 200 bytes; a longer value continues in indented lines */
+    LINE_MAX_BYTES = 190,
 };
 
 static const struct option_row own_rows[] = {
@@ -167,15 +168,15 @@ struct ini_read {
     const char *path;
     struct span rest;
     int line;
-    bool is_continuation;         /* the line that inih is at goes on with the value before */
-    int *set_at;                  /* by row: the line, 0 when not yet */
-    const struct option_row *row; /* of the option before, and its value with what went on */
+    bool is_continuation;         /* the line that inih reads continues the value before it */
+    int *set_at;                  /* for each row its line, 0 before it was read */
+    const struct option_row *row; /* the option before, and its value so far */
     struct str value;
     int row_line;
     struct status *status;
 };
 
-/* The first error stays. */
+/* Keeps the first error. */
 static void ini_fail(struct ini_read *read, int line, struct status *st_take) {
     if (!read->status)
         read->status = status_prefix_take(st_take, "%s:%d: ", read->path, line);
@@ -183,7 +184,7 @@ static void ini_fail(struct ini_read *read, int line, struct status *st_take) {
         status_unref(st_take);
 }
 
-/* The option before is complete now. */
+/* The value of the option before is complete now. */
 static void ini_settle(struct ini_read *read) {
     if (!read->row || read->status)
         return;
@@ -195,7 +196,7 @@ static void ini_settle(struct ini_read *read) {
     read->row = NULL;
 }
 
-/* fgets over the text: counts lines, and sees which ones go on. */
+/* Works as fgets over the text; counts lines and marks those that continue a value. */
 static char *ini_next_line(char *out, int size, void *arg) {
     struct ini_read *read = arg;
     if (read->status || read->rest.len == 0 || size < LINE_MAX_BYTES + 2)
@@ -324,7 +325,7 @@ static struct status *set_own(struct own_flags *own, const char *name, const cha
     return NULL;
 }
 
-/* "--no-name" of a boolean row. */
+/* Handles "--no-name" of a boolean row. */
 static const struct option_row *find_negated(const struct options_spec *spec, struct span name) {
     if (name.len <= 3 || memcmp(name.data, "no-", 3) != 0)
         return NULL;
@@ -333,7 +334,7 @@ static const struct option_row *find_negated(const struct options_spec *spec, st
     return row && row->kind == OPTION_BOOL ? row : NULL;
 }
 
-/* argv[*i], and the next one where its value stands apart. */
+/* Handles argv[*i], and the next argument where that is its value. */
 static struct status *read_flag(struct options *options, struct own_flags *own, int argc,
                                 char *const *argv, int *i) {
     const struct options_spec *spec = options->spec;

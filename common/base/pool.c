@@ -22,22 +22,23 @@ enum { POOL_STACK_BYTES = 2 * 1024 * 1024, WAKES_AT_ONCE = 2 };
 struct pool_thread {
     pthread_t id;
     pthread_cond_t woken;
-    bool is_granted;          /* a wake-up */
-    struct pool_thread *next; /* of the sleepers: who fell asleep before it */
+    bool is_granted; /* a wake-up */
+    /* next in the list of sleepers: the thread that fell asleep before this one */
+    struct pool_thread *next;
     struct pool *pool;
 };
 
 struct pool {
-    int n_threads; /* the most there will be; constant */
+    int n_threads; /* the maximum number of threads; constant */
     bool is_io;    /* constant */
 
-    pthread_mutex_t mutex; /* guards all below */
+    pthread_mutex_t mutex; /* guards all fields below */
     struct pool_task *head, **tail;
     int64_t n_queued;
     int n_started;                /* threads[0 .. n_started) exist */
-    int n_starting;               /* of these, not yet at the queue */
-    int n_granted;                /* of these, woken but not yet at the queue */
-    struct pool_thread *sleepers; /* waiting, and granted no wake-up */
+    int n_starting;               /* started threads that have not reached the queue yet */
+    int n_granted;                /* woken threads that have not reached the queue yet */
+    struct pool_thread *sleepers; /* sleeping threads that nobody has woken */
     bool is_stopping;
     struct pool_thread threads[];
 };
@@ -78,8 +79,8 @@ static struct pool_task *take_task(struct pool *pool) {
 
 static void *pool_thread_main(void *arg);
 
-/* Process signals belong to the thread of main's event loop; faults and the profiler's are for
- * the thread that has them. */
+/* Signals of the process are for the thread of main's event loop. Faults and profiler signals are
+ * for the thread that causes them. */
 static void block_signals(sigset_t *ret_before) {
     static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
     sigset_t blocked;
@@ -89,7 +90,7 @@ static void block_signals(sigset_t *ret_before) {
     pthread_sigmask(SIG_SETMASK, &blocked, ret_before);
 }
 
-/* Mutex held; so the threads array is complete whenever pool_free reads it. */
+/* Mutex held, so that the threads array is complete whenever pool_free reads it. */
 static bool start_thread(struct pool *pool) {
     pthread_attr_t attr;
     sigset_t before;
@@ -101,7 +102,7 @@ static bool start_thread(struct pool *pool) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (error != 0) {
-        /* with one thread the tasks still run, with none they never would */
+        /* With one thread the tasks still run; with none they never would. */
         CHECK(pool->n_started > 0);
         return false;
     }
@@ -113,7 +114,7 @@ static bool start_thread(struct pool *pool) {
     return true;
 }
 
-/* Wakes who fell asleep last. Mutex held; the caller signals once it has let go of it. */
+/* Wakes the thread that fell asleep last. Mutex held; the caller signals after it has unlocked. */
 static struct pool_thread *grant_wake_up(struct pool *pool) {
     struct pool_thread *thread = pool->sleepers;
     pool->sleepers = thread->next;
@@ -122,8 +123,8 @@ static struct pool_thread *grant_wake_up(struct pool *pool) {
     return thread;
 }
 
-/* Lets go of the mutex, having brought more threads to the queue if it is longer than what is
- * coming. */
+/* Unlocks the mutex after waking or starting more threads, where more tasks are queued than threads
+ * are on their way. */
 static void unlock_and_bring(struct pool *pool) {
     struct pool_thread *woken[WAKES_AT_ONCE];
     int n_woken = 0;
@@ -198,8 +199,8 @@ void pool_free(struct pool *pool) {
     pool->is_stopping = true;
     while (pool->sleepers)
         pthread_cond_signal(&grant_wake_up(pool)->woken);
-    /* The last tasks may submit more, and that may start a thread: the count is read anew after
-     * each join. */
+    /* The last tasks may submit more, and that may start a thread, so the number is read again
+     * after each join. */
     for (int i = 0; i < pool->n_started; i++) {
         pthread_mutex_unlock(&pool->mutex);
         pthread_join(pool->threads[i].id, NULL);
@@ -232,11 +233,12 @@ void pool_submit(struct pool *pool, struct pool_task *task) {
 /* ---- loops ---- */
 
 enum {
-    RANGE_MIN_NS = 20 * 1000, /* below this, handing a range over costs as much as it saves */
+    /* below this, handing a range to another thread costs as much as it saves */
+    RANGE_MIN_NS = 20 * 1000,
     RANGE_ROUND = 64,
-    /* so that one slow core delays the end by a quarter of its share at most */
+    /* so that one slow core delays the end by at most a quarter of its share */
     RANGES_PER_THREAD = 4,
-    /* some microseconds: the other ranges are as long as ours, so they end about now */
+    /* A few microseconds: the other ranges are as long as this one, so they end about now. */
     SPINS_BEFORE_SLEEP = 200,
 };
 
@@ -245,8 +247,8 @@ struct loop_helper {
     struct loop *loop;
 };
 
-/* One loop. Shared with helper tasks, some of which run only after the loop has ended: they find
- * nothing left, touch neither fn nor arg, and drop their reference. */
+/* One parallel loop. Helper tasks share it; those that run only after it has ended find no range,
+ * use neither fn nor arg, and release their reference. */
 struct loop {
     void (*fn)(void *arg, int64_t begin, int64_t end);
     void *arg;
@@ -267,7 +269,7 @@ static void loop_unref(struct loop *loop) {
     free(loop);
 }
 
-/* Works until no range is left to claim. True if the loop ended by the last unit of this thread. */
+/* Runs ranges until none is left. True if the last unit of the loop ended on this thread. */
 static bool loop_work(struct loop *loop) {
     int64_t n_ranges = (loop->n - 1) / loop->range + 1;
     int64_t n_mine = 0, i;
@@ -326,7 +328,7 @@ static struct loop *loop_new(int64_t n, int64_t range, int n_helpers,
     return loop;
 }
 
-/* Units that are worth a range of their own. A cost that is no number, or none, counts as a
+/* The number of units that make a range. A cost that is NaN or not positive counts as a
  * nanosecond. */
 static int64_t least_range(int64_t n, double cost_ns) {
     if (!(cost_ns >= 1e-3))
@@ -347,8 +349,8 @@ void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns,
         return;
     }
     int64_t range = MAX(least, (n - 1) / (n_workers * RANGES_PER_THREAD) + 1);
-    /* Long ranges of small units begin on whole cache lines of a tensor, so no two threads write
-     * one line. */
+    /* Long ranges of small units begin at whole cache lines of a tensor, so that no two threads
+     * write to one line. */
     if (range >= RANGE_ROUND * 16)
         range = (range + RANGE_ROUND - 1) / RANGE_ROUND * RANGE_ROUND;
     int n_helpers = (int)n_workers - 1;

@@ -1,4 +1,4 @@
-/* The one error type: a counted, immutable code and message in one allocation. */
+/* Implements the error type: a counted, immutable code and message in one allocation. */
 #include "common/base/status.h"
 
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 enum { STATUS_MESSAGE_MAX_BYTES = 64 * 1024 };
 
 struct status {
-    _Atomic int refs; /* the only field that ever changes */
+    _Atomic int refs; /* the only field that changes */
     enum status_code code;
     size_t len;
     char message[]; /* len bytes and a NUL */
@@ -46,7 +46,7 @@ static struct status *status_alloc(enum status_code code, size_t len) {
     return status;
 }
 
-/* A cut may split a UTF-8 sequence: the torn sequence goes too. */
+/* The cut may split a UTF-8 sequence; the rest of that sequence is removed. */
 static void drop_torn_end(struct status *status) {
     if (status->len < STATUS_MESSAGE_MAX_BYTES)
         return;
@@ -62,8 +62,8 @@ static void drop_torn_end(struct status *status) {
         status->len = lead - 1;
 }
 
-/* Messages quote strangers' names and values. Protobuf refuses a string that is no UTF-8, and
- * with it the whole answer. */
+/* Messages quote names and values of clients. Protobuf refuses a string that is not UTF-8, and with
+ * it the whole reply. */
 static struct status *status_seal(struct status *status) {
     drop_torn_end(status);
     for (size_t i = 0, n; i < status->len; i += MAX(n, (size_t)1)) {
@@ -134,7 +134,7 @@ const char *status_code_name(enum status_code code) {
     return (size_t)code < ARRAY_LEN(code_names) ? code_names[code] : code_names[STATUS_UNKNOWN];
 }
 
-/* `before` and `after` around each other in a new status of the same code. */
+/* A new status of the same code, with `before` and `after` around its message. */
 static struct status *status_join(enum status_code code, const struct status *before,
                                   const struct status *after) {
     struct status *joined = status_alloc(code, before->len + after->len);

@@ -1,4 +1,5 @@
-/* A growing byte string; capacity doubles, so appending n bytes one by one costs O(n). */
+/* Implements a growing byte string. Its capacity doubles, so that appending n bytes one by one
+ * costs O(n). */
 #include "common/base/str.h"
 
 #include <stdio.h>
@@ -98,8 +99,8 @@ static void add_json_control(struct str *s, unsigned char c) {
         str_addf(s, "\\u%04x", c);
 }
 
-/* Names come from strangers' graphs: a byte that is no UTF-8 becomes U+FFFD, since one such byte
- * spoils a whole page. */
+/* Clients choose names: a byte that is not UTF-8 becomes U+FFFD, since one such byte would make a
+ * whole page invalid. */
 void str_add_utf8(struct str *s, uint32_t code) {
     char bytes[4];
     size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
@@ -139,7 +140,7 @@ void str_add_json_escaped(struct str *s, const char *text, size_t len) {
 const char *str_text(const struct str *s) { return s->data ? s->data : ""; }
 
 char *str_detach(struct str *s) {
-    str_reserve(s, 0); /* an empty one yields "" of its own, never NULL */
+    str_reserve(s, 0); /* an empty string gives an allocated "", never NULL */
     char *text = s->data;
     *s = STR_INIT;
     return text;

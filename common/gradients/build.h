@@ -1,20 +1,20 @@
-/* The words in which gradient functions are written (gradient.h). A value is an output of a
+/* Adds nodes for gradient functions (gradient.h) in a short notation. A value is an output of a
  * node: struct node_input.
  *
  *   static void square_grad(struct gradient_ctx *g) {        dy · 2 x
  *       SET(0, MUL(DY(0), MUL(NUM(2), CONJ(IN(0)))));
  *   }
  *
- * Every word adds nodes to the graph and answers their output; after an error it adds nothing
- * (gradient_ctx.status), so formulas need no checks between. A new node's type attrs and counts
- * follow from its inputs. What is added and not used falls to the next prune. Only for
- * common/gradients: the macros are short on purpose, and want a variable `g`. */
+ * Every function adds nodes to the graph and returns their output. After an error
+ * (gradient_ctx.status) it adds nothing, so formulas need no checks in between. The type attrs and
+ * counts of a new node follow from its inputs. Nodes that are added and not used are pruned later.
+ * Only for common/gradients: the macros have short names and need a variable `g`. */
 #ifndef MILLRACE_COMMON_GRADIENTS_BUILD_H
 #define MILLRACE_COMMON_GRADIENTS_BUILD_H
 
 #include "common/gradients/gradient.h"
 
-/* An attr that does not follow from the inputs; `type` says which member holds. A row of zeros
+/* An attr that does not follow from the inputs; `type` says which member is used. A row of zeros
  * ends a list. */
 struct gradient_attr {
     const char *name;
@@ -41,26 +41,27 @@ enum dtype gradient_dtype(struct node_input value); /* base type */
 
 /* ---- nodes ---- */
 
-/* Output 0 of a new node. `is_like`: attrs that the differentiated op has too are taken over.
- * `attrs` may be NULL. */
+/* Returns output 0 of a new node. `is_like`: the node takes over the attrs that the differentiated
+ * op has as well. `attrs` may be NULL. */
 struct node_input gradient_op(struct gradient_ctx *g, const char *op, bool is_like,
                               const struct gradient_attr *attrs, int n_inputs,
                               const struct node_input *inputs);
-/* The same with inputs up to GRADIENT_END: the macros name them once, so that they may nest. */
+/* The same with inputs up to GRADIENT_END, so that the macros evaluate them only once and may be
+ * nested. */
 struct node_input gradient_op_of(struct gradient_ctx *g, const char *op, bool is_like,
                                  const struct gradient_attr *attrs,
                                  const struct node_input *inputs);
 #define GRADIENT_END ((struct node_input){NULL, INT32_MIN})
-/* another output of its node */
+/* another output of the same node */
 struct node_input gradient_second(struct node_input value, int output);
 
-/* a scalar of like's type */
+/* a scalar of the dtype of `like` */
 struct node_input gradient_number(struct gradient_ctx *g, struct node_input like, double value);
 struct node_input gradient_i32(struct gradient_ctx *g, int32_t value);
 struct node_input gradient_i32s(struct gradient_ctx *g, int n, const int32_t *values);
-/* itself where it has the type */
+/* returns `value` itself where it has the dtype */
 struct node_input gradient_cast(struct gradient_ctx *g, struct node_input value, enum dtype dtype);
-/* itself where it is real */
+/* returns `value` itself where it is real */
 struct node_input gradient_conj(struct gradient_ctx *g, struct node_input value);
 
 #define ATTR_B(name, value)                 \
@@ -121,28 +122,28 @@ struct node_input gradient_conj(struct gradient_ctx *g, struct node_input value)
 #define EXPAND(a, axis) OP("ExpandDims", a, I32(axis))
 #define CONCAT(...) gradient_concat(g, (struct node_input[]){__VA_ARGS__, GRADIENT_END})
 
-/* Vectors, up to GRADIENT_END, one after the other. */
+/* Joins vectors, up to GRADIENT_END. */
 struct node_input gradient_concat(struct gradient_ctx *g, const struct node_input *vectors);
-/* Elements [begin, end) of a vector, either end a scalar. */
+/* Elements [begin, end) of a vector; begin and end are scalars. */
 struct node_input gradient_slice(struct gradient_ctx *g, struct node_input vector,
                                  struct node_input begin, struct node_input end);
-/* a scalar; negative from the end */
+/* element i as a scalar; a negative i counts from the end */
 struct node_input gradient_element(struct gradient_ctx *g, struct node_input vector, int32_t i);
-/* of its elements */
+/* the product of the elements */
 struct node_input gradient_product(struct gradient_ctx *g, struct node_input vector);
-/* All axes but the last n, and the last n: slices of a shape. */
+/* The part of a shape before its last n axes, and the last n. */
 struct node_input gradient_outer(struct gradient_ctx *g, struct node_input shape, int32_t n);
 struct node_input gradient_inner(struct gradient_ctx *g, struct node_input shape, int32_t n);
-/* `value` summed over the axes along which `to` was broadcast, in to's shape. */
+/* `value` summed over the axes along which `to` was broadcast; it has the shape of `to`. */
 struct node_input gradient_unbroadcast(struct gradient_ctx *g, struct node_input value,
                                        struct node_input to);
-/* The axes of a reduction of `x` as a vector of numbers from 0 on; the shape of x with 1 for
- * those axes. */
+/* The axes of a reduction of `x` as a vector of numbers from 0 on; the shape of `x` with 1 for
+ * these axes. */
 struct node_input gradient_axes(struct gradient_ctx *g, struct node_input x,
                                 struct node_input axes);
 struct node_input gradient_kept_shape(struct gradient_ctx *g, struct node_input x,
                                       struct node_input axes);
-/* Matrices: a · b over batches, adjoint where asked; the adjoint. */
+/* The product of matrices over batches, each adjoint if requested; the adjoint. */
 struct node_input gradient_matmul(struct gradient_ctx *g, struct node_input a, bool adj_a,
                                   struct node_input b, bool adj_b);
 struct node_input gradient_adjoint(struct gradient_ctx *g, struct node_input a);

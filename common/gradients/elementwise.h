@@ -1,8 +1,8 @@
-/* Gradients of ops that work element by element, an expression a row (build.h).
+/* Defines gradients of elementwise ops, an expression for each (build.h).
  *
- * In a UNARY expression dy is dL/dy; x and y are conjugates where they are complex: dL/dx =
- * dL/dy · conj(f'(x)) = dL/dy · f'(conj x). In a BINARY one, a and b are the inputs likewise, y
- * the output, and each result is summed to its input's shape. */
+ * In a UNARY expression, dy is dL/dy; x and y are the conjugates of input and output: dL/dx = dL/dy
+ * · conj(f'(x)) = dL/dy · f'(conj x). In a BINARY one, a, b and y are the conjugates of the inputs
+ * and the output, and each result is summed to the shape of its input. */
 #ifndef MILLRACE_COMMON_GRADIENTS_ELEMENTWISE_H
 #define MILLRACE_COMMON_GRADIENTS_ELEMENTWISE_H
 

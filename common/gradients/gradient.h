@@ -1,9 +1,10 @@
-/* The table of derivatives: a row per supported op and family file (common/gradients/X_grad.c).
- * "None" is written, not implied.
+/* Lists the derivative of each supported op: a row in common/gradients/FAMILY_grad.c, or in
+ * no_gradient.c for a family without derivatives. An op without a derivative has a row that says
+ * so.
  *
  * Clients differentiate by themselves; the master needs these rows to expand SymbolicGradient
- * (backprop.h). A gradient function adds the nodes that compute the input gradients from the
- * output gradients; build.h has the words it is written in. Threads: one at a time per graph. */
+ * (backprop.h). A gradient function adds the nodes that compute the gradients of the inputs from
+ * those of the outputs, with the functions of build.h. Threads: one at a time per graph. */
 #ifndef MILLRACE_COMMON_GRADIENTS_GRADIENT_H
 #define MILLRACE_COMMON_GRADIENTS_GRADIENT_H
 
@@ -12,26 +13,26 @@
 struct gradient_ctx {
     struct graph *graph;     /* where nodes are added */
     const struct node *node; /* the op to differentiate */
-    /* n_outputs: dL/d output; src NULL where no gradient flows */
+    /* n_outputs entries: dL/d output; src is NULL where no gradient flows */
     const struct node_input *grad_out;
-    /* n_data, all src NULL at the start: dL/d input, left NULL where there is none */
+    /* n_data entries: dL/d input. src is NULL before the call and stays NULL where there is no
+     * gradient */
     struct node_input *grad_in;
-    const char *prefix; /* the new nodes' names begin so */
-    struct node *entry; /* what a new node without inputs waits for; NULL: nothing */
-    /* the first error: once it is there, the words of build.h do nothing */
+    const char *prefix; /* the names of new nodes begin with it */
+    struct node *entry; /* control input of new nodes without data inputs; NULL: none */
+    /* the first error, after which the functions of build.h do nothing */
     struct status *status;
-    void *user; /* of who asked for the gradients */
+    void *user; /* for the caller of backprop_run */
 };
-/* Sets grad_in, or status. Wrong shapes are found when the step runs, by the ops that were
- * added. */
+/* Sets grad_in, or status. It does not check shapes: the added ops do when the step runs. */
 typedef void gradient_fn(struct gradient_ctx *ctx);
 
 enum gradient_kind {
     GRADIENT_NONE, /* not differentiable, on purpose: integers, shapes, state */
     GRADIENT_FN,
-    /* calls a function: who runs backprop_run differentiates that (struct backprop) */
+    /* calls a function, whose gradient the caller of backprop_run provides (struct backprop) */
     GRADIENT_CALL,
-    GRADIENT_LATER, /* has a derivative whose row is still to be written; counted by a test */
+    GRADIENT_LATER, /* has a derivative that is not written yet; a test counts these rows */
 };
 
 struct gradient_row {

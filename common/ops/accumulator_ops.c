@@ -24,14 +24,18 @@ static const struct op_def rows[] = {
     {"SparseConditionalAccumulator", "sums gradients of rows until enough have come", shape_words},
     {"AccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
     {"ResourceAccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
-    {"AccumulatorTakeGradient", "takes the mean or sum; waits until enough have come", shape_unknown},
-    {"ResourceAccumulatorTakeGradient", "takes the mean or sum; waits until enough have come", shape_unknown},
+    {"AccumulatorTakeGradient", "takes the mean or sum; waits until enough have come",
+     shape_unknown},
+    {"ResourceAccumulatorTakeGradient", "takes the mean or sum; waits until enough have come",
+     shape_unknown},
     {"AccumulatorNumAccumulated", "how many gradients have come", shape_scalar},
     {"ResourceAccumulatorNumAccumulated", "how many gradients have come", shape_scalar},
     {"AccumulatorSetGlobalStep", "says which gradients are stale from now on", shape_set_step},
-    {"ResourceAccumulatorSetGlobalStep", "says which gradients are stale from now on", shape_set_step},
+    {"ResourceAccumulatorSetGlobalStep", "says which gradients are stale from now on",
+     shape_set_step},
     {"SparseAccumulatorApplyGradient", "adds a gradient of rows; drops a stale one", shape_none},
-    {"SparseAccumulatorTakeGradient", "takes the mean or sum of rows; waits until enough have come", shape_take_sparse},
+    {"SparseAccumulatorTakeGradient", "takes the mean or sum of rows; waits until enough have come",
+     shape_take_sparse},
 };
 // clang-format on
 

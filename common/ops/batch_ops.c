@@ -39,7 +39,8 @@ static const struct op_def rows[] = {
     {"Batch", "rows of concurrent steps put together, for one of them", shape_batch},
     {"BatchFunction", "a function, called once with the rows of concurrent steps", shape_unknown},
     {"Unbatch", "the step's own rows of a batch that another may have", shape_unbatch},
-    {"UnbatchGrad", "the rows' gradients put together, for the step that had the batch", shape_unbatch_grad},
+    {"UnbatchGrad", "the rows' gradients put together, for the step that had the batch",
+     shape_unbatch_grad},
 };
 // clang-format on
 

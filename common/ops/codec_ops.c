@@ -75,7 +75,8 @@ static const struct op_def rows[] = {
     {"DecodeBmp", "a picture from the bytes of a BMP file", shape_decode},
     {"ExtractJpegShape", "height, width and channels of a JPEG, from its header", shape_jpeg_shape},
     {"EncodeJpeg", "a picture as the bytes of a JPEG file", shape_encode_jpeg},
-    {"EncodeJpegVariableQuality", "a picture as the bytes of a JPEG file, of a given quality", shape_encode_jpeg_quality},
+    {"EncodeJpegVariableQuality", "a picture as the bytes of a JPEG file, of a given quality",
+     shape_encode_jpeg_quality},
     {"EncodePng", "pictures as the bytes of PNG files", shape_encode_png},
 };
 // clang-format on

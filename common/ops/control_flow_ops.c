@@ -100,9 +100,11 @@ static struct status *shape_of_call(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"Switch", "data goes to the output that the predicate names; the other output is dead", shape_of_switch},
+    {"Switch", "data goes to the output that the predicate names; the other output is dead",
+     shape_of_switch},
     {"RefSwitch", "Switch for a reference", shape_of_switch},
-    {"_SwitchN", "data goes to the output that an index names; the others are dead", shape_of_switch_n},
+    {"_SwitchN", "data goes to the output that an index names; the others are dead",
+     shape_of_switch_n},
     {"Merge", "the first input that is alive, and its number", shape_of_merge},
     {"RefMerge", "Merge for references", shape_of_merge},
     {"Enter", "data enters a loop's frame", shape_of_enter},
@@ -113,7 +115,9 @@ static const struct op_def rows[] = {
     {"RefNextIteration", "NextIteration for a reference", shape_of_next_iteration},
     {"LoopCond", "a loop's condition, as its Switch ops see it", shape_of_loop_cond},
     {"RefSelect", "the reference that an index names", shape_of_ref_select},
-    {"ToBool", "a predicate: a number that is not 0, a string that is not empty, a tensor with elements", shape_scalar},
+    {"ToBool",
+     "a predicate: a number that is not 0, a string that is not empty, a tensor with elements",
+     shape_scalar},
     {"DeviceIndex", "which of a list of device types the node is on", shape_scalar},
     {"FakeParam", "a value that nobody reads", shape_of_fake_param},
     {"SyncDevice", "waits until the device has done what was started", shape_none},
@@ -122,13 +126,16 @@ static const struct op_def rows[] = {
     {"Case", "one of several functions, as an index says", shape_of_call},
     {"StatelessCase", "one of several functions without state, as an index says", shape_of_call},
     {"While", "a function again and again, while another says so", shape_of_call},
-    {"StatelessWhile", "a function without state again and again, while another says so", shape_of_call},
-    {"For", "a function again and again, for a number that counts from start to limit", shape_of_call},
+    {"StatelessWhile", "a function without state again and again, while another says so",
+     shape_of_call},
+    {"For", "a function again and again, for a number that counts from start to limit",
+     shape_of_call},
     {"PartitionedCall", "a function", shape_of_call},
     {"RemoteCall", "a function, on the device that an input names", shape_of_call},
     {"SymbolicGradient", "the derivative of a function", shape_of_call},
     {"StatefulPartitionedCall", "a function with state", shape_of_call},
-    {"ControlTrigger", "does nothing once all its control inputs are done, dead ones too", shape_none},
+    {"ControlTrigger", "does nothing once all its control inputs are done, dead ones too",
+     shape_none},
 };
 // clang-format on
 

@@ -55,9 +55,13 @@ static struct status *shape_beam_search(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"CTCLoss", "-log of the probability of a label sequence under all alignments, and its gradient", shape_loss},
-    {"CTCGreedyDecoder", "the likeliest class of each moment, repetitions and blanks left out", shape_greedy},
-    {"CTCBeamSearchDecoder", "the likeliest label sequences, found by a beam search", shape_beam_search},
+    {"CTCLoss",
+     "-log of the probability of a label sequence under all alignments, and its gradient",
+     shape_loss},
+    {"CTCGreedyDecoder", "the likeliest class of each moment, repetitions and blanks left out",
+     shape_greedy},
+    {"CTCBeamSearchDecoder", "the likeliest label sequences, found by a beam search",
+     shape_beam_search},
 };
 // clang-format on
 

@@ -108,8 +108,10 @@ static const struct op_def rows[] = {
     {"ShardedFilespec", "the pattern of all shards' names", shape_scalars},
     {"ReadFile", "the contents of a file", shape_scalars},
     {"WriteFile", "writes a file, and the directories above it", shape_scalars},
-    {"GenerateVocabRemapping", "where each word of a vocabulary stood in an older one", shape_vocab_remapping},
-    {"LoadAndRemapMatrix", "a checkpoint's matrix with its rows and columns in other places", shape_remap_matrix},
+    {"GenerateVocabRemapping", "where each word of a vocabulary stood in an older one",
+     shape_vocab_remapping},
+    {"LoadAndRemapMatrix", "a checkpoint's matrix with its rows and columns in other places",
+     shape_remap_matrix},
     {"MatchingFiles", "the files that match patterns, sorted", shape_matching},
 };
 // clang-format on

@@ -4,9 +4,12 @@
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"NearestNeighbors", "the k nearest centers of each point, and their squared distances", shape_unknown},
-    {"KmeansPlusPlusInitialization", "points to start k-means from, far from each other by chance", shape_unknown},
-    {"KMC2ChainInitialization", "a place of a vector of distances, a far one by chance", shape_unknown},
+    {"NearestNeighbors", "the k nearest centers of each point, and their squared distances",
+     shape_unknown},
+    {"KmeansPlusPlusInitialization", "points to start k-means from, far from each other by chance",
+     shape_unknown},
+    {"KMC2ChainInitialization", "a place of a vector of distances, a far one by chance",
+     shape_unknown},
 };
 // clang-format on
 

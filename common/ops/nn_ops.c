@@ -148,7 +148,8 @@ static struct status *shape_nth_element(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"BiasAdd", "adds a vector along the channels: the last dimension, or dimension 1 in NCHW", shape_bias_add},
+    {"BiasAdd", "adds a vector along the channels: the last dimension, or dimension 1 in NCHW",
+     shape_bias_add},
     {"BiasAddV1", "adds a vector along the last dimension", shape_bias_add},
     {"BiasAddGrad", "sums over all dimensions but the channels", shape_bias_add_grad},
     {"Relu", "max(features, 0)", shape_same_as_input},
@@ -158,7 +159,8 @@ static const struct op_def rows[] = {
     {"LeakyRelu", "features where positive, else alpha · features", shape_same_as_input},
     {"LeakyReluGrad", "gradients where features > 0, else alpha · gradients", shape_both_inputs},
     {"Elu", "features where not negative, else exp(features) - 1", shape_same_as_input},
-    {"EluGrad", "gradients where outputs are not negative, else gradients · (outputs + 1)", shape_both_inputs},
+    {"EluGrad", "gradients where outputs are not negative, else gradients · (outputs + 1)",
+     shape_both_inputs},
     {"Selu", "scaled Elu, whose activations tend to mean 0 and variance 1", shape_same_as_input},
     {"SeluGrad", "gradients of Selu, from its outputs", shape_both_inputs},
     {"Softplus", "log(1 + exp(features))", shape_same_as_input},
@@ -167,8 +169,11 @@ static const struct op_def rows[] = {
     {"SoftsignGrad", "gradients / (1 + |features|)²", shape_both_inputs},
     {"Softmax", "exp(logits), scaled to sum 1 along the last dimension", shape_softmax},
     {"LogSoftmax", "logits - log(sum of exp(logits)) along the last dimension", shape_softmax},
-    {"SoftmaxCrossEntropyWithLogits", "cross entropy of softmax(features) with labels, and its gradient", shape_softmax_xent},
-    {"SparseSoftmaxCrossEntropyWithLogits", "cross entropy of softmax(features) with one class per row, and its gradient", shape_sparse_softmax_xent},
+    {"SoftmaxCrossEntropyWithLogits",
+     "cross entropy of softmax(features) with labels, and its gradient", shape_softmax_xent},
+    {"SparseSoftmaxCrossEntropyWithLogits",
+     "cross entropy of softmax(features) with one class per row, and its gradient",
+     shape_sparse_softmax_xent},
     {"InTopK", "is each target among its row's k largest predictions?", shape_in_top_k},
     {"InTopKV2", "is each target among its row's k largest predictions?", shape_in_top_k},
     {"TopK", "the k largest elements of each row, and their columns", shape_top_k},

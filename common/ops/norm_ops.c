@@ -108,14 +108,19 @@ static struct status *shape_lrn_grad(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"FusedBatchNorm", "batch normalisation: mean 0 and variance 1 per channel, then scale and offset", shape_batch_norm},
-    {"FusedBatchNormV2", "batch normalisation whose statistics have a type of their own", shape_batch_norm},
+    {"FusedBatchNorm",
+     "batch normalisation: mean 0 and variance 1 per channel, then scale and offset",
+     shape_batch_norm},
+    {"FusedBatchNormV2", "batch normalisation whose statistics have a type of their own",
+     shape_batch_norm},
     {"FusedBatchNormV3", "batch normalisation of images or volumes", shape_batch_norm},
     {"FusedBatchNormGrad", "gradient of FusedBatchNorm", shape_batch_norm_grad},
     {"FusedBatchNormGradV2", "gradient of FusedBatchNormV2", shape_batch_norm_grad},
     {"FusedBatchNormGradV3", "gradient of FusedBatchNormV3", shape_batch_norm_grad},
-    {"BatchNormWithGlobalNormalization", "batch normalisation with given statistics; deprecated", shape_global_norm},
-    {"BatchNormWithGlobalNormalizationGrad", "gradient of BatchNormWithGlobalNormalization", shape_global_norm_grad},
+    {"BatchNormWithGlobalNormalization", "batch normalisation with given statistics; deprecated",
+     shape_global_norm},
+    {"BatchNormWithGlobalNormalizationGrad", "gradient of BatchNormWithGlobalNormalization",
+     shape_global_norm_grad},
     {"LRN", "local response normalisation across channels", shape_lrn},
     {"LRNGrad", "gradient of LRN", shape_lrn_grad},
 };

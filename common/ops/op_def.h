@@ -1,37 +1,36 @@
-/* What the house knows of an op beyond its signature: a row per supported op, in its family's
- * file (common/ops/X_ops.c).
+/* Describes each supported op beyond its signature: a row in the file of its family
+ * (common/ops/FAMILY_ops.c) says what the op does and has its static shape function.
  *
- * The signature (arguments, attrs, flags) of every op that TensorFlow 2.21 knows stands in the
- * generated table (op_signature.h); a row here adds what it does and its static shape
- * function. Any thread. */
+ * The signature (arguments, attrs, flags) of every op of TensorFlow 2.21 is in a generated table
+ * (op_signature.h). Any thread. */
 #ifndef MILLRACE_COMMON_OPS_OP_DEF_H
 #define MILLRACE_COMMON_OPS_OP_DEF_H
 
 #include "common/graph/graph.h"
 
-/* What a shape function sees and sets. Shapes live in the arena or in tensors that outlive the
+/* What a shape function reads and sets. Shapes are in the arena or in tensors that outlive the
  * call. */
 struct shape_inference {
     const struct node *node;
-    int producer; /* version of TensorFlow's graphs that the client wrote */
+    int producer; /* the graph's producer version */
     struct arena *arena;
-    const struct shape *in; /* n_data input shapes, any of them partial or unknown */
+    const struct shape *in; /* n_data input shapes, each known, partial or unknown */
     /* the constant value of each input, NULL where unknown */
     const struct tensor *const *in_values;
-    /* Where only some elements of an integer vector are known: it, read as a shape; NULL else.
-     * For shape_from_input. */
+    /* For shape_from_input: an integer vector of which only some elements are known, as a shape;
+     * else NULL. */
     const struct shape *const *in_as_shapes;
-    struct shape *out; /* n_outputs, unknown at the start */
-    /* What a resource or variant input refers to, where known: dtype (DT_INVALID else) and
-     * shape. For handle-making ops: set it. */
+    struct shape *out; /* n_outputs; unknown before the call */
+    /* The dtype (DT_INVALID where unknown) and shape of the value that each resource or variant
+     * input refers to. An op that makes a handle sets them for its output. */
     const enum dtype *in_handle_dtypes;
     const struct shape *in_handle_shapes;
     enum dtype *out_handle_dtypes;
     struct shape *out_handle_shapes;
 };
-/* Errors: INVALID_ARGUMENT without node name (the caller adds it), TensorFlow's key words
- * ("Shape must be rank 2 but is rank 1", "Dimensions must be equal, but are 2 and 3"). Must
- * accept unknown everything. */
+/* Must accept inputs of which nothing is known. Errors: INVALID_ARGUMENT with TensorFlow's key
+ * words ("Shape must be rank 2 but is rank 1", "Dimensions must be equal, but are 2 and 3"),
+ * without the name of the node, which the caller adds. */
 typedef struct status *op_shape_fn(struct shape_inference *ctx);
 
 struct op_def {
@@ -53,18 +52,19 @@ extern const size_t n_op_def_lists;
 const struct op_def *op_def_find(const char *name); /* NULL when unsupported */
 
 /* ---- shape functions that many families share (common/ops/shape_fns.c) ---- */
-op_shape_fn shape_unknown;       /* every output's shape depends on values */
+op_shape_fn shape_unknown;       /* every output is unknown: its shape depends on values */
 op_shape_fn shape_same_as_input; /* every output has input 0's shape */
 op_shape_fn shape_broadcast;     /* output 0 is the broadcast of inputs 0 and 1 */
 op_shape_fn shape_scalar;        /* every output is a scalar */
 op_shape_fn shape_none;          /* no outputs */
-op_shape_fn shape_reduction;     /* Sum and kin: input, reduction_indices, keep_dims */
+/* Sum and similar ops: inputs (input, reduction_indices), attr keep_dims */
+op_shape_fn shape_reduction;
 op_shape_fn shape_matmul; /* MatMul: inputs 0 and 1 (math_ops.c) */
-/* output 0: input 0 under the shape that input 1 holds (array_ops.c) */
+/* Reshape: output 0 has the shape that input 1 contains (array_ops.c) */
 op_shape_fn shape_of_reshape;
-/* output 0: images of the size that input 1 holds (image_ops.c) */
+/* output 0 has images of the size that input 1 contains (image_ops.c) */
 op_shape_fn shape_resize_images;
-op_shape_fn shape_merge_all_inputs; /* output 0: all inputs must be compatible */
+op_shape_fn shape_merge_all_inputs; /* output 0 has the merged shape of all inputs */
 
 /* Helpers for shape functions; results in the arena. */
 struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank,
@@ -83,14 +83,14 @@ struct shape shape_make(struct shape_inference *ctx, int rank, const int64_t *di
 struct shape shape_unknown_of_rank(struct shape_inference *ctx, int rank);
 /* end -1: to the end */
 struct shape shape_sub(struct shape_inference *ctx, struct shape shape, int begin, int end);
-/* Output 0: inputs [first, first + n) joined along the axis that input axis_input holds; an
- * unknown axis leaves only the rank. */
+/* Sets output 0 to inputs [first, first + n) joined along the axis that input axis_input contains.
+ * An unknown axis leaves only the rank known. */
 struct status *shape_of_joined(struct shape_inference *ctx, int first, int n,
                                int axis_input) MUST_USE;
-/* A shape given by an integer vector input: from its constant value, else unknown of the rank
- * that its own shape tells. */
+/* The shape that an integer vector input contains: from its value where it is constant, else
+ * unknown, with the rank that the length of the vector gives. */
 struct status *shape_from_input(struct shape_inference *ctx, int input, struct shape *ret) MUST_USE;
-/* The same where an op also takes the scalar -1, an unknown rank. */
+/* The same for an op that also accepts the scalar -1 for an unknown rank. */
 struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input,
                                           struct shape *ret) MUST_USE;
 

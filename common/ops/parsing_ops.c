@@ -173,7 +173,8 @@ static struct status *shape_sequence(struct shape_inference *ctx) {
 // clang-format off
 static const struct op_def rows[] = {
     {"DecodeRaw", "the bytes of strings as numbers", append_unknown},
-    {"DecodePaddedRaw", "the bytes of strings, cut or filled up to one length, as numbers", shape_padded_raw},
+    {"DecodePaddedRaw", "the bytes of strings, cut or filled up to one length, as numbers",
+     shape_padded_raw},
     {"DecodeCSV", "records of fields between delimiters, a tensor per field", shape_csv},
     {"DecodeJSONExample", "serialized Examples from JSON", shape_same_as_input},
     {"ParseTensor", "a tensor from its serialized proto", shape_parse_tensor},
@@ -183,9 +184,12 @@ static const struct op_def rows[] = {
     {"ParseExample", "serialized Examples, a tensor per feature", shape_example},
     {"ParseExampleV2", "serialized Examples, a tensor per feature", shape_example},
     {"ParseSingleExample", "a serialized Example, a tensor per feature", shape_example},
-    {"ParseSequenceExample", "serialized SequenceExamples, a tensor per feature and feature list", shape_sequence},
-    {"ParseSequenceExampleV2", "serialized SequenceExamples, a tensor per feature and feature list", shape_sequence},
-    {"ParseSingleSequenceExample", "a serialized SequenceExample, a tensor per feature and feature list", shape_sequence},
+    {"ParseSequenceExample", "serialized SequenceExamples, a tensor per feature and feature list",
+     shape_sequence},
+    {"ParseSequenceExampleV2", "serialized SequenceExamples, a tensor per feature and feature list",
+     shape_sequence},
+    {"ParseSingleSequenceExample",
+     "a serialized SequenceExample, a tensor per feature and feature list", shape_sequence},
 };
 // clang-format on
 

@@ -76,9 +76,13 @@ static struct status *shape_bound(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"DenseToDenseSetOperation", "differences, intersections or unions of sets, row by row", shape_dense_to_dense},
-    {"DenseToSparseSetOperation", "differences, intersections or unions of dense and sparse sets, row by row", shape_dense_to_sparse},
-    {"SparseToSparseSetOperation", "differences, intersections or unions of sparse sets, row by row", shape_sparse_to_sparse},
+    {"DenseToDenseSetOperation", "differences, intersections or unions of sets, row by row",
+     shape_dense_to_dense},
+    {"DenseToSparseSetOperation",
+     "differences, intersections or unions of dense and sparse sets, row by row",
+     shape_dense_to_sparse},
+    {"SparseToSparseSetOperation",
+     "differences, intersections or unions of sparse sets, row by row", shape_sparse_to_sparse},
     {"SetSize", "how many different values each row has", shape_set_size},
     {"LowerBound", "where each value would go first in its sorted row", shape_bound},
     {"UpperBound", "where each value would go last in its sorted row", shape_bound},

@@ -1,5 +1,5 @@
-/* What the shape functions of the sparse, ragged and set families share: the three tensors of a
- * sparse tensor, and small shapes. */
+/* Makes the shapes that the sparse, ragged and set families need: the three tensors of a sparse
+ * tensor, vectors and matrices. */
 #ifndef MILLRACE_COMMON_OPS_SPARSE_SHAPES_H
 #define MILLRACE_COMMON_OPS_SPARSE_SHAPES_H
 
@@ -12,13 +12,13 @@ static inline struct shape matrix_of(struct shape_inference *ctx, int64_t n_rows
                                      int64_t n_columns) {
     return shape_make(ctx, 2, (int64_t[]){n_rows, n_columns});
 }
-/* Size d of a shape, or -1. */
+/* Size d of the shape; -1 where it has no dimension d. */
 static inline int64_t dim_of(struct shape shape, int d) {
     return shape.rank > d ? shape.dims[d] : -1;
 }
 
-/* Outputs first … first + 2 of n entries (-1: unknown) of a tensor whose shape vector has this
- * shape. */
+/* Sets outputs first … first + 2 to a sparse tensor of n entries (-1: unknown) whose shape vector
+ * has the shape `shape_vector`. */
 static inline void set_sparse(struct shape_inference *ctx, int first, int64_t n,
                               struct shape shape_vector) {
     ctx->out[first] = matrix_of(ctx, n, dim_of(shape_vector, 0));
@@ -26,7 +26,8 @@ static inline void set_sparse(struct shape_inference *ctx, int first, int64_t n,
     ctx->out[first + 2] = shape_vector.rank < 0 ? vector_of(ctx, -1) : shape_vector;
 }
 
-/* A letter per input: 'm' a matrix, 'v' a vector, 's' a scalar, '.' anything. */
+/* Checks the ranks of inputs, a letter for each: 'm' a matrix, 'v' a vector, 's' a scalar, '.'
+ * anything. */
 static inline struct status *require_ranks(struct shape_inference *ctx, const char *ranks) {
     for (int i = 0; ranks[i]; i++)
         if (ranks[i] != '.')

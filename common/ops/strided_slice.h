@@ -1,35 +1,36 @@
-/* What a strided slice means: the begin, end and stride values and the masks of StridedSlice and
- * kin, made dense over the input's dimensions. Shape functions and kernels read it in the same
- * way. Any thread. */
+/* Resolves a strided slice: turns the begin, end and stride values and the masks of StridedSlice
+ * and similar ops into one entry for each dimension of the input. Shape functions and kernels share
+ * it. Any thread. */
 #ifndef MILLRACE_COMMON_OPS_STRIDED_SLICE_H
 #define MILLRACE_COMMON_OPS_STRIDED_SLICE_H
 
 #include "common/graph/graph.h"
 
-/* Bit i of a mask speaks of entry i of begin, end and strides. */
+/* Bit i of a mask is for entry i of begin, end and strides. */
 struct strided_slice_masks {
-    uint64_t begin, end;  /* the value is ignored: from the very start, to the very end */
-    uint64_t ellipsis;    /* stands for as many whole dimensions as are left */
-    uint64_t new_axis;    /* a dimension of 1 appears */
-    uint64_t shrink_axis; /* one index, whose dimension goes */
+    /* the value is ignored: the slice starts at the first, or ends at the last, element */
+    uint64_t begin, end;
+    uint64_t ellipsis;    /* covers all dimensions that no other entry covers */
+    uint64_t new_axis;    /* adds a dimension of size 1 to the output */
+    uint64_t shrink_axis; /* takes one index and drops its dimension */
 };
 struct status *strided_slice_masks_read(const struct node *node,
                                         struct strided_slice_masks *ret) MUST_USE;
 
-/* Per dimension of the input: the first index, the step, and how many are taken; -1 where a size
- * is not known. About 10 KiB: on the stack.
- */
+/* For each dimension of the input: the first index, the step, and the number of indices, -1 where
+ * it is unknown. The struct has about 10 KiB and may be on the stack. */
 enum { SLICE_NEW_AXIS = -1 };
 struct strided_slice {
     int rank;
     int64_t begin[SHAPE_MAX_RANK], stride[SHAPE_MAX_RANK], size[SHAPE_MAX_RANK];
     int out_rank;
-    /* the output's sizes: shrunk dimensions left out, new ones there */
+    /* sizes of the output, without shrunk dimensions and with new ones */
     int64_t out[SHAPE_MAX_RANK];
-    int source[SHAPE_MAX_RANK]; /* per output dimension: the input's, or SLICE_NEW_AXIS */
+    /* for each output dimension: that of the input, or SLICE_NEW_AXIS */
+    int source[SHAPE_MAX_RANK];
 };
-/* `begin` and `end` may be NULL while a graph is being typed: sizes that depend on them are then
- * -1. `in` has a known rank. Errors: INVALID_ARGUMENT as TensorFlow words them. */
+/* Resolves the slice. `begin` and `end` may be NULL during inference: sizes that depend on them are
+ * -1 then. `in` must have a known rank. Errors: INVALID_ARGUMENT with TensorFlow's words. */
 struct status *strided_slice_resolve(const struct strided_slice_masks *masks, struct shape in,
                                      const struct tensor *begin, const struct tensor *end,
                                      const struct tensor *strides,

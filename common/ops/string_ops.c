@@ -74,8 +74,10 @@ static struct status *shape_ngrams(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"StringLower", "lower case: of ASCII letters, or of all with encoding utf-8", shape_same_as_input},
-    {"StringUpper", "upper case: of ASCII letters, or of all with encoding utf-8", shape_same_as_input},
+    {"StringLower", "lower case: of ASCII letters, or of all with encoding utf-8",
+     shape_same_as_input},
+    {"StringUpper", "upper case: of ASCII letters, or of all with encoding utf-8",
+     shape_same_as_input},
     {"StringStrip", "without the spaces at both ends", shape_same_as_input},
     {"StringLength", "length in bytes, or in UTF-8 characters", shape_same_as_input},
     {"Substr", "len bytes (characters) from pos on", shape_substr},

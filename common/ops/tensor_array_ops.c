@@ -94,7 +94,8 @@ static struct status *shape_array_split(struct shape_inference *ctx) {
 static const struct op_def rows[] = {
     {"TensorArrayV3", "an array of tensors that lives for one step", shape_array},
     {"TensorArrayGradV3", "the array of gradients of an array", shape_array_grad},
-    {"TensorArrayGradWithShape", "the array of gradients of an array, of larger elements", shape_array_grad},
+    {"TensorArrayGradWithShape", "the array of gradients of an array, of larger elements",
+     shape_array_grad},
     {"TensorArrayWriteV3", "writes one element", shape_array_write},
     {"TensorArrayReadV3", "reads one element", shape_array_read},
     {"TensorArrayGatherV3", "elements stacked into one tensor", shape_array_gather},

@@ -27,7 +27,8 @@ static struct status *shape_encode(struct shape_inference *ctx) {
 // clang-format off
 static const struct op_def rows[] = {
     {"UnicodeDecode", "the characters of texts, as a ragged matrix", shape_decode},
-    {"UnicodeDecodeWithOffsets", "the characters of texts and where they begin, as ragged matrices", shape_decode},
+    {"UnicodeDecodeWithOffsets", "the characters of texts and where they begin, as ragged matrices",
+     shape_decode},
     {"UnicodeEncode", "texts from their characters", shape_encode},
     {"UnicodeTranscode", "texts in another encoding", shape_same_as_input},
     {"UnicodeScript", "the script of each character, by ICU's numbers", shape_same_as_input},

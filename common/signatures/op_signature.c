@@ -1,4 +1,4 @@
-/* Look-ups in the generated table of op signatures. */
+/* Looks ops and attrs up in the generated table of signatures. */
 #include "common/signatures/op_signature.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The host's allocator. The kinds of blocks, by size:
+/* Implements the host's allocator. The kinds of blocks, by size:
  *
  *   below 64 KiB   header and data in one piece from malloc
  *   below 1 MiB    a block of malloc's, header apart; recycled
@@ -36,7 +36,7 @@
 
 enum {
     RECYCLED_MIN_LOG2 = 16,
-    RECYCLED_MAX_LOG2 = 47, /* an address space has no more */
+    RECYCLED_MAX_LOG2 = 47, /* an address space is never larger */
     STEPS_PER_LOG2 = 8,
     N_CLASSES = (RECYCLED_MAX_LOG2 - RECYCLED_MIN_LOG2 + 1) * STEPS_PER_LOG2,
     MMAP_MIN_BYTES = 1 << 20,
@@ -44,17 +44,19 @@ enum {
     HUGE_MIN_BYTES = 4 << 20,
 };
 
-/* Low bits of buffer.flags: how far the header stands behind the start of malloc's block. */
+/* Low bits of buffer.flags: the distance from the start of the malloc block to the header. */
 enum { FLAG_RECYCLED = 1u << 16, OFFSET_MASK = 0xffff };
 
-/* Where a recycled block's bytes come from: blocks of one kind never serve for the other. */
+/* Where the bytes of a recycled block come from. A block of one kind is never used for another. */
 enum block_kind { BLOCK_PRIVATE, BLOCK_SHARED, BLOCK_N_KINDS };
 
 struct host_allocator {
     struct allocator base;
-    /* its other face: only `alloc` and `likes` are used, buffers belong to base */
+    /* allocator_host_shared returns it: only `alloc` and `likes` are used, and its buffers belong
+     * to `base` */
     struct allocator shared;
-    /* its maker, and each live buffer; -1 for the process's own, which is not counted */
+    /* references of its creator and of each live buffer; -1 for the allocator of the process, which
+     * is not counted */
     _Atomic int64_t n_holders;
 };
 
@@ -63,7 +65,7 @@ struct host_block {
     int class_index;
     enum block_kind kind;
     uint32_t age;                 /* when it was put there */
-    struct list in_class, in_age; /* while it waits in the cache */
+    struct list in_class, in_age; /* while it is in the cache */
 };
 
 static struct {
@@ -78,7 +80,7 @@ static pthread_once_t host_once = PTHREAD_ONCE_INIT;
 static int64_t physical_bytes;
 static struct shm_arena *_Atomic arena;
 static struct {
-    pthread_mutex_t lock; /* held while it is called */
+    pthread_mutex_t lock; /* held during its calls */
     _Atomic bool is_set;
     void (*on_release)(void *arg, const char *data, size_t size_bytes);
     void *arg;
@@ -188,8 +190,8 @@ static void cache_evict_oldest_locked(struct list *evicted) {
     list_push_back(evicted, &block->in_age);
 }
 
-/* Takes the oldest blocks out until no more than `limit_bytes` are kept; the caller frees them
- * without the lock. */
+/* Removes the oldest blocks until at most `limit_bytes` are cached; the caller frees them after
+ * unlocking. */
 static void cache_evict_locked(int64_t limit_bytes, struct list *evicted) {
     while (cache.cached_bytes > limit_bytes)
         cache_evict_oldest_locked(evicted);
@@ -224,7 +226,7 @@ static void cache_shrink(int64_t limit_bytes) {
 
 /* ---- the allocator ---- */
 
-/* Counts first, so that two threads cannot both pass the limit. */
+/* Counts the bytes before it allocates, so that two threads cannot both pass the limit. */
 static bool charge(struct allocator *allocator, size_t size_bytes) {
     int64_t size = (int64_t)size_bytes;
     int64_t in_use =
@@ -259,8 +261,8 @@ static void host_allocator_hold(struct allocator *allocator) {
         atomic_fetch_add_explicit(&host->n_holders, 1, memory_order_relaxed);
 }
 
-/* Header directly before the data, both in one piece. malloc aligns to 16 only; its aligned
- * forms are several times slower. */
+/* Puts the header directly before the data, both in one piece. malloc aligns to 16 bytes only; its
+ * aligned forms are several times slower. */
 static struct buffer *small_new(size_t size_bytes) {
     _Static_assert(sizeof(struct buffer) <= BUFFER_ALIGN,
                    "a header fits before the first aligned byte");
@@ -282,7 +284,7 @@ static struct buffer *small_new(size_t size_bytes) {
     return buffer;
 }
 
-/* A recycled block, or a new one; NULL when memory or ranges are out. */
+/* A recycled block or a new one; NULL when memory or ranges are exhausted. */
 static struct buffer *block_alloc(int class_index, size_t class_bytes, enum block_kind kind) {
     struct host_block *block = cache_take(class_index, kind);
     if (!block)
@@ -322,7 +324,7 @@ static struct buffer *host_alloc(struct allocator *allocator, size_t size_bytes)
 static void host_free(struct allocator *allocator, struct buffer *buffer) {
     uncharge(allocator, buffer->size_bytes);
     if (buffer->flags & FLAG_RECYCLED) {
-        buffer->flags = 0; /* written to, for all we know */
+        buffer->flags = 0; /* the block may have been written to */
         if (BUFFER_HOSTILE)
             host_block_free(CONTAINER_OF(buffer, struct host_block, buffer));
         else
@@ -409,7 +411,7 @@ struct allocator *allocator_host(void) {
 
 void allocator_host_set_arena(struct shm_arena *to) {
     pthread_once(&host_once, host_init);
-    cache_shrink(0); /* no block of an arena before it */
+    cache_shrink(0); /* no block may come from an arena before */
     atomic_store_explicit(&arena, to, memory_order_relaxed);
 }
 

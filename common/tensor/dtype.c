@@ -1,4 +1,4 @@
-/* The table of element types. */
+/* Lists the element types: names and sizes. */
 #include "common/tensor/dtype.h"
 
 #include <stdio.h>

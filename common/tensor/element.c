@@ -1,4 +1,4 @@
-/* Elements read as numbers: element.h. */
+/* Reads an element of any numeric dtype as an integer or a double (element.h). */
 #include "common/tensor/element.h"
 
 #include "common/tensor/float16.h"

@@ -1,7 +1,8 @@
-/* A .npy file: a magic, a version, the length of a Python dictionary's text, the text, the
- * elements.
+/* Reads and writes .npy files: a magic, a version, the length of a Python dictionary's text, the
+ * text, the elements.
  *
- *   "\x93NUMPY" major minor  length(2 or 4 bytes)  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  …\n  elements */
+ *   "\x93NUMPY" major minor  length(2 or 4 bytes)  {'descr': '<f4', 'fortran_order':
+ *                                              False, 'shape': (2, 3), }  …\n  elements */
 #include "common/tensor/npy.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static const struct {
     /* clang-format on */
 };
 
-/* What the dictionary says. */
+/* The entries of the dictionary. */
 struct npy_info {
     enum dtype dtype;
     bool is_big_endian, is_fortran;
@@ -105,7 +106,7 @@ static struct status *parse_dictionary(struct span in, struct npy_info *info) {
                                       : status_invalid("The header of a .npy file cannot be read");
 }
 
-/* Splits the file. */
+/* Splits the file into header and elements. */
 static struct status *find_parts(struct span file, struct span *ret_dictionary,
                                  struct span *ret_elements) {
     if (file.len < MAGIC_BYTES + 4 || memcmp(file.data, magic, MAGIC_BYTES) != 0)
@@ -136,7 +137,7 @@ static void swap_bytes(char *data, size_t n_units, size_t unit_bytes) {
         }
 }
 
-/* Counts through the target in row-major order while the source moves by Fortran's strides. */
+/* Visits the target in row-major order while the source advances by Fortran's strides. */
 static void copy_from_fortran(const struct npy_info *info, size_t element_bytes, const char *from,
                               int64_t n_elements, char *to) {
     int64_t strides[SHAPE_MAX_RANK], index[SHAPE_MAX_RANK] = {0}, stride = 1, at = 0;

@@ -1,4 +1,4 @@
-/* Strings and resource handles: each object is one block of memory with its text behind it. */
+/* Makes strings and resource handles: each is one block of memory, with its text at the end. */
 #include "common/tensor/object.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Protobuf's wire format: the few moves that hand-written decoders and encoders need. */
+/* Reads and writes fields of protobuf's wire format, for decoders and encoders that are written by
+ * hand. */
 #include "common/tensor/tensor_proto.h"
 
 bool proto_read_varint(struct span *in, uint64_t *ret) {
@@ -21,7 +22,7 @@ static bool read_fixed(struct span *in, size_t size, uint64_t *ret) {
     if (in->len < size)
         return false;
     *ret = 0;
-    memcpy(ret, in->data, size); /* little-endian, like every host this runs on */
+    memcpy(ret, in->data, size); /* little-endian, as on every host this runs on */
     in->data += size;
     in->len -= size;
     return true;
@@ -51,7 +52,7 @@ int proto_next(struct span *in, struct proto_field *ret) {
         in->data += ret->value;
         in->len -= (size_t)ret->value;
         return 1;
-    default: /* groups, which no message here has */
+    default: /* groups, which no message of ours has */
         return -1;
     }
 }

@@ -1,4 +1,4 @@
-/* Shapes: products that cannot overflow unnoticed, comparison, text. */
+/* Compares and prints shapes, and multiplies their sizes without overflow. */
 #include "common/tensor/shape.h"
 
 #include <stdio.h>
@@ -37,8 +37,8 @@ static COLD struct status *shape_refused(struct shape shape, const char *why) {
     return st;
 }
 
-/* The product of the sizes that are not 0 must fit as well: strides are such products, and
- * kernels compute them unchecked. */
+/* The product of the sizes that are not 0 must fit, too: strides are such products, and kernels
+ * compute them without checks. */
 struct status *shape_n_elements(struct shape shape, int64_t *ret_n) {
     if (shape.rank < 0)
         return status_invalid("Shape is not known");

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Sanitizers keep shadows of what is mapped, and leave less room. */
+/* Sanitizers keep shadow memory for every mapping and leave less address space. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MAX_BYTES (64ull << 30)
 #else
@@ -21,7 +21,7 @@
 enum { RAM_MULTIPLE = 64 };
 static const size_t min_bytes = 64ull << 20, step_bytes = 2ull << 20;
 
-/* Ranges that were given back: a stack, so that page tables stay few. */
+/* Ranges that were given back, as a stack, so that page tables stay small. */
 struct free_ranges {
     uint64_t *offsets;
     size_t n, capacity;
@@ -31,8 +31,8 @@ struct shm_arena {
     int fd, read_fd;
     char *base;
     size_t size_bytes;
-    pthread_mutex_t lock; /* guards what follows */
-    uint64_t fresh;       /* from here on nothing was ever taken */
+    pthread_mutex_t lock; /* guards the fields below */
+    uint64_t fresh;       /* nothing was ever taken from here on */
     size_t taken_bytes;
     struct free_ranges classes[SHM_ARENA_CLASSES];
 };
@@ -51,7 +51,8 @@ static size_t usual_size(void) {
     return size & ~(step_bytes - 1);
 }
 
-/* Where address space is limited or memory is strictly accounted, less may still be had. */
+/* Where address space is limited or memory is strictly accounted, a smaller arena may still be
+ * possible. */
 static struct status *map(struct shm_arena *arena, size_t size_bytes) {
     for (; size_bytes >= min_bytes; size_bytes = (size_bytes / 16) & ~(step_bytes - 1)) {
         if (ftruncate(arena->fd, (off_t)size_bytes) != 0)
@@ -68,8 +69,7 @@ static struct status *map(struct shm_arena *arena, size_t size_bytes) {
     return refused("mmap");
 }
 
-/* A memfd belongs to its user alone, and whoever gets the descriptor cannot open it for writing
- * again without being that user. */
+/* Only the owning user of a memfd can open its descriptor again for writing. */
 static struct status *open_for_readers(struct shm_arena *arena) {
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", arena->fd);
@@ -139,8 +139,8 @@ char *shm_arena_take(struct shm_arena *arena, int class_index, size_t size_bytes
 void shm_arena_give(struct shm_arena *arena, int class_index, char *block, size_t size_bytes) {
     uint64_t offset = (uint64_t)(block - arena->base);
     struct free_ranges *ranges = &arena->classes[class_index];
-    /* Ours, and the descriptor writes: nothing else can refuse. Old contents must not come up
-     * again as zeros. */
+    /* The mapping is ours and writable, so only a kernel error can refuse this. Old contents must
+     * not be returned as zeros. */
     CHECK(fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                     (off_t)size_bytes) == 0);
     pthread_mutex_lock(&arena->lock);

@@ -1,4 +1,4 @@
-/* Making, sharing and letting go of tensor values. Printing stands in tensor_print.c. */
+/* Makes, shares and releases tensor values. tensor_print.c prints them. */
 #include "common/tensor/tensor.h"
 
 #include <stdio.h>
@@ -6,7 +6,8 @@
 
 /* ---- elements that are counted objects ----
  *
- *   tensor ──► object_array (a buffer whose last reference lets go of every element) ──► the block that holds the pointers
+ *   tensor ──► object_array ──► the block that holds the pointers
+ *              (a buffer whose last reference releases every element)
  *
  * So a shared or sliced string tensor costs one reference, not one per element. */
 
@@ -32,7 +33,7 @@ static void object_array_free(struct allocator *allocator, struct buffer *buffer
 static struct buffer *object_array_alloc(struct allocator *allocator, size_t size_bytes) {
     (void)allocator;
     (void)size_bytes;
-    return NULL; /* only object_array_new makes them */
+    return NULL; /* only object_array_new makes such buffers */
 }
 
 static struct allocator object_array_allocator = {
@@ -91,7 +92,7 @@ void tensor_copy_slow(struct tensor *to, const struct tensor *from) {
 
 /* ---- making ---- */
 
-/* The head of a value; the shape has been checked. */
+/* Sets everything but the elements; the shape has been checked. */
 static void set_head(struct tensor *ret, enum dtype dtype, struct shape shape, int64_t n_elements,
                      enum tensor_storage storage) {
     ret->dtype = (uint8_t)dtype;
@@ -133,7 +134,7 @@ static struct status *tensor_make(struct allocator *allocator, enum dtype dtype,
         return out_of_tensor_memory(allocator, dtype, shape, SIZE_MAX);
     if (size_bytes <= TENSOR_INLINE_BYTES) {
         set_head(ret, dtype, shape, n_elements, TENSOR_INLINE);
-        memset(ret->bytes, 0, sizeof(ret->bytes)); /* cheaper than to ask whether it is wanted */
+        memset(ret->bytes, 0, sizeof(ret->bytes)); /* cheaper than asking whether it is needed */
         return NULL;
     }
     bool is_object = dtype_is_object(dtype);
@@ -193,7 +194,7 @@ struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, 
     return NULL;
 }
 
-/* Shares the elements of `from` from `first` on under a head of its own. */
+/* Shares the elements of `from`, from index `first` on, as a tensor of another shape. */
 static void share_elements(const struct tensor *from, int64_t first, int64_t n_elements,
                            struct shape shape, struct tensor *ret) {
     enum dtype dtype = (enum dtype)from->dtype;

@@ -1,5 +1,5 @@
-/* Reading the text form of tensors back: for graphs as text (tests, dumps) and for feeds on a
- * command line. */
+/* Reads the text form of tensors: of graphs as text (tests, dumps) and of feeds on a command
+ * line. */
 #include "common/tensor/tensor.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ static int hex_digit(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One escape, after its backslash. */
+/* Reads one escape, after its backslash. */
 static bool take_escape(struct span *in, char *ret) {
     if (in->len == 0)
         return false;
@@ -90,7 +90,7 @@ bool text_take_quoted(struct span *in, struct str *ret) {
     return false;
 }
 
-/* A number's text, NUL-terminated; numbers are short. */
+/* Copies the text of a number, which is short, and adds a NUL. */
 static bool number_text(struct span *in, char *text, size_t len) {
     text_skip_blanks(in);
     size_t n = 0;
@@ -146,7 +146,7 @@ bool text_take_shape(struct span *in, int64_t *dims, int *ret_rank) {
 
 /* ---- elements ---- */
 
-/* The pattern whose value is nearest; there are only 256. */
+/* The pattern whose value is nearest. There are only 256. */
 static uint8_t small_float_nearest(struct small_float format, double v) {
     int best = 0;
     double best_distance = INFINITY;
@@ -206,7 +206,7 @@ static bool store_real(enum dtype dtype, double v, void *at) {
     return true;
 }
 
-/* Little-endian, as this code's hosts are: the low bytes are the value. */
+/* Hosts are little-endian, so the low bytes are the value. */
 static bool take_element(struct span *in, enum dtype dtype, void *at) {
     size_t size = dtype_size(dtype);
     double real, imaginary;

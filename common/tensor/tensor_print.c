@@ -1,4 +1,4 @@
-/* Tensors as text, for dumps, tests and messages. tensor_parse.c reads it back. */
+/* Prints tensors as text for dumps, tests and messages. tensor_parse.c reads that text. */
 #include "common/tensor/tensor.h"
 
 #include <inttypes.h>
@@ -63,7 +63,7 @@ static void add_object(struct str *out, const struct object *object) {
         str_addf(out, "<%s>", object->type->name);
 }
 
-/* Values of n bits in a byte, the upper bits ignored. */
+/* Extends the sign of an n-bit value in a byte; the upper bits are ignored. */
 static int sign_extend(int v, int n_bits) {
     return (v & ((1 << n_bits) - 1)) - ((v & 1 << (n_bits - 1)) ? 1 << n_bits : 0);
 }
@@ -71,6 +71,7 @@ static int sign_extend(int v, int n_bits) {
 static void add_element(struct str *out, const struct tensor *t, int64_t i) {
     const void *data = tensor_cdata(t);
 #define AT(type) (((const type *)data)[i])
+#define SMALL(format) text_add_float(out, small_float_to_float(format, AT(uint8_t)))
     switch ((enum dtype)t->dtype) {
         /* clang-format off */
     case DT_FLOAT: text_add_float(out, AT(float)); break;
@@ -108,12 +109,12 @@ static void add_element(struct str *out, const struct tensor *t, int64_t i) {
     case DT_STRING: text_add_quoted(out, tensor_string(t, i)); break;
     case DT_RESOURCE:
     case DT_VARIANT: add_object(out, AT(struct object *)); break;
-    case DT_FLOAT8_E5M2: text_add_float(out, small_float_to_float(SMALL_FLOAT_E5M2, AT(uint8_t))); break;
-    case DT_FLOAT8_E4M3FN: text_add_float(out, small_float_to_float(SMALL_FLOAT_E4M3FN, AT(uint8_t))); break;
-    case DT_FLOAT8_E4M3FNUZ: text_add_float(out, small_float_to_float(SMALL_FLOAT_E4M3FNUZ, AT(uint8_t))); break;
-    case DT_FLOAT8_E4M3B11FNUZ: text_add_float(out, small_float_to_float(SMALL_FLOAT_E4M3B11FNUZ, AT(uint8_t))); break;
-    case DT_FLOAT8_E5M2FNUZ: text_add_float(out, small_float_to_float(SMALL_FLOAT_E5M2FNUZ, AT(uint8_t))); break;
-    case DT_FLOAT4_E2M1FN: text_add_float(out, small_float_to_float(SMALL_FLOAT_E2M1FN, AT(uint8_t))); break;
+    case DT_FLOAT8_E5M2: SMALL(SMALL_FLOAT_E5M2); break;
+    case DT_FLOAT8_E4M3FN: SMALL(SMALL_FLOAT_E4M3FN); break;
+    case DT_FLOAT8_E4M3FNUZ: SMALL(SMALL_FLOAT_E4M3FNUZ); break;
+    case DT_FLOAT8_E4M3B11FNUZ: SMALL(SMALL_FLOAT_E4M3B11FNUZ); break;
+    case DT_FLOAT8_E5M2FNUZ: SMALL(SMALL_FLOAT_E5M2FNUZ); break;
+    case DT_FLOAT4_E2M1FN: SMALL(SMALL_FLOAT_E2M1FN); break;
     case DT_INT4: str_addf(out, "%d", sign_extend(AT(uint8_t), 4)); break;
     case DT_UINT4: str_addf(out, "%d", AT(uint8_t) & 15); break;
     case DT_INT2: str_addf(out, "%d", sign_extend(AT(uint8_t), 2)); break;
@@ -124,6 +125,7 @@ static void add_element(struct str *out, const struct tensor *t, int64_t i) {
         /* clang-format on */
     }
 #undef AT
+#undef SMALL
 }
 
 void tensor_print(const struct tensor *t, int64_t max_elements, struct str *out) {

@@ -1,6 +1,6 @@
-/* TensorProto in and out. Decoding takes two looks at the fields: the first finds type, shape
- * and where the elements stand, the second stores them; so the elements go straight to their
- * place, whatever order the fields come in. */
+/* Reads and writes TensorProto. Decoding visits the fields twice: the first time it finds type,
+ * shape and the place of the elements, the second time it stores them. So the elements are written
+ * directly to their destination, whatever the order of the fields. */
 #include "common/tensor/tensor_proto.h"
 
 #include <stdlib.h>
@@ -15,28 +15,31 @@ enum {
     FIELD_FLOAT8 = 18,
 };
 
-/* Views below this are not worth a reference on a whole message; see wants_view. */
+/* A smaller view is not worth a reference to a whole message; see wants_view. */
 enum { VIEW_MIN_BYTES = 4096, VIEW_ALWAYS_BYTES = 1 << 20, VIEW_MAX_WASTE = 16 };
 
-/* Which field lists the elements of a type, and how: `unit_bytes` is what one listed value fills
- * (a complex element takes two). */
+/* The field that lists the elements of a type. `unit_bytes` is the size of one listed value (a
+ * complex element has two). */
 static const struct value_field {
     uint8_t number, wire_type, unit_bytes;
 } value_fields[DT_N_TYPES] = {
     /* clang-format off */
-    [DT_FLOAT] = {5, 5, 4}, [DT_DOUBLE] = {6, 1, 8}, [DT_COMPLEX64] = {9, 5, 4}, [DT_COMPLEX128] = {12, 1, 8},
-    [DT_INT32] = {7, 0, 4}, [DT_UINT8] = {7, 0, 1}, [DT_INT16] = {7, 0, 2}, [DT_INT8] = {7, 0, 1}, [DT_UINT16] = {7, 0, 2},
-    [DT_QINT8] = {7, 0, 1}, [DT_QUINT8] = {7, 0, 1}, [DT_QINT16] = {7, 0, 2}, [DT_QUINT16] = {7, 0, 2}, [DT_QINT32] = {7, 0, 4},
-    [DT_INT4] = {7, 0, 1}, [DT_UINT4] = {7, 0, 1}, [DT_INT2] = {7, 0, 1}, [DT_UINT2] = {7, 0, 1},
-    [DT_INT64] = {10, 0, 8}, [DT_BOOL] = {11, 0, 1}, [DT_HALF] = {13, 0, 2}, [DT_BFLOAT16] = {13, 0, 2},
-    [DT_UINT32] = {16, 0, 4}, [DT_UINT64] = {17, 0, 8},
-    [DT_FLOAT8_E5M2] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E4M3FN] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E4M3FNUZ] = {FIELD_FLOAT8, 2, 1},
-    [DT_FLOAT8_E4M3B11FNUZ] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E5M2FNUZ] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT4_E2M1FN] = {FIELD_FLOAT8, 2, 1},
-    [DT_STRING] = {FIELD_STRING, 2, 8}, [DT_RESOURCE] = {FIELD_RESOURCE, 2, 8}, [DT_VARIANT] = {FIELD_VARIANT, 2, 8},
+    [DT_FLOAT] = {5, 5, 4}, [DT_DOUBLE] = {6, 1, 8}, [DT_COMPLEX64] = {9, 5, 4},
+    [DT_COMPLEX128] = {12, 1, 8}, [DT_INT32] = {7, 0, 4}, [DT_UINT8] = {7, 0, 1},
+    [DT_INT16] = {7, 0, 2}, [DT_INT8] = {7, 0, 1}, [DT_UINT16] = {7, 0, 2}, [DT_QINT8] = {7, 0, 1},
+    [DT_QUINT8] = {7, 0, 1}, [DT_QINT16] = {7, 0, 2}, [DT_QUINT16] = {7, 0, 2},
+    [DT_QINT32] = {7, 0, 4}, [DT_INT4] = {7, 0, 1}, [DT_UINT4] = {7, 0, 1}, [DT_INT2] = {7, 0, 1},
+    [DT_UINT2] = {7, 0, 1}, [DT_INT64] = {10, 0, 8}, [DT_BOOL] = {11, 0, 1}, [DT_HALF] = {13, 0, 2},
+    [DT_BFLOAT16] = {13, 0, 2}, [DT_UINT32] = {16, 0, 4}, [DT_UINT64] = {17, 0, 8},
+    [DT_FLOAT8_E5M2] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E4M3FN] = {FIELD_FLOAT8, 2, 1},
+    [DT_FLOAT8_E4M3FNUZ] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E4M3B11FNUZ] = {FIELD_FLOAT8, 2, 1},
+    [DT_FLOAT8_E5M2FNUZ] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT4_E2M1FN] = {FIELD_FLOAT8, 2, 1},
+    [DT_STRING] = {FIELD_STRING, 2, 8}, [DT_RESOURCE] = {FIELD_RESOURCE, 2, 8},
+    [DT_VARIANT] = {FIELD_VARIANT, 2, 8},
     /* clang-format on */
 };
 
-/* What the first look finds. */
+/* The result of the first visit. */
 struct parts {
     enum dtype dtype;
     struct shape shape;
@@ -64,7 +67,7 @@ static char *text_field(struct span bytes) {
     return bytes.len > 0 ? xstrndup(bytes.data, bytes.len) : NULL;
 }
 
-/* The type of what the handle names, from its first DtypeAndShape. */
+/* The dtype of the resource of a handle, from its first DtypeAndShape. */
 static enum dtype handle_dtype(struct span dtype_and_shape) {
     struct proto_field field;
     while (proto_next(&dtype_and_shape, &field) > 0)
@@ -120,7 +123,7 @@ static void resource_handle_to_proto(const struct resource_handle *handle, struc
     }
 }
 
-/* Makes the object that `bytes` stand for. False when malformed. */
+/* Makes the object from its bytes. False when malformed. */
 static bool object_from_bytes(enum dtype dtype, struct span bytes, struct object **ret) {
     if (dtype == DT_RESOURCE) {
         struct resource_handle *handle = resource_handle_from_proto(bytes);
@@ -167,7 +170,7 @@ static struct status *find_parts(struct span proto, struct parts *parts) {
 
 /* ---- tensor_content ---- */
 
-/* A view pins the whole message: worth it for what is large, or a fair part of it. */
+/* A view keeps the whole message in memory, so it must be large or a fair part of it. */
 static bool wants_view(struct span content, size_t element_bytes, const struct buffer *owner) {
     if (!owner || content.len < VIEW_MIN_BYTES ||
         (uintptr_t)content.data % MIN(element_bytes, (size_t)8) != 0)
@@ -175,7 +178,7 @@ static bool wants_view(struct span content, size_t element_bytes, const struct b
     return content.len >= VIEW_ALWAYS_BYTES || content.len >= owner->size_bytes / VIEW_MAX_WASTE;
 }
 
-/* A bool of any other value would be undefined behaviour in every kernel that reads it. */
+/* A bool byte other than 0 and 1 would be undefined behaviour in every kernel that reads it. */
 static bool has_only_bools(struct span content) {
     uint8_t seen = 0;
     for (size_t i = 0; i < content.len; i++)
@@ -205,7 +208,7 @@ static struct status *plain_from_content(const struct parts *parts, struct buffe
     return NULL;
 }
 
-/* All lengths as varints, then all bytes. */
+/* Reads strings: all lengths as varints, then all bytes. */
 static struct status *objects_from_content(const struct parts *parts, struct allocator *allocator,
                                            struct tensor *ret) {
     int64_t n_elements;
@@ -225,7 +228,7 @@ static struct status *objects_from_content(const struct parts *parts, struct all
     TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
     for (int64_t i = 0; i < n_elements; i++) {
         struct object *object;
-        CHECK(proto_read_varint(&lengths, &length)); /* as a moment ago */
+        CHECK(proto_read_varint(&lengths, &length)); /* as in the first loop */
         if (!object_from_bytes(parts->dtype, (struct span){bytes.data, (size_t)length}, &object)) {
             tensor_clear(&t);
             return malformed("a resource handle cannot be read");
@@ -239,7 +242,7 @@ static struct status *objects_from_content(const struct parts *parts, struct all
 
 /* ---- typed lists ---- */
 
-/* How many values a field adds: itself, or as many as are packed in it. */
+/* The number of values in a field: one, or as many as are packed in it. */
 static int64_t count_values(const struct proto_field *field, const struct value_field *wanted) {
     if (field->number != wanted->number)
         return 0;
@@ -257,7 +260,7 @@ static int64_t count_values(const struct proto_field *field, const struct value_
     return n;
 }
 
-/* Whether packed values end where the field ends. */
+/* Do the packed values end where the field ends? */
 static bool is_whole(const struct proto_field *field, const struct value_field *wanted) {
     if (field->number != wanted->number || field->wire_type != 2 || field->bytes.len == 0 ||
         wanted->wire_type == 2)
@@ -273,8 +276,8 @@ static void store_value(enum dtype dtype, uint64_t value, size_t unit_bytes, cha
     memcpy(to, &value, unit_bytes);
 }
 
-/* Stores the values of one field, at most up to `end`. Returns where the next one goes; NULL
- * when malformed. */
+/* Stores the values of one field, at most up to `end`. Returns the position after the last one;
+ * NULL when malformed. */
 static char *store_field(enum dtype dtype, const struct proto_field *field,
                          const struct value_field *wanted, char *to, char *end) {
     struct span packed = field->bytes;
@@ -300,8 +303,8 @@ static char *store_field(enum dtype dtype, const struct proto_field *field,
     return to;
 }
 
-/* Elements from `n` on become copies of the one before; fresh memory that is zero already is not
- * touched. */
+/* Fills the elements from `n` on with copies of the one before. Fresh memory that is zero already
+ * is not touched. */
 static void repeat_last(struct tensor *t, int64_t n) {
     static const char zeros[16];
     size_t size = dtype_size((enum dtype)t->dtype), done = (size_t)n * size,
@@ -363,7 +366,7 @@ static struct status *objects_from_list(struct span proto, const struct parts *p
     struct tensor t = TENSOR_INIT;
     TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
     int64_t n = 0;
-    struct object *object = NULL; /* the last element's */
+    struct object *object = NULL; /* of the last element */
     for (struct span in = proto; n < t.n_elements && proto_next(&in, &field) > 0;) {
         if (field.number != wanted->number || field.wire_type != 2)
             continue;
@@ -391,7 +394,7 @@ struct status *tensor_from_proto(struct span proto, struct buffer *owner,
 }
 
 struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) {
-    enum { FACTOR = 16 }; /* lists of small values grow by half of it */
+    enum { FACTOR = 16 }; /* a list of small values grows by half */
     struct parts parts;
     int64_t n_elements, size,
         allowed = (int64_t)MIN(proto.len, (size_t)INT32_MAX) * FACTOR + spare_bytes;
@@ -466,7 +469,7 @@ static void resources_to_proto(const struct tensor *t, struct str *out) {
     str_fini(&protos);
 }
 
-/* A kind that cannot travel is sent as its name without content. */
+/* A kind that cannot be sent travels as its name without content. */
 static void variants_to_proto(const struct tensor *t, struct str *out) {
     for (int64_t i = 0; i < t->n_elements; i++) {
         const struct object *object = ((struct object *const *)tensor_cdata(t))[i];

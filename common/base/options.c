@@ -1,3 +1,5 @@
+/* Reads the options of a program from flags, an INI file (with inih) and the environment, and
+ * prints its help. */
 #include "common/base/options.h"
 
 #include <errno.h>

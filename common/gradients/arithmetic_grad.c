@@ -1,4 +1,4 @@
-/* Derivatives of arithmetic: functions of two or three numbers with broadcasting, sums of many
+/* Differentiates arithmetic: functions of two or three numbers with broadcasting, and sums of many
  * (elementwise.h). */
 #include "common/gradients/elementwise.h"
 
@@ -13,7 +13,7 @@ BINARY(div_no_nan, OP("DivNoNan", dy, b), MUL(dy, OP("DivNoNan", OP("DivNoNan", 
 BINARY(floor_mod, dy, NEG(MUL(dy, OP("FloorDiv", a, b))))
 BINARY(next_after, dy, ZEROS(dy))
 
-/* Of complex numbers TensorFlow takes no conjugate here. */
+/* For complex numbers TensorFlow does not conjugate here. */
 static void squared_difference_grad(struct gradient_ctx *g) {
     struct node_input scaled = MUL(DY(0), MUL(NUM(2), SUB(IN(0), IN(1))));
     SET_SUM(0, scaled);
@@ -28,8 +28,8 @@ BINARY(minimum, WHERE(OP("LessEqual", a, b), dy, NUM(0)), WHERE(OP("LessEqual", 
 
 /* ---- powers, logarithms ---- */
 
-/* log a, and 0 where a power's derivative to its exponent is taken as 0: not above 0, or 0 where
- * it is complex. */
+/* log a, and 0 where the derivative of a power with respect to its exponent is taken as 0: a is not
+ * above 0, or a complex a is 0. */
 static struct node_input log_or_zero(struct gradient_ctx *g, struct node_input a) {
     bool is_complex = dtype_in(gradient_dtype(a), DTYPES_COMPLEX);
     struct node_input has_log = OP(is_complex ? "NotEqual" : "Greater", a, NUM(0));
@@ -52,7 +52,7 @@ BINARY(atan2, MUL(b, DIV(dy, ADD(SQUARE(a), SQUARE(b)))),
 
 /* ---- gamma functions ---- */
 
-/* d/dx of the lower one: x^(a-1) e^-x / Γ(a) */
+/* d/dx of the lower function: x^(a-1) e^-x / Γ(a) */
 static struct node_input gamma_density(struct gradient_ctx *g, struct node_input a,
                                        struct node_input x) {
     return OP("Exp", SUB(SUB(OP("Xlogy", SUB(a, NUM(1)), x), x), OP("Lgamma", a)));
@@ -70,7 +70,7 @@ static void zeta_grad(struct gradient_ctx *g) {
     SET_SUM(1, NEG(MUL(DY(0), MUL(IN(0), OP("Zeta", ADD(IN(0), NUM(1)), IN(1))))));
 }
 
-/* (a, b, x): x^(a-1) (1-x)^(b-1) / B(a, b). To the parameters there is none. */
+/* (a, b, x): x^(a-1) (1-x)^(b-1) / B(a, b). The parameters get no gradient. */
 static void betainc_grad(struct gradient_ctx *g) {
     struct node_input a = IN(0), b = IN(1), x = IN(2), one = NUM(1);
     struct node_input log_beta =

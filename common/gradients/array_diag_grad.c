@@ -1,4 +1,4 @@
-/* Derivatives of the array family's ops on diagonals and bands (array_grad.c has the rest). */
+/* Differentiates ops of the array family on diagonals and bands. array_grad.c has the rest. */
 #include "common/gradients/build.h"
 
 static void diag_grad(struct gradient_ctx *g) { SET(0, OP("DiagPart", DY(0))); }

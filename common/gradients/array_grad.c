@@ -1,5 +1,5 @@
-/* Derivatives of the array family that move, repeat and reshape elements; array_index_grad.c has
- * what goes by indices, array_diag_grad.c what goes by diagonals. */
+/* Differentiates ops of the array family that move, repeat and reshape elements. array_index_grad.c
+ * has those with indices, array_diag_grad.c those with diagonals. */
 #include "common/gradients/build.h"
 
 static void identity_grad(struct gradient_ctx *g) {
@@ -114,7 +114,7 @@ static void tensor_strided_slice_update_grad(struct gradient_ctx *g) {
     SET_SUM(4, LIKE("StridedSlice", DY(0), IN(1), IN(2), IN(3)));
 }
 
-/* Of PadV2's constant TensorFlow has no gradient either. */
+/* The constant of PadV2 gets no gradient, as in TensorFlow. */
 static void pad_grad(struct gradient_ctx *g) {
     struct node_input first_column = OP_WITH(
         "StridedSlice",

@@ -1,5 +1,5 @@
-/* Derivatives of the array family's ops that go by indices: gathers and scatters are each
- * other's (array_grad.c has the rest). */
+/* Differentiates ops of the array family with indices: the gradient of a gather is a scatter, and
+ * the other way round. array_grad.c has the rest. */
 #include "common/gradients/build.h"
 
 static void gather_nd_grad(struct gradient_ctx *g) {
@@ -43,8 +43,9 @@ static struct gathered measure(struct gradient_ctx *g, struct node_input axis, i
     return by;
 }
 
-/* dy [batch, before, chosen, after] ─► [batch · chosen, before · after] ─ sums of rows ─► [batch · n, before · after]
- *    ─► [batch, before, n, after], as the parameters have it. */
+/* dy [batch, before, chosen, after] ─► [batch · chosen, before · after]
+ *    ─ sums of rows ─► [batch · n, before · after]
+ *    ─► [batch, before, n, after], the shape of the parameters */
 static void gather_dense(struct gradient_ctx *g, struct node_input axis, int64_t n_batch) {
     struct gathered by = measure(g, axis, n_batch);
     struct node_input to_rows = I32S(0, 2, 1, 3); /* its own inverse */
@@ -79,8 +80,8 @@ static void tensor_scatter_sub_grad(struct gradient_ctx *g) {
     SET(2, NEG(OP("GatherNd", DY(0), IN(1))));
 }
 
-/* Whoever has the result's value shares its gradient: the tensor's element and any of the
- * updates. */
+/* Equal candidates share the gradient: the element of the tensor and all updates that equal the
+ * result. */
 static void tensor_scatter_extreme_grad(struct gradient_ctx *g) {
     struct node_input is_old = CAST(OP("Equal", IN(0), OUT(0)), DY(0));
     struct node_input is_new = CAST(OP("Equal", IN(2), OP("GatherNd", OUT(0), IN(1))), DY(0));

@@ -1,9 +1,9 @@
-/* The walk from outputs to inputs (backprop.h). */
+/* Visits nodes from the outputs to the inputs and adds their gradients (backprop.h). */
 #include "common/gradients/backprop.h"
 
 #include <stdlib.h>
 
-/* One contribution to the gradient of an output; a list per output. */
+/* One contribution to the gradient of an output, in a list for each output. */
 struct contribution {
     struct node_input value;
     int next; /* index + 1; 0: the last */
@@ -13,9 +13,9 @@ struct walk {
     const struct backprop *b;
     struct node **order; /* of the part */
     int n_order;
-    int *first_output; /* by node of the part: where its outputs are in `heads` */
-    int *heads;        /* by output: its first contribution + 1 */
-    bool *is_on_way;   /* by node of the part: below an x */
+    int *first_output; /* for each node of the part: the index of its outputs in `heads` */
+    int *heads;        /* for each output: its first contribution + 1 */
+    bool *is_on_way;   /* for each node of the part: does it depend on an x? */
     struct contribution *contributions;
     int n_contributions, capacity;
     int n_part;
@@ -137,7 +137,8 @@ static struct status *differentiate(struct walk *walk, const struct node *node) 
     return NULL;
 }
 
-/* Nodes below an x that a gradient can reach; the x's own nodes end the walk. */
+/* Marks the nodes that depend on an x and that a gradient can reach; the walk ends at the nodes of
+ * the xs. */
 static void mark_way(struct walk *walk) {
     bool *is_x = xcalloc((size_t)walk->n_part + 1, sizeof(*is_x));
     for (int i = 0; i < walk->b->n_xs; i++)

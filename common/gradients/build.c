@@ -1,4 +1,4 @@
-/* Nodes of gradient formulas: attrs that follow from inputs, constants (build.h). */
+/* Adds the nodes of gradient formulas: attrs that follow from inputs, constants (build.h). */
 #include "common/gradients/build.h"
 
 #include "common/tensor/tensor.h"
@@ -62,8 +62,8 @@ static void set_types(struct gradient_ctx *g, struct node *node, const char *att
                   &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {values, n}});
 }
 
-/* Types and counts as the inputs have them. Arguments that share a count share the inputs that
- * single arguments leave. */
+/* Sets types and counts from the inputs. Arguments that share a count share the inputs that single
+ * arguments leave. */
 static void infer_attrs(struct gradient_ctx *g, struct node *node, int n_inputs,
                         const struct node_input *inputs) {
     const struct op_signature *op = node->op;
@@ -75,7 +75,7 @@ static void infer_attrs(struct gradient_ctx *g, struct node *node, int n_inputs,
         const struct op_arg_signature *arg = &op->inputs[i];
         int n = arg->number_attr || arg->type_list_attr ? run : 1;
         if (n < 0 || at + n > n_inputs)
-            return; /* node_finish says what is wrong */
+            return; /* node_finish reports the error */
         if (arg->number_attr)
             node_set_attr_i(g->graph, node, arg->number_attr, n);
         if (arg->type_list_attr)

@@ -1,5 +1,5 @@
-/* Shapes inside gradient formulas: they are values of the step, as the graph's static shapes are
- * not known here (build.h). */
+/* Computes shapes inside gradient formulas. They are values of the step, because the static shapes
+ * of the graph are not known here (build.h). */
 #include "common/gradients/build.h"
 
 struct node_input gradient_concat(struct gradient_ctx *g, const struct node_input *vectors) {

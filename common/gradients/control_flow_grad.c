@@ -1,5 +1,5 @@
-/* Control flow has no derivative here: clients differentiate conditionals and loops frame by
- * frame, and a function that holds some is refused. What a call comes to is differentiated as a
+/* Says which ops of control flow have a derivative. Clients differentiate conditionals and loops
+ * frame by frame, and a function that contains them is refused. A call is differentiated as a
  * function. */
 #include "common/gradients/gradient.h"
 

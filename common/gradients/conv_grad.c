@@ -1,6 +1,5 @@
-/* Derivatives of convolutions: a convolution, its input gradient and its filter gradient are
- * bilinear, and each is made of the other two.
- */
+/* Differentiates convolutions. A convolution, its input gradient and its filter gradient are
+ * bilinear, and the derivative of each is made of the other two. */
 #include "common/gradients/build.h"
 
 /* ---- (input, filter) ---- */
@@ -41,8 +40,8 @@ static void dilation_2d_grad(struct gradient_ctx *g) {
 
 /* ---- patches ---- */
 
-/* The patches of an image whose pixels hold their number, from 1 on, say where each element of
- * dy came from; 0 is padding. `n_space`: 2 for images, 3 for volumes. */
+/* Takes the patches of an image whose pixels are numbered from 1 on, to find the source of each
+ * element of dy; 0 is padding. `n_space`: 2 for images, 3 for volumes. */
 static void patches_grad(struct gradient_ctx *g, int n_space) {
     struct node_input shape = SHAPE(IN(0)), one = I32S(1), depth = gradient_inner(g, shape, 1),
                       batch = gradient_slice(g, shape, I32(0), I32(1));
@@ -79,9 +78,9 @@ static const struct gradient_row rows[] = {
     GRADIENT("Dilation2D", dilation_2d_grad),
     GRADIENT("ExtractImagePatches", image_patches_grad),
     GRADIENT("ExtractVolumePatches", volume_patches_grad),
-    NO_GRADIENT("Conv3DBackpropInput"),    /* TensorFlow has none either: its later forms do */
+    NO_GRADIENT("Conv3DBackpropInput"),    /* nor has TensorFlow: its later forms do */
     NO_GRADIENT("Conv3DBackpropFilter"),
-    NO_GRADIENT("Conv"),                   /* TensorFlow has none either */
+    NO_GRADIENT("Conv"),                   /* nor has TensorFlow */
     NO_GRADIENT("Dilation2DBackpropInput"),
     NO_GRADIENT("Dilation2DBackpropFilter"),
     NO_GRADIENT("DataFormatDimMap"),       /* integers */

@@ -1,7 +1,7 @@
-/* Derivatives of connectionist temporal classification: CTCLoss gives its own as an output. */
+/* Differentiates connectionist temporal classification: CTCLoss has its gradient as an output. */
 #include "common/gradients/build.h"
 
-/* The op's second output is the gradient, by time, batch and class. */
+/* The second output of the op is the gradient, by time, batch and class. */
 static void ctc_loss_grad(struct gradient_ctx *g) { SET(0, MUL(EXPAND(DY(0), -1), OUT(1))); }
 
 // clang-format off

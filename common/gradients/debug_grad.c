@@ -1,4 +1,4 @@
-/* Derivatives of what debuggers put in. */
+/* Differentiates the ops that debuggers insert. */
 #include "common/gradients/build.h"
 
 static void same_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
@@ -7,7 +7,7 @@ static void same_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
 static const struct gradient_row rows[] = {
     NO_GRADIENT("DebugNumericSummaryV2"),
     GRADIENT("DebugIdentityV2", same_grad),
-    NO_GRADIENT("Copy"), /* put in by a runtime, after gradients: TensorFlow has none either */
+    NO_GRADIENT("Copy"), /* a runtime inserts it after gradients; nor has TensorFlow a derivative */
     NO_GRADIENT("CopyHost"),
 };
 // clang-format on

@@ -27,8 +27,8 @@ static struct node_input einsum_of(struct gradient_ctx *g, const struct str *tex
     return gradient_op(g, "Einsum", false, attrs, n, inputs);
 }
 
-/* A term's labels without doubles, and without those that only this term has; where each stands
- * in it first. */
+/* The labels of a term, each once, without those that only this term has; and the first position of
+ * each. */
 struct parts {
     struct einsum_term all, shared;
     int32_t axes[SHAPE_MAX_RANK]; /* of `all` */
@@ -50,7 +50,7 @@ static void split_term(const struct einsum_equation *equation, int input, struct
     }
 }
 
-/* `value` along the labels that were summed alone, and on the diagonals. */
+/* Repeats `value` along the labels that were summed alone, and puts it on the diagonals. */
 static struct node_input spread(struct gradient_ctx *g, struct node_input value, int input,
                                 const struct einsum_term *term, const struct parts *parts) {
     if (parts->shared.n_labels < parts->all.n_labels) {

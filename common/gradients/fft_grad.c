@@ -1,4 +1,5 @@
-/* Derivatives of Fourier transforms: each is, but for a factor, the other direction. */
+/* Differentiates Fourier transforms: the derivative of each is the inverse direction, up to a
+ * factor. */
 #include "common/gradients/build.h"
 
 static struct node_input size_of(struct gradient_ctx *g, int rank) {
@@ -21,7 +22,7 @@ TRANSFORM(fft_3d, 3, "FFT3D", "IFFT3D")
 
 /* ---- real ones, along one axis: of the spectrum only the half that says all is kept ---- */
 
-/* The last axis cut to n elements, or filled up with zeros. */
+/* Cuts the last axis to n elements, or fills it with zeros. */
 static struct node_input resized(struct gradient_ctx *g, struct node_input value,
                                  struct node_input n) {
     struct node_input shape = SHAPE(value), one = I32S(1), outer = gradient_outer(g, shape, 1),
@@ -48,8 +49,8 @@ static void rfft_grad(struct gradient_ctx *g) {
     SET(0, resized(g, MUL(real, CAST(length, x)), gradient_element(g, SHAPE(x), -1)));
 }
 
-/* The other way round: frequencies that stand for their mirror image too count twice; they are
- * those below length / 2, but for 0. */
+/* The other direction: a frequency that also represents its mirror image counts twice. These are
+ * the frequencies below length / 2 except 0. */
 static void irfft_grad(struct gradient_ctx *g) {
     struct node_input length = gradient_element(g, IN(1), 0), dy = DY(0), one = I32(1);
     struct node_input half = ADD(OP("FloorDiv", length, I32(2)), one), k = RANGE(half);

@@ -1,4 +1,4 @@
-/* Derivatives of resizing and cropping: ops of their own compute them. */
+/* Differentiates resizing and cropping: ops of their own compute the gradients. */
 #include "common/gradients/build.h"
 
 static void resize_bilinear_grad(struct gradient_ctx *g) {
@@ -17,7 +17,8 @@ static void scale_and_translate_grad(struct gradient_ctx *g) {
     SET(0, LIKE("ScaleAndTranslateGrad", DY(0), IN(0), IN(2), IN(3)));
 }
 
-/* Of the boxes there is one for the bilinear method only; TensorFlow answers it for both. */
+/* The boxes have a gradient for the bilinear method only; TensorFlow returns it for both
+ * methods. */
 static void crop_and_resize_grad(struct gradient_ctx *g) {
     enum dtype dtype = gradient_dtype(IN(0));
     if (dtype_in(dtype, DTYPES_FLOAT))

@@ -1,5 +1,5 @@
-/* Derivatives of linear algebra, over batches of matrices. Aᴴ is the adjoint; products of
- * matrices are written without a sign. */
+/* Differentiates linear algebra, over batches of matrices. Aᴴ is the adjoint; products of matrices
+ * are written without a sign. */
 #include "common/gradients/build.h"
 
 #define MATMUL(a, b) gradient_matmul(g, a, false, b, false)
@@ -96,7 +96,7 @@ static struct node_input over_upper(struct gradient_ctx *g, struct node_input x,
                                        gradient_adjoint(g, x)));
 }
 
-/* A = Q R with at least as many rows as columns. Of wider matrices R is no triangle, and the
+/* A = Q R with at least as many rows as columns. For wider matrices R is no triangle, and the
  * solution fails. */
 static void qr_grad(struct gradient_ctx *g) {
     struct node_input q = OUT(0), r = OUT(1), dq = DY(0), dr = DY(1);
@@ -121,14 +121,14 @@ static const struct gradient_row rows[] = {
     GRADIENT("MatrixTriangularSolve", matrix_triangular_solve_grad),
     GRADIENT("SelfAdjointEigV2", self_adjoint_eig_grad),
     GRADIENT("Qr", qr_grad),
-    NO_GRADIENT("CholeskyGrad"), /* TensorFlow has none either */
+    NO_GRADIENT("CholeskyGrad"), /* nor has TensorFlow */
     LATER_GRADIENT("BandedTriangularSolve"),
     LATER_GRADIENT("MatrixSolveLs"),
     LATER_GRADIENT("MatrixSquareRoot"),
-    NO_GRADIENT("MatrixLogarithm"), /* TensorFlow has none either */
-    NO_GRADIENT("Lu"),              /* TensorFlow has none either */
+    NO_GRADIENT("MatrixLogarithm"), /* nor has TensorFlow */
+    NO_GRADIENT("Lu"),              /* nor has TensorFlow */
     LATER_GRADIENT("Svd"),
-    NO_GRADIENT("SelfAdjointEig"), /* TensorFlow has none either */
+    NO_GRADIENT("SelfAdjointEig"), /* nor has TensorFlow */
     LATER_GRADIENT("Eig"),
     LATER_GRADIENT("TridiagonalSolve"),
     LATER_GRADIENT("TridiagonalMatMul"),

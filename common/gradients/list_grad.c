@@ -1,11 +1,11 @@
-/* Derivatives of lists of tensors: the gradient of a list is a list. */
+/* Differentiates lists of tensors: the gradient of a list is a list. */
 #include "common/gradients/build.h"
 
 static struct node_input element_shape(struct gradient_ctx *g, struct node_input list) {
     return OP_WITH("TensorListElementShape", ATTRS(ATTR_T("shape_type", DT_INT32)), list);
 }
 
-/* What a row of a tensor of rows is like. */
+/* A value with the shape of one row of a tensor of rows. */
 static struct node_input row_shape(struct gradient_ctx *g, struct node_input rows) {
     return OP_WITH("StridedSlice", ATTRS(ATTR_I("end_mask", 1)), SHAPE(rows), I32S(1), I32S(0),
                    I32S(1));
@@ -28,7 +28,7 @@ static void push_back_grad(struct gradient_ctx *g) {
     SET(1, SECOND(popped));
 }
 
-/* Without a gradient of what is left, that of a list of its length. */
+/* Where what is left has no gradient, that of a list of its length. */
 static void pop_back_grad(struct gradient_ctx *g) {
     SET(0, OP("TensorListPushBack", DY(0), DY(1)));
 }

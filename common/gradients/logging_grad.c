@@ -1,4 +1,4 @@
-/* Derivatives of the logging family. */
+/* Differentiates the logging family. */
 #include "common/gradients/build.h"
 
 static void print_grad(struct gradient_ctx *g) { SET(0, DY(0)); }

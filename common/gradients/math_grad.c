@@ -1,4 +1,4 @@
-/* Derivatives of functions of one number, element by element (elementwise.h). */
+/* Differentiates functions of one number, element by element (elementwise.h). */
 #include <math.h>
 
 #include "common/gradients/elementwise.h"
@@ -42,7 +42,7 @@ UNARY(digamma, MUL(dy, OP("Polygamma", NUM(1), x)))
 
 /* ---- Bessel functions, integrals ---- */
 
-/* At 0 a quotient y / x has a limit, and 0/0 is none. */
+/* At 0 the quotient y / x has a limit, but 0/0 is NaN. */
 static struct node_input unless_zero(struct gradient_ctx *g, struct node_input x, double at_zero,
                                      struct node_input value) {
     return WHERE(OP("Equal", x, NUM(0)), NUM(at_zero), value);
@@ -91,7 +91,7 @@ static struct node_input complex_of(struct gradient_ctx *g, struct node_input re
 static void real_grad(struct gradient_ctx *g) { SET(0, complex_of(g, DY(0), ZEROS(DY(0)))); }
 static void imag_grad(struct gradient_ctx *g) { SET(0, complex_of(g, ZEROS(DY(0)), DY(0))); }
 
-/* |x|: dy · x / |x|, nothing at 0. */
+/* |x|: dy · x / |x|, and 0 at 0. */
 static void complex_abs_grad(struct gradient_ctx *g) {
     struct node_input y = OUT(0), direction = complex_of(g, DY(0), ZEROS(y));
     SET(0, OP("DivNoNan", MUL(direction, IN(0)), complex_of(g, y, ZEROS(y))));
@@ -108,7 +108,7 @@ static void complex_grad(struct gradient_ctx *g) {
     SET_SUM(1, OP_WITH("Imag", ATTRS(ATTR_T("Tout", gradient_dtype(IN(1)))), DY(0)));
 }
 
-/* From a type without gradients, or to one, none flows. */
+/* A cast from or to a type without gradients has none. */
 static void cast_grad(struct gradient_ctx *g) {
     if (dtype_in(gradient_dtype(OUT(0)), DTYPES_FLOAT | DTYPES_COMPLEX))
         SET(0, CAST(DY(0), IN(0)));

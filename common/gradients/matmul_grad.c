@@ -1,4 +1,4 @@
-/* Derivatives of products of matrices. */
+/* Differentiates products of matrices. */
 #include "common/gradients/build.h"
 
 /* C = op(A) op(B), op a transposition or not: dop(A) = dC op(B)ᴴ, dop(B) = op(A)ᴴ dC. MatMul

@@ -1,4 +1,4 @@
-/* Derivatives of the nn family (build.h). */
+/* Differentiates the nn family (build.h). */
 #include "common/gradients/elementwise.h"
 
 /* ---- biases ---- */
@@ -22,20 +22,20 @@ UNARY(selu, OP("SeluGrad", dy, y))
 UNARY(softplus, MUL(dy, OP("Sigmoid", x)))
 UNARY(softsign, OP("SoftsignGrad", dy, x))
 
-/* Of (gradients, features): linear in the gradients; the features only choose the piece of a
- * function that is linear in pieces. */
+/* (gradients, features): linear in the gradients; the features only select a linear piece of the
+ * function. */
 static void pieces_grad(struct gradient_ctx *g) {
     SET(0, LIKE(g->node->op_name, DY(0), IN(1)));
     SET(1, ZEROS(IN(1)));
 }
 
-/* Of (gradients, outputs): below 0 the factor is the output plus a constant. */
+/* (gradients, outputs): below 0 the factor is the output plus a constant. */
 static void exponential_piece_grad(struct gradient_ctx *g) {
     SET(0, OP(g->node->op_name, DY(0), IN(1)));
     SET(1, WHERE(OP("Less", IN(1), NUM(0)), MUL(DY(0), IN(0)), NUM(0)));
 }
 
-/* Of (gradients, x): sigmoid'(x) = 1 / (e^x + 2 + e^-x) */
+/* (gradients, x): sigmoid'(x) = 1 / (e^x + 2 + e^-x) */
 static void softplus_grad_grad(struct gradient_ctx *g) {
     struct node_input x = IN(1), sum = ADD(ADD(OP("Exp", x), NUM(2)), OP("Exp", NEG(x)));
     SET(0, OP("SoftplusGrad", DY(0), x));
@@ -53,7 +53,8 @@ static void log_softmax_grad(struct gradient_ctx *g) {
     SET(0, SUB(DY(0), MUL(SUM_KEPT(DY(0), I32(-1)), OP("Exp", OUT(0)))));
 }
 
-/* The loss' gradient is the op's second output; that one's own is softmax's. */
+/* The gradient of the loss is the second output of the op; the gradient of that output is that of
+ * softmax. */
 static void set_logits(struct gradient_ctx *g) {
     struct node_input logits = gradient_has(g, 0) ? MUL(EXPAND(DY(0), -1), OUT(1)) : ZEROS(IN(0));
     if (gradient_has(g, 1)) {
@@ -73,7 +74,7 @@ static void sparse_softmax_cross_entropy_grad(struct gradient_ctx *g) { set_logi
 
 /* ---- greatest ones ---- */
 
-/* Each row's values go back to the places they came from, as rows of one long vector. */
+/* The values of each row go back to their places, as rows of one long vector. */
 static void top_k_grad(struct gradient_ctx *g) {
     struct node_input shape = SHAPE(IN(0)), width = gradient_element(g, shape, -1),
                       k = gradient_element(g, SHAPE(OUT(1)), -1);
@@ -85,7 +86,7 @@ static void top_k_grad(struct gradient_ctx *g) {
     SET(0, RESHAPE(flat, shape));
 }
 
-/* Equal ones share. */
+/* Equal elements share the gradient. */
 static void nth_element_grad(struct gradient_ctx *g) {
     struct node_input is_it = CAST(OP("Equal", EXPAND(OUT(0), -1), IN(0)), DY(0));
     SET(0, MUL(DIV(is_it, SUM_KEPT(is_it, I32(-1))), EXPAND(DY(0), -1)));
@@ -121,7 +122,7 @@ static const struct gradient_row rows[] = {
     GRADIENT("TopKV2", top_k_grad),
     GRADIENT("NthElement", nth_element_grad),
     GRADIENT("L2Loss", l2_loss_grad),
-    NO_GRADIENT("SoftsignGrad"),   /* TensorFlow has none either */
+    NO_GRADIENT("SoftsignGrad"),   /* nor has TensorFlow */
     NO_GRADIENT("InTopK"),         /* answers yes or no */
     NO_GRADIENT("InTopKV2"),
     NO_GRADIENT("IsotonicRegression"), /* clients differentiate by its segments */

@@ -1,8 +1,8 @@
-/* Derivatives of normalisations: ops of their own compute them. */
+/* Differentiates normalisations: ops of their own compute the gradients. */
 #include "common/gradients/build.h"
 
-/* Where statistics are given rather than taken from the batch, they stand where the batch's
- * would. Of them TensorFlow has no gradient. */
+/* Where the statistics are inputs, they are used in place of those of the batch. They get no
+ * gradient, as in TensorFlow. */
 static void fused_batch_norm(struct gradient_ctx *g, const char *op, bool has_third) {
     bool is_training = gradient_attr_b(g, "is_training");
     struct node_input mean = is_training ? OUT(3) : IN(3), variance = is_training ? OUT(4) : IN(4);
@@ -44,8 +44,8 @@ static const struct gradient_row rows[] = {
     LATER_GRADIENT("FusedBatchNormGrad"),
     LATER_GRADIENT("FusedBatchNormGradV2"),
     LATER_GRADIENT("FusedBatchNormGradV3"),
-    NO_GRADIENT("BatchNormWithGlobalNormalizationGrad"), /* TensorFlow has none either */
-    NO_GRADIENT("LRNGrad"),                              /* TensorFlow has none either */
+    NO_GRADIENT("BatchNormWithGlobalNormalizationGrad"), /* nor has TensorFlow */
+    NO_GRADIENT("LRNGrad"),                              /* nor has TensorFlow */
 };
 // clang-format on
 

@@ -1,4 +1,4 @@
-/* Derivatives of optionals: an optional of gradients. */
+/* Differentiates optionals: the gradient of an optional is an optional of gradients. */
 #include "common/gradients/gradient.h"
 
 // clang-format off

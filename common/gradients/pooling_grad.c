@@ -1,4 +1,4 @@
-/* Derivatives of pooling: what a window hands on, it hands back. */
+/* Differentiates pooling: each gradient goes to the elements that a window read. */
 #include "common/gradients/build.h"
 
 /* ---- the greatest: (x), then (x, y, dy), then the same with the second derivative ---- */
@@ -87,9 +87,9 @@ static const struct gradient_row rows[] = {
     GRADIENT("MaxPool3DGradGrad", max_pool_3d_grad_grad_grad),
     GRADIENT("AvgPool3D", avg_pool_3d_grad),
     GRADIENT("AvgPool3DGrad", avg_pool_3d_grad_grad),
-    NO_GRADIENT("MaxPoolGradGradV2"),      /* TensorFlow has none either */
-    NO_GRADIENT("MaxPoolGradWithArgmax"),  /* TensorFlow has none either */
-    NO_GRADIENT("FractionalMaxPoolGrad"),  /* TensorFlow has none either */
+    NO_GRADIENT("MaxPoolGradGradV2"),      /* nor has TensorFlow */
+    NO_GRADIENT("MaxPoolGradWithArgmax"),  /* nor has TensorFlow */
+    NO_GRADIENT("FractionalMaxPoolGrad"),  /* nor has TensorFlow */
     NO_GRADIENT("FractionalAvgPoolGrad"),
 };
 // clang-format on

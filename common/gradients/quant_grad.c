@@ -1,5 +1,5 @@
-/* Derivatives of the quantising family: steps have none, so gradients pass where the input is in
- * the range. */
+/* Differentiates the quantising family: a step function has no gradient, so gradients pass where
+ * the input is in the range. */
 #include "common/gradients/build.h"
 
 static void fake_args_grad(struct gradient_ctx *g) {
@@ -28,7 +28,7 @@ static void range_grad(struct gradient_ctx *g) {
 // clang-format off
 static const struct gradient_row rows[] = {
     GRADIENT("FakeQuantWithMinMaxArgs", fake_args_grad),
-    NO_GRADIENT("FakeQuantWithMinMaxArgsGradient"),   /* TensorFlow has none either */
+    NO_GRADIENT("FakeQuantWithMinMaxArgsGradient"),   /* nor has TensorFlow */
     GRADIENT("FakeQuantWithMinMaxVars", fake_vars_grad),
     NO_GRADIENT("FakeQuantWithMinMaxVarsGradient"),
     GRADIENT("FakeQuantWithMinMaxVarsPerChannel", fake_channels_grad),

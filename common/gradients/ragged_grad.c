@@ -1,4 +1,4 @@
-/* Derivatives of ops on ragged tensors: for their values; splits have none. */
+/* Differentiates ops on ragged tensors with respect to their values; splits have no gradient. */
 #include "common/gradients/gradient.h"
 
 // clang-format off

@@ -1,8 +1,8 @@
-/* Derivatives of the random family: a random number does not follow its shape or seed; only
- * Gamma follows its alpha. */
+/* Differentiates the random family: random numbers do not depend on shape or seed; only Gamma
+ * depends on its alpha. */
 #include "common/gradients/build.h"
 
-/* A sample's derivative to its alpha; samples of one alpha are added up. */
+/* The derivative of a sample with respect to its alpha; samples of one alpha are added up. */
 static void gamma_alpha_grad(struct gradient_ctx *g, int alpha) {
     SET_SUM(alpha,
             MUL(DY(0), OP("RandomGammaGrad", OP("BroadcastTo", IN(alpha), SHAPE(OUT(0))), OUT(0))));

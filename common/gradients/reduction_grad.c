@@ -1,10 +1,10 @@
-/* Derivatives of reductions and of running sums and products. Axes are values of the step, so
- * shapes are computed there (build.h). */
+/* Differentiates reductions and running sums and products. Axes are values of the step, so shapes
+ * are computed in the step (build.h). */
 #include <float.h>
 
 #include "common/gradients/build.h"
 
-/* `value`, the size of the reduction's output, in the shape that keeps the reduced axes. */
+/* `value`, of the shape of the reduction's output, in the shape that keeps the reduced axes. */
 static struct node_input kept(struct gradient_ctx *g, struct node_input value) {
     return RESHAPE(value, gradient_kept_shape(g, IN(0), IN(1)));
 }
@@ -22,15 +22,15 @@ static void mean_grad(struct gradient_ctx *g) {
     SET(0, DIV(spread(g, DY(0)), CAST(n, DY(0))));
 }
 
-/* The greatest may be several: they share. */
+/* Several elements may be the greatest: they share the gradient. */
 static void extreme_grad(struct gradient_ctx *g) {
     struct node_input is_it = CAST(OP("Equal", kept(g, OUT(0)), IN(0)), DY(0));
     struct node_input n = kept(g, SUM(is_it, IN(1)));
     SET(0, MUL(DIV(is_it, n), kept(g, DY(0))));
 }
 
-/* The product of all but one, without a division: of those before it times those after it, along
- * reduced axes joined to one. */
+/* The product of all other elements, without a division: of those before it times those after it,
+ * along the reduced axes joined to one. */
 static void prod_grad(struct gradient_ctx *g) {
     struct node_input axes = gradient_axes(g, IN(0), IN(1));
     struct node_input all = RANGE(OP("Rank", IN(0))), others = OP("ListDiff", all, axes),
@@ -72,8 +72,8 @@ static void cumprod_grad(struct gradient_ctx *g) {
               CONJ(IN(0))));
 }
 
-/* Of dy or of -dy: exp(x + log Σ exp(log dy - y)), without an overflow in between. What is not
- * above 0 counts as almost 0. */
+/* For dy or -dy: exp(x + log Σ exp(log dy - y)), without an overflow in between. A value not above
+ * 0 counts as almost 0. */
 static struct node_input logsumexp_part(struct gradient_ctx *g, struct node_input dy) {
     enum dtype dtype = gradient_dtype(dy);
     double lowest = dtype == DT_DOUBLE     ? -DBL_MAX

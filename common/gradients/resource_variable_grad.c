@@ -1,5 +1,5 @@
-/* Derivatives of resource variables: the gradient to a handle is that of the variable's value,
- * dense. */
+/* Differentiates reads of resource variables: the gradient of the handle is the dense gradient of
+ * the variable's value. */
 #include "common/gradients/build.h"
 
 static void read_variable_grad(struct gradient_ctx *g) { SET(0, DY(0)); }

@@ -1,4 +1,4 @@
-/* Derivatives of recurrent cells over many steps: ops of their own compute them. */
+/* Differentiates recurrent cells over many steps: ops of their own compute the gradients. */
 #include "common/gradients/build.h"
 
 /* (seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b) → (i, cs, f, o, ci, co, h) */
@@ -25,7 +25,7 @@ static void block_lstm_v2_grad(struct gradient_ctx *g) { block_lstm(g, "BlockLST
 static const struct gradient_row rows[] = {
     GRADIENT("BlockLSTM", block_lstm_grad),
     GRADIENT("BlockLSTMV2", block_lstm_v2_grad),
-    /* TensorFlow has none either: its layers differentiate through BlockLSTM or by hand */
+    /* nor has TensorFlow: its layers differentiate through BlockLSTM or by hand */
     NO_GRADIENT("LSTMBlockCell"),
     NO_GRADIENT("LSTMBlockCellGrad"),
     NO_GRADIENT("BlockLSTMGrad"),

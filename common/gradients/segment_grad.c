@@ -1,4 +1,4 @@
-/* Derivatives of segment reductions: what a row gets is its segment's (build.h). */
+/* Differentiates segment reductions: each row gets the gradient of its segment (build.h). */
 #include "common/gradients/build.h"
 
 /* ---- sorted segments ---- */
@@ -23,12 +23,12 @@ static void segment_extreme_grad(struct gradient_ctx *g) {
     SET(0, WHERE(is_it, rows_of(g, DIV(DY(0), n), IN(1)), NUM(0)));
 }
 
-/* The product of a segment's others: with no 0 among all, by division; for the only 0, the
- * product without it; else 0. `sum` and `product` reduce rows to segments, `spread` hands
- * segments to rows. */
+/* The product of the other elements of a segment. Without a 0 in the segment, by division; for the
+ * only 0, the product without it; else 0. `sum` and `product` reduce rows to segments, `spread`
+ * copies segments to rows. */
 struct segments {
     const char *sum, *product;
-    struct node_input ids, n; /* n: of unsorted ones */
+    struct node_input ids, n; /* n: for the unsorted ops */
     struct node_input row_ids;
 };
 
@@ -60,7 +60,8 @@ static struct node_input clipped_ids(struct gradient_ctx *g) {
     return OP("Maximum", IN(1), ZEROS(IN(1)));
 }
 
-/* Is the row in a segment? In the shape of the ids and as many 1 as a row has axes. */
+/* Is the row in a segment? In the shape of the ids, with as many axes of size 1 as a row has
+ * axes. */
 static struct node_input is_in(struct gradient_ctx *g) {
     struct node_input ids = IN(1), is_it = OP("GreaterEqual", ids, ZEROS(ids));
     struct node_input n_more = SUB(OP("Rank", IN(0)), OP("Rank", ids));

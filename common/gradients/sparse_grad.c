@@ -1,15 +1,16 @@
-/* Derivatives of sparse tensors: to the values of their elements; indices and shapes have none. */
+/* Differentiates ops on sparse tensors with respect to the values of their elements; indices and
+ * shapes have no gradient. */
 #include "common/gradients/build.h"
 
-/* (indices, values, shape): which element each output element was. */
+/* (indices, values, shape): the element that each output element was. */
 static void sparse_reorder_grad(struct gradient_ctx *g) {
     struct node_input numbers = RANGE(gradient_element(g, SHAPE(IN(0)), 0));
     struct node_input from = SECOND(OP("SparseReorder", IN(0), numbers, IN(2)));
     SET(1, OP("GatherV2", DY(1), OP("InvertPermutation", from), I32(0)));
 }
 
-/* (indices, shape, values, default): what the default covers is all but the elements. One value
- * may stand for all of them. */
+/* (indices, shape, values, default): the default covers everything but the elements. One value may
+ * be for all elements. */
 static void sparse_to_dense_grad(struct gradient_ctx *g) {
     struct node_input dy = DY(0), values = OP("GatherNd", dy, IN(0)), all = RANGE(OP("Rank", dy));
     SET(3, SUB(SUM(dy, all), SUM(values, RANGE(OP("Rank", values)))));
@@ -30,8 +31,8 @@ static struct node_input column(struct gradient_ctx *g, struct node_input indice
         indices, I32S(0, i), I32S(0, i + 1), I32S(1, 1));
 }
 
-/* (indices, values, shape, b): op(A) op(B). A value at (i, j) got dy's row i times op(B)'s row
- * j. */
+/* (indices, values, shape, b): op(A) op(B). The value at (i, j) gets row i of dy times row j of
+ * op(B). */
 static void sparse_tensor_dense_mat_mul_grad(struct gradient_ctx *g) {
     bool adj_a = gradient_attr_b(g, "adjoint_a"), adj_b = gradient_attr_b(g, "adjoint_b");
     struct node_input b = adj_b ? gradient_adjoint(g, IN(3)) : IN(3);

@@ -1,6 +1,6 @@
-/* Derivatives of TensorArrays: a second array, found by the forward one's handle and a name,
- * holds the gradients of its elements. What is read from it waits for what was written into it,
- * through its flow. */
+/* Differentiates TensorArrays: a second array, found by the handle of the forward one and a name,
+ * has the gradients of its elements. A read from it waits, through the flow, for the writes into
+ * it. */
 #include "common/gradients/build.h"
 
 /* The array of gradients, after `flow`: its handle and flow. */

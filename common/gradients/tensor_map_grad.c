@@ -1,4 +1,4 @@
-/* Derivatives of tensor maps: maps of gradients, under the keys that were used. */
+/* Differentiates tensor maps: the gradient of a map is a map of gradients with the same keys. */
 #include "common/gradients/gradient.h"
 
 // clang-format off

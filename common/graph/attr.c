@@ -1,4 +1,4 @@
-/* Attr values: copies, comparison, hashes, text. */
+/* Copies, compares, hashes and prints attr values. */
 #include "common/graph/attr.h"
 
 #include "common/base/map.h"
@@ -17,7 +17,7 @@ void attr_value_clear(struct attr_value *value) {
         if (element == ATTR_TENSOR || element == ATTR_FUNC)
             for (int i = 0; i < value->list.n_values; i++)
                 attr_value_clear((struct attr_value *)&value->list
-                                     .values[i]); /* the arena's memory, which the value owns */
+                                     .values[i]); /* memory of the arena, which the value owns */
     } else if (value->type == ATTR_TENSOR && value->tensor) {
         tensor_clear(value->tensor);
     } else if (value->type == ATTR_FUNC && value->func) {
@@ -117,8 +117,8 @@ bool attr_value_equal(const struct attr_value *a, const struct attr_value *b) {
     }
 }
 
-/* Large tensors by their head and first elements: equal ones hash alike, and a hash need not
- * tell all others apart. */
+/* Hashes a large tensor by its dtype, shape and first elements: equal tensors have equal hashes,
+ * and different tensors may have equal ones. */
 static uint64_t tensor_hash(const struct tensor *t) {
     enum { MAX_HASHED_BYTES = 4096, MAX_HASHED_STRINGS = 64 };
     struct shape shape = tensor_shape(t);
@@ -178,7 +178,8 @@ uint64_t attr_value_hash(const struct attr_value *value) {
 static void print_float(float f, struct str *out) {
     size_t begin = out->len;
     text_add_float(out, f);
-    if (!strpbrk(out->data + begin, ".ein")) /* so that the reader does not take it for an int */
+    /* so that the reader does not take the number for an int */
+    if (!strpbrk(out->data + begin, ".ein"))
         str_add(out, ".0");
 }
 

@@ -1,9 +1,9 @@
-/* AttrValue in and out, between the wire and the graph's arena. */
+/* Reads and writes AttrValue, between the message and the arena of the graph. */
 #include "common/graph/graph_internal.h"
 
 #include "common/tensor/tensor_proto.h"
 
-/* Fields of AttrValue; those of its ListValue have the same numbers, but for functions. */
+/* Fields of AttrValue. Those of its ListValue have the same numbers, except for functions. */
 enum {
     FIELD_LIST = 1,
     FIELD_S = 2,
@@ -18,7 +18,7 @@ enum {
     FIELD_FUNC = 10,
 };
 
-/* Levels of nesting from one AttrValue to the next: list or NameAttrList, entry, AttrValue. */
+/* Nesting levels from one AttrValue to the next: list or NameAttrList, entry, AttrValue. */
 enum { LEVELS_PER_VALUE = 3 };
 
 static const struct {
@@ -105,7 +105,7 @@ static struct status *read_func(struct attr_reader *reader, struct span proto, i
     return read_func_attrs(reader, proto, n_attrs, depth, func);
 }
 
-/* A value of `type` from its field. */
+/* Reads a value of `type` from its field. */
 static struct status *read_single(struct attr_reader *reader, const struct proto_field *field,
                                   enum attr_type type, int depth, struct attr_value *ret) {
     uint32_t bits = (uint32_t)field->value;
@@ -140,7 +140,7 @@ static struct status *read_single(struct attr_reader *reader, const struct proto
 
 /* ---- lists ---- */
 
-/* The row of element_fields for a field of a ListValue, or -1. Numbers may come packed. */
+/* The row of element_fields for a field of a ListValue, or -1. Numbers may be packed. */
 static int element_row(const struct proto_field *field) {
     for (int i = 0; i < (int)ARRAY_LEN(element_fields); i++)
         if (element_fields[i].number == field->number &&
@@ -164,7 +164,7 @@ static int64_t count_elements(const struct proto_field *field, int row) {
     return n;
 }
 
-/* Finds the one type of the elements and their count. */
+/* Finds the type that all elements have, and their count. */
 static struct status *scan_list(struct attr_reader *reader, struct span proto, int *ret_row,
                                 int64_t *ret_n) {
     struct proto_field field;
@@ -251,7 +251,7 @@ struct status *attr_read(struct attr_reader *reader, struct span proto,
         return status_invalid("Attrs nest deeper than %d messages", reader->limits->max_depth);
     while ((more = proto_next(&proto, &field)) > 0)
         if (field.number <= FIELD_FUNC)
-            last = field; /* of a oneof the last one counts */
+            last = field; /* the last field of a oneof counts */
     if (more < 0)
         return malformed("its fields cannot be read");
     *ret_is_set = last.number != 0;
@@ -312,7 +312,7 @@ static void add_varint_field(struct str *out, uint32_t number, uint64_t value) {
     proto_add_varint(out, value);
 }
 
-/* The member of the oneof, written also when it is 0, as presence matters. */
+/* Writes the member of the oneof even when it is 0, because its presence has a meaning. */
 static void single_to_proto(const struct attr_value *value, uint32_t func_number, struct str *out) {
     uint32_t bits;
     size_t begin, hint;

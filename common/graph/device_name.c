@@ -1,4 +1,4 @@
-/* Device names: parsing every spelling, comparing and merging partial ones. */
+/* Parses device names in every spelling, and compares and merges partial ones. */
 #include "common/graph/device_name.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@ static bool take(struct span *in, const char *prefix) {
     return true;
 }
 
-/* A letter, then letters, digits and '_' (and '-' in job names). '*' frees the part. */
+/* Reads a letter, then letters, digits and '_' (also '-' in job names). '*' frees the part. */
 static bool take_word(struct span *in, bool allows_dash, char *out) {
     if (take(in, "*")) {
         out[0] = '\0';

@@ -1,6 +1,6 @@
-/* Decoding functions, and making nodes of what was decoded (function_body.h). Bytes from
- * strangers: their depth was bounded when the function joined the library; all names are looked
- * up here. */
+/* Decodes functions, and makes nodes of what was decoded (function_body.h). A client wrote these
+ * bytes: their depth was limited when the function joined the library; all names are checked
+ * here. */
 #include "common/graph/function_body.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int count_fields(struct span message, uint32_t number) {
 
 /* ---- names ---- */
 
-/* A value of the map is the position + 1, times two, odd for args. */
+/* A value of the map is the position + 1, times two; odd for args. */
 static bool put_name(struct body_reader *reader, const char *name, int position, bool is_arg) {
     return !strmap_put(&reader->body->names, name,
                        (void *)(((uintptr_t)position + 1) << 1 | is_arg));
@@ -52,7 +52,7 @@ bool function_body_find(const struct function_body *body, struct span name, bool
     return true;
 }
 
-/* Cuts `text` at the first colon; the rest is empty when there is none. */
+/* Splits `text` at the first colon; the rest is empty where there is none. */
 static struct span take_part(struct span *text) {
     const char *colon = text->len > 0 ? memchr(text->data, ':', text->len) : NULL;
     struct span part = {text->data, colon ? (size_t)(colon - text->data) : text->len};
@@ -211,7 +211,7 @@ static struct status *read_node(struct body_reader *reader, struct span def,
                               reader->body->name);
 }
 
-/* Data inputs are put first; TensorFlow's own have them so. */
+/* Puts data inputs first, as TensorFlow does. */
 static struct status *read_inputs(struct body_reader *reader, struct span def,
                                   struct function_node *node) {
     struct proto_field field;
@@ -298,7 +298,7 @@ out:
     return st;
 }
 
-/* Marks what the stack's nodes need. */
+/* Marks the producers of the nodes on the stack as needed. */
 static void mark_needed(struct function_body *body, int *stack, int n_stack) {
     while (n_stack > 0) {
         const struct function_node *node = &body->nodes[stack[--n_stack]];
@@ -320,9 +320,9 @@ static void need(struct function_body *body, int position, int *stack) {
     mark_needed(body, stack, 1);
 }
 
-/* By node: does it hang below control flow of the body's own? A walk over inputs, deepest first;
- * 1: under way, or no; 2: yes. A node pushes its inputs at its first visit only, so the stack
- * never holds more than there are edges and nodes. */
+/* For each node: does it depend on control flow of the body itself? A depth-first walk over inputs.
+ * 1: being visited, or no; 2: yes. A node pushes its inputs at its first visit only, so the stack
+ * never has more entries than there are edges and nodes. */
 static void find_below_control_flow(const struct function_body *body, uint8_t *is_below) {
     size_t n_edges = 0;
     for (int i = 0; i < body->n_nodes; i++)
@@ -353,7 +353,7 @@ static void find_below_control_flow(const struct function_body *body, uint8_t *i
     free(stack);
 }
 
-/* A call that has state: what it does inside is known when it is inlined. */
+/* A call of a stateful function. Its effects are known when it is inlined. */
 static bool is_stateful_call(const struct op_signature *op) {
     bool calls = !op_signature_is_known(op);
     for (int i = 0; i < op->n_attrs && !calls; i++)
@@ -402,7 +402,7 @@ static struct status *find_effects(struct body_reader *reader, struct span def) 
         find_below_control_flow(body, is_below);
     add_needed_calls(body, is_below, is_effect);
     body->n_kept_effects = body->n_effects;
-    /* from the end: a later node mostly needs the earlier ones */
+    /* from the end, since a later node mostly needs earlier ones */
     for (int i = body->n_nodes - 1; i >= 0; i--) {
         if (body->nodes[i].is_needed || !body->nodes[i].op->is_stateful || is_below[i] == 2)
             continue;
@@ -494,8 +494,8 @@ static struct status *substitute_func(struct graph *graph, const struct function
     return NULL;
 }
 
-/* Values are shared, not copied, where there is nothing to replace: the body's graph and the
- * call's both outlive the node. */
+/* Values without placeholders are shared rather than copied: the graph of the body and the graph of
+ * the call both outlive the node. */
 static struct status *substitute(struct graph *graph, const struct function_body *body,
                                  const struct function_attrs *attrs, const struct attr_value *from,
                                  struct attr_value *ret) {

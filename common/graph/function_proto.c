@@ -1,5 +1,5 @@
-/* The function library: FunctionDefs are kept as they came, for the passes that inline them;
- * what a node needs that calls one by its name is its signature, read here. */
+/* Keeps the function library. FunctionDefs stay serialized, for the inliner. Their signatures are
+ * read here: nodes that call a function by its name need them. */
 #include "common/graph/graph_internal.h"
 
 #include "common/tensor/tensor_proto.h"
@@ -42,8 +42,7 @@ bool attr_type_parse(struct span text, enum attr_type *ret) {
     return false;
 }
 
-/* A default of a simple type. Functions have no others: those are left out, and a node must
- * state the attr. */
+/* Reads a default of a simple type. Other defaults are left out: a node must give those attrs. */
 static bool default_from_value(struct graph *graph, const struct attr_value *value,
                                struct op_attr_default *ret) {
     *ret = (struct op_attr_default){0};
@@ -85,7 +84,7 @@ static bool default_from_value(struct graph *graph, const struct attr_value *val
     }
 }
 
-/* False when the attr has no type that we know. */
+/* False when the type of the attr is unknown. */
 static bool read_attr(struct attr_reader *reader, struct span proto,
                       struct op_attr_signature *attr) {
     struct proto_field field;
@@ -120,7 +119,7 @@ static bool read_attr(struct attr_reader *reader, struct span proto,
     return has_type;
 }
 
-/* Arguments must refer to attrs that are there and have the right type: node_check.c relies on
+/* Checks that arguments refer to attrs that exist and have the right type: node_check.c relies on
  * it. */
 static bool arg_is_sound(const struct op_signature *op, const struct op_arg_signature *arg) {
     const struct op_attr_signature *type =
@@ -160,7 +159,7 @@ static const struct op_signature *function_signature_new(struct graph *graph,
         n_attrs += field_is(&field, 4, 2);
     }
     if (n_inputs > UINT8_MAX || n_outputs > UINT8_MAX || n_attrs > UINT8_MAX)
-        return NULL; /* the signature's counts are bytes */
+        return NULL; /* the counts in a signature are bytes */
     struct graph_limits limits;
     struct attr_reader reader;
     graph_limits_default(&limits);
@@ -197,8 +196,8 @@ static const struct op_signature *function_signature_new(struct graph *graph,
 
 /* ---- the library ---- */
 
-/* The messages of a FunctionDef in which map entries stand somewhere: their serialized order
- * differs from one time to the next. */
+/* The messages inside a FunctionDef that contain map entries: their serialized order may differ
+ * each time. */
 enum message_kind {
     OTHER,
     FUNCTION_DEF,
@@ -242,8 +241,8 @@ static const struct part *part_find(enum message_kind whole, uint32_t number) {
     return &other;
 }
 
-/* Without regard to the order of fields, but with regard to the order among the ordered ones of
- * one number. The depth of the message has been checked. */
+/* Compares two messages. The order of fields of different numbers, and of map entries, is ignored;
+ * the order of other fields of one number counts. The depth of the message has been checked. */
 static uint64_t hash_message(struct span message, enum message_kind kind) {
     struct proto_field field;
     uint64_t sum = 0, position = 0;
@@ -266,7 +265,7 @@ static uint64_t hash_message(struct span message, enum message_kind kind) {
     return sum;
 }
 
-/* The same bytes, or the same but for the order of map entries. */
+/* Are the two equal, except perhaps for the order of map entries? */
 static bool functions_are_equal(struct span a, struct span b) {
     if (a.len != b.len)
         return false;

@@ -1,4 +1,4 @@
-/* Functions as text (graph_text.h): written straight into a FunctionDef, as that is what a
+/* Reads functions as text (graph_text.h) and writes them directly as FunctionDefs, the form that a
  * library keeps. For tests. */
 #include "common/graph/graph_internal.h"
 #include "common/graph/graph_text.h"
@@ -7,7 +7,7 @@
 
 enum { MAX_FUNCTION_ATTRS = 32 };
 
-/* The attrs that the head declares. */
+/* The attrs that the first line declares. */
 struct declared {
     struct {
         struct span name;
@@ -57,7 +57,7 @@ static struct status *write_arg_type(struct span word, struct span *in,
     return text_wanted("The type of an argument", *in);
 }
 
-/* (x: float, y: N*T) as ArgDefs with field number `number`. */
+/* Writes (x: float, y: N*T) as ArgDefs with field number `number`. */
 static struct status *write_args(struct span in, const struct declared *declared, uint32_t number,
                                  struct str *out) {
     for (int n = 0; text_skip_blanks(&in), in.len > 0; n++) {

@@ -1,5 +1,5 @@
-/* Nodes and edges: adding, finding, changing, removing. Attrs stand in node_attrs.c, checks in
- * node_check.c, walks in graph_walk.c. */
+/* Adds, finds, changes and removes nodes and edges. node_attrs.c has attrs, node_check.c checks,
+ * graph_walk.c walks. */
 #include "common/graph/graph.h"
 
 #include <ctype.h>

@@ -1,8 +1,8 @@
-/* GraphDef in and out. Reading goes in five rounds, each linear, and takes everything back when
- * one fails:
+/* Reads and writes GraphDef. Reading has five linear rounds. When one fails, everything that the
+ * message added is removed:
  *
- *   functions ─► nodes with attrs ─► types of inputs and outputs ─► edges, checked against these types ─► no cycle but through
- *                                                                                                         NextIteration */
+ *   functions ─► nodes with attrs ─► types of inputs and outputs
+ *             ─► edges, checked against these types ─► no cycle but through NextIteration */
 #include "common/graph/graph_proto.h"
 
 #include <limits.h>
@@ -12,9 +12,9 @@
 #include "common/graph/internal_ops.h"
 #include "common/tensor/tensor_proto.h"
 
-enum { GRAPH_DEF_VERSION = 2474 }; /* of TensorFlow 2.21, whose ops these are */
+enum { GRAPH_DEF_VERSION = 2474 }; /* the producer version of TensorFlow 2.21 */
 
-/* Levels of messages above an AttrValue: GraphDef, NodeDef, map entry. */
+/* Nesting levels above an AttrValue: GraphDef, NodeDef, map entry. */
 enum { NODE_ATTR_DEPTH = 3 };
 
 void graph_limits_default(struct graph_limits *limits) {
@@ -36,8 +36,8 @@ static bool is_message(struct span bytes) {
     return more == 0;
 }
 
-/* `message` is a sequence of well-formed fields. A field that is not cannot make a decoder
- * descend. Each byte is looked at no more than max_depth times. */
+/* `message` must be a sequence of well-formed fields: a decoder does not descend into anything
+ * else. Each byte is visited at most max_depth times. */
 static bool nests_too_deep(struct span message, int max_depth) {
     struct proto_field field;
     while (proto_next(&message, &field) > 0)
@@ -53,7 +53,7 @@ bool proto_is_too_deep(struct span message, int max_depth) {
 
 /* ---- reading ---- */
 
-/* A node of the message, between the rounds. */
+/* A node of the message, from one round to the next. */
 struct new_node {
     struct node *node;
     struct span def;
@@ -67,7 +67,7 @@ struct reader {
     struct new_node *nodes;
     int n_nodes;
     int n_nodes_before, n_gradient_defs_before, producer, min_consumer;
-    const char **functions; /* that this message adds */
+    const char **functions; /* added by this message */
     int n_functions;
 };
 
@@ -141,7 +141,8 @@ static struct status *read_library(struct reader *reader, struct span library) {
         TRY(graph_new_function(graph, field.bytes, reader->limits, &added));
         if (!added)
             continue;
-        if ((reader->n_functions & (reader->n_functions - 1)) == 0) /* full at powers of two */
+        /* full when n is a power of two */
+        if ((reader->n_functions & (reader->n_functions - 1)) == 0)
             reader->functions =
                 xreallocarray(reader->functions, 2 * (size_t)reader->n_functions + 1,
                               sizeof(reader->functions[0]));
@@ -253,7 +254,7 @@ static struct status *resolve_input(struct reader *reader, struct node *node, st
     return NULL;
 }
 
-/* Drops doubled control edges by marking their producers: a node may have very many. */
+/* Drops repeated control edges by marking their producers, since a node may have very many. */
 static void drop_doubled_controls(struct node *node) {
     int n = node->n_data;
     for (int i = node->n_data; i < node->n_inputs; i++)

@@ -1,5 +1,5 @@
-/* Graphs as text. The printer walks the nodes; the reader makes all nodes of the text first,
- * then the edges, then checks, so that a line may name a node that comes later. */
+/* Prints and reads graphs as text. The reader makes all nodes first, then the edges, then checks
+ * them, so that a line may name a node that comes later. */
 #include "common/graph/graph_text.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static char peek(struct span in) {
     return in.len > 0 ? *in.data : '\0';
 }
 
-/* The type of a value whose attr no signature knows, from how it is written. */
+/* The type of a value whose attr is in no signature, from the way it is written. */
 static enum attr_type guess_type(struct span in) {
     text_skip_blanks(&in);
     char c = peek(in);
@@ -256,7 +256,7 @@ struct line {
     int number;
 };
 
-/* To the next blank. */
+/* Reads to the next blank. */
 struct span text_take_to_blank(struct span *in) {
     struct span word = {in->data, 0};
     while (word.len < in->len && in->data[word.len] != ' ' && in->data[word.len] != '\t')
@@ -320,8 +320,8 @@ static struct status *parse_inputs(struct graph *graph, struct line *line) {
     return NULL;
 }
 
-/* A line that begins with the word "function" is the head of one: a node of that name would have
- * " =" behind it. */
+/* A line that begins with the word "function" begins a function: after the name of a node comes "
+ * =". */
 static bool is_function(struct span in) {
     return span_is(text_take_word(&in, "_>./-"), "function") && peek(in) != '=';
 }

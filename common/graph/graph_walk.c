@@ -1,4 +1,4 @@
-/* Walks over whole graphs: edges seen from producers, an order of the nodes, copies. */
+/* Walks over whole graphs: makes consumer lists, topological orders and copies. */
 #include "common/graph/graph.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@ void graph_consumers_init(struct graph_consumers *consumers, const struct graph 
     }
     for (int id = 0; id < graph->n_nodes; id++)
         first[id + 2] += first[id + 1];
-    /* first[id + 1] is where id's next edge goes; after the last, it is where id + 1 begins. */
+    /* first[id + 1] is the position of the next edge of `id`; after the last one it is the first of
+     * id + 1. */
     consumers->edges =
         xmalloc(((size_t)first[graph->n_nodes + 1] + 1) * sizeof(consumers->edges[0]));
     for (int id = 0; id < graph->n_nodes; id++) {
@@ -36,7 +37,7 @@ void graph_consumers_fini(struct graph_consumers *consumers) {
 
 /* ---- order ---- */
 
-/* The ops whose edge closes a loop. */
+/* The ops whose output edge closes a loop. */
 struct loop_ops {
     const struct op_signature *merge, *ref_merge, *next_iteration, *ref_next_iteration;
 };
@@ -55,7 +56,8 @@ static bool is_way_back(const struct loop_ops *ops, const struct node *node, int
            (src == ops->next_iteration || src == ops->ref_next_iteration);
 }
 
-/* From a node that waits for ever back along inputs that wait too: the walk must enter a cycle. */
+/* Goes from a node that can never run back along inputs that cannot run either; this walk must
+ * reach a cycle. */
 static COLD struct status *cycle_found(const int *n_pending, int first_id, struct node *waiting,
                                        int n_left, const struct loop_ops *ops) {
     int n_steps = n_left;
@@ -73,7 +75,7 @@ static COLD struct status *cycle_found(const int *n_pending, int first_id, struc
                           n_left, waiting->name, waiting->name);
 }
 
-/* Edges by producer among nodes from first_id on, without those that close loops. */
+/* Lists the edges by producer among nodes from first_id on, without those that close loops. */
 struct forward_edges {
     int *first, *consumers;
 };
@@ -174,7 +176,7 @@ void graph_copy(const struct graph *from, const bool *keep, struct graph *ret,
         n_inputs += (size_t)node->n_inputs;
         n_attrs += (size_t)node->n_attrs;
     }
-    /* Three blocks for everything that changes; the rest stays the source's. */
+    /* Allocates three blocks for what may change; everything else is shared with the source. */
     struct node *nodes = arena_alloc(&ret->arena, n_kept * sizeof(*nodes));
     struct node_input *inputs = arena_alloc(&ret->arena, n_inputs * sizeof(*inputs));
     struct attr *attrs = arena_alloc(&ret->arena, n_attrs * sizeof(*attrs));
@@ -201,7 +203,7 @@ void graph_copy(const struct graph *from, const bool *keep, struct graph *ret,
         struct node *copy = &nodes[i];
         for (int k = 0; k < copy->n_inputs; k++) {
             inputs[k] = (struct node_input){map[copy->inputs[k].src->id], copy->inputs[k].index};
-            CHECK(inputs[k].src != NULL); /* `keep` is closed under inputs */
+            CHECK(inputs[k].src != NULL); /* `keep` contains all producers of its nodes */
         }
         copy->inputs = inputs;
         copy->inputs_capacity = copy->n_inputs;

@@ -1,4 +1,4 @@
-/* The signatures of our own ops. */
+/* Defines the signatures of our own ops. */
 #include "common/graph/internal_ops.h"
 
 /* clang-format off */
@@ -17,10 +17,14 @@ static const struct op_attr_signature edge_attrs[] = {
 };
 
 static const struct op_signature internal_ops[] = {
-    {.name = OP_FEED, .outputs = value_arg, .n_outputs = 1, .attrs = slot_attrs, .n_attrs = ARRAY_LEN(slot_attrs), .is_stateful = true},
-    {.name = OP_FETCH, .inputs = value_arg, .n_inputs = 1, .attrs = slot_attrs, .n_attrs = ARRAY_LEN(slot_attrs), .is_stateful = true},
-    {.name = OP_SEND, .inputs = value_arg, .n_inputs = 1, .attrs = edge_attrs, .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
-    {.name = OP_RECV, .outputs = value_arg, .n_outputs = 1, .attrs = edge_attrs, .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
+    {.name = OP_FEED, .outputs = value_arg, .n_outputs = 1, .attrs = slot_attrs,
+     .n_attrs = ARRAY_LEN(slot_attrs), .is_stateful = true},
+    {.name = OP_FETCH, .inputs = value_arg, .n_inputs = 1, .attrs = slot_attrs,
+     .n_attrs = ARRAY_LEN(slot_attrs), .is_stateful = true},
+    {.name = OP_SEND, .inputs = value_arg, .n_inputs = 1, .attrs = edge_attrs,
+     .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
+    {.name = OP_RECV, .outputs = value_arg, .n_outputs = 1, .attrs = edge_attrs,
+     .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
 };
 /* clang-format on */
 

@@ -1,4 +1,4 @@
-/* Attrs of nodes: sorted rows in the graph's arena, the op's defaults, typed reads. */
+/* Keeps the attrs of nodes: sorted rows in the arena of the graph, defaults, typed reads. */
 #include "common/graph/graph_internal.h"
 
 #include "common/tensor/tensor_proto.h"
@@ -52,7 +52,7 @@ int attrs_sort(struct attr *attrs, int n_attrs) {
     int n = 0, at;
     for (int i = 0; i < n_attrs; i++) {
         struct attr attr = attrs[i];
-        /* the usual case: in order already */
+        /* the usual case: sorted already */
         if (n > 0 && strcmp(attrs[n - 1].name, attr.name) < 0) {
             attrs[n++] = attr;
             continue;
@@ -77,7 +77,7 @@ static void default_tensor(struct graph *graph, const struct op_attr_default *fr
     *ret->tensor = TENSOR_INIT;
     struct status *st = tensor_from_proto((struct span){from->s, (size_t)from->n}, NULL,
                                           allocator_host(), ret->tensor);
-    CHECK(st == NULL); /* the table's own bytes */
+    CHECK(st == NULL); /* bytes of the constant table */
 }
 
 static void default_list(struct graph *graph, const struct op_attr_default *from,
@@ -167,7 +167,7 @@ static void set_owned(struct graph *graph, struct node *node, const char *name,
                       const struct attr_value *value) {
     int at;
     if (attrs_find(node->attrs, node->n_attrs, name, &at)) {
-        /* an old tensor stays with the graph, which may have lent it */
+        /* the graph keeps the old tensor, since other nodes may share it */
         node->attrs[at].value = *value;
         return;
     }

@@ -1,5 +1,5 @@
-/* The type checker: a node's attrs against its op's signature, the types of inputs and outputs
- * that follow from them, and each edge against what its producer makes. Messages carry
+/* Checks types: the attrs of a node against the signature of its op, the types of inputs and
+ * outputs that follow, and each edge against the output type of its producer. Messages have
  * TensorFlow's key words, which client code and people search for. */
 #include "common/graph/graph_internal.h"
 
@@ -43,7 +43,7 @@ static COLD struct status *attr_missing(const struct node *node, const char *nam
     return st;
 }
 
-/* Takes `what`. */
+/* Consumes `what`. */
 static COLD struct status *attr_refused(const struct node *node, struct str *what) {
     struct str op = STR_INIT;
     op_signature_print(node->op, &op);
@@ -108,7 +108,7 @@ static COLD struct status *attr_is_below_minimum(const struct node *node,
 
 /* ---- attrs ---- */
 
-/* One value, or one element of a list, whose type is right. */
+/* Checks one value, or one element of a list, whose type is right. */
 static struct status *check_allowed(const struct node *node, const struct op_attr_signature *attr,
                                     const struct attr_value *value) {
     if (value->type == ATTR_TYPE) {
@@ -143,7 +143,7 @@ static struct status *check_attr(const struct node *node, const struct op_attr_s
 
 /* ---- arguments ---- */
 
-/* How many tensors an argument stands for. The attrs have been checked. */
+/* The number of tensors of an argument. The attrs have been checked. */
 static struct status *count_arg(const struct node *node, const struct op_arg_signature *arg,
                                 int64_t *ret_n) {
     *ret_n = 1;
@@ -207,8 +207,8 @@ struct status *node_work_out_types(struct graph *graph, struct node *node) {
     int n_in, n_out;
     TRY(count_args(node, op->inputs, op->n_inputs, &n_in));
     TRY(count_args(node, op->outputs, op->n_outputs, &n_out));
-    /* A byte more, so that in_types is never NULL once it is known. The count of inputs is
-     * compared where the edges are. */
+    /* Allocates a byte more, so that in_types is never NULL once the types are known. The number of
+     * inputs is checked with the edges. */
     uint8_t *types = arena_alloc(&graph->arena, (size_t)n_in + (size_t)n_out + 1);
     TRY(fill_types(node, op->inputs, op->n_inputs, types));
     TRY(fill_types(node, op->outputs, op->n_outputs, types + n_in));
@@ -258,7 +258,8 @@ static struct status *check_edge(struct graph *graph, struct node *node, int pos
     const struct node_input *input = &node->inputs[position];
     if (!input->src->out_types)
         TRY(node_work_out_types(
-            graph, input->src)); /* a loop's way back: its producer is finished after this node */
+            /* a back edge of a loop: its producer is finished after this node */
+            graph, input->src));
     if (unlikely(input->index >= input->src->n_outputs))
         return status_invalid(
             "Node '%s': Connecting to invalid output %d of source node %s which has %d outputs.",

@@ -1,4 +1,4 @@
-/* A bundle's index in the making, and what lies under a prefix already. */
+/* Collects and writes the index of a bundle, and finds the existing data files of a prefix. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -138,7 +138,7 @@ void bundle_old_remove(const struct bundle_old *old, const struct file_system *f
     for (size_t i = 0; i < old->n; i++) {
         str_clear(&path);
         bundle_data_path(prefix, old->items[i].shard, old->items[i].n_shards, &path);
-        fs->unlink(fs, path.data); /* nothing depends on it */
+        fs->unlink(fs, path.data); /* nothing depends on its result */
     }
     str_fini(&path);
 }

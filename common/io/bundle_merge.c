@@ -1,17 +1,18 @@
-/* Making one bundle of several: a sharded save writes one per task, and this commits them
- * together.
+/* Merges bundles: a sharded save writes one for each task, and the merge commits them together.
  *
- *   index.tmp   the entries of all, with new shard numbers; written, synced
- *   data files  renamed to PREFIX.data-XXXXX-of-N, N such that no older file has such a name; directories synced
- *   index.tmp → PREFIX.index, directory synced: the moment of the commit
- *   the parts' indices, and older data files of the prefix: removed */
+ *   index.tmp                   the entries of all, with new shard numbers; written, synced
+ *   data files                  renamed to PREFIX.data-XXXXX-of-N, N such that no older file has
+ *                               such a name; directories synced
+ *   index.tmp → PREFIX.index    directory synced; this is the commit
+ *   old files                   the indices of the parts, and older data files of the prefix, are
+ *                               removed */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/io/bundle_internal.h"
 #include "common/io/temporary.h"
 
-/* A data file that changes its name. */
+/* A data file that is renamed. */
 struct moved {
     char *from, *to;
 };
@@ -20,7 +21,7 @@ struct merge {
     const struct file_system *fs;
     const char *prefix;
     struct bundle_index index;
-    struct moved *files; /* by their new shard number */
+    struct moved *files; /* by the new shard number */
     int n_files, capacity;
 };
 
@@ -71,7 +72,7 @@ static struct status *merge_entry(struct merge *merge, const char *prefix, struc
     return NULL;
 }
 
-/* The files that the part's entries name; those of the others need not exist. */
+/* Lists the data files that the entries of a part name; its other files need not exist. */
 static int *number_shards(struct merge *merge, struct bundle_reader *reader, const bool *is_used) {
     int n = bundle_reader_n_shards(reader);
     int *numbers = xcalloc((size_t)n + 1, sizeof(*numbers));
@@ -154,8 +155,8 @@ static void rename_back(struct merge *merge, int n) {
         merge->fs->rename(merge->fs, merge->files[i].to, merge->files[i].from);
 }
 
-/* Both ends of each rename: directories that several files share are synced once, as they mostly
- * follow each other. */
+/* Syncs the directories of both names of each rename. Files with a common directory are mostly
+ * adjacent, so it is synced once for them. */
 static struct status *sync_dirs(struct merge *merge) {
     struct str last = STR_INIT, dir = STR_INIT;
     struct status *st = merge->n_files > 0 ? file_sync_dir_of(merge->fs, merge->files[0].to) : NULL;
@@ -225,7 +226,7 @@ static bool is_moved_from(const struct merge *merge, const char *path) {
     return false;
 }
 
-/* Without those that the merge itself renames away: a checkpoint may be merged into its own
+/* Leaves out the files that the merge itself renames: a checkpoint may be merged into its own
  * name. */
 static void forget_moved(struct merge *merge, struct bundle_old *old) {
     size_t n = 0;
@@ -248,8 +249,8 @@ static void merge_fini(struct merge *merge) {
     bundle_index_fini(&merge->index);
 }
 
-/* Under the lock of names: the parts' files are those that their indices name until they are
- * renamed. */
+/* Called with the lock of names: until they are renamed, the files of the parts are those that
+ * their indices name. */
 static struct status *merge_locked(const struct file_system *fs, const char *const *prefixes, int n,
                                    const char *merged_prefix, bool allow_missing) {
     struct merge merge = {.fs = fs, .prefix = merged_prefix};

@@ -1,4 +1,4 @@
-/* The messages of a bundle's index, and its files' names. */
+/* Reads and writes the messages in the index of a bundle, and the names of its files. */
 #include "common/io/bundle.h"
 #include "common/tensor/tensor_proto.h"
 
@@ -125,7 +125,7 @@ static bool read_shape(struct span proto, struct arena *arena, struct shape *ret
     return is_good;
 }
 
-/* Each slice fits the shape. */
+/* Checks that each slice fits the shape. */
 static bool check_slices(const struct bundle_entry *entry, struct arena *arena) {
     struct shape unused;
     for (int i = 0; i < entry->n_slices; i++) {

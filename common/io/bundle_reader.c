@@ -1,4 +1,4 @@
-/* Reading a bundle: looking a name up in the index, and a tensor's bytes out of its shard. */
+/* Reads a bundle: finds a name in the index, and reads the bytes of a tensor from its shard. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 
 enum { CHUNK_BYTES = 1 << 20 };
 
-/* A data file, opened at its first use. */
+/* A data file, which is opened at its first use. */
 struct shard {
     int fd; /* -1: not open yet */
     int64_t size_bytes;
@@ -21,7 +21,7 @@ struct bundle_reader {
     int n_shards;
     pthread_mutex_t lock;
     struct shard *shards;     /* guarded by lock */
-    struct table_iter lookup; /* guarded by lock: where the last name was found */
+    struct table_iter lookup; /* guarded by lock: the position of the last name that was found */
 };
 
 int bundle_reader_n_shards(const struct bundle_reader *reader) { return reader->n_shards; }
@@ -100,7 +100,7 @@ struct status *bundle_find(struct bundle_reader *reader, struct span name, struc
     return st;
 }
 
-/* The table stands at an entry, or at the end. */
+/* The table iterator is at an entry, or at the end. */
 static struct status *take_entry(struct bundle_iter *iter) {
     iter->is_valid = iter->table.is_valid;
     if (!iter->is_valid)
@@ -118,7 +118,7 @@ struct status *bundle_iter_init(struct bundle_iter *iter, struct bundle_reader *
     arena_init(&iter->arena);
     table_iter_init(&iter->table, &reader->table);
     TRY(table_iter_seek(&iter->table, (struct span){"", 0}));
-    return bundle_iter_next(iter); /* past the header */
+    return bundle_iter_next(iter); /* skips the header */
 }
 
 struct status *bundle_iter_next(struct bundle_iter *iter) {
@@ -177,14 +177,14 @@ static COLD struct status *wrong_checksum(const struct shard *shard, struct span
     return st;
 }
 
-/* The claim fits the file and the type, so that memory for it may be taken. */
+/* Checks that the size fits the file and the type, so that memory for it may be allocated. */
 static struct status *check_claim(const struct shard *shard, struct span name,
                                   const struct bundle_entry *entry) {
     int64_t n = 0, wanted = 0;
     TRY(shape_n_elements(entry->shape, &n));
     if (entry->offset + entry->size_bytes > shard->size_bytes)
         return damaged(shard, name, entry, "the data file ends before the tensor does");
-    if (entry->dtype == DT_STRING) /* a byte for each length, and their checksum */
+    if (entry->dtype == DT_STRING) /* at least a byte for each length, and their checksum */
         return n <= entry->size_bytes - (int64_t)sizeof(uint32_t)
                    ? NULL
                    : damaged(shard, name, entry, "too few bytes for its strings");
@@ -286,7 +286,7 @@ static struct status *check_entry(struct bundle_reader *reader, struct span name
     struct shard shard;
     struct tensor t = TENSOR_INIT;
     if (entry->n_slices > 0)
-        return NULL; /* its slices have entries of their own */
+        return NULL; /* the slices have entries of their own */
     if (entry->dtype != DT_STRING) {
         TRY(bundle_check_claim(reader, name, entry));
         TRY(get_shard(reader, entry->shard, &shard));

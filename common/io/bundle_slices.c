@@ -1,7 +1,7 @@
-/* Tensors put together from slices, and parts of tensors. */
+/* Joins slices to whole tensors, and reads parts of tensors. */
 #include "common/io/bundle_internal.h"
 
-/* A name as people write it: a slice's key holds bytes that no terminal shows. */
+/* A name for messages: the key of a slice has bytes that no terminal shows. */
 static COLD struct status *not_enough(struct span name, const struct tensor_slice *slice,
                                       struct arena *arena) {
     return status_invalid(
@@ -9,7 +9,7 @@ static COLD struct status *not_enough(struct span name, const struct tensor_slic
         (int)name.len, name.data, tensor_slice_text(slice, arena));
 }
 
-/* The entry of a stored slice, which agrees with the whole's. */
+/* Finds the entry of a stored slice, which must agree with the entry of the whole tensor. */
 static struct status *find_slice(struct bundle_reader *reader, struct span name,
                                  const struct bundle_entry *whole,
                                  const struct tensor_slice *stored, struct arena *arena,
@@ -29,7 +29,7 @@ static struct status *find_slice(struct bundle_reader *reader, struct span name,
     return st;
 }
 
-/* One stored slice: what it has of `box` goes to its place in `out`. */
+/* Reads one stored slice and copies its part of `box` to `out`. */
 static struct status *copy_from(struct bundle_reader *reader, struct span name,
                                 const struct bundle_entry *whole, const struct tensor_slice *stored,
                                 const struct slice_box *box, struct allocator *allocator,
@@ -46,8 +46,8 @@ static struct status *copy_from(struct bundle_reader *reader, struct span name,
     return NULL;
 }
 
-/* Memory is taken only for what the slices in the index cover; they have entries and bytes of
- * their own or the read ends soon. */
+/* Allocates memory only for what the slices in the index cover. Each of them needs an entry and
+ * bytes in a file, so a false index fails soon. */
 static struct status *assemble(struct bundle_reader *reader, struct span name,
                                const struct bundle_entry *entry, const struct tensor_slice *slice,
                                struct allocator *allocator, struct arena *arena,
@@ -72,7 +72,7 @@ static struct status *assemble(struct bundle_reader *reader, struct span name,
     return st;
 }
 
-/* A part of a tensor that is stored whole. */
+/* Reads a part of a tensor that is stored whole. */
 static struct status *cut(struct bundle_reader *reader, struct span name,
                           const struct bundle_entry *entry, const struct tensor_slice *slice,
                           struct allocator *allocator, struct arena *arena, struct tensor *ret) {

@@ -1,9 +1,9 @@
-/* String tensors in a bundle: lengths, a checksum over them, bytes. */
+/* Writes and reads string tensors in a bundle: lengths, a checksum over them, bytes. */
 #include "common/io/bundle.h"
 #include "common/io/crc32c.h"
 #include "common/tensor/tensor_proto.h"
 
-/* Lengths count with their fixed size, whatever their varints are. */
+/* The checksum covers lengths in a fixed size, not as varints. */
 static uint32_t extend_by_length(uint32_t crc, uint64_t len) {
     return crc32c_extend(crc, &len, len <= UINT32_MAX ? sizeof(uint32_t) : sizeof(uint64_t));
 }
@@ -31,8 +31,8 @@ struct status *bundle_write_strings(struct file_sink *sink, const struct tensor 
     return st;
 }
 
-/* Walks over the lengths: leaves `bytes` at the checksum that follows them. The texts take all
- * that is after it. */
+/* Reads the lengths and leaves `bytes` at the checksum that follows. The texts are everything after
+ * it. */
 static bool check_lengths(struct span *bytes, int64_t n, uint32_t *ret_crc) {
     uint64_t total = 0, len;
     uint32_t masked;

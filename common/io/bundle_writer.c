@@ -1,18 +1,20 @@
-/* Writing a bundle, and making it durable and visible in this order:
+/* Writes a bundle, and makes it durable and visible in this order:
  *
  *   data.tmp    written, synced
  *   index.tmp   written, synced
- *   data.tmp  → PREFIX.data-00000-of-N    N such that no older file has the name; then the directory is synced, so that no index is
- *                                         ever seen without its data
- *   index.tmp → PREFIX.index              the moment at which the new checkpoint takes the place of an older one; directory synced
- *   older data files of the prefix        removed, and what dead processes have left beside it */
+ *   data.tmp  → PREFIX.data-00000-of-N    N such that no older file has the name; the directory is
+ *                                         synced, so that no index is visible without its data
+ *   index.tmp → PREFIX.index              replaces an older checkpoint; the directory is synced
+ *   old files                             older data files of the prefix are removed, and temporary
+ *                                         files of processes that have ended */
 #include <stdlib.h>
 
 #include "common/io/bundle_internal.h"
 #include "common/io/crc32c.h"
 #include "common/io/temporary.h"
 
-/* What is summed up and then written while it is still in the cache. */
+/* The number of bytes that are added to the checksum and then written while they are still in the
+ * cache. */
 enum { CHUNK_BYTES = 1 << 20 };
 
 struct bundle_writer {
@@ -92,7 +94,7 @@ struct status *bundle_writer_add(struct bundle_writer *writer, struct span name,
     return add(writer, name, value);
 }
 
-/* The whole tensor's entry: made by its first slice. */
+/* Finds the entry of the whole tensor; its first slice makes it. */
 static struct status *note_slice(struct bundle_writer *writer, struct span name, struct shape whole,
                                  const struct tensor_slice *slice, enum dtype dtype) {
     struct bundle_item *item = bundle_index_find(&writer->index, name);
@@ -136,13 +138,13 @@ static struct status *rename_synced(const struct file_system *fs, const char *fr
     return file_sync_dir_of(fs, to);
 }
 
-/* Both temporary files are on the disk: gives them their names. */
+/* Renames the two temporary files, which are on the disk. */
 static struct status *publish(struct bundle_writer *writer, const char *data_path,
                               const char *index_path) {
     const struct file_system *fs = writer->fs;
     struct status *st = rename_synced(fs, writer->data_tmp, data_path);
     if (st) {
-        fs->unlink(fs, data_path); /* nobody knows it yet */
+        fs->unlink(fs, data_path); /* nobody knows the file yet */
         return st;
     }
     writer->has_data_tmp = false;
@@ -151,11 +153,11 @@ static struct status *publish(struct bundle_writer *writer, const char *data_pat
         fs->unlink(fs, data_path);
         return file_failed(index_path, error);
     }
-    /* From here on the new checkpoint is seen, so its data stay whatever happens. */
+    /* From here on the new checkpoint is visible, so its data are kept whatever happens. */
     return file_sync_dir_of(fs, index_path);
 }
 
-/* Under the lock of names. */
+/* Called with the lock of names. */
 static struct status *replace(struct bundle_writer *writer, struct bundle_old *old,
                               struct str *data_path, struct str *index_path) {
     TRY(bundle_old_find(old, writer->fs, writer->prefix));

@@ -1,3 +1,4 @@
+/* Computes CRC-32C with the CPU's instruction, three streams at a time, or with tables. */
 #include "common/io/crc32c.h"
 
 #include <pthread.h>
@@ -8,13 +9,13 @@
 
 enum { POLYNOMIAL = 0x82f63b78 /* reflected */ };
 
-/* The three streams of the fast loop are so long each; a multiple of 8. */
+/* The length of each of the three streams of the fast loop; a multiple of 8. */
 enum { STREAM_BYTES = 1024 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* by_byte[k][b]: the register after byte b and k zero bytes. */
 static uint32_t by_byte[8][256];
-/* past_stream[k][b]: byte k of a register is b: its part of the register after STREAM_BYTES zero
+/* past_stream[k][b]: the effect of byte k of a register having value b, after STREAM_BYTES zero
  * bytes. */
 static uint32_t past_stream[4][256];
 
@@ -34,7 +35,7 @@ static void make_tables(void) {
     for (int k = 1; k < 8; k++)
         for (uint32_t b = 0; b < 256; b++)
             by_byte[k][b] = by_byte[0][by_byte[k - 1][b] & 0xff] ^ (by_byte[k - 1][b] >> 8);
-    /* Zero bytes act on the register linearly: 32 bits tell all. */
+    /* The effect of zero bytes on the register is linear, so the effects on its 32 bits suffice. */
     uint32_t of_bit[32];
     for (int bit = 0; bit < 32; bit++)
         of_bit[bit] = zeros_after(1u << bit, STREAM_BYTES);
@@ -52,7 +53,7 @@ uint32_t crc32c_extend_portable(uint32_t crc, const void *data, size_t len) {
         uint32_t low, high;
         memcpy(&low, at, 4);
         memcpy(&high, at + 4, 4);
-        low ^= reg; /* little-endian, like every host this runs on */
+        low ^= reg; /* little-endian, as on every host this runs on */
         reg = by_byte[7][low & 0xff] ^ by_byte[6][low >> 8 & 0xff] ^ by_byte[5][low >> 16 & 0xff] ^
               by_byte[4][low >> 24] ^ by_byte[3][high & 0xff] ^ by_byte[2][high >> 8 & 0xff] ^
               by_byte[1][high >> 16 & 0xff] ^ by_byte[0][high >> 24];
@@ -75,8 +76,8 @@ static inline uint32_t skip_stream(uint32_t reg) {
            past_stream[2][reg >> 16 & 0xff] ^ past_stream[3][reg >> 24];
 }
 
-/* The instruction takes three cycles but starts one a cycle, so three independent streams keep
- * it busy. */
+/* The instruction takes three cycles, but one can start each cycle, so three independent streams
+ * keep the unit busy. */
 __attribute__((target("sse4.2"))) static uint32_t extend_sse42(uint32_t crc, const void *data,
                                                                size_t len) {
     const unsigned char *at = data;

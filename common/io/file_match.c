@@ -1,4 +1,4 @@
-/* Patterns of the shell against the directories below the roots. */
+/* Matches shell patterns against the directories below the roots. */
 #include <fnmatch.h>
 #include <stdlib.h>
 
@@ -57,7 +57,7 @@ static bool has_wildcard(struct span text) {
     return false;
 }
 
-/* One part of the pattern below every directory found so far. */
+/* Matches one part of the pattern in every directory that was found so far. */
 static void match_part(const struct file_system *fs, struct span part, struct paths *found) {
     struct paths next = {0};
     char *pattern = xstrndup(part.data, part.len);
@@ -65,7 +65,8 @@ static void match_part(const struct file_system *fs, struct span part, struct pa
         const char *dir = found->items[i];
         if (has_wildcard(part)) {
             struct level level = {dir, pattern, &next};
-            fs->list(fs, *dir ? dir : ".", on_name, &level); /* what cannot be read holds nothing */
+            /* a directory that cannot be read has no matches */
+            fs->list(fs, *dir ? dir : ".", on_name, &level);
         } else {
             struct str path = STR_INIT;
             size_t n = strlen(dir);
@@ -88,7 +89,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* What lies outside of the roots (through a link, or "..") is as if it were not there. */
+/* Paths outside of the roots (through a link, or "..") are treated as missing. */
 static void keep_allowed(struct paths *found) {
     size_t n = 0;
     for (size_t i = 0; i < found->n; i++) {
@@ -100,7 +101,7 @@ static void keep_allowed(struct paths *found) {
     found->n = n;
 }
 
-/* The directory before the first part with a wildcard must be allowed. */
+/* The directory before the first part with a wildcard must be below a root. */
 static struct status *check_fixed_part(struct span pattern) {
     size_t end = 0;
     for (size_t i = 0; i < pattern.len && !has_wildcard((struct span){pattern.data, i + 1}); i++)

@@ -1,4 +1,4 @@
-/* The system's own files. */
+/* Implements struct file_system with the calls of the system. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,15 +8,14 @@
 
 #include "common/io/file_system.h"
 
-/* The most that one system call moves: Linux stops at 2 GiB anyway. */
+/* The most bytes that one system call moves: Linux stops at 2 GiB anyway. */
 enum { MAX_TRANSFER_BYTES = 1 << 30 };
 
 static int posix_open(const struct file_system *fs, const char *path, enum file_mode mode) {
     static const int flags[] = {[FILE_READ] = O_RDONLY,
                                 [FILE_CREATE] = O_WRONLY | O_CREAT | O_EXCL,
                                 [FILE_REPLACE] = O_WRONLY | O_CREAT | O_TRUNC};
-    /* Not to wait for the other end of a pipe that somebody has put there; files know no such
-     * wait. */
+    /* O_NONBLOCK avoids a wait for the other end of a pipe; it has no effect on files. */
     int fd = open(path, flags[mode] | O_CLOEXEC | O_NONBLOCK, 0644);
     return fd < 0 ? -errno : fd;
 }

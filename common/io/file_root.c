@@ -1,3 +1,4 @@
+/* Resolves the paths of clients and checks that they are below a root directory. */
 #include "common/io/file_root.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ static void set_defaults(void) {
     const char *temporary = getenv("TMPDIR");
     if (n_roots > 0)
         return;
-    /* A directory that is gone gives no rights. */
+    /* A root that no longer exists gives no rights. */
     status_unref(add_root("."));
     status_unref(add_root(temporary && *temporary ? temporary : "/tmp"));
 }
@@ -53,8 +54,8 @@ static bool is_below(const char *path, const char *root) {
     return strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* The real path of the deepest part that exists, then the rest, which must have no ".." in it.
- * NULL: there is none. */
+/* Resolves the deepest part that exists and appends the rest, which must not contain "..". NULL: it
+ * cannot be resolved. */
 static char *real_path_of_new(const char *path) {
     struct str head = STR_INIT, tail = STR_INIT;
     char *real = realpath(path, NULL);
@@ -69,7 +70,7 @@ static char *real_path_of_new(const char *path) {
         str_add(&rest, str_text(&tail));
         str_fini(&tail);
         tail = rest;
-        /* A dangling link would be followed by who creates it. */
+        /* Whoever creates the file would follow a dangling link. */
         char target[2];
         if (*base && readlink(head.data, target, sizeof(target)) >= 0)
             break;
@@ -110,13 +111,13 @@ static COLD struct status *outside(const char *path, size_t len) {
         (int)MIN(len, (size_t)PATH_MAX), path);
 }
 
-/* Where an open file lies, as the kernel tells it. */
+/* The path of an open file, from the kernel. */
 static bool holds_open(int fd) {
     char link[64], real[PATH_MAX];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     ssize_t len = readlink(link, real, sizeof(real) - 1);
     if (len < 0)
-        return true; /* without /proc the look before must do */
+        return true; /* without /proc the earlier check must suffice */
     real[len] = '\0';
     for (int i = 0; i < n_roots; i++)
         if (is_below(real, roots[i]))
@@ -138,7 +139,7 @@ struct status *file_root_open(const char *path, int *ret_fd) {
     return NULL;
 }
 
-/* "file:///x" and "file://host/x" lose their head. */
+/* Removes "file://" and the host from "file:///x" and "file://host/x". */
 static struct status *strip_scheme(struct span *path) {
     const char *colon = path->len > 3 ? memmem(path->data, path->len, "://", 3) : NULL;
     if (!colon)
@@ -178,7 +179,8 @@ struct status *file_root_resolve_prefix(struct span prefix, struct str *out) {
     size_t begin = out->len;
     TRY(file_root_resolve(prefix, out));
     size_t end = out->len;
-    /* stands for all that lie there; links among them are for those who open them */
+    /* the directory is checked once for all its files; links among them are checked when they are
+     * opened */
     str_add(out, ".beside");
     bool is_held = file_root_holds(out->data + begin);
     out->len = is_held ? end : begin;

@@ -1,3 +1,4 @@
+/* Implements what every file system shares: whole reads and writes, directories, and sinks. */
 #include "common/io/file_system.h"
 
 #include <errno.h>
@@ -5,8 +6,8 @@
 
 enum {
     SINK_BUFFER_BYTES = 256 * 1024,
-    SINK_WRITE_BYTES = 4 << 20,  /* one call: a cancelled or failing disk is noticed soon */
-    SINK_START_BYTES = 32 << 20, /* what collects before the disk is set to work */
+    SINK_WRITE_BYTES = 4 << 20,  /* size of one call, so that a failing disk is noticed soon */
+    SINK_START_BYTES = 32 << 20, /* bytes to collect before the disk starts to write them */
 };
 
 /* ---- errors ---- */
@@ -73,7 +74,7 @@ struct status *file_write_all(const struct file_system *fs, int fd, const char *
     for (size_t done = 0; done < n;) {
         int64_t got =
             fs->write(fs, fd, (const char *)from + done, n - done, offset + (int64_t)done);
-        if (got <= 0) /* none at all, and no reason: a full disk by another name */
+        if (got <= 0) /* no byte written and no error: the disk is full */
             return file_failed(path, got < 0 ? (int)got : -ENOSPC);
         done += (size_t)got;
     }
@@ -89,7 +90,7 @@ struct status *file_load(const struct file_system *fs, const char *path, int64_t
     int64_t size = fs->size(fs, fd), total = 0;
     if (size < 0)
         st = file_failed(path, (int)size);
-    /* A file of no known size (a device, /proc) is read up to its end. */
+    /* A file of unknown size (a device, /proc) is read to its end. */
     for (int64_t got = 1; !st && got > 0; total += MAX(got, 0)) {
         size_t wanted = (size_t)(size > total ? size - total : 4096);
         if (total + (int64_t)wanted > max_bytes + 4096) {
@@ -143,18 +144,19 @@ struct status *file_sync_dir_of(const struct file_system *fs, const char *path) 
 
 static struct status *make_dir(const struct file_system *fs, const char *path) {
     int error = fs->make_dir(fs, path);
-    if (error == -EEXIST) /* somebody else may have made it just now */
+    if (error == -EEXIST) /* another thread may have made it meanwhile */
         error = 0;
     if (error == 0)
         error = sync_parent(fs, path);
-    if (error == -EINVAL) /* a file system that syncs no directories: not a reason to make none */
+    /* the file system cannot sync directories; that is no reason not to make one */
+    if (error == -EINVAL)
         error = 0;
     return error < 0 ? file_failed(path, error) : NULL;
 }
 
-/* A directory's name is on the disk before anything is made in it. So of those that are found
- * only the deepest may be one that somebody else has just made and not synced. Where its parent
- * cannot be synced (it may not even be read), it was not made by a save. */
+/* The name of a directory is synced before anything is made in it. So among existing directories
+ * only the deepest may be one that another thread has just made and not synced yet. A parent that
+ * cannot be synced (or not even read) was not made by a save. */
 struct status *file_make_dirs(const struct file_system *fs, const char *path) {
     struct str part = STR_INIT, found = STR_INIT;
     struct status *st = NULL;

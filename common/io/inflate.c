@@ -1,3 +1,4 @@
+/* Decompresses zlib and gzip data with zlib. */
 #include "common/io/inflate.h"
 
 #include <zlib.h>

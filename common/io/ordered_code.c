@@ -31,7 +31,7 @@ static int signed_size(int64_t value) {
     return n_bits / 7 + 1;
 }
 
-/* The head's n leading ones, in the first two bytes. */
+/* The n leading ones of the first two bytes. */
 static uint32_t signed_head(int n) { return (0xffffu << (16 - n)) & 0xffffu; }
 
 void ordered_add_signed(struct str *out, int64_t value) {

@@ -1,5 +1,5 @@
-/* Records of files: whole files, lines, blocks of equal size, TFRecords, records of CSV, the
- * last three maybe compressed. */
+/* Reads records of files: whole files, lines, blocks of equal size, TFRecords and CSV records; the
+ * last three may be compressed. */
 #include "common/io/record_source.h"
 
 #include <stdlib.h>
@@ -19,9 +19,9 @@ struct record_source {
     struct str raw; /* compressed bytes */
     z_stream inflater;
     bool has_inflater, is_raw_end, is_end;
-    struct str buffer; /* plain bytes; the first n_used are gone */
+    struct str buffer; /* plain bytes, of which the first n_used have been used */
     size_t n_used;
-    int64_t offset;   /* of the next plain byte, in the plain file */
+    int64_t offset;   /* offset of the next plain byte in the plain file */
     int64_t n_passed; /* records, or lines */
     bool is_started;
 };
@@ -100,7 +100,7 @@ static struct status *read_chunk(struct record_source *source, struct str *to, b
     return NULL;
 }
 
-/* Some more plain bytes from compressed ones. */
+/* Decompresses some more bytes. */
 static struct status *inflate_chunk(struct record_source *source) {
     z_stream *z = &source->inflater;
     if (z->avail_in == 0 && !source->is_raw_end) {
@@ -114,7 +114,7 @@ static struct status *inflate_chunk(struct record_source *source) {
     z->avail_out = CHUNK_BYTES;
     int code = inflate(z, Z_NO_FLUSH);
     source->buffer.len += CHUNK_BYTES - z->avail_out;
-    if (code == Z_STREAM_END) { /* another member may follow */
+    if (code == Z_STREAM_END) { /* another gzip member may follow */
         code = z->avail_in > 0 || !source->is_raw_end ? inflateReset(z) : Z_OK;
         return NULL;
     }
@@ -125,7 +125,7 @@ static struct status *inflate_chunk(struct record_source *source) {
     return NULL;
 }
 
-/* At least n unread bytes in the buffer, unless the file ends before. */
+/* Fills the buffer with at least n unread bytes, unless the file ends before. */
 static struct status *fill(struct record_source *source, size_t n) {
     if (source->n_used > 0 && source->buffer.len - source->n_used < n) {
         source->buffer.len -= source->n_used;
@@ -147,7 +147,7 @@ static void pass(struct record_source *source, size_t n) {
     source->offset += (int64_t)n;
 }
 
-/* Skips n bytes; false where the file ends before. */
+/* Skips n bytes. False where the file ends before. */
 static struct status *skip(struct record_source *source, int64_t n, bool *ret_is_there) {
     while (n > 0) {
         size_t step = (size_t)MIN(n, (int64_t)CHUNK_BYTES);
@@ -201,7 +201,7 @@ static struct status *too_long(const struct record_source *source) {
 
 /* ---- formats: each sets key and value, or the end ---- */
 
-/* A line without its end; carriage returns are left out. */
+/* Reads a line without its end; carriage returns are dropped. */
 static struct status *take_line(struct record_source *source, struct str *value, bool *ret_is_end) {
     size_t n_seen = 0;
     const char *end = NULL;
@@ -274,7 +274,7 @@ static struct status *next_fixed(struct record_source *source, struct str *key, 
     return NULL;
 }
 
-/* uint64 length, masked CRC-32C of it, data, masked CRC-32C of that; little endian. */
+/* Layout: uint64 length, its masked CRC-32C, data, their masked CRC-32C; little-endian. */
 static struct status *next_tfrecord(struct record_source *source, struct str *key,
                                     struct str *value, bool *ret_is_end) {
     enum { HEAD = 12, FOOT = 4 };
@@ -282,7 +282,8 @@ static struct status *next_tfrecord(struct record_source *source, struct str *ke
     uint32_t crc = 0;
     TRY(fill(source, HEAD));
     struct span rest = unread(source);
-    *ret_is_end = rest.len < HEAD; /* a cut head is an end, as in TensorFlow */
+    /* an incomplete header is the end of the file, as in TensorFlow */
+    *ret_is_end = rest.len < HEAD;
     if (*ret_is_end)
         return NULL;
     memcpy(&len, rest.data, sizeof(len));
@@ -320,7 +321,7 @@ static enum csv_state csv_step(const struct record_options *options, enum csv_st
     return CSV_PLAIN;
 }
 
-/* A record as it stands, without its end: a newline, a carriage return, or both. */
+/* Reads a record as it is written, without its end: a newline, a carriage return, or both. */
 static struct status *take_csv(struct record_source *source, struct str *value, bool *ret_is_end) {
     enum csv_state state = CSV_FIELD_START;
     size_t n = 0;

@@ -1,4 +1,4 @@
-/* Reading V1 checkpoints: one file, or the shards that a pattern found. */
+/* Reads V1 checkpoints: one file, or the shards that a pattern found. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -6,14 +6,14 @@
 #include "common/io/table.h"
 #include "common/tensor/tensor_proto.h"
 
-/* What a shape may claim beyond 16 times the bytes that stand for it. */
+/* The bytes that a shape may claim beyond 16 times the bytes of its values. */
 enum { SPARE_BYTES = 64 << 20 };
 
 struct slices_tensor {
     struct span name;
     enum dtype dtype;
     struct shape shape;
-    struct tensor_slice *slices; /* with their files at the same places */
+    struct tensor_slice *slices; /* files[i] has slices[i] */
     int *files;
     int n, capacity;
 };
@@ -236,8 +236,8 @@ static struct status *parse_elements(const struct table_reader *table,
     struct str proto = STR_INIT;
     if (!find_elements(value, &elements))
         return damaged(table, "malformed slice data", tensor->name);
-    /* Fields may come in any order, so what is missing goes to the end, where it wins over what
-     * the file may say. */
+    /* Fields may come in any order, so missing ones are added at the end, where they override those
+     * in the file. */
     str_add_bytes(&proto, elements.data, elements.len);
     proto_add_int(&proto, 1, (uint64_t)tensor->dtype);
     proto_add_shape(&proto, 2, shape);

@@ -1,4 +1,4 @@
-/* Writing a V1 checkpoint. */
+/* Writes V1 checkpoints. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -7,8 +7,8 @@
 #include "common/io/temporary.h"
 #include "common/tensor/tensor_proto.h"
 
-/* A message of protobuf ends below 2 GiB; what is around the elements takes less than the
- * second. */
+/* A message of protobuf must be shorter than 2 GiB. The second number is more than all fields but
+ * the elements take. */
 #define MAX_MESSAGE_BYTES (1ll << 31)
 enum { HEAD_BYTES = 1 << 20, VERSION = 1 };
 
@@ -31,7 +31,7 @@ struct slices_writer {
     const struct file_system *fs;
     char *path;
     struct arena arena;
-    struct whole **tensors; /* in the order they came */
+    struct whole **tensors; /* in the order in which they were added */
     struct piece **pieces;
     int n_tensors, tensors_capacity, n_pieces, pieces_capacity;
     struct strmap by_name, by_key;
@@ -63,7 +63,7 @@ void slices_writer_free(struct slices_writer *writer) {
     free(writer);
 }
 
-/* Room for one more pointer. */
+/* Makes room for one more pointer. */
 static void *grow(void *items, int n, int *capacity) {
     if (n < *capacity)
         return items;
@@ -73,7 +73,7 @@ static void *grow(void *items, int n, int *capacity) {
 
 /* ---- elements ---- */
 
-/* The most bytes that an element of the list takes. */
+/* The most bytes that an element takes in its list. */
 static int64_t element_bytes(enum dtype dtype) {
     switch (dtype) {
     case DT_BOOL:
@@ -115,7 +115,7 @@ static struct status *check_size(struct span name, const struct tensor *value) {
         (long long)(is_large ? INT64_MAX : size), (int)name.len, name.data);
 }
 
-/* Lists of fixed-size elements are their memory. */
+/* A list of fixed-size elements is the memory of the tensor. */
 static void add_fixed(struct str *out, uint32_t field, const struct tensor *value) {
     proto_add_bytes(out, field, tensor_cdata(value), tensor_size_bytes(value));
 }
@@ -149,7 +149,7 @@ static void add_varints(struct str *out, const struct tensor *value) {
     }
 }
 
-/* The fields of a TensorProto for the elements alone: dtype and shape stand elsewhere. */
+/* Writes the fields of a TensorProto that contain elements, without dtype and shape. */
 static void add_elements(struct str *out, const struct tensor *value) {
     static const uint8_t fields[DT_N_TYPES] = {
         [DT_FLOAT] = 5,  [DT_DOUBLE] = 6, [DT_INT32] = 7,       [DT_UINT8] = 7,
@@ -203,7 +203,7 @@ struct status *slices_writer_add(struct slices_writer *writer, struct span name,
     struct whole *whole = NULL;
     struct str key = STR_INIT;
     enum dtype dtype = (enum dtype)value->dtype;
-    if (dtype == DT_UINT32 || dtype == DT_UINT64) /* TensorFlow has another word for these two */
+    if (dtype == DT_UINT32 || dtype == DT_UINT64) /* TensorFlow uses other words for these two */
         return status_invalid("Tensor slice serialization not implemented for dtype %d",
                               (int)dtype);
     if (!dtype_in(dtype, DTYPES_SLICES_FILE))

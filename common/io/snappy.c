@@ -1,6 +1,7 @@
+/* Decompresses Snappy's block format. */
 #include "common/io/snappy.h"
 
-/* A copy of up to 64 bytes takes at least 3: nothing expands further. */
+/* A copy of up to 64 bytes takes at least 3 bytes; nothing expands more. */
 enum { MOST_PER_BYTE = 22 };
 
 static bool read_size(struct span *in, size_t *ret) {
@@ -25,7 +26,7 @@ static uint32_t read_little_endian(const char *at, size_t n) {
     return value;
 }
 
-/* One element: its head says whether bytes follow, or where to copy from. */
+/* An element: a literal, or a copy of earlier bytes. */
 struct element {
     size_t len, offset; /* offset 0: a literal */
 };

@@ -1,4 +1,4 @@
-/* The blocks of a table: entries with shared key prefixes. */
+/* Writes and reads the blocks of a table: entries with shared key prefixes. */
 #include <stdlib.h>
 
 #include "common/io/table.h"

@@ -1,5 +1,5 @@
-/* Reading a table: its index is kept, blocks are read as an iterator comes to them. What a
- * stranger's file claims is checked against the file's size before memory is taken. */
+/* Reads a table. The index is kept in memory; an iterator reads the blocks as it reaches them.
+ * Sizes in the file are checked against the size of the file before memory is allocated. */
 #include <stdlib.h>
 
 #include "common/io/crc32c.h"
@@ -22,7 +22,8 @@ static struct status *check_block(const struct table_reader *reader, struct tabl
                : damaged(reader, range.offset, "block checksum mismatch");
 }
 
-/* The block's bytes into `out`, which is cleared first; *ret_end is where its entries end. */
+/* Reads the bytes of a block into `out`, which is cleared first; *ret_end is the end of its
+ * entries. */
 static struct status *read_block(const struct table_reader *reader, struct table_range range,
                                  struct str *out, size_t *ret_end) {
     if (range.size > reader->size_bytes - TABLE_FOOTER_BYTES - TABLE_BLOCK_TRAILER_BYTES ||
@@ -103,7 +104,7 @@ void table_iter_fini(struct table_iter *iter) {
     str_fini(&iter->data);
 }
 
-/* The block that the index stands at. */
+/* Reads the block that the index iterator is at. */
 static struct status *open_block(struct table_iter *iter) {
     struct span value = iter->index.value;
     struct table_range range;
@@ -137,8 +138,8 @@ struct status *table_iter_next(struct table_iter *iter) {
     return more > 0 ? NULL : damaged(iter->reader, iter->reader->size_bytes, "bad entry in block");
 }
 
-/* Forward in the same block there is nothing to read anew: who seeks in order walks over the
- * table once. */
+/* A key further on in the same block needs no read: a caller that seeks in ascending order reads
+ * the table once. */
 static bool is_just_ahead(const struct table_iter *iter, struct span key) {
     return iter->is_valid && table_compare(table_iter_key(iter), key) <= 0 &&
            table_compare(key, (struct span){str_text(&iter->index.key), iter->index.key.len}) <= 0;

@@ -1,5 +1,5 @@
-/* Writing a table, block after block. Nothing is compressed: what is large in a checkpoint does
- * not stand in tables. */
+/* Writes a table, block after block, without compression: large data of a checkpoint are not in
+ * tables. */
 #include "common/io/crc32c.h"
 #include "common/io/table.h"
 

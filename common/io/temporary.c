@@ -1,3 +1,4 @@
+/* Makes names of temporary files, and removes files whose process has ended. */
 #include "common/io/temporary.h"
 
 #include <errno.h>
@@ -44,18 +45,19 @@ static uint64_t this_place(void) {
     size_t n = read_small("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
     if (n == 0 || stat("/proc/self/ns/pid", &pids) != 0)
         return 0;
-    (void)stat("/proc/self/ns/time", &times); /* older systems have none */
+    (void)stat("/proc/self/ns/time", &times); /* older systems lack it */
     uint64_t hash = hash_bytes(0xcbf29ce484222325, boot, n);
     hash = hash_bytes(hash, &pids.st_ino, sizeof(pids.st_ino));
     return hash_bytes(hash, &times.st_ino, sizeof(times.st_ino));
 }
 
-/* 0: there is none, or it may not be known. */
+/* 0: it does not exist, or may not be read. */
 static uint64_t start_of(int64_t pid) {
     char path[48], text[1024];
     snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
     read_small(path, text, sizeof(text));
-    const char *at = strrchr(text, ')'); /* the program's name, field 2, may hold anything */
+    /* field 2, the name of the program, may contain any bytes */
+    const char *at = strrchr(text, ')');
     for (int field = 2; at && field < 22; field++) {
         at = strchr(at, ' ');
         at += at != NULL;
@@ -63,7 +65,7 @@ static uint64_t start_of(int64_t pid) {
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* Asked anew each time: a child of fork is another process. */
+/* Read each time, because fork makes another process. */
 static struct owner this_process(void) {
     struct owner owner = {.place = this_place(), .pid = getpid()};
     owner.start = start_of(owner.pid);
@@ -75,7 +77,7 @@ static struct owner this_process(void) {
 void temporary_add_name(struct str *path) {
     static _Atomic unsigned n_names;
     struct owner owner = this_process();
-    uint64_t place = owner.place ? owner.place : random_u64(); /* nobody's, ever */
+    uint64_t place = owner.place ? owner.place : random_u64(); /* no process has this pid */
     str_addf(path, "%s%016" PRIx64 "-%" PRId64 "-%" PRIx64 "-%x", MARK, place, owner.pid,
              owner.start, atomic_fetch_add(&n_names, 1));
 }
@@ -86,7 +88,7 @@ static bool take_number(const char **at, int base, char end, uint64_t *ret) {
     char *stop;
     errno = 0;
     if (!(**at >= '0' && **at <= '9') && !(base == 16 && **at >= 'a' && **at <= 'f'))
-        return false; /* strtoull takes signs and spaces */
+        return false; /* strtoull accepts signs and spaces */
     *ret = strtoull(*at, &stop, base);
     if (errno || *stop != end)
         return false;
@@ -108,7 +110,7 @@ static bool parse(const char *name, struct owner *ret) {
            (at[n_digits] == '\0' || at[n_digits] == '.');
 }
 
-/* It has ended, or another process has its pid now. */
+/* The process has ended, or another process has its pid now. */
 static bool is_gone(const struct owner *owner) {
     if (kill((pid_t)owner->pid, 0) != 0 && errno == ESRCH)
         return true;
@@ -154,7 +156,7 @@ static void on_name(void *arg, const char *name) {
         add_name(&found->dirs, name);
 }
 
-/* Files and other things that are no directories cannot be listed, and are left alone. */
+/* Paths that are no directories cannot be listed and are skipped. */
 static void collect(const struct file_system *fs, const char *dir, struct found *found) {
     struct str path = STR_INIT;
     (void)fs->list(fs, dir, on_name, found);

@@ -1,3 +1,4 @@
+/* Reads, prints and intersects slices of tensors. */
 #include "common/io/tensor_slice.h"
 
 #include "common/io/ordered_code.h"
@@ -47,7 +48,7 @@ const char *tensor_slice_text(const struct tensor_slice *slice, struct arena *ar
 
 /* ---- specs ---- */
 
-/* The next part up to `separator`; false at the end. */
+/* Takes the part up to `separator`. False at the end. */
 static bool take_part(struct span *in, char separator, struct span *ret) {
     if (!in->data)
         return false;
@@ -57,7 +58,7 @@ static bool take_part(struct span *in, char separator, struct span *ret) {
     return true;
 }
 
-/* A whole part that is a number, blanks around it allowed. */
+/* Reads a part that is a number; blanks around it are allowed. */
 static bool number_of(struct span part, int64_t *ret) {
     struct span in = part;
     if (part.len == 0 || !text_take_int(&in, ret))
@@ -252,7 +253,8 @@ static int64_t slice_box_n_elements(const struct slice_box *box) {
     return n;
 }
 
-/* Where the part's element with these indices (relative to the part) is among a box's elements. */
+/* The index, among the elements of a box, of the element with these indices relative to the
+ * part. */
 static int64_t offset_in(const struct slice_box *box, const struct slice_box *part,
                          const int64_t *index) {
     int64_t offset = 0;
@@ -266,7 +268,7 @@ void slice_box_copy(enum dtype dtype, const struct slice_box *part,
                     const struct slice_box *to_box, void *to) {
     int64_t index[SHAPE_MAX_RANK] = {0}, run = 1;
     size_t size = dtype_size(dtype);
-    int outer = part->rank; /* dimensions from here on are one run in both */
+    int outer = part->rank; /* the dimensions from here on are contiguous in both */
     while (outer > 0 && run >= 0) {
         outer--;
         run *= part->sizes[outer];

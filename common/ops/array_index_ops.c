@@ -1,4 +1,4 @@
-/* The array family: picking and placing by index, distinct values, sequences, partitions. */
+/* Lists the ops of the array family with indices, distinct values, sequences and partitions. */
 #include <math.h>
 
 #include "common/ops/op_def.h"
@@ -32,7 +32,7 @@ static struct status *gather_of(struct shape_inference *ctx, const struct tensor
     if (batch_dims < 0 || batch_dims > indices.rank)
         return status_invalid("Expected batch_dims in the range [0, %d], but got %lld",
                               indices.rank, (long long)batch_dims);
-    if (batch_dims > axis) /* the kernel says so */
+    if (batch_dims > axis) /* the kernel reports it */
         return NULL;
     TRY(shape_concat(ctx, shape_sub(ctx, params, 0, (int)axis),
                      shape_sub(ctx, indices, (int)batch_dims, -1), &out));
@@ -75,7 +75,7 @@ static struct status *check_scatter(struct shape_inference *ctx, struct shape ou
         return NULL;
     int64_t depth = indices.dims[indices.rank - 1];
     int n_rows = indices.rank - 1;
-    if (depth > out.rank) /* the kernel says so */
+    if (depth > out.rank) /* the kernel reports it */
         return NULL;
     if (updates.rank != n_rows + out.rank - depth)
         return status_invalid("Shape of updates must be rank %lld but is rank %d",
@@ -159,7 +159,7 @@ static struct status *shape_of_where(struct shape_inference *ctx) {
 
 /* ---- sequences ---- */
 
-/* The count in the dtype's own arithmetic, as the kernel works it out. */
+/* Computes the count in the arithmetic of the dtype, as the kernel does. */
 static struct status *range_of_real(struct shape_inference *ctx, const struct tensor *start,
                                     const struct tensor *limit, const struct tensor *delta) {
     double count, by;
@@ -221,7 +221,7 @@ static struct status *shape_of_lin_space(struct shape_inference *ctx) {
 static struct status *shape_of_one_hot(struct shape_inference *ctx) {
     int64_t axis, depth = -1;
     TRY(node_get_i(ctx->node, "axis", &axis));
-    TRY(shape_require_rank(ctx, 1, 0, NULL)); /* the kernel looks at the two values */
+    TRY(shape_require_rank(ctx, 1, 0, NULL)); /* the kernel compares the two values */
     if (axis < -1)
         return status_invalid("axis must be >= -1");
     if (ctx->in_values[1]) {

@@ -1,4 +1,4 @@
-/* The array family: joining, splitting and parts. */
+/* Lists the ops of the array family that join and split tensors and take parts of them. */
 #include "common/ops/op_def.h"
 #include "common/ops/strided_slice.h"
 
@@ -226,7 +226,7 @@ static struct status *shape_of_slice(struct shape_inference *ctx) {
         if (count < -1 && sizes)
             return status_invalid("Expected size[%d] in [-1, %lld], but got %lld", i,
                                   (long long)dim, (long long)count);
-        dims[i] = count; /* the kernel checks that it lies inside */
+        dims[i] = count; /* the kernel checks that the part is inside */
         if (count >= 0)
             continue;
         if (count == -1 && at >= 0 && dim >= 0 && at > dim)
@@ -238,7 +238,7 @@ static struct status *shape_of_slice(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Needs the strides' values: without them not even the rank is known. */
+/* Needs the values of the strides: without them even the rank is unknown. */
 static struct status *shape_of_strided_slice(struct shape_inference *ctx) {
     struct strided_slice_masks masks;
     struct shape begin, end, strides;

@@ -1,6 +1,6 @@
-/* The array family: values, shapes as values, and new shapes for old elements. Joins, parts,
- * indices and blocks of space stand in array_join_ops.c, array_slice_ops.c, array_index_ops.c
- * and array_space_ops.c. */
+/* Lists the ops of the array family on values, on shapes as values, and with new shapes for old
+ * elements. array_join_ops.c has joins and parts, array_index_ops.c indices, array_space_ops.c
+ * padding and blocks of space. */
 #include "common/ops/op_def.h"
 
 /* ---- values ---- */
@@ -12,7 +12,7 @@ static struct status *shape_of_const(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Up to this version a client that knew no shape wrote [], which then says nothing. */
+/* Up to this version a client wrote [] for an unknown shape. */
 enum { LAST_PRODUCER_OF_EMPTY_SHAPES = 21 };
 
 static struct status *shape_of_placeholder(struct shape_inference *ctx) {
@@ -30,7 +30,7 @@ static struct status *shape_of_placeholder_v2(struct shape_inference *ctx) {
 static struct status *shape_of_placeholder_with_default(struct shape_inference *ctx) {
     struct shape shape, merged;
     TRY(node_get_shape(ctx->node, "shape", &shape));
-    /* the default must fit; a feed need not have the default's sizes */
+    /* the default must fit; a feed may have other sizes than the default */
     TRY(shape_merge(ctx, ctx->in[0], shape, &merged));
     ctx->out[0] = shape;
     return NULL;
@@ -113,7 +113,7 @@ static struct status *shape_of_broadcast_gradient_args(struct shape_inference *c
 
 /* ---- new shapes ---- */
 
-/* One unknown size of the asked shape follows from the number of elements. */
+/* Computes one unknown size of the requested shape from the number of elements. */
 struct status *shape_of_reshape(struct shape_inference *ctx) {
     struct shape in = ctx->in[0], out;
     TRY(shape_from_input(ctx, 1, &out));
@@ -191,7 +191,7 @@ static struct status *shape_of_squeeze(struct shape_inference *ctx) {
     int rank = 0;
     for (int i = 0; i < in.rank; i++) {
         if (in.dims[i] < 0 && n_axes == 0)
-            return NULL; /* may be squeezed or not */
+            return NULL; /* unknown: it may be 1 */
         bool goes = n_axes > 0 ? is_chosen[i] : in.dims[i] == 1;
         if (goes && in.dims[i] >= 0 && in.dims[i] != 1)
             return status_invalid("Can not squeeze dim[%d], expected a dimension of 1, got %lld", i,
@@ -237,7 +237,7 @@ static struct status *shape_of_tile(struct shape_inference *ctx) {
     for (int i = 0; i < in.rank; i++) {
         int64_t factor = value ? tensor_index_at(value, i) : -1;
         dims[i] = -1;
-        if (factor < 0) /* not known, or the kernel's to refuse */
+        if (factor < 0) /* unknown, or the kernel reports it */
             continue;
         if (factor == 0)
             dims[i] = 0;

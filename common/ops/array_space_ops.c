@@ -1,4 +1,4 @@
-/* The array family: padding, blocks of space, diagonals. */
+/* Lists the ops of the array family on padding, blocks of space and diagonals. */
 #include "common/ops/op_def.h"
 
 /* ---- padding ---- */
@@ -42,7 +42,7 @@ static struct status *shape_of_mirror_pad_grad(struct shape_inference *ctx) {
 
 /* ---- blocks ---- */
 
-/* Space to batch (or back): sizes follow from constant blocks and paddings. `block` per
+/* Space to batch, or back: the sizes follow from constant blocks and paddings. `block` for each
  * dimension, pads [n, 2] or NULL. */
 static struct status *blocks_of(struct shape_inference *ctx, bool to_batch, int n,
                                 const int64_t *block, const struct tensor *pads) {
@@ -193,7 +193,7 @@ static struct status *shape_of_diag_part(struct shape_inference *ctx) {
                        &ctx->out[0]);
 }
 
-/* The band that input `k` names; false where it is not known. */
+/* The band that input `k` gives; false where it is unknown. */
 static struct status *read_band(struct shape_inference *ctx, int k, bool *ret_known,
                                 int64_t *ret_lower, int64_t *ret_upper) {
     const struct tensor *value = ctx->in_values[k];

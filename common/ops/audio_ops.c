@@ -1,4 +1,4 @@
-/* The audio family: sound from WAV files, back, and as frequencies. */
+/* Lists the audio family: reading and writing WAV files, and spectra. */
 #include "common/ops/op_def.h"
 
 static struct status *desired(struct shape_inference *ctx, const char *attr, int64_t *ret) {
@@ -32,7 +32,7 @@ static struct status *shape_spectrogram(struct shape_inference *ctx) {
     TRY(node_get_i(ctx->node, "stride", &stride));
     int64_t samples = in.rank == 2 ? in.dims[0] : -1;
     int64_t dims[3] = {in.rank == 2 ? in.dims[1] : -1, -1, -1};
-    if (window < 2 || window > INT32_MAX / 4 || stride < 1) { /* the kernel says so */
+    if (window < 2 || window > INT32_MAX / 4 || stride < 1) { /* the kernel reports it */
         ctx->out[0] = shape_make(ctx, 3, dims);
         return NULL;
     }

@@ -1,7 +1,7 @@
-/* Barriers. */
+/* Lists barriers. */
 #include "common/ops/op_def.h"
 
-/* A handle of the first form: the strings container and name. */
+/* A handle of the first form: a vector of the strings container and name. */
 static struct status *shape_words(struct shape_inference *ctx) {
     ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
     return NULL;

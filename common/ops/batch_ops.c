@@ -1,7 +1,7 @@
-/* Batching across steps. */
+/* Lists the ops that batch values of several steps. */
 #include "common/ops/op_def.h"
 
-/* Input `input` with any number of rows. */
+/* The shape of an input with any number of rows. */
 static struct status *rows_of(struct shape_inference *ctx, int input, struct shape *ret) {
     struct shape shape = ctx->in[input];
     if (shape.rank == 0)
@@ -16,8 +16,7 @@ static struct status *rows_of(struct shape_inference *ctx, int input, struct sha
     return NULL;
 }
 
-/* What is known of the batch index is that it is a matrix of 3 columns; but of no rows at all it
- * is an empty vector. */
+/* The batch index is a matrix of 3 columns, except that without rows it is an empty vector. */
 static struct status *shape_batch(struct shape_inference *ctx) {
     for (int i = 0; i < ctx->node->n_data; i++)
         TRY(rows_of(ctx, i, &ctx->out[i]));

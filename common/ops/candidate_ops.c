@@ -1,5 +1,5 @@
-/* The candidate samplers: a few classes that stand for all others in a loss (sampled softmax,
- * NCE). */
+/* Lists the candidate samplers: they choose a few classes that stand for all others in a loss
+ * (sampled softmax, NCE). */
 #include "common/ops/op_def.h"
 
 /* true_classes [batch, num_true] → sampled [num_sampled], expected counts of the true and of the

@@ -1,4 +1,4 @@
-/* Pictures from files' bytes, and back. */
+/* Lists the ops that decode and encode pictures. */
 #include "common/ops/op_def.h"
 
 static struct status *shape_decode(struct shape_inference *ctx) {

@@ -1,5 +1,5 @@
-/* Control flow [WP 4.4]: Switch, Merge, frames. The executor runs these ops itself, so they have
- * no kernels; nor have the functional forms, which the master inlines. */
+/* Lists control flow [WP 4.4]: Switch, Merge, frames. The executor runs these ops itself, so they
+ * have no kernels. The functional forms have none either: the master inlines them. */
 #include "common/ops/op_def.h"
 
 /* Merge: value and value_index. Known only where all inputs agree. */
@@ -56,7 +56,7 @@ static struct status *shape_of_enter(struct shape_inference *ctx) {
 }
 
 static struct status *shape_of_exit(struct shape_inference *ctx) {
-    ctx->out[0] = SHAPE_UNKNOWN; /* what an iteration made */
+    ctx->out[0] = SHAPE_UNKNOWN; /* the value that an iteration made */
     pass_handle(ctx, 0);
     return NULL;
 }
@@ -88,7 +88,7 @@ static struct status *shape_of_fake_param(struct shape_inference *ctx) {
     return node_get_shape(ctx->node, "shape", &ctx->out[0]);
 }
 
-/* What functions make: as far as the client says so. */
+/* The output shapes of functions, where the client states them. */
 static struct status *shape_of_call(struct shape_inference *ctx) {
     const struct attr_value *shapes = node_attr(ctx->node, "output_shapes");
     if (!shapes || shapes->type != ATTR_LIST_SHAPE || shapes->list.n_values != ctx->node->n_outputs)

@@ -1,5 +1,5 @@
-/* The conv family: convolution, depthwise convolution, dilation, patches, and what turns data
- * formats around. */
+/* Lists the conv family: convolution, depthwise convolution, dilation, patches, and conversions of
+ * data formats. */
 #include "common/ops/window_shapes.h"
 
 /* ---- convolution ---- */
@@ -41,7 +41,7 @@ struct status *shape_conv(struct shape_inference *ctx) {
     return shape_conv_of(ctx, spatial_of(ctx->node));
 }
 
-/* Conv: any number of batch dimensions, kept as they are. */
+/* Conv: any number of batch dimensions, which are kept. */
 static struct status *shape_general_conv(struct shape_inference *ctx) {
     int64_t batch_dims;
     const struct attr_value *strides;
@@ -73,8 +73,8 @@ static struct status *shape_general_conv(struct shape_inference *ctx) {
                         &ctx->out[0]);
 }
 
-/* The gradients' shapes are what their sizes say: filter and out_backprop are looked at by
- * kernels alone, but for the input of two-dimensional convolution. */
+/* The shapes of gradients are those that their size inputs state: only kernels check filter and
+ * out_backprop, except for the input of two-dimensional convolution. */
 static struct status *shape_conv_backprop_filter(struct shape_inference *ctx) {
     return shape_of_sizes(ctx, 1, spatial_of(ctx->node) + 2);
 }
@@ -83,8 +83,8 @@ static struct status *shape_conv_backprop_input(struct shape_inference *ctx) {
     return shape_of_sizes(ctx, 0, spatial_of(ctx->node) + 2);
 }
 
-/* Here input_sizes may be height and width alone: batch and depth are those of the gradient and
- * the filter. */
+/* input_sizes may be height and width alone: batch and depth are those of the gradient and the
+ * filter. */
 static struct status *shape_conv2d_backprop_input(struct shape_inference *ctx) {
     struct window_attrs attrs;
     struct shape sizes = ctx->in[0], size;
@@ -92,7 +92,7 @@ static struct status *shape_conv2d_backprop_input(struct shape_inference *ctx) {
     TRY(window_attrs_read(ctx->node, 2, &attrs));
     TRY(shape_require_rank(ctx, 1, 4, NULL));
     TRY(shape_require_rank(ctx, 2, 4, NULL));
-    if (sizes.rank == 1 && sizes.dims[0] < 0) { /* two or four values? */
+    if (sizes.rank == 1 && sizes.dims[0] < 0) { /* may have two or four values */
         ctx->out[0] = shape_unknown_of_rank(ctx, 4);
         return NULL;
     }
@@ -107,8 +107,7 @@ static struct status *shape_conv2d_backprop_input(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The first forms of three dimensions take the tensor itself where the later ones take its
- * sizes. */
+/* The first forms for three dimensions take the tensor itself where later forms take its sizes. */
 static struct status *shape_conv3d_backprop_v1(struct shape_inference *ctx) {
     int operand = strstr(ctx->node->op_name, "Input") ? 0 : 1;
     return shape_require_rank(ctx, operand, 5, &ctx->out[0]);

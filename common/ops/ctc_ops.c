@@ -1,5 +1,5 @@
-/* Connectionist temporal classification: the loss of label sequences that are not aligned with
- * their inputs, and the way back. */
+/* Lists connectionist temporal classification: the loss of label sequences that are not aligned
+ * with their inputs, and decoders. */
 #include "common/ops/sparse_shapes.h"
 
 static struct status *merge_dim(struct shape a, int a_dim, struct shape b, int b_dim,

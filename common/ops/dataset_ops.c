@@ -1,5 +1,5 @@
-/* Datasets and iterators. Datasets are scalars of variant; what comes out of an iterator is as
- * its node declares. */
+/* Lists datasets and iterators. A dataset is a scalar of dtype variant; the attrs of an iterator's
+ * node declare its elements. */
 #include "common/ops/op_def.h"
 
 static struct status *shape_declared(struct shape_inference *ctx) {
@@ -15,7 +15,7 @@ static struct status *shape_declared(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The defaults of fields are inputs 8 and on. */
+/* The defaults of fields are inputs 8 and above. */
 static struct status *shape_csv(struct shape_inference *ctx) {
     const struct attr_value *types;
     int n = 0;

@@ -1,4 +1,4 @@
-/* What debuggers put between a tensor and its consumers. */
+/* Lists the ops that debuggers insert between a tensor and its consumers. */
 #include "common/ops/op_def.h"
 
 // clang-format off

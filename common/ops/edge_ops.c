@@ -1,8 +1,8 @@
-/* The ends of edges that were cut (common/graph/internal_ops.h): the executor runs them itself.
- * Their values' shapes are known to the graph that was cut, not to its parts. */
+/* Lists the ends of cut edges (common/graph/internal_ops.h), which the executor runs itself. The
+ * shapes of their values are known in the graph before it was cut, not in its parts. */
 #include "common/ops/op_def.h"
 
-/* A feed: what its placeholder says. */
+/* A feed has the shape of its placeholder. */
 static struct status *shape_feed(struct shape_inference *ctx) {
     const struct attr_value *shape = node_attr(ctx->node, "_shape");
     ctx->out[0] = shape && shape->type == ATTR_SHAPE ? shape->shape : SHAPE_UNKNOWN;

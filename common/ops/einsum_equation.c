@@ -1,3 +1,4 @@
+/* Parses Einsum's equation and assigns labels to dimensions. */
 #include "common/ops/einsum_equation.h"
 
 static struct status *parse_term(struct span text, struct einsum_term *term) {
@@ -25,7 +26,7 @@ static struct status *parse_term(struct span text, struct einsum_term *term) {
     return NULL;
 }
 
-/* Where `what` starts in the text, from `from` on; len when it does not. */
+/* The position of `what` in the text, from `from` on; len where it is not there. */
 static size_t find(struct span text, const char *what, size_t from) {
     size_t n = strlen(what);
     for (size_t i = from; i + n <= text.len; i++) {

@@ -1,4 +1,4 @@
-/* The Fourier transforms. */
+/* Lists the Fourier transforms. */
 #include "common/ops/op_def.h"
 
 static struct status *complex_transform(struct shape_inference *ctx, int rank) {
@@ -7,7 +7,8 @@ static struct status *complex_transform(struct shape_inference *ctx, int rank) {
     return NULL;
 }
 
-/* The last `rank` sizes are fft_length's; of the forward transform the last one is half and one. */
+/* The last `rank` sizes are those in fft_length; the last size of the forward transform is half of
+ * it plus one. */
 static struct status *real_transform(struct shape_inference *ctx, int rank, bool forward) {
     struct shape in = ctx->in[0], lengths;
     TRY(shape_require_rank_at_least(ctx, 0, rank));

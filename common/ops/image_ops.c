@@ -1,12 +1,12 @@
-/* The image family: batches of [batch, height, width, channels], and boxes on them. */
+/* Lists the image family: batches of [batch, height, width, channels], and boxes in them. */
 #include "common/ops/op_def.h"
 
 /* ---- helpers ---- */
 
 static int64_t dim_of(struct shape shape, int i) { return shape.rank > i ? shape.dims[i] : -1; }
 
-/* [batch, the two sizes of an int32 vector input where known, channels]; a size of -1 is not
- * known either. */
+/* [batch, two sizes, channels]: the sizes are in an int32 vector input where it is known; -1 is
+ * unknown, too. */
 static struct status *resized(struct shape_inference *ctx, int64_t batch, int size_input,
                               int64_t channels) {
     struct shape unused;
@@ -114,7 +114,7 @@ static struct status *shape_suppress(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* V4 and V5: how long the result is when it is padded. */
+/* V4 and V5: the length of the padded result. */
 static struct status *shape_suppress_padded(struct shape_inference *ctx) {
     bool pads = false;
     int64_t n = -1;

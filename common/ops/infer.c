@@ -1,4 +1,5 @@
-/* Static shapes of a graph: the walk, what is kept, and the look-ups (common/ops/infer.h). */
+/* Infers the static shapes of a graph: visits the nodes, keeps the results, and looks them up
+ * (infer.h). */
 #include "common/ops/infer.h"
 
 #include <stdlib.h>
@@ -60,7 +61,7 @@ struct shape graph_shapes_keep(struct graph_shapes *shapes, struct shape shape,
     return shape_dup(shape, &shapes->arena);
 }
 
-/* Most shapes are an input's; many outputs tend to have one. */
+/* Most shapes are those of an input, and many outputs have one in common. */
 static void keep_output(struct inferrer *r, const struct shape_inference *ctx, int i,
                         struct inferred *outputs) {
     enum { LOOKED_AT = 3 };
@@ -85,7 +86,7 @@ static void keep_output(struct inferrer *r, const struct shape_inference *ctx, i
 
 static bool is_way_back(const struct node *node, int input) {
     static const struct op_signature *merge, *ref_merge, *next, *ref_next;
-    if (!ref_next) { /* any thread: all find the same */
+    if (!ref_next) { /* any thread: all store the same value */
         merge = op_signature_find("Merge");
         ref_merge = op_signature_find("RefMerge");
         next = op_signature_find("NextIteration");
@@ -175,7 +176,7 @@ static struct status *infer_node(struct inferrer *r, const struct node *node) {
 
 /* ---- all of them ---- */
 
-/* Clients write nodes in the order of making them, most of the time. */
+/* Clients mostly write nodes in the order in which they made them. */
 static bool ids_are_an_order(const struct graph *graph, int first_id) {
     for (int id = first_id; id < graph->n_nodes; id++) {
         const struct node *node = graph->nodes[id];

@@ -1,4 +1,4 @@
-/* The words around a shape function's complaint, as TensorFlow's client libraries word them:
+/* Adds to the error of a shape function what TensorFlow's client libraries add:
  *
  *   Dimensions must be equal, but are 4 and 3 for '{{node m}} = MatMul[T=DT_FLOAT,
  * transpose_a=false](a, b:1, ^c)' with input shapes: [3,4], ?.

@@ -1,10 +1,10 @@
-/* What inference knows of values: constants, and integer vectors that stand for shapes.
+/* Infers values: constants, and integer vectors that are used as shapes.
  *
  *   x [?,3]   Shape(x) = (?,3)   StridedSlice(…, 1) = 3   Pack(3, n) = (3,?)   Reshape(y, …) [3,?]
  *
- * A vector of which every element is known is a constant as any other; one of which some are is
- * an `as_shape`, in which -1 is a number that is not known, or that was -1. Where all inputs are
- * constant, the op's own kernel says what comes out. */
+ * A vector of which every element is known is a constant; one of which some are known is an
+ * `as_shape`, in which -1 is an unknown number or was -1. Where all inputs are constant, the kernel
+ * of the op computes the result. */
 #include <limits.h>
 
 #include "common/base/clock.h"
@@ -24,12 +24,12 @@ static bool fits(enum dtype dtype, int64_t value) {
     return dtype == DT_INT64 || (value >= INT32_MIN && value <= INT32_MAX);
 }
 
-/* A constant of known, non-negative elements; rank 0 takes the first. */
+/* Sets a constant of known, non-negative elements; rank 0 takes the first. */
 static void set_constant(struct inferrer *r, enum dtype dtype, int rank, int64_t n,
                          const int64_t *elements, struct inferred *output) {
     for (int64_t i = 0; i < n; i++)
         if (!fits(dtype, elements[i]))
-            return; /* the kernel refuses it */
+            return; /* the kernel reports it */
     struct tensor *value = graph_shapes_new_values(r->shapes, 1);
     struct status *st = tensor_new(allocator_host(), dtype, (struct shape){rank, &n}, value);
     if (st) {
@@ -66,14 +66,14 @@ static bool is_index(const struct tensor *value) {
     return value && (value->dtype == DT_INT32 || value->dtype == DT_INT64);
 }
 
-/* -1 where it is not known, or negative. */
+/* -1 where the scalar is unknown or negative. */
 static int64_t scalar_of(const struct infer_inputs *in, int input) {
     const struct tensor *value = in->values[input];
     return is_index(value) && value->n_elements == 1 ? MAX(tensor_index_at(value, 0), (int64_t)-1)
                                                      : -1;
 }
 
-/* An input vector; of unknown rank where not even its length is known. */
+/* An input vector; of unknown rank where its length is unknown. */
 static struct shape vector_of(struct inferrer *r, const struct infer_inputs *in, int input) {
     const struct tensor *value = in->values[input];
     struct shape own = in->shapes[input];
@@ -197,7 +197,7 @@ static void value_of_cast(struct value_ctx *ctx) {
 static const struct value_row {
     const char *op;
     value_fn *value;
-    bool is_of_shapes; /* asks for no value: to be called though inputs have values */
+    bool is_of_shapes; /* needs no value: called even where inputs have values */
 } rows[] = {
     {"Shape", value_of_shape, true},
     {"ShapeN", value_of_shape, true},
@@ -222,8 +222,9 @@ static const struct value_row *find_row(const struct node *node) {
 /* ---- constants ---- */
 
 enum {
-    MAX_INPUTS = 256,      /* of a node that is computed */
-    MAX_OTHER_ELEMENTS = 8 /* of a value that is no index: conditions, and factors of a size */
+    MAX_INPUTS = 256, /* the most inputs of a node that is computed */
+    /* the most elements of a value that is no index: conditions, and factors of a size */
+    MAX_OTHER_ELEMENTS = 8
 };
 
 static bool are_all_known(const struct inferrer *r, const struct node *node,
@@ -274,7 +275,7 @@ static void evaluate(struct inferrer *r, const struct node *node, const struct i
     int n_before = r->shapes->n_values;
     struct tensor *values = graph_shapes_new_values(r->shapes, node->n_outputs);
     if (!r->options->evaluate(r->options->arg, node, inputs, values)) {
-        r->shapes->n_values = n_before; /* they hold nothing */
+        r->shapes->n_values = n_before; /* the outputs hold nothing */
         return;
     }
     for (int i = 0; i < node->n_outputs; i++)

@@ -1,4 +1,4 @@
-/* The io family: files and checkpoints. */
+/* Lists the io family: files and checkpoints. */
 #include "common/io/tensor_slice.h"
 #include "common/ops/op_def.h"
 
@@ -24,7 +24,7 @@ static struct status *require_lists(struct shape_inference *ctx, int end, int64_
     return NULL;
 }
 
-/* names, specs (with has_specs), tensors after the file's name */
+/* names, specs (with has_specs), tensors follow the file name */
 static struct status *shape_save_of(struct shape_inference *ctx, int n_fixed) {
     TRY(require_scalars(ctx, 1));
     return require_lists(ctx, n_fixed, ctx->node->n_data - n_fixed);
@@ -32,7 +32,7 @@ static struct status *shape_save_of(struct shape_inference *ctx, int n_fixed) {
 static struct status *shape_save_v2(struct shape_inference *ctx) { return shape_save_of(ctx, 3); }
 static struct status *shape_save(struct shape_inference *ctx) { return shape_save_of(ctx, 2); }
 
-/* The slice of a spec that is known; a tensor's own shape stands in no graph. */
+/* The shape of the slice of a known spec; the graph does not know the shape of the tensor. */
 static struct status *shape_of_spec(struct shape_inference *ctx, struct span spec,
                                     struct shape *ret) {
     struct shape whole;

@@ -1,5 +1,5 @@
-/* The clustering family: the nearest centers, and where k-means starts. TensorFlow infers
- * nothing of their shapes, and so refuses no graph for them: the kernels check. */
+/* Lists the k-means family: nearest centres, and initial centres. TensorFlow infers no shapes for
+ * these ops, and so refuses no graph: the kernels check. */
 #include "common/ops/op_def.h"
 
 // clang-format off

@@ -1,12 +1,12 @@
-/* The linear algebra family: factorisations, solvers and functions of matrices, on stacks of
- * them. */
+/* Lists the linear algebra family: factorisations, solvers and functions of matrices, on stacks of
+ * matrices. */
 #include "common/ops/einsum_equation.h"
 #include "common/ops/op_def.h"
 
 /* ---- parts of shapes ---- */
 
-/* [stack] + the last dimensions; unknown when the stack is. `n_last` -1: the stack itself is the
- * whole. */
+/* [stack] + the last dimensions; unknown when the stack is. With `n_last` -1 the stack is the whole
+ * shape. */
 static struct status *with_stack(struct shape_inference *ctx, struct shape of, int output,
                                  int n_last, int64_t first, int64_t second) {
     if (of.rank == SHAPE_UNKNOWN_RANK)
@@ -20,7 +20,7 @@ static int64_t from_end(struct shape shape, int i) {
     return shape.rank == SHAPE_UNKNOWN_RANK ? -1 : shape.dims[shape.rank - i];
 }
 
-/* Input 0 is [..., n, n]; ret_n is -1 while unknown. */
+/* Input 0 is [..., n, n]; *ret_n is -1 where unknown. */
 static struct status *square_input(struct shape_inference *ctx, int64_t *ret_n) {
     TRY(shape_require_rank_at_least(ctx, 0, 2));
     return shape_merge_dims(from_end(ctx->in[0], 2), from_end(ctx->in[0], 1), ret_n);
@@ -163,12 +163,12 @@ static struct status *shape_tridiagonal_matmul(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The sizes of labels as far as the inputs tell; a dimension of the ellipsis is broadcast. */
+/* The sizes of labels where the inputs give them; a dimension of the ellipsis is broadcast. */
 static struct status *merge_labels(const uint16_t *labels, struct shape shape, int64_t *sizes) {
     for (int axis = 0; axis < shape.rank; axis++) {
         int64_t *known = &sizes[labels[axis]], size = shape.dims[axis];
         bool broadcasts = labels[axis] >= EINSUM_ELLIPSIS;
-        if (broadcasts && *known == -2) /* not seen */
+        if (broadcasts && *known == -2) /* no input has the label */
             *known = size;
         else if (broadcasts && (size > 1 || *known == 1))
             *known = *known > 1 ? *known : size;

@@ -1,6 +1,6 @@
-/* The TensorList family. What a handle is known to refer to is one element: its dtype and (maybe
- * partial) shape, which every element that is set fits. What a reader asks for does not count
- * where the element itself decides. */
+/* Lists the TensorList family. The inferred value of a handle is one element: its dtype and
+ * (perhaps partial) shape, which every element that is set fits. Where the element itself decides,
+ * the shape that a reader requests does not count. */
 #include "common/ops/op_def.h"
 
 /* ---- handles ---- */
@@ -16,7 +16,7 @@ static bool has_handle(const struct shape_inference *ctx, int input) {
     return ctx->in_handle_dtypes && ctx->in_handle_dtypes[input] != DT_INVALID;
 }
 
-/* The element shape of the list that is an input; unknown when nobody knows the list. */
+/* The element shape of a list input; unknown where the list is unknown. */
 static struct status *element_of(const struct shape_inference *ctx, int input, enum dtype dtype,
                                  struct shape *ret) {
     *ret = SHAPE_UNKNOWN;
@@ -30,19 +30,19 @@ static struct status *element_of(const struct shape_inference *ctx, int input, e
     return NULL;
 }
 
-/* A shape argument of a list op: -1 alone is an unknown rank. */
+/* A shape argument of a list op: the scalar -1 is an unknown rank. */
 static struct status *shape_argument(struct shape_inference *ctx, int input, struct shape *ret) {
     return shape_from_input_or_scalar(ctx, input, ret);
 }
 
-/* What both shapes say alike. */
+/* The sizes that both shapes have in common. */
 static struct shape shape_relax(struct shape_inference *ctx, struct shape a, struct shape b) {
     if (a.rank < 0 || a.rank != b.rank)
         return SHAPE_UNKNOWN;
     struct shape relaxed = shape_unknown_of_rank(ctx, a.rank);
     for (int i = 0; i < a.rank; i++)
         if (a.dims[i] == b.dims[i])
-            ((int64_t *)(uintptr_t)relaxed.dims)[i] = a.dims[i]; /* fresh from the arena */
+            ((int64_t *)(uintptr_t)relaxed.dims)[i] = a.dims[i]; /* just allocated */
     return relaxed;
 }
 
@@ -90,7 +90,7 @@ static struct status *shape_list_split(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 2, 1, NULL));
     TRY(shape_argument(ctx, 1, &element));
     ctx->out[0] = SHAPE_SCALAR;
-    if (element.rank >= 1) { /* nobody compares the first size */
+    if (element.rank >= 1) { /* the first size is not compared */
         TRY(prepend(ctx, -1, shape_sub(ctx, element, 1, -1), &any_rows));
         element = any_rows;
     }
@@ -195,7 +195,7 @@ static struct status *shape_pop(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The elements' shape, which every one must have here. */
+/* The shape of the elements, which every element must have here. */
 static struct status *merged_element(struct shape_inference *ctx, int asked_input,
                                      struct shape *ret) {
     struct shape element, asked;

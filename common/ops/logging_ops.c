@@ -1,4 +1,4 @@
-/* The logging family. */
+/* Lists the logging family. */
 #include "common/ops/op_def.h"
 
 static struct status *shape_pass_input(struct shape_inference *ctx) {

@@ -1,4 +1,4 @@
-/* Tables. What the handle of a mutable one is known to refer to is one value. */
+/* Lists tables. The inferred value of the handle of a mutable table is one value. */
 #include "common/ops/op_def.h"
 
 static struct status *shape_table(struct shape_inference *ctx) {
@@ -12,7 +12,7 @@ static struct status *shape_table(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* keys' shape, then one value's. */
+/* The shape of the keys, then that of one value. */
 static struct status *shape_values(struct shape_inference *ctx, struct shape keys, enum dtype dtype,
                                    struct shape *ret) {
     *ret = SHAPE_UNKNOWN;

@@ -1,10 +1,10 @@
-/* The math family: arithmetic element by element, comparisons, reductions, products, scans,
- * segments and counts. */
+/* Lists the math family: elementwise arithmetic, comparisons, reductions, products, scans, segments
+ * and counts. */
 #include "common/ops/op_def.h"
 
 /* ---- shapes ---- */
 
-/* Equal and NotEqual with incompatible_shape_error false answer a scalar for shapes that do not
+/* With incompatible_shape_error false, Equal and NotEqual return a scalar for shapes that do not
  * fit. */
 static struct status *shape_equality(struct shape_inference *ctx) {
     bool is_error = true;
@@ -224,7 +224,7 @@ static struct status *shape_cross(struct shape_inference *ctx) {
 
 /* ---- rows ---- */
 
-/* All inputs that are no scalars have one shape. */
+/* All inputs that are not scalars must have one shape. */
 static struct status *shape_betainc(struct shape_inference *ctx) {
     struct shape merged = SHAPE_SCALAR;
     bool is_open = false; /* an input of unknown rank may still be anything */

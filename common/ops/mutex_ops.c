@@ -1,4 +1,4 @@
-/* Mutexes. */
+/* Lists mutexes. */
 #include "common/ops/op_def.h"
 
 // clang-format off

@@ -1,9 +1,10 @@
-/* The nn family: biases, activations, softmax and its losses, the largest of a row. */
+/* Lists the nn family: biases, activations, softmax and its losses, the largest entries of a
+ * row. */
 #include "common/ops/op_def.h"
 
 /* ---- shapes ---- */
 
-/* A gradient's two inputs have one shape. */
+/* The two inputs of a gradient have one shape. */
 static struct status *shape_both_inputs(struct shape_inference *ctx) {
     return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
 }
@@ -13,7 +14,7 @@ static struct status *shape_softmax(struct shape_inference *ctx) {
     return shape_same_as_input(ctx);
 }
 
-/* Which dimension are the channels? -1 while the rank is unknown. */
+/* The index of the channels; -1 while the rank is unknown. */
 static struct status *channel_dim(struct shape_inference *ctx, int *ret) {
     TRY(shape_require_rank_at_least(ctx, 0, 2));
     struct span format = {"NHWC", 4};
@@ -46,7 +47,8 @@ static struct status *shape_bias_add_grad(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* What one operand alone says of a broadcast to a matrix: sizes above 1 stay, others are open. */
+/* What one operand alone says about a broadcast to a matrix: sizes above 1 are kept, others are
+ * unknown. */
 static struct shape open_matrix(struct shape_inference *ctx, struct shape shape) {
     int64_t dims[2] = {-1, -1};
     for (int i = 1; i <= MIN(shape.rank, 2); i++) {
@@ -91,7 +93,7 @@ static struct status *shape_in_top_k(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* k from the attr, or from a constant input; -1 while unknown. */
+/* k from the attr or from a constant input; -1 while unknown. */
 static struct status *scalar_of(struct shape_inference *ctx, const char *attr, int64_t *ret) {
     *ret = -1;
     if (node_attr(ctx->node, attr)) {

@@ -1,7 +1,8 @@
-/* The normalisation family: batch normalisation in its forms, local response normalisation. */
+/* Lists the normalisation family: the forms of batch normalisation, and local response
+ * normalisation. */
 #include "common/ops/op_def.h"
 
-/* Where the channels stand; -1 while the rank is unknown. Volumes and images share the ops. */
+/* The index of the channels; -1 while the rank is unknown. Ops for volumes and images share it. */
 static struct status *channel_of(struct shape_inference *ctx, int input, int *ret) {
     struct span format;
     struct shape x = ctx->in[input];

@@ -1,4 +1,4 @@
-/* Optionals: variants that hold some tensors, or none. */
+/* Lists optionals: variants that contain some tensors, or nothing. */
 #include "common/ops/op_def.h"
 
 static struct status *shape_get_value(struct shape_inference *ctx) {

@@ -1,4 +1,4 @@
-/* The parsing family: bytes, records and serialized examples to tensors. */
+/* Lists the parsing family: ops that make tensors of bytes, records and serialized examples. */
 #include "common/ops/op_def.h"
 
 static struct status *append_unknown(struct shape_inference *ctx) {
@@ -55,7 +55,7 @@ static struct status *list_of(const struct node *node, const char *name,
     return node_attr(node, name) ? node_get_list(node, name, ret, ret_n) : NULL;
 }
 
-/* What the shapes of one level's outputs need. */
+/* What the shapes of the outputs of one level depend on. */
 struct level {
     int n_sparse, n_dense, n_ragged;
     const struct attr_value *dense_shapes;
@@ -67,7 +67,7 @@ static void set_vectors(struct shape_inference *ctx, int *output, int n, int64_t
         ctx->out[(*output)++] = shape_make(ctx, 1, &size);
 }
 
-/* `batch`: the shape of serialized, SHAPE_UNKNOWN where nobody knows. */
+/* `batch`: the shape of `serialized`, SHAPE_UNKNOWN where it is unknown. */
 static struct status *set_level(struct shape_inference *ctx, const struct level *level,
                                 struct shape batch, int *output) {
     bool is_known = batch.rank >= 0;
@@ -92,7 +92,7 @@ static struct status *set_level(struct shape_inference *ctx, const struct level 
                            ? batch.dims[0] + 1
                        : batch.rank == 0 ? 0
                                          : -1;
-    if (level->is_of_sequence && batch.rank <= 0) /* a scalar where there is one example */
+    if (level->is_of_sequence && batch.rank <= 0) /* a scalar for a single example */
         *output += level->n_ragged;
     else
         set_vectors(ctx, output, level->n_ragged, n_splits);
@@ -101,8 +101,8 @@ static struct status *set_level(struct shape_inference *ctx, const struct level 
     return NULL;
 }
 
-/* Some ops count their outputs by attrs of their own, which a stranger may set otherwise than
- * the lists' lengths. */
+/* Some ops count their outputs by attrs of their own, which a client may set to other numbers than
+ * the lengths of the lists. */
 static struct status *check_counts(const struct node *node, const struct level *levels,
                                    int n_levels) {
     int n = 0;

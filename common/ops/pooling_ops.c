@@ -1,9 +1,9 @@
-/* The pooling family: maxima and means under a sliding window, and their gradients. */
+/* Lists the pooling family: maxima and means under a sliding window, and their gradients. */
 #include "common/ops/window_shapes.h"
 
 static int spatial_of(const struct node *node) { return strstr(node->op_name, "3D") ? 3 : 2; }
 
-/* The channels of the places: fewer where groups of them are pooled. */
+/* The channels of the output: fewer where groups of them are pooled. */
 static int64_t pooled_channels(const struct window_attrs *attrs, int64_t channels) {
     int64_t size = attrs->size.channel, stride = attrs->strides.channel;
     if (channels < 0 || (size == 1 && stride == 1))
@@ -26,7 +26,7 @@ static struct status *shape_places(struct shape_inference *ctx, const struct win
 struct status *shape_pool(struct shape_inference *ctx) {
     struct window_attrs attrs;
     struct status *st = window_attrs_read(ctx->node, spatial_of(ctx->node), &attrs);
-    if (st && node_is_op(ctx->node, "AvgPool")) { /* the kernel says so */
+    if (st && node_is_op(ctx->node, "AvgPool")) { /* the kernel reports it */
         status_unref(st);
         return NULL;
     }
@@ -35,7 +35,7 @@ struct status *shape_pool(struct shape_inference *ctx) {
         return NULL;
     TRY(shape_places(ctx, &attrs, 0));
     if (node_is_op(ctx->node, "AvgPool") && (attrs.size.channel != 1 || attrs.strides.channel != 1))
-        ctx->out[0] = shape_unknown_of_rank(ctx, 4); /* the kernel refuses it */
+        ctx->out[0] = shape_unknown_of_rank(ctx, 4); /* the kernel reports it */
     for (int i = 1; i < ctx->node->n_outputs; i++)
         ctx->out[i] = ctx->out[0];
     return NULL;
@@ -48,8 +48,8 @@ static bool has_sizes_below_one(const struct tensor *sizes) {
     return false;
 }
 
-/* ksize and strides are inputs: known where they are constants. Windows of no size are the
- * kernel's to refuse. */
+/* ksize and strides are inputs, known where they are constants. The kernel refuses windows of size
+ * 0. */
 static struct status *shape_pool_v2(struct shape_inference *ctx) {
     struct window_attrs attrs;
     TRY(window_attrs_read(ctx->node, 2, &attrs));
@@ -75,7 +75,7 @@ static struct status *shape_max_pool_grad(struct shape_inference *ctx) {
     return shape_require_rank(ctx, 0, rank, &ctx->out[0]);
 }
 
-/* The second gradient has the shape of the places. */
+/* The second gradient has the shape of the pooled output. */
 static struct status *shape_max_pool_grad_grad(struct shape_inference *ctx) {
     int rank = spatial_of(ctx->node) + 2;
     TRY(shape_require_rank(ctx, 0, rank, NULL));
@@ -109,14 +109,14 @@ static struct status *shape_fractional(struct shape_inference *ctx) {
         dims[i] = in.dims[i] < 0 ? -1 : (int64_t)((float)in.dims[i] / ratios[i].f);
     }
     ctx->out[0] = shape_make(ctx, 4, dims);
-    /* ends of regions, one more than these; TensorFlow says just as many, which is not what
-     * comes */
+    /* ends of regions: one more than these sizes. TensorFlow infers these sizes, which the kernel
+     * does not produce. */
     for (int i = 1; i < 3; i++)
         ctx->out[i] = shape_unknown_of_rank(ctx, 1);
     return NULL;
 }
 
-/* Nobody checks how many sizes it is given but the kernel. */
+/* Only the kernel checks the number of sizes. */
 static struct status *shape_fractional_avg_grad(struct shape_inference *ctx) {
     if (ctx->in_values[0])
         return shape_from_input(ctx, 0, &ctx->out[0]);

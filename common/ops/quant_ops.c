@@ -1,4 +1,4 @@
-/* The quantising family: reals as codes of few bits. */
+/* Lists the quantising family: ops on real numbers that are coded in few bits. */
 #include "common/ops/window_shapes.h"
 
 /* ---- reals that go through codes ---- */
@@ -24,8 +24,8 @@ static struct status *shape_fake_grad(struct shape_inference *ctx) {
     return shape_merge_two(ctx);
 }
 
-/* Ranges in inputs first and first + 1: vectors as long as the last dimension of `shape`, which
- * takes over what they tell. */
+/* Checks ranges in inputs first and first + 1: vectors as long as the last dimension of `shape`,
+ * which is narrowed by them. */
 static struct status *merge_channels(struct shape_inference *ctx, struct shape shape, int first,
                                      struct shape *ret, struct shape *ret_range) {
     struct shape range;
@@ -61,7 +61,8 @@ static struct status *shape_fake_channels_grad(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Ranges of ops with an axis: scalars without one, else vectors as long as that dimension. */
+/* Ranges of ops with an axis: scalars where there is none, else vectors as long as that
+ * dimension. */
 static struct status *check_axis_ranges(struct shape_inference *ctx, int first, struct shape *ret) {
     int64_t axis = -1;
     struct shape range = {0, NULL};
@@ -118,7 +119,8 @@ static struct status *shape_dequantize(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Output 0 as input 0, outputs from 1 on scalars; the inputs after input 0 are scalars. */
+/* Output 0 has the shape of input 0, the others are scalars; the inputs after input 0 must be
+ * scalars. */
 static struct status *shape_with_range(struct shape_inference *ctx) {
     TRY(require_scalars(ctx, 1, ctx->node->n_data - 1));
     ctx->out[0] = ctx->in[0];
@@ -145,8 +147,8 @@ static void set_scalars(struct shape_inference *ctx, int first) {
         ctx->out[i] = (struct shape){0, NULL};
 }
 
-/* Output 0 as `shape` says, outputs from 1 on scalars; inputs [first, first + n) must be
- * scalars. */
+/* Output 0 has the shape that `shape` sets, the others are scalars; inputs [first, first + n) must
+ * be scalars. */
 static struct status *shape_and_range(struct shape_inference *ctx, op_shape_fn *shape, int first,
                                       int n) {
     TRY(require_scalars(ctx, first, n));
@@ -186,7 +188,7 @@ static struct status *shape_of_images(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The kernels say what ranges by channel must be like. */
+/* The kernels check ranges by channel. */
 static struct status *shape_any_with_range(struct shape_inference *ctx) {
     ctx->out[0] = ctx->in[0];
     set_scalars(ctx, 1);

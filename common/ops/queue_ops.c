@@ -1,7 +1,8 @@
-/* Queues. What a dequeue yields is known from a V2 handle where the queue has one component. */
+/* Lists queues. The output of a dequeue is inferred from a V2 handle where the queue has one
+ * component. */
 #include "common/ops/op_def.h"
 
-/* A handle of the first form: the strings container and name. */
+/* A handle of the first form: a vector of the strings container and name. */
 static struct status *shape_words(struct shape_inference *ctx) {
     ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
     return NULL;

@@ -1,4 +1,4 @@
-/* The ragged family: values, and splits that say where rows end. */
+/* Lists the ragged family: values, and splits that say where rows end. */
 #include "common/ops/sparse_shapes.h"
 
 static struct status *shape_range(struct shape_inference *ctx) {
@@ -161,7 +161,7 @@ static struct status *count_list(const struct node *node, const char *attr, int 
     return node_get_list(node, attr, &values, ret);
 }
 
-/* The batch's size, where any input tells it. */
+/* The size of the batch, where an input gives it. */
 static struct status *shape_ragged_cross(struct shape_inference *ctx) {
     int n_ragged = 0, n_sparse = 0, n_dense = 0;
     int64_t n = -1;
@@ -194,7 +194,7 @@ static struct status *shape_count_dense(struct shape_inference *ctx) {
 
 static struct status *shape_count_sparse(struct shape_inference *ctx) {
     int64_t rank = dim_of(ctx->in[2], 0);
-    /* rows count once, whatever lies below them */
+    /* rows count once, whatever is below them */
     bool is_known = rank <= 2 && rank == dim_of(ctx->in[0], 1);
     set_sparse(ctx, 0, -1, vector_of(ctx, is_known ? rank : -1));
     return NULL;
@@ -210,7 +210,7 @@ static struct status *size_of_input(struct shape_inference *ctx, int input, int6
     const struct tensor *value = ctx->in_values[input];
     TRY(shape_require_rank(ctx, input, 0, NULL));
     *ret = value ? tensor_index_at(value, 0) : -1;
-    *ret = MAX(*ret, (int64_t)-1); /* the kernel refuses what is negative */
+    *ret = MAX(*ret, (int64_t)-1); /* the kernel refuses negative values */
     return NULL;
 }
 
@@ -232,7 +232,7 @@ static struct status *shape_sparse_bincount(struct shape_inference *ctx) {
 
 static struct status *shape_ragged_bincount(struct shape_inference *ctx) {
     int64_t size = -1, n_splits = dim_of(ctx->in[0], 0);
-    if (ctx->in[2].rank == 0) /* the kernel refuses another */
+    if (ctx->in[2].rank == 0) /* the kernel refuses other values */
         TRY(size_of_input(ctx, 2, &size));
     ctx->out[0] = matrix_of(ctx, n_splits > 0 ? n_splits - 1 : -1, size);
     return NULL;

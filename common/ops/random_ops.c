@@ -1,8 +1,8 @@
-/* The random family: numbers from a stream that executions move along, or (stateless) from a
- * seed alone. */
+/* Lists the random family: numbers from a stream that each execution advances, or (stateless ops)
+ * from a seed alone. */
 #include "common/ops/op_def.h"
 
-/* The output's shape is what a vector input says. */
+/* The output has the shape that a vector input contains. */
 static struct status *asked_shape(struct shape_inference *ctx, struct shape *ret) {
     TRY(shape_require_rank(ctx, 0, 1, NULL));
     return shape_from_input(ctx, 0, ret);
@@ -98,7 +98,7 @@ static struct status *shape_stateless_multinomial(struct shape_inference *ctx) {
     return shape_multinomial(ctx);
 }
 
-/* Gamma, Poisson: the asked shape, then the parameters'. */
+/* Gamma, Poisson: the requested shape, then that of the parameters. */
 static struct status *shape_per_parameter(struct shape_inference *ctx) {
     struct shape asked;
     TRY(asked_shape(ctx, &asked));
@@ -137,7 +137,7 @@ static struct status *shape_skip(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* A scalar of scalars and one seed; else a vector. */
+/* A scalar for scalars and one seed; else a vector. */
 static struct status *shape_index_shuffle(struct shape_inference *ctx) {
     int64_t n = -1;
     if (ctx->in[0].rank > 1 || ctx->in[2].rank > 1)

@@ -1,4 +1,4 @@
-/* The reader family: records of files whose names come from a queue. */
+/* Lists the reader family: readers of files whose names come from a queue. */
 #include "common/ops/op_def.h"
 
 /* A handle of the first form is a vector of two strings. */

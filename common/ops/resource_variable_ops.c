@@ -1,4 +1,4 @@
-/* The resource variable family: variables behind handles. */
+/* Lists the resource variable family: variables behind handles. */
 #include "common/ops/state_shapes.h"
 
 static struct status *shape_var_handle(struct shape_inference *ctx) {

@@ -1,4 +1,4 @@
-/* The recurrent family: block cells of LSTM and GRU. */
+/* Lists the recurrent family: block cells of LSTM and GRU. */
 #include "common/ops/op_def.h"
 
 /* [batch, cells] of a step, from x and cs_prev. */
@@ -39,7 +39,7 @@ static struct status *shape_lstm_cell_grad(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The gradients of x … b have their shapes. */
+/* The gradients of x … b have the shapes of x … b. */
 static struct status *shape_lstm_block_grad(struct shape_inference *ctx) {
     static const int ranks[] = {3, 2, 2, 2, 1, 1, 1, 1};
     for (int i = 0; i < 8; i++)

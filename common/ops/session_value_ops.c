@@ -1,4 +1,4 @@
-/* The session value family: tensors that stay where they were made until their session ends. */
+/* Lists the ops for values that stay on their device until their session ends. */
 #include "common/ops/op_def.h"
 
 // clang-format off

@@ -1,4 +1,4 @@
-/* The set family: sets along the last dimension, and where values belong among sorted ones. */
+/* Lists the set family: sets along the last dimension, and searches in sorted values. */
 #include "common/ops/sparse_shapes.h"
 
 static struct status *require_groups(struct shape a, struct shape b) {
@@ -26,7 +26,7 @@ static struct status *shape_dense_to_dense(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The rank that the inputs of a sparse tensor tell, from `first` on. */
+/* The rank that the inputs of a sparse tensor give, from `first` on. */
 static struct status *sparse_rank(struct shape_inference *ctx, int first, int64_t *ret) {
     TRY(shape_require_rank(ctx, first, 2, NULL));
     TRY(shape_require_rank(ctx, first + 1, 1, NULL));

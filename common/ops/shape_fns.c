@@ -1,7 +1,5 @@
-/* Static shape functions and helpers that many families share (common/ops/op_def.h).
- *
- * Inference only narrows: whatever is unknown stays unknown, and an error means that no run
- * could succeed. */
+/* Defines static shape functions and helpers that many families share (op_def.h). Inference only
+ * narrows: an unknown size may stay unknown, and an error means that no run can succeed. */
 #include "common/ops/op_def.h"
 
 struct status *shape_unknown(struct shape_inference *ctx) {
@@ -35,7 +33,7 @@ struct status *shape_none(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The sum of lists has elements like theirs. */
+/* A sum of lists has elements as the lists have. */
 static struct status *merge_all_handles(struct shape_inference *ctx) {
     enum dtype dtype = DT_INVALID;
     struct shape merged = SHAPE_UNKNOWN;
@@ -108,7 +106,7 @@ struct status *shape_reduction(struct shape_inference *ctx) {
 struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank,
                                   struct shape *ret) {
     struct shape shape = ctx->in[input];
-    if (rank < 0 || rank > SHAPE_MAX_RANK) /* worked out from attrs */
+    if (rank < 0 || rank > SHAPE_MAX_RANK) /* follows from attrs */
         return status_invalid("Shape must be rank %d, which no tensor has", rank);
     if (shape.rank >= 0 && shape.rank != rank)
         return status_invalid("Shape must be rank %d but is rank %d", rank, shape.rank);
@@ -243,7 +241,7 @@ struct status *shape_from_input(struct shape_inference *ctx, int input, struct s
     if (value->rank != 1)
         return status_invalid("Shape must be rank 1 but is rank %d", value->rank);
     *ret = SHAPE_UNKNOWN;
-    if (value->n_elements > SHAPE_MAX_RANK) /* the kernel says so */
+    if (value->n_elements > SHAPE_MAX_RANK) /* the kernel reports it */
         return NULL;
     int64_t *dims = arena_array(ctx->arena, int64_t, value->n_elements + 1);
     for (int64_t i = 0; i < value->n_elements; i++) {

@@ -1,4 +1,4 @@
-/* The sparse family: tensors as indices, values and shape. Their number of entries is mostly
+/* Lists the sparse family: tensors as indices, values and shape. Their number of entries is mostly
  * unknown before they run. */
 #include "common/ops/sparse_shapes.h"
 
@@ -41,7 +41,7 @@ static struct status *shape_reduce(struct shape_inference *ctx) {
     int64_t in_rank = dims->n_elements;
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t axis = tensor_index_at(axes, i);
-        if (axis < -in_rank || axis >= in_rank) /* the kernel says so */
+        if (axis < -in_rank || axis >= in_rank) /* the kernel reports it */
             return NULL;
         is_reduced[axis < 0 ? axis + in_rank : axis] = true;
     }
@@ -65,7 +65,7 @@ static struct status *shape_slice_grad(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Outputs of one kind come one after the other: all indices, all values, all shapes. */
+/* Outputs of one kind are adjacent: all indices, all values, all shapes. */
 static struct status *shape_split(struct shape_inference *ctx) {
     int n = ctx->node->n_outputs / 3;
     for (int i = 0; i < n; i++) {
@@ -179,7 +179,7 @@ static struct status *shape_extremum(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Per dimension but the last, the larger size. */
+/* For each dimension but the last, the larger size. */
 static struct status *shape_distance(struct shape_inference *ctx) {
     TRY(require_ranks(ctx, "mvvmvv"));
     const struct tensor *a = ctx->in_values[2], *b = ctx->in_values[5];

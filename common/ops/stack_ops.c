@@ -1,4 +1,5 @@
-/* The stack family. What TensorFlow says of the handle of a StackV2, [2], is not what it is. */
+/* Lists the stack family. TensorFlow infers the shape [2] for the handle of a StackV2, which is not
+ * its shape at run time. */
 #include "common/ops/op_def.h"
 
 static struct status *shape_stack_v1(struct shape_inference *ctx) {

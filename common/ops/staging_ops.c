@@ -1,4 +1,4 @@
-/* Staging areas. */
+/* Lists staging areas. */
 #include "common/ops/op_def.h"
 
 // clang-format off

@@ -1,5 +1,5 @@
-/* The state family: ref variables, assignment, scattered updates. Shape functions for both kinds
- * of variable. */
+/* Lists the state family: reference variables, assignments and scattered updates. Defines shape
+ * functions for both kinds of variables. */
 #include "common/ops/state_shapes.h"
 
 struct shape shape_of_variable(const struct shape_inference *ctx, int input) {
@@ -65,7 +65,7 @@ struct status *shape_scatter_nd_update(struct shape_inference *ctx) {
                               batch_rank, SHAPE_TEXT(indices), batch_rank, SHAPE_TEXT(updates));
     TRY(shape_merge(ctx, shape_sub(ctx, indices, 0, batch_rank),
                     shape_sub(ctx, updates, 0, batch_rank), &unused));
-    if (depth < 0 || depth > variable.rank) /* too deep: the kernel says so */
+    if (depth < 0 || depth > variable.rank) /* too deep: the kernel reports it */
         return NULL;
     return shape_merge(ctx, shape_sub(ctx, variable, (int)depth, -1),
                        shape_sub(ctx, updates, batch_rank, -1), &unused);
@@ -84,7 +84,7 @@ static struct status *shape_variable(struct shape_inference *ctx) {
     return node_get_shape(ctx->node, "shape", &ctx->out[0]);
 }
 
-/* The first form wrote "unknown" as a scalar's shape. */
+/* The first form wrote an unknown shape as that of a scalar. */
 static struct status *shape_variable_v1(struct shape_inference *ctx) {
     TRY(shape_variable(ctx));
     if (ctx->out[0].rank == 0)

@@ -1,12 +1,13 @@
-/* Strided slices made dense (strided_slice.h). */
+/* Resolves strided slices (strided_slice.h). */
 #include "common/ops/strided_slice.h"
 
-/* The spec over the input's dimensions, before it meets their sizes. */
+/* The entries for the dimensions of the input, before their sizes are used. */
 struct dense {
     int rank;
     int64_t begin[SHAPE_MAX_RANK], end[SHAPE_MAX_RANK], stride[SHAPE_MAX_RANK];
     bool begin_masked[SHAPE_MAX_RANK], end_masked[SHAPE_MAX_RANK], is_shrunk[SHAPE_MAX_RANK];
-    int gather[SHAPE_MAX_RANK], n_gather; /* per output dimension: the input's, or SLICE_NEW_AXIS */
+    /* for each output dimension: that of the input, or SLICE_NEW_AXIS */
+    int gather[SHAPE_MAX_RANK], n_gather;
 };
 
 struct status *strided_slice_masks_read(const struct node *node, struct strided_slice_masks *ret) {
@@ -48,8 +49,8 @@ static struct status *add_whole(struct dense *dense, int *at, int until) {
     return NULL;
 }
 
-/* Entries of the spec one by one; the ellipsis (one at the end when none is written) takes what
- * the others leave. */
+/* Visits the entries one by one; the ellipsis (one at the end where none is given) takes the
+ * dimensions that the others leave. */
 static struct status *dense_build(const struct strided_slice_masks *masks, int rank,
                                   const struct tensor *begin, const struct tensor *end,
                                   const struct tensor *strides, struct dense *dense) {
@@ -85,8 +86,8 @@ static struct status *dense_build(const struct strided_slice_masks *masks, int r
     return ellipsis_seen ? NULL : add_whole(dense, &at, rank);
 }
 
-/* A begin or end within the dimension: counted from the end when negative, cut to what the
- * stride's direction can reach. */
+/* Clamps a begin or end to the dimension: a negative one counts from the end, and the direction of
+ * the stride limits it. */
 static int64_t canonical(int64_t index, int64_t size, bool forward) {
     int64_t low = forward ? 0 : -1, high = forward ? size : size - 1;
     int64_t at = index < 0 ? index + size : index;
@@ -96,7 +97,7 @@ static int64_t canonical(int64_t index, int64_t size, bool forward) {
 static int64_t count_steps(int64_t length, int64_t stride) {
     if (length == 0 || (length < 0) != (stride < 0))
         return 0;
-    /* Both of one sign: unsigned division also takes the most negative stride. */
+    /* Both have the same sign: unsigned division also handles the most negative stride. */
     uint64_t n = length < 0 ? 0 - (uint64_t)length : (uint64_t)length,
              step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
     return (int64_t)(n / step + (n % step != 0));

@@ -1,4 +1,4 @@
-/* The summary family: what training programs log, as serialized protos. */
+/* Lists the summary family: serialized protos that training programs log. */
 #include "common/ops/op_def.h"
 
 // clang-format off

@@ -1,6 +1,6 @@
-/* The TensorArray family. What a handle is known to refer to is one element: its dtype and
- * (maybe partial) shape. The handle's own shape is left open: it is a scalar, but TensorFlow's
- * shape functions go on saying [2], as it once was. */
+/* Lists the TensorArray family. The inferred value of a handle is one element: its dtype and
+ * (perhaps partial) shape. The handle's own shape is left open: it is a scalar, but TensorFlow's
+ * shape functions still say [2], its shape in earlier versions. */
 #include "common/ops/op_def.h"
 
 static struct shape element_of(const struct shape_inference *ctx, enum dtype dtype) {
@@ -18,7 +18,7 @@ static struct status *shape_array(struct shape_inference *ctx) {
     TRY(node_get_type(ctx->node, "dtype", &ctx->out_handle_dtypes[0]));
     TRY(node_get_shape(ctx->node, "element_shape", &ctx->out_handle_shapes[0]));
     TRY(node_get_b(ctx->node, "identical_element_shapes", &is_identical));
-    /* elements are checked as they come */
+    /* elements are checked when they are written */
     if (!is_identical && !shape_is_full(ctx->out_handle_shapes[0]))
         ctx->out_handle_shapes[0] = SHAPE_UNKNOWN;
     return NULL;

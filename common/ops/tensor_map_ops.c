@@ -1,4 +1,4 @@
-/* Tensor maps: variants that hold tensors by keys. */
+/* Lists tensor maps: variants that map keys to tensors. */
 #include "common/ops/op_def.h"
 
 // clang-format off

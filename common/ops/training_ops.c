@@ -1,13 +1,13 @@
-/* The training family: an optimizer's step on its variables. One shape function reads the
- * arguments' names. */
+/* Lists the training family: an optimizer's update of its variables. One shape function reads the
+ * names of the arguments. */
 #include "common/ops/state_shapes.h"
 
 static bool is_variable(const struct node *node, int input) {
     return node->op->inputs[input].is_ref || node->op->inputs[input].type == DT_RESOURCE;
 }
 
-/* Rows of the variable's inner shape, one per index. For a variable behind a handle TensorFlow
- * leaves all of that to the kernel. */
+/* Rows of the inner shape of the variable, one for each index. For a variable behind a handle
+ * TensorFlow leaves the check to the kernel. */
 static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct shape *var,
                                             int grad, int indices) {
     struct shape rows, index;
@@ -25,12 +25,13 @@ static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct 
     return shape_merge(ctx, *var, rows, var);
 }
 
-/* Whatever a kernel of TensorFlow takes although it is no scalar; ours decide as well. */
+/* What a kernel of TensorFlow accepts although it is no scalar; ours decide as well. */
 static bool may_have_any_rank(const char *name) {
     return strcmp(name, "lr_power") == 0 || strcmp(name, "sign_decay") == 0;
 }
 
-/* Variables (and a dense gradient) of one shape, indices a vector, all else scalars. */
+/* Variables (and a dense gradient) have one shape, indices are a vector, all other inputs are
+ * scalars. */
 static struct status *shape_optimizer(struct shape_inference *ctx) {
     const struct node *node = ctx->node;
     struct shape var = SHAPE_UNKNOWN;

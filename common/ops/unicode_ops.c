@@ -1,4 +1,4 @@
-/* The Unicode family: texts to characters and back. */
+/* Lists the Unicode family: ops from texts to characters and back. */
 #include "common/ops/op_def.h"
 
 static struct status *shape_decode(struct shape_inference *ctx) {

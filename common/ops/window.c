@@ -1,3 +1,4 @@
+/* Reads the attrs of sliding windows and counts their places. */
 #include "common/ops/window.h"
 
 /* ---- attrs ---- */
@@ -55,7 +56,7 @@ static struct status *read_list(const struct node *node, const struct window_att
         int64_t numbers[WINDOW_MAX_RANK];
         int n;
         TRY(node_get_list(node, *names, &values, &n));
-        /* there, no dilations are dilations of 1 */
+        /* there, an absent list means dilations of 1 */
         if (n == 0 && strcmp(node->op_name, "Conv") == 0)
             return NULL;
         for (int i = 0; i < MIN(n, WINDOW_MAX_RANK); i++)
@@ -109,7 +110,7 @@ struct status *window_attrs_read(const struct node *node, int n_spatial, struct 
 
 /* ---- places ---- */
 
-/* The stretch of elements from the window's first tap to its last. */
+/* The number of elements from the first tap of the window to its last. */
 static struct status *reach_of(int64_t size, int64_t rate, int64_t *ret) {
     if (size < 0)
         return status_invalid("Window size must not be negative: %lld", (long long)size);

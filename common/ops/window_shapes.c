@@ -1,3 +1,4 @@
+/* Infers the static shapes of ops with sliding windows. */
 #include "common/ops/window_shapes.h"
 
 void shape_dims_or_unknown(struct shape shape, int rank, int64_t *ret) {

@@ -1,3 +1,4 @@
+/* Allocates blocks of a memfd that other processes of the host can map. */
 #include "common/tensor/shm_arena.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Writes numbers and strings as bytes that sort like them. Checkpoints store slices of tensors under
- * such keys. Any thread.
+/* Writes numbers and strings as bytes that sort like them. Checkpoints store slices of tensors
+ * under such keys. Any thread.
  *
  *   number   its big-endian bytes without leading zeros, after a byte that counts them
  *   string   its bytes, 00 as 00 FF and FF as FF 00, then 00 01

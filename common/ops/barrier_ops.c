@@ -1,4 +1,4 @@
-/* Lists barriers. */
+/* Lists the ops on barriers. */
 #include "common/ops/op_def.h"
 
 /* A handle of the first form: a vector of the strings container and name. */

@@ -1,4 +1,4 @@
-/* Lists mutexes. */
+/* Lists the ops on mutexes. */
 #include "common/ops/op_def.h"
 
 // clang-format off

@@ -19,23 +19,25 @@ static struct status *shape_take_sparse(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"ConditionalAccumulator", "sums gradients until enough have come", shape_words},
-    {"ResourceConditionalAccumulator", "sums gradients until enough have come", shape_unknown},
-    {"SparseConditionalAccumulator", "sums gradients of rows until enough have come", shape_words},
+    {"ConditionalAccumulator", "sums gradients until there are enough", shape_words},
+    {"ResourceConditionalAccumulator", "sums gradients until there are enough", shape_unknown},
+    {"SparseConditionalAccumulator", "sums gradients of rows until there are enough", shape_words},
     {"AccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
     {"ResourceAccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
-    {"AccumulatorTakeGradient", "takes the mean or sum; waits until enough have come",
+    {"AccumulatorTakeGradient", "takes the mean or sum; waits until there are enough gradients",
      shape_unknown},
-    {"ResourceAccumulatorTakeGradient", "takes the mean or sum; waits until enough have come",
-     shape_unknown},
-    {"AccumulatorNumAccumulated", "how many gradients have come", shape_scalar},
-    {"ResourceAccumulatorNumAccumulated", "how many gradients have come", shape_scalar},
-    {"AccumulatorSetGlobalStep", "says which gradients are stale from now on", shape_set_step},
-    {"ResourceAccumulatorSetGlobalStep", "says which gradients are stale from now on",
+    {"ResourceAccumulatorTakeGradient",
+     "takes the mean or sum; waits until there are enough gradients", shape_unknown},
+    {"AccumulatorNumAccumulated", "the number of gradients since the last one was taken",
+     shape_scalar},
+    {"ResourceAccumulatorNumAccumulated", "the number of gradients since the last one was taken",
+     shape_scalar},
+    {"AccumulatorSetGlobalStep", "sets the step before which gradients are stale", shape_set_step},
+    {"ResourceAccumulatorSetGlobalStep", "sets the step before which gradients are stale",
      shape_set_step},
     {"SparseAccumulatorApplyGradient", "adds a gradient of rows; drops a stale one", shape_none},
-    {"SparseAccumulatorTakeGradient", "takes the mean or sum of rows; waits until enough have come",
-     shape_take_sparse},
+    {"SparseAccumulatorTakeGradient",
+     "takes the mean or sum of rows; waits until there are enough gradients", shape_take_sparse},
 };
 // clang-format on
 

@@ -327,7 +327,7 @@ static const struct op_def rows[] = {
     {"Pad", "zeros around a tensor", shape_of_pad},
     {"PadV2", "a value around a tensor", shape_of_pad},
     {"MirrorPad", "a tensor's own elements, mirrored, around it", shape_of_pad},
-    {"MirrorPadGrad", "the gradient of MirrorPad: the border folded back",
+    {"MirrorPadGrad", "the gradient of MirrorPad: adds the border to what it mirrors",
      shape_of_mirror_pad_grad},
     {"SpaceToBatch", "blocks of two dimensions moved to the batch", shape_of_space_to_batch},
     {"BatchToSpace", "the batch moved back to blocks of two dimensions", shape_of_batch_to_space},
@@ -346,11 +346,11 @@ static const struct op_def rows[] = {
     {"MatrixSetDiag", "matrices with their diagonals replaced", shape_of_matrix_set_diag},
     {"MatrixSetDiagV2", "matrices with a band of diagonals replaced", shape_of_matrix_set_diag_v2},
     {"MatrixSetDiagV3", "matrices with a band of diagonals replaced", shape_of_matrix_set_diag_v2},
-    {"MatrixBandPart", "matrices with all outside of a band set to zero", shape_same_as_input},
+    {"MatrixBandPart", "matrices with zeros outside of a band", shape_same_as_input},
     {"BatchMatrixDiag", "matrices with the given diagonals", shape_unknown},
     {"BatchMatrixDiagPart", "the diagonals of matrices", shape_unknown},
     {"BatchMatrixSetDiag", "matrices with their diagonals replaced", shape_unknown},
-    {"BatchMatrixBandPart", "matrices with all outside of a band set to zero", shape_unknown},
+    {"BatchMatrixBandPart", "matrices with zeros outside of a band", shape_unknown},
 };
 // clang-format on
 

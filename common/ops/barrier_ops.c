@@ -17,11 +17,11 @@ static struct status *shape_insert(struct shape_inference *ctx) {
 // clang-format off
 static const struct op_def rows[] = {
     {"Barrier", "collects tuples whose components arrive one by one", shape_words},
-    {"BarrierInsertMany", "puts in one component for each key", shape_insert},
-    {"BarrierTakeMany", "takes out a batch of complete tuples; waits for them", shape_unknown},
-    {"BarrierClose", "takes no new keys in", shape_none},
-    {"BarrierReadySize", "how many tuples are complete", shape_scalar},
-    {"BarrierIncompleteSize", "how many keys still miss a component", shape_scalar},
+    {"BarrierInsertMany", "adds one component for each key", shape_insert},
+    {"BarrierTakeMany", "takes a batch of complete tuples; waits for them", shape_unknown},
+    {"BarrierClose", "closes the barrier for new keys", shape_none},
+    {"BarrierReadySize", "the number of complete tuples", shape_scalar},
+    {"BarrierIncompleteSize", "the number of keys without all components", shape_scalar},
 };
 // clang-format on
 

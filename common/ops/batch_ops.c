@@ -35,10 +35,10 @@ static struct status *shape_unbatch_grad(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"Batch", "rows of concurrent steps put together, for one of them", shape_batch},
+    {"Batch", "joins rows of concurrent steps for one of them", shape_batch},
     {"BatchFunction", "a function, called once with the rows of concurrent steps", shape_unknown},
-    {"Unbatch", "the step's own rows of a batch that another may have", shape_unbatch},
-    {"UnbatchGrad", "the rows' gradients put together, for the step that had the batch",
+    {"Unbatch", "the step's own rows of a batch, which another step may have", shape_unbatch},
+    {"UnbatchGrad", "joins the gradients of rows for the step that had the batch",
      shape_unbatch_grad},
 };
 // clang-format on

@@ -31,17 +31,17 @@ static struct status *shape_accidental_hits(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"UniformCandidateSampler", "classes drawn evenly, and how often each was to be expected",
+    {"UniformCandidateSampler", "classes drawn evenly, and their expected counts", shape_sampler},
+    {"LogUniformCandidateSampler", "classes drawn by Zipf's law, and their expected counts",
      shape_sampler},
-    {"LogUniformCandidateSampler",
-     "classes drawn by Zipf's law, and how often each was to be expected", shape_sampler},
     {"LearnedUnigramCandidateSampler", "classes drawn by how often they were seen so far",
      shape_sampler},
     {"ThreadUnsafeUnigramCandidateSampler", "classes drawn by how often they were seen so far",
      shape_sampler},
     {"FixedUnigramCandidateSampler", "classes drawn by given weights", shape_sampler},
     {"AllCandidateSampler", "all classes, each expected once", shape_sampler},
-    {"ComputeAccidentalHits", "where sampled classes are true ones", shape_accidental_hits},
+    {"ComputeAccidentalHits", "the positions where sampled classes are true classes",
+     shape_accidental_hits},
 };
 // clang-format on
 

@@ -58,7 +58,7 @@ static const struct op_def rows[] = {
     {"CTCLoss",
      "-log of the probability of a label sequence under all alignments, and its gradient",
      shape_loss},
-    {"CTCGreedyDecoder", "the likeliest class of each moment, repetitions and blanks left out",
+    {"CTCGreedyDecoder", "the likeliest class of each step, without repetitions and blanks",
      shape_greedy},
     {"CTCBeamSearchDecoder", "the likeliest label sequences, found by a beam search",
      shape_beam_search},

@@ -257,7 +257,7 @@ static const struct op_def rows[] = {
     {"TensorListSetItem", "a list with one element replaced", shape_set},
     {"TensorListResize", "a list cut, or grown by elements that are not set", shape_resize},
     {"TensorListConcatLists", "one list after the other, pair by pair", shape_join_lists},
-    {"TensorListLength", "how many elements there are", shape_scalar},
+    {"TensorListLength", "the number of elements", shape_scalar},
     {"TensorListElementShape", "the shape that every element fits", shape_element_shape},
     {"TensorListGetItem", "one element", shape_get},
     {"TensorListStack", "all elements stacked into one tensor", shape_stack},

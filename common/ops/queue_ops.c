@@ -81,8 +81,8 @@ static const struct op_def rows[] = {
      shape_dequeue_up_to},
     {"QueueClose", "takes no more in; what is there may be taken out", shape_none},
     {"QueueCloseV2", "takes no more in; what is there may be taken out", shape_none},
-    {"QueueSize", "how many tuples there are", shape_scalar},
-    {"QueueSizeV2", "how many tuples there are", shape_scalar},
+    {"QueueSize", "the number of tuples", shape_scalar},
+    {"QueueSizeV2", "the number of tuples", shape_scalar},
     {"QueueIsClosed", "whether the queue was closed", shape_scalar},
     {"QueueIsClosedV2", "whether the queue was closed", shape_scalar},
 };

@@ -204,10 +204,10 @@ static const struct op_def rows[] = {
     {"StatefulRandomBinomial", "binomial, from a generator in a variable",
      shape_binomial_in_resource},
     {"StatelessRandomBinomial", "binomial, from a seed", shape_stateless},
-    {"RngSkip", "moves a generator on", shape_skip},
-    {"RngReadAndSkip", "moves a generator on, and says where it was", shape_skip},
+    {"RngSkip", "advances a generator", shape_skip},
+    {"RngReadAndSkip", "advances a generator, and returns its state before", shape_skip},
     {"NonDeterministicInts", "integers of all values from the machine's randomness", shape_asked},
-    {"RandomIndexShuffle", "where indices go in a permutation that a seed chooses",
+    {"RandomIndexShuffle", "the positions of indices in a permutation that a seed chooses",
      shape_index_shuffle},
 };
 // clang-format on

@@ -16,7 +16,7 @@ static struct status *shape_vectors(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"RecordInput", "records of files, in random order, for ever", shape_unknown},
+    {"RecordInput", "records of files, in random order, without end", shape_unknown},
     {"WholeFileReader", "a reader of whole files", shape_reader},
     {"WholeFileReaderV2", "a reader of whole files", shape_reader},
     {"TextLineReader", "a reader of lines", shape_reader},
@@ -25,22 +25,24 @@ static const struct op_def rows[] = {
     {"FixedLengthRecordReaderV2", "a reader of blocks of equal size", shape_reader},
     {"TFRecordReader", "a reader of TFRecord files", shape_reader},
     {"TFRecordReaderV2", "a reader of TFRecord files", shape_reader},
-    {"IdentityReader", "a reader that hands out the work names themselves", shape_reader},
-    {"IdentityReaderV2", "a reader that hands out the work names themselves", shape_reader},
+    {"IdentityReader", "a reader that returns the names of files", shape_reader},
+    {"IdentityReaderV2", "a reader that returns the names of files", shape_reader},
     {"ReaderRead", "the next record of a reader; takes work from a queue", shape_scalar},
     {"ReaderReadV2", "the next record of a reader; takes work from a queue", shape_scalar},
     {"ReaderReadUpTo", "some records of a reader; takes work from a queue", shape_vectors},
     {"ReaderReadUpToV2", "some records of a reader; takes work from a queue", shape_vectors},
-    {"ReaderNumRecordsProduced", "how many records a reader gave out", shape_scalar},
-    {"ReaderNumRecordsProducedV2", "how many records a reader gave out", shape_scalar},
-    {"ReaderNumWorkUnitsCompleted", "how many files a reader is through with", shape_scalar},
-    {"ReaderNumWorkUnitsCompletedV2", "how many files a reader is through with", shape_scalar},
-    {"ReaderSerializeState", "a reader's state as a text", shape_scalar},
-    {"ReaderSerializeStateV2", "a reader's state as a text", shape_scalar},
+    {"ReaderNumRecordsProduced", "the number of records that a reader has returned", shape_scalar},
+    {"ReaderNumRecordsProducedV2", "the number of records that a reader has returned",
+     shape_scalar},
+    {"ReaderNumWorkUnitsCompleted", "the number of files that a reader has finished", shape_scalar},
+    {"ReaderNumWorkUnitsCompletedV2", "the number of files that a reader has finished",
+     shape_scalar},
+    {"ReaderSerializeState", "the state of a reader as a string", shape_scalar},
+    {"ReaderSerializeStateV2", "the state of a reader as a string", shape_scalar},
     {"ReaderRestoreState", "sets a reader's state", shape_none},
     {"ReaderRestoreStateV2", "sets a reader's state", shape_none},
-    {"ReaderReset", "a reader as it was at the start", shape_none},
-    {"ReaderResetV2", "a reader as it was at the start", shape_none},
+    {"ReaderReset", "resets a reader to its start", shape_none},
+    {"ReaderResetV2", "resets a reader to its start", shape_none},
 };
 // clang-format on
 

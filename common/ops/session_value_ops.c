@@ -3,10 +3,9 @@
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"GetSessionHandle", "keeps a tensor for its session, and makes the text that names it",
-     shape_scalar},
+    {"GetSessionHandle", "keeps a tensor for its session, and returns its handle", shape_scalar},
     {"GetSessionTensor", "the tensor that a handle names", shape_unknown},
-    {"DeleteSessionTensor", "lets go of the tensor that a handle names", shape_none},
+    {"DeleteSessionTensor", "releases the tensor of a handle", shape_none},
 };
 // clang-format on
 

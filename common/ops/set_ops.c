@@ -83,10 +83,10 @@ static const struct op_def rows[] = {
      shape_dense_to_sparse},
     {"SparseToSparseSetOperation",
      "differences, intersections or unions of sparse sets, row by row", shape_sparse_to_sparse},
-    {"SetSize", "how many different values each row has", shape_set_size},
-    {"LowerBound", "where each value would go first in its sorted row", shape_bound},
-    {"UpperBound", "where each value would go last in its sorted row", shape_bound},
-    {"Bucketize", "between which boundaries each number lies", shape_same_as_input},
+    {"SetSize", "the number of distinct values in each row", shape_set_size},
+    {"LowerBound", "the first position for each value in its sorted row", shape_bound},
+    {"UpperBound", "the last position for each value in its sorted row", shape_bound},
+    {"Bucketize", "the index of the boundaries around each number", shape_same_as_input},
 };
 // clang-format on
 

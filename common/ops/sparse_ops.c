@@ -258,7 +258,7 @@ static struct status *shape_segment_grad_v2(struct shape_inference *ctx) {
 // clang-format off
 static const struct op_def rows[] = {
     {"SparseReorder", "the entries in row-major order", shape_reorder},
-    {"SparseReshape", "the entries' places under another shape", shape_reshape},
+    {"SparseReshape", "the indices of the entries under another shape", shape_reshape},
     {"SparseConcat", "sparse tensors one after the other along a dimension", shape_concat_sparse},
     {"SparseSplit", "a sparse tensor cut along a dimension into parts of nearly one size",
      shape_split},
@@ -307,7 +307,7 @@ static const struct op_def rows[] = {
      shape_add_to_map},
     {"TakeManySparseFromTensorsMap", "takes sparse tensors that were kept, stacked",
      shape_take_from_map},
-    {"EditDistance", "how many changes turn one sequence into another", shape_distance},
+    {"EditDistance", "the least number of changes from one sequence to another", shape_distance},
     {"SparseSegmentSumGradV2", "SparseSegmentSum's gradient for the data rows that were used",
      shape_segment_grad_v2},
     {"SparseSegmentMeanGradV2", "SparseSegmentMean's gradient for the data rows that were used",

@@ -14,14 +14,14 @@ static struct status *shape_push(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"StackV2", "a pile of tensors that lives for one step", shape_unknown},
-    {"StackPushV2", "puts a tensor on top, and hands it on", shape_push},
-    {"StackPopV2", "takes the top", shape_unknown},
-    {"StackCloseV2", "lets go of all that is on the stack", shape_none},
-    {"Stack", "a pile of tensors, in the first form", shape_stack_v1},
-    {"StackPush", "puts a tensor on top, and hands it on", shape_push},
-    {"StackPop", "takes the top", shape_unknown},
-    {"StackClose", "lets go of all that is on the stack", shape_none},
+    {"StackV2", "a stack of tensors that lives for one step", shape_unknown},
+    {"StackPushV2", "pushes a tensor, and returns it", shape_push},
+    {"StackPopV2", "pops the last tensor", shape_unknown},
+    {"StackCloseV2", "releases all tensors of the stack", shape_none},
+    {"Stack", "a stack of tensors, in the first form", shape_stack_v1},
+    {"StackPush", "pushes a tensor, and returns it", shape_push},
+    {"StackPop", "pops the last tensor", shape_unknown},
+    {"StackClose", "releases all tensors of the stack", shape_none},
 };
 // clang-format on
 

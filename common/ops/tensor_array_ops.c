@@ -102,8 +102,8 @@ static const struct op_def rows[] = {
     {"TensorArrayScatterV3", "rows of a tensor into elements", shape_array_scatter},
     {"TensorArrayConcatV3", "all elements one after the other", shape_array_concat},
     {"TensorArraySplitV3", "runs of rows of a tensor into elements", shape_array_split},
-    {"TensorArraySizeV3", "how many elements there are", shape_scalar},
-    {"TensorArrayCloseV3", "lets go of all elements", shape_none},
+    {"TensorArraySizeV3", "the number of elements", shape_scalar},
+    {"TensorArrayCloseV3", "releases all elements", shape_none},
 };
 // clang-format on
 

@@ -4,11 +4,11 @@
 // clang-format off
 static const struct op_def rows[] = {
     {"EmptyTensorMap", "a map without entries", shape_scalar},
-    {"TensorMapInsert", "a map with an entry more, or another value for a key", shape_scalar},
+    {"TensorMapInsert", "a map with one more entry, or another value for a key", shape_scalar},
     {"TensorMapErase", "a map without an entry", shape_scalar},
     {"TensorMapLookup", "a key's value", shape_unknown},
     {"TensorMapHasKey", "whether a map has a key", shape_scalar},
-    {"TensorMapSize", "how many entries a map has", shape_scalar},
+    {"TensorMapSize", "the number of entries of a map", shape_scalar},
     {"TensorMapStackKeys", "all keys, one row each, in any order", shape_unknown},
 };
 // clang-format on

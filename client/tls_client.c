@@ -1,3 +1,4 @@
+/* Fills in TLS settings from the environment, and splits grpcs:// targets. */
 #include "client/tls_client.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include "common/base/options.h"
 #include "master/cluster/membership.h"
 #include "master/service/service.h"
-#include "rpc/daemon.h"
+#include "rpc/daemon/daemon.h"
 #include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
 #include "rpc/tls/tls_flags.h"

@@ -1,3 +1,4 @@
+/* Reads the boot id and the network namespace once, and joins them to one text. */
 #include "rpc/host_id.h"
 
 #include <fcntl.h>

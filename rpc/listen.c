@@ -1,3 +1,4 @@
+/* Parses addresses, opens the sockets of a listener and accepts on the loop. */
 #include "rpc/listen.h"
 
 #include <arpa/inet.h>

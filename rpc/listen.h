@@ -1,5 +1,5 @@
-/* Addresses of processes, and listening on them: what the gRPC server, the worker wire and the
- * admin port share. */
+/* Parses the addresses of processes and listens on them, for the gRPC server, the worker wire, the
+ * admin port and the relays. */
 #ifndef MILLRACE_RPC_LISTEN_H
 #define MILLRACE_RPC_LISTEN_H
 
@@ -16,38 +16,40 @@ struct net_address {
     char host[256]; /* without brackets; "" for all interfaces; the path of a Unix socket */
 };
 
-/* Errors: INVALID_ARGUMENT naming the text (no port, port above 65535, path too long, …). */
+/* Errors: INVALID_ARGUMENT, which quotes the text (no port, a port above 65535, a path that is too
+ * long, …). */
 struct status *net_address_parse(const char *text, struct net_address *ret_address) MUST_USE;
-/* A Unix or numeric address as the kernel wants it; 0 for a name, which needs a resolver. */
+/* Writes a Unix or numeric address in the kernel's form and returns its length. Returns 0 for a
+ * name, which needs a resolver. */
 socklen_t net_address_to_sockaddr(const struct net_address *address,
                                   struct sockaddr_storage *ret_sockaddr);
 
-/* "192.0.2.1:2222" or "[::1]:2222" of a TCP socket's other end. False, and "?", where it is
- * none. */
+/* Appends the address of a TCP socket's other end, "192.0.2.1:2222" or "[::1]:2222". For any other
+ * socket it appends "?" and returns false. */
 bool net_peer_name(int fd, struct str *out);
-/* Of the machine alone? Asks the socket, not its connection, which may be gone; false where
- * nobody can tell. */
+/* Is it a Unix socket? Works also after the connection has ended. False on an error. */
 bool net_is_unix(int fd);
 
-/* Has the kernel end a connection whose other end has vanished without a word: when what was
- * sent has not been acknowledged for `vanish_ms`, or, on an idle one, its probes. Does nothing
- * to a Unix socket. */
+/* Makes the kernel end a TCP connection when the other end acknowledges neither data nor, on an
+ * idle connection, keep-alive probes for `vanish_ms`. So a host that disappears is noticed. Does
+ * nothing to a Unix socket. */
 void net_keep_alive(int fd, int64_t vanish_ms);
 
-/* Takes the accepted socket: non-blocking, close-on-exec, TCP_NODELAY set. */
+/* Called on the loop thread with an accepted socket, which the callee owns: non-blocking,
+ * close-on-exec, TCP_NODELAY set. */
 typedef void listener_accept_fn(void *arg, int fd_take);
 
 struct listener;
 
-/* Binds and listens at once; accepts on the loop. "localhost" listens on 127.0.0.1 and ::1 under
- * one port, "[::]" on both families; a stale Unix socket file is replaced, one that a process
- * answers on is not. Port 0: any. Errors: INVALID_ARGUMENT (the text), UNAVAILABLE naming the
- * address and the reason. Loop thread. */
+/* Binds and listens before it returns, and accepts on the loop. "localhost" listens on 127.0.0.1
+ * and ::1 under one port, "[::]" on both families. Port 0 means any free port. The file of a
+ * Unix socket on which no process answers is replaced. Errors: INVALID_ARGUMENT (the text is no
+ * address), UNAVAILABLE, which names the address and the reason. Loop thread. */
 struct status *listener_new(struct loop *loop, const char *address, listener_accept_fn *on_accept,
                             void *arg, struct listener **ret_listener) MUST_USE;
 int listener_port(const struct listener *listener); /* the bound port, 0 for Unix */
-/* Stops at once and removes the Unix socket file; the memory goes with the loop's next turn.
- * Accepts NULL. */
+/* Stops accepting at once and removes the Unix socket file. The memory is freed by the loop's next
+ * turn. Accepts NULL. */
 void listener_close(struct listener *listener);
 
 #endif

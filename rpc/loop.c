@@ -1,3 +1,5 @@
+/* Runs one libuv loop, with a queue of posted tasks, a queue of deferred ones, timers and
+ * signals. */
 #include "rpc/loop.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
-/* The event loop of a daemon: libuv, with the few calls that the rest of the house needs.
+/* Runs the event loop of a daemon, over libuv.
  *
- * One thread runs a loop; everything of rpc/ that belongs to it (connections, timers) is touched
- * on that thread only. Other threads reach it by loop_post. A callback runs exactly once, never
- * inside the call that registered it. */
+ * One thread runs a loop. The connections and timers of a loop are used on that thread only; other
+ * threads reach it by loop_post. A callback runs exactly once, never inside the call that
+ * registered it. */
 #ifndef MILLRACE_RPC_LOOP_H
 #define MILLRACE_RPC_LOOP_H
 
@@ -13,7 +13,8 @@
 
 struct loop;
 
-/* Embedded in the poster's object: posting allocates nothing. */
+/* Is part of the poster's own object, so posting allocates nothing. The object must live until
+ * `run` is called, and the task may be posted again only then. */
 struct loop_task {
     void (*run)(struct loop_task *task);
     struct loop_task *next; /* the loop's */
@@ -22,33 +23,34 @@ struct loop_task {
 struct loop *loop_new(void);
 void loop_free(struct loop *loop); /* after loop_run returned */
 void loop_run(struct loop *loop);  /* until loop_stop and until all handles are closed */
-/* One turn: sleeps until something happens and handles it. For a thread that waits for one
- * answer (the C client): a task or timer that ran counts, so `while (!is_done)
- * loop_run_once(loop)` never sleeps through what it waits for. */
+/* Runs one turn: sleeps until an event, a task or a timer is due, and handles it. For a thread that
+ * waits for one reply (the C client): `while (!is_done) loop_run_once(loop)`. */
 void loop_run_once(struct loop *loop);
 void loop_stop(struct loop *loop); /* loop thread */
 uv_loop_t *loop_uv(struct loop *loop);
-/* on the loop's thread? (before loop_run: the thread that made it) */
+/* Is the caller on the loop's thread? Before loop_run that is the thread that made the loop. */
 bool loop_is_current(const struct loop *loop);
 
-/* A socket's callback may say first that the loop is awake: what other threads post while it
- * runs then costs them no wake-up. Not needed otherwise. Loop thread, in a callback of a socket
- * only. */
+/* Says that the loop is awake. A callback of a socket may call this first: then other threads that
+ * post while it runs need no system call to wake the loop. Optional. Loop thread, in a callback of
+ * a socket only. */
 void loop_awake(struct loop *loop);
 
-/* One receive buffer for all connections of the loop: a read callback fills it and has used up
- * its contents when it returns. Loop thread. */
+/* Returns the receive buffer that all connections of the loop share. A read callback fills it and
+ * must have used its contents when it returns. Loop thread. */
 enum { LOOP_READ_BUFFER_BYTES = 256 * 1024 };
 char *loop_read_buffer(struct loop *loop);
 
-/* Runs the task on the loop thread soon. Any thread. Wakes the loop only when it sleeps. FIFO. */
+/* Runs the task on the loop thread soon, in the order of posting. Wakes the loop only when it
+ * sleeps. Any thread. */
 void loop_post(struct loop *loop, struct loop_task *task);
-/* Runs the task on the loop thread after all events that are ready now have been handled, before
- * the loop sleeps: where what a quiescent point has to send leaves in one write. Loop thread. */
+/* Runs the task on the loop thread after all events that are ready now have been handled, and
+ * before the loop sleeps. Whoever has something to send defers it, so that all of it leaves in
+ * one write. Loop thread. */
 void loop_defer(struct loop *loop, struct loop_task *task);
 
-/* One-shot and repeating timers, embedded in their owner. Loop thread. The owner's memory may go
- * once `on_closed` ran. */
+/* A timer that fires once or repeatedly. It is part of its owner, whose memory may be freed once
+ * `on_closed` has run. Loop thread. */
 struct loop_timer {
     uv_timer_t uv;
     void (*on_fire)(struct loop_timer *timer);

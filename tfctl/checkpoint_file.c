@@ -1,3 +1,4 @@
+/* Reads a checkpoint of either format into a sorted list of tensors. */
 #include "tfctl/checkpoint_file.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Starts a child process, with its signals and descriptors in order, and collects its end. */
 #include "tfctl/child.h"
 
 #include <dirent.h>

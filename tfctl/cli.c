@@ -1,3 +1,4 @@
+/* Parses a subcommand's command line: options, lists, arguments, and a command after --. */
 #include "tfctl/cli.h"
 
 static const struct option_row help_row = {.name = "help", .help = "print this help and exit"};

@@ -1,3 +1,4 @@
+/* Parses a value of --feed into a tensor. */
 #include "tfctl/feed_value.h"
 
 #include "common/tensor/npy.h"

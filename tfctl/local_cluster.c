@@ -1,3 +1,4 @@
+/* Runs a local cluster: an event loop over signals, children's pipes, port files and deadlines. */
 #include "tfctl/local_cluster.h"
 
 #include <dirent.h>
@@ -12,7 +13,7 @@
 
 #include "tfctl/stopping.h"
 #include "common/base/clock.h"
-#include "rpc/daemon.h"
+#include "rpc/daemon/daemon.h"
 
 enum cluster_state {
     CLUSTER_TASKS,

@@ -1,5 +1,5 @@
-/* Runs a cluster of daemons on this host, and perhaps a command on it, until it is over. The
- * part of `tfctl local` that lives in a process of its own (tfctl_local.c says why).
+/* Runs a cluster of daemons on this host, and perhaps a command on it, until it is over. The part
+ * of `tfctl local` that lives in a process of its own (tfctl_local.c says why).
  *
  *   TASKS ─ all port files ─► MASTER ─ its port file ─► PROBE ─ every task answers ─► RUNNING ─► STOPPING ─ no child left ─► over
  *     └─────────────────┴────── a daemon's death, the deadline, TERM ──────┴──────────────────────▲

@@ -1,3 +1,4 @@
+/* Builds a daemon's command line, and reads its port file. */
 #include "tfctl/local_member.h"
 
 #include <stdio.h>

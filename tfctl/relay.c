@@ -1,3 +1,4 @@
+/* Reads what children print, and writes it line by line behind the task's name. */
 #include "tfctl/relay.h"
 
 #include <errno.h>

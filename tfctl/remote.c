@@ -1,3 +1,4 @@
+/* Opens a session at the target that flags or the environment name. */
 #include "tfctl/remote.h"
 
 #include <stdlib.h>

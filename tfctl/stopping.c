@@ -1,3 +1,4 @@
+/* Ends a local cluster in waves: which processes get TERM, and which get KILL when. */
 #include "tfctl/stopping.h"
 
 #include <stdlib.h>

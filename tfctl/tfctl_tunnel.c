@@ -9,7 +9,7 @@
 #include "tfctl/remote.h"
 #include "client/tls_client.h"
 #include "common/base/log.h"
-#include "rpc/daemon.h"
+#include "rpc/daemon/daemon.h"
 #include "rpc/relay/tls_tunnel.h"
 
 struct tunnel_flags {

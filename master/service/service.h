@@ -5,7 +5,7 @@
 
 #include "master/request/retry_filter.h"
 #include "master/session/session.h"
-#include "rpc/admin.h"
+#include "rpc/daemon/admin.h"
 #include "rpc/grpc/grpc_server.h"
 
 void master_options_default(struct master_options *options);

@@ -1,3 +1,4 @@
+/* Builds message bodies of slices, and encodes and decodes what gRPC puts into headers. */
 #include "rpc/grpc/grpc.h"
 
 #include <stdlib.h>

@@ -1,21 +1,22 @@
-/* gRPC over HTTP/2 (nghttp2), unary calls only: what the server and the client share.
+/* What the gRPC server and client share: messages, bodies, header encodings. gRPC is spoken over
+ * HTTP/2 (nghttp2), unary calls only.
  *
  * The body of a message is received into one counted buffer, placed so that the first large
- * tensor_content inside it is 64-byte aligned: tensors are views on it. A reply is a list of
- * slices, written by reference with writev. */
+ * tensor_content inside it is aligned to 64 bytes. So tensors are views on the buffer. A body to
+ * send is a list of slices, written by reference with writev. Source: gRPC over HTTP/2. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_H
 #define MILLRACE_RPC_GRPC_GRPC_H
 
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
 
-/* One message body, received. */
+/* The body of a received message. */
 struct grpc_message {
     struct buffer *buffer; /* NULL for an empty message; the receiver holds one reference */
     struct span body;      /* inside the buffer, without the 5-byte prefix */
 };
 
-/* A message to send: slices of bytes, each kept alive by an optional buffer reference. */
+/* A piece of a message to send. */
 struct grpc_slice {
     struct span bytes;
     struct buffer *buffer; /* one reference, or NULL when the bytes are in `scratch` (below) */
@@ -32,23 +33,24 @@ void grpc_body_init(struct grpc_body *body);
 void grpc_body_fini(struct grpc_body *body);
 /* Copies `bytes`; adjacent copies coalesce into one slice. */
 void grpc_body_add_copy(struct grpc_body *body, const void *bytes, size_t len);
-/* By reference: takes one reference on `buffer`. */
+/* Adds the bytes without a copy; they lie in the buffer, whose reference is taken. */
 void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
                           struct buffer *buffer_take);
 
-/* How a message finds where its large tensor content lies, so that it lands aligned: given the
- * first bytes of a message (at least min(len, 4096) of body_len), returns the offset of the
- * first byte that should be 64-byte aligned, or 0 when it does not matter. Pure, any bytes. */
+/* An alignment function: says where the first large tensor of a message begins, so that it can be
+ * received aligned. `head` is the beginning of the message, at least min(body_len, 4096) bytes.
+ * Returns the offset of the byte that should be aligned to 64 bytes, or 0 when it does not matter.
+ * Pure; must bear any bytes. */
 typedef size_t grpc_align_fn(struct span head, size_t body_len);
 
-/* grpc-message percent-encoding (bytes outside 0x20..0x7e, and '%'); the encoded text is cut at
- * 6000 bytes. */
+/* Encode and decode the text of the header grpc-message: bytes outside 0x20..0x7e and '%' become
+ * %XX. The encoded text is cut at 6000 bytes. */
 struct str;
 void grpc_percent_encode(const char *text, struct str *out);
 void grpc_percent_decode(struct span text, struct str *out);
 
-/* "1510m" → milliseconds, rounded up; INT64_MAX milliseconds or more means none. False when
- * malformed. */
+/* Reads the header grpc-timeout: "1510m" is 1510 ms. Rounds up. *ret_ms is INT64_MAX for a time
+ * that is longer. Returns false for malformed text. */
 bool grpc_timeout_parse(struct span text, int64_t *ret_ms);
 
 #endif

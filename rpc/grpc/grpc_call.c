@@ -1,3 +1,4 @@
+/* Moves a server's call through its life: headers, message, delivery, answer, end of the stream. */
 #include "rpc/grpc/grpc_call.h"
 
 #include <inttypes.h>

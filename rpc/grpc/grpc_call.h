@@ -1,4 +1,4 @@
-/* A server's call: one request stream and what its user makes of it. Internal to rpc/grpc/grpc*.
+/* A call in the server: the stream of one request, and the user's work on it. Internal to rpc/grpc.
  *
  *            headers            message whole       on_call            grpc_call_reply, _fail
  *   begun ──────────► receiving ────────────► ready ───────► delivered ───────────────────────► answered
@@ -25,9 +25,9 @@ struct grpc_server {
     struct grpc_quota quota;
     struct list connections;
     int64_t n_connections;
-    int64_t n_calls;       /* objects that live */
+    int64_t n_calls;       /* call objects in memory */
     int64_t n_orphans;     /* cancelled, not yet answered by the user */
-    struct list inflating; /* struct grpc_call.inflating_link: each in turn gets a slice */
+    struct list inflating; /* struct grpc_call.inflating_link; each has a slice in turn */
     struct loop_task inflate;
     bool inflate_is_due;
     struct loop_timer sweep; /* for what stalls (grpc_sweep.c) */
@@ -49,7 +49,7 @@ struct grpc_call {
     struct grpc_message message;
     struct grpc_inflater *inflater; /* while the message is being inflated */
     struct list inflating_link;
-    struct status *final; /* how a streaming reply ends; NULL: well */
+    struct status *final; /* the status that ends a streaming reply; NULL: OK */
     int64_t timeout_ms;   /* -1: none */
     struct loop_timer deadline;
     void *user;
@@ -62,14 +62,15 @@ struct grpc_call {
 extern const struct grpc_role grpc_server_role;
 
 void grpc_server_on_connection_closed(struct grpc_connection *connection);
-/* Something ended: is the server drained, or closed? */
+/* A connection or call has ended: reports that the server is drained or closed if it is now. */
 void grpc_server_check_idle(struct grpc_server *server);
 
-/* The peer owes bytes, or does not take them, for too long. */
+/* Ends a call whose peer neither sends the bytes that it owes nor takes ours for too long. */
 void grpc_call_stalled(struct grpc_call *call);
 bool grpc_call_waits_for_peer(const struct grpc_call *call);
 void grpc_server_run_inflate(struct loop_task *task);
-/* Looks for streams and connections that stall; every quarter of the stall timeout. */
+/* Starts and stops the timer that looks for streams and connections that stall, every quarter of
+ * the stall timeout. */
 void grpc_sweep_start(struct grpc_server *server);
 void grpc_sweep_stop(struct grpc_server *server);
 

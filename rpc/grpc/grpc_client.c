@@ -1,3 +1,4 @@
+/* Keeps a client's one connection, reconnects it, and runs calls over it with their deadlines. */
 #include "rpc/grpc/grpc_client.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Resolves a name and tries its addresses one after the other until one of them connects. */
 #include "rpc/grpc/grpc_connect.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,5 @@
+/* Reads, writes and ends one HTTP/2 connection; nghttp2 is entered from its read and its turn
+ * only. */
 #include "rpc/grpc/grpc_connection.h"
 
 #include <errno.h>

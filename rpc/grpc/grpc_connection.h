@@ -1,19 +1,18 @@
-/* One HTTP/2 connection: an nghttp2 session over a socket on the loop. What the server and the
- * client share.
+/* One HTTP/2 connection of the server or the client: an nghttp2 session over a socket on the loop.
  *
  *   socket readable → read → nghttp2 → the role's callbacks (they note and submit; no user code)
- *   → dispatch: user code runs submit (reply, request, reset) → a turn is deferred → at the
- *   quiescent point: nghttp2 → output queue → one writev
+ *   → dispatch: user code submits (reply, request, reset) → a turn is deferred → after all events
+ *   of the loop: nghttp2 → output queue → one writev
  *
- * nghttp2 is entered from two places only, the read and the turn, and user code runs in
- * neither's inside. A broken connection closes its socket at once and is torn down by its next
- * turn, never under a caller's feet.
+ * nghttp2 is called from two places only, the read and the turn, and no user code runs inside it. A
+ * broken connection closes its socket at once. Its streams and session are freed by its next turn,
+ * so never inside a call that uses them.
  *
  *   OPEN ── session over (GOAWAY, drained) and all written ──► LINGERING (our side shut; waits for the peer's end, 1 s at most)
  *     │     or the peer broke a limit of the guard's: GOAWAY
  *     └──── error, peer's end, grpc_connection_break ────────► BROKEN ◄┘ ── turn: streams and session go ── handles closed ──► freed
  *
- * Loop thread only. Internal to rpc/grpc/grpc*. */
+ * Loop thread only. Internal to rpc/grpc. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_CONNECTION_H
 #define MILLRACE_RPC_GRPC_GRPC_CONNECTION_H
 
@@ -30,8 +29,8 @@
 struct grpc_connection;
 struct grpc_role;
 
-/* What a server's call and a client's call both are. Counted: by the session while the stream is
- * open, and by who else needs it. */
+/* The part that a server's call and a client's call have in common. The session holds a reference
+ * while the stream is open. */
 struct grpc_stream {
     unsigned n_refs;
     int32_t id;
@@ -42,15 +41,16 @@ struct grpc_stream {
     struct list ready_link;
     struct grpc_receiver in;
     struct grpc_sender *out;  /* NULL until a message is submitted */
-    struct grpc_sender *next; /* a streaming reply's message that waits for `out` to be gone */
-    bool is_streaming;        /* the reply goes on after `out` and `next` */
+    struct grpc_sender *next; /* a streaming reply's message that is sent after `out` */
+    bool is_streaming;        /* more messages may follow `out` and `next` */
     bool is_deferred;         /* nghttp2 has nothing to send and must be told when there is */
     size_t n_moved;           /* bytes of messages, both ways */
-    size_t n_checked;         /* n_moved when its progress was last good (grpc_sweep.c), */
+    size_t n_checked;         /* n_moved when the stream last moved fast enough (grpc_sweep.c), */
     int64_t checked_ms;       /* and when that was; 0: nobody waits for the peer */
 };
 
-/* The two ends. Inside nghttp2 (marked *) a role may submit frames, but runs no user code. */
+/* What the server and the client do differently. Functions that are called inside nghttp2 are
+ * marked with *; they may submit frames but run no user code. */
 struct grpc_role {
     bool is_server;
     /* may be NULL */
@@ -64,7 +64,7 @@ struct grpc_role {
     void (*on_refused)(struct grpc_stream *stream, struct status *why_take);
     /* * the peer's last byte */
     void (*on_end)(struct grpc_stream *stream);
-    /* * closed; NULL: in good order */
+    /* * closed; why_take is NULL after a normal end */
     void (*on_gone)(struct grpc_stream *stream, struct status *why_take);
     /* * may be NULL */
     void (*on_goaway)(struct grpc_connection *connection);
@@ -91,21 +91,21 @@ struct grpc_connection {
     struct loop *loop;
     const struct grpc_role *role;
     enum grpc_connection_state state;
-    struct status *why;       /* it broke; NULL: in good order */
+    struct status *why;       /* why it broke; NULL: it did not */
     nghttp2_session *session; /* a server's: NULL until the peer speaks, for it takes a dozen KiB */
     int fd;
     struct tls_stream *tls; /* NULL: in the clear */
-    /* a server's: what every call gets; the connection ends after the first. NULL: they are
-     * served */
+    /* a server's: the status that ends every call; the connection ends after the first. NULL: calls
+     * are served */
     struct status *calls_get;
-    /* bytes lie in `tls` of which the socket knows nothing: the turn reads on */
+    /* `tls` holds bytes that it has read from the socket already: the turn continues to read */
     bool read_is_due;
     uv_poll_t poll;
     int poll_events;
     struct loop_timer timer;                 /* the handshake's, then the lingering's limit */
     bool has_settings;                       /* the peer's first SETTINGS came */
     const struct grpc_server_limits *limits; /* NULL: a client's */
-    struct grpc_preface *preface;            /* a server's, until the first bytes of HTTP/2 came */
+    struct grpc_preface *preface;            /* a server's, until the first bytes of HTTP/2 */
     /* the task whose client port the peer dialled; NULL: none */
     char *relay_task;
     struct grpc_guard guard;
@@ -128,51 +128,52 @@ struct grpc_connection {
     size_t data_left;
 };
 
-/* Takes the socket (non-blocking). A client sends SETTINGS, a server answers with its own. The
- * limits are borrowed; NULL: a client's. */
+/* Takes a non-blocking socket. A client sends SETTINGS first, a server answers with its own. The
+ * limits are borrowed; a client has none (NULL). */
 struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take,
                                             const struct grpc_role *role, void *owner,
                                             const struct grpc_server_limits *limits);
-/* Right after: it speaks TLS, but for what may stand before (rpc/grpc/grpc_preface.h). */
+/* Call it right after grpc_connection_new: the connection speaks TLS, after the header that may
+ * come first (rpc/grpc/grpc_preface.h). */
 void grpc_connection_secure(struct grpc_connection *connection, struct tls_stream *stream_take);
-/* Its calls are not served. Takes the status. */
+/* Every call of the connection ends with that status. */
 void grpc_connection_refuse_calls(struct grpc_connection *connection, struct status *why_take);
-/* Breaks it: streams end with `why` (UNAVAILABLE without one), on_closed follows. Twice is
- * harmless. */
+/* Breaks the connection: its streams end with `why_take` (NULL: UNAVAILABLE), and then the role's
+ * on_closed is called. A second call does nothing. */
 void grpc_connection_break(struct grpc_connection *connection, struct status *why_take);
-/* Its peer goes beyond a limit: GOAWAY says so, its streams end, and it closes. Not inside
- * nghttp2. */
+/* The peer broke a limit: sends GOAWAY with the reason, ends the streams and closes. Not to be
+ * called inside nghttp2. */
 void grpc_connection_expel(struct grpc_connection *connection, enum grpc_refusal refusal);
-/* Tells the peer that the end comes; after what it sent until it knew, no new streams; closes
- * when the live ones are done. */
+/* Tells the peer that the connection will end. Streams that the peer opened before it knew are
+ * still served; the connection closes when all have ended. */
 void grpc_connection_drain(struct grpc_connection *connection);
-/* The peer knows of the drain, or has had time enough. Inside nghttp2, too. */
+/* The peer knows of the drain, or has had enough time. May be called inside nghttp2. */
 void grpc_connection_finish_drain(struct grpc_connection *connection);
-/* Something was submitted: it leaves at the quiescent point. */
+/* Something was submitted: has it sent after all events of the loop's turn. */
 void grpc_connection_schedule(struct grpc_connection *connection);
-/* One event's work on bytes that came from anywhere (the fuzzer's way in). */
+/* Handles bytes as if they had been read from the socket: for TLS, and for the fuzzer. */
 void grpc_connection_feed(struct grpc_connection *connection, const char *bytes, size_t len);
 
-/* With one reference. */
+/* The caller holds one reference. */
 void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role,
                       struct grpc_quota *quota, grpc_align_fn *align);
-/* The connection takes the caller's reference, until on_gone. */
+/* The connection takes the caller's reference and drops it after on_gone. */
 void grpc_stream_attach_take(struct grpc_stream *stream_take, struct grpc_connection *connection);
 static inline struct grpc_stream *grpc_stream_ref(struct grpc_stream *stream) {
     stream->n_refs++;
     return stream;
 }
 void grpc_stream_unref(struct grpc_stream *stream);
-/* on_ready follows outside nghttp2. */
+/* Has on_ready called, later and outside nghttp2. */
 void grpc_stream_wake(struct grpc_connection *connection, struct grpc_stream *stream);
-/* A reply (server) or request (client): headers, then the message unless body is NULL, then the
- * role's trailers; without a body the headers end the stream. With is_streaming set before, more
- * messages may follow. False when the stream cannot take it. */
+/* Sends a reply (server) or request (client): headers, then the message, then the role's trailers.
+ * Without a body (NULL) the headers end the stream. If is_streaming was set before, more messages
+ * may follow. Returns false when nghttp2 refuses it. */
 bool grpc_stream_send(struct grpc_stream *stream, const nghttp2_nv *headers, size_t n_headers,
                       struct grpc_body *body);
-/* A streaming reply's next message, in place of one that still waits. */
+/* Queues the next message of a streaming reply. It replaces a message that is still waiting. */
 void grpc_stream_send_next(struct grpc_stream *stream, struct grpc_body *body);
-/* Something changed that nghttp2 waits for: a message, or is_streaming ended. */
+/* nghttp2 had nothing to send; now there is a message, or is_streaming has ended. */
 void grpc_stream_resume(struct grpc_stream *stream);
 void grpc_stream_reset(struct grpc_stream *stream, uint32_t error_code);
 

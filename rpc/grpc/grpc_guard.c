@@ -1,3 +1,4 @@
+/* Counts what a peer sends without moving a call on, in buckets that fill over time. */
 #include "rpc/grpc/grpc_guard.h"
 
 enum {

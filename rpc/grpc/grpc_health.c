@@ -1,3 +1,4 @@
+/* Answers grpc.health.v1.Health: Check at once, Watch whenever the state changes. */
 #include "rpc/grpc/grpc_health.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Inflates a compressed message with zlib, a slice at a time, within its limits. */
 #include "rpc/grpc/grpc_inflate.h"
 
 #include <inttypes.h>

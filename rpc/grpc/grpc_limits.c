@@ -1,3 +1,4 @@
+/* Holds the table of limits: names, defaults, refusals counted and described. */
 #include "rpc/grpc/grpc_limits.h"
 
 #include <inttypes.h>

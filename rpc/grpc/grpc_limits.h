@@ -1,5 +1,4 @@
-/* The limits of a gRPC server: their defaults, what is refused because of them and how often.
- * Internal to rpc/grpc/grpc*. */
+/* The limits of a gRPC server: defaults, what each refuses, and how often. Internal to rpc/grpc. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_LIMITS_H
 #define MILLRACE_RPC_GRPC_GRPC_LIMITS_H
 
@@ -21,17 +20,17 @@ enum grpc_refusal {
     N_REFUSALS
 };
 
-/* limits that are 0 take their defaults */
+/* Sets each limit that is 0 to its default. */
 void grpc_limits_fill(struct grpc_server_limits *limits);
 void grpc_limits_register_metrics(void);
 void grpc_refusal_count(enum grpc_refusal refusal);
-/* Logs that a connection was closed because of it: a line a second at most, for a flood must not
- * become one of lines, and a log that is not read would hold up the daemon. Loop thread. */
+/* Logs that a connection was closed because of the limit, at most one line a second: a flood must
+ * not become a flood of lines. Loop thread. */
 void grpc_refusal_log(enum grpc_refusal refusal);
-/* Why a connection is closed because of it, for GOAWAY and the log. */
+/* Returns the reason in words, for GOAWAY and the log. */
 const char *grpc_refusal_text(enum grpc_refusal refusal);
 
-/* How much of each limit is in use; -1 where that is no number of the moment. */
+/* How much of each limit is in use now. */
 struct grpc_use {
     int64_t connections, calls, streams, inflight_bytes;
 };

@@ -1,3 +1,4 @@
+/* Queues copied bytes and parts of messages, and gathers them for one writev. */
 #include "rpc/grpc/grpc_output.h"
 
 #include <errno.h>

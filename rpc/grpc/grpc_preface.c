@@ -1,3 +1,4 @@
+/* Reads and writes the PROXY protocol header that may come before HTTP/2. */
 #include "rpc/grpc/grpc_preface.h"
 
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
-/* What may stand before HTTP/2 on a connection to the master: a header of the PROXY protocol,
- * version 2, from a worker's client port (or a load balancer). Only one of its fields is looked
- * at: type 0xE0, of the range for private use, with the name of the relaying task. Anyone may
- * send it; it chooses no more than a session's default task, which clients may choose anyway.
+/* Reads and writes the header of the PROXY protocol, version 2, that may come before HTTP/2 on a
+ * connection to the master. A worker's client port sends it, or a load balancer. We read one of its
+ * fields: type 0xE0, of the range for private use, which names the relaying task. Anyone may send
+ * it; it only chooses a session's default task, which clients may choose anyway.
  *
  *   0  "\r\n\r\n\0\r\nQUIT\n"   12  0x21: version 2, PROXY   13  family   14  u16 length   16  addresses   …  fields: u8 type, u16 length,
  * value
@@ -24,10 +24,11 @@ struct grpc_preface {
     char task[GRPC_PREFACE_TASK_BYTES]; /* "" where there is none */
 };
 
-/* Takes what belongs to it off the bytes. OVER: the rest is HTTP/2's. */
+/* Takes the bytes of the header from *bytes and *len. OVER: the header has ended, or there is none,
+ * and the remaining bytes are HTTP/2's. MORE: all bytes belong to it. BAD: it is malformed. */
 enum grpc_preface_outcome grpc_preface_feed(struct grpc_preface *preface, const char **bytes,
                                             size_t *len);
-/* The header for a client's socket. */
+/* Appends the header that names the client of a socket and the relaying task. */
 void grpc_preface_write(struct str *out, int client_fd, const char *task);
 
 #endif

@@ -1,3 +1,4 @@
+/* Collects one message from the DATA of a stream into one aligned buffer. */
 #include "rpc/grpc/grpc_receive.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Accepts connections, finds methods, drains and closes a gRPC server. */
 #include "rpc/grpc/grpc_server.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Connects nghttp2's callbacks with streams, and sends what they submit. */
 #include "rpc/grpc/grpc_session.h"
 
 enum {

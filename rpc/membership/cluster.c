@@ -1,3 +1,4 @@
+/* Parses a list of tasks from --cluster or TF_CONFIG and checks it. */
 #include "rpc/membership/cluster.h"
 
 #include <jansson.h>

@@ -1,3 +1,4 @@
+/* Loads libcurl and looks up each of its calls. */
 #include "rpc/membership/curl_library.h"
 
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ struct status *curl_library_get(const struct curl_library **ret) {
         const char *name;
     } calls[] = {
 #define CALL(name) {(void **)&library.name, "curl_" #name},
-        CURL_LIBRARY_CALLS(CALL)
+#include "rpc/membership/curl_calls.inc"
 #undef CALL
     };
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)

@@ -1,3 +1,4 @@
+/* Sends calls to one of several endpoints of etcd, and keeps a watch open. */
 #include "rpc/membership/etcd.h"
 
 #include <stdlib.h>

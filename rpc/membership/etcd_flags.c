@@ -1,3 +1,4 @@
+/* Makes an etcd client from the flags of a daemon. */
 #include "rpc/membership/etcd_flags.h"
 
 #include "rpc/listen.h"

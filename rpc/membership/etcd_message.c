@@ -1,3 +1,4 @@
+/* Writes and reads the JSON messages of etcd's gateway. */
 #include "rpc/membership/etcd_message.h"
 
 #include <errno.h>

@@ -307,8 +307,7 @@ static void on_probed(struct probe *probe, enum probe_outcome outcome, const cha
 /* ---- the claim ---- */
 
 /* Tries again at once, or after a second if the last attempt failed in the same way. */
-static void try_again(struct etcd_registration *e, enum registration_state state,
-                      const char *why) {
+static void try_again(struct etcd_registration *e, enum registration_state state, const char *why) {
     move(e, state);
     if (e->n_in_vain++ > 0)
         retry_later(e, status_unavailable("etcd: %s", why));

@@ -1,3 +1,4 @@
+/* Writes and reads the entry of a process in etcd, and its keys. */
 #include "rpc/membership/member.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Asks a task over the worker wire, or a master over HTTP, for its incarnation. */
 #include "rpc/membership/probe.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Reads PEM files into an OpenSSL context, and replaces the context on a reload. */
 #include "rpc/tls/tls.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* TLS: who this process is, and whom it believes. The settings of one kind of connection, from
- * PEM files; rpc/tls/tls_stream.h is one connection. OpenSSL is used in rpc/tls/tls*.c only.
+/* TLS: who this process is, and whom it believes. The settings of one kind of connection, from PEM
+ * files; rpc/tls/tls_stream.h is one connection. OpenSSL is used in rpc/tls/tls*.c only.
  *
  * At least TLS 1.2; no renegotiation, no session tickets (each connection is checked anew), no
  * compression.

@@ -1,3 +1,4 @@
+/* Makes keys, an authority and certificates, and writes them to files. */
 #include "rpc/tls/tls_certs.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+/* Makes the TLS settings of a daemon's ports from its flags, and reloads them together. */
 #include "rpc/tls/tls_flags.h"
 
 #include <time.h>

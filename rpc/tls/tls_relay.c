@@ -1,3 +1,4 @@
+/* Passes bytes between a socket without TLS and one with TLS, both ways. */
 #include "rpc/tls/tls_relay.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* One connection's TLS: bytes of the network in, plain bytes out, and the other way round; and
- * the same over a socket. No call blocks; memory is taken for a burst of bytes, not for a
- * record, and an idle connection holds none but OpenSSL's own.
+/* One connection's TLS: bytes of the network in, plain bytes out, and the other way round; and the
+ * same over a socket. No call blocks; memory is taken for a burst of bytes, not for a record, and
+ * an idle connection holds none but OpenSSL's own.
  *
  *   HANDSHAKE ── both ends have shown and checked certificates ──► OPEN ── the other end said that it ends ──► closed for reading
  *       └──────────────── anything wrong ────────────────────────────┴────────────────────► BROKEN: tls_stream_why says what

@@ -1,15 +1,15 @@
-/* Is the other end alive? A pure machine for one task at the other end of some connections:
- * ticks and messages in, what to do out. No I/O and no clock: the caller brings the time, sends
- * the pings and ends what is lost.
+/* Is the other end alive? A pure machine for one task at the other end of some connections: ticks
+ * and messages in, what to do out. No I/O and no clock: the caller brings the time, sends the pings
+ * and ends what is lost.
  *
  *          heartbeat_start                 a tick after n_misses intervals of silence
  *   OFF ───────────────────► WATCHING ─────────────────────────────────────────────────► OFF, HEARTBEAT_LOST once
  *    ▲                        │  ▲ │ a tick, once an interval: HEARTBEAT_PING
  *    └─────heartbeat_stop─────┘  └─┘ any message: the silence begins anew
  *
- * Silence is counted tick by tick, and a tick adds at most one and a half of its periods: a
- * process that was stopped itself, or a host that slept, hears what has come meanwhile before it
- * takes everybody else for dead.
+ * Silence is counted tick by tick, and a tick adds at most one and a half of its periods: a process
+ * that was stopped itself, or a host that slept, hears what has come meanwhile before it takes
+ * everybody else for dead.
  *
  * Round trip and clock offset are measured as NTP does it: of the last 8 answers, the one with
  * the shortest round trip tells the offset (its error is at most half of that); the round trip

@@ -1,24 +1,24 @@
-/* The worker wire: our own framed messages between master and workers and among workers, over
- * TCP and Unix sockets.
+/* The worker wire: our own framed messages between master and workers and among workers, over TCP
+ * and Unix sockets.
  *
  *   header (32 bytes, little-endian) │ meta: a protobuf message (proto/worker.proto) │ payload: raw tensor bytes
  *
  *     0  u32 magic "MRW1"      8  u32 meta length      16  u64 payload length
  *     4  u16 type  u16 flags  12  u32 crc32c or 0      24  u64 id (pairs a reply with its request; step id for tensors)
  *
- * A message with sums (flag 1) has the CRC32C of the header's other bytes in it, and behind the
- * meta and behind the payload, where there is one, the CRC32C of that in 4 bytes more: nothing
- * is believed, no memory taken and nothing delivered before its sum was right. Who has been
- * asked for sums sends each message so; the first that comes with sums asks for them in the
- * other direction, and from then on none comes without. They find what TCP's 16 bits do not:
- * failing memory in a switch or a card, a driver's mistake. They are no defence against people
- * (that is TLS).
+ * Checksums. A message with checksums (flag 1) has in its header the CRC32C of the header's other
+ * bytes. 4 bytes after the meta hold the CRC32C of the meta, and 4 bytes after the payload that of
+ * the payload. The receiver uses nothing, takes no memory and delivers nothing before the checksum
+ * is right. An end that was told to use checksums sends every message with them. The first message
+ * that arrives with checksums makes the other end send them, too; from then on a message without is
+ * an error. Checksums find what TCP's 16 bits do not: failing memory in a switch or a network card,
+ * mistakes of a driver. They do not protect against attackers; TLS does.
  *
- * The payload is written by writev from the tensors' own buffers and read straight into one
- * counted buffer that the receiver's `alloc` gives: tensors are views on it, each starting at a
- * multiple of 64. Sockets are plain, non-blocking descriptors: any thread may send; what the
- * socket does not take at once is finished by the loop. Bytes from a stranger yield a closed
- * connection with a status that says what was wrong; nothing else. */
+ * The payload is written by writev from the tensors' own buffers, and read straight into one
+ * counted buffer that the receiver's `alloc` returns. Tensors are views on that buffer; each
+ * starts at a multiple of 64. Sockets are non-blocking. Any thread may send; the loop sends what
+ * the socket does not take at once. Malformed bytes close the connection with a status that says
+ * what was wrong, and have no other effect. */
 #ifndef MILLRACE_RPC_WIRE_WIRE_H
 #define MILLRACE_RPC_WIRE_WIRE_H
 
@@ -77,7 +77,7 @@ enum wire_type {
     WIRE_TYPE_END,
 };
 
-enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol: both sides must say the same */
+enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol; both ends must have the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 
@@ -103,25 +103,26 @@ struct wire_message {
     size_t payload_len;
 };
 
-/* What `alloc` returns for a payload that nobody wants any more: its bytes are read and dropped,
- * and on_message is not called. */
+/* `alloc` returns it for a payload that is not wanted any more: its bytes are read and dropped, and
+ * on_message is not called. */
 extern struct buffer *const wire_discard;
 
 struct wire_handlers {
-    /* A whole message. Loop thread. */
+    /* A whole message has arrived. Loop thread. */
     void (*on_message)(void *owner, struct wire_conn *conn, struct wire_message *message);
-    /* Memory for a payload, before it is read; `message` has all but the payload. NULL refuses:
-     * the connection ends with RESOURCE_EXHAUSTED. A NULL method takes allocator_host(). */
+    /* Returns memory for a payload before it is read; `message` is complete but for the payload.
+     * NULL ends the connection with RESOURCE_EXHAUSTED. Without this method (NULL) the memory comes
+     * from allocator_host(). */
     struct buffer *(*alloc)(void *owner, struct wire_conn *conn, const struct wire_message *message,
                             size_t size_bytes);
-    /* The connection has ended; exactly once, also when connecting failed. `why` is borrowed.
-     * The conn is freed when its references go. */
+    /* The connection has ended. Called exactly once, also when connecting failed. `why` is
+     * borrowed. The connection is freed with its last reference. */
     void (*on_closed)(void *owner, struct wire_conn *conn, struct status *why);
     int64_t max_payload_bytes; /* 0: 1 TiB */
 };
 
-/* A message to send: meta is copied; payload pieces are tensors, shared by reference; each
- * starts at a multiple of 64 in the payload. */
+/* A message to send. The meta is copied. The payload consists of tensors, which are shared by
+ * reference; each starts at a multiple of 64 in the payload. */
 struct wire_out {
     enum wire_type type;
     uint64_t id;
@@ -133,23 +134,24 @@ struct wire_out {
     struct buffer *extra_buffer; /* not NULL: extra lies in it and is shared instead */
 };
 
-/* `address`: "host:port" or "unix:/path" ("unix:@name" for the abstract namespace). Connecting
- * goes on in the background; messages queue meanwhile. The caller holds one reference. Loop
- * thread. */
+/* Connects in the background; messages are queued meanwhile. `address` is "host:port",
+ * "unix:/path", or "unix:@name" for the abstract namespace. The caller holds one reference.
+ * Never fails: on_closed says why a connection could not be made. Loop thread. */
 struct wire_conn *wire_connect(struct loop *loop, const char *address,
                                const struct wire_handlers *handlers, void *owner);
-/* Right after wire_connect: TCP is to speak TLS, and what answers must be this task
- * ("/job:ps/replica:0/task:0", "master"; tls.h); nothing is sent before that is certain. The
- * other end of a Unix socket must be of this process' user. A NULL `tls` changes nothing. */
+/* Call it right after wire_connect. Over TCP the connection speaks TLS, and the other end must
+ * be this task ("/job:ps/replica:0/task:0" or "master"; rpc/tls/tls.h); nothing is sent before
+ * that has been checked. The process at the other end of a Unix socket must have this process'
+ * user. A NULL `tls` changes nothing. */
 void wire_conn_secure(struct wire_conn *conn, struct tls *tls, const char *task);
-/* Right after wire_connect, or in on_accept: what this end sends carries sums, and so will what
- * comes, once the other end has seen it. */
+/* Call it right after wire_connect, or in on_accept: this end sends checksums, and the other end
+ * will do so once it has received one. */
 void wire_conn_use_checksums(struct wire_conn *conn);
-/* For status pages: "no" sums, "sent" (the other end has not answered yet), "both" ways. Loop
- * thread. */
+/* For status pages. Returns "no" (no checksums), "sent" (the other end has not sent any yet) or
+ * "both". Loop thread. */
 const char *wire_conn_checksums(const struct wire_conn *conn);
-/* The other end says that it is that task: does its certificate say so, too? NULL where the
- * connection speaks no TLS. Loop thread. */
+/* Checks whether the other end's certificate names that task. Returns NULL without TLS. Loop
+ * thread. */
 struct status *wire_conn_check_task(struct wire_conn *conn, const char *task) MUST_USE;
 struct wire_conn *wire_conn_ref(struct wire_conn *conn);
 void wire_conn_unref(struct wire_conn *conn);
@@ -159,54 +161,55 @@ void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_
 const char *wire_conn_peer(const struct wire_conn *conn);
 struct loop *wire_conn_loop(const struct wire_conn *conn);
 bool wire_conn_is_unix(const struct wire_conn *conn);
-/* connected, as far as the kernel knows; not: being connected, or ended */
+/* Is it connected, as far as the kernel knows? False while it is being connected and after its
+ * end. */
 bool wire_conn_is_open(const struct wire_conn *conn);
-/* In on_closed: errno of the connect that failed (ECONNREFUSED, …); 0 where none did. Loop
+/* To be called in on_closed: the errno of a connect that failed (ECONNREFUSED, …), else 0. Loop
  * thread. */
 int wire_conn_connect_error(const struct wire_conn *conn);
-/* The other end has closed it, though what it said before may not have been read. Loop thread. */
+/* Has the other end closed it? What it sent before may not have been read yet. Loop thread. */
 bool wire_conn_is_hung_up(const struct wire_conn *conn);
-/* Unix sockets: is the process at the other end this one's user's? */
+/* Unix sockets: has the process at the other end the same user as this one? */
 bool wire_conn_is_same_user(struct wire_conn *conn);
-/* Unix sockets: a descriptor goes along with the next bytes that are written. Borrowed until the
+/* Unix sockets: sends a descriptor together with the next bytes. It is borrowed until the
  * connection has ended. Any thread. */
 void wire_conn_pass_fd(struct wire_conn *conn, int fd);
-/* Unix sockets: the other end may pass descriptors; the last one is kept until it is taken (-1:
- * there is none). Without this call they are dropped by the kernel. Loop thread. */
+/* Unix sockets: lets the other end pass descriptors; without this call the kernel closes them. The
+ * last one is kept until wire_conn_take_fd, which returns -1 when there is none. Loop thread. */
 void wire_conn_expect_fd(struct wire_conn *conn);
 int wire_conn_take_fd(struct wire_conn *conn);
-/* Ends it; on_closed follows on the loop. Any thread. */
+/* Ends the connection; on_closed is called later, on the loop. Any thread. */
 void wire_conn_close(struct wire_conn *conn, struct status *why_take);
 
 /* Queues a message. Never blocks and never fails: a connection that has ended drops it, and one
- * whose meta is too long (wire_check_meta) ends the connection. Any thread. wire_flush writes what is queued in one system call where the socket takes it.
- * wire_send = queue + flush. */
+ * whose meta is too long (wire_check_meta) ends the connection. Any thread. wire_flush writes
+ * what is queued in one system call where the socket takes it. wire_send = queue + flush. */
 void wire_queue(struct wire_conn *conn, const struct wire_out *out);
 void wire_flush(struct wire_conn *conn);
 void wire_send(struct wire_conn *conn, const struct wire_out *out);
 size_t wire_conn_queued_bytes(struct wire_conn *conn);
-/* All that has come, whole messages and the part of the next one: who sends a large message is
- * alive, though no message ends. Loop thread.
- */
+/* How many bytes have arrived, those of unfinished messages included: an end that sends a large
+ * message is alive although no message completes. Loop thread. */
 uint64_t wire_conn_received_bytes(const struct wire_conn *conn);
 
-/* Listens on one address; each accepted connection is handed to on_accept, which sets its owner. */
+/* Listens on one address. on_accept gets each accepted connection and one reference, and must
+ * set its owner. Errors: as listener_new. Loop thread. */
 struct status *wire_listen(struct loop *loop, const char *address,
                            void (*on_accept)(void *arg, struct wire_conn *conn_take), void *arg,
                            struct wire_server **ret_server) MUST_USE;
-/* Right after wire_listen: who comes over TCP must speak TLS and show a certificate, over a Unix
- * socket be of this process' user. */
+/* Call it right after wire_listen: other ends must speak TLS and show a certificate over TCP,
+ * and have this process' user over a Unix socket. */
 void wire_server_secure(struct wire_server *server, struct tls *tls);
-/* Right after wire_listen: who comes is asked for sums. */
+/* Call it right after wire_listen: accepted connections use checksums. */
 void wire_server_use_checksums(struct wire_server *server);
-/* Right after wire_listen: the first call of a gRPC client that dials this port is answered with
- * these words (rpc/grpc/grpc_refuser.h). Not where TLS is spoken: ALPN refuses such a client. */
+/* Call it right after wire_listen: the first call of a gRPC client that dials this port ends with
+ * these words (rpc/grpc/grpc_refuser.h). With TLS, ALPN refuses such a client instead. */
 void wire_server_refuse_grpc(struct wire_server *server, const char *words);
 int wire_server_port(const struct wire_server *server);
 void wire_server_close(struct wire_server *server);
 
-/* Splits a payload: offset of the next tensor of `size_bytes` after *offset (moved past it);
- * false when it does not fit. */
+/* Finds the next part of a payload, of `size_bytes` bytes: *ret_begin is its offset, and *offset is
+ * moved to its end. Returns false when the payload is too short. */
 bool wire_payload_next(const struct wire_message *message, size_t *offset, size_t size_bytes,
                        size_t *ret_begin);
 

@@ -1,4 +1,4 @@
-/* One connection's life: polling, writing from any thread, the end. */
+/* Runs one connection: polling, writing from any thread, and its end. */
 #include "rpc/wire/wire_internal.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* then the loop goes on: no thread is held by a large tensor */
+/* then the thread stops writing, and the loop continues: a large tensor holds no thread */
 enum { WRITE_BYTES_PER_TURN = 1 << 20 };
 
 static void on_poll(uv_poll_t *uv, int error, int events);
@@ -126,7 +126,8 @@ static void stop_polling(struct wire_conn *conn) {
     conn->is_polling_writable = false;
 }
 
-/* The descriptor may be in another thread's sendmsg: then that thread closes it after. */
+/* Closes the descriptor. If another thread is in sendmsg with it, that thread closes it
+ * afterwards. */
 void wire_conn_close_socket(struct wire_conn *conn) {
     stop_polling(conn);
     pthread_mutex_lock(&conn->lock);
@@ -173,7 +174,7 @@ static void conn_finish(struct wire_conn *conn) {
     wire_conn_unref(conn); /* the loop's */
 }
 
-/* False when the connection was ending already. */
+/* Returns false when the connection was ending already. */
 static bool begin_closing(struct wire_conn *conn, struct status *why_take) {
     pthread_mutex_lock(&conn->lock);
     bool was_live = wire_conn_is_live(conn);
@@ -246,7 +247,8 @@ static ssize_t write_pieces(struct wire_conn *conn, int fd, struct iovec *iov, i
                      : send_pieces(fd, iov, n_iov, fd_to_pass);
 }
 
-/* Lock held, and nobody is writing. While hands are being shaken, TLS' output is the loop's. */
+/* Called with the lock while no thread writes. During TLS' handshake only the loop sends its
+ * output. */
 static bool has_output(struct wire_conn *conn) {
     bool is_open = atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN;
     return conn->output.n_segments > 0 ||
@@ -258,8 +260,8 @@ struct status *wire_why_broken(struct wire_conn *conn, int error) {
     return why ? why : status_unavailable("connection to %s: %s", conn->peer, strerror(error));
 }
 
-/* Writes what is queued. Called with the lock, which is let go during system calls; others queue
- * meanwhile and leave the writing to this thread. Returns what ends the connection, or NULL. */
+/* Writes what is queued. Called with the lock, and releases it during system calls. Other threads
+ * queue meanwhile and leave the writing to this one. Returns what ends the connection, or NULL. */
 static struct status *write_locked(struct wire_conn *conn) {
     struct status *why = NULL;
     size_t written = 0;
@@ -315,7 +317,8 @@ static struct status *write_locked(struct wire_conn *conn) {
     return why;
 }
 
-/* After a write, without the lock: has the loop go on where the socket took no more. */
+/* To be called after a write, without the lock: has the loop continue when the socket took no
+ * more. */
 static void after_write(struct wire_conn *conn, struct status *why, bool must_arm) {
     if (why) {
         wire_conn_close(conn, why);
@@ -329,7 +332,8 @@ static void after_write(struct wire_conn *conn, struct status *why, bool must_ar
     }
 }
 
-/* Lock held: whether the caller has to arm, which takes a reference when the loop is to do it. */
+/* Called with the lock. Must the caller make the loop poll for writability? If the loop is to do
+ * it, takes a reference for it. */
 static bool take_arming(struct wire_conn *conn) {
     if (!conn->is_blocked || conn->is_arm_posted || !wire_conn_is_live(conn))
         return false;
@@ -379,7 +383,7 @@ void wire_conn_on_writable(struct wire_conn *conn) {
     pthread_mutex_unlock(&conn->lock);
     if (why)
         wire_conn_end(conn, why);
-    /* after TLS' handshake it was not asked for */
+    /* after TLS' handshake the socket may be polled for writability without need */
     else if (is_blocked != conn->is_polling_writable)
         wire_conn_poll_for(conn, is_blocked);
 }
@@ -414,7 +418,7 @@ void wire_conn_read(struct wire_conn *conn) {
         wire_flush(conn); /* TLS itself may have an answer */
 }
 
-/* libuv reports an error state of the socket as EBADF; what came before it is still delivered. */
+/* libuv reports an error state of the socket as EBADF. What arrived before is delivered first. */
 static void on_poll(uv_poll_t *uv, int error, int events) {
     struct wire_conn *conn = CONTAINER_OF(uv, struct wire_poll, uv)->conn;
     if (!conn)

@@ -1,4 +1,4 @@
-/* How a connection of the worker wire comes about: addresses, the kernel's answer, TLS. */
+/* Opens connections of the worker wire: resolves addresses, tries each, shakes hands for TLS. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,7 +11,8 @@
 
 enum {
     SOCKET_BUFFER_BYTES = 4 << 20, /* of Unix sockets; the kernel gives what it allows */
-    /* a host that vanishes is noticed, even where nobody pings (rpc/wire/heartbeat.h) */
+    /* a host that disappears is noticed also where there are no heartbeats
+     * (rpc/wire/heartbeat.h) */
     VANISHED_MS = 30000,
 };
 
@@ -39,7 +40,7 @@ void wire_socket_tune(int fd, bool is_unix) {
     }
 }
 
-/* ---- what has become of a connect ---- */
+/* ---- the result of a connect ---- */
 
 static void connect_next(struct wire_conn *conn);
 
@@ -54,8 +55,8 @@ static void on_connected(struct wire_conn *conn) {
     wire_socket_tune(conn->fd, conn->is_unix);
 }
 
-/* TLS' next move. When the hands are shaken, what was queued meanwhile goes out; the other end's
- * first words may be here already. */
+/* Continues TLS' handshake. When it is complete, sends what was queued meanwhile and reads what the
+ * other end may have sent already. */
 void wire_conn_shake(struct wire_conn *conn) {
     int rc = tls_socket_shake(conn->tls, conn->fd);
     if (rc < 0) {
@@ -106,7 +107,7 @@ static void set_securing(struct wire_conn *conn, struct tls *tls, bool is_server
     pthread_mutex_unlock(&conn->lock);
 }
 
-/* What TLS would ask of it, a Unix socket's kernel has answered. */
+/* Checks over a Unix socket what TLS checks over TCP: the kernel knows the other end's user. */
 static void check_user(struct wire_conn *conn) {
     if (!wire_conn_is_same_user(conn))
         wire_conn_close(

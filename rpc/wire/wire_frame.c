@@ -1,5 +1,5 @@
-/* The 32 bytes before each message, and the sums. Every field is checked before memory is taken
- * for what it announces. */
+/* Writes and reads the 32 bytes before each message, and the checksums. Every field is checked
+ * before memory is taken for what it announces. */
 #include "rpc/wire/wire_internal.h"
 
 #include <endian.h>

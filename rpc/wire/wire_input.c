@@ -1,6 +1,6 @@
-/* What comes in. A read fills the loop's buffer; whole messages are delivered from there, the
- * rest waits in the connection's stash. A large payload is read straight into its own buffer,
- * with what follows it into the loop's, in one system call. */
+/* Reads and delivers messages. A read fills the loop's buffer. Whole messages are delivered from
+ * there, and the rest waits in the connection's stash. A large payload is read straight into its
+ * own buffer, and what follows it into the loop's, in one system call. */
 #include "rpc/wire/wire_internal.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "common/io/crc32c.h"
 
-/* A marker: bytes for it are read and dropped. */
+/* Stands for "read and drop the bytes". */
 static struct buffer discard_marker;
 struct buffer *const wire_discard = &discard_marker;
 
@@ -38,8 +38,8 @@ static void stash_reserve(struct wire_input *input, size_t size_bytes) {
     input->stash_capacity = size_bytes;
 }
 
-/* Connections are many and seldom in the middle of a message: no memory is kept for it beyond a
- * small piece. */
+/* There are many connections, and few are in the middle of a message. So only a small piece of
+ * memory is kept for it. */
 static void stash_set(struct wire_input *input, const char *data, size_t len) {
     enum { KEPT_BYTES = 512 };
     if (len == 0 && input->stash_capacity > KEPT_BYTES) {
@@ -191,7 +191,7 @@ static size_t front_bytes(const struct wire_header *header) {
                : n + header->payload_len + wire_checksum_size(header, header->payload_len);
 }
 
-/* The other end's first message with sums asks for ours. */
+/* The other end's first message with checksums makes this end send them, too. */
 static struct status *read_header(struct wire_conn *conn, const char *data,
                                   struct wire_header *ret) {
     struct wire_input *input = &conn->input;

@@ -1,6 +1,6 @@
-/* The parts of the worker wire, for its own files and tests: wire_frame.c (the header),
- * wire_output.c (what waits to be written), wire_input.c (what comes in), wire_conn.c (one
- * connection's life), wire_connect.c (how it comes about), wire_server.c (listening).
+/* What the files of the worker wire share: wire_frame.c (header and checksums), wire_output.c (what
+ * is waiting to be written), wire_input.c (reading), wire_conn.c (the life of a connection),
+ * wire_connect.c (opening one), wire_server.c (accepting).
  *
  *              wire_connect          accept
  *                   │                   │
@@ -34,19 +34,20 @@ struct wire_header {
 };
 
 void wire_header_write(const struct wire_header *header, char *out); /* WIRE_HEADER_BYTES */
-/* `must_have_checksum`: messages with sums have come before. Errors: INVALID_ARGUMENT (magic, type,
- * flags, no sum), DATA_LOSS (its sum is wrong), RESOURCE_EXHAUSTED (a length beyond its limit). */
+/* `must_have_checksum`: a message with checksums has arrived before. Errors: INVALID_ARGUMENT
+ * (magic, type, flags, a missing checksum), DATA_LOSS (a wrong checksum), RESOURCE_EXHAUSTED (a
+ * length beyond its limit). */
 struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_have_checksum,
                                 struct wire_header *ret) MUST_USE;
 
 enum { WIRE_CHECKSUM_BYTES = 4 };
 void wire_checksum_write(uint32_t checksum, char *out);
-/* Is the sum that was sent with the message's `what` ("meta") the one of what came? Errors:
- * DATA_LOSS. */
+/* Compares the checksum of the received bytes with the one that was sent; `what` names the part
+ * ("meta"). Errors: DATA_LOSS. */
 struct status *wire_checksum_check(const char *what, enum wire_type type, uint32_t checksum,
                                    const char *sent) MUST_USE;
 void wire_checksums_register(void); /* their metric */
-/* Bytes of the sum behind a part of so many. */
+/* How many bytes the checksum after a part of n_bytes has. */
 static inline size_t wire_checksum_size(const struct wire_header *header, uint64_t n_bytes) {
     return (header->flags & WIRE_CHECKSUMMED) && n_bytes > 0 ? WIRE_CHECKSUM_BYTES : 0;
 }
@@ -61,7 +62,7 @@ struct wire_chunk {
 
 enum wire_segment_kind {
     WIRE_PLAIN,
-    WIRE_PAYLOAD,          /* of a message with sums whose payload is summed while it is written */
+    WIRE_PAYLOAD,          /* its checksum is computed while it is written */
     WIRE_PAYLOAD_CHECKSUM, /* 4 bytes, filled in once all before it are written */
 };
 
@@ -73,19 +74,19 @@ struct wire_segment {
     struct wire_chunk *chunk; /* the bytes lie here */
 };
 
-/* A ring of segments. Consecutive small pieces share one segment, so that several small messages
- * are one iovec. Sums: those of small messages are made as they are added. A large payload is
- * summed while it is written, bytes that the socket has taken just before, so that memory is
- * read once. */
+/* A ring of segments. Consecutive small pieces share one segment, so several small messages are
+ * one iovec. The checksums of small messages are computed when they are added. That of a large
+ * payload is computed while it is written, over the bytes that the socket has just taken,
+ * because they are in the cache then. */
 struct wire_output {
     struct wire_segment *segments;
     size_t first, n_segments, capacity; /* capacity: a power of two */
     struct wire_chunk *tail;            /* where the next bytes go */
     size_t n_bytes, n_copied_bytes;     /* waiting; of these, in chunks */
     bool has_checksums;                 /* messages that are added now */
-    /* Of who writes, one thread at a time; no lock needed. */
+    /* Used by the thread that writes, one at a time; no lock needed. */
     uint32_t checksum;           /* of the payload that is being written, so far */
-    size_t n_before_checksummed; /* bytes of the last peek before those that `sum` is about */
+    size_t n_before_checksummed; /* bytes of the last peek that the checksum does not cover */
 };
 
 enum {
@@ -94,7 +95,7 @@ enum {
     WIRE_MAX_UNREAD_BYTES = 1 << 30,
     /* smaller pieces are copied: cheaper than a reference and an iovec */
     WIRE_SHARE_MIN_BYTES = 4096,
-    /* of a summed payload in one write: what the kernel has copied is in the cache still */
+    /* of a payload with a checksum in one write: then its bytes are in the cache still */
     WIRE_CHECKSUM_TURN_BYTES = 512 << 10,
 };
 
@@ -102,28 +103,28 @@ void wire_output_fini(struct wire_output *output); /* all-zero is an empty outpu
 void wire_output_add_message(struct wire_output *output, const struct wire_out *message);
 /* The first pieces as an iovec; returns how many, and their bytes. */
 int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_bytes);
-/* n bytes of the last peek have been written: those that have to be are summed. Without the
- * lock, before they are consumed. */
+/* n bytes of the last peek have been written: adds those of large payloads to the checksum. To be
+ * called without the lock, before they are consumed. */
 void wire_output_add_to_checksum(struct wire_output *output, const struct iovec *iov, size_t n);
-/* Takes n bytes off. Buffers that are done with go to `ret_done` (WIRE_MAX_IOV), to be let go
- * without the lock. */
+/* Removes n bytes. Buffers that are not needed any more are put into `ret_done` (room for
+ * WIRE_MAX_IOV), and the caller drops their references without the lock. Returns how many. */
 int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done);
 
 /* ---- wire_input.c ---- */
 
 struct wire_input {
-    /* the front of a message that has not come completely: header, meta, small payload */
+    /* the front of a message that has not arrived completely: header, meta, small payload */
     char *stash;
     size_t stash_len, stash_capacity;
-    /* A large payload on its way straight into its buffer. */
+    /* A large payload that is being read straight into its buffer. */
     bool is_large;
     struct wire_header large;
     struct str large_meta;
     struct buffer *payload; /* NULL: being dropped */
     size_t n_got;
     uint32_t checksum;    /* of what came of it, where it has one */
-    bool awaits_checksum; /* it is there but for its sum */
-    bool has_checksums;   /* messages with sums have come: none comes without */
+    bool awaits_checksum; /* it has arrived but for its checksum */
+    bool has_checksums;   /* a message with checksums has arrived: each later one must have them */
     uint64_t frame_begin; /* of the message that is being read: its place in all that came */
     int fd;               /* passed by the other end and not taken yet; -1 */
 };
@@ -136,7 +137,7 @@ enum {
 
 void wire_input_init(struct wire_input *input);
 void wire_input_fini(struct wire_input *input);
-/* Reads what is there and delivers whole messages. Returns the reason when the connection has to
+/* Reads what has arrived and delivers whole messages. Returns the reason when the connection has to
  * end, else NULL. */
 struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
 
@@ -144,7 +145,7 @@ struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
 
 enum wire_state { WIRE_CONNECTING, WIRE_SECURING, WIRE_OPEN, WIRE_CLOSING, WIRE_CLOSED };
 
-/* Apart from the connection, since libuv gives the handle's memory back later. */
+/* A separate allocation, because libuv uses the handle until it has closed it. */
 struct wire_poll {
     uv_poll_t uv;
     struct wire_conn *conn; /* NULL once it is closing */
@@ -165,7 +166,7 @@ struct wire_conn {
     struct grpc_refuser *refuser; /* accepted, and nothing has been read yet; or NULL */
     /* NULL: in the clear. Read on the loop thread, written by the one that writes */
     struct tls_stream *tls;
-    /* reading goes on: bytes lie in `tls` of which the socket knows nothing */
+    /* to continue reading: `tls` holds bytes that it has read from the socket already */
     struct loop_task read_task;
     bool is_read_due;
     bool is_polling_writable, is_resolving;
@@ -193,24 +194,24 @@ struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *pe
 static inline bool wire_conn_is_live(struct wire_conn *conn) {
     return atomic_load_explicit(&conn->state, memory_order_acquire) <= WIRE_OPEN;
 }
-/* What ends it after a system call's error, or TLS' (EPROTO). */
+/* Makes the status that ends the connection after a system call's error, or TLS' (EPROTO). */
 struct status *wire_why_broken(struct wire_conn *conn, int error) MUST_USE;
 /* Reads what is there; may end it. The caller holds a reference. */
 void wire_conn_read(struct wire_conn *conn);
 /* CONNECTING, without a socket */
 struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix);
 void wire_conn_close_socket(struct wire_conn *conn);
-/* Where a callback of the loop finds the end, so on_closed may be called at once. */
+/* Ends the connection from a callback of the loop: on_closed is called inside this call. */
 void wire_conn_end(struct wire_conn *conn, struct status *why_take);
 struct status *wire_conn_begin_polling(struct wire_conn *conn, int events) MUST_USE;
 void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted);
-void wire_conn_on_writable(struct wire_conn *conn); /* writes what waits, asks for more */
+void wire_conn_on_writable(struct wire_conn *conn); /* writes what is waiting, and polls for more */
 
 /* ---- wire_connect.c ---- */
-/* the kernel has decided about a connect */
+/* The kernel says whether a connect succeeded. */
 void wire_conn_on_connect_result(struct wire_conn *conn);
-void wire_conn_shake(struct wire_conn *conn); /* TLS' next move */
-/* As wire_conn_secure, for a connection that was accepted. */
+void wire_conn_shake(struct wire_conn *conn); /* continues TLS' handshake */
+/* Does what wire_conn_secure does, for a connection that was accepted. */
 void wire_conn_secure_accepted(struct wire_conn *conn, struct tls *tls);
 /* The kernel's form of an address, abstract Unix names included; 0 for a name. */
 socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr);

@@ -1,5 +1,5 @@
-/* What waits to be written: headers, metas and small pieces copied into chunks, large pieces
- * shared by reference. */
+/* Queues what is to be written: headers, metas and small pieces are copied into chunks, large
+ * pieces are shared by reference. */
 #include "rpc/wire/wire_internal.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static struct wire_segment *segment_push(struct wire_output *output) {
     return segment_at(output, output->n_segments++);
 }
 
-static void chunk_let_go(struct wire_output *output, struct wire_chunk *chunk) {
+static void chunk_drop_segment(struct wire_output *output, struct wire_chunk *chunk) {
     if (--chunk->n_segments > 0)
         return;
     if (chunk != output->tail)
@@ -39,14 +39,14 @@ static void chunk_let_go(struct wire_output *output, struct wire_chunk *chunk) {
     }
 }
 
-/* May n more bytes of the kind at `space` be part of that segment? */
+/* May more bytes of the kind, at `space`, be added to that segment? */
 static bool can_grow(const struct wire_segment *last, const struct wire_chunk *chunk,
                      const char *space, enum wire_segment_kind kind) {
     return last->chunk == chunk && last->data + last->len == space && last->kind == kind &&
            kind != WIRE_PAYLOAD_CHECKSUM;
 }
 
-/* Room for n bytes, side by side, that the caller fills before the lock goes. */
+/* Returns n contiguous bytes of space. The caller fills them before it releases the lock. */
 static char *add_space(struct wire_output *output, size_t n, enum wire_segment_kind kind) {
     struct wire_chunk *tail = output->tail;
     if (!tail || tail->capacity - tail->used < n) {
@@ -79,7 +79,7 @@ static char *add_space(struct wire_output *output, size_t n, enum wire_segment_k
 struct payload {
     size_t offset;
     enum wire_segment_kind kind;
-    bool is_checksummed_here; /* it is small: its sum is made now */
+    bool is_checksummed_here; /* it is small: its checksum is computed now */
     uint32_t checksum;
 };
 
@@ -116,7 +116,7 @@ static void add_piece(struct wire_output *output, struct payload *payload, struc
     payload->offset += padding + n;
 }
 
-/* Behind the payload. A large one's is not known yet. */
+/* Adds the checksum after the payload. That of a large payload is not known yet. */
 static void add_payload_checksum(struct wire_output *output, const struct payload *payload) {
     char *place = add_space(output, WIRE_CHECKSUM_BYTES,
                             payload->is_checksummed_here ? WIRE_PLAIN : WIRE_PAYLOAD_CHECKSUM);
@@ -164,7 +164,7 @@ void wire_output_add_message(struct wire_output *output, const struct wire_out *
         add_payload_checksum(output, &payload);
 }
 
-/* All before it has been written. */
+/* Everything before the segment has been written, so the checksum is known. */
 static void fill_in_checksum(struct wire_output *output, struct wire_segment *segment) {
     wire_checksum_write(output->checksum, (char *)(uintptr_t)segment->data);
     output->checksum = 0;
@@ -186,7 +186,7 @@ int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_
         iov[n] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = len};
         bytes += len;
     }
-    /* nothing is peeked at behind a payload with a sum but the next sum */
+    /* after a payload with a checksum, a peek contains nothing but that checksum */
     output->n_before_checksummed = bytes - summed;
     *ret_bytes = bytes;
     return n;
@@ -219,7 +219,7 @@ int wire_output_consume(struct wire_output *output, size_t n, struct buffer **re
         if (segment->owner)
             ret_done[n_done++] = segment->owner;
         else
-            chunk_let_go(output, segment->chunk);
+            chunk_drop_segment(output, segment->chunk);
         output->first = (output->first + 1) & (output->capacity - 1);
         output->n_segments--;
     }
@@ -232,7 +232,7 @@ void wire_output_fini(struct wire_output *output) {
         if (segment->owner)
             buffer_unref(segment->owner);
         else
-            chunk_let_go(output, segment->chunk);
+            chunk_drop_segment(output, segment->chunk);
     }
     free(output->tail);
     free(output->segments);

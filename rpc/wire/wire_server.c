@@ -1,4 +1,4 @@
-/* Listening for the worker wire: TCP and Unix paths by rpc/listen, abstract Unix names by a
+/* Listens for the worker wire: on TCP and Unix paths by rpc/listen, on abstract Unix names by a
  * socket of its own. */
 #include "rpc/wire/wire_internal.h"
 
@@ -10,7 +10,8 @@
 enum {
     ACCEPTS_PER_TURN = 64,
     BACKLOG = 1024,
-    EXHAUSTED_PAUSE_MS = 100, /* out of descriptors: the backlog holds who comes for a while */
+    EXHAUSTED_PAUSE_MS =
+        100, /* out of descriptors: new connections wait in the backlog for a while */
 };
 
 struct wire_server {
@@ -58,7 +59,7 @@ static void on_abstract_readable(uv_poll_t *poll, int error, int events) {
     for (int i = 0; i < ACCEPTS_PER_TURN && server->fd >= 0; i++) {
         int fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-            uv_poll_stop(&server->poll); /* ready, and nobody can take it: it would spin */
+            uv_poll_stop(&server->poll); /* ready, but accept fails: the loop would spin */
             loop_timer_start(&server->pause, EXHAUSTED_PAUSE_MS, 0);
         }
         if (fd < 0)

@@ -1,5 +1,5 @@
 /* The admin port: pages, limits, malformed HTTP. */
-#include "rpc/admin.h"
+#include "rpc/daemon/admin.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

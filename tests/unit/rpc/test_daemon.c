@@ -1,6 +1,6 @@
 /* What the daemons share: addresses that may be listened on, the admin port, TF_CONFIG as
  * settings. */
-#include "rpc/daemon.h"
+#include "rpc/daemon/daemon.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-#include "rpc/admin.h"
+/* Runs libmicrohttpd on the loop, and hands each request to its page. */
+#include "rpc/daemon/admin.h"
 
 #include <inttypes.h>
 #include <microhttpd.h>

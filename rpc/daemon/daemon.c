@@ -1,4 +1,5 @@
-#include "rpc/daemon.h"
+/* Reads TF_CONFIG, checks and prints addresses, and writes port files. */
+#include "rpc/daemon/daemon.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,0 +1,59 @@
+/* Serves the pages of a daemon over HTTP/1.1, for operators, kubelets, Prometheus and browsers
+ * (libmicrohttpd on the loop).
+ *
+ *   /livez     200 while the loop turns
+ *   /readyz    200 when the daemon can serve, otherwise 503 with the reason (also /healthz)
+ *   /metrics   Prometheus text
+ *   /statusz   the daemon's page: HTML for browsers, JSON with ?format=json or Accept: application/json
+ *
+ * A gRPC client that dials the port is told where to connect (rpc/grpc/grpc_refuser.h). Loop
+ * thread only. Pages are made on the loop, so `write` must be quick; a page that has to ask
+ * other tasks has `begin` instead. */
+#ifndef MILLRACE_RPC_DAEMON_ADMIN_H
+#define MILLRACE_RPC_DAEMON_ADMIN_H
+
+#include "common/base/status.h"
+#include "common/base/str.h"
+#include "rpc/loop.h"
+
+struct admin_server;
+struct tls;
+struct admin_reply; /* the reply of a page that is finished later */
+
+/* One page. `query` is the part of the URL after '?', or "". A request with `Accept:
+ * application/json` gets "format=json" added to its query. A text/html page must write JSON when
+ * its query has format=json; the reply is then sent as application/json. */
+struct admin_page {
+    const char *path;         /* "/statusz" */
+    const char *content_type; /* "application/json" */
+    /* Appends the body and returns the HTTP status. */
+    int (*write)(void *arg, const char *query, struct str *out);
+    /* In place of `write`. The page must call admin_reply_finish exactly once, before this returns
+     * or later, also when the server is closed meanwhile. */
+    void (*begin)(void *arg, const char *query, struct admin_reply *reply);
+    /* The page changes something. Only a POST with a header "X-Millrace" (any value) reaches it:
+     * a browser does not send that header for a page of another site. The body is ignored. */
+    bool is_action;
+};
+
+struct admin_options {
+    /* borrowed, static; /livez and /metrics are added to them */
+    const struct admin_page *pages;
+    size_t n_pages;
+    void *arg;
+    struct tls *tls; /* for HTTPS, borrowed for the server's life; NULL: HTTP */
+};
+
+struct status *admin_server_new(struct loop *loop, const char *address,
+                                const struct admin_options *options,
+                                /* errors: as listener_new */
+                                struct admin_server **ret_server) MUST_USE;
+int admin_server_port(const struct admin_server *server);
+/* Sends the reply; *body is empty after it. When the client or the server has gone, the reply is
+ * dropped. Frees `reply`. */
+void admin_reply_finish(struct admin_reply *reply, int http_status, struct str *body);
+/* Closes the port. May be called from within a page; the memory is freed by the loop's next turns.
+ * Accepts NULL. */
+void admin_server_close(struct admin_server *server);
+
+#endif

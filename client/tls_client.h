@@ -13,14 +13,7 @@ struct tls_client {
     const char *name;
 };
 
-/* The rows of a subcommand; FIELD is its macro for a member, the struct's field is `tls`. */
-// clang-format off
-#define TLS_CLIENT_ROWS(FIELD) \
-    {"tls-ca", OPTION_STRING, FIELD(tls.ca), "PATH", NULL, "with grpcs://: who vouches for the master (PEM; default $MILLRACE_TLS_CA, else the system's)"}, \
-    {"tls-cert", OPTION_STRING, FIELD(tls.cert), "PATH", NULL, "our certificate, where the master wants one (default $MILLRACE_TLS_CERT)"}, \
-    {"tls-key", OPTION_STRING, FIELD(tls.key), "PATH", NULL, "its private key (default $MILLRACE_TLS_KEY)"}, \
-    {"tls-name", OPTION_STRING, FIELD(tls.name), "NAME", NULL, "that the master's certificate must carry: a host, or millrace://CLUSTER/master (default $MILLRACE_TLS_NAME, else the target's host)"}
-// clang-format on
+/* client/tls_client_rows.inc has the rows of a subcommand's option table. */
 
 /* Takes a scheme off: "grpcs://" (*ret_is_tls), "grpc://" or none. The rest is an address. */
 const char *tls_client_split(const char *target, bool *ret_is_tls);

@@ -26,7 +26,7 @@ enum cluster_state {
 
 enum {
     PROBE_GRACE_MS = 1000,    /* the probe has its own deadline, and says more than we could */
-    IMPATIENT_INTERRUPTS = 3, /* so many Ctrl-C end the command though it ignores them */
+    IMPATIENT_INTERRUPTS = 3, /* after this many Ctrl-C, kill a command that ignores them */
     LAST_WORDS_MS = 1000,     /* how long the last lines wait for stderr */
     /* before another try when a restarted daemon did not get up; doubles each time */
     RESTART_PAUSE_MS = 100,

@@ -22,15 +22,23 @@ struct certs_flags {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {"cluster-name", OPTION_STRING, FIELD(cluster_name), "NAME", "default", "of the cluster; the daemons' --cluster-name must be the same"},
-    {"tasks", OPTION_STRING, FIELD(tasks), "JOB=N[,...]", "", "how many tasks of which jobs, as ps=1,worker=2"},
-    {"lifetime", OPTION_DURATION, FIELD(lifetime_ms), "TIME", "8760h", "of the certificates", 1000, 1000ll * 86400 * 36500},
-    {"ca-lifetime", OPTION_DURATION, FIELD(ca_lifetime_ms), "TIME", "87600h", "of the authority, where it is made", 1000, 1000ll * 86400 * 36500},
+    {"cluster-name", OPTION_STRING, FIELD(cluster_name), "NAME", "default",
+        "the cluster's name in the certificates; the daemons' --cluster-name must be the same"},
+    {"tasks", OPTION_STRING, FIELD(tasks), "JOB=N[,...]", "",
+        "how many tasks of which jobs, as ps=1,worker=2"},
+    {"lifetime", OPTION_DURATION, FIELD(lifetime_ms), "TIME", "8760h",
+        "how long the certificates are valid", 1000, 1000ll * 86400 * 36500},
+    {"ca-lifetime", OPTION_DURATION, FIELD(ca_lifetime_ms), "TIME", "87600h",
+        "how long an authority that is made now is valid", 1000, 1000ll * 86400 * 36500},
 };
 
 static const struct cli_list_row lists[] = {
-    {"host", FIELD(hosts), "NAME", "a DNS name or address under which clients reach the master, besides localhost; may be repeated"},
-    {"client", FIELD(clients), "NAME", "a certificate for a client, client-NAME.pem; may be repeated (client.pem is there in any case)"},
+    {"host", FIELD(hosts), "NAME",
+        "a DNS name or address at which clients reach the master, in addition to localhost; may "
+        "be repeated"},
+    {"client", FIELD(clients), "NAME",
+        "make a certificate for a client, client-NAME.pem; may be repeated (client.pem is always"
+        " made)"},
 };
 // clang-format on
 

@@ -16,7 +16,8 @@ struct checkpoint_flags {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {"elements", OPTION_INT, offsetof(struct checkpoint_flags, max_elements), "N", "20", "how many elements of a tensor `show` prints", 0, INT32_MAX},
+    {"elements", OPTION_INT, offsetof(struct checkpoint_flags, max_elements), "N", "20",
+        "how many elements of a tensor `show` prints", 0, INT32_MAX},
 };
 // clang-format on
 

@@ -19,9 +19,11 @@ struct devices_flags {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {"target", OPTION_STRING, FIELD(target), "URL", NULL, "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)"},
-    TLS_CLIENT_ROWS(FIELD),
-    {"timeout", OPTION_DURATION, FIELD(timeout_ms), "TIME", "60s", "how long to wait for the answer", 1, 86400000},
+    {"target", OPTION_STRING, FIELD(target), "URL", NULL,
+        "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)"},
+#include "client/tls_client_rows.inc"
+    {"timeout", OPTION_DURATION, FIELD(timeout_ms), "TIME", "60s",
+        "how long to wait for the answer", 1, 86400000},
     {"json", OPTION_BOOL, FIELD(json), NULL, NULL, "a JSON list of objects"},
 };
 // clang-format on

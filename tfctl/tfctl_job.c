@@ -22,15 +22,25 @@ struct job_flags {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {ROW("etcd", OPTION_STRING, etcd.urls, NULL, "URL[,URL...]", "say it to the cluster's etcd: to all its processes, also those that come later")},
-    {ROW("cluster-name", OPTION_STRING, etcd.cluster_name, "default", "NAME", "of the cluster in etcd")},
-    {ROW("etcd-ca", OPTION_STRING, etcd.ca_file, NULL, "PATH", "certificates that vouch for an https etcd (PEM)")},
-    {ROW("etcd-cert", OPTION_STRING, etcd.cert_file, NULL, "PATH", "our own certificate for etcd (PEM)")},
-    {ROW("etcd-key", OPTION_STRING, etcd.key_file, NULL, "PATH", "its private key (PEM)")},
-    {ROW("admin", OPTION_STRING, admin, NULL, "[https://]HOST:PORT", "say it to the master's admin port (default: the target's port + 10000)")},
-    {ROW("tls-ca", OPTION_STRING, tls_ca, NULL, "PATH", "with --admin https://HOST:PORT: who vouches for the master (PEM; default $MILLRACE_TLS_CA)")},
-    {ROW("target", OPTION_STRING, target, NULL, "URL", "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)")},
-    {ROW("timeout", OPTION_DURATION, timeout_ms, "10s", "TIME", "how long to wait for the answer"), .min = 1, .max = 86400000},
+    {ROW("etcd", OPTION_STRING, etcd.urls, NULL, "URL[,URL...]",
+        "write it into the cluster's etcd, so that all its processes learn of it, also those "
+        "that start later")},
+    {ROW("cluster-name", OPTION_STRING, etcd.cluster_name, "default", "NAME", "the cluster's name in etcd")},
+    {ROW("etcd-ca", OPTION_STRING, etcd.ca_file, NULL, "PATH",
+        "the authorities that vouch for an https etcd (PEM)")},
+    {ROW("etcd-cert", OPTION_STRING, etcd.cert_file, NULL, "PATH",
+        "our certificate for etcd (PEM)")},
+    {ROW("etcd-key", OPTION_STRING, etcd.key_file, NULL, "PATH",
+        "the private key of --etcd-cert (PEM)")},
+    {ROW("admin", OPTION_STRING, admin, NULL, "[https://]HOST:PORT",
+        "send it to the master's admin port (default: the target's port + 10000)")},
+    {ROW("tls-ca", OPTION_STRING, tls_ca, NULL, "PATH",
+        "with --admin https://HOST:PORT, the authorities that vouch for the master (PEM; "
+        "default $MILLRACE_TLS_CA)")},
+    {ROW("target", OPTION_STRING, target, NULL, "URL",
+        "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)")},
+    {ROW("timeout", OPTION_DURATION, timeout_ms, "10s", "TIME",
+        "how long to wait for the answer"), .min = 1, .max = 86400000},
 };
 // clang-format on
 

@@ -29,22 +29,33 @@ struct local_flags {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {"ps", OPTION_INT, FIELD(ps), "N", NULL, "short for --job ps=N", 0, MAX_LOCAL_TASKS},
-    {"workers", OPTION_INT, FIELD(workers), "N", NULL, "short for --job worker=N (1 when no job is given)", 0, MAX_LOCAL_TASKS},
-    {"cpu-devices", OPTION_INT, FIELD(options.cpu_devices), "N", NULL, "CPU devices of each task", 0, 1024},
-    {"listen", OPTION_STRING, FIELD(options.listen), "HOST:PORT", "127.0.0.1:0", "where the master listens; port 0 means any"},
-    {"port-file", OPTION_STRING, FIELD(options.port_file), "PATH", NULL, "written once the cluster is ready: the master's port, and a line 'admin PORT'"},
-    {"log-level", OPTION_STRING, FIELD(options.log_level), "LEVEL", NULL, "of the daemons: debug, info, warning or error"},
-    {"quiet", OPTION_BOOL, FIELD(options.quiet), NULL, NULL, "show what a daemon prints only when it fails"},
-    {"keep-going", OPTION_BOOL, FIELD(options.keep_going), NULL, NULL, "go on when a daemon dies (as with a COMMAND)"},
-    {"restart", OPTION_BOOL, FIELD(options.restart), NULL, NULL, "restart a daemon that dies, at its address"},
-    {"start-timeout", OPTION_DURATION, FIELD(options.start_timeout_ms), "TIME", "30s", "how long the cluster may take to start", 1, 3600000},
+    {"ps", OPTION_INT, FIELD(ps), "N", NULL, "the same as --job ps=N", 0, MAX_LOCAL_TASKS},
+    {"workers", OPTION_INT, FIELD(workers), "N", NULL,
+        "the same as --job worker=N (1 when no job is given)", 0, MAX_LOCAL_TASKS},
+    {"cpu-devices", OPTION_INT, FIELD(options.cpu_devices), "N", NULL,
+        "how many CPU devices each task has", 0, 1024},
+    {"listen", OPTION_STRING, FIELD(options.listen), "HOST:PORT", "127.0.0.1:0",
+        "where the master listens; port 0 means any free port"},
+    {"port-file", OPTION_STRING, FIELD(options.port_file), "PATH", NULL,
+        "write the master's port to this file once the cluster is ready, and a line 'admin PORT'"},
+    {"log-level", OPTION_STRING, FIELD(options.log_level), "LEVEL", NULL,
+        "what the daemons log: debug, info, warning or error"},
+    {"quiet", OPTION_BOOL, FIELD(options.quiet), NULL, NULL,
+        "show what a daemon prints only if the daemon fails"},
+    {"keep-going", OPTION_BOOL, FIELD(options.keep_going), NULL, NULL,
+        "continue when a daemon dies (the default with a COMMAND)"},
+    {"restart", OPTION_BOOL, FIELD(options.restart), NULL, NULL,
+        "restart a daemon that dies, at its address"},
+    {"start-timeout", OPTION_DURATION, FIELD(options.start_timeout_ms), "TIME", "30s",
+        "how long the cluster may take to start", 1, 3600000},
 };
 
 static const struct cli_list_row lists[] = {
     {"job", FIELD(jobs), "JOB=N", "a job of N tasks; may be repeated"},
-    {"worker-flag", FIELD(options.worker_flags), "FLAG", "handed to each tf-worker; may be repeated"},
-    {"master-flag", FIELD(options.master_flags), "FLAG", "handed to tf-master; may be repeated"},
+    {"worker-flag", FIELD(options.worker_flags), "FLAG",
+        "pass this flag to each tf-worker; may be repeated"},
+    {"master-flag", FIELD(options.master_flags), "FLAG",
+        "pass this flag to tf-master; may be repeated"},
 };
 // clang-format on
 

@@ -21,15 +21,19 @@ struct run_flags {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {"target", OPTION_STRING, FIELD(target), "URL", NULL, "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)"},
-    TLS_CLIENT_ROWS(FIELD),
-    {"timeout", OPTION_DURATION, FIELD(timeout_ms), "TIME", NULL, "of each call (default none)", 1, 86400000ll * 365},
-    {"max-elements", OPTION_INT, FIELD(max_elements), "N", "1000", "so many elements of a fetch are printed"},
+    {"target", OPTION_STRING, FIELD(target), "URL", NULL,
+        "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)"},
+#include "client/tls_client_rows.inc"
+    {"timeout", OPTION_DURATION, FIELD(timeout_ms), "TIME", NULL,
+        "how long each call may take (default: no limit)", 1, 86400000ll * 365},
+    {"max-elements", OPTION_INT, FIELD(max_elements), "N", "1000",
+        "how many elements of a fetch are printed"},
 };
 
 static const struct cli_list_row lists[] = {
     {"feed", FIELD(feeds), "NAME=VALUE", "feed a tensor, NODE or NODE:INDEX; may be repeated"},
-    {"fetch", FIELD(fetches), "NAME[=@FILE]", "print a tensor, or write it to a .npy file; may be repeated"},
+    {"fetch", FIELD(fetches), "NAME[=@FILE]",
+        "print a tensor, or write it to a .npy file; may be repeated"},
     {"target-op", FIELD(targets), "NODE", "run an operation; may be repeated"},
 };
 // clang-format on

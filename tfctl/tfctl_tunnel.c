@@ -23,12 +23,17 @@ struct tunnel_flags {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {"listen", OPTION_STRING, FIELD(listen), "HOST:PORT", "127.0.0.1:0", "where clients connect; port 0 means any"},
-    TLS_CLIENT_ROWS(FIELD),
-    {"wait", OPTION_DURATION, FIELD(wait_ms), "TIME", "10s", "how long a client waits for a master that does not answer", 1, 86400000},
-    {"drain-timeout", OPTION_DURATION, FIELD(drain_timeout_ms), "TIME", "30s", "how long TERM waits for connections to end", 0, 86400000},
-    {"port-file", OPTION_STRING, FIELD(port_file), "PATH", NULL, "written once clients may connect: the port"},
-    {"insecure", OPTION_BOOL, FIELD(insecure), NULL, NULL, "allow --listen beyond loopback: what comes there is not encrypted"},
+    {"listen", OPTION_STRING, FIELD(listen), "HOST:PORT", "127.0.0.1:0",
+        "where clients connect; port 0 means any free port"},
+#include "client/tls_client_rows.inc"
+    {"wait", OPTION_DURATION, FIELD(wait_ms), "TIME", "10s",
+        "how long a client waits for a master that does not answer", 1, 86400000},
+    {"drain-timeout", OPTION_DURATION, FIELD(drain_timeout_ms), "TIME", "30s",
+        "how long tfctl waits for connections to end after TERM", 0, 86400000},
+    {"port-file", OPTION_STRING, FIELD(port_file), "PATH", NULL,
+        "write the port to this file once clients may connect"},
+    {"insecure", OPTION_BOOL, FIELD(insecure), NULL, NULL,
+        "allow --listen beyond loopback, where the clients' bytes are not encrypted"},
 };
 // clang-format on
 
@@ -38,7 +43,7 @@ static const struct cli_spec spec = {
          .summary =
              "Gives clients that speak no TLS a port on this host that leads to a master's port "
              "with TLS. Prints the target for\n"
-             "them, grpc://HOST:PORT. HUP reads the files anew; TERM lets the connections end.",
+             "them, grpc://HOST:PORT. HUP reads the files again; TERM lets the connections end.",
          .rows = rows,
          .n_rows = ARRAY_LEN(rows)},
     .usage = "[HOST:PORT | grpcs://HOST:PORT] [OPTION]...",
@@ -89,7 +94,7 @@ static void on_hangup(void *arg) {
     if (st)
         log_error("TLS files are not taken over, the old ones stay: %s", status_message(st));
     else
-        log_info("TLS files were read anew");
+        log_info("TLS files were read again");
     status_unref(st);
 }
 

@@ -59,37 +59,81 @@ static const char *const rdma_modes[] = {
 
 // clang-format off
 static const struct option_row rows[] = {
-    {ROW("job", OPTION_STRING, job, "worker", "NAME", "the job this task belongs to")},
-    {ROW("task", OPTION_INT, task, "0", "N", "its index in the job"), .min = 0, .max = 99999},
-    {ROW("cluster", OPTION_STRING, cluster, NULL, "SPEC", "JOB=HOST:PORT[;HOST:PORT...][,JOB=...]: gives this task its --listen; else TF_CONFIG")},
-    {ROW("listen", OPTION_STRING, listen, NULL, "HOST:PORT", "where masters and tasks connect; port 0 means any (default 127.0.0.1:2300 + task, 2400 + task for ps)")},
-    {ROW("client-port", OPTION_INT, client_port, "-1", "N", "take clients on for the master here (grpc://THIS-HOST:N); 0 means any port, -1 none"), .min = -1, .max = 65535},
-    {ROW("master", OPTION_STRING, master, NULL, "HOST:PORT", "where --client-port finds the master (default: etcd knows)")},
-    ETCD_FLAG_ROWS(ROW),
-    {ROW("unix", OPTION_CHOICE, use_unix, "auto", NULL, "also listen on an abstract Unix socket, for tasks of this host"), .choices = unix_modes},
-    {ROW("shm", OPTION_CHOICE, use_shm, "auto", NULL, "pass large tensors to tasks of this host by reference, through shared memory"), .choices = unix_modes},
-    {ROW("shm-limit", OPTION_BYTES, max_shm_kept_bytes, "256M", "BYTES", "that another task may keep alive here by references; beyond it values go over sockets; 0: any number"), .min = 0, .max = 1ll << 50},
-    {ROW("rdma", OPTION_CHOICE, rdma_mode, "prefer", NULL, "write large tensors into the memory of tasks of other hosts, where both have an RDMA device; 'require': or fail"), .choices = rdma_modes},
-    {ROW("rdma-device", OPTION_STRING, rdma_device, NULL, "NAME[:PORT[:GID]]", "which one (default: the first active port with an address that others can route to)")},
-    {ROW("wire-streams", OPTION_INT, wire_streams, "1", "N", "values of 8 MB and more go to another task over so many sockets at once"), .min = 1, .max = PEER_MAX_STREAMS},
-    {ROW("wire-checksum", OPTION_BOOL, wire_checksum, NULL, NULL, "messages between tasks, and with the master, carry checksums (CRC32C); on where either end has the flag")},
-    {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT", "health and status pages; 'off' for none (default: the port + 10000)")},
-    {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH", "written once the daemon serves: its port, and a line 'admin PORT'")},
-    TLS_FLAG_ROWS(ROW),
-    {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL, "allow --listen and --admin beyond loopback without TLS")},
-    {ROW("cpu-devices", OPTION_INT, cpu_devices, "1", "N", "CPU devices of this task"), .min = 1, .max = MAX_CPU_DEVICES},
-    {ROW("memory-limit", OPTION_BYTES, memory_limit_bytes, "0", "BYTES", "of tensors per device; 0: none")},
-    {ROW("threads", OPTION_INT, threads, "0", "N", "compute threads; 0: as many as cores"), .min = 0, .max = 1024},
-    {ROW("max-steps", OPTION_INT, max_steps, "65536", "N", "steps that run at a time"), .min = 1, .max = 10000000},
-    {ROW("max-inflight", OPTION_BYTES, max_in_flight_bytes, "2G", "BYTES", "of large tensors on their way here at a time"), .min = 1 << 20, .max = 1ll << 50},
-    {ROW("max-feed", OPTION_BYTES, max_feed_bytes, "64G", "BYTES", "of the values fed to one step"), .min = 1024, .max = 1ll << 50},
-    {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR", "file ops and checkpoints stay below it; may be given again (default: the working and the temporary directory)")},
-    {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME", "a lost master's graphs are kept so long"), .min = 0, .max = 86400000},
-    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME", "between signs of life asked of another task; after three that do not come it is lost"), .min = 50, .max = 3600000},
-    {ROW("master-wait", OPTION_DURATION, master_wait_ms, "1h", "TIME", "a task that had a master exits with 138 after so long without one; 0: never"), .min = 0, .max = 30ll * 86400000},
-    {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
-    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL, "a kernel may write into the memory of an input that nobody else wants (the default); off to compare results")},
-    {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
+    {ROW("job", OPTION_STRING, job, "worker", "NAME", "the job that this task belongs to")},
+    {ROW("task", OPTION_INT, task, "0", "N",
+        "the index of this task in its job"), .min = 0, .max = 99999},
+    {ROW("cluster", OPTION_STRING, cluster, NULL, "SPEC",
+        "JOB=HOST:PORT[;HOST:PORT...][,JOB=...]; gives this task its --listen (default: "
+        "TF_CONFIG)")},
+    {ROW("listen", OPTION_STRING, listen, NULL, "HOST:PORT",
+        "where masters and tasks connect; port 0 means any free port (default 127.0.0.1:2300 + "
+        "task, 2400 + task for ps)")},
+    {ROW("client-port", OPTION_INT, client_port, "-1", "N",
+        "listen for the master's clients at this port, and relay them "
+        "to the master (grpc://THIS-HOST:N); 0 means any free port, -1"
+        " none"), .min = -1, .max = 65535},
+    {ROW("master", OPTION_STRING, master, NULL, "HOST:PORT",
+        "where --client-port finds the master (default: its entry in etcd)")},
+#include "rpc/membership/etcd_flag_rows.inc"
+    {ROW("unix", OPTION_CHOICE, use_unix, "auto", NULL,
+        "also listen on an abstract Unix socket, for tasks of this host"), .choices = unix_modes},
+    {ROW("shm", OPTION_CHOICE, use_shm, "auto", NULL,
+        "pass large tensors to tasks of this host by reference, in "
+        "shared memory"), .choices = unix_modes},
+    {ROW("shm-limit", OPTION_BYTES, max_shm_kept_bytes, "256M", "BYTES",
+        "how many bytes another task may keep alive here by "
+        "references; values beyond it are sent over sockets; 0: no "
+        "limit"), .min = 0, .max = 1ll << 50},
+    {ROW("rdma", OPTION_CHOICE, rdma_mode, "prefer", NULL,
+        "write large tensors into the memory of tasks of other hosts, if"
+        " both ends have an RDMA device; 'require': fail if they do not"), .choices = rdma_modes},
+    {ROW("rdma-device", OPTION_STRING, rdma_device, NULL, "NAME[:PORT[:GID]]",
+        "the RDMA device (default: the first active port with an address that others can route "
+        "to)")},
+    {ROW("wire-streams", OPTION_INT, wire_streams, "1", "N",
+        "send a value of 8 MB and more to another task over "
+        "this many sockets at once"), .min = 1, .max = PEER_MAX_STREAMS},
+    {ROW("wire-checksum", OPTION_BOOL, wire_checksum, NULL, NULL,
+        "add checksums (CRC32C) to messages between tasks and with the master; in use if either"
+        " end has the flag")},
+    {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT",
+        "where health and status pages are served; 'off' for none (default: the port + 10000)")},
+    {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH",
+        "write the port to this file once the daemon serves, and a line 'admin PORT'")},
+#include "rpc/tls/tls_flag_rows.inc"
+    {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL,
+        "allow --listen and --admin beyond loopback without TLS")},
+    {ROW("cpu-devices", OPTION_INT, cpu_devices, "1", "N",
+        "how many CPU devices this task has"), .min = 1, .max = MAX_CPU_DEVICES},
+    {ROW("memory-limit", OPTION_BYTES, memory_limit_bytes, "0", "BYTES",
+        "how many bytes of tensors each device may hold; 0: no limit")},
+    {ROW("threads", OPTION_INT, threads, "0", "N",
+        "threads that run kernels; 0: one for each core"), .min = 0, .max = 1024},
+    {ROW("max-steps", OPTION_INT, max_steps, "65536", "N",
+        "how many steps may run at a time"), .min = 1, .max = 10000000},
+    {ROW("max-inflight", OPTION_BYTES, max_in_flight_bytes, "2G", "BYTES",
+        "how many bytes of large tensors may be on their way "
+        "here at a time"), .min = 1 << 20, .max = 1ll << 50},
+    {ROW("max-feed", OPTION_BYTES, max_feed_bytes, "64G", "BYTES",
+        "how many bytes may be fed to one step"), .min = 1024, .max = 1ll << 50},
+    {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR",
+        "the directory below which file ops and checkpoints must stay; may be repeated "
+        "(default: the working and the temporary directory)")},
+    {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME",
+        "how long the graphs of a lost master are kept"), .min = 0, .max = 86400000},
+    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME",
+        "the interval at which another task must answer; after three"
+        " missed answers it is lost"), .min = 50, .max = 3600000},
+    {ROW("master-wait", OPTION_DURATION, master_wait_ms, "1h", "TIME",
+        "a task that had a master exits with 138 after this "
+        "long without one; 0: never"), .min = 0, .max = 30ll * 86400000},
+    {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME",
+        "how long the daemon waits for running steps after TERM"), .min = 0, .max = 86400000},
+    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL,
+        "let a kernel write into the memory of an input that nothing else uses; 'no' to compare"
+        " results")},
+    {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL,
+        "log messages of this level and above"), .choices = daemon_log_levels},
 };
 // clang-format on
 
@@ -506,7 +550,7 @@ static struct status *start(struct worker *worker) {
         log_info("serving on %s, %s%s%s", flags->listen, str_text(&text),
                  flags->use_unix ? ", " : "", worker_service_unix_address(worker->service));
     if (!st && client_port)
-        log_info("clients of the master are taken on at port %d", client_port);
+        log_info("the master's clients may connect to port %d", client_port);
     str_fini(&text);
     return st;
 }

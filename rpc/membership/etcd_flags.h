@@ -9,17 +9,7 @@ struct etcd_flags {
     int64_t ttl_ms;
 };
 
-/* The rows of a daemon's option table; ROW is its macro for a row, the struct's field is `etcd`. */
-// clang-format off
-#define ETCD_FLAG_ROWS(ROW) \
-    {ROW("etcd", OPTION_STRING, etcd.urls, NULL, "URL[,URL...]", "register with, and learn of the others from, this etcd (http://HOST:2379); docs/membership.md")}, \
-    {ROW("cluster-name", OPTION_STRING, etcd.cluster_name, "default", "NAME", "of the cluster in etcd")}, \
-    {ROW("advertise", OPTION_STRING, etcd.advertise, NULL, "HOST:PORT", "where the others reach this process; port 0 means the one that was bound (default: --listen, with this host's name for a wildcard)")}, \
-    {ROW("etcd-ttl", OPTION_DURATION, etcd.ttl_ms, "10s", "TIME", "how long etcd keeps the entry of a process that is silent"), .min = 2000, .max = 3600000}, \
-    {ROW("etcd-ca", OPTION_STRING, etcd.ca_file, NULL, "PATH", "certificates that vouch for an https etcd (PEM)")}, \
-    {ROW("etcd-cert", OPTION_STRING, etcd.cert_file, NULL, "PATH", "this process' own certificate for etcd (PEM)")}, \
-    {ROW("etcd-key", OPTION_STRING, etcd.key_file, NULL, "PATH", "its private key (PEM)")}
-// clang-format on
+/* rpc/membership/etcd_flag_rows.inc has the rows of a daemon's option table. */
 
 /* Do the values go together? Nothing is asked of etcd. */
 struct status *etcd_flags_check(const struct etcd_flags *flags) MUST_USE;

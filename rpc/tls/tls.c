@@ -19,7 +19,7 @@ static struct metric expires =
     METRIC_GAUGE_INIT("millrace_tls_certificate_expiry_seconds",
                       "when this process' certificate expires, in seconds of Unix time");
 static struct metric reloads_total =
-    METRIC_COUNTER_INIT("millrace_tls_reloads_total", "times that TLS files were read anew");
+    METRIC_COUNTER_INIT("millrace_tls_reloads_total", "times that TLS files were read again");
 static struct metric reload_failures_total = METRIC_COUNTER_INIT(
     "millrace_tls_reload_failures_total", "times that TLS files were not fit to be taken over");
 struct metric tls_handshakes_total =

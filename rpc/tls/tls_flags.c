@@ -67,7 +67,7 @@ void tls_set_reload(struct tls_set *set) {
     struct tls *all[TLS_RELOAD_MAX];
     size_t n = 0;
     if (!set->wire) {
-        log_info("HUP: there are no TLS files to read anew");
+        log_info("HUP: there are no TLS files to read again");
         return;
     }
     all[n++] = set->wire;
@@ -81,7 +81,7 @@ void tls_set_reload(struct tls_set *set) {
     } else {
         struct str text = STR_INIT;
         tls_describe(set->wire, &text);
-        log_info("TLS files were read anew: %s", str_text(&text));
+        log_info("TLS files were read again: %s", str_text(&text));
         str_fini(&text);
     }
     status_unref(st);

@@ -10,16 +10,8 @@ struct tls_flags {
     bool admin;
 };
 
-/* The rows of a daemon's option table; ROW is its macro for a row, the struct's field is `tls`. */
-// clang-format off
-#define TLS_FLAG_ROWS(ROW) \
-    {ROW("tls-cert", OPTION_STRING, tls.cert, NULL, "PATH", "speak TLS: this process' certificate and those that lead to its authority (PEM); docs/security.md")}, \
-    {ROW("tls-key", OPTION_STRING, tls.key, NULL, "PATH", "its private key (PEM); HUP reads all of these files anew")}, \
-    {ROW("tls-ca", OPTION_STRING, tls.ca, NULL, "PATH", "who vouches for the certificates of the master and the tasks (PEM)")}, \
-    {ROW("tls-admin", OPTION_BOOL, tls.admin, NULL, NULL, "the admin pages are HTTPS, too, with the same certificate")}
-#define TLS_CLIENT_FLAG_ROW(ROW) \
-    {ROW("tls-client-ca", OPTION_STRING, tls.client_ca, NULL, "PATH", "clients need a certificate for which this vouches (PEM); without it they need none")}
-// clang-format on
+/* rpc/tls/tls_flag_rows.inc has the rows of a daemon's option table. The master has one more,
+ * --tls-client-ca. */
 
 static inline bool tls_flags_is_on(const struct tls_flags *flags) { return flags->cert != NULL; }
 /* Do they go together? No file is looked at. */

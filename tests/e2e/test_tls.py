@@ -186,7 +186,7 @@ class TestCluster(TlsCase):
         self.make_certs(lifetime="17520h")
         for daemon in self.daemons:
             daemon.process.send_signal(signal.SIGHUP)
-            daemon.saw("TLS files were read anew")
+            daemon.saw("TLS files were read again")
         self.assertGreater(self.m.metric("millrace_tls_certificate_expiry_seconds"), expiry + 86400)
         self.assertEqual(self.m.metric("millrace_tls_reloads_total"), 1)
         self.assertEqual([ask("add"), ask("read")], ["ok 3.0", "ok 3.0"])
@@ -323,7 +323,7 @@ class TestClients(TlsCase):
         self.assertIn("device:CPU:0", self.devices())
         self.make_certs()
         self.m.process.send_signal(signal.SIGHUP)
-        self.m.saw("TLS files were read anew")
+        self.m.saw("TLS files were read again")
         self.assertIsNone(self.m.status()["tls"]["wire"]["reload_error"])
         self.stop()
 

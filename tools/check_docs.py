@@ -152,9 +152,9 @@ def comments(text):
 def retired_rows(glossary):
     """[(pattern, where, instead, kept)] of the glossary's table of retired words.
 
-    A row is | `word` | where | write | why | kept in |. Where is "code" (identifiers and comments
-    of C files) or "prose" (comments, pages and READMEs). `*` in a word stands for letters. "kept
-    in" names files and folders.
+    A row is | `word` | where | write | why | kept in |. Where is "code" (identifiers of C
+    files) or "prose" (comments, pages and READMEs). `*` in a word stands for letters. "kept in"
+    names files and folders.
     """
     rows = []
     table = glossary.partition("## Retired words")[2]
@@ -176,7 +176,7 @@ def retired_words_of(path, text, rows):
             continue
         if where == "code" and not is_c:
             continue
-        searched = text
+        searched = check.strip_comments_and_strings(text)
         if where == "prose":
             searched = comments(text) if is_c else without_code(text) if path.endswith(
                 ".md") else ""

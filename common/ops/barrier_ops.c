@@ -2,7 +2,7 @@
 #include "common/ops/op_def.h"
 
 /* A handle of the first form: a vector of the strings container and name. */
-static struct status *shape_words(struct shape_inference *ctx) {
+static struct status *shape_two_elements(struct shape_inference *ctx) {
     ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
     return NULL;
 }
@@ -16,7 +16,7 @@ static struct status *shape_insert(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"Barrier", "collects tuples whose components arrive one by one", shape_words},
+    {"Barrier", "collects tuples whose components arrive one by one", shape_two_elements},
     {"BarrierInsertMany", "adds one component for each key", shape_insert},
     {"BarrierTakeMany", "takes a batch of complete tuples; waits for them", shape_unknown},
     {"BarrierClose", "closes the barrier for new keys", shape_none},

@@ -3,7 +3,7 @@
 #include "common/ops/op_def.h"
 
 /* A handle of the first form: a vector of the strings container and name. */
-static struct status *shape_words(struct shape_inference *ctx) {
+static struct status *shape_two_elements(struct shape_inference *ctx) {
     ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
     return NULL;
 }
@@ -57,11 +57,11 @@ static struct status *shape_dequeue_up_to(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"FIFOQueue", "a queue: first in, first out", shape_words},
-    {"PaddingFIFOQueue", "a queue whose batches are padded", shape_words},
-    {"RandomShuffleQueue", "a queue that gives out any of its elements", shape_words},
-    {"PriorityQueue", "a queue that gives out the smallest first", shape_words},
-    {"FakeQueue", "a reference to a queue that has a handle", shape_words},
+    {"FIFOQueue", "a queue: first in, first out", shape_two_elements},
+    {"PaddingFIFOQueue", "a queue whose batches are padded", shape_two_elements},
+    {"RandomShuffleQueue", "a queue that gives out any of its elements", shape_two_elements},
+    {"PriorityQueue", "a queue that gives out the smallest first", shape_two_elements},
+    {"FakeQueue", "a reference to a queue that has a handle", shape_two_elements},
     {"FIFOQueueV2", "a queue: first in, first out", shape_queue},
     {"PaddingFIFOQueueV2", "a queue whose batches are padded", shape_queue},
     {"RandomShuffleQueueV2", "a queue that gives out any of its elements", shape_queue},

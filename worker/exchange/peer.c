@@ -140,6 +140,7 @@ static void drop_channels(struct peer *peer, struct status *why) {
     peer_rdma_reset(&peer->rdma);
     peer_streams_reset(peer, why);
     peer->epoch_here = peer->epoch_there = 0;
+    peer->is_greeted = false;
     for (int kind = 0; kind < CHANNEL_N_KINDS; kind++) {
         pthread_mutex_lock(&peer->lock);
         struct transport_channel *channel = peer->channels[kind];
@@ -256,18 +257,11 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         strmap_put(&table->peers, peer->task, peer);
         pthread_mutex_unlock(&table->lock);
     }
-    bool is_restarted =
-        peer->incarnation != 0 && incarnation != 0 && peer->incarnation != incarnation;
-    set_text(&peer->address, address);
-    set_text(&peer->unix_address, unix_address);
-    if (incarnation != 0)
-        peer->incarnation = incarnation;
-    if (is_restarted) {
-        struct status *why = status_new(STATUS_ABORTED, "Task %s has been restarted", task);
-        peer_shm_forget(&peer->shm);
-        peer_lost(peer, why);
-        peer->streams.off_until_ns = peer->streams.retry_ms = 0; /* the new one has refused none */
-        status_unref(why);
+    /* While the task itself is connected, a master that names another process knows less: perhaps
+     * it has not heard of a restart. Its address would lead to nobody. */
+    if (!peer->is_greeted || incarnation == 0 || incarnation == peer->incarnation) {
+        set_text(&peer->address, address);
+        set_text(&peer->unix_address, unix_address);
     }
     *ret_peer = peer;
     return NULL;

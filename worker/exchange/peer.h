@@ -93,8 +93,11 @@ void peer_table_set_rdma_retry(struct peer_table *table, int64_t retry_ms);
 struct loop *peer_table_loop(struct peer_table *table);
 const char *peer_table_task(const struct peer_table *table); /* this task's name */
 
-/* Takes in what a registration says about a task. A new incarnation ends what was open to the
- * old one. Errors: RESOURCE_EXHAUSTED. */
+/* Takes in what a registration says about a task: where it can be reached. Which process it is
+ * says the task itself, in the Hello of each connection: two masters may name different
+ * incarnations, and the one that has not heard of a restart must not disturb the task that lives.
+ * A registration that names another incarnation than the connected task's is ignored, as far as
+ * this task's connections are concerned. Errors: RESOURCE_EXHAUSTED. */
 struct status *peer_table_know(struct peer_table *table, const char *task, const char *address,
                                const char *unix_address, uint64_t incarnation,
                                struct peer **ret_peer) MUST_USE;

@@ -30,10 +30,13 @@ static struct status *check_hello(struct peer *peer, struct span meta) {
     else if (strcmp(hello->task, peer->task) != 0)
         st = status_failed_precondition("at the address of task %s answers task %.200s", peer->task,
                                         hello->task);
-    else if (peer->incarnation != 0 && hello->incarnation != peer->incarnation)
-        st = status_new(STATUS_ABORTED, "task %s has been restarted", peer->task);
-    if (!st)
+    else if (peer->is_greeted && hello->incarnation != peer->incarnation)
+        st = status_unavailable("task %s has been restarted", peer->task);
+    if (!st) {
+        peer_set_incarnation(peer, hello->incarnation);
+        peer->is_greeted = true;
         peer->streams.n_theirs = hello->streams;
+    }
     millrace__hello__free_unpacked(hello, NULL);
     return st;
 }
@@ -238,7 +241,9 @@ static struct transport_channel *open_channel(struct peer *peer, const struct tr
     struct transport_channel *channel =
         transport->open(table->loop, there, (enum channel_kind)kind, &handlers, peer);
     struct str hello = STR_INIT;
-    peer_hello_write(&hello, table->task, table->incarnation, kind, peer->incarnation);
+    /* the first channel finds out who answers; the others have to meet the same process */
+    peer_hello_write(&hello, table->task, table->incarnation, kind,
+                     peer->is_greeted ? peer->incarnation : 0);
     add_epoch(peer, kind, &hello);
     struct wire_out out = {.type = WIRE_HELLO, .meta = {hello.data, hello.len}};
     channel->transport->queue(channel, &out);
@@ -288,6 +293,17 @@ static void open_arena(struct peer *peer) {
     str_fini(&why);
 }
 
+void peer_set_incarnation(struct peer *peer, uint64_t incarnation) {
+    bool is_another = peer->incarnation != 0 && peer->incarnation != incarnation;
+    peer->incarnation = incarnation;
+    if (!is_another)
+        return;
+    peer_shm_forget(&peer->shm);
+    peer->streams.off_until_ns = peer->streams.retry_ms = 0; /* the new one has refused none */
+    if (peer->channels[CHANNEL_CONTROL])
+        open_arena(peer);
+}
+
 /* What a control channel makes possible. */
 static void open_besides(struct peer *peer) {
     bool is_tcp = peer->transport == &transport_tcp || peer->transport == &transport_rdma;
@@ -321,6 +337,13 @@ static void lose_to_another(struct peer *peer) {
     status_unref(why);
 }
 
+static void lose_to_restart(struct peer *peer) {
+    struct status *why =
+        status_unavailable("Lost the connection to task %s: it has been restarted", peer->task);
+    peer_lost(peer, why);
+    status_unref(why);
+}
+
 static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, unsigned index,
                                     uint64_t epoch) {
     if (epoch != peer->epoch_here && epoch != peer->epoch_there)
@@ -347,9 +370,14 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
         return status_failed_precondition(
             "task %.200s is not known to %s: no registered graph exchanges with it", task,
             table->task);
-    if (peer->incarnation != 0 && greeting->incarnation != peer->incarnation)
-        return status_failed_precondition(
-            "task %s connects as another incarnation than the master told", task);
+    if (peer->is_greeted && greeting->incarnation != peer->incarnation) {
+        if (kind > CHANNEL_STREAM)
+            return status_failed_precondition("task %s opens a stream as another incarnation",
+                                              task);
+        lose_to_restart(peer);
+    }
+    peer_set_incarnation(peer, greeting->incarnation);
+    peer->is_greeted |= kind != CHANNEL_ARENA; /* that one outlives the others */
     if (kind == CHANNEL_ARENA) {
         peer_table_add_channel(table);
         peer_shm_add_connection(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer),

@@ -43,8 +43,11 @@ struct peer {
     struct peer_table *table;
     char *task;
     bool is_self;
-    char *address, *unix_address;      /* loop thread */
-    uint64_t incarnation;              /* loop thread; 0: not told yet */
+    char *address, *unix_address; /* loop thread */
+    /* Loop thread. What the task itself has said last in a Hello of its own; 0: nothing yet. No
+     * registration changes it, since a master may not know better (peer_set_incarnation). */
+    uint64_t incarnation;
+    bool is_greeted; /* loop thread: said over the present channels; not while there is none */
     const struct transport *transport; /* loop thread; NULL before the first connection */
     struct str why;                    /* loop thread: why this transport */
     _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
@@ -90,6 +93,10 @@ void peer_on_channel_closed(void *owner, struct transport_channel *channel, stru
 
 /* ---- peer_channels.c ---- */
 void peer_open(struct peer *peer, enum channel_kind kind); /* unless it is there */
+/* The task has said in a Hello which process it is. If it was another one before, what belongs to
+ * that process alone is forgotten. Unacknowledged steps are not: a step of the new process may
+ * have been sent what went to the old one. */
+void peer_set_incarnation(struct peer *peer, uint64_t incarnation);
 /* A stream to the peer, greeted; one reference for the caller. */
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index);
 /* Memory for a Push whose meta is `edge`, as struct wire_handlers says of `alloc`. */
@@ -100,8 +107,6 @@ struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *mes
 /* Before the ping is queued: what its answer will acknowledge. */
 void peer_steps_pinged(struct peer *peer, uint64_t ping_id);
 void peer_steps_ponged(struct peer *peer, uint64_t ping_id);
-/* The peer is another process now: nobody waits for those values. */
-void peer_steps_forget(struct peer *peer);
 /* Makes the channel the one to send on, and names on it the steps whose values may be lost. */
 void peer_steps_publish(struct peer *peer, struct transport_channel *channel_take);
 struct status *peer_steps_on_lost(struct peer *peer, struct span meta) MUST_USE;

@@ -50,13 +50,6 @@ void peer_steps_ponged(struct peer *peer, uint64_t ping_id) {
     pthread_mutex_unlock(&peer->lock);
 }
 
-void peer_steps_forget(struct peer *peer) {
-    pthread_mutex_lock(&peer->lock);
-    u64map_fini(&peer->unacknowledged);
-    u64map_init(&peer->unacknowledged);
-    pthread_mutex_unlock(&peer->lock);
-}
-
 /* ---- telling ---- */
 
 static void tell(struct transport_channel *channel, uint64_t *steps, size_t n_steps) {

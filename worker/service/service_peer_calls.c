@@ -1,12 +1,16 @@
 /* What other tasks' kernels ask of this task's (worker/exchange/peer_call.h): answered on an I/O
  * thread, sent by the loop. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "proto/worker.pb-c.h"
 #include "worker/service/service_internal.h"
 
 /* of answers that the asker does not read */
-enum { MAX_UNREAD_BYTES = 2 * PEER_MAX_CALLS * PEER_MAX_PAYLOAD_BYTES };
+enum {
+    MAX_UNREAD_BYTES = 2 * PEER_MAX_CALLS * PEER_MAX_PAYLOAD_BYTES,
+    MAX_MESSAGE_BYTES = 16 << 10, /* of a failure: the rest is cut off */
+};
 
 struct served_call {
     struct pool_task io_task;
@@ -21,10 +25,23 @@ struct served_call {
     char request[];
 };
 
+/* A handler's reply may be longer than what a reply may carry: then the call fails. */
+static void check_reply(struct served_call *call) {
+    const struct peer_reply *reply = &call->reply;
+    if (!call->status &&
+        (reply->bytes.len > PEER_MAX_REPLY_BYTES || reply->payload_bytes > PEER_MAX_PAYLOAD_BYTES))
+        call->status = status_exhausted(
+            "a reply of %zu bytes with a payload of %zu; the limits are %d and %d",
+            reply->bytes.len, reply->payload_bytes, PEER_MAX_REPLY_BYTES, PEER_MAX_PAYLOAD_BYTES);
+}
+
 static void send_reply(struct served_call *call) {
     Millrace__PeerReply reply = MILLRACE__PEER_REPLY__INIT;
+    char message[MAX_MESSAGE_BYTES];
+    check_reply(call);
+    snprintf(message, sizeof(message), "%s", status_message(call->status));
     reply.code = (int32_t)status_code(call->status);
-    reply.message = (char *)(uintptr_t)status_message(call->status);
+    reply.message = message;
     if (!call->status) {
         reply.reply.data = (uint8_t *)call->reply.bytes.data;
         reply.reply.len = call->reply.bytes.len;

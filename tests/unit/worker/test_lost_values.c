@@ -91,6 +91,24 @@ static void steps_after_the_loss_are_not_touched(void **state) {
     rendezvous_end_step(b.rendezvous, 8);
 }
 
+/* The step was meant for the new process, and was sent to the old one, whose end nobody saw. */
+static void a_step_sent_to_the_process_before_a_restart_fails(void **state) {
+    struct test_task c;
+    struct wait wait;
+    struct peer *same;
+    task_init(&c, loop, b.name); /* b is gone from now on */
+    assert_null(
+        peer_table_know(c.peers, a.name, "127.0.0.1:1", a.address, a.incarnation, &c.other));
+    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", c.address, c.incarnation, &same));
+    run_sender(7, 10);
+    peer_connect(c.other);
+    task_receive(&c, a.name, 7, 3, &wait);
+    expect_lost(&wait);
+    rendezvous_end_step(b.rendezvous, 7);
+    rendezvous_end_step(c.rendezvous, 7);
+    task_fini(&c);
+}
+
 static void what_was_acknowledged_survives_the_loss(void **state) {
     struct wait wait;
     run_sender(7, 10);
@@ -172,6 +190,7 @@ int main(void) {
         TEST(a_step_that_comes_after_the_loss_fails),
         TEST(a_step_that_comes_after_others_have_connected_fails),
         TEST(steps_after_the_loss_are_not_touched),
+        TEST(a_step_sent_to_the_process_before_a_restart_fails),
         TEST(what_was_acknowledged_survives_the_loss),
         TEST(a_running_step_is_never_acknowledged),
         TEST(a_step_that_has_ended_there_is_left_alone),

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "tests/unit/worker/two_tasks.h"
+#include "worker/exchange/peer_internal.h"
 
 static struct loop *loop;
 static struct test_task a, b;
@@ -119,25 +120,76 @@ static void a_task_that_is_not_there_is_lost_with_its_name(void **state) {
     assert_non_null(strstr(str_text(&a.lost_why), "127.0.0.1:1"));
 }
 
-static void a_restarted_task_is_not_mistaken_for_the_one_before(void **state) {
+/* Accepts, and says nothing. */
+static void mute_on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {}
+static const struct wire_handlers mute_handlers = {.on_message = mute_on_message,
+                                                   .on_closed = task_on_closed};
+
+/* A master that has not heard of a restart, or of another one, names a process that is not there:
+ * nobody's steps suffer. */
+static void a_registration_does_not_disturb_the_living_task(void **state) {
     struct peer *other;
-    /* another than b's */
-    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", b.address, 77, &other));
-    assert_ptr_equal(other, a.other);
-    assert_int_equal(a.n_lost, 1);
-    assert_int_equal(a.lost_code, STATUS_ABORTED);
-    peer_connect(other);
-    TURN_UNTIL(loop, a.n_lost == 2);
-    assert_int_equal(a.lost_code, STATUS_ABORTED);
-    assert_non_null(strstr(str_text(&a.lost_why), "restarted"));
-    assert_int_equal(at_b.n_messages, 0);
+    peer_connect(a.other);
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
+    TURN_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
+    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", "unix:@nowhere", 77, &other));
+    assert_null(peer_table_know(b.peers, a.name, "127.0.0.1:1", "unix:@nowhere", 78, &other));
+    assert_ptr_equal(other, b.other);
+    assert_true(a.other->incarnation == b.incarnation && b.other->incarnation == a.incarnation);
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 2));
+    assert_true(send_id(a.other, CHANNEL_BULK, 3)); /* opened at the address that was right */
+    TURN_UNTIL(loop, at_b.n_messages == 3);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
-static void the_other_end_refuses_who_it_does_not_expect(void **state) {
+/* The registration may be older than the process that answers, which decides. */
+static void whoever_answers_says_which_process_it_is(void **state) {
     struct peer *other;
-    assert_null(peer_table_know(b.peers, a.name, "127.0.0.1:1", a.address, 77, &other));
+    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", b.address, 77, &other));
     peer_connect(a.other);
-    TURN_UNTIL(loop, b.n_refused == 1 && a.n_lost == 1);
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
+    TURN_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
+    assert_true(a.other->incarnation == b.incarnation);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+static void a_restarted_task_is_known_by_its_own_hello(void **state) {
+    struct str hello = STR_INIT;
+    peer_connect(a.other);
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
+    TURN_UNTIL(loop, at_b.last_id == 1 && b.other->is_greeted);
+    struct wire_conn *conn = wire_connect(loop, b.address, &mute_handlers, NULL);
+    peer_hello_write(&hello, a.name, 99, CHANNEL_CONTROL, b.incarnation);
+    wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
+    TURN_UNTIL(loop, b.n_lost == 1);
+    assert_int_equal(b.lost_code, STATUS_UNAVAILABLE);
+    assert_non_null(strstr(str_text(&b.lost_why), "has been restarted"));
+    assert_int_equal(b.other->incarnation, 99);
+    assert_true(send_id(b.other, CHANNEL_CONTROL, 2)); /* to the new one */
+    TURN_UNTIL(loop, a.n_lost == 1);
+    assert_int_equal(at_a.n_messages, 0);
+    wire_conn_close(conn, NULL); /* its reference goes with on_closed */
+    TURN_UNTIL(loop, b.n_lost == 2);
+    str_fini(&hello);
+}
+
+/* One channel leads to a process and the next to another: they are never mixed. */
+static void channels_of_two_processes_are_not_mixed(void **state) {
+    struct test_task c;
+    struct peer *other;
+    peer_connect(a.other);
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
+    TURN_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
+    task_init(&c, loop, b.name); /* started anew, while the old one is not lost yet */
+    assert_null(peer_table_know(c.peers, a.name, "127.0.0.1:1", a.address, a.incarnation, &other));
+    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", c.address, b.incarnation, &other));
+    assert_true(send_id(a.other, CHANNEL_BULK, 2));
+    TURN_UNTIL(loop, a.n_lost == 1);
+    assert_int_equal(at_b.n_messages, 1);
+    peer_connect(a.other);
+    TURN_UNTIL(loop, a.other->is_greeted);
+    assert_true(a.other->incarnation == c.incarnation);
+    task_fini(&c);
 }
 
 static void an_unknown_task_is_refused(void **state) {
@@ -180,10 +232,6 @@ static void transports_are_asked_in_order(void **state) {
     str_fini(&why);
 }
 
-/* Accepts, and says nothing. */
-static void mute_on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {}
-static const struct wire_handlers mute_handlers = {.on_message = mute_on_message,
-                                                   .on_closed = task_on_closed};
 static void mute_on_accept(void *arg, struct wire_conn *conn_take) {
     wire_conn_set_owner(conn_take, NULL, &mute_handlers);
 }
@@ -253,8 +301,10 @@ int main(void) {
         TEST(the_bulk_channel_opens_with_its_first_message),
         TEST(a_lost_peer_is_told_once_and_can_be_connected_again),
         TEST(a_task_that_is_not_there_is_lost_with_its_name),
-        TEST(a_restarted_task_is_not_mistaken_for_the_one_before),
-        TEST(the_other_end_refuses_who_it_does_not_expect),
+        TEST(a_registration_does_not_disturb_the_living_task),
+        TEST(whoever_answers_says_which_process_it_is),
+        TEST(a_restarted_task_is_known_by_its_own_hello),
+        TEST(channels_of_two_processes_are_not_mixed),
         TEST(an_unknown_task_is_refused),
         TEST(a_task_is_its_own_peer_without_a_connection),
         TEST(the_page_says_which_transport_and_why),

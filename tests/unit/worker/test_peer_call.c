@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -24,7 +25,21 @@ static struct peer_call calls[N_CALLS];
 static char requests[N_CALLS][16];
 static int n_replied, n_failed;
 
+static void str_add_repeated(struct str *out, size_t n) {
+    static char few[4096];
+    memset(few, 'x', sizeof(few));
+    for (size_t left = n; left > 0; left -= MIN(left, sizeof(few)))
+        str_add_bytes(out, few, MIN(left, sizeof(few)));
+}
+
+/* A request "!N" gets a reply of N bytes, "?N" a failure with so many words, others themselves. */
 static struct status *echo(struct span request, struct peer_reply *ret) {
+    if (request.len > 1 && request.len < 16 && strchr("!?", request.data[0])) {
+        char number[16] = "";
+        memcpy(number, request.data + 1, request.len - 1);
+        str_add_repeated(&ret->bytes, strtoul(number, NULL, 10));
+        return request.data[0] == '?' ? status_invalid("%s", str_text(&ret->bytes)) : NULL;
+    }
     str_add_bytes(&ret->bytes, request.data, request.len);
     return NULL;
 }
@@ -106,11 +121,69 @@ static void all_end_when_this_task_stops(void **state) {
     assert_int_equal(n_failed, N_CALLS);
 }
 
+struct sized_call {
+    struct peer_call call;
+    bool is_done;
+};
+
+static void on_sized(struct peer_call *call) {
+    CONTAINER_OF(call, struct sized_call, call)->is_done = true;
+}
+
+/* Makes one call and takes what came of it: the length of its reply, or the failure. */
+static size_t call_with(struct peer_call_task *task, struct span request,
+                        enum status_code *ret_code, char ret_words[200]) {
+    struct sized_call sized = {.call = {.request = request, .on_done = on_sized}};
+    list_init(&sized.call.link);
+    peer_call_start(task, &sized.call);
+    assert_false(sized.is_done);
+    TURN_UNTIL(loop, sized.is_done);
+    size_t len = sized.call.reply.len;
+    *ret_code = status_code(sized.call.status);
+    snprintf(ret_words, 200, "%s", status_message(sized.call.status));
+    status_unref(sized.call.status);
+    str_fini(&sized.call.reply);
+    return len;
+}
+
+/* One below each limit, at it, and one above: what is too long fails its call and nothing else. */
+static void limits_fail_the_call_and_not_the_connection(void **state) {
+    char address[64], text[16], words[200];
+    enum status_code code;
+    struct str request = STR_INIT;
+    snprintf(address, sizeof(address), "127.0.0.1:%d", worker_service_port(service));
+    struct peer_call_task *task = know(address);
+    for (size_t n = PEER_MAX_REQUEST_BYTES - 1; n <= PEER_MAX_REQUEST_BYTES + 1; n++) {
+        str_clear(&request);
+        str_add_repeated(&request, n);
+        size_t len = call_with(task, (struct span){request.data, n}, &code, words);
+        bool fits = n <= PEER_MAX_REQUEST_BYTES;
+        assert_int_equal(code, fits ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED);
+        assert_int_equal(len, fits ? n : 0);
+        assert_true(fits || strstr(words, "a request of 65537 bytes to"));
+    }
+    for (size_t n = PEER_MAX_REPLY_BYTES - 1; n <= PEER_MAX_REPLY_BYTES + 1; n++) {
+        snprintf(text, sizeof(text), "!%zu", n);
+        size_t len = call_with(task, span_of(text), &code, words);
+        bool fits = n <= PEER_MAX_REPLY_BYTES;
+        assert_int_equal(code, fits ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED);
+        assert_int_equal(len, fits ? n : 0);
+        assert_true(fits || strstr(words, "a reply of 4194305 bytes"));
+    }
+    call_with(task, span_of("?70000000"), &code, words); /* more than a message's meta may have */
+    assert_int_equal(code, STATUS_INVALID_ARGUMENT);
+    call_with(task, span_of("and on"), &code, words);
+    assert_int_equal(code, STATUS_OK);
+    str_fini(&request);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(more_than_the_other_task_takes_at_a_time_wait, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(all_end_when_it_cannot_be_reached, setup, teardown),
+        cmocka_unit_test_setup_teardown(limits_fail_the_call_and_not_the_connection, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(all_end_when_this_task_stops, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,13 @@
-/* The thin C client: TensorFlow's C API names, as far as a client of a remote master needs them,
+/* The C client library: the functions of TensorFlow's C API that a client of a remote master needs,
  * without TensorFlow.
  *
- * A session speaks TensorFlow's client protocol (gRPC) to a Millrace master or to TensorFlow's
- * own server. Graphs are serialized GraphDefs, feeds and fetches are named "node:index". Calls
- * block; a session may be used by several threads, one call at a time. Where a function has the
- * name of one in TensorFlow's tensorflow/c/c_api.h it means the same; the MR_ ones are our own.
+ * A session speaks TensorFlow's client protocol (gRPC) to a Millrace master or to TensorFlow's own
+ * server. Graphs are serialized GraphDefs; feeds and fetches are named "node:index". Calls block.
+ * Several threads may use a session; their calls wait for each other. A function with the name of
+ * one in TensorFlow's tensorflow/c/c_api.h has the same meaning; those with MR_ are our own.
  *
- * Ownership: every TF_New… and TF_Allocate… has its TF_Delete…; TF_Delete… accepts NULL. Errors
- * come back in the TF_Status, which each call sets (TF_OK on success). */
+ * Ownership: what a TF_New… or TF_Allocate… returns is freed by its TF_Delete…, which accepts NULL.
+ * Each call with a TF_Status sets it (TF_OK on success). */
 #ifndef MILLRACE_CLIENT_C_API_H
 #define MILLRACE_CLIENT_C_API_H
 
@@ -69,7 +69,7 @@ typedef struct TF_Tensor TF_Tensor;
 TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data,
                         size_t length, void (*deallocator)(void *data, size_t length, void *arg),
                         void *arg);
-/* elements undefined */
+/* The elements are undefined. */
 TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length);
 void TF_DeleteTensor(TF_Tensor *tensor);
 TF_DataType TF_TensorType(const TF_Tensor *tensor);
@@ -92,36 +92,35 @@ void TF_DeleteSessionOptions(TF_SessionOptions *options);
 void TF_SetTarget(TF_SessionOptions *options, const char *target);
 /* a serialized ConfigProto */
 void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, TF_Status *status);
-/* of every call; < 0, the default: none */
+/* How long each call may take; < 0, the default: no limit. */
 void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms);
 
-/* With grpcs://: PEM files of who vouches for the master (NULL: the system's authorities), of
- * our own certificate and its key (NULL: none), and the name that the master's certificate must
- * carry (NULL: the target's host; "millrace://CLUSTER/master" is another that it has). What is
- * NULL, or not set, is taken from $MILLRACE_TLS_CA, _CERT, _KEY and _NAME where they are there. */
+/* For grpcs:// targets: the PEM files of the authorities that vouch for the master (NULL: the
+ * system's) and of our own certificate and its key (NULL: none), and the name that the master's
+ * certificate must carry (NULL: the target's host; it also has "millrace://CLUSTER/master"). For
+ * each that is NULL, $MILLRACE_TLS_CA, _CERT, _KEY or _NAME is used if it is set. */
 void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert_file,
                const char *key_file, const char *name);
 
 typedef struct TF_DeprecatedSession TF_DeprecatedSession;
-/* Connects at the first call that needs the master. NULL and a status for a target that cannot
- * be parsed. */
+/* The session connects at the first call that needs the master. Returns NULL and sets the status
+ * for a target that is no address. */
 TF_DeprecatedSession *TF_NewDeprecatedSession(const TF_SessionOptions *options, TF_Status *status);
 void TF_CloseDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status);
-/* closes it first if need be */
+/* Closes the session first if it is open. */
 void TF_DeleteDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status);
 /* Adds the nodes of a serialized GraphDef; the first call creates the session at the master. */
 void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length,
                     TF_Status *status);
-/* One step. `inputs` are not taken (unlike TensorFlow's TF_Run, which consumes them). On success
- * each outputs[i] is a new tensor. A fetch that the reply lacks is TF_INTERNAL. run_options: a
- * serialized RunOptions or NULL; run_metadata: gets a serialized RunMetadata, or NULL.
- */
+/* Runs one step. `inputs` stay the caller's. On success each outputs[i] is a new tensor of the
+ * caller's. A reply without a fetch is TF_INTERNAL. run_options is a serialized RunOptions or NULL;
+ * run_metadata receives a serialized RunMetadata, and may be NULL. */
 void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names,
             TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
             int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
             TF_Status *status);
-/* Drops the containers' resources and closes all sessions of the master. No container: the
- * default ones of all tasks. */
+/* Drops the resources of the containers and closes all sessions of the master. Without a
+ * container it drops those of the default containers of all tasks. */
 void TF_Reset(const TF_SessionOptions *options, const char **containers, int ncontainers,
               TF_Status *status);
 

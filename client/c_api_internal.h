@@ -1,4 +1,4 @@
-/* What the client's files share: the structs behind the opaque names. */
+/* What the files of the C client share: the structs behind the opaque names. */
 #ifndef MILLRACE_CLIENT_C_API_INTERNAL_H
 #define MILLRACE_CLIENT_C_API_INTERNAL_H
 
@@ -28,8 +28,8 @@ struct TF_DeprecatedSession {
     bool is_closed;
 };
 
-/* Calls a method of the master and waits, with the session's lock held. On success the reply's
- * buffer belongs to the caller. */
+/* Calls a method of the master and waits for the reply. The caller holds the session's lock. On
+ * success the reply's buffer is the caller's. */
 struct status *session_call(TF_DeprecatedSession *session, const char *method,
                             const struct str *request, struct grpc_message *ret) MUST_USE;
 

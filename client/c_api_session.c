@@ -1,5 +1,5 @@
-/* Sessions of the thin client: requests written by hand, replies sliced by hand, one blocking
- * call at a time over rpc/grpc/grpc_client. docs/compatibility.md
+/* Runs sessions of the C client: writes requests and reads replies by hand, one blocking call at a
+ * time over rpc/grpc/grpc_client. docs/compatibility.md
  * lists the fields of the protocol. */
 #include "client/c_api.h"
 

@@ -1,6 +1,6 @@
-/* How a client speaks TLS: with whom it believes, what it shows, and whom it expects. What a
- * flag does not say, the environment does: MILLRACE_TLS_CA, MILLRACE_TLS_CERT, MILLRACE_TLS_KEY,
- * MILLRACE_TLS_NAME. */
+/* The TLS settings of a client: authorities, certificate, and the expected name. A setting
+ * without a flag comes from the environment: MILLRACE_TLS_CA, MILLRACE_TLS_CERT,
+ * MILLRACE_TLS_KEY, MILLRACE_TLS_NAME. */
 #ifndef MILLRACE_CLIENT_TLS_CLIENT_H
 #define MILLRACE_CLIENT_TLS_CLIENT_H
 
@@ -15,9 +15,10 @@ struct tls_client {
 
 /* client/tls_client_rows.inc has the rows of a subcommand's option table. */
 
-/* Takes a scheme off: "grpcs://" (*ret_is_tls), "grpc://" or none. The rest is an address. */
+/* Returns the address without its scheme: "grpcs://" (then *ret_is_tls is true), "grpc://" or
+ * none. */
 const char *tls_client_split(const char *target, bool *ret_is_tls);
-/* Fields that are NULL are filled from the environment. */
+/* Sets each field that is NULL from the environment. */
 void tls_client_fill(struct tls_client *client);
 /* Errors: as tls_new. */
 struct status *tls_client_new(const struct tls_client *client, struct tls **ret_tls) MUST_USE;

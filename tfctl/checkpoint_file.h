@@ -1,5 +1,4 @@
-/* A checkpoint of either format as tfctl looks at it: a sorted list of tensors that can be read.
- * Threads: one. */
+/* Reads a checkpoint of either format as a sorted list of tensors. One thread. */
 #ifndef MILLRACE_TFCTL_CHECKPOINT_FILE_H
 #define MILLRACE_TFCTL_CHECKPOINT_FILE_H
 
@@ -23,11 +22,12 @@ struct checkpoint_file {
     size_t n, capacity;
 };
 
-/* `path`: a prefix, its ".index" file, a file of the older format, or a directory with a file
- * `checkpoint` that names the newest. Errors: of the file system; DATA_LOSS. fini in any case. */
+/* `path` is a prefix, its ".index" file, a file of the older format, or a directory with a file
+ * `checkpoint` that names the newest. Errors: those of the file system; DATA_LOSS. Call
+ * checkpoint_file_fini always. */
 struct status *checkpoint_file_open(struct checkpoint_file *file, const char *path) MUST_USE;
 void checkpoint_file_fini(struct checkpoint_file *file);
-/* NULL: none */
+/* Returns NULL when there is no tensor of that name. */
 const struct checkpoint_tensor *checkpoint_file_find(const struct checkpoint_file *file,
                                                      struct span name);
 struct status *checkpoint_file_read(const struct checkpoint_file *file,

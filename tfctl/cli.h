@@ -1,11 +1,10 @@
-/* The command line of one subcommand: options.h's rows for single values, and besides them
- * options that may be repeated, arguments, and a command after "--". No file, no environment:
- * what a subcommand does stands on its line.
+/* Parses the command line of one subcommand: options.h's rows for single values, options that may
+ * be repeated, arguments, and a command after "--". It reads no file and no environment.
  *
  *   tfctl SUBCOMMAND --name VALUE --name=VALUE --[no-]bool --list A --list B ARG... -- COMMAND
  *   ARG...
  *
- * Threads: one, at start. */
+ * Called by one thread, at the start. */
 #ifndef MILLRACE_TFCTL_CLI_H
 #define MILLRACE_TFCTL_CLI_H
 
@@ -37,15 +36,15 @@ struct cli {
     struct options options; /* its arena holds all lists */
     const char **args;
     int n_args;
-    char *const *command; /* what stood after "--", ends with NULL; NULL when nothing did */
+    char *const *command; /* the words after "--", ends with NULL; NULL: there were none */
 };
 
 void cli_init(struct cli *cli, const struct cli_spec *spec, void *values);
 void cli_fini(struct cli *cli);
-/* argv[0] is the subcommand. OPTIONS_EXIT: --help was shown (0), or a line of error (64). */
+/* argv[0] is the subcommand. OPTIONS_EXIT: --help was shown (*ret_code 0), or an error (64). */
 enum options_outcome cli_load(struct cli *cli, const struct cli_spec *spec, int argc,
                               char *const *argv, int *ret_code) MUST_USE;
-/* "tfctl local: MESSAGE (see --help)" on stderr; returns 64. Takes the status. */
+/* Prints "tfctl local: MESSAGE (see --help)" to stderr and returns 64. Takes the status. */
 int cli_usage_error(const struct cli_spec *spec, struct status *st_take);
 
 #endif

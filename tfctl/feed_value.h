@@ -1,4 +1,4 @@
-/* The value of a feed on a command line.
+/* Parses the value of a feed on a command line.
  *
  *   @FILE.npy            the array in the file
  *   3                    int32, a scalar
@@ -11,7 +11,7 @@
 
 #include "common/tensor/tensor.h"
 
-/* Errors: INVALID_ARGUMENT for a text that is none of these; what reading the file says. */
+/* Errors: INVALID_ARGUMENT for any other text; those of reading the file. */
 struct status *feed_value_parse(const char *text, struct tensor *ret) MUST_USE;
 
 #endif

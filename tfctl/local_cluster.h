@@ -12,9 +12,9 @@
 
 #include "tfctl/local_member.h"
 
-/* Orders come as bytes from the process in front: a signal's number, and whether a terminal sent
- * it to the whole group. When the pipe ends, that process is dead, and everything is killed at
- * once. */
+/* The process in front sends orders as bytes: a signal's number, and ORDER_FROM_TERMINAL if a
+ * terminal sent the signal to the whole group. When the pipe ends, that process is dead, and
+ * everything is killed at once. */
 enum { ORDER_FROM_TERMINAL = 0x80 };
 
 /* The caller has blocked SIGCHLD, SIGTERM, SIGINT and SIGQUIT, and SIGHUP unless it is ignored.

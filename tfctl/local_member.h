@@ -1,9 +1,8 @@
 /* A member of a local cluster: a task, the master, the probe that waits until they are ready, or
  * the user's command.
  *
- * Daemons listen on a port of their own choice and tell it by a port file in the cluster's
- * private directory; once known, the port stays theirs, so that a restarted daemon is found
- * where it was. */
+ * A daemon listens on any free port and writes it into a port file in the cluster's private
+ * directory. It keeps that port when it is restarted. */
 #ifndef MILLRACE_TFCTL_LOCAL_MEMBER_H
 #define MILLRACE_TFCTL_LOCAL_MEMBER_H
 
@@ -21,7 +20,7 @@ struct member {
     const struct cluster_task *task; /* MEMBER_TASK */
     const char *port_path;           /* daemons */
     int port, admin_port;            /* 0 until they are known */
-    bool is_up;                      /* its port file has been there since it was started */
+    bool is_up;                      /* its port file has appeared since it was started */
     int n_failed_starts;             /* restarts in a row that ended before it was up */
     int64_t restart_due_ns;          /* when to try again; 0: not waiting */
 };
@@ -36,13 +35,13 @@ struct local_options {
     sigset_t mask;        /* what children start with */
 };
 
-/* The command line of a daemon, in the arena. `cluster` (the master's): what --cluster takes. */
+/* Makes the command line of a daemon, in the arena. `cluster` is the master's --cluster. */
 char *const *member_argv(const struct member *member, const struct local_options *options,
                          const char *cluster, struct arena *arena);
-/* Reads the port file if it is there; true when it was and the ports are known now. */
+/* Reads the port file if it exists. Returns true when the ports are known now. */
 bool member_read_ports(struct member *member);
-/* "127.0.0.1" of "127.0.0.1:2222"; wildcards become loopback. The master's address for clients,
- * by its --listen and its port. */
+/* Appends the master's target for clients, from its --listen and its port. A wildcard host becomes
+ * loopback. */
 void member_print_target(const char *listen, int port, struct str *out);
 
 #endif

@@ -1,10 +1,10 @@
-/* What children print, line by line, each line behind its child's name:
+/* Shows what children print, line by line, each line after its child's name:
  *
  *   ps/0     | 2026-01-31T10:00:00.123Z I /job:ps/task:0 serving on port 40123
  *
- * Goes to stderr, never blocking: while stderr takes nothing, the children's pipes are left
- * alone, and they wait, not we. A quiet source's lines are not shown, but its last ones are kept
- * for relay_show_tail. Threads: one. */
+ * It writes to stderr and never blocks: while stderr takes nothing, the children's pipes are not
+ * read, so the children wait. The lines of a quiet source are not shown; its last ones are kept for
+ * relay_show_tail. One thread. */
 #ifndef MILLRACE_TFCTL_RELAY_H
 #define MILLRACE_TFCTL_RELAY_H
 
@@ -13,7 +13,7 @@
 struct relay {
     int name_width;
     struct str pending; /* for stderr */
-    bool is_broken;     /* stderr is closed: everything is dropped */
+    bool is_broken;     /* stderr is closed: all lines are dropped */
 };
 
 struct relay_source {
@@ -29,19 +29,19 @@ void relay_source_init(struct relay_source *source, const char *name, bool is_qu
 void relay_source_fini(struct relay_source *source);
 
 enum relay_outcome { RELAY_MORE, RELAY_NOTHING_NOW, RELAY_END };
-/* Reads some of what is there. */
+/* Reads some of what has arrived. */
 enum relay_outcome relay_read(struct relay *relay, struct relay_source *source, int fd);
 /* The child has ended: its last line may lack a newline. */
 void relay_end(struct relay *relay, struct relay_source *source);
 void relay_show_tail(struct relay *relay, struct relay_source *source);
-/* A line of tfctl's own, in order with the others; shown though quiet. */
+/* Adds a line of tfctl's own, in order with the others; it is always shown. */
 void relay_say(struct relay *relay, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* wait for stderr, read no more */
+/* Then the caller waits for stderr and reads no more. */
 static inline bool relay_is_full(const struct relay *relay) { return relay->pending.len > 0; }
 /* Writes as much as stderr takes now. */
 void relay_flush(struct relay *relay);
-/* Before the process ends: waits for stderr, at most so long. */
+/* Call it before the process ends: waits for stderr, at most timeout_ms. */
 void relay_flush_until(struct relay *relay, int timeout_ms);
 
 #endif

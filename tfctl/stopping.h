@@ -1,6 +1,7 @@
-/* How a local cluster ends: in waves, the command and what it left behind, the master, the
- * tasks. Each wave gets TERM, and KILL after a bounded time; the next one begins when it is
- * gone. A pure clock-driven thing: its owner reaps, and calls it after each event. */
+/* Ends a local cluster in waves: first the command and the processes that it left behind, then the
+ * master, then the tasks. Each wave gets TERM, and KILL after a limited time; the next wave begins
+ * when all of it have ended. The owner reaps children, and calls stopping_advance after each event
+ * and at stopping_due_ns. */
 #ifndef MILLRACE_TFCTL_STOPPING_H
 #define MILLRACE_TFCTL_STOPPING_H
 
@@ -16,12 +17,13 @@ struct stopping {
 
 void stopping_begin(struct stopping *stopping, const struct member *members, int n_members,
                     bool has_strays);
-/* Sends what is due. True when no member runs any more, or those that do survived a KILL for
- * seconds. */
+/* Sends the signals that are due. Returns true when no member is running, or when those that are
+ * have survived a KILL for seconds. */
 bool stopping_advance(struct stopping *stopping);
-int64_t stopping_due_ns(const struct stopping *stopping); /* when to call it at the latest */
-/* Children have been reaped: their own children may be ours now, and get the signal that the
- * others got. */
+int64_t
+stopping_due_ns(const struct stopping *stopping); /* when to call stopping_advance at the latest */
+/* Call it after reaping: the reaped children's own children may be ours now. Sends them the signal
+ * that the others of the wave got. */
 void stopping_adopt(struct stopping *stopping);
 
 #endif

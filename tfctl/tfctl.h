@@ -1,6 +1,6 @@
-/* The subcommands of tfctl; each gets its own part of the command line (argv[0] is its name) and
- * returns the exit code: 0, 64 usage, 70 the cluster or the step failed, 74 a file or the
- * connection did. */
+/* The subcommands of tfctl. Each gets its own part of the command line (argv[0] is its name) and
+ * returns the exit code: 0 success, 64 wrong usage, 70 the cluster or the step failed, 74 a file or
+ * the connection failed. */
 #ifndef MILLRACE_TFCTL_TFCTL_H
 #define MILLRACE_TFCTL_TFCTL_H
 

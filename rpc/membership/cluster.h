@@ -1,5 +1,5 @@
-/* Who belongs to a cluster: jobs and the addresses of their tasks, from a flag, an INI file or
- * TF_CONFIG.
+/* The list of a cluster's tasks: jobs and the addresses of their tasks, from a flag, a
+ * configuration file or TF_CONFIG.
  *
  *   --cluster "ps=host:2400,worker=host:2300;host2:2300"     jobs by comma, addresses by semicolon, tasks numbered from 0
  *   TF_CONFIG '{"cluster": {"ps": ["host:2400"], "worker": […]}, "task": {"type": "worker",
@@ -26,14 +26,16 @@ struct cluster_spec {
 
 void cluster_spec_init(struct cluster_spec *spec);
 void cluster_spec_fini(struct cluster_spec *spec);
-/* Errors: INVALID_ARGUMENT saying what is wrong where (job names are [A-Za-z][A-Za-z0-9_]*, no
- * doubles, at least one address). */
+/* Replaces *spec on success only. Errors: INVALID_ARGUMENT, which says what is wrong and where.
+ * Job names are [A-Za-z][A-Za-z0-9_]*; no job and no address may occur twice; each job has an
+ * address. */
 struct status *cluster_spec_parse(const char *text, struct cluster_spec *spec) MUST_USE;
-/* TF_CONFIG's JSON; ret_job (in the arena) and ret_index tell whose it is, NULL and -1 when it
- * does not say. Jobs named "chief", "master" and "evaluator" are jobs like others. */
+/* Parses TF_CONFIG's JSON. *ret_job (in the arena) and *ret_index are those of the process that
+ * it is for; NULL and -1 when it does not say. "chief", "master" and "evaluator" are jobs like
+ * others. */
 struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spec *spec,
                                             const char **ret_job, int *ret_index) MUST_USE;
-/* as --cluster takes it */
+/* Appends the list as --cluster takes it. */
 void cluster_spec_print(const struct cluster_spec *spec, struct str *out);
 
 #endif

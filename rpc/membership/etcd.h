@@ -1,10 +1,11 @@
 /* A client of etcd (v3, by its JSON gateway) on the loop: calls, leases, a watch, several
  * endpoints.
  *
- * A call goes to the endpoint that answered last; where that one cannot be reached, or says that
- * it has no leader, the next is asked, and only when all have failed the call fails, with
- * UNAVAILABLE. A call may so happen twice: those here bear it. A watch lasts until its
- * connection ends, or a call finds its endpoint silent; its owner begins anew. Loop thread only. */
+ * A call is sent to the endpoint that answered last. If that endpoint cannot be reached, or says
+ * that it has no leader, the next one is asked. When all have failed, the call fails with
+ * UNAVAILABLE. So etcd may carry out a call twice; all calls here allow that. A watch ends when its
+ * connection ends or a call finds that its endpoint is silent; its owner has to start another. Loop
+ * thread only. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_ETCD_H
 #define MILLRACE_RPC_MEMBERSHIP_ETCD_H
 
@@ -16,13 +17,14 @@ enum { ETCD_MAX_ENDPOINTS = 16 };
 struct etcd_options {
     /* "http://etcd0:2379,https://etcd1:2379"; without a scheme it is http */
     const char *urls;
-    int64_t timeout_ms;                         /* of one endpoint's answer; 0: 2 s */
+    int64_t timeout_ms;                         /* for the answer of one endpoint; 0: 2 s */
     const char *ca_file, *cert_file, *key_file; /* for https; may be NULL */
 };
 
 struct etcd;
 
-/* Embedded in the caller's record. on_reply comes once, with the reply (borrowed) or a status. */
+/* Is part of the caller's own object. on_reply is called once, with the reply (borrowed) or with a
+ * status, which the callee owns. */
 struct etcd_call {
     void (*on_reply)(struct etcd_call *call, struct status *status_take,
                      const struct etcd_reply *reply);
@@ -34,10 +36,10 @@ struct etcd_call {
     struct list link;
 };
 
-/* Embedded likewise. */
+/* Is part of the caller's own object. */
 struct etcd_watch {
     void (*on_events)(struct etcd_watch *watch, const struct etcd_reply *reply);
-    /* once; OUT_OF_RANGE: the revision was compacted away */
+    /* called once; OUT_OF_RANGE: etcd has compacted the revision away */
     void (*on_end)(struct etcd_watch *watch, struct status *status_take);
     struct etcd *etcd; /* while it runs */
     struct http_call http;
@@ -46,42 +48,43 @@ struct etcd_watch {
     struct list link;
 };
 
-/* Are they URLs that etcd_new takes? */
+/* Checks whether etcd_new takes the URLs. Errors: INVALID_ARGUMENT. */
 struct status *etcd_check_urls(const char *urls) MUST_USE;
 /* Errors: INVALID_ARGUMENT (the URLs), FAILED_PRECONDITION (no libcurl). */
 struct status *etcd_new(struct loop *loop, const struct etcd_options *options,
                         struct etcd **ret_etcd) MUST_USE;
-/* Calls and watches end silently. on_closed (may be NULL) when the memory is gone. Accepts NULL. */
+/* Ends calls and watches without calling back. Calls on_closed (may be NULL) when the memory has
+ * been freed. Accepts NULL. */
 void etcd_close(struct etcd *etcd, void (*on_closed)(void *arg), void *arg);
-/* False from a call that failed everywhere until one that did not; `why_not` (may be NULL) gets
- * since when, and why. */
+/* Does etcd answer? False after a call that failed at all endpoints, until one succeeds. Then
+ * `why_not` (may be NULL) gets since when and why. */
 bool etcd_is_up(const struct etcd *etcd, struct str *why_not);
 struct http_client *etcd_http(struct etcd *etcd);
 
-/* one range; none: no key */
+/* Reads a key, or all keys with a prefix. The reply has one range; an empty one means no key. */
 void etcd_range(struct etcd *etcd, struct etcd_call *call, const char *key, bool is_prefix);
-/* a range per key */
+/* Reads several keys at one revision. The reply has a range for each. */
 void etcd_read(struct etcd *etcd, struct etcd_call *call, const char *const *keys, int n);
 void etcd_put(struct etcd *etcd, struct etcd_call *call, const char *key, struct span value,
               int64_t lease);
-/* Puts if the key's last change was at mod_revision (0: it must not exist): has_succeeded; else
- * ranges[0] has what is there. */
+/* Writes the key if its last change was at mod_revision (0: if it does not exist), and sets
+ * has_succeeded. Otherwise ranges[0] is what the key holds. */
 void etcd_claim(struct etcd *etcd, struct etcd_call *call, const char *key, int64_t mod_revision,
                 struct span value, int64_t lease);
 void etcd_delete(struct etcd *etcd, struct etcd_call *call, const char *key);
 void etcd_lease_grant(struct etcd *etcd, struct etcd_call *call, int64_t ttl_s);
-/* ttl_s 0: it has lapsed */
+/* The reply's ttl_s is 0 when the lease has lapsed. */
 void etcd_lease_keep_alive(struct etcd *etcd, struct etcd_call *call, int64_t lease);
-/* ttl_s: how many seconds it lasts unless it is kept alive, rounded down; 0 or less: it has
- * lapsed. */
+/* The reply's ttl_s is how many seconds the lease lasts unless it is renewed, rounded down; 0 or
+ * less means that it has lapsed. */
 void etcd_lease_time_to_live(struct etcd *etcd, struct etcd_call *call, int64_t lease);
 void etcd_lease_revoke(struct etcd *etcd, struct etcd_call *call, int64_t lease);
-/* on_reply will not come; one that does not run is left alone */
+/* Ends the call without on_reply. Does nothing to a call that is not running. */
 void etcd_call_cancel(struct etcd_call *call);
 
-/* All changes of keys that begin with `prefix` (which ends with '/'), from a revision on. */
+/* Reports all changes of keys that begin with `prefix` (which ends with '/') from a revision on. */
 void etcd_watch_start(struct etcd *etcd, struct etcd_watch *watch, const char *prefix,
                       int64_t from_revision);
-void etcd_watch_stop(struct etcd_watch *watch); /* on_end will not come */
+void etcd_watch_stop(struct etcd_watch *watch); /* without on_end */
 
 #endif

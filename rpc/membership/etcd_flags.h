@@ -1,4 +1,4 @@
-/* What both daemons ask about etcd, and what they do with the answers: the client, the entry. */
+/* The etcd flags of the daemons and tfctl, and the client that is made from them. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_ETCD_FLAGS_H
 #define MILLRACE_RPC_MEMBERSHIP_ETCD_FLAGS_H
 
@@ -11,7 +11,7 @@ struct etcd_flags {
 
 /* rpc/membership/etcd_flag_rows.inc has the rows of a daemon's option table. */
 
-/* Do the values go together? Nothing is asked of etcd. */
+/* Checks whether the values fit together. Does not connect. Errors: INVALID_ARGUMENT. */
 struct status *etcd_flags_check(const struct etcd_flags *flags) MUST_USE;
 struct status *etcd_flags_open(const struct etcd_flags *flags, struct loop *loop,
                                struct etcd **ret_etcd) MUST_USE;

@@ -1,9 +1,8 @@
-/* The messages of etcd's v3 JSON gateway: requests as text, replies into plain structures. Keys
- * and values are base64 on the wire, 64-bit numbers are strings there; fields that are not known
- * are passed over. A reply's strings live in its arena.
+/* Writes the requests and reads the replies of etcd's v3 JSON gateway. In the messages keys and
+ * values are base64 and 64-bit numbers are strings. Unknown fields are ignored. A reply's strings
+ * are in its arena.
  *
- * Whatever comes from the wire yields a status, never more: sizes and counts have limits. Any
- * thread. */
+ * Malformed bytes only cause a status; sizes and counts have limits. Any thread. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_ETCD_MESSAGE_H
 #define MILLRACE_RPC_MEMBERSHIP_ETCD_MESSAGE_H
 
@@ -20,11 +19,11 @@ enum {
 
 struct etcd_kv {
     const char *key;   /* without NUL bytes inside */
-    struct span value; /* NUL-terminated besides */
+    struct span value; /* followed by a NUL */
     int64_t create_revision, mod_revision, lease;
 };
 
-/* What one range read found. */
+/* The keys that reading one range found. */
 struct etcd_range {
     struct etcd_kv *kvs;
     int n;
@@ -35,18 +34,19 @@ struct etcd_event {
     struct etcd_kv kv; /* a deleted one has its key and revision only */
 };
 
-/* All that a reply may hold; what it does not say is 0. */
+/* Everything that a reply may contain; what it does not say is 0. */
 struct etcd_reply {
     struct arena arena;
     int64_t revision;          /* of the store when it answered */
     bool has_succeeded;        /* a transaction's comparison held */
-    struct etcd_range *ranges; /* a range's one, or a transaction's, in the order asked */
+    struct etcd_range *ranges; /* in the order of the request */
     int n_ranges;
-    int64_t lease, ttl_s; /* ttl 0 or less: there is no such lease (any more) */
+    int64_t lease, ttl_s; /* ttl_s 0 or less: there is no such lease */
     struct etcd_event *events;
     int n_events;
     bool is_created, is_cancelled;
-    int64_t compact_revision; /* a watch wanted revisions that are gone; the oldest that is there */
+    int64_t
+        compact_revision; /* a watch asked for revisions that etcd has dropped: its oldest one */
 };
 void etcd_reply_init(struct etcd_reply *reply);
 void etcd_reply_fini(struct etcd_reply *reply);
@@ -56,7 +56,7 @@ void etcd_write_range(struct str *out, const char *key, bool is_prefix);
 /* Several keys, read at one revision. */
 void etcd_write_read(struct str *out, const char *const *keys, int n);
 void etcd_write_put(struct str *out, const char *key, struct span value, int64_t lease);
-/* Puts the key if its last change was `mod_revision` (0: if it does not exist); else reads it. */
+/* Writes the key if its last change was `mod_revision` (0: if it does not exist), else reads it. */
 void etcd_write_claim(struct str *out, const char *key, int64_t mod_revision, struct span value,
                       int64_t lease);
 void etcd_write_delete(struct str *out, const char *key);
@@ -65,15 +65,16 @@ void etcd_write_lease(struct str *out, int64_t lease); /* keep-alive and revoke 
 void etcd_write_watch(struct str *out, const char *prefix, int64_t from_revision);
 
 /* ---- replies ---- */
-/* A reply, or one line of a stream (which has it in a "result"). Errors: what the gateway
- * reports, with its code; INVALID_ARGUMENT for text that is no reply, RESOURCE_EXHAUSTED for one
- * that is too large. The reply can be used after NULL only; end it either way. */
+/* Parses a reply, or one line of a stream, which has the reply in a "result". Errors: those that
+ * the gateway reports, with their codes; INVALID_ARGUMENT for text that is no reply;
+ * RESOURCE_EXHAUSTED for one that is too large. The reply may be used only on success; call
+ * etcd_reply_fini always. */
 struct status *etcd_reply_parse(struct span text, struct etcd_reply *reply) MUST_USE;
-/* The same for the answer of a request that failed: never NULL. */
+/* Parses the answer to a request that failed. Never returns NULL. */
 struct status *etcd_failure_parse(int http_code, struct span text) MUST_USE NEVER_NULL;
 
 void base64_encode(struct str *out, struct span bytes);
-/* Into the arena, with a NUL behind. Errors: INVALID_ARGUMENT. */
+/* Puts the bytes into the arena, followed by a NUL. Errors: INVALID_ARGUMENT. */
 struct status *base64_decode(struct span text, struct arena *arena, struct span *ret) MUST_USE;
 
 #endif

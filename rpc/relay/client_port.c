@@ -20,8 +20,9 @@
 
 enum { RETRY_MS = 200, READS_PER_TURN = 16 };
 
-static struct metric relayed_total = METRIC_COUNTER_INIT(
-    "millrace_client_port_connections_total", "Connections of clients that were relayed to the master");
+static struct metric relayed_total =
+    METRIC_COUNTER_INIT("millrace_client_port_connections_total",
+                        "Connections of clients that were relayed to the master");
 static struct metric relayed_now = METRIC_GAUGE_INIT("millrace_client_port_connections",
                                                      "Clients' connections that are relayed now");
 

@@ -11,8 +11,8 @@
  *   millrace://CLUSTER/job/ps/task/ *     any task of the job (without the blank): its tasks may then pass for each other, but for no
  *                                         other job's nor for the master
  *
- * and, where clients connect, the host's DNS names and addresses as on every server. Loop
- * thread, but for counting references. */
+ * The master's certificate also has the DNS names and addresses at which clients reach it. Loop
+ * thread only, except that any thread may count references. */
 #ifndef MILLRACE_RPC_TLS_TLS_H
 #define MILLRACE_RPC_TLS_TLS_H
 
@@ -26,30 +26,31 @@ struct tls;
 #define TLS_ALPN_HTTP "http/1.1"
 
 struct tls_options {
-    /* this process' chain and its key, PEM; both NULL: it shows none, as clients may */
+    /* this process' certificates and key, PEM. Both NULL: it shows none, which a client may do */
     const char *cert_file, *key_file;
-    /* Who vouches for the other end, PEM: a server then asks for a certificate and refuses who
-     * has none. NULL: a server asks for none, a client believes whom the system believes. */
+    /* The authorities that vouch for the other end, PEM. With it a server refuses a client without
+     * a certificate. NULL: a server asks for none, and a client trusts the system's authorities. */
     const char *ca_file;
     const char *protocol; /* TLS_ALPN_… */
     const char *cluster;  /* of the names above; NULL: "default" */
 };
 
-/* Reads the files. Errors: INVALID_ARGUMENT naming the file and what is wrong with it. */
+/* Reads the files. The caller holds one reference. Errors: INVALID_ARGUMENT, which names the
+ * file and what is wrong with it. */
 struct status *tls_new(const struct tls_options *options, struct tls **ret_tls) MUST_USE;
 struct tls *tls_ref(struct tls *tls); /* accepts NULL, as does unref */
 void tls_unref(struct tls *tls);
 enum { TLS_RELOAD_MAX = 8 };
-/* Reads the files of all of them again: connections that begin from now on get what they say,
- * those that exist live on. On an error all stay as they were, half of a change being no state
- * to be in, and tls_describe says so until the next reload. */
+/* Reads the files of all of them again. New connections use what the files say; those that exist
+ * are not affected. On an error all settings stay as they were, and tls_describe shows the error
+ * until the next reload. */
 struct status *tls_reload(struct tls *const *all, size_t n) MUST_USE;
 
-/* "/job:ps/replica:0/task:0" or "master" → the URI that its certificate has to carry. */
+/* Appends the URI that the certificate of "/job:ps/replica:0/task:0" or "master" has to carry. */
 void tls_task_name(const struct tls *tls, const char *task, struct str *out);
-/* When the process' own certificate expires, in seconds of Unix time; 0 without one. */
+/* Returns when this process' certificate expires, in seconds of Unix time; 0 without one. */
 int64_t tls_expires_s(const struct tls *tls);
-/* A JSON object: files, names, expiry, what the last reload said. */
+/* Appends a JSON object: files, names, expiry, the result of the last reload. */
 void tls_describe(const struct tls *tls, struct str *out);
 
 #endif

@@ -9,7 +9,8 @@
 #include "common/base/list.h"
 #include "common/base/status.h"
 
-#include <uv.h> /* after base.h: it drags in sys/param.h, whose MIN and MAX clash the other way round */
+/* After base.h, because it includes sys/param.h, which defines MIN and MAX, too. */
+#include <uv.h>
 
 struct loop;
 

@@ -4,8 +4,9 @@
  *   3                    int32, a scalar
  *   1.5  1e3  inf        float, a scalar
  *   true  false          bool, a scalar
- *   "text"               string, a scalar (mind the shell: --feed 'name="text"'); escapes \n \t \" \\ \x07
- *   int64[2,2]{1, 2, 3, 4}   any dtype and shape, as tfctl prints tensors; int64[]{3} is a scalar, float[100]{0, …} repeats the last */
+ *   "text"               string, a scalar; escapes \n \t \" \\ \x07; in a shell 'name="text"'
+ *   int64[2,2]{1, 2, 3, 4}   any dtype and shape, as tfctl prints tensors; int64[]{3} is a scalar,
+ *                            float[100]{0, …} repeats the last element */
 #ifndef MILLRACE_TFCTL_FEED_VALUE_H
 #define MILLRACE_TFCTL_FEED_VALUE_H
 

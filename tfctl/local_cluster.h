@@ -1,12 +1,14 @@
-/* Runs a cluster of daemons on this host, and perhaps a command on it, until it is over. The part
- * of `tfctl local` that lives in a process of its own (tfctl_local.c says why).
+/* Runs a cluster of daemons on this host, and a command on it if there is one, until the end. It is
+ * the part of `tfctl local` that has a process of its own (tfctl_local.c says why).
  *
- *   TASKS ─ all port files ─► MASTER ─ its port file ─► PROBE ─ every task answers ─► RUNNING ─► STOPPING ─ no child left ─► over
- *     └─────────────────┴────── a daemon's death, the deadline, TERM ──────┴──────────────────────▲
+ *   TASKS ─ all port files ─► MASTER ─ its port file ─► PROBE ─ every task answers ─► RUNNING
+ *     └──────────────┴──────────────────────────────────┴───────────────────────────────┤
+ *                 a daemon's death, the deadline, TERM, the end of the command          ▼
+ *                                                         over ◄─ no child left ─ STOPPING
  *
- * RUNNING ends with the command, or at an order to stop, or (without a command, unless
- * keep_going or restart) when a daemon dies. STOPPING goes in waves: the command and what it
- * left behind, the master, the tasks; each gets TERM, and KILL after a bounded time. */
+ * RUNNING ends with the command, or at an order to stop, or (without a command, unless keep_going
+ * or restart) when a daemon dies. STOPPING has waves: the command and the processes that it left
+ * behind, the master, the tasks. Each wave gets TERM, and KILL after a limited time. */
 #ifndef MILLRACE_TFCTL_LOCAL_CLUSTER_H
 #define MILLRACE_TFCTL_LOCAL_CLUSTER_H
 

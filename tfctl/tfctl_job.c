@@ -25,7 +25,8 @@ static const struct option_row rows[] = {
     {ROW("etcd", OPTION_STRING, etcd.urls, NULL, "URL[,URL...]",
         "write it into the cluster's etcd, so that all its processes learn of it, also those "
         "that start later")},
-    {ROW("cluster-name", OPTION_STRING, etcd.cluster_name, "default", "NAME", "the cluster's name in etcd")},
+    {ROW("cluster-name", OPTION_STRING, etcd.cluster_name, "default", "NAME",
+        "the cluster's name in etcd")},
     {ROW("etcd-ca", OPTION_STRING, etcd.ca_file, NULL, "PATH",
         "the authorities that vouch for an https etcd (PEM)")},
     {ROW("etcd-cert", OPTION_STRING, etcd.cert_file, NULL, "PATH",

@@ -1,11 +1,12 @@
-/* tfctl local: a cluster on this host. Two processes:
+/* tfctl local: runs a cluster on this host. It has two processes:
  *
- *   in front   what the user started and may kill; passes signals on as orders, and waits
- *   behind     runs the cluster (local_cluster.h); parent of the daemons and of the command, whose orphans come to it
+ *   in front   the process that the user started; passes signals on as orders, and waits
+ *   behind     runs the cluster (local_cluster.h); parent of the daemons and of the command; the
+ *              command's orphans become its children
  *
- * Whichever is killed, nothing is left: when the one in front dies, the one behind sees its pipe
- * end, and kills its children; when the one behind dies, the kernel kills the children, and
- * orphans come to the one in front, which kills them. */
+ * Whichever is killed, no process is left. When the one in front dies, the one behind sees the end
+ * of its pipe and kills its children. When the one behind dies, the kernel kills the children, and
+ * their orphans become children of the one in front, which kills them. */
 #include "tfctl/tfctl.h"
 
 #include <errno.h>

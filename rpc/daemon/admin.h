@@ -4,7 +4,7 @@
  *   /livez     200 while the loop turns
  *   /readyz    200 when the daemon can serve, otherwise 503 with the reason (also /healthz)
  *   /metrics   Prometheus text
- *   /statusz   the daemon's page: HTML for browsers, JSON with ?format=json or Accept: application/json
+ *   /statusz   the daemon's page: HTML, or JSON with ?format=json or Accept: application/json
  *
  * A gRPC client that dials the port is told where to connect (rpc/grpc/grpc_refuser.h). Loop
  * thread only. Pages are made on the loop, so `write` must be quick; a page that has to ask

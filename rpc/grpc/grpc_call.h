@@ -1,10 +1,10 @@
 /* A call in the server: the stream of one request, and the user's work on it. Internal to rpc/grpc.
  *
- *            headers            message whole       on_call            grpc_call_reply, _fail
- *   begun ──────────► receiving ────────────► ready ───────► delivered ───────────────────────► answered
- *     │                   │    └─ compressed ─► inflating ─►┘     └─ grpc_call_send, any number ─►┘
- *     │ headers are wrong │ limit, lie, deadline  │ reset        │ reset, deadline, connection lost
- *     └───────────────────┴──► refused            └► dropped     └► cancelled (on_cancel) ── answer is dropped ──► answered
+ *          headers           message whole      on_call           grpc_call_reply, _fail
+ *   begun ────────► receiving ───────────► ready ──────► delivered ──────────────────► answered
+ *     │                 │    └ compressed ► inflating ─►┘    └ grpc_call_send, any number ►┘
+ *     │ wrong headers   │ limit, lie,        │ reset         │ reset, deadline, connection lost
+ *     └─────────────────┴─► refused          └► dropped      └► cancelled (on_cancel) ─► answered
  *
  * References: the session's while the stream is open, the ready list's, the open deadline
  * timer's, and the user's from delivery to answer. */

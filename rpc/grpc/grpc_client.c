@@ -14,9 +14,12 @@
 /* One connection at a time takes new calls. One that the server is about to close (GOAWAY) only
  * finishes its calls.
  *
- *   no connection ── a call, or grpc_client_new ──► connecting ──► connected ── broken, GOAWAY ──► no connection
- *        ▲                                            │ refused: waiting calls fail,
- *        └────────────────────────────────────────────┘ or (wait_for_ready) wait for the next attempt */
+ *   no connection ── a call, or grpc_client_new ──► connecting ──► connected
+ *        ▲                                            │ refused        │ broken, GOAWAY
+ *        └────────────────────────────────────────────┴────────────────┘
+ *
+ * When a connection is refused, waiting calls fail; with wait_for_ready they wait for the next
+ * attempt. */
 enum { RETRY_MIN_MS = 20, RETRY_MAX_MS = 1000 };
 
 struct grpc_client {

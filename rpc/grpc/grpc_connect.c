@@ -17,7 +17,9 @@ enum {
 };
 
 /* resolving ──► trying address i ──► connected
- *                 └── refused ──► trying address i+1 ──► … ──► failed     (cancel: after the pending callback, gone) */
+ *                 └── refused ──► trying address i+1 ──► … ──► failed
+ *
+ * A cancelled one is freed after its pending callback. */
 struct grpc_connector {
     struct loop *loop;
     struct net_address address;

@@ -8,9 +8,14 @@
  * broken connection closes its socket at once. Its streams and session are freed by its next turn,
  * so never inside a call that uses them.
  *
- *   OPEN ── session over (GOAWAY, drained) and all written ──► LINGERING (our side shut; waits for the peer's end, 1 s at most)
- *     │     or the peer broke a limit of the guard's: GOAWAY
- *     └──── error, peer's end, grpc_connection_break ────────► BROKEN ◄┘ ── turn: streams and session go ── handles closed ──► freed
+ *   OPEN ── session over (GOAWAY, drained) and all written, or ──► LINGERING
+ *     │     the peer broke a limit of the guard: GOAWAY             │ the peer's end, or 1 s
+ *     └──── error, peer's end, grpc_connection_break ────► BROKEN ◄─┘
+ *                                                            │ turn: frees streams and session
+ *                                                            ▼
+ *                                                          BURIED ── handles closed ──► freed
+ *
+ * While it lingers, our side of the socket is shut down, and the peer's end is awaited.
  *
  * Loop thread only. Internal to rpc/grpc. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_CONNECTION_H

@@ -1,10 +1,12 @@
 /* Serves grpc.health.v1.Health, which load balancers, grpc_health_probe and a kubelet's gRPC probe
  * call.
  *
- *   Check   HealthCheckRequest{service 1} → HealthCheckResponse{status 1: SERVING 1, NOT_SERVING 2}; NOT_FOUND for an unknown service
- *   Watch   the same at once and after each change, until the client cancels; SERVICE_UNKNOWN 3 for an unknown service
+ *   Check   HealthCheckRequest{service 1} → HealthCheckResponse{status 1: SERVING 1, NOT_SERVING 2}
+ *           NOT_FOUND for an unknown service
+ *   Watch   the same at once and after each change, until the client cancels; SERVICE_UNKNOWN 3 for
+ *           an unknown service
  *
- * Source: the gRPC health checking protocol. Loop thread. Internal to rpc/grpc/grpc*. */
+ * Source: the gRPC health checking protocol. Loop thread. Internal to rpc/grpc. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_HEALTH_H
 #define MILLRACE_RPC_GRPC_GRPC_HEALTH_H
 

@@ -3,8 +3,11 @@
  * fields: type 0xE0, of the range for private use, which names the relaying task. Anyone may send
  * it; it only chooses a session's default task, which clients may choose anyway.
  *
- *   0  "\r\n\r\n\0\r\nQUIT\n"   12  0x21: version 2, PROXY   13  family   14  u16 length   16  addresses   …  fields: u8 type, u16 length,
- * value
+ *    0  "\r\n\r\n\0\r\nQUIT\n"
+ *   12  0x21: version 2, PROXY
+ *   13  u8 family
+ *   14  u16 length of what follows
+ *   16  addresses, then fields: u8 type, u16 length, value
  *
  * Source: haproxy's proxy-protocol.txt, section 2.2 */
 #ifndef MILLRACE_RPC_GRPC_GRPC_PREFACE_H

@@ -1,9 +1,11 @@
 /* The list of a cluster's tasks: jobs and the addresses of their tasks, from a flag, a
  * configuration file or TF_CONFIG.
  *
- *   --cluster "ps=host:2400,worker=host:2300;host2:2300"     jobs by comma, addresses by semicolon, tasks numbered from 0
- *   TF_CONFIG '{"cluster": {"ps": ["host:2400"], "worker": […]}, "task": {"type": "worker",
- *   "index": 0}}' */
+ *   --cluster "ps=host:2400,worker=host:2300;host2:2300"
+ *   TF_CONFIG '{"cluster": {"ps": ["host:2400"], "worker": […]},
+ *               "task": {"type": "worker", "index": 0}}'
+ *
+ * In --cluster, commas separate jobs and semicolons addresses. Tasks are numbered from 0. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_CLUSTER_H
 #define MILLRACE_RPC_MEMBERSHIP_CLUSTER_H
 

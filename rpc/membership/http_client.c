@@ -1,6 +1,6 @@
-/* libcurl on the loop: see http_client.h.
+/* Runs libcurl on the loop.
  *
- *   socket or timer ready ──► multi_socket_action ──► write_body: bytes are kept, the call is marked
+ *   socket or timer ready ──► multi_socket_action ──► write_body: keeps bytes, marks the call
  *                                   │ returned
  *                                   ▼
  *                             deliver: on_data of marked calls, then on_done of those that ended

@@ -1,8 +1,11 @@
 /* The entry of a process in etcd, and its key (docs/membership.md):
  *
- *   /millrace/CLUSTER/master             the master        both a JSON object: {"address": "10.0.0.20:2300", "incarnation": "0123…",
- *   /millrace/CLUSTER/tasks/JOB/INDEX    a task                                 "admin_address": …, "devices": […], …}
- *   /millrace/CLUSTER/job                "ended" once the job is over
+ *   /millrace/CLUSTER/master             the master
+ *   /millrace/CLUSTER/tasks/JOB/INDEX    a task
+ *   /millrace/CLUSTER/job                "ended" once the job has ended
+ *
+ * The first two hold a JSON object: {"address": "10.0.0.20:2300", "incarnation": "0123…",
+ * "admin_address": …, "devices": […], …}.
  *
  * Any thread. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_MEMBER_H

@@ -1,8 +1,9 @@
-/* The port for the master's clients: see client_port.h. One relayed connection's life:
+/* Relays the master's clients. The life of a relayed connection:
  *
- *   accepted ──► FINDING the master (a flag, or etcd) ──► CONNECTING ──► OPEN: bytes both ways ──► both sides have ended, or one broke
- *                   ▲                                        │ refused, no such key
- *                   └──────── a moment later, for 10 s ◄─────┘ */
+ *   accepted ──► FINDING the master (a flag, or etcd) ──► CONNECTING ──► OPEN: bytes both ways
+ *                   ▲                                        │             │ both sides have ended,
+ *                   └── after a moment, for 10 s ◄── refused ┘             ▼ or one broke
+ *                                                                        freed */
 #include "rpc/relay/client_port.h"
 
 #include <errno.h>

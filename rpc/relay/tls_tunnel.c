@@ -1,8 +1,9 @@
-/* See tls_tunnel.h. One connection's life:
+/* Joins each accepted connection to one with TLS. The life of a connection:
  *
- *   accepted ──► CONNECTING ──► RELAYED: tls_relay.h ──► over
- *                 ▲      │ refused                        │ TLS failed before anything went over
- *                 └──────┴── after wait_ms ───────────────┴──► a gRPC server that answers the first call with the reason */
+ *   accepted ──► CONNECTING ──► RELAYED: tls_relay.h ──► freed
+ *                 ▲      │ refused   │ TLS failed before any byte was passed on
+ *                 └──────┤           │
+ *            after wait_ms └─────────┴──► a gRPC server ends the first call with the reason */
 #include "rpc/relay/tls_tunnel.h"
 
 #include <stdlib.h>

@@ -1,15 +1,16 @@
-/* TLS: who this process is, and whom it believes. The settings of one kind of connection, from PEM
- * files; rpc/tls/tls_stream.h is one connection. OpenSSL is used in rpc/tls/tls*.c only.
+/* The TLS settings of one kind of connection, from PEM files: the certificate of this process, and
+ * the authorities that it trusts. rpc/tls/tls_stream.h is one connection. Only rpc/tls uses
+ * OpenSSL.
  *
- * At least TLS 1.2; no renegotiation, no session tickets (each connection is checked anew), no
- * compression.
+ * TLS 1.2 or later. No renegotiation, no compression, and no session tickets: each connection is
+ * checked.
  *
  * Names. A task's certificate carries, as subject alternative name, a URI that says which it is:
  *
  *   millrace://CLUSTER/master             the master
  *   millrace://CLUSTER/job/ps/task/0      one task
- *   millrace://CLUSTER/job/ps/task/ *     any task of the job (without the blank): its tasks may then pass for each other, but for no
- *                                         other job's nor for the master
+ *   millrace://CLUSTER/job/ps/task/ *     any task of the job (without the blank): the tasks of the
+ *                                         job may then pass for each other, but not for others
  *
  * The master's certificate also has the DNS names and addresses at which clients reach it. Loop
  * thread only, except that any thread may count references. */

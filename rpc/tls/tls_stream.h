@@ -2,8 +2,8 @@
  * socket. No call blocks. Memory is taken for a burst of bytes, not for a record; an idle
  * connection has only OpenSSL's own.
  *
- *   HANDSHAKE ── both ends have shown and checked certificates ──► OPEN ── the other end said that it ends ──► closed for reading
- *       └──────────────── anything wrong ────────────────────────────┴────────────────────► BROKEN: tls_stream_why says what
+ *   HANDSHAKE ── certificates are checked ──► OPEN ── the other end ends ──► closed for reading
+ *       └──────────── anything wrong ──────────┴──► BROKEN: tls_stream_why says why
  *
  * One thread may read while another one writes; no third thread may do either meanwhile. During
  * the handshake one thread does both. */

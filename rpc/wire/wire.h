@@ -1,10 +1,12 @@
 /* The worker wire: our own framed messages between master and workers and among workers, over TCP
  * and Unix sockets.
  *
- *   header (32 bytes, little-endian) │ meta: a protobuf message (proto/worker.proto) │ payload: raw tensor bytes
+ *   header (32 bytes, little-endian) │ meta: protobuf (proto/worker.proto) │ payload: tensor bytes
  *
  *     0  u32 magic "MRW1"      8  u32 meta length      16  u64 payload length
- *     4  u16 type  u16 flags  12  u32 crc32c or 0      24  u64 id (pairs a reply with its request; step id for tensors)
+ *     4  u16 type  u16 flags  12  u32 crc32c or 0      24  u64 id
+ *
+ * The id pairs a reply with its request; in messages about tensors it is the step's.
  *
  * Checksums. A message with checksums (flag 1) has in its header the CRC32C of the header's other
  * bytes. 4 bytes after the meta hold the CRC32C of the meta, and 4 bytes after the payload that of

@@ -1,3 +1,4 @@
+/* Runs the fake master: a gRPC server on its own thread that answers by the names of targets. */
 #include "tests/unit/client/fake_master.h"
 
 #include <stdio.h>

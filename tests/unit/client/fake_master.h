@@ -2,9 +2,12 @@
  * name only, and a step does what its targets are called:
  *
  *   fetches            each fetch is answered with the feed of the same name
- *   fail_in_body       an error in the reply's body          fail_in_trailers   an error of the call
- *   hang               no answer until the call is cancelled leave_out          no fetches in the reply
- *   garbage            a reply that is no message            bad_tensor         fetches that are no tensors */
+ *   fail_in_body       an error in the reply's body
+ *   fail_in_trailers   an error of the call
+ *   hang               no answer until the call is cancelled
+ *   leave_out          no fetches in the reply
+ *   garbage            a reply that is no message
+ *   bad_tensor         fetches that are no tensors */
 #ifndef MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
 #define MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
 

@@ -27,7 +27,7 @@ struct status *inline_node(struct inliner *in, const struct inline_call *call, c
 
 struct status *inline_identity(struct inliner *in, const struct inline_call *call, const char *what,
                                struct node_input value, struct node *control, struct node **ret) {
-    /* An Identity of a reference is read by each of its consumers anew, a Snapshot once for all. */
+    /* Each consumer of an Identity of a reference reads it; a Snapshot reads once for all. */
     bool is_ref = dtype_is_ref((enum dtype)value.src->out_types[value.index]);
     TRY(inline_node(in, call, what, is_ref ? "Snapshot" : "Identity", endpoint_type(value), ret));
     node_add_input(in->graph, *ret, value.src, value.index);

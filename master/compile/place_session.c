@@ -2,7 +2,7 @@
  * finds the same variable and queue.
  *
  * Stateful is what the op's signature says (variables, queues, readers, tables; random ops too,
- * whose sequence must not start anew on another device) and what hands out references; with it
+ * whose sequence must not start again on another device) and what hands out references; with it
  * goes its whole colocation group. All other nodes are placed per signature: calls of functions
  * too, which are gone by then, and what takes a handle from one, which must follow whatever made
  * it inside. Unplaced means -1, so calling this again after the graph has grown places only the

@@ -5,7 +5,7 @@
  *          heartbeat_start                 a tick after n_misses intervals of silence
  *   OFF ───────────────────► WATCHING ─────────────────────────────────────────────────► OFF, HEARTBEAT_LOST once
  *    ▲                        │  ▲ │ a tick, once an interval: HEARTBEAT_PING
- *    └─────heartbeat_stop─────┘  └─┘ any message: the silence begins anew
+ *    └─────heartbeat_stop─────┘  └─┘ any message: the silence begins again
  *
  * Silence is counted tick by tick, and a tick adds at most one and a half of its periods: a process
  * that was stopped itself, or a host that slept, hears what has come meanwhile before it takes

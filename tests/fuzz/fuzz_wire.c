@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { MASTER = 1, PEER_INCARNATION = 2, MAX_TURNS = 10000 };
 
 static struct loop *loop;
-/* a fresh one for each input: handles and step ids begin anew */
+/* a fresh one for each input: handles and step ids begin again */
 static struct worker_service *service;
 static struct shm_arena *arena;
 static struct device device = {.full_name = (char *)"/job:worker/replica:0/task:0/device:CPU:0",

@@ -30,7 +30,7 @@
  * What is granted ahead may take as long as its step, and waits for other values perhaps, so it
  * must not keep room from values that are there: its room is its own, besides the other; half as
  * much for the task, a quarter as much for a peer and for a session. Nothing is granted ahead
- * where that, or the task's room, is taken: then the value is announced as ever. A sender holds
+ * where that, or the task's room, is taken: then the value is announced as usual. A sender holds
  * PEER_MAX_PENDING_PREGRANTS grants of a peer.
  *
  * A step's table is made by whoever comes first (an arrival or RunGraph) and ends when the

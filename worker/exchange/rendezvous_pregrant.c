@@ -135,7 +135,7 @@ static bool is_expected(const struct slot *slot, const struct tensor_meta *meta)
 
 /* Lock held. A grant ahead that the value may be pushed by, and its announcement: they have met
  * on their way, and the value comes. Where the sender may not have the grant any more, a plain
- * one follows. If another value comes, room is asked for anew. True: rendezvous_try_grants has
+ * one follows. If another value comes, room is asked for again. True: rendezvous_try_grants has
  * to follow. */
 static bool settle(struct rendezvous *rendezvous, struct slot *slot,
                    const struct edge_message *edge, struct span meta, bool may_be_lost) {

@@ -317,7 +317,7 @@ static void work_on_io(struct pool_task *pool_task) {
         break;
     default:
         self->status = write_and_finish(self);
-        if (self->status) { /* the next iterator begins anew */
+        if (self->status) { /* the next iterator begins again */
             close_files(self);
             self->state = CACHE_ENDED;
         }

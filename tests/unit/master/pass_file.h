@@ -16,7 +16,7 @@
  *   -- out
  *   the graph after the passes, or "error CODE: message"
  *
- * With MILLRACE_REGENERATE=1 in the environment the out sections are written anew: review the
+ * With MILLRACE_REGENERATE=1 in the environment the out sections are written again: review the
  * diff. */
 #ifndef MILLRACE_TESTS_UNIT_MASTER_PASS_FILE_H
 #define MILLRACE_TESTS_UNIT_MASTER_PASS_FILE_H

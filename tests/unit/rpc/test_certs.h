@@ -1,4 +1,4 @@
-/* Certificates of a test: made anew in a directory of its own, so that none ever expires. */
+/* Makes the certificates of a test, in a directory of its own, so that none is ever too old. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_TEST_CERTS_H
 #define MILLRACE_TESTS_UNIT_RPC_TEST_CERTS_H
 

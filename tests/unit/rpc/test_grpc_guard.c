@@ -117,7 +117,7 @@ static void a_header_block_may_not_grow_when_decoded(void **state) {
     struct grpc_guard guard;
     nghttp2_frame_hd headers = frame(NGHTTP2_HEADERS, 100, NGHTTP2_FLAG_END_HEADERS);
     grpc_guard_init(&guard, &limits, 0);
-    for (int block = 0; block < 3; block++) { /* each block anew */
+    for (int block = 0; block < 3; block++) { /* the same for each block */
         assert_int_equal(grpc_guard_frame(&guard, &headers, 0), REFUSED_NOTHING);
         for (int i = 0; i < 40; i++)
             assert_int_equal(grpc_guard_field(&guard, 68),

@@ -164,6 +164,11 @@ struct kernel_host {
      * on_done locks. */
     void (*function_cancel)(struct function_call *call, struct status *why);
     void (*function_finish)(struct function_call *call);
+    /* ---- what a client's process shares on this task, over all of its sessions ---- The object
+     * of that type, with one reference; `make` makes it at first use. Errors: FAILED_PRECONDITION
+     * for a session that is nobody's. Any thread; NULL where the host has no clients. */
+    struct status *(*client_object)(struct kernel_ctx *ctx, const struct object_type *type,
+                                    struct object *(*make)(void), struct object **ret);
     /* ---- values that the session of ctx's step keeps in this task, by name; a function's nodes
      * have none (FAILED_PRECONDITION). Any thread; NULL where there are no sessions ---- */
     struct status *(*session_value_put)(struct kernel_ctx *ctx, const char *name,

@@ -4,6 +4,11 @@
 
 // clang-format off
 static const struct gradient_row rows[] = {
+    /* script: the client differentiates its functions itself */
+    NO_GRADIENT("EagerPyFunc"),
+    NO_GRADIENT("PyFunc"),
+    NO_GRADIENT("PyFuncStateless"),
+
     /* state: a variable is read through an Identity, which carries the gradient */
     NO_GRADIENT("Variable"),
     NO_GRADIENT("VariableV2"),
@@ -350,6 +355,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("ExperimentalTakeWhileDataset"),
     NO_GRADIENT("ScanDataset"),
     NO_GRADIENT("ExperimentalScanDataset"),
+    NO_GRADIENT("GeneratorDataset"),
     NO_GRADIENT("FlatMapDataset"),
     NO_GRADIENT("InterleaveDataset"),
     NO_GRADIENT("ParallelInterleaveDataset"),

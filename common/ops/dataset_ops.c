@@ -91,6 +91,8 @@ static const struct op_def rows[] = {
     {"ScanDataset", "a function's results for each element and the state before it", shape_scalar},
     {"ExperimentalScanDataset", "a function's results for each element and the state before it",
      shape_scalar},
+    {"GeneratorDataset", "the elements that a function makes until it raises an end of sequence",
+     shape_scalar},
     {"FlatMapDataset", "the elements of the datasets that a function makes, one after the other",
      shape_scalar},
     {"InterleaveDataset", "the elements of the datasets that a function makes, in turns",

@@ -57,14 +57,20 @@ struct status *service_no_session(struct span handle) {
                       (int)MIN(handle.len, (size_t)128), handle.data);
 }
 
+static void saw_client(struct service *service, struct session *session, uint64_t connection) {
+    if (session->last_connection != connection)
+        client_ids_note(&service->clients, connection, session->client);
+    session->last_connection = connection;
+    session->orphaned_since_ms = 0;
+}
+
 struct status *service_called_session(struct service *service, struct grpc_call *call,
                                       struct span *ret_handle, struct session **ret) {
     TRY(request_find_bytes(grpc_call_message(call)->body, 1, ret_handle));
     *ret = service_find_session(service, *ret_handle);
     if (!*ret)
         return service_no_session(*ret_handle);
-    (*ret)->last_connection = grpc_call_connection_id(call);
-    (*ret)->orphaned_since_ms = 0;
+    saw_client(service, *ret, grpc_call_connection_id(call));
     return NULL;
 }
 
@@ -210,8 +216,7 @@ static void on_run_step(void *arg, struct grpc_call *call) {
         arena_fini(&arena);
         return;
     }
-    session->last_connection = grpc_call_connection_id(call);
-    session->orphaned_since_ms = 0;
+    saw_client(service, session, grpc_call_connection_id(call));
     if (request.partial_run_handle.len > 0)
         partial_run_call(session, call, &request);
     else
@@ -404,6 +409,7 @@ static bool is_awaited(const struct session *session) {
  * it meanwhile. */
 static void on_connection_closed(void *arg, uint64_t connection_id) {
     struct service *service = arg;
+    client_ids_forget(&service->clients, connection_id);
     LIST_FOR_EACH (link, &service->sessions) {
         struct session *session = LIST_ENTRY(link, struct session, link);
         if (session->last_connection == connection_id)
@@ -450,6 +456,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     list_init(&service->env.live_steps);
     list_init(&service->waiting_creates);
     strmap_init(&service->by_handle);
+    client_ids_init(&service->clients);
     struct grpc_server_options server_options = {.methods = methods,
                                                  .n_methods = ARRAY_LEN(methods),
                                                  .service = service,
@@ -461,6 +468,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     struct status *st = grpc_server_new(loop, options->listen, &server_options, &service->server);
     if (st) {
         strmap_fini(&service->by_handle);
+        client_ids_fini(&service->clients);
         free(service);
         return st;
     }
@@ -492,6 +500,7 @@ void service_drain(struct service *service, void (*on_drained)(void *arg), void 
 static void timer_closed(struct loop_timer *timer) {
     struct service *service = CONTAINER_OF(timer, struct service, timer);
     strmap_fini(&service->by_handle);
+    client_ids_fini(&service->clients);
     free(service);
 }
 

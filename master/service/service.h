@@ -4,6 +4,7 @@
 #define MILLRACE_MASTER_SERVICE_SERVICE_H
 
 #include "master/request/retry_filter.h"
+#include "master/service/client_ids.h"
 #include "master/session/session.h"
 #include "rpc/daemon/admin.h"
 #include "rpc/grpc/grpc_server.h"
@@ -14,6 +15,7 @@ struct service {
     struct master_env env;
     struct grpc_server *server;
     struct list sessions; /* struct session.link */
+    struct client_ids clients;
     struct strmap by_handle;
     int n_sessions;
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */

@@ -177,6 +177,7 @@ struct status *service_create_session(struct service *service, struct grpc_call 
     strmap_put(&service->by_handle, session->handle, session);
     service->n_sessions++;
     session->last_connection = grpc_call_connection_id(call);
+    session->client = client_ids_of(&service->clients, session->last_connection);
     metric_set(&service_sessions_gauge, service->n_sessions);
     metric_add(&service_sessions_total, 1);
     start_graph_job(session, call, graph_def, true, 0);

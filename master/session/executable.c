@@ -201,6 +201,7 @@ static void register_partition(struct executable *executable, int index,
     Millrace__Peer *peers = arena_array(&scratch, Millrace__Peer, partition->n_peers + 1);
     message.session = executable->session->handle;
     message.is_isolated = executable->session->is_isolated;
+    message.client = executable->session->client;
     message.master_incarnation = executable->session->env->incarnation;
     message.n_peer = (size_t)partition->n_peers;
     message.peer = arena_array(&scratch, Millrace__Peer *, partition->n_peers + 1);

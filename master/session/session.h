@@ -70,6 +70,7 @@ struct session {
      * ABORTED once. */
     uint64_t *known_incarnations; /* by task index; 0: never touched */
     uint64_t last_connection;
+    uint64_t client;           /* whose process it belongs to (client_ids.h) */
     int64_t orphaned_since_ms; /* when its client's last connection closed; 0 while there is one */
     int64_t created_us, n_steps_total;
 };

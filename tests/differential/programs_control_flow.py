@@ -521,4 +521,4 @@ def cases():
     yield "flow/while/across_tasks", _loop_across_tasks
     yield "flow/functional_cond_and_while", _functional_cond
     yield "flow/function_call", _function_call
-    yield "flow/py_func", _py_func, {"needs": "PyFunc: it lives in the client's process"}
+    yield "flow/py_func", _py_func, {"needs": "a client that serves its functions: e2e/test_py_functions.py"}

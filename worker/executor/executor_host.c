@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "worker/exchange/peer_call.h"
+#include "worker/client_state.h"
 #include "worker/container.h"
 #include "worker/executor/executor_internal.h"
 #include "worker/executor/function.h"
@@ -198,6 +199,16 @@ static struct status *session_of(struct kernel_ctx *ctx, struct session_state **
                                              ctx->instance->node->op->name);
 }
 
+static struct status *host_client_object(struct kernel_ctx *ctx, const struct object_type *type,
+                                         struct object *(*make)(void), struct object **ret) {
+    struct client_state *client = step_of(ctx)->plan->client;
+    if (!client)
+        return status_failed_precondition("the session of %s belongs to no client",
+                                          ctx->instance->node->name);
+    *ret = client_state_object(client, type, make);
+    return NULL;
+}
+
 static struct status *host_session_value_put(struct kernel_ctx *ctx, const char *name,
                                              const struct tensor *value) {
     struct session_state *session;
@@ -245,6 +256,7 @@ const struct kernel_host executor_host = {
     .function_call = function_call,
     .function_cancel = function_cancel,
     .function_finish = function_finish,
+    .client_object = host_client_object,
     .session_value_put = host_session_value_put,
     .session_value_get = host_session_value_get,
     .session_value_delete = host_session_value_delete,

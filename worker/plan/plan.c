@@ -440,6 +440,7 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     struct builder b = {.plan = plan, .options = options};
     atomic_init(&plan->n_refs, 1);
     pthread_mutex_init(&plan->lock, NULL);
+    plan->client = options->client ? client_state_ref(options->client) : NULL;
     plan->session_state = options->session_state ? session_state_ref(options->session_state) : NULL;
     plan->is_function = options->is_function;
     plan->functions = options->functions && !plan->is_function
@@ -475,6 +476,7 @@ void plan_unref(struct plan *plan) {
     for (uint32_t i = 0; i < plan->n_instances; i++)
         kernel_instance_fini(&plan->instances[i]);
     session_state_unref(plan->session_state);
+    client_state_unref(plan->client);
     if (!plan->is_function)
         function_table_unref(plan->functions);
     for (uint32_t i = 0; i < plan->n_constants; i++)

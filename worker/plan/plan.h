@@ -19,6 +19,7 @@
 
 #include "kernels/host.h"
 #include "kernels/kernel.h"
+#include "worker/client_state.h"
 #include "worker/session_state.h"
 
 /* A value of at most this many bytes is sent without asking; a larger one is announced, and sent
@@ -168,6 +169,7 @@ struct plan {
     struct kernel_instance *instances;
     uint32_t n_instances;
     struct session_state *session_state; /* one reference, or NULL */
+    struct client_state *client;         /* one reference, or NULL */
     /* that its kernels call; one reference, but borrowed where is_function; or NULL */
     struct function_table *functions;
     bool is_function; /* the table owns this plan */
@@ -200,6 +202,7 @@ struct plan_options {
     int n_devices;
     const struct kernel_host *host;
     struct session_state *session_state; /* borrowed; NULL: every plan begins anew */
+    struct client_state *client;         /* borrowed; NULL: the plan is nobody's */
     struct function_table *functions;    /* borrowed; NULL: none */
     bool is_function;                    /* of that table */
 };

@@ -12,6 +12,7 @@ struct graph_cache {
     struct u64map by_handle;
     struct list graphs;
     struct strmap sessions; /* handle → struct cached_session */
+    struct u64map clients;  /* id → struct cached_client */
     uint64_t last_handle;
     int n_building;
     bool is_freed;
@@ -42,6 +43,7 @@ struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool,
     u64map_init(&cache->by_handle);
     list_init(&cache->graphs);
     strmap_init(&cache->sessions);
+    u64map_init(&cache->clients);
     return cache;
 }
 
@@ -65,16 +67,39 @@ void graph_entry_unref(struct graph_entry *entry) {
     free(entry);
 }
 
-static struct cached_session *session_enter(struct graph_cache *cache, uint64_t master_incarnation,
-                                            const char *handle, bool is_isolated) {
+static struct cached_client *client_enter(struct graph_cache *cache, uint64_t id) {
+    struct cached_client *client = u64map_get(&cache->clients, id);
+    if (!client) {
+        client = xcalloc(1, sizeof(*client));
+        client->state = client_state_new();
+        client->id = id;
+        u64map_put(&cache->clients, id, client);
+    }
+    client->n_sessions++;
+    return client;
+}
+
+static void client_leave(struct graph_cache *cache, struct cached_client *client) {
+    if (!client || --client->n_sessions > 0)
+        return;
+    u64map_remove(&cache->clients, client->id);
+    client_state_unref(client->state); /* plans whose steps still run hold on to it */
+    free(client);
+}
+
+static struct cached_session *session_enter(struct graph_cache *cache,
+                                            const struct graph_registration *registration) {
+    const char *handle = registration->session;
+    bool is_isolated = registration->is_isolated;
     struct cached_session *session = strmap_get(&cache->sessions, handle);
     if (!session) {
         size_t size = strlen(handle) + 1;
         session = xcalloc(1, sizeof(*session) + size);
         memcpy(session->handle, handle, size);
+        session->client = registration->client ? client_enter(cache, registration->client) : NULL;
         session->state = session_state_new();
         session->credit = session_credit_new();
-        session->master_incarnation = master_incarnation;
+        session->master_incarnation = registration->master_incarnation;
         strmap_put(&cache->sessions, session->handle, session);
     }
     if (is_isolated && !session->containers) {
@@ -90,6 +115,7 @@ static void session_unref(struct graph_cache *cache, struct cached_session *sess
     if (--session->n_entries > 0)
         return;
     strmap_remove(&cache->sessions, session->handle);
+    client_leave(cache, session->client);
     session_state_unref(session->state); /* plans whose steps still run hold on to it */
     container_table_free(session->containers);
     session_credit_unref(session->credit);
@@ -200,6 +226,7 @@ static void free_when_done(struct graph_cache *cache) {
         return;
     u64map_fini(&cache->by_handle);
     strmap_fini(&cache->sessions);
+    u64map_fini(&cache->clients);
     free(cache);
 }
 
@@ -245,6 +272,8 @@ static struct status *build_partition(struct build *build, struct plan_options *
 static void build_plan(struct build *build) {
     int64_t start_ns = clock_now_ns();
     struct plan_options options = build->cache->options;
+    if (build->entry->session->client)
+        options.client = build->entry->session->client->state;
     if (build->n_functions > 0)
         build->status =
             function_table_new(&options, build->functions, build->n_functions, &options.functions);
@@ -309,8 +338,7 @@ void graph_cache_register(struct graph_cache *cache, const struct graph_registra
     atomic_init(&entry->n_refs, 1);
     list_init(&entry->link);
     entry->master_incarnation = registration->master_incarnation;
-    entry->session = session_enter(cache, registration->master_incarnation, registration->session,
-                                   registration->is_isolated);
+    entry->session = session_enter(cache, registration);
     entry->credit = session_credit_ref(entry->session->credit);
     if (entry->session->containers)
         entry->containers = container_table_ref(entry->session->containers);

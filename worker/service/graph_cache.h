@@ -11,6 +11,7 @@
 #include "common/base/pool.h"
 #include "rpc/loop.h"
 #include "worker/exchange/peer_call.h"
+#include "worker/client_state.h"
 #include "worker/container.h"
 #include "worker/executor/function.h"
 #include "worker/exchange/peer.h"
@@ -19,9 +20,17 @@
 
 struct graph_cache;
 
+/* A client's process that has sessions here. */
+struct cached_client {
+    struct client_state *state;
+    uint64_t id; /* the master's, random */
+    uint32_t n_sessions;
+};
+
 /* A session that has graphs here; an isolated one, until its master closes it. */
 struct cached_session {
     struct session_state *state;
+    struct cached_client *client;       /* NULL: nobody's */
     struct container_table *containers; /* of its own, when it is isolated */
     struct session_credit *credit;
     uint64_t master_incarnation;
@@ -64,6 +73,7 @@ void graph_cache_free(struct graph_cache *cache);
 /* What RegisterGraph brings besides the graph. */
 struct graph_registration {
     uint64_t master_incarnation;
+    uint64_t client; /* whose session it is; 0: nobody's */
     const char *session;
     bool is_isolated;
     struct span graphdef;                    /* inside `bytes` */

@@ -212,6 +212,7 @@ struct status *service_register_graph(struct service_connection *connection,
     struct function_source *functions = xcalloc(request->n_function + 1, sizeof(*functions));
     struct graph_registration graphs = {.master_incarnation = request->master_incarnation,
                                         .session = request->session,
+                                        .client = request->client,
                                         .is_isolated = request->is_isolated};
     struct status *st = NULL;
     if (request->master_incarnation != connection->incarnation)

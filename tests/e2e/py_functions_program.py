@@ -1,0 +1,208 @@
+"""The client of test_py_functions.py: each case runs in process and on the cluster, and both must answer alike.
+
+    py_functions_program.py compare TARGET     a line of JSON per case: {"case": …, "ours": …, "theirs": …}
+    py_functions_program.py restart TARGET     calls a function of this process again and again; told to stop by the end of its input
+"""
+import json
+import os
+import sys
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "client", "python"))
+
+import millrace  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+WORDS = ("a word", "is int32, but expects float", "returns 2 values, but expects to see 1 values", "Error: ")
+ERRORS = (ValueError, TypeError, NotImplementedError, MemoryError, KeyError, ZeroDivisionError, StopIteration)
+
+
+def plain(value):
+    """A fetched value as JSON: dtype, shape and elements."""
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    array = np.asarray(value)
+    if array.dtype == object:
+        return ["string", list(array.shape), [v.hex() for v in array.reshape(-1).tolist()]]
+    return [str(array.dtype), list(array.shape), [repr(v) for v in array.reshape(-1).tolist()]]
+
+
+def outcome(run):
+    try:
+        return plain(run())
+    except tf.errors.OpError as e:
+        return {"code": e.error_code, "says": [word for word in WORDS if word in e.message]}
+
+
+# ---- cases: each takes a session and answers with what is compared ----
+
+def every_dtype(session):
+    out = []
+    for dtype in (tf.float16, tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64, tf.bool,
+                  tf.complex64, tf.complex128, tf.bfloat16):  # fmt: skip
+        for shape in ((), (3,), (2, 0), (2, 3, 4), (1, 1, 1, 1, 1, 2)):
+            value = (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape).astype(dtype.as_numpy_dtype)
+            fetch = tf.numpy_function(lambda a: (a, a[..., None]), [tf.constant(value, dtype)], [dtype, dtype])
+            out.append(outcome(lambda: [v.astype(np.complex128) for v in session.run(fetch)]))
+    return out
+
+
+def strings(session):
+    texts = tf.constant([[b"", b"a"], [b"\x00\xff", b"x" * 300]])
+    return plain(session.run(tf.numpy_function(lambda a: np.array([[e + b"!" for e in row] for row in a], dtype=object), [texts], tf.string))), plain(
+        session.run(tf.numpy_function(lambda: np.array([b"\xc3\xa9", b"bc"], dtype=object), [], tf.string)))
+
+
+def many_values(session):
+    fetch = tf.numpy_function(lambda *a: a[::-1], [tf.constant(float(i)) for i in range(40)], [tf.float32] * 40)
+    return plain(session.run(fetch))
+
+
+def nothing(session):
+    seen = []
+    node = tf1.py_func(lambda a: seen.append(float(a)), [tf.constant(2.0)], [])
+    session.run(node)
+    return seen
+
+
+def large(session):
+    value = tf.random.stateless_uniform([3, 1 << 20], [1, 2])
+    doubled = tf.numpy_function(lambda a: a * 2, [value], tf.float32)
+    return plain(session.run(tf.reduce_max(tf.abs(doubled - value * 2))))
+
+
+def eager(session):
+    x = tf.constant([1.0, 2.0, 3.0])
+    y = tf.py_function(lambda a: tf.reduce_sum(a * a), [x], tf.float32)
+    return plain(session.run([y, tf1.gradients(y, x)[0]]))
+
+
+def failures(session):
+    def raising(error):
+        def function():
+            raise error("a word")
+        return function
+
+    out = [outcome(lambda: session.run(tf.numpy_function(raising(e), [], tf.float32))) for e in ERRORS]
+    wrong_type = tf.numpy_function(lambda: np.int32(1), [], tf.float32)
+    wrong_count = tf.numpy_function(lambda: (1.0, 2.0), [], [tf.float64])
+    return out + [outcome(lambda: session.run(f)) for f in (wrong_type, wrong_count)]
+
+
+def drain(session, dataset):
+    iterator = tf1.data.make_initializable_iterator(dataset)
+    element, rows = iterator.get_next(), []
+    session.run(iterator.initializer)
+    try:
+        while True:
+            rows.append(plain(session.run(element)))
+    except tf.errors.OutOfRangeError:
+        return rows
+
+
+def generator(session):
+    ended = []
+
+    def elements():
+        try:
+            for i in range(4):
+                yield i, np.arange(i, dtype=np.float32), b"t%d" % i
+        finally:
+            ended.append(True)
+
+    dataset = tf.data.Dataset.from_generator(elements, (tf.int64, tf.float32, tf.string), ((), (None,), ()))
+    rows = drain(session, dataset.map(lambda a, b, c: (a * 2, b, c)).prefetch(2)), drain(session, dataset.repeat(2).batch(1).skip(3))
+    return rows, len(ended)
+
+
+def generator_that_fails(session):
+    def elements():
+        yield 1
+        raise ValueError("a word")
+
+    iterator = tf1.data.make_initializable_iterator(tf.data.Dataset.from_generator(elements, tf.int64))
+    element = iterator.get_next()
+    session.run(iterator.initializer)
+    return [outcome(lambda: session.run(element)) for _ in range(2)]
+
+
+def in_a_loop(session):
+    start = tf.constant(0)
+    fetch = tf1.while_loop(lambda i: i < 10, lambda i: tf.reshape(tf.numpy_function(lambda a: a + np.int32(2), [i], tf.int32), ()), [start])
+    return plain(session.run(fetch))
+
+
+def in_a_branch(session):
+    which = tf1.placeholder(tf.bool, [])
+    fetch = tf1.cond(which, lambda: tf.numpy_function(lambda: np.float32(1), [], tf.float32), lambda: tf.constant(2.0))
+    return [plain(session.run(fetch, {which: w})) for w in (True, False)]
+
+
+CASES = (every_dtype, strings, many_values, nothing, large, eager, failures, generator, generator_that_fails, in_a_loop, in_a_branch)
+
+
+def waiting_for_each_other(session):
+    """More functions at a time than cores, each waiting for all others."""
+    barrier = threading.Barrier(20)
+    fetches = [tf.numpy_function(lambda: np.int64(barrier.wait(60)), [], tf.int64) for _ in range(20)]
+    return sorted(int(v) for v in session.run(fetches)) == list(range(20))
+
+
+def cancelled(session):
+    """A step whose function never ends is over at its deadline, and the function's thread is not in the way of others."""
+    release = threading.Event()
+    stuck = tf.numpy_function(lambda: np.int64(release.wait(60)), [], tf.int64)
+    try:
+        session.run(stuck, options=tf1.RunOptions(timeout_in_ms=300))
+        return "no error"
+    except tf.errors.DeadlineExceededError:
+        after = int(session.run(tf.numpy_function(lambda: np.int64(7), [], tf.int64)))
+        release.set()
+        return after
+
+
+def unserved(session):
+    try:
+        session.run(tf.numpy_function(lambda: np.int64(7), [], tf.int64))
+        return "no error"
+    except tf.errors.FailedPreconditionError as e:
+        return "millrace.py_functions(target)" in e.message
+
+
+def run_case(case, target):
+    with tf.Graph().as_default(), tf1.Session(target) as session:
+        return case(session)
+
+
+def compare(target):
+    theirs = {case.__name__: run_case(case, "") for case in CASES}
+    with millrace.py_functions(target):
+        for case in CASES:
+            print(json.dumps({"case": case.__name__, "ours": run_case(case, target), "theirs": theirs[case.__name__]}), flush=True)
+        for case, wanted in ((waiting_for_each_other, True), (cancelled, 7)):
+            print(json.dumps({"case": case.__name__, "ours": run_case(case, target), "theirs": wanted}), flush=True)
+    print(json.dumps({"case": "unserved", "ours": run_case(unserved, target), "theirs": True}), flush=True)
+
+
+def restart(target):
+    """Says "ok" for each step that went well, else the error's code; goes on until its input ends."""
+    is_over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
+    with millrace.py_functions(target), tf.Graph().as_default():
+        with tf1.device("/job:worker/task:0"):
+            fetch = tf.numpy_function(lambda: np.int64(7), [], tf.int64)
+        session = tf1.Session(target)
+        while not is_over.is_set():
+            try:
+                session.run(fetch, options=tf1.RunOptions(timeout_in_ms=20_000))
+                print("ok", flush=True)
+            except tf.errors.OpError as e:
+                print(e.error_code, flush=True)
+
+
+if __name__ == "__main__":
+    {"compare": compare, "restart": restart}[sys.argv[1]](sys.argv[2])

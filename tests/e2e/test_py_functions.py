@@ -1,0 +1,44 @@
+"""Steps that call Python functions of the client (millrace.py_functions): py_functions_program.py is the client."""
+import json
+import os
+import subprocess
+
+from fault_case import FaultCase
+from harness import ROOT, WARM_PYTHON, LineReader
+
+PROGRAM = os.path.join(ROOT, "tests", "e2e", "py_functions_program.py")
+
+
+class TestPyFunctions(FaultCase):
+    n_workers = 1
+
+    def start(self, what, **options):
+        process = self.popen([WARM_PYTHON, PROGRAM, what, self.cluster.target], {"TF_CPP_MIN_LOG_LEVEL": 3}, stderr=subprocess.DEVNULL, **options)
+        return process, LineReader(process.stdout)
+
+    def test_calls_end_as_they_do_in_process(self):
+        process, lines = self.start("compare")
+        n = 0
+        while (line := lines.line()) is not None:
+            row = json.loads(line)
+            self.assertEqual(row["ours"], row["theirs"], row["case"])
+            n += 1
+        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(n, 14)
+        self.cluster.check()
+
+    def test_a_task_that_restarts_is_served_again(self):
+        process, lines = self.start("restart", stdin=subprocess.PIPE)
+        for _ in range(3):
+            self.assertEqual(lines.line(), "ok")
+        self.kill(self.worker)
+        self.restart(self.worker)
+        answer = lines.line()
+        while answer == "ok":  # said before the kill
+            answer = lines.line()
+        while answer != "ok":
+            self.assertIn(answer, ("10", "14"))
+            answer = lines.line()
+        process.stdin.close()
+        lines.to_end()
+        self.assertEqual(process.wait(60), 0)

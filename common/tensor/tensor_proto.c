@@ -411,6 +411,30 @@ struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) 
                             (long long)n_elements, dtype_name(parts.dtype));
 }
 
+bool tensor_proto_peek(struct span proto, enum dtype *ret_dtype, int64_t *ret_n_elements) {
+    enum { FIRST_FIELDS = 4 };
+    struct proto_field field;
+    int64_t dims[SHAPE_MAX_RANK];
+    int rank = 0;
+    bool has_shape = false;
+    uint64_t dtype = DT_INVALID;
+    for (int i = 0; i < FIRST_FIELDS && (dtype == DT_INVALID || !has_shape); i++) {
+        if (proto_next(&proto, &field) <= 0)
+            return false;
+        if (field.number == FIELD_DTYPE && field.wire_type == 0)
+            dtype = field.value;
+        else if (field.number == FIELD_SHAPE && field.wire_type == 2)
+            has_shape = proto_read_shape(field.bytes, dims, &rank) && rank >= 0;
+    }
+    if (dtype == DT_INVALID || dtype >= DT_N_TYPES || !has_shape)
+        return false;
+    struct status *st = shape_n_elements((struct shape){rank, dims}, ret_n_elements);
+    bool is_valid = st == NULL;
+    status_unref(st);
+    *ret_dtype = (enum dtype)dtype;
+    return is_valid;
+}
+
 /* ---- encoding ---- */
 
 static void add_type_and_shape(const struct tensor *t, struct str *out) {

@@ -9,6 +9,7 @@
 #include "common/base/metrics.h"
 #include "common/tensor/tensor_proto.h"
 #include "master/step/step_internal.h"
+#include "rpc/wire/wire_values.h"
 
 enum {
     /* what a feed may take beyond a multiple of its bytes: this thread fills it */
@@ -248,10 +249,24 @@ void step_executable_settled(struct executable_wait *waiter) {
 
 /* ---- the request ---- */
 
+/* Many or long strings: their task decodes them. The master needs their dtype only, and millions of
+ * strings would hold up its loop. Their number must fit to their bytes, as each takes two at least. */
+static bool is_passed_on(struct span proto, enum dtype *ret_dtype) {
+    int64_t n_elements;
+    return proto.len > WIRE_INLINE_PROTO_BYTES &&
+           tensor_proto_peek(proto, ret_dtype, &n_elements) && *ret_dtype == DT_STRING &&
+           n_elements <= (int64_t)proto.len / 2;
+}
+
 struct status *step_decode_feed(struct span name, int position, struct span proto,
                                 struct buffer *buffer, struct tensor *ret) {
-    struct status *st = tensor_proto_check_claim(proto, FEED_SPARE_BYTES);
-    if (!st)
+    struct status *st = NULL;
+    enum dtype dtype;
+    if (is_passed_on(proto, &dtype))
+        st = tensor_new(allocator_host(), dtype, (struct shape){1, &(int64_t){0}}, ret);
+    else
+        st = tensor_proto_check_claim(proto, FEED_SPARE_BYTES);
+    if (!st && ret->storage == TENSOR_NONE)
         st = tensor_from_proto(proto, buffer, allocator_host(), ret);
     return st ? status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", position,
                                    (int)MIN(name.len, (size_t)200), name.data)

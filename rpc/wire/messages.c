@@ -2,6 +2,8 @@
 
 #include "common/tensor/tensor_proto.h"
 
+enum { PROTO_SPARE_BYTES = 16 << 20 }; /* that decoding may take beyond 16 times a TensorProto */
+
 /* ---- TensorMeta ---- */
 
 static void add_fixed64(struct str *out, uint32_t number, uint64_t value) {
@@ -171,8 +173,9 @@ struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wir
     if (!tensor_meta_is_plain(meta)) {
         if (meta->size_bytes == 0)
             return status_invalid("a %s tensor without its TensorProto", dtype_name(meta->dtype));
-        return tensor_from_proto((struct span){message->payload->data + begin, meta->size_bytes},
-                                 message->payload, allocator, ret);
+        struct span proto = {message->payload->data + begin, meta->size_bytes};
+        TRY(tensor_proto_check_claim(proto, PROTO_SPARE_BYTES));
+        return tensor_from_proto(proto, message->payload, allocator, ret);
     }
     struct shape shape = {meta->rank, meta->dims};
     if (meta->size_bytes <= TENSOR_INLINE_BYTES) {

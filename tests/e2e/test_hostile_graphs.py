@@ -108,6 +108,30 @@ class TestGraphsThatAreBombs(HostileCase):
             self.assertIn(self.code(self.client.run, handle, feeds=[("x:0", claim)],
                                     fetches=["y:0"]), (3, 8), dims)
 
+    def test_strings_beyond_what_a_meta_holds(self):
+        """A string of 70 MiB, fed and fetched, travels as payload: 64 MiB is a meta's limit."""
+        t = raw.type_attr(raw.STRING)
+        handle = self.client.create(
+            graph(node("x", "Placeholder", device=WORKER0, dtype=t),
+                  node("y", "Identity", ("x",), WORKER0, T=t)))
+        text = b"s" * (70 << 20)
+        value = number(1, raw.STRING) + data(2, b"") + data(8, text)
+        fetched = self.client.run(handle, harness.DEADLINE_S, feeds=[("x:0", value)],
+                                  fetches=["y:0"])
+        self.assertEqual(raw.first(fetched["y:0"], 8), text)
+        self.client.close(handle)
+
+    def test_a_name_beyond_what_a_meta_holds(self):
+        """A Reset of a container whose name is longer than a meta is refused, and ends no daemon."""
+        code, text = None, ""
+        try:
+            self.client.call("Reset", data(1, b"c" * (70 << 20)))
+        except Refused as refused:
+            code, text = refused.code, refused.message
+        self.assertEqual((code, "Reset message" in text), (8, True), text[:200])
+        self.client.channel.close()
+        self.check_well(256)
+
     def test_a_search_without_an_end_ends_with_its_step(self):
         """2^62 retries, all inputs constant: the master must not try it, and the worker stops when
         the step does."""

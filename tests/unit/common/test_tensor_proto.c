@@ -280,6 +280,32 @@ static void varints_read_back(void **state) {
     }
 }
 
+static void a_peek_reads_the_head_and_no_values(void **state) {
+    static const struct {
+        struct span proto;
+        bool is_read;
+        enum dtype dtype;
+        int64_t n;
+    } cases[] = {
+        {{"\x08\x07\x12\x08\x12\x02\x08\x02\x12\x02\x08\x03\x42\xff", 14}, true, DT_STRING, 6},
+        {{"\x12\x00\x08\x01", 4}, true, DT_FLOAT, 1},
+        {{"\x08\x07", 2}, false},                                          /* no shape */
+        {{"\x12\x00", 2}, false},                                          /* no dtype */
+        {{"\x08\x7f\x12\x00", 4}, false},                                  /* an unknown dtype */
+        {{"\x42\x00\x42\x00\x42\x00\x42\x00\x08\x07\x12\x00", 12}, false}, /* values first */
+        {{"\x08", 1}, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        enum dtype dtype = DT_INVALID;
+        int64_t n = -1;
+        assert_int_equal(tensor_proto_peek(cases[i].proto, &dtype, &n), cases[i].is_read);
+        if (cases[i].is_read) {
+            assert_int_equal(dtype, cases[i].dtype);
+            assert_int_equal(n, cases[i].n);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensorflows_protos_decode),
@@ -292,6 +318,7 @@ int main(void) {
         cmocka_unit_test(handles_and_variants_travel),
         cmocka_unit_test(lengths_are_filled_in_place),
         cmocka_unit_test(varints_read_back),
+        cmocka_unit_test(a_peek_reads_the_head_and_no_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ class TestGraphsThatAreBombs(HostileCase):
         value = number(1, raw.STRING) + data(2, b"") + data(8, text)
         fetched = self.client.run(handle, harness.DEADLINE_S, feeds=[("x:0", value)],
                                   fetches=["y:0"])
-        self.assertEqual(raw.first(fetched["y:0"], 8), text)
+        self.assertTrue(fetched["y:0"].endswith(text), len(fetched["y:0"]))
         self.client.close(handle)
 
     def test_a_name_beyond_what_a_meta_holds(self):

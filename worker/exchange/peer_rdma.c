@@ -28,8 +28,39 @@ static void update_takes_grants(struct peer_rdma *rdma) {
     atomic_store_explicit(&rdma->awaits_connection, takes || may_come, memory_order_release);
 }
 
+/* ---- the states of a pair's two connections: drawn in peer_rdma_internal.h ---- */
+
+static const struct state_row out_rows[] = {
+    [OUT_NONE] = {"OUT_NONE", STATE_SET(OUT_OFFERED), .is_first = true},
+    [OUT_OFFERED] = {"OUT_OFFERED",
+                     STATE_SET(OUT_NONE) | STATE_SET(OUT_PROVING) | STATE_SET(OUT_ENDING)},
+    [OUT_PROVING] = {"OUT_PROVING",
+                     STATE_SET(OUT_NONE) | STATE_SET(OUT_READY) | STATE_SET(OUT_ENDING)},
+    [OUT_READY] = {"OUT_READY", STATE_SET(OUT_NONE) | STATE_SET(OUT_ENDING)},
+    [OUT_ENDING] = {"OUT_ENDING", STATE_SET(OUT_NONE)},
+};
+const struct state_machine peer_out_machine = {"RDMA connection to a peer", out_rows,
+                                               ARRAY_LEN(out_rows)};
+
+static const struct state_row in_rows[] = {
+    [IN_NONE] = {"IN_NONE", STATE_SET(IN_PROVING) | STATE_SET(IN_ENDING), .is_first = true},
+    [IN_PROVING] = {"IN_PROVING", STATE_SET(IN_NONE) | STATE_SET(IN_READY) | STATE_SET(IN_BROKEN) |
+                                      STATE_SET(IN_ENDING)},
+    [IN_READY] = {"IN_READY", STATE_SET(IN_NONE) | STATE_SET(IN_BROKEN) | STATE_SET(IN_ENDING)},
+    [IN_BROKEN] = {"IN_BROKEN", STATE_SET(IN_NONE) | STATE_SET(IN_ENDING)},
+    [IN_ENDING] = {"IN_ENDING", STATE_SET(IN_NONE)},
+};
+const struct state_machine peer_in_machine = {"RDMA connection from a peer", in_rows,
+                                              ARRAY_LEN(in_rows)};
+
+static void set_out_state(struct peer_rdma *rdma, enum peer_out_state state) {
+    if (rdma->out_state != state)
+        state_machine_move(&peer_out_machine, &rdma->out_state, state, rdma);
+}
+
 static void set_in_state(struct peer_rdma *rdma, enum peer_in_state state) {
-    rdma->in_state = state;
+    if (rdma->in_state != state)
+        state_machine_move(&peer_in_machine, &rdma->in_state, state, rdma);
     update_takes_grants(rdma);
 }
 
@@ -37,6 +68,8 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
                     struct peer_rdma_setup *setup, const struct peer_rdma_host *host) {
     *rdma =
         (struct peer_rdma){.peer = peer, .task = task, .loop = loop, .setup = setup, .host = host};
+    state_machine_start(&peer_out_machine, &rdma->out_state, OUT_NONE, rdma);
+    state_machine_start(&peer_in_machine, &rdma->in_state, IN_NONE, rdma);
     list_init(&rdma->writes);
     CHECK(pthread_mutex_init(&rdma->lock, NULL) == 0);
     list_init(&rdma->requested);
@@ -169,7 +202,7 @@ static void offer(struct peer_rdma *rdma) {
         return;
     }
     rdma->out_connection = random_u64() | 1;
-    rdma->out_state = OUT_OFFERED;
+    set_out_state(rdma, OUT_OFFERED);
     set_why(&rdma->why_not_to, "offered, not answered yet");
     send_offer(rdma);
 }
@@ -200,7 +233,7 @@ uint64_t peer_rdma_connection_to(const struct peer_rdma *rdma) {
 }
 
 void peer_rdma_out_ready(struct peer_rdma *rdma) {
-    rdma->out_state = OUT_READY;
+    set_out_state(rdma, OUT_READY);
     rdma->failed_ns = 0;
     set_why(&rdma->why_not_to, "");
     log_info("RDMA goes to task %s", rdma->task);
@@ -210,7 +243,7 @@ void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why) {
     log_warning("no RDMA to task %s: %s", rdma->task, status_message(why));
     rdma_out_close(&rdma->out);
     peer_rdma_park_writes(rdma);
-    rdma->out_state = OUT_ENDING;
+    set_out_state(rdma, OUT_ENDING);
     rdma->failed_ns = clock_now_ns();
     peer_rdma_send_notice(rdma, WIRE_RDMA_END, rdma->out_connection, 0, status_message(why));
     no_connection_to(rdma, status_message(why));
@@ -238,7 +271,7 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaRepl
         status_unref(st);
         return NULL;
     }
-    rdma->out_state = OUT_PROVING;
+    set_out_state(rdma, OUT_PROVING);
     set_why(&rdma->why_not_to, "being proved");
     peer_rdma_write_probe(rdma,
                           &(struct rdma_remote_slot){message->probe->number, message->probe->key,
@@ -251,7 +284,7 @@ static void on_ended(struct peer_rdma *rdma, uint64_t connection) {
         return;
     peer_rdma_push_unstarted(rdma);
     peer_rdma_drop_writes(rdma); /* those the peer has got after all */
-    rdma->out_state = OUT_NONE;
+    set_out_state(rdma, OUT_NONE);
 }
 
 /* ---- the line from the peer ---- */
@@ -421,7 +454,7 @@ void peer_rdma_reset(struct peer_rdma *rdma) {
     rdma_out_close(&rdma->out);
     peer_rdma_park_writes(rdma);
     peer_rdma_drop_writes(rdma);
-    rdma->out_state = OUT_NONE;
+    set_out_state(rdma, OUT_NONE);
     rdma->out_connection = 0;
     rdma->is_refused = rdma->has_failed_from = false;
     forget_connection_from(rdma);

@@ -89,6 +89,7 @@ struct peer_rdma_host {
     void (*release)(struct peer *peer);
 };
 
+/* The moves between them are drawn in peer_rdma_internal.h. */
 enum peer_out_state { OUT_NONE, OUT_OFFERED, OUT_PROVING, OUT_READY, OUT_ENDING };
 enum peer_in_state { IN_NONE, IN_PROVING, IN_READY, IN_BROKEN, IN_ENDING };
 
@@ -100,7 +101,7 @@ struct peer_rdma {
     struct loop *loop;
     bool is_on; /* there is a control channel, over tcp */
 
-    enum peer_out_state out_state;
+    uint8_t out_state; /* enum peer_out_state */
     struct rdma_out out;
     uint64_t out_connection;
     struct peer_write *probe;
@@ -109,7 +110,7 @@ struct peer_rdma {
     int64_t failed_ns; /* 0: the line has not failed */
     bool is_refused;   /* not tried again over these channels */
 
-    enum peer_in_state in_state;
+    uint8_t in_state; /* enum peer_in_state */
     struct rdma_in in;
     uint64_t in_connection;
     uint64_t generation; /* of in_connection: what belongs to one before is not talked about */

@@ -1,10 +1,43 @@
-/* The lines of a pair, for their files: peer_rdma.c (how they begin and end), peer_rdma_values.c
- * (what goes over them), peer_rdma_pregrant.c (places that are granted before anything is
- * announced). */
+/* The RDMA connections of a pair of tasks, for their files: peer_rdma.c (how they begin and end),
+ * peer_rdma_values.c (what is sent over them), peer_rdma_pregrant.c (remote slots that are granted
+ * before anything is announced).
+ *
+ * The states of the connection to the peer, over which this task writes:
+ *
+ *   (new)       -> OUT_NONE
+ *   OUT_NONE    -> OUT_OFFERED   RdmaOffer is sent
+ *   OUT_OFFERED -> OUT_NONE      the channels to the peer are gone; the same for the next ones
+ *               -> OUT_PROVING   RdmaReply with an address: the probe is written
+ *               -> OUT_ENDING    RdmaReply with a reason, or the device fails: RdmaEnd is sent
+ *   OUT_PROVING -> OUT_NONE
+ *               -> OUT_READY     the probe is acknowledged
+ *               -> OUT_ENDING    as from OUT_OFFERED
+ *   OUT_READY   -> OUT_NONE
+ *               -> OUT_ENDING    as from OUT_OFFERED
+ *   OUT_ENDING  -> OUT_NONE      RdmaEnded: all remote slots are withdrawn
+ *
+ * The states of the connection from the peer, over which the peer writes:
+ *
+ *   (new)      -> IN_NONE
+ *   IN_NONE    -> IN_PROVING   RdmaOffer: RdmaReply is sent, with a remote slot for the probe
+ *              -> IN_ENDING    RdmaEnd about an offer that was refused
+ *   IN_PROVING -> IN_NONE      the channels to the peer are gone; the same for the next ones
+ *              -> IN_READY     the probe has arrived, and is right
+ *              -> IN_BROKEN    this end fails: RdmaReply with the reason is sent
+ *              -> IN_ENDING    RdmaEnd
+ *   IN_READY   -> IN_NONE
+ *              -> IN_BROKEN    as from IN_PROVING
+ *              -> IN_ENDING    RdmaEnd
+ *   IN_BROKEN  -> IN_NONE
+ *              -> IN_ENDING    RdmaEnd, the peer's reply to the reason
+ *   IN_ENDING  -> IN_NONE      the last remote slot is withdrawn: RdmaEnded is sent */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
 
+#include "common/base/state_machine.h"
 #include "worker/exchange/peer_rdma.h"
+
+extern const struct state_machine peer_out_machine, peer_in_machine;
 
 /* A buffer that the peer may write into, or will be asked to; the probe is one. */
 struct peer_pending_write {

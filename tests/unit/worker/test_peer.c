@@ -6,8 +6,10 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "tests/unit/state_drawing.h"
 #include "tests/unit/worker/two_tasks.h"
 #include "worker/exchange/peer_internal.h"
+#include "worker/exchange/peer_rdma_internal.h"
 
 static struct loop *loop;
 static struct test_task a, b;
@@ -292,10 +294,17 @@ static void a_second_connection_ends_the_first(void **state) {
     str_fini(&hello);
 }
 
+static void the_drawings_of_rdma_connections_are_their_tables(void **state) {
+    static const char path[] = TEST_SOURCE_ROOT "/worker/exchange/peer_rdma_internal.h";
+    assert_drawing_is_table(path, "states of the connection to the peer", &peer_out_machine);
+    assert_drawing_is_table(path, "states of the connection from the peer", &peer_in_machine);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_drawings_of_rdma_connections_are_their_tables),
         TEST(one_connection_serves_both_directions),
         TEST(both_may_connect_at_once),
         TEST(the_bulk_channel_opens_with_its_first_message),

@@ -98,8 +98,21 @@ ssize_t __wrap_read(int fd, void *to, size_t len) {
     return s ? sim_socket_receive(s, to, len) : -1;
 }
 
+/* Copies what has arrived and leaves it there. */
+static ssize_t peek(int fd, void *to, size_t len) {
+    struct sim_socket *s = find(fd);
+    size_t n = s ? MIN(len, s->in.len - s->in_at) : 0;
+    if (!s || (n == 0 && !s->is_end_read))
+        return s ? fail(EAGAIN) : -1;
+    if (n > 0)
+        memcpy(to, s->in.data + s->in_at, n);
+    return (ssize_t)n;
+}
+
 ssize_t __wrap_recv(int fd, void *to, size_t len, int flags) {
-    return is_simulated(fd) ? __wrap_read(fd, to, len) : __real_recv(fd, to, len, flags);
+    if (!is_simulated(fd))
+        return __real_recv(fd, to, len, flags);
+    return flags & MSG_PEEK ? peek(fd, to, len) : __wrap_read(fd, to, len);
 }
 
 ssize_t __wrap_send(int fd, const void *data, size_t len, int flags) {

@@ -187,35 +187,28 @@ def suite_e2e_asan(options):
                                  "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
 
 
-N_PLANTED = 10
-
-
-def run_seeds(build_dir, n, *arguments):
+def run_seeds(n):
     """Runs n seeds of the simulator. Returns (exit status, output, runs that passed, runs that
     failed)."""
-    status, output = run([f"{build_dir}/tests/sim/cluster_sim", "--seeds", str(n), "--jobs",
-                          str(os.cpu_count()), *arguments], 3600)
+    status, output = run(["build/tests/sim/cluster_sim", "--seeds", str(n), "--jobs",
+                          str(os.cpu_count())], 3600)
     counts = re.findall(r"^(\d+) runs, .*: (\d+) failed$", output, re.M)
     n_runs, n_failed = map(int, counts[-1]) if counts else (0, 1)
     return status, output, n_runs - n_failed if counts else 0, n_failed
 
 
 def suite_sim(options):
-    status, output, passed, failed = run_seeds("build", 1000 if options.long else 100)
+    status, output, passed, failed = run_seeds(1000 if options.long else 100)
     if failed or status != 0:
         show_failure("cluster_sim", output)
         failed = max(failed, 1)
     tally = Tally(passed, failed)
     if not options.long:
         return tally
-    if not build("build-planted"):
-        tally.add(Tally(0, 1))
-        return tally
-    for number in range(1, N_PLANTED + 1):  # a seed that fails has found the bug
-        status, output, _, n_found = run_seeds("build-planted", 1000, "--planted", str(number))
-        print(f"planted bug {number}: " + "".join(re.findall(r"^seed .*", output, re.M)[:1]),
-              flush=True)
-        tally.add(Tally(int(status == 1 and n_found > 0), int(status != 1 or n_found == 0)))
+    status, output = run(["/usr/bin/python3", "tests/sim/planted.py"], 7200)
+    print(output, end="", flush=True)
+    counts = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.M)
+    tally.add(Tally(*map(int, counts[-1])) if counts else Tally(0, 1))
     return tally
 
 

@@ -547,6 +547,13 @@ def check_format():
                 yield line
 
 
+def check_planted_bugs():
+    """Each patch in tests/sim/planted/ still applies to the source that it plants a bug in."""
+    done = subprocess.run([sys.executable, "tests/sim/planted.py", "--check"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        yield from done.stdout.splitlines()[:-1] or [done.stdout]
+
+
 def check_generated_files():
     """Each generator compares what it would write. A generator that lacks what it needs (.venv, a
     build) is left out."""

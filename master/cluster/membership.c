@@ -1,3 +1,4 @@
+/* Reads listings and events of etcd, and writes them into the table of tasks. */
 #include "master/cluster/membership.h"
 
 #include <stdlib.h>
@@ -28,11 +29,11 @@ static void log_odd(const char *key, const char *why) {
     static struct log_limit limit;
     int64_t n_silent;
     if (log_limit_pass(&limit, &n_silent))
-        log_warning("etcd: %s is passed over: %s", key, why);
+        log_warning("etcd: skipped %s: %s", key, why);
 }
 
-/* A key that is nobody's, and a value that is none, are passed over: others may write there,
- * too. False then. */
+/* Takes one key and value. False: the key is not a task's or the value is malformed, and it is
+ * skipped, since others may write to etcd too. */
 static bool take_kv(struct membership *m, const struct etcd_kv *kv) {
     struct str task = STR_INIT;
     struct arena arena;
@@ -61,7 +62,7 @@ static void drop_key(struct membership *m, const char *key) {
     str_fini(&task);
 }
 
-/* A task whose value has gone bad stays as it was. */
+/* A task whose value is malformed stays as it was. */
 static void take_listing(struct membership *m, const struct etcd_range *range) {
     struct strmap listed;
     struct arena arena;
@@ -87,7 +88,7 @@ static void take_listing(struct membership *m, const struct etcd_range *range) {
 
 static void list_later(struct membership *m, struct status *why_take) {
     if (!m->is_away)
-        log_warning("etcd: %s; going on with what is known", status_message(why_take));
+        log_warning("etcd: %s; keeping the tasks that are known", status_message(why_take));
     m->is_away = true;
     m->is_watching = false;
     status_unref(why_take);
@@ -120,7 +121,7 @@ static void on_listed(struct etcd_call *call, struct status *status_take,
         return;
     }
     if (m->is_away)
-        log_info("etcd: listed anew, at revision %lld", (long long)reply->revision);
+        log_info("etcd: listed again, at revision %lld", (long long)reply->revision);
     m->is_away = false;
     m->is_watching = true;
     m->backoff_ms = RELIST_MIN_MS;

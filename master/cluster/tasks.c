@@ -1,11 +1,10 @@
-/* Connections to the worker tasks and calls over them: see tasks.h. */
+/* Connects to the worker tasks, and sends calls and messages to them. */
 #include "master/cluster/tasks.h"
 
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/planted.h"
 #include "master/cluster/tasks_internal.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -207,9 +206,9 @@ void task_connect_soon(struct task *task) {
     loop_timer_start(&task->timer, 0, 0);
 }
 
-/* How long the kernel may try to connect. A connection to a host that is cut off is tried anew
- * rather than waited for: the kernel would wait longer each time, and not notice for half a
- * minute that the host is back. */
+/* How long the kernel may try to connect. A connection to a host that cannot be reached is
+ * retried rather than waited for: the kernel would wait longer each time, and notice half a minute
+ * late that the host is back. */
 static int64_t connect_ms(const struct task *task) {
     return MIN(MAX(task->tasks->heartbeat_ms / 2, (int64_t)CONNECT_MIN_MS),
                (int64_t)CONNECT_MAX_MS);
@@ -274,8 +273,8 @@ static void free_devices(struct task *task) {
     task->n_devices = 0;
 }
 
-/* One that remembers us may hold more than we know of. Nothing else may be said before it has
- * answered. */
+/* A task that remembers us may hold more than we know of. It must answer KeepGraphs before anything
+ * else is sent. */
 static void reconcile(struct task *task, bool is_remembered) {
     struct str meta = STR_INIT;
     if (!is_remembered) {
@@ -322,8 +321,6 @@ static struct status *take_status(struct task *task, struct span meta) {
 static void task_ready(struct task *task) {
     struct tasks *tasks = task->tasks;
     move(task, TASK_READY);
-    if (PLANTED(8))
-        tasks->next_sequence = 0;
     task->backoff_ms = RECONNECT_MIN_MS;
     status_unref(task->why_down);
     task->why_down = NULL;
@@ -402,8 +399,8 @@ static const struct wire_handlers handlers = {.on_message = on_message, .on_clos
 
 /* ---- the table ---- */
 
-/* An answer of gigabytes is on its way for longer than a silence may last, and what answers
- * pings comes behind it. */
+/* A reply of gigabytes may travel for longer than a task may be silent, and pongs queue behind
+ * it. */
 static void hear_bytes(struct task *task, int64_t now_ns) {
     uint64_t n = task->control ? wire_conn_received_bytes(task->control) : 0;
     n += task->bulk ? wire_conn_received_bytes(task->bulk) : 0;
@@ -504,7 +501,7 @@ static void tick_closed(struct loop_timer *timer) {
         loop_timer_close(&tasks->rows[i]->timer, timer_closed);
 }
 
-/* Not while calls are about to be told: the loop still holds lost_task. */
+/* While lost_task is posted the loop still refers to the table. */
 static void free_when_quiet(struct tasks *tasks) {
     if (tasks->is_freed && !tasks->lost_posted)
         loop_timer_close(&tasks->tick, tick_closed);

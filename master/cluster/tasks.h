@@ -31,70 +31,72 @@ extern const struct state_machine task_machine;
 struct tasks;
 struct task;
 
-/* A call that awaits its reply; embedded in the caller's record. Exactly one on_reply: with the
- * message, or with a status (taken). */
+/* A call that waits for its reply; embedded in the caller's record. on_reply is called exactly
+ * once, with the message or with a status, which it takes; not at all after task_call_forget. */
 struct task_call {
     void (*on_reply)(struct task_call *call, struct status *status_take,
                      struct wire_message *message);
-    /* a WIRE_STEP_FETCHED before the reply; may be NULL */
+    /* a WIRE_STEP_FETCHED has arrived before the reply; may be NULL */
     void (*on_fetched)(struct task_call *call, struct wire_message *message);
-    /* a WIRE_INPUTS_TAKEN before the reply; may be NULL */
+    /* a WIRE_INPUTS_TAKEN has arrived before the reply; may be NULL */
     void (*on_taken)(struct task_call *call);
     struct task *task;
-    struct task_call *next_lost; /* the table's */
-    struct status *refused;      /* the table's: why it was not sent; NULL: the task was lost */
+    struct task_call *next_lost; /* used by the table */
+    struct status *refused; /* why it was not sent; NULL: the task was lost; used by the table */
     uint64_t id;
 };
 
-/* Told of a task that became ready or was lost. */
+/* Called when a task has become READY, or was READY and is lost. */
 typedef void task_event_fn(void *arg, struct task *task);
-/* Says what the master still holds at a task that it had lost: a KeepGraphs message, appended to
- * `out`. */
+/* Appends a KeepGraphs message: what the master still uses at a task that it had lost. */
 typedef void task_holdings_fn(void *arg, const struct task *task, struct str *out);
 
 struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation,
                         int64_t heartbeat_ms, task_event_fn *on_ready, task_event_fn *on_lost,
                         task_holdings_fn *holdings, void *arg);
 struct tls;
-/* at once: messages carry checksums (rpc/wire/wire.h) */
+/* Messages carry checksums (rpc/wire/wire.h). Call it right after tasks_new. */
 void tasks_set_sums(struct tasks *tasks, bool uses_checksums);
-/* at once: TCP speaks TLS, and each task must show that it is the one */
+/* TCP connections use TLS, and each task must prove its name. Call it right after tasks_new. */
 void tasks_set_tls(struct tasks *tasks, struct tls *tls);
-/* connections end now, calls soon; new calls fail */
+/* Closes all connections. Calls fail soon, new ones too. */
 void tasks_close(struct tasks *tasks);
-/* closes it; the memory goes when the last call has been told */
+/* Closes the table. Its memory is freed after the last on_reply. */
 void tasks_free(struct tasks *tasks);
 
-/* ---- a membership that changes: of a cluster that is registered somewhere; tasks of the
- * cluster that tasks_new got stay for ever ----
+/* ---- a cluster whose tasks come and go (membership.h) ----
  *
- *            tasks_expect           tasks_register: connected to
- *   unknown ─────────────► missing ◄───────────────────────► listed ── tasks_deregister ──► stays while it is connected, then gone
- *
- * A task that is gone counts no more; its row stays for those who used it. */
-/* before the first one: a cluster without tasks is not ready */
+ *            tasks_expect            tasks_register              tasks_deregister
+ *   unknown ────────────► missing ────────────────► registered ────────────────► gone, once it
+ *                                                                                is not READY
+ * The tasks that tasks_new was given never leave. A task that is gone is not waited for; its row
+ * stays for sessions that used it. */
+/* Tasks may come and go, and a cluster without tasks is not ready. Call it before the calls
+ * below. */
 void tasks_set_dynamic(struct tasks *tasks);
-void tasks_expect(struct tasks *tasks, const char *name); /* sessions wait for it */
-/* Here it is, or here it is now. One that is connected to under another incarnation is dropped
- * at once: it has been replaced. */
+/* Sessions wait for this task from now on, also while it is not registered. */
+void tasks_expect(struct tasks *tasks, const char *name);
+/* The task is at this address under this incarnation: the master connects to it. A connection to
+ * another incarnation of it is closed at once, because that process has been replaced. */
 void tasks_register(struct tasks *tasks, const char *name, const char *address,
                     uint64_t incarnation);
+/* The task has left. A READY one keeps its connection until that is lost. */
 void tasks_deregister(struct tasks *tasks, const char *name);
 bool task_is_registered(const struct task *task);
 
-int tasks_count(const struct tasks *tasks); /* of all rows, gone ones included */
+int tasks_count(const struct tasks *tasks); /* of all rows, also of tasks that are gone */
 struct task *tasks_at(struct tasks *tasks, int index);
 struct task *tasks_find(struct tasks *tasks, const char *name);
-/* `config`: only the tasks that its device filters leave; NULL: all. */
+/* Are all members READY? With a config: those that its device filters allow. */
 bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config);
-/* "/job:ps/replica:0/task:0 at 127.0.0.1:2400 (connection refused)" for each that is not ready,
- * joined by ", ". */
+/* Appends "/job:ps/replica:0/task:0 at 127.0.0.1:2400 (connection refused)" for each member that
+ * is not READY, separated by ", ". */
 void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config,
                             struct str *out);
-/* The devices of all ready tasks; a new reference. Changes when a task comes or restarts. */
+/* The devices of all READY tasks at this moment; a new reference. */
 struct device_table *tasks_devices(struct tasks *tasks);
-/* Those that a session with that config sees: filtered, and with as many CPU devices per task as
- * it asks for. A new reference. */
+/* The devices for a session with that config: those that its filters allow, with the number of CPU
+ * devices per task that it asks for. A new reference. */
 struct device_table *tasks_session_devices(struct tasks *tasks,
                                            const struct session_config *config);
 void tasks_describe(struct tasks *tasks, struct str *out); /* JSON rows for /statusz */
@@ -103,33 +105,33 @@ int task_index(const struct task *task);
 const char *task_name(const struct task *task);
 bool task_is_gone(const struct task *task); /* it has left the cluster */
 enum task_state task_state(const struct task *task);
-uint64_t task_incarnation(const struct task *task); /* of the last time it was ready; 0 never */
-/* another one: graphs registered under the last one have gone */
+uint64_t task_incarnation(const struct task *task); /* the last one known; 0: none yet */
+/* when it changes, the task has dropped our graphs */
 uint64_t task_membership(const struct task *task);
 const char *task_address(const struct task *task);
 const char *task_unix_address(const struct task *task); /* "" when it has none */
 const char *task_host_id(const struct task *task);
-/* UNAVAILABLE with its name, the last error and its last sign of life. */
+/* UNAVAILABLE with the task's name, its last error and when it was last heard of. */
 struct status *task_unavailable(const struct task *task) MUST_USE;
 
 /* A new id for calls and steps: unique among all masters that a worker may meet. */
 uint64_t tasks_new_id(struct tasks *tasks);
-/* Sends a message whose reply pairs by out->id (0: an id is chosen). A task that is not ready:
- * on_reply comes soon with UNAVAILABLE, never inside this call. The message is queued;
- * tasks_flush or the loop's quiescence writes it. */
+/* Queues a message whose reply carries the same id (out->id; 0: an id is chosen). If the task is
+ * not READY, on_reply is called with UNAVAILABLE soon, never inside this call. */
 void task_call_start(struct task *task, struct task_call *call, struct wire_out *out);
-/* The caller no longer wants the reply: on_reply will not come. */
-/* In place of task_call_start: the message could not be made. on_reply gets `why_take`, never
- * inside this call. */
+/* In place of task_call_start, if the message cannot be made: on_reply is called with `why_take`
+ * soon, never inside this call. */
 void task_call_refuse(struct task *task, struct task_call *call, struct status *why_take);
+/* The caller no longer wants the reply: on_reply is not called. */
 void task_call_forget(struct task_call *call);
-/* no reply; dropped when the task is not ready */
+/* Sends a message that has no reply. It is dropped if the task is not READY. */
 void task_send(struct task *task, const struct wire_out *out);
-/* The same for what is no longer held there. It is said even while the task is connected to anew
- * and has been told what is held; one that is down is told then. */
+/* The same for a message that releases something at the task. It is sent also while the master is
+ * connecting again, once the task has received KeepGraphs; before that, KeepGraphs will not name
+ * what was released. */
 void task_send_release(struct task *task, const struct wire_out *out);
-/* The same for what must not overtake, or be overtaken by, small messages: whatever its size it
- * goes over the control connection. */
+/* The same for a message that must stay in order with small messages: it is sent over the control
+ * connection whatever its size. */
 void task_send_in_order(struct task *task, const struct wire_out *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tasks that come, go and move while the master runs: see tasks.h. */
+/* Registers, expects and deregisters tasks while the master runs. */
 #include <stdlib.h>
 
 #include "common/base/log.h"
@@ -13,10 +13,10 @@ void tasks_expect(struct tasks *tasks, const char *name) {
     task->is_expected = true;
 }
 
-/* It is somewhere else, or someone else: what is connected, or being connected, is out of date. */
+/* The task has another address or incarnation: its connections are out of date. */
 static void move(struct task *task, const char *address, uint64_t incarnation) {
     struct status *why =
-        status_unavailable("it has registered anew, at %s with incarnation %016llx", address,
+        status_unavailable("it has registered again, at %s with incarnation %016llx", address,
                            (unsigned long long)incarnation);
     free(task->address);
     task->address = xstrdup(address);
@@ -33,7 +33,7 @@ void tasks_register(struct tasks *tasks, const char *name, const char *address,
         task = task_add(tasks, name, address);
     bool was_registered = task->is_registered;
     bool is_moved = strcmp(task->address, address) != 0;
-    /* A record that is older than our connection says nothing new. */
+    /* A record that is older than our connection changes nothing. */
     bool is_known = task->incarnation == incarnation ||
                     (!is_moved && task->registered_incarnation == incarnation);
     task->is_registered = true;
@@ -58,7 +58,7 @@ void tasks_deregister(struct tasks *tasks, const char *name) {
         return;
     task->is_registered = false;
     if (task->state == TASK_READY)
-        return; /* what works is not cut: etcd may have lost its key, and not we the task */
+        return; /* etcd may have lost the task's key, while the task still works */
     struct status *why = status_unavailable("it has left the cluster");
     task_down(task, why);
     status_unref(why);

@@ -1,5 +1,5 @@
-/* What others see of the tasks: who is there, who is missing, their devices, their rows on
- * /statusz. See tasks.h. */
+/* Answers questions about the tasks: which are ready or missing, their devices, and their rows on
+ * /statusz. */
 #include "common/base/str.h"
 #include "master/cluster/tasks_internal.h"
 
@@ -15,7 +15,7 @@ struct task *tasks_find(struct tasks *tasks, const char *name) {
     return NULL;
 }
 
-/* One that the session wants and that is not there. */
+/* Does the session need the task while it is not READY? */
 static bool is_missing(const struct task *task, const struct session_config *config) {
     return task->state != TASK_READY && task_is_member(task) &&
            session_config_has_task(config, task->name);

@@ -1,8 +1,7 @@
-/* The devices of a cluster as the master knows them: tasks, their devices and incarnations, at
- * one moment.
+/* A device table: the tasks of a cluster, their devices and incarnations at one moment.
  *
- * A table is immutable and counted: a session keeps the one it was placed with; a restarted task
- * makes a new one. */
+ * A table does not change once it is built, and is counted. A session keeps the table that its
+ * graph was placed with. When a task restarts, a new table is made. Any thread. */
 #ifndef MILLRACE_MASTER_COMPILE_DEVICE_TABLE_H
 #define MILLRACE_MASTER_COMPILE_DEVICE_TABLE_H
 
@@ -41,22 +40,21 @@ struct device_table {
     struct arena *arena;
 };
 
-/* Builder: add tasks with their devices, then finish. Strings are copied. */
+/* To build a table, add each task and then its devices, and finish. Strings are copied. */
 struct device_table *device_table_new(void);
 void device_table_add(struct device_table *table, const char *task, const char *address,
                       const char *unix_address, uint64_t incarnation);
 void device_table_add_device(struct device_table *table, const char *full_name, const char *type,
-                             int64_t memory_limit_bytes,
-                             /* of the task added last */
-                             uint64_t incarnation, const char *description);
-/* sorts, chooses the default */
+                             int64_t memory_limit_bytes, uint64_t incarnation,
+                             const char *description); /* of the task that was added last */
+/* Sorts the tasks and chooses the default device. */
 void device_table_finish(struct device_table *table);
-/* The first device of that task becomes the default, if it has one; after device_table_finish,
- * before others see the table. */
+/* Makes the first device of that task the default, if it has a device. Call it after
+ * device_table_finish and before others see the table. */
 void device_table_set_default(struct device_table *table, const char *task);
 struct device_table *device_table_ref(struct device_table *table);
 void device_table_unref(struct device_table *table);
-/* -1 when there is none */
+/* The index of a device by its full name; -1 if there is none. */
 int device_table_find(const struct device_table *table, const char *full_name);
 
 #endif

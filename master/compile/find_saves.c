@@ -1,8 +1,8 @@
-/* Which saves of a step ask for a consistent checkpoint, and which tasks their values come from: see
- * master/session/save_barrier.h.
+/* Finds the saves of a step that ask for a consistent checkpoint, and the tasks whose values they
+ * take (master/session/save_barrier.h).
  *
- * A SaveV2 asks by its attr `_consistent_save` (bool), which clients may set on any node; where
- * it says nothing, the operator's --consistent-saves does. */
+ * A SaveV2 asks by its attr `_consistent_save` (bool), which clients may set on any node. For a
+ * node without the attr, the operator's flag --consistent-saves decides. */
 #include "master/compile/compile_internal.h"
 
 static bool is_save(const struct node *node) {

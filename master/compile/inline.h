@@ -1,24 +1,24 @@
-/* What the files that inline functions share (pass_inline.c). For this folder and its tests.
+/* What the files of the inliner share (pass_inline.c). For this room and its tests. Pool thread.
  *
- *   pass_inline.c      finds calls, keeps the list of those to do, puts the results in their place
+ *   pass_inline.c      finds calls, keeps a stack of them, and replaces each
  *   inline_body.c      one copy of a function's body in the graph
+ *   inline_choice.c    chooses among functions that compute the same
  *   inline_call.c      PartitionedCall, RemoteCall, calls by name   ┐
- *   inline_choice.c    which of several functions that do the same
- *   inline_branch.c    If, Case: Switch and Merge                   │ each makes bodies, and says
- *   inline_loop.c      While, For: Enter … Exit                     │ what stands for the call
+ *   inline_branch.c    If, Case: Switch and Merge                   │ each makes bodies and returns
+ *   inline_loop.c      While, For: Enter … Exit                     │ what replaces the call
  *   inline_gradient.c  SymbolicGradient: a body and its derivative  ┘
  *
- * Two rules keep a body's meaning:
+ * Two rules keep the meaning of a body:
  *
- *   Entry. A body has an `entry`: a node that is dead where the body must not run, and done when
- *   it may. A node of the body that would not learn this from its inputs (it has none, or only
- *   such as may be alive or early all the same: "loose" ones) gets a control edge from the
- *   entry. Every other node hangs below one that has it.
+ *   Entry. A body has an `entry`: a node that is dead if the body must not run, and that ends when
+ *   the body may run. A node of the body gets a control edge from the entry if its inputs do not
+ *   tell it this: it has no inputs, or only "loose" ones, which may be alive or early although the
+ *   body must not run. Every other node depends on a node with such an edge.
  *
- *   Done. A control edge from a call becomes one from its `done` node, which waits for all
- *   outputs and effects of the call. What a call does besides handing out values
- *   (function_body.h, "effects") happens even where nobody waits for it: those nodes become
- *   targets of the step. */
+ *   Done. A control edge from a call becomes one from its `done` node, which waits for all outputs
+ *   and effects of the call. An effect is what a call does besides computing its outputs
+ *   (function_body.h). Effects happen even if no node depends on them: they become targets of the
+ *   step. */
 #ifndef MILLRACE_MASTER_COMPILE_INLINE_H
 #define MILLRACE_MASTER_COMPILE_INLINE_H
 
@@ -27,25 +27,25 @@
 
 struct inliner;
 
-/* The functions that a call lies within, innermost first. */
+/* The functions that contain a call, innermost first. */
 struct call_chain {
     const char *function;
     const struct call_chain *outer;
     int depth;
 };
 
-/* A node that is to be replaced. */
+/* A call to be replaced. */
 struct inline_call {
     struct node *node;
-    struct node *pivot; /* the entry of the body it lies in; NULL: none is needed there */
-    /* it lies below Switch or Enter that somebody built by hand: it is dead when any input is */
+    struct node *pivot; /* the entry of the body that contains it; NULL: it needs none */
+    /* it depends on a Switch or Enter of the client's own: it is dead when any input is dead */
     bool inputs_decide;
     struct call_chain *chain; /* NULL: in the client's graph */
 };
 
-/* What stands for it. Endpoints may be calls themselves, replaced before or after. */
+/* What replaces a call. Its endpoints may belong to other calls, replaced before or after it. */
 struct replacement {
-    struct node_input *outputs; /* as many as the call has */
+    struct node_input *outputs; /* one per output of the call */
     struct node *done;
     struct node **effects;
     int n_effects;
@@ -56,7 +56,7 @@ struct inline_rule {
     struct status *(*lower)(struct inliner *in, const struct inline_call *call,
                             struct replacement *ret);
 };
-const struct inline_rule *inline_rule_find(const char *op); /* NULL: not an op that is inlined */
+const struct inline_rule *inline_rule_find(const char *op); /* NULL: the op is not inlined */
 struct status *lower_call(struct inliner *in, const struct inline_call *call,
                           struct replacement *ret) MUST_USE;
 struct status *lower_if(struct inliner *in, const struct inline_call *call,
@@ -71,16 +71,17 @@ struct status *lower_remote_call(struct inliner *in, const struct inline_call *c
                                  struct replacement *ret) MUST_USE;
 struct status *lower_symbolic_gradient(struct inliner *in, const struct inline_call *call,
                                        struct replacement *ret) MUST_USE;
-/* Of a For: where its counter ends, and a node that is done when the bounds are valid; both
+/* Makes the nodes that compute where the counter of a For ends, and that check its bounds, both
  * after `entry` (inline_for.c). */
 struct status *inline_for_bounds(struct inliner *in, const struct inline_call *call,
                                  struct node *entry, struct node_input *ret_end,
                                  struct node **ret_checked) MUST_USE;
-/* The function that a plain call calls: its attr f, or, where its op is a function's name, that
+/* The function that a plain call calls: its attr f; if its op is a function's name, that function
  * with the node's attrs. */
 struct status *inline_called_function(struct inliner *in, const struct inline_call *call,
                                       const struct attr_func **ret) MUST_USE;
-/* Puts the function for CPUs in the place of one that does the same (inline_choice.c). */
+/* Replaces the function by the one for CPUs that computes the same, if there is one
+ * (inline_choice.c). */
 void inline_choose(struct inliner *in, const struct attr_func **function);
 /* A plain call of `function` with the call's inputs from `first_input` on. */
 struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
@@ -92,23 +93,22 @@ struct inliner {
     struct graph *graph; /* &c->graph */
     struct graph_limits limits;
     struct strmap bodies; /* name → struct function_body */
-    /* function → the name of the function that the library says is its gradient; filled when
-     * asked for */
+    /* function → the name of its gradient function in the library; read at first use */
     struct strmap gradients;
-    /* function → the name of the one that is called instead of it, itself as a rule */
+    /* function → the name of the function that is called instead; mostly itself */
     struct strmap choices;
     bool gradients_are_read;
-    struct inline_call *calls; /* to do: a stack */
+    struct inline_call *calls; /* a stack of the calls to replace */
     int n_calls, calls_capacity;
-    struct replacement **replaced; /* by node id, NULL for what stays */
+    struct replacement **replaced; /* by node id; NULL for nodes that stay */
     int n_replaced, replaced_capacity;
     int64_t n_edges; /* made so far */
 };
 
 void inliner_push(struct inliner *in, struct inline_call call);
 
-/* On the call that stands for a function which a kernel runs: all that is stateful in its body
- * runs, used or not. */
+/* An attr of a call that was made for a function which a kernel calls: every stateful node of its
+ * body runs, also one that no output needs. */
 #define CALLED_BY_KERNEL_ATTR "_called_by_kernel"
 
 /* ---- bodies (inline_body.c) ---- */
@@ -116,14 +116,14 @@ void inliner_push(struct inliner *in, struct inline_call call);
 struct body_arg {
     struct node_input value;
     bool is_loose;
-    /* made where a node is needed: a control edge from the argument, colocation with it */
+    /* made when a node is needed: for a control edge from the argument, or colocation with it */
     struct node *identity;
 };
 
 /* One copy of a body. */
 struct body {
-    const char *prefix;    /* its nodes are called prefix/name */
-    struct node *entry;    /* NULL: it always runs */
+    const char *prefix;    /* its nodes are named prefix/name */
+    struct node *entry;    /* NULL: the body always runs */
     struct body_arg *args; /* by tensor */
     int n_args;
     /* filled in by body_make: */
@@ -132,41 +132,43 @@ struct body {
     int n_outputs;
     struct node **effects;
     int n_effects;
-    struct call_chain *chain; /* of the calls within */
-    bool has_control_flow;    /* of its own (function_body.h) */
+    struct call_chain *chain; /* for the calls within the body */
+    bool has_control_flow;    /* it has Switch, Merge … of its own (function_body.h) */
 };
 
-/* The function's body, decoded once. Errors: NOT_FOUND naming the function and the node. */
+/* The body of a function, decoded once. Errors: NOT_FOUND with the function and the node. */
 struct status *inline_function(struct inliner *in, const struct inline_call *call, const char *name,
                                const struct function_body **ret) MUST_USE;
-/* Args of a body from the call's inputs from `first` on. */
+/* Takes the body's arguments from the call's inputs, beginning with input `first`. */
 void body_take_args(struct inliner *in, const struct inline_call *call, int first, bool are_loose,
                     struct body *body);
-/* Makes the nodes, and notes the calls among them. Errors: INVALID_ARGUMENT (numbers or types of
- * arguments, recursion), NOT_FOUND, RESOURCE_EXHAUSTED beyond max_inlined_nodes. */
+/* Copies the nodes of the function's body into the graph, and pushes the calls among them. Errors:
+ * INVALID_ARGUMENT (the number or types of arguments, recursion), NOT_FOUND, RESOURCE_EXHAUSTED
+ * beyond max_inlined_nodes. */
 struct status *body_make(struct inliner *in, const struct inline_call *call,
                          const struct attr_func *function, struct body *body) MUST_USE;
-/* Does the body hand out what the call promises? */
+/* Checks that the body's outputs have the number and types of the call's. */
 struct status *body_check_outputs(const struct inline_call *call, const struct body *body) MUST_USE;
 
 /* ---- small nodes, on the call's device (inline_body.c) ---- */
 
-/* A node named after the call, not finished; its attr T, where it has one, is `type`
- * (DT_INVALID: none). */
+/* Makes a node named after the call. The caller adds inputs and finishes it. Its attr T is `type`
+ * (DT_INVALID: it has no attr T). */
 struct status *inline_node(struct inliner *in, const struct inline_call *call, const char *what,
                            const char *op, enum dtype type, struct node **ret) MUST_USE;
-/* The identity of `value`, after `control` (may be NULL). */
+/* Makes an Identity of `value`, after `control` (may be NULL). */
 struct status *inline_identity(struct inliner *in, const struct inline_call *call, const char *what,
                                struct node_input value, struct node *control,
                                struct node **ret) MUST_USE;
-/* A NoOp after `nodes`. */
+/* Makes a NoOp after `nodes`. */
 struct status *inline_join(struct inliner *in, const struct inline_call *call, const char *what,
                            struct node *const *nodes, int n_nodes, struct node **ret) MUST_USE;
-/* A node that is done when the call may begin and dead where it is; NULL: nothing to wait for. */
+/* Makes a node that ends when the call may begin, and that is dead if the call is dead. *ret is
+ * NULL if there is nothing to wait for. */
 struct status *inline_entry(struct inliner *in, const struct inline_call *call,
                             struct node **ret) MUST_USE;
-/* A bool of `value`, which may be of any type: numbers that are not 0 and strings that are not
- * empty are true, so are other tensors with elements. */
+/* Makes a bool of `value`, which may have any type: a number is true if it is not 0, a string if it
+ * is not empty, another tensor if it has elements. */
 struct status *inline_predicate(struct inliner *in, const struct inline_call *call,
                                 struct node_input value, struct node_input *ret) MUST_USE;
 enum dtype endpoint_type(struct node_input value); /* base type */

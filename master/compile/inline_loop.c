@@ -1,22 +1,22 @@
-/* Loops: While, StatelessWhile and For become the primitives of loop frames [WP 4.4; CF 3.2,
- * 4.1] (inline.h).
+/* Turns While, StatelessWhile and For into the primitives of loop frames [WP 4.4; CF 3.2, 4.1]
+ * (inline.h).
  *
- *                      ┌──────────────────────── NextIteration ◄── body ◄─┐
- *                      ▼                                                  │ true
- *   x ──► Enter ──► Merge ──► cond ──► LoopCond ──► Switch ───────────────┤
- *                      └──────────────────────────────▲                   └ false ──► Exit ──► output
+ *                      ┌─────────────────── NextIteration ◄── body ◄─┐
+ *                      ▼                                             │ true
+ *   x ──► Enter ──► Merge ──► cond ──► LoopCond ──► Switch ──────────┤
+ *                      └──────────────────────────────▲              └ false ──► Exit ──► output
  *   c ──► Enter (constant) ──► cond, body
  *
- * An input that the body hands on as it is (a captured tensor, a handle) is the same in every
- * iteration: a constant Enter, without Merge, Switch and NextIteration; its readers are loose.
- * Where all inputs are so, or there are none, the loop gets a variable of its own.
+ * An input that the body returns unchanged (a captured tensor, a handle) is the same in every
+ * iteration. It gets a constant Enter, without Merge, Switch and NextIteration, and its readers are
+ * loose. If all inputs are constant, or there are none, the loop gets a variable of its own.
  *
- * For(start, limit, delta, x) is a While over x whose condition is the loop's own: a counter, a
- * variable after the inputs, that has not met its end (inline_for.c). Its body takes the counter
- * first.
+ * For(start, limit, delta, x) is a While over x. Its condition is the loop's own: a counter, which
+ * is a variable after the inputs, has not reached its end (inline_for.c). Its body takes the
+ * counter as first argument.
  *
- * Effects keep their order: every NextIteration waits for those of its iteration, LoopCond for
- * the condition's. */
+ * Effects keep their order: every NextIteration waits for the effects of its iteration, LoopCond
+ * for those of the condition. */
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 

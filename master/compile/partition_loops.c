@@ -1,25 +1,27 @@
-/* Loops that span tasks [WP 4.4; CF 4.4].
+/* Lets a loop span tasks [WP 4.4; CF 4.4].
  *
- * A task that runs a part of a loop must know of each iteration and of the end. It gets a small
- * loop of its own, in the loop's frame, which turns on the loop's predicate; that comes from the
- * task of its LoopCond as any other value does, once per iteration:
+ * A task that runs a part of a loop must know of each iteration and of the end. So it gets a small
+ * loop of its own in the loop's frame, which is controlled by the loop's predicate. The predicate
+ * is sent by the task of its LoopCond like any other value, once per iteration:
  *
- *   Const ─► Enter ─► Merge ─► Switch ─► NextIteration ┐        the Merge is the task's pulse: what the task receives in the
- *                       ▲         ▲                    │        frame waits for it, so it is received once in each iteration;
- *                       └─────────│────────────────────┘        where the sender's value is dead, a flag comes
+ *   Const ─► Enter ─► Merge ─► Switch ─► NextIteration ┐
+ *                       ▲         ▲                    │
+ *                       └─────────│────────────────────┘
  *                              predicate (LoopCond, received)
  *
- * A frame that nothing leads back into, Enter and Exit by hand, runs once: there the Enter is
- * the pulse.
+ * The Merge is the task's pulse: every Recv of the frame on that task waits for it, so it receives
+ * once in each iteration. If the sender's value is dead, a flag is sent. In a frame without
+ * NextIteration, which a client has made with Enter and Exit, the Enter is the pulse.
  *
- * No task waits for another but through values: each begins its next iteration when its
- * predicate has come, as far ahead as parallel_iterations allows; the master hears nothing of
- * it. Nested loops: a task of the inner loop has a small loop of the outer one too, whose pulse
- * starts the inner one.
+ * Tasks wait for each other only through values. Each begins its next iteration when its predicate
+ * has arrived, as far ahead as parallel_iterations allows; the master takes no part. In nested
+ * loops, a task of the inner loop also gets a small loop of the outer one, whose pulse starts the
+ * inner one.
  *
- * Enter and NextIteration change an iteration's number, and are not sent through: the task that
- * wants their output gets their input, in the iteration where that is, and repeats the node. So
- * a loop's constants cross once per loop, not in each iteration. */
+ * The outputs of Enter and NextIteration belong to another frame or iteration than their inputs,
+ * and are not sent. A task that needs such an output receives the input instead, in the input's
+ * iteration, and repeats the node. So a loop's constants are sent once per loop, not in each
+ * iteration. */
 #include <stdlib.h>
 #include <string.h>
 

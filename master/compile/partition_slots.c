@@ -1,21 +1,23 @@
-/* What is known of a value that crosses before any step has made it: then the Recv says its
- * shape, in the attr `_shape`, and its task may prepare the place that the value will be written
- * to (worker/exchange/rendezvous.h, "Grants ahead").
+/* Finds the shapes of values that every step sends to another task. A Recv of such a value gets the
+ * shape as its attr `_shape`, so its task may pre-grant memory for it
+ * (worker/exchange/rendezvous.h).
  *
- * Only of values for which a place is not held in vain: of known shape and plain type, too large
- * to be sent unasked, outside of loops (how often a loop turns is not known), not in a partial
- * run (whose feeds may come any time), and certain to come. That is told by conditions:
+ * Only for values whose pre-grant is never useless: of known shape and plain dtype, too large to be
+ * pushed without a grant, outside of loops (the number of iterations is unknown), not in a partial
+ * run (whose feeds may come at any time), and certain to be sent. Conditions tell which are
+ * certain:
  *
- *   a ──► Switch(p) ──0──► b ──► Merge ──► d       a: always    b: (always, p, 0)    c: (always, p, 1)
- *               └───1──► c ───────┘                d: always, since all sides of one condition meet there
+ *   a ──► Switch(p) ──0──► b ──► Merge ──► d       a: always
+ *               └───1──► c ───────┘                b: (always, p, 0)    c: (always, p, 1)
+ *                                                  d: always: all sides of one condition meet there
  *
- * A node has the innermost condition of its inputs; where those do not lie within each other it
- * is uncertain. A loop is entered under its Enters' condition, and left under it. What lies
- * deeper than MAX_DEPTH conditions is uncertain, too: joining two of them costs the difference
- * of their depths.
+ * A node has the innermost condition of its inputs. If one of these does not contain the other, the
+ * node is uncertain. A loop is entered and left under the condition of its Enters. A node below
+ * more than MAX_DEPTH conditions is uncertain too, since joining two conditions costs the
+ * difference of their depths.
  *
- * Shapes are a hint: a step may feed another one than the Placeholder says, and whoever receives
- * copes. */
+ * Shapes are a hint: a step may feed another shape than the Placeholder states, and the receiver
+ * handles that. */
 #include <stdlib.h>
 
 #include "common/base/map.h"

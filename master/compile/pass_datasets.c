@@ -1,17 +1,16 @@
-/* Datasets as graphs: a DatasetToGraph becomes a Const that holds, as a GraphDef, the nodes that
- * its dataset is made by and the functions that those name. Clients look into it (Keras: is
- * there a Shuffle?).
+/* Replaces each DatasetToGraph by a Const that holds a GraphDef: the nodes that make its dataset,
+ * and the functions that those name. Clients read it (Keras: is there a Shuffle?).
  *
- *   r = Range(…)   s = Shuffle(r, …)   g = DatasetToGraphV2(s)      becomes      g = Const ^s {"r = Range … s = Shuffle … dataset =
- * _Retval(s)"}
+ *   r = Range(…)   s = Shuffle(r, …)   g = DatasetToGraphV2(s)
+ *      =>  g = Const ^s {"r = Range … s = Shuffle … dataset = _Retval(s)"}
  *
- * A worker's datasets know nothing of nodes and functions any more; the compiler has both. It
- * runs after folding, so that what could be computed stands there as a Const. What only the step
- * knows is named instead: a fed value is a Placeholder, a variable's a node that reads it, where
- * TensorFlow writes down the value.
+ * A worker's datasets do not know their nodes and functions; the compiler knows both. The pass runs
+ * after folding, so that everything that can be computed is a Const. Where TensorFlow writes a
+ * value that only the step knows, the graph has a node: a Placeholder for a fed value, a node that
+ * reads the variable for a variable's.
  *
- * The Const waits for its dataset: one that cannot be made fails the step still, and in a branch
- * that is not taken the graph is as dead as it. */
+ * The Const has a control edge from its dataset: if the dataset cannot be made the step fails, and
+ * in a branch that is not taken the graph is dead. */
 #include <stdlib.h>
 
 #include "common/graph/function_body.h"

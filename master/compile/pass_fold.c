@@ -1,20 +1,21 @@
-/* Constant folding [OSDI 3.3]: a stateless node whose inputs are all constant is computed here,
- * once, by the kernel that would compute it in every step.
+/* Folds constants [OSDI 3.3]: computes a stateless node whose inputs are all constant here, once,
+ * with the kernel that would compute it in every step.
  *
- *   a = Const {2}   b = Const {3}   c = AddV2(a, b)   d = Mul(c, x)      becomes      c = Const {5}   d = Mul(c, x)
+ *   a = Const {2}   b = Const {3}   c = AddV2(a, b)   d = Mul(c, x)
+ *      =>  c = Const {5}   d = Mul(c, x)
  *
- * Chains fold in one sweep in topological order; only values that something unfolded reads
- * become Consts (their producers are left to the sweep). A single output keeps its node's name,
- * several are called name/_fold_i; device, colocation and place are kept.
+ * Chains fold in one sweep in topological order. Only values that a node outside of the chain reads
+ * become Consts; the sweep pass removes their producers. A node with one output keeps its name; of
+ * one with several outputs, each is called name/_fold_i. Device, colocation and placement stay.
  *
- * A Const may have control inputs: inside a conditional they make it dead where the branch is
- * not taken. What is computed from it must be dead there too, so a folded Const has all control
- * inputs of the constants it came from; and a control edge from a constant becomes control edges
- * from that constant's own control inputs (from none, it says nothing and goes).
+ * A Const may have control inputs: inside a conditional they make it dead if the branch is not
+ * taken. What is computed from it must be dead there too. So a folded Const gets all control inputs
+ * of the constants that it was computed from. A control edge from a constant becomes control edges
+ * from the constant's own control inputs, and disappears if it has none.
  *
- * Not folded: what is in a loop (its control inputs mean an iteration, not a step), has state,
- * effects or references, hands out resources or variants, or has no kernel here. A fold that
- * fails, or grows beyond the budgets, leaves the node as it was: the error comes where the user
+ * Not folded: nodes in a loop (their control inputs mean an iteration), nodes with state, effects
+ * or references, nodes that output resources or variants, and nodes without a kernel in the master.
+ * If a fold fails or exceeds a budget, the node stays as it was: the error occurs where the user
  * would see it, if the step gets there. */
 #include <stdlib.h>
 

@@ -1,14 +1,13 @@
-/* Functions that kernels call while a step runs (a dataset's map function, say) are compiled
- * with the step, for the task of the node that names them.
+/* Compiles the functions that kernels call while a step runs (for example the function of a map
+ * dataset), together with the step and for the task of the node that names them.
  *
- *   MapDataset {f=g} on task A           g ──► Placeholder…, call of g ──► cut, inline, fold, cse ──► a flat graph, all of it on A's device
- *                                        arguments are feeds 0, 1, …; results are fetches 0, 1,
- *                                        …
+ *   MapDataset {f=g} on task A  =>  g: Placeholder…, call of g ──► cut, inline, fold, cse ──► a
+ *                                   flat graph on A's device; the arguments are feeds 0, 1, …,
+ *                                   the results are fetches 0, 1, …
  *
- * So a function is a small step of its own, and the worker runs it as one. Nodes inside that
- * name functions again have theirs compiled too, once for each key (function_key.h), whoever
- * names it: a function may name itself. Nothing in a function is sent elsewhere: what devices
- * its nodes ask for does not count. */
+ * So a function is a small step, and the worker runs it as one. Functions that its nodes name are
+ * compiled too, once per key (function_key.h); so a function may name itself. Nothing in a function
+ * is sent to another task: the devices that its nodes ask for are ignored. */
 #include <stdlib.h>
 
 #include "common/graph/function_body.h"

@@ -1,11 +1,12 @@
-/* Functions are inlined, and differentiated; If, Case, While and For become the primitives that
- * the executor runs [WP 4.4; CF 3] (inline.h).
+/* Inlines functions and their gradients; turns If, Case, While and For into the primitives that the
+ * executor runs [WP 4.4; CF 3] (inline.h).
  *
- *   calls of the graph ─► stack ─► lower one: its body's nodes, which may be calls themselves ─► until the stack is empty
- *   every edge from a call ─► from what stands for it       calls removed, effects become targets, the rest pruned
+ *   calls of the graph ─► stack ─► replace one by its body's nodes, push the calls among these ─►
+ *   until the stack is empty; then every edge from a call becomes one from what replaces it,
+ *   effects become targets, and calls are removed
  *
- * Nothing is rewired before all is made: a call's inputs and outputs may be other calls,
- * replaced or not, so one sweep at the end follows replacements, whatever their order. */
+ * Edges change only after all bodies are made: a call's inputs and outputs may be other calls,
+ * replaced or not. One sweep at the end follows the replacements, whatever their order. */
 #include <stdlib.h>
 
 #include "master/compile/compile_internal.h"

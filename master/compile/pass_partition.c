@@ -1,30 +1,30 @@
-/* The partition: one graph per task, and a Send and a Recv where an edge goes from one task to
- * another [WP 3.2.2; OSDI 3.3].
+/* Splits a graph into one graph per task, with a Send and a Recv for each edge between tasks [WP
+ * 3.2.2; OSDI 3.3].
  *
  *   task A            │ task B               task A                    │ task B
  *   a ──────────────────► b                  a ──► _MrSend 0 ┄┄┄┄┄┄┄┄┄┄┄► _MrRecv 0 ──► b
  *     └─────────────────► c           =>                               │            └──► c
  *   a ─ ─ ─ control ─ ─ ► d                  a ─ ─► Const ──► _MrSend 1 ┄► _MrRecv 1 ─ ─► d
  *
- * A partition is a task's share, not a device's: the CPU devices of a task share memory, so
- * edges between them stay, and node->device tells the worker where a node runs. Only edges
- * between tasks are cut:
+ * A partition is a task's share, not a device's. The CPU devices of a task share memory, so edges
+ * between them stay, and node->device tells the worker where a node runs. Rules for edges between
+ * tasks:
  *
- *   - one Recv per (tensor, destination task), whatever the number of consumers;
- *   - a control edge becomes a tiny Const behind its source, sent; the Recv is the control source on the other side. Where an output of
- *     the source arrives there anyway, that Recv serves (not for Switch, whose outputs can be
- *     dead while it is live);
- *   - Consts of up to 64 KiB, NoOps and feeds without inputs are not sent but made again on each task that reads them. A Const's
- *     explicit device does not stop that: the value is the same. The master holds a feed's bytes
- *     and sends them to each task;
- *   - an edge that carries a reference into a node that wants its value is cut like any other: the Send reads the variable. When the node
- *     has control inputs, the variable is read after them, by an Identity on its task ("assign,
- *     then read" must hold across tasks too). Edges into reference inputs are never cut:
- *     placement keeps both ends together;
- *   - an edge inside a loop is cut like any other, once in each iteration: see partition_loops.c.
+ *   - There is one Recv per tensor and destination task, whatever the number of consumers.
+ *   - For a control edge, a tiny Const after its source is sent, and its Recv is the source of
+ *     control edges there. If an output of the source is received there anyway, that Recv serves
+ *     instead (not for a Switch, whose outputs can be dead while it runs).
+ *   - Consts of up to 64 KiB, NoOps, and feeds without inputs are not sent. Each task that reads
+ *     one gets a copy, also of a Const with an explicit device, since the value is the same. The
+ *     master holds a feed's bytes and sends them to each task.
+ *   - If an edge carries a reference into a node that wants its value, the Send reads the variable.
+ *     If that node has control inputs, an Identity on the variable's task reads the variable after
+ *     them, because "assign, then read" must also hold between tasks. An edge into a reference
+ *     input never crosses: placement keeps both ends together.
+ *   - An edge inside a loop sends a value in each iteration: see partition_loops.c.
  *
- * Sends and receives stand on CPU:0 of their task, whatever the device of the tensor's producer:
- * transports read host memory. Dead values cross as flags, so a conditional may span tasks.
+ * Sends and receives run on CPU:0 of their task, whatever the device of the tensor's producer:
+ * transports read host memory. A dead value crosses as a flag, so a conditional may span tasks.
  * Nodes keep the client's names. */
 #include <stdlib.h>
 
@@ -362,7 +362,7 @@ static int *add_position(struct arena *arena, int *positions, int *n, int capaci
     return positions;
 }
 
-/* Feeds and fetches are numbered anew within the partition. */
+/* Feeds and fetches get new numbers within the partition. */
 static void number_slots(struct compilation *c, struct partition *partition, struct node *node) {
     bool is_feed = node_is_op(node, OP_FEED);
     if (!is_feed && !node_is_op(node, OP_FETCH))

@@ -1,3 +1,4 @@
+/* Counts what budgets refuse, and describes the budgets. */
 #include "master/request/budgets.h"
 
 #include <inttypes.h>

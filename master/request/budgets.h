@@ -1,6 +1,8 @@
-/* What clients can make grow in a master, apart from connections and messages
- * (rpc/grpc/grpc_limits.h): each has a flag, is shown on /statusz and counted in /metrics when
- * something is refused because of it. */
+/* The budgets of a master: limits on what its clients can make grow.
+ *
+ * Limits on connections and messages are in rpc/grpc/grpc_limits.h. Each budget has a flag, is
+ * shown on /statusz, and has a counter in /metrics of what was refused because of it. Any
+ * thread. */
 #ifndef MILLRACE_MASTER_REQUEST_BUDGETS_H
 #define MILLRACE_MASTER_REQUEST_BUDGETS_H
 
@@ -12,7 +14,7 @@ enum budget {
     BUDGET_STEPS,         /* in flight, of all sessions */
     BUDGET_SESSION_STEPS, /* in flight, of one session */
     BUDGET_NODES,         /* of one session's graph; also its constants and lists */
-    /* time and bytes of folding in one compiled step: refuses nothing, but leaves nodes unfolded */
+    /* of folding in one compiled step: nothing is refused, but nodes stay unfolded */
     BUDGET_FOLD,
     N_BUDGETS
 };
@@ -23,8 +25,9 @@ struct budget_row {
 };
 
 void budgets_register_metrics(void);
-/* Counts, and hands the status on. Any thread. */
+/* Counts a refusal and returns the status that it was given. */
 struct status *budget_refused(enum budget budget, struct status *why_take) MUST_USE;
+/* Counts a refusal. */
 void budget_count(enum budget budget);
 /* Appends a JSON object with a member for each budget. */
 void budgets_describe(const struct budget_row rows[N_BUDGETS], struct str *out);

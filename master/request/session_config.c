@@ -1,3 +1,4 @@
+/* Reads a ConfigProto field by field. */
 #include "master/request/session_config.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The master service's methods: see service.h. RunStep's way is in step.c. */
+/* The master service: the method table, calls that wait for tasks, RunStep and the small
+ * methods. */
 #include "master/service/service.h"
 
 #include <stdlib.h>
@@ -141,7 +142,7 @@ static void when_tasks_are_ready(struct service *service, struct grpc_call *call
     grpc_call_set_user(call, waiting, waiting_cancelled);
 }
 
-/* Lets waiting calls go on when all their tasks are there, and fails those that waited too long. */
+/* Continues waiting calls whose tasks are all ready, and fails those that have waited too long. */
 static void review_waiting(struct service *service) {
     int64_t now_ns = clock_now_ns();
     LIST_FOR_EACH_SAFE (link, next, &service->waiting_creates) {
@@ -421,7 +422,7 @@ static void on_tick(struct loop_timer *timer) {
     struct service *service = CONTAINER_OF(timer, struct service, timer);
     int64_t now_ms = clock_now_ns() / 1000000;
     if (service->is_stopping)
-        return; /* it only keeps the loop turning until the last session has gone */
+        return; /* the timer only keeps the loop alive until the last session is freed */
     review_waiting(service);
     steps_expire_saves(&service->env);
     grpc_server_review_health(service->server);

@@ -1,5 +1,5 @@
-/* The master service: what a TensorFlow client calls (tensorflow.MasterService), under both path
- * families. Loop thread. */
+/* The master service: the calls of TensorFlow clients (tensorflow.MasterService), also under the
+ * paths of tensorflow.grpc.MasterService. Loop thread. */
 #ifndef MILLRACE_MASTER_SERVICE_SERVICE_H
 #define MILLRACE_MASTER_SERVICE_SERVICE_H
 
@@ -19,30 +19,30 @@ struct service {
     struct strmap by_handle;
     int n_sessions;
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
-    struct retry_filter retries; /* of those that waited in vain */
+    struct retry_filter retries; /* recognises retries of calls that waited in vain */
     int64_t tidied_ms;
-    struct loop_timer timer; /* once a second: waits that end, sessions to collect */
+    struct loop_timer timer; /* ends waits, collects sessions */
     bool is_draining, is_stopping, is_server_closed;
-    /* in memory: closed ones, too, while steps or jobs of theirs go on; they need all of the
-     * above */
+    /* Sessions in memory, also closed ones whose steps or jobs still run. They use everything
+     * above. */
     int n_held_sessions;
 };
 
 struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster,
                            const struct master_options *options, struct service **ret) MUST_USE;
-/* TERM: refuses new sessions, lets running steps finish, then calls on_drained; service_free
- * after. */
+/* Refuses new sessions, waits for the running steps, then calls on_drained. The caller then calls
+ * service_free. */
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg);
-/* Tells every task that is connected to drain and exit. Its own steps should have ended. */
+/* Asks every connected task to drain and exit. Call it after the steps have ended. */
 void service_end_job(struct service *service);
-/* ends every step; the memory goes when the last session's has gone */
+/* Ends every step. The memory is freed when the last session has been freed. */
 void service_free(struct service *service);
-/* NULL; borrowed */
+/* Borrowed; NULL if there is no session of that handle. */
 struct session *service_find_session(struct service *service, struct span handle);
 bool service_is_ready(struct service *service, struct str *why_not);
 void service_describe(struct service *service, struct str *out); /* /statusz, a JSON object */
-/* /stepz: asks the tasks that running steps wait for; the reply is finished when they have
- * answered, or do not. */
+/* Answers /stepz. It first asks the tasks that running steps wait for, and waits at most half a
+ * second for their replies (step_page.c). */
 void service_page_steps(struct service *service, struct admin_reply *reply);
 
 #endif

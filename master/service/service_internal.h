@@ -1,6 +1,6 @@
-/* The parts of the master service: service.c (the method table, waits, RunStep and the small
- * methods), service_sessions.c (CreateSession, ExtendSession and what a client's ConfigProto
- * asks for), service_reset.c. Loop thread. */
+/* What the files of the master service share: service.c (the method table, calls that wait for
+ * tasks, RunStep and the small methods), service_sessions.c (CreateSession, ExtendSession, the end
+ * of a session) and service_reset.c. Loop thread. */
 #ifndef MILLRACE_MASTER_SERVICE_SERVICE_INTERNAL_H
 #define MILLRACE_MASTER_SERVICE_SERVICE_INTERNAL_H
 
@@ -8,24 +8,25 @@
 #include "master/service/service.h"
 #include "master/request/session_config.h"
 
-/* that a session may hold for graphs that were refused */
+/* memory that one session may hold for graphs that were refused */
 enum { SERVICE_MAX_REFUSED_BYTES = 256 << 20 };
 
 extern struct metric service_sessions_gauge, service_sessions_total;
 
 /* ---- service.c ---- */
-/* Answers with a message's bytes; NULL: an empty one. */
+/* Answers a call with the bytes of a message; NULL: an empty message. */
 void service_reply(struct grpc_call *call, const struct str *message);
-/* The session that field 1 of the call's message names; its client has been seen. ABORTED when
- * there is none. */
+/* Finds the session that field 1 of the call's message names, and notes that its client is alive.
+ * Errors: ABORTED if there is no such session. */
 struct status *service_called_session(struct service *service, struct grpc_call *call,
                                       struct span *ret_handle, struct session **ret) MUST_USE;
 /* A session's memory is about to be freed: session_new's on_end. */
 void service_session_ended(struct session *session);
+/* The status of a call that names no session: ABORTED. */
 struct status *service_no_session(struct span handle) MUST_USE;
 
 /* ---- service_sessions.c ---- */
-/* Answers the call later, or fails now without having answered. */
+/* Creates a session. NULL: the call is answered later. A status: the caller answers the call. */
 struct status *service_create_session(struct service *service, struct grpc_call *call,
                                       const struct session_config *config) MUST_USE;
 /* Ends its steps with `why` (shared), drops its executables at the tasks, and takes it out of the

@@ -1,4 +1,4 @@
-/* Reset: every session ends, and the named containers are dropped on all tasks. */
+/* Reset: ends every session and drops the named containers on all tasks. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"

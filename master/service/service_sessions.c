@@ -1,5 +1,5 @@
-/* CreateSession and ExtendSession: a graph is added on a pool thread, in the order asked; the
- * client is answered when it is there. */
+/* CreateSession and ExtendSession: adds a graph in a job on a pool thread and answers the client
+ * when it is done. Also ends sessions. */
 #include <stdlib.h>
 
 #include "common/graph/graph_proto.h"
@@ -11,7 +11,7 @@
 #include "master/step/partial_run.h"
 #include "master/step/step.h"
 
-/* What both do on the pool. */
+/* The job of both. */
 struct graph_job {
     struct session_job job;
     struct grpc_call *call;      /* NULL once the client gave up */
@@ -28,7 +28,7 @@ static void rollback(struct graph *graph, int n_before) {
             graph_remove_node(graph, graph->nodes[id]);
 }
 
-/* A graph gives memory back only as a whole: what refused parts of it hold adds up until the
+/* A graph frees its memory only as a whole, so the memory of refused parts adds up until the
  * session ends. */
 static size_t held_bytes(const struct session *session, int first_tensor) {
     const struct graph *graph = &session->graph;
@@ -38,8 +38,8 @@ static size_t held_bytes(const struct session *session, int first_tensor) {
     return size;
 }
 
-/* A graph whose shapes cannot fit is taken, as TensorFlow's servers take it, unless the master
- * was told to check. */
+/* A graph whose shapes cannot fit is accepted, as TensorFlow's servers do, unless --check-shapes is
+ * set. */
 static struct status *infer_shapes(struct session *session) {
     struct infer_options options;
     infer_options_with_kernels(&options);
@@ -133,7 +133,7 @@ static void graph_done(struct session_job *session_job) {
     free(job);
 }
 
-/* The job goes on without its client; what it changed stays (extend) or is closed (create). */
+/* The job continues without its client. An extension stays; a new session is closed. */
 static void graph_call_cancelled(struct grpc_call *call, void *user) {
     struct graph_job *job = user;
     job->call = NULL;

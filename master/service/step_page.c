@@ -1,8 +1,7 @@
-/* /stepz: each running step, what it waits for, and, asked of the tasks that it waits for, what
- * waits there and for how long.
+/* Writes /stepz: each running step, which tasks it waits for, and what it waits for there.
  *
- * The page is finished when every task has answered, or after ANSWER_MS: a task that does not
- * answer is just what is being looked for. */
+ * It asks these tasks, and finishes the page when all have replied, or after REPLY_WAIT_MS: a task
+ * that does not reply may be the very one that the reader looks for. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -10,13 +9,13 @@
 #include "master/step/step.h"
 #include "proto/worker.pb-c.h"
 
-enum { ANSWER_MS = 500, MAX_DETAIL_BYTES = 4096, DETAILS_PER_PAGE = 1000 };
+enum { REPLY_WAIT_MS = 500, MAX_DETAIL_BYTES = 4096, DETAILS_PER_PAGE = 1000 };
 
-struct question {
+struct page_call {
     struct task_call call;
     struct step_page *page;
     struct task *task;
-    bool is_asked, is_answered;
+    bool is_asked, has_replied;
     Millrace__Steps *steps; /* NULL: none yet, or malformed */
 };
 
@@ -24,15 +23,15 @@ struct step_page {
     struct service *service;
     struct admin_reply *reply;
     struct loop_timer timer;
-    int n_waiting, n_questions;
-    struct question questions[];
+    int n_waiting, n_calls;
+    struct page_call calls[];
 };
 
 static void page_freed(struct loop_timer *timer) {
     free(CONTAINER_OF(timer, struct step_page, timer));
 }
 
-/* What a task says, each of its lines below the step's. */
+/* Appends the lines of a task's reply below the step's. */
 static void add_waits(struct str *out, const struct task *task, const char *waits) {
     size_t left = MAX_DETAIL_BYTES;
     for (const char *line = waits; *line;) {
@@ -48,15 +47,15 @@ static void add_waits(struct str *out, const struct task *task, const char *wait
 }
 
 static void add_details(const struct step_page *page, const struct step *step, struct str *out) {
-    for (int i = 0; i < page->n_questions; i++) {
-        const struct question *question = &page->questions[i];
-        if (!question->is_asked || !step_waits_for(step, question->task))
+    for (int i = 0; i < page->n_calls; i++) {
+        const struct page_call *page_call = &page->calls[i];
+        if (!page_call->is_asked || !step_waits_for(step, page_call->task))
             continue;
-        if (!question->is_answered)
-            str_addf(out, "    %s: does not answer\n", task_name(question->task));
-        for (size_t k = 0; question->steps && k < question->steps->n_step; k++)
-            if (question->steps->step[k]->step_id == step_id(step))
-                add_waits(out, question->task, question->steps->step[k]->waits);
+        if (!page_call->has_replied)
+            str_addf(out, "    %s: does not reply\n", task_name(page_call->task));
+        for (size_t k = 0; page_call->steps && k < page_call->steps->n_step; k++)
+            if (page_call->steps->step[k]->step_id == step_id(step))
+                add_waits(out, page_call->task, page_call->steps->step[k]->waits);
     }
 }
 
@@ -72,10 +71,10 @@ static void finish(struct step_page *page) {
                 add_details(page, step, &body);
         }
     }
-    for (int i = 0; i < page->n_questions; i++) {
-        task_call_forget(&page->questions[i].call);
-        if (page->questions[i].steps)
-            millrace__steps__free_unpacked(page->questions[i].steps, NULL);
+    for (int i = 0; i < page->n_calls; i++) {
+        task_call_forget(&page->calls[i].call);
+        if (page->calls[i].steps)
+            millrace__steps__free_unpacked(page->calls[i].steps, NULL);
     }
     admin_reply_finish(page->reply, 200, &body);
     str_fini(&body);
@@ -88,11 +87,11 @@ static void on_timeout(struct loop_timer *timer) {
 
 static void on_steps(struct task_call *call, struct status *status_take,
                      struct wire_message *message) {
-    struct question *question = CONTAINER_OF(call, struct question, call);
-    struct step_page *page = question->page;
-    question->is_answered = !status_take;
+    struct page_call *page_call = CONTAINER_OF(call, struct page_call, call);
+    struct step_page *page = page_call->page;
+    page_call->has_replied = !status_take;
     if (message)
-        question->steps =
+        page_call->steps =
             millrace__steps__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     status_unref(status_take);
     if (--page->n_waiting == 0)
@@ -109,24 +108,23 @@ static bool is_awaited(struct service *service, const struct task *task) {
 
 void service_page_steps(struct service *service, struct admin_reply *reply) {
     int n_tasks = tasks_count(service->env.tasks);
-    struct step_page *page =
-        xcalloc(1, sizeof(*page) + (size_t)n_tasks * sizeof(page->questions[0]));
+    struct step_page *page = xcalloc(1, sizeof(*page) + (size_t)n_tasks * sizeof(page->calls[0]));
     page->service = service;
     page->reply = reply;
-    page->n_questions = n_tasks;
+    page->n_calls = n_tasks;
     page->n_waiting = 1; /* this function's */
     loop_timer_init(service->env.loop, &page->timer, on_timeout);
-    loop_timer_start(&page->timer, ANSWER_MS, 0);
+    loop_timer_start(&page->timer, REPLY_WAIT_MS, 0);
     for (int i = 0; i < n_tasks; i++) {
-        struct question *question = &page->questions[i];
-        question->page = page;
-        question->task = tasks_at(service->env.tasks, i);
-        question->call.on_reply = on_steps;
-        if (!is_awaited(service, question->task))
+        struct page_call *page_call = &page->calls[i];
+        page_call->page = page;
+        page_call->task = tasks_at(service->env.tasks, i);
+        page_call->call.on_reply = on_steps;
+        if (!is_awaited(service, page_call->task))
             continue;
-        question->is_asked = true;
+        page_call->is_asked = true;
         page->n_waiting++;
-        task_call_start(question->task, &question->call,
+        task_call_start(page_call->task, &page_call->call,
                         &(struct wire_out){.type = WIRE_GET_STEPS});
     }
     if (--page->n_waiting == 0)

@@ -1,10 +1,9 @@
-/* See session.h for the states of an executable. */
+/* Compiles executables in jobs of the session, and registers their partitions at the tasks. */
 #include "master/session/executable.h"
 
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/base/planted.h"
 #include "common/graph/graph_proto.h"
 #include "master/session/session.h"
 #include "proto/worker.pb-c.h"
@@ -81,7 +80,7 @@ void session_graphs_at(const struct session *session, const struct task *task, s
     }
 }
 
-/* Takes it out of the cache; steps that use it go on. */
+/* Takes the executable out of the cache. Steps that use it are not affected. */
 static void forget(struct executable *executable) {
     if (strmap_get_span(&executable->session->executables, executable->key) != executable)
         return;
@@ -90,7 +89,7 @@ static void forget(struct executable *executable) {
     executable_unref(executable);
 }
 
-/* Tells everybody who waits. The caller holds a reference. */
+/* Moves to READY or FAILED and calls all waiters. The caller holds a reference. */
 static void settle(struct executable *executable, enum executable_state state) {
     struct list waiting;
     move(executable, state);
@@ -147,8 +146,8 @@ static void fill_peer(const struct executable *executable, int peer_task, struct
     ret->incarnation = task ? task_incarnation(task) : 0;
 }
 
-/* Whose kernels may want files of other tasks. */
-static bool may_ask(const struct partition *partition) {
+/* Does the partition have kernels that may read files of other tasks? */
+static bool reads_peer_files(const struct partition *partition) {
     for (int i = 0; i < partition->graph.n_nodes; i++) {
         const struct node *node = partition->graph.nodes[i];
         if (!node->is_removed && (strcmp(node->op_name, "RestoreV2") == 0 ||
@@ -158,7 +157,7 @@ static bool may_ask(const struct partition *partition) {
     return false;
 }
 
-/* All tasks that the session sees. */
+/* Adds all other tasks of the session. */
 static void fill_others(const struct executable *executable, struct task *receiver,
                         struct arena *scratch, Millrace__RegisterGraph *message) {
     int n = executable->compiled->devices->n_tasks;
@@ -173,7 +172,7 @@ static void fill_others(const struct executable *executable, struct task *receiv
     }
 }
 
-/* Their graphs follow the partition's in the payload. */
+/* Adds the functions. Their graphs follow the partition's in the payload. */
 static void fill_functions(const struct partition *partition, struct arena *scratch,
                            Millrace__RegisterGraph *message, struct str *payload) {
     Millrace__Function *functions =
@@ -209,7 +208,7 @@ static void register_partition(struct executable *executable, int index,
         fill_peer(executable, partition->peers[i], registration->task, &peers[i]);
         message.peer[i] = &peers[i];
     }
-    if (may_ask(partition))
+    if (reads_peer_files(partition))
         fill_others(executable, registration->task, &scratch, &message);
     fill_functions(partition, &scratch, &message, graphdef_take);
     size_t len = millrace__register_graph__get_packed_size(&message);
@@ -247,17 +246,14 @@ static bool ensure_registered(struct executable *executable) {
         if (registration->incarnation == task_incarnation(registration->task) &&
             registration->membership == task_membership(registration->task))
             continue;
-        if (PLANTED(2))
-            continue;
         is_current = false;
     }
     if (is_current)
         return true;
     move(executable, EXECUTABLE_REGISTERING);
-    /* Peers name each other by incarnation, so all partitions are registered again; where the
-     * old ones are still held, they go. */
-    if (!PLANTED(3))
-        deregister(executable);
+    /* Peers name each other by incarnation, so all partitions are registered again, also at tasks
+     * that still hold the old ones. */
+    deregister(executable);
     for (int i = 0; i < executable->compiled->n_partitions; i++) {
         struct str graphdef = STR_INIT;
         graph_to_graphdef(&executable->compiled->partitions[i].graph, NULL, &graphdef);
@@ -299,7 +295,7 @@ static void compile_work(struct session_job *session_job) {
         graph_to_graphdef(&job->compiled->partitions[i].graph, NULL, &job->graphdefs[i]);
 }
 
-/* The numbers by which steps know each other's tasks, whatever session they are of. */
+/* Fills in the tasks by task_index, the numbers by which the save barrier compares steps. */
 static struct status *find_tasks(struct executable *executable) {
     const struct compiled *compiled = executable->compiled;
     executable->tasks = arena_array(&executable->arena, int, compiled->n_partitions + 1);

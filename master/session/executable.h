@@ -38,50 +38,51 @@ struct registration {
     struct executable *executable;
     struct task *task;
     int partition;
-    uint64_t incarnation; /* of the task when it was registered */
-    uint64_t membership;  /* likewise: the task has dropped what was registered under another one */
-    uint64_t graph;       /* the worker's handle, 0 while unknown */
+    /* The task's when the partition was registered. The task has dropped graphs of any other
+     * membership. */
+    uint64_t incarnation, membership;
+    uint64_t graph; /* the worker's handle; 0 while unknown */
 };
 
-/* Somebody who waits until an executable is READY or FAILED; embedded in the waiting record. */
+/* Waits until an executable is READY or FAILED; embedded in the record of whoever waits. */
 struct executable_wait {
     struct list link;                                /* executable->waiting, while it waits */
     void (*settled)(struct executable_wait *waiter); /* once for each executable_await */
 };
 
-/* A compiled signature. Counted: the session's cache and each of its steps hold it. */
+/* A compiled signature. Counted: the session's cache and each of its steps hold a reference. */
 struct executable {
     int n_refs;
     uint8_t state; /* enum executable_state */
     struct session *session;
-    struct span key;            /* in its own memory */
+    struct span key;            /* allocated in arena */
     struct signature signature; /* strings in arena */
     struct arena arena;
     struct compiled *compiled;
     struct registration *registrations; /* by partition */
     int n_registering;
-    int *tasks, n_tasks; /* that it runs on: numbers of task_index */
-    int *saved_tasks,
-        n_saved_tasks; /* whose values it saves, where a save asks for a consistent checkpoint */
-    bool *is_repeated_fetch; /* by fetch: the same endpoint came before */
-    struct status *status;   /* while registering or failed: the first failure */
-    struct list waiting;     /* struct executable_wait.link */
-    struct list lru_link;    /* session->lru, while it is in the cache */
-    struct list live_link;   /* session->live_executables, as long as it lives */
+    int *tasks, n_tasks;             /* the tasks that it runs on, by task_index */
+    int *saved_tasks, n_saved_tasks; /* tasks whose values its saves take */
+    bool *is_repeated_fetch;         /* by fetch: an earlier fetch has the same endpoint */
+    struct status *status;           /* the first failure, while REGISTERING or FAILED */
+    struct list waiting;             /* struct executable_wait.link */
+    struct list lru_link;            /* session->lru, while it is in the cache */
+    struct list live_link;           /* session->live_executables, until it is freed */
 };
 
-/* The cached executable for a key, or a new one that starts to compile. One reference for the
- * caller. `fill` writes the signature of a new one into its arena. */
+/* The cached executable of a key, or a new one that starts to compile. The caller owns one
+ * reference. `fill` is called for a new one: it writes the signature into the executable's
+ * arena. */
 struct executable *session_executable(struct session *session, struct span key,
                                       void (*fill)(void *arg, struct executable *executable),
                                       void *arg);
 void executable_unref(struct executable *executable);
-/* The handles of the session's graphs at a task, as it was when it was lost: uint64_t, appended
- * to `out`. */
+/* Appends the worker's handles (uint64_t) of all graphs that the session has registered at the
+ * task's last known incarnation and membership. */
 void session_graphs_at(const struct session *session, const struct task *task, struct str *out);
-/* True: FAILED, or READY with every registration of its task's present incarnation. Else it is
- * on its way (registered anew where a task has restarted), and the waiter is told. A waiter that
- * no longer wants to be told takes its link off the list. */
+/* True: the executable is FAILED, or it is READY at the present incarnations of its tasks. False:
+ * it is being compiled or registered (again, if a task has restarted), and `waiter->settled` is
+ * called later. A waiter that no longer wants the call removes its link from the list. */
 bool executable_await(struct executable *executable, struct executable_wait *waiter);
 
 #endif

@@ -17,23 +17,25 @@ struct master_options {
     struct grpc_server_limits limits;
     /* messages to and from tasks carry checksums (rpc/wire/wire.h) */
     bool use_checksums;
-    /* of clients, of tasks; NULL: in the clear. Borrowed for the service's life */
+    /* TLS for connections of clients and to tasks; NULL: none. Borrowed as long as the service
+     * lives */
     struct tls *tls_clients, *tls_wire;
     struct compile_options compile; /* defaults for every session */
-    /* CreateSession waits so long for missing tasks; default 10 s */
+    /* how long CreateSession waits for missing tasks; default 10 s */
     int64_t task_wait_ms;
-    /* between pings to a task; after three without a sign of life it is lost. Default 2 s */
+    /* time between pings to a task; a task that is silent for three of them is lost; default 2 s */
     int64_t heartbeat_ms;
-    int64_t session_ttl_ms; /* after the client's last connection closed; default 1 h */
-    int max_sessions;       /* default 10000 */
-    int max_steps;          /* in flight, default 100000 */
-    int max_session_steps;  /* of one session, default 10000 */
-    int max_nodes;          /* per session graph, default 1,000,000 */
-    /* a save that asks for a consistent checkpoint waits so long for it, then fails; default 10 s */
+    /* a session ends this long after its client's last connection has closed; default 1 h */
+    int64_t session_ttl_ms;
+    int max_sessions;      /* default 10000 */
+    int max_steps;         /* in flight, default 100000 */
+    int max_session_steps; /* of one session, default 10000 */
+    int max_nodes;         /* per session graph, default 1,000,000 */
+    /* how long a save waits at the save barrier before it fails; default 10 s */
     int64_t save_wait_ms;
-    /* refuse graphs whose shapes cannot fit when they come; TensorFlow's servers do not */
+    /* refuse a graph whose shapes cannot fit when it arrives; TensorFlow's servers accept it */
     bool check_shapes;
-    /* compiled signatures kept per session, default 1000: the one used longest ago goes */
+    /* executables kept per session, default 1000; the least recently used one is freed first */
     int max_executables;
 };
 
@@ -44,8 +46,9 @@ struct master_env {
     struct master_options options;
     uint64_t incarnation; /* tells this process from the one before it at the same address */
     int n_steps;          /* of all sessions */
-    struct save_barrier save_barrier; /* who may run when a save asks for a consistent checkpoint */
-    struct list live_steps;           /* struct step.live_link, in the order of their ids */
+    struct save_barrier
+        save_barrier;       /* which steps may run when a save asks for a consistent checkpoint */
+    struct list live_steps; /* struct step.live_link, in the order of their ids */
 };
 
 #endif

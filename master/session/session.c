@@ -1,14 +1,12 @@
-/* Sessions: their job queue, request ids, and life. Executables are in executable.c; see
- * session.h. */
+/* Makes and ends sessions, runs their jobs, and keeps their request ids. */
 #include "master/session/session.h"
 
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/planted.h"
 #include "proto/worker.pb-c.h"
 
-enum { N_REQUEST_IDS = 8192 }; /* how many late request ids a session remembers */
+enum { N_REQUEST_IDS = 8192 }; /* how many of the last request ids a session remembers */
 
 struct session *session_new(struct master_env *env, const struct session_config *config,
                             void (*on_end)(struct session *session)) {
@@ -62,7 +60,8 @@ void session_unref(struct session *session) {
     free(session);
 }
 
-/* What an isolated session has at the tasks goes when its last step there has ended. */
+/* A task frees the containers of an isolated session when the session's last step there has
+ * ended. */
 static void drop_state(struct session *session) {
     Millrace__CloseSession message = MILLRACE__CLOSE_SESSION__INIT;
     message.session = session->handle;
@@ -87,8 +86,7 @@ bool session_begin_close(struct session *session) {
 }
 
 void session_end_close(struct session *session) {
-    /* The cache lets go of its executables; those with steps under way live until these have
-     * ended. */
+    /* An executable with running steps lives until these have ended. */
     struct strmap executables = session->executables;
     size_t cursor = 0;
     struct span key;
@@ -162,13 +160,13 @@ struct status *session_check_incarnations(struct session *session, struct execut
         struct task *task = executable->registrations[i].task;
         uint64_t *known = &session->known_incarnations[task_index(task)];
         uint64_t now = task_incarnation(task);
-        bool is_told = *known && *known != now && !st && !PLANTED(1);
+        bool is_told = *known && *known != now && !st;
         if (is_told)
             st = status_new(STATUS_ABORTED,
                             "Task %s has restarted since this session last used it: its variables "
                             "and queues are gone",
                             task_name(task));
-        /* told is told, though it may be away again */
+        /* the ABORTED counts also if the task is lost again */
         if (is_told || task_state(task) == TASK_READY)
             *known = now;
     }

@@ -1,16 +1,14 @@
-/* A session: one client's growing graph, its compiled signatures and its running steps [WP 2,
- * OSDI 3.3].
+/* A session: one client's growing graph, its executables and its running steps [WP 2, OSDI 3.3].
  *
- * The graph changes and is compiled on pool threads, one job at a time per session, in the order
- * asked; steps whose signature is compiled already go on meanwhile. All else is on the loop
- * thread.
+ * The graph changes, and is compiled, in jobs on pool threads. The jobs of a session run one after
+ * another, in the order in which they were asked for. Steps whose signature is compiled run
+ * meanwhile. Everything else happens on the loop thread.
  *
- *   known signature?  ─ yes ─► step.c
- *        │ no
- *        ▼
- *   executable: COMPILING (a job) ─► REGISTERING (each partition at its task) ─► READY     or FAILED: its steps get the status,
- *        ▲                                                                │              and the entry goes, so that the next asks anew
- *        └────────────── a task restarted: registered again ◄──────────────┘ */
+ * A step looks for the executable of its signature (executable.h). A known one that is READY runs
+ * at once; for a new signature a job compiles an executable, and the step waits for it.
+ *
+ * A session is counted: the service's table, each job, each step and each executable hold a
+ * reference. */
 #ifndef MILLRACE_MASTER_SESSION_SESSION_H
 #define MILLRACE_MASTER_SESSION_SESSION_H
 
@@ -24,7 +22,7 @@
 struct session_config;
 struct callables;
 
-/* Work on the graph, on a pool thread; jobs of a session run one after another. */
+/* Work on the session's graph. */
 struct session_job {
     struct list link;
     struct session *session;
@@ -40,41 +38,44 @@ struct session {
     /* called once, just before its memory is freed */
     void (*on_end)(struct session *session);
     char *handle; /* random, 32 hex digits */
-    int n_refs;   /* the service's table, jobs and steps */
+    int n_refs;
     bool is_closed;
-    struct graph graph;         /* jobs only, while one runs */
-    struct graph_shapes shapes; /* what is known of its outputs before any step; likewise */
-    /* what its nodes are placed on: `placed` indexes it, so it stays the same */
+    struct graph graph;         /* only the running job uses it */
+    struct graph_shapes shapes; /* static shapes of the graph's outputs; only the running job */
+    /* the devices that the nodes are placed on; never replaced, since `node.placed` indexes it */
     struct device_table *devices;
     int64_t graph_version;
-    size_t refused_bytes; /* held by the graph for ExtendSessions that failed; running job's */
+    /* memory that the graph holds for ExtendSessions that failed; only the running job */
+    size_t refused_bytes;
     struct compile_options options;
-    int64_t operation_timeout_ms; /* of steps that say nothing; 0: none */
-    bool is_isolated;             /* its variables and queues are its own */
-    bool log_device_placement;    /* of every signature that is compiled */
+    int64_t operation_timeout_ms; /* the timeout of steps that state none; 0: none */
+    bool is_isolated;             /* it has containers of its own at the tasks */
+    bool log_device_placement;    /* log the devices of each executable */
     /* key → struct executable: the cache, at most master options' max_executables */
     struct strmap executables;
-    struct list lru;              /* struct executable.lru_link, used last first */
+    struct list lru;              /* struct executable.lru_link, the most recently used first */
     struct list live_executables; /* struct executable.live_link: in the cache, or still in use */
     struct list steps;            /* struct step.session_link */
     int n_steps;
     struct strmap partial_runs;  /* handle → struct partial_run */
-    struct callables *callables; /* made at first use */
+    struct callables *callables; /* NULL before the first MakeCallable */
     uint64_t n_partial_runs_total;
     struct list jobs;
     struct session_job *running_job;
-    struct u64map request_ids; /* of late requests, to refuse a repeat */
+    struct u64map request_ids; /* of the last requests, to refuse one that arrives twice */
     uint64_t *request_ring;
     unsigned request_at;
-    /* What the session last knew of each task that its steps touched: a change is answered with
-     * ABORTED once. */
-    uint64_t *known_incarnations; /* by task index; 0: never touched */
+    /* By task index: the incarnation that the session's steps last used; 0: none has used the task.
+     * When it changes, one step fails with ABORTED. */
+    uint64_t *known_incarnations;
     uint64_t last_connection;
     uint64_t client;           /* whose process it belongs to (client_ids.h) */
     int64_t orphaned_since_ms; /* when its client's last connection closed; 0 while there is one */
     int64_t created_us, n_steps_total;
 };
 
+/* A new session that can use the devices of the ready tasks that `config` allows. `on_end` is
+ * called once, just before the session's memory is freed. The caller owns one reference. */
 struct session *session_new(struct master_env *env, const struct session_config *config,
                             void (*on_end)(struct session *session));
 void session_ref(struct session *session);
@@ -85,12 +86,14 @@ void session_unref(struct session *session);
 bool session_begin_close(struct session *session);
 void session_end_close(struct session *session);
 
+/* Runs the job on the pool when all earlier jobs of the session are done. The job stays alive until
+ * its `done` is called; the session takes a reference meanwhile. */
 void session_run_job(struct session *session, struct session_job *job);
 
-/* False when this id came before (0 is never refused). */
+/* Notes a request's id. False: a request with that id has arrived before. Id 0 means none. */
 bool session_note_request(struct session *session, uint64_t request_id);
-/* ABORTED once when a task that the executable needs has another incarnation than this session
- * last knew. */
+/* Fails with ABORTED, once per change, if a task of the executable has another incarnation than the
+ * one that this session last used. */
 struct status *session_check_incarnations(struct session *session,
                                           struct executable *executable) MUST_USE;
 

@@ -1,5 +1,6 @@
-/* See callable.h. MakeCallable compiles, so that what is wrong with the names is said there; a
- * callable keeps names, and finds its executable in the session's cache like any step. */
+/* Makes, runs and releases callables. MakeCallable compiles the signature, so errors in its names
+ * are reported there. A callable keeps names, and finds its executable in the session's cache like
+ * any step. */
 #include "master/step/callable.h"
 
 #include <stdlib.h>

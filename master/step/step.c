@@ -1,5 +1,5 @@
-/* A step's life, from the request to the end: see step.h; what happens when is decided in
- * step_machine.c. */
+/* Takes a step from its request to its end: timers, cancellation, and the actions that
+ * step_machine.c decides on. */
 #include "master/step/step.h"
 
 #include <stdlib.h>
@@ -12,12 +12,12 @@
 #include "rpc/wire/wire_values.h"
 
 enum {
-    /* what a feed may take beyond a multiple of its bytes: this thread fills it */
+    /* how much larger than its message a feed may become: this thread fills it */
     FEED_SPARE_BYTES = 16 << 20,
-    /* a task that does not say that its part has ended (stopped, deep in a kernel) holds nobody
-     * up longer */
+    /* how long a cancelled step waits for a task that does not end its part (it is stopped, or a
+     * kernel runs) */
     END_GRACE_MS = 10000,
-    /* the same after a task was lost: its part may never end, and the client is to know soon */
+    /* the same after a task was lost: its part may never end, and the client must know soon */
     LOST_GRACE_MS = 1000,
 };
 
@@ -27,10 +27,12 @@ enum {
         .labels = "code=\"" #code "\"", .help = "Steps that ended with an error, by its code" \
     }
 // clang-format off
-static struct metric step_errors[] = { /* by code; the first stands for what is none */
-    CODE_METRIC(OK), CODE_METRIC(CANCELLED), CODE_METRIC(UNKNOWN), CODE_METRIC(INVALID_ARGUMENT), CODE_METRIC(DEADLINE_EXCEEDED),
-    CODE_METRIC(NOT_FOUND), CODE_METRIC(ALREADY_EXISTS), CODE_METRIC(PERMISSION_DENIED), CODE_METRIC(RESOURCE_EXHAUSTED),
-    CODE_METRIC(FAILED_PRECONDITION), CODE_METRIC(ABORTED), CODE_METRIC(OUT_OF_RANGE), CODE_METRIC(UNIMPLEMENTED), CODE_METRIC(INTERNAL),
+static struct metric step_errors[] = { /* by code; OK is never counted */
+    CODE_METRIC(OK), CODE_METRIC(CANCELLED), CODE_METRIC(UNKNOWN),
+    CODE_METRIC(INVALID_ARGUMENT), CODE_METRIC(DEADLINE_EXCEEDED), CODE_METRIC(NOT_FOUND),
+    CODE_METRIC(ALREADY_EXISTS), CODE_METRIC(PERMISSION_DENIED),
+    CODE_METRIC(RESOURCE_EXHAUSTED), CODE_METRIC(FAILED_PRECONDITION), CODE_METRIC(ABORTED),
+    CODE_METRIC(OUT_OF_RANGE), CODE_METRIC(UNIMPLEMENTED), CODE_METRIC(INTERNAL),
     CODE_METRIC(UNAVAILABLE), CODE_METRIC(DATA_LOSS), CODE_METRIC(UNAUTHENTICATED),
 };
 // clang-format on
@@ -73,7 +75,7 @@ static void step_free(struct step *step) {
     step_machine_fini(&step->machine);
     str_fini(&step->step_stats);
     executable_unref(step->executable);
-    arena_fini(&arena); /* the step itself lies in it */
+    arena_fini(&arena); /* the step itself is allocated in it */
     session_unref(session);
 }
 
@@ -88,7 +90,7 @@ void step_release(struct step *step) {
         step_free(step);
 }
 
-/* Answers and goes. Takes the status. */
+/* Answers the client and frees the step. Takes the status. */
 static void finish(struct step *step, struct status *status_take) {
     CHECK(!step->is_finished);
     step->is_finished = true;
@@ -149,8 +151,7 @@ static void on_call_cancelled(struct grpc_call *call, void *user) {
                    "The client cancelled the step, its deadline passed, or its connection ended"));
 }
 
-/* Its parts were cancelled and do not end: the client has its answer, what they still say is
- * dropped. */
+/* Answers although some cancelled parts have not ended. Their later messages are dropped. */
 static void give_up(struct step *step) {
     for (int i = 0; i < step->machine.n_parts; i++)
         if (step->is_running[i])
@@ -172,8 +173,8 @@ static void on_timeout(struct loop_timer *timer) {
                                      (long long)step->request.timeout_ms));
 }
 
-/* Each ends itself alone: without the hold, one that leaves could let the next of the session
- * in, which may end and be freed at once. */
+/* Without the hold, a step that leaves the barrier could admit the session's next step, which may
+ * end and be freed at once. */
 void steps_cancel_all(struct session *session, struct status *why) {
     struct save_barrier *barrier = &session->env->save_barrier;
     save_barrier_hold(barrier);

@@ -1,8 +1,8 @@
-/* One step: a RunStep call on its way through the workers and back. Loop thread.
+/* One step: runs one request of a client on the tasks and answers it.
  *
- * Carries out what step_machine.c decides: one RunGraph message per task, their RunDones,
- * CancelSteps, and one answer to the client. Feeds are views on the request's message and
- * fetches views on the workers' replies: neither is copied here. */
+ * It carries out what step_machine.h decides: one RunGraph message per task, a RunDone from each,
+ * CancelStep after a failure, and one answer to the client. Feeds are views on the request's
+ * message and fetches are views on the workers' replies; neither is copied. Loop thread. */
 #ifndef MILLRACE_MASTER_STEP_STEP_H
 #define MILLRACE_MASTER_STEP_STEP_H
 
@@ -13,28 +13,30 @@
 enum step_form {
     STEP_FORM_RUN,      /* RunStep: fetches by name */
     STEP_FORM_CALLABLE, /* RunCallable: fetches by position */
-    STEP_FORM_PARTIAL,  /* no call of its own: see partial_run.h */
+    STEP_FORM_PARTIAL,  /* it has no call of its own: see partial_run.h */
 };
 
-/* Starts the step that `call` asks for. Answers the call sooner or later, whatever happens. */
+/* Starts the step that `call` asks for. The call is answered exactly once, possibly before this
+ * returns. Takes the arena, in which the request is allocated. */
 void step_run(struct session *session, struct grpc_call *call, enum step_form form,
               const struct run_step_request *request, struct arena *arena_take);
 void step_metrics_register(void);
 struct step *step_of_session_link(struct list *link); /* an entry of session->steps */
-/* Ends a live step; takes the status. */
+/* Cancels a step with a status, which it takes. The step may be freed before this returns. */
 void step_cancel(struct step *step, struct status *why_take);
-/* One line for /stepz: what it waits for. */
+/* Appends a line for /stepz that says what the step waits for. */
 void step_describe(const struct step *step, struct str *out);
 uint64_t step_id(const struct step *step); /* 0 before it is launched */
-/* its part there has not ended */
+/* true while its part on that task has not ended */
 bool step_waits_for(const struct step *step, const struct task *task);
-/* somebody waits for an answer */
+/* true while a client's call waits for it */
 bool step_is_awaited(const struct step *step);
-/* All steps of a session, from session_close. */
+/* Cancels all steps of a session with `why` (shared). */
 void steps_cancel_all(struct session *session, struct status *why);
-/* Ends the saves that have waited too long for a consistent checkpoint. */
+/* Ends the saves that have waited too long at the save barrier. */
 void steps_expire_saves(struct master_env *env);
-/* The oldest step id that may still be alive, for the workers' memory of ended ids. */
+/* The id of the oldest live step; 0 if there is none. Workers forget the ids of ended steps that
+ * are older. */
 uint64_t steps_oldest_live(struct master_env *env);
 
 #endif

@@ -1,5 +1,5 @@
-/* The bytes of a step's answer: RunStepResponse and RunCallableResponse. Values are sent by
- * reference from the workers' replies. */
+/* Writes a step's answer: RunStepResponse or RunCallableResponse. Large values are not copied from
+ * the workers' replies. */
 #include <stdlib.h>
 
 #include "common/graph/graph_proto.h"

@@ -1,5 +1,5 @@
-/* Saves that ask for a consistent checkpoint, and the steps that wait for them: what master/session/save_barrier.h
- * decides, carried out. */
+/* Carries out what the save barrier decides: launches admitted steps, and ends saves that wait too
+ * long. */
 #include "common/base/clock.h"
 #include "common/base/metrics.h"
 #include "master/step/step_internal.h"
@@ -27,8 +27,8 @@ static void on_admitted(struct barrier_member *member) {
     struct step *step = CONTAINER_OF(member, struct step, barrier);
     if (member->is_save)
         metric_observe_us(&save_wait, waited_us(step));
-    /* A task may have been restarted meanwhile. Who waits for the executable already (another
-     * call of a partial run) is called then. */
+    /* A task may have restarted meanwhile. If the step waits for its executable already (for
+     * another call of a partial run), it is called when that is READY. */
     if (list_is_empty(&step->wait.link))
         step_executable_settled(&step->wait);
 }
@@ -55,7 +55,7 @@ static void end_hold(struct step *step) {
     save_barrier_pass(barrier_of(step), &step->barrier);
 }
 
-/* The tasks, and the first of the steps that it waits for. */
+/* The status of a save that has waited too long: it names the tasks. */
 static struct status *too_late(const struct step *save) {
     const struct master_env *env = save->session->env;
     struct str text = STR_INIT;
@@ -81,16 +81,14 @@ static struct status *too_late(const struct step *save) {
 void step_save_taken(struct step *step) {
     int n = ++step->n_saves_taken;
     if (n <= step->executable->compiled->n_barrier_saves && step->barrier.state == BARRIER_PASSED)
-        step_cancel(
-            step,
-            too_late(
-                step)); /* steps_expire_saves took it for one that would not come: others have run since */
+        /* steps_expire_saves has passed the barrier for it, so other steps may have run since */
+        step_cancel(step, too_late(step));
     else if (n == step->executable->compiled->n_barrier_saves)
         end_hold(step);
 }
 
-/* Saves that lie in branches not taken never tell: the others have their values, so nobody need
- * wait any longer. */
+/* A save in a branch that is not taken never reports. If the step's other saves have their values,
+ * nobody needs to wait any longer. */
 static bool is_partly_taken(const struct step *save) {
     return save->barrier.state == BARRIER_INSIDE && save->n_saves_taken > 0;
 }
@@ -106,8 +104,7 @@ void steps_expire_saves(struct master_env *env) {
             continue;
         }
         struct status *why = too_late(step);
-        save_barrier_pass(&env->save_barrier,
-                          member); /* it has failed: nobody waits for it any more */
+        save_barrier_pass(&env->save_barrier, member); /* it has failed, so nobody waits for it */
         step_cancel(step, why);
     }
 }

@@ -1,8 +1,8 @@
 /* A step's own state, shared by the files that move it:
  *
- *   step.c            life: from the request to the end, timers, cancellation
- *   step_parts.c      messages to the workers and what comes back
- *   step_barrier.c        saves that want a consistent checkpoint, and who waits for them
+ *   step.c            from the request to the end: timers, cancellation
+ *   step_parts.c      messages to the workers, and their replies
+ *   step_barrier.c    the step at the save barrier
  *   step_answer.c     the bytes of the answer
  *   partial_run.c     a step whose feeds come and whose fetches are asked for in several calls */
 #ifndef MILLRACE_MASTER_STEP_STEP_INTERNAL_H
@@ -21,8 +21,8 @@ struct step_part {
     int index;
 };
 
-/* A fetched value as it came. A plain one is `value`, a view on the worker's reply. Of others
- * `proto` is the TensorProto: in the step's arena, or in the buffer that `value` refers to. */
+/* A fetched value. A plain one is `value`, a view on the worker's reply. Of other dtypes `proto` is
+ * the TensorProto, in the step's arena or in the buffer that `value` refers to. */
 struct fetched {
     struct tensor value;
     struct span proto; /* empty for a plain dtype */
@@ -37,7 +37,7 @@ struct step {
     struct executable *executable;
     enum step_form form;
     struct grpc_call *call;
-    struct grpc_message message; /* feeds point into it: one reference */
+    struct grpc_message message; /* feeds point into it; one reference */
     struct run_step_request request;
     struct arena arena;
     struct tensor *feeds;
@@ -50,14 +50,14 @@ struct step {
     bool has_timer, is_finished;
     uint64_t id;
     int64_t start_ns;
-    struct barrier_member barrier; /* its place among those that may run */
+    struct barrier_member barrier; /* its place at the save barrier */
     int n_saves_taken;
-    struct partial_run *partial; /* whose step it is; told of its fetches and its end */
+    struct partial_run *partial; /* the partial run that owns the step, or NULL */
 };
 
 /* ---- step.c ---- */
-/* A step among its session's, without an executable; it lies in its arena. `call` is NULL for a
- * partial run's. */
+/* A new step in its session's list, without an executable. It is allocated in its own arena, which
+ * it takes. `call` is NULL for the step of a partial run. */
 struct step *step_new(struct session *session, struct grpc_call *call,
                       const struct run_step_request *request, struct arena *arena_take);
 struct status *step_decode_feed(struct span name, int position, struct span proto,
@@ -65,43 +65,46 @@ struct status *step_decode_feed(struct span name, int position, struct span prot
 /* Writes the signature of a new executable: session_executable's `fill`, its argument a
  * run_step_request. */
 void step_fill_executable(void *request, struct executable *executable);
-/* of the type that the graph wants? */
+/* INVALID_ARGUMENT if the feed's dtype is not what the graph expects. */
 struct status *step_check_feed(const struct step *step, int position) MUST_USE;
-/* Launches it when its executable is ready, waits for that, or ends with its failure. */
+/* Launches the step if its executable is READY, waits if it is not yet, and ends the step if the
+ * executable has FAILED. */
 void step_executable_settled(struct executable_wait *waiter);
 void step_launch(struct step *step);
 void step_start_timer(struct step *step, int64_t ms);
 void step_carry_out(struct step *step, unsigned actions);
-/* Frees what a finished step of a partial run still holds. */
+/* Frees a finished step. */
 void step_release(struct step *step);
 
 /* ---- step_barrier.c ---- */
-/* May it run now? No: it is launched when it may. */
+/* Enters the save barrier. True: the step may run now. False: it is launched when it is
+ * admitted. */
 bool step_enter_barrier(struct step *step) MUST_USE;
-void step_barrier_leave(struct step *step); /* it has ended */
+void step_barrier_leave(struct step *step);
 void step_barrier_metrics_register(void);
-/* One of its saves holds all that it saves. */
+/* A SaveV2 node of the step has taken its values. */
 void step_save_taken(struct step *step);
 
 /* ---- step_parts.c ---- */
 void step_send_part(struct step *step, int index);
-/* a partial run's: those that are new, by position */
+/* Sends the feeds of a partial run's step that are new, by the signature's position. */
 void step_send_feeds(struct step *step, int index, const bool *is_new);
 void step_cancel_parts(struct step *step);
 
 /* ---- step_answer.c ---- */
-/* NULL: without a name */
+/* Adds one fetch to an answer: a NamedTensorProto, or without a name a TensorProto. */
 void step_add_fetch(struct grpc_body *body, const char *name, const struct fetched *fetched);
 void step_add_metadata(const struct step *step, struct grpc_body *body);
 void step_answer_error(struct grpc_call *call, bool in_body, struct status *status_take);
 void step_answer(struct step *step, struct status *status_take);
 
 /* ---- partial_run.c ---- */
-/* Its RunGraphs have been sent; a fetch has come; its step has ended (the run, and the step, may
- * be gone after). */
+/* The step's RunGraphs have been sent. */
 void partial_run_launched(struct partial_run *run);
-bool partial_run_is_awaited(const struct partial_run *run); /* a call is to be answered */
+bool partial_run_is_awaited(const struct partial_run *run); /* true while a call waits for it */
+/* The fetch at that position has arrived. */
 void partial_run_fetched(struct partial_run *run, int position);
+/* The step has ended. The run and the step may be freed before this returns. */
 void partial_run_ended(struct partial_run *run, struct status *status_take);
 
 #endif

@@ -1,8 +1,6 @@
 /* Turns the events of a step's parts into the actions that the step must take. */
 #include "master/step/step_machine.h"
 
-#include "common/base/planted.h"
-
 static const struct state_row rows[] = {
     [STEP_NEW] = {"NEW", STATE_SET(STEP_RUNNING), .is_first = true},
     [STEP_RUNNING] = {"RUNNING", STATE_SET(STEP_ENDING) | STATE_SET(STEP_DONE)},
@@ -28,7 +26,7 @@ void step_machine_fini(struct step_machine *machine) {
 }
 
 static unsigned settle(struct step_machine *machine) {
-    if (machine->n_running > (PLANTED(9) && !machine->status ? machine->n_parts / 2 : 0))
+    if (machine->n_running > 0)
         return STEP_NOTHING;
     move(machine, STEP_DONE);
     return STEP_FINISH;

@@ -1,14 +1,13 @@
-/* What a step says to its tasks and hears from them: RunGraph, FeedStep, CancelStep; RunDone,
- * StepFetched. */
+/* Sends a step's messages to its tasks (RunGraph, FeedStep, CancelStep) and takes their replies
+ * (RunDone, StepFetched). */
 #include <stdlib.h>
 
-#include "common/base/planted.h"
 #include "common/tensor/tensor_proto.h"
 #include "master/step/step_internal.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/wire/wire_values.h"
 
-/* ---- what comes back ---- */
+/* ---- replies ---- */
 
 static struct status *take_fetch(struct step *step, int position, const Millrace__TensorMeta *meta,
                                  struct wire_message *message, size_t *offset) {
@@ -93,7 +92,7 @@ static void on_part_reply(struct task_call *call, struct status *status_take,
     step_carry_out(step, step_machine_part_ended(&step->machine, part->index, st, is_derived));
 }
 
-/* A fetch of a partial run, ahead of the reply. What is wrong with it ends the step. */
+/* A fetch of a partial run has arrived before the reply. An invalid one ends the step. */
 static void on_part_fetched(struct task_call *call, struct wire_message *message) {
     struct step_part *part = CONTAINER_OF(call, struct step_part, call);
     struct step *step = part->step;
@@ -118,12 +117,12 @@ static void on_part_fetched(struct task_call *call, struct wire_message *message
     partial_run_fetched(step->partial, position);
 }
 
-/* A save of it holds what it saves. */
+/* A SaveV2 node of the part has taken its values. */
 static void on_part_taken(struct task_call *call) {
     step_save_taken(CONTAINER_OF(call, struct step_part, call)->step);
 }
 
-/* ---- sending it out ---- */
+/* ---- requests ---- */
 
 /* Adds the feed to the payload, or to the meta. `buffer` holds `proto`; NULL: it is copied. */
 static struct status *add_feed(struct wire_values *values, const struct tensor *value,
@@ -234,8 +233,6 @@ void step_send_feeds(struct step *step, int index, const bool *is_new) {
     str_fini(&meta);
 }
 
-/* ---- cutting it short ---- */
-
 void step_cancel_parts(struct step *step) {
     Millrace__CancelStep message = MILLRACE__CANCEL_STEP__INIT;
     message.step_id = step->id;
@@ -245,7 +242,7 @@ void step_cancel_parts(struct step *step) {
     uint8_t *bytes = xmalloc(len);
     millrace__cancel_step__pack(&message, bytes);
     for (int i = 0; i < step->machine.n_parts; i++)
-        if (step->is_running[i] && !(PLANTED(4) && i == step->machine.n_parts - 1))
+        if (step->is_running[i])
             task_send(step->executable->registrations[i].task,
                       &(struct wire_out){
                           .type = WIRE_CANCEL_STEP, .id = step->id, .meta = {(char *)bytes, len}});

@@ -1,3 +1,4 @@
+/* Checks a cluster that is at rest or works again after the faults. */
 #include "tests/sim/checks.h"
 
 #include "master/service/service.h"

@@ -1,3 +1,4 @@
+/* Starts and ends the daemons of a simulated cluster. */
 #include "tests/sim/cluster.h"
 
 #include <signal.h>

@@ -2,7 +2,7 @@
  *
  *   cluster_sim --seed N [--trace]      one run; with --trace what happens in it
  *   cluster_sim --seeds N [--seed M]    N runs, from seed M (1) on
- *   --planted K                         with the bug K (a build with -Dplanted_bugs=true): ends at the first seed that finds it
+ *   --until-failure                     starts no more runs after one has failed
  *   --jobs N                            at a time; default 2 */
 #include <getopt.h>
 #include <signal.h>
@@ -11,15 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/planted.h"
 #include "tests/sim/run.h"
 
 enum { MAX_JOBS = 64, RUN_SECONDS = 60, TWICE_EVERY = 16 };
 
 struct options {
     uint64_t first, n_seeds;
-    bool is_traced;
-    int n_jobs, planted;
+    bool is_traced, ends_at_failure;
+    int n_jobs;
 };
 
 struct job {
@@ -124,7 +123,7 @@ static int run_many(const struct options *options) {
     uint64_t next = 0, n_starts = options->n_seeds + options->n_seeds / TWICE_EVERY;
     int n_live = 0;
     while (next < n_starts || n_live > 0) {
-        bool is_found = options->planted && totals.n_failed > 0;
+        bool is_found = options->ends_at_failure && totals.n_failed > 0;
         for (int i = 0; i < options->n_jobs && next < n_starts && !is_found; i++) {
             if (jobs[i].pid)
                 continue;
@@ -158,27 +157,16 @@ static int run_many(const struct options *options) {
 
 /* ---- the command line ---- */
 
-static bool plant(int number) {
-#ifdef MILLRACE_PLANTED_BUGS
-    planted_bug = number;
-    return true;
-#else
-    if (number)
-        fprintf(stderr, "cluster_sim: bugs are planted only in a build with -Dplanted_bugs=true\n");
-    return number == 0;
-#endif
-}
-
 static int usage(void) {
     fprintf(stderr,
-            "usage: cluster_sim [--seed N] [--seeds N] [--trace] [--planted K] [--jobs N]\n");
+            "usage: cluster_sim [--seed N] [--seeds N] [--trace] [--until-failure] [--jobs N]\n");
     return 64;
 }
 
 int main(int argc, char **argv) {
     static const struct option longs[] = {
         {"seed", required_argument, NULL, 's'}, {"seeds", required_argument, NULL, 'n'},
-        {"trace", no_argument, NULL, 't'},      {"planted", required_argument, NULL, 'p'},
+        {"trace", no_argument, NULL, 't'},      {"until-failure", no_argument, NULL, 'u'},
         {"jobs", required_argument, NULL, 'j'}, {NULL, 0, NULL, 0},
     };
     struct options options = {.first = 1, .n_jobs = 2};
@@ -195,8 +183,8 @@ int main(int argc, char **argv) {
         case 't':
             options.is_traced = true;
             break;
-        case 'p':
-            options.planted = (int)number;
+        case 'u':
+            options.ends_at_failure = true;
             break;
         case 'j':
             options.n_jobs = (int)MIN(MAX(number, 1ull), (unsigned long long)MAX_JOBS);
@@ -205,8 +193,6 @@ int main(int argc, char **argv) {
             return usage();
         }
     }
-    if (!plant(options.planted))
-        return 64;
     if (options.n_seeds > 0)
         return run_many(&options);
     result.seed = options.first;

@@ -1,3 +1,4 @@
+/* Draws faults, begins and ends them. */
 #include "tests/sim/faults.h"
 
 #include "tests/sim/client.h"

@@ -1,3 +1,4 @@
+/* Keeps the set of values that a variable may have. */
 #include "tests/sim/model.h"
 
 void model_init(struct model *model) {

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/planted.h"
 #include "common/tensor/tensor_proto.h"
 #include "worker/exchange/rendezvous_pregrant.h"
 #include "worker/exchange/rendezvous_internal.h"
@@ -233,7 +232,7 @@ static void follow(struct rendezvous *rendezvous, const struct follow_up *what) 
         rendezvous_try_grants(rendezvous);
     if (unlikely(what->flush))
         rendezvous_flush(rendezvous);
-    if (what->next_turns && !PLANTED(10))
+    if (what->next_turns)
         rendezvous_next_turns(rendezvous->table);
 }
 
@@ -508,7 +507,7 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
                                   memory_order_relaxed);
     for (struct slot *slot = slots, *next; slot; slot = next) {
         next = slot->next;
-        if (slot_has_credit(slot) && !PLANTED(6))
+        if (slot_has_credit(slot))
             rendezvous_release_credit(rendezvous, slot);
         if (slot->recv)
             slot->recv->on_value(

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/planted.h"
 #include "worker/service/service_internal.h"
 
 /* ---- runs that are here ---- */
@@ -103,8 +102,7 @@ static bool exchanges_with(const struct run *run, const void *arg) {
 }
 
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why) {
-    if (!PLANTED(5))
-        service_cancel_runs(arg, exchanges_with, peer, why);
+    service_cancel_runs(arg, exchanges_with, peer, why);
 }
 
 static bool is_overdue(const struct run *run, const void *arg) {

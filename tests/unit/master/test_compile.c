@@ -61,7 +61,8 @@ static int n_live(const struct compiled *compiled) {
     return n;
 }
 
-/* Tasks report every save that holds its values, also one that did not ask for a consistent checkpoint. */
+/* Tasks report every save that holds its values, also one that did not ask for a consistent
+ * checkpoint. */
 static void all_saves_count_once_one_asks_for_a_barrier(void **state) {
     static const char saves[] =
         "v = VariableV2() {dtype=float, shape=[]} @/job:ps/task:0\n"

@@ -1,3 +1,0 @@
-#include "common/base/planted.h"
-
-int planted_bug;

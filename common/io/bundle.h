@@ -100,7 +100,7 @@ struct status *bundle_find(struct bundle_reader *reader, struct span name, struc
                            struct bundle_entry *ret) MUST_USE;
 /* Reads a whole tensor, checks its checksums and joins the slices of a partitioned one. *ret must
  * hold nothing. Any thread. Errors: DATA_LOSS with name and offset; INVALID_ARGUMENT where slices
- * are missing; UNIMPLEMENTED for variants; RESOURCE_EXHAUSTED. */
+ * are missing; UNIMPLEMENTED for resources; RESOURCE_EXHAUSTED. */
 struct status *bundle_read(struct bundle_reader *reader, struct span name,
                            const struct bundle_entry *entry, struct allocator *allocator,
                            struct tensor *ret) MUST_USE;
@@ -154,5 +154,14 @@ struct status *bundle_write_strings(struct file_sink *sink, const struct tensor 
 bool bundle_parse_strings(struct span bytes, struct tensor *ret);
 /* The checksum of an entry of n strings. False when malformed. */
 bool bundle_strings_crc(struct span bytes, int64_t n, uint32_t *ret);
+
+/* ---- bundle_variant.c: variants, each as its length, its VariantTensorDataProto, a checksum ---- */
+
+enum { BUNDLE_VARIANT_MIN_BYTES = 5 }; /* of an empty one */
+struct status *bundle_write_variants(struct file_sink *sink, const struct tensor *value,
+                                     uint32_t *ret_crc) MUST_USE;
+/* Sets the elements of *ret, which is all empty, and *ret_crc to the checksum of all. Elements stay
+ * serialized until a kernel needs their kind. False when malformed; *ret is then set in part. */
+bool bundle_parse_variants(struct span bytes, struct tensor *ret, uint32_t *ret_crc);
 
 #endif

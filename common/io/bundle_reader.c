@@ -188,6 +188,10 @@ static struct status *check_claim(const struct shard *shard, struct span name,
         return n <= entry->size_bytes - (int64_t)sizeof(uint32_t)
                    ? NULL
                    : damaged(shard, name, entry, "too few bytes for its strings");
+    if (entry->dtype == DT_VARIANT) /* a length and a checksum each */
+        return n <= entry->size_bytes / BUNDLE_VARIANT_MIN_BYTES
+                   ? NULL
+                   : damaged(shard, name, entry, "too few bytes for its variants");
     if (mul_overflows_i64(n, (int64_t)dtype_size(entry->dtype), &wanted) ||
         wanted != entry->size_bytes)
         return damaged(shard, name, entry, "its size is not that of its shape and type");
@@ -206,23 +210,28 @@ static struct status *read_plain(struct bundle_reader *reader, const struct shar
     return crc == crc32c_unmask(entry->crc) ? NULL : wrong_checksum(shard, name, entry, crc);
 }
 
-static struct status *read_strings(struct bundle_reader *reader, const struct shard *shard,
+/* Strings or variants. */
+static struct status *read_objects(struct bundle_reader *reader, const struct shard *shard,
                                    struct span name, const struct bundle_entry *entry,
                                    struct tensor *ret) {
-    char *bytes = malloc((size_t)entry->size_bytes);
+    char *bytes = malloc((size_t)entry->size_bytes + 1);
     struct span in = {bytes, (size_t)entry->size_bytes};
     uint32_t crc;
     struct status *st = NULL;
     if (!bytes)
-        return status_exhausted("No memory for %lld bytes of strings: tensor '%.*s'",
+        return status_exhausted("No memory for %lld bytes of tensor '%.*s'",
                                 (long long)entry->size_bytes, (int)name.len, name.data);
     TRY_OUT(file_read_all(reader->fs, shard->fd, shard->path, bytes, in.len, entry->offset));
-    if (!bundle_strings_crc(in, ret->n_elements, &crc))
+    if (entry->dtype == DT_VARIANT)
+        st = bundle_parse_variants(in, ret, &crc)
+                 ? NULL
+                 : damaged(shard, name, entry, "one of its variants: Checksum does not match");
+    else if (!bundle_strings_crc(in, ret->n_elements, &crc))
         st = damaged(shard, name, entry,
                      "the lengths of its strings do not fit: Checksum does not match");
-    else if (crc != crc32c_unmask(entry->crc))
+    if (!st && crc != crc32c_unmask(entry->crc))
         st = wrong_checksum(shard, name, entry, crc);
-    else
+    if (!st && entry->dtype == DT_STRING)
         CHECK(bundle_parse_strings(in, ret));
 out:
     free(bytes);
@@ -234,15 +243,15 @@ struct status *bundle_read_own(struct bundle_reader *reader, struct span name,
                                struct tensor *ret) {
     struct shard shard;
     struct tensor t = TENSOR_INIT;
-    if (entry->dtype == DT_VARIANT || entry->dtype == DT_RESOURCE)
+    if (entry->dtype == DT_RESOURCE)
         return status_unimplemented("Restoring tensor '%.*s' of type %s", (int)name.len, name.data,
                                     dtype_name(entry->dtype));
     TRY(status_prefix_take(get_shard(reader, entry->shard, &shard),
                            "%s: tensor '%.*s': ", reader->prefix, (int)name.len, name.data));
     TRY(check_claim(&shard, name, entry));
     TRY(tensor_new(allocator, entry->dtype, entry->shape, &t));
-    struct status *st = entry->dtype == DT_STRING
-                            ? read_strings(reader, &shard, name, entry, &t)
+    struct status *st = dtype_is_object(entry->dtype)
+                            ? read_objects(reader, &shard, name, entry, &t)
                             : read_plain(reader, &shard, name, entry, tensor_data(&t));
     if (st)
         tensor_clear(&t);
@@ -287,7 +296,7 @@ static struct status *check_entry(struct bundle_reader *reader, struct span name
     struct tensor t = TENSOR_INIT;
     if (entry->n_slices > 0)
         return NULL; /* the slices have entries of their own */
-    if (entry->dtype != DT_STRING) {
+    if (!dtype_is_object(entry->dtype)) {
         TRY(bundle_check_claim(reader, name, entry));
         TRY(get_shard(reader, entry->shard, &shard));
         return check_plain(reader, &shard, name, entry, chunk);

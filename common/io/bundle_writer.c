@@ -50,7 +50,7 @@ static struct status *check_name(const struct bundle_writer *writer, struct span
                                  enum dtype dtype) {
     if (name.len == 0)
         return status_invalid("A tensor without a name cannot be saved: %s", writer->prefix);
-    if (dtype == DT_RESOURCE || dtype == DT_VARIANT)
+    if (dtype == DT_RESOURCE)
         return status_unimplemented("Saving tensor '%.*s' of type %s", (int)name.len, name.data,
                                     dtype_name(dtype));
     return NULL;
@@ -81,6 +81,8 @@ static struct status *add(struct bundle_writer *writer, struct span key,
     entry->offset = file_sink_offset(&writer->data);
     if (value->dtype == DT_STRING)
         TRY(bundle_write_strings(&writer->data, value, &crc));
+    else if (value->dtype == DT_VARIANT)
+        TRY(bundle_write_variants(&writer->data, value, &crc));
     else
         TRY(write_elements(&writer->data, value, &crc));
     entry->size_bytes = file_sink_offset(&writer->data) - entry->offset;

@@ -493,20 +493,21 @@ static void resources_to_proto(const struct tensor *t, struct str *out) {
     str_fini(&protos);
 }
 
-/* A kind that cannot be sent travels as its name without content. */
+void variant_add_proto(const struct object *object, struct str *out) {
+    if (object && object->type == &variant_proto_type) {
+        struct span proto = bytes_span(CONTAINER_OF(object, struct bytes, object));
+        str_add_bytes(out, proto.data, proto.len);
+    } else if (object && object->type->encode) {
+        object->type->encode(object, out);
+    } else if (object) {
+        proto_add_bytes(out, 1, object->type->name, strlen(object->type->name));
+    }
+}
+
 static void variants_to_proto(const struct tensor *t, struct str *out) {
     for (int64_t i = 0; i < t->n_elements; i++) {
-        const struct object *object = ((struct object *const *)tensor_cdata(t))[i];
-        if (object && object->type == &variant_proto_type) {
-            struct span proto = bytes_span(CONTAINER_OF(object, struct bytes, object));
-            proto_add_bytes(out, FIELD_VARIANT, proto.data, proto.len);
-            continue;
-        }
         size_t begin = proto_begin(out, FIELD_VARIANT, 0);
-        if (object && object->type->encode)
-            object->type->encode(object, out);
-        else if (object)
-            proto_add_bytes(out, 1, object->type->name, strlen(object->type->name));
+        variant_add_proto(((struct object *const *)tensor_cdata(t))[i], out);
         proto_end(out, begin, 0);
     }
 }

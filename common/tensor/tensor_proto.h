@@ -41,6 +41,9 @@ size_t tensor_proto_size(const struct tensor *t);
  * bytes. The kernels of a kind (TensorList, Optional, …) decode it to an object of that kind. */
 extern const struct object_type variant_proto_type;
 struct bytes *variant_proto_new(struct span proto);
+/* Appends the VariantTensorDataProto of a variant element, NULL for an empty one. A kind that has
+ * no encode is written as its name without content. */
+void variant_add_proto(const struct object *object, struct str *out);
 
 /* ---- the wire format, for hand-written decoders ---- */
 struct proto_field {

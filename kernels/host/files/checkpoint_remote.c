@@ -190,7 +190,7 @@ static struct span name_of(const struct tensor_fetch *fetch) {
 
 static struct status *add_piece(void *arg, const struct bundle_entry *piece) {
     struct tensor_fetch *fetch = arg;
-    if (piece->dtype == DT_VARIANT || piece->dtype == DT_RESOURCE)
+    if (piece->dtype == DT_RESOURCE)
         return NULL; /* the reader refuses it */
     TRY(bundle_check_claim(fetch->remote->reader, name_of(fetch), piece));
     if (fetch->n_pieces == fetch->capacity) {
@@ -273,7 +273,7 @@ static struct status *tensor_fetch_begin(struct tensor_fetch *fetch) {
     fetch->n_pieces = 0;
     TRY(io_check_cancelled(ctx));
     TRY(checkpoint_visit_output(ctx, remote->reader, entry, fetch->output, add_piece, fetch));
-    fetch->is_direct = is_whole && fetch->n_pieces == 1 && entry->dtype != DT_STRING;
+    fetch->is_direct = is_whole && fetch->n_pieces == 1 && !dtype_is_object(entry->dtype);
     if (fetch->is_direct) {
         TRY(tensor_new(ctx->instance->allocator, entry->dtype, entry->shape,
                        &ctx->outputs[fetch->output]));

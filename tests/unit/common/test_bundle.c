@@ -10,6 +10,7 @@
 #include "common/io/bundle.h"
 #include "common/io/crc32c.h"
 #include "common/io/slices_file.h"
+#include "common/tensor/tensor_proto.h"
 #include "tests/unit/common/sim_fs.h"
 
 static void expect_ok(struct status *st) {
@@ -410,9 +411,52 @@ static void test_hostile_entries_are_refused(void **state) {
     bad = good, bad.dtype = DT_STRING;
     expect_hostile(sim, bad, 1, STATUS_DATA_LOSS);
     bad = good, bad.dtype = DT_VARIANT;
+    expect_hostile(sim, bad, 1, STATUS_DATA_LOSS);
+    bad = good, bad.dtype = DT_RESOURCE;
     expect_hostile(sim, bad, 1, STATUS_UNIMPLEMENTED);
     bad = good, bad.dtype = (enum dtype)77;
     expect_hostile(sim, bad, 1, STATUS_DATA_LOSS);
+    sim_fs_free(sim);
+}
+
+/* Empty, and two protos: a type name each, the second with metadata. */
+static void test_variants_are_saved_and_each_damaged_byte_is_found(void **state) {
+    static const struct span protos[] = {{"\x0a\x03int", 5}, {"\x0a\x01l\x12\x03\x00\x01\x02", 8}};
+    static const struct object_type secret = {.name = "secret"};
+    struct sim_fs *sim = sim_fs_new();
+    struct bundle_writer *writer = NULL;
+    struct tensor t = TENSOR_INIT, back = TENSOR_INIT;
+    const int64_t three = 3;
+    expect_ok(tensor_new(allocator_host(), DT_VARIANT, (struct shape){1, &three}, &t));
+    for (int i = 0; i < 2; i++)
+        tensor_set_object(&t, i + 1, &variant_proto_new(protos[i])->object);
+    expect_ok(bundle_writer_new(&sim->fs, "d/v", &writer));
+    expect_ok(bundle_writer_add(writer, span_of("v"), &t));
+    expect_ok(bundle_writer_finish(writer));
+    bundle_writer_free(writer);
+    expect_ok(read_text(&sim->fs, "d/v", "v", NULL, &back));
+    struct object *const *objects = tensor_cdata(&back);
+    assert_null(objects[0]);
+    for (int i = 0; i < 2; i++) {
+        struct span proto = bytes_span(CONTAINER_OF(objects[i + 1], struct bytes, object));
+        assert_int_equal(proto.len, protos[i].len);
+        assert_memory_equal(proto.data, protos[i].data, proto.len);
+    }
+    tensor_clear(&back);
+    struct sim_file *file = file_named(sim, "d/v.data-00000-of-00001");
+    for (size_t at = 0; at < file->len; at++) {
+        file->data[at] ^= 1 << at % 8;
+        expect_fails(read_text(&sim->fs, "d/v", "v", NULL, &back), STATUS_DATA_LOSS, "v");
+        file->data[at] ^= 1 << at % 8;
+    }
+    struct object unknown;
+    object_init(&unknown, &secret);
+    object_ref(&unknown); /* never freed */
+    tensor_set_object(&t, 0, &unknown);
+    expect_ok(bundle_writer_new(&sim->fs, "d/w", &writer));
+    expect_fails(bundle_writer_add(writer, span_of("v"), &t), STATUS_UNIMPLEMENTED, "secret");
+    bundle_writer_free(writer);
+    tensor_clear(&t);
     sim_fs_free(sim);
 }
 
@@ -503,6 +547,7 @@ int main(void) {
         cmocka_unit_test(test_saves_of_one_prefix_at_a_time_leave_a_whole_checkpoint),
         cmocka_unit_test(test_every_damaged_byte_of_the_data_is_named),
         cmocka_unit_test(test_hostile_entries_are_refused),
+        cmocka_unit_test(test_variants_are_saved_and_each_damaged_byte_is_found),
         cmocka_unit_test(test_slices_that_overlap_or_lie_are_refused),
         cmocka_unit_test(test_a_later_format_is_refused),
         cmocka_unit_test(test_the_older_format_reads_back),

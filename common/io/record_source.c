@@ -348,6 +348,8 @@ static struct status *take_csv(struct record_source *source, struct str *value, 
 static struct status *next_csv(struct record_source *source, struct str *value, bool *ret_is_end) {
     for (; source->n_passed < source->options.skip_lines && !*ret_is_end; source->n_passed++) {
         TRY(take_csv(source, value, ret_is_end));
+        if (*ret_is_end)
+            return status_invalid("Can't read header of file %s", source->path);
         str_clear(value);
     }
     return *ret_is_end ? NULL : take_csv(source, value, ret_is_end);

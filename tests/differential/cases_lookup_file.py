@@ -107,6 +107,7 @@ PROGRAMS = {
     "reals": t("reals", "string", "float32", 0, 1),
     "reals double": t("reals", "string", "float64", 0, 1),
     "bytes": t("bytes"),
+    "vocabulary of 0": t("words", vocab_size=0),
     "vocabulary of 2": t("words", vocab_size=2),
     "vocabulary of 3": t("words", vocab_size=3),
     "vocabulary of 4": t("words", vocab_size=4),

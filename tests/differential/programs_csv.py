@@ -73,6 +73,8 @@ CASES = {
     "empty": csv(["", "1\n", ""], [I]),
     "newline": csv("\n", [["q"]]),
     "header": csv(["h,k\n1,2\n", "h,k\n3,4\n", "h,k"], [I, I], header=True),
+    "header and nothing else": csv("h,k", [I, I], header=True),
+    "header of an empty file": csv(["", "h,k\n1,2\n"], [I, I], header=True),
     "quoted header": csv('"h\nx",k\n1,2\n', [I, I], header=True),
     "tabs": csv("1\t2\n", [I, I], field_delim="\t"),
     "long delimiter": csv("1;2\n", [I, I], field_delim=";;"),

@@ -197,6 +197,8 @@ static struct status *fill(struct kernel_ctx *ctx, struct lookup_table *table,
     int64_t n = count_lines(text), wanted = source->state->vocab_size;
     if (n == 0)
         return status_out_of_range("Read less bytes than requested: %s is empty", source->path);
+    if (wanted == 0)
+        return status_out_of_range("Finished reading 0 of lines from %s", source->path);
     if (wanted > n)
         return status_invalid("Invalid vocab_size in %s: expected %lld but got %lld", source->path,
                               (long long)wanted, (long long)n);

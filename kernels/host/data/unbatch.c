@@ -183,6 +183,22 @@ static const struct wait_kind unbatch_kind = {.cancelled = "Unbatch operation wa
                                               .finish = unbatch_finish,
                                               .free = unbatch_wait_free};
 
+/* ---- waits of UnbatchGrad ---- */
+
+struct gradient_wait {
+    struct wait wait;
+    struct unbatch *unbatch; /* kept by the wait */
+    uint64_t key;            /* of the gradient that it has put down itself */
+    int64_t until_ns;
+    int64_t n;
+    uint64_t *keys;
+    struct tensor *pieces; /* n */
+};
+
+static struct gradient_wait *gradient_wait_of(struct wait *wait) {
+    return CONTAINER_OF(wait, struct gradient_wait, wait);
+}
+
 /* ---- the alarm, with the lock held ---- */
 
 /* Something ends then. What was there before ends before, as all have the same time: one alarm
@@ -210,9 +226,11 @@ static int64_t next_end(const struct unbatch *unbatch) {
     int64_t at_ns = INT64_MAX;
     if (!list_is_empty(&unbatch->by_time))
         at_ns = LIST_ENTRY(unbatch->by_time.next, struct kept_rows, link)->until_ns;
-    if (unbatch->object.type == &unbatch_type && !list_is_empty(waits))
-        at_ns = MIN(at_ns, unbatch_wait_of(LIST_ENTRY(waits->next, struct wait, link))->until_ns);
-    return at_ns;
+    if (list_is_empty(waits))
+        return at_ns;
+    struct wait *first = LIST_ENTRY(waits->next, struct wait, link);
+    return MIN(at_ns, unbatch->object.type == &unbatch_type ? unbatch_wait_of(first)->until_ns
+                                                            : gradient_wait_of(first)->until_ns);
 }
 
 static void on_alarm(struct alarm *alarm) {
@@ -322,25 +340,23 @@ enum kernel_result unbatch_run(struct object *object, struct kernel_ctx *ctx) {
 
 /* ---- UnbatchGrad ---- */
 
-struct gradient_wait {
-    struct wait wait;
-    struct unbatch *unbatch; /* kept by the wait */
-    uint64_t key;            /* of the gradient that it has put down itself */
-    int64_t n;
-    uint64_t *keys;
-    struct tensor *pieces; /* n */
-};
-
-static struct gradient_wait *gradient_wait_of(struct wait *wait) {
-    return CONTAINER_OF(wait, struct gradient_wait, wait);
-}
+static void gradient_give_back(struct wait *wait);
 
 static enum wait_result gradient_attempt(struct wait *wait) {
     struct gradient_wait *self = gradient_wait_of(wait);
     struct unbatch *unbatch = self->unbatch;
-    for (int64_t i = 0; i < self->n; i++)
-        if (!u64map_get(&unbatch->kept, self->keys[i]))
+    for (int64_t i = 0; i < self->n; i++) {
+        if (u64map_get(&unbatch->kept, self->keys[i]))
+            continue;
+        if (alarm_clock_now_ns(unbatch->alarms) < self->until_ns)
             return WAIT_STUCK;
+        wait->status = status_new(STATUS_DEADLINE_EXCEEDED,
+                                  "No step has brought the gradient of key %lld of batch_index "
+                                  "within %d seconds.",
+                                  (long long)self->keys[i], UNBATCH_GRADIENT_LIFE_S);
+        gradient_give_back(wait);
+        return WAIT_ENDED;
+    }
     for (int64_t i = 0; i < self->n && !wait->status; i++) {
         struct kept_rows *kept = kept_take(unbatch, self->keys[i]);
         if (!kept) {
@@ -440,7 +456,9 @@ static struct status *want_all(struct gradient_wait *self) {
     struct unbatch *unbatch = self->unbatch;
     for (int64_t i = 0; i < self->n; i++) {
         void *other = u64map_get(&unbatch->waiting, self->keys[i]);
-        if (other && other != self && !u64map_get(&unbatch->kept, self->keys[i]))
+        if (other == self)
+            return status_invalid("batch_index has key %lld twice", (long long)self->keys[i]);
+        if (other && !u64map_get(&unbatch->kept, self->keys[i]))
             return status_invalid("Missing tensor wanted by more than one batch.");
         u64map_put(&unbatch->waiting, self->keys[i], self);
     }
@@ -454,6 +472,7 @@ static struct gradient_wait *gradient_wait_new(struct unbatch *unbatch, uint64_t
     self->wait.kind = &gradient_kind;
     self->unbatch = unbatch;
     self->key = key;
+    self->until_ns = alarm_clock_now_ns(unbatch->alarms) + life_ns(unbatch);
     self->n = index->n_elements / 3;
     self->keys = xcalloc((size_t)self->n, sizeof(*self->keys));
     for (int64_t i = 0; i < self->n; i++)

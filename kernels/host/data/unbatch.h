@@ -10,7 +10,8 @@
  *
  * Values that nobody fetches are dropped: rows after Unbatch's timeout, gradients after
  * UNBATCH_GRADIENT_LIFE_S unless a step waits for them, and the oldest values when there are more
- * than UNBATCH_MAX_KEPT. Any thread. */
+ * than UNBATCH_MAX_KEPT. A step that waits for a gradient that long fails with DEADLINE_EXCEEDED.
+ * Any thread. */
 #ifndef MILLRACE_KERNELS_HOST_DATA_UNBATCH_H
 #define MILLRACE_KERNELS_HOST_DATA_UNBATCH_H
 
@@ -20,7 +21,7 @@
 enum {
     /* the limit on the values that a resource keeps, and on the rows of an index */
     UNBATCH_MAX_KEPT = 1 << 16,
-    UNBATCH_GRADIENT_LIFE_S = 3600, /* the longest time between the gradients of one batch */
+    UNBATCH_GRADIENT_LIFE_S = 600, /* the longest time between the gradients of one batch */
 };
 
 extern const struct object_type unbatch_type, unbatch_grad_type;

@@ -589,12 +589,19 @@ static void test_gradients_have_an_end(void **state) {
           "int64[]{6}");
     BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}");
     end_failed(&b, STATUS_INVALID_ARGUMENT, "Two runs with the same batch key.");
-    test_host_advance(f.host, life_us);
-    test_host_advance(f.host, life_us);
-    /* the key is free again */
+    BEGIN(&b, &f, "g", "int32[2]{0, 0}", "int64[2,3]{9, 0, 1, 9, 1, 2}", "int32[1]{10}",
+          "int64[]{9}");
+    end_failed(&b, STATUS_INVALID_ARGUMENT, "batch_index has key 9 twice");
+    test_host_advance(f.host, life_us - 1);
+    assert_false(is_done(&a));
+    test_host_advance(f.host, 1);
+    end_failed(&a, STATUS_DEADLINE_EXCEEDED, "No step has brought the gradient of key 8");
+    /* all keys are free again */
     BEGIN(&b, &f, "g", "int32[1]{0}", "int64[1,3]{5, 0, 1}", "int32[1]{30}", "int64[]{5}");
     end_ok(&b, "int32[1]{30}");
-    assert_false(is_done(&a)); /* what a step waits with stays */
+    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{8, 0, 1, 6, 1, 2}", "int32[1]{10}",
+          "int64[]{6}");
+    assert_false(is_done(&a));
     BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{40}", "int64[]{8}");
     end_ok(&b, "int32[0]{}");
     end_ok(&a, "int32[2]{40, 10}");

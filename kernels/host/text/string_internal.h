@@ -2,7 +2,9 @@
 #ifndef MILLRACE_KERNELS_HOST_TEXT_STRING_INTERNAL_H
 #define MILLRACE_KERNELS_HOST_TEXT_STRING_INTERNAL_H
 
+#include "kernels/host.h"
 #include "kernels/kernel.h"
+#include "kernels/support/io_task.h"
 
 /* string_text.c: ops from one string to one string or number */
 struct status *string_case_init(struct kernel_init *init);
@@ -42,6 +44,23 @@ struct status *string_ngrams_init(struct kernel_init *init);
 kernel_fn string_ngrams;
 
 /* ---- helpers ---- */
+
+/* Counts a kernel's work, so that a kernel that runs long notices the end of its step. */
+struct text_work {
+    struct kernel_ctx *ctx;
+    int64_t n; /* units since the last check */
+};
+enum { TEXT_CHECK_UNITS = 1 << 17 }; /* a unit is 10 to 50 ns: checks every few milliseconds */
+
+/* Counts n units, and now and then checks whether the step has been cancelled. Errors: the reason
+ * of the cancellation. */
+static inline struct status *text_work_add(struct text_work *work, int64_t n) {
+    work->n += n;
+    if (likely(work->n < TEXT_CHECK_UNITS))
+        return NULL;
+    work->n = 0;
+    return work->ctx->host ? io_check_cancelled(work->ctx) : NULL;
+}
 
 /* The elements of a string tensor that the kernel is making. */
 static inline struct bytes **string_elements(struct tensor *t) { return tensor_data(t); }

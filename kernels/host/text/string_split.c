@@ -20,14 +20,32 @@ struct status *string_split_init(struct kernel_init *init) {
 struct parts {
     struct span *parts;
     int64_t n, capacity;
+    struct text_work work;
+    struct status *status; /* the step was cancelled: no more parts are wanted */
 };
 
-static void parts_add(struct parts *parts, const char *data, size_t len) {
+/* False: stop. */
+static bool parts_work(struct parts *parts, int64_t n) {
+    if (!parts->status)
+        parts->status = text_work_add(&parts->work, n);
+    return !parts->status;
+}
+
+/* False: stop. */
+static bool parts_add(struct parts *parts, const char *data, size_t len) {
     if (parts->n == parts->capacity) {
         parts->capacity = MAX(16, parts->capacity * 2);
         parts->parts = xreallocarray(parts->parts, (size_t)parts->capacity, sizeof(*parts->parts));
     }
     parts->parts[parts->n++] = (struct span){data, len};
+    return parts_work(parts, 1);
+}
+
+enum {
+    SCAN_BYTES = 1 << 12
+}; /* bytes that are scanned in about the time of SCAN_BYTES / 8 units */
+static bool is_time_to_stop(struct parts *parts, size_t i) {
+    return i % SCAN_BYTES == SCAN_BYTES - 1 && !parts_work(parts, SCAN_BYTES / 8);
 }
 
 /* V1: every byte of `separators` separates; without any, every byte is a part. */
@@ -35,10 +53,13 @@ static void split_at_bytes(struct parts *parts, struct span text, struct span se
                            bool skips_empty) {
     size_t begin = 0;
     for (size_t i = 0; separators.len == 0 && i < text.len; i++)
-        parts_add(parts, text.data + i, 1);
+        if (!parts_add(parts, text.data + i, 1))
+            return;
     if (separators.len == 0 || text.len == 0)
         return;
     for (size_t i = 0; i <= text.len; i++) {
+        if (is_time_to_stop(parts, i))
+            return;
         if (i < text.len && !memchr(separators.data, text.data[i], separators.len))
             continue;
         if (i > begin || !skips_empty)
@@ -63,7 +84,8 @@ static void split_at_spaces(struct parts *parts, struct span text, int64_t max_s
         size_t len = 0;
         while (len < text.len && !is_space(text.data[len]))
             len++;
-        parts_add(parts, text.data, len);
+        if (!parts_add(parts, text.data, len))
+            return;
         text = (struct span){text.data + len, text.len - len};
         if (++n == max_splits) {
             text = skip_spaces(text);
@@ -79,6 +101,8 @@ static void split_at_byte(struct parts *parts, struct span text, char separator,
     size_t begin = 0;
     int64_t n = 0;
     for (size_t i = 0; i < text.len && n != max_splits; i++) {
+        if (is_time_to_stop(parts, i))
+            return;
         if (text.data[i] != separator)
             continue;
         parts_add(parts, text.data + begin, i - begin);
@@ -95,7 +119,8 @@ static void split_at_text(struct parts *parts, struct span text, struct span sep
                         (at = memmem(text.data, text.len, separator.data, separator.len)) != NULL;
          n++) {
         size_t len = (size_t)(at - text.data);
-        parts_add(parts, text.data, len);
+        if (!parts_add(parts, text.data, len))
+            return;
         text = (struct span){at + separator.len, text.len - len - separator.len};
     }
     parts_add(parts, text.data, text.len);
@@ -115,8 +140,8 @@ static struct status *check(const struct tensor *input, const struct tensor *sep
 
 /* The three outputs: indices int64 [n, 2], values string [n], shape int64 [2]. ends[i]: parts up
  * to string i's last. */
-static struct status *make_sparse(struct kernel_ctx *ctx, const struct parts *parts,
-                                  const int64_t *ends, int64_t n_strings) {
+static struct status *make_sparse(struct kernel_ctx *ctx, struct parts *parts, const int64_t *ends,
+                                  int64_t n_strings) {
     int64_t dims[2] = {parts->n, 2};
     TRY(kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, dims}));
     TRY(kernel_alloc(ctx, 1, DT_STRING, (struct shape){1, dims}));
@@ -131,6 +156,8 @@ static struct status *make_sparse(struct kernel_ctx *ctx, const struct parts *pa
             indices[2 * part] = i;
             indices[2 * part + 1] = part - first;
             values[part] = bytes_new(parts->parts[part].data, parts->parts[part].len);
+            if (!parts_work(parts, 2))
+                return parts->status;
         }
         shape[1] = MAX(shape[1], part - first);
     }
@@ -142,9 +169,9 @@ static enum kernel_result split(struct kernel_ctx *ctx, bool is_v2) {
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, check(input, kernel_input(ctx, 1), is_v2 ? "sep" : "delimiter"));
     struct span separator = tensor_string(kernel_input(ctx, 1), 0);
-    struct parts parts = {0};
+    struct parts parts = {.work = {.ctx = ctx}};
     int64_t n = input->n_elements, *ends = xcalloc((size_t)n + 1, sizeof(*ends));
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && !parts.status; i++) {
         struct span text = tensor_string(input, i);
         if (!is_v2)
             split_at_bytes(&parts, text, separator, state->skips_empty);
@@ -158,7 +185,7 @@ static enum kernel_result split(struct kernel_ctx *ctx, bool is_v2) {
             split_at_text(&parts, text, separator, state->max_splits);
         ends[i] = parts.n;
     }
-    struct status *st = make_sparse(ctx, &parts, ends, n);
+    struct status *st = parts.status ? parts.status : make_sparse(ctx, &parts, ends, n);
     free(ends);
     free(parts.parts);
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;

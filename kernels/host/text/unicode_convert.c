@@ -82,13 +82,14 @@ static struct status *wrong_input(void) {
 /* ---- UnicodeTranscode ---- */
 
 static struct status *transcode(const struct unicode_state *state, struct unicode_decoder *decoder,
-                                struct span text, struct str *out) {
+                                struct text_work *work, struct span text, struct str *out) {
     int32_t code;
     size_t len;
     bool is_wrong;
     unicode_decoder_start(decoder, text);
     while (unicode_decoder_next(decoder, &code, &len, &is_wrong)) {
         bool is_control = state->replaces_controls && code <= 0x1f;
+        TRY(text_work_add(work, 1));
         if ((is_wrong || is_control) && state->on_error == ON_ERROR_STRICT)
             return wrong_input();
         if (handle_wrong(state, is_wrong, &code))
@@ -104,6 +105,7 @@ enum kernel_result unicode_transcode(struct kernel_ctx *ctx) {
     const struct unicode_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0);
     struct unicode_decoder *decoder = NULL;
+    struct text_work work = {.ctx = ctx};
     struct str text = STR_INIT;
     struct status *st = NULL;
     KERNEL_TRY(ctx, unicode_decoder_new(state->input_encoding, &decoder));
@@ -111,7 +113,7 @@ enum kernel_result unicode_transcode(struct kernel_ctx *ctx) {
     struct bytes **out = string_elements(&ctx->outputs[0]);
     for (int64_t i = 0; i < input->n_elements; i++) {
         str_clear(&text);
-        TRY_OUT(transcode(state, decoder, tensor_string(input, i), &text));
+        TRY_OUT(transcode(state, decoder, &work, tensor_string(input, i), &text));
         out[i] = bytes_new(str_text(&text), text.len);
     }
 out:
@@ -140,13 +142,14 @@ static void chars_add(struct chars *chars, int32_t code, int64_t start) {
 }
 
 static struct status *decode(const struct unicode_state *state, struct unicode_decoder *decoder,
-                             struct span text, struct chars *chars) {
+                             struct text_work *work, struct span text, struct chars *chars) {
     int32_t code;
     size_t len;
     bool is_wrong;
     int64_t start = 0;
     unicode_decoder_start(decoder, text);
     while (unicode_decoder_next(decoder, &code, &len, &is_wrong)) {
+        TRY(text_work_add(work, 1));
         if (is_wrong && state->on_error == ON_ERROR_STRICT)
             return wrong_input();
         if (handle_wrong(state, is_wrong, &code))
@@ -177,6 +180,7 @@ enum kernel_result unicode_decode(struct kernel_ctx *ctx) {
     const struct unicode_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0);
     struct unicode_decoder *decoder = NULL;
+    struct text_work work = {.ctx = ctx};
     struct chars chars = {0};
     struct status *st = NULL;
     int64_t n_splits = input->n_elements + 1;
@@ -185,7 +189,7 @@ enum kernel_result unicode_decode(struct kernel_ctx *ctx) {
                          (struct shape){1, &n_splits}));
     TRY_OUT(set_split(&ctx->outputs[0], 0, 0));
     for (int64_t i = 0; i < input->n_elements; i++) {
-        TRY_OUT(decode(state, decoder, tensor_string(input, i), &chars));
+        TRY_OUT(decode(state, decoder, &work, tensor_string(input, i), &chars));
         TRY_OUT(set_split(&ctx->outputs[0], i + 1, chars.n));
     }
     struct shape shape = {1, &chars.n};

@@ -36,6 +36,13 @@ static bool shape_merge_failed(int64_t a, int64_t b, int64_t *ret) {
     return a >= 0 && b >= 0 && a != b;
 }
 
+/* SerializeIterator: one variant. */
+static struct status *shape_position(struct shape_inference *ctx) {
+    static const int64_t one = 1;
+    ctx->out[0] = shape_make(ctx, 1, &one);
+    return NULL;
+}
+
 /* MapDefun: as many rows as the arguments have, each of the declared shape. */
 static struct status *shape_map_defun(struct shape_inference *ctx) {
     const struct attr_value *types, *shapes;
@@ -140,6 +147,16 @@ static const struct op_def rows[] = {
     {"IteratorFromStringHandle", "an iterator by its handle's bytes", shape_scalar},
     {"IteratorFromStringHandleV2", "an iterator by its handle's bytes", shape_scalar},
     {"IteratorGetDevice", "the device that an iterator is on", shape_scalar},
+    {"SerializeIterator", "an iterator's position", shape_position},
+    {"DeserializeIterator", "an iterator continues from a saved position", shape_none},
+    {"GetOptions", "the options of a dataset, serialized", shape_scalar},
+    {"MatchingFilesDataset", "the names of the files that match patterns", shape_scalar},
+    {"ExperimentalMatchingFilesDataset", "the names of the files that match patterns",
+     shape_scalar},
+    {"DenseToSparseBatchDataset", "elements of different sizes as a sparse tensor, some at a time",
+     shape_scalar},
+    {"ExperimentalDenseToSparseBatchDataset",
+     "elements of different sizes as a sparse tensor, some at a time", shape_scalar},
     {"RewriteDataset", "a dataset, unchanged", shape_scalar},
     {"ShuffleDataset", "elements in random order, drawn from a buffer", shape_scalar},
     {"ShuffleDatasetV3", "elements in random order, drawn from a buffer", shape_scalar},

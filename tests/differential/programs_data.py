@@ -4,6 +4,7 @@ shared, initialized again and named."""
 
 import atexit
 import gzip
+import itertools
 import os
 import shutil
 import tempfile
@@ -45,6 +46,98 @@ def lengths(*sizes):
     """Vectors of these lengths."""
     return D.from_tensor_slices(np.array(sizes)).map(
         lambda n: tf.ones([n], tf.int32) * tf.cast(n, tf.int32))
+
+
+def windows_without_failed(*window):
+    """Windows of twelve elements, of which the fourth and the eighth fail."""
+
+    def make():
+        windows = r(12).map(lambda x: 840 // ((x - 3) * (x - 7))).window(*window)
+        whole = windows.apply(tf.data.experimental.ignore_errors())
+        return whole.flat_map(lambda w: w.batch(20))
+
+    return make
+
+
+def sparse_batch(make, size, row_shape):
+    batch = tf1.data.experimental.dense_to_sparse_batch
+    return lambda: make().apply(batch(size, row_shape))
+
+
+def first_interleave(*sizes):
+    """The first version of parallel interleave over datasets of these sizes, in blocks of two.
+
+    In the middle of a block TensorFlow's order depends on its threads."""
+
+    def inner(i):
+        return r(tf.constant(sizes, tf.int64)[i]).map(lambda k: i * 100 + k)
+
+    def make():
+        return r(len(sizes)).apply(
+            tf.data.experimental.parallel_interleave(inner, cycle_length=3, block_length=2))
+
+    return make
+
+
+POSITIONS = itertools.count()
+
+
+def continued(make, n_before=3, n_between=2, n_after=8):
+    """Saves the position after n_before elements, pulls more, and continues from the saved one."""
+
+    def build():
+        path = os.path.join(FILES, f"position-{next(POSITIONS)}")
+        names = {"prefix": path, "tensor_names": ["position"], "shape_and_slices": [""]}
+        with tf.device(WORKER0):
+            iterator = tf1.data.make_initializable_iterator(make())
+            element, handle = iterator.get_next(), iterator._iterator_resource
+            save = R.SaveV2(tensors=[R.SerializeIterator(resource_handle=handle)], **names)
+            saved = R.RestoreV2(dtypes=[tf.variant], **names)[0]
+            restore = R.DeserializeIterator(resource_handle=handle, serialized=saved)
+        runs = [Run(iterator.initializer)] + [Run(element)] * n_before + [Run(save)]
+        return runs + [Run(element)] * n_between + [Run(restore)] + [Run(element)] * n_after
+
+    return build
+
+
+def _position_of_none():
+    """Neither saved nor restored before the iterator has a dataset."""
+    with tf.device(WORKER0):
+        iterator = tf1.data.make_initializable_iterator(r(3))
+        position = R.SerializeIterator(resource_handle=iterator._iterator_resource)
+    return [Run(tf.shape(position)), Run(iterator.initializer), Run(iterator.get_next())]
+
+
+def _options():
+    options = tf.data.Options()
+    options.deterministic = False
+    with_options = r(3).with_options(options).map(lambda x: x + 1)
+    return [Run(R.GetOptions(input_dataset=d._variant_tensor)) for d in (r(2), with_options)]
+
+
+class Raw(tf.data.Dataset):
+    """A dataset of a raw op."""
+
+    def __init__(self, variant, spec):
+        self.spec = spec
+        super().__init__(variant)
+
+    def _inputs(self):
+        return []
+
+    @property
+    def element_spec(self):
+        return self.spec
+
+
+def matching(*patterns):
+    def make():
+        lines()
+        paths = [os.path.join(FILES, pattern) for pattern in patterns]
+        names = Raw(R.MatchingFilesDataset(patterns=paths), tf.TensorSpec([], tf.string))
+        return names.map(lambda p: tf.strings.substr(p, -5, 5))
+
+    return make
 
 
 def _plus_variable():
@@ -470,6 +563,18 @@ PIPELINES = {
         tfrecords("many.rec", [b"%d" % i for i in range(3000)])).skip(2990),
     "file list": lambda: D.list_files(os.path.join(os.path.dirname(lines()[0]), "?.txt"),
                                       shuffle=False).map(lambda p: tf.strings.substr(p, -5, 5)),
+    **{f"ignore errors of windows {window}": windows_without_failed(*window)
+       for window in ((3,), (3, 1), (3, 2), (3, 5), (2, 1, 3), (3, 1, 2), (3, 1, 1, True),
+                      (2, 7, 1, True))},
+    **{f"interleave legacy, sizes {sizes}": first_interleave(*sizes)
+       for sizes in ((2, 2, 2, 2), (4, 2, 2), (2, 0, 4, 2), (0, 2, 0, 0, 4), (0, 0, 0, 0, 2))},
+    "matching files": matching("?.txt"),
+    "matching files of several patterns": matching("b.t*", "?.txt", "none*"),
+    "sparse batch": sparse_batch(lambda: lengths(1, 3, 0, 2, 5), 2, [4]),
+    "sparse batch grows": sparse_batch(lambda: lengths(1, 3, 0, 2, 5), 2, [None]),
+    "sparse batch matrices": sparse_batch(
+        lambda: r(1, 5).map(lambda n: tf.fill([n, 2], "x")), 3, [None, 2]),
+    "sparse batch rank": sparse_batch(lambda: lengths(1, 2), 2, [2, 2]),
     "file interleave": lambda: D.from_tensor_slices(lines()).interleave(
         tf.data.TextLineDataset, cycle_length=2),
     "file examples": lambda: tf.data.TFRecordDataset(examples()).batch(2).map(
@@ -477,6 +582,15 @@ PIPELINES = {
                                           "t": tf.io.VarLenFeature(tf.string)})
     ),
 }  # fmt: skip
+# The kinds whose position is saved and restored.
+POSITIONED = (
+    "range", "slices", "repeat", "repeat forever", "shard", "zip", "concatenate", "batch",
+    "padded", "unbatch", "map fails", "map parallel", "map and batch", "filter", "flat map",
+    "interleave blocks", "interleave parallel", "scan", "take while", "window shift", "shuffle",
+    "shuffle repeat", "shuffle pairs", "random", "random ops", "sampled", "choose from", "cache",
+    "prefetch", "prefetch fails", "unique", "ignore errors", "group by window", "rebatch",
+    "file lines gzip", "file records", "sparse batch", "matching files", "deep chain",
+)  # fmt: skip
 UNLIKE = {"rejection": {"values": False}, "file no": {"message": "No such file"}}
 
 
@@ -574,6 +688,8 @@ def _nested_for_ever():
 
 PROGRAMS = {
     "variable in a function": _plus_variable,
+    "position of none": _position_of_none,
+    "options": _options,
     "table in a function": _table,
     "effects in a function": _variable_in_effect,
     "feeds": _feeds,
@@ -607,6 +723,8 @@ PROGRAMS = {
 def cases():
     for name, make in PIPELINES.items():
         yield f"data/{name}", through(make), UNLIKE.get(name, {})
+        if name in POSITIONED:
+            yield f"data/position/{name}", continued(make)
     for name, build in PROGRAMS.items():
         yield f"data/program/{name}", build
     refused = (tf.errors.InvalidArgumentError, "Datasets nest too deep")

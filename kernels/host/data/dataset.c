@@ -6,7 +6,9 @@
 
 #include "common/tensor/tensor_proto.h"
 #include "kernels/support/named_resource.h"
+#include "kernels/host/data/dataset_random.h"
 #include "kernels/support/variant.h"
+#include "kernels/support/variant_tensors.h"
 
 /* ---- elements ---- */
 
@@ -40,6 +42,14 @@ void element_copy(struct tensor *to, const struct tensor *from, int n) {
         tensor_copy(&to[i], &from[i]);
 }
 
+struct status *element_wrap(struct tensor *part, struct tensor *to, int64_t at) {
+    struct variant_tensors *variant = NULL;
+    TRY(variant_tensors_new(&variant_tensor_type, 1, &variant));
+    tensor_set_object(to, at, &variant->object);
+    tensor_move(&variant->held[0], part);
+    return variant_tensors_seal(variant);
+}
+
 /* ---- environments ---- */
 
 struct dataset_env *dataset_env_new(struct kernel_ctx *ctx) {
@@ -62,6 +72,9 @@ void dataset_env_unref(struct dataset_env *env) {
     if (!env || atomic_fetch_sub_explicit(&env->n_refs, 1, memory_order_acq_rel) != 1)
         return;
     object_unref(env->scope);
+    if (env->seeds)
+        free(env->seeds->words);
+    free(env->seeds);
     pthread_mutex_destroy(&env->lock);
     free(env);
 }
@@ -227,6 +240,8 @@ int64_t dataset_cardinality(struct dataset *dataset) {
 
 struct status *dataset_iter_new(struct dataset *dataset, struct dataset_env *env,
                                 struct dataset_iter **ret) {
+    while (dataset->kind->is_transparent)
+        dataset = dataset->inputs[0];
     struct dataset_iter *iter = xcalloc(1, dataset->kind->iter_size);
     iter->dataset = dataset_ref(dataset);
     iter->env = dataset_env_ref(env);

@@ -26,6 +26,7 @@ enum { CARDINALITY_INFINITE = -1, CARDINALITY_UNKNOWN = -2 };
 
 struct dataset;
 struct dataset_iter;
+struct seed_log;
 
 struct dataset_kind {
     const char *name;
@@ -44,6 +45,7 @@ struct dataset_kind {
     /* NULL: unknown, or that of input 0 with keeps_cardinality */
     int64_t (*cardinality)(struct dataset *dataset);
     bool keeps_cardinality;
+    bool is_transparent; /* hands on input 0's elements: its iterators are those of input 0 */
 };
 
 struct dataset {
@@ -64,7 +66,8 @@ struct dataset_env {
     struct allocator *allocator;
     struct pool *pool, *io_pool;
     pthread_mutex_t lock;
-    struct object *scope; /* of function_fresh; guarded by lock */
+    struct object *scope;   /* of function_fresh; guarded by lock */
+    struct seed_log *seeds; /* guarded by lock; NULL: draws are not noted */
 };
 
 struct dataset_iter {
@@ -133,6 +136,9 @@ void element_clear(struct tensor *tensors, int n);
 void element_free(struct tensor *tensors, int n); /* clears; accepts NULL */
 void element_move(struct tensor *to, struct tensor *from, int n);
 void element_copy(struct tensor *to, const struct tensor *from, int n);
+/* Sets element `at` of the variant tensor `to` to a variant that holds the tensor *part, which is
+ * moved. Errors: INVALID_ARGUMENT when variants nest too deep. */
+struct status *element_wrap(struct tensor *part, struct tensor *to, int64_t at) MUST_USE;
 /* Sets *ret to row `at` of a tensor of rank 1 or more, as a view where possible. */
 struct status *dataset_row_of(const struct tensor *t, int64_t at, struct tensor *ret) MUST_USE;
 

@@ -5,6 +5,60 @@
 
 extern const struct kernel_list dataset_hint_kernels;
 
+/* Datasets that GetOptions visits: one that is used twice counts twice. */
+enum { OPTIONS_MAX_VISITS = 1 << 14 };
+
+/* ---- options: kept for GetOptions, and otherwise without effect ---- */
+
+struct options_dataset {
+    struct dataset base;
+    struct str options; /* a serialized tf.data.Options */
+};
+
+static void options_fini(struct dataset *dataset) {
+    str_fini(&((struct options_dataset *)dataset)->options);
+}
+
+static const struct dataset_kind options_kind = {.name = "Options",
+                                                 .dataset_size = sizeof(struct options_dataset),
+                                                 .fini = options_fini,
+                                                 .keeps_cardinality = true,
+                                                 .is_transparent = true};
+
+static enum kernel_result options_compute(struct kernel_ctx *ctx) {
+    const struct attr_value *attr = node_attr(ctx->instance->node, "serialized_options");
+    struct dataset *dataset = NULL;
+    KERNEL_TRY(ctx, dataset_new(ctx, &options_kind, 1, &dataset));
+    if (attr)
+        str_add_bytes(&((struct options_dataset *)dataset)->options, attr->s.data, attr->s.len);
+    return dataset_output(ctx, dataset);
+}
+
+/* Appends the options of the dataset's inputs, then its own: in a proto the last value of a field
+ * counts, and messages are merged. TensorFlow merges options in this order, too. */
+static void add_options(const struct dataset *dataset, int *n_visits, struct str *out) {
+    for (int i = 0; i < dataset->n_inputs && ++*n_visits < OPTIONS_MAX_VISITS; i++)
+        add_options(dataset->inputs[i], n_visits, out);
+    if (dataset->kind == &options_kind) {
+        const struct str *own = &((const struct options_dataset *)dataset)->options;
+        str_add_bytes(out, str_text(own), own->len);
+    }
+}
+
+static enum kernel_result get_options_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    struct str options = STR_INIT;
+    int n_visits = 0;
+    KERNEL_TRY(ctx, dataset_of(kernel_input(ctx, 0), &dataset));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, SHAPE_SCALAR));
+    add_options(dataset, &n_visits, &options);
+    tensor_set_string(&ctx->outputs[0], 0, str_text(&options), options.len);
+    str_fini(&options);
+    return KERNEL_DONE;
+}
+
+/* ---- ops whose output is their input ---- */
+
 static enum kernel_result same_compute(struct kernel_ctx *ctx) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_of(kernel_input(ctx, 0), &dataset));
@@ -59,7 +113,8 @@ static enum kernel_result fastest_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    DATASET_KERNEL("OptionsDataset", same_compute),
+    DATASET_KERNEL("OptionsDataset", options_compute),
+    {.op = "GetOptions", .compute = get_options_compute, .flags = KERNEL_STATEFUL},
     DATASET_KERNEL("FinalizeDataset", same_compute),
     DATASET_KERNEL("ModelDataset", same_compute),
     DATASET_KERNEL("OptimizeDataset", same_compute),

@@ -2,7 +2,11 @@
  *
  * Interleave visits a cycle of open datasets in turn and takes block_length elements from each.
  * Before it takes from an empty place of the cycle, it opens the dataset of the input's next
- * element there. When the input has ended, empty places are skipped. */
+ * element there. When the input has ended, empty places are skipped.
+ *
+ * The first version of parallel interleave (tf.data.experimental.parallel_interleave) differs: it
+ * fills all places at the start and a place as soon as its dataset has ended. When the input has
+ * no more elements, the rest of a block is taken from the next place. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_map.h"
@@ -120,14 +124,14 @@ enum { MAX_CYCLE = 1 << 20, AUTO_CYCLE = 8 };
 struct interleave_dataset {
     struct fn_dataset fn;
     int64_t cycle_length, block_length;
-    /* a place whose dataset has ended gets the next one before the cycle goes on */
-    bool fills_at_once;
+    bool is_first_version; /* of parallel interleave */
 };
 
 struct interleave_iter {
     struct nested_iter nested;
     struct dataset_iter **cycle;
     int64_t at, n_in_block, n_open;
+    int64_t n_filled; /* first version: places that have been filled at the start */
 };
 
 static struct status *interleave_begin(struct dataset_iter *iter) {
@@ -151,21 +155,41 @@ static void next_place(struct interleave_iter *self, const struct interleave_dat
     self->n_in_block = 0;
 }
 
-/* Fills the place, if the input has more. DATA_END: it has not, the place was passed over. */
+/* Fills the place at the cursor if the input has more; otherwise skips the place. DATA_ELEMENT or
+ * DATA_END: call again, or take from the place. */
 static enum data_poll fill_place(struct interleave_iter *self,
                                  const struct interleave_dataset *dataset, struct data_task *task) {
     enum data_poll result = nested_open(&self->nested, task, &self->cycle[self->at]);
-    if (result == DATA_ELEMENT)
-        self->n_open++;
-    else if (result == DATA_END)
+    self->n_open += result == DATA_ELEMENT;
+    if (dataset->is_first_version && result == DATA_END)
+        self->at = (self->at + 1) % dataset->cycle_length; /* the block continues there */
+    else if (result == (dataset->is_first_version ? DATA_ELEMENT : DATA_END))
         next_place(self, dataset);
     return result;
+}
+
+/* First version: fills all places. DATA_ELEMENT: done. */
+static enum data_poll fill_cycle(struct interleave_iter *self,
+                                 const struct interleave_dataset *dataset, struct data_task *task) {
+    while (self->n_filled < dataset->cycle_length && !self->nested.has_input_ended) {
+        enum data_poll result = nested_open(&self->nested, task, &self->cycle[self->n_filled]);
+        if (result == DATA_PENDING || result == DATA_FAILED)
+            return result;
+        self->n_open += result == DATA_ELEMENT;
+        self->n_filled++;
+    }
+    return DATA_ELEMENT;
 }
 
 static enum data_poll interleave_next(struct dataset_iter *iter, struct data_task *task,
                                       struct tensor *out) {
     const struct interleave_dataset *dataset = (const struct interleave_dataset *)iter->dataset;
     struct interleave_iter *self = (struct interleave_iter *)iter;
+    if (dataset->is_first_version) {
+        enum data_poll result = fill_cycle(self, dataset, task);
+        if (result != DATA_ELEMENT)
+            return result;
+    }
     while (self->n_open > 0 || !self->nested.has_input_ended) {
         enum data_poll result;
         if (!self->cycle[self->at]) {
@@ -182,10 +206,8 @@ static enum data_poll interleave_next(struct dataset_iter *iter, struct data_tas
         dataset_iter_free(self->cycle[self->at]);
         self->cycle[self->at] = NULL;
         self->n_open--;
-        if (!dataset->fills_at_once)
+        if (!dataset->is_first_version)
             next_place(self, dataset);
-        else
-            self->n_in_block = 0;
     }
     return DATA_END;
 }
@@ -217,10 +239,18 @@ static struct status *interleave_take(struct kernel_ctx *ctx, struct dataset *da
     return NULL;
 }
 
-static enum kernel_result interleave_compute(struct kernel_ctx *ctx) {
+static enum kernel_result interleave_make(struct kernel_ctx *ctx, bool is_first_version) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, &interleave_kind, 1, &dataset));
+    ((struct interleave_dataset *)dataset)->is_first_version = is_first_version;
     return dataset_finish(ctx, dataset, interleave_take(ctx, dataset));
+}
+
+static enum kernel_result interleave_compute(struct kernel_ctx *ctx) {
+    return interleave_make(ctx, false);
+}
+static enum kernel_result first_interleave_compute(struct kernel_ctx *ctx) {
+    return interleave_make(ctx, true);
 }
 
 // clang-format off
@@ -230,9 +260,9 @@ static const struct kernel_def rows[] = {
     DATASET_KERNEL("ParallelInterleaveDatasetV2", interleave_compute),
     DATASET_KERNEL("ParallelInterleaveDatasetV3", interleave_compute),
     DATASET_KERNEL("ParallelInterleaveDatasetV4", interleave_compute),
-    DATASET_KERNEL("ParallelInterleaveDataset", interleave_compute),
-    DATASET_KERNEL("LegacyParallelInterleaveDatasetV2", interleave_compute),
-    DATASET_KERNEL("ExperimentalParallelInterleaveDataset", interleave_compute),
+    DATASET_KERNEL("ParallelInterleaveDataset", first_interleave_compute),
+    DATASET_KERNEL("LegacyParallelInterleaveDatasetV2", first_interleave_compute),
+    DATASET_KERNEL("ExperimentalParallelInterleaveDataset", first_interleave_compute),
 };
 // clang-format on
 

@@ -133,20 +133,12 @@ static struct status *open_set(const struct parse_dataset *self, struct feature_
     return NULL;
 }
 
-static struct status *wrap_one(struct tensor *part, struct tensor *to, int64_t at) {
-    struct variant_tensors *variant = NULL;
-    TRY(variant_tensors_new(&variant_tensor_type, 1, &variant));
-    tensor_set_object(to, at, &variant->object);
-    tensor_move(&variant->held[0], part);
-    return variant_tensors_seal(variant);
-}
-
 static struct status *wrap_sparse(struct allocator *allocator, struct tensor *parts, int n_sparse,
                                   int i, struct tensor *out) {
     int64_t three = 3;
     TRY(tensor_new(allocator, DT_VARIANT, (struct shape){1, &three}, out));
     for (int k = 0; k < 3; k++)
-        TRY(wrap_one(&parts[k * n_sparse + i], out, k));
+        TRY(element_wrap(&parts[k * n_sparse + i], out, k));
     return NULL;
 }
 

@@ -11,6 +11,15 @@
 /* The stream of random words of a pair of seeds. */
 struct philox_words dataset_words(int64_t seed, int64_t seed2);
 
+/* The seeds that the iterators of one pipeline have drawn, in order. A pipeline that continues from
+ * a saved position draws the same ones again (iterator_position.c). */
+enum { SEED_LOG_MAX = 1 << 20 }; /* a position after more draws is not saved */
+struct seed_log {
+    int64_t *words; /* two for each draw */
+    int64_t n, capacity;
+    int64_t n_replayed; /* draws that have been made again; below n while a position is restored */
+};
+
 /* The source of the seeds of a dataset's iterators. Each iterator gets the same seeds, or the next
  * two words of a stream. */
 struct seed_source {
@@ -22,6 +31,8 @@ struct seed_source {
 /* When both seeds are 0, the machine's entropy replaces them. */
 void seed_source_init(struct seed_source *source, int64_t seed, int64_t seed2, bool is_fixed);
 void seed_source_fini(struct seed_source *source);
-void seed_source_next(struct seed_source *source, int64_t *ret_seed, int64_t *ret_seed2);
+/* Draws the seeds of an iterator, and notes them in the environment's log. Any thread. */
+void seed_source_next(struct seed_source *source, struct dataset_env *env, int64_t *ret_seed,
+                      int64_t *ret_seed2);
 
 #endif

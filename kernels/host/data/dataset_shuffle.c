@@ -35,11 +35,39 @@ void seed_source_init(struct seed_source *source, int64_t seed, int64_t seed2, b
 
 void seed_source_fini(struct seed_source *source) { pthread_mutex_destroy(&source->lock); }
 
-void seed_source_next(struct seed_source *source, int64_t *ret_seed, int64_t *ret_seed2) {
-    pthread_mutex_lock(&source->lock);
-    *ret_seed = source->is_fixed ? source->seed : philox_words_u32(&source->words);
-    *ret_seed2 = source->is_fixed ? source->seed2 : philox_words_u32(&source->words);
-    pthread_mutex_unlock(&source->lock);
+/* With the environment's lock held. False: nothing is left to replay. */
+static bool replay(struct seed_log *log, int64_t seeds[2]) {
+    if (log->n_replayed == log->n)
+        return false;
+    memcpy(seeds, log->words + 2 * log->n_replayed++, 2 * sizeof(*seeds));
+    return true;
+}
+
+/* With the environment's lock held. */
+static void note(struct seed_log *log, const int64_t seeds[2]) {
+    if (log->n == log->capacity) {
+        log->capacity = MAX(16, 2 * log->capacity);
+        log->words = xreallocarray(log->words, (size_t)log->capacity, 2 * sizeof(*log->words));
+    }
+    memcpy(log->words + 2 * log->n++, seeds, 2 * sizeof(*seeds));
+    log->n_replayed = log->n;
+}
+
+void seed_source_next(struct seed_source *source, struct dataset_env *env, int64_t *ret_seed,
+                      int64_t *ret_seed2) {
+    int64_t seeds[2];
+    pthread_mutex_lock(&env->lock);
+    if (!env->seeds || !replay(env->seeds, seeds)) {
+        pthread_mutex_lock(&source->lock);
+        seeds[0] = source->is_fixed ? source->seed : philox_words_u32(&source->words);
+        seeds[1] = source->is_fixed ? source->seed2 : philox_words_u32(&source->words);
+        pthread_mutex_unlock(&source->lock);
+        if (env->seeds && env->seeds->n < SEED_LOG_MAX)
+            note(env->seeds, seeds);
+    }
+    pthread_mutex_unlock(&env->lock);
+    *ret_seed = seeds[0];
+    *ret_seed2 = seeds[1];
 }
 
 /* Seeds from two inputs, and whether they change from the attr, if there is one. */
@@ -82,7 +110,8 @@ struct shuffle_iter {
 
 static void new_words(struct shuffle_iter *self) {
     int64_t seed, seed2;
-    seed_source_next(&((struct shuffle_dataset *)self->one.iter.dataset)->seeds, &seed, &seed2);
+    seed_source_next(&((struct shuffle_dataset *)self->one.iter.dataset)->seeds, self->one.iter.env,
+                     &seed, &seed2);
     self->words = dataset_words(seed, seed2);
 }
 
@@ -282,7 +311,7 @@ struct random_iter {
 
 static struct status *random_begin(struct dataset_iter *iter) {
     int64_t seed, seed2;
-    seed_source_next(&((struct random_dataset *)iter->dataset)->seeds, &seed, &seed2);
+    seed_source_next(&((struct random_dataset *)iter->dataset)->seeds, iter->env, &seed, &seed2);
     ((struct random_iter *)iter)->words = dataset_words(seed, seed2);
     return iter->dataset->n_inputs > 0 ? dataset_begin_one(iter) : NULL;
 }

@@ -64,9 +64,18 @@ struct window_dataset {
     bool stacks; /* a window is a tensor, not a dataset */
 };
 
+/* An element of the input that failed. A window fails when it holds one. */
+struct failed_element {
+    int64_t number; /* among all elements of the input */
+    struct status *status;
+};
+
 struct window_iter {
     struct dataset_iter_one one;
-    struct element_buffer buffer; /* from the window's first element on */
+    struct element_buffer buffer;  /* from the window's first element on */
+    int64_t first_number;          /* the number of the buffer's first element */
+    struct failed_element *failed; /* those in the buffer, in order; they hold nothing there */
+    int n_failed, failed_capacity;
     /* before the next window: the shift is beyond what was collected */
     int64_t n_to_skip;
     bool has_input_ended;
@@ -77,9 +86,40 @@ static struct status *window_begin(struct dataset_iter *iter) {
     return dataset_begin_one(iter);
 }
 
+/* Forgets the failures of the elements before the buffer. */
+static void drop_failures(struct window_iter *self) {
+    int n = 0;
+    while (n < self->n_failed && self->failed[n].number < self->first_number)
+        status_unref(self->failed[n++].status);
+    self->n_failed -= n;
+    if (n > 0)
+        memmove(self->failed, self->failed + n, (size_t)self->n_failed * sizeof(*self->failed));
+}
+
 static void window_end(struct dataset_iter *iter) {
+    struct window_iter *self = (struct window_iter *)iter;
     dataset_end_one(iter);
-    element_buffer_fini(&((struct window_iter *)iter)->buffer);
+    element_buffer_fini(&self->buffer);
+    self->first_number = INT64_MAX;
+    drop_failures(self);
+    free(self->failed);
+}
+
+/* Is the failure that the poll met one of the element's, and not the end of the task? */
+static bool is_of_element(const struct data_task *task) {
+    return !atomic_load(&task->is_cancelled) && status_code(task->status) != STATUS_CANCELLED;
+}
+
+/* The element at the buffer's end has failed: it counts, and its status is kept. */
+static void add_failed(struct window_iter *self, struct data_task *task) {
+    if (self->n_failed == self->failed_capacity) {
+        self->failed_capacity = MAX(4, 2 * self->failed_capacity);
+        self->failed =
+            xreallocarray(self->failed, (size_t)self->failed_capacity, sizeof(*self->failed));
+    }
+    self->failed[self->n_failed++] =
+        (struct failed_element){self->first_number + self->buffer.n++, task->status};
+    task->status = NULL;
 }
 
 static enum data_poll skip_elements(struct window_iter *self, struct data_task *task) {
@@ -88,11 +128,16 @@ static enum data_poll skip_elements(struct window_iter *self, struct data_task *
         if (!room)
             return data_task_fail(task, status_exhausted("Out of memory for an element"));
         enum data_poll result = dataset_iter_next(self->one.input, task, room);
-        if (result == DATA_PENDING || result == DATA_FAILED)
+        if (result == DATA_PENDING || (result == DATA_FAILED && !is_of_element(task)))
             return result;
+        if (result == DATA_FAILED) { /* nobody wants the element */
+            status_unref(task->status);
+            task->status = NULL;
+        }
         self->has_input_ended = result == DATA_END;
         if (result == DATA_ELEMENT)
             element_clear(room, self->buffer.n_components);
+        self->first_number++;
         self->n_to_skip--;
     }
     return DATA_ELEMENT;
@@ -103,7 +148,11 @@ static enum data_poll collect_window(struct window_iter *self, int64_t target,
     enum data_poll result = skip_elements(self, task);
     if (result != DATA_ELEMENT || self->has_input_ended)
         return result;
-    result = element_buffer_fill(&self->buffer, target, self->one.input, task);
+    const struct window_dataset *dataset = (const struct window_dataset *)self->one.iter.dataset;
+    while ((result = element_buffer_fill(&self->buffer, target, self->one.input, task)) ==
+               DATA_FAILED &&
+           is_of_element(task) && !dataset->stacks)
+        add_failed(self, task);
     self->has_input_ended = result == DATA_END;
     return result == DATA_END ? DATA_ELEMENT : result;
 }
@@ -134,6 +183,14 @@ static struct status *window_of(const struct window_iter *self, int i, int64_t s
     return NULL;
 }
 
+/* The first failure of an element that the window holds, with a reference; NULL: none. */
+static struct status *failure_in_window(const struct window_iter *self, int64_t stride) {
+    for (int i = 0; i < self->n_failed; i++)
+        if ((self->failed[i].number - self->first_number) % stride == 0)
+            return status_ref(self->failed[i].status);
+    return NULL;
+}
+
 static enum data_poll window_next(struct dataset_iter *iter, struct data_task *task,
                                   struct tensor *out) {
     const struct window_dataset *dataset = (const struct window_dataset *)iter->dataset;
@@ -147,12 +204,14 @@ static enum data_poll window_next(struct dataset_iter *iter, struct data_task *t
         return result;
     if (self->buffer.n == 0 || (dataset->drops_remainder && self->buffer.n < target))
         return DATA_END;
-    struct status *st = NULL;
+    struct status *st = failure_in_window(self, dataset->stride);
     int n = 0;
     for (; n < iter->dataset->n_components && !st; n++)
         st = window_of(self, n, dataset->stride, &out[n]);
     int64_t n_dropped = MIN(dataset->shift, self->buffer.n);
     element_buffer_drop(&self->buffer, n_dropped);
+    self->first_number += n_dropped;
+    drop_failures(self);
     self->n_to_skip = dataset->shift - n_dropped;
     if (!st)
         return DATA_ELEMENT;

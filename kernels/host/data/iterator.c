@@ -5,25 +5,18 @@
 #include <stdlib.h>
 
 #include "kernels/host.h"
+#include "kernels/host/data/dataset_random.h"
+#include "kernels/host/data/iterator_internal.h"
 #include "kernels/host/data/optional.h"
 
 /* ---- states ---- */
 
-struct iterator_state {
-    _Atomic uint32_t n_refs;
-    struct dataset_iter *iter; /* whoever is busy with it */
-    struct dataset_env *env;
-    pthread_mutex_t lock;
-    bool is_busy;        /* guarded by lock */
-    struct list waiting; /* struct request.link; guarded by lock */
-};
-
-static struct iterator_state *state_ref(struct iterator_state *state) {
+struct iterator_state *iterator_state_ref(struct iterator_state *state) {
     atomic_fetch_add_explicit(&state->n_refs, 1, memory_order_relaxed);
     return state;
 }
 
-static void state_unref(struct iterator_state *state) {
+void iterator_state_unref(struct iterator_state *state) {
     if (!state || atomic_fetch_sub_explicit(&state->n_refs, 1, memory_order_acq_rel) != 1)
         return;
     dataset_iter_free(state->iter);
@@ -32,16 +25,17 @@ static void state_unref(struct iterator_state *state) {
     free(state);
 }
 
-static struct status *state_new(struct kernel_ctx *ctx, struct dataset *dataset,
-                                struct iterator_state **ret) {
+struct status *iterator_state_new(struct kernel_ctx *ctx, struct dataset *dataset,
+                                  struct seed_log *seeds_take, struct iterator_state **ret) {
     struct iterator_state *state = xcalloc(1, sizeof(*state));
     atomic_init(&state->n_refs, 1);
     CHECK(pthread_mutex_init(&state->lock, NULL) == 0);
     list_init(&state->waiting);
     state->env = dataset_env_new(ctx);
+    state->env->seeds = seeds_take;
     struct status *st = dataset_iter_new(dataset, state->env, &state->iter);
     if (st)
-        state_unref(state);
+        iterator_state_unref(state);
     else
         *ret = state;
     return st;
@@ -51,7 +45,7 @@ static struct status *state_new(struct kernel_ctx *ctx, struct dataset *dataset,
 
 static void iterator_free(struct object *object) {
     struct iterator *iterator = CONTAINER_OF(object, struct iterator, object);
-    state_unref(iterator->state);
+    iterator_state_unref(iterator->state);
     shapes_free(iterator->shapes, iterator->n_components);
     free(iterator->types);
     pthread_mutex_destroy(&iterator->lock);
@@ -106,13 +100,24 @@ struct status *iterator_make(struct kernel_ctx *ctx, struct iterator *iterator,
                              struct dataset *dataset) {
     struct iterator_state *state = NULL;
     TRY(iterator_check(iterator, dataset->types, dataset->shapes, dataset->n_components));
-    TRY(state_new(ctx, dataset, &state));
+    TRY(iterator_state_new(ctx, dataset, xcalloc(1, sizeof(struct seed_log)), &state));
+    iterator_set_state(iterator, state);
+    return NULL;
+}
+
+void iterator_set_state(struct iterator *iterator, struct iterator_state *state_take) {
     pthread_mutex_lock(&iterator->lock);
     struct iterator_state *old = iterator->state;
-    iterator->state = state;
+    iterator->state = state_take;
     pthread_mutex_unlock(&iterator->lock);
-    state_unref(old);
-    return NULL;
+    iterator_state_unref(old);
+}
+
+struct iterator_state *iterator_get_state(struct iterator *iterator) {
+    pthread_mutex_lock(&iterator->lock);
+    struct iterator_state *state = iterator->state ? iterator_state_ref(iterator->state) : NULL;
+    pthread_mutex_unlock(&iterator->lock);
+    return state;
 }
 
 bool iterator_is_made(struct iterator *iterator) {
@@ -122,13 +127,7 @@ bool iterator_is_made(struct iterator *iterator) {
     return is_made;
 }
 
-void iterator_clear(struct iterator *iterator) {
-    pthread_mutex_lock(&iterator->lock);
-    struct iterator_state *state = iterator->state;
-    iterator->state = NULL;
-    pthread_mutex_unlock(&iterator->lock);
-    state_unref(state);
-}
+void iterator_clear(struct iterator *iterator) { iterator_set_state(iterator, NULL); }
 
 /* ---- requests ---- */
 
@@ -157,7 +156,7 @@ static void request_free(struct data_task *task) {
     struct request *request = request_of(task);
     if (request->element)
         element_free(request->element, request->state->iter->dataset->n_components);
-    state_unref(request->state);
+    iterator_state_unref(request->state);
     if (request->run) {
         dataset_env_unref(request->run->env);
         request->run->fini(request->run);
@@ -194,9 +193,10 @@ static void complete(struct request *request) {
         kernel_fail(ctx, st);
 }
 
-/* The next one of those that wait. */
-static void state_let_go(struct iterator_state *state) {
+/* Wakes the next request in line. `counts`: this one moved the position. */
+static void state_release(struct iterator_state *state, bool counts) {
     pthread_mutex_lock(&state->lock);
+    state->n_done += counts;
     struct list *link = list_pop_front(&state->waiting);
     state->is_busy = link != NULL;
     struct data_task *next =
@@ -221,7 +221,7 @@ static void request_end(struct request *request, enum data_poll result) {
 static void on_ended(struct data_task *task, enum data_poll result) {
     struct request *request = request_of(task);
     if (request->state)
-        state_let_go(request->state);
+        state_release(request->state, result != DATA_FAILED || !atomic_load(&task->is_cancelled));
     request_end(request, result);
 }
 
@@ -316,9 +316,7 @@ static struct status *check_node(const struct kernel_ctx *ctx, const struct data
 
 enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *iterator,
                                      bool as_optional) {
-    pthread_mutex_lock(&iterator->lock);
-    struct iterator_state *state = iterator->state ? state_ref(iterator->state) : NULL;
-    pthread_mutex_unlock(&iterator->lock);
+    struct iterator_state *state = iterator_get_state(iterator);
     if (!state)
         return kernel_fail(
             ctx, status_failed_precondition(
@@ -327,7 +325,7 @@ enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *it
                      "initializer operation for this iterator before getting the next element."));
     struct status *st = check_node(ctx, state->iter->dataset, as_optional);
     if (st) {
-        state_unref(state);
+        iterator_state_unref(state);
         return kernel_fail(ctx, st);
     }
     struct request *request = request_new(ctx);

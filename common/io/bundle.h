@@ -155,7 +155,7 @@ bool bundle_parse_strings(struct span bytes, struct tensor *ret);
 /* The checksum of an entry of n strings. False when malformed. */
 bool bundle_strings_crc(struct span bytes, int64_t n, uint32_t *ret);
 
-/* ---- bundle_variant.c: variants, each as its length, its VariantTensorDataProto, a checksum ---- */
+/* ---- bundle_variant.c: variants, each as length, VariantTensorDataProto and checksum ---- */
 
 enum { BUNDLE_VARIANT_MIN_BYTES = 5 }; /* of an empty one */
 struct status *bundle_write_variants(struct file_sink *sink, const struct tensor *value,

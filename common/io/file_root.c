@@ -107,8 +107,12 @@ bool file_root_holds(const char *path) {
 static COLD struct status *outside(const char *path, size_t len) {
     return status_new(
         STATUS_PERMISSION_DENIED,
-        "%.*s lies outside of the directories that this task may use (see tf-worker --file-root)",
-        (int)MIN(len, (size_t)PATH_MAX), path);
+        "%.*s lies outside of the directories that this task may use (see tf-worker --file-root)%s",
+        (int)MIN(len, (size_t)PATH_MAX), path,
+        len > 0 && path[0] == '/'
+            ? ""
+            : "; a relative path starts at the directory of this task, not of "
+              "the client");
 }
 
 /* The path of an open file, from the kernel. */

@@ -112,8 +112,12 @@ struct status *checkpoint_search_not_found(struct kernel_ctx *ctx, const char *p
         str_addf(&asked, "%s%s", i > 0 ? ", " : "", ctx->host->peer_name(ctx, i));
     struct status *st = status_not_found("Unsuccessful TensorSliceReader constructor: Failed to "
                                          "find any matching files for %s: neither this "
-                                         "task has it, nor those that were asked: %s",
-                                         prefix, str_text(&asked));
+                                         "task has it, nor those that were asked: %s%s",
+                                         prefix, str_text(&asked),
+                                         prefix[0] == '/' ? ""
+                                                          : "; a relative path starts at the "
+                                                            "directory of each task, not of the "
+                                                            "client");
     str_fini(&asked);
     return st;
 }

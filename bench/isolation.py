@@ -46,8 +46,26 @@ def _many_small():
     return tf.add_n([tf.sin(x + k) for k in range(20_000)])
 
 
+def _fetched_strings():
+    return tf.strings.as_string(tf.range(1_000_000))
+
+
 HEAVY = {"matrix products": _matmuls, "one long loop": _long_loop, "200 large nodes": _wide,
-         "20,000 small nodes": _many_small}
+         "20,000 small nodes": _many_small, "a million strings fetched": _fetched_strings}
+
+
+def _fed_strings(target):
+    """A step that is fed a million strings: the master passes them on, the worker decodes them."""
+    graph = tf.Graph()
+    with graph.as_default(), tf.device(WORKER0):
+        strings = tf1.placeholder(tf.string, [None])
+        count = tf.size(strings)
+    session = tf1.Session(target, graph=graph)
+    values = np.array([b"%d" % i for i in range(1_000_000)], object)
+    return lambda: session.run(count, {strings: values})
+
+
+FED = {"a million strings fed": _fed_strings}
 
 
 def _session(target, build):
@@ -112,6 +130,8 @@ def main():
         small = _session(cluster.target, lambda: tf.random.uniform([], seed=1) + 1)
         kinds = {"alone": Beside(), "idle loops on all cores": Beside(n_idle_loops=os.cpu_count())}
         kinds.update({name: Beside(_session(cluster.target, build)) for name, build in HEAVY.items()
+                      if arguments.only in name})
+        kinds.update({name: Beside(build(cluster.target)) for name, build in FED.items()
                       if arguments.only in name})
         took = {name: [] for name in kinds}
         for _ in range(arguments.rounds):

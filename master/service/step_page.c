@@ -9,7 +9,7 @@
 #include "master/step/step.h"
 #include "proto/worker.pb-c.h"
 
-enum { REPLY_WAIT_MS = 500, MAX_DETAIL_BYTES = 4096, DETAILS_PER_PAGE = 1000 };
+enum { REPLY_WAIT_MS = 500, MAX_DETAIL_BYTES = 4096, STEPS_PER_PAGE = 1000 };
 
 struct page_call {
     struct task_call call;
@@ -66,11 +66,14 @@ static void finish(struct step_page *page) {
         const struct session *session = LIST_ENTRY(link, struct session, link);
         LIST_FOR_EACH (step_link, &session->steps) {
             const struct step *step = step_of_session_link(step_link);
+            if (n++ >= STEPS_PER_PAGE)
+                continue;
             step_describe(step, &body);
-            if (n++ < DETAILS_PER_PAGE)
-                add_details(page, step, &body);
+            add_details(page, step, &body);
         }
     }
+    if (n > STEPS_PER_PAGE)
+        str_addf(&body, "and %d more steps\n", n - STEPS_PER_PAGE);
     for (int i = 0; i < page->n_calls; i++) {
         task_call_forget(&page->calls[i].call);
         if (page->calls[i].steps)

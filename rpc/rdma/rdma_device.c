@@ -1,3 +1,4 @@
+/* Opens the RDMA device of this process, and runs jobs on its thread. */
 #include "rpc/rdma/rdma_device.h"
 
 #include <arpa/inet.h>

@@ -1,12 +1,12 @@
 /* This process' RDMA device: which one, its port and address, its completions on the loop, and a
  * thread for what blocks.
  *
- * The device is chosen by content, not by place: the first active port that has an address
- * others can route to: over Ethernet a RoCE v2 address that maps an IPv4 one (::ffff:a.b.c.d),
- * or else any RoCE v2 address that is not link-local; over InfiniBand its LID. Ports that do not
- * know WRITE WITH IMM (iWARP) are passed over.
+ * The first active port is chosen whose address other hosts can route to. Over Ethernet that is a
+ * RoCE v2 address that maps an IPv4 address (::ffff:a.b.c.d), or else any RoCE v2 address that is
+ * not link-local; over InfiniBand it is the LID. Ports that do not support WRITE WITH IMM (iWARP)
+ * are skipped.
  *
- * Loop thread, but for what says otherwise. */
+ * Threads: the loop's, unless a function says otherwise. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_DEVICE_H
 #define MILLRACE_RPC_RDMA_RDMA_DEVICE_H
 

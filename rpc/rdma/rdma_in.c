@@ -1,3 +1,4 @@
+/* Registers buffers that a peer may write into, and withdraws them. */
 #include "rpc/rdma/rdma_in.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+/* Registers memory with the RDMA device. */
 #include "rpc/rdma/rdma_memory.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Writes values into remote slots, piece by piece. */
 #include "rpc/rdma/rdma_out.h"
 
 /* It reads nothing any more. */

@@ -1,16 +1,19 @@
-/* The sender's half of an RDMA line: values go into the places that the peer has granted.
+/* The sender's half of an RDMA connection: writes values into the remote slots that the peer has
+ * granted.
  *
- *   write ──► registering (device thread) ──► queued ──► posted, piece by piece ──► all acknowledged: on_written
- *                   │                          │            │
- *                   ├──► on_refused            └────────────┴── rdma_out_close: dropped; the owner knows which it has
- *                   └── rdma_out_close: dropped, on_abandoned when the thread lets go of it
+ *   rdma_out_write ─► registering (device's thread) ─► queued ─► posted, piece by piece
+ *                         │                                          │
+ *                         └─► on_refused                             └─► all acknowledged: on_written
  *
- * A value is read until its last piece has been acknowledged or the queue is closed; it keeps
- * its buffer until then. A message of the device has a largest size, so values are split, and
- * values under way take turns piece by piece. RC keeps the order: the last piece carries the
- * place's number, which the peer sees once all is there.
+ * rdma_out_close drops transfers in any of these states. The owner knows which it has; for one that
+ * is being registered, on_abandoned follows once the thread has finished.
  *
- * Loop thread. */
+ * A transfer holds its buffer until the last piece has been acknowledged, or the queue is closed:
+ * until then the device reads the memory. The device limits the size of a message, so values are
+ * split, and the pieces of all values are posted in turn. The connection keeps the order: the last
+ * piece carries the slot's number, which the peer sees once the whole value has arrived.
+ *
+ * Threads: the loop's. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_OUT_H
 #define MILLRACE_RPC_RDMA_RDMA_OUT_H
 
@@ -21,8 +24,8 @@ enum { RDMA_PIECE_BYTES = 8 << 20 };
 
 struct rdma_out;
 
-/* A value on its way: embedded in its owner's record, which lives until on_written, on_refused
- * or on_abandoned, or else until the line has been closed. */
+/* A value that is being sent. Embedded in its owner's record, which must live until on_written,
+ * on_refused or on_abandoned, or until the connection has been closed. */
 struct rdma_transfer {
     struct list link;
     struct rdma_out *out;
@@ -32,20 +35,21 @@ struct rdma_transfer {
     const char *data;
     size_t size_bytes, n_posted, n_unacknowledged; /* the last: pieces */
     struct rdma_region *region;
-    struct status *why;  /* registering has failed */
-    bool is_registering; /* the device's thread has it: the record must stay */
+    struct status *why;  /* registering failed with this */
+    bool is_registering; /* the device's thread uses the record */
     bool is_abandoned;
 };
 
 struct rdma_out_handlers {
-    /* All of it is at the peer. The transfer is the owner's again, its buffer let go. */
+    /* The whole value has arrived. The transfer belongs to the owner again, its buffer is
+     * released. */
     void (*on_written)(void *owner, struct rdma_transfer *transfer);
-    /* Its memory cannot be registered: nothing was written. The transfer is the owner's again.
-     * `why` is borrowed. */
+    /* The memory cannot be registered, and nothing was written. The transfer belongs to the
+     * owner again. `why` is borrowed. */
     void (*on_refused)(void *owner, struct rdma_transfer *transfer, struct status *why);
-    /* The line is over; rdma_out_close is the owner's next call. */
+    /* The connection has failed. The owner must call rdma_out_close next. */
     void (*on_failed)(void *owner, struct status *why);
-    /* The line was closed while it was being registered; that has ended now. */
+    /* The connection was closed while the memory was being registered, which has ended now. */
     void (*on_abandoned)(struct rdma_transfer *transfer);
 };
 
@@ -61,12 +65,12 @@ struct rdma_out {
 
 struct status *rdma_out_open(struct rdma_out *out, struct rdma_device *device,
                              const struct rdma_out_handlers *handlers, void *owner) MUST_USE;
-/* Takes one more reference of the buffer, in which the bytes lie. */
+/* Sends `data`, which is inside the buffer; takes a reference to the buffer. */
 void rdma_out_write(struct rdma_out *out, struct rdma_transfer *transfer,
                     const struct rdma_remote_slot *remote_slot, struct buffer *buffer,
                     const char *data, size_t size_bytes);
-/* Ends the queue pair: nothing is read any more, and all transfers are the owner's again, but
- * those that are being registered (see on_abandoned). May be called again. */
+/* Destroys the queue pair: nothing is read after that. All transfers belong to the owner again,
+ * except those that are being registered (on_abandoned). May be called again. */
 void rdma_out_close(struct rdma_out *out);
 
 #endif

@@ -1,3 +1,4 @@
+/* Opens, connects and closes queue pairs, and reads their completions. */
 #include "rpc/rdma/rdma_queue.h"
 
 #include <arpa/inet.h>

@@ -1,14 +1,14 @@
-/* A reliable queue pair with a completion queue of its own: what both ends of an RDMA line are
- * made of.
+/* A reliable queue pair with its own completion queue. Both halves of an RDMA connection are one.
  *
- * A line goes one way. The sender's queue only posts writes and lets nobody do anything here;
- * the receiver's lets its peer write, by keys that it gives, and only takes notice of the ones
- * that carry a number. So nobody needs to agree on who opens a line, and the receiver can end
- * its half at any time, after which nothing lands.
+ * A connection has one direction. The sender's queue only posts writes, and gives its peer no
+ * rights. The receiver's queue lets its peer write, by keys that the receiver hands out, and is
+ * told of those writes that carry a number. So the two ends need not agree on who connects, and
+ * the receiver may end its half at any time. Nothing is written here after that.
  *
- *     rdma_queue_open ──► (addresses are exchanged over the control channel) ──► rdma_queue_connect ──► … ──► rdma_queue_close
+ *     rdma_queue_open ──► addresses are exchanged over the control channel
+ *                     ──► rdma_queue_connect ──► … ──► rdma_queue_close
  *
- * Loop thread. */
+ * Threads: the loop's. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_QUEUE_H
 #define MILLRACE_RPC_RDMA_RDMA_QUEUE_H
 
@@ -27,12 +27,13 @@ struct rdma_address {
 enum rdma_direction { RDMA_SENDS, RDMA_RECEIVES };
 
 enum {
-    RDMA_SEND_DEPTH = 64, /* writes under way at a time */
-    /* numbers that may come before the loop looks: what may be granted at a time */
+    RDMA_SEND_DEPTH = 64, /* writes that may be in the queue pair at one time */
+    /* numbers that may arrive before the loop looks, so as many slots are granted at one time */
     RDMA_RECEIVE_DEPTH = 256,
     RDMA_COMPLETIONS_AT_ONCE = 16,
-    RDMA_RETRY_TIMEOUT = 14, /* 4.096 µs · 2^14 = 67 ms until an unanswered packet goes again, */
-    /* so many times: a dead peer is known in half a second (7 is for ever on some devices) */
+    RDMA_RETRY_TIMEOUT = 14, /* a packet is sent again after 4.096 µs · 2^14 = 67 ms */
+    /* and this many times, so a dead peer is noticed in half a second (7 means for ever on some
+     * devices) */
     RDMA_RETRY_COUNT = 6,
 };
 
@@ -44,37 +45,39 @@ struct rdma_queue {
     struct ibv_qp *qp;
     uint32_t psn;
     uint64_t max_message_bytes; /* of both ends, once connected */
-    /* Each completion that is good, and the first that is not: then `why` says which verb and
-     * how, and no more follow. Either may close the queue. */
+    /* on_completion is called for each successful completion. on_error is called for the first
+     * that failed; `why` (borrowed) names the verb and the error, and no call follows. Both may
+     * close the queue. */
     void (*on_completion)(void *owner, const struct ibv_wc *wc);
     void (*on_error)(void *owner, struct status *why);
     void *owner;
     bool is_failed, is_draining;
-    bool *is_closed_inside; /* set while completions are handed on */
+    bool *is_closed_inside; /* not NULL while completions are handed on: set by a close */
     struct ibv_wc batch[RDMA_COMPLETIONS_AT_ONCE];
-    int n_batch, next_in_batch; /* taken from the device; handed on */
+    int n_batch, next_in_batch; /* taken from the device; of them handed on */
 };
 
-/* Errors: RESOURCE_EXHAUSTED, UNAVAILABLE; the queue is closed then. */
+/* Errors: RESOURCE_EXHAUSTED, UNAVAILABLE. The queue is then closed. `pd` and `device` are
+ * borrowed until rdma_queue_close. */
 struct status *rdma_queue_open(struct rdma_queue *queue, struct rdma_device *device,
                                struct ibv_pd *pd, enum rdma_direction direction) MUST_USE;
-/* Nothing more comes, and what has come already is handed on: the queue pair is in error, and
- * still to be closed. */
+/* Puts the queue pair into the error state, so that nothing more arrives, and hands on the
+ * completions that have arrived. The queue must still be closed. */
 void rdma_queue_drain(struct rdma_queue *queue);
-/* No callback comes after, and nothing is read, written or landed any more. May be called again. */
+/* Destroys the queue pair. No callback is called afterwards, and the device neither reads nor
+ * writes memory for this queue. May be called again. */
 void rdma_queue_close(struct rdma_queue *queue);
 static inline bool rdma_queue_is_open(const struct rdma_queue *queue) { return queue->qp != NULL; }
 
 void rdma_queue_address(const struct rdma_queue *queue, struct rdma_address *ret);
-/* Both must have each other's address. Errors: INVALID_ARGUMENT (not an address),
- * FAILED_PRECONDITION (another kind of link), UNAVAILABLE.
- */
+/* Connects to the peer's queue; the peer has to do the same with this one's address. Errors:
+ * INVALID_ARGUMENT (not an address), FAILED_PRECONDITION (another kind of link), UNAVAILABLE. */
 struct status *rdma_queue_connect(struct rdma_queue *queue, const struct rdma_address *to) MUST_USE;
 
-/* One more number may come. */
+/* Lets one more number arrive. Errors: UNAVAILABLE. */
 struct status *rdma_queue_post_receive(struct rdma_queue *queue) MUST_USE;
-/* Writes bytes to the peer; with a number, it learns of it once these and all before are there.
- * `id` comes back in the completion. */
+/* A write of bytes to the peer. With a number, the peer is told of it once these bytes and all
+ * earlier ones have arrived. `id` returns in the completion. */
 struct rdma_write {
     uint64_t id;
     const char *data;
@@ -86,6 +89,6 @@ struct rdma_write {
 struct status *rdma_queue_post_write(struct rdma_queue *queue,
                                      const struct rdma_write *write) MUST_USE;
 
-void rdma_queue_on_event(struct rdma_queue *queue); /* the device's */
+void rdma_queue_on_event(struct rdma_queue *queue); /* called by the device */
 
 #endif

@@ -1,3 +1,4 @@
+/* Keeps memory registered that is sent from again and again. */
 #include "rpc/rdma/rdma_regions.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Loads libibverbs and finds the functions that we call. */
 #include "rpc/rdma/verbs.h"
 
 #include <dlfcn.h>

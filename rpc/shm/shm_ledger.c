@@ -1,3 +1,4 @@
+/* Keeps what a peer has been lent from this process' arena, by token. */
 #include "rpc/shm/shm_ledger.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Maps a peer's arena and makes buffers over it. */
 #include "rpc/shm/shm_map.h"
 
 #include <errno.h>

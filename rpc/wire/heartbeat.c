@@ -1,3 +1,4 @@
+/* Counts the silence of another process, and measures its round trip and clock. */
 #include "rpc/wire/heartbeat.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Writes and reads the metas of frequent messages, field by field. */
 #include "rpc/wire/messages.h"
 
 #include "common/tensor/tensor_proto.h"

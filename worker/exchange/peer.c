@@ -1,3 +1,4 @@
+/* Keeps the table of other tasks, notices their loss, and sends to them. */
 #include "worker/exchange/peer.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Sends requests of kernels to other tasks, and hands their replies back. */
 #include "worker/exchange/peer_call.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Begins, proves and ends the RDMA connections of a pair of tasks. */
 #include "worker/exchange/peer_rdma.h"
 
 #include <stdlib.h>

@@ -1,50 +1,51 @@
-/* Large values written straight into another task's memory, over the network: what a pair of
- * tasks does beside its sockets.
+/* RDMA between two tasks: large values are written straight into the other task's memory. Each
+ * direction has its own connection, beside the pair's channels.
  *
- *     sender (opens the line)                         receiver
- *        RdmaOffer: its queue pair ───────────────────────►
- *        ◄────────────────────── RdmaReply: its queue pair, and a place to prove the line on; or the reason why not
- *        ═══ write of a known pattern ═══════════════════►    checked: from now on grants carry places
+ *     sender (connects)                               receiver
+ *        RdmaOffer: its queue pair ─────────────────────►
+ *        ◄──────────────── RdmaReply: its queue pair and a remote slot for the probe, or the reason
+ *                                     why there is no connection
+ *        ═══ the probe, a known pattern ════════════════►  checked: from now on grants carry slots
  *
- *        Announce ────────────────────────────────────────►
- *        ◄──────────────────────────────── Grant with a place    once the buffer is registered
- *        ═══ write, its last piece with the place's number ═►  withdrawn, then handed on as a Push would be
- *      or RdmaDecline ────────────────────────────────────►    withdrawn
- *        ◄──────────────────────────────── RdmaWithdrawn         now the value may come as a Push, if there is one
+ *        Announce ──────────────────────────────────────►
+ *        ◄──────────────────────── Grant, with a slot     once the buffer is registered
+ *        ═══ write; its last piece has the slot's number ►  withdrawn, then handed on as a Push is
+ *     or RdmaDecline ───────────────────────────────────►  withdrawn
+ *        ◄──────────────────────── RdmaWithdrawn          the value may be pushed, if there is one
  *
- *        ◄────────────────── Grant ahead: with a place, and what it is for
- *        ═══ write, once the value is there ═══════════════►   as above; or RdmaDecline where another one has come, or none
+ *        ◄──────────────── pre-grant: a slot, and what value it is for
+ *        ═══ write, once the value exists ══════════════►  as above; RdmaDecline if another value
+ *                                                          comes, or none
  *
- *        RdmaEnd: its queue pair is gone ─────────────────►    it ends its own, and withdraws all places
- *        ◄──────────────────────────────── RdmaWithdrawn … RdmaEnded
+ *        RdmaEnd: its queue pair is destroyed ──────────►  it ends its own, withdraws all slots
+ *        ◄──────────────────────── RdmaWithdrawn … RdmaEnded
  *
- * All of this goes over the control channel, in order; each direction has a line of its own. A
- * line is proved before any value depends on it, so a network that drops what it should carry
- * (an MTU too large, a path that is not there) costs half a second and no step.
+ * All of these messages travel over the control channel, in order. A connection is proved before
+ * any value depends on it, so a network that drops what it should carry (an MTU that is too large,
+ * a missing path) costs half a second and no step.
  *
- * What is under way when a line ends is pushed over the bulk channel once its place has been
- * withdrawn: no step fails by it. Under `require` the peer is lost instead. A line is tried
- * again after a minute; no grant waits for that.
+ * What is being written when a connection ends is pushed over the bulk channel, once its slot has
+ * been withdrawn: no step fails because of it. With --rdma=require the peer is lost instead. A
+ * connection is tried again after a minute; no grant waits for that.
  *
- * Places ahead are taken from those that are prepared, where one has the size: when a value has
- * landed in one, another of its size is registered for the next step, so that in a steady state
- * a grant ahead waits for nothing. Each is still used once. A prepared place is unknown to the
- * peer; it goes when it was not wanted for a while, or when the task is short of memory. As a
- * recycled block it counts for no device until it is used, so no step finds less memory because
- * of it. A place ahead that ends with its line leaves a grant that the value may be pushed by,
- * as any other; one that is declined leaves none, and its value, if one comes, is announced; a
- * value that comes after its line has ended is pushed once the receiver has said that the line
- * has ended.
+ * Pre-granted slots are taken from those that are prepared, if one has the size. When a value has
+ * arrived in a pre-granted slot, another buffer of that size is registered for the next step, so
+ * in a steady state a pre-grant waits for nothing. Each slot is used once. The peer does not know
+ * of a prepared slot. It is dropped when it was not used for PEER_RDMA_PREPARED_MS, or when the
+ * task is short of memory. Like a recycled block it counts for no device until it is used. A
+ * pre-granted slot that ends with its connection leaves a grant by which the value may be pushed.
+ * One that is declined leaves nothing, and its value, if there is one, is announced. A value whose
+ * connection has ended is pushed once the receiver has said that the connection has ended.
  *
- * When may memory be used again? A receiver's buffer belongs to its landing from the grant until
- * it has been withdrawn, whether its step still lives or not (rpc/rdma/rdma_in.h); a step that
- * ends gives up its claim on the value, not the memory. It is withdrawn when the number has
- * come, when the sender declines, or when the queue pair has been destroyed: so at the latest
- * when the peer is lost. Each place is answered once, by the write or by RdmaDecline, since the
- * sender's end of a step answers with RdmaDecline too. A sender's value is held by its write
- * until it has been acknowledged or the queue pair has been destroyed.
+ * When may memory be used again? A receiver's buffer belongs to its pending write from the grant
+ * until it has been withdrawn, whether its step still runs or not (rpc/rdma/rdma_in.h). A step that
+ * ends gives up the value, not the memory. A buffer is withdrawn when its number has arrived, when
+ * the sender declines, or when the queue pair has been destroyed, so at the latest when the peer
+ * is lost. Each slot is answered once, by the write or by RdmaDecline, because the end of the
+ * sender's step sends RdmaDecline too. A sender's value is held until its write has been
+ * acknowledged, or the queue pair has been destroyed.
  *
- * Loop thread, but for peer_rdma_grant, peer_rdma_pregrant and what says otherwise. */
+ * Threads: the loop's, except for peer_rdma_grant, peer_rdma_pregrant and those that say so. */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_RDMA_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_RDMA_H
 
@@ -56,35 +57,34 @@
 #include "worker/exchange/peer.h"
 
 enum {
-    PEER_RDMA_RETRY_MS = 60000,    /* after a line has failed */
-    PEER_RDMA_PROBE_BYTES = 16384, /* several packets of the largest size */
-    /* places of a peer, between the steps that use them, */
-    PEER_RDMA_MAX_PREPARED = RDMA_MAX_PREGRANTS / 2,
-    PEER_RDMA_PREPARED_MS = 10000, /* for so long, */
+    PEER_RDMA_RETRY_MS = 60000,                      /* after a connection has failed */
+    PEER_RDMA_PROBE_BYTES = 16384,                   /* several packets of the largest size */
+    PEER_RDMA_MAX_PREPARED = RDMA_MAX_PREGRANTS / 2, /* prepared slots of one peer */
+    PEER_RDMA_PREPARED_MS = 10000,                   /* how long one is kept unused */
 };
-#define PEER_RDMA_PREPARED_BYTES (1ll << 30) /* and of all peers */
+#define PEER_RDMA_PREPARED_BYTES (1ll << 30) /* prepared, for all peers */
 
-/* Of the task; outlives its peers. */
+/* The task's settings. They outlive its peers. */
 struct peer_rdma_setup {
     enum rdma_mode mode;
     struct rdma_device *device; /* NULL: none */
     char *why_not;              /* then */
-    int64_t retry_ms;           /* after a line has failed */
-    int64_t prepared_bytes;     /* of all peers' prepared places; loop thread */
+    int64_t retry_ms;           /* after a connection has failed */
+    int64_t prepared_bytes;     /* of all peers' prepared slots; loop thread */
 };
 
-/* What the peer does for its lines. */
+/* What the peer does for its connections. */
 struct peer_rdma_host {
-    /* and flush; dropped where it is lost */
+    /* Queues and flushes a message; drops it when the peer is lost. */
     void (*send)(struct peer *peer, enum channel_kind kind, const struct wire_out *message);
-    /* a Push */
+    /* Hands a Push on, as if it had come over a channel. */
     struct status *(*deliver)(struct peer *peer, struct wire_message *message);
     /* struct peer_receiver's on_pregrant_withdrawn */
     void (*pregrant_withdrawn_)(struct peer *peer, const struct peer_grant *grant,
                                 struct buffer *buffer);
-    /* it is lost soon, with that status */
+    /* The peer is to be lost, with that status. It is lost after this call. */
     void (*fail)(struct peer *peer, struct status *why);
-    /* its memory stays. Any thread. */
+    /* Keeps the peer's memory until `release`. Any thread. */
     void (*hold)(struct peer *peer);
     void (*release)(struct peer *peer);
 };
@@ -99,38 +99,38 @@ struct peer_rdma {
     struct peer_rdma_setup *setup;
     const struct peer_rdma_host *host;
     struct loop *loop;
-    bool is_on; /* there is a control channel, over tcp */
+    bool is_on; /* there is a control channel over TCP */
 
     uint8_t out_state; /* enum peer_out_state */
     struct rdma_out out;
     uint64_t out_connection;
     struct peer_write *probe;
-    struct list writes; /* that the peer has granted */
+    struct list writes; /* into slots that the peer has granted */
     struct str why_not_to;
-    int64_t failed_ns; /* 0: the line has not failed */
+    int64_t failed_ns; /* 0: the connection has not failed */
     bool is_refused;   /* not tried again over these channels */
 
     uint8_t in_state; /* enum peer_in_state */
     struct rdma_in in;
     uint64_t in_connection;
-    uint64_t generation; /* of in_connection: what belongs to one before is not talked about */
+    uint64_t generation; /* of in_connection: nothing is said to the peer about earlier ones */
     pthread_mutex_t lock;
-    struct list requested; /* landings that have not come to the loop yet; guarded by lock */
+    struct list requested; /* pending writes that have not reached the loop; guarded by lock */
     _Atomic int
-        n_pending_writes;       /* all that there are, asked and waiting ones too, but none ahead */
-    _Atomic int n_pregrants;    /* of those ahead: all but the prepared ones */
-    struct list waiting;        /* landings, until the line is proved or has room */
-    struct list pending_writes; /* of the line */
-    struct list prepared;       /* of the line, for values that nobody waits for yet */
+        n_pending_writes;    /* all, those in `requested` and `waiting` too, but no pre-granted */
+    _Atomic int n_pregrants; /* pre-granted ones, without those that are prepared */
+    struct list waiting;     /* until the connection is proved, or has credit */
+    struct list pending_writes; /* of the connection */
+    struct list prepared;       /* of the connection, for values that nobody waits for yet */
     struct str why_not_from;
     bool has_failed_from;           /* over these channels */
     _Atomic bool takes_grants;      /* read on any thread */
     _Atomic bool takes_pregrants;   /* likewise */
     _Atomic bool awaits_connection; /* likewise */
 
-    /* the last: values pushed over tcp in their place */
+    /* n_instead: values that were pushed over TCP instead */
     uint64_t n_written, written_bytes, n_received, received_bytes, n_instead;
-    /* Ahead: of those granted, from prepared places; landed; written; declined, or the line has
+    /* Pre-grants: sent; from prepared slots; received; written; declined, or their connection has
      * ended. */
     uint64_t n_pregranted, n_from_prepared, n_received_pregranted, n_written_pregranted,
         n_pregrants_ended;
@@ -141,9 +141,9 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
                     struct peer_rdma_setup *setup, const struct peer_rdma_host *host);
 void peer_rdma_fini(struct peer_rdma *rdma); /* after peer_rdma_reset, and nothing holds the peer */
 
-/* a control channel over tcp has come about */
+/* A control channel over TCP exists: connects if there is a device. */
 void peer_rdma_begin(struct peer_rdma *rdma);
-void peer_rdma_reset(struct peer_rdma *rdma);                /* the channels are gone */
+void peer_rdma_reset(struct peer_rdma *rdma);                /* the channels are closed */
 void peer_rdma_tick(struct peer_rdma *rdma, int64_t now_ns); /* time to try again? */
 bool peer_rdma_is_message(enum wire_type type);              /* one for peer_rdma_on_message? */
 struct status *peer_rdma_on_message(struct peer_rdma *rdma,
@@ -160,29 +160,30 @@ static inline bool peer_rdma_has_pending_writes(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->n_pending_writes, memory_order_acquire) > 0;
 }
 
-/* Is there, or may there soon be, a line that values come by? Any thread, as the next two. */
+/* Is there, or may there soon be, a connection from the peer? Any thread, as the next two. */
 static inline bool peer_rdma_awaits_connection(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->awaits_connection, memory_order_acquire);
 }
-/* Places ahead (peer.h): the line is proved. */
+/* Can values be pre-granted by remote slots? True once the connection is proved. */
 static inline bool peer_rdma_takes_pregrants(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->takes_pregrants, memory_order_acquire);
 }
-/* false: as many are granted as may be */
+/* As peer_grant_early (peer.h). */
 bool peer_rdma_pregrant(struct peer_rdma *rdma, const struct peer_grant *grant) MUST_USE;
-/* The line to the peer, that places which come now belong to; 0: none. */
+/* The connection that remote slots which arrive now belong to; 0: there is none. */
 uint64_t peer_rdma_connection_to(const struct peer_rdma *rdma);
-/* A value for a place ahead of that line: written there, or pushed where the line is no more and
- * the place withdrawn. Errors: INVALID_ARGUMENT, the place has been granted twice. */
+/* Sends a value by a pre-granted slot of that connection: writes it, or pushes it if the
+ * connection has ended and the slot is withdrawn. Errors: INVALID_ARGUMENT, the slot has been
+ * granted twice. */
 struct status *peer_rdma_write_pregranted(struct peer_rdma *rdma, uint64_t connection,
                                           const struct rdma_remote_slot *remote_slot,
                                           struct peer_value *value_take) MUST_USE;
 
-/* A Grant with a place has come, for a value that is here: it is written there, or pushed when
- * the place is withdrawn. Errors: INVALID_ARGUMENT, there is no line. */
+/* A Grant with a slot has come, for a value that exists: writes it there, or pushes it once the
+ * slot is withdrawn. Errors: INVALID_ARGUMENT, there is no connection. */
 struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot,
                                struct peer_value *value_take) MUST_USE;
-/* The same for one that is not. */
+/* The value does not exist any more: declines the slot. */
 void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot);
 
 bool peer_rdma_is_used(const struct peer_rdma *rdma);                   /* in some direction */

@@ -1,3 +1,4 @@
+/* Offers this task's arena to a peer, maps the peer's, and exchanges references. */
 #include "worker/exchange/peer_shm.h"
 
 #include <stdlib.h>

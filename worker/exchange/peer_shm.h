@@ -1,22 +1,23 @@
-/* References instead of bytes between two tasks of one host: what a peer has of this task's
- * arena, and this task of the peer's.
+/* Values by reference between two tasks of one host: what a peer holds of this task's arena, and
+ * what this task holds of the peer's.
  *
- *     mapper (opens the line)                     owner of the arena
+ *     mapper (connects)                           owner of the arena
  *        Hello (channel 2) ──────────────────────────►
- *        ◄──────────────────────── Hello; Arena + descriptor, or the reason why not
- *        (maps it) ArenaMapped ──────────────────────►     from now on Pushes over the control channel may carry references
- *        Release (tokens) ───────────────────────────►     they go back
- *        ◄──────────────────────── Settle (up to)          the other channels have broken: what has arrived?
- *        Held (tokens up to) ────────────────────────►     all others go back
+ *        ◄──────────────── Hello; Arena + descriptor, or the reason why not
+ *        (maps it) ArenaMapped ──────────────────────►  from now on Pushes may carry references
+ *        Release (tokens) ───────────────────────────►  the owner drops its references
+ *        ◄──────────────────────── Settle (up to)       the other channels have broken: which
+ *                                                       references have arrived?
+ *        Held (tokens up to) ────────────────────────►  the owner drops all others
  *
- * Each direction has a line of its own, so each end may refuse. The line is a channel apart from
- * control and bulk because it lives as long as both processes: a step that fails, or a
- * connection that is given up, frees nothing that the peer may still look at, and the kernel
- * closes the line exactly when nobody looks any more. A line that breaks while in use means that
- * the peer is lost. A reference never reaches a map it is not meant for: when a line or a
- * channel breaks all channels to the peer go, and what is under way in them is not delivered.
+ * Each direction has its own connection, so each end may refuse. The connection is separate from
+ * the control and bulk channels because it lives as long as both processes. A failed step, or
+ * another channel that breaks, frees nothing that the peer may still read, and the kernel closes
+ * this connection exactly when nobody can read any more. If it breaks while it is used, the peer
+ * is lost. A reference never meets the mapping of another process: when this connection or a
+ * channel breaks, all channels to the peer are closed, and what is in them is not delivered.
  *
- * Loop thread, but for peer_shm_give and peer_shm_take_back. */
+ * Threads: the loop's, except for peer_shm_give and peer_shm_take_back. */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_SHM_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_SHM_H
 
@@ -36,8 +37,8 @@ struct peer_shm {
      * 0: any number */
     int64_t max_kept_bytes;
     struct list connections;        /* all that are open */
-    struct shm_connection *to_peer; /* the one that we opened: what comes from the peer's arena */
-    struct shm_connection *to_us;   /* the one that the peer opened */
+    struct shm_connection *to_peer; /* opened by this task, to the peer's arena */
+    struct shm_connection *to_us;   /* opened by the peer, to this task's arena */
     struct str why_not_from, why_not_to;
 
     pthread_mutex_t lock;
@@ -46,7 +47,7 @@ struct peer_shm {
 };
 
 void peer_shm_init(struct peer_shm *shm, const char *task);
-void peer_shm_fini(struct peer_shm *shm); /* its lines have closed */
+void peer_shm_fini(struct peer_shm *shm); /* its connections have closed */
 
 /* Takes over a channel of kind CHANNEL_ARENA: one that was opened to the peer's arena, or one
  * that the peer has opened (greeted). */
@@ -55,19 +56,19 @@ void peer_shm_add_connection(struct peer_shm *shm, struct transport_channel *cha
 bool peer_shm_has_connection_to_peer(const struct peer_shm *shm);
 struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channel *channel,
                                    struct wire_message *message) MUST_USE;
-/* True when references went over it: the peer is lost. `is_stopping`: what the peer may still
- * look at is never freed. */
+/* Returns true when references were possible over it: then the peer is lost. `is_stopping`: this
+ * task ends, and never frees what the peer may still read. */
 bool peer_shm_on_closed(struct peer_shm *shm, struct transport_channel *channel, bool is_stopping);
-/* The other channels have broken. */
+/* The other channels have broken: asks the peer what it holds. */
 void peer_shm_settle(struct peer_shm *shm);
-/* The peer is another process now: its old lines end by themselves. */
+/* The peer is another process now. Its old connections end by themselves. */
 void peer_shm_forget(struct peer_shm *shm);
 void peer_shm_close(struct peer_shm *shm, struct status *why);
 
 /* A reference to the value for the peer, where it lies in the arena and the peer has mapped it.
  * Any thread. */
 bool peer_shm_give(struct peer_shm *shm, const struct tensor *value, struct arena_reference *ret);
-/* it was not sent. Any thread. */
+/* The reference was not sent. Any thread. */
 void peer_shm_take_back(struct peer_shm *shm, const struct arena_reference *reference);
 /* The memory that a reference from the peer names; *ret stays NULL where it came too late. */
 struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference *reference,

@@ -1,3 +1,4 @@
+/* Cuts large values into stripes over several sockets, and joins what arrives. */
 #include "worker/exchange/peer_streams.h"
 
 #include <stdlib.h>

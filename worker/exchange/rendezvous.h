@@ -1,43 +1,47 @@
-/* The rendezvous: where the two ends of an edge meet, within a task and across tasks [WP 3.2.2].
+/* The rendezvous: where the Send and the Recv of an edge meet, within a task and across tasks
+ * [WP 3.2.2].
  *
- * Key: (step, edge, frame and iteration). The master numbers the cut edges of a compiled step,
- * so the edge number stands for (source device, tensor name, destination device); incarnations
- * are fenced when graphs are registered and connections greet.
+ * The key is (step, edge, frame and iteration). The master numbers the cut edges of a compiled
+ * step, so the edge's number stands for source device, tensor name and destination device.
  *
- *   sender, other task:  value <= 64 KiB or dead ──────────────► push, at once
- *                        larger ──► announce ◄── grant ──► push    the receiver grants when it has room
- *                        larger, in an arena that the receiver has mapped ──► push of a reference, at once: it takes no room
- *   receiver:            what arrives before its RunGraph, or before its Recv, waits in the step's table
+ *   a dead value, or up to 64 KiB      ──► Push, at once, while the step has credit for it
+ *   a larger value                     ──► Announce ◄── Grant ──► Push: the receiver has credit
+ *   a larger value in shared memory    ──► Push of a reference, at once
  *
- * Room: the bytes granted and not here yet are limited for the task, to a quarter of that for a
- * peer, to a half for a session, so that none of them takes all; one value is always let through
- * where nothing else is in flight. Who finds no room waits in line, and a value that is awaited
- * and that only the task's limit keeps out has the next room: large ones do not starve. What is
- * granted comes whatever else happens, or its sender is lost, so every wait for room ends.
+ * What arrives before its RunGraph, or before its Recv, waits in the step's table.
  *
- * Grants ahead: a Recv whose channel says what its value will be (plan_channel.slot_bytes)
- * grants it as it starts, if a line of RDMA or a TCP connection comes from its sender; the
- * step's Recvs start first. The Grant says what it is for.
+ * Credit for granted values: the bytes that are granted and have not arrived are limited for the
+ * task; for one peer to a quarter, and for one session to a half of that. One value is always
+ * granted when nothing else is in flight. An announced value without credit is queued. A value
+ * that a Recv waits for, and that only the task's limit holds back, gets the next free credit, so
+ * large values do not starve. Granted bytes arrive, or their sender is lost, so every wait ends.
  *
- *   sender:              the value is there and fits ──► written, or pushed, at once
- *                        of another shape or type    ──► announced, as above; the place is declined
- *                        small, or dead              ──► pushed, as above; the place is declined
- *                        it never comes              ──► the place is declined when the step ends here
- *   they meet on the way (announce ──► ◄── grant ahead): the grant ahead counts if it fits; the announcement is then about nothing
- *   before its RunGraph at the sender: it waits in the step's table; after its step's end: the
- *   place is declined
+ * Credit for small values: a step may have RENDEZVOUS_STEP_CREDIT_BYTES pushed to a peer that no
+ * Recv has taken there. Beyond that its small values are announced too. The receiver gives the
+ * credit back with a message for each half of it, so a short step needs none.
  *
- * What is granted ahead may take as long as its step, and waits for other values perhaps, so it
- * must not keep room from values that are there: its room is its own, besides the other; half as
- * much for the task, a quarter as much for a peer and for a session. Nothing is granted ahead
- * where that, or the task's room, is taken: then the value is announced as usual. A sender holds
- * PEER_MAX_PENDING_PREGRANTS grants of a peer.
+ * Pre-grants: a Recv whose channel says what its value will be (plan_channel.slot_bytes) grants
+ * the value when it starts, if an RDMA or a TCP connection leads from the sender to it. A pre-grant
+ * says what value it is for. At the sender:
  *
- * A step's table is made by whoever comes first (an arrival or RunGraph) and ends when the
- * step's run has ended here; ids of ended steps are remembered so that late arrivals are dropped
- * (steps_ended below). An abort ends every wait with the same status.
+ *   the value exists and fits          it is written or pushed at once
+ *   it has another shape or type       it is announced; the remote slot is declined
+ *   it is small or dead                it is pushed; the remote slot is declined
+ *   it never exists                    the remote slot is declined when the step ends
+ *   it has been announced already      it is sent by the pre-grant if it fits
+ *   its RunGraph has not come          the pre-grant waits in the step's table
  *
- * Threads: any. Callbacks run without locks held, on the thread that brought the value. */
+ * A pre-granted value may take as long as its step, so it must not use the credit of values that
+ * exist. Pre-grants have credit of their own: half as much for the task, a quarter for a peer and
+ * for a session, and only while the whole is within the task's limit. Otherwise the value is
+ * announced as usual. A sender keeps at most PEER_MAX_PENDING_PREGRANTS of one peer.
+ *
+ * A step's table is made by whichever comes first, an arrival or RunGraph, and ends when the
+ * step's run has ended here. Ids of ended steps are remembered, so late arrivals are dropped. An
+ * abort ends every wait with the same status. A step of which values were lost is aborted with
+ * UNAVAILABLE, also before its RunGraph comes.
+ *
+ * Threads: any. Callbacks run without locks, on the thread that brought the value. */
 #ifndef MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_H
 #define MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_H
 
@@ -47,13 +51,13 @@
 
 enum { RENDEZVOUS_PUSH_LIMIT_BYTES = PLAN_PUSH_LIMIT_BYTES };
 #define RENDEZVOUS_IN_FLIGHT_BYTES \
-    (2ll << 30) /* default cap of granted bytes that have not arrived */
+    (2ll << 30) /* default limit of granted bytes that have not arrived */
 
 struct rendezvous_table; /* of the task: all live steps */
 struct rendezvous;       /* one step's */
 struct peer_table;       /* worker/exchange/peer.h: connections to other tasks */
 
-/* A wait for one value: embedded in the waiter's record. */
+/* A wait for one value. Embedded in the waiter's record, which lives until on_value. */
 struct rendezvous_recv {
     /* Exactly once, never inside rendezvous_recv_start. The value is taken (TENSOR_DEAD for a
      * dead one); status is taken. */
@@ -65,8 +69,8 @@ struct rendezvous_recv {
     int64_t since_ns; /* when the wait began, for /stepz */
 };
 
-/* What is in flight to the steps of one session. Counted: its graphs and steps hold it. Any
- * thread. */
+/* The credit that the steps of one session have used. Counted: the session's graphs and steps
+ * hold references. Any thread. */
 struct session_credit;
 struct session_credit *session_credit_new(void);
 struct session_credit *session_credit_ref(struct session_credit *credit);
@@ -75,32 +79,30 @@ void session_credit_unref(struct session_credit *credit);
 struct rendezvous_table *rendezvous_table_new(struct peer_table *peers,
                                               struct allocator *allocator);
 void rendezvous_table_free(struct rendezvous_table *table);
-/* before the first step */
+/* Before the first step; default RENDEZVOUS_IN_FLIGHT_BYTES. */
 void rendezvous_table_set_in_flight_limit(struct rendezvous_table *table, int64_t bytes);
-/* a JSON object for /statusz */
+/* Appends a JSON object for /statusz. */
 void rendezvous_table_describe(struct rendezvous_table *table, struct str *out);
 
 /* The step's rendezvous, made when new. One reference for the caller. NULL when the step has
  * ended already. */
 struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id);
-/* The same for a session's step; flow may be NULL. */
+/* The same for a step of a session; `credit` may be NULL. */
 struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id,
                                       struct session_credit *credit);
 void rendezvous_unref(struct rendezvous *rendezvous);
-/* The step has ended here: what waits is dropped; later arrivals too. `oldest_live_step` of the
- * same master prunes the memory of ended ids.
- */
+/* The step has ended here: what waits in it is dropped, and so are later arrivals. */
 void rendezvous_end_step(struct rendezvous_table *table, uint64_t step_id);
 void rendezvous_prune(struct rendezvous_table *table, uint64_t master_incarnation,
                       uint64_t oldest_live_step);
 bool rendezvous_is_ended(struct rendezvous_table *table, uint64_t step_id);
-/* The master is gone and its graphs with it: what waits for its RunGraphs is dropped, its ended
- * ids are forgotten. */
+/* The master has gone, with its graphs: drops what waits for its RunGraphs, and forgets its ended
+ * steps. */
 void rendezvous_forget_master(struct rendezvous_table *table, uint64_t master_incarnation);
-/* Drops what came for steps whose RunGraph has not come within RENDEZVOUS_ORPHAN_SECONDS: call
- * now and then. */
+/* Drops what came for steps whose RunGraph has not come within RENDEZVOUS_ORPHAN_SECONDS. To be
+ * called every few seconds. */
 void rendezvous_expire(struct rendezvous_table *table, int64_t now_ns);
-/* Every wait of the step, now and later, ends with `why` (shared). */
+/* Ends every wait of the step, now and later, with `why` (shared). */
 void rendezvous_abort(struct rendezvous *rendezvous, struct status *why);
 
 /* The sender's end. Takes what *value holds (TENSOR_DEAD sends a dead flag). Sends to peers are
@@ -120,7 +122,7 @@ struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous,
 struct status *rendezvous_try_send(struct rendezvous *rendezvous,
                                    const struct plan_channel *channel, uint64_t frame_iter,
                                    struct tensor *value, bool *ret_is_sent) MUST_USE;
-/* One write per peer for what the last quiescent point queued. */
+/* Writes what the step has queued: one write for each peer. */
 void rendezvous_flush(struct rendezvous *rendezvous);
 /* The receiver's end. True: the value is there, moved into *ret (recv is not used). False: recv
  * waits and on_value will be called; what is granted ahead is queued: rendezvous_flush writes

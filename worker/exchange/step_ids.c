@@ -1,3 +1,4 @@
+/* Remembers ended steps as windows of bits, one for each master. */
 #include "worker/exchange/step_ids.h"
 
 #include <stdlib.h>

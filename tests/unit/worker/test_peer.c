@@ -182,7 +182,7 @@ static void channels_of_two_processes_are_not_mixed(void **state) {
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
     TURN_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
-    task_init(&c, loop, b.name); /* started anew, while the old one is not lost yet */
+    task_init(&c, loop, b.name); /* started again, while the old one is not lost yet */
     assert_null(peer_table_know(c.peers, a.name, "127.0.0.1:1", a.address, a.incarnation, &other));
     assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", c.address, b.incarnation, &other));
     assert_true(send_id(a.other, CHANNEL_BULK, 2));

@@ -4,7 +4,6 @@
 
 #include "kernels/host.h"
 #include "kernels/kernel.h"
-#include "kernels/support/io_task.h"
 
 /* string_text.c: ops from one string to one string or number */
 struct status *string_case_init(struct kernel_init *init);
@@ -52,14 +51,17 @@ struct text_work {
 };
 enum { TEXT_CHECK_UNITS = 1 << 17 }; /* a unit is 10 to 50 ns: checks every few milliseconds */
 
-/* Counts n units, and now and then checks whether the step has been cancelled. Errors: the reason
- * of the cancellation. */
+/* Counts n units, and now and then checks whether the step has been cancelled. Errors:
+ * CANCELLED. */
 static inline struct status *text_work_add(struct text_work *work, int64_t n) {
     work->n += n;
     if (likely(work->n < TEXT_CHECK_UNITS))
         return NULL;
     work->n = 0;
-    return work->ctx->host ? io_check_cancelled(work->ctx) : NULL;
+    const struct kernel_host *host = work->ctx->host;
+    if (!host || !host->is_cancelled || !host->is_cancelled(work->ctx))
+        return NULL;
+    return status_new(STATUS_CANCELLED, "The step was cancelled");
 }
 
 /* The elements of a string tensor that the kernel is making. */

@@ -7,9 +7,10 @@
 
 #include <cmocka.h>
 
-#include "kernels/support/hashes.h"
+#include "common/graph/graph_text.h"
 #include "kernels/host/text/string_internal.h"
 #include "kernels/host/text/utf8.h"
+#include "kernels/support/hashes.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 static void test_hashes_give_the_published_answers(void **state) {
@@ -93,6 +94,52 @@ static void test_wrong_attrs_fail_when_the_node_is_prepared(void **state) {
                       "r", STATUS_INVALID_ARGUMENT, "Key must have 2 elements");
 }
 
+/* Runs the node `r` on a long text, in a step that has been cancelled. */
+static void expect_stops(const char *graph_text) {
+    struct test_host *host = test_host_new(0);
+    struct test_graph graph;
+    struct test_step step;
+    struct test_call call;
+    struct tensor value = TENSOR_INIT, inputs[2] = {TENSOR_INIT, TENSOR_INIT};
+    const char *fetch = "r";
+    const int64_t one = 1;
+    char *text = malloc(1 << 20);
+    memset(text, 'a', 1 << 20);
+    test_graph_init(&graph, host);
+    assert_null(graph_parse(graph_text, &graph.graph));
+    assert_null(test_graph_prepare(&graph));
+    assert_null(test_graph_run(&graph, NULL, 0, &fetch, 1, NULL, 0, &value));
+    assert_null(tensor_new(allocator_host(), DT_STRING, (struct shape){1, &one}, &inputs[0]));
+    assert_null(tensor_new(allocator_host(), DT_STRING, SHAPE_SCALAR, &inputs[1]));
+    tensor_set_string(&inputs[0], 0, text, 1 << 20);
+    tensor_set_string(&inputs[1], 0, "", 0);
+    test_step_init(&step, host);
+    test_step_cancel(&step, status_new(STATUS_CANCELLED, "enough"));
+    test_call_start(&call, &step, &graph.instances[graph_find(&graph.graph, "r")->id], inputs);
+    struct status *st = test_call_wait(&call, 10000);
+    assert_int_equal(status_code(st), STATUS_CANCELLED);
+    status_unref(st);
+    test_call_fini(&call);
+    test_step_fini(&step);
+    tensor_clear(&value);
+    tensor_clear(&inputs[0]);
+    tensor_clear(&inputs[1]);
+    test_graph_fini(&graph);
+    test_host_free(host);
+    free(text);
+}
+
+static void test_a_cancelled_step_ends_within_a_long_text(void **state) {
+    expect_stops("a = Const() {dtype=string, value=string[1]{\"x\"}}\n"
+                 "d = Const() {dtype=string, value=string[]{\"\"}}\n"
+                 "r = StringSplit(a, d)");
+    expect_stops("a = Const() {dtype=string, value=string[1]{\"x\"}}\n"
+                 "r = UnicodeDecode(a) {input_encoding=\"UTF-8\"}");
+    expect_stops("a = Const() {dtype=string, value=string[1]{\"x\"}}\n"
+                 "r = UnicodeTranscode(a) {input_encoding=\"UTF-8\", "
+                 "output_encoding=\"UTF-16-BE\"}");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hashes_give_the_published_answers),
@@ -100,6 +147,7 @@ int main(void) {
         cmocka_unit_test(test_case_mapping),
         cmocka_unit_test(test_ops_in_a_line),
         cmocka_unit_test(test_wrong_attrs_fail_when_the_node_is_prepared),
+        cmocka_unit_test(test_a_cancelled_step_ends_within_a_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

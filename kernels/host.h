@@ -78,7 +78,7 @@ struct peer_reply {
     struct buffer *payload; /* at most PEER_MAX_PAYLOAD_BYTES, or NULL */
     size_t payload_bytes;
 };
-/* Handles a call. Runs on an I/O thread, which it may block. `request` holds bytes of a stranger. */
+/* Handles a call. Runs on an I/O thread, which it may block. `request` holds a stranger's bytes. */
 typedef struct status *peer_handler_fn(struct span request, struct peer_reply *ret);
 
 struct kernel_host {

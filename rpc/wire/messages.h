@@ -74,27 +74,27 @@ struct cancel_step_message {
 };
 struct status *cancel_step_read(struct span in, struct cancel_step_message *ret) MUST_USE;
 
-/* Where a value lies in its sender's arena; token 0: nowhere. */
+/* Where a value is in its sender's arena; token 0: nowhere. */
 struct arena_reference {
     uint64_t token, offset;
 };
 
 /* Push, Announce, Grant: an edge's key; the first two with a tensor, a Push perhaps with a
- * reference in place of a payload, a Grant perhaps with a place to write the value to. A Grant
- * with a tensor is one ahead (worker/exchange/rendezvous.h). */
+ * reference instead of a payload, a Grant perhaps with a remote slot for the value. A Grant
+ * with a tensor is a pre-grant (worker/exchange/rendezvous.h). */
 struct edge_message {
     uint32_t edge;
     uint64_t frame_iter;
     bool has_tensor;
     bool has_remote_slot;
-    bool wants_grant; /* Announce: although one ahead may be on its way */
+    bool wants_grant; /* Announce: although a pre-grant may be under way */
     struct arena_reference reference;
     struct rdma_remote_slot remote_slot;
     struct tensor_meta tensor;
 };
 void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
                         size_t proto_size_bytes); /* t may be NULL */
-/* The same for a value that is not there yet, of a plain dtype and a full shape. */
+/* The same for a value that does not exist yet, of a plain dtype and a full shape. */
 void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter,
                                  enum dtype dtype, struct shape shape, size_t size_bytes);
 void edge_message_add_reference(struct str *out, const struct arena_reference *reference);

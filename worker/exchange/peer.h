@@ -1,16 +1,20 @@
-/* The other tasks: connections to them, by task name.
+/* The other tasks, by name, and the connections to them.
  *
- * A peer becomes known when a graph that exchanges with it is registered, with its addresses and
- * incarnation. Its control channel is opened when the first such step starts; its bulk channel
- * with the first large value. A task that connects first is taken in by its Hello; both ends may
- * do so at once, then each sends on the one it opened and reads both. Both ends say in their
- * Hello which incarnation they expect of the other: a restarted task never gets a message meant
- * for the one before. When a channel of a peer ends, or the peer is silent for three pings over
- * its control channel (rpc/wire/heartbeat.h), the peer is lost: all its channels go, and on_lost
- * tells who runs steps that exchange with it. The next such step opens new ones.
+ * A task becomes a peer when a graph that exchanges values with it is registered, with its
+ * addresses. The first such step opens the peer's control channel, the first large value its bulk
+ * channel. If the other task connects first, its Hello hands the connection to this table. When
+ * both ends connect at once, each sends on the channel that it opened, and reads both.
  *
- * Peers are never freed before their table, so a struct peer may be kept. Queueing and flushing:
- * any thread; all else: loop thread. */
+ * Each end says in its Hello which process it is (its incarnation), and which process the later
+ * channels have to reach. So a restarted task never gets a message that was sent to the process
+ * before it over the same channels.
+ *
+ * When a channel of a peer ends, or three pings over its control channel are not answered
+ * (rpc/wire/heartbeat.h), the peer is lost: all its channels are closed, and on_lost tells those
+ * who run steps that exchange with it. The next such step opens new channels.
+ *
+ * Peers are freed with their table, so a struct peer may be kept until then. Threads: queueing and
+ * flushing, and what says so, on any thread; all else on the loop's. */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_H
 
@@ -50,10 +54,9 @@ struct peer_receiver {
      * have to fail with `why`. Optional. */
     void (*on_steps_lost)(void *arg, struct peer *peer, const uint64_t *steps, size_t n_steps,
                           struct status *why);
-    /* Nothing is written to the place that peer_grant_early was asked for, and nothing will be.
-     * With a buffer (borrowed): the sender was told of the place, and may now push the value
-     * where the place would have taken it. Without: it was not, or has declined it. NULL where
-     * none is granted. */
+    /* Nothing is, or will be, written to the slot that peer_grant_early prepared. With a buffer
+     * (borrowed), the sender was told of the slot, and may push the value into that buffer.
+     * Without one, the sender was not told, or has declined. Optional. */
     void (*on_pregrant_withdrawn)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
                                   uint64_t frame_iter, struct buffer *buffer);
 };
@@ -62,13 +65,13 @@ struct peer_receiver {
 typedef void peer_lost_fn(void *arg, struct peer *peer, struct status *why);
 
 struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t incarnation);
-/* Closes all connections; no callback comes after. The memory goes when the last one has closed
- * on the loop. */
+/* Closes all connections; no callback is called afterwards. The memory is freed when the last one
+ * has closed on the loop. */
 void peer_table_free(struct peer_table *table);
 void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver,
                              void *arg);
 void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg);
-/* before the first connection; default 2 s */
+/* Before the first connection; default 2 s. */
 void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms);
 /* Before the first connection; default: off. `arena` is this process' own, NULL where it has
  * none: peers' arenas are mapped all the same.
@@ -88,7 +91,7 @@ void peer_table_set_checksums(struct peer_table *table, bool uses_checksums);
 /* Before the first connection; default: off. Takes the device; NULL: there is none, and why. */
 void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode,
                          struct rdma_device *device_take, const char *why_not);
-/* after that; default a minute */
+/* After peer_table_use_rdma; default a minute. */
 void peer_table_set_rdma_retry(struct peer_table *table, int64_t retry_ms);
 struct loop *peer_table_loop(struct peer_table *table);
 const char *peer_table_task(const struct peer_table *table); /* this task's name */
@@ -109,8 +112,8 @@ bool peer_is_self(const struct peer *peer);
 /* Bytes that the rendezvous has granted to it and that have not come. Any thread. */
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer);
 
-/* The same of what it has been granted ahead; and how many grants ahead of its own are held here
- * (at most PEER_MAX_PENDING_PREGRANTS). */
+/* The same for pre-grants; and how many of its pre-grants are pending here (at most
+ * PEER_MAX_PENDING_PREGRANTS). */
 _Atomic int64_t *peer_pregrant_bytes(struct peer *peer);
 _Atomic int *peer_n_pending_pregrants(struct peer *peer);
 
@@ -132,8 +135,7 @@ struct peer_greeting {
 struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn,
                                  const struct peer_greeting *greeting) MUST_USE;
 
-/* False when there is no connection to the peer now: the steps that exchange with it have been
- * told. */
+/* Queues a message. False when there is no connection to the peer: on_lost has been called. */
 bool peer_queue(struct peer *peer, enum channel_kind kind, const struct wire_out *message) MUST_USE;
 void peer_flush(struct peer *peer, enum channel_kind kind);
 
@@ -152,29 +154,29 @@ bool peer_queue_first(struct peer *peer, uint64_t step, const struct wire_out *m
 /* The step has ended here, and pushes nothing more. */
 void peer_step_ended(struct peer *peer, uint64_t step);
 
-/* A reference to the value, in the place of its bytes: where the value lies in this task's arena
- * and the peer has mapped that. It holds the value until the peer gives it back; one that is not
- * sent goes back at once. Any thread. */
+/* A reference to the value, to be sent instead of its bytes; false unless the value is in this
+ * task's arena and the peer has mapped that. It keeps the value until the peer gives it back. One
+ * that is not sent has to be taken back with peer_take_back. Any thread. */
 bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret);
 void peer_take_back(struct peer *peer, const struct arena_reference *reference);
-/* The memory that a reference from the peer names, to be read only; *ret stays NULL where it
- * came too late. Errors: INVALID_ARGUMENT. Loop thread. */
+/* The memory that a reference from the peer names, which must only be read. *ret stays NULL when
+ * the reference came too late. Errors: INVALID_ARGUMENT. Loop thread. */
 struct status *peer_take(struct peer *peer, const struct arena_reference *reference,
                          uint64_t size_bytes, struct buffer **ret) MUST_USE;
 
 /* ---- writing into a peer's memory (worker/exchange/peer_rdma.h) ---- */
 
-/* There is room for an announced value. */
+/* There is credit for an announced value. */
 struct peer_grant {
     uint64_t step, frame_iter;
     uint32_t edge;
     struct buffer *announcement; /* the Announce's meta */
-    struct buffer *buffer;       /* where the value is to land */
-    struct allocator *allocator; /* ahead: in place of the buffer */
+    struct buffer *buffer;       /* where the value comes to */
+    struct allocator *allocator; /* of a pre-grant: instead of the buffer */
     size_t size_bytes;
 };
-/* True when its Grant will be sent, with a place or without one: the caller sends none. Borrows
- * the grant and its buffers. Any thread. */
+/* True when its Grant will be sent from here, with a remote slot or without; then the caller sends
+ * none. Borrows the grant and its buffers. Any thread. */
 bool peer_grant(struct peer *peer, const struct peer_grant *grant);
 
 /* A value that was announced and is to be sent. */
@@ -188,45 +190,45 @@ struct peer_value {
 void peer_value_fini(struct peer_value *value);
 /* Over the control or the bulk channel, by its size; borrows it. */
 void peer_push(struct peer *peer, const struct peer_value *value);
-/* To the place that the peer has granted. Takes the value's contents. Errors: INVALID_ARGUMENT.
- * Loop thread. */
+/* Writes the value to the slot that the peer has granted. Takes its contents. Errors:
+ * INVALID_ARGUMENT. Loop thread. */
 struct status *peer_write(struct peer *peer, const struct rdma_remote_slot *remote_slot,
                           struct peer_value *value_take) MUST_USE;
-/* The value is not here any more. Loop thread. */
+/* The value does not exist any more. Loop thread. */
 void peer_decline(struct peer *peer, const struct rdma_remote_slot *remote_slot);
 
-/* ---- grants ahead (worker/exchange/rendezvous.h) ---- */
+/* ---- pre-grants (worker/exchange/rendezvous.h) ---- */
 
-/* How a value could be granted that the peer has not announced: not at all, by a place in
- * memory, or so that it may be pushed. A grant costs a message and the memory: nothing is gained
- * where values go as references. Any thread. */
+/* How a value that the peer has not announced could be granted: not at all, by a remote slot, or
+ * so that it may be pushed. A grant costs a message and memory, so nothing is gained where values
+ * travel by reference. Any thread. */
 enum peer_pregrant_way { PEER_PREGRANT_NONE, PEER_PREGRANT_WRITE, PEER_PREGRANT_PUSH };
 enum peer_pregrant_way peer_pregrant_way(struct peer *peer);
-/* What lies ready, or waits for its value, must not keep the rest of the task from its memory:
- * it takes no more than half. */
+/* Would this much more be too much? What is prepared, or waits for its value, takes at most half
+ * of the memory that a device may use. */
 static inline bool peer_pregrant_is_scarce(const struct allocator *allocator, size_t size_bytes) {
     int64_t in_use = atomic_load_explicit(&allocator->in_use_bytes, memory_order_relaxed);
     return allocator->limit_bytes > 0 && in_use + (int64_t)size_bytes > allocator->limit_bytes / 2;
 }
-/* For PEER_PREGRANT_WRITE: prepares a place and sends its Grant. The grant's announcement is what
- * the place is for; it has no buffer but an allocator: memory comes from there or is prepared
- * already. What comes of it: the value's Push, or on_pregrant_withdrawn, or the peer is lost. False: as
- * many are granted as may be, and nothing comes of it. Any thread. */
+/* For PEER_PREGRANT_WRITE: prepares a remote slot and sends its Grant. The grant's announcement
+ * says what the slot is for. It has an allocator instead of a buffer: the memory is allocated
+ * there, or prepared already. Then the value arrives as a Push, or on_pregrant_withdrawn is
+ * called, or the peer is lost. False, with nothing done, when too many are granted. Any thread. */
 bool peer_grant_early(struct peer *peer, const struct peer_grant *grant) MUST_USE;
 
-/* A grant ahead that the peer has sent: by it one value may go, at any time. */
+/* A pre-grant that the peer has sent: one value may be sent by it, at any time. */
 struct peer_pregrant {
     uint64_t n_losses, rdma_connection; /* that it belongs to */
     struct rdma_remote_slot remote_slot;
     bool has_remote_slot;
 };
-/* Loop thread; place may be NULL. */
+/* Loop thread; the slot may be NULL. */
 struct peer_pregrant peer_pregrant_take(struct peer *peer,
                                         const struct rdma_remote_slot *remote_slot);
-/* The value goes by it; takes its contents. Any thread. */
+/* Sends the value by it, and takes its contents. Any thread. */
 void peer_send_pregranted(struct peer *peer, const struct peer_pregrant *pregrant,
                           struct peer_value *value_take);
-/* None will. Any thread. */
+/* No value is sent by it. Any thread. */
 void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant);
 
 /* JSON rows for /statusz: task, incarnation, transport and why, queued bytes, heartbeat. */

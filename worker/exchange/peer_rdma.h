@@ -149,11 +149,11 @@ bool peer_rdma_is_message(enum wire_type type);              /* one for peer_rdm
 struct status *peer_rdma_on_message(struct peer_rdma *rdma,
                                     const struct wire_message *message) MUST_USE;
 
-/* The receiver has room for an announced value: true when its Grant, with a place or without
- * one, will be sent from here. `announcement` is the Announce's meta; buffers are borrowed. Any
+/* The receiver has credit for an announced value: true when its Grant, with a slot or without,
+ * will be sent from here. `announcement` is the Announce's meta; buffers are borrowed. Any
  * thread. */
 bool peer_rdma_grant(struct peer_rdma *rdma, const struct peer_grant *grant);
-/* Must its bytes not come as a Push now? From the moment of peer_rdma_grant on. */
+/* Is the value a pending write, so that its bytes must not be pushed? From peer_rdma_grant on. */
 bool peer_rdma_is_pending_write(struct peer_rdma *rdma, uint64_t step, uint32_t edge,
                                 uint64_t frame_iter);
 static inline bool peer_rdma_has_pending_writes(const struct peer_rdma *rdma) {

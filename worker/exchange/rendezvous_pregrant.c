@@ -1,4 +1,4 @@
-/* Grants ahead (rendezvous.h): a value of known shape has its place before anybody announces it. */
+/* Pre-grants (rendezvous.h): grants values of known shape before they are announced. */
 #include "worker/exchange/rendezvous_pregrant.h"
 
 #include <stdlib.h>
@@ -9,10 +9,10 @@ struct metric worker_pregrants_total =
     METRIC_COUNTER_INIT("millrace_worker_pregrants_total",
                         "Large values that this task granted before they were announced");
 struct metric worker_pregranted_received_total = METRIC_COUNTER_INIT(
-    "millrace_worker_pregranted_received_total", "Large values that came by a grant ahead");
+    "millrace_worker_pregranted_received_total", "Large values that arrived by a pre-grant");
 struct metric worker_pregranted_sent_total = METRIC_COUNTER_INIT(
     "millrace_worker_pregranted_sent_total",
-    "Large values that went by a grant ahead, without being announced or before their grant");
+    "Large values that were sent by a pre-grant, without an announcement or before their grant");
 
 /* ---- the receiver's room ---- */
 

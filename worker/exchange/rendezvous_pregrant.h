@@ -1,4 +1,4 @@
-/* What grants ahead count (worker/exchange/rendezvous.h). Any thread. */
+/* The metrics of pre-grants (worker/exchange/rendezvous.h). Any thread. */
 #ifndef MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_PREGRANT_H
 #define MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_PREGRANT_H
 

@@ -128,8 +128,9 @@ static struct status *read_tensor_meta(struct slices_reader *reader, int file, s
         tensor->dtype = (enum dtype)meta.dtype;
         tensor->shape = shape_dup(shape, &reader->arena);
     } else if (tensor->dtype != (enum dtype)meta.dtype || !shape_equal(tensor->shape, shape)) {
-        return status_internal("Incompatible tensor types or shapes detected for tensor %.*s in %s",
-                               (int)meta.name.len, meta.name.data, table->path);
+        return status_new(STATUS_DATA_LOSS,
+                          "Incompatible tensor types or shapes detected for tensor %.*s in %s",
+                          (int)meta.name.len, meta.name.data, table->path);
     }
     while (proto_next(&proto, &field) > 0) {
         if (field.number != 4 || field.wire_type != 2)
@@ -174,7 +175,8 @@ static struct status *open_file(struct slices_reader *reader, const struct file_
     table_iter_init(&iter, table);
     st = table_iter_seek(&iter, (struct span){"", 0});
     if (!st && (!iter.is_valid || table_iter_key(&iter).len != 0))
-        st = status_internal(
+        st = status_new(
+            STATUS_DATA_LOSS,
             "Failed to find the saved tensor slices at the beginning of the checkpoint file: %s",
             path);
     if (!st)

@@ -185,11 +185,11 @@ static struct status *find_whole(struct slices_writer *writer, struct span name,
         writer->tensors[writer->n_tensors++] = whole;
         strmap_put_span(&writer->by_name, whole->name, whole);
     } else if (!shape_equal(whole->shape, shape)) {
-        return status_internal(
+        return status_invalid(
             "Mismatching shapes: existing tensor = %s, trying to add name %.*s, shape = %s",
             SHAPE_TEXT(whole->shape), (int)name.len, name.data, SHAPE_TEXT(shape));
     } else if (whole->dtype != dtype) {
-        return status_internal(
+        return status_invalid(
             "Mismatching types: existing type = %s, trying to add name %.*s, type = %s",
             dtype_name(whole->dtype), (int)name.len, name.data, dtype_name(dtype));
     }
@@ -221,9 +221,9 @@ struct status *slices_writer_add(struct slices_writer *writer, struct span name,
                               arena_memdup(&writer->arena, slice->lengths, n)};
     str_fini(&key);
     if (strmap_get_span(&writer->by_key, piece->key))
-        return status_internal("Overlapping slices: existing slice = %s, new slice = %s",
-                               tensor_slice_text(slice, &writer->arena),
-                               tensor_slice_text(slice, &writer->arena));
+        return status_invalid("Overlapping slices: existing slice = %s, new slice = %s",
+                              tensor_slice_text(slice, &writer->arena),
+                              tensor_slice_text(slice, &writer->arena));
     tensor_copy(&piece->value, value);
     whole->pieces = grow(whole->pieces, whole->n, &whole->capacity);
     whole->pieces[whole->n++] = piece;

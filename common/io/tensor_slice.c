@@ -135,15 +135,15 @@ struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena,
 struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape,
                                   struct arena *arena, struct shape *ret) {
     if (shape.rank != slice->rank)
-        return status_internal("Mismatching ranks: shape = %s, slice = %s", SHAPE_TEXT(shape),
-                               tensor_slice_text(slice, arena));
+        return status_invalid("Mismatching ranks: shape = %s, slice = %s", SHAPE_TEXT(shape),
+                              tensor_slice_text(slice, arena));
     int64_t *dims = arena_array(arena, int64_t, MAX(shape.rank, 1));
     for (int i = 0; i < shape.rank; i++) {
         bool is_all = slice->lengths[i] == SLICE_ALL;
         if (!is_all && (slice->starts[i] > shape.dims[i] ||
                         slice->lengths[i] > shape.dims[i] - slice->starts[i]))
-            return status_internal("Extent in dimension %d out of bounds: shape = %s, slice = %s",
-                                   i, SHAPE_TEXT(shape), tensor_slice_text(slice, arena));
+            return status_invalid("Extent in dimension %d out of bounds: shape = %s, slice = %s", i,
+                                  SHAPE_TEXT(shape), tensor_slice_text(slice, arena));
         dims[i] = is_all ? shape.dims[i] : slice->lengths[i];
     }
     *ret = (struct shape){shape.rank, dims};
@@ -295,9 +295,9 @@ static struct status *check_overlaps(const struct tensor_slice *slices,
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++)
             if (cross(&boxes[i], &boxes[k], starts, sizes))
-                return status_internal("Overlapping slices: existing slice = %s, new slice = %s",
-                                       tensor_slice_text(&slices[k], arena),
-                                       tensor_slice_text(&slices[i], arena));
+                return status_invalid("Overlapping slices: existing slice = %s, new slice = %s",
+                                      tensor_slice_text(&slices[k], arena),
+                                      tensor_slice_text(&slices[i], arena));
     return NULL;
 }
 

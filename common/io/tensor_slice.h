@@ -23,13 +23,13 @@ struct tensor_slice {
 struct tensor_slice tensor_slice_all(int rank, struct arena *arena);
 bool tensor_slice_is_all(const struct tensor_slice *slice, struct shape shape);
 
-/* Reads a spec. Errors: INVALID_ARGUMENT; INTERNAL where the slice does not fit the shape; with
+/* Reads a spec. Errors: INVALID_ARGUMENT, also where the slice does not fit the shape; with
  * TensorFlow's words. */
 struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena,
                                        struct shape *ret_shape, struct tensor_slice *ret_slice,
                                        struct shape *ret_slice_shape) MUST_USE;
-/* The shape that the slice has in a tensor of shape `shape`. Errors: INTERNAL where it does not
- * fit. */
+/* The shape that the slice has in a tensor of shape `shape`. Errors: INVALID_ARGUMENT where it does
+ * not fit. */
 struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape,
                                   struct arena *arena, struct shape *ret) MUST_USE;
 const char *tensor_slice_text(const struct tensor_slice *slice, struct arena *arena);
@@ -61,7 +61,7 @@ void slice_box_copy(enum dtype dtype, const struct slice_box *part,
 
 /* ---- the slices that a checkpoint has of one tensor ---- */
 
-/* Do the slices cover all of `box`? No two slices may overlap. Errors: INTERNAL "Overlapping
+/* Do the slices cover all of `box`? No two slices may overlap. Errors: INVALID_ARGUMENT "Overlapping
  * slices", RESOURCE_EXHAUSTED. */
 struct status *tensor_slices_cover(const struct tensor_slice *slices, int n, struct shape shape,
                                    const struct slice_box *box, struct arena *arena,

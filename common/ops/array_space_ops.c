@@ -255,7 +255,10 @@ static struct status *diag_of(struct shape_inference *ctx, int64_t lower, int64_
                               "and upper_diag_index.");
     int64_t len = in.dims[in.rank - 1], tail[2] = {-1, -1};
     if (sizes_known && len >= 0) {
-        int64_t min_rows = len - MIN(upper, 0), min_cols = len + MAX(lower, 0);
+        int64_t min_rows, min_cols;
+        if (add_overflows_i64(len, -MIN(upper, 0), &min_rows) ||
+            add_overflows_i64(len, MAX(lower, 0), &min_cols))
+            return status_invalid("Diagonals of %lld elements are too long", (long long)len);
         tail[0] = rows != -1 ? rows : cols == -1 ? MAX(min_rows, min_cols) : min_rows;
         tail[1] = cols != -1 ? cols : rows == -1 ? MAX(min_rows, min_cols) : min_cols;
         if (tail[0] < min_rows || tail[1] < min_cols ||

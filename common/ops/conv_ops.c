@@ -57,9 +57,10 @@ static struct status *shape_general_conv(struct shape_inference *ctx) {
     struct shape in = ctx->in[0];
     if (in.rank < 0)
         return NULL;
-    if (batch_dims < 0 || in.rank != batch_dims + n_spatial + 1)
-        return status_invalid("Input tensor must be rank %lld but is rank %d",
-                              (long long)batch_dims + n_spatial + 1, in.rank);
+    if (batch_dims < 0 || in.rank - n_spatial - 1 != batch_dims)
+        return status_invalid("Input tensor must have %lld batch dimensions, %d spatial dimensions "
+                              "and channels, but is rank %d",
+                              (long long)batch_dims, n_spatial, in.rank);
     struct shape folded[2], out = SHAPE_UNKNOWN;
     int64_t dims[WINDOW_MAX_RANK] = {-1};
     memcpy(dims + 1, in.dims + batch_dims, (size_t)(n_spatial + 1) * sizeof(*dims));

@@ -70,6 +70,11 @@ static struct status *check_axis_ranges(struct shape_inference *ctx, int first, 
         TRY(node_get_i(ctx->node, "axis", &axis));
     if (axis < -1)
         return status_invalid("axis should be at least -1, got %lld", (long long)axis);
+    if (axis > INT32_MAX)
+        return status_invalid("Attr axis has value %lld out of range for an int32",
+                              (long long)axis);
+    if (axis == INT32_MAX)
+        return status_invalid("Axis cannot be >= kint32max value, got %lld", (long long)axis);
     if (axis == -1) {
         TRY(require_scalars(ctx, first, 2));
     } else {

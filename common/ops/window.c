@@ -126,6 +126,9 @@ struct status *window_fit(const struct window_attrs *attrs, int i, int64_t input
     int64_t stride = attrs->strides.spatial[i], reach, padded;
     TRY(reach_of(size, attrs->rates.spatial[i], &reach));
     *ret = (struct window_fit){.pad_before = attrs->pads[i][0], .pad_after = attrs->pads[i][1]};
+    if (input > INT64_MAX / 4 || stride > INT64_MAX / 4)
+        return status_invalid("Input of %lld elements, or stride %lld, is too large",
+                              (long long)input, (long long)stride);
     if (attrs->padding == WINDOW_SAME) {
         ret->out = input / stride + (input % stride != 0);
         int64_t needed = MAX(0, (ret->out - 1) * stride + reach - input);
@@ -134,8 +137,7 @@ struct status *window_fit(const struct window_attrs *attrs, int i, int64_t input
         return NULL;
     }
     if (add_overflows_i64(input, ret->pad_before, &padded) ||
-        add_overflows_i64(padded, ret->pad_after, &padded) || padded > INT64_MAX / 4 ||
-        stride > INT64_MAX / 4)
+        add_overflows_i64(padded, ret->pad_after, &padded) || padded > INT64_MAX / 4)
         return status_invalid("Input of %lld elements with its padding is too large",
                               (long long)input);
     ret->out = (padded - reach + stride) / stride;

@@ -144,9 +144,9 @@ static struct status *objects_add(struct kernel_ctx *ctx, struct object **a,
     const struct variant_kind *kind = kind_of(*a);
     if (!kind || !kind->add || kind != kind_of(b)) {
         struct span x = type_name_of(*a), y = type_name_of(b);
-        st = status_internal("BinaryOpVariants: Variants a and b have different type ids, or ones "
-                             "that cannot be added.  Type names: '%.*s' vs. '%.*s'",
-                             (int)x.len, x.data, (int)y.len, y.data);
+        st = status_invalid("BinaryOpVariants: Variants a and b have different type ids, or ones "
+                            "that cannot be added.  Type names: '%.*s' vs. '%.*s'",
+                            (int)x.len, x.data, (int)y.len, y.data);
         goto out;
     }
     nesting++;
@@ -197,7 +197,7 @@ static struct status *object_zeros(struct kernel_ctx *ctx, struct object **objec
     if (!*object)
         return NULL;
     if (!kind || !kind->zeros_like)
-        return status_internal(
+        return status_invalid(
             "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: %s",
             variant_words(*object));
     nesting++;

@@ -144,7 +144,7 @@ static void set_attr(struct grower *g, struct node *node, const struct op_attr_s
         return;
     if (attr->type == ATTR_INT) {
         value.i = hostile_number(g->in);
-        if (attr->has_minimum)
+        if (attr->has_minimum && value.i < INT32_MAX)
             value.i = MIN(MAX(value.i, attr->minimum), attr->minimum + 4);
     } else if (attr->type == ATTR_BOOL) {
         value.b = take(g->in, 2);

@@ -32,11 +32,6 @@ struct fft_plan {
     c128 *chirp_spectrum;   /* of the conjugate chirp, m elements, divided by m */
 };
 
-static inline c128 times(c128 a, c128 b) {
-    return CMPLX(creal(a) * creal(b) - cimag(a) * cimag(b),
-                 creal(a) * cimag(b) + cimag(a) * creal(b));
-}
-
 /* ---- steps ---- */
 
 struct parts {

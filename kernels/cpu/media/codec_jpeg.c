@@ -328,5 +328,5 @@ struct status *codec_jpeg_encode(const uint8_t *pixels, struct codec_size size,
         free(w.bytes);
     }
     jpeg_destroy_compress(&w.jpeg);
-    return is_written ? NULL : status_internal("JPEG encoding failed");
+    return is_written ? NULL : status_invalid("JPEG encoding failed");
 }

@@ -302,7 +302,7 @@ static enum kernel_result encode_jpeg(struct kernel_ctx *ctx) {
     bool is_possible =
         size.height > 0 && size.width > 0 && size.height < 65536 && size.width < 65536;
     struct status *st = is_possible ? codec_jpeg_encode(tensor_cdata(image), size, &writing, &bytes)
-                                    : status_internal("JPEG encoding failed");
+                                    : status_invalid("JPEG encoding failed");
     return end_encoding(ctx, st, &bytes);
 }
 

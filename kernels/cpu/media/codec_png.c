@@ -183,5 +183,5 @@ struct status *codec_png_encode(const void *pixels, struct codec_size size, int 
     w.info = png_create_info_struct(w.png);
     bool is_written = w.info && write_picture(&w, pixels);
     png_destroy_write_struct(&w.png, &w.info);
-    return is_written ? NULL : status_internal("PNG encoding failed");
+    return is_written ? NULL : status_invalid("PNG encoding failed");
 }

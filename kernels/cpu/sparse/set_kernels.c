@@ -207,9 +207,9 @@ static struct status *collect_run(struct members *members, const struct sparse *
         for (int d = 0; d < in->rank; d++) {
             int64_t index = sparse_at(in, i)[d];
             if (index >= in->dims[d])
-                return status_internal("indices[%lld, %d] expected < %lld, got %lld.",
-                                       (long long)(i - begin), d, (long long)in->dims[d],
-                                       (long long)index);
+                return status_invalid("indices[%lld, %d] expected < %lld, got %lld.",
+                                      (long long)(i - begin), d, (long long)in->dims[d],
+                                      (long long)index);
         }
     }
     members_collect(members, in->values, begin, end);

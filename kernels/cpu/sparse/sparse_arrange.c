@@ -154,8 +154,8 @@ static struct status *concat_read(struct kernel_ctx *ctx, struct concat *concat,
         struct status *st = sparse_check_dims(part->dims, part->rank, &n_dense);
         if (st) {
             status_unref(st);
-            return status_internal("Encountered overflow from large input shape %s at position %d.",
-                                   SHAPE_TEXT((struct shape){part->rank, part->dims}), i);
+            return status_invalid("Encountered overflow from large input shape %s at position %d.",
+                                  SHAPE_TEXT((struct shape){part->rank, part->dims}), i);
         }
         *ret_n += part->n;
     }
@@ -396,9 +396,9 @@ static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
             sparse_copy_value(&ctx->outputs[0], i, grad, next++);
     }
     if (next != n_grads)
-        return kernel_fail(ctx, status_internal("Elements of backprop_val_grad aren't all "
-                                                "propagated. Num elements: %lld, used: %lld",
-                                                (long long)n_grads, (long long)next));
+        return kernel_fail(ctx, status_invalid("Elements of backprop_val_grad aren't all "
+                                               "propagated. Num elements: %lld, used: %lld",
+                                               (long long)n_grads, (long long)next));
     return KERNEL_DONE;
 }
 

@@ -108,10 +108,10 @@ static struct status *put(const struct distance_job *job, struct tensor *out, co
     for (int d = 0; d < job->n_group; d++)
         place = place * (uint64_t)job->dims[d] + (uint64_t)at[d];
     if (place >= (uint64_t)out->n_elements)
-        return status_internal("Got an inner product %lld which would require writing to outside "
-                               "of the buffer for the output tensor (max "
-                               "elements %lld)",
-                               (long long)place, (long long)out->n_elements);
+        return status_invalid("Got an inner product %lld which would require writing to outside "
+                              "of the buffer for the output tensor (max "
+                              "elements %lld)",
+                              (long long)place, (long long)out->n_elements);
     ((float *)tensor_data(out))[place] = value;
     return NULL;
 }

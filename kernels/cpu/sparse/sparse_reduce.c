@@ -129,7 +129,7 @@ static struct status *reduce_to_dense(struct kernel_ctx *ctx, const struct reduc
             place = place * (uint64_t)reduction->in.dims[reduction->kept[k]] +
                     (uint64_t)at[reduction->kept[k]];
         if (place >= (uint64_t)ctx->outputs[0].n_elements)
-            return status_internal(
+            return status_invalid(
                 "Obtained a write index of %lld which is outside of bounds of [0, %lld)",
                 (long long)place, (long long)ctx->outputs[0].n_elements);
         end = run_end(reduction, begin);

@@ -101,10 +101,10 @@ static enum kernel_result variable_compute(struct kernel_ctx *ctx) {
     enum dtype dtype = variable_of(found)->dtype;
     if (unlikely(dtype != state->dtype)) {
         object_unref(found);
-        return kernel_fail(ctx, status_internal("Output 0 of type %s_ref does not match declared "
-                                                "output type %s_ref for node {{node %s}}",
-                                                dtype_name(dtype), dtype_name(state->dtype),
-                                                ctx->instance->node->name));
+        return kernel_fail(ctx, status_invalid("Output 0 of type %s_ref does not match declared "
+                                               "output type %s_ref for node {{node %s}}",
+                                               dtype_name(dtype), dtype_name(state->dtype),
+                                               ctx->instance->node->name));
     }
     tensor_init_ref(&ctx->outputs[0], dtype, found);
     return KERNEL_DONE;

@@ -397,7 +397,8 @@ static struct status *train_locked(struct kernel_ctx *ctx, const struct train_st
 static COLD struct status *no_variable(struct status *why) {
     if (status_code(why) != STATUS_NOT_FOUND)
         return why;
-    struct status *st = status_internal("Invalid variable reference. %s", status_message(why));
+    struct status *st =
+        status_failed_precondition("Invalid variable reference. %s", status_message(why));
     status_unref(why);
     return st;
 }

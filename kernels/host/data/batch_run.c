@@ -114,7 +114,7 @@ static struct status *put_together(struct batch *batch) {
     BATCH_FOR_EACH_PART(part, batch) {
         struct tensor *outs = part->entry->outs;
         if (part->entry->n_outputs != part->n_inputs + 2)
-            return status_internal("Wrong number of batched output tensors");
+            return status_invalid("Wrong number of batched output tensors");
         if (part == chosen) {
             for (int i = 0; i < part->n_inputs; i++)
                 tensor_move(&outs[i], &batch->args[i]);
@@ -150,12 +150,12 @@ static struct status *take_rows(const struct batch *batch, const struct batch_pa
     const uint8_t *types = entry->ctx->instance->out_types;
     struct tensor *outs = entry->outs + (size_t)part->index * (size_t)entry->n_outputs;
     if (entry->n_outputs != batch->n_rets)
-        return status_internal("Wrong number of batched output tensors");
+        return status_invalid("Wrong number of batched output tensors");
     for (int i = 0; i < batch->n_rets; i++) {
         if (batch->rets[i].dtype != dtype_base((enum dtype)types[i]))
-            return status_internal("Output %d of type %s does not match declared output type %s", i,
-                                   dtype_name((enum dtype)batch->rets[i].dtype),
-                                   dtype_name((enum dtype)types[i]));
+            return status_invalid("Output %d of type %s does not match declared output type %s", i,
+                                  dtype_name((enum dtype)batch->rets[i].dtype),
+                                  dtype_name((enum dtype)types[i]));
         TRY(tensor_slice_rows(&batch->rets[i], first, first + part->n_rows, &outs[i]));
     }
     return NULL;

@@ -144,8 +144,8 @@ static enum data_poll map_poll(struct pipeline_run *run, struct data_task *task)
         return DATA_PENDING;
     for (int i = 0; i < self->n_results && !self->failure; i++)
         if (self->results[i].storage == TENSOR_NONE) /* no row, and no shape to give nothing */
-            keep_failure(self, status_internal("Missing %d-th output from {{node %s}}", i,
-                                               run->ctx->instance->node->name));
+            keep_failure(self, status_invalid("Missing %d-th output from {{node %s}}", i,
+                                              run->ctx->instance->node->name));
     if (self->failure)
         return data_task_fail(task, status_ref(self->failure));
     element_move(run->ctx->outputs, self->results, self->n_results);

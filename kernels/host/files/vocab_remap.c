@@ -171,9 +171,9 @@ static struct status *invert(const struct tensor *ids, int64_t n_old, const char
         if (old < 0)
             continue;
         if (old >= n_old)
-            return status_internal("Extent out of bounds: the old tensor has %lld %ss, but the "
-                                   "remapping asks for %lld",
-                                   (long long)n_old, what, (long long)old);
+            return status_invalid("Extent out of bounds: the old tensor has %lld %ss, but the "
+                                  "remapping asks for %lld",
+                                  (long long)n_old, what, (long long)old);
         if (ret->new_of[old])
             return status_unimplemented("Old ID %lld is mapped to both new ID %lld and %lld, which "
                                         "is not currently supported.",

@@ -230,7 +230,7 @@ static enum kernel_result stack_pop(struct kernel_ctx *ctx) {
     if (stack->is_closed)
         st = closed(stack);
     else if (stack->dtype != wanted)
-        st = status_internal(
+        st = status_invalid(
             "Output 0 of type %s does not match declared output type %s for node {{node %s}}",
             dtype_name(stack->dtype), dtype_name(wanted), ctx->instance->node->name);
     else if (stack->n == 0)

@@ -308,7 +308,7 @@ static struct status *get_finish(struct wait *wait) {
         enum dtype type = (enum dtype)get->got->values[i].dtype,
                    declared = (enum dtype)instance->out_types[first + i];
         if (type != declared)
-            return status_internal(
+            return status_invalid(
                 "Output %d of type %s does not match declared output type %s for node {{node %s}}",
                 first + i, dtype_name(type), dtype_name(declared), instance->node->name);
     }

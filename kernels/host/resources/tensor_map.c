@@ -261,9 +261,9 @@ static struct status *lookup(struct kernel_ctx *ctx, struct object **object) {
     if (at < 0)
         return no_key("lookup non-existent key", kernel_input(ctx, 1));
     if (map->values[at].dtype != ctx->instance->out_types[0])
-        return status_internal("Output 0 of type %s does not match declared output type %s",
-                               dtype_name((enum dtype)map->values[at].dtype),
-                               dtype_name((enum dtype)ctx->instance->out_types[0]));
+        return status_invalid("Output 0 of type %s does not match declared output type %s",
+                              dtype_name((enum dtype)map->values[at].dtype),
+                              dtype_name((enum dtype)ctx->instance->out_types[0]));
     tensor_copy(&ctx->outputs[0], &map->values[at]);
     return NULL;
 }

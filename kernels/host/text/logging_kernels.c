@@ -203,7 +203,7 @@ static struct status *append_to_file(const char *path, const struct str *text) {
     bool is_closed = fclose(file) == 0;
     return n == text->len && is_closed
                ? NULL
-               : status_internal("Cannot print to %s: %s", path, strerror(errno));
+               : status_failed_precondition("Cannot print to %s: %s", path, strerror(errno));
 }
 
 static enum kernel_result print_v2(struct kernel_ctx *ctx) {

@@ -192,7 +192,8 @@ static void test_refusals_name_the_culprit(void **state) {
              "%sstep = ResourceApplyGradientDescent(v, one, x) {T=float}\nr = ReadVariableOp(v, "
              "^step) {dtype=float}\n",
              base);
-    kernel_test_fails(str_text(&text), "r", STATUS_INTERNAL, "Invalid variable reference.");
+    kernel_test_fails(str_text(&text), "r", STATUS_FAILED_PRECONDITION,
+                      "Invalid variable reference.");
     str_fini(&text);
 }
 

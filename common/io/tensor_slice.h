@@ -61,8 +61,8 @@ void slice_box_copy(enum dtype dtype, const struct slice_box *part,
 
 /* ---- the slices that a checkpoint has of one tensor ---- */
 
-/* Do the slices cover all of `box`? No two slices may overlap. Errors: INVALID_ARGUMENT "Overlapping
- * slices", RESOURCE_EXHAUSTED. */
+/* Do the slices cover all of `box`? No two slices may overlap. Errors: INVALID_ARGUMENT
+ * "Overlapping slices", RESOURCE_EXHAUSTED. */
 struct status *tensor_slices_cover(const struct tensor_slice *slices, int n, struct shape shape,
                                    const struct slice_box *box, struct arena *arena,
                                    bool *ret) MUST_USE;

@@ -21,7 +21,8 @@ static struct status *shape_take_sparse(struct shape_inference *ctx) {
 static const struct op_def rows[] = {
     {"ConditionalAccumulator", "sums gradients until there are enough", shape_two_elements},
     {"ResourceConditionalAccumulator", "sums gradients until there are enough", shape_unknown},
-    {"SparseConditionalAccumulator", "sums gradients of rows until there are enough", shape_two_elements},
+    {"SparseConditionalAccumulator", "sums gradients of rows until there are enough",
+     shape_two_elements},
     {"AccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
     {"ResourceAccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
     {"AccumulatorTakeGradient", "takes the mean or sum; waits until there are enough gradients",

@@ -1,3 +1,4 @@
+/* Implements the file system of tests: a tree in memory, and the log of what was done. */
 #include "tests/unit/common/sim_fs.h"
 
 #include <errno.h>

@@ -360,7 +360,7 @@ static enum wait_result gradient_attempt(struct wait *wait) {
     for (int64_t i = 0; i < self->n && !wait->status; i++) {
         struct kept_rows *kept = kept_take(unbatch, self->keys[i]);
         if (!kept) {
-            wait->status = status_internal("bad bookkeeping of available tensors.");
+            wait->status = status_invalid("bad bookkeeping of available tensors.");
             break;
         }
         tensor_move(&self->pieces[i], &kept->value);

@@ -48,5 +48,10 @@ static inline struct status *kernel_init_int_attr(struct kernel_init *init, cons
     *(int64_t *)init->state = value;
     return NULL;
 }
+/* As kernel_init_int_attr, for a state that is one bool attr. */
+static inline struct status *kernel_init_bool_attr(struct kernel_init *init, const char *name) {
+    bool *value = init->state = xcalloc(1, sizeof(*value));
+    return node_get_b(init->node, name, value);
+}
 
 #endif

@@ -11,6 +11,7 @@
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/support/dims.h"
 #include "kernels/support/lanes.h"
+#include "kernels/support/half_blocks.h"
 
 /* ---- slices with a hash ---- */
 

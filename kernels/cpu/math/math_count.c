@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/support/half_blocks.h"
+#include "common/tensor/element.h"
 
 /* ---- Bincount, DenseBincount: out[value] += weight, values beyond the size are left out ---- */
 
@@ -174,18 +175,6 @@ static enum kernel_result bincount_compute(struct kernel_ctx *ctx) {
 
 /* ---- HistogramFixedWidth ---- */
 
-static double real_at(const struct tensor *t, int64_t i) {
-    const void *data = tensor_cdata(t);
-    switch (t->dtype) {
-    case DT_FLOAT:
-        return ((const float *)data)[i];
-    case DT_DOUBLE:
-        return ((const double *)data)[i];
-    default:
-        return (double)tensor_index_at(t, i);
-    }
-}
-
 static enum kernel_result histogram_compute(struct kernel_ctx *ctx) {
     const struct tensor *values = &ctx->inputs[0], *range = &ctx->inputs[1],
                         *bins = &ctx->inputs[2];
@@ -193,7 +182,7 @@ static enum kernel_result histogram_compute(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("value_range should be a vector of 2 elements."));
     if (bins->rank != 0)
         return kernel_fail(ctx, status_invalid("nbins should be a scalar."));
-    double low = real_at(range, 0), high = real_at(range, 1);
+    double low = tensor_real_at(range, 0), high = tensor_real_at(range, 1);
     if (!(low < high) || !isfinite(low) || !isfinite(high))
         return kernel_fail(
             ctx,
@@ -210,7 +199,7 @@ static enum kernel_result histogram_compute(struct kernel_ctx *ctx) {
     void *out = tensor_data(&ctx->outputs[0]);
     double step = (high - low) / (double)n_bins;
     for (int64_t i = 0; i < values->n_elements; i++) {
-        double value = real_at(values, i);
+        double value = tensor_real_at(values, i);
         if (value != value)
             return kernel_fail(ctx, status_invalid("Histogram values must not contain NaN"));
         double place = (MAX(value, low) - low) / step;

@@ -9,7 +9,6 @@
 
 /* n elements from `first` on, as floats. Wide integers and doubles are rounded to nearest. */
 void image_load(const struct tensor *t, int64_t first, int64_t n, float *to);
-float image_value(const struct tensor *t, int64_t i);
 /* Rounds to the tensor's float dtype. */
 void image_store(struct tensor *t, int64_t first, int64_t n, const float *from);
 /* The elements as floats: a float tensor's own, else a copy that *ret_owned holds until it is

@@ -5,6 +5,7 @@
 #include "kernels/cpu/media/image.h"
 #include "kernels/cpu/random/random_state.h"
 #include "kernels/support/philox_words.h"
+#include "common/tensor/element.h"
 
 extern const struct kernel_list image_boxes_kernels;
 
@@ -224,21 +225,6 @@ static bool covers_any(struct rect crop, const struct rect *boxes, int64_t n, fl
     return false;
 }
 
-static int64_t integer_at(const struct tensor *t, int64_t i) {
-    switch (t->dtype) {
-    case DT_INT8:
-        return ((const int8_t *)tensor_cdata(t))[i];
-    case DT_UINT8:
-        return ((const uint8_t *)tensor_cdata(t))[i];
-    case DT_INT16:
-        return ((const int16_t *)tensor_cdata(t))[i];
-    case DT_INT32:
-        return ((const int32_t *)tensor_cdata(t))[i];
-    default:
-        return ((const int64_t *)tensor_cdata(t))[i];
-    }
-}
-
 /* Little endian: the low bytes of a wider integer are the narrow one. */
 static struct status *put_integers(struct kernel_ctx *ctx, int output, enum dtype dtype,
                                    const int64_t values[3]) {
@@ -284,7 +270,7 @@ static struct status *sample_check(const struct kernel_ctx *ctx, float *min_cove
         return status_invalid("image_size must be 1-dimensional: %s", TENSOR_SHAPE_TEXT(size));
     if (size->n_elements != 3)
         return status_invalid("image_size must contain 3 elements: %s", TENSOR_SHAPE_TEXT(size));
-    int64_t height = integer_at(size, 0), width = integer_at(size, 1);
+    int64_t height = tensor_int_at(size, 0), width = tensor_int_at(size, 1);
     if (height < 0 || height > INT32_MAX)
         return status_invalid("Image height cannot be negative or too large: %lld",
                               (long long)height);
@@ -312,7 +298,7 @@ static enum kernel_result sample(struct kernel_ctx *ctx) {
     struct rect *boxes = NULL;
     int64_t n = 0;
     KERNEL_TRY(ctx, sample_check(ctx, &min_covered));
-    int32_t height = (int32_t)integer_at(size, 0), width = (int32_t)integer_at(size, 1);
+    int32_t height = (int32_t)tensor_int_at(size, 0), width = (int32_t)tensor_int_at(size, 1);
     struct philox_words words = {.next = {0}};
     if (ctx->instance->n_inputs > 3)
         KERNEL_TRY(ctx, random_from_seed(kernel_input(ctx, 3), &words.next));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/media/image.h"
+#include "common/tensor/element.h"
 
 extern const struct kernel_list image_suppress_kernels;
 
@@ -153,7 +154,7 @@ static struct status *scalar_float(const struct kernel_ctx *ctx, int input, cons
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("%s must be 0-D, got shape %s", what, TENSOR_SHAPE_TEXT(t));
-    *ret = image_value(t, 0);
+    *ret = (float)tensor_real_at(t, 0);
     return NULL;
 }
 

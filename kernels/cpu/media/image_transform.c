@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "kernels/cpu/media/image.h"
 #include "kernels/cpu/random/random_fill.h"
+#include "common/tensor/element.h"
 
 extern const struct kernel_list image_transform_kernels;
 
@@ -80,12 +81,6 @@ static int64_t pixel_at(const struct transform_job *job, int64_t image, float y,
            job->from.channels;
 }
 
-static double element_at(const struct tensor *t, int64_t i) {
-    if (t->dtype == DT_DOUBLE)
-        return ((const double *)tensor_cdata(t))[i];
-    return image_value(t, i);
-}
-
 /* Toward zero; what does not fit is the nearest that does. */
 static int64_t integer_of(float v, int64_t low, int64_t high) {
     return !(v > (float)low) ? low : v >= (float)high ? high : (int64_t)v;
@@ -131,7 +126,7 @@ static void put_bilinear(const struct transform_job *job, int64_t image, float y
     for (int64_t c = 0; c < job->from.channels; c++) {
         float v[4];
         for (int k = 0; k < 4; k++)
-            v[k] = at[k] >= 0 ? (float)element_at(job->in, at[k] + c) : job->fill;
+            v[k] = at[k] >= 0 ? (float)tensor_real_at(job->in, at[k] + c) : job->fill;
         float top = (x1 - x) * v[0] + (x - x0) * v[1], bottom = (x1 - x) * v[2] + (x - x0) * v[3];
         put_value(job->out, out + c, (double)((y1 - y) * top + (y - y0) * bottom));
     }

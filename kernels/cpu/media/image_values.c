@@ -50,12 +50,6 @@ void image_load(const struct tensor *t, int64_t first, int64_t n, float *to) {
     }
 }
 
-float image_value(const struct tensor *t, int64_t i) {
-    float v;
-    image_load(t, i, 1, &v);
-    return v;
-}
-
 void image_store(struct tensor *t, int64_t first, int64_t n, const float *from) {
     if (t->dtype == DT_FLOAT) {
         memcpy((float *)tensor_data(t) + first, from, (size_t)n * sizeof(float));

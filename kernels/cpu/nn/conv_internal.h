@@ -14,6 +14,16 @@ struct conv_op {
     bool takes_tensors;
 };
 
+/* conv_run.c: computes half and bfloat16 in float. Gives run_plain_dtype the operands, widened to
+ * float where `dtype` is one of these, and rounds its result once. */
+typedef struct status *conv_plain_fn(const struct kernel_ctx *ctx, enum conv_direction direction,
+                                     const struct conv_shape *shape, enum dtype dtype,
+                                     const struct conv_operands *operands);
+struct status *conv_run_wide(const struct kernel_ctx *ctx, enum conv_direction direction,
+                             const struct conv_shape *shape, enum dtype dtype,
+                             const struct conv_operands *operands,
+                             conv_plain_fn *run_plain_dtype) MUST_USE;
+
 /* conv_ops.c: Conv2D, Conv3D, Conv and their gradients. */
 struct status *conv_init(struct kernel_init *init);
 kernel_fn conv_compute;

@@ -1,5 +1,6 @@
 /* Chooses the way of a convolution, and takes half and bfloat16 through float. */
 #include "kernels/cpu/nn/conv.h"
+#include "kernels/cpu/nn/conv_internal.h"
 #include "kernels/cpu/nn/widen.h"
 
 /* Below so many multiplications, loading the library and making a primitive cost more than they
@@ -32,10 +33,9 @@ static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_directio
     return is_done ? NULL : conv_by_gemm(ctx, direction, shape, dtype, operands);
 }
 
-/* half and bfloat16 */
-static struct status *run_narrow(const struct kernel_ctx *ctx, enum conv_direction direction,
-                                 const struct conv_shape *shape, enum dtype dtype,
-                                 const struct conv_operands *operands) {
+struct status *conv_run_wide(const struct kernel_ctx *ctx, enum conv_direction direction,
+                             const struct conv_shape *shape, enum dtype dtype,
+                             const struct conv_operands *operands, conv_plain_fn *run_plain_dtype) {
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     int64_t n_in = shape->batch * conv_n_positions(shape->in) * shape->in_channels;
     int64_t n_out = shape->batch * conv_n_positions(shape->out) * shape->out_channels;
@@ -50,7 +50,8 @@ static struct status *run_narrow(const struct kernel_ctx *ctx, enum conv_directi
     TRY_OUT(widen_operand(ctx, dtype, n_filter, &wide.filter, &scratch[1]));
     TRY_OUT(widen_operand(ctx, dtype, n_out, &wide.out, &scratch[2]));
     TRY_OUT(widen_result(ctx, dtype, n_result, operands->result, &wide.result, &scratch[3]));
-    TRY_OUT(run_plain(ctx, direction, shape, DT_FLOAT, &wide));
+    TRY_OUT(run_plain_dtype(ctx, direction, shape, dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype,
+                            &wide));
     narrow_result(ctx, dtype, n_result, operands->result, wide.result);
 out:
     for (size_t i = 0; i < ARRAY_LEN(scratch); i++)
@@ -61,7 +62,5 @@ out:
 struct status *conv_run(const struct kernel_ctx *ctx, enum conv_direction direction,
                         const struct conv_shape *shape, enum dtype dtype,
                         const struct conv_operands *operands) {
-    if (dtype_is_narrow_float(dtype))
-        return run_narrow(ctx, direction, shape, dtype, operands);
-    return run_plain(ctx, direction, shape, dtype, operands);
+    return conv_run_wide(ctx, direction, shape, dtype, operands, run_plain);
 }

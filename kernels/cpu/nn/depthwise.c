@@ -308,30 +308,6 @@ static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_directio
     return st;
 }
 
-static struct status *run(const struct kernel_ctx *ctx, enum conv_direction direction,
-                          const struct conv_shape *s, enum dtype dtype,
-                          const struct conv_operands *operands) {
-    struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
-    int64_t n_in = s->batch * s->in[1] * s->in[2] * s->in_channels,
-            n_out = s->batch * s->out[1] * s->out[2] * s->out_channels;
-    int64_t n_filter = s->window[1] * s->window[2] * s->out_channels;
-    int64_t n_result = direction == CONV_FORWARD          ? n_out
-                       : direction == CONV_BACKPROP_INPUT ? n_in
-                                                          : n_filter;
-    struct conv_operands wide = *operands;
-    struct status *st = NULL;
-    TRY_OUT(widen_operand(ctx, dtype, n_in, &wide.in, &scratch[0]));
-    TRY_OUT(widen_operand(ctx, dtype, n_filter, &wide.filter, &scratch[1]));
-    TRY_OUT(widen_operand(ctx, dtype, n_out, &wide.out, &scratch[2]));
-    TRY_OUT(widen_result(ctx, dtype, n_result, operands->result, &wide.result, &scratch[3]));
-    TRY_OUT(run_plain(ctx, direction, s, dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype, &wide));
-    narrow_result(ctx, dtype, n_result, operands->result, wide.result);
-out:
-    for (size_t i = 0; i < ARRAY_LEN(scratch); i++)
-        tensor_clear(&scratch[i]);
-    return st;
-}
-
 /* ---- shapes ---- */
 
 static struct status *dims_of(const struct tensor *t, const char *what, int64_t ret[4]) {
@@ -431,6 +407,7 @@ enum kernel_result depthwise_compute(struct kernel_ctx *ctx) {
     if (is_empty)
         memset(operands.result, 0, tensor_size_bytes(result));
     else
-        KERNEL_TRY(ctx, run(ctx, state->direction, &shape, state->dtype, &operands));
+        KERNEL_TRY(
+            ctx, conv_run_wide(ctx, state->direction, &shape, state->dtype, &operands, run_plain));
     return KERNEL_DONE;
 }

@@ -73,6 +73,7 @@ static bool takes_heap(int64_t n, int64_t k) { return k <= 64 || k < n / 64; }
 #define ENTRY(f) f##_u128
 #define ENTRY_BITS 128
 #include "kernels/cpu/nn/nn_topk_entries.inc"
+#include "common/tensor/element.h"
 #undef E
 #undef ENTRY
 #undef ENTRY_BITS
@@ -210,10 +211,6 @@ static int64_t n_rows_of(const struct tensor *input) {
     return rows;
 }
 
-static int64_t scalar_index(const struct tensor *t) {
-    return t->dtype == DT_INT16 ? *(const int16_t *)tensor_cdata(t) : tensor_index_at(t, 0);
-}
-
 /* TopK, TopKV2: the k largest of each row, and their columns; sorted unless the attr says that
  * order does not matter.
  *   input   T [..., cols]             k  Tk, scalar (TopK: an attr)
@@ -232,7 +229,7 @@ enum kernel_result nn_top_k(struct kernel_ctx *ctx) {
                 status_invalid("k must be scalar, got shape %s", TENSOR_SHAPE_TEXT(k_input));
             return kernel_fail(ctx, st);
         }
-        k = scalar_index(k_input);
+        k = tensor_int_at(k_input, 0);
         if (unlikely(k < 0))
             return kernel_fail(ctx, status_invalid("Need k >= 0, got %lld", (long long)k));
     }

@@ -41,14 +41,8 @@ struct status *batch_norm_init(struct kernel_init *init) {
 
 static struct status *extent_of(const struct batch_norm_state *state, const struct tensor *x,
                                 const char *what, struct norm_extent *ret) {
-    if (x->rank != 4 && x->rank != 5) {
-        struct str text = STR_INIT;
-        shape_print(tensor_shape(x), &text);
-        struct status *st =
-            status_invalid("%s must be 4 or 5-dimensional%s", what, str_text(&text));
-        str_fini(&text);
-        return st;
-    }
+    if (x->rank != 4 && x->rank != 5)
+        return status_invalid("%s must be 4 or 5-dimensional%s", what, TENSOR_SHAPE_TEXT(x));
     int channel = state->is_channels_first ? 1 : x->rank - 1;
     *ret = (struct norm_extent){1, tensor_dim(x, channel), 1};
     if (x->n_elements == 0) {

@@ -11,6 +11,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/random/random_internal.h"
+#include "common/tensor/element.h"
 
 enum {
     GAP_BLOCKS = 42, /* of the stream, that a sample by gaps has to itself */
@@ -108,36 +109,6 @@ struct binomial_job {
     void *out;
 };
 
-static double parameter_at(const struct tensor *t, int64_t i) {
-    switch ((enum dtype)t->dtype) {
-    case DT_HALF:
-        return (double)half_to_float(((const uint16_t *)tensor_cdata(t))[i]);
-    case DT_FLOAT:
-        return (double)((const float *)tensor_cdata(t))[i];
-    default:
-        return ((const double *)tensor_cdata(t))[i];
-    }
-}
-
-static void put(const struct binomial_job *job, int64_t i, double v) {
-    switch (job->dtype) {
-    case DT_HALF:
-        ((uint16_t *)job->out)[i] = half_from_float((float)v);
-        break;
-    case DT_FLOAT:
-        ((float *)job->out)[i] = (float)v;
-        break;
-    case DT_DOUBLE:
-        ((double *)job->out)[i] = v;
-        break;
-    case DT_INT32:
-        ((int32_t *)job->out)[i] = v >= -2147483648.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
-        break;
-    default:
-        ((int64_t *)job->out)[i] = v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
-    }
-}
-
 /* Samples are numbered pair by pair, and stored with the pairs side by side. */
 static void binomial_range(void *arg, int64_t begin, int64_t end) {
     const struct binomial_job *job = arg;
@@ -145,10 +116,10 @@ static void binomial_range(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         int64_t pair = i / job->n_samples, sample = i % job->n_samples;
         broadcast_seek(job->plan, pair, &cursor);
-        double count = parameter_at(job->counts, broadcast_offset(job->plan, &cursor, 0));
-        double p = parameter_at(job->probs, broadcast_offset(job->plan, &cursor, 1));
-        put(job, sample * job->plan->n_elements + pair,
-            draw(count, p, &job->generator, (uint64_t)i));
+        double count = tensor_real_at(job->counts, broadcast_offset(job->plan, &cursor, 0));
+        double p = tensor_real_at(job->probs, broadcast_offset(job->plan, &cursor, 1));
+        random_put(job->dtype, job->out, sample * job->plan->n_elements + pair,
+                   draw(count, p, &job->generator, (uint64_t)i));
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/tensor/float16.h"
 #include "kernels/cpu/random/random_internal.h"
+#include "common/tensor/element.h"
 
 /* Uniforms and normals of one stream, each kind buffered by itself: a block gives two, the
  * second one is used first. */
@@ -113,24 +114,7 @@ static double draw_poisson(struct draws *draws, const struct poisson_constants *
 
 /* ---- elements ---- */
 
-static double parameter_at(enum dtype dtype, const void *data, int64_t i) {
-    switch (dtype) {
-    case DT_HALF:
-        return half_to_float(((const uint16_t *)data)[i]);
-    case DT_BFLOAT16:
-        return bfloat16_to_float(((const uint16_t *)data)[i]);
-    case DT_FLOAT:
-        return ((const float *)data)[i];
-    case DT_DOUBLE:
-        return ((const double *)data)[i];
-    case DT_INT32:
-        return ((const int32_t *)data)[i];
-    default:
-        return (double)((const int64_t *)data)[i];
-    }
-}
-
-static void put(enum dtype dtype, void *data, int64_t i, double v) {
+void random_put(enum dtype dtype, void *data, int64_t i, double v) {
     switch (dtype) {
     case DT_HALF:
         ((uint16_t *)data)[i] = half_from_float((float)v);
@@ -171,8 +155,8 @@ static double max_of(enum dtype dtype) {
 struct sample_job {
     bool is_poisson;
     struct philox generator;
-    enum dtype in, out;
-    const void *parameters;
+    enum dtype out;
+    const struct tensor *parameters;
     int64_t n_parameters, samples;
     void *to;
 };
@@ -185,7 +169,7 @@ static void sample_range(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         int64_t p = i / job->samples, sample = i % job->samples;
         if (i == begin || sample == 0) {
-            parameter = parameter_at(job->in, job->parameters, p);
+            parameter = tensor_real_at(job->parameters, p);
             if (job->is_poisson)
                 poisson = poisson_prepare(parameter);
         }
@@ -193,15 +177,14 @@ static void sample_range(void *arg, int64_t begin, int64_t end) {
             .generator = philox_skip(job->generator, (uint64_t)i * RANDOM_BLOCKS_PER_OUTPUT)};
         double v =
             job->is_poisson ? draw_poisson(&draws, &poisson, max) : draw_gamma(&draws, parameter);
-        put(job->out, job->to, sample * job->n_parameters + p, v);
+        random_put(job->out, job->to, sample * job->n_parameters + p, v);
     }
 }
 
 static enum kernel_result run(struct kernel_ctx *ctx, struct sample_job *job,
                               const struct tensor *parameters) {
-    job->in = (enum dtype)parameters->dtype;
     job->out = (enum dtype)ctx->instance->out_types[0];
-    job->parameters = tensor_cdata(parameters);
+    job->parameters = parameters;
     job->n_parameters = parameters->n_elements;
     job->to = tensor_data(&ctx->outputs[0]);
     job->samples = ctx->outputs[0].n_elements / job->n_parameters;

@@ -29,6 +29,9 @@ kernel_fn random_shuffle, random_stateless_shuffle, random_multinomial,
 
 /* ---- random_gamma.c ---- */
 kernel_fn random_gamma, random_stateless_gamma, random_poisson, random_stateless_poisson;
+/* Stores v as element i of `data`, of a dtype of real numbers or of int32 or int64. An integer that
+ * v does not fit gets its least value, as x86 converts. */
+void random_put(enum dtype dtype, void *data, int64_t i, double v);
 
 /* ---- random_binomial.c ---- */
 kernel_fn random_stateless_binomial, random_resource_binomial;

@@ -3,6 +3,7 @@
  * batches, front to back: TensorFlow's numbers on one thread. */
 #include <math.h>
 
+#include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/random/random_internal.h"
 #include "kernels/kernel.h"
@@ -19,15 +20,7 @@ struct parameterized {
 };
 
 static double parameter_at(const struct tensor *t, int64_t b) {
-    int64_t i = t->n_elements == 1 ? 0 : b;
-    switch (t->dtype) {
-    case DT_HALF:
-        return half_to_float(((const uint16_t *)tensor_cdata(t))[i]);
-    case DT_FLOAT:
-        return ((const float *)tensor_cdata(t))[i];
-    default:
-        return ((const double *)tensor_cdata(t))[i];
-    }
+    return tensor_real_at(t, t->n_elements == 1 ? 0 : b);
 }
 
 static float round_half(float v) { return half_to_float(half_from_float(v)); }

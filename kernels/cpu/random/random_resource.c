@@ -8,13 +8,9 @@
 #include "kernels/kernel.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
+#include "common/tensor/element.h"
 
 enum { ALG_PHILOX = 1, ALG_THREEFRY = 2, ALG_AUTO = 3, STATE_SIZE = 3 };
-
-static int64_t scalar_at(const struct tensor *t) {
-    return t->dtype == DT_UINT64 ? (int64_t) * (const uint64_t *)tensor_cdata(t)
-                                 : tensor_index_at(t, 0);
-}
 
 /* The generator that is there. Errors: INVALID_ARGUMENT. With the lock held. */
 static struct status *read_state(const struct variable *variable, struct philox *ret) {
@@ -86,7 +82,7 @@ enum kernel_result random_resource_fill(struct kernel_ctx *ctx) {
     struct random_fill fill = {.kind = (enum random_kind)(intptr_t)ctx->instance->def->arg,
                                .dtype = (enum dtype)ctx->instance->out_types[0]};
     KERNEL_TRY(ctx, require_scalar_input(ctx, 1, "algorithm"));
-    KERNEL_TRY(ctx, check_algorithm(scalar_at(kernel_input(ctx, 1))));
+    KERNEL_TRY(ctx, check_algorithm(tensor_int_at(kernel_input(ctx, 1), 0)));
     KERNEL_TRY(ctx, random_shape(kernel_input(ctx, 2), dims, &shape));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, fill.dtype, shape));
     int64_t n = ctx->outputs[0].n_elements;
@@ -104,8 +100,8 @@ enum kernel_result random_skip(struct kernel_ctx *ctx) {
     struct philox before;
     KERNEL_TRY(ctx, require_scalar_input(ctx, 1, "algorithm"));
     KERNEL_TRY(ctx, require_scalar_input(ctx, 2, "delta"));
-    KERNEL_TRY(ctx, check_algorithm(scalar_at(kernel_input(ctx, 1))));
-    KERNEL_TRY(ctx, random_take(ctx, (uint64_t)scalar_at(kernel_input(ctx, 2)), &before));
+    KERNEL_TRY(ctx, check_algorithm(tensor_int_at(kernel_input(ctx, 1), 0)));
+    KERNEL_TRY(ctx, random_take(ctx, (uint64_t)tensor_int_at(kernel_input(ctx, 2), 0), &before));
     if (ctx->instance->n_outputs == 0)
         return KERNEL_DONE;
     int64_t size = STATE_SIZE;

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "kernels/cpu/random/random_internal.h"
+#include "common/tensor/element.h"
 
 struct status *random_state_seed(struct random_state *state, const struct node *node) {
     int64_t seed, seed2;
@@ -46,17 +47,6 @@ struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_R
     return NULL;
 }
 
-static uint64_t integer_bits(const struct tensor *t) {
-    switch (t->dtype) {
-    case DT_INT32:
-        return (uint64_t)(int64_t) * (const int32_t *)tensor_cdata(t);
-    case DT_UINT32:
-        return *(const uint32_t *)tensor_cdata(t);
-    default:
-        return *(const uint64_t *)tensor_cdata(t);
-    }
-}
-
 struct status *random_range(const struct tensor *minval, const struct tensor *maxval, bool is_empty,
                             struct random_fill *fill) {
     const struct tensor *bounds[2] = {minval, maxval};
@@ -67,7 +57,7 @@ struct status *random_range(const struct tensor *minval, const struct tensor *ma
                                            TENSOR_SHAPE_TEXT(bounds[i]));
         return st;
     }
-    uint64_t low = integer_bits(minval), high = integer_bits(maxval);
+    uint64_t low = (uint64_t)tensor_int_at(minval, 0), high = (uint64_t)tensor_int_at(maxval, 0);
     bool is_unsigned = minval->dtype == DT_UINT32 || minval->dtype == DT_UINT64;
     if (is_empty)
         return NULL;

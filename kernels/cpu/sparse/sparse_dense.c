@@ -5,6 +5,7 @@
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
 #include "kernels/support/update.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list sparse_dense_kernels;
 
@@ -17,9 +18,7 @@ struct to_dense {
 };
 
 static struct status *to_dense_init(struct kernel_init *init) {
-    bool *validates = xcalloc(1, sizeof(*validates));
-    init->state = validates;
-    return node_get_b(init->node, "validate_indices", validates);
+    return kernel_init_bool_attr(init, "validate_indices");
 }
 
 static struct status *check_to_dense(struct to_dense *job) {

@@ -7,13 +7,12 @@
 #include "kernels/kernel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/sparse/sparse.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list sparse_distance_kernels;
 
 static struct status *distance_init(struct kernel_init *init) {
-    bool *normalizes = xcalloc(1, sizeof(*normalizes));
-    init->state = normalizes;
-    return node_get_b(init->node, "normalize", normalizes);
+    return kernel_init_bool_attr(init, "normalize");
 }
 
 /* Equality as the type has it: two zeros are equal, a NaN equals nothing. */

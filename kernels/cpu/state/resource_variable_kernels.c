@@ -8,6 +8,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list resource_variable_kernels;
 
@@ -241,22 +242,16 @@ static enum kernel_result assign_variable(struct kernel_ctx *ctx) {
 
 /* ---- DestroyResourceOp ---- */
 
-struct destroy_state {
-    bool ignores_lookup_error;
-};
-
 static struct status *destroy_init(struct kernel_init *init) {
-    struct destroy_state *state = xcalloc(1, sizeof(*state));
-    init->state = state;
-    return node_get_b(init->node, "ignore_lookup_error", &state->ignores_lookup_error);
+    return kernel_init_bool_attr(init, "ignore_lookup_error");
 }
 
 static enum kernel_result destroy(struct kernel_ctx *ctx) {
-    const struct destroy_state *state = ctx->instance->state;
+    const bool *ignores_lookup_error = ctx->instance->state;
     const struct resource_handle *handle = NULL;
     KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
     struct status *st = ctx->host->resource_delete(ctx, handle);
-    if (state->ignores_lookup_error && status_code(st) == STATUS_NOT_FOUND) {
+    if (*ignores_lookup_error && status_code(st) == STATUS_NOT_FOUND) {
         status_unref(st);
         st = NULL;
     }

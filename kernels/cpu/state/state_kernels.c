@@ -11,6 +11,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list state_kernels;
 
@@ -188,14 +189,8 @@ static enum kernel_result is_initialized(struct kernel_ctx *ctx) {
 
 /* ---- Assign ---- */
 
-struct assign_state {
-    bool validate_shape;
-};
-
 static struct status *assign_init(struct kernel_init *init) {
-    struct assign_state *state = xcalloc(1, sizeof(*state));
-    init->state = state;
-    return node_get_b(init->node, "validate_shape", &state->validate_shape);
+    return kernel_init_bool_attr(init, "validate_shape");
 }
 
 /* With the lock held. */
@@ -212,7 +207,7 @@ static struct status *assign_validate(const struct variable *variable, const str
 }
 
 static enum kernel_result assign(struct kernel_ctx *ctx) {
-    const struct assign_state *state = ctx->instance->state;
+    const bool *validate_shape = ctx->instance->state;
     struct variable *variable = NULL;
     struct status *st = NULL;
     struct tensor value = TENSOR_INIT;
@@ -225,7 +220,7 @@ static enum kernel_result assign(struct kernel_ctx *ctx) {
         st = variable_keep(ctx, 1, &value);
     if (!st) {
         pthread_mutex_lock(&variable->lock);
-        if (state->validate_shape)
+        if (*validate_shape)
             st = assign_validate(variable, &value);
         if (!st) {
             struct tensor old = variable->value;

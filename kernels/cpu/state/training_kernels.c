@@ -9,6 +9,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
+#include "kernels/support/half_blocks.h"
 
 #include <stdlib.h>
 

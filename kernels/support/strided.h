@@ -2,7 +2,8 @@
  * transpose, slice, reverse, tile, broadcast, concat, pad, space-to-depth. A copy is a box of
  * loops, each with a size and a stride on both sides:
  *
- *   for i0 < dims[0]: for i1 < dims[1]: …   to[i0·to[0] + i1·to[1] + …] = from[i0·from[0] + i1·from[1] + …]
+ *   for i0 < dims[0]: for i1 < dims[1]: …   to[i0·to[0] + i1·to[1] + …] = from[i0·from[0] +
+ *                                           i1·from[1] + …]
  *
  * Strides count elements; 0 repeats (broadcast, fill), negative walks back (reverse). Each
  * element of `to` is written at most once, so loops may be swapped, merged and split between

@@ -13,23 +13,24 @@
 #define IVDEP _Pragma("GCC ivdep")
 
 /* x is the old element, y the update's; both of type C. */
-#define UPDATE_LOOP(attribute, op, suffix, T, C, LOAD, STORE, expression)                                      \
-    attribute static bool op##_##suffix(void *dst_, const void *a_, const void *b_, int64_t n, int b_step) {   \
-        T *dst = dst_;                                                                                         \
-        const T *a = a_, *b = b_;                                                                              \
-        if (b_step) {                                                                                          \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                                            \
-                const C x = LOAD(a[i]), y = LOAD(b[i]);                                                        \
-                dst[i] = (T)STORE(expression);                                                                 \
-            }                                                                                                  \
-        } else {                                                                                               \
-            const C y = LOAD(*b);                                                                              \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                                            \
-                const C x = LOAD(a[i]);                                                                        \
-                dst[i] = (T)STORE(expression);                                                                 \
-            }                                                                                                  \
-        }                                                                                                      \
-        return true;                                                                                           \
+#define UPDATE_LOOP(attribute, op, suffix, T, C, LOAD, STORE, expression)                      \
+    attribute static bool op##_##suffix(void *dst_, const void *a_, const void *b_, int64_t n, \
+        int b_step) {                                                                          \
+        T *dst = dst_;                                                                         \
+        const T *a = a_, *b = b_;                                                              \
+        if (b_step) {                                                                          \
+            IVDEP for (int64_t i = 0; i < n; i++) {                                            \
+                const C x = LOAD(a[i]), y = LOAD(b[i]);                                        \
+                dst[i] = (T)STORE(expression);                                                 \
+            }                                                                                  \
+        } else {                                                                               \
+            const C y = LOAD(*b);                                                              \
+            IVDEP for (int64_t i = 0; i < n; i++) {                                            \
+                const C x = LOAD(a[i]);                                                        \
+                dst[i] = (T)STORE(expression);                                                 \
+            }                                                                                  \
+        }                                                                                      \
+        return true;                                                                           \
     }
 
 #define ORDER_LOOPS(suffix, T, C, LOAD, STORE)                             \
@@ -54,26 +55,27 @@ ORDER_LOOPS(half, uint16_t, float, half_to_float, half_from_float)
 ORDER_LOOPS(bfloat16, uint16_t, float, bfloat16_to_float, bfloat16_from_float)
 
 /* W is an unsigned type at least as wide as int, so sums and products wrap without overflow. */
-#define INT_DIV(suffix, T, W, quotient)                                                                       \
-    static bool div_##suffix(void *dst_, const void *a_, const void *b_, int64_t n, int b_step) {             \
-        T *dst = dst_;                                                                                        \
-        const T *a = a_, *b = b_;                                                                             \
-        for (int64_t i = 0; i < n; i++) {                                                                     \
-            const T x = a[i], y = b[b_step ? i : 0];                                                          \
-            if (unlikely(y == 0))                                                                             \
-                return false;                                                                                 \
-            dst[i] = (T)(quotient);                                                                           \
-        }                                                                                                     \
-        return true;                                                                                          \
+#define INT_DIV(suffix, T, W, quotient)                                                           \
+    static bool div_##suffix(void *dst_, const void *a_, const void *b_, int64_t n, int b_step) { \
+        T *dst = dst_;                                                                            \
+        const T *a = a_, *b = b_;                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                         \
+            const T x = a[i], y = b[b_step ? i : 0];                                              \
+            if (unlikely(y == 0))                                                                 \
+                return false;                                                                     \
+            dst[i] = (T)(quotient);                                                               \
+        }                                                                                         \
+        return true;                                                                              \
     }
 #define INT_LOOPS(suffix, T, W)                                \
     UPDATE_LOOP(, add, suffix, T, W, (W), SAME, x + y)         \
     UPDATE_LOOP(, sub, suffix, T, W, (W), SAME, x - y)         \
     UPDATE_LOOP(, mul, suffix, T, W, (W), SAME, x *y)          \
     ORDER_LOOPS(suffix, T, T, SAME, SAME)
-#define SIGNED_LOOPS(suffix, T, W)  \
-    INT_LOOPS(suffix, T, W)         \
-    INT_DIV(suffix, T, W, y == -1 ? (T)((W)0 - (W)x) : x / y) /* the least number over -1 wraps to itself */
+#define SIGNED_LOOPS(suffix, T, W)                   \
+    INT_LOOPS(suffix, T, W)                          \
+    INT_DIV(suffix, T, W, y == -1 ? (T)((W)0 - (W)x) \
+        : x / y) /* the least number over -1 wraps to itself */
 #define UNSIGNED_LOOPS(suffix, T, W) \
     INT_LOOPS(suffix, T, W)          \
     INT_DIV(suffix, T, W, x / y)
@@ -95,15 +97,16 @@ UPDATE_LOOP(, sub, bool, uint8_t, uint8_t, SAME, SAME, x ^ y)
 /* ---- assignment, by size ---- */
 
 // clang-format off
-#define ASSIGN_LOOP(suffix, T)                                                                                 \
-    static bool assign_##suffix(void *dst_, const void *a, const void *b_, int64_t n, int b_step) {            \
-        T *dst = dst_;                                                                                         \
-        const T *b = b_;                                                                                       \
-        if (b_step && n > 0)                                                                                   \
-            memmove(dst, b, (size_t)n * sizeof(T));                                                            \
-        for (int64_t i = 0; !b_step && i < n; i++)                                                             \
-            dst[i] = *b;                                                                                       \
-        return true;                                                                                           \
+#define ASSIGN_LOOP(suffix, T)                                                        \
+    static bool assign_##suffix(void *dst_, const void *a, const void *b_, int64_t n, \
+        int b_step) {                                                                 \
+        T *dst = dst_;                                                                \
+        const T *b = b_;                                                              \
+        if (b_step && n > 0)                                                          \
+            memmove(dst, b, (size_t)n * sizeof(T));                                   \
+        for (int64_t i = 0; !b_step && i < n; i++)                                    \
+            dst[i] = *b;                                                              \
+        return true;                                                                  \
     }
 struct bytes16 {
     uint64_t half[2];
@@ -145,12 +148,16 @@ static update_fn *assign_find(enum dtype dtype) {
 }
 
 // clang-format off
-#define ARITHMETIC(DT, s) [UPDATE_ADD][DT] = add_##s, [UPDATE_SUB][DT] = sub_##s, [UPDATE_MUL][DT] = mul_##s, [UPDATE_DIV][DT] = div_##s
+#define ARITHMETIC(DT, s) [UPDATE_ADD][DT] = add_##s, [UPDATE_SUB][DT] = sub_##s, \
+    [UPDATE_MUL][DT] = mul_##s, [UPDATE_DIV][DT] = div_##s
 #define ORDERED(DT, s) ARITHMETIC(DT, s), [UPDATE_MIN][DT] = min_##s, [UPDATE_MAX][DT] = max_##s
 static update_fn *const update_fns[N_UPDATE_OPS][DT_N_TYPES] = {
-    ORDERED(DT_HALF, half), ORDERED(DT_BFLOAT16, bfloat16), ORDERED(DT_FLOAT, float), ORDERED(DT_DOUBLE, double),
-    ORDERED(DT_INT8, int8), ORDERED(DT_INT16, int16), ORDERED(DT_INT32, int32), ORDERED(DT_INT64, int64),
-    ORDERED(DT_UINT8, uint8), ORDERED(DT_UINT16, uint16), ORDERED(DT_UINT32, uint32), ORDERED(DT_UINT64, uint64),
+    ORDERED(DT_HALF, half), ORDERED(DT_BFLOAT16, bfloat16), ORDERED(DT_FLOAT, float),
+        ORDERED(DT_DOUBLE, double),
+    ORDERED(DT_INT8, int8), ORDERED(DT_INT16, int16), ORDERED(DT_INT32, int32),
+        ORDERED(DT_INT64, int64),
+    ORDERED(DT_UINT8, uint8), ORDERED(DT_UINT16, uint16), ORDERED(DT_UINT32, uint32),
+        ORDERED(DT_UINT64, uint64),
     ARITHMETIC(DT_COMPLEX64, complex64), ARITHMETIC(DT_COMPLEX128, complex128),
     [UPDATE_ADD][DT_BOOL] = add_bool, [UPDATE_SUB][DT_BOOL] = sub_bool,
 };

@@ -254,7 +254,8 @@ static enum kernel_result zero_variant(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "AddN", {{"T", DTYPE_BIT(DT_VARIANT)}}, .compute = add_variants, .flags = KERNEL_EXPENSIVE},
+    {.op = "AddN", {{"T", DTYPE_BIT(DT_VARIANT)}}, .compute = add_variants,
+        .flags = KERNEL_EXPENSIVE},
     {.op = "ZerosLike", {{"T", DTYPE_BIT(DT_VARIANT)}}, .compute = zero_variant},
 };
 // clang-format on

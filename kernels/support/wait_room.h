@@ -6,8 +6,10 @@
  * line by line, until nobody gets further:
  *
  *   kernel ── wait_room_enter ──► line: attempt ─┬─ ended ──► outputs at once: KERNEL_DONE
- *                                                └─ stuck ──► KERNEL_PENDING; later, by another's change:
- *   other kernel ── wait_room_lock, change, wait_room_unlock ──► attempt … ended ──► finish, host->done   (outside the lock)
+ *                                                └─ stuck ──► KERNEL_PENDING; later, by another's
+ *                                                change:
+ *   other kernel ── wait_room_lock, change, wait_room_unlock ──► attempt … ended ──► finish,
+ *   host->done   (outside the lock)
  *   cancellation ──► give_back, leaves the line, the others try again ──► CANCELLED, host->done
  *
  * In a line only the first is tried, and who comes later waits behind it: first in, first out.

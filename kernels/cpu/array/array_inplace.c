@@ -73,9 +73,11 @@ static enum kernel_result inplace_compute(struct kernel_ctx *ctx) {
 }
 
 // clang-format off
-#define INPLACE(name, types, op) {name, {{"T", types}}, inplace_compute, .arg = (const void *)(intptr_t)(op)}
+#define INPLACE(name, types, op) {name, {{"T", types}}, inplace_compute, \
+    .arg = (const void *)(intptr_t)(op)}
 static const struct kernel_def rows[] = {
-    INPLACE("InplaceUpdate", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING), UPDATE_ASSIGN),
+    INPLACE("InplaceUpdate", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING),
+        UPDATE_ASSIGN),
     INPLACE("InplaceAdd", DTYPES_NUMBER, UPDATE_ADD),
     INPLACE("InplaceSub", DTYPES_NUMBER, UPDATE_SUB),
 };

@@ -267,7 +267,8 @@ static enum kernel_result ones_like(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "NoOp", .compute = no_op, .flags = KERNEL_VIEW},
-    {.op = "Const", .compute = const_cpu, .init = const_init, .fini = const_fini, .flags = KERNEL_VIEW},
+    {.op = "Const", .compute = const_cpu, .init = const_init, .fini = const_fini,
+        .flags = KERNEL_VIEW},
     {.op = "Placeholder", .compute = placeholder, .flags = KERNEL_VIEW},
     {.op = "PlaceholderV2", .compute = placeholder, .flags = KERNEL_VIEW},
     {.op = "PlaceholderWithDefault", .compute = identity, .flags = KERNEL_VIEW},
@@ -290,7 +291,8 @@ static const struct kernel_def rows[] = {
     {.op = "Fill", .compute = fill},
     {.op = "Empty", .compute = empty},
     {.op = "ZerosLike", .constraints = {{"T", ZERO_TYPES}}, .compute = zeros_like},
-    {.op = "OnesLike", .constraints = {{"T", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)}}, .compute = ones_like},
+    {.op = "OnesLike", .constraints = {{"T", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)}},
+        .compute = ones_like},
 };
 // clang-format on
 

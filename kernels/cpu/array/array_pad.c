@@ -232,7 +232,8 @@ static const struct kernel_def rows[] = {
     {.op = "Pad", .compute = pad},
     {.op = "PadV2", .compute = pad_v2},
     {.op = "MirrorPad", .compute = mirror_pad, .init = mirror_init},
-    {.op = "MirrorPadGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = mirror_pad_grad, .init = mirror_init},
+    {.op = "MirrorPadGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = mirror_pad_grad,
+        .init = mirror_init},
 };
 // clang-format on
 

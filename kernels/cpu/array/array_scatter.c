@@ -252,12 +252,18 @@ static enum kernel_result tensor_scatter(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "ScatterNd", .constraints = {{"T", PUT_TYPES}}, .compute = scatter_nd, .init = scatter_init, .arg = ARG(SCATTER_ADD)},
-    {.op = "TensorScatterUpdate", .constraints = {{"Tindices", DTYPES_INDEX}}, .compute = tensor_scatter, .init = scatter_init, .arg = ARG(SCATTER_PUT)},
-    {.op = "TensorScatterAdd", .constraints = {{"T", DTYPES_NUMBER}}, .compute = tensor_scatter, .init = scatter_init, .arg = ARG(SCATTER_ADD)},
-    {.op = "TensorScatterSub", .constraints = {{"T", DTYPES_NUMBER}}, .compute = tensor_scatter, .init = scatter_init, .arg = ARG(SCATTER_SUB)},
-    {.op = "TensorScatterMin", .constraints = {{"T", DTYPES_REAL}}, .compute = tensor_scatter, .init = scatter_init, .arg = ARG(SCATTER_MIN)},
-    {.op = "TensorScatterMax", .constraints = {{"T", DTYPES_REAL}}, .compute = tensor_scatter, .init = scatter_init, .arg = ARG(SCATTER_MAX)},
+    {.op = "ScatterNd", .constraints = {{"T", PUT_TYPES}}, .compute = scatter_nd,
+        .init = scatter_init, .arg = ARG(SCATTER_ADD)},
+    {.op = "TensorScatterUpdate", .constraints = {{"Tindices", DTYPES_INDEX}},
+        .compute = tensor_scatter, .init = scatter_init, .arg = ARG(SCATTER_PUT)},
+    {.op = "TensorScatterAdd", .constraints = {{"T", DTYPES_NUMBER}}, .compute = tensor_scatter,
+        .init = scatter_init, .arg = ARG(SCATTER_ADD)},
+    {.op = "TensorScatterSub", .constraints = {{"T", DTYPES_NUMBER}}, .compute = tensor_scatter,
+        .init = scatter_init, .arg = ARG(SCATTER_SUB)},
+    {.op = "TensorScatterMin", .constraints = {{"T", DTYPES_REAL}}, .compute = tensor_scatter,
+        .init = scatter_init, .arg = ARG(SCATTER_MIN)},
+    {.op = "TensorScatterMax", .constraints = {{"T", DTYPES_REAL}}, .compute = tensor_scatter,
+        .init = scatter_init, .arg = ARG(SCATTER_MAX)},
 };
 // clang-format on
 

@@ -317,7 +317,8 @@ static struct status *unravel_dims(const struct tensor *dims, int64_t *ret_total
 
 /* UnravelIndex: places in a flattened array as places in the array.
  *   indices  Tidx, scalar or [n]    dims  Tidx [rank]    output  Tidx [rank], or [rank, n]
- * Errors   INVALID_ARGUMENT   shapes; no index; a size below 1; sizes whose product overflows; an index outside */
+ * Errors   INVALID_ARGUMENT   shapes; no index; a size below 1; sizes whose product overflows; an
+ *                             index outside */
 static enum kernel_result unravel_index(struct kernel_ctx *ctx) {
     const struct tensor *indices = kernel_input(ctx, 0), *dims = kernel_input(ctx, 1);
     int64_t total, n = indices->n_elements, shape[2] = {dims->n_elements, n};

@@ -259,9 +259,12 @@ static const struct kernel_def rows[] = {
     {.op = "Slice", .compute = slice},
     {.op = "StridedSlice", .compute = strided_slice, .init = strided_slice_init},
     {.op = "StridedSliceGrad", .compute = strided_slice_grad, .init = strided_slice_init},
-    {.op = "StridedSliceAssign", .compute = strided_slice_assign, .init = strided_slice_init, .flags = KERNEL_STATEFUL},
-    {.op = "ResourceStridedSliceAssign", .compute = resource_strided_slice_assign, .init = strided_slice_init, .flags = KERNEL_STATEFUL},
-    {.op = "TensorStridedSliceUpdate", .compute = tensor_strided_slice_update, .init = strided_slice_init},
+    {.op = "StridedSliceAssign", .compute = strided_slice_assign, .init = strided_slice_init,
+        .flags = KERNEL_STATEFUL},
+    {.op = "ResourceStridedSliceAssign", .compute = resource_strided_slice_assign,
+        .init = strided_slice_init, .flags = KERNEL_STATEFUL},
+    {.op = "TensorStridedSliceUpdate", .compute = tensor_strided_slice_update,
+        .init = strided_slice_init},
 };
 // clang-format on
 

@@ -196,7 +196,8 @@ static struct status *block_size_init(struct kernel_init *init) {
 /* ---- SpaceToDepth, DepthToSpace ----
  *
  *   wide    [batch, h·b, w·b, c]        ([batch, c, h·b, w·b] in NCHW)
- *   narrow  [batch, h, w, (y, x, c)]    ([batch, (y, x, c), h, w])          y, x < b: the place in the block */
+ *   narrow  [batch, h, w, (y, x, c)]    ([batch, (y, x, c), h, w])          y, x < b: the place in
+ *                                       the block */
 
 struct depth_state {
     int64_t block;

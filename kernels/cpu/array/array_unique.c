@@ -396,7 +396,8 @@ static const struct kernel_def rows[] = {
     UNIQUE("UniqueV2"),
     UNIQUE("UniqueWithCounts"),
     UNIQUE("UniqueWithCountsV2"),
-    {.op = "ListDiff", .constraints = {{"T", VALUE_TYPES & ~DTYPE_BIT(DT_BOOL)}}, .compute = list_diff, .cost_ns_per_element = 10},
+    {.op = "ListDiff", .constraints = {{"T", VALUE_TYPES & ~DTYPE_BIT(DT_BOOL)}},
+        .compute = list_diff, .cost_ns_per_element = 10},
     {.op = "Where", .constraints = {{"T", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)}}, .compute = where},
 };
 // clang-format on

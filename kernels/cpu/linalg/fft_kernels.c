@@ -1,8 +1,10 @@
 /* FFT, IFFT, RFFT and IRFFT of one, two and three dimensions, over stacks.
  *
  *   input        Tcomplex or Treal [..., sizes]
- *   fft_length   int32 [rank]        real forms only: the sizes to transform; the input may have more, which are left out
- *   output       complex [..., sizes], real forward: the last size is half and one; real inverse: Treal [..., fft_length]
+ *   fft_length   int32 [rank]        real forms only: the sizes to transform; the input may have
+ *                                    more, which are left out
+ *   output       complex [..., sizes], real forward: the last size is half and one; real inverse:
+ *                Treal [..., fft_length]
  *
  * All is done in double precision: one dimension a row at a time, more in a copy, axis by axis
  * from the last (inverse real: to the last).

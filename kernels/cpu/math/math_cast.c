@@ -37,11 +37,13 @@ static inline uint64_t f64_to_u64(double x) {
 
 /* The targets, spelled out: a list macro cannot be used within itself. */
 // clang-format off
-#define TARGETS(X, ...)                                                                                               \
-    X(i8, int8_t, DT_INT8, __VA_ARGS__) X(i16, int16_t, DT_INT16, __VA_ARGS__) X(i32, int32_t, DT_INT32, __VA_ARGS__) \
-    X(i64, int64_t, DT_INT64, __VA_ARGS__) X(u8, uint8_t, DT_UINT8, __VA_ARGS__)                                      \
-    X(u16, uint16_t, DT_UINT16, __VA_ARGS__) X(u32, uint32_t, DT_UINT32, __VA_ARGS__)                                 \
-    X(u64, uint64_t, DT_UINT64, __VA_ARGS__) X(f32, float, DT_FLOAT, __VA_ARGS__) X(f64, double, DT_DOUBLE, __VA_ARGS__)
+#define TARGETS(X, ...)                                                               \
+    X(i8, int8_t, DT_INT8, __VA_ARGS__)                                               \
+    X(i16, int16_t, DT_INT16, __VA_ARGS__) X(i32, int32_t, DT_INT32, __VA_ARGS__)     \
+    X(i64, int64_t, DT_INT64, __VA_ARGS__) X(u8, uint8_t, DT_UINT8, __VA_ARGS__)      \
+    X(u16, uint16_t, DT_UINT16, __VA_ARGS__) X(u32, uint32_t, DT_UINT32, __VA_ARGS__) \
+    X(u64, uint64_t, DT_UINT64, __VA_ARGS__)                                          \
+    X(f32, float, DT_FLOAT, __VA_ARGS__) X(f64, double, DT_DOUBLE, __VA_ARGS__)
 // clang-format on
 #define CAST_LOOP(name, S, T, ...)                             \
     static void name(const void *in, void *out, int64_t n) {   \

@@ -1,6 +1,7 @@
 /* CheckNumerics: passes its input on, or fails when anything in it is infinite or not a number.
  *
- * Errors   INVALID_ARGUMENT   the attr message, and what was found (V2: with the sign of infinities) */
+ * Errors   INVALID_ARGUMENT   the attr message, and what was found (V2: with the sign of
+ *                             infinities) */
 #include <stdatomic.h>
 #include <stdlib.h>
 

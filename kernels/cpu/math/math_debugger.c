@@ -142,7 +142,8 @@ static enum kernel_result debug_copy(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "DebugNumericSummaryV2", {{"T", SUMMARY_TYPES}}, .compute = debug_summary, .init = debug_init, .cost_ns_per_element = 2},
+    {.op = "DebugNumericSummaryV2", {{"T", SUMMARY_TYPES}}, .compute = debug_summary,
+        .init = debug_init, .cost_ns_per_element = 2},
     {.op = "DebugIdentityV2", .compute = debug_copy, .init = copy_init, .flags = KERNEL_VIEW},
     {.op = "Copy", .compute = debug_copy, .flags = KERNEL_VIEW},
     {.op = "CopyHost", .compute = debug_copy, .flags = KERNEL_VIEW},

@@ -408,8 +408,10 @@ REDUCE_OP(norm, false)
     }
 // clang-format off
 static const struct kernel_def rows[] = {
-    REDUCTION("Sum", sum, DTYPES_NUMBER), REDUCTION("Prod", prod, DTYPES_NUMBER), REDUCTION("Mean", mean, DTYPES_NUMBER),
-    REDUCTION("Max", max, DTYPES_REAL), REDUCTION("Min", min, DTYPES_REAL), REDUCTION("EuclideanNorm", norm, DTYPES_NUMBER),
+    REDUCTION("Sum", sum, DTYPES_NUMBER), REDUCTION("Prod", prod, DTYPES_NUMBER),
+    REDUCTION("Mean", mean, DTYPES_NUMBER),
+    REDUCTION("Max", max, DTYPES_REAL), REDUCTION("Min", min, DTYPES_REAL),
+    REDUCTION("EuclideanNorm", norm, DTYPES_NUMBER),
     {"All", {{"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, &reduce_all, 0, 0.4f},
     {"Any", {{"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, &reduce_any, 0, 0.4f},
 };

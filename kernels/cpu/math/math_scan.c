@@ -94,19 +94,24 @@ struct arg_loops {
     }
 #define ARG_ENTRY(name, tag, T, DT, FIRST, BETTER) [DT] = {name##_row_##tag, name##_columns_##tag},
 // clang-format off
-#define ARG_MAX(X)                                                                                                         \
-    X(arg_max, i8, int8_t, DT_INT8, INT8_MIN, >) X(arg_max, i16, int16_t, DT_INT16, INT16_MIN, >)                          \
-    X(arg_max, i32, int32_t, DT_INT32, INT32_MIN, >) X(arg_max, i64, int64_t, DT_INT64, INT64_MIN, >)                      \
-    X(arg_max, u8, uint8_t, DT_UINT8, 0, >) X(arg_max, u16, uint16_t, DT_UINT16, 0, >)                                     \
-    X(arg_max, u32, uint32_t, DT_UINT32, 0, >) X(arg_max, u64, uint64_t, DT_UINT64, 0, >)                                  \
-    X(arg_max, f32, float, DT_FLOAT, -INFINITY, >) X(arg_max, f64, double, DT_DOUBLE, -INFINITY, >)                        \
+#define ARG_MAX(X)                                                                                \
+    X(arg_max, i8, int8_t, DT_INT8, INT8_MIN, >) X(arg_max, i16, int16_t, DT_INT16, INT16_MIN, >) \
+    X(arg_max, i32, int32_t, DT_INT32, INT32_MIN, >)                                              \
+    X(arg_max, i64, int64_t, DT_INT64, INT64_MIN, >)                                              \
+    X(arg_max, u8, uint8_t, DT_UINT8, 0, >) X(arg_max, u16, uint16_t, DT_UINT16, 0, >)            \
+    X(arg_max, u32, uint32_t, DT_UINT32, 0, >) X(arg_max, u64, uint64_t, DT_UINT64, 0, >)         \
+    X(arg_max, f32, float, DT_FLOAT, -INFINITY, >)                                                \
+    X(arg_max, f64, double, DT_DOUBLE, -INFINITY, >)                                              \
     X(arg_max, bool, uint8_t, DT_BOOL, 0, >)
-#define ARG_MIN(X)                                                                                                         \
-    X(arg_min, i8, int8_t, DT_INT8, INT8_MAX, <) X(arg_min, i16, int16_t, DT_INT16, INT16_MAX, <)                          \
-    X(arg_min, i32, int32_t, DT_INT32, INT32_MAX, <) X(arg_min, i64, int64_t, DT_INT64, INT64_MAX, <)                      \
-    X(arg_min, u8, uint8_t, DT_UINT8, UINT8_MAX, <) X(arg_min, u16, uint16_t, DT_UINT16, UINT16_MAX, <)                    \
-    X(arg_min, u32, uint32_t, DT_UINT32, UINT32_MAX, <) X(arg_min, u64, uint64_t, DT_UINT64, UINT64_MAX, <)                \
-    X(arg_min, f32, float, DT_FLOAT, INFINITY, <) X(arg_min, f64, double, DT_DOUBLE, INFINITY, <)                          \
+#define ARG_MIN(X)                                                                                \
+    X(arg_min, i8, int8_t, DT_INT8, INT8_MAX, <) X(arg_min, i16, int16_t, DT_INT16, INT16_MAX, <) \
+    X(arg_min, i32, int32_t, DT_INT32, INT32_MAX, <)                                              \
+    X(arg_min, i64, int64_t, DT_INT64, INT64_MAX, <)                                              \
+    X(arg_min, u8, uint8_t, DT_UINT8, UINT8_MAX, <)                                               \
+    X(arg_min, u16, uint16_t, DT_UINT16, UINT16_MAX, <)                                           \
+    X(arg_min, u32, uint32_t, DT_UINT32, UINT32_MAX, <)                                           \
+    X(arg_min, u64, uint64_t, DT_UINT64, UINT64_MAX, <)                                           \
+    X(arg_min, f32, float, DT_FLOAT, INFINITY, <) X(arg_min, f64, double, DT_DOUBLE, INFINITY, <) \
     X(arg_min, bool, uint8_t, DT_BOOL, 1, <)
 // clang-format on
 ARG_MAX(ARG_LOOP)

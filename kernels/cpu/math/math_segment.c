@@ -254,11 +254,15 @@ static inline float widest(enum dtype dtype) {
 }
 
 // clang-format off
-#define UNSORTED_INTS(X, name, FIRST, STEP)                                                                                \
-    X(name, i8, int8_t, uint32_t, DT_INT8, FIRST(INT8), STEP) X(name, i16, int16_t, uint32_t, DT_INT16, FIRST(INT16), STEP)   \
-    X(name, i32, int32_t, uint32_t, DT_INT32, FIRST(INT32), STEP) X(name, i64, int64_t, uint64_t, DT_INT64, FIRST(INT64), STEP) \
-    X(name, u8, uint8_t, uint32_t, DT_UINT8, FIRST(UINT8), STEP) X(name, u16, uint16_t, uint32_t, DT_UINT16, FIRST(UINT16), STEP) \
-    X(name, u32, uint32_t, uint32_t, DT_UINT32, FIRST(UINT32), STEP) X(name, u64, uint64_t, uint64_t, DT_UINT64, FIRST(UINT64), STEP)
+#define UNSORTED_INTS(X, name, FIRST, STEP)                          \
+    X(name, i8, int8_t, uint32_t, DT_INT8, FIRST(INT8), STEP)        \
+    X(name, i16, int16_t, uint32_t, DT_INT16, FIRST(INT16), STEP)    \
+    X(name, i32, int32_t, uint32_t, DT_INT32, FIRST(INT32), STEP)    \
+    X(name, i64, int64_t, uint64_t, DT_INT64, FIRST(INT64), STEP)    \
+    X(name, u8, uint8_t, uint32_t, DT_UINT8, FIRST(UINT8), STEP)     \
+    X(name, u16, uint16_t, uint32_t, DT_UINT16, FIRST(UINT16), STEP) \
+    X(name, u32, uint32_t, uint32_t, DT_UINT32, FIRST(UINT32), STEP) \
+    X(name, u64, uint64_t, uint64_t, DT_UINT64, FIRST(UINT64), STEP)
 #define UINT8_MIN 0
 #define UINT16_MIN 0
 #define UINT32_MIN 0
@@ -267,23 +271,25 @@ static inline float widest(enum dtype dtype) {
 #define ONE(type) 1
 #define LEAST(type) type##_MIN
 #define MOST(type) type##_MAX
-#define UNSORTED_SUM(X)                                                                                                    \
-    UNSORTED_INTS(X, unsorted_sum, ZERO, (wide)a + (wide)x)                                                                \
-    X(unsorted_sum, f32, float, float, DT_FLOAT, 0, a + x) X(unsorted_sum, f64, double, double, DT_DOUBLE, 0, a + x)       \
-    X(unsorted_sum, c64, float complex, float, DT_COMPLEX64, 0, a + x)                                                     \
+#define UNSORTED_SUM(X)                                                \
+    UNSORTED_INTS(X, unsorted_sum, ZERO, (wide)a + (wide)x)            \
+    X(unsorted_sum, f32, float, float, DT_FLOAT, 0, a + x)             \
+    X(unsorted_sum, f64, double, double, DT_DOUBLE, 0, a + x)          \
+    X(unsorted_sum, c64, float complex, float, DT_COMPLEX64, 0, a + x) \
     X(unsorted_sum, c128, double complex, double, DT_COMPLEX128, 0, a + x)
-#define UNSORTED_PROD(X)                                                                                                   \
-    UNSORTED_INTS(X, unsorted_prod, ONE, (wide)a * (wide)x)                                                                \
-    X(unsorted_prod, f32, float, float, DT_FLOAT, 1, a * x) X(unsorted_prod, f64, double, double, DT_DOUBLE, 1, a * x)     \
-    X(unsorted_prod, c64, float complex, float, DT_COMPLEX64, 1, a * x)                                                    \
+#define UNSORTED_PROD(X)                                                \
+    UNSORTED_INTS(X, unsorted_prod, ONE, (wide)a * (wide)x)             \
+    X(unsorted_prod, f32, float, float, DT_FLOAT, 1, a * x)             \
+    X(unsorted_prod, f64, double, double, DT_DOUBLE, 1, a * x)          \
+    X(unsorted_prod, c64, float complex, float, DT_COMPLEX64, 1, a * x) \
     X(unsorted_prod, c128, double complex, double, DT_COMPLEX128, 1, a * x)
-#define UNSORTED_MAX(X)                                                                                                    \
-    UNSORTED_INTS(X, unsorted_max, LEAST, x > a ? x : a)                                                                   \
-    X(unsorted_max, f32, float, float, DT_FLOAT, -widest(dtype), x > a || x != x ? x : a)                                  \
+#define UNSORTED_MAX(X)                                                                   \
+    UNSORTED_INTS(X, unsorted_max, LEAST, x > a ? x : a)                                  \
+    X(unsorted_max, f32, float, float, DT_FLOAT, -widest(dtype), x > a || x != x ? x : a) \
     X(unsorted_max, f64, double, double, DT_DOUBLE, -DBL_MAX, x > a || x != x ? x : a)
-#define UNSORTED_MIN(X)                                                                                                    \
-    UNSORTED_INTS(X, unsorted_min, MOST, x < a ? x : a)                                                                    \
-    X(unsorted_min, f32, float, float, DT_FLOAT, widest(dtype), x < a || x != x ? x : a)                                   \
+#define UNSORTED_MIN(X)                                                                  \
+    UNSORTED_INTS(X, unsorted_min, MOST, x < a ? x : a)                                  \
+    X(unsorted_min, f32, float, float, DT_FLOAT, widest(dtype), x < a || x != x ? x : a) \
     X(unsorted_min, f64, double, double, DT_DOUBLE, DBL_MAX, x < a || x != x ? x : a)
 // clang-format on
 UNSORTED_SUM(UNSORTED_LOOPS)
@@ -429,13 +435,18 @@ SPARSE(sqrt_n, SCALE_SQRT_N)
     }
 // clang-format off
 static const struct kernel_def rows[] = {
-    SORTED_ROW("SegmentSum", segment_sum, DTYPES_NUMBER), SORTED_ROW("SegmentMean", segment_mean, DTYPES_NUMBER),
+    SORTED_ROW("SegmentSum", segment_sum, DTYPES_NUMBER),
+    SORTED_ROW("SegmentMean", segment_mean, DTYPES_NUMBER),
     SORTED_ROW("SegmentProd", segment_prod, DTYPES_NUMBER),
-    SORTED_ROW("SegmentMin", segment_min, DTYPES_REAL), SORTED_ROW("SegmentMax", segment_max, DTYPES_REAL),
-    UNSORTED_ROW("UnsortedSegmentSum", unsorted_sum_loops, DTYPES_NUMBER, DTYPES_INDEX | DTYPE_BIT(DT_INT16)),
+    SORTED_ROW("SegmentMin", segment_min, DTYPES_REAL),
+    SORTED_ROW("SegmentMax", segment_max, DTYPES_REAL),
+    UNSORTED_ROW("UnsortedSegmentSum", unsorted_sum_loops, DTYPES_NUMBER, DTYPES_INDEX |
+        DTYPE_BIT(DT_INT16)),
     UNSORTED_ROW("UnsortedSegmentProd", unsorted_prod_loops, DTYPES_NUMBER, DTYPES_INDEX),
-    UNSORTED_ROW("UnsortedSegmentMax", unsorted_max_loops, DTYPES_REAL, DTYPES_INDEX), UNSORTED_ROW("UnsortedSegmentMin", unsorted_min_loops, DTYPES_REAL, DTYPES_INDEX),
-    SPARSE_ROW("SparseSegmentSum", sparse_sum, DTYPES_REAL), SPARSE_ROW("SparseSegmentSumWithNumSegments", sparse_sum_sized, DTYPES_REAL),
+    UNSORTED_ROW("UnsortedSegmentMax", unsorted_max_loops, DTYPES_REAL, DTYPES_INDEX),
+    UNSORTED_ROW("UnsortedSegmentMin", unsorted_min_loops, DTYPES_REAL, DTYPES_INDEX),
+    SPARSE_ROW("SparseSegmentSum", sparse_sum, DTYPES_REAL),
+    SPARSE_ROW("SparseSegmentSumWithNumSegments", sparse_sum_sized, DTYPES_REAL),
     SPARSE_ROW("SparseSegmentMean", sparse_mean, DTYPES_REAL_FLOAT),
     SPARSE_ROW("SparseSegmentMeanWithNumSegments", sparse_mean_sized, DTYPES_REAL_FLOAT),
     SPARSE_ROW("SparseSegmentSqrtN", sparse_sqrt_n, DTYPES_REAL_FLOAT),

@@ -3,11 +3,15 @@
 #include "kernels/cpu/math/math_special.h"
 
 // clang-format off
-#define REAL(X, name, f32, f64) NUMBERS_F32(X, name, value, f32(x)) NUMBERS_F64(X, name, value, f64(x))
+#define REAL(X, name, f32, f64) \
+    NUMBERS_F32(X, name, value, f32(x)) NUMBERS_F64(X, name, value, f64(x))
 #define WITH_COMPLEX(X, name, f32, f64, c64, c128) \
-    REAL(X, name, f32, f64) NUMBERS_C64(X, name, value, c64(x)) NUMBERS_C128(X, name, value, c128(x))
-#define LOOPS_complex_abs(X) NUMBERS_C64(X, complex_abs, float, cabsf(x)) NUMBERS_C128(X, complex_abs, double, cabs(x))
-#define LOOPS_angle(X) NUMBERS_C64(X, angle, float, cargf(x)) NUMBERS_C128(X, angle, double, carg(x))
+    REAL(X, name, f32, f64)                        \
+    NUMBERS_C64(X, name, value, c64(x)) NUMBERS_C128(X, name, value, c128(x))
+#define LOOPS_complex_abs(X) \
+    NUMBERS_C64(X, complex_abs, float, cabsf(x)) NUMBERS_C128(X, complex_abs, double, cabs(x))
+#define LOOPS_angle(X) \
+    NUMBERS_C64(X, angle, float, cargf(x)) NUMBERS_C128(X, angle, double, carg(x))
 #define LOOPS_tan(X) WITH_COMPLEX(X, tan, tanf, tan, ctanf, ctan)
 #define LOOPS_asin(X) WITH_COMPLEX(X, asin, asinf, asin, casinf, casin)
 #define LOOPS_acos(X) WITH_COMPLEX(X, acos, acosf, acos, cacosf, cacos)

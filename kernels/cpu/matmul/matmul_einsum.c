@@ -1,7 +1,10 @@
 /* Einsum of one or two inputs: diagonals, sums, products and permutations said by labels.
  *
- *   input ── view: a stride per label (repeated ones add up) ── gather: sum what nobody else needs, lay out [batch, rows, columns] ──┐
- *   input ── the same ─────────────────────────────────────────────────────────────────────────────────── batched matrix product ──┴─
+ *   input ── view: a stride per label (repeated ones add up) ── gather: sum what nobody else needs,
+ *   lay out [batch, rows, columns] ──┐
+ *   input ── the same
+ *   ─────────────────────────────────────────────────────────────────────────────────── batched
+ *   matrix product ──┴─
  * scatter ── output
  *
  * Labels of both inputs and the output are batch, of both only are contracted, of one and the

@@ -290,10 +290,13 @@ static const enum batch_kind no_batch = NO_BATCH, equal_batch = EQUAL_BATCH,
 #define SPARSE_HINTED (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16))
 static const struct kernel_def rows[] = {
     PRODUCT("MatMul", no_batch, MULTIPLIABLE),
-    {.op = "SparseMatMul", .constraints = {{"Ta", SPARSE_HINTED}, {"Tb", SPARSE_HINTED}}, .compute = matmul_compute, .init = matmul_init, .arg = &no_batch, .cost_ns_per_element = 10},
+    {.op = "SparseMatMul", .constraints = {{"Ta", SPARSE_HINTED}, {"Tb", SPARSE_HINTED}},
+        .compute = matmul_compute, .init = matmul_init, .arg = &no_batch, .cost_ns_per_element =
+        10},
     PRODUCT("BatchMatMul", equal_batch, MULTIPLIABLE),
     PRODUCT("BatchMatMulV2", broadcast_batch, MULTIPLIABLE | DTYPE_BIT(DT_INT16)),
-    SAME_V3(DT_FLOAT), SAME_V3(DT_DOUBLE), SAME_V3(DT_HALF), SAME_V3(DT_BFLOAT16), SAME_V3(DT_COMPLEX64), SAME_V3(DT_COMPLEX128),
+    SAME_V3(DT_FLOAT), SAME_V3(DT_DOUBLE), SAME_V3(DT_HALF), SAME_V3(DT_BFLOAT16),
+        SAME_V3(DT_COMPLEX64), SAME_V3(DT_COMPLEX128),
     SAME_V3(DT_INT16), SAME_V3(DT_INT32), SAME_V3(DT_INT64),
     PRODUCT_V3(BYTES, BYTES, DTYPE_BIT(DT_INT32)),
     PRODUCT_V3(DTYPE_BIT(DT_BFLOAT16), BYTES, DTYPE_BIT(DT_BFLOAT16)),

@@ -92,7 +92,8 @@ static enum kernel_result encode_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {"DecodeWav", .compute = decode_compute, .init = decode_init, .cost_ns_per_element = 1000},
     {"EncodeWav", .compute = encode_compute, .cost_ns_per_element = 10},
-    {"AudioSpectrogram", .compute = audio_spectrogram, .init = audio_spectrogram_init, .fini = audio_spectrogram_fini, .cost_ns_per_element = 20},
+    {"AudioSpectrogram", .compute = audio_spectrogram, .init = audio_spectrogram_init,
+        .fini = audio_spectrogram_fini, .cost_ns_per_element = 20},
     {"Mfcc", .compute = audio_mfcc, .init = audio_mfcc_init, .cost_ns_per_element = 10},
 };
 // clang-format on

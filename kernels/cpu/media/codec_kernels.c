@@ -171,8 +171,10 @@ static struct status *decode(const struct decode_state *state, struct span bytes
 
 /* DecodeImage, DecodeJpeg, DecodeAndCropJpeg, DecodePng, DecodeGif, DecodeBmp.
  *   contents  string, scalar     crop_window  int32 [4]: y, x, height, width
- *   image  dtype [height, width, channels]; of a GIF [frames, height, width, 3] where the op says so
- * Errors   INVALID_ARGUMENT   bytes that are no picture, or not one for this op; UNIMPLEMENTED   WebP */
+ *   image  dtype [height, width, channels]; of a GIF [frames, height, width, 3] where the op says
+ *          so
+ * Errors   INVALID_ARGUMENT   bytes that are no picture, or not one for this op; UNIMPLEMENTED
+ *                             WebP */
 static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
     const struct tensor *contents = kernel_input(ctx, 0);
     if (contents->rank != 0)
@@ -280,7 +282,8 @@ static enum kernel_result end_encoding(struct kernel_ctx *ctx, struct status *st
 
 /* EncodeJpeg, EncodeJpegVariableQuality (its quality is input 1).
  *   image  uint8 [height, width, 1 or 3]     contents  string, scalar
- * Errors   INVALID_ARGUMENT   shapes, a quality outside of [0, 100]; INTERNAL   a picture of no pixels */
+ * Errors   INVALID_ARGUMENT   shapes, a quality outside of [0, 100]; INTERNAL   a picture of no
+ *                             pixels */
 static enum kernel_result encode_jpeg(struct kernel_ctx *ctx) {
     const struct jpeg_state *state = ctx->instance->state;
     const struct tensor *image = kernel_input(ctx, 0);
@@ -352,7 +355,8 @@ static enum kernel_result encode_png(struct kernel_ctx *ctx) {
 
 // clang-format off
 #define OP(kind) ((const void *)(intptr_t)(kind))
-#define DECODE(name, kind) {.op = name, .compute = decode_compute, .init = decode_init, .arg = OP(kind), .flags = KERNEL_EXPENSIVE}
+#define DECODE(name, kind) {.op = name, .compute = decode_compute, .init = decode_init, \
+    .arg = OP(kind), .flags = KERNEL_EXPENSIVE}
 static const struct kernel_def rows[] = {
     DECODE("DecodeImage", OP_ANY),
     DECODE("DecodeJpeg", OP_JPEG),
@@ -361,9 +365,12 @@ static const struct kernel_def rows[] = {
     DECODE("DecodeGif", OP_GIF),
     DECODE("DecodeBmp", OP_BMP),
     {"ExtractJpegShape", {{"output_type", DTYPES_INDEX}}, .compute = jpeg_shape},
-    {.op = "EncodeJpeg", .compute = encode_jpeg, .init = encode_jpeg_init, .flags = KERNEL_EXPENSIVE},
-    {.op = "EncodeJpegVariableQuality", .compute = encode_jpeg, .init = encode_jpeg_init, .flags = KERNEL_EXPENSIVE},
-    {.op = "EncodePng", {{"T", DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_UINT16)}}, .compute = encode_png, .init = encode_png_init, .flags = KERNEL_EXPENSIVE},
+    {.op = "EncodeJpeg", .compute = encode_jpeg, .init = encode_jpeg_init,
+        .flags = KERNEL_EXPENSIVE},
+    {.op = "EncodeJpegVariableQuality", .compute = encode_jpeg, .init = encode_jpeg_init,
+        .flags = KERNEL_EXPENSIVE},
+    {.op = "EncodePng", {{"T", DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_UINT16)}}, .compute = encode_png,
+        .init = encode_png_init, .flags = KERNEL_EXPENSIVE},
 };
 // clang-format on
 

@@ -289,7 +289,8 @@ static struct status *sample_check(const struct kernel_ctx *ctx, float *min_cove
 
 /* SampleDistortedBoundingBox (V2), and with a seed StatelessSampleDistortedBoundingBox: a random
  * part of an image that holds enough of a
- * box; the numbers of the same seeds in TensorFlow. image_size  T [3], bounding_boxes  float [1, n, 4], min_object_covered  float [] (V2),
+ * box; the numbers of the same seeds in TensorFlow. image_size  T [3], bounding_boxes  float [1, n,
+ * 4], min_object_covered  float [] (V2),
  * seed [2] (stateless) begin, size T [3] for Slice; bboxes float [1, 1, 4] */
 static enum kernel_result sample(struct kernel_ctx *ctx) {
     const struct sample_state *state = ctx->instance->state;
@@ -333,9 +334,12 @@ static enum kernel_result sample(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {.op = "DrawBoundingBoxes", {{"T", PIXELS}}, .compute = draw},
     {.op = "DrawBoundingBoxesV2", {{"T", PIXELS}}, .compute = draw},
-    {.op = "SampleDistortedBoundingBox", {{"T", SIZES}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
-    {.op = "SampleDistortedBoundingBoxV2", {{"T", SIZES}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
-    {.op = "StatelessSampleDistortedBoundingBox", {{"T", SIZES}}, .compute = sample, .init = sample_init},
+    {.op = "SampleDistortedBoundingBox", {{"T", SIZES}}, .compute = sample, .init = sample_init,
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {.op = "SampleDistortedBoundingBoxV2", {{"T", SIZES}}, .compute = sample, .init = sample_init,
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {.op = "StatelessSampleDistortedBoundingBox", {{"T", SIZES}}, .compute = sample,
+        .init = sample_init},
 };
 // clang-format on
 

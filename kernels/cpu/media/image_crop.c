@@ -358,9 +358,11 @@ static enum kernel_result crop_grad_boxes(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "CropAndResize", {{"T", CROPPED}}, .compute = crop, .init = crop_init},
-    {.op = "CropAndResizeGradImage", {{"T", DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
+    {.op = "CropAndResizeGradImage",
+        {{"T", DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
      .compute = crop_grad_image, .init = crop_init},
-    {.op = "CropAndResizeGradBoxes", {{"T", CROPPED}}, .compute = crop_grad_boxes, .init = crop_init},
+    {.op = "CropAndResizeGradBoxes", {{"T", CROPPED}}, .compute = crop_grad_boxes,
+        .init = crop_init},
 };
 // clang-format on
 

@@ -167,7 +167,8 @@ static enum kernel_result nearest_grad(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "ResizeNearestNeighbor", {{"T", RESIZED}}, .compute = nearest, .init = resize_init},
-    {.op = "ResizeNearestNeighborGrad", {{"T", RESIZED_GRAD}}, .compute = nearest_grad, .init = resize_init},
+    {.op = "ResizeNearestNeighborGrad", {{"T", RESIZED_GRAD}}, .compute = nearest_grad,
+        .init = resize_init},
 };
 // clang-format on
 

@@ -209,13 +209,18 @@ static enum kernel_result place_grad(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "ResizeBilinear", {{"T", RESIZED}}, .compute = resize, .init = resize_init, .arg = &bilinear},
-    {.op = "ResizeBicubic", {{"T", RESIZED}}, .compute = resize, .init = resize_init, .arg = &bicubic},
+    {.op = "ResizeBilinear", {{"T", RESIZED}}, .compute = resize, .init = resize_init,
+        .arg = &bilinear},
+    {.op = "ResizeBicubic", {{"T", RESIZED}}, .compute = resize, .init = resize_init,
+        .arg = &bicubic},
     {.op = "ResizeArea", {{"T", RESIZED}}, .compute = resize, .init = resize_init, .arg = &area},
-    {.op = "ResizeBilinearGrad", {{"T", DTYPES_REAL_FLOAT}}, .compute = resize_grad, .init = resize_init, .arg = &bilinear},
-    {.op = "ResizeBicubicGrad", {{"T", DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}}, .compute = resize_grad, .init = resize_init, .arg = &bicubic},
+    {.op = "ResizeBilinearGrad", {{"T", DTYPES_REAL_FLOAT}}, .compute = resize_grad,
+        .init = resize_init, .arg = &bilinear},
+    {.op = "ResizeBicubicGrad", {{"T", DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
+        .compute = resize_grad, .init = resize_init, .arg = &bicubic},
     {.op = "ScaleAndTranslate", {{"T", RESIZED}}, .compute = place, .init = place_init},
-    {.op = "ScaleAndTranslateGrad", {{"T", DTYPE_BIT(DT_FLOAT)}}, .compute = place_grad, .init = place_init},
+    {.op = "ScaleAndTranslateGrad", {{"T", DTYPE_BIT(DT_FLOAT)}}, .compute = place_grad,
+        .init = place_init},
 };
 // clang-format on
 

@@ -420,11 +420,16 @@ static const struct suppress_version v1 = {0, false}, v2 = {1, false}, v3 = {2, 
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "NonMaxSuppression", .compute = suppress_compute, .init = suppress_init, .arg = &v1},
-    {.op = "NonMaxSuppressionV2", {{"T", PIXELS}, {"T_threshold", PIXELS}}, .compute = suppress_compute, .init = suppress_init, .arg = &v2},
-    {.op = "NonMaxSuppressionV3", {{"T", PIXELS}, {"T_threshold", PIXELS}}, .compute = suppress_compute, .init = suppress_init, .arg = &v3},
-    {.op = "NonMaxSuppressionV4", {{"T", PIXELS}, {"T_threshold", PIXELS}}, .compute = suppress_compute, .init = suppress_init, .arg = &v3},
-    {.op = "NonMaxSuppressionV5", {{"T", PIXELS}}, .compute = suppress_compute, .init = suppress_init, .arg = &v5},
-    {.op = "NonMaxSuppressionWithOverlaps", .compute = suppress_compute, .init = suppress_init, .arg = &matrix},
+    {.op = "NonMaxSuppressionV2", {{"T", PIXELS}, {"T_threshold", PIXELS}},
+        .compute = suppress_compute, .init = suppress_init, .arg = &v2},
+    {.op = "NonMaxSuppressionV3", {{"T", PIXELS}, {"T_threshold", PIXELS}},
+        .compute = suppress_compute, .init = suppress_init, .arg = &v3},
+    {.op = "NonMaxSuppressionV4", {{"T", PIXELS}, {"T_threshold", PIXELS}},
+        .compute = suppress_compute, .init = suppress_init, .arg = &v3},
+    {.op = "NonMaxSuppressionV5", {{"T", PIXELS}}, .compute = suppress_compute,
+        .init = suppress_init, .arg = &v5},
+    {.op = "NonMaxSuppressionWithOverlaps", .compute = suppress_compute, .init = suppress_init,
+        .arg = &matrix},
     {.op = "CombinedNonMaxSuppression", .compute = combined, .init = combined_init},
 };
 // clang-format on

@@ -158,7 +158,8 @@ static void transform_range(void *arg, int64_t begin, int64_t end) {
 
 /* ImageProjectiveTransformV2, V3: output pixel (x, y) shows input pixel ((a0 x + a1 y + a2) / k,
  * (b0 x + b1 y + b2) / k), k = c0 x + c1 y
- * + 1. images        dtype [batch, height, width, channels] transforms    float [batch or 1, 8]: a0, a1, a2, b0, b1, b2, c0, c1
+ * + 1. images        dtype [batch, height, width, channels] transforms    float [batch or 1, 8]:
+ *                    a0, a1, a2, b0, b1, b2, c0, c1
  *   output_shape  int32 [2]
  *   fill_value    float [] (V3) */
 static enum kernel_result transform(struct kernel_ctx *ctx) {
@@ -330,8 +331,10 @@ static enum kernel_result glimpse(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "ImageProjectiveTransformV2", {{"dtype", TRANSFORMED}}, .compute = transform, .init = transform_init},
-    {.op = "ImageProjectiveTransformV3", {{"dtype", TRANSFORMED}}, .compute = transform, .init = transform_init},
+    {.op = "ImageProjectiveTransformV2", {{"dtype", TRANSFORMED}}, .compute = transform,
+        .init = transform_init},
+    {.op = "ImageProjectiveTransformV3", {{"dtype", TRANSFORMED}}, .compute = transform,
+        .init = transform_init},
     {.op = "ExtractGlimpse", .compute = glimpse, .init = glimpse_init, .flags = KERNEL_STATEFUL},
     {.op = "ExtractGlimpseV2", .compute = glimpse, .init = glimpse_init, .flags = KERNEL_STATEFUL},
 };

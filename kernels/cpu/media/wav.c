@@ -1,7 +1,8 @@
 /* WAV files [Microsoft/IBM: "Multimedia Programming Interface and Data Specifications 1.0",
  * 1991]:
  *
- *   "RIFF" size "WAVE" │ "fmt " 16 format channels rate bytes/s bytes/frame bits/sample │ chunks … │ "data" size samples */
+ *   "RIFF" size "WAVE" │ "fmt " 16 format channels rate bytes/s bytes/frame bits/sample │ chunks …
+ *   │ "data" size samples */
 #include "kernels/cpu/media/wav.h"
 
 #include <math.h>

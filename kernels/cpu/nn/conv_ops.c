@@ -4,12 +4,14 @@
  *   Conv2D                  input [n,h,w,i], filter [h,w,i/groups,o] → output [n,h,w,o]
  *   Conv2DBackpropInput     input_sizes, filter, out_backprop → the input's gradient
  *   Conv2DBackpropFilter    input, filter_sizes, out_backprop → the filter's gradient
- *   Conv3D…                 the same with depth before height; Conv takes either, with any number of batch dimensions
+ *   Conv3D…                 the same with depth before height; Conv takes either, with any number
+ *                           of batch dimensions
  *
  * As in TensorFlow's CPU kernels channels come last, groups are for the forward direction of two
  * dimensions, dilations too.
  * Errors   INVALID_ARGUMENT   ranks, channels and sizes that do not fit together
- *          UNIMPLEMENTED      channels first (INVALID_ARGUMENT from the gradients and in three dimensions)
+ *          UNIMPLEMENTED      channels first (INVALID_ARGUMENT from the gradients and in three
+ *                             dimensions)
  * Cost     2 · elements of out · elements of one output channel's filter, flops */
 #include <stdlib.h>
 

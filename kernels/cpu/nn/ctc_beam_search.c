@@ -312,9 +312,11 @@ static struct status *output_paths(struct kernel_ctx *ctx, const struct beam_job
 
 /* CTCBeamSearchDecoder. The last class is the blank.
  *   inputs  T [time, batch, classes], logits     sequence_length  int32 [batch]
- *   decoded_indices, decoded_values, decoded_shape   int64, a sparse tensor per path, the likeliest first
+ *   decoded_indices, decoded_values, decoded_shape   int64, a sparse tensor per path, the likeliest
+ *                                                    first
  *   log_probability  T [batch, top_paths]
- * Errors   FAILED_PRECONDITION   a length beyond time; INVALID_ARGUMENT   shapes, more paths than the beam holds, or than were found
+ * Errors   FAILED_PRECONDITION   a length beyond time; INVALID_ARGUMENT   shapes, more paths than
+ *                                the beam holds, or than were found
  * Cost     time · beam_width · classes for each sequence */
 enum kernel_result ctc_beam_search(struct kernel_ctx *ctx) {
     struct beam_job job = {.state = ctx->instance->state};

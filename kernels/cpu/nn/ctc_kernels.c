@@ -152,7 +152,8 @@ static void greedy_range(void *arg, int64_t begin, int64_t end) {
  *   inputs  T [time, batch, classes]     sequence_length  int32 [batch]
  *   decoded_indices int64 [n,2], decoded_values int64 [n], decoded_shape int64 [2]
  *   log_probability  T [batch,1]: minus the sum of the largest logits
- * Errors   INVALID_ARGUMENT   shapes, nothing in inputs, blank_index beyond the classes; FAILED_PRECONDITION   a length beyond time */
+ * Errors   INVALID_ARGUMENT   shapes, nothing in inputs, blank_index beyond the classes;
+ *                             FAILED_PRECONDITION   a length beyond time */
 static enum kernel_result greedy_compute(struct kernel_ctx *ctx) {
     const struct greedy_state *state = ctx->instance->state;
     struct greedy_job job = {.merges = state->merges};
@@ -183,7 +184,8 @@ static enum kernel_result greedy_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {"CTCLoss", {{"T", TYPES}}, ctc_loss, ctc_loss_init, .cost_ns_per_element = 50},
     {"CTCGreedyDecoder", {{"T", TYPES}}, greedy_compute, greedy_init, .cost_ns_per_element = 1},
-    {"CTCBeamSearchDecoder", {{"T", TYPES}}, ctc_beam_search, ctc_beam_search_init, .cost_ns_per_element = 500},
+    {"CTCBeamSearchDecoder", {{"T", TYPES}}, ctc_beam_search, ctc_beam_search_init,
+        .cost_ns_per_element = 500},
 };
 // clang-format on
 

@@ -287,7 +287,8 @@ static struct status *prepare(struct loss_job *job) {
  *   inputs  T [time, batch, classes], logits     sequence_length  int32 [batch]
  *   labels_indices  int64 [n,2] in order, (sequence, place)     labels_values  int32 [n]
  *   loss  T [batch]     gradient  T like inputs; both 0 for a sequence of no inputs
- * Errors   INVALID_ARGUMENT   shapes, a length beyond time, labels that are negative, out of order or more than their inputs
+ * Errors   INVALID_ARGUMENT   shapes, a length beyond time, labels that are negative, out of order
+ *                             or more than their inputs
  * Cost     time · (labels + classes) for each sequence; 16 bytes · time · labels at a time */
 enum kernel_result ctc_loss(struct kernel_ctx *ctx) {
     struct loss_job job = {.ctx = ctx, .state = ctx->instance->state};

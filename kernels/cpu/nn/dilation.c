@@ -101,9 +101,12 @@ struct dilation_loops {
 
 // clang-format off
 static const struct dilation_loops *const loops_of[DT_N_TYPES] = {
-    [DT_FLOAT] = &loops_f32, [DT_DOUBLE] = &loops_f64, [DT_HALF] = &loops_half, [DT_BFLOAT16] = &loops_bfloat16,
-    [DT_INT8] = &loops_i8, [DT_INT16] = &loops_i16, [DT_INT32] = &loops_i32, [DT_INT64] = &loops_i64,
-    [DT_UINT8] = &loops_u8, [DT_UINT16] = &loops_u16, [DT_UINT32] = &loops_u32, [DT_UINT64] = &loops_u64,
+    [DT_FLOAT] = &loops_f32, [DT_DOUBLE] = &loops_f64, [DT_HALF] = &loops_half, [DT_BFLOAT16] =
+        &loops_bfloat16,
+    [DT_INT8] = &loops_i8, [DT_INT16] = &loops_i16, [DT_INT32] = &loops_i32, [DT_INT64] =
+        &loops_i64,
+    [DT_UINT8] = &loops_u8, [DT_UINT16] = &loops_u16, [DT_UINT32] = &loops_u32, [DT_UINT64] =
+        &loops_u64,
 };
 // clang-format on
 

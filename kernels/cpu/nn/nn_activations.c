@@ -66,7 +66,8 @@ struct activation_state {
 #define RELU6_GRAD(s, T) BACKWARD(relu6_grad, s, T, g *(T)((v > 0) & (v < 6)))
 
 // clang-format off
-#define FOR_REAL(X) X(f32, float) X(f64, double) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) \
+#define FOR_REAL(X)                                                                            \
+    X(f32, float) X(f64, double) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) \
     X(u8, uint8_t) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)
 // clang-format on
 FOR_REAL(RELU)
@@ -120,7 +121,8 @@ FOR_FLOAT(SOFTSIGN_GRAD)
 
 // clang-format off
 #define FLOAT_LOOPS(f) [DT_FLOAT] = f##_f32, [DT_DOUBLE] = f##_f64
-#define REAL_LOOPS(f) FLOAT_LOOPS(f), [DT_INT8] = f##_i8, [DT_INT16] = f##_i16, [DT_INT32] = f##_i32, [DT_INT64] = f##_i64, \
+#define REAL_LOOPS(f) FLOAT_LOOPS(f), [DT_INT8] = f##_i8, [DT_INT16] = f##_i16, [DT_INT32] = \
+    f##_i32, [DT_INT64] = f##_i64,                                                           \
         [DT_UINT8] = f##_u8, [DT_UINT16] = f##_u16, [DT_UINT32] = f##_u32, [DT_UINT64] = f##_u64
 
 static const struct activation activations[] = {

@@ -73,8 +73,10 @@ FOR_SUMS(ADD_ROW)
 FOR_SUMS(ADD_ONE)
 
 /* Signed integers wrap: they run the unsigned loops. */
-#define SUM_TYPES(f) [DT_FLOAT] = f##_f32, [DT_DOUBLE] = f##_f64, [DT_COMPLEX64] = f##_c64, [DT_COMPLEX128] = f##_c128, \
-    [DT_INT8] = f##_u8, [DT_UINT8] = f##_u8, [DT_INT16] = f##_u16, [DT_UINT16] = f##_u16, [DT_INT32] = f##_u32, [DT_UINT32] = f##_u32, \
+#define SUM_TYPES(f) [DT_FLOAT] = f##_f32, [DT_DOUBLE] = f##_f64, [DT_COMPLEX64] = f##_c64, \
+    [DT_COMPLEX128] = f##_c128,                                                             \
+    [DT_INT8] = f##_u8, [DT_UINT8] = f##_u8, [DT_INT16] = f##_u16, [DT_UINT16] = f##_u16,   \
+        [DT_INT32] = f##_u32, [DT_UINT32] = f##_u32,                                        \
     [DT_INT64] = f##_u64, [DT_UINT64] = f##_u64
 static bias_loop *const add_row[DT_N_TYPES] = {SUM_TYPES(add_row)};
 static bias_loop *const add_one[DT_N_TYPES] = {SUM_TYPES(add_one)};
@@ -221,8 +223,11 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
         return lanes[0];                                          \
     }
 // clang-format off
-#define FOR_GRAD_SUMS(X) X(f32, float, double) X(f64, double, double) X(c64, float complex, double complex) \
-    X(c128, double complex, double complex) X(u8, uint8_t, uint64_t) X(u16, uint16_t, uint64_t) X(u32, uint32_t, uint64_t) X(u64, uint64_t, uint64_t)
+#define FOR_GRAD_SUMS(X)                                                               \
+    X(f32, float, double) X(f64, double, double) X(c64, float complex, double complex) \
+    X(c128, double complex, double complex)                                            \
+    X(u8, uint8_t, uint64_t)                                                           \
+    X(u16, uint16_t, uint64_t) X(u32, uint32_t, uint64_t) X(u64, uint64_t, uint64_t)
 // clang-format on
 FOR_GRAD_SUMS(SUM_ROWS)
 FOR_GRAD_SUMS(SUM_PLANE)

@@ -5,7 +5,8 @@
 
 // clang-format off
 #define ACTIVATION(name, types) {name, {{"T", types}}, nn_activation, nn_activation_init}
-#define BIAS(name, function) {name, {{"T", BIAS_TYPES}}, function, nn_bias_init, .cost_ns_per_element = 0.5f}
+#define BIAS(name, function) {name, {{"T", BIAS_TYPES}}, function, nn_bias_init, \
+    .cost_ns_per_element = 0.5f}
 
 static const struct kernel_def rows[] = {
     ACTIVATION("Relu",          DTYPES_REAL),
@@ -28,13 +29,20 @@ static const struct kernel_def rows[] = {
     {"L2Loss", {{"T", DTYPES_REAL_FLOAT}}, nn_l2_loss, .cost_ns_per_element = 0.3f},
     {"Softmax",    {{"T", DTYPES_REAL_FLOAT}}, nn_softmax,     .cost_ns_per_element = 1},
     {"LogSoftmax", {{"T", DTYPES_REAL_FLOAT}}, nn_log_softmax, .cost_ns_per_element = 1},
-    {"SoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}}, nn_softmax_xent, .cost_ns_per_element = 1.5f},
-    {"SparseSoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}, {"Tlabels", DTYPES_INDEX}}, nn_sparse_softmax_xent, .cost_ns_per_element = 1},
-    {"InTopK",     {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element = 1},
-    {"InTopKV2",   {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element = 1},
-    {"TopK",       {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element = 4},
-    {"TopKV2",     {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element = 4},
-    {"NthElement", {{"T", DTYPES_REAL}},  nn_nth_element,  nn_nth_element_init, .cost_ns_per_element = 5},
+    {"SoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}}, nn_softmax_xent,
+        .cost_ns_per_element = 1.5f},
+    {"SparseSoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}, {"Tlabels", DTYPES_INDEX}},
+        nn_sparse_softmax_xent, .cost_ns_per_element = 1},
+    {"InTopK",     {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element =
+        1},
+    {"InTopKV2",   {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element =
+        1},
+    {"TopK",       {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element =
+        4},
+    {"TopKV2",     {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element =
+        4},
+    {"NthElement", {{"T", DTYPES_REAL}},  nn_nth_element,  nn_nth_element_init,
+        .cost_ns_per_element = 5},
 };
 // clang-format on
 

@@ -206,7 +206,8 @@ static int64_t n_rows_of(const struct tensor *input) {
     int64_t rows = 1;
     for (int i = 0; i + 1 < input->rank; i++) {
         if (mul_overflows_i64(rows, tensor_dim(input, i), &rows))
-            return INT64_MAX; /* only where the last size is 0; kernel_alloc refuses the output, or it is empty too */
+            /* only where the last size is 0; kernel_alloc refuses the output, or it is empty too */
+            return INT64_MAX;
     }
     return rows;
 }
@@ -216,8 +217,10 @@ static int64_t n_rows_of(const struct tensor *input) {
  *   input   T [..., cols]             k  Tk, scalar (TopK: an attr)
  *   values  T [..., k]                indices  index_type [..., k]
  * Of equal values the lower column wins. NaN is above infinity.
- * Errors   INVALID_ARGUMENT   input a scalar, k not a scalar, k negative or above cols, cols beyond index_type
- * Cost     cols · log k in the worst case, about cols for a small k; linear, plus sorting k, for a large one */
+ * Errors   INVALID_ARGUMENT   input a scalar, k not a scalar, k negative or above cols, cols beyond
+ *                             index_type
+ * Cost     cols · log k in the worst case, about cols for a small k; linear, plus sorting k, for a
+ *          large one */
 enum kernel_result nn_top_k(struct kernel_ctx *ctx) {
     const struct top_k_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0);
@@ -356,7 +359,8 @@ static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
 
 /* InTopK, InTopKV2: is the target's prediction among the k largest of its row? Ties at the
  * border all are.
- *   predictions  float [batch, classes]    targets  T [batch]    k  T, scalar (InTopK: an attr)    precision  bool [batch]
+ *   predictions  float [batch, classes]    targets  T [batch]    k  T, scalar (InTopK: an attr)
+ *                                                   precision  bool [batch]
  * Errors   INVALID_ARGUMENT   ranks, or sizes that differ */
 enum kernel_result nn_in_top_k(struct kernel_ctx *ctx) {
     const struct in_top_k_state *state = ctx->instance->state;

@@ -2,15 +2,18 @@
  *
  *   x                T [batch, spatial, channels], or channels before spatial; V3 takes volumes too
  *   scale, offset    float [channels]
- *   mean, variance   float [channels]: the moving ones; they are not looked at while training with an exponential_avg_factor of 1
+ *   mean, variance   float [channels]: the moving ones; they are not looked at while training with
+ *                    an exponential_avg_factor of 1
  *   y                T: (x - mean) · scale / √(variance + epsilon) + offset
- *   batch_mean, batch_variance    training: the moving ones after this batch (the variance unbiased), else those that came in
+ *   batch_mean, batch_variance    training: the moving ones after this batch (the variance
+ *                                 unbiased), else those that came in
  *   reserve_space_1, _2           training: mean and variance of this batch, for the gradient
  *   reserve_space_3               V3: nothing on a CPU
  *
  * The gradient takes them back: x_backprop, scale_backprop, offset_backprop and two outputs that
  * hold nothing.
- * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit; the gradient outside of training with channels first */
+ * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit; the gradient outside of training
+ *                             with channels first */
 #include <math.h>
 #include <stdlib.h>
 
@@ -169,7 +172,8 @@ enum kernel_result batch_norm_compute(struct kernel_ctx *ctx) {
 
 /* With s = 1 / √(variance + epsilon), n elements per channel and sums over them:
  *   offset_backprop = Σ g,   scale_backprop = s · Σ g (x - mean)
- *   x_backprop = scale · s · (g - Σ g / n - (x - mean) · s² · Σ g (x - mean) / n)       while training
+ *   x_backprop = scale · s · (g - Σ g / n - (x - mean) · s² · Σ g (x - mean) / n)       while
+ *   training
  *   x_backprop = scale · s · g                                                         else */
 static struct status *backward(struct kernel_ctx *ctx, const struct batch_norm_state *state,
                                const float *g, const float *x, struct norm_extent e,

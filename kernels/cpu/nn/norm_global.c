@@ -3,7 +3,8 @@
  *
  *   t               T [batch, height, width, depth]
  *   m, v, beta, gamma   T [depth]
- *   result          (t - m) / √(v + variance_epsilon) [· gamma] + beta; gamma if scale_after_normalization
+ *   result          (t - m) / √(v + variance_epsilon) [· gamma] + beta; gamma if
+ *                   scale_after_normalization
  *
  * Computed in double, element by element.
  * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit */

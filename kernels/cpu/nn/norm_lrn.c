@@ -2,7 +2,8 @@
  * gradient.
  *
  *   input   T [batch, height, width, depth]
- *   output  T: input / (bias + alpha · Σ input²)^beta, the sum over depth_radius channels on each side
+ *   output  T: input / (bias + alpha · Σ input²)^beta, the sum over depth_radius channels on each
+ *           side
  *
  * Computed in float.
  * Errors   INVALID_ARGUMENT   ranks other than 4, shapes that differ */

@@ -2,7 +2,8 @@
  *
  *   value   T [batch, rows, columns, channels]
  *   output  T [batch, ⌊rows / ratio⌋, ⌊columns / ratio⌋, channels]
- *   row_pooling_sequence, col_pooling_sequence   int64: where the regions begin, and the end; regions overlap by one if asked
+ *   row_pooling_sequence, col_pooling_sequence   int64: where the regions begin, and the end;
+ *                                                regions overlap by one if asked
  *
  * Regions of two neighbouring sizes come in a random order: shuffled, or, pseudo_random, from
  * one number u as ⌈α (i + u)⌉. Numbers are those of TensorFlow for the same seeds; a seed needs

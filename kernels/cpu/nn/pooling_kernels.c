@@ -18,7 +18,8 @@ static const struct pooling_op avg_3d = {POOLING_AVG, 3}, avg_grad_3d = {POOLING
 #define FRACTIONAL_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX)
 
 // clang-format off
-#define POOL(op, types, which) {op, {{"T", types}}, pooling_compute, pooling_init, .arg = &(which), .cost_ns_per_element = 1}
+#define POOL(op, types, which) {op, {{"T", types}}, pooling_compute, pooling_init, \
+    .arg = &(which), .cost_ns_per_element = 1}
 
 static const struct kernel_def rows[] = {
     POOL("MaxPool",           MAX_TYPES,         max_2d),
@@ -34,12 +35,18 @@ static const struct kernel_def rows[] = {
     POOL("MaxPool3DGradGrad", VOLUME_TYPES,      max_grad_grad_3d),
     POOL("AvgPool3D",         VOLUME_TYPES,      avg_3d),
     POOL("AvgPool3DGrad",     VOLUME_TYPES,      avg_grad_3d),
-    {"FractionalMaxPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
-    {"FractionalAvgPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
-    {"FractionalMaxPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init, .cost_ns_per_element = 3},
-    {"FractionalAvgPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init, .cost_ns_per_element = 3},
-    {"MaxPoolWithArgmax",     {{"T", DTYPES_REAL}, {"Targmax", DTYPES_INDEX}}, pooling_compute, pooling_init, .arg = &argmax, .cost_ns_per_element = 2},
-    {"MaxPoolGradWithArgmax", {{"T", DTYPES_REAL}, {"Targmax", DTYPE_BIT(DT_INT64)}}, pooling_argmax_grad, pooling_init, .arg = &argmax_grad, .cost_ns_per_element = 1},
+    {"FractionalMaxPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init,
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
+    {"FractionalAvgPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init,
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
+    {"FractionalMaxPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init,
+        .cost_ns_per_element = 3},
+    {"FractionalAvgPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init,
+        .cost_ns_per_element = 3},
+    {"MaxPoolWithArgmax",     {{"T", DTYPES_REAL}, {"Targmax", DTYPES_INDEX}}, pooling_compute,
+        pooling_init, .arg = &argmax, .cost_ns_per_element = 2},
+    {"MaxPoolGradWithArgmax", {{"T", DTYPES_REAL}, {"Targmax", DTYPE_BIT(DT_INT64)}},
+        pooling_argmax_grad, pooling_init, .arg = &argmax_grad, .cost_ns_per_element = 1},
 };
 // clang-format on
 

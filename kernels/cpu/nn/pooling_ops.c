@@ -3,8 +3,10 @@
  *
  *   input    T [batch, spatial, channels]
  *   output   T [batch, places, channels]
- *   MaxPoolGrad      input, output, grad → the input's gradient: to the first greatest tap; in three dimensions to all that equal it
- *   MaxPoolGradGrad  input, output, grad of the input's gradient → what the first greatest tap has of it
+ *   MaxPoolGrad      input, output, grad → the input's gradient: to the first greatest tap; in
+ *                    three dimensions to all that equal it
+ *   MaxPoolGradGrad  input, output, grad of the input's gradient → what the first greatest tap has
+ *                    of it
  *   AvgPoolGrad      the input's sizes, grad → the input's gradient
  *   MaxPoolWithArgmax also gives the place of the greatest, counted in elements of its image (of
  *   the batch: include_batch_in_index)

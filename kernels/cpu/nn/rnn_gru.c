@@ -5,7 +5,8 @@
  *   w_ru, b_ru   float [inputs + cells, 2 · cells], [2 · cells]: reset gate, then update gate
  *   w_c, b_c     float [inputs + cells, cells], [cells]
  *
- *   r, u = σ([x, h_prev] · w_ru + b_ru)   c = tanh([x, h_prev · r] · w_c + b_c)   h = u · h_prev + (1 - u) · c
+ *   r, u = σ([x, h_prev] · w_ru + b_ru)   c = tanh([x, h_prev · r] · w_c + b_c)   h = u · h_prev +
+ *                                         (1 - u) · c
  *
  * Errors: INVALID_ARGUMENT for ranks and sizes that do not fit. */
 #ifndef __clang__

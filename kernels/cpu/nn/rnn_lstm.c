@@ -3,7 +3,8 @@
  *
  *   x        T [batch, inputs], or [steps, batch, inputs]
  *   cs_prev, h_prev   T [batch, cells]
- *   w, b     T [inputs + cells, 4 · cells], [4 · cells]: gates in the order i, ci, f, o; V2: i, f, ci, o
+ *   w, b     T [inputs + cells, 4 · cells], [4 · cells]: gates in the order i, ci, f, o; V2: i, f,
+ *            ci, o
  *   wci, wcf, wco     T [cells], looked at with use_peephole only
  *   i, cs, f, o, ci, co, h   T [batch, cells], or with steps before; zeros from seq_len_max on
  *

@@ -29,7 +29,8 @@ static void relu_range(void *arg, int64_t begin, int64_t end) {
 
 /* QuantizedRelu, QuantizedRelu6.
  *   features  Tinput    min_features, max_features  float scalars
- *   activations  the codes, none below that of 0 (above that of 6)    min_activations, max_activations  the same range
+ *   activations  the codes, none below that of 0 (above that of 6)    min_activations,
+ *                max_activations  the same range
  * Errors   INVALID_ARGUMENT   ranges that are no scalars */
 enum kernel_result quant_relu(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
@@ -177,7 +178,8 @@ enum kernel_result quant_bias_add(struct kernel_ctx *ctx) {
 /* QuantizedAdd: by element, shapes broadcast.
  *   x  T1    y  T2    min_x, max_x, min_y, max_y  float scalars
  *   z  qint32    min_z, max_z  a range with room for many sums
- * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, shapes that do not fit, nothing to add */
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, shapes that do not fit,
+ *                             nothing to add */
 enum kernel_result quant_add(struct kernel_ctx *ctx) {
     struct broadcast plan;
     float ranges[4];

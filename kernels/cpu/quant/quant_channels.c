@@ -35,7 +35,8 @@ struct status *quant_channels_init(struct kernel_init *init) {
 
 /* RequantizationRangePerChannel.
  *   input  qint32 [n, h, w, d]    input_min, input_max  float, d elements
- *   output_min, output_max  scalars: around 0 as far as any channel's codes go, at most clip_value_max; from 0 on if none is negative
+ *   output_min, output_max  scalars: around 0 as far as any channel's codes go, at most
+ *                           clip_value_max; from 0 on if none is negative
  * Errors   INVALID_ARGUMENT   the rank, sizes that differ, nothing in the input */
 enum kernel_result quant_used_range_channels(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
@@ -92,9 +93,11 @@ static void requantize_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* RequantizePerChannel.
- *   input  qint32 [n, h, w, d]    input_min, input_max  float, d elements or one for all    requested_output_min, requested_output_max
+ *   input  qint32 [n, h, w, d]    input_min, input_max  float, d elements or one for all
+ *                                                       requested_output_min, requested_output_max
  *   output  out_type    output_min, output_max  the range that was asked for, scalars
- * Errors   INVALID_ARGUMENT   the rank, sizes that differ, a range of qint8 without negative numbers */
+ * Errors   INVALID_ARGUMENT   the rank, sizes that differ, a range of qint8 without negative
+ *                             numbers */
 enum kernel_result quant_requantize_channels(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
     struct channels_job job = {.ctx = ctx, .dtype = (enum dtype)ctx->instance->out_types[0]};

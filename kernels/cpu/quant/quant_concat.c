@@ -144,7 +144,8 @@ static struct status *concat(struct kernel_ctx *ctx, int n, float *mins, float *
 }
 
 /* QuantizedConcat: codes of several ranges as codes of one.
- *   concat_dim  int32 scalar    values  N of T    input_mins, input_maxes  N of float, one element each
+ *   concat_dim  int32 scalar    values  N of T    input_mins, input_maxes  N of float, one element
+ *                                                 each
  *   output  T    output_min, output_max  a range that holds all of them, and 0
  * Errors   INVALID_ARGUMENT   shapes, the dimension, ranges of other than one element */
 enum kernel_result quant_concat(struct kernel_ctx *ctx) {

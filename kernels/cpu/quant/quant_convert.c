@@ -292,7 +292,8 @@ static void quantize_part(void *arg, int64_t begin, int64_t end) {
 
 /* QuantizeV2.
  *   input  float    min_range, max_range  float, scalars, or [d] where d is the size of the axis
- *   output  T, the input's shape    output_min, output_max  the range that codes cover: around 0, and as wide as asked
+ *   output  T, the input's shape    output_min, output_max  the range that codes cover: around 0,
+ *                                                           and as wide as asked
  * Errors   INVALID_ARGUMENT   ranges of other shapes, or upside down */
 enum kernel_result quant_quantize(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);

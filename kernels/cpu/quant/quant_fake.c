@@ -149,7 +149,8 @@ static struct status *shapes_differ(const char *what, const struct tensor *a,
 
 /* FakeQuantWithMinMaxArgsGradient, FakeQuantWithMinMaxVarsGradient.
  *   gradients, inputs  float, one shape    min, max  float scalars (attrs of Args)
- *   backprops_wrt_input  their shape    backprop_wrt_min, backprop_wrt_max  scalars (Vars): the sums of what lies outside
+ *   backprops_wrt_input  their shape    backprop_wrt_min, backprop_wrt_max  scalars (Vars): the
+ *                                       sums of what lies outside
  * Errors   INVALID_ARGUMENT   as above, or the shapes differ */
 enum kernel_result quant_fake_grad(struct kernel_ctx *ctx) {
     const struct tensor *dy = kernel_input(ctx, 0), *x = kernel_input(ctx, 1);

@@ -103,8 +103,10 @@ static struct status *batch_check(const struct kernel_ctx *ctx, float *mins, flo
 }
 
 /* QuantizedBatchNormWithGlobalNormalization.
- *   t  Tinput [batch, height, width, d]    m, v, beta, gamma  Tinput [d]    a min and a max, of one element each, after every one of them
- *   result  out_type, (t - m) / sqrt(v + epsilon) [· gamma] + beta    result_min, result_max  -2^20 and 2^20
+ *   t  Tinput [batch, height, width, d]    m, v, beta, gamma  Tinput [d]    a min and a max, of one
+ *                                                             element each, after every one of them
+ *   result  out_type, (t - m) / sqrt(v + epsilon) [· gamma] + beta    result_min, result_max  -2^20
+ *           and 2^20
  * Errors   INVALID_ARGUMENT   ranks, sizes that differ, ranges of other than one element */
 enum kernel_result quant_batch_norm(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);

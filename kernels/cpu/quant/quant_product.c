@@ -137,9 +137,11 @@ out:
 }
 
 /* QuantizedMatMul.
- *   a  T1 [m, k]    b  T2 [k, n], each transposed if asked    min_a, max_a, min_b, max_b  float scalars
+ *   a  T1 [m, k]    b  T2 [k, n], each transposed if asked    min_a, max_a, min_b, max_b  float
+ *                                                             scalars
  *   out  qint32 [m, n]    min_out, max_out  the range of all 32-bit codes
- * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, ranks, inner sizes that differ */
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, ranks, inner sizes that
+ *                             differ */
 enum kernel_result quant_matmul(struct kernel_ctx *ctx) {
     static const char *const names[4] = {"min_a", "max_a", "min_b", "max_b"};
     const struct matmul_state *state = ctx->instance->state;
@@ -236,9 +238,11 @@ out:
 }
 
 /* QuantizedConv2D: channels last; the border counts as real 0.
- *   input  Tinput [n, h, w, c]    filter  Tfilter [fh, fw, c, d]    min_input, max_input, min_filter, max_filter  float scalars
+ *   input  Tinput [n, h, w, c]    filter  Tfilter [fh, fw, c, d]    min_input, max_input,
+ *                                         min_filter, max_filter  float scalars
  *   output  qint32 [n, places, d]    min_output, max_output  the range of all 32-bit codes
- * Errors   INVALID_ARGUMENT   ranges that are no scalars, ranks, channels that differ, nothing to convolve; strides that differ, dilations
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars, ranks, channels that differ, nothing to
+ *                             convolve; strides that differ, dilations
  */
 enum kernel_result quant_conv(struct kernel_ctx *ctx) {
     static const char *const names[4] = {"min_input", "max_input", "min_filter", "max_filter"};
@@ -284,7 +288,8 @@ static void mul_range(void *arg, int64_t begin, int64_t end) {
 /* QuantizedMul: by element, shapes broadcast.
  *   x  T1    y  T2    min_x, max_x, min_y, max_y  float scalars
  *   z  qint32    min_z, max_z  the range of all 32-bit codes
- * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, shapes that do not fit, nothing to multiply */
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, shapes that do not fit,
+ *                             nothing to multiply */
 enum kernel_result quant_mul(struct kernel_ctx *ctx) {
     struct broadcast plan;
     float ranges[4];

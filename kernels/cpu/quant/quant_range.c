@@ -89,9 +89,11 @@ static struct status *requantize(struct kernel_ctx *ctx, float min, float max, f
 }
 
 /* Requantize.
- *   input  Tinput    input_min, input_max, requested_output_min, requested_output_max  float scalars
+ *   input  Tinput    input_min, input_max, requested_output_min, requested_output_max  float
+ *                    scalars
  *   output  out_type    output_min, output_max  the range that was asked for
- * Errors   INVALID_ARGUMENT   ranges that are no scalars; a range that does not hold 0 or is upside down */
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars; a range that does not hold 0 or is upside
+ *                             down */
 enum kernel_result quant_requantize(struct kernel_ctx *ctx) {
     float min, max, to_min, to_max;
     KERNEL_TRY(ctx, quant_scalar(ctx, 1, "`input_min`", &min));

@@ -108,7 +108,8 @@ out:
 }
 
 /* QuantizedResizeBilinear.
- *   images  T [batch, height, width, channels]    size  int32 [2]: new height, new width    min, max  float scalars
+ *   images  T [batch, height, width, channels]    size  int32 [2]: new height, new width    min,
+ *                                                       max  float scalars
  *   resized_images  T [batch, new height, new width, channels]    out_min, out_max  the same range
  * Errors   INVALID_ARGUMENT   ranks, empty images, sizes below 1, ranges that are no scalars */
 enum kernel_result quant_resize(struct kernel_ctx *ctx) {

@@ -146,9 +146,11 @@ static void simulate_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* QuantizeAndDequantize, …V2, V3, V4.
- *   input, output  T, one shape    input_min, input_max  T, scalars, or [d] where d is the size of the axis
+ *   input, output  T, one shape    input_min, input_max  T, scalars, or [d] where d is the size of
+ *                                                        the axis
  *   num_bits  int32, scalar (V3; an attr else)
- * Errors   INVALID_ARGUMENT   ranges of other shapes or upside down; an axis that the input does not have; num_bits out of range */
+ * Errors   INVALID_ARGUMENT   ranges of other shapes or upside down; an axis that the input does
+ *                             not have; num_bits out of range */
 enum kernel_result quant_simulate(struct kernel_ctx *ctx) {
     const struct simulate_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);

@@ -210,7 +210,8 @@ static struct status *check_classes(const struct candidate_node *node,
  *   true_classes   int64 [batch, num_true]
  *   sampled        int64 [num_sampled]
  *   true_expected_count   float [batch, num_true]      sampled_expected_count   float [num_sampled]
- * Errors   INVALID_ARGUMENT   true_classes of another shape; more different classes asked than there are
+ * Errors   INVALID_ARGUMENT   true_classes of another shape; more different classes asked than
+ *                             there are
  * Cost     num_sampled draws, some more where each class may come once only */
 static enum kernel_result sampler_compute(struct kernel_ctx *ctx) {
     const struct candidate_node *node = ctx->instance->state;
@@ -314,7 +315,8 @@ static struct status *accidental_init(struct kernel_init *init) {
 
 /* ComputeAccidentalHits: which sampled classes are true ones.
  *   true_classes  int64 [batch, num_true]     sampled_candidates  int64 [num_sampled]
- *   indices  int32 [n] the row     ids  int64 [n] the place among the sampled     weights  float [n], all -FLT_MAX
+ *   indices  int32 [n] the row     ids  int64 [n] the place among the sampled     weights  float
+ *                                       [n], all -FLT_MAX
  * Errors   INVALID_ARGUMENT   other shapes */
 static enum kernel_result accidental_hits(struct kernel_ctx *ctx) {
     const struct tensor *classes = kernel_input(ctx, 0), *sampled = kernel_input(ctx, 1);
@@ -336,7 +338,7 @@ static enum kernel_result accidental_hits(struct kernel_ctx *ctx) {
 }
 
 // clang-format off
-#define SAMPLER(name, law, more_flags) \
+#define SAMPLER(name, law, more_flags)                                                            \
     {name, .compute = sampler_compute, .init = sampler_init, .fini = sampler_fini, .arg = &(law), \
      .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE | (more_flags), .cost_ns_per_element = 30}
 
@@ -347,7 +349,8 @@ static const struct kernel_def rows[] = {
     SAMPLER("ThreadUnsafeUnigramCandidateSampler", candidate_learned, 0),
     SAMPLER("FixedUnigramCandidateSampler",        candidate_fixed, KERNEL_ASYNC),
     SAMPLER("AllCandidateSampler",                 all, 0),
-    {"ComputeAccidentalHits", .compute = accidental_hits, .init = accidental_init, .cost_ns_per_element = 20},
+    {"ComputeAccidentalHits", .compute = accidental_hits, .init = accidental_init,
+        .cost_ns_per_element = 20},
 };
 // clang-format on
 

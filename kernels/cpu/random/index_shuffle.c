@@ -159,7 +159,8 @@ static enum kernel_result index_shuffle(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "RandomIndexShuffle", {{"dtype", INTS}}, .compute = index_shuffle, .init = rounds_init, .cost_ns_per_element = 40},
+    {.op = "RandomIndexShuffle", {{"dtype", INTS}}, .compute = index_shuffle, .init = rounds_init,
+        .cost_ns_per_element = 40},
 };
 // clang-format on
 

@@ -49,7 +49,8 @@ static void nearest_range(void *arg, int64_t begin, int64_t end) {
 
 /* NearestNeighbors
  *   points  float [n, d]    centers  float [m, d]    k  int64, scalar
- *   nearest_center_indices  int64 [n, min(k, m)], nearest first    nearest_center_distances  float, squared
+ *   nearest_center_indices  int64 [n, min(k, m)], nearest first    nearest_center_distances  float,
+ *                           squared
  * Errors   INVALID_ARGUMENT   shapes; no points; a negative k */
 static enum kernel_result nearest_compute(struct kernel_ctx *ctx) {
     const struct tensor *points = kernel_input(ctx, 0), *centers = kernel_input(ctx, 1),
@@ -242,7 +243,8 @@ static enum kernel_result chain_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {"NearestNeighbors", .compute = nearest_compute, .cost_ns_per_element = 20},
     /* may be without an end: never folded */
-    {"KmeansPlusPlusInitialization", .compute = plus_plus_compute, .flags = KERNEL_EXPENSIVE | KERNEL_STATEFUL},
+    {"KmeansPlusPlusInitialization", .compute = plus_plus_compute, .flags = KERNEL_EXPENSIVE |
+        KERNEL_STATEFUL},
     {"KMC2ChainInitialization", .compute = chain_compute, .cost_ns_per_element = 5},
 };
 // clang-format on

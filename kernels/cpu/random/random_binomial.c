@@ -154,7 +154,8 @@ static enum kernel_result run(struct kernel_ctx *ctx, struct binomial_job *job) 
 }
 
 /* StatelessRandomBinomial.
- *   shape  int [rank], which ends with the shape of counts and probs together    seed  int [2]    counts, probs  T
+ *   shape  int [rank], which ends with the shape of counts and probs together    seed  int [2]
+ *          counts, probs  T
  *   output  dtype [shape]; NaN where there is no such distribution
  * Errors   INVALID_ARGUMENT   shapes, seed */
 enum kernel_result random_stateless_binomial(struct kernel_ctx *ctx) {
@@ -172,7 +173,8 @@ static uint64_t n_taken(const struct binomial_job *job) {
 
 /* StatefulRandomBinomial: from the generator in a variable.
  *   resource    algorithm  int64 scalar    shape, counts, probs, output  as above
- * Errors   INVALID_ARGUMENT   shapes, an algorithm that is not Philox by its number, a variable that is no generator; NOT_FOUND */
+ * Errors   INVALID_ARGUMENT   shapes, an algorithm that is not Philox by its number, a variable
+ *                             that is no generator; NOT_FOUND */
 enum kernel_result random_resource_binomial(struct kernel_ctx *ctx) {
     struct binomial_job job = {.n_samples = 0};
     struct broadcast plan;

@@ -226,7 +226,8 @@ static enum kernel_result multinomial_run(struct kernel_ctx *ctx, struct multino
 }
 
 /* Multinomial: per row of logits, num_samples classes drawn with probability ∝ e^logit.
- *   logits  T [batch, classes]    num_samples  int32, scalar    output  output_dtype [batch, num_samples]
+ *   logits  T [batch, classes]    num_samples  int32, scalar    output  output_dtype [batch,
+ *                                              num_samples]
  * Errors    INVALID_ARGUMENT   ranks, num_samples negative, no class
  * TensorFlow's numbers for large batches depend on its number of threads; ours are always those
  * of one. */

@@ -212,7 +212,8 @@ static enum kernel_result stateful(struct kernel_ctx *ctx, bool is_poisson) {
     return run(ctx, &job, parameters);
 }
 
-/* RandomGamma: shape, alpha → output [shape ++ alpha's].    RandomPoisson, RandomPoissonV2: shape, rate → output [shape ++ rate's].
+/* RandomGamma: shape, alpha → output [shape ++ alpha's].    RandomPoisson, RandomPoissonV2: shape,
+ *                                                           rate → output [shape ++ rate's].
  * Errors   INVALID_ARGUMENT   shape not a vector, or too large */
 enum kernel_result random_gamma(struct kernel_ctx *ctx) { return stateful(ctx, false); }
 enum kernel_result random_poisson(struct kernel_ctx *ctx) { return stateful(ctx, true); }

@@ -13,14 +13,17 @@
 #define SHUFFLE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 
 // clang-format off
-#define STATEFUL(name, attr, types, function, cost) \
-    {name, {{attr, types}}, function, random_state_init, .flags = SEQUENCE, .cost_ns_per_element = cost}
-#define STATELESS(name, types, kind, cost) \
-    {name, {{"dtype", types}}, random_stateless, random_stateless_init, .arg = KIND(kind), .cost_ns_per_element = cost}
-#define STATELESS_V2(name, types, kind, cost) \
-    {name, {{"dtype", types}}, random_stateless_v2, random_stateless_init, .arg = KIND(kind), .cost_ns_per_element = cost}
+#define STATEFUL(name, attr, types, function, cost)                                                \
+    {name, {{attr, types}}, function, random_state_init, .flags = SEQUENCE, .cost_ns_per_element = \
+        cost}
+#define STATELESS(name, types, kind, cost)                                                 \
+    {name, {{"dtype", types}}, random_stateless, random_stateless_init, .arg = KIND(kind), \
+        .cost_ns_per_element = cost}
+#define STATELESS_V2(name, types, kind, cost)                                                 \
+    {name, {{"dtype", types}}, random_stateless_v2, random_stateless_init, .arg = KIND(kind), \
+        .cost_ns_per_element = cost}
 
-#define IN_RESOURCE(name, types, kind, cost) \
+#define IN_RESOURCE(name, types, kind, cost)                                                      \
     {name, {{"dtype", types}}, random_resource_fill, .arg = KIND(kind), .flags = KERNEL_STATEFUL, \
      .cost_ns_per_element = cost}
 
@@ -30,11 +33,15 @@ static const struct kernel_def rows[] = {
     STATEFUL("TruncatedNormal",      "dtype", DTYPES_REAL_FLOAT, random_truncated_normal, 30),
     STATEFUL("RandomUniformInt",     "Tout",  INT32_64, random_uniform_int, 2),
     STATEFUL("RandomShuffle",        "T",     SHUFFLE_TYPES, random_shuffle, 4),
-    {"Multinomial", {{"T", DTYPES_REAL_FLOAT}, {"output_dtype", INT32_64}}, random_multinomial, random_state_init,
+    {"Multinomial", {{"T", DTYPES_REAL_FLOAT}, {"output_dtype", INT32_64}}, random_multinomial,
+        random_state_init,
      .flags = SEQUENCE, .cost_ns_per_element = 20},
-    {"RandomGamma", {{"T", GAMMA_TYPES}}, random_gamma, random_state_init, .flags = SEQUENCE, .cost_ns_per_element = 100},
-    {"RandomPoisson", {{"dtype", GAMMA_TYPES}}, random_poisson, random_state_init, .flags = SEQUENCE, .cost_ns_per_element = 100},
-    {"RandomPoissonV2", {{"R", POISSON_TYPES}, {"dtype", POISSON_TYPES}}, random_poisson, random_state_init,
+    {"RandomGamma", {{"T", GAMMA_TYPES}}, random_gamma, random_state_init, .flags = SEQUENCE,
+        .cost_ns_per_element = 100},
+    {"RandomPoisson", {{"dtype", GAMMA_TYPES}}, random_poisson, random_state_init,
+        .flags = SEQUENCE, .cost_ns_per_element = 100},
+    {"RandomPoissonV2", {{"R", POISSON_TYPES}, {"dtype", POISSON_TYPES}}, random_poisson,
+        random_state_init,
      .flags = SEQUENCE, .cost_ns_per_element = 100},
 
     STATELESS("StatelessRandomUniform",        DTYPES_REAL_FLOAT, RANDOM_UNIFORM, 2),
@@ -52,22 +59,31 @@ static const struct kernel_def rows[] = {
     IN_RESOURCE("StatefulTruncatedNormal",  DTYPES_REAL_FLOAT, RANDOM_TRUNCATED, 30),
     IN_RESOURCE("StatefulUniformInt",       INT32_64, RANDOM_RANGE, 2),
     IN_RESOURCE("StatefulUniformFullInt",   INT_BITS, RANDOM_BITS, 2),
-    {"StatefulRandomBinomial",  {{"T", BINOMIAL_TYPES & ~DTYPES_INDEX}, {"dtype", BINOMIAL_TYPES}}, random_resource_binomial, .flags = KERNEL_STATEFUL,
+    {"StatefulRandomBinomial",  {{"T", BINOMIAL_TYPES & ~DTYPES_INDEX}, {"dtype", BINOMIAL_TYPES}},
+        random_resource_binomial, .flags = KERNEL_STATEFUL,
      .cost_ns_per_element = 150},
-    {"StatelessRandomBinomial", {{"T", BINOMIAL_TYPES & ~DTYPES_INDEX}, {"dtype", BINOMIAL_TYPES}}, random_stateless_binomial, .cost_ns_per_element = 150},
+    {"StatelessRandomBinomial", {{"T", BINOMIAL_TYPES & ~DTYPES_INDEX}, {"dtype", BINOMIAL_TYPES}},
+        random_stateless_binomial, .cost_ns_per_element = 150},
     {"RngSkip",        .compute = random_skip, .flags = KERNEL_STATEFUL},
     {"RngReadAndSkip", .compute = random_skip, .flags = KERNEL_STATEFUL},
-    {"ParameterizedTruncatedNormal", {{"dtype", GAMMA_TYPES}}, random_parameterized, random_state_init, .flags = SEQUENCE,
+    {"ParameterizedTruncatedNormal", {{"dtype", GAMMA_TYPES}}, random_parameterized,
+        random_state_init, .flags = SEQUENCE,
      .cost_ns_per_element = 40},
-    {"NonDeterministicInts", {{"dtype", INT_BITS}}, random_non_deterministic, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 2},
+    {"NonDeterministicInts", {{"dtype", INT_BITS}}, random_non_deterministic,
+        .flags = KERNEL_STATEFUL, .cost_ns_per_element = 2},
     {"StatelessRandomGetKeyCounter",    .compute = random_get_key_counter},
     {"StatelessRandomGetKeyCounterAlg", .compute = random_get_key_counter},
     {"StatelessRandomGetAlg",           .compute = random_get_alg},
-    {"StatelessShuffle",     {{"T", SHUFFLE_TYPES}}, random_stateless_shuffle, .cost_ns_per_element = 4},
-    {"StatelessMultinomial", {{"T", DTYPES_REAL_FLOAT}, {"output_dtype", INT32_64}}, random_stateless_multinomial, .cost_ns_per_element = 20},
-    {"StatelessRandomGammaV2",  {{"dtype", GAMMA_TYPES}}, random_stateless_gamma, .cost_ns_per_element = 100},
-    {"StatelessRandomGammaV3",  {{"dtype", GAMMA_TYPES}}, random_stateless_gamma, .cost_ns_per_element = 100},
-    {"StatelessRandomPoisson", {{"Rtype", POISSON_TYPES}, {"dtype", POISSON_TYPES}}, random_stateless_poisson, .cost_ns_per_element = 100},
+    {"StatelessShuffle",     {{"T", SHUFFLE_TYPES}}, random_stateless_shuffle,
+        .cost_ns_per_element = 4},
+    {"StatelessMultinomial", {{"T", DTYPES_REAL_FLOAT}, {"output_dtype", INT32_64}},
+        random_stateless_multinomial, .cost_ns_per_element = 20},
+    {"StatelessRandomGammaV2",  {{"dtype", GAMMA_TYPES}}, random_stateless_gamma,
+        .cost_ns_per_element = 100},
+    {"StatelessRandomGammaV3",  {{"dtype", GAMMA_TYPES}}, random_stateless_gamma,
+        .cost_ns_per_element = 100},
+    {"StatelessRandomPoisson", {{"Rtype", POISSON_TYPES}, {"dtype", POISSON_TYPES}},
+        random_stateless_poisson, .cost_ns_per_element = 100},
 };
 // clang-format on
 

@@ -106,7 +106,8 @@ static struct status *divide(struct parameterized *job, int64_t n_batches, int64
  *   shape  int32, int64 [rank], the first size counts batches
  *   means, stdevs, minvals, maxvals  dtype, scalars or [batches]
  *   output  dtype [shape...]
- * Errors   INVALID_ARGUMENT   shapes; a deviation that is not positive, bounds without room or both infinite */
+ * Errors   INVALID_ARGUMENT   shapes; a deviation that is not positive, bounds without room or both
+ *                             infinite */
 enum kernel_result random_parameterized(struct kernel_ctx *ctx) {
     int64_t dims[SHAPE_MAX_RANK], n_batches;
     struct shape shape;

@@ -75,7 +75,8 @@ static struct status *require_scalar_input(const struct kernel_ctx *ctx, int inp
  * StatefulTruncatedNormal.
  *   resource   the generator      algorithm  int64 scalar      shape  shape_dtype [rank]
  *   minval, maxval  dtype scalars (StatefulUniformInt)         output  dtype [shape...]
- * Errors    INVALID_ARGUMENT   algorithm, shape or bounds wrong, a variable that is no generator; NOT_FOUND; UNIMPLEMENTED   ThreeFry */
+ * Errors    INVALID_ARGUMENT   algorithm, shape or bounds wrong, a variable that is no generator;
+ *                              NOT_FOUND; UNIMPLEMENTED   ThreeFry */
 enum kernel_result random_resource_fill(struct kernel_ctx *ctx) {
     int64_t dims[SHAPE_MAX_RANK];
     struct shape shape;

@@ -327,8 +327,12 @@ static enum kernel_result bincount(struct kernel_ctx *ctx) {
 static const enum layout dense = DENSE, sparse = SPARSE, ragged = RAGGED;
 #define COUNT_TYPES (DTYPES_INDEX | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 // clang-format off
-#define COUNT(name, layout) {.op = (name), .constraints = {{"T", DTYPES_INDEX}, {"output_type", COUNT_TYPES}}, .compute = count_sparse_output, .init = count_init_attrs, .arg = &(layout), .cost_ns_per_element = 30}
-#define BINCOUNT(name, layout) {.op = (name), .constraints = {{"T", COUNT_TYPES}, {"Tidx", DTYPES_INDEX}}, .compute = bincount, .init = bincount_init, .arg = &(layout), .cost_ns_per_element = 5}
+#define COUNT(name, layout) {.op = (name), .constraints =                                \
+    {{"T", DTYPES_INDEX}, {"output_type", COUNT_TYPES}}, .compute = count_sparse_output, \
+    .init = count_init_attrs, .arg = &(layout), .cost_ns_per_element = 30}
+#define BINCOUNT(name, layout) {.op = (name), .constraints =                                  \
+    {{"T", COUNT_TYPES}, {"Tidx", DTYPES_INDEX}}, .compute = bincount, .init = bincount_init, \
+    .arg = &(layout), .cost_ns_per_element = 5}
 static const struct kernel_def rows[] = {
     COUNT("DenseCountSparseOutput", dense),
     COUNT("SparseCountSparseOutput", sparse),

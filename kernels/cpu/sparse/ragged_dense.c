@@ -367,8 +367,10 @@ static enum kernel_result ragged_to_sparse(struct kernel_ctx *ctx) {
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPES_QUANTIZED | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING))
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "RaggedTensorToTensor", .constraints = {{"T", VALUE_TYPES}, {"Tindex", DTYPES_INDEX}}, .compute = ragged_to_tensor, .init = to_tensor_init, .cost_ns_per_element = 2},
-    {.op = "RaggedTensorToSparse", .constraints = {{"Tsplits", DTYPES_INDEX}}, .compute = ragged_to_sparse, .cost_ns_per_element = 5},
+    {.op = "RaggedTensorToTensor", .constraints = {{"T", VALUE_TYPES}, {"Tindex", DTYPES_INDEX}},
+        .compute = ragged_to_tensor, .init = to_tensor_init, .cost_ns_per_element = 2},
+    {.op = "RaggedTensorToSparse", .constraints = {{"Tsplits", DTYPES_INDEX}},
+        .compute = ragged_to_sparse, .cost_ns_per_element = 5},
 };
 // clang-format on
 

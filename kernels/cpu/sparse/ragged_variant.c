@@ -396,9 +396,12 @@ static enum kernel_result to_variant_gradient(struct kernel_ctx *ctx) {
     }
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "RaggedTensorToVariant", .constraints = BY_TYPES, .compute = to_variant, .init = to_variant_init, .cost_ns_per_element = 5},
-    {.op = "RaggedTensorFromVariant", .constraints = BY_TYPES, .compute = from_variant, .init = from_variant_init, .cost_ns_per_element = 50},
-    {.op = "RaggedTensorToVariantGradient", .constraints = BY_TYPES, .compute = to_variant_gradient, .cost_ns_per_element = 50},
+    {.op = "RaggedTensorToVariant", .constraints = BY_TYPES, .compute = to_variant,
+        .init = to_variant_init, .cost_ns_per_element = 5},
+    {.op = "RaggedTensorFromVariant", .constraints = BY_TYPES, .compute = from_variant,
+        .init = from_variant_init, .cost_ns_per_element = 50},
+    {.op = "RaggedTensorToVariantGradient", .constraints = BY_TYPES, .compute = to_variant_gradient,
+        .cost_ns_per_element = 50},
 };
 // clang-format on
 

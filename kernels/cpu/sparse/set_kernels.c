@@ -353,7 +353,8 @@ static enum kernel_result set_size(struct kernel_ctx *ctx) {
 #define MEMBER_TYPES \
     (DTYPES_SIGNED_INT | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_UINT16) | DTYPE_BIT(DT_STRING))
 // clang-format off
-#define SETS(name, function, prepare) {.op = (name), .constraints = {{"T", MEMBER_TYPES}}, .compute = function, .init = prepare, .cost_ns_per_element = 50}
+#define SETS(name, function, prepare) {.op = (name), .constraints = {{"T", MEMBER_TYPES}}, \
+    .compute = function, .init = prepare, .cost_ns_per_element = 50}
 static const struct kernel_def rows[] = {
     SETS("DenseToDenseSetOperation", dense_to_dense, set_init),
     SETS("DenseToSparseSetOperation", dense_to_sparse, set_init),

@@ -227,11 +227,14 @@ static enum kernel_result bucketize(struct kernel_ctx *ctx) {
 static const bool lower = false, upper = true;
 #define BUCKET_TYPES (DTYPES_INDEX | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 // clang-format off
-#define BOUND(name, side) {.op = (name), .constraints = {{"T", DTYPES_REAL}, {"out_type", DTYPES_INDEX}}, .compute = bound, .arg = &(side), .cost_ns_per_element = 20}
+#define BOUND(name, side) {.op = (name), .constraints =                                 \
+    {{"T", DTYPES_REAL}, {"out_type", DTYPES_INDEX}}, .compute = bound, .arg = &(side), \
+    .cost_ns_per_element = 20}
 static const struct kernel_def rows[] = {
     BOUND("LowerBound", lower),
     BOUND("UpperBound", upper),
-    {.op = "Bucketize", .constraints = {{"T", BUCKET_TYPES}}, .compute = bucketize, .init = bucketize_init, .cost_ns_per_element = 10},
+    {.op = "Bucketize", .constraints = {{"T", BUCKET_TYPES}}, .compute = bucketize,
+        .init = bucketize_init, .cost_ns_per_element = 10},
 };
 // clang-format on
 

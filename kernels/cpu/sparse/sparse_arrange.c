@@ -405,12 +405,17 @@ static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "SparseReorder", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_reorder, .cost_ns_per_element = 10},
+    {.op = "SparseReorder", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_reorder,
+        .cost_ns_per_element = 10},
     {.op = "SparseReshape", .compute = sparse_reshape, .cost_ns_per_element = 5},
-    {.op = "SparseConcat", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_concat, .cost_ns_per_element = 10},
-    {.op = "SparseSplit", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_split, .cost_ns_per_element = 5},
-    {.op = "SparseSlice", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_slice, .cost_ns_per_element = 5},
-    {.op = "SparseSliceGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = sparse_slice_grad, .cost_ns_per_element = 5},
+    {.op = "SparseConcat", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_concat,
+        .cost_ns_per_element = 10},
+    {.op = "SparseSplit", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_split,
+        .cost_ns_per_element = 5},
+    {.op = "SparseSlice", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_slice,
+        .cost_ns_per_element = 5},
+    {.op = "SparseSliceGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = sparse_slice_grad,
+        .cost_ns_per_element = 5},
 };
 // clang-format on
 

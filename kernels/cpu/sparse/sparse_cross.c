@@ -206,10 +206,13 @@ static enum kernel_result sparse_cross_hashed(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "SparseCross", .constraints = {{"out_type", DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_STRING)}, {"internal_type", DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_STRING)}},
+    {.op = "SparseCross", .constraints = {{"out_type", DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_STRING)},
+        {"internal_type", DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_STRING)}},
      .compute = sparse_cross, .init = cross_init, .cost_ns_per_element = 100},
-    {.op = "SparseCrossV2", .compute = sparse_cross_v2, .init = cross_init, .cost_ns_per_element = 100},
-    {.op = "SparseCrossHashed", .compute = sparse_cross_hashed, .init = cross_init, .cost_ns_per_element = 50},
+    {.op = "SparseCrossV2", .compute = sparse_cross_v2, .init = cross_init, .cost_ns_per_element =
+        100},
+    {.op = "SparseCrossHashed", .compute = sparse_cross_hashed, .init = cross_init,
+        .cost_ns_per_element = 50},
 };
 // clang-format on
 

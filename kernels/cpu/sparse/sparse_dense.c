@@ -219,10 +219,14 @@ static const enum update_op cwise_add = UPDATE_ADD, cwise_mul = UPDATE_MUL, cwis
     (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPE_BIT(DT_QINT8) | \
      DTYPE_BIT(DT_QUINT8) | DTYPE_BIT(DT_QINT16) | DTYPE_BIT(DT_QUINT16))
 // clang-format off
-#define CWISE(name, formula) {.op = (name), .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_dense_cwise, .arg = &(formula), .cost_ns_per_element = 5}
+#define CWISE(name, formula) {.op = (name), .constraints = {{"T", DTYPES_REAL}}, \
+    .compute = sparse_dense_cwise, .arg = &(formula), .cost_ns_per_element = 5}
 static const struct kernel_def rows[] = {
-    {.op = "SparseToDense", .constraints = {{"T", TO_DENSE_TYPES}, {"Tindices", DTYPES_INDEX}}, .compute = sparse_to_dense, .init = to_dense_init, .cost_ns_per_element = 2},
-    {.op = "SparseTensorDenseAdd", .constraints = {{"T", DTYPES_NUMBER}, {"Tindices", DTYPES_INDEX}}, .compute = sparse_tensor_dense_add, .cost_ns_per_element = 2},
+    {.op = "SparseToDense", .constraints = {{"T", TO_DENSE_TYPES}, {"Tindices", DTYPES_INDEX}},
+        .compute = sparse_to_dense, .init = to_dense_init, .cost_ns_per_element = 2},
+    {.op = "SparseTensorDenseAdd", .constraints =
+        {{"T", DTYPES_NUMBER}, {"Tindices", DTYPES_INDEX}}, .compute = sparse_tensor_dense_add,
+        .cost_ns_per_element = 2},
     CWISE("SparseDenseCwiseAdd", cwise_add),
     CWISE("SparseDenseCwiseMul", cwise_mul),
     CWISE("SparseDenseCwiseDiv", cwise_div),

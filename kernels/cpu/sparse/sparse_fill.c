@@ -178,10 +178,14 @@ static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "SparseFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows, .cost_ns_per_element = 5},
-    {.op = "RaggedFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows, .cost_ns_per_element = 5},
-    {.op = "SparseFillEmptyRowsGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = fill_empty_rows_grad, .cost_ns_per_element = 5},
-    {.op = "RaggedFillEmptyRowsGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = fill_empty_rows_grad, .cost_ns_per_element = 5},
+    {.op = "SparseFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows,
+        .cost_ns_per_element = 5},
+    {.op = "RaggedFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows,
+        .cost_ns_per_element = 5},
+    {.op = "SparseFillEmptyRowsGrad", .constraints = {{"T", DTYPES_NUMBER}},
+        .compute = fill_empty_rows_grad, .cost_ns_per_element = 5},
+    {.op = "RaggedFillEmptyRowsGrad", .constraints = {{"T", DTYPES_NUMBER}},
+        .compute = fill_empty_rows_grad, .cost_ns_per_element = 5},
 };
 // clang-format on
 

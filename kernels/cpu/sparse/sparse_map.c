@@ -226,8 +226,10 @@ static enum kernel_result take_many_sparse(struct kernel_ctx *ctx) {
 #define MAP .init = map_init, .fini = map_fini, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 50
 static const struct kernel_def rows[] = {
     {.op = "AddSparseToTensorsMap", .compute = add_sparse, MAP},
-    {.op = "AddManySparseToTensorsMap", .constraints = {{"T", VALUE_TYPES}}, .compute = add_many_sparse, MAP},
-    {.op = "TakeManySparseFromTensorsMap", .constraints = {{"dtype", VALUE_TYPES}}, .compute = take_many_sparse, MAP},
+    {.op = "AddManySparseToTensorsMap", .constraints = {{"T", VALUE_TYPES}},
+        .compute = add_many_sparse, MAP},
+    {.op = "TakeManySparseFromTensorsMap", .constraints = {{"dtype", VALUE_TYPES}},
+        .compute = take_many_sparse, MAP},
 };
 // clang-format on
 

@@ -223,13 +223,19 @@ static enum kernel_result sparse_add_grad(struct kernel_ctx *ctx) {
 static const enum update_op op_max = UPDATE_MAX, op_min = UPDATE_MIN;
 #define SUM_TYPES (DTYPES_SIGNED_INT | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX)
 // clang-format off
-#define ADD(type, real) {.op = "SparseAdd", .constraints = {{"T", DTYPE_BIT(type)}, {"Treal", DTYPE_BIT(real)}}, .compute = sparse_add, .cost_ns_per_element = 10}
+#define ADD(type, real) {.op = "SparseAdd", .constraints =                       \
+    {{"T", DTYPE_BIT(type)}, {"Treal", DTYPE_BIT(real)}}, .compute = sparse_add, \
+    .cost_ns_per_element = 10}
 static const struct kernel_def rows[] = {
-    ADD(DT_FLOAT, DT_FLOAT), ADD(DT_DOUBLE, DT_DOUBLE), ADD(DT_INT64, DT_INT64), ADD(DT_INT32, DT_INT32), ADD(DT_INT16, DT_INT16),
+    ADD(DT_FLOAT, DT_FLOAT), ADD(DT_DOUBLE, DT_DOUBLE), ADD(DT_INT64, DT_INT64),
+        ADD(DT_INT32, DT_INT32), ADD(DT_INT16, DT_INT16),
     ADD(DT_INT8, DT_INT8), ADD(DT_COMPLEX64, DT_FLOAT), ADD(DT_COMPLEX128, DT_DOUBLE),
-    {.op = "SparseAddGrad", .constraints = {{"T", SUM_TYPES}}, .compute = sparse_add_grad, .cost_ns_per_element = 5},
-    {.op = "SparseSparseMaximum", .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_extremum, .arg = &op_max, .cost_ns_per_element = 10},
-    {.op = "SparseSparseMinimum", .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_extremum, .arg = &op_min, .cost_ns_per_element = 10},
+    {.op = "SparseAddGrad", .constraints = {{"T", SUM_TYPES}}, .compute = sparse_add_grad,
+        .cost_ns_per_element = 5},
+    {.op = "SparseSparseMaximum", .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_extremum,
+        .arg = &op_max, .cost_ns_per_element = 10},
+    {.op = "SparseSparseMinimum", .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_extremum,
+        .arg = &op_min, .cost_ns_per_element = 10},
 };
 // clang-format on
 

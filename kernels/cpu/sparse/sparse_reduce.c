@@ -229,13 +229,16 @@ static enum kernel_result sparse_softmax(struct kernel_ctx *ctx) {
 static const struct reduce_op sum_dense = {UPDATE_ADD, false}, sum_sparse = {UPDATE_ADD, true};
 static const struct reduce_op max_dense = {UPDATE_MAX, false}, max_sparse = {UPDATE_MAX, true};
 // clang-format off
-#define REDUCE(name, types, kind) {.op = (name), .constraints = {{"T", types}}, .compute = sparse_reduce, .init = reduce_init, .arg = &(kind), .cost_ns_per_element = 20}
+#define REDUCE(name, types, kind) {.op = (name), .constraints = {{"T", types}}, \
+    .compute = sparse_reduce, .init = reduce_init, .arg = &(kind), .cost_ns_per_element = 20}
 static const struct kernel_def rows[] = {
     REDUCE("SparseReduceSum", DTYPES_NUMBER, sum_dense),
     REDUCE("SparseReduceSumSparse", DTYPES_NUMBER, sum_sparse),
     REDUCE("SparseReduceMax", DTYPES_REAL, max_dense),
     REDUCE("SparseReduceMaxSparse", DTYPES_REAL, max_sparse),
-    {.op = "SparseSoftmax", .constraints = {{"T", DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}}, .compute = sparse_softmax, .cost_ns_per_element = 10},
+    {.op = "SparseSoftmax", .constraints =
+        {{"T", DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
+        .compute = sparse_softmax, .cost_ns_per_element = 10},
 };
 // clang-format on
 

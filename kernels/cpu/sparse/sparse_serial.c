@@ -151,9 +151,12 @@ static enum kernel_result deserialize_sparse(struct kernel_ctx *ctx) {
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "SerializeSparse", .constraints = {{"out_type", FORM}}, .compute = serialize_sparse, .cost_ns_per_element = 5},
-    {.op = "SerializeManySparse", .constraints = {{"T", VALUE_TYPES}, {"out_type", FORM}}, .compute = serialize_many_sparse, .cost_ns_per_element = 50},
-    {.op = "DeserializeSparse", .constraints = {{"Tserialized", FORM}}, .compute = deserialize_sparse, .cost_ns_per_element = 200},
+    {.op = "SerializeSparse", .constraints = {{"out_type", FORM}}, .compute = serialize_sparse,
+        .cost_ns_per_element = 5},
+    {.op = "SerializeManySparse", .constraints = {{"T", VALUE_TYPES}, {"out_type", FORM}},
+        .compute = serialize_many_sparse, .cost_ns_per_element = 50},
+    {.op = "DeserializeSparse", .constraints = {{"Tserialized", FORM}},
+        .compute = deserialize_sparse, .cost_ns_per_element = 200},
     {.op = "DeserializeManySparse", .compute = deserialize_sparse, .cost_ns_per_element = 200},
 };
 // clang-format on

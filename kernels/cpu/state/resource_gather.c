@@ -247,8 +247,11 @@ static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "ResourceGather", {{"dtype", TYPES_GATHER_ND | DTYPES_QUANTIZED}, {"Tindices", DTYPES_INDEX}}, .compute = gather, .init = gather_init, .flags = KERNEL_STATEFUL},
-    {.op = "ResourceGatherNd", {{"dtype", TYPES_GATHER_ND}, {"Tindices", DTYPES_INDEX}}, .compute = gather_nd, .init = gather_init, .flags = KERNEL_STATEFUL},
+    {.op = "ResourceGather", {{"dtype", TYPES_GATHER_ND | DTYPES_QUANTIZED},
+        {"Tindices", DTYPES_INDEX}}, .compute = gather, .init = gather_init,
+        .flags = KERNEL_STATEFUL},
+    {.op = "ResourceGatherNd", {{"dtype", TYPES_GATHER_ND}, {"Tindices", DTYPES_INDEX}},
+        .compute = gather_nd, .init = gather_init, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

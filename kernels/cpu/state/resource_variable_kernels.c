@@ -261,16 +261,25 @@ static enum kernel_result destroy(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "VarHandleOp", .compute = handle_compute, .init = handle_init, .fini = handle_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "VarHandleOp", .compute = handle_compute, .init = handle_init, .fini = handle_state_fini,
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "ReadVariableOp", .compute = read_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "DisableCopyOnRead", .compute = disable_copy_on_read, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "AssignVariableOp", .compute = assign_variable, .init = assign_variable_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "AssignAddVariableOp", {{"dtype", DTYPES_NUMBER}}, .compute = assign_update, .arg = &assign_update_resource[0], .flags = KERNEL_STATEFUL},
-    {.op = "AssignSubVariableOp", {{"dtype", DTYPES_NUMBER}}, .compute = assign_update, .arg = &assign_update_resource[1], .flags = KERNEL_STATEFUL},
-    {.op = "VarIsInitializedOp", .compute = var_is_initialized, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "VariableShape", {{"out_type", DTYPES_INDEX}}, .compute = variable_shape, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "ResourceCountUpTo", {{"T", DTYPES_INDEX}}, .compute = count_up_to, .init = count_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "DestroyResourceOp", .compute = destroy, .init = destroy_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "DisableCopyOnRead", .compute = disable_copy_on_read, .flags = KERNEL_STATEFUL |
+        KERNEL_VIEW},
+    {.op = "AssignVariableOp", .compute = assign_variable, .init = assign_variable_init,
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "AssignAddVariableOp", {{"dtype", DTYPES_NUMBER}}, .compute = assign_update,
+        .arg = &assign_update_resource[0], .flags = KERNEL_STATEFUL},
+    {.op = "AssignSubVariableOp", {{"dtype", DTYPES_NUMBER}}, .compute = assign_update,
+        .arg = &assign_update_resource[1], .flags = KERNEL_STATEFUL},
+    {.op = "VarIsInitializedOp", .compute = var_is_initialized, .flags = KERNEL_STATEFUL |
+        KERNEL_VIEW},
+    {.op = "VariableShape", {{"out_type", DTYPES_INDEX}}, .compute = variable_shape,
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "ResourceCountUpTo", {{"T", DTYPES_INDEX}}, .compute = count_up_to, .init = count_init,
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "DestroyResourceOp", .compute = destroy, .init = destroy_init, .flags = KERNEL_STATEFUL |
+        KERNEL_VIEW},
 };
 // clang-format on
 

@@ -238,15 +238,24 @@ static enum kernel_result assign(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "Variable", .compute = variable_compute, .init = variable_init, .fini = variable_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "VariableV2", .compute = variable_compute, .init = variable_init, .fini = variable_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TemporaryVariable", .compute = temporary_compute, .init = temporary_init, .fini = variable_state_fini, .flags = KERNEL_STATEFUL},
-    {.op = "DestroyTemporaryVariable", .compute = destroy_temporary, .init = destroy_temporary_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "IsVariableInitialized", .compute = is_initialized, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "Assign", .compute = assign, .init = assign_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "AssignAdd", {{"T", DTYPES_NUMBER}}, .compute = assign_update, .arg = &assign_update_ref[0], .flags = KERNEL_STATEFUL},
-    {.op = "AssignSub", {{"T", DTYPES_NUMBER}}, .compute = assign_update, .arg = &assign_update_ref[1], .flags = KERNEL_STATEFUL},
-    {.op = "CountUpTo", {{"T", DTYPES_INDEX}}, .compute = count_up_to, .init = count_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "Variable", .compute = variable_compute, .init = variable_init,
+        .fini = variable_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "VariableV2", .compute = variable_compute, .init = variable_init,
+        .fini = variable_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TemporaryVariable", .compute = temporary_compute, .init = temporary_init,
+        .fini = variable_state_fini, .flags = KERNEL_STATEFUL},
+    {.op = "DestroyTemporaryVariable", .compute = destroy_temporary, .init = destroy_temporary_init,
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "IsVariableInitialized", .compute = is_initialized, .flags = KERNEL_STATEFUL |
+        KERNEL_VIEW},
+    {.op = "Assign", .compute = assign, .init = assign_init, .flags = KERNEL_STATEFUL |
+        KERNEL_VIEW},
+    {.op = "AssignAdd", {{"T", DTYPES_NUMBER}}, .compute = assign_update,
+        .arg = &assign_update_ref[0], .flags = KERNEL_STATEFUL},
+    {.op = "AssignSub", {{"T", DTYPES_NUMBER}}, .compute = assign_update,
+        .arg = &assign_update_ref[1], .flags = KERNEL_STATEFUL},
+    {.op = "CountUpTo", {{"T", DTYPES_INDEX}}, .compute = count_up_to, .init = count_init,
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
 };
 // clang-format on
 

@@ -93,10 +93,12 @@ static enum kernel_result scatter(struct kernel_ctx *ctx) {
 #define TYPES_SCATTER_UPDATE (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 #define TYPES_ORDER_REF (DTYPES_REAL_FLOAT | DTYPES_INDEX)
 // clang-format off
-#define SCATTER(op_name, attr, types, update_op, is_ref) \
-    {.op = (op_name), {{(attr), (types)}, {"Tindices", DTYPES_INDEX}}, .compute = scatter, .arg = &(const struct scatter_row){(update_op), (is_ref)}, .flags = KERNEL_STATEFUL}
-#define BOTH(name, types, update_op) \
-    SCATTER("Scatter" name, "T", types, update_op, true), SCATTER("ResourceScatter" name, "dtype", types, update_op, false)
+#define SCATTER(op_name, attr, types, update_op, is_ref)                                   \
+    {.op = (op_name), {{(attr), (types)}, {"Tindices", DTYPES_INDEX}}, .compute = scatter, \
+        .arg = &(const struct scatter_row){(update_op), (is_ref)}, .flags = KERNEL_STATEFUL}
+#define BOTH(name, types, update_op)                                                               \
+    SCATTER("Scatter" name, "T", types, update_op, true), SCATTER("ResourceScatter" name, "dtype", \
+        types, update_op, false)
 
 static const struct kernel_def rows[] = {
     BOTH("Update", TYPES_SCATTER_UPDATE, UPDATE_ASSIGN),
@@ -104,8 +106,10 @@ static const struct kernel_def rows[] = {
     BOTH("Sub", DTYPES_NUMBER, UPDATE_SUB),
     BOTH("Mul", DTYPES_NUMBER, UPDATE_MUL),
     BOTH("Div", DTYPES_NUMBER, UPDATE_DIV),
-    SCATTER("ScatterMin", "T", TYPES_ORDER_REF, UPDATE_MIN, true), SCATTER("ResourceScatterMin", "dtype", DTYPES_REAL, UPDATE_MIN, false),
-    SCATTER("ScatterMax", "T", TYPES_ORDER_REF, UPDATE_MAX, true), SCATTER("ResourceScatterMax", "dtype", DTYPES_REAL, UPDATE_MAX, false),
+    SCATTER("ScatterMin", "T", TYPES_ORDER_REF, UPDATE_MIN, true),
+    SCATTER("ResourceScatterMin", "dtype", DTYPES_REAL, UPDATE_MIN, false),
+    SCATTER("ScatterMax", "T", TYPES_ORDER_REF, UPDATE_MAX, true),
+    SCATTER("ResourceScatterMax", "dtype", DTYPES_REAL, UPDATE_MAX, false),
 };
 // clang-format on
 

@@ -2,7 +2,8 @@
  * ScatterNdNonAliasingAdd, on a plain tensor.
  *
  *   params   T [d0 … dn]
- *   indices  int32 or int64 [batch…, depth]: each row names params[i0, …, i(depth-1), …]; a vector is [n, 1]
+ *   indices  int32 or int64 [batch…, depth]: each row names params[i0, …, i(depth-1), …]; a vector
+ *            is [n, 1]
  *   updates  T [batch…] + params.shape[depth:]
  *
  * A coordinate outside is refused before anything is written, or left out (bad_indices_policy
@@ -194,10 +195,11 @@ static enum kernel_result scatter_nd_plain(struct kernel_ctx *ctx) {
 }
 
 // clang-format off
-#define ND(op_name, types, update_op, is_ref) \
-    {.op = (op_name), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, .compute = scatter_nd, .init = scatter_nd_init, \
+#define ND(op_name, types, update_op, is_ref)                                              \
+    {.op = (op_name), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, .compute = scatter_nd, \
+        .init = scatter_nd_init,                                                           \
      .arg = &(const struct scatter_nd_row){(update_op), (is_ref)}, .flags = KERNEL_STATEFUL}
-#define BOTH(name, types, update_op) \
+#define BOTH(name, types, update_op)              \
     ND("ScatterNd" name, types, update_op, true), \
     ND("ResourceScatterNd" name, types, update_op, false)
 
@@ -207,7 +209,8 @@ static const struct kernel_def rows[] = {
     BOTH("Sub", DTYPES_NUMBER, UPDATE_SUB),
     BOTH("Min", DTYPES_REAL, UPDATE_MIN),
     BOTH("Max", DTYPES_REAL, UPDATE_MAX),
-    {.op = "ScatterNdNonAliasingAdd", {{"T", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)}, {"Tindices", DTYPES_INDEX}}, .compute = scatter_nd_plain, .init = scatter_nd_init,
+    {.op = "ScatterNdNonAliasingAdd", {{"T", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)},
+        {"Tindices", DTYPES_INDEX}}, .compute = scatter_nd_plain, .init = scatter_nd_init,
      .arg = &(const struct scatter_nd_row){UPDATE_ADD, false}},
 };
 // clang-format on

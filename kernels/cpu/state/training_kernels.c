@@ -48,47 +48,66 @@ struct optimizer {
 static const struct optimizer gradient_descent = {
     SAME_RULE(RULE_GRADIENT_DESCENT), .slots = {"var"}, .scalars = {{"alpha"}}, .cost_ns = 0.4};
 static const struct optimizer proximal_gradient_descent = {
-    SAME_RULE(RULE_PROXIMAL_GRADIENT_DESCENT), .slots = {"var"}, .scalars = {{"alpha"}, L1(ANY_SCALAR), L2(ANY_SCALAR)}, .cost_ns = 0.6};
+    SAME_RULE(RULE_PROXIMAL_GRADIENT_DESCENT), .slots = {"var"},
+        .scalars = {{"alpha"}, L1(ANY_SCALAR), L2(ANY_SCALAR)}, .cost_ns = 0.6};
 static const struct optimizer momentum = {
-    SAME_RULE(RULE_MOMENTUM), .slots = {"var", "accum"}, .scalars = {{"lr"}, {"momentum"}}, .flag = "use_nesterov", .cost_ns = 0.6};
+    SAME_RULE(RULE_MOMENTUM), .slots = {"var", "accum"}, .scalars = {{"lr"}, {"momentum"}},
+        .flag = "use_nesterov", .cost_ns = 0.6};
 static const struct optimizer keras_momentum = {
-    SAME_RULE(RULE_KERAS_MOMENTUM), .slots = {"var", "accum"}, .scalars = {{"lr"}, {"momentum"}}, .flag = "use_nesterov", .cost_ns = 0.6};
+    SAME_RULE(RULE_KERAS_MOMENTUM), .slots = {"var", "accum"}, .scalars = {{"lr"}, {"momentum"}},
+        .flag = "use_nesterov", .cost_ns = 0.6};
 static const struct optimizer adagrad = {
-    SAME_RULE(RULE_ADAGRAD), .slots = {"var", "accum"}, .scalars = {{"lr"}}, .flag = "update_slots", .cost_ns = 1};
+    SAME_RULE(RULE_ADAGRAD), .slots = {"var", "accum"}, .scalars = {{"lr"}}, .flag = "update_slots",
+        .cost_ns = 1};
 static const struct optimizer adagrad_v2 = {
-    SAME_RULE(RULE_ADAGRAD_V2), .slots = {"var", "accum"}, .scalars = {{"lr"}, {"epsilon"}}, .flag = "update_slots", .cost_ns = 1};
+    SAME_RULE(RULE_ADAGRAD_V2), .slots = {"var", "accum"}, .scalars = {{"lr"}, {"epsilon"}},
+        .flag = "update_slots", .cost_ns = 1};
 static const struct optimizer adagrad_da = {
-    .rule = RULE_ADAGRAD_DA, .sparse_rule = RULE_ADAGRAD_DA_SPARSE, .slots = {"var", "gradient_accumulator", "gradient_squared_accumulator"},
+    .rule = RULE_ADAGRAD_DA, .sparse_rule = RULE_ADAGRAD_DA_SPARSE,
+        .slots = {"var", "gradient_accumulator", "gradient_squared_accumulator"},
     .scalars = {{"lr"}, L1(ANY_SCALAR), L2(ANY_SCALAR)}, .cost_ns = 1.2};
 static const struct optimizer proximal_adagrad = {
-    SAME_RULE(RULE_PROXIMAL_ADAGRAD), .slots = {"var", "accum"}, .scalars = {{"lr", NULL, POSITIVE}, L1(NOT_NEGATIVE), L2(NOT_NEGATIVE)}, .cost_ns = 1.2};
+    SAME_RULE(RULE_PROXIMAL_ADAGRAD), .slots = {"var", "accum"},
+        .scalars = {{"lr", NULL, POSITIVE}, L1(NOT_NEGATIVE), L2(NOT_NEGATIVE)}, .cost_ns = 1.2};
 static const struct optimizer adadelta = {
-    SAME_RULE(RULE_ADADELTA), .slots = {"var", "accum", "accum_update"}, .scalars = {{"lr"}, {"rho"}, {"epsilon"}}, .cost_ns = 1.5};
+    SAME_RULE(RULE_ADADELTA), .slots = {"var", "accum", "accum_update"},
+        .scalars = {{"lr"}, {"rho"}, {"epsilon"}}, .cost_ns = 1.5};
 static const struct optimizer rmsprop = {
-    SAME_RULE(RULE_RMSPROP), .slots = {"var", "ms", "mom"}, .scalars = {{"lr"}, {"rho"}, {"momentum"}, {"epsilon"}}, .cost_ns = 1.2};
+    SAME_RULE(RULE_RMSPROP), .slots = {"var", "ms", "mom"},
+        .scalars = {{"lr"}, {"rho"}, {"momentum"}, {"epsilon"}}, .cost_ns = 1.2};
 static const struct optimizer centered_rmsprop = {
-    SAME_RULE(RULE_CENTERED_RMSPROP), .slots = {"var", "mg", "ms", "mom"}, .scalars = {{"lr"}, {"rho"}, {"momentum"}, {"epsilon"}}, .cost_ns = 1.5};
+    SAME_RULE(RULE_CENTERED_RMSPROP), .slots = {"var", "mg", "ms", "mom"},
+        .scalars = {{"lr"}, {"rho"}, {"momentum"}, {"epsilon"}}, .cost_ns = 1.5};
 static const struct optimizer adam = {
     SAME_RULE(RULE_ADAM), .slots = {"var", "m", "v"},
-    .scalars = {{"beta1_power"}, {"beta2_power"}, {"lr"}, {"beta1"}, {"beta2"}, {"epsilon"}}, .flag = "use_nesterov", .cost_ns = 1.2};
+    .scalars = {{"beta1_power"}, {"beta2_power"}, {"lr"}, {"beta1"}, {"beta2"}, {"epsilon"}},
+        .flag = "use_nesterov", .cost_ns = 1.2};
 static const struct optimizer adam_amsgrad = {
     SAME_RULE(RULE_ADAM_AMSGRAD), .slots = {"var", "m", "v", "vhat"},
-    .scalars = {{"beta1_power"}, {"beta2_power"}, {"lr"}, {"beta1"}, {"beta2"}, {"epsilon"}}, .cost_ns = 1.5};
+    .scalars = {{"beta1_power"}, {"beta2_power"}, {"lr"}, {"beta1"}, {"beta2"}, {"epsilon"}},
+        .cost_ns = 1.5};
 static const struct optimizer adamax = {
-    SAME_RULE(RULE_ADAMAX), .slots = {"var", "m", "v"}, .scalars = {{"beta1_power"}, {"lr"}, {"beta1"}, {"beta2"}, {"epsilon"}}, .cost_ns = 1.2};
+    SAME_RULE(RULE_ADAMAX), .slots = {"var", "m", "v"},
+        .scalars = {{"beta1_power"}, {"lr"}, {"beta1"}, {"beta2"}, {"epsilon"}}, .cost_ns = 1.2};
 static const struct optimizer ftrl = {
     SAME_RULE(RULE_FTRL), .slots = {"var", "accum", "linear"},
-    .scalars = {{"lr", NULL, POSITIVE_SPARSE}, L1(NOT_NEGATIVE_SPARSE), L2(NOT_NEGATIVE_SPARSE), {"lr_power", NULL, NOT_POSITIVE_SPARSE}},
+    .scalars = {{"lr", NULL, POSITIVE_SPARSE}, L1(NOT_NEGATIVE_SPARSE), L2(NOT_NEGATIVE_SPARSE),
+        {"lr_power", NULL, NOT_POSITIVE_SPARSE}},
     .flag = "multiply_linear_by_lr", .cost_ns = 2};
 static const struct optimizer ftrl_v2 = {
     SAME_RULE(RULE_FTRL_V2), .slots = {"var", "accum", "linear"},
     .scalars = {{"lr", NULL, POSITIVE_SPARSE}, L1(NOT_NEGATIVE_SPARSE), L2(NOT_NEGATIVE_SPARSE),
-                {"l2_shrinkage", "l2 shrinkage regularization strength", NOT_NEGATIVE_SPARSE}, {"lr_power", NULL, NOT_POSITIVE_SPARSE}},
+                {"l2_shrinkage", "l2 shrinkage regularization strength", NOT_NEGATIVE_SPARSE},
+                    {"lr_power", NULL, NOT_POSITIVE_SPARSE}},
     .flag = "multiply_linear_by_lr", .cost_ns = 2};
 static const struct optimizer add_sign = {
-    SAME_RULE(RULE_ADD_SIGN), .slots = {"var", "m"}, .scalars = {{"lr"}, {"alpha"}, {"sign_decay", NULL, ONE_ELEMENT}, {"beta"}}, .cost_ns = 0.8};
+    SAME_RULE(RULE_ADD_SIGN), .slots = {"var", "m"},
+        .scalars = {{"lr"}, {"alpha"}, {"sign_decay", NULL, ONE_ELEMENT}, {"beta"}},
+        .cost_ns = 0.8};
 static const struct optimizer power_sign = {
-    SAME_RULE(RULE_POWER_SIGN), .slots = {"var", "m"}, .scalars = {{"lr"}, {"logbase"}, {"sign_decay", NULL, ONE_ELEMENT}, {"beta"}}, .cost_ns = 0.8};
+    SAME_RULE(RULE_POWER_SIGN), .slots = {"var", "m"},
+        .scalars = {{"lr"}, {"logbase"}, {"sign_decay", NULL, ONE_ELEMENT}, {"beta"}},
+        .cost_ns = 0.8};
 // clang-format on
 
 /* ---- a node's layout ---- */
@@ -439,13 +458,17 @@ static enum kernel_result train(struct kernel_ctx *ctx) {
 #define TYPES_NO_BFLOAT16 (TYPES_ALL & ~DTYPE_BIT(DT_BFLOAT16))
 
 // clang-format off
-#define DENSE(op_name, types, optimizer) \
-    {.op = (op_name), {{"T", (types)}}, .compute = train, .init = train_init, .arg = &(optimizer), .flags = KERNEL_STATEFUL, .cost_ns_per_element = 1}
-#define SPARSE(op_name, types, optimizer) \
-    {.op = (op_name), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, .compute = train, .init = train_init, .arg = &(optimizer), .flags = KERNEL_STATEFUL, \
+#define DENSE(op_name, types, optimizer)                                                           \
+    {.op = (op_name), {{"T", (types)}}, .compute = train, .init = train_init, .arg = &(optimizer), \
+        .flags = KERNEL_STATEFUL, .cost_ns_per_element = 1}
+#define SPARSE(op_name, types, optimizer)                                             \
+    {.op = (op_name), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, .compute = train, \
+        .init = train_init, .arg = &(optimizer), .flags = KERNEL_STATEFUL,            \
      .cost_ns_per_element = 0.5f}
-#define DENSE_BOTH(name, types, optimizer) DENSE("Apply" name, types, optimizer), DENSE("ResourceApply" name, types, optimizer)
-#define SPARSE_BOTH(name, types, optimizer) SPARSE("SparseApply" name, types, optimizer), SPARSE("ResourceSparseApply" name, types, optimizer)
+#define DENSE_BOTH(name, types, optimizer) DENSE("Apply" name, types, optimizer), \
+    DENSE("ResourceApply" name, types, optimizer)
+#define SPARSE_BOTH(name, types, optimizer) SPARSE("SparseApply" name, types, optimizer), \
+    SPARSE("ResourceSparseApply" name, types, optimizer)
 
 static const struct kernel_def rows[] = {
     DENSE_BOTH("GradientDescent", TYPES_ALL, gradient_descent),

@@ -1,11 +1,11 @@
-/* Sizes of an output that a kernel computes, and small accessors that kernels of several
- * families share. */
+/* Builds the sizes of an output, and holds small accessors and init functions that several kernel
+ * rooms share. */
 #ifndef MILLRACE_KERNELS_SUPPORT_DIMS_H
 #define MILLRACE_KERNELS_SUPPORT_DIMS_H
 
 #include "kernels/kernel.h"
 
-/* Sizes of an output in the making. Ranks up to SHAPE_MAX_RANK. */
+/* The sizes of an output while a kernel computes them. The rank goes up to SHAPE_MAX_RANK. */
 struct dims {
     int rank;
     int64_t at[SHAPE_MAX_RANK + 2];
@@ -19,7 +19,8 @@ static inline void dims_set(struct dims *dims, struct shape shape) {
 static inline struct shape dims_shape(const struct dims *dims) {
     return (struct shape){dims->rank, dims->at};
 }
-/* True when full: the caller's status names the rank. */
+/* Appends a size. Returns true when SHAPE_MAX_RANK sizes are there already; the caller then fails
+ * with a message that names the rank. */
 static inline bool dims_add(struct dims *dims, int64_t size) {
     if (dims->rank >= SHAPE_MAX_RANK)
         return false;
@@ -27,7 +28,8 @@ static inline bool dims_add(struct dims *dims, int64_t size) {
     return true;
 }
 
-/* Product of sizes [begin, end) of a full shape whose product is known to fit (a tensor's own). */
+/* Returns the product of sizes [begin, end). The product of all sizes must fit an int64, as it does
+ * for the sizes of an existing tensor. */
 static inline int64_t dims_product(const int64_t *dims, int begin, int end) {
     int64_t n = 1;
     for (int i = begin; i < end; i++)
@@ -35,12 +37,12 @@ static inline int64_t dims_product(const int64_t *dims, int begin, int end) {
     return n;
 }
 
-/* The dtype of an output of the node. */
+/* Returns the dtype of an output of the node. A reference type counts as its base type. */
 static inline enum dtype kernel_out_dtype(const struct kernel_ctx *ctx, int output) {
     return dtype_base((enum dtype)ctx->instance->out_types[output]);
 }
 
-/* An init function's body for a kernel whose state is one 64-bit attr. */
+/* An init function's body for a kernel whose state is one int64 attr. */
 static inline struct status *kernel_init_int_attr(struct kernel_init *init, const char *name) {
     int64_t value;
     TRY(node_get_i(init->node, name, &value));
@@ -48,7 +50,7 @@ static inline struct status *kernel_init_int_attr(struct kernel_init *init, cons
     *(int64_t *)init->state = value;
     return NULL;
 }
-/* As kernel_init_int_attr, for a state that is one bool attr. */
+/* An init function's body for a kernel whose state is one bool attr. */
 static inline struct status *kernel_init_bool_attr(struct kernel_init *init, const char *name) {
     bool *value = init->state = xcalloc(1, sizeof(*value));
     return node_get_b(init->node, name, value);

@@ -1,4 +1,4 @@
-/* Kernels that block on files: their work runs on the host's I/O threads. */
+/* Runs a kernel's work on the host's I/O threads, where it may block on files. */
 #ifndef MILLRACE_KERNELS_SUPPORT_IO_TASK_H
 #define MILLRACE_KERNELS_SUPPORT_IO_TASK_H
 
@@ -6,24 +6,27 @@
 #include "kernels/host.h"
 #include "kernels/kernel.h"
 
-/* What a kernel does on an I/O thread: may block, may not return anything but its status. */
+/* A kernel's work on an I/O thread. It may block. It sets outputs on ctx and returns a status. */
 typedef struct status *io_body(struct kernel_ctx *ctx);
-/* Runs `body` there, then ends the execution. KERNEL_DONE with an error where the host has no
- * such threads. */
+/* Starts `body` on an I/O thread and returns KERNEL_PENDING. When body returns, the execution ends
+ * with its status. Where the host has no I/O threads, returns KERNEL_DONE with an error. For
+ * kernels marked KERNEL_ASYNC. */
 enum kernel_result io_run(struct kernel_ctx *ctx, io_body *body);
-/* The same for one that ends the execution itself, maybe on another thread (host->done). */
+/* As io_run, but `start` itself ends the execution: it calls host->done exactly once, during the
+ * call or later, on any thread. */
 enum kernel_result io_start(struct kernel_ctx *ctx, void (*start)(struct kernel_ctx *ctx));
 
-/* The only string of an input; the input's name is for the message. Errors: INVALID_ARGUMENT
- * with the shape. */
+/* Returns the only string of an input. `what` is the input's name for the message. *ret is borrowed
+ * from the input. Errors: INVALID_ARGUMENT, with the shape. */
 struct status *io_scalar_string(const struct kernel_ctx *ctx, int input, const char *what,
                                 struct span *ret) MUST_USE;
-/* Its file's path, if the task may use it: see common/io/file_root.h. Appends to `out`. */
+/* Appends to `out` the path of the file that `name` names. Errors: what file_root_resolve says when
+ * the task may not use the file (common/io/file_root.h). */
 struct status *io_path(struct span name, struct str *out) MUST_USE;
-/* of what files are named after: file_root_resolve_prefix */
+/* As io_path for a prefix of file names (file_root_resolve_prefix). */
 struct status *io_prefix(struct span prefix, struct str *out) MUST_USE;
 
-/* CANCELLED once the step is: long work asks now and then. */
+/* Returns CANCELLED once the step is cancelled, else NULL. Long work calls it now and then. */
 struct status *io_check_cancelled(struct kernel_ctx *ctx) MUST_USE;
 
 #endif

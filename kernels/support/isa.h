@@ -1,11 +1,11 @@
-/* Loop templates (.inc) that are compiled once per instruction set, and which sets this machine
- * has. */
+/* Names the tables of loop templates (.inc) that are compiled once per instruction set, and tells
+ * which sets this machine has. */
 #ifndef MILLRACE_KERNELS_SUPPORT_ISA_H
 #define MILLRACE_KERNELS_SUPPORT_ISA_H
 
 #include "common/base/base.h"
 
-/* A .inc file is compiled once per instruction set: LOOP_ISA names which. */
+/* A .inc file is compiled once per instruction set. LOOP_ISA names the set. */
 #define LOOP_TABLE_NAME_(name, isa) name##_loops_##isa
 #define LOOP_TABLE_NAME(name, isa) LOOP_TABLE_NAME_(name, isa)
 #ifndef LOOP_ISA

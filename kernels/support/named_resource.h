@@ -1,9 +1,9 @@
-/* Nodes that make a named resource and hand out its handle, and the way back from a handle: what
- * queues, barriers, accumulators, staging areas and mutexes share.
+/* Makes named resources, hands out their handles, and finds a resource by its handle. Queues,
+ * barriers, accumulators, staging areas and mutexes share this.
  *
- * A handle has two forms. V2: a scalar of resource. V1: a reference to the strings {container,
- * name}. A node without a shared_name has a resource of its own in its session; what that holds
- * is let go when the session ends. Any thread. */
+ * A handle has two forms. The op's V2 form outputs a scalar of dtype resource; its V1 form outputs
+ * a reference to the strings {container, name}. A node without a shared_name has a resource of its
+ * own in its session, and the resource is emptied when the session ends. Any thread. */
 #ifndef MILLRACE_KERNELS_SUPPORT_NAMED_RESOURCE_H
 #define MILLRACE_KERNELS_SUPPORT_NAMED_RESOURCE_H
 
@@ -16,34 +16,38 @@ struct named_resource {
     const struct object_type *type;
     char *container, *name;
     bool is_private;
-    /* a private one's session has ended: lets go of what it holds */
+    /* Drops what the resource holds. Called when the session of a resource without shared_name
+     * ends; may be NULL. */
     void (*empty)(struct object *resource);
-    _Atomic(struct resource_handle *) handle; /* made at the first execution; then constant */
-    _Atomic(struct variable *) words;         /* V1: likewise */
-    _Atomic(struct object *) own;             /* of a private one */
+    /* set by the first execution, never changed after that */
+    _Atomic(struct resource_handle *) handle;
+    /* V1 only; set by the first execution, never changed after that */
+    _Atomic(struct variable *) words;
+    _Atomic(struct object *) own; /* the resource of a node without shared_name */
 };
 
 enum resource_naming {
-    RESOURCE_OWN,         /* without a shared_name: a name that nobody else has */
-    RESOURCE_BY_NODE_NAME /* without one: the node's */
+    RESOURCE_OWN, /* without a shared_name, the resource has a name that no other resource has */
+    RESOURCE_BY_NODE_NAME /* without a shared_name, the resource has the node's name */
 };
-/* From the attrs container and shared_name. `empty` may be NULL. After an error fini is still to
- * be called. */
+/* Reads the attrs container and shared_name. `empty` may be NULL. The caller calls
+ * named_resource_fini also after an error. */
 struct status *named_resource_init(struct named_resource *resource, const struct kernel_init *init,
                                    const struct object_type *type, enum resource_naming naming,
                                    void (*empty)(struct object *)) MUST_USE;
 void named_resource_fini(struct named_resource *resource);
 
-/* The resource, made by `create` when it is not there; with a reference. */
+/* Finds the resource, or makes it with `create`. The caller unrefs *ret. Errors: those of
+ * `create`, or INVALID_ARGUMENT when the name belongs to another kind of resource. */
 struct status *named_resource_get(struct kernel_ctx *ctx, struct named_resource *resource,
                                   resource_create_fn *create, void *arg,
                                   struct object **ret) MUST_USE;
-/* Output 0: the handle in the form that the op has. After named_resource_get. */
+/* Sets output 0 to the handle, in the op's form. Call named_resource_get first. */
 struct status *named_resource_output(struct kernel_ctx *ctx,
                                      struct named_resource *resource) MUST_USE;
 
-/* The resource of the handle in an input, in either form; with a reference. Errors: NOT_FOUND;
- * INVALID_ARGUMENT for another kind. */
+/* Finds the resource of the handle in an input, in either form. The caller unrefs *ret_resource.
+ * Errors: NOT_FOUND; INVALID_ARGUMENT when the resource is of another kind. */
 struct status *named_resource_of(struct kernel_ctx *ctx, int input, const struct object_type *type,
                                  struct object **ret) MUST_USE;
 static inline struct status *named_resource_of_input(struct kernel_ctx *ctx,
@@ -57,22 +61,23 @@ struct type_list {
     const uint8_t *types;
     int n;
 };
-/* The op's inputs after the handle and its outputs are of these types. Errors: INVALID_ARGUMENT
- * "Signature mismatch, have: …". */
+/* Checks the types of the op's inputs after the handle against `in`, and those of its outputs
+ * against `out`. Errors: INVALID_ARGUMENT "Signature mismatch, have: …". */
 struct status *check_signature(const struct kernel_ctx *ctx, struct type_list in,
                                struct type_list out) MUST_USE;
 
 /* ---- lists of types and shapes that such a node declares ---- */
 
-/* The attr's types, after n_before entries that the caller sets; malloc'd. */
+/* Reads a list of types from an attr into *ret_types, after n_before entries that the caller sets.
+ * The caller frees *ret_types. */
 struct status *read_types(const struct node *node, const char *attr, int n_before,
                           uint8_t **ret_types, int *ret_n) MUST_USE;
-/* Likewise for shapes; each owns its sizes. Unless is_partial, one of unknown rank is a
- * scalar's, as TensorFlow takes it (clients declare components so that they say nothing of), and
- * one with unknown sizes is INVALID_ARGUMENT. */
+/* Reads a list of shapes, as read_types does; each shape owns its sizes. With is_partial false, a
+ * shape of unknown rank is taken for a scalar's, as TensorFlow takes it: clients that say nothing
+ * about a component declare it so. A shape with unknown sizes is then INVALID_ARGUMENT. */
 struct status *read_shapes(const struct node *node, const char *attr, int n_before, bool is_partial,
                            struct shape **ret_shapes, int *ret_n) MUST_USE;
-struct shape shape_keep(struct shape shape); /* a copy that owns its sizes */
+struct shape shape_keep(struct shape shape); /* Returns a copy that owns its sizes. */
 void shapes_free(struct shape *shapes, int n);
 void types_print(const uint8_t *types, int n, struct str *out);        /* "int32, float" */
 void shapes_print(const struct shape *shapes, int n, struct str *out); /* "[[2], []]" */

@@ -1,4 +1,4 @@
-/* Element types as lists for loop templates. */
+/* Lists the element types for loop templates. */
 #ifndef MILLRACE_KERNELS_SUPPORT_NUMBER_TYPES_H
 #define MILLRACE_KERNELS_SUPPORT_NUMBER_TYPES_H
 
@@ -26,7 +26,7 @@
 #define NUMBERS_C128(X, ...) X(c128, double complex, double, DT_COMPLEX128, __VA_ARGS__)
 #define NUMBERS_COMPLEX(X, ...) NUMBERS_C64(X, __VA_ARGS__) NUMBERS_C128(X, __VA_ARGS__)
 #define NUMBERS_BOOL(X, ...) X(bool, uint8_t, uint32_t, DT_BOOL, __VA_ARGS__)
-/* The quantized types, for the ops that only look at the numbers in them. */
+/* The quantized types, for ops that only compare their numbers. */
 #define NUMBERS_QUANTIZED(X, ...)                     \
     X(q8, int8_t, uint32_t, DT_QINT8, __VA_ARGS__)    \
     X(q16, int16_t, uint32_t, DT_QINT16, __VA_ARGS__) \

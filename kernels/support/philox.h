@@ -1,9 +1,10 @@
-/* Philox 4x32-10, the counter-based generator [Salmon, Moraes, Dror, Shaw: "Parallel random
- * numbers: as easy as 1, 2, 3", SC'11].
+/* Generates random words with Philox 4x32-10, a counter-based generator [Salmon, Moraes, Dror,
+ * Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11].
  *
- * A block of four 32-bit numbers is a function of a 64-bit key and a 128-bit counter: block i of
- * a stream needs no other, so threads split a stream as they like and the numbers stay the same.
- * TensorFlow's streams: key = seed, upper half of the counter = seed2, lower half counts blocks. */
+ * A block of four 32-bit numbers is a function of a 64-bit key and a 128-bit counter. No block of a
+ * stream depends on another one, so threads may split a stream as they like and the numbers stay
+ * the same. TensorFlow's streams: the key is seed, the upper half of the counter is seed2, the
+ * lower half counts blocks. */
 #ifndef MILLRACE_KERNELS_SUPPORT_PHILOX_H
 #define MILLRACE_KERNELS_SUPPORT_PHILOX_H
 
@@ -16,7 +17,7 @@ struct philox {
 
 enum { PHILOX_BLOCK = 4, PHILOX_ROUNDS = 10 };
 
-/* The block of the counter; does not advance. */
+/* Computes the block of a counter. */
 static inline void philox_block(uint64_t key, uint64_t lo, uint64_t hi,
                                 uint32_t out[PHILOX_BLOCK]) {
     uint32_t c0 = (uint32_t)lo, c1 = (uint32_t)(lo >> 32), c2 = (uint32_t)hi,
@@ -37,22 +38,23 @@ static inline void philox_block(uint64_t key, uint64_t lo, uint64_t hi,
     out[3] = c3;
 }
 
-/* The generator n blocks further on. */
+/* Returns the generator n blocks further on. */
 static inline struct philox philox_skip(struct philox g, uint64_t n_blocks) {
     uint64_t lo = g.lo + n_blocks;
     return (struct philox){g.key, lo, g.hi + (lo < n_blocks)};
 }
-/* The next block. */
+/* Computes the next block and advances the generator by one block. */
 static inline void philox_next(struct philox *g, uint32_t out[PHILOX_BLOCK]) {
     philox_block(g->key, g->lo, g->hi, out);
     *g = philox_skip(*g, 1);
 }
-/* The next n blocks, many at a time: about 0.6 ns a word. */
+/* Computes the next n blocks, many at a time: about 0.6 ns a word. */
 void philox_fill(struct philox g, int64_t n_blocks, uint32_t *out);
 
 /* ---- numbers from words: the same bits as TensorFlow's ---- */
 
-/* Uniform in [0, 1): the word's low bits become the fraction of a number in [1, 2). */
+/* Returns a number uniform in [0, 1). The word's low bits become the fraction of a number in [1,
+ * 2). */
 static inline float philox_f32(uint32_t word) {
     union {
         uint32_t bits;
@@ -60,7 +62,8 @@ static inline float philox_f32(uint32_t word) {
     } u = {.bits = (word & 0x7fffffu) | 0x3f800000u};
     return u.v - 1.0f;
 }
-/* Here the first word is the upper one; in an integer it is the lower. */
+/* As philox_f32, from two words. Here the first word is the upper one; in an integer of two words
+ * it is the lower one. */
 static inline double philox_f64(uint32_t high, uint32_t low) {
     union {
         uint64_t bits;

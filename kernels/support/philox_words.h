@@ -1,15 +1,15 @@
-/* The words of a Philox stream one after the other, and single numbers made of them: for
- * samplers that draw until they are content. The same numbers as TensorFlow's for the same
- * generator. Threads: one at a time. */
+/* Reads a Philox stream word by word, and makes single numbers of the words. Samplers that draw
+ * until they accept a number use it. The numbers are TensorFlow's for the same generator. One
+ * thread at a time may use a stream. */
 #ifndef MILLRACE_KERNELS_SUPPORT_PHILOX_WORDS_H
 #define MILLRACE_KERNELS_SUPPORT_PHILOX_WORDS_H
 
 #include "kernels/support/philox.h"
 
 struct philox_words {
-    struct philox next; /* block; a stream begins with nothing but this */
+    struct philox next; /* the next block; a stream begins with only this member set */
     uint32_t block[PHILOX_BLOCK];
-    int n_left; /* of the block */
+    int n_left; /* words of the current block that are not yet read */
 };
 
 static inline uint32_t philox_words_u32(struct philox_words *words) {
@@ -23,7 +23,7 @@ static inline uint64_t philox_words_u64(struct philox_words *words) {
     uint32_t low = philox_words_u32(words);
     return philox_u64(low, philox_words_u32(words));
 }
-/* In [0, 1). */
+/* Returns a number uniform in [0, 1). */
 static inline float philox_words_f32(struct philox_words *words) {
     return philox_f32(philox_words_u32(words));
 }
@@ -32,8 +32,9 @@ static inline double philox_words_f64(struct philox_words *words) {
     return philox_f64(high, philox_words_u32(words));
 }
 
-/* Below n > 0, each number as likely as any other: a power of two takes the low bits, others
- * refuse the 2^32 mod n (2^64 mod n) lowest words, so that the rest divides evenly. */
+/* Returns a number below n > 0; all are equally likely. When n is a power of two it takes the
+ * word's low bits. Otherwise it draws again for the 2^32 mod n (2^64 mod n) lowest words, so that
+ * the number of words left is a multiple of n. */
 static inline uint32_t philox_words_below_u32(struct philox_words *words, uint32_t n) {
     uint32_t word = philox_words_u32(words);
     if ((n & (n - 1)) == 0)

@@ -1,18 +1,20 @@
-/* Tensors one after the other along dimension 0. */
+/* Joins tensors along dimension 0. Any thread. */
 #ifndef MILLRACE_KERNELS_SUPPORT_ROWS_H
 #define MILLRACE_KERNELS_SUPPORT_ROWS_H
 
 #include "common/base/pool.h"
 #include "common/tensor/tensor.h"
 
-struct tensor *rows_new(int n); /* tensors that hold nothing; aligned, never NULL */
-/* The same where a client says how many: RESOURCE_EXHAUSTED when there is no memory, and *ret
- * stays. */
+/* Returns n tensors that hold nothing. Never NULL; aligned for tensors. */
+struct tensor *rows_new(int n);
+/* As rows_new, for an n that a client chooses. Errors: RESOURCE_EXHAUSTED; *ret is then unchanged.
+ */
 struct status *rows_try_new(size_t n, struct tensor **ret) MUST_USE;
-void rows_free(struct tensor *tensors, size_t n); /* clears; accepts NULL */
+/* Clears the tensors and frees the array. Accepts NULL. */
+void rows_free(struct tensor *tensors, size_t n);
 
-/* All rows of the pieces, each of rank 1 or more. Errors: INVALID_ARGUMENT when their types or
- * the sizes of their rows differ. */
+/* Joins all rows of the pieces. Each piece has rank 1 or more. *ret must hold nothing. Errors:
+ * INVALID_ARGUMENT when the types or the row sizes of the pieces differ. */
 struct status *rows_join(struct allocator *allocator, const struct tensor *const *pieces, int n,
                          struct pool *pool, struct tensor *ret) MUST_USE;
 

@@ -1,12 +1,13 @@
-/* Scratch memory of a kernel: 64-byte aligned, counted against the device's limit, freed with
- * its tensor. */
+/* Allocates scratch memory for a kernel. The memory is aligned to 64 bytes, counts against the
+ * device's limit, and is freed with its tensor. */
 #ifndef MILLRACE_KERNELS_SUPPORT_SCRATCH_H
 #define MILLRACE_KERNELS_SUPPORT_SCRATCH_H
 
 #include "kernels/kernel.h"
 
-/* *ret_tensor must hold nothing; tensor_clear frees it. n of 0 gives some address. Errors:
- * RESOURCE_EXHAUSTED, also for a product of sizes that does not fit. */
+/* Allocates n · each elements. *ret_tensor must hold nothing; tensor_clear frees the memory. With
+ * no elements *ret_data is still a valid address. Errors: RESOURCE_EXHAUSTED, also when the product
+ * of the sizes overflows. */
 static inline struct status *scratch_new(const struct kernel_ctx *ctx, enum dtype dtype,
                                          int64_t count, int64_t n, struct tensor *ret_tensor,
                                          void *ret_data) {

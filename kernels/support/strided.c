@@ -13,69 +13,21 @@ struct inner {
     int64_t from1, from0, to1, to0;
 };
 
-#define INNER_OF_TYPE(name, type)                                                                 \
-    VECTOR_CLONES static void fill_run_##name(type *restrict to, type value, int64_t n) {         \
-        for (int64_t i = 0; i < n; i++)                                                           \
-            to[i] = value;                                                                        \
-    }                                                                                             \
-    VECTOR_CLONES static void reverse_run_##name(type *restrict to, const type *restrict from,    \
-                                                 int64_t n) {                                     \
-        for (int64_t i = 0; i < n; i++)                                                           \
-            to[i] = from[-i];                                                                     \
-    }                                                                                             \
-    static void gather_run_##name(type *restrict to, const type *restrict from, int64_t n,        \
-                                  int64_t step) {                                                 \
-        for (int64_t i = 0; i < n; i++)                                                           \
-            to[i] = from[i * step];                                                               \
-    }                                                                                             \
-    static void any_run_##name(type *to, const type *from, int64_t n, int64_t to_step,            \
-                               int64_t from_step) {                                               \
-        for (int64_t i = 0; i < n; i++)                                                           \
-            to[i * to_step] = from[i * from_step];                                                \
-    }                                                                                             \
-    static void inner_##name(char *to_bytes, const char *from_bytes, const struct inner *in) {    \
-        type *to = (type *)(void *)to_bytes;                                                      \
-        const type *from = (const type *)(const void *)from_bytes;                                \
-        if (in->to0 == 1 && in->from0 == 1) {                                                     \
-            if (in->n0 * (int64_t)sizeof(type) >= 64) {                                           \
-                for (int64_t i1 = 0; i1 < in->n1; i1++)                                           \
-                    memcpy(to + i1 * in->to1, from + i1 * in->from1,                              \
-                           (size_t)in->n0 * sizeof(type));                                        \
-                return;                                                                           \
-            }                                                                                     \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
-                for (int64_t i0 = 0; i0 < in->n0; i0++)                                           \
-                    to[i1 * in->to1 + i0] = from[i1 * in->from1 + i0];                            \
-            return;                                                                               \
-        }                                                                                         \
-        if (in->to0 == 1 && in->from0 == 0) {                                                     \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
-                fill_run_##name(to + i1 * in->to1, from[i1 * in->from1], in->n0);                 \
-            return;                                                                               \
-        }                                                                                         \
-        if (in->to0 == 1 && in->from1 == 1 && in->n1 >= 4 && in->n0 >= 4) {                       \
-            transpose_##name(to, from, in->n1, in->n0, in->to1, in->from0);                       \
-            return;                                                                               \
-        }                                                                                         \
-        if (in->to0 == 1 && in->from0 == -1) {                                                    \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
-                reverse_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0);             \
-            return;                                                                               \
-        }                                                                                         \
-        if (in->to0 == 1) {                                                                       \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
-                gather_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->from0);   \
-            return;                                                                               \
-        }                                                                                         \
-        for (int64_t i1 = 0; i1 < in->n1; i1++)                                                   \
-            any_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->to0, in->from0); \
-    }
-
-INNER_OF_TYPE(u8, uint8_t)
-INNER_OF_TYPE(u16, uint16_t)
-INNER_OF_TYPE(u32, uint32_t)
-INNER_OF_TYPE(u64, uint64_t)
-INNER_OF_TYPE(u128, struct wide_element)
+#define NAME(x) x##_u8
+#define T uint8_t
+#include "kernels/support/strided_inner.inc"
+#define NAME(x) x##_u16
+#define T uint16_t
+#include "kernels/support/strided_inner.inc"
+#define NAME(x) x##_u32
+#define T uint32_t
+#include "kernels/support/strided_inner.inc"
+#define NAME(x) x##_u64
+#define T uint64_t
+#include "kernels/support/strided_inner.inc"
+#define NAME(x) x##_u128
+#define T struct wide_element
+#include "kernels/support/strided_inner.inc"
 
 static void inner_object(char *to_bytes, const char *from_bytes, const struct inner *in) {
     struct object **to = (struct object **)(void *)to_bytes;

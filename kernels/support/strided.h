@@ -1,22 +1,22 @@
-/* The strided copy: one engine for everything that moves elements without looking at them:
- * transpose, slice, reverse, tile, broadcast, concat, pad, space-to-depth. A copy is a box of
- * loops, each with a size and a stride on both sides:
+/* Copies elements between two strided layouts. All kernels that move elements without looking at
+ * them use this engine: transpose, slice, reverse, tile, broadcast, concat, pad, space-to-depth. A
+ * copy is a nest of loops, each with a size and a stride on either side:
  *
- *   for i0 < dims[0]: for i1 < dims[1]: …   to[i0·to[0] + i1·to[1] + …] = from[i0·from[0] +
- *                                           i1·from[1] + …]
+ *   for i0 < dims[0]: for i1 < dims[1]: …
+ *       to[i0·to[0] + i1·to[1] + …] = from[i0·from[0] + i1·from[1] + …]
  *
- * Strides count elements; 0 repeats (broadcast, fill), negative walks back (reverse). Each
- * element of `to` is written at most once, so loops may be swapped, merged and split between
- * threads. Works for every element size; objects are shared, and what an element of `to` held
- * before is let go. */
+ * Strides count elements. A stride of 0 repeats an element (broadcast, fill), a negative one walks
+ * back (reverse). Each element of `to` is written at most once, so the engine may swap, merge and
+ * split the loops, and share them out to threads. Elements of any size are copied. Objects get a
+ * reference, and the object that an element of `to` held before loses one. */
 #ifndef MILLRACE_KERNELS_SUPPORT_STRIDED_H
 #define MILLRACE_KERNELS_SUPPORT_STRIDED_H
 
 #include "common/base/pool.h"
 #include "common/tensor/tensor.h"
 
-/* At most two loops per dimension of a shape (tile, reverse of blocks). 12 KiB, not initialised:
- * keep it on the stack. */
+/* Up to two loops per dimension of a shape (tile, reverse of blocks). The struct has 12 KiB; keep
+ * it on the stack, where nothing initialises what is not used. */
 enum { STRIDED_MAX_LOOPS = 2 * SHAPE_MAX_RANK };
 
 struct strided {
@@ -26,8 +26,8 @@ struct strided {
 
 static inline void strided_init(struct strided *s) { s->n_loops = 0; }
 
-/* Adds a loop inside of those that are there. A loop of one turn vanishes, one that continues
- * the loop around it merges with it. */
+/* Adds a loop inside the existing ones. A loop of one iteration is left out; a loop that continues
+ * the one around it is merged with it. */
 static inline void strided_add(struct strided *s, int64_t n, int64_t from, int64_t to) {
     if (n == 1)
         return;
@@ -44,22 +44,23 @@ static inline void strided_add(struct strided *s, int64_t n, int64_t from, int64
     s->n_loops++;
 }
 
-/* Runs the loops; `to` and `from` point to the elements of turn 0, 0, … . The box is changed.
- * `pool` may be NULL. */
+/* Runs the loops. `to` and `from` point to the elements of iteration 0, 0, … . The function changes
+ * *s. `pool` may be NULL. */
 void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from,
                  struct pool *pool);
 
-/* n elements, one after the other on both sides. */
+/* Copies n contiguous elements. */
 void strided_copy_run(enum dtype dtype, void *to, const void *from, int64_t n, struct pool *pool);
-/* n elements, all the same. */
+/* Sets n contiguous elements to *value. */
 void strided_fill(enum dtype dtype, void *to, const void *value, int64_t n, struct pool *pool);
 
-/* Row-major strides of `dims` in elements. */
+/* Computes the row-major strides of `dims`, in elements. */
 static inline void strides_of(const int64_t *dims, int rank, int64_t *ret) {
     uint64_t stride = 1;
     for (int i = rank - 1; i >= 0; i--) {
         ret[i] = (int64_t)stride;
-        stride *= (uint64_t)dims[i]; /* a shape with a 0 may overflow elsewhere: never used then */
+        /* a shape with a 0 may overflow in other sizes; its strides are never used */
+        stride *= (uint64_t)dims[i];
     }
 }
 

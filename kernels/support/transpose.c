@@ -82,30 +82,18 @@ TURN(u8, uint8_t)
 TURN(u16, uint16_t)
 TURN(u128, struct wide_element)
 
-#define TRANSPOSE(tag, T)                                                                         \
-    LANES_INLINE void block_##tag(T *to, const T *from, int64_t to1, int64_t from0,               \
-                                  const int n_rows) {                                             \
-        T block[LONG_BLOCK * BLOCK] __attribute__((aligned(64)));                                 \
-        for (int i = 0; i < n_rows; i++)                                                          \
-            memcpy(block + i * BLOCK, from + i * from0, BLOCK * sizeof(T));                       \
-        turn_##tag(to, to1, block, n_rows);                                                       \
-    }                                                                                             \
-    VECTOR_CLONES void transpose_##tag(T *to, const T *from, int64_t n1, int64_t n0, int64_t to1, \
-                                       int64_t from0) {                                           \
-        for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {                                              \
-            int64_t b0 = 0;                                                                       \
-            for (; b1 + BLOCK <= n1 && b0 + LONG_BLOCK <= n0; b0 += LONG_BLOCK)                   \
-                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, LONG_BLOCK);  \
-            for (; b1 + BLOCK <= n1 && b0 + BLOCK <= n0; b0 += BLOCK)                             \
-                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, BLOCK);       \
-            for (; b0 < n0; b0 += LONG_BLOCK) /* what is left, and narrow matrices */             \
-                for (int64_t i1 = b1; i1 < MIN(b1 + BLOCK, n1); i1++)                             \
-                    for (int64_t i0 = b0; i0 < MIN(b0 + LONG_BLOCK, n0); i0++)                    \
-                        to[i1 * to1 + i0] = from[i1 + i0 * from0];                                \
-        }                                                                                         \
-    }
-TRANSPOSE(u8, uint8_t)
-TRANSPOSE(u16, uint16_t)
-TRANSPOSE(u32, uint32_t)
-TRANSPOSE(u64, uint64_t)
-TRANSPOSE(u128, struct wide_element)
+#define NAME(x) x##_u8
+#define T uint8_t
+#include "kernels/support/transpose.inc"
+#define NAME(x) x##_u16
+#define T uint16_t
+#include "kernels/support/transpose.inc"
+#define NAME(x) x##_u32
+#define T uint32_t
+#include "kernels/support/transpose.inc"
+#define NAME(x) x##_u64
+#define T uint64_t
+#include "kernels/support/transpose.inc"
+#define NAME(x) x##_u128
+#define T struct wide_element
+#include "kernels/support/transpose.inc"

@@ -1,10 +1,10 @@
-/* exp, log and kin as straight-line code, so that loops that call them vectorise (libm's do
- * not).
+/* exp, log and their relatives as code without branches, so that loops that call them vectorise
+ * (loops that call libm do not).
  *
- * Accuracy: below 2 units in the last place over the whole range, denormal results included; NaN
- * and infinities as in libm. Method: Cody and Waite's argument reduction, then a polynomial; the
- * coefficients are our own near-minimax fits of (e^r - 1 - r) / r² and of (log(1 + f) - 2s) / s³
- * with s = f / (2 + f). */
+ * Accuracy: below 2 units in the last place over the whole range, also where results are denormal.
+ * NaN and infinities give what libm gives. Method: Cody and Waite's argument reduction, then a
+ * polynomial. The coefficients are our own near-minimax fits of (e^r - 1 - r) / r² and of (log(1 +
+ * f) - 2s) / s³ with s = f / (2 + f). */
 #ifndef MILLRACE_KERNELS_SUPPORT_VMATH_H
 #define MILLRACE_KERNELS_SUPPORT_VMATH_H
 
@@ -32,7 +32,7 @@ static inline double vmath_f64(uint64_t bits) {
     return v;
 }
 
-/* x = n·ln 2 + r. The power 2^n is given in two factors: n reaches beyond what one exponent
+/* x = n·ln 2 + r. The power 2^n is given as two factors, because n may exceed what one exponent
  * holds. */
 struct vmath_reduced_f32 {
     float r, em1; /* em1 = e^r - 1 */
@@ -118,7 +118,7 @@ static inline float vlog_normal_f32(float w) {
     q = q * z + 0x1.2438d8p-2f;
     q = q * z + 0x1.999a7ap-2f;
     q = q * z + 0x1.555554p-1f;
-    /* log(1 + f) = f - s·(f - z·q): the large term f is exact. */
+    /* log(1 + f) = f - s·(f - z·q), where the large term f is exact */
     return e * 0x1.62e400p-1f + (f - (s * (f - z * q) - e * 0x1.7f7d1cp-20f));
 }
 static inline double vlog_normal_f64(double w) {
@@ -136,7 +136,7 @@ static inline double vlog_normal_f64(double w) {
     return e * 0x1.62e42fefa0000p-1 + (f - (s * (f - z * q) - e * 0x1.cf79abc9e3b3ap-40));
 }
 
-/* log(1 + u) for finite u >= 0: the rounding error of 1 + u is put back. NaN stays NaN. */
+/* log(1 + u) for finite u >= 0. Corrects the rounding error of 1 + u. NaN stays NaN. */
 static inline float vlog1p_positive_f32(float u) {
     float w = 1.0f + u, lost = u < 1.0f ? u - (w - 1.0f) : 1.0f - (w - u);
     return vlog_normal_f32(w) + lost / w;

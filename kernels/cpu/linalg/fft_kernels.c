@@ -70,29 +70,12 @@ static int64_t row_offset(const struct fft_job *job, int64_t row, const int64_t 
             __VA_ARGS__;                        \
         }                                       \
     }
-#define SPLIT_RUNS(name, T)                                                                   \
-    VECTOR_CLONES static void split_##name(const T *restrict from, int64_t stride, int64_t n, \
-                                           int64_t lanes, double *restrict re,                \
-                                           double *restrict im) {                             \
-        if (lanes == LANES)                                                                   \
-            EVERY_RUN(LANES, re[k * LANES + l] = (double)from[2 * (k * stride + l)];          \
-                      im[k * LANES + l] = (double)from[2 * (k * stride + l) + 1])             \
-        else                                                                                  \
-            EVERY_RUN(lanes, re[k * lanes + l] = (double)from[2 * (k * stride + l)];          \
-                      im[k * lanes + l] = (double)from[2 * (k * stride + l) + 1])             \
-    }                                                                                         \
-    VECTOR_CLONES static void join_##name(T *restrict to, int64_t stride, int64_t n,          \
-                                          int64_t lanes, const double *restrict re,           \
-                                          const double *restrict im, double scale) {          \
-        if (lanes == LANES)                                                                   \
-            EVERY_RUN(LANES, to[2 * (k * stride + l)] = (T)(re[k * LANES + l] * scale);       \
-                      to[2 * (k * stride + l) + 1] = (T)(im[k * LANES + l] * scale))          \
-        else                                                                                  \
-            EVERY_RUN(lanes, to[2 * (k * stride + l)] = (T)(re[k * lanes + l] * scale);       \
-                      to[2 * (k * stride + l) + 1] = (T)(im[k * lanes + l] * scale))          \
-    }
-SPLIT_RUNS(f32, float)
-SPLIT_RUNS(f64, double)
+#define NAME(x) x##_f32
+#define T float
+#include "kernels/cpu/linalg/fft_runs.inc"
+#define NAME(x) x##_f64
+#define T double
+#include "kernels/cpu/linalg/fft_runs.inc"
 
 /* Row `row` of the input as parts, `step` doubles from one number to the next; zeros where the
  * input has no more. */

@@ -75,59 +75,43 @@ static int64_t walk_step(const struct axis *axes, int n, int64_t *index, int64_t
 
 /* GATHER: to[…] = Σ from[offset]; SCATTER: to[offset] = from[…]. Places in row-major order of
  * the kept axes. */
-#define WALKS(tag, T, W, DT, name)                                                            \
-    static void gather_##tag(const struct walk *walk, const T *from, T *to) {                 \
-        int kept = walk->n_axes - walk->n_summed;                                             \
-        int64_t index[SHAPE_MAX_RANK + 1] = {0}, inner[SHAPE_MAX_RANK + 1] = {0}, offset = 0; \
-        int64_t n = walk_elements(walk, 0, kept),                                             \
-                n_summed = walk_elements(walk, kept, walk->n_axes);                           \
-        for (int64_t i = 0; i < n; i++) {                                                     \
-            T sum = 0;                                                                        \
-            int64_t at = offset;                                                              \
-            for (int64_t j = 0; j < n_summed; j++) {                                          \
-                sum = (T)((W)sum + (W)from[at]);                                              \
-                at = walk_step(walk->axes + kept, walk->n_summed, inner, at);                 \
-            }                                                                                 \
-            to[i] = sum;                                                                      \
-            offset = walk_step(walk->axes, kept, index, offset);                              \
-        }                                                                                     \
-    }                                                                                         \
-    static void scatter_##tag(const struct walk *walk, const T *from, T *to) {                \
-        int64_t index[SHAPE_MAX_RANK + 1] = {0}, offset = 0,                                  \
-                                       n = walk_elements(walk, 0, walk->n_axes);              \
-        for (int64_t i = 0; i < n; i++) {                                                     \
-            to[offset] = from[i];                                                             \
-            offset = walk_step(walk->axes, walk->n_axes, index, offset);                      \
-        }                                                                                     \
-    }
-WALKS(f32, float, float, DT_FLOAT, x)
-WALKS(f64, double, double, DT_DOUBLE, x)
-WALKS(c64, float complex, float complex, DT_COMPLEX64, x)
-WALKS(c128, double complex, double complex, DT_COMPLEX128, x)
-WALKS(i32, int32_t, uint32_t, DT_INT32, x)
-WALKS(i64, int64_t, uint64_t, DT_INT64, x)
+#define NAME(x) x##_f32
+#define T float
+#define W float
+#include "kernels/cpu/matmul/matmul_einsum_walks.inc"
+#define NAME(x) x##_f64
+#define T double
+#define W double
+#include "kernels/cpu/matmul/matmul_einsum_walks.inc"
+#define NAME(x) x##_c64
+#define T float complex
+#define W float complex
+#include "kernels/cpu/matmul/matmul_einsum_walks.inc"
+#define NAME(x) x##_c128
+#define T double complex
+#define W double complex
+#include "kernels/cpu/matmul/matmul_einsum_walks.inc"
+#define NAME(x) x##_i32
+#define T int32_t
+#define W uint32_t
+#include "kernels/cpu/matmul/matmul_einsum_walks.inc"
+#define NAME(x) x##_i64
+#define T int64_t
+#define W uint64_t
+#include "kernels/cpu/matmul/matmul_einsum_walks.inc"
 
-#define DISPATCH(dtype, what, ...) \
-    switch (dtype) {               \
-    case DT_FLOAT:                 \
-        what##_f32(__VA_ARGS__);   \
-        break;                     \
-    case DT_DOUBLE:                \
-        what##_f64(__VA_ARGS__);   \
-        break;                     \
-    case DT_COMPLEX64:             \
-        what##_c64(__VA_ARGS__);   \
-        break;                     \
-    case DT_COMPLEX128:            \
-        what##_c128(__VA_ARGS__);  \
-        break;                     \
-    case DT_INT32:                 \
-        what##_i32(__VA_ARGS__);   \
-        break;                     \
-    default:                       \
-        what##_i64(__VA_ARGS__);   \
-        break;                     \
+// clang-format off
+/* Calls what_TYPE(...) of a compute type. */
+#define DISPATCH(dtype, what, ...)                             \
+    switch (dtype) {                                           \
+    case DT_FLOAT: what##_f32(__VA_ARGS__); break;             \
+    case DT_DOUBLE: what##_f64(__VA_ARGS__); break;            \
+    case DT_COMPLEX64: what##_c64(__VA_ARGS__); break;         \
+    case DT_COMPLEX128: what##_c128(__VA_ARGS__); break;       \
+    case DT_INT32: what##_i32(__VA_ARGS__); break;             \
+    default: what##_i64(__VA_ARGS__); break;                   \
     }
+// clang-format on
 
 /* Is it a plain copy? */
 static bool walk_is_contiguous(const struct walk *walk) {

@@ -8,31 +8,14 @@ extern const struct kernel_list image_color_kernels;
 
 /* ---- one pixel [Smith 1978]: hue, saturation and value in [0, 1] ---- */
 
-#define COLOR_FNS(s, T, fabs_fn)                                                    \
-    static inline void rgb_to_hsv_##s(const T *rgb, T *hsv) {                       \
-        T r = rgb[0], g = rgb[1], b = rgb[2];                                       \
-        T v = MAX(MAX(r, g), b), range = v - MIN(MIN(r, g), b), h = 0;              \
-        if (range > 0) {                                                            \
-            T norm = (T)1 / (6 * range);                                            \
-            h = r == v   ? norm * (g - b)                                           \
-                : g == v ? norm * (b - r) + (T)2 / 6                                \
-                         : norm * (r - g) + (T)4 / 6;                               \
-        }                                                                           \
-        hsv[0] = h < 0 ? h + 1 : h;                                                 \
-        hsv[1] = v > 0 ? range / v : 0;                                             \
-        hsv[2] = v;                                                                 \
-    }                                                                               \
-    static inline T clamp01_##s(T v) { return v < 0 ? 0 : v > 1 ? 1 : v; }          \
-    static inline void hsv_to_rgb_##s(const T *hsv, T *rgb) {                       \
-        T h = hsv[0] * 6, s = hsv[1], v = hsv[2];                                   \
-        T r = clamp01_##s(fabs_fn(h - 3) - 1), g = clamp01_##s(2 - fabs_fn(h - 2)); \
-        T b = clamp01_##s(2 - fabs_fn(h - 4));                                      \
-        rgb[0] = (1 - s + s * r) * v;                                               \
-        rgb[1] = (1 - s + s * g) * v;                                               \
-        rgb[2] = (1 - s + s * b) * v;                                               \
-    }
-COLOR_FNS(f32, float, fabsf)
-COLOR_FNS(f64, double, fabs)
+#define NAME(x) x##_f32
+#define T float
+#define FABS fabsf
+#include "kernels/cpu/media/image_color.inc"
+#define NAME(x) x##_f64
+#define T double
+#define FABS fabs
+#include "kernels/cpu/media/image_color.inc"
 
 /* ---- RGBToHSV, HSVToRGB ---- */
 

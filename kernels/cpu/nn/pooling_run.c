@@ -68,67 +68,12 @@ const struct pooling_loops *const pooling_loops_of[DT_N_TYPES] = {
 // clang-format on
 
 /* Defined here for one type each: the block of a mean, the mean, and its gradient. */
-#define MEAN(s, T)                                                                                \
-    LANES_INLINE void mean_block_##s(const void *const *taps, int64_t n_taps, int64_t at,         \
-                                     const int count, T *out) {                                   \
-        vec_##s sums[LANES_BLOCK];                                                                \
-        for (int k = 0; k < count; k++)                                                           \
-            sums[k] = (vec_##s){0};                                                               \
-        for (int64_t i = 0; i < n_taps; i++) {                                                    \
-            const vec_##s *in = (const vec_##s *)(const void *)((const T *)taps[i] + at);         \
-            for (int k = 0; k < count; k++)                                                       \
-                sums[k] += in[k];                                                                 \
-        }                                                                                         \
-        for (int k = 0; k < count; k++) {                                                         \
-            vec_##s mean = sums[k] / (T)n_taps;                                                   \
-            memcpy(out + k * WIDTH_##s, &mean, sizeof(mean));                                     \
-        }                                                                                         \
-    }                                                                                             \
-    LANES_INLINE void mean_place_##s(const void *const *taps, const int64_t n_taps, int64_t at,   \
-                                     int64_t n, T *out) {                                         \
-        int64_t first = 0;                                                                        \
-        for (; first + LANES_BLOCK * WIDTH_##s <= n; first += LANES_BLOCK * WIDTH_##s)            \
-            mean_block_##s(taps, n_taps, at + first, LANES_BLOCK, out + first);                   \
-        for (; first + 2 * WIDTH_##s <= n; first += 2 * WIDTH_##s)                                \
-            mean_block_##s(taps, n_taps, at + first, 2, out + first);                             \
-        for (; first + WIDTH_##s <= n; first += WIDTH_##s)                                        \
-            mean_block_##s(taps, n_taps, at + first, 1, out + first);                             \
-        for (; first < n; first++) {                                                              \
-            T sum = 0;                                                                            \
-            for (int64_t i = 0; i < n_taps; i++)                                                  \
-                sum += ((const T *)taps[i])[at + first];                                          \
-            out[first] = sum / (T)n_taps;                                                         \
-        }                                                                                         \
-    }                                                                                             \
-    VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, \
-                                       int64_t step, int64_t n, void *out) {                      \
-        if (n_taps == POOLING_USUAL_TAPS)                                                         \
-            for (int64_t p = 0; p < n_places; p++)                                                \
-                mean_place_##s(taps, POOLING_USUAL_TAPS, p *step, n, (T *)out + p * n);           \
-        else                                                                                      \
-            for (int64_t p = 0; p < n_places; p++)                                                \
-                mean_place_##s(taps, n_taps, p *step, n, (T *)out + p * n);                       \
-    }                                                                                             \
-    VECTOR_CLONES static void mean_grad_##s(void *const *to, int64_t n_taps, int64_t n_places,    \
-                                            int64_t step, int64_t n, const void *gradients,       \
-                                            bool is_only) {                                       \
-        const T scale = (T)1 / (T)n_taps;                                                         \
-        for (int64_t p = 0; p < n_places; p++) {                                                  \
-            const T *gradient = (const T *)gradients + p * n;                                     \
-            for (int64_t i = 0; i < n_taps; i++) {                                                \
-                T *sum = (T *)to[i] + p * step;                                                   \
-                if (is_only) {                                                                    \
-                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] =                 \
-                        gradient[c] * scale;                                                      \
-                } else {                                                                          \
-                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] +=                \
-                        gradient[c] * scale;                                                      \
-                }                                                                                 \
-            }                                                                                     \
-        }                                                                                         \
-    }
-MEAN(f32, float)
-MEAN(f64, double)
+#define NAME(x) x##_f32
+#define T float
+#include "kernels/cpu/nn/pooling_mean.inc"
+#define NAME(x) x##_f64
+#define T double
+#include "kernels/cpu/nn/pooling_mean.inc"
 
 /* Of codes: the fraction is dropped. */
 #define CODE_MEAN(s, T)                                                                           \

@@ -11,25 +11,14 @@ typedef bool count_fn(const void *start, const void *limit, const void *delta, i
 typedef void fill_fn(const void *start, const void *delta, int64_t n, void *out);
 
 /* Integers count in their unsigned type, where the distance of any two fits. */
-#define INT_RANGE(tag, T, U)                                                                  \
-    static bool count_##tag(const void *start_, const void *limit_, const void *delta_,       \
-                            int64_t *ret_n) {                                                 \
-        T start = *(const T *)start_, limit = *(const T *)limit_, delta = *(const T *)delta_; \
-        bool is_empty = delta > 0 ? start >= limit : start <= limit;                          \
-        U distance = delta > 0 ? (U)limit - (U)start : (U)start - (U)limit;                   \
-        U step = delta > 0 ? (U)delta : (U)0 - (U)delta;                                      \
-        uint64_t n = is_empty ? 0 : (uint64_t)(distance / step) + (distance % step != 0);     \
-        *ret_n = (int64_t)n;                                                                  \
-        return n <= INT64_MAX;                                                                \
-    }                                                                                         \
-    static void fill_##tag(const void *start_, const void *delta_, int64_t n, void *out_) {   \
-        U value = (U) * (const T *)start_, delta = (U) * (const T *)delta_;                   \
-        T *out = out_;                                                                        \
-        for (int64_t i = 0; i < n; i++, value += delta)                                       \
-            out[i] = (T)value;                                                                \
-    }
-INT_RANGE(i32, int32_t, uint32_t)
-INT_RANGE(i64, int64_t, uint64_t)
+#define NAME(x) x##_i32
+#define T int32_t
+#define U uint32_t
+#include "kernels/cpu/sparse/ragged_range.inc"
+#define NAME(x) x##_i64
+#define T int64_t
+#define U uint64_t
+#include "kernels/cpu/sparse/ragged_range.inc"
 
 /* Floats add up as they go: the rounding of each sum is part of the result. */
 #define FLOAT_RANGE(tag, T, CEIL)                                                             \

@@ -29,28 +29,31 @@ struct matmul_job {
 
 #define SAME(v) (v)
 /* W: what products are computed in. */
-#define MATMUL_LOOP(tag, T, W, CONJ)                                                     \
-    static void matmul_##tag(const struct matmul_job *job, int64_t begin, int64_t end) { \
-        for (int64_t i = 0; i < job->n_entries; i++) {                                   \
-            int64_t row = tensor_index_at(job->indices, 2 * i + job->adjoint_a);         \
-            int64_t k = tensor_index_at(job->indices, 2 * i + !job->adjoint_a);          \
-            W value = (W)((const T *)job->values)[i];                                    \
-            value = job->adjoint_a ? CONJ(value) : value;                                \
-            const T *from = (const T *)job->b + k * job->b_row;                          \
-            T *to = (T *)job->out + row * job->n;                                        \
-            if (job->adjoint_b)                                                          \
-                for (int64_t j = begin; j < end; j++)                                    \
-                    to[j] = (T)((W)to[j] + value * CONJ((W)from[j * job->b_column]));    \
-            else                                                                         \
-                for (int64_t j = begin; j < end; j++)                                    \
-                    to[j] = (T)((W)to[j] + value * (W)from[j]);                          \
-        }                                                                                \
-    }
-MATMUL_LOOP(f32, float, float, SAME)
-MATMUL_LOOP(f64, double, double, SAME)
-MATMUL_LOOP(i32, int32_t, uint32_t, SAME)
-MATMUL_LOOP(c64, float complex, float complex, conjf)
-MATMUL_LOOP(c128, double complex, double complex, conj)
+#define NAME(x) x##_f32
+#define T float
+#define W float
+#define CONJ SAME
+#include "kernels/cpu/sparse/sparse_matmul.inc"
+#define NAME(x) x##_f64
+#define T double
+#define W double
+#define CONJ SAME
+#include "kernels/cpu/sparse/sparse_matmul.inc"
+#define NAME(x) x##_i32
+#define T int32_t
+#define W uint32_t
+#define CONJ SAME
+#include "kernels/cpu/sparse/sparse_matmul.inc"
+#define NAME(x) x##_c64
+#define T float complex
+#define W float complex
+#define CONJ conjf
+#include "kernels/cpu/sparse/sparse_matmul.inc"
+#define NAME(x) x##_c128
+#define T double complex
+#define W double complex
+#define CONJ conj
+#include "kernels/cpu/sparse/sparse_matmul.inc"
 static matmul_loop *const loops[DT_N_TYPES] = {
     [DT_FLOAT] = matmul_f32,      [DT_HALF] = matmul_f32,  [DT_BFLOAT16] = matmul_f32,
     [DT_DOUBLE] = matmul_f64,     [DT_INT32] = matmul_i32, [DT_COMPLEX64] = matmul_c64,

@@ -1,12 +1,12 @@
-/* The one home of BLAS: OpenBLAS (a threaded build on one thread), loaded with dlopen at first
- * use, so that a daemon that multiplies no large matrices stays small. Where no library is
- * found, callers use their own loops. Any thread. */
+/* Loads BLAS (OpenBLAS, set to one thread) with dlopen at first use, so that a daemon that
+ * multiplies no large matrices stays small. Callers use their own loops where no library is
+ * installed. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_BLAS_H
 #define MILLRACE_KERNELS_CPU_BLAS_H
 
 #include "common/base/base.h"
 
-/* CBLAS's numbers */
+/* CBLAS's constants */
 enum { BLAS_ROW_MAJOR = 101, BLAS_NO_TRANS = 111, BLAS_TRANS = 112, BLAS_CONJ_TRANS = 113 };
 
 struct blas {
@@ -16,7 +16,7 @@ struct blas {
     void (*dgemm)(int order, int trans_a, int trans_b, int m, int n, int k, double alpha,
                   const double *a, int lda, const double *b, int ldb, double beta, double *c,
                   int ldc);
-    /* Complex: alpha and beta by address. */
+    /* Complex numbers: alpha and beta are passed by address. */
     void (*cgemm)(int order, int trans_a, int trans_b, int m, int n, int k, const void *alpha,
                   const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
                   int ldc);
@@ -30,9 +30,9 @@ struct blas {
                   const double *x, int incx, double beta, double *y, int incy);
 };
 
-/* NULL when no library is there. The first call loads it (about 10 ms). */
+/* Returns NULL when no library is installed. The first call loads it, which takes about 10 ms. */
 const struct blas *blas_get(void);
-/* Another function of the same library (LAPACK's, "dgetrf_"), or NULL. */
+/* Returns another function of the same library (LAPACK's, such as "dgetrf_"), or NULL. */
 void *blas_symbol(const char *name);
 
 #endif

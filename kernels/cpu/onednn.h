@@ -1,10 +1,10 @@
-/* The one home of oneDNN: loaded with dlopen at first use, because the library takes tens of
- * megabytes and a daemon that convolves nothing must stay small. Where it is missing, callers
- * use their own loops. Any thread.
+/* Loads oneDNN with dlopen at first use, because the library takes tens of megabytes and a daemon
+ * that convolves nothing must stay small. Callers use their own loops where it is not installed.
+ * Any thread.
  *
- * Debian's library runs its own threads (OpenMP). Ours has one pool: onednn_get sets the calling
- * thread to one OpenMP thread, so that a primitive, made and executed after it, stays on that
- * thread; callers split work over the pool themselves. */
+ * Debian's library starts threads of its own (OpenMP), but this program has one pool. onednn_get
+ * sets OpenMP to one thread for the calling thread, so a primitive that is made and executed after
+ * that stays on the thread. Callers split work over the pool. */
 #ifndef MILLRACE_KERNELS_CPU_ONEDNN_H
 #define MILLRACE_KERNELS_CPU_ONEDNN_H
 
@@ -12,7 +12,7 @@
 
 #include "common/base/base.h"
 
-/* Each member is the function dnnl_NAME. */
+/* Member NAME is the function dnnl_NAME. */
 #define ONEDNN_FUNCTIONS(X)                        \
     X(sgemm)                                       \
     X(engine_create)                               \
@@ -46,8 +46,8 @@ struct onednn {
     dnnl_primitive_attr_t attr; /* scratch memory comes from the caller */
 };
 
-/* NULL when no library is there. The first call loads it (tens of milliseconds); every later
- * call on a thread costs nanoseconds. */
+/* Returns NULL when no library is installed. The first call loads it, which takes tens of
+ * milliseconds; every later call on a thread takes nanoseconds. */
 const struct onednn *onednn_get(void);
 
 #endif

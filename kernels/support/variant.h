@@ -16,7 +16,7 @@ enum { VARIANT_MAX_PROTO_BYTES = 1 << 30 };
 
 struct variant_kind {
     const struct object_type *type;
-    /* Decodes the fields of a VariantTensorDataProto. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. */
+    /* Decodes a VariantTensorDataProto's fields. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. */
     struct status *(*decode)(struct span proto, struct allocator *allocator, struct object **ret);
     uint32_t (*depth)(const struct object *object); /* 1 when the value holds no variants */
     /* Sets *a to the sum of *a and b, both of this kind. After an error *a is unchanged, or partly

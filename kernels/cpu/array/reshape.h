@@ -1,12 +1,13 @@
-/* Passing an input on under another shape. */
+/* Outputs an input under another shape. */
 #ifndef MILLRACE_KERNELS_CPU_ARRAY_RESHAPE_H
 #define MILLRACE_KERNELS_CPU_ARRAY_RESHAPE_H
 
 #include "kernels/kernel.h"
 
-/* Output `output` becomes input `input` under another shape of as many elements; moved, so no
- * atomic is touched. */
+/* Makes output `output` the value of input `input` with another shape of as many elements. The
+ * value is moved, so its reference count does not change. */
 void array_pass_as(struct kernel_ctx *ctx, int input, int output, struct shape shape);
-kernel_fn array_reshape; /* Reshape: output 0 is input 0 under the shape that input 1 holds */
+/* The kernel of Reshape: output 0 is input 0 with the shape that input 1 holds. */
+kernel_fn array_reshape;
 
 #endif

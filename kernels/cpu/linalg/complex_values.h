@@ -1,5 +1,5 @@
-/* Elements of the float and complex types, one at a time, as complex doubles: for kernels that
- * compute in those whatever their type. */
+/* Reads and writes single elements of the float and complex types as complex doubles, for kernels
+ * that compute in complex doubles whatever their type. */
 #ifndef MILLRACE_KERNELS_CPU_LINALG_COMPLEX_VALUES_H
 #define MILLRACE_KERNELS_CPU_LINALG_COMPLEX_VALUES_H
 
@@ -23,7 +23,7 @@ static inline c128 c128_load(enum dtype dtype, const void *from, int64_t i) {
     }
 }
 
-/* A float type takes the real part. */
+/* Stores v; a float type gets its real part. */
 static inline void c128_store(enum dtype dtype, void *to, int64_t i, c128 v) {
     switch (dtype) {
     case DT_FLOAT:

@@ -1,5 +1,6 @@
-/* LAPACK's routines, from the library that has BLAS (blas.h): loaded at first use. Matrices are
- * stored by columns, integers are int, lengths of texts follow the arguments. Any thread. */
+/* Finds LAPACK's routines in the library that has BLAS (kernels/cpu/blas.h), at first use. LAPACK
+ * stores matrices by columns, its integers are int, and the lengths of text arguments follow all
+ * other arguments. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_LINALG_LAPACK_H
 #define MILLRACE_KERNELS_CPU_LINALG_LAPACK_H
 
@@ -7,8 +8,8 @@
 
 typedef void lapack_fn(void);
 
-/* One element type. Those whose arguments differ between real and complex numbers are cast where
- * they are called. */
+/* The routines for one element type. Callers cast those whose arguments differ between real and
+ * complex numbers. */
 struct lapack_type {
     void (*potrf)(const char *uplo, const int *n, void *a, const int *lda, int *info, size_t);
     void (*getrf)(const int *m, const int *n, void *a, const int *lda, int *pivots, int *info);
@@ -20,7 +21,7 @@ struct lapack_type {
                   const int *n_work, int *info);
     void (*ungqr)(const int *m, const int *n, const int *k, void *a, const int *lda,
                   const void *tau, void *work, const int *n_work, int *info);
-    /* b := a⁻¹ · b for a triangular a: CBLAS's; real ones take alpha by value. */
+    /* b := a⁻¹ · b for a triangular a, CBLAS's function; the real ones take alpha by value. */
     lapack_fn *trsm;
     lapack_fn *gesdd, *heevd, *gelsd;
     lapack_fn *geev, *gees; /* complex only */
@@ -30,9 +31,10 @@ struct lapack {
     struct lapack_type f32, f64, c64, c128;
 };
 
-/* CBLAS's numbers */
+/* CBLAS's constants */
 enum { LAPACK_LEFT = 141, LAPACK_UPPER = 121, LAPACK_LOWER = 122, LAPACK_NON_UNIT = 131 };
 
-const struct lapack *lapack_get(void); /* NULL when no library has it */
+/* Returns NULL when no library is installed, or when it lacks a routine. */
+const struct lapack *lapack_get(void);
 
 #endif

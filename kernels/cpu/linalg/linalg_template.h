@@ -1,5 +1,5 @@
-/* What the matrix routines' templates need, once T (element), R (its real part), IS_COMPLEX and
- * TYPE (the suffix) are defined. */
+/* Holds what the templates of the matrix routines need. The includer first defines T (the element),
+ * R (its real part), IS_COMPLEX and TYPE (the suffix of names). */
 #ifndef MILLRACE_KERNELS_CPU_LINALG_LINALG_TEMPLATE_H
 #define MILLRACE_KERNELS_CPU_LINALG_LINALG_TEMPLATE_H
 

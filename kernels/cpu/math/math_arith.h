@@ -1,5 +1,6 @@
-/* Tables of the binary loops, by name: in math_arith.inc (twice compiled) and
- * math_slow_binary.c. */
+/* Lists the ops with one or two inputs and declares their loop tables, by name. The tables are in
+ * math_arith.inc, math_compare.inc, math_simple.inc and math_exp.inc, which are compiled once per
+ * instruction set, and in math_slow_binary.c and math_slow_unary.c. */
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_ARITH_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_ARITH_H
 
@@ -20,12 +21,12 @@
     X(complex_div_no_nan) X(int_div) X(floor_div) X(floor_mod) X(truncate_mod) X(truncate_div) \
     X(pow) X(atan2) X(xlogy) X(xdivy) X(xlog1py) X(left_shift) X(right_shift) X(next_after)    \
     X(zeta) X(polygamma) X(igamma) X(igammac) X(igamma_grad_a) X(random_gamma_grad)
-/* One-input ops that vectorise. */
+/* Ops of one input whose loops vectorise. */
 #define MATH_SIMPLE_OPS(X)                                                                         \
     X(neg) X(abs)                                                                                  \
     X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(floor) X(ceil) X(round) X(is_nan) X(is_inf) \
     X(is_finite) X(logical_not) X(invert) X(conj) X(real) X(imag) X(population_count)
-/* Those that vectorise with the polynomials of vmath.h. */
+/* Ops whose loops vectorise by means of vmath.h's polynomials. */
 #define MATH_EXP_OPS(X) X(exp) X(log) X(tanh) X(sigmoid) X(expm1) X(log1p) X(erf)
 #define MATH_TURN_OPS(X) X(sin) X(cos)
 #define MATH_SLOW_UNARY_OPS(X)                                                                     \

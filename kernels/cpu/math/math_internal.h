@@ -1,14 +1,13 @@
-/* The math family's own: element types as lists for its loop templates, and the forms of its
- * loops and engines.
+/* What the math files share: the forms of loops, and the engines that run them.
  *
  * An engine (math_unary.c, math_binary.c, math_reduce.c, …) does what does not depend on the op:
- * shapes, memory, threads. Loops are made by templates from one expression per op and kind of
- * number, and reach the engines through tables by dtype. half and bfloat16 have no loops:
- * engines convert blocks to float, run the float loop, and round once.
+ * shapes, memory, threads. Templates make the loops, from one expression per op and kind of number.
+ * Engines find a loop in a table by dtype. half and bfloat16 have no loops: engines convert blocks
+ * to float, run the float loop, and round once.
  *
- * Loops that the compiler vectorises are compiled twice from one .inc file: for the baseline,
- * and (the _avx2 files) for machines with AVX2; those of exp and kin a third time, for AVX-512.
- * cpu_has_avx2 and cpu_has_avx512 decide when a kernel is prepared. */
+ * Loops that the compiler can vectorise are compiled from one .inc file several times: for the
+ * baseline, for machines with AVX2 (the _avx2 files), and those of exp and similar ops also for
+ * AVX-512. cpu_has_avx2 and cpu_has_avx512 choose when the kernel of a node is initialised. */
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_INTERNAL_H
 
@@ -22,28 +21,28 @@
 
 /* ---- loops ---- */
 
-/* out[i] = op(in[i]). `out` is `in` itself, or apart from it. */
+/* out[i] = op(in[i]). `out` is `in` itself, or does not overlap it. */
 typedef void unary_loop(const void *in, void *out, int64_t n);
 
 enum operands { BOTH_VECTORS, LEFT_IS_ONE, RIGHT_IS_ONE };
-/* out[i] = op(a[i], b[i]), where the side that is one holds a single element. `out` is a or b
- * itself, or apart from them. Answers 0, or nonzero when an element is outside the op's domain
- * (the op's domain_error says how). */
+/* out[i] = op(a[i], b[i]). With LEFT_IS_ONE or RIGHT_IS_ONE that side is a single element. `out` is
+ * a or b itself, or overlaps neither. Returns 0, or nonzero when an element is outside of the op's
+ * domain, for which the engine then reports domain_error. */
 typedef unsigned binary_loop(const void *a, const void *b, void *out, int64_t n,
                              enum operands operands);
 
-/* An op's loops by the dtype of its first input; NULL members are not there, half and bfloat16
- * go through float. */
+/* An op's loops by the dtype of its first input. A NULL member means that the dtype has no loop;
+ * half and bfloat16 use the float loop. */
 struct unary_op {
-    /* the latter two may be NULL */
+    /* avx2_loops and avx512_loops may be NULL */
     unary_loop *const *loops, *const *avx2_loops, *const *avx512_loops;
 };
 struct binary_op {
     binary_loop *const *loops, *const *avx2_loops;
-    const char *domain_error; /* INVALID_ARGUMENT's text */
-    bool needs_equal_sizes;   /* no broadcasting: gradients of functions */
-    bool may_be_incompatible; /* Equal, NotEqual: attr incompatible_shape_error */
-    bool incompatible_result; /* what they answer then */
+    const char *domain_error; /* the text of the INVALID_ARGUMENT status */
+    bool needs_equal_sizes;   /* the op does not broadcast: gradients of functions */
+    bool may_be_incompatible; /* Equal, NotEqual: they have the attr incompatible_shape_error */
+    bool incompatible_result; /* what these answer for incompatible shapes when the attr is false */
 };
 
 #define UNARY_LOOP(tag, T, W, DT, name, R, ...)                           \
@@ -85,7 +84,7 @@ struct binary_op {
         }                                                                                 \
         return bad;                                                                       \
     }
-/* For costly expressions: one loop, a third of the code. */
+/* For costly expressions: one loop instead of three, so a third of the code. */
 #define SLOW_BINARY_LOOP(tag, T, W, DT, name, R, ...)                                       \
     static unsigned name##_loop_##tag(const void *a, const void *b, void *out, int64_t n,   \
                                       enum operands operands) {                             \
@@ -108,8 +107,8 @@ kernel_fn unary_compute, binary_compute;
 struct status *unary_init(struct kernel_init *init);
 struct status *binary_init(struct kernel_init *init);
 
-/* An output scalar inside the tensor value, without what tensor_new must check. The caller
- * writes its bytes. */
+/* Makes `out` a scalar that is stored inside the tensor value, without the checks of tensor_new.
+ * The caller writes the returned bytes. */
 static inline void *output_scalar(struct tensor *out, enum dtype dtype) {
     out->dtype = (uint8_t)dtype;
     out->rank = 0;

@@ -1,19 +1,19 @@
 /* The loops of reductions, as the engine (math_reduce.c) calls them. Accumulators are wider than
- * elements: unsigned integers that wrap, double for float, so that a float sum is as good as
- * exact and rounds once. */
+ * elements: unsigned integers, which wrap, and double for float. So the sum of floats is nearly
+ * exact and is rounded once. */
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_REDUCE_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_REDUCE_H
 
 #include "kernels/cpu/math/math_internal.h"
 
 struct reduce_loops {
-    size_t accumulator_size; /* 0: the op has no such dtype */
+    size_t accumulator_size; /* 0 when the op does not have the dtype */
     void (*init)(void *acc, int64_t n);
-    /* n elements into one accumulator */
+    /* reduces n elements into one accumulator */
     void (*row)(const void *in, int64_t n, void *acc);
-    /* rows of n, one after the other: an accumulator each */
+    /* reduces contiguous rows of n elements, each into its own accumulator */
     void (*short_rows)(const void *in, int64_t n_rows, int64_t n, void *acc);
-    /* rows `stride` apart into n accumulators */
+    /* reduces rows that are `stride` apart into n accumulators */
     void (*columns)(const void *in, int64_t n_rows, int64_t stride, int64_t n, void *acc);
     void (*merge)(const void *from, void *acc, int64_t n);
     void (*finish)(const void *acc, void *out, int64_t n, int64_t n_reduced);

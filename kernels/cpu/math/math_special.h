@@ -1,17 +1,19 @@
-/* Special functions that libm lacks. Accurate to a few units in the last place of a double. */
+/* Special functions that libm lacks. They are accurate to a few units in the last place of a
+ * double. Any thread. Every function ends after a bounded number of steps for every argument, NaN
+ * and infinities included. */
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_SPECIAL_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_SPECIAL_H
 
 #include "kernels/host.h"
 
 double special_digamma(double x);
-/* the standard normal distribution's quantile: -inf at 0, inf at 1, NaN outside */
+/* the quantile of the standard normal distribution: -inf at 0, inf at 1, NaN outside */
 double special_ndtri(double p);
 double special_erfinv(double x);
-double special_lgamma(double x); /* log |Γ(x)|, without libm's global sign */
+double special_lgamma(double x); /* log |Γ(x)|; does not set libm's global sign */
 float special_lgammaf(float x);
 
-/* math_special_more.c; NaN outside of their domains. */
+/* math_special_more.c. Outside of their domains these return NaN. */
 double special_bessel_i0(double x);
 double special_bessel_i1(double x);
 double special_bessel_i0e(double x);
@@ -22,7 +24,7 @@ double special_bessel_k0e(double x);
 double special_bessel_k1e(double x);
 double special_bessel_y0(double x);
 double special_bessel_y1(double x);
-double special_bessel_y1f(double x); /* of floats: NaN at 0 */
+double special_bessel_y1f(double x); /* for floats: NaN at 0 */
 double special_dawsn(double x);
 double special_expint(double x);
 double special_spence(double x);
@@ -32,9 +34,9 @@ double special_fresnel_sin(double x);
 /* math_special_gamma.c */
 double special_zeta(double x, double q);
 double special_polygamma(double n, double x);
-double special_igamma(double a, double x);        /* P: from 0 to x */
+double special_igamma(double a, double x);        /* P(a, x), the integral from 0 to x */
 double special_igammac(double a, double x);       /* Q = 1 - P */
-double special_igamma_grad_a(double a, double x); /* of P by a */
+double special_igamma_grad_a(double a, double x); /* the derivative of P by a */
 double special_random_gamma_grad(double a, double x);
 double special_betainc(double a, double b, double x);
 

@@ -1,14 +1,15 @@
-/* The one matrix product: oneDNN, BLAS or our own loops, whichever is fastest for the type and
- * the sizes and is there. MatMul, Einsum, convolutions and recurrent cells are made of it.
- * Serial: the callers split work over the pool. Any thread. */
+/* Multiplies two matrices by oneDNN, BLAS or our own loops: whichever is installed and fastest for
+ * the type and the sizes. MatMul, Einsum, convolutions and recurrent cells all use it. A product
+ * runs on the calling thread; callers split work over the pool. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_MATMUL_MATMUL_H
 #define MILLRACE_KERNELS_CPU_MATMUL_MATMUL_H
 
 #include "common/tensor/dtype.h"
 
-/* c[m,n] = op(a)[m,k] · op(b)[k,n], added to c if `adds`. Rows lie lda, ldb, ldc elements apart;
- * op transposes what is stored, and conjugates it if `conjugates` (complex numbers; only where
- * matmul_conjugates says so). Nothing overlaps c. k of 0 gives zeros. */
+/* c[m,n] = op(a)[m,k] · op(b)[k,n], or added to c when `adds` is set. Rows are lda, ldb, ldc
+ * elements apart. op transposes the stored matrix when trans_a or trans_b is set, and also
+ * conjugates it when `conjugates` is set; that is for complex numbers, and only where
+ * matmul_conjugates answers true. a and b must not overlap c. With k of 0 the product is zeros. */
 struct matmul {
     int64_t m, n, k;
     const void *a, *b;
@@ -17,14 +18,14 @@ struct matmul {
     bool trans_a, trans_b, adds, conjugates;
 };
 
-/* dtype: DT_FLOAT, DT_DOUBLE, DT_INT32 (wraps), DT_INT64; not to add: DT_INT16, DT_COMPLEX64,
- * DT_COMPLEX128. */
+/* dtype is DT_FLOAT, DT_DOUBLE, DT_INT32 (which wraps) or DT_INT64, or, without `adds`, DT_INT16,
+ * DT_COMPLEX64 or DT_COMPLEX128. */
 void matmul_run(enum dtype dtype, const struct matmul *g);
 
-/* Nanoseconds of one multiplication, about, in a product of so many. */
+/* Returns about how many nanoseconds one multiplication takes in a product of so many. */
 double matmul_cost_ns(enum dtype dtype, double multiplications);
 
-/* Is there a library that conjugates what it transposes, for sizes like these? */
+/* Answers whether a library conjugates what it transposes, for sizes like these. */
 bool matmul_conjugates(const struct matmul *g);
 
 #endif

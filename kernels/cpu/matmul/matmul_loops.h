@@ -1,4 +1,4 @@
-/* Our own matrix products: for small matrices, integers, and machines without BLAS. */
+/* Our own loops of matrix products, for small matrices, integers, and machines without BLAS. */
 #ifndef MILLRACE_KERNELS_CPU_MATMUL_MATMUL_LOOPS_H
 #define MILLRACE_KERNELS_CPU_MATMUL_MATMUL_LOOPS_H
 
@@ -6,8 +6,8 @@
 #include "kernels/support/isa.h"
 #include "kernels/support/number_types.h"
 
-/* c[m,n] = a[m,k] · b[k,n]. Strides count elements; b has a stride of 1 along rows or along
- * columns; rows of c are c_row apart. */
+/* c[m,n] = a[m,k] · b[k,n]. Strides count elements. One stride of b is 1. Rows of c are c_row
+ * apart. */
 struct product {
     const void *a, *b;
     void *c;
@@ -16,7 +16,7 @@ struct product {
 };
 typedef void product_loop(const struct product *p);
 
-/* By dtype: float, double, complex64, complex128, int16, int32, int64. */
+/* By dtype: float, double, complex64, complex128, int16, int32 and int64; NULL for the others. */
 extern product_loop *const matmul_loops_base[DT_N_TYPES], *const matmul_loops_avx2[DT_N_TYPES];
 
 #endif

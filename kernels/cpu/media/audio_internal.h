@@ -1,4 +1,4 @@
-/* What the files of the audio family share. */
+/* What the files of the audio kernels share. */
 #ifndef MILLRACE_KERNELS_CPU_MEDIA_AUDIO_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_MEDIA_AUDIO_INTERNAL_H
 

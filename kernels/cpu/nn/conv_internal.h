@@ -1,21 +1,21 @@
-/* What the files of the conv family share: conv_kernels.c lists the rows. */
+/* What the files of the convolution kernels share. conv_kernels.c lists the rows. */
 #ifndef MILLRACE_KERNELS_CPU_NN_CONV_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_NN_CONV_INTERNAL_H
 
 #include "common/ops/window.h"
 #include "kernels/cpu/nn/conv.h"
 
-/* What a row says of its op. */
+/* What a kernel's row says about its op. */
 struct conv_op {
     enum conv_direction direction;
-    int n_spatial; /* 0: the rank of the input says (Conv) */
-    /* the first gradient ops of three dimensions: shapes come as tensors, not as vectors of
-     * sizes */
+    int n_spatial; /* 0: the rank of the input tells (Conv) */
+    /* the first gradient ops with three dimensions take tensors for shapes, where later ones take
+     * vectors of sizes */
     bool takes_tensors;
 };
 
-/* conv_run.c: computes half and bfloat16 in float. Gives run_plain_dtype the operands, widened to
- * float where `dtype` is one of these, and rounds its result once. */
+/* conv_run.c: computes half and bfloat16 in float. It passes run_plain_dtype the operands, widened
+ * to float where `dtype` is half or bfloat16, and rounds its result once. */
 typedef struct status *conv_plain_fn(const struct kernel_ctx *ctx, enum conv_direction direction,
                                      const struct conv_shape *shape, enum dtype dtype,
                                      const struct conv_operands *operands);
@@ -24,7 +24,7 @@ struct status *conv_run_wide(const struct kernel_ctx *ctx, enum conv_direction d
                              const struct conv_operands *operands,
                              conv_plain_fn *run_plain_dtype) MUST_USE;
 
-/* conv_ops.c: Conv2D, Conv3D, Conv and their gradients. */
+/* conv_ops.c: Conv2D, Conv3D, Conv and their gradients */
 struct status *conv_init(struct kernel_init *init);
 kernel_fn conv_compute;
 
@@ -44,8 +44,8 @@ kernel_fn patches_compute;
 struct status *data_format_init(struct kernel_init *init);
 kernel_fn data_format_dim_map, data_format_vec_permute;
 
-/* A vector of n sizes, none negative. Errors: INVALID_ARGUMENT in TensorFlow's words, `what`
- * being the input's name. */
+/* Reads a vector of n sizes, none of which may be negative. `what` is the input's name for the
+ * message. Errors: INVALID_ARGUMENT. */
 struct status *conv_read_sizes(const struct tensor *t, const char *what, int n,
                                int64_t *ret) MUST_USE;
 #endif

@@ -1,4 +1,4 @@
-/* What the files of connectionist temporal classification share. */
+/* What the kernels of connectionist temporal classification share. */
 #ifndef MILLRACE_KERNELS_CPU_NN_CTC_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_NN_CTC_INTERNAL_H
 
@@ -6,14 +6,15 @@
 
 #include "kernels/kernel.h"
 
-/* inputs [time, batch, classes] (float, double) and how long each sequence of the batch is. */
+/* Logits [time, batch, classes] of float or double, and the length of each sequence of the batch.
+ */
 struct ctc_inputs {
     enum dtype dtype;
     const void *logits;
     const int32_t *lengths;
     int64_t time, batch, classes;
 };
-/* From inputs 0 and `lengths`. A negative length is none. Errors: INVALID_ARGUMENT,
+/* Reads the inputs 0 and `lengths`. Errors: INVALID_ARGUMENT, also for a negative length;
  * FAILED_PRECONDITION. */
 struct status *ctc_inputs_init(const struct kernel_ctx *ctx, int lengths,
                                struct ctc_inputs *ret) MUST_USE;
@@ -23,25 +24,26 @@ static inline double ctc_logit(const struct ctc_inputs *in, int64_t t, int64_t b
     return in->dtype == DT_FLOAT ? (double)((const float *)in->logits)[i]
                                  : ((const double *)in->logits)[i];
 }
-/* log Σ e^logit of a moment: what turns its logits to log-probabilities when taken from them. */
+/* Returns log Σ e^logit at time t of sequence b. A logit minus this is a log-probability. */
 double ctc_log_norm(const struct ctc_inputs *in, int64_t t, int64_t b);
 
-/* log(e^a + e^b); -inf stands for nothing. */
+/* Returns log(e^a + e^b), where -inf stands for a probability of 0. */
 static inline double ctc_log_add(double a, double b) {
     double high = a > b ? a : b, low = a > b ? b : a;
     return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
-/* The label sequences of a batch, each with room for more. */
+/* The label sequences of a batch, each with room for more labels. */
 struct ctc_sequence {
     int64_t *labels;
     int64_t n, capacity;
 };
-/* n of them; NULL when there is no memory. */
+/* Returns n empty sequences; NULL when there is no memory. */
 struct ctc_sequence *ctc_sequences_new(int64_t n);
 void ctc_sequences_free(struct ctc_sequence *sequences, int64_t n);
 void ctc_sequence_add(struct ctc_sequence *sequence, int64_t label);
-/* As a sparse tensor [batch, longest]: outputs `indices`, `values` and `shape`. */
+/* Sets the outputs `indices`, `values` and `shape` to the sequences as a sparse tensor [batch,
+ * longest]. */
 struct status *ctc_output_sparse(struct kernel_ctx *ctx, const struct ctc_sequence *sequences,
                                  int64_t batch, int indices, int values, int shape) MUST_USE;
 

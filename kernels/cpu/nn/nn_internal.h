@@ -1,11 +1,10 @@
-/* What the files of the nn family share: nn_kernels.c lists the rows, the nouns' files compute
- * them. */
+/* What the files of the nn kernels share. nn_kernels.c lists the rows. */
 #ifndef MILLRACE_KERNELS_CPU_NN_NN_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_NN_NN_INTERNAL_H
 
 #include "kernels/kernel.h"
 
-/* nn_activations.c: Relu, Elu, … and their gradients, found by the node's op name. */
+/* nn_activations.c: Relu, Elu, … and their gradients. init finds the loop by the node's op name. */
 struct status *nn_activation_init(struct kernel_init *init);
 kernel_fn nn_activation;
 

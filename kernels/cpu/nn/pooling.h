@@ -1,5 +1,5 @@
-/* What the files of the pooling family share: pooling_kernels.c lists the rows. (The threads' pool
- * is common/base/pool.h.) */
+/* What the files of the pooling kernels share, and what quantized pooling uses. pooling_kernels.c
+ * lists the rows. */
 #ifndef MILLRACE_KERNELS_CPU_NN_POOLING_H
 #define MILLRACE_KERNELS_CPU_NN_POOLING_H
 
@@ -19,14 +19,15 @@ enum pooling_kind {
 struct pooling_op {
     enum pooling_kind kind;
     int n_spatial;
-    int size_input; /* the input that holds ksize, strides being the next; 0: both are attrs */
+    /* the input that holds ksize (the next one holds strides); 0 when both are attrs */
+    int size_input;
 };
 
-enum { POOLING_USUAL_TAPS = 4 }; /* of a window of 2 by 2: its loops are unrolled */
+enum { POOLING_USUAL_TAPS = 4 }; /* the taps of a 2 by 2 window, whose loops are unrolled */
 
-/* Loops by element type, over the channels of one place (pooling_loops.inc); no half or bfloat16,
- * which are taken through float. max goes over n_places in a row, each with its taps `step`
- * elements behind the last one's. */
+/* The loops of one element type, over the channels of one place (pooling_loops.inc). half and
+ * bfloat16 are computed in float. max computes n_places contiguous places, whose taps are `step`
+ * elements apart. */
 struct pooling_loops {
     void (*max)(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n,
                 void *out);
@@ -40,26 +41,27 @@ struct pooling_loops {
                        const void *gradient);
 };
 extern const struct pooling_loops *const pooling_loops_of[DT_N_TYPES];
-/* Averages, of float, double, qint8 and quint8: the mean of the taps, place by place as max; and
- * of float and double its gradient given back to them: added, or where each has no other place,
- * stored. */
+/* Averages. pooling_mean takes float, double, qint8 and quint8 and computes the mean of the taps,
+ * place by place as max does. pooling_mean_grad takes float and double and gives the gradient back
+ * to the taps: it stores it with is_only, when no tap belongs to two places, and adds it otherwise.
+ */
 void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
                   int64_t step, int64_t n, void *out);
 void pooling_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
                        int64_t step, int64_t n, const void *gradient, bool is_only);
 
-/* One execution, all operands of a plain dtype. */
+/* One execution. All operands have one dtype, which is not half or bfloat16. */
 struct pooling_job {
     const struct kernel_ctx *ctx;
     const struct conv_shape *shape; /* in_channels = out_channels */
     enum pooling_kind kind;
     int n_spatial;
     enum dtype dtype;
-    const void *in, *out, *gradient; /* the op's; NULL where it has none */
+    const void *in, *out, *gradient; /* inputs of the op; NULL when the op does not have them */
     void *result;
-    void *argmax; /* POOLING_ARGMAX: to be written */
+    void *argmax; /* POOLING_ARGMAX: where the places of the maxima are written */
     bool is_argmax_wide, counts_batch;
-    struct status *failure; /* the first one of the shares */
+    struct status *failure; /* the first failure of any share */
 };
 struct status *pooling_run(struct pooling_job *job) MUST_USE;
 

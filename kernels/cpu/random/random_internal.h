@@ -1,4 +1,4 @@
-/* What the files of the random family share. */
+/* What the files of the random kernels share. */
 #ifndef MILLRACE_KERNELS_CPU_RANDOM_RANDOM_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_RANDOM_RANDOM_INTERNAL_H
 
@@ -10,16 +10,16 @@ kernel_fn random_uniform, random_normal, random_truncated_normal, random_uniform
 
 /* ---- random_stateless.c ---- */
 
-/* From key [1], counter [>= 2] and an algorithm: Philox, or "automatic", which is Philox too.
- * Errors: INVALID_ARGUMENT. */
+/* Makes a generator from key [1], counter [>= 2] and an algorithm: Philox, or "automatic", which is
+ * Philox. Errors: INVALID_ARGUMENT. */
 struct status *random_from_key(const struct tensor *key, const struct tensor *counter,
                                const struct tensor *alg, struct philox *ret) MUST_USE;
 struct status *random_stateless_init(struct kernel_init *init);
 kernel_fn random_stateless, random_stateless_v2, random_get_key_counter, random_get_alg;
 
 /* ---- random_resource.c: a generator in a resource variable ---- */
-/* Takes what `n` outputs may need from the generator of input 0. Errors: no such variable, or no
- * generator in it. */
+/* Takes as many words as `n` outputs may need from the generator in input 0's variable. Errors:
+ * those of the lookup, and INVALID_ARGUMENT when the variable holds no generator. */
 struct status *random_take(struct kernel_ctx *ctx, uint64_t n, struct philox *ret) MUST_USE;
 kernel_fn random_resource_fill, random_skip, random_non_deterministic;
 
@@ -41,11 +41,12 @@ kernel_fn random_parameterized;
 
 /* ---- shared checks ---- */
 
-/* The shape that an int32 or int64 vector says; sizes live in `dims`. Errors: INVALID_ARGUMENT. */
+/* Reads a shape from a vector of int32 or int64; the sizes are stored in `dims`. Errors:
+ * INVALID_ARGUMENT for another rank or dtype, a negative size, or too many sizes. */
 struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK],
                             struct shape *ret) MUST_USE;
-/* minval and maxval of a range: scalars; minval < maxval where any number is made. Errors:
- * INVALID_ARGUMENT. */
+/* Reads minval and maxval, which are scalars. Unless the output is empty, minval must be below
+ * maxval. Errors: INVALID_ARGUMENT. */
 struct status *random_range(const struct tensor *minval, const struct tensor *maxval, bool is_empty,
                             struct random_fill *fill) MUST_USE;
 

@@ -1,4 +1,4 @@
-/* Kernels that reference and resource variables share. */
+/* Kernels that reference variables and resource variables share. */
 #ifndef MILLRACE_KERNELS_CPU_STATE_STATE_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_STATE_STATE_INTERNAL_H
 
@@ -6,12 +6,13 @@
 #include "kernels/support/update.h"
 #include "kernels/support/variable_input.h"
 
-/* AssignAdd and kin: (variable, value). The row's arg is one of these. */
+/* The row's arg for AssignAdd, AssignSub and their resource forms, whose inputs are (variable,
+ * value). */
 struct assign_update_row {
     enum update_op op;
-    bool is_ref; /* the reference goes on as output 0 */
+    bool is_ref; /* output 0 is the variable's reference */
 };
-/* add, subtract */
+/* [0] adds, [1] subtracts */
 extern const struct assign_update_row assign_update_ref[2], assign_update_resource[2];
 kernel_fn assign_update;
 

@@ -1,7 +1,5 @@
-/* Optimizers: a rule per optimizer that steps a run of elements, written once for all dtypes
- * (training_rules.inc).
- *
- * For the training_*.c files only. */
+/* The rules of the optimizers. Each rule updates a run of elements; training_rules.inc has them
+ * once for all dtypes. */
 #ifndef MILLRACE_KERNELS_CPU_STATE_TRAINING_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_STATE_TRAINING_INTERNAL_H
 
@@ -32,9 +30,9 @@ enum train_rule {
     N_TRAIN_RULES,
 };
 
-/* What a rule sees: each slot's elements before and after (the same memory when in place), the
- * gradient, and the scalars, all of the run's dtype. `flag` is the optimizer's switch:
- * use_nesterov, update_slots, multiply_linear_by_lr. */
+/* What a rule sees: the elements of each slot before and after (the same memory when updated in
+ * place), the gradient, and the scalars, all of one dtype. `flag` is the optimizer's switch:
+ * use_nesterov, update_slots or multiply_linear_by_lr. */
 struct train_run {
     const void *in[TRAIN_MAX_SLOTS];
     void *out[TRAIN_MAX_SLOTS];
@@ -43,10 +41,10 @@ struct train_run {
     int64_t global_step;
     bool flag;
 };
-/* Elements [begin, end). */
+/* Updates elements [begin, end). */
 typedef void train_fn(const struct train_run *run, int64_t begin, int64_t end);
 
-/* By dtype; NULL where the rule has no meaning for it. */
+/* By rule; NULL where the rule has no meaning for the dtype. */
 extern train_fn *const train_rules_half[N_TRAIN_RULES],
     *const train_rules_bfloat16[N_TRAIN_RULES],
         *const train_rules_float[N_TRAIN_RULES],

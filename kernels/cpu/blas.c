@@ -1,3 +1,4 @@
+/* Loads OpenBLAS and finds its functions; see blas.h. */
 #include "kernels/cpu/blas.h"
 
 #include <dlfcn.h>

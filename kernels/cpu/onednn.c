@@ -1,3 +1,4 @@
+/* Loads oneDNN and makes its engine and streams; see onednn.h. */
 #include "kernels/cpu/onednn.h"
 
 #include <dlfcn.h>

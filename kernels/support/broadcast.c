@@ -1,3 +1,4 @@
+/* Plans broadcasts and copies stretched operands; see broadcast.h. */
 #include "kernels/support/broadcast.h"
 
 /* Size of operand `shape` along output dimension i of `rank`. */

@@ -1,3 +1,4 @@
+/* Prints single elements of tensors; see element_text.h. */
 #include "kernels/support/element_text.h"
 
 #include <math.h>

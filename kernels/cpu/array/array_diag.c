@@ -1,9 +1,10 @@
-/* Diagonals: of one matrix (Diag, DiagPart), of batches and bands (MatrixDiag, MatrixDiagPart,
- * MatrixSetDiag), MatrixBandPart.
+/* Computes diagonals: of one matrix (Diag, DiagPart), and of batches and bands (MatrixDiag,
+ * MatrixDiagPart, MatrixSetDiag, MatrixBandPart).
  *
- * A band is the diagonals lower … upper; diagonal d > 0 lies above the main one. Packed, a band
- * is one row per diagonal, the highest first, as long as the longest; shorter ones stand at the
- * row's left or right, as the `align` attr says of those above and below. */
+ * A band is the diagonals lower … upper; diagonal d > 0 is above the main one. A packed band has
+ * one row per diagonal, the highest first, as long as the longest diagonal. A shorter diagonal is
+ * at the left or the right of its row; the attr `align` says which, for those above and below the
+ * main one. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

@@ -1,4 +1,4 @@
-/* Gather, GatherV2, GatherNd: slices picked by index. */
+/* Picks slices by index: Gather, GatherV2, GatherNd. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

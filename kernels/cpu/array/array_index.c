@@ -1,4 +1,4 @@
-/* Index tensors (array_index.h). */
+/* Reads and checks index tensors; see array_index.h. */
 #include "kernels/cpu/array/array_index.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* InplaceUpdate, InplaceAdd, InplaceSub: x with some of its rows set, added to, or taken from.
- * In x's own memory where nobody else holds it; else in a copy, so that nobody sees a value
- * change under his eyes (TensorFlow's write into shared memory, too). */
+/* Sets rows of x, adds to them or subtracts from them: InplaceUpdate, InplaceAdd, InplaceSub. Works
+ * in x's own memory when nobody else holds it, else in a copy. TensorFlow writes into shared memory
+ * too, so there another reader may see its value change. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"

@@ -1,4 +1,4 @@
-/* Helpers of the array family (array_internal.h). */
+/* Holds the helpers that array_internal.h declares. */
 #include "kernels/cpu/array/array_internal.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Joining and splitting: Concat, Pack, Split, Unpack. */
+/* Joins and splits tensors: Concat, Pack, Split, Unpack. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

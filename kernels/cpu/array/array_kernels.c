@@ -1,4 +1,5 @@
-/* Values and what passes them on: Const, Placeholder, Identity and kin, shapes as values, Fill. */
+/* Makes values and passes them on: Const, Placeholder, Identity and its variants, shapes as values,
+ * Fill. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

@@ -1,4 +1,4 @@
-/* Pad, MirrorPad and its gradient. */
+/* Pads tensors: Pad, MirrorPad and its gradient. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

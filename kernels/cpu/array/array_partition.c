@@ -1,4 +1,4 @@
-/* DynamicPartition and its inverse, DynamicStitch. */
+/* Distributes rows to several outputs, and collects them again: DynamicPartition, DynamicStitch. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

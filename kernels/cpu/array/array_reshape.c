@@ -1,5 +1,5 @@
-/* New shapes for old elements: Reshape, ExpandDims, Squeeze; and what repeats elements:
- * BroadcastTo, Tile. */
+/* Gives elements a new shape (Reshape, ExpandDims, Squeeze), or repeats them (BroadcastTo,
+ * Tile). */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

@@ -1,9 +1,9 @@
-/* ScatterNd and the TensorScatter ops: slices put, added, subtracted, compared into places given
- * by index rows.
+/* Puts, adds, subtracts or compares slices into positions that index rows name: ScatterNd and the
+ * TensorScatter ops.
  *
- *   indices  [rows…, depth]      a point in the output's first `depth` dimensions per row
- *   updates  [rows…, inner…]     a slice per row
- *   output   [points…, inner…]   rows with one point are applied in order */
+ *   indices  [rows…, depth]      per row, a point in the output's first `depth` dimensions
+ *   updates  [rows…, inner…]     per row, a slice
+ *   output   [points…, inner…]   rows that name the same point are applied in order */
 #include <math.h>
 #include <stdlib.h>
 

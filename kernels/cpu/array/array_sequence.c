@@ -1,4 +1,4 @@
-/* Range, LinSpace, OneHot. */
+/* Makes sequences: Range, LinSpace, OneHot. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Parts of tensors: Slice, StridedSlice, its gradient and its assignments. */
+/* Takes parts of tensors: Slice, StridedSlice, and the gradient and assignments of StridedSlice. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Blocks of space moved to the batch or to the depth, and back. */
+/* Moves blocks of space to the batch or to the depth, and back. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

@@ -1,4 +1,4 @@
-/* Elements in another order: Transpose, reversals, Roll. */
+/* Orders elements anew: Transpose, Reverse, ReverseSequence, Roll. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

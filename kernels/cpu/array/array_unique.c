@@ -1,6 +1,7 @@
-/* Unique, ListDiff and Where: elements by value.
+/* Finds elements by value: Unique, ListDiff, Where.
  *
- * Equal means ==: the two zeros of a float are one value, a NaN equals nothing, not even itself. */
+ * Equal means ==. So the two zeros of a float are one value, and a NaN equals nothing, itself
+ * included. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* Plans and runs Fourier transforms of single lines; see fft.h. */
 #include "kernels/cpu/linalg/fft.h"
 
 #include <math.h>

@@ -1,13 +1,14 @@
-/* FFT, IFFT, RFFT and IRFFT of one, two and three dimensions, over stacks.
+/* Runs FFT, IFFT, RFFT and IRFFT of one, two and three dimensions over stacks of signals.
  *
  *   input        Tcomplex or Treal [..., sizes]
- *   fft_length   int32 [rank]        real forms only: the sizes to transform; the input may have
- *                                    more, which are left out
- *   output       complex [..., sizes], real forward: the last size is half and one; real inverse:
- *                Treal [..., fft_length]
+ *   fft_length   int32 [rank]     real forms only: the sizes to transform; the input may be larger,
+ *                                 and its other elements are left out
+ *   output       complex [..., sizes]; forward from real: the last size is half and one;
+ *                inverse to real: Treal [..., fft_length]
  *
- * All is done in double precision: one dimension a row at a time, more in a copy, axis by axis
- * from the last (inverse real: to the last).
+ * Everything is computed in double precision. One dimension is done row by row. Two and three
+ * dimensions are done in a copy, axis by axis from the last one; the inverse to real does the last
+ * one last.
  *
  * Errors   INVALID_ARGUMENT   ranks, lengths below zero or above the input's
  * Cost     5·n·log2 n flops for n numbers */

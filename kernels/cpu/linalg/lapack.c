@@ -1,3 +1,4 @@
+/* Finds LAPACK's routines in the BLAS library; see lapack.h. */
 #include "kernels/cpu/linalg/lapack.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* The engine of linear algebra: runs a routine over stacks of matrices; see linalg.h. */
 #include "kernels/cpu/linalg/linalg.h"
 
 #include <limits.h>

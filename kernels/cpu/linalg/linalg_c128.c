@@ -1,4 +1,4 @@
-/* The matrix routines for double complex elements. */
+/* Compiles the matrix routines for double complex elements. */
 #define T double complex
 #define R double
 #define IS_COMPLEX 1

@@ -1,4 +1,4 @@
-/* The matrix routines for float complex elements. */
+/* Compiles the matrix routines for float complex elements. */
 #define T float complex
 #define R float
 #define IS_COMPLEX 1

@@ -1,5 +1,4 @@
-/* What each op of the linear algebra family requires of its inputs' shapes, and the shapes of
- * what it answers. */
+/* Checks the input shapes of each linear algebra op, and computes the shapes of its outputs. */
 #include "kernels/cpu/linalg/linalg.h"
 
 static struct status *plan_square(const struct kernel_ctx *ctx, struct linalg_plan *plan) {

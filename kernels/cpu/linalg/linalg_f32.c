@@ -1,4 +1,4 @@
-/* The matrix routines for float elements. */
+/* Compiles the matrix routines for float elements. */
 #define T float
 #define R float
 #define IS_COMPLEX 0

@@ -1,4 +1,4 @@
-/* The matrix routines for double elements. */
+/* Compiles the matrix routines for double elements. */
 #define T double
 #define R double
 #define IS_COMPLEX 0

@@ -1,5 +1,5 @@
-/* Eigenvalues of any square matrix, and the square root and logarithm of one by its Schur form:
- * in complex128, whatever the type. */
+/* Computes the eigenvalues of any square matrix, and by its Schur form the square root and the
+ * logarithm. All is computed in complex128. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

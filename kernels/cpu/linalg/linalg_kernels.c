@@ -1,4 +1,4 @@
-/* The linear algebra family's CPU kernels: which op has which routine and check. */
+/* Lists the CPU kernels of linear algebra: the routine and the check of each op. */
 #include "kernels/cpu/linalg/linalg.h"
 
 extern const struct kernel_list linalg_kernels;

@@ -1,2 +1,2 @@
-/* The baseline's build of math_arith.inc. */
+/* Compiles math_arith.inc for the baseline. */
 #include "kernels/cpu/math/math_arith.inc"

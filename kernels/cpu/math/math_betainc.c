@@ -1,4 +1,4 @@
-/* Betainc: the regularized incomplete beta function, element by element. */
+/* Computes Betainc, the regularized incomplete beta function, element by element. */
 #include "kernels/cpu/math/math_special.h"
 #include "kernels/kernel.h"
 

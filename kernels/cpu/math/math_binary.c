@@ -1,5 +1,5 @@
-/* The engine of two-input elementwise ops: scalars, equal shapes, scalar ⊕ tensor and any
- * broadcast, over an op's table of loops. */
+/* The engine of elementwise ops with two inputs. It runs an op's loops over scalars, equal shapes,
+ * a scalar with a tensor, and any other broadcast. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdatomic.h>

@@ -1,13 +1,13 @@
-/* Cast: between all numeric types and bool.
+/* Casts between all numeric types and bool.
  *
- * A direct loop stands for each pair of the eleven plain types (bool, the integers, float,
- * double). The others are stages around one: a narrow source is widened first (half, bfloat16,
- * 8-bit floats to float; 4-bit integers to 8 bits; complex to its real part), a narrow target is
- * made last. Blocks pass through the stack.
+ * Each pair of the eleven plain types (bool, the integers, float, double) has a direct loop. The
+ * other types add stages around one. A narrow source is widened first: half, bfloat16 and 8-bit
+ * floats to float, 4-bit integers to 8 bits, complex to its real part. A narrow target is made
+ * last. The stages pass blocks to each other on the stack.
  *
- * Floats that an integer type cannot hold become what x86's conversion gives, without undefined
- * behaviour: the least int32 or int64; narrower and unsigned types take the low bits of that.
- * Truncate cuts a float's excess fraction bits off instead of rounding. */
+ * A float that an integer type cannot hold becomes what x86's conversion gives, without undefined
+ * behaviour: the least int32 or int64, of which narrower and unsigned types take the low bits. With
+ * Truncate, the excess fraction bits of a float are cut off instead of rounded. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdlib.h>

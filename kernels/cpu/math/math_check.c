@@ -1,7 +1,7 @@
-/* CheckNumerics: passes its input on, or fails when anything in it is infinite or not a number.
+/* Runs CheckNumerics: passes its input on, or fails when an element is infinite or NaN.
  *
- * Errors   INVALID_ARGUMENT   the attr message, and what was found (V2: with the sign of
- *                             infinities) */
+ * Errors   INVALID_ARGUMENT   the attr `message`, and what was found (V2: with infinities' signs)
+ */
 #include <stdatomic.h>
 #include <stdlib.h>
 

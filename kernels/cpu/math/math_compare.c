@@ -1,2 +1,2 @@
-/* The baseline's build of math_compare.inc. */
+/* Compiles math_compare.inc for the baseline. */
 #include "kernels/cpu/math/math_compare.inc"

@@ -1,4 +1,4 @@
-/* Bincount, DenseBincount, HistogramFixedWidth; and Cross. */
+/* Counts values (Bincount, DenseBincount, HistogramFixedWidth), and computes Cross. */
 #include "kernels/cpu/math/math_segment.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* What debuggers put between a tensor and its consumers: a few numbers that say whether it is
- * healthy (DebugNumericSummaryV2), and copies.
- */
+/* Computes what debuggers put between a tensor and its consumers: copies, and a few numbers that
+ * tell whether the tensor is healthy (DebugNumericSummaryV2). */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,2 +1,2 @@
-/* The baseline's build of math_exp.inc. */
+/* Compiles math_exp.inc for the baseline. */
 #include "kernels/cpu/math/math_exp.inc"

@@ -1,5 +1,5 @@
-/* The build of math_exp.inc for machines with AVX-512: nothing here runs unless cpu_has_avx512()
- * says so. */
+/* Compiles math_exp.inc for machines with AVX-512. Its loops run only where cpu_has_avx512() is
+ * true. */
 #ifdef __x86_64__
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #define LOOP_ISA avx512

@@ -1,6 +1,5 @@
-/* The math family's elementwise CPU kernels: which op runs on which engine with which loops. The
- * rows of reductions, products, casts and segments stand beside their engines (math_reduce.c,
- * matmul_kernels.c, …). */
+/* Lists the elementwise CPU kernels of math: which engine runs each op, with which loops. The rows
+ * of reductions, scans, casts and segments are in their engines' files (math_reduce.c, …). */
 #include "kernels/cpu/math/math_arith.h"
 
 #define UNARY_OP(name, ...) \

@@ -1,15 +1,15 @@
-/* The engine of reductions: Sum, Prod, Mean, Max, Min, All, Any, EuclideanNorm over any set of
- * axes.
+/* The engine of reductions over any set of axes: Sum, Prod, Mean, Max, Min, All, Any,
+ * EuclideanNorm.
  *
- * Dimensions of size 1 are left out and neighbours of one kind (reduced, kept) are merged, so
- * that they alternate. Two forms remain:
+ * Dimensions of size 1 are left out, and neighbours of one kind (reduced or kept) are merged, so
+ * that the kinds alternate. Two forms remain:
  *
- *   … K R   the last is reduced: contiguous rows, each into one accumulator
- *   … R K   the last is kept: rows added to a row of accumulators, a tile of columns at a time
+ *   … K R   the last dimension is reduced: each contiguous row goes into one accumulator
+ *   … R K   the last dimension is kept: rows are added to a row of accumulators, by tiles of columns
  *
- * Work is cut into units (outputs, or tiles of outputs). Where units are few and inputs are
- * large, each unit's input is cut into chunks too, whose partial results are merged in order:
- * the result does not depend on how many threads there are. */
+ * Work is cut into units, which are outputs or tiles of outputs. When units are few and inputs are
+ * large, the input of each unit is also cut into chunks, whose partial results are merged in order.
+ * So the result does not depend on the number of threads. */
 #include "kernels/cpu/math/math_reduce.h"
 
 #include <stdlib.h>

@@ -1,2 +1,2 @@
-/* The baseline's build of math_reduce.inc. */
+/* Compiles math_reduce.inc for the baseline. */
 #include "kernels/cpu/math/math_reduce.inc"

@@ -1,6 +1,6 @@
-/* The build of math_reduce.inc for machines with AVX-512: nothing here runs unless
- * cpu_has_avx512() says so. Products are rounded before they are added, as elsewhere: results
- * are the same on every machine. */
+/* Compiles math_reduce.inc for machines with AVX-512. Its loops run only where cpu_has_avx512() is
+ * true. Products are rounded before they are added, as in the other builds, so results are the same
+ * on every machine. */
 #ifdef __x86_64__
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #pragma GCC optimize("fp-contract=off")

@@ -1,7 +1,7 @@
-/* Along one dimension: ArgMax and ArgMin, and the running sums, products and log-sum-exps
- * (Cumsum, Cumprod, CumulativeLogsumexp).
+/* Works along one dimension: ArgMax, ArgMin, and running sums, products and log-sum-exps (Cumsum,
+ * Cumprod, CumulativeLogsumexp).
  *
- * The input is seen as [outer, n, inner] around the dimension. */
+ * The input is seen as [outer, n, inner], where n is the dimension. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdlib.h>

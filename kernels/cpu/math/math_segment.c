@@ -1,10 +1,10 @@
-/* Segments: rows of data that share an id become one row of the output.
+/* Reduces segments: rows of data with the same id become one row of the output.
  *
- * Sorted (SegmentSum and kin): ids do not fall, so a segment is a run of rows, reduced column by
- * column by the loops of reductions. Sparse: the rows are gathered by an index first. Both give
- * 0 where no row has the id (SegmentProd 1). Unsorted: each row is merged into its output row,
- * whatever the order; negative ids are left out, and rows without one hold the operation's
- * neutral element. */
+ * Sorted forms (SegmentSum, …): ids do not decrease, so a segment is a run of rows, which the loops
+ * of reductions reduce column by column. Sparse forms: an index first gathers the rows. Both give 0
+ * where no row has the id (SegmentProd gives 1). Unsorted forms: each row is merged into its output
+ * row, in any order. Rows with negative ids are left out, and an output row without data holds the
+ * operation's neutral element. */
 #include "kernels/cpu/math/math_segment.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
-/* Gradients of SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN for their data: rows
- * of the gradient, scaled as their segment was, scattered to where the data rows came from. The
- * V2 forms leave out the data rows that no index names: row i of their output is for the i-th
- * smallest of the different indices, which are a second output. */
+/* Computes the gradients of SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN for their
+ * data. Rows of the gradient are scaled as their segment was, and scattered to where the data rows
+ * came from. The V2 forms leave out data rows that no index names: row i of their output belongs to
+ * the i-th smallest of the different indices, which are a second output. */
 #include "kernels/cpu/math/math_segment.h"
 
 #include <stdlib.h>

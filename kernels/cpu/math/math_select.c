@@ -1,5 +1,5 @@
-/* Select, SelectV2, ClipByValue: one of several inputs, element by element. And AddN,
- * AccumulateNV2: the sum of many. */
+/* Takes one of several inputs element by element (Select, SelectV2, ClipByValue), and sums many
+ * inputs (AddN, AccumulateNV2). */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdlib.h>

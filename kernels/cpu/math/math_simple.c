@@ -1,2 +1,2 @@
-/* The baseline's build of math_simple.inc. */
+/* Compiles math_simple.inc for the baseline. */
 #include "kernels/cpu/math/math_simple.inc"

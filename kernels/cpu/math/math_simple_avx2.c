@@ -1,5 +1,5 @@
-/* The build of math_simple.inc for machines with AVX2: nothing here runs unless cpu_has_avx2()
- * says so. */
+/* Compiles math_simple.inc for machines with AVX2. Its loops run only where cpu_has_avx2()
+ * is true. */
 #ifdef __x86_64__
 #pragma GCC target("avx2,f16c,bmi,bmi2,popcnt")
 #define LOOP_ISA avx2

@@ -1,3 +1,4 @@
+/* Computes quantiles, lgamma, digamma and erfinv; see math_special.h. */
 #include "kernels/cpu/math/math_special.h"
 
 #include <math.h>

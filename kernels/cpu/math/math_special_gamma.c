@@ -1,4 +1,4 @@
-/* Special functions around Γ: Hurwitz' ζ, polygamma, the incomplete Γ with its derivative, the
+/* Special functions around Γ: Hurwitz' ζ, polygamma, the incomplete Γ with its derivative, and the
  * incomplete B. */
 #include <math.h>
 #include <stdbool.h>

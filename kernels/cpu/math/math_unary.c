@@ -1,4 +1,4 @@
-/* The engine of one-input elementwise ops, over an op's table of loops. */
+/* The engine of elementwise ops with one input. It runs an op's loops. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdlib.h>

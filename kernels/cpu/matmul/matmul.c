@@ -1,3 +1,4 @@
+/* Chooses an implementation for one matrix product; see matmul.h. */
 #include "kernels/cpu/matmul/matmul.h"
 
 #include <limits.h>

@@ -1,15 +1,14 @@
-/* Einsum of one or two inputs: diagonals, sums, products and permutations said by labels.
+/* Runs Einsum with one or two inputs. Labels say which diagonals are taken, and what is summed,
+ * multiplied and permuted.
  *
- *   input ── view: a stride per label (repeated ones add up) ── gather: sum what nobody else needs,
- *   lay out [batch, rows, columns] ──┐
- *   input ── the same
- *   ─────────────────────────────────────────────────────────────────────────────────── batched
- *   matrix product ──┴─
- * scatter ── output
+ *   input ── view: a stride per label (repeated labels add up) ── gather: sum out labels that nobody
+ *            else has, lay out as [batch, rows, columns] ──┐
+ *   input ── the same ─────────────────────────────────────┴─ batched product ── scatter ── output
  *
- * Labels of both inputs and the output are batch, of both only are contracted, of one and the
- * output are rows or columns, of one only are summed while gathering. Gather and scatter are
- * skipped where the data lies so already. half and bfloat16 compute as float.
+ * A label of both inputs and the output is a batch label. A label of both inputs only is
+ * contracted. A label of one input and the output is a row or a column. A label of one input only
+ * is summed by the gather. Gather and scatter are left out where the data has the wanted layout
+ * already. half and bfloat16 are computed in float.
  *
  * Errors   INVALID_ARGUMENT   ranks or sizes that do not fit the equation
  * Cost     2·batch·rows·inner·columns flops */

@@ -1,2 +1,2 @@
-/* The baseline's build of matmul_loops.inc. */
+/* Compiles matmul_loops.inc for the baseline. */
 #include "kernels/cpu/matmul/matmul_loops.inc"

@@ -1,4 +1,4 @@
-/* CPU kernels of the audio family, and WAV files as tensors. */
+/* Lists the CPU kernels of sound, and reads and writes WAV files as tensors. */
 #include <stdlib.h>
 
 #include "kernels/cpu/media/audio_internal.h"

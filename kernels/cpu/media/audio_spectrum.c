@@ -1,6 +1,6 @@
-/* AudioSpectrogram and Mfcc: sound as the energies of frequencies over time, and those as a few
- * numbers that speech is told by [Davis, Mermelstein: "Comparison of parametric representations
- * for monosyllabic word recognition", 1980]. */
+/* Runs AudioSpectrogram and Mfcc: turns sound into energies of frequencies over time, and these
+ * into a few numbers that tell speech sounds apart [Davis, Mermelstein: "Comparison of parametric
+ * representations for monosyllabic word recognition", 1980]. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* BMP without compression, and what all formats share. */
+/* Decodes BMP without compression, and holds what all formats share. */
 #include "kernels/cpu/media/codec.h"
 
 static bool begins_with(struct span bytes, const char *text, size_t len) {

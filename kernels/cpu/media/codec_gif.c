@@ -1,6 +1,6 @@
-/* GIF [GIF89a, CompuServe 1990]. Pictures are laid on a canvas one after the other; a
- * transparent pixel shows the one before. Disposal modes are not followed, as in TensorFlow.
- * What comes after damaged data is left out when at least one picture is whole. */
+/* Decodes GIF [GIF89a, CompuServe 1990]. Frames are drawn on a canvas one after the other; a
+ * transparent pixel shows the frame before. Disposal modes are ignored, as in TensorFlow. Data
+ * after damage is ignored when at least one frame is whole. */
 #include <stdlib.h>
 
 #include "kernels/cpu/media/codec.h"

@@ -1,5 +1,5 @@
-/* JPEG, by libjpeg-turbo [ITU-T T.81]. The library leaves by longjmp; nothing here lives across
- * that but what is in structs. */
+/* Reads and writes JPEG by libjpeg-turbo [ITU-T T.81]. The library reports errors by longjmp, so
+ * state that must survive it is in structs. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>

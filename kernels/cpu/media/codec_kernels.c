@@ -1,4 +1,4 @@
-/* CPU kernels that read pictures from files' bytes, and write them. */
+/* CPU kernels that decode pictures from the bytes of files, and encode them. */
 #include <stdlib.h>
 
 #include "kernels/cpu/media/codec.h"

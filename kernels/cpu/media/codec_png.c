@@ -1,5 +1,5 @@
-/* PNG, by libpng [ISO/IEC 15948]. The library leaves by longjmp; nothing here lives across that
- * but what is volatile or in structs. */
+/* Reads and writes PNG by libpng [ISO/IEC 15948]. The library reports errors by longjmp, so state
+ * that must survive it is volatile or in structs. */
 #include <png.h>
 #include <setjmp.h>
 

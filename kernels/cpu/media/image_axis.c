@@ -1,5 +1,5 @@
-/* Weights of a resampled axis: every way to resize is a run of neighbouring input positions per
- * output position. */
+/* Computes the weights of a resampled axis. Whatever the method, an output position is a weighted
+ * sum of neighbouring input positions. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

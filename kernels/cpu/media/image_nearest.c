@@ -1,5 +1,5 @@
-/* CPU kernels of ResizeNearestNeighbor and its gradient: elements are copied or added in their
- * own dtype. */
+/* CPU kernels of ResizeNearestNeighbor and its gradient, which copy or add elements in their own
+ * dtype. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-/* Separable resampling: for each output row the input rows that weigh in are summed, then the
- * columns of the sum.
+/* Resamples both axes of images: for each output row, sums the weighted input rows, then the
+ * weighted columns of that sum.
  *
- * The unit of work is an output row (forward) or an image (backward: rows of the output add to
+ * A unit of work is an output row (forward) or an image (backward, where rows of the output add to
  * the same rows of the input). */
 #include <stdlib.h>
 

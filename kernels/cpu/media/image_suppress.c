@@ -1,5 +1,5 @@
-/* CPU kernels of non-max suppression: from overlapping boxes those with the best scores,
- * greedily. */
+/* CPU kernels of non-max suppression: they choose boxes greedily by score, and drop boxes that
+ * overlap a chosen one. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Elements of image batches as floats, whatever their dtype. */
+/* Reads and writes elements of image batches as floats, whatever their dtype. */
 #include <stdlib.h>
 
 #include "kernels/support/half_blocks.h"

@@ -1,3 +1,4 @@
+/* Converts whole operands between half or bfloat16 and float; see widen.h. */
 #include "kernels/cpu/nn/widen.h"
 
 #include "kernels/support/half_blocks.h"

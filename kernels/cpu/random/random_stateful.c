@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "kernels/cpu/random/random_internal.h"
 #include "common/tensor/element.h"
+#include "kernels/cpu/random/random_internal.h"
 
 struct status *random_state_seed(struct random_state *state, const struct node *node) {
     int64_t seed, seed2;
@@ -31,11 +31,10 @@ struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks) {
 
 struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK],
                             struct shape *ret) {
-    if (unlikely(shape->rank != 1)) {
-        struct status *st = status_invalid("shape must be a vector of {int32,int64}, got shape %s",
-                                           TENSOR_SHAPE_TEXT(shape));
-        return st;
-    }
+    /* some ops take a shape of any dtype as far as their signature says */
+    if (unlikely(shape->rank != 1 || !dtype_in(tensor_dtype(shape), DTYPES_INDEX)))
+        return status_invalid("shape must be a vector of {int32,int64}, got shape %s of %s",
+                              TENSOR_SHAPE_TEXT(shape), dtype_name(tensor_dtype(shape)));
     if (unlikely(shape->n_elements > SHAPE_MAX_RANK))
         return status_invalid("Too many dimensions");
     for (int64_t i = 0; i < shape->n_elements; i++) {

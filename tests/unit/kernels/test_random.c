@@ -193,6 +193,14 @@ static void test_wrong_inputs_are_named(void **state) {
                       "StatelessRandomUniformV2(s, k, k, a) {Tshape=int32, dtype=float}",
                       "r", STATUS_INVALID_ARGUMENT,
                       "counter must be a vector with length at least 2");
+    /* the signature of NonDeterministicInts takes a shape of any dtype */
+    kernel_test_fails("s = Const() {dtype=bool, value=bool[3]{true, true, true}}\nr = "
+                      "NonDeterministicInts(s) {shape_dtype=bool, dtype=int64}",
+                      "r", STATUS_INVALID_ARGUMENT,
+                      "shape must be a vector of {int32,int64}, got shape [3] of bool");
+    kernel_test_fails("s = Const() {dtype=int64, value=int64[1,2]{2, 2}}\nr = "
+                      "NonDeterministicInts(s) {shape_dtype=int64, dtype=int64}",
+                      "r", STATUS_INVALID_ARGUMENT, "hape");
 }
 
 /* TensorFlow never returns from these. */

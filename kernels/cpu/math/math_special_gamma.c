@@ -7,8 +7,9 @@
 
 enum { MAX_TERMS = 10000 };
 
-/* ζ(x, q) = Σ (q + k)^-x, by Euler and Maclaurin's summation (Abramowitz and Stegun 23.1.30). */
-double special_zeta(double x, double q) {
+/* ζ(x, q) = Σ (q + k)^-x for x > 1 and q > 0, by Euler and Maclaurin's summation (Abramowitz and
+ * Stegun 23.1.30). */
+static double zeta_of_positive(double x, double q) {
     static const double c[] = {/* B_2k / (2k)! */ 1.0 / 12,
                                -1.0 / 720,
                                1.0 / 30240,
@@ -17,17 +18,6 @@ double special_zeta(double x, double q) {
                                -691.0 / 1307674368000.0,
                                1.0 / 74724249600.0,
                                -3617.0 / 10670622842880000.0};
-    if (x == 1)
-        return INFINITY;
-    if (!(x > 1) || isnan(q))
-        return NAN;
-    if (q <= 0 && q == floor(q)) /* a pole, whose sides have one sign for even x only */
-        return fmod(x, 2) == 0 ? INFINITY : NAN;
-    if (q == INFINITY)
-        return 0;
-    /* a root of something negative, or beyond what can be summed */
-    if (q <= 0 && (x != floor(x) || q < -1e7))
-        return NAN;
     double sum = 0;
     for (; q < 12; q += 1)
         sum += pow(q, -x);
@@ -38,6 +28,30 @@ double special_zeta(double x, double q) {
         rising *= (x + 2 * k + 1) * (x + 2 * k + 2) / (q * q);
     }
     return sum;
+}
+
+/* For q below 0 and a whole x: of the terms q + k, those below 0 are -(j - f) for j up to n = -⌊q⌋ with
+ * f = q + n. So their sum is the difference of two values of ζ, and takes no more steps for a large
+ * n. */
+static double zeta_of_negative(double x, double q) {
+    double sign = fmod(x, 2) == 0 ? 1 : -1, f = q - floor(q), from_above = floor(q) + 1 - q;
+    /* the first two cancel for odd x and f near 1/2: they are added first, so nothing else is lost */
+    return zeta_of_positive(x, f) + sign * zeta_of_positive(x, from_above) -
+           sign * zeta_of_positive(x, 1 - q);
+}
+
+double special_zeta(double x, double q) {
+    if (x == 1)
+        return INFINITY;
+    if (!(x > 1) || isnan(q))
+        return NAN;
+    if (q <= 0 && q == floor(q)) /* a pole, whose sides have one sign for even x only */
+        return fmod(x, 2) == 0 ? INFINITY : NAN;
+    if (q == INFINITY)
+        return 0;
+    if (q <= 0 && x != floor(x)) /* a root of something negative */
+        return NAN;
+    return q > 0 ? zeta_of_positive(x, q) : zeta_of_negative(x, q);
 }
 
 /* The derivative of order n of ψ. */

@@ -6,8 +6,8 @@
  *                                                regions overlap by one if asked
  *
  * Regions of two neighbouring sizes come in a random order: shuffled, or, pseudo_random, from
- * one number u as ⌈α (i + u)⌉. Numbers are those of TensorFlow for the same seeds; a seed needs
- * `deterministic`.
+ * one number u as ⌈α (i + u)⌉. Numbers are those of TensorFlow for the same seeds. A seed needs
+ * `deterministic`, with which every execution of the node uses the same regions.
  * Errors   INVALID_ARGUMENT   ranks, ratios below 1 or above the input, sequences that do not fit
  *          UNIMPLEMENTED      ratios of batch or channels */
 #include <math.h>
@@ -21,7 +21,7 @@
 struct fractional_state {
     struct random_state random; /* first: random_state_reserve sees it */
     float ratio[4];
-    bool is_pseudo_random, overlaps, is_average;
+    bool is_deterministic, is_pseudo_random, overlaps, is_average;
     enum dtype dtype;
 };
 
@@ -38,12 +38,11 @@ struct status *fractional_init(struct kernel_init *init) {
     state->random.start = ((struct random_state *)init->state)->start;
     free(init->state);
     init->state = state;
-    bool is_deterministic;
     int64_t seed, seed2;
     const struct attr_value *ratios;
     int n;
     TRY(node_get_b(node, "pseudo_random", &state->is_pseudo_random));
-    TRY(node_get_b(node, "deterministic", &is_deterministic));
+    TRY(node_get_b(node, "deterministic", &state->is_deterministic));
     TRY(node_get_i(node, "seed", &seed));
     TRY(node_get_i(node, "seed2", &seed2));
     TRY(node_get_list(node, "pooling_ratio", &ratios, &n));
@@ -58,18 +57,31 @@ struct status *fractional_init(struct kernel_init *init) {
     if (state->ratio[0] != 1 || state->ratio[3] != 1)
         return status_unimplemented(
             "Fractional pooling is not yet supported on the batch nor channel dimension.");
-    if (!is_deterministic && (seed != 0 || seed2 != 0))
+    if (!state->is_deterministic && (seed != 0 || seed2 != 0))
         return status_invalid("Both seed and seed2 should be 0 if deterministic is false.");
     return NULL;
 }
 
 /* ---- sequences ---- */
 
-static void pseudo_random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t out,
+static int64_t blocks_of(const struct fractional_state *state, int64_t out) {
+    return state->is_pseudo_random ? 1 : (out + PHILOX_BLOCK - 1) / PHILOX_BLOCK;
+}
+
+/* Where the numbers of an execution begin. With `deterministic` each execution of the node begins at
+ * the same number, so it uses the same regions. */
+static struct philox generator_of(struct kernel_ctx *ctx, const struct fractional_state *state,
+                                  int64_t n_rows, int64_t n_columns) {
+    if (state->is_deterministic)
+        return state->random.start;
+    return random_state_reserve(ctx,
+                                (uint64_t)(blocks_of(state, n_rows) + blocks_of(state, n_columns)));
+}
+
+static void pseudo_random_sequence(struct philox generator, int64_t in, int64_t out,
                                    int64_t *sequence) {
     uint32_t words[PHILOX_BLOCK];
-    struct philox generator = random_state_reserve(ctx, 1);
-    philox_next(&generator, words);
+    philox_block(generator.key, generator.lo, generator.hi, words);
     double alpha = (double)in / (double)out, k = (double)(in / out);
     double greatest = MIN((k + 2) / alpha - 1, ((double)in + 1 - k) / alpha - ((double)out - 1));
     double u = philox_f64(words[0], words[1]) * greatest;
@@ -80,9 +92,8 @@ static void pseudo_random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t o
 }
 
 /* Sizes k and k + 1, shuffled. */
-static void random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t out, int64_t *sequence) {
-    struct philox_words words = {
-        .next = random_state_reserve(ctx, (uint64_t)(out + PHILOX_BLOCK - 1) / PHILOX_BLOCK)};
+static void random_sequence(struct philox generator, int64_t in, int64_t out, int64_t *sequence) {
+    struct philox_words words = {.next = generator};
     int64_t *sizes = sequence + 1;
     for (int64_t i = 0; i < out; i++)
         sizes[i] = in / out + (i < in % out);
@@ -97,12 +108,16 @@ static void random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t out, int
         sequence[i] += sequence[i - 1];
 }
 
-static struct status *make_sequence(struct kernel_ctx *ctx, const struct fractional_state *state,
-                                    int64_t in, int64_t out, int output) {
+/* Makes output `output`, and advances the generator. */
+static struct status *make_sequence(struct kernel_ctx *ctx, struct philox *generator, int64_t in,
+                                    int64_t out, int output) {
+    const struct fractional_state *state = ctx->instance->state;
     int64_t n = out + 1;
     TRY(kernel_alloc(ctx, output, DT_INT64, (struct shape){1, &n}));
     int64_t *sequence = tensor_data(&ctx->outputs[output]);
-    (state->is_pseudo_random ? pseudo_random_sequence : random_sequence)(ctx, in, out, sequence);
+    (state->is_pseudo_random ? pseudo_random_sequence : random_sequence)(*generator, in, out,
+                                                                         sequence);
+    *generator = philox_skip(*generator, (uint64_t)blocks_of(state, out));
     return NULL;
 }
 
@@ -188,8 +203,9 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
                                               i, (long long)job.dims[i], (double)state->ratio[i]));
         out[i] = (int64_t)floor((double)((float)job.dims[i] / state->ratio[i]));
     }
-    KERNEL_TRY(ctx, make_sequence(ctx, state, job.dims[1], out[1], 1));
-    KERNEL_TRY(ctx, make_sequence(ctx, state, job.dims[2], out[2], 2));
+    struct philox generator = generator_of(ctx, state, out[1], out[2]);
+    KERNEL_TRY(ctx, make_sequence(ctx, &generator, job.dims[1], out[1], 1));
+    KERNEL_TRY(ctx, make_sequence(ctx, &generator, job.dims[2], out[2], 2));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, (struct shape){4, out}));
     job.rows = tensor_cdata(&ctx->outputs[1]), job.columns = tensor_cdata(&ctx->outputs[2]);
     job.n_rows = out[1], job.n_columns = out[2];

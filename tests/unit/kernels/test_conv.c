@@ -3,6 +3,7 @@
  * refuses. What the ops compute is compared in tests/differential/cases_{conv,pool,norm,rnn}.py. */
 #include <math.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -243,6 +244,32 @@ static void test_global_normalization(void **state) {
     kernel_test_run(gradient, "r:4", "float[1]{7}");
 }
 
+/* TensorFlow's regions for these seeds, in every execution of the node. */
+static void test_deterministic_regions_stay(void **state) {
+    static const struct {
+        const char *pseudo_random, *rows, *columns;
+    } kinds[] = {
+        {"false", "int64[7]{0, 1, 3, 4, 6, 8, 10}", "int64[6]{0, 1, 2, 4, 5, 7}"},
+        {"true", "int64[7]{0, 2, 4, 5, 7, 9, 10}", "int64[6]{0, 2, 3, 5, 6, 7}"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        char graph[1024];
+        snprintf(graph, sizeof(graph),
+                 "d = Const() {dtype=int32, value=int32[4]{1, 10, 7, 1}}\n"
+                 "v = Const() {dtype=float, value=float[]{1}}\n"
+                 "x = Fill(d, v) {T=float, index_type=int32}\n"
+                 "r = FractionalAvgPool(x) {T=float, pooling_ratio=[1.0, 1.5, 1.4, 1.0], "
+                 "pseudo_random=%s, overlapping=false, deterministic=true, seed=5, seed2=7}",
+                 kinds[i].pseudo_random);
+        const struct kernel_test_step steps[] = {
+            {NULL, "r:1", kinds[i].rows},
+            {NULL, "r:1", kinds[i].rows},
+            {NULL, "r:2", kinds[i].columns},
+        };
+        kernel_test_steps(graph, steps, ARRAY_LEN(steps));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_results_do_not_depend_on_the_pool),
@@ -252,6 +279,7 @@ int main(void) {
         cmocka_unit_test(test_sequence_lengths_are_checked),
         cmocka_unit_test(test_products_of_sizes_do_not_overflow),
         cmocka_unit_test(test_global_normalization),
+        cmocka_unit_test(test_deterministic_regions_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,11 +148,60 @@ static void test_products_of_every_form_and_odd_sizes(void **state) {
     }
 }
 
+/* The product of x with its transpose has the same bits whether the transpose is stored or asked for,
+ * and with either operand transposed. */
+static void check_layouts(enum dtype dtype, int64_t n, int64_t k) {
+    size_t size = dtype_size(dtype);
+    char *x = xmalloc((size_t)(n * k) * size), *xt = xmalloc((size_t)(n * k) * size);
+    char *c[4];
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < k; j++) {
+            double v = sin((double)(i * k + j + 1)) * 3;
+            if (dtype == DT_FLOAT)
+                ((float *)(void *)x)[i * k + j] = ((float *)(void *)xt)[j * n + i] = (float)v;
+            else
+                ((double *)(void *)x)[i * k + j] = ((double *)(void *)xt)[j * n + i] = v;
+        }
+    }
+    for (int form = 0; form < 4; form++) {
+        bool trans_a = form & 1, trans_b = form & 2;
+        c[form] = xmalloc((size_t)(n * n) * size);
+        struct matmul g = {.m = n,
+                           .n = n,
+                           .k = k,
+                           .a = trans_a ? xt : x,
+                           .b = trans_b ? x : xt,
+                           .c = c[form],
+                           .lda = trans_a ? n : k,
+                           .ldb = trans_b ? k : n,
+                           .ldc = n,
+                           .trans_a = trans_a,
+                           .trans_b = trans_b};
+        matmul_run(dtype, &g);
+        if (memcmp(c[form], c[0], (size_t)(n * n) * size) != 0)
+            fail_msg("%s [%d,%d]: form %d differs", dtype_name(dtype), (int)n, (int)k, form);
+    }
+    for (int form = 0; form < 4; form++)
+        free(c[form]);
+    free(x);
+    free(xt);
+}
+
+static void test_small_products_do_not_depend_on_the_layout(void **state) {
+    for (int64_t n = 1; n <= 20; n++) {
+        for (int64_t k = 1; n * n * k < 2048; k++) {
+            check_layouts(DT_DOUBLE, n, k);
+            check_layouts(DT_FLOAT, n, k);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise_loops_are_exact_to_a_few_ulps),
         cmocka_unit_test(test_halves_convert_alike_in_blocks_and_one_by_one),
         cmocka_unit_test(test_products_of_every_form_and_odd_sizes),
+        cmocka_unit_test(test_small_products_do_not_depend_on_the_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

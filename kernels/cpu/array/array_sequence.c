@@ -5,6 +5,7 @@
 #include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/dims.h"
 
 /* ---- Range ---- */
@@ -94,7 +95,7 @@ static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint6
     {                                                                \
         type *to = data, first = *(const type *)tensor_cdata(start), \
              by = *(const type *)tensor_cdata(delta);                \
-        for (int64_t i = 0; i < n; i++)                              \
+        for (int64_t i = begin; i < end; i++)                        \
             to[i] = (type)(first + (type)((type)i * by));            \
         break;                                                       \
     }
@@ -102,7 +103,7 @@ static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint6
     {                                                                                             \
         type *to = data;                                                                          \
         wide first = *(const type *)tensor_cdata(start), by = *(const type *)tensor_cdata(delta); \
-        for (int64_t i = 0; i < n; i++)                                                           \
+        for (int64_t i = begin; i < end; i++)                                                     \
             to[i] = (type)(first + (wide)i * by);                                                 \
         break;                                                                                    \
     }
@@ -111,13 +112,13 @@ static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint6
         uint16_t *to = data;                                            \
         float first = to_float(*(const uint16_t *)tensor_cdata(start)), \
               by = to_float(*(const uint16_t *)tensor_cdata(delta));    \
-        for (int64_t i = 0; i < n; i++)                                 \
+        for (int64_t i = begin; i < end; i++)                           \
             to[i] = from_float(first + round(round((float)i) * by));    \
         break;                                                          \
     }
 
-static void range_fill(const struct tensor *start, const struct tensor *delta, int64_t n,
-                       void *data) {
+static void range_fill(const struct tensor *start, const struct tensor *delta, int64_t begin,
+                       int64_t end, void *data) {
     switch ((enum dtype)start->dtype) {
     case DT_FLOAT:
         RANGE_LOOP(float)
@@ -139,6 +140,21 @@ static void range_fill(const struct tensor *start, const struct tensor *delta, i
             RANGE_LOOP_INT(uint64_t, uint64_t)
         }
     }
+}
+
+struct range_job {
+    struct kernel_ctx *ctx;
+    void *data;
+};
+
+/* Elements that are filled between two questions whether the step is cancelled: about 1 ms. */
+enum { RANGE_CHUNK = 1 << 20 };
+
+static void range_part(void *arg, int64_t begin, int64_t end) {
+    const struct range_job *job = arg;
+    for (; begin < end && !kernel_is_cancelled(job->ctx); begin += RANGE_CHUNK)
+        range_fill(kernel_input(job->ctx, 0), kernel_input(job->ctx, 2), begin,
+                   MIN(end, begin + RANGE_CHUNK), job->data);
 }
 
 static enum kernel_result range(struct kernel_ctx *ctx) {
@@ -163,7 +179,9 @@ static enum kernel_result range(struct kernel_ctx *ctx) {
         KERNEL_TRY(ctx, range_count_int(tensor_int_at(start, 0), tensor_int_at(limit, 0),
                                         tensor_int_at(delta, 0), &n));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
-    range_fill(start, delta, n, tensor_data(&ctx->outputs[0]));
+    struct range_job job = {ctx, tensor_data(&ctx->outputs[0])};
+    pool_parallel_for(ctx->pool, n, 0.5, range_part, &job);
+    KERNEL_TRY(ctx, kernel_check_cancelled(ctx));
     return KERNEL_DONE;
 }
 

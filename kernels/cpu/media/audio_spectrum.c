@@ -198,6 +198,9 @@ static void mfcc_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
+/* Two attrs of a few bytes decide this many cosines: 128 MiB of them at most. */
+enum { MFCC_MAX_COSINES = 1 << 24 };
+
 static struct status *check_mfcc(const struct mfcc_state *state, int64_t n_bins, int32_t rate) {
     bool is_fine = state->n_bands >= 1 && rate > 0 && n_bins >= 2 && state->low_hz >= 0 &&
                    state->high_hz > state->low_hz;
@@ -208,13 +211,19 @@ static struct status *check_mfcc(const struct mfcc_state *state, int64_t n_bins,
             "limit %g, filterbank channel count %lld, and dct coefficient count %lld",
             (long long)n_bins, rate, (double)state->low_hz, (double)state->high_hz,
             (long long)state->n_bands, (long long)state->n_coefficients);
+    if (state->n_bands > MFCC_MAX_COSINES / state->n_coefficients)
+        return status_exhausted(
+            "Mfcc takes at most %d weights: filterbank_channel_count %lld times "
+            "dct_coefficient_count %lld",
+            MFCC_MAX_COSINES, (long long)state->n_bands, (long long)state->n_coefficients);
     return NULL;
 }
 
 /* Mfcc.
  *   spectrogram  float [channels, time, bins], energies    sample_rate  int32, scalar
  *   output  float [channels, time, dct_coefficient_count]
- * Errors   INVALID_ARGUMENT   other ranks; attrs that make no bands */
+ * Errors   INVALID_ARGUMENT   other ranks; attrs that make no bands
+ *          RESOURCE_EXHAUSTED  more than MFCC_MAX_COSINES weights */
 enum kernel_result audio_mfcc(struct kernel_ctx *ctx) {
     const struct mfcc_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0), *rate = kernel_input(ctx, 1);

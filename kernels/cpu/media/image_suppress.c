@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/support/cancel.h"
 #include "kernels/cpu/media/image.h"
 #include "common/tensor/element.h"
 
@@ -15,6 +16,7 @@ extern const struct kernel_list image_suppress_kernels;
 typedef float similarity_fn(const void *arg, int64_t a, int64_t b);
 
 struct suppression {
+    struct kernel_ctx *ctx;
     const float *scores;
     int64_t n, max_output;
     /* sigma > 0: scores fade [Bodla et al. 2017] instead of boxes going at once */
@@ -81,7 +83,8 @@ static void suppress(struct suppression *s) {
             heap[n++] = (struct candidate){s->scores[i], (int32_t)i, 0};
     for (int64_t i = n / 2 - 1; i >= 0; i--)
         sift_down(heap, n, i);
-    while (n > 0 && s->n_selected < n_most) {
+    /* the result of a cancelled step is of no use, so it may be incomplete */
+    while (n > 0 && s->n_selected < n_most && !kernel_is_cancelled(s->ctx)) {
         float before = heap[0].score;
         bool is_gone = compare_with_selected(s, &heap[0]);
         if (!is_gone && heap[0].score == before) {
@@ -241,7 +244,7 @@ static struct status *put_selected(struct kernel_ctx *ctx, const struct suppress
 static enum kernel_result suppress_compute(struct kernel_ctx *ctx) {
     const struct suppress_version *version = ctx->instance->def->arg;
     const struct tensor *boxes = kernel_input(ctx, 0), *scores = kernel_input(ctx, 1);
-    struct suppression s = {0};
+    struct suppression s = {.ctx = ctx};
     KERNEL_TRY(ctx, check_output_size(kernel_input(ctx, 2), &s.max_output));
     KERNEL_TRY(ctx, read_thresholds(ctx, &s));
     KERNEL_TRY(ctx, check_inputs(boxes, scores, version->is_matrix));
@@ -253,7 +256,9 @@ static enum kernel_result suppress_compute(struct kernel_ctx *ctx) {
     s.similarity = version->is_matrix ? overlap_of_matrix : overlap_of_boxes;
     s.arg = version->is_matrix ? (const void *)boxes : (const void *)&list;
     suppress(&s);
-    struct status *st = put_selected(ctx, &s);
+    struct status *st = kernel_check_cancelled(ctx);
+    if (!st)
+        st = put_selected(ctx, &s);
     suppression_fini(&s);
     free(own_boxes);
     free(own_scores);
@@ -280,6 +285,7 @@ struct found {
 };
 
 struct combined_job {
+    struct kernel_ctx *ctx;
     const struct combined_state *state;
     const float *boxes, *scores;
     int64_t n_boxes, n_per_box, n_classes, per_class, n_out;
@@ -303,7 +309,8 @@ static void combined_class(const struct combined_job *job, int64_t image, int64_
     struct box_list list = {
         job->boxes + (image * job->n_boxes * job->n_per_box + (job->n_per_box > 1 ? class : 0)) * 4,
         job->n_per_box * 4};
-    struct suppression s = {.scores = scores,
+    struct suppression s = {.ctx = job->ctx,
+                            .scores = scores,
                             .n = job->n_boxes,
                             .max_output = job->per_class,
                             .similarity_threshold = job->iou,
@@ -389,7 +396,7 @@ static struct status *combined_read(const struct kernel_ctx *ctx, struct combine
  *   boxes   float [batch, n, 1 or classes, 4]     scores  float [batch, n, classes]
  *   outputs float [batch, m, 4], [batch, m], [batch, m], int32 [batch] */
 static enum kernel_result combined(struct kernel_ctx *ctx) {
-    struct combined_job job = {.state = ctx->instance->state};
+    struct combined_job job = {.ctx = ctx, .state = ctx->instance->state};
     struct allocator *allocator = ctx->instance->allocator;
     KERNEL_TRY(ctx, combined_read(ctx, &job));
     int64_t dims[3] = {tensor_dim(kernel_input(ctx, 0), 0), job.n_out, 4};
@@ -410,6 +417,7 @@ static enum kernel_result combined(struct kernel_ctx *ctx) {
     pool_parallel_for(ctx->pool, dims[0],
                       100.0 * (double)(job.n_boxes + 1) * (double)(job.n_classes + 1),
                       combined_range, &job);
+    KERNEL_TRY(ctx, kernel_check_cancelled(ctx));
     return KERNEL_DONE;
 }
 

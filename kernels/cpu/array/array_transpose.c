@@ -1,4 +1,4 @@
-/* Orders elements anew: Transpose, Reverse, ReverseSequence, Roll. */
+/* Reorders elements: Transpose, Reverse, ReverseSequence, Roll. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"

@@ -18,7 +18,7 @@
 #include "kernels/support/scratch.h"
 
 enum {
-    MAX_PRIMITIVES = 1024, /* kept; what comes after is made anew for each execution */
+    MAX_PRIMITIVES = 1024, /* kept; later ones are made for each execution */
     MAX_FILTER_SHARES = 16,
     LEAST_SHARE = 4000000,        /* multiplications worth a thread's waking */
     LEAST_GROUPED_SHARE = 500000, /* groups make each of them slower */

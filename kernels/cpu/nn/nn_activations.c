@@ -208,7 +208,7 @@ static COLD struct status *shapes_differ(const struct kernel_ctx *ctx) {
     return st;
 }
 
-/* Relu and kin: y = f(features). Their gradients: y = f'(gradients, features), both of one shape.
+/* Relu and similar ops: y = f(features). Their gradients: y = f'(gradients, features), both of one shape.
  * Errors   INVALID_ARGUMENT   a gradient's inputs differ in shape */
 enum kernel_result nn_activation(struct kernel_ctx *ctx) {
     const struct activation_state *state = ctx->instance->state;

@@ -69,7 +69,7 @@ static struct status *require_scalar_input(const struct kernel_ctx *ctx, int inp
     return status_invalid("%s must have shape [], not %s", name, TENSOR_SHAPE_TEXT(t));
 }
 
-/* ---- StatefulUniform and kin ---- */
+/* ---- StatefulUniform and similar ops ---- */
 
 /* StatefulUniform, StatefulUniformFullInt, StatefulUniformInt, StatefulStandardNormalV2,
  * StatefulTruncatedNormal.

@@ -77,7 +77,7 @@ static enum kernel_result handle_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- ReadVariableOp and kin ---- */
+/* ---- ReadVariableOp and similar ops ---- */
 
 /* A failed lookup as readers report it. */
 static COLD struct status *not_found_for_read(const struct resource_handle *handle,

@@ -1,4 +1,4 @@
-/* Assert, Print and kin: the words that clients and their tests look for. */
+/* Assert, Print and similar: the words that clients and their tests look for. */
 #include "tests/unit/kernels/kernel_test.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Conversions of runs of half and bfloat16 elements. */
+/* Converts runs of half and bfloat16 elements; see half_blocks.h. */
 #include "kernels/support/half_blocks.h"
 
 #ifdef __x86_64__

@@ -1,4 +1,4 @@
-/* FarmHash's fingerprint, MurmurHash64A, SipHash-2-4. */
+/* Computes FarmHash's fingerprint, MurmurHash64A and SipHash-2-4; see hashes.h. */
 #include "kernels/support/hashes.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Kernels that block on files: from the executor to an I/O thread and back. */
+/* Moves kernels that block on files from the executor to an I/O thread and back; see io_task.h. */
 #include "kernels/support/io_task.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Named resources of nodes: kernels/support/named_resource.h. */
+/* Makes and finds named resources; see named_resource.h. */
 #include "kernels/support/named_resource.h"
 
 #include <stdlib.h>

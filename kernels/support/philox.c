@@ -1,4 +1,4 @@
-/* Runs of Philox blocks, several per step where the machine has AVX2. */
+/* Computes runs of Philox blocks, several at a time where the machine has AVX2. */
 #include "kernels/support/philox.h"
 
 #include "common/base/base.h"

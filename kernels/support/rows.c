@@ -1,4 +1,4 @@
-/* Tensors one after the other: kernels/host/data/batch_rows.h. */
+/* Joins tensors along dimension 0; see rows.h. */
 #include "kernels/support/rows.h"
 
 #include <stdlib.h>

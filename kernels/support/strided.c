@@ -1,5 +1,5 @@
-/* The strided copy engine (strided.h). The two innermost loops are a kernel per element size and
- * pattern; the others are an odometer. */
+/* Runs strided copies; see strided.h. The two innermost loops are a kernel per element size and
+ * pattern. The other loops count indices like an odometer. */
 #include "kernels/support/strided.h"
 
 #include "kernels/support/transpose.h"

@@ -1,10 +1,10 @@
-/* Transposed blocks (transpose.h).
+/* Transposes blocks; see transpose.h.
  *
- * A block is 64 rows of 16 elements. Its rows are read whole, as lines of the cache, into a copy
- * first, and written in runs of 64 elements: at strides of a power of two all rows fall in one
- * set of the cache, and would push each other out. Tiles of the copy, of 32 bytes a row, are
- * turned in registers where elements have 4 or 8 bytes: pairs of elements of neighbouring rows
- * are joined, then pairs of those, then halves. */
+ * A block is 64 rows of 16 elements. Its rows are first read whole, as cache lines, into a copy,
+ * and then written in runs of 64 elements. Without the copy, at strides of a power of two, all rows
+ * would fall into one set of the cache and evict each other. Where elements have 4 or 8 bytes,
+ * tiles of the copy with 32 bytes per row are transposed in registers: pairs of elements of
+ * neighbouring rows are joined, then pairs of those, then halves. */
 #include "kernels/support/transpose.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The update loops: one template, a row per op and dtype. Half and bfloat16 compute in float and
- * round once; integers wrap. */
+/* Makes the update loops from one template, a row per op and dtype. half and bfloat16 are computed
+ * in float and rounded once. Integers wrap. */
 #include "kernels/support/update.h"
 
 #include <complex.h>

@@ -1,4 +1,4 @@
-/* From an input to its variable. */
+/* Finds the variable of an input; see variable_input.h. */
 #include "kernels/support/variable_input.h"
 
 struct status *handle_of_input(const struct kernel_ctx *ctx, int input,

@@ -1,5 +1,5 @@
-/* What all kinds of variants share: kernels/support/variant.h. And sums and zeros of variants:
- * AddN, ZerosLike. */
+/* Holds what all kinds of variants share, and the kernels that sum variants and make zeros of them:
+ * AddN, ZerosLike. See variant.h. */
 #include "kernels/support/variant.h"
 
 #include <stdio.h>

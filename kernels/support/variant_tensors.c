@@ -1,4 +1,4 @@
-/* The object behind kernels/support/variant_tensors.h. */
+/* Makes, serializes and sums variants that are tensors; see variant_tensors.h. */
 #include "kernels/support/variant_tensors.h"
 
 #include <stdlib.h>

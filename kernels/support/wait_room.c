@@ -1,4 +1,4 @@
-/* Wait rooms: kernels/support/wait_room.h. */
+/* Runs wait rooms; see wait_room.h. */
 #include "kernels/support/wait_room.h"
 
 #include <stdlib.h>

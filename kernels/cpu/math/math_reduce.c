@@ -5,7 +5,7 @@
  * that the kinds alternate. Two forms remain:
  *
  *   … K R   the last dimension is reduced: each contiguous row goes into one accumulator
- *   … R K   the last dimension is kept: rows are added to a row of accumulators, by tiles of columns
+ *   … R K   the last dimension is kept: rows are added to a row of accumulators, tile by tile
  *
  * Work is cut into units, which are outputs or tiles of outputs. When units are few and inputs are
  * large, the input of each unit is also cut into chunks, whose partial results are merged in order.

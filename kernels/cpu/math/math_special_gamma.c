@@ -30,12 +30,12 @@ static double zeta_of_positive(double x, double q) {
     return sum;
 }
 
-/* For q below 0 and a whole x: of the terms q + k, those below 0 are -(j - f) for j up to n = -⌊q⌋ with
- * f = q + n. So their sum is the difference of two values of ζ, and takes no more steps for a large
- * n. */
+/* For q below 0 and a whole x: of the terms q + k, those below 0 are -(j - f) for j up to n = -⌊q⌋
+ * with f = q + n. So their sum is the difference of two values of ζ, and takes no more steps for a
+ * large n. */
 static double zeta_of_negative(double x, double q) {
     double sign = fmod(x, 2) == 0 ? 1 : -1, f = q - floor(q), from_above = floor(q) + 1 - q;
-    /* the first two cancel for odd x and f near 1/2: they are added first, so nothing else is lost */
+    /* the first two cancel for odd x and f near 1/2; added first, they take no digits of the third */
     return zeta_of_positive(x, f) + sign * zeta_of_positive(x, from_above) -
            sign * zeta_of_positive(x, 1 - q);
 }

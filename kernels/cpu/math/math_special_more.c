@@ -59,8 +59,8 @@ static double bessel_ke_asymptotic(int order, double x) {
     return sqrt(pi / (2 * x)) * sum;
 }
 
-/* e^x·K_order(x) = ∫ e^(-x(cosh t - 1))·cosh(order·t) dt over t > 0 (9.6.24). The trapezoidal rule is
- * as exact as doubles here. For x in [small_k, large_k] it takes a few hundred steps. */
+/* e^x·K_order(x) = ∫ e^(-x(cosh t - 1))·cosh(order·t) dt over t > 0 (9.6.24). The trapezoidal rule
+ * is as exact as doubles here. For x in [small_k, large_k] it takes a few hundred steps. */
 static double bessel_ke(int order, double x) {
     const double step = 0.125, small_k = 1e-9, large_k = 30;
     if (isnan(x))

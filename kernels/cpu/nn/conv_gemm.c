@@ -1,12 +1,12 @@
-/* Convolution as matrix products over columns: a row per place of the window, holding what the
- * window sees there.
+/* Computes convolutions as matrix products over columns. A row of the columns belongs to one place
+ * of the window and holds what the window sees there.
  *
  *   forward         out[p, o]    = columns[p, w] · filter[w, o]
  *   filter gradient filter[w, o] = columns[p, w]ᵀ · out[p, o]
- *   input gradient  columns[p, w] = out[p, o] · filter[w, o]ᵀ, added back where the windows lie
+ *   input gradient  columns[p, w] = out[p, o] · filter[w, o]ᵀ, added back to what the windows see
  *
- * Columns are made a block of places at a time, small enough to stay in the cache. A window of
- * one element in steps of one needs none: the input is its own column matrix. */
+ * Columns are made for a block of places at a time, small enough to stay in the cache. A window of
+ * one element with strides of one needs no columns: the input is its own column matrix. */
 #include "kernels/cpu/nn/conv.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/support/scratch.h"

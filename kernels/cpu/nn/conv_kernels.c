@@ -1,4 +1,4 @@
-/* CPU kernels of the conv family. */
+/* Lists the CPU kernels of convolutions, patches and data formats. */
 #include "kernels/cpu/nn/conv_internal.h"
 
 static const enum conv_direction forward = CONV_FORWARD, backprop_input = CONV_BACKPROP_INPUT,

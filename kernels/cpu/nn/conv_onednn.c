@@ -1,15 +1,15 @@
-/* Convolution of floats by oneDNN. Primitives are made once per shape and direction and shared
- * by all nodes, steps and threads.
+/* Computes convolutions of floats by oneDNN. A primitive is made once per shape and direction; all
+ * nodes, steps and threads share it.
  *
- * Activations stay as TensorFlow has them (channels last); the filter is brought into the layout
- * that the primitive wants, once per execution. The batch is cut in equal shares, each executed
- * on one thread of our pool by the same primitive; the filter gradients of the shares are added
- * up in order.
+ * Activations keep TensorFlow's layout (channels last). The filter is reordered into the layout
+ * that the primitive wants, once per execution. The batch is cut into equal shares. Each share runs
+ * on one thread of our pool by the same primitive. The filter gradients of the shares are added in
+ * order.
  *
  *   in, out   [n, spatial, c] ──────────────┐
  *   filter    [spatial, i, o] ── reorder ── primitive (per share) ── result
  *
- * What oneDNN would compute by its reference code, or refuses, goes to conv_gemm.c. */
+ * conv_gemm.c computes what oneDNN refuses, or would compute by its reference code. */
 #include <pthread.h>
 #include <stdlib.h>
 

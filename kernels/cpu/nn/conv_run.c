@@ -1,4 +1,4 @@
-/* Chooses the way of a convolution, and takes half and bfloat16 through float. */
+/* Chooses the implementation of a convolution, and computes half and bfloat16 in float. */
 #include "kernels/cpu/nn/conv.h"
 #include "kernels/cpu/nn/conv_internal.h"
 #include "kernels/cpu/nn/widen.h"

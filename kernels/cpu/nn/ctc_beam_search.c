@@ -1,13 +1,13 @@
-/* CTCBeamSearchDecoder: the likeliest label sequences, each with the probability of all its
- * alignments that were followed [Graves, Jaitly 2014: prefix search with a beam].
+/* Runs CTCBeamSearchDecoder: finds the most likely label sequences, each with the total probability
+ * of its alignments that were followed [Graves, Jaitly 2014: prefix search with a beam].
  *
- * Prefixes are a tree. A prefix keeps apart what ends in a blank and what ends in its last
- * label, because only after a blank does the same label again make a longer prefix. After each
- * moment the beam_width likeliest prefixes stay; the others are inactive, and are thrown away
- * once nobody in the beam descends from them.
+ * Prefixes are a tree. A prefix keeps apart the alignments that end in a blank and those that end
+ * in its last label, because the same label makes a longer prefix only after a blank. After each
+ * time step the beam_width most likely prefixes stay active. An inactive prefix is freed once no
+ * prefix in the beam descends from it.
  *
- *   root ─ a ─ ab          blank: ways to "ab" whose last output was a blank
- *     └─── b                label: ways whose last output was b          total: both */
+ *   root ─ a ─ ab          blank: alignments of "ab" whose last output was a blank
+ *     └─── b                label: alignments whose last output was b          total: both */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* CPU kernels of connectionist temporal classification, what they share, and the greedy decoder. */
+/* Lists the CPU kernels of connectionist temporal classification; holds what they share, and the
+ * greedy decoder. */
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/ctc_internal.h"

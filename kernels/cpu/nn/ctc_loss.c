@@ -1,9 +1,9 @@
-/* CTCLoss: -log p(labels | inputs), summed over all ways in which labels and blanks may lie on
- * the moments, and its gradient by the logits [Graves, Fernández, Gomez, Schmidhuber 2006: the
+/* Computes CTCLoss: -log p(labels | inputs), summed over all alignments of labels and blanks with
+ * the times, and its gradient by the logits [Graves, Fernández, Gomez, Schmidhuber 2006: the
  * forward-backward recursion on the labels with a blank around each].
  *
- * In logarithms and double, whatever the inputs' type. Sequences of a batch are shared out over
- * the pool. */
+ * Everything is computed in logarithms and in double, whatever the inputs' type. The pool shares
+ * out the sequences of a batch. */
 #include <pthread.h>
 #include <stdlib.h>
 

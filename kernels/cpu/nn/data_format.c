@@ -1,12 +1,12 @@
-/* DataFormatDimMap and DataFormatVecPermute: indices and vectors that speak of the dimensions of
- * one data format, in those of another.
+/* Runs DataFormatDimMap and DataFormatVecPermute: converts indices and vectors about the dimensions
+ * of one data format to another format.
  *
  *   DimMap       x T [...]: indices of dimensions of src_format → those of dst_format
- *   VecPermute   x T [n] or [n, 2]: an entry per dimension, n that of the formats, or of their
- *                spatial dimensions alone
+ *   VecPermute   x T [n] or [n, 2]: an entry per dimension; n is the number of dimensions of the
+ *                formats, or of their spatial dimensions alone
  *
  * Errors   INVALID_ARGUMENT   formats that are no permutation of each other, inputs of another size
- *                             */
+ */
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/conv_internal.h"

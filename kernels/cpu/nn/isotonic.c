@@ -1,5 +1,6 @@
-/* IsotonicRegression: the closest rows that never rise, by pooling adjacent violators (Best and
- * Chakravarti 1990; Blondel et al. 2020).
+/* Runs IsotonicRegression: finds the closest rows that never increase, by pooling adjacent
+ * violators (Best and Chakravarti 1990; Blondel et al. 2020).
+ *
  *   input      T [..., n]
  *   output     output_dtype [..., n]: for each run of equal values, the mean of the input there
  *   segments   int32 [..., n]: the number of that run in its row */

@@ -1,8 +1,9 @@
-/* Activations and their gradients: one loop per formula and element type, one kernel for all.
+/* Computes activations and their gradients: one loop per formula and element type, one kernel for
+ * all.
  *
- * v is the feature (the activation itself for Elu's and Selu's gradient), g the incoming
- * gradient. Which comparisons see a NaN, and that a gradient is multiplied by 0 rather than
- * replaced by it, is as in TensorFlow: a NaN gradient stays visible. */
+ * v is the feature (for Elu's and Selu's gradient the activation itself), g is the incoming
+ * gradient. As in TensorFlow, a gradient is multiplied by 0 instead of replaced by 0, so a NaN
+ * gradient stays visible; comparisons treat NaN as TensorFlow's do. */
 /* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what
  * may raise one and does not vectorise. */
 #ifndef __clang__
@@ -208,7 +209,8 @@ static COLD struct status *shapes_differ(const struct kernel_ctx *ctx) {
     return st;
 }
 
-/* Relu and similar ops: y = f(features). Their gradients: y = f'(gradients, features), both of one shape.
+/* Relu and similar ops: y = f(features). Their gradients: y = f'(gradients, features), both of one
+ * shape.
  * Errors   INVALID_ARGUMENT   a gradient's inputs differ in shape */
 enum kernel_result nn_activation(struct kernel_ctx *ctx) {
     const struct activation_state *state = ctx->instance->state;

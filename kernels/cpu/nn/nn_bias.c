@@ -1,9 +1,8 @@
-/* BiasAdd, its gradient, and L2Loss.
+/* Computes BiasAdd, its gradient, and L2Loss.
  *
- * A value of any rank is seen as outer × channels × inner: in NHWC inner is 1, in NCHW outer is
- * the batch. Sums are taken in double (integers wrap, as in TensorFlow) over shares whose
- * borders depend on the shape alone, so that a result never depends on how many threads there
- * are. */
+ * A value of any rank is seen as outer × channels × inner: in NHWC inner is 1, in NCHW outer is the
+ * batch. Sums are computed in double (integers wrap, as in TensorFlow) over shares. The shape alone
+ * decides the borders of shares, so results do not depend on the number of threads. */
 #include <complex.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* CPU kernels of the nn family. */
+/* Lists the CPU kernels of activations, biases, softmax and top-k. */
 #include "kernels/cpu/nn/nn_internal.h"
 
 #define BIAS_TYPES (DTYPES_NUMBER)

@@ -1,8 +1,8 @@
-/* Softmax, LogSoftmax and the two cross entropies: row by row, the row staying in cache between
- * its passes.
+/* Computes Softmax, LogSoftmax and the two cross entropies row by row, so that a row stays in the
+ * cache between its passes.
  *
- * Rows are float or double; half and bfloat16 rows are converted to a float row first and
- * rounded once at the end. */
+ * Rows are float or double. half and bfloat16 rows are converted to a float row first and rounded
+ * once at the end. */
 /* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what
  * may raise one and does not vectorise. */
 #ifndef __clang__

@@ -1,13 +1,13 @@
-/* TopK, NthElement and InTopK.
+/* Computes TopK, NthElement and InTopK.
  *
- * Elements of all dtypes become unsigned keys of the same order, joined with their column so
- * that no two entries are equal and of equal values the lower column comes first; -0 equals 0,
- * and a NaN is above infinity. Types of up to 32 bits make 64-bit entries (key, ~column), wider
- * ones two such words, compared as one 128-bit number.
+ * Elements of all dtypes become unsigned keys of the same order. A key is joined with its column,
+ * so that no two entries are equal and the lower column comes first among equal values. -0 equals
+ * 0, and NaN is above infinity. Types of up to 32 bits make 64-bit entries (key, ~column). Wider
+ * types make two such words, which are compared as one 128-bit number.
  *
- * A small k takes a heap of the k best (n log k, most elements need one comparison); a large one
- * finds the k-th entry by radix selection (linear, whatever the input) and takes what is not
- * below it. */
+ * For a small k a heap keeps the k best entries: n log k, and most elements need one comparison.
+ * For a large k, radix selection finds the k-th entry in linear time, whatever the input, and the
+ * entries that are not below it are taken. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* CPU kernels of the normalisation family. */
+/* Lists the CPU kernels of normalisation. */
 #include "kernels/cpu/nn/norm_internal.h"
 
 #define NARROW_OR_FLOAT (DTYPES_REAL_FLOAT & ~DTYPE_BIT(DT_DOUBLE))

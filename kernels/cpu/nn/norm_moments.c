@@ -1,8 +1,8 @@
-/* Sums over all but the channels.
+/* Computes sums over all dimensions but the channels.
  *
- * A block of rows (or one run of a channel, where channels come first) is short enough to stay
- * in the cache: its mean is found first, then the squares around it; blocks are merged in double
- * precision by Chan's formula. So memory is read once, and a large mean costs no precision. */
+ * A block of rows (or one run of a channel, where channels come first) is short enough to stay in
+ * the cache. Its mean is computed first, then the squares around it; Chan's formula merges the
+ * blocks in double precision. So memory is read once, and a large mean costs no precision. */
 #include "kernels/support/lanes.h"
 #include "kernels/cpu/nn/norm_internal.h"
 #include "kernels/support/scratch.h"

@@ -1,4 +1,5 @@
-/* ExtractImagePatches and ExtractVolumePatches: what a sliding window sees, laid into the channels.
+/* Runs ExtractImagePatches and ExtractVolumePatches: puts what a sliding window sees into the
+ * channels.
  *
  *   input    T [batch, spatial, channels]
  *   patches  T [batch, places, taps · channels], tap by tap; zeros outside the input

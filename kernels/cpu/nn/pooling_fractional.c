@@ -68,8 +68,8 @@ static int64_t blocks_of(const struct fractional_state *state, int64_t out) {
     return state->is_pseudo_random ? 1 : (out + PHILOX_BLOCK - 1) / PHILOX_BLOCK;
 }
 
-/* Where the numbers of an execution begin. With `deterministic` each execution of the node begins at
- * the same number, so it uses the same regions. */
+/* Where the numbers of an execution begin. With `deterministic` each execution of the node begins
+ * at the same number, so it uses the same regions. */
 static struct philox generator_of(struct kernel_ctx *ctx, const struct fractional_state *state,
                                   int64_t n_rows, int64_t n_columns) {
     if (state->is_deterministic)

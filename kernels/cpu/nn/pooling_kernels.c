@@ -1,4 +1,4 @@
-/* CPU kernels of the pooling family. */
+/* Lists the CPU kernels of pooling. */
 #include "kernels/cpu/nn/pooling.h"
 
 static const struct pooling_op max_2d = {POOLING_MAX, 2}, max_2d_v2 = {POOLING_MAX, 2, 1},

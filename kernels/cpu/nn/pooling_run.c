@@ -1,6 +1,7 @@
-/* Pooling over the places of a window: what the taps of one place give, channel by channel.
+/* Pools over the places of a window: computes the result of the taps of one place, channel by
+ * channel.
  *
- * Forward work is split by rows of places, gradients by images, since windows overlap. */
+ * Forward work is split by rows of places, gradients by images, because windows overlap. */
 #include <float.h>
 
 #include "kernels/support/lanes.h"

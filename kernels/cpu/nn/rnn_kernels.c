@@ -1,4 +1,4 @@
-/* CPU kernels of the recurrent family. */
+/* Lists the CPU kernels of recurrent cells. */
 #include "kernels/cpu/nn/rnn_internal.h"
 
 static const struct lstm_order icfo = {.i = 0, .ci = 1, .f = 2, .o = 3},

@@ -1,4 +1,4 @@
-/* Candidates drawn by weights: those that a sampler has learned, and fixed ones. */
+/* Draws candidates by weights: weights that a sampler has learned, or fixed ones. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* CPU kernels of clustering: the nearest centers, and where k-means starts. */
+/* CPU kernels of clustering: they find the nearest centers, and choose where k-means starts. */
 #include <math.h>
 #include <stdlib.h>
 

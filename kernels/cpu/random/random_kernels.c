@@ -1,5 +1,5 @@
-/* CPU kernels of the random family. The stateless ones are as random as their inputs: they may
- * be folded and merged. */
+/* Lists the CPU kernels of random numbers. The stateless ones depend on their inputs alone, so they
+ * may be folded and merged. */
 #include "kernels/cpu/random/random_internal.h"
 
 #define KIND(kind) ((const void *)(intptr_t)(kind))

@@ -1,7 +1,7 @@
 /* Random ops with a state: each execution takes the next part of the node's stream.
  *
- * The state is a counter of blocks: executions at the same time take different parts. Only which
- * part an execution gets depends on their order, as in TensorFlow. */
+ * The state is a counter of blocks, so executions at the same time take different parts. Only the
+ * part that an execution gets depends on their order, as in TensorFlow. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"

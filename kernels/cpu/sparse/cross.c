@@ -1,4 +1,4 @@
-/* The engine of feature crosses: kernels/cpu/sparse/cross.h. */
+/* Computes feature crosses; see cross.h. */
 #include "kernels/cpu/sparse/cross.h"
 
 #include <stdlib.h>

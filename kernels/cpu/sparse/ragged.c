@@ -1,4 +1,4 @@
-/* Checks of splits: kernels/cpu/sparse/ragged.h. */
+/* Checks splits; see ragged.h. */
 #include "kernels/cpu/sparse/ragged.h"
 
 struct status *ragged_check_splits(const struct tensor *splits, int64_t n_values, bool is_exact) {

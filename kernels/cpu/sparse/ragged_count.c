@@ -1,6 +1,6 @@
-/* How often each integer occurs in each row of a dense, sparse or ragged batch:
- * DenseCountSparseOutput and kin answer with a sparse matrix of what occurs, SparseBincount and
- * RaggedBincount with a dense one. All see their input as values with a row each. */
+/* Counts how often each integer occurs in each row of a dense, sparse or ragged batch.
+ * DenseCountSparseOutput and its variants output a sparse matrix of what occurs, SparseBincount and
+ * RaggedBincount a dense one. All of them see their input as values with a row each. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"

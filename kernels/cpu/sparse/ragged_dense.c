@@ -1,4 +1,5 @@
-/* Ragged tensors as dense ones (RaggedTensorToTensor) and as sparse ones (RaggedTensorToSparse). */
+/* Converts ragged tensors to dense ones (RaggedTensorToTensor) and to sparse ones
+ * (RaggedTensorToSparse). */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"

@@ -1,4 +1,4 @@
-/* RaggedGather: rows of a ragged tensor by number, whatever lies in them. */
+/* Runs RaggedGather: picks rows of a ragged tensor by number. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"

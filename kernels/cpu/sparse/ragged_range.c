@@ -1,5 +1,4 @@
-/* RaggedRange: a row of numbers from a start to a limit for each of some starts, limits and
- * deltas. */
+/* Runs RaggedRange: makes a row of numbers for each triple of start, limit and delta. */
 #include <math.h>
 
 #include "kernels/cpu/sparse/ragged.h"

@@ -1,5 +1,5 @@
-/* Ragged tensors in variants: RaggedTensorToVariant (whole, or row by row),
- * RaggedTensorFromVariant, RaggedTensorToVariantGradient. */
+/* Puts ragged tensors into variants and takes them out: RaggedTensorToVariant (whole, or row by
+ * row), RaggedTensorFromVariant, RaggedTensorToVariantGradient. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"

@@ -1,6 +1,6 @@
-/* Sets along the last dimension of dense or sparse tensors: their differences, intersection,
- * union and size. A set is the different values of one group, the entries that agree in all
- * other dimensions. */
+/* Runs set operations along the last dimension of dense or sparse tensors: difference,
+ * intersection, union and size. A set is the different values of one group, and a group is the
+ * entries that agree in all other dimensions. */
 #include <stdlib.h>
 #include <strings.h>
 

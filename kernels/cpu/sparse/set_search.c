@@ -1,4 +1,4 @@
-/* Where values belong among sorted ones: LowerBound, UpperBound, Bucketize. */
+/* Finds positions of values in sorted rows: LowerBound, UpperBound, Bucketize. */
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"

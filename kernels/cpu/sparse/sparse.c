@@ -1,4 +1,4 @@
-/* The engine of sparse tensors: kernels/cpu/sparse/sparse.h. */
+/* Reads, checks and orders sparse tensors; see sparse.h. */
 #include "kernels/cpu/sparse/sparse.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Sparse tensors put in another form, their values as they are: SparseReorder, SparseReshape,
- * SparseConcat, SparseSplit, SparseSlice and SparseSliceGrad. */
+/* Rearranges sparse tensors and keeps their values: SparseReorder, SparseReshape, SparseConcat,
+ * SparseSplit, SparseSlice and SparseSliceGrad. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"

@@ -1,5 +1,5 @@
-/* Sparse with dense: SparseToDense, SparseTensorDenseAdd, SparseDenseCwiseAdd/Mul/Div. Each
- * entry becomes an offset into the dense side. */
+/* Combines sparse tensors with dense ones: SparseToDense, SparseTensorDenseAdd,
+ * SparseDenseCwiseAdd, Mul and Div. Each entry becomes an offset into the dense tensor. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"

@@ -1,6 +1,6 @@
-/* EditDistance: between the sequences that two sparse tensors hold along their last dimension
- * [Levenshtein 1966; the row-wise form of Wagner and Fischer 1974, where one row of the table is
- * enough]. */
+/* Runs EditDistance: computes the distance of the sequences that two sparse tensors hold along
+ * their last dimension [Levenshtein 1966; Wagner and Fischer 1974 in the row-wise form, which keeps
+ * one row of the table]. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* SparseFillEmptyRows and RaggedFillEmptyRows: a default value in each row that has none; and
- * their gradients. The ragged form knows its entries by row number alone. */
+/* Runs SparseFillEmptyRows and RaggedFillEmptyRows, which put a default value into each empty row,
+ * and their gradients. The ragged form knows its entries by row number alone. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"

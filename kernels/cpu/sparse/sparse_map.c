@@ -1,5 +1,5 @@
-/* AddSparseToTensorsMap, AddManySparseToTensorsMap, TakeManySparseFromTensorsMap: sparse tensors
- * kept in a container under numbers, until somebody takes them. */
+/* Runs AddSparseToTensorsMap, AddManySparseToTensorsMap and TakeManySparseFromTensorsMap: keeps
+ * sparse tensors in a container under numbers until they are taken. */
 #include <pthread.h>
 #include <stdlib.h>
 

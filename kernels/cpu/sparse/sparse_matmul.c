@@ -1,6 +1,6 @@
-/* SparseTensorDenseMatMul: a sparse matrix times a dense one. Entries in any order, each adding
- * a multiple of a row of b to a row of the product. half and bfloat16 add up in float and are
- * rounded once. */
+/* Runs SparseTensorDenseMatMul: multiplies a sparse matrix with a dense one. Entries may be in any
+ * order; each adds a multiple of a row of b to a row of the product. half and bfloat16 are summed
+ * in float and rounded once. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"

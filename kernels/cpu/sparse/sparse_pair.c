@@ -1,4 +1,4 @@
-/* Two sparse tensors of one shape, entries in order, merged: SparseAdd with its gradient,
+/* Merges two sparse tensors of one shape whose entries are in order: SparseAdd with its gradient,
  * SparseSparseMaximum and SparseSparseMinimum. */
 #include <complex.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* SparseReduceSum, SparseReduceMax, with dense and with sparse results, and SparseSoftmax: runs
- * of entries that agree in some dimensions.
- */
+/* Reduces runs of entries that agree in some dimensions: SparseReduceSum and SparseReduceMax, with
+ * dense and with sparse results, and SparseSoftmax. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse: a sparse
- * tensor as three elements, each a serialized TensorProto or a variant that holds the tensor. */
+/* Runs SerializeSparse, SerializeManySparse, DeserializeSparse and DeserializeManySparse: converts
+ * a sparse tensor to three elements and back. Each element is a serialized TensorProto, or a
+ * variant that holds the tensor. */
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cpu/sparse/sparse_stack.h"
 #include "kernels/kernel.h"

@@ -1,4 +1,4 @@
-/* Pieces of sparse tensors: kernels/cpu/sparse/sparse_stack.h. */
+/* Takes sparse tensors apart and stacks the pieces; see sparse_stack.h. */
 #include "kernels/cpu/sparse/sparse_stack.h"
 
 #include <stdlib.h>

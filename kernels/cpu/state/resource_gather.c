@@ -1,8 +1,9 @@
-/* ResourceGather, ResourceGatherNd: rows or slices of a variable, without a copy of the whole.
+/* Runs ResourceGather and ResourceGatherNd: reads rows or slices of a variable without a copy of
+ * the whole.
  *
- * A snapshot would make the next update copy all of the variable. So what is small against the
- * variable is gathered under its lock, and only what is about as large as the variable itself
- * from a snapshot. */
+ * With a snapshot, the next update would have to copy the whole variable. So a result that is small
+ * against the variable is gathered under the variable's lock, and only one that is about as large
+ * as the variable is gathered from a snapshot. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"

@@ -1,5 +1,5 @@
-/* CPU kernels of resource variables: the edge carries a handle, the value lives in a container
- * (reads by index: resource_gather.c; scattered updates: state_scatter.c, state_scatter_nd.c). */
+/* CPU kernels of resource variables: the edge carries a handle, and the value is in a container.
+ * (Reads by index: resource_gather.c; scattered updates: state_scatter.c, state_scatter_nd.c.) */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
-/* Changes of a whole variable that ref and resource variables share: AssignAdd, AssignSub,
+/* Changes whole variables, for reference and resource variables alike: AssignAdd, AssignSub,
  * CountUpTo.
  *
- * A variable that is the only holder of its buffer is changed in place; else the new value is
- * made in one pass, in the update's own memory where that is free. */
+ * A variable that is the only holder of its buffer is changed in place. Otherwise the new value is
+ * made in one pass, in the update's own memory when nobody else holds that. */
 #include <stdlib.h>
 
 #include "kernels/cpu/state/state_internal.h"

@@ -1,8 +1,8 @@
-/* CPU kernels of ref variables: the variable itself, assignment, initialization, counting
- * (scattered updates: state_scatter.c).
+/* CPU kernels of reference variables: the variable itself, assignment, initialisation. (Scattered
+ * updates: state_scatter.c.)
  *
- * The edge of a ref variable carries a counted pointer to the variable; an op that takes a
- * reference hands it on as its output. */
+ * The edge of a reference variable carries a counted pointer to the variable. An op that takes a
+ * reference outputs it again. */
 
 #include <stdlib.h>
 

@@ -1,11 +1,12 @@
-/* ScatterUpdate, ScatterAdd and kin: rows of a variable, chosen by indices, are assigned or
- * updated.
+/* Runs ScatterUpdate, ScatterAdd and similar ops: assigns or updates rows of a variable that
+ * indices choose.
  *
  *   params   T [n, inner…]       the variable
  *   indices  int32 or int64, any shape
  *   updates  T indices.shape + [inner…], or a scalar for all
  *
- * All indices are checked before anything is written. Doubled ones apply one after the other. */
+ * All indices are checked before anything is written. Rows that are named twice are updated twice.
+ */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"

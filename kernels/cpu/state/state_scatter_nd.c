@@ -1,13 +1,13 @@
-/* ScatterNdUpdate, ScatterNdAdd and kin: slices of a variable at coordinates; and
- * ScatterNdNonAliasingAdd, on a plain tensor.
+/* Runs ScatterNdUpdate, ScatterNdAdd and similar ops, which update slices of a variable at
+ * coordinates, and ScatterNdNonAliasingAdd, which does so on a plain tensor.
  *
  *   params   T [d0 … dn]
  *   indices  int32 or int64 [batch…, depth]: each row names params[i0, …, i(depth-1), …]; a vector
  *            is [n, 1]
  *   updates  T [batch…] + params.shape[depth:]
  *
- * A coordinate outside is refused before anything is written, or left out (bad_indices_policy
- * "IGNORE"). */
+ * A coordinate outside is an error before anything is written, or its slice is left out
+ * (bad_indices_policy "IGNORE"). */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"

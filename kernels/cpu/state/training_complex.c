@@ -1,4 +1,4 @@
-/* The optimizers' steps for complex numbers: those that need no order. */
+/* Compiles the optimizers' rules for complex numbers, except those that compare numbers. */
 #include <complex.h>
 
 #include "kernels/cpu/state/training_internal.h"

@@ -1,4 +1,5 @@
-/* The optimizers' steps for half and bfloat16: computed in float, rounded once at the end. */
+/* Compiles the optimizers' rules for half and bfloat16, which are computed in float and rounded
+ * once. */
 #include <math.h>
 
 #include "common/tensor/float16.h"

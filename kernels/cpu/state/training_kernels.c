@@ -1,10 +1,10 @@
-/* CPU kernels of the training family: Apply*, SparseApply* on ref variables, ResourceApply*,
+/* CPU kernels of the optimizers: Apply* and SparseApply* on reference variables, ResourceApply* and
  * ResourceSparseApply* on handles.
  *
- * One engine: an optimizer is a row with its slots, scalars and rule; which input is which, a
- * node's op tells by the names of its arguments. A step locks its variables in the order of
- * their addresses, checks all, and only then writes: in place where a variable alone holds its
- * buffer, else into a new one in the same pass (dense), or into a copy (sparse). */
+ * One engine runs all of them. An optimizer is a row with its slots, scalars and rule; the names of
+ * the op's arguments tell which input is which. A step locks its variables in the order of their
+ * addresses, checks everything, and only then writes. It writes in place when a variable alone
+ * holds its buffer, else into a new buffer in the same pass (dense) or into a copy (sparse). */
 #include "kernels/cpu/state/training_internal.h"
 #include "kernels/kernel.h"
 #include "kernels/support/variable_input.h"

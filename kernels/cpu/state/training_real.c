@@ -1,4 +1,4 @@
-/* The optimizers' steps for float and double. */
+/* Compiles the optimizers' rules for float and double. */
 #include <math.h>
 
 #include "kernels/cpu/state/training_internal.h"

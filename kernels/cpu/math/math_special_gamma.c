@@ -35,7 +35,7 @@ static double zeta_of_positive(double x, double q) {
  * large n. */
 static double zeta_of_negative(double x, double q) {
     double sign = fmod(x, 2) == 0 ? 1 : -1, f = q - floor(q), from_above = floor(q) + 1 - q;
-    /* the first two cancel for odd x and f near 1/2; added first, they take no digits of the third */
+    /* for odd x and f near 1/2 the first two cancel, and then no digits of the third are lost */
     return zeta_of_positive(x, f) + sign * zeta_of_positive(x, from_above) -
            sign * zeta_of_positive(x, 1 - q);
 }

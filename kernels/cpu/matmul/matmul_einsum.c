@@ -2,8 +2,8 @@
  * multiplied and permuted.
  *
  *   input ── view: a stride per label (repeated labels add up) ── gather: sum labels that only
- *            this input has, lay out as [batch, rows, columns] ──┐
- *   input ── the same ───────────────────────────────────────────┴─ batched product ── scatter ── output
+ *            this input has; lay out [batch, rows, columns] ──┐
+ *   input ── the same ──────────────────────────────────┴─ batched product ── scatter ── output
  *
  * A label of both inputs and the output is a batch label. A label of both inputs only is
  * contracted. A label of one input and the output is a row or a column. A label of one input only

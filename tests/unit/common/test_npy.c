@@ -1,4 +1,4 @@
-/* .npy files: NumPy's own bytes, both orders, round trips, damage. */
+/* Checks .npy files: NumPy's own bytes, both orders, round trips, damage. */
 #include "common/tensor/npy.h"
 
 #include <setjmp.h>

@@ -369,7 +369,7 @@ def wire_frame(kind, meta=b"", payload=b"", id_=0, magic=b"MRW1", flags=0, crc=0
                                id_) + meta + payload
 
 
-PROTOCOL = 3  # of the worker wire
+PROTOCOL = 4  # of the worker wire
 
 
 def hello(task="master", incarnation=1, protocol=PROTOCOL, channel=0, expected=0):

@@ -220,7 +220,7 @@ class TestStarting(MembershipCase):
                            ("tasks/x", b""), ("tasks/a b/0", b"{}"), ("tasks/worker/1", b"[1]")):
             put("/millrace/t/" + key, value)
         master = self.master()
-        master.saw("is passed over")
+        master.saw("etcd: skipped ")
         worker = self.worker("worker", 0)
         worker.saw("replacing it")  # what is there is no registration
         master.saw("task:0 is ready")
@@ -251,7 +251,7 @@ class TestHolders(MembershipCase):
         first.saw("registered as")
         second = self.worker("worker", 0)
         second.saw("is alive: exiting")
-        self.assertIn(f"taken by the process at 127.0.0.1:{first.port}", second.log.text)
+        self.assertIn(f"held by the process at 127.0.0.1:{first.port}", second.log.text)
         self.ended_with(second.process, 138)
         master = self.master()
         master.saw("registered as")
@@ -285,7 +285,7 @@ class TestHolders(MembershipCase):
                              "--admin", "off"])
         LineReader(silent.stderr).until("registered as")
         second = self.master()
-        second.saw("keeps its lease, though it cannot be asked from here (it has no admin port): "
+        second.saw("keeps its lease, though it cannot be probed from here (it has no admin port): "
                    "exiting")
         self.ended_with(second.process, 138)
         silent.kill()

@@ -13,29 +13,18 @@
 #include "common/base/base.h"
 
 /* Member NAME is the function dnnl_NAME. */
-#define ONEDNN_FUNCTIONS(X)                        \
-    X(sgemm)                                       \
-    X(engine_create)                               \
-    X(stream_create)                               \
-    X(memory_desc_init_by_strides)                 \
-    X(memory_desc_init_by_tag)                     \
-    X(memory_desc_equal)                           \
-    X(memory_desc_get_size)                        \
-    X(memory_create)                               \
-    X(memory_destroy)                              \
-    X(primitive_attr_create)                       \
-    X(primitive_attr_set_scratchpad_mode)          \
-    X(primitive_desc_create)                       \
-    X(primitive_desc_query)                        \
-    X(primitive_desc_query_md)                     \
-    X(primitive_desc_destroy)                      \
-    X(primitive_create)                            \
-    X(primitive_destroy)                           \
-    X(primitive_execute)                           \
-    X(reorder_primitive_desc_create)               \
-    X(dilated_convolution_forward_desc_init)       \
-    X(dilated_convolution_backward_data_desc_init) \
+// clang-format off
+#define ONEDNN_FUNCTIONS(X)                                                               \
+    X(sgemm) X(engine_create) X(stream_create) X(memory_desc_init_by_strides)             \
+    X(memory_desc_init_by_tag) X(memory_desc_equal) X(memory_desc_get_size)               \
+    X(memory_create) X(memory_destroy) X(primitive_attr_create)                           \
+    X(primitive_attr_set_scratchpad_mode) X(primitive_desc_create)                        \
+    X(primitive_desc_query) X(primitive_desc_query_md) X(primitive_desc_destroy)          \
+    X(primitive_create) X(primitive_destroy) X(primitive_execute)                         \
+    X(reorder_primitive_desc_create) X(dilated_convolution_forward_desc_init)             \
+    X(dilated_convolution_backward_data_desc_init)                                        \
     X(dilated_convolution_backward_weights_desc_init)
+// clang-format on
 
 struct onednn {
 #define ONEDNN_MEMBER(name) __typeof__(dnnl_##name) *name;

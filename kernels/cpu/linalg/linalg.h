@@ -86,20 +86,13 @@ struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_pla
                                  int n_inputs) MUST_USE;
 
 /* The routines that exist for each element type. */
-#define LINALG_ROUTINES(X)                                                      \
-    X(cholesky)                                                                 \
-    X(cholesky_grad)                                                            \
-    X(determinant)                                                              \
-    X(log_determinant)                                                          \
-    X(inverse)                                                                  \
-    X(solve)                                                                    \
-    X(triangular_solve)                                                         \
-    X(banded_solve)                                                             \
-    X(lu)                                                                       \
-    X(qr)                                                                       \
-    X(svd)                                                                      \
-    X(self_adjoint_eig) X(self_adjoint_eig_v1) X(solve_ls) X(tridiagonal_solve) \
-        X(tridiagonal_matmul)
+// clang-format off
+#define LINALG_ROUTINES(X)                                                       \
+    X(cholesky) X(cholesky_grad) X(determinant) X(log_determinant) X(inverse)    \
+    X(solve) X(triangular_solve) X(banded_solve) X(lu) X(qr) X(svd)              \
+    X(self_adjoint_eig) X(self_adjoint_eig_v1) X(solve_ls) X(tridiagonal_solve)  \
+    X(tridiagonal_matmul)
+// clang-format on
 #define LINALG_DECLARE(name) \
     linalg_fn linalg_##name##_f32, linalg_##name##_f64, linalg_##name##_c64, linalg_##name##_c128;
 LINALG_ROUTINES(LINALG_DECLARE)

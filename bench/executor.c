@@ -208,7 +208,7 @@ static int64_t nested_loops(struct graph *graph, int n) {
 
 /* ---- running ---- */
 
-static void on_done(struct step_run *run, struct status *status_take) {
+static void on_done(struct execution *run, struct status *status_take) {
     if (status_take)
         die(status_take);
 }
@@ -224,17 +224,17 @@ static void *run_steps(void *arg) {
     struct runner *runner = arg;
     struct container_table *containers = container_table_new();
     for (int i = 0; i < runner->n_steps; i++) {
-        struct step_run run;
-        step_run_init(&run);
+        struct execution run;
+        execution_init(&run);
         run.plan = runner->plan;
         run.step_id = (uint64_t)i + 1;
         run.containers = containers;
         run.on_done = on_done;
         run.collect_stats = runner->trace;
-        executor_start(&run);
+        execution_start(&run);
         runner->n_executed = run.n_executed;
         step_stats_free(run.stats);
-        step_run_fini(&run);
+        execution_fini(&run);
     }
     container_table_free(containers);
     return NULL;

@@ -88,8 +88,8 @@ struct kernel_host {
     /* Around the telling of several, so that the first one's step does not run before the last
      * one's has been told. They nest. A thread that ends the outermost runs what it has woken.
      * NULL where done runs nothing. */
-    void (*telling_begins)(void);
-    void (*telling_ends)(void);
+    void (*defer_wakes_begin)(void);
+    void (*defer_wakes_end)(void);
 
     /* ---- resources: named objects in the containers of ctx's device's task ---- `container` ""
      * means the default; NULL means the step's own container, dropped when the step ends
@@ -182,13 +182,13 @@ struct kernel_host {
     uint64_t (*unique_id)(void);
 };
 
-static inline void kernel_telling_begins(const struct kernel_host *host) {
-    if (host->telling_begins)
-        host->telling_begins();
+static inline void kernel_defer_wakes_begin(const struct kernel_host *host) {
+    if (host->defer_wakes_begin)
+        host->defer_wakes_begin();
 }
-static inline void kernel_telling_ends(const struct kernel_host *host) {
-    if (host->telling_ends)
-        host->telling_ends();
+static inline void kernel_defer_wakes_end(const struct kernel_host *host) {
+    if (host->defer_wakes_end)
+        host->defer_wakes_end();
 }
 
 #endif

@@ -249,8 +249,8 @@ void kernel_instance_fini(struct kernel_instance *instance) {
 enum { EVAL_STACK_TENSORS = 16 };
 
 struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool,
-                           const struct kernel_host *host, void *step, const struct tensor *inputs,
-                           struct tensor *outputs) {
+                           const struct kernel_host *host, void *host_data,
+                           const struct tensor *inputs, struct tensor *outputs) {
     struct kernel_instance instance;
     TRY(kernel_instance_init(&instance, node, "CPU", "/job:localhost/replica:0/task:0/device:CPU:0",
                              allocator, host));
@@ -269,7 +269,7 @@ struct status *kernel_eval(const struct node *node, struct allocator *allocator,
                              .instance = &instance,
                              .host = host,
                              .pool = pool,
-                             .step = step};
+                             .host_data = host_data};
     if (instance.def->flags & KERNEL_ASYNC)
         ctx.status = status_unimplemented("Op '%s' is asynchronous: only an executor can run it",
                                           node->op_name);

@@ -96,7 +96,7 @@ struct kernel_ctx {
     const struct kernel_instance *instance;
     const struct kernel_host *host;
     struct pool *pool; /* for pool_parallel_for; may be NULL */
-    void *step;        /* the host's */
+    void *host_data;   /* of the host; kernels do not look at it */
     uint64_t step_id;
     struct status *status; /* NULL, or the failure */
 };
@@ -122,8 +122,8 @@ const struct kernel_def *kernel_at(const char *device_type, size_t index);
  * outputs must hold nothing and own their values after. `host` may be NULL. Asynchronous kernels
  * are UNIMPLEMENTED here. */
 struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool,
-                           const struct kernel_host *host, void *step, const struct tensor *inputs,
-                           struct tensor *outputs) MUST_USE;
+                           const struct kernel_host *host, void *host_data,
+                           const struct tensor *inputs, struct tensor *outputs) MUST_USE;
 
 /* ---- helpers for compute ---- */
 

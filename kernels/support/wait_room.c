@@ -122,7 +122,7 @@ static void complete_all(struct list *ended, bool elsewhere) {
         return;
     const struct kernel_host *host = wait_of_link(ended->next)->ctx->host;
     int64_t copied = 0;
-    kernel_telling_begins(host);
+    kernel_defer_wakes_begin(host);
     for (struct list *link; (link = list_pop_front(ended));) {
         struct wait *wait = wait_of_link(link);
         copied += weight_of(wait);
@@ -131,7 +131,7 @@ static void complete_all(struct list *ended, bool elsewhere) {
         else
             complete(wait);
     }
-    kernel_telling_ends(host);
+    kernel_defer_wakes_end(host);
 }
 
 /* ---- cancellation ---- */

@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/tensor/tensor_proto.h"
-#include "common/tensor/tidy.h"
+#include "common/tensor/trim.h"
 #include "master/request/budgets.h"
 #include "master/step/callable.h"
 #include "master/step/partial_run.h"
@@ -426,9 +426,9 @@ static void on_tick(struct loop_timer *timer) {
     review_waiting(service);
     steps_expire_saves(&service->env);
     grpc_server_review_health(service->server);
-    if (now_ms - service->tidied_ms > MEMORY_TIDY_INTERVAL_MS) {
+    if (now_ms - service->tidied_ms > MEMORY_TRIM_INTERVAL_MS) {
         service->tidied_ms = now_ms;
-        memory_tidy(service->env.pool);
+        memory_trim(service->env.pool);
     }
     LIST_FOR_EACH_SAFE (link, next, &service->sessions) {
         struct session *session = LIST_ENTRY(link, struct session, link);

@@ -13,7 +13,7 @@ struct test_resource {
 };
 
 static struct test_host *host_of(struct kernel_ctx *ctx) {
-    return ((struct test_step *)ctx->step)->host;
+    return ((struct test_step *)ctx->host_data)->host;
 }
 
 static char *resource_key(struct kernel_ctx *ctx, const char *container, const char *name) {
@@ -167,7 +167,7 @@ static void drop_container(struct test_host *host, const char *prefix) {
 
 static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
                                  struct status **ret_why) {
-    struct test_step *step = ctx->step;
+    struct test_step *step = ctx->host_data;
     pthread_mutex_lock(&step->lock);
     bool is_live = !step->cancelled;
     if (is_live)
@@ -179,7 +179,7 @@ static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_ho
 }
 
 static bool host_cancel_deregister(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook) {
-    struct test_step *step = ctx->step;
+    struct test_step *step = ctx->host_data;
     pthread_mutex_lock(&step->lock);
     bool was_there = !list_is_empty(&hook->link);
     if (was_there)
@@ -189,7 +189,7 @@ static bool host_cancel_deregister(struct kernel_ctx *ctx, struct kernel_cancel_
 }
 
 static bool host_is_cancelled(struct kernel_ctx *ctx) {
-    struct test_step *step = ctx->step;
+    struct test_step *step = ctx->host_data;
     pthread_mutex_lock(&step->lock);
     bool is = step->cancelled != NULL;
     pthread_mutex_unlock(&step->lock);
@@ -338,7 +338,7 @@ void test_call_start(struct test_call *call, struct test_step *step,
         .instance = instance,
         .host = &step->host->host,
         .pool = step->host->pool,
-        .step = step,
+        .host_data = step,
         .step_id = step->id,
     };
     for (int i = 0; i < instance->n_inputs; i++)
@@ -380,7 +380,7 @@ static bool wait_until_done(struct test_call *call, int timeout_ms) {
 }
 
 void test_call_skip_time(struct test_call *call) {
-    struct test_host *host = ((struct test_step *)call->ctx.step)->host;
+    struct test_host *host = ((struct test_step *)call->ctx.host_data)->host;
     for (int64_t next_ns;
          !test_call_is_done(call) && (next_ns = alarm_clock_run(host->alarms)) != INT64_MAX;)
         host->now_ns = MAX(host->now_ns, next_ns);
@@ -388,7 +388,7 @@ void test_call_skip_time(struct test_call *call) {
 
 struct status *test_call_wait(struct test_call *call, int timeout_ms) {
     if (!wait_until_done(call, timeout_ms)) {
-        test_step_cancel(call->ctx.step,
+        test_step_cancel(call->ctx.host_data,
                          status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for %s",
                                     call->ctx.instance->node->name));
         CHECK(wait_until_done(call, 10000)); /* a wait that cancellation does not end */

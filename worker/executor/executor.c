@@ -17,43 +17,47 @@ enum {
     /* how often the owner looks at the clock, and at what has arrived; after a heavy one, too */
     CHECK_EVERY_NODES = 64,
     /* a step gives its pool thread back after so long, so that others get their turn */
-    POOL_QUANTUM_NS = 2000000,
+    POOL_SLICE_NS = 2000000,
 };
 
 /* ---- failure ---- */
 
-void step_fail(struct step *step, const struct plan_node *node, struct status *status_take) {
-    if (step->status) {
+void executor_fail(struct executor *executor, const struct plan_node *node,
+                   struct status *status_take) {
+    if (executor->status) {
         status_unref(status_take);
         return;
     }
-    step->status = node ? status_suffix_take(status_take, "\n\t [[{{node %s}}]]", node->node->name)
-                        : status_take;
-    step->is_aborted = true;
-    atomic_store_explicit(&step->has_failed, true, memory_order_relaxed);
-    async_cancel_waits(step);
+    executor->status =
+        node ? status_suffix_take(status_take, "\n\t [[{{node %s}}]]", node->node->name)
+             : status_take;
+    executor->is_aborted = true;
+    atomic_store_explicit(&executor->has_failed, true, memory_order_relaxed);
+    async_cancel_waits(executor);
 }
 
 /* ---- propagation ---- */
 
-static COLD void grow_ready(struct step *step) {
-    step->ready_capacity *= 2;
-    step->ready = xreallocarray(step->ready, step->ready_capacity, sizeof *step->ready);
+static COLD void grow_ready(struct executor *executor) {
+    executor->ready_capacity *= 2;
+    executor->ready =
+        xreallocarray(executor->ready, executor->ready_capacity, sizeof *executor->ready);
 }
 
-void step_push_ready(struct step *step, struct iteration *iteration, uint32_t node, bool is_dead) {
-    if (unlikely(step->n_ready == step->ready_capacity))
-        grow_ready(step);
-    step->ready[step->n_ready++] = (struct ready){iteration, node, is_dead};
+void executor_push_ready(struct executor *executor, struct iteration *iteration, uint32_t node,
+                         bool is_dead) {
+    if (unlikely(executor->n_ready == executor->ready_capacity))
+        grow_ready(executor);
+    executor->ready[executor->n_ready++] = (struct ready){iteration, node, is_dead};
     iteration->n_outstanding++;
 }
 
 /* An edge into a Merge: the first live value makes it ready, or the last dead one, or a dead
  * Enter. */
-static void propagate_to_merge(struct step *step, struct iteration *iteration,
+static void propagate_to_merge(struct executor *executor, struct iteration *iteration,
                                const struct plan_edge *edge, struct tensor *value, bool is_dead) {
     struct node_state *state = &iteration->states[edge->state];
-    int32_t n_data = step->plan->nodes[edge->dst].n_inputs;
+    int32_t n_data = executor->plan->nodes[edge->dst].n_inputs;
     bool is_ready, all_dead = false;
     if (edge->flags & EDGE_CONTROL) {
         state->pending -= 2;
@@ -75,10 +79,10 @@ static void propagate_to_merge(struct step *step, struct iteration *iteration,
         is_ready = false; /* a second live value: the first one counts */
     }
     if (is_ready)
-        step_push_ready(step, iteration, edge->dst, all_dead && state->pending == 1);
+        executor_push_ready(executor, iteration, edge->dst, all_dead && state->pending == 1);
 }
 
-static inline void propagate(struct step *step, struct iteration *iteration,
+static inline void propagate(struct executor *executor, struct iteration *iteration,
                              const struct plan_edge *edge, const struct plan_edge *end,
                              struct tensor *outputs, bool is_dead) {
     for (; edge < end; edge++) {
@@ -86,7 +90,7 @@ static inline void propagate(struct step *step, struct iteration *iteration,
         struct tensor *value = is_control ? NULL : &outputs[edge->output];
         bool edge_dead = is_dead || (value && value->storage == TENSOR_NONE);
         if (unlikely(edge->flags & EDGE_TO_MERGE)) {
-            propagate_to_merge(step, iteration, edge, value, edge_dead);
+            propagate_to_merge(executor, iteration, edge, value, edge_dead);
             continue;
         }
         struct node_state *state = &iteration->states[edge->state];
@@ -100,14 +104,14 @@ static inline void propagate(struct step *step, struct iteration *iteration,
                 tensor_copy(slot, value);
         }
         if (--state->pending == 0)
-            step_push_ready(step, iteration, edge->dst, state->n_dead > 0);
+            executor_push_ready(executor, iteration, edge->dst, state->n_dead > 0);
     }
 }
 
-void step_propagate(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                    struct tensor *outputs, bool is_dead) {
-    const struct plan_edge *edge = &step->plan->edges[node->first_edge];
-    propagate(step, iteration, edge, edge + node->n_edges, outputs, is_dead);
+void executor_propagate(struct executor *executor, struct iteration *iteration,
+                        const struct plan_node *node, struct tensor *outputs, bool is_dead) {
+    const struct plan_edge *edge = &executor->plan->edges[node->first_edge];
+    propagate(executor, iteration, edge, edge + node->n_edges, outputs, is_dead);
     for (unsigned i = 0; i < node->n_outputs; i++)
         tensor_clear(&outputs[i]);
 }
@@ -121,14 +125,14 @@ static void clear_inputs(struct tensor *inputs, unsigned n) {
 
 /* Brings what constants and feeds settle. A second time it does nothing: the step may have moved
  * to the pool in between. */
-static void fetch_settled(const struct step *step, const struct plan_node *node,
+static void fetch_presets(const struct executor *executor, const struct plan_node *node,
                           struct tensor *inputs) {
-    const struct plan_settled *row = &step->plan->settled[node->first_settled],
-                              *end = row + node->n_settled;
+    const struct plan_preset *row = &executor->plan->presets[node->first_preset],
+                             *end = row + node->n_presets;
     for (; row < end; row++)
         if (inputs[row->input].storage == TENSOR_NONE)
-            tensor_copy(&inputs[row->input], row->is_feed ? &step->run->feeds[row->index]
-                                                          : &step->plan->constants[row->index]);
+            tensor_copy(&inputs[row->input], row->is_feed ? &executor->execution->feeds[row->index]
+                                                          : &executor->plan->constants[row->index]);
 }
 
 /* Replaces references by the values they lead to now. A late read only makes sure that there is
@@ -194,15 +198,15 @@ static void run_merge(const struct plan_node *node, struct tensor *inputs, struc
         }
 }
 
-static void run_fetch(struct step *step, const struct plan_node *node, struct tensor *inputs,
-                      bool is_dead) {
-    struct tensor *fetch = &step->run->fetches[node->aux];
-    if (unlikely(step->run->is_partial)) {
+static void run_fetch(struct executor *executor, const struct plan_node *node,
+                      struct tensor *inputs, bool is_dead) {
+    struct tensor *fetch = &executor->execution->fetches[node->aux];
+    if (unlikely(executor->execution->is_partial)) {
         if (is_dead) {
             tensor_clear(&inputs[0]);
             tensor_init_dead(&inputs[0]);
         }
-        partial_hand_out(step, node->aux, &inputs[0]);
+        partial_hand_out(executor, node->aux, &inputs[0]);
         return;
     }
     tensor_clear(fetch); /* two nodes may name one place */
@@ -212,49 +216,51 @@ static void run_fetch(struct step *step, const struct plan_node *node, struct te
         tensor_move(fetch, &inputs[0]);
 }
 
-static void start_async(struct step *step, struct iteration *iteration,
+static void start_async(struct executor *executor, struct iteration *iteration,
                         const struct plan_node *node, bool on_pool);
 
 /* False: the value is large, or its receiver has not taken what came before it: it waits for a
  * grant, as an asynchronous operation. */
-static bool run_send(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                     struct tensor *inputs, bool is_dead) {
-    step->wants_flush = true;
+static bool run_send(struct executor *executor, struct iteration *iteration,
+                     const struct plan_node *node, struct tensor *inputs, bool is_dead) {
+    executor->wants_flush = true;
     if (is_dead) {
         tensor_clear(&inputs[0]); /* a control input may be what is dead */
         tensor_init_dead(&inputs[0]);
     } else if (dtype_is_object((enum dtype)inputs[0].dtype) ||
                tensor_size_bytes(&inputs[0]) > RENDEZVOUS_PUSH_LIMIT_BYTES) {
-        start_async(step, iteration, node, false);
+        start_async(executor, iteration, node, false);
         return false;
     }
     bool is_sent;
-    struct status *st = rendezvous_try_send(step->run->rendezvous, &step->plan->channels[node->aux],
-                                            iteration->frame_iter, &inputs[0], &is_sent);
+    struct status *st =
+        rendezvous_try_send(executor->execution->rendezvous, &executor->plan->channels[node->aux],
+                            iteration->frame_iter, &inputs[0], &is_sent);
     if (st)
-        step_fail(step, node, st);
+        executor_fail(executor, node, st);
     else if (unlikely(!is_sent))
-        start_async(step, iteration, node, false);
+        start_async(executor, iteration, node, false);
     return st || is_sent;
 }
 
 /* Everything but kernels and Recv. True when outputs are to be propagated by the caller. */
-static bool run_special(struct step *step, struct iteration *iteration,
+static bool run_special(struct executor *executor, struct iteration *iteration,
                         const struct plan_node *node, struct tensor *inputs, struct tensor *outputs,
                         bool is_dead) {
     switch ((enum plan_kind)node->kind) {
     case PLAN_CONST:
-        tensor_copy(&outputs[0], &step->plan->constants[node->aux]);
+        tensor_copy(&outputs[0], &executor->plan->constants[node->aux]);
         return true;
     case PLAN_SWITCH:
         if (unlikely(inputs[1].dtype != DT_BOOL || inputs[1].rank != 0))
-            step_fail(step, node, bad_predicate(&inputs[1]));
+            executor_fail(executor, node, bad_predicate(&inputs[1]));
         else
             run_switch(node, inputs, outputs);
         return true;
     case PLAN_SWITCH_N:
         if (unlikely(inputs[1].dtype != DT_INT32 || inputs[1].rank != 0))
-            step_fail(step, node, status_invalid("branch_index must be scalar, and an int32"));
+            executor_fail(executor, node,
+                          status_invalid("branch_index must be scalar, and an int32"));
         else
             run_switch_n(node, inputs, outputs);
         return true;
@@ -263,123 +269,126 @@ static bool run_special(struct step *step, struct iteration *iteration,
             run_merge(node, inputs, outputs);
         return true;
     case PLAN_ENTER:
-        frame_enter(step, iteration, node, &inputs[0], is_dead);
+        frame_enter(executor, iteration, node, &inputs[0], is_dead);
         return false;
     case PLAN_EXIT:
-        frame_exit(step, iteration, node, &inputs[0], is_dead);
+        frame_exit(executor, iteration, node, &inputs[0], is_dead);
         return false;
     case PLAN_NEXT_ITERATION:
-        frame_next_iteration(step, iteration, node, &inputs[0], is_dead);
+        frame_next_iteration(executor, iteration, node, &inputs[0], is_dead);
         return false;
     case PLAN_SEND:
-        return run_send(step, iteration, node, inputs, is_dead);
+        return run_send(executor, iteration, node, inputs, is_dead);
     case PLAN_FEED:
-        if (unlikely(step->run->is_partial)) {
-            start_async(step, iteration, node, false);
+        if (unlikely(executor->execution->is_partial)) {
+            start_async(executor, iteration, node, false);
             return false;
         }
-        tensor_copy(&outputs[0], &step->run->feeds[node->aux]);
+        tensor_copy(&outputs[0], &executor->execution->feeds[node->aux]);
         return true;
     case PLAN_FETCH:
-        run_fetch(step, node, inputs, is_dead);
+        run_fetch(executor, node, inputs, is_dead);
         return true;
     default:
         return true; /* NOOP, CONTROL_TRIGGER */
     }
 }
 
-static inline void node_completed(struct step *step, struct iteration *iteration) {
+static inline void node_completed(struct executor *executor, struct iteration *iteration) {
     iteration->n_executed++;
-    step->n_executed++;
-    if (--iteration->n_outstanding == 0 && iteration->frame && !step->is_aborted)
-        frame_iteration_settled(step, iteration);
+    executor->n_executed++;
+    if (--iteration->n_outstanding == 0 && iteration->frame && !executor->is_aborted)
+        frame_iteration_idle(executor, iteration);
 }
 
-void step_finish_node(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                      struct tensor *outputs, bool is_dead, struct status *status_take) {
+void executor_finish_node(struct executor *executor, struct iteration *iteration,
+                          const struct plan_node *node, struct tensor *outputs, bool is_dead,
+                          struct status *status_take) {
     clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
     if (unlikely(status_take != NULL)) {
         clear_inputs(outputs, node->n_outputs);
-        step_fail(step, node, status_take);
-    } else if (likely(!step->is_aborted)) {
-        step_propagate(step, iteration, node, outputs, is_dead);
+        executor_fail(executor, node, status_take);
+    } else if (likely(!executor->is_aborted)) {
+        executor_propagate(executor, iteration, node, outputs, is_dead);
     } else {
         clear_inputs(outputs, node->n_outputs);
     }
-    node_completed(step, iteration);
+    node_completed(executor, iteration);
 }
 
-void step_finish_feed(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                      struct tensor *value) {
-    const struct plan_edge *settled = &step->plan->edges[node->first_edge + node->n_edges];
-    if (!step->is_aborted)
-        propagate(step, iteration, settled, &step->plan->edges[(node + 1)->first_edge], value,
-                  false);
-    step_finish_node(step, iteration, node, value, false, NULL);
+void executor_finish_feed(struct executor *executor, struct iteration *iteration,
+                          const struct plan_node *node, struct tensor *value) {
+    const struct plan_edge *preset = &executor->plan->edges[node->first_edge + node->n_edges];
+    if (!executor->is_aborted)
+        propagate(executor, iteration, preset, &executor->plan->edges[(node + 1)->first_edge],
+                  value, false);
+    executor_finish_node(executor, iteration, node, value, false, NULL);
 }
 
-static struct kernel_ctx kernel_context(struct step *step, const struct plan_node *node,
+static struct kernel_ctx kernel_context(struct executor *executor, const struct plan_node *node,
                                         struct tensor *inputs) {
     return (struct kernel_ctx){.inputs = inputs,
-                               .outputs = step->outputs,
+                               .outputs = executor->outputs,
                                .instance = node->instance,
                                .host = &executor_host,
-                               .pool = step->run->pool,
-                               .step = step,
-                               .step_id = step->run->step_id};
+                               .pool = executor->execution->pool,
+                               .host_data = executor,
+                               .step_id = executor->execution->step_id};
 }
 
 /* Of a kernel with an input that is large, or of an op whose inputs' sizes do not tell. */
-static bool is_heavy(struct step *step, const struct plan_node *node, struct tensor *inputs) {
-    struct kernel_ctx ctx = kernel_context(step, node, inputs);
+static bool is_heavy(struct executor *executor, const struct plan_node *node,
+                     struct tensor *inputs) {
+    struct kernel_ctx ctx = kernel_context(executor, node, inputs);
     return cost_is_heavy(&ctx);
 }
 
 /* Its output lies where it belongs. What was just written field by field is not moved in large
  * pieces, for which the core would wait. */
-static inline void finish_direct(struct step *step, struct iteration *iteration,
+static inline void finish_direct(struct executor *executor, struct iteration *iteration,
                                  const struct plan_node *node, const struct plan_edge *edge) {
     struct node_state *state = &iteration->states[edge->state];
     clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
     if (--state->pending == 0)
-        step_push_ready(step, iteration, edge->dst, state->n_dead > 0);
-    node_completed(step, iteration);
+        executor_push_ready(executor, iteration, edge->dst, state->n_dead > 0);
+    node_completed(executor, iteration);
 }
 
-static void run_kernel(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                       struct tensor *inputs) {
+static void run_kernel(struct executor *executor, struct iteration *iteration,
+                       const struct plan_node *node, struct tensor *inputs) {
     const struct plan_edge *edge =
-        node->flags & PLAN_DIRECT ? &step->plan->edges[node->first_edge] : NULL;
-    struct kernel_ctx ctx = kernel_context(step, node, inputs);
+        node->flags & PLAN_DIRECT ? &executor->plan->edges[node->first_edge] : NULL;
+    struct kernel_ctx ctx = kernel_context(executor, node, inputs);
     if (edge)
         ctx.outputs = &iteration->slots[edge->slot];
-    int64_t start_ns = unlikely(step->stats != NULL) ? clock_now_ns() : 0;
+    int64_t start_ns = unlikely(executor->stats != NULL) ? clock_now_ns() : 0;
     node->compute(&ctx);
-    if (unlikely(step->stats != NULL))
-        stats_node(step, node, start_ns, clock_now_ns(), node->n_outputs ? &ctx.outputs[0] : NULL);
-    if (edge && likely(!ctx.status && !step->is_aborted && ctx.outputs->storage != TENSOR_NONE))
-        finish_direct(step, iteration, node, edge);
+    if (unlikely(executor->stats != NULL))
+        stats_node(executor, node, start_ns, clock_now_ns(),
+                   node->n_outputs ? &ctx.outputs[0] : NULL);
+    if (edge && likely(!ctx.status && !executor->is_aborted && ctx.outputs->storage != TENSOR_NONE))
+        finish_direct(executor, iteration, node, edge);
     else
-        step_finish_node(step, iteration, node, ctx.outputs, false, ctx.status);
+        executor_finish_node(executor, iteration, node, ctx.outputs, false, ctx.status);
 }
 
-static void start_async(struct step *step, struct iteration *iteration,
+static void start_async(struct executor *executor, struct iteration *iteration,
                         const struct plan_node *node, bool on_pool) {
-    struct async_op *op = async_op_new(step, iteration, node);
-    step->n_async++;
+    struct async_op *op = async_op_new(executor, iteration, node);
+    executor->n_async++;
     if (on_pool) {
         async_start_on_pool(op);
         return;
     }
     if (async_start(op))
-        async_home(op);
+        async_complete(op);
 }
 
 /* What waits to be sent must not wait for what takes long. */
-static void flush(struct step *step) {
-    if (step->wants_flush) {
-        step->wants_flush = false;
-        rendezvous_flush(step->run->rendezvous);
+static void flush(struct executor *executor) {
+    if (executor->wants_flush) {
+        executor->wants_flush = false;
+        rendezvous_flush(executor->execution->rendezvous);
     }
 }
 
@@ -388,174 +397,174 @@ static void flush(struct step *step) {
 enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES };
 
 /* Runs the node on top of the ready stack. */
-static unsigned run_next(struct step *step) {
-    struct ready item = step->ready[--step->n_ready];
-    const struct plan_node *node = &step->plan->nodes[item.node];
+static unsigned run_next(struct executor *executor) {
+    struct ready item = executor->ready[--executor->n_ready];
+    const struct plan_node *node = &executor->plan->nodes[item.node];
     struct tensor *inputs = &item.iteration->slots[node->first_slot];
     struct status *st;
     if (unlikely(item.is_dead && !(node->flags & PLAN_TAKES_DEAD))) {
         clear_inputs(inputs, node->n_inputs);
-        step_propagate(step, item.iteration, node, step->outputs, true);
-        node_completed(step, item.iteration);
+        executor_propagate(executor, item.iteration, node, executor->outputs, true);
+        node_completed(executor, item.iteration);
         return LIGHT;
     }
-    if (node->n_settled > 0 && !item.is_dead)
-        fetch_settled(step, node, inputs);
+    if (node->n_presets > 0 && !item.is_dead)
+        fetch_presets(executor, node, inputs);
     if (unlikely(node->flags & PLAN_DEREF) && !item.is_dead && (st = deref_inputs(node, inputs))) {
-        step_fail(step, node, st);
+        executor_fail(executor, node, st);
         clear_inputs(inputs, node->n_inputs);
-        node_completed(step, item.iteration);
+        node_completed(executor, item.iteration);
         return LIGHT;
     }
     if (likely(node->kind <= PLAN_KERNEL_ASYNC)) {
         unsigned cost = LIGHT;
-        if (unlikely(largest_input(node, inputs) > node->cheap_elements) && step->run->pool &&
-            is_heavy(step, node, inputs)) {
-            if (!step->is_on_pool && step->run->inline_budget_ns > 0) {
-                step->n_ready++; /* stays on top */
+        if (unlikely(largest_input(node, inputs) > node->cheap_elements) &&
+            executor->execution->pool && is_heavy(executor, node, inputs)) {
+            if (!executor->is_on_pool && executor->execution->inline_budget_ns > 0) {
+                executor->n_ready++; /* stays on top */
                 return MUST_MOVE;
             }
-            if (step->n_ready > 0 && node->kind == PLAN_KERNEL) {
-                start_async(step, item.iteration, node, true);
+            if (executor->n_ready > 0 && node->kind == PLAN_KERNEL) {
+                start_async(executor, item.iteration, node, true);
                 return LIGHT;
             }
-            flush(step);
-            steps_woken_go_first();
+            flush(executor);
+            wake_submit_deferred();
             cost = HEAVY;
         }
         if (likely(node->kind == PLAN_KERNEL))
-            run_kernel(step, item.iteration, node, inputs);
+            run_kernel(executor, item.iteration, node, inputs);
         else
-            start_async(step, item.iteration, node, false);
+            start_async(executor, item.iteration, node, false);
         return cost;
     }
     if (node->kind == PLAN_IDENTITY) {
-        if (unlikely(step->stats != NULL))
-            stats_node(step, node, clock_now_ns(), 0, node->n_outputs ? &inputs[0] : NULL);
-        step_propagate(step, item.iteration, node, inputs, false);
+        if (unlikely(executor->stats != NULL))
+            stats_node(executor, node, clock_now_ns(), 0, node->n_outputs ? &inputs[0] : NULL);
+        executor_propagate(executor, item.iteration, node, inputs, false);
     } else if (node->kind == PLAN_RECV) {
-        start_async(step, item.iteration, node, false);
+        start_async(executor, item.iteration, node, false);
         return LIGHT;
     } else {
-        if (unlikely(step->stats != NULL))
-            stats_node(step, node, clock_now_ns(), 0, NULL);
-        if (run_special(step, item.iteration, node, inputs, step->outputs, item.is_dead)) {
+        if (unlikely(executor->stats != NULL))
+            stats_node(executor, node, clock_now_ns(), 0, NULL);
+        if (run_special(executor, item.iteration, node, inputs, executor->outputs, item.is_dead)) {
             clear_inputs(inputs, node->n_inputs);
-            step_propagate(step, item.iteration, node, step->outputs,
-                           item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
+            executor_propagate(executor, item.iteration, node, executor->outputs,
+                               item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
         } else if (node->kind == PLAN_SEND || node->kind == PLAN_FEED) {
             return LIGHT; /* it comes home by itself */
         }
     }
-    node_completed(step, item.iteration);
+    node_completed(executor, item.iteration);
     return LIGHT;
 }
 
 /* ---- ownership ---- */
 
-static void drop_ready(struct step *step) { step->n_ready = 0; }
+static void drop_ready(struct executor *executor) { executor->n_ready = 0; }
 
 /* Takes in what the mailbox brought. */
-static void take_mail(struct step *step, struct async_op *ops) {
+static void take_mail(struct executor *executor, struct async_op *ops) {
     while (ops) {
         struct async_op *op = ops;
         ops = op->next;
         if (op->is_cancel) {
-            step_fail(step, NULL, status_ref(step->asked_why));
+            executor_fail(executor, NULL, status_ref(executor->asked_why));
             continue;
         }
-        async_home(op);
+        async_complete(op);
     }
 }
 
-void step_move_to_pool(struct step *step) {
-    flush(step);
-    step->is_on_pool = true;
-    pool_submit(step->run->pool, &step->task);
+void executor_move_to_pool(struct executor *executor) {
+    flush(executor);
+    executor->is_on_pool = true;
+    pool_submit(executor->execution->pool, &executor->task);
 }
 
 /* The node that has waited longest comes to the top: a loop that never pauses must not keep the
  * rest of its step from starting. */
-static void turn_ready(struct step *step) {
-    struct ready *last = &step->ready[step->n_ready - 1], bottom = step->ready[0];
-    step->ready[0] = *last;
+static void rotate_ready(struct executor *executor) {
+    struct ready *last = &executor->ready[executor->n_ready - 1], bottom = executor->ready[0];
+    executor->ready[0] = *last;
     *last = bottom;
 }
 
 /* Runs what is ready, until something has arrived or nothing is left: true; or until the turn is
  * over: false, the step has moved. */
-static bool run_ready(struct step *step, int64_t until_ns, unsigned *n_since_check) {
-    while (step->n_ready > 0) {
-        unsigned cost = run_next(step);
+static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_since_check) {
+    while (executor->n_ready > 0) {
+        unsigned cost = run_next(executor);
         if (unlikely(cost == MUST_MOVE)) {
-            step_move_to_pool(step);
+            executor_move_to_pool(executor);
             return false;
         }
         *n_since_check += cost;
         if (unlikely(*n_since_check >= CHECK_EVERY_NODES)) {
-            if (step->n_ready == 0)
+            if (executor->n_ready == 0)
                 return true; /* and looks when there is something again */
             *n_since_check = 0;
-            turn_ready(step);
-            steps_woken_go_first();
+            rotate_ready(executor);
+            wake_submit_deferred();
             /* before the mail: there may always be some */
             if (until_ns != INT64_MAX && clock_now_ns() > until_ns) {
-                step_move_to_pool(step);
+                executor_move_to_pool(executor);
                 return false;
             }
-            if (atomic_load_explicit(&step->mailbox, memory_order_relaxed))
+            if (atomic_load_explicit(&executor->mailbox, memory_order_relaxed))
                 return true;
         }
-        if (unlikely(step->is_aborted))
-            drop_ready(step);
+        if (unlikely(executor->is_aborted))
+            drop_ready(executor);
     }
     return true;
 }
 
-void step_own(struct step *step, struct async_op *mail) {
-    int64_t budget = step->is_on_pool ? POOL_QUANTUM_NS : step->run->inline_budget_ns;
-    int64_t until = budget > 0 && step->run->pool ? clock_now_ns() + budget : INT64_MAX;
+void executor_run(struct executor *executor, struct async_op *mail) {
+    int64_t budget = executor->is_on_pool ? POOL_SLICE_NS : executor->execution->inline_budget_ns;
+    int64_t until = budget > 0 && executor->execution->pool ? clock_now_ns() + budget : INT64_MAX;
     unsigned n_since_check = 0;
-    take_mail(step, mail);
+    take_mail(executor, mail);
     for (;;) {
-        if (unlikely(step->is_aborted))
-            drop_ready(step);
-        if (!run_ready(step, until, &n_since_check))
+        if (unlikely(executor->is_aborted))
+            drop_ready(executor);
+        if (!run_ready(executor, until, &n_since_check))
             return;
-        if (step->n_ready == 0)
-            flush(step);
+        if (executor->n_ready == 0)
+            flush(executor);
         struct async_op *expected = NULL;
-        struct async_op *arrived = atomic_load_explicit(&step->mailbox, memory_order_acquire);
+        struct async_op *arrived = atomic_load_explicit(&executor->mailbox, memory_order_acquire);
         if (arrived) {
-            arrived = atomic_exchange_explicit(&step->mailbox, NULL, memory_order_acquire);
-            take_mail(step, arrived);
+            arrived = atomic_exchange_explicit(&executor->mailbox, NULL, memory_order_acquire);
+            take_mail(executor, arrived);
             continue;
         }
-        if (step->n_ready > 0)
+        if (executor->n_ready > 0)
             continue;
-        if (step->n_async == 0) {
-            step_end(step);
+        if (executor->n_async == 0) {
+            executor_end(executor);
             return;
         }
-        if (atomic_compare_exchange_strong_explicit(&step->mailbox, &expected, MAILBOX_IDLE,
+        if (atomic_compare_exchange_strong_explicit(&executor->mailbox, &expected, MAILBOX_IDLE,
                                                     memory_order_release, memory_order_relaxed))
             return; /* whoever posts next owns the step */
     }
 }
 
-bool step_mailbox_post(struct step *step, struct async_op *op) {
-    struct async_op *head = atomic_load_explicit(&step->mailbox, memory_order_relaxed);
+bool executor_mailbox_post(struct executor *executor, struct async_op *op) {
+    struct async_op *head = atomic_load_explicit(&executor->mailbox, memory_order_relaxed);
     for (;;) {
         bool is_idle = head == MAILBOX_IDLE;
         op->next = is_idle ? NULL : head;
-        if (atomic_compare_exchange_weak_explicit(&step->mailbox, &head, is_idle ? NULL : op,
+        if (atomic_compare_exchange_weak_explicit(&executor->mailbox, &head, is_idle ? NULL : op,
                                                   memory_order_acq_rel, memory_order_relaxed))
             return is_idle;
     }
 }
 
-void step_post(struct async_op *op) {
-    struct step *step = op->step;
-    if (step_mailbox_post(step, op))
-        step_wake(step, op);
+void executor_post(struct async_op *op) {
+    struct executor *executor = op->executor;
+    if (executor_mailbox_post(executor, op))
+        executor_wake(executor, op);
 }

@@ -11,15 +11,15 @@
 
 /* ---- records ---- */
 
-struct async_op *async_op_new(struct step *step, struct iteration *iteration,
+struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
                               const struct plan_node *node) {
-    struct async_op *op = step->free_ops;
+    struct async_op *op = executor->free_ops;
     if (op) {
-        step->free_ops = op->next;
+        executor->free_ops = op->next;
     } else {
         op = xcalloc(1, sizeof *op);
-        op->step = step;
-        op->outputs_capacity = (uint32_t)step->plan->max_outputs + 1;
+        op->executor = executor;
+        op->outputs_capacity = (uint32_t)executor->plan->max_outputs + 1;
         op->outputs = aligned_alloc(64, op->outputs_capacity * sizeof *op->outputs);
         CHECK(op->outputs);
         memset(op->outputs, 0, op->outputs_capacity * sizeof *op->outputs);
@@ -31,53 +31,53 @@ struct async_op *async_op_new(struct step *step, struct iteration *iteration,
                                   .outputs = op->outputs,
                                   .instance = node->instance,
                                   .host = &executor_host,
-                                  .pool = step->run->pool,
-                                  .step = step,
-                                  .step_id = step->run->step_id};
+                                  .pool = executor->execution->pool,
+                                  .host_data = executor,
+                                  .step_id = executor->execution->step_id};
     op->since_ns = clock_now_ns();
-    pthread_mutex_lock(&step->lock);
-    list_push_back(&step->pending, &op->link);
-    pthread_mutex_unlock(&step->lock);
+    pthread_mutex_lock(&executor->lock);
+    list_push_back(&executor->pending, &op->link);
+    pthread_mutex_unlock(&executor->lock);
     return op;
 }
 
-void async_home(struct async_op *op) {
-    struct step *step = op->step;
+void async_complete(struct async_op *op) {
+    struct executor *executor = op->executor;
     const struct plan_node *node = op->node;
     struct status *st = op->ctx.status;
     bool is_dead =
         node->kind == PLAN_RECV ? op->outputs[0].storage == TENSOR_DEAD : op->is_dead_send;
     op->ctx.status = NULL;
-    pthread_mutex_lock(&step->lock);
+    pthread_mutex_lock(&executor->lock);
     list_remove(&op->link);
-    pthread_mutex_unlock(&step->lock);
-    step->n_async--;
-    if (unlikely(step->stats != NULL))
-        stats_node(step, node, op->since_ns, clock_now_ns(),
+    pthread_mutex_unlock(&executor->lock);
+    executor->n_async--;
+    if (unlikely(executor->stats != NULL))
+        stats_node(executor, node, op->since_ns, clock_now_ns(),
                    node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
     if (is_dead && node->kind == PLAN_RECV)
         op->outputs[0].storage = TENSOR_NONE;
     if (unlikely(node->kind == PLAN_FEED && !st))
-        step_finish_feed(step, op->iteration, node, op->outputs);
+        executor_finish_feed(executor, op->iteration, node, op->outputs);
     else
-        step_finish_node(step, op->iteration, node, op->outputs, is_dead, st);
-    op->next = step->free_ops;
-    step->free_ops = op;
+        executor_finish_node(executor, op->iteration, node, op->outputs, is_dead, st);
+    op->next = executor->free_ops;
+    executor->free_ops = op;
 }
 
 /* ---- starting ---- */
 
 static void run_on_pool(struct pool_task *task) {
     struct async_op *op = CONTAINER_OF(task, struct async_op, task);
-    thread_begins();
+    wake_defer_begin();
     op->node->compute(&op->ctx);
-    step_post(op);
-    thread_ends();
+    executor_post(op);
+    wake_defer_end();
 }
 
 void async_start_on_pool(struct async_op *op) {
     op->task.run = run_on_pool;
-    pool_submit(op->step->run->pool, &op->task);
+    pool_submit(op->executor->execution->pool, &op->task);
 }
 
 static void on_value(struct rendezvous_recv *recv, struct status *status_take,
@@ -86,26 +86,26 @@ static void on_value(struct rendezvous_recv *recv, struct status *status_take,
     op->ctx.status = status_take;
     if (value_take) /* a granted Send has none */
         tensor_move(&op->outputs[0], value_take);
-    step_post(op);
+    executor_post(op);
 }
 
 static bool start_recv(struct async_op *op) {
-    const struct plan_channel *channel = &op->step->plan->channels[op->node->aux];
+    const struct plan_channel *channel = &op->executor->plan->channels[op->node->aux];
     op->recv.on_value = on_value;
     if (unlikely(channel->slot_bytes > 0)) /* a grant ahead may be queued */
-        op->step->wants_flush = true;
-    return rendezvous_recv_start(op->step->run->rendezvous, channel, op->iteration->frame_iter,
-                                 &op->recv, &op->outputs[0]);
+        op->executor->wants_flush = true;
+    return rendezvous_recv_start(op->executor->execution->rendezvous, channel,
+                                 op->iteration->frame_iter, &op->recv, &op->outputs[0]);
 }
 
 static bool start_send(struct async_op *op) {
-    const struct plan_channel *channel = &op->step->plan->channels[op->node->aux];
+    const struct plan_channel *channel = &op->executor->plan->channels[op->node->aux];
     bool is_offered;
     op->recv.on_value = on_value;
     op->is_dead_send = op->ctx.inputs[0].storage == TENSOR_DEAD;
-    op->ctx.status =
-        rendezvous_send_or_offer(op->step->run->rendezvous, channel, op->iteration->frame_iter,
-                                 &op->ctx.inputs[0], &op->recv, &is_offered);
+    op->ctx.status = rendezvous_send_or_offer(op->executor->execution->rendezvous, channel,
+                                              op->iteration->frame_iter, &op->ctx.inputs[0],
+                                              &op->recv, &is_offered);
     return !is_offered;
 }
 
@@ -124,45 +124,45 @@ bool async_start(struct async_op *op) {
 
 /* ---- cancellation ---- */
 
-void async_cancel_waits(struct step *step) {
+void async_cancel_waits(struct executor *executor) {
     struct list hooks;
     list_init(&hooks);
-    pthread_mutex_lock(&step->lock);
-    if (!step->cancel_why)
-        step->cancel_why = status_ref(step->status);
-    list_splice_back(&hooks, &step->cancel_hooks);
+    pthread_mutex_lock(&executor->lock);
+    if (!executor->cancel_why)
+        executor->cancel_why = status_ref(executor->status);
+    list_splice_back(&hooks, &executor->cancel_hooks);
     for (struct list *link; (link = list_pop_front(&hooks));) {
         struct kernel_cancel_hook *hook = LIST_ENTRY(link, struct kernel_cancel_hook, link);
-        pthread_mutex_unlock(&step->lock);
-        hook->cancel(hook, step->cancel_why);
-        pthread_mutex_lock(&step->lock);
+        pthread_mutex_unlock(&executor->lock);
+        hook->cancel(hook, executor->cancel_why);
+        pthread_mutex_lock(&executor->lock);
     }
-    pthread_mutex_unlock(&step->lock);
-    if (step->run->rendezvous)
-        rendezvous_abort(step->run->rendezvous, step->status);
-    if (step->run->is_partial)
-        partial_cancel_waits(step);
+    pthread_mutex_unlock(&executor->lock);
+    if (executor->execution->rendezvous)
+        rendezvous_abort(executor->execution->rendezvous, executor->status);
+    if (executor->execution->is_partial)
+        partial_cancel_waits(executor);
 }
 
-void executor_describe_waits(struct step_run *run, struct str *out) {
-    pthread_mutex_lock(&run->lock);
-    struct step *step = run->step;
-    if (step) {
+void execution_describe_waits(struct execution *execution, struct str *out) {
+    pthread_mutex_lock(&execution->lock);
+    struct executor *executor = execution->executor;
+    if (executor) {
         int64_t now_ns = clock_now_ns();
-        pthread_mutex_lock(&step->lock);
-        LIST_FOR_EACH (link, &step->pending) {
+        pthread_mutex_lock(&executor->lock);
+        LIST_FOR_EACH (link, &executor->pending) {
             const struct async_op *op = LIST_ENTRY(link, struct async_op, link);
             str_addf(out, "%s (%s) for %.3f s", op->node->node->name, op->node->node->op_name,
                      (double)(now_ns - op->since_ns) / 1e9);
             if (op->node->kind == PLAN_SEND)
-                str_addf(out, " to %s", step->plan->channels[op->node->aux].peer_task);
+                str_addf(out, " to %s", executor->plan->channels[op->node->aux].peer_task);
             if (op->node->kind == PLAN_RECV)
-                str_addf(out, " from %s", step->plan->channels[op->node->aux].peer_task);
+                str_addf(out, " from %s", executor->plan->channels[op->node->aux].peer_task);
             if (op->node->kind == PLAN_FEED)
                 str_add(out, ", to be fed");
             str_add_char(out, '\n');
         }
-        pthread_mutex_unlock(&step->lock);
+        pthread_mutex_unlock(&executor->lock);
     }
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_unlock(&execution->lock);
 }

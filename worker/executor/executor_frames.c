@@ -12,11 +12,11 @@
 
 /* ---- iterations ---- */
 
-struct iteration *iteration_new(struct step *step, uint32_t plan_frame) {
-    const struct plan_frame *frame = &step->plan->frames[plan_frame];
-    struct iteration *iteration = step->free_iterations[plan_frame];
+struct iteration *iteration_new(struct executor *executor, uint32_t plan_frame) {
+    const struct plan_frame *frame = &executor->plan->frames[plan_frame];
+    struct iteration *iteration = executor->free_iterations[plan_frame];
     if (iteration) {
-        step->free_iterations[plan_frame] = iteration->next_free;
+        executor->free_iterations[plan_frame] = iteration->next_free;
     } else {
         size_t children = frame->n_children * sizeof(struct frame *);
         size_t head =
@@ -44,13 +44,13 @@ struct iteration *iteration_new(struct step *step, uint32_t plan_frame) {
     return iteration;
 }
 
-void iteration_recycle(struct step *step, struct iteration *iteration) {
-    const struct plan_frame *frame = &step->plan->frames[iteration->plan_frame];
+void iteration_recycle(struct executor *executor, struct iteration *iteration) {
+    const struct plan_frame *frame = &executor->plan->frames[iteration->plan_frame];
     if (iteration->n_executed != frame->n_nodes)
         for (uint32_t i = 0; i < frame->n_slots; i++)
             tensor_clear(&iteration->slots[i]);
-    iteration->next_free = step->free_iterations[iteration->plan_frame];
-    step->free_iterations[iteration->plan_frame] = iteration;
+    iteration->next_free = executor->free_iterations[iteration->plan_frame];
+    executor->free_iterations[iteration->plan_frame] = iteration;
 }
 
 void iteration_free(struct iteration *iteration) { free(iteration); }
@@ -79,14 +79,15 @@ static void values_clear(struct frame_values *values) {
     values->n = 0;
 }
 
-static struct frame *frame_new(struct step *step, uint32_t plan_frame, struct iteration *parent) {
-    struct frame *frame = step->free_frames[plan_frame];
+static struct frame *frame_new(struct executor *executor, uint32_t plan_frame,
+                               struct iteration *parent) {
+    struct frame *frame = executor->free_frames[plan_frame];
     if (frame) {
-        step->free_frames[plan_frame] = frame->next_free;
+        executor->free_frames[plan_frame] = frame->next_free;
     } else {
         frame = xcalloc(1, sizeof *frame);
         frame->plan_frame = plan_frame;
-        frame->plan = &step->plan->frames[plan_frame];
+        frame->plan = &executor->plan->frames[plan_frame];
         frame->ring_size = (uint32_t)frame->plan->parallel_iterations + 1;
         frame->ring = xcalloc(frame->ring_size, sizeof *frame->ring);
         frame->has_exited = xcalloc(frame->plan->n_exits + 1, sizeof *frame->has_exited);
@@ -118,11 +119,11 @@ static void frame_unlink(struct frame *frame) {
     frame->parent->n_child_frames--;
 }
 
-static void frame_recycle(struct step *step, struct frame *frame) {
+static void frame_recycle(struct executor *executor, struct frame *frame) {
     values_clear(&frame->waiting);
     values_clear(&frame->invariants);
-    frame->next_free = step->free_frames[frame->plan_frame];
-    step->free_frames[frame->plan_frame] = frame;
+    frame->next_free = executor->free_frames[frame->plan_frame];
+    executor->free_frames[frame->plan_frame] = frame;
 }
 
 static struct iteration *frame_iteration(const struct frame *frame, uint64_t number) {
@@ -130,14 +131,15 @@ static struct iteration *frame_iteration(const struct frame *frame, uint64_t num
 }
 
 /* A value reaches the consumers of `node` in an iteration of the frame. */
-static void deliver(struct step *step, struct iteration *to, uint32_t node, struct tensor *value) {
+static void deliver(struct executor *executor, struct iteration *to, uint32_t node,
+                    struct tensor *value) {
     bool is_dead = value->storage == TENSOR_NONE;
-    step_propagate(step, to, &step->plan->nodes[node], value, is_dead);
+    executor_propagate(executor, to, &executor->plan->nodes[node], value, is_dead);
 }
 
-static struct iteration *frame_start_iteration(struct step *step, struct frame *frame,
+static struct iteration *frame_start_iteration(struct executor *executor, struct frame *frame,
                                                uint64_t number) {
-    struct iteration *iteration = iteration_new(step, frame->plan_frame);
+    struct iteration *iteration = iteration_new(executor, frame->plan_frame);
     iteration->frame = frame;
     iteration->number = number;
     iteration->frame_iter =
@@ -150,37 +152,37 @@ static struct iteration *frame_start_iteration(struct step *step, struct frame *
 }
 
 /* The next iteration begins: with the values that waited for it and the invariants. */
-static struct iteration *frame_advance(struct step *step, struct frame *frame) {
-    struct iteration *iteration = frame_start_iteration(step, frame, frame->last + 1);
+static struct iteration *frame_advance(struct executor *executor, struct frame *frame) {
+    struct iteration *iteration = frame_start_iteration(executor, frame, frame->last + 1);
     for (uint32_t i = 0; i < frame->waiting.n; i++)
-        deliver(step, iteration, frame->waiting.items[i].node, &frame->waiting.items[i].value);
+        deliver(executor, iteration, frame->waiting.items[i].node, &frame->waiting.items[i].value);
     frame->waiting.n = 0;
     for (uint32_t i = 0; i < frame->invariants.n; i++) {
         struct tensor value;
         tensor_copy(&value, &frame->invariants.items[i].value);
-        deliver(step, iteration, frame->invariants.items[i].node, &value);
+        deliver(executor, iteration, frame->invariants.items[i].node, &value);
     }
     return iteration;
 }
 
 /* The frame has ended: Exits that never were live pass their deadness on, and the parent
  * iteration may be done too. */
-static void frame_end(struct step *step, struct frame *frame) {
+static void frame_end(struct executor *executor, struct frame *frame) {
     struct iteration *parent = frame->parent;
     for (uint32_t i = 0; i < frame->n_dead_exits; i++) {
         struct tensor none = TENSOR_INIT;
-        if (!frame->has_exited[step->plan->nodes[frame->dead_exits[i]].aux])
-            deliver(step, parent, frame->dead_exits[i], &none);
+        if (!frame->has_exited[executor->plan->nodes[frame->dead_exits[i]].aux])
+            deliver(executor, parent, frame->dead_exits[i], &none);
     }
     frame_unlink(frame);
-    frame_recycle(step, frame);
+    frame_recycle(executor, frame);
     if (parent->frame && parent->n_outstanding == 0)
-        frame_iteration_settled(step, parent);
+        frame_iteration_idle(executor, parent);
 }
 
 /* Ends iterations from `number` on, oldest first, as far as they are done; each makes room for
  * one that was held back. */
-static void frame_reap(struct step *step, struct frame *frame, uint64_t number) {
+static void frame_reap(struct executor *executor, struct frame *frame, uint64_t number) {
     for (; number <= frame->last && frame->n_live > 0; number++) {
         struct iteration *iteration = frame_iteration(frame, number);
         if (!iteration || iteration->number != number)
@@ -193,28 +195,28 @@ static void frame_reap(struct step *step, struct frame *frame, uint64_t number) 
             break;
         frame->ring[number % frame->ring_size] = NULL;
         frame->n_live--;
-        iteration_recycle(step, iteration);
+        iteration_recycle(executor, iteration);
         if (frame->waiting.n > 0)
-            frame_advance(step, frame);
+            frame_advance(executor, frame);
     }
     if (frame->n_live == 0 && frame->n_enters_pending == 0)
-        frame_end(step, frame);
+        frame_end(executor, frame);
 }
 
-void frame_iteration_settled(struct step *step, struct iteration *iteration) {
-    frame_reap(step, iteration->frame, iteration->number);
+void frame_iteration_idle(struct executor *executor, struct iteration *iteration) {
+    frame_reap(executor, iteration->frame, iteration->number);
 }
 
 /* ---- the three nodes ---- */
 
-void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                 struct tensor *value, bool is_dead) {
-    struct frame *frame = iteration->children[step->plan->frames[node->aux].number];
-    uint32_t index = (uint32_t)(node - step->plan->nodes);
+void frame_enter(struct executor *executor, struct iteration *iteration,
+                 const struct plan_node *node, struct tensor *value, bool is_dead) {
+    struct frame *frame = iteration->children[executor->plan->frames[node->aux].number];
+    uint32_t index = (uint32_t)(node - executor->plan->nodes);
     struct tensor kept;
     if (!frame) {
-        frame = frame_new(step, node->aux, iteration);
-        frame_start_iteration(step, frame, 0);
+        frame = frame_new(executor, node->aux, iteration);
+        frame_start_iteration(executor, frame, 0);
     }
     if (is_dead)
         tensor_clear(value);
@@ -225,29 +227,29 @@ void frame_enter(struct step *step, struct iteration *iteration, const struct pl
                                             frame_iteration(frame, number)->number == number;
              number--) {
             tensor_copy(&kept, value);
-            deliver(step, frame_iteration(frame, number), index, &kept);
+            deliver(executor, frame_iteration(frame, number), index, &kept);
         }
     }
     /* Iteration 0 cannot end before the last Enter has come. */
-    deliver(step, frame_iteration(frame, 0), index, value);
+    deliver(executor, frame_iteration(frame, 0), index, value);
     if (--frame->n_enters_pending == 0 && frame_iteration(frame, 0)->n_outstanding == 0)
-        frame_reap(step, frame, 0);
+        frame_reap(executor, frame, 0);
 }
 
-void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                struct tensor *value, bool is_dead) {
+void frame_exit(struct executor *executor, struct iteration *iteration,
+                const struct plan_node *node, struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->frame;
-    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    uint32_t index = (uint32_t)(node - executor->plan->nodes);
     /* its consumers count on one value: a second would stand in for others */
     if (!is_dead && frame->has_exited[node->aux]) {
         tensor_clear(value);
-        step_fail(step, node,
-                  status_invalid("An Exit got a live value in two iterations of its loop"));
+        executor_fail(executor, node,
+                      status_invalid("An Exit got a live value in two iterations of its loop"));
         return;
     }
     if (!is_dead) {
         frame->has_exited[node->aux] = true;
-        deliver(step, frame->parent, index, value);
+        deliver(executor, frame->parent, index, value);
         return;
     }
     tensor_clear(value);
@@ -261,29 +263,29 @@ void frame_exit(struct step *step, struct iteration *iteration, const struct pla
     frame->dead_exits[frame->n_dead_exits++] = index;
 }
 
-void frame_next_iteration(struct step *step, struct iteration *iteration,
+void frame_next_iteration(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->frame;
-    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    uint32_t index = (uint32_t)(node - executor->plan->nodes);
     if (is_dead) { /* deadness does not flow around the loop: it would never end */
         tensor_clear(value);
         return;
     }
     if (iteration->number < frame->last) {
-        deliver(step, frame_iteration(frame, iteration->number + 1), index, value);
+        deliver(executor, frame_iteration(frame, iteration->number + 1), index, value);
         return;
     }
     if (frame->n_live >= frame->plan->parallel_iterations) {
         values_add(&frame->waiting, index, value);
         return;
     }
-    deliver(step, frame_advance(step, frame), index, value);
+    deliver(executor, frame_advance(executor, frame), index, value);
 }
 
 /* ---- abort ---- */
 
 /* A live child frame, the last ones first; `at` remembers how far it has looked. */
-static struct frame *last_child(const struct step *step, struct iteration *at) {
+static struct frame *last_child(const struct executor *executor, struct iteration *at) {
     for (; at->n_child_frames > 0 && at->n_unseen_children > 0; at->n_unseen_children--)
         if (at->children[at->n_unseen_children - 1])
             return at->children[at->n_unseen_children - 1];
@@ -297,30 +299,30 @@ static struct iteration *last_iteration(struct frame *frame) {
     return frame_iteration(frame, frame->last);
 }
 
-static void look_at_children(const struct step *step, struct iteration *at) {
-    at->n_unseen_children = step->plan->frames[at->plan_frame].n_children;
+static void look_at_children(const struct executor *executor, struct iteration *at) {
+    at->n_unseen_children = executor->plan->frames[at->plan_frame].n_children;
 }
 
 /* From the innermost outwards, and not by recursion: frames nest as deep as a graph likes. */
-void frames_drop_all(struct step *step) {
-    struct iteration *at = step->root;
-    look_at_children(step, at);
+void frames_drop_all(struct executor *executor) {
+    struct iteration *at = executor->root;
+    look_at_children(executor, at);
     for (;;) {
-        struct frame *frame = last_child(step, at);
+        struct frame *frame = last_child(executor, at);
         if (frame && frame->n_live > 0) {
             at = last_iteration(frame);
-            look_at_children(step, at);
+            look_at_children(executor, at);
         } else if (frame) {
             frame_unlink(frame);
-            frame_recycle(step, frame);
-        } else if (at == step->root) {
+            frame_recycle(executor, frame);
+        } else if (at == executor->root) {
             return;
         } else {
             frame = at->frame;
             frame->ring[at->number % frame->ring_size] = NULL;
             frame->n_live--;
             at->n_executed = UINT32_MAX; /* its slots may hold anything */
-            iteration_recycle(step, at);
+            iteration_recycle(executor, at);
             at = frame->parent;
         }
     }

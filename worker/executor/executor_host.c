@@ -8,24 +8,24 @@
 #include "worker/executor/executor_internal.h"
 #include "worker/executor/function.h"
 
-static struct step *step_of(struct kernel_ctx *ctx) { return ctx->step; }
+static struct executor *executor_of(struct kernel_ctx *ctx) { return ctx->host_data; }
 
 static void host_done(struct kernel_ctx *ctx) {
-    step_post(CONTAINER_OF(ctx, struct async_op, ctx));
+    executor_post(CONTAINER_OF(ctx, struct async_op, ctx));
 }
 
 /* ---- resources ---- */
 
 /* The task's containers, or with container NULL the step's own, made at first use. */
 static struct container_table *containers(struct kernel_ctx *ctx, const char *container) {
-    struct step *step = step_of(ctx);
+    struct executor *executor = executor_of(ctx);
     if (container)
-        return step->run->containers;
-    pthread_mutex_lock(&step->lock);
-    if (!step->own_container)
-        step->own_container = container_table_new();
-    pthread_mutex_unlock(&step->lock);
-    return step->own_container;
+        return executor->execution->containers;
+    pthread_mutex_lock(&executor->lock);
+    if (!executor->own_container)
+        executor->own_container = container_table_new();
+    pthread_mutex_unlock(&executor->lock);
+    return executor->own_container;
 }
 
 /* The step's own container has its name; handles to its resources carry it, so that they find
@@ -128,30 +128,30 @@ static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx,
 
 static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
                                  struct status **ret_why) {
-    struct step *step = step_of(ctx);
-    pthread_mutex_lock(&step->lock);
-    bool is_open = step->cancel_why == NULL;
+    struct executor *executor = executor_of(ctx);
+    pthread_mutex_lock(&executor->lock);
+    bool is_open = executor->cancel_why == NULL;
     if (is_open)
-        list_push_back(&step->cancel_hooks, &hook->link);
+        list_push_back(&executor->cancel_hooks, &hook->link);
     else
-        *ret_why = status_ref(step->cancel_why);
-    pthread_mutex_unlock(&step->lock);
+        *ret_why = status_ref(executor->cancel_why);
+    pthread_mutex_unlock(&executor->lock);
     return is_open;
 }
 
 static bool host_cancel_deregister(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook) {
-    struct step *step = step_of(ctx);
-    pthread_mutex_lock(&step->lock);
+    struct executor *executor = executor_of(ctx);
+    pthread_mutex_lock(&executor->lock);
     bool was_waiting = !list_is_empty(&hook->link);
     list_remove(&hook->link);
-    pthread_mutex_unlock(&step->lock);
+    pthread_mutex_unlock(&executor->lock);
     return was_waiting;
 }
 
 static bool host_is_cancelled(struct kernel_ctx *ctx) {
-    struct step *step = step_of(ctx);
-    return atomic_load_explicit(&step->cancel_asked, memory_order_relaxed) ||
-           atomic_load_explicit(&step->has_failed, memory_order_relaxed);
+    struct executor *executor = executor_of(ctx);
+    return atomic_load_explicit(&executor->cancel_asked, memory_order_relaxed) ||
+           atomic_load_explicit(&executor->has_failed, memory_order_relaxed);
 }
 
 static uint64_t host_unique_id(void) {
@@ -162,8 +162,8 @@ static uint64_t host_unique_id(void) {
 /* ---- files ---- */
 
 static struct pool *host_io_pool(struct kernel_ctx *ctx) {
-    const struct step_run *run = step_of(ctx)->run;
-    struct pool *pool = run->io_pool ? run->io_pool : run->pool;
+    const struct execution *execution = executor_of(ctx)->execution;
+    struct pool *pool = execution->io_pool ? execution->io_pool : execution->pool;
     CHECK(pool);
     return pool;
 }
@@ -173,27 +173,29 @@ static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
 }
 
 static void host_inputs_taken(struct kernel_ctx *ctx) {
-    struct step_run *run = step_of(ctx)->run;
-    if (run->on_inputs_taken)
-        run->on_inputs_taken(run);
+    struct execution *execution = executor_of(ctx)->execution;
+    if (execution->on_inputs_taken)
+        execution->on_inputs_taken(execution);
 }
 
-static struct alarm_clock *host_alarms(struct kernel_ctx *ctx) { return step_of(ctx)->run->alarms; }
+static struct alarm_clock *host_alarms(struct kernel_ctx *ctx) {
+    return executor_of(ctx)->execution->alarms;
+}
 
 /* ---- other tasks ---- */
 
-static int host_peer_count(struct kernel_ctx *ctx) { return step_of(ctx)->run->n_others; }
+static int host_peer_count(struct kernel_ctx *ctx) { return executor_of(ctx)->execution->n_others; }
 static const char *host_peer_name(struct kernel_ctx *ctx, int task) {
-    return peer_call_task_name(step_of(ctx)->run->others[task]);
+    return peer_call_task_name(executor_of(ctx)->execution->others[task]);
 }
 static void host_peer_call_start(struct kernel_ctx *ctx, struct peer_call *question) {
-    peer_call_start(step_of(ctx)->run->others[question->task], question);
+    peer_call_start(executor_of(ctx)->execution->others[question->task], question);
 }
 
 /* ---- what a session keeps ---- */
 
 static struct status *session_of(struct kernel_ctx *ctx, struct session_state **ret) {
-    *ret = step_of(ctx)->plan->session_state;
+    *ret = executor_of(ctx)->plan->session_state;
     return *ret ? NULL
                 : status_failed_precondition("%s called on null session state",
                                              ctx->instance->node->op->name);
@@ -201,7 +203,7 @@ static struct status *session_of(struct kernel_ctx *ctx, struct session_state **
 
 static struct status *host_client_object(struct kernel_ctx *ctx, const struct object_type *type,
                                          struct object *(*make)(void), struct object **ret) {
-    struct client_state *client = step_of(ctx)->plan->client;
+    struct client_state *client = executor_of(ctx)->plan->client;
     if (!client)
         return status_failed_precondition("the session of %s belongs to no client",
                                           ctx->instance->node->name);
@@ -232,8 +234,8 @@ static struct status *host_session_value_delete(struct kernel_ctx *ctx, struct s
 
 const struct kernel_host executor_host = {
     .done = host_done,
-    .telling_begins = thread_begins,
-    .telling_ends = thread_ends,
+    .defer_wakes_begin = wake_defer_begin,
+    .defer_wakes_end = wake_defer_end,
     .resource_lookup = host_lookup,
     .resource_lookup_or_create = host_lookup_or_create,
     .resource_delete = host_delete,

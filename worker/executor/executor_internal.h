@@ -1,19 +1,22 @@
-/* The state of one run of a plan, shared by the executor's files only.
+/* The state of one execution of a plan, shared by the executor's files only.
  *
  *   executor.c            ready stack, running nodes, mailbox, ownership
- *   executor_life.c       a step's memory; start, cancel and end
- *   executor_wake.c       steps that a step wakes
+ *   executor_life.c       an executor's memory; start, cancel and end of its execution
+ *   executor_wake.c       when executions begin that another execution has woken
  *   executor_frames.c     frames and iterations: Enter, Exit, NextIteration
- *   executor_async.c      what ends elsewhere: asynchronous kernels, kernels on the pool, Recv; the kernel host
+ *   executor_async.c      what ends elsewhere: asynchronous kernels, kernels on the pool, Recv
+ *   executor_host.c       the kernel host
  *   executor_partial.c    partial runs: feeds that come later, fetches that leave early
  *   executor_stats.c      per-node statistics
  *
- * An iteration holds, for each node of its frame, a state (what is still to come) and slots (the
- * inputs that came). Invariants:
- *   - a slot holds something only between its producer's propagation and its node's execution; a step that ends well leaves
- *     every slot empty, so a recycled iteration needs only its states reset
- *   - an iteration with outstanding == 0 and no child frames, whose predecessor is gone, is done
- *   - a step with an empty ready stack, n_async == 0 and an empty mailbox has ended */
+ * An iteration holds, for each node of its frame, a state (how many inputs are still to come) and
+ * slots (the inputs that have come). Invariants:
+ *   - A slot holds a value only from its producer's propagation until its node has run. After an
+ *     execution that ends well every slot is empty, so recycling an iteration resets its states
+ *     and nothing else.
+ *   - An iteration with n_outstanding == 0 and no child frames, whose predecessor has ended, has
+ *     ended.
+ *   - An execution whose ready stack and mailbox are empty and whose n_async is 0 has ended. */
 #ifndef MILLRACE_WORKER_EXECUTOR_EXECUTOR_INTERNAL_H
 #define MILLRACE_WORKER_EXECUTOR_EXECUTOR_INTERNAL_H
 
@@ -30,8 +33,8 @@ struct iteration {
     uint64_t frame_iter;   /* the rendezvous key's part; 0 in the root */
     int32_t n_outstanding; /* nodes ready or running */
     int32_t n_child_frames;
-    uint32_t n_unseen_children; /* while all is dropped */
-    /* when this is all of the frame's nodes, no slot can be left filled */
+    uint32_t n_unseen_children; /* used while frames_drop_all walks the frames */
+    /* once this equals the frame's number of nodes, every slot is empty */
     uint32_t n_executed;
     /* live child frames of this iteration, each at its plan_frame's number */
     struct frame **children;
@@ -40,7 +43,7 @@ struct iteration {
     uint16_t plan_frame;
 };
 
-/* A value that enters an iteration which does not exist yet, or every one of them. */
+/* A value that waits for an iteration which does not exist yet, or that every iteration gets. */
 struct frame_value {
     uint32_t node;
     struct tensor value; /* TENSOR_NONE: dead */
@@ -57,7 +60,7 @@ struct frame {
     struct frame *next_free;
     uint32_t plan_frame;
     uint32_t n_enters_pending;
-    uint64_t last;               /* number of the newest iteration */
+    uint64_t last;               /* the newest iteration's number */
     int n_live;                  /* iterations alive */
     struct iteration **ring;     /* live iterations by number modulo ring_size */
     uint32_t ring_size;          /* parallel_iterations + 1 */
@@ -74,12 +77,12 @@ struct ready {
     bool is_dead;
 };
 
-/* One execution that ends elsewhere. */
+/* A node whose running ends on another thread, or later. */
 struct async_op {
     struct kernel_ctx ctx;
     struct async_op *next; /* mailbox, or free list */
-    struct list link;      /* step->pending */
-    struct step *step;
+    struct list link;      /* executor->pending */
+    struct executor *executor;
     struct iteration *iteration;
     const struct plan_node *node;
     int64_t since_ns;
@@ -91,13 +94,14 @@ struct async_op {
     struct tensor *outputs;
 };
 
-/* The mailbox word: a list of arrived operations, or no owner. */
+/* The mailbox is a list of operations that have arrived, or this: nobody owns the execution. */
 #define MAILBOX_IDLE ((struct async_op *)1)
 
-struct step {
+/* Fields marked "owner's" are touched by the owner's thread only. */
+struct executor {
     struct plan *plan; /* one reference */
-    struct step_run *run;
-    struct step *next_free;
+    struct execution *execution;
+    struct executor *next_free;
     struct iteration *root;
     struct ready *ready;
     uint32_t n_ready, ready_capacity;
@@ -112,103 +116,111 @@ struct step {
     struct frame **free_frames;         /* likewise */
     struct async_op *free_ops;
     struct container_table *own_container; /* made at first use: TensorArrays, stacks */
-    struct pool_task task;                 /* the step itself on the pool */
-    /* among those that begin when the thread's step pauses */
-    struct list woken_link;
-    struct async_op *mail; /* what woke it, until it runs */
+    struct pool_task task;                 /* runs the execution on the pool */
+    struct list deferred_link;             /* executor_wake.c: the thread's deferred executors */
+    struct async_op *mail;                 /* what woke this executor; taken when it runs */
     struct step_stats *stats;
 
     _Atomic(struct async_op *) mailbox;
     _Atomic bool cancel_asked;
-    _Atomic bool has_failed; /* for kernels that run meanwhile */
+    _Atomic bool has_failed; /* lets kernels that are running see the failure */
     struct async_op cancel_op;
 
     pthread_mutex_t lock;      /* guards what follows */
-    struct list pending;       /* async_op.link: for /stepz */
+    struct list pending;       /* async_op.link; /stepz lists them */
     struct list cancel_hooks;  /* kernel_cancel_hook.link */
     struct status *cancel_why; /* set once: hooks registered later are refused */
-    struct status *asked_why;  /* what executor_cancel brought */
+    struct status *asked_why;  /* the status that execution_cancel brought */
 };
 
-/* ---- executor.c ---- */
-void step_push_ready(struct step *step, struct iteration *iteration, uint32_t node, bool is_dead);
+/* ---- executor.c: called by the owner, unless a comment says otherwise ---- */
+void executor_push_ready(struct executor *executor, struct iteration *iteration, uint32_t node,
+                         bool is_dead);
 /* Hands outputs to their consumers in `iteration`; outputs that are TENSOR_NONE are dead. Leaves
  * outputs empty. */
-void step_propagate(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                    struct tensor *outputs, bool is_dead);
-/* What an execution left: inputs are let go first (a consumer may then be the sole holder),
- * outputs go on, or the step fails. */
-void step_finish_node(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                      struct tensor *outputs, bool is_dead, struct status *status_take);
-/* The same for a feed of a partial run, whose value goes to settled inputs, too. */
-void step_finish_feed(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                      struct tensor *value);
-void step_fail(struct step *step, const struct plan_node *node, struct status *status_take);
-void step_post(struct async_op *op); /* any thread; may run the step */
-/* Adds a message; true when the poster has become the owner and must call step_wake with it. */
-bool step_mailbox_post(struct step *step, struct async_op *op);
-/* Runs the step as its owner until it ends, waits or moves. `mail`: what the mailbox brought
- * with the ownership. For executor_wake.c. */
-void step_own(struct step *step, struct async_op *mail);
-/* Its owner from here on is the pool thread that comes to it. */
-void step_move_to_pool(struct step *step);
+void executor_propagate(struct executor *executor, struct iteration *iteration,
+                        const struct plan_node *node, struct tensor *outputs, bool is_dead);
+/* Completes a node: clears its inputs first, so that a consumer may be a value's only holder, then
+ * propagates its outputs, or fails the execution with the status. */
+void executor_finish_node(struct executor *executor, struct iteration *iteration,
+                          const struct plan_node *node, struct tensor *outputs, bool is_dead,
+                          struct status *status_take);
+/* Completes a feed of a partial run: its value is propagated to preset inputs as well. */
+void executor_finish_feed(struct executor *executor, struct iteration *iteration,
+                          const struct plan_node *node, struct tensor *value);
+void executor_fail(struct executor *executor, const struct plan_node *node,
+                   struct status *status_take);
+/* Posts an operation that has ended. Any thread; may run the execution. */
+void executor_post(struct async_op *op);
+/* Adds a message to the mailbox. True: the calling thread has become the owner, and must call
+ * executor_wake with the message. Any thread. */
+bool executor_mailbox_post(struct executor *executor, struct async_op *op);
+/* Runs the execution until it ends, waits or moves to the pool. `mail` is what the mailbox held when
+ * the thread became the owner. Only executor_wake.c calls it. */
+void executor_run(struct executor *executor, struct async_op *mail);
+/* Submits the execution to the pool. The pool thread that runs it is its owner from here on, so the
+ * caller must not touch it again. */
+void executor_move_to_pool(struct executor *executor);
 
 /* ---- executor_wake.c ---- */
-/* Runs the step as its owner, then what it has woken. */
-void step_drive(struct step *step, struct async_op *mail);
-/* The same, but where this thread is in the middle of a step, the woken one waits until that one
- * pauses. */
-void step_wake(struct step *step, struct async_op *mail);
-void step_drive_on_pool(struct pool_task *task); /* step->task */
-/* to the pool: this thread is about to be busy for long */
-void steps_woken_go_first(void);
-/* Around what wakes steps but is none. */
-void thread_begins(void);
-void thread_ends(void);
+/* Runs the execution as its owner, then the executions that it has woken. */
+void executor_drive(struct executor *executor, struct async_op *mail);
+/* As executor_drive, but when this thread is already running an execution, the woken one is
+ * deferred until that one pauses. */
+void executor_wake(struct executor *executor, struct async_op *mail);
+void executor_drive_on_pool(struct pool_task *task); /* executor->task */
+/* Submits this thread's deferred executors to the pool, because the thread will be busy for long. */
+void wake_submit_deferred(void);
+/* Between the two, this thread defers the executions that it wakes. Pairs nest; the end of the
+ * outermost pair runs them. */
+void wake_defer_begin(void);
+void wake_defer_end(void);
 
 /* ---- executor_life.c ---- */
-void step_end(struct step *step); /* the step is gone after */
+void executor_end(struct executor *executor); /* the executor is recycled or freed */
 
 /* ---- executor_frames.c ---- */
-struct iteration *iteration_new(struct step *step, uint32_t plan_frame);
-void iteration_recycle(struct step *step, struct iteration *iteration);
+struct iteration *iteration_new(struct executor *executor, uint32_t plan_frame);
+void iteration_recycle(struct executor *executor, struct iteration *iteration);
 void iteration_free(struct iteration *iteration);
 void frame_free(struct frame *frame);
-/* Each completes a control-flow node that ran in `iteration`: propagation included. */
-void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                 struct tensor *value, bool is_dead);
-void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                struct tensor *value, bool is_dead);
-void frame_next_iteration(struct step *step, struct iteration *iteration,
+/* Each completes a control-flow node that ran in `iteration`, and propagates its value. */
+void frame_enter(struct executor *executor, struct iteration *iteration,
+                 const struct plan_node *node, struct tensor *value, bool is_dead);
+void frame_exit(struct executor *executor, struct iteration *iteration,
+                const struct plan_node *node, struct tensor *value, bool is_dead);
+void frame_next_iteration(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *value, bool is_dead);
-/* An iteration of a loop frame has no outstanding node: it may be done, and its frame with it. */
-void frame_iteration_settled(struct step *step, struct iteration *iteration);
-/* After an abort: every live frame and iteration of the step goes, with what their slots hold. */
-void frames_drop_all(struct step *step);
+/* Called when an iteration of a loop frame has no outstanding node: ends the iteration if it can end,
+ * and then its frame. */
+void frame_iteration_idle(struct executor *executor, struct iteration *iteration);
+/* Recycles every live frame and iteration, and clears their slots. After an abort. */
+void frames_drop_all(struct executor *executor);
 
 /* ---- executor_async.c ---- */
-struct async_op *async_op_new(struct step *step, struct iteration *iteration,
+struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
                               const struct plan_node *node);
-/* Runs a kernel that may stay pending, a Recv, a Send of a value that may have to wait for its
- * receiver's grant, or a feed of a partial run; true when it ended at once (outputs are in op). */
+/* Starts a kernel that may stay pending, a Recv, a Send whose value may have to wait for its
+ * receiver's grant, or a feed of a partial run. True: it has ended already, its outputs are in op. */
 bool async_start(struct async_op *op);
 void async_start_on_pool(struct async_op *op);
-/* Ends every wait of the step with its status. */
-void async_cancel_waits(struct step *step);
-/* It has come home: its outputs go on, or the step fails; the record is recycled. Owner only. */
-void async_home(struct async_op *op);
+/* Ends every wait of the execution with its status. */
+void async_cancel_waits(struct executor *executor);
+/* Completes an operation that has ended: finishes its node and recycles the record. */
+void async_complete(struct async_op *op);
 
 /* ---- executor_partial.c ---- */
-void partial_begin(struct step_run *run, struct iteration *root); /* before the step starts */
-void partial_end(struct step_run *run);                           /* with run->lock held */
+void partial_begin(struct execution *execution,
+                   struct iteration *root);    /* before the first node runs */
+void partial_end(struct execution *execution); /* with execution->lock held */
 bool partial_start_feed(struct async_op *op);
-/* TENSOR_DEAD: dead */
-void partial_hand_out(struct step *step, uint32_t position, struct tensor *value);
-void partial_cancel_waits(struct step *step);
+/* Gives the value of a fetch, TENSOR_DEAD for a dead one, to on_fetch. */
+void partial_hand_out(struct executor *executor, uint32_t position, struct tensor *value);
+void partial_cancel_waits(struct executor *executor);
 
 /* ---- executor_stats.c ---- */
-void stats_begin(struct step *step);
-void stats_node(struct step *step, const struct plan_node *node, int64_t start_ns, int64_t end_ns,
-                const struct tensor *output);
+void stats_begin(struct executor *executor);
+void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
+                int64_t end_ns, const struct tensor *output);
 
 #endif

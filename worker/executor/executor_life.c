@@ -6,191 +6,193 @@
 #include "worker/executor/executor_internal.h"
 
 enum {
-    MAX_FREE_STEPS = 8, /* recycled arenas kept per plan */
+    MAX_FREE_EXECUTORS = 8, /* recycled arenas kept per plan */
     LARGE_PLAN_NODES =
         4096, /* a step of more outlasts its turn on a loop thread: it begins on the pool, and its memory stays in one cache */
 };
 
 /* ---- memory ---- */
 
-static struct step *step_new(struct plan *plan) {
-    struct step *step = aligned_alloc(64, (sizeof *step + 63) & ~(size_t)63);
-    if (!step)
-        out_of_memory(sizeof *step);
-    memset(step, 0, sizeof *step);
-    step->plan = plan;
-    step->free_iterations = xcalloc(plan->n_frames, sizeof(struct iteration *));
-    step->free_frames = xcalloc(plan->n_frames, sizeof(struct frame *));
-    step->ready_capacity = plan->n_roots + 64;
-    step->ready = xcalloc(step->ready_capacity, sizeof *step->ready);
-    step->outputs = aligned_alloc(64, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
-    CHECK(step->outputs);
-    memset(step->outputs, 0, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
-    pthread_mutex_init(&step->lock, NULL);
-    list_init(&step->pending);
-    list_init(&step->woken_link);
-    list_init(&step->cancel_hooks);
-    return step;
+static struct executor *executor_new(struct plan *plan) {
+    struct executor *executor = aligned_alloc(64, (sizeof *executor + 63) & ~(size_t)63);
+    if (!executor)
+        out_of_memory(sizeof *executor);
+    memset(executor, 0, sizeof *executor);
+    executor->plan = plan;
+    executor->free_iterations = xcalloc(plan->n_frames, sizeof(struct iteration *));
+    executor->free_frames = xcalloc(plan->n_frames, sizeof(struct frame *));
+    executor->ready_capacity = plan->n_roots + 64;
+    executor->ready = xcalloc(executor->ready_capacity, sizeof *executor->ready);
+    executor->outputs = aligned_alloc(64, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
+    CHECK(executor->outputs);
+    memset(executor->outputs, 0, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
+    pthread_mutex_init(&executor->lock, NULL);
+    list_init(&executor->pending);
+    list_init(&executor->deferred_link);
+    list_init(&executor->cancel_hooks);
+    return executor;
 }
 
-static void step_free(struct step *step) {
-    for (uint32_t i = 0; i < step->plan->n_frames; i++)
-        for (struct iteration *iteration = step->free_iterations[i], *next; iteration;
+static void executor_free(struct executor *executor) {
+    for (uint32_t i = 0; i < executor->plan->n_frames; i++)
+        for (struct iteration *iteration = executor->free_iterations[i], *next; iteration;
              iteration = next) {
             next = iteration->next_free;
             iteration_free(iteration);
         }
-    for (uint32_t i = 0; i < step->plan->n_frames; i++)
-        for (struct frame *frame = step->free_frames[i], *next; frame; frame = next) {
+    for (uint32_t i = 0; i < executor->plan->n_frames; i++)
+        for (struct frame *frame = executor->free_frames[i], *next; frame; frame = next) {
             next = frame->next_free;
             frame_free(frame);
         }
-    for (struct async_op *op = step->free_ops, *next; op; op = next) {
+    for (struct async_op *op = executor->free_ops, *next; op; op = next) {
         next = op->next;
         free(op->outputs);
         free(op);
     }
-    pthread_mutex_destroy(&step->lock);
-    free(step->free_iterations);
-    free(step->free_frames);
-    free(step->ready);
-    free(step->outputs);
-    free(step);
+    pthread_mutex_destroy(&executor->lock);
+    free(executor->free_iterations);
+    free(executor->free_frames);
+    free(executor->ready);
+    free(executor->outputs);
+    free(executor);
 }
 
-static void steps_free(struct step *first) {
-    for (struct step *step = first, *next; step; step = next) {
-        next = step->next_free;
-        step_free(step);
+static void executors_free(struct executor *first) {
+    for (struct executor *executor = first, *next; executor; executor = next) {
+        next = executor->next_free;
+        executor_free(executor);
     }
 }
 
-static struct step *step_take(struct plan *plan) {
+static struct executor *executor_take(struct plan *plan) {
     pthread_mutex_lock(&plan->lock);
-    struct step *step = plan->free_steps;
-    if (step) {
-        plan->free_steps = step->next_free;
-        plan->n_free_steps--;
+    struct executor *executor = plan->free_executors;
+    if (executor) {
+        plan->free_executors = executor->next_free;
+        plan->n_free_executors--;
     }
     pthread_mutex_unlock(&plan->lock);
-    return step ? step : step_new(plan);
+    return executor ? executor : executor_new(plan);
 }
 
-static void step_give_back(struct step *step) {
-    struct plan *plan = step->plan;
+static void executor_give_back(struct executor *executor) {
+    struct plan *plan = executor->plan;
     pthread_mutex_lock(&plan->lock);
-    bool keep = plan->n_free_steps < MAX_FREE_STEPS;
+    bool keep = plan->n_free_executors < MAX_FREE_EXECUTORS;
     if (keep) {
-        step->next_free = plan->free_steps;
-        plan->free_steps = step;
-        plan->n_free_steps++;
-        plan->steps_free = steps_free;
+        executor->next_free = plan->free_executors;
+        plan->free_executors = executor;
+        plan->n_free_executors++;
+        plan->executors_free = executors_free;
     }
     pthread_mutex_unlock(&plan->lock);
     if (!keep)
-        step_free(step);
+        executor_free(executor);
     plan_unref(plan);
 }
 
 /* ---- the end ---- */
 
-void step_end(struct step *step) {
-    struct step_run *run = step->run;
-    struct status *st = step->status;
-    pthread_mutex_lock(&run->lock);
-    run->step = NULL; /* executor_cancel finds nothing from here on */
-    partial_end(run);
-    pthread_mutex_unlock(&run->lock);
-    for (uint32_t i = 0; i < step->plan->n_fetches && !st; i++)
-        if (run->fetches[i].storage == TENSOR_NONE)
+void executor_end(struct executor *executor) {
+    struct execution *execution = executor->execution;
+    struct status *st = executor->status;
+    pthread_mutex_lock(&execution->lock);
+    execution->executor = NULL; /* execution_cancel finds nothing from here on */
+    partial_end(execution);
+    pthread_mutex_unlock(&execution->lock);
+    for (uint32_t i = 0; i < executor->plan->n_fetches && !st; i++)
+        if (execution->fetches[i].storage == TENSOR_NONE)
             st = status_internal(
                 "the step ended without a value for fetch %u: the graph never produced it", i);
     if (st)
-        for (uint32_t i = 0; i < step->plan->n_fetches; i++)
-            tensor_clear(&run->fetches[i]);
-    if (step->root->n_executed != step->plan->frames[0].n_nodes || step->root->n_child_frames > 0 ||
-        step->is_aborted) {
-        frames_drop_all(step);
-        step->root->n_executed = UINT32_MAX;
+        for (uint32_t i = 0; i < executor->plan->n_fetches; i++)
+            tensor_clear(&execution->fetches[i]);
+    if (executor->root->n_executed != executor->plan->frames[0].n_nodes ||
+        executor->root->n_child_frames > 0 || executor->is_aborted) {
+        frames_drop_all(executor);
+        executor->root->n_executed = UINT32_MAX;
     }
-    iteration_recycle(step, step->root);
-    container_table_free(step->own_container);
-    status_unref(step->cancel_why);
-    status_unref(step->asked_why);
-    step->own_container = NULL;
-    step->cancel_why = step->asked_why = NULL;
-    run->n_executed = step->n_executed;
-    run->stats = step->stats;
-    step->stats = NULL;
-    step_give_back(step);
-    run->on_done(run, st);
+    iteration_recycle(executor, executor->root);
+    container_table_free(executor->own_container);
+    status_unref(executor->cancel_why);
+    status_unref(executor->asked_why);
+    executor->own_container = NULL;
+    executor->cancel_why = executor->asked_why = NULL;
+    execution->n_executed = executor->n_executed;
+    execution->stats = executor->stats;
+    executor->stats = NULL;
+    executor_give_back(executor);
+    execution->on_done(execution, st);
 }
 
 /* ---- start and cancel ---- */
 
-void executor_start(struct step_run *run) {
-    struct step *step = step_take(run->plan);
-    plan_ref(run->plan);
-    step->run = run;
-    step->status = NULL;
-    step->is_aborted = step->wants_flush = false;
-    step->is_on_pool = pool_is_current();
-    step->n_async = 0;
-    step->n_executed = 0;
-    step->n_ready = 0;
-    step->task.run = step_drive_on_pool;
-    atomic_store_explicit(&step->mailbox, NULL, memory_order_relaxed);
-    atomic_store_explicit(&step->cancel_asked, false, memory_order_relaxed);
-    atomic_store_explicit(&step->has_failed, false, memory_order_relaxed);
-    run->stats = NULL;
-    run->n_executed = 0;
-    if (run->collect_stats)
-        stats_begin(step);
-    step->root = iteration_new(step, 0);
-    partial_begin(run, step->root);
-    for (uint32_t i = 0; i < run->plan->n_roots; i++)
-        if (likely(!run->is_partial) ||
-            step->root->states[run->plan->nodes[run->plan->roots[i]].state].pending == 0)
-            step_push_ready(step, step->root, run->plan->roots[i], false);
-    pthread_mutex_lock(&run->lock);
-    run->step = step;
-    struct status *why = run->cancelled_before;
-    run->cancelled_before = NULL;
-    pthread_mutex_unlock(&run->lock);
+void execution_start(struct execution *execution) {
+    struct executor *executor = executor_take(execution->plan);
+    plan_ref(execution->plan);
+    executor->execution = execution;
+    executor->status = NULL;
+    executor->is_aborted = executor->wants_flush = false;
+    executor->is_on_pool = pool_is_current();
+    executor->n_async = 0;
+    executor->n_executed = 0;
+    executor->n_ready = 0;
+    executor->task.run = executor_drive_on_pool;
+    atomic_store_explicit(&executor->mailbox, NULL, memory_order_relaxed);
+    atomic_store_explicit(&executor->cancel_asked, false, memory_order_relaxed);
+    atomic_store_explicit(&executor->has_failed, false, memory_order_relaxed);
+    execution->stats = NULL;
+    execution->n_executed = 0;
+    if (execution->collect_stats)
+        stats_begin(executor);
+    executor->root = iteration_new(executor, 0);
+    partial_begin(execution, executor->root);
+    for (uint32_t i = 0; i < execution->plan->n_roots; i++)
+        if (likely(!execution->is_partial) ||
+            executor->root->states[execution->plan->nodes[execution->plan->roots[i]].state]
+                    .pending == 0)
+            executor_push_ready(executor, executor->root, execution->plan->roots[i], false);
+    pthread_mutex_lock(&execution->lock);
+    execution->executor = executor;
+    struct status *why = execution->cancelled_before;
+    execution->cancelled_before = NULL;
+    pthread_mutex_unlock(&execution->lock);
     if (why)
-        step_fail(step, NULL, why);
-    if (run->plan->n_nodes > LARGE_PLAN_NODES && run->inline_budget_ns > 0 && run->pool &&
-        !step->is_on_pool)
-        step_move_to_pool(step);
+        executor_fail(executor, NULL, why);
+    if (execution->plan->n_nodes > LARGE_PLAN_NODES && execution->inline_budget_ns > 0 &&
+        execution->pool && !executor->is_on_pool)
+        executor_move_to_pool(executor);
     else
-        step_drive(step, NULL);
+        executor_drive(executor, NULL);
 }
 
-void executor_cancel(struct step_run *run, struct status *why) {
-    struct step *step;
+void execution_cancel(struct execution *execution, struct status *why) {
+    struct executor *executor;
     bool owns = false;
-    pthread_mutex_lock(&run->lock);
-    step = run->step;
-    if (step && !atomic_exchange_explicit(&step->cancel_asked, true, memory_order_relaxed)) {
-        step->asked_why = status_ref(why);
-        step->cancel_op.step = step;
-        step->cancel_op.is_cancel = true;
-        owns = step_mailbox_post(step, &step->cancel_op);
-    } else if (!step && !run->cancelled_before) {
-        run->cancelled_before = status_ref(why);
+    pthread_mutex_lock(&execution->lock);
+    executor = execution->executor;
+    if (executor &&
+        !atomic_exchange_explicit(&executor->cancel_asked, true, memory_order_relaxed)) {
+        executor->asked_why = status_ref(why);
+        executor->cancel_op.executor = executor;
+        executor->cancel_op.is_cancel = true;
+        owns = executor_mailbox_post(executor, &executor->cancel_op);
+    } else if (!executor && !execution->cancelled_before) {
+        execution->cancelled_before = status_ref(why);
     }
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_unlock(&execution->lock);
     if (owns)
-        step_wake(step, &step->cancel_op);
+        executor_wake(executor, &executor->cancel_op);
 }
 
-void step_run_init(struct step_run *run) {
-    memset(run, 0, sizeof *run);
-    pthread_mutex_init(&run->lock, NULL);
+void execution_init(struct execution *execution) {
+    memset(execution, 0, sizeof *execution);
+    pthread_mutex_init(&execution->lock, NULL);
 }
 
-void step_run_fini(struct step_run *run) {
-    status_unref(run->cancelled_before);
-    run->cancelled_before = NULL;
-    pthread_mutex_destroy(&run->lock);
+void execution_fini(struct execution *execution) {
+    status_unref(execution->cancelled_before);
+    execution->cancelled_before = NULL;
+    pthread_mutex_destroy(&execution->lock);
 }

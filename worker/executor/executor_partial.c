@@ -2,82 +2,83 @@
  * they are there, while it goes on.
  *
  * A feed node that finds no value becomes an asynchronous operation in its position's list;
- * executor_feed sends it home. */
+ * execution_feed sends it home. */
 #include <stdlib.h>
 
 #include "worker/executor/executor_internal.h"
 
-void partial_begin(struct step_run *run, struct iteration *root) {
-    run->waiting_feeds =
-        run->is_partial ? xcalloc(run->plan->n_feeds + 1, sizeof *run->waiting_feeds) : NULL;
-    if (run->is_partial && run->plan->partial_initial)
-        memcpy(root->states, run->plan->partial_initial,
-               run->plan->frames[0].n_nodes * sizeof(struct node_state));
+void partial_begin(struct execution *execution, struct iteration *root) {
+    execution->waiting_feeds = execution->is_partial ? xcalloc(execution->plan->n_feeds + 1,
+                                                               sizeof *execution->waiting_feeds)
+                                                     : NULL;
+    if (execution->is_partial && execution->plan->partial_initial)
+        memcpy(root->states, execution->plan->partial_initial,
+               execution->plan->frames[0].n_nodes * sizeof(struct node_state));
 }
 
-void partial_end(struct step_run *run) {
-    free(run->waiting_feeds);
-    run->waiting_feeds = NULL;
+void partial_end(struct execution *execution) {
+    free(execution->waiting_feeds);
+    execution->waiting_feeds = NULL;
 }
 
 bool partial_start_feed(struct async_op *op) {
-    struct step_run *run = op->step->run;
+    struct execution *execution = op->executor->execution;
     uint32_t position = op->node->aux;
-    pthread_mutex_lock(&run->lock);
-    bool is_there = run->feeds[position].storage != TENSOR_NONE;
+    pthread_mutex_lock(&execution->lock);
+    bool is_there = execution->feeds[position].storage != TENSOR_NONE;
     if (is_there) {
-        tensor_copy(&op->outputs[0], &run->feeds[position]);
+        tensor_copy(&op->outputs[0], &execution->feeds[position]);
     } else {
-        op->next = run->waiting_feeds[position];
-        run->waiting_feeds[position] = op;
+        op->next = execution->waiting_feeds[position];
+        execution->waiting_feeds[position] = op;
     }
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_unlock(&execution->lock);
     return is_there;
 }
 
-void executor_feed(struct step_run *run, uint32_t position, struct tensor *value_take) {
+void execution_feed(struct execution *execution, uint32_t position, struct tensor *value_take) {
     struct async_op *waiting = NULL;
-    pthread_mutex_lock(&run->lock);
-    if (run->waiting_feeds && run->feeds[position].storage == TENSOR_NONE) {
-        tensor_move(&run->feeds[position], value_take);
-        waiting = run->waiting_feeds[position];
-        run->waiting_feeds[position] = NULL;
+    pthread_mutex_lock(&execution->lock);
+    if (execution->waiting_feeds && execution->feeds[position].storage == TENSOR_NONE) {
+        tensor_move(&execution->feeds[position], value_take);
+        waiting = execution->waiting_feeds[position];
+        execution->waiting_feeds[position] = NULL;
         for (struct async_op *op = waiting; op; op = op->next)
-            tensor_copy(&op->outputs[0], &run->feeds[position]);
+            tensor_copy(&op->outputs[0], &execution->feeds[position]);
     } else {
         tensor_clear(value_take);
     }
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_unlock(&execution->lock);
     while (waiting) {
         struct async_op *op = waiting;
         waiting = op->next;
-        step_post(op);
+        executor_post(op);
     }
 }
 
-void partial_hand_out(struct step *step, uint32_t position, struct tensor *value) {
-    struct tensor *mark = &step->run->fetches[position];
+void partial_hand_out(struct executor *executor, uint32_t position, struct tensor *value) {
+    struct tensor *mark = &executor->execution->fetches[position];
     if (mark->storage != TENSOR_NONE) { /* two nodes name one place: the first was heard */
         tensor_clear(value);
         return;
     }
     tensor_init_dead(mark);
-    step->run->on_fetch(step->run, position, value);
+    executor->execution->on_fetch(executor->execution, position, value);
 }
 
 /* By the owner, whose mailbox they reach. */
-void partial_cancel_waits(struct step *step) {
-    struct step_run *run = step->run;
-    for (uint32_t i = 0; i < step->plan->n_feeds; i++) {
-        pthread_mutex_lock(&run->lock);
-        struct async_op *waiting = run->waiting_feeds[i];
-        run->waiting_feeds[i] = NULL;
-        pthread_mutex_unlock(&run->lock);
+void partial_cancel_waits(struct executor *executor) {
+    struct execution *execution = executor->execution;
+    for (uint32_t i = 0; i < executor->plan->n_feeds; i++) {
+        pthread_mutex_lock(&execution->lock);
+        struct async_op *waiting = execution->waiting_feeds[i];
+        execution->waiting_feeds[i] = NULL;
+        pthread_mutex_unlock(&execution->lock);
         while (waiting) {
             struct async_op *op = waiting;
             waiting = op->next;
-            op->ctx.status = status_ref(step->status);
-            step_post(op);
+            op->ctx.status = status_ref(executor->status);
+            executor_post(op);
         }
     }
 }

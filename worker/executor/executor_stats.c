@@ -6,12 +6,12 @@
 #include "common/base/clock.h"
 #include "worker/executor/executor_internal.h"
 
-void stats_begin(struct step *step) {
+void stats_begin(struct executor *executor) {
     struct step_stats *stats = xcalloc(1, sizeof *stats);
-    stats->plan = plan_ref(step->plan);
+    stats->plan = plan_ref(executor->plan);
     stats->start_ns = clock_now_ns();
     stats->start_wall_us = clock_wall_us();
-    step->stats = stats;
+    executor->stats = stats;
 }
 
 static uint32_t thread_id(void) {
@@ -24,9 +24,9 @@ static uint32_t thread_id(void) {
 /* a loop may run for ever, and RunDone has limits: what comes later is not recorded */
 enum { STATS_MAX_NODES = 1 << 18 };
 
-void stats_node(struct step *step, const struct plan_node *node, int64_t start_ns, int64_t end_ns,
-                const struct tensor *output) {
-    struct step_stats *stats = step->stats;
+void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
+                int64_t end_ns, const struct tensor *output) {
+    struct step_stats *stats = executor->stats;
     if (unlikely(stats->n_nodes >= STATS_MAX_NODES))
         return;
     if (stats->n_nodes == stats->capacity) {

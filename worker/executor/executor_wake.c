@@ -1,89 +1,92 @@
-/* Steps that a step wakes: a kernel puts into a queue what another step waits for.
+/* Decides when and where an execution begins that another one has woken: a kernel puts into a queue
+ * what the other execution waits for.
  *
- * They do not run inside the waker, which would pay for their nodes and hold up its own. They
- * begin on the waker's thread when its step pauses, ends or moves; or on the pool, when before
- * that the waker comes to something that takes long or its turn is checked. So a pipeline of
- * short steps costs no wake-up, one of long steps runs side by side, and wake-ups do not nest. */
+ * A woken execution does not run inside its waker, because the waker's own nodes would have to wait
+ * for it. It is deferred: it begins on the waker's thread when the waker pauses, ends or moves. It
+ * begins on the pool when the waker first comes to something that takes long, or to the end of its
+ * time slice. So a pipeline of short steps costs no wake-up of a thread, a pipeline of long steps
+ * runs in parallel, and wake-ups do not nest. */
 #include "common/base/clock.h"
 #include "worker/executor/executor_internal.h"
 
-/* So long woken steps run where their waker ran; the rest of them goes to the pool, behind
- * others that wait there. */
-enum { WOKEN_ON_LOOP_NS = 200000, WOKEN_ON_POOL_NS = 2000000 };
+/* Deferred executions share their waker's thread for this long; the rest of them is queued on the
+ * pool, behind the work that waits there. */
+enum { DEFERRED_ON_LOOP_NS = 200000, DEFERRED_ON_POOL_NS = 2000000 };
 
 static _Thread_local struct {
-    /* steps on this thread's stack; more than one: a function's in its caller's */
+    /* executions on this thread's stack; a function's runs inside its caller's */
     unsigned n_running;
-    struct list woken; /* struct step.woken_link */
+    struct list deferred; /* struct executor.deferred_link */
 } here;
 
-static bool has_woken(void) { return here.woken.next && !list_is_empty(&here.woken); }
+static bool has_deferred(void) { return here.deferred.next && !list_is_empty(&here.deferred); }
 
-static struct step *next_woken(void) {
-    return LIST_ENTRY(list_pop_front(&here.woken), struct step, woken_link);
+static struct executor *next_deferred(void) {
+    return LIST_ENTRY(list_pop_front(&here.deferred), struct executor, deferred_link);
 }
 
-static struct async_op *take_mail_of(struct step *step) {
-    struct async_op *mail = step->mail;
-    step->mail = NULL;
+static struct async_op *take_mail_of(struct executor *executor) {
+    struct async_op *mail = executor->mail;
+    executor->mail = NULL;
     return mail;
 }
 
-static COLD void hand_over(void) {
-    while (has_woken()) {
-        struct step *step = next_woken();
-        if (!step->run->pool) {
-            list_push_front(&here.woken, &step->woken_link);
+static COLD void submit_deferred(void) {
+    while (has_deferred()) {
+        struct executor *executor = next_deferred();
+        if (!executor->execution->pool) {
+            list_push_front(&here.deferred, &executor->deferred_link);
             return;
         }
-        pool_submit(step->run->pool, &step->task);
+        pool_submit(executor->execution->pool, &executor->task);
     }
 }
 
-void steps_woken_go_first(void) {
-    if (unlikely(has_woken()))
-        hand_over();
+void wake_submit_deferred(void) {
+    if (unlikely(has_deferred()))
+        submit_deferred();
 }
 
-void thread_begins(void) { here.n_running++; }
+void wake_defer_begin(void) { here.n_running++; }
 
-static COLD void run_woken(void) {
-    int64_t until_ns = clock_now_ns() + (pool_is_current() ? WOKEN_ON_POOL_NS : WOKEN_ON_LOOP_NS);
-    while (has_woken()) {
-        struct step *step = next_woken();
-        step->is_on_pool = pool_is_current();
-        step_own(step, take_mail_of(step));
-        if (has_woken() && clock_now_ns() > until_ns)
-            hand_over(); /* without a pool they go on here */
+static COLD void run_deferred(void) {
+    int64_t until_ns =
+        clock_now_ns() + (pool_is_current() ? DEFERRED_ON_POOL_NS : DEFERRED_ON_LOOP_NS);
+    while (has_deferred()) {
+        struct executor *executor = next_deferred();
+        executor->is_on_pool = pool_is_current();
+        executor_run(executor, take_mail_of(executor));
+        if (has_deferred() && clock_now_ns() > until_ns)
+            submit_deferred(); /* without a pool the loop continues */
     }
 }
 
-void thread_ends(void) {
-    if (here.n_running == 1 && unlikely(has_woken()))
-        run_woken();
+void wake_defer_end(void) {
+    if (here.n_running == 1 && unlikely(has_deferred()))
+        run_deferred();
     here.n_running--;
 }
 
-void step_drive(struct step *step, struct async_op *mail) {
-    thread_begins();
-    step_own(step, mail);
-    thread_ends();
+void executor_drive(struct executor *executor, struct async_op *mail) {
+    wake_defer_begin();
+    executor_run(executor, mail);
+    wake_defer_end();
 }
 
-void step_drive_on_pool(struct pool_task *task) {
-    struct step *step = CONTAINER_OF(task, struct step, task);
-    step->is_on_pool = true;
-    step_drive(step, take_mail_of(step));
+void executor_drive_on_pool(struct pool_task *task) {
+    struct executor *executor = CONTAINER_OF(task, struct executor, task);
+    executor->is_on_pool = true;
+    executor_drive(executor, take_mail_of(executor));
 }
 
-void step_wake(struct step *step, struct async_op *mail) {
+void executor_wake(struct executor *executor, struct async_op *mail) {
     if (here.n_running == 0) {
-        step->is_on_pool = pool_is_current();
-        step_drive(step, mail);
+        executor->is_on_pool = pool_is_current();
+        executor_drive(executor, mail);
         return;
     }
-    if (!here.woken.next)
-        list_init(&here.woken);
-    step->mail = mail;
-    list_push_back(&here.woken, &step->woken_link);
+    if (!here.deferred.next)
+        list_init(&here.deferred);
+    executor->mail = mail;
+    list_push_back(&here.deferred, &executor->deferred_link);
 }

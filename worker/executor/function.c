@@ -12,9 +12,10 @@
 
 static void bound_free(struct object *object) {
     struct bound_function *bound = CONTAINER_OF(object, struct bound_function, base.object);
-    for (struct nested_run *run = bound->free_runs, *next; run; run = next) {
-        next = run->next_free;
-        nested_run_free(run);
+    for (struct function_execution *execution = bound->free_executions, *next; execution;
+         execution = next) {
+        next = execution->next_free;
+        function_execution_free(execution);
     }
     pthread_mutex_destroy(&bound->lock);
     container_table_free(bound->containers);
@@ -37,17 +38,17 @@ static struct function *bind_row(struct function_table *table, const struct func
     bound->row = row;
     bound->table = function_table_ref(table);
     bound->containers = container_table_ref(as->containers);
-    bound->free_runs = NULL;
-    bound->n_free_runs = 0;
+    bound->free_executions = NULL;
+    bound->n_free_executions = 0;
     CHECK(pthread_mutex_init(&bound->lock, NULL) == 0);
     return &bound->base;
 }
 
 struct status *function_find(struct kernel_ctx *ctx, const char *attr, struct function **ret) {
-    const struct step *step = ctx->step;
-    const struct step_run *run = step->run;
+    const struct executor *executor = ctx->host_data;
+    const struct execution *execution = executor->execution;
     const struct attr_value *value = node_attr(ctx->instance->node, attr);
-    struct function_table *table = step->plan->functions;
+    struct function_table *table = executor->plan->functions;
     const struct function_row *row = NULL;
     if (!value || value->type != ATTR_FUNC)
         return status_invalid("Node '%s' has no function '%s'", ctx->instance->node->name, attr);
@@ -59,14 +60,14 @@ struct status *function_find(struct kernel_ctx *ctx, const char *attr, struct fu
     }
     if (!row)
         return status_not_found("Function %s is not defined.", value->func->name);
-    if (run->depth >= FUNCTION_MAX_DEPTH)
+    if (execution->depth >= FUNCTION_MAX_DEPTH)
         return status_exhausted("Functions call each other more than %d deep", FUNCTION_MAX_DEPTH);
-    const struct bound_function as = {.base = {.host = ctx->host, .pool = run->pool},
-                                      .containers = run->containers,
-                                      .io_pool = run->io_pool,
-                                      .alarms = run->alarms,
-                                      .inline_budget_ns = run->inline_budget_ns,
-                                      .depth = run->depth + 1};
+    const struct bound_function as = {.base = {.host = ctx->host, .pool = execution->pool},
+                                      .containers = execution->containers,
+                                      .io_pool = execution->io_pool,
+                                      .alarms = execution->alarms,
+                                      .inline_budget_ns = execution->inline_budget_ns,
+                                      .depth = execution->depth + 1};
     *ret = bind_row(table, row, &as);
     return NULL;
 }

@@ -3,7 +3,7 @@
  * The caller's thread and the one on which the step ends may be two. Whoever comes second by
  * `phase` knows that the other is through:
  *
- *   function_call ─ executor_start ─ RETURNED ──┐ second: KERNEL_DONE
+ *   function_call ─ execution_start ─ RETURNED ──┐ second: KERNEL_DONE
  *   on_done ──────────────────────── ENDED ─────┘ second: call->on_done */
 #include <stdlib.h>
 
@@ -13,56 +13,58 @@
 #include "worker/executor/function_internal.h"
 
 enum { PHASE_NONE, PHASE_RETURNED, PHASE_ENDED };
-enum { MAX_FREE_RUNS = 8 };
+enum { MAX_FREE_EXECUTIONS = 8 };
 
 static struct bound_function *bound_of(const struct function_call *call) {
     return CONTAINER_OF(call->function, struct bound_function, base);
 }
 
-void nested_run_free(struct nested_run *run) {
-    step_run_fini(&run->run);
-    free(run);
+void function_execution_free(struct function_execution *nested) {
+    execution_fini(&nested->execution);
+    free(nested);
 }
 
-static struct nested_run *run_take(struct bound_function *bound) {
+static struct function_execution *nested_take(struct bound_function *bound) {
     pthread_mutex_lock(&bound->lock);
-    struct nested_run *run = bound->free_runs;
-    if (run) {
-        bound->free_runs = run->next_free;
-        bound->n_free_runs--;
+    struct function_execution *nested = bound->free_executions;
+    if (nested) {
+        bound->free_executions = nested->next_free;
+        bound->n_free_executions--;
     }
     pthread_mutex_unlock(&bound->lock);
-    if (run)
-        return run;
-    run = xcalloc(1, sizeof(*run));
-    step_run_init(&run->run);
-    return run;
+    if (nested)
+        return nested;
+    nested = xcalloc(1, sizeof(*nested));
+    execution_init(&nested->execution);
+    return nested;
 }
 
 void function_finish(struct function_call *call) {
     struct bound_function *bound = bound_of(call);
-    struct nested_run *run = call->record;
+    struct function_execution *nested = call->record;
     call->record = NULL;
-    status_unref(run->run.cancelled_before); /* a cancel that came after the end */
-    run->run.cancelled_before = NULL;
+    status_unref(nested->execution.cancelled_before); /* a cancel that came after the end */
+    nested->execution.cancelled_before = NULL;
     pthread_mutex_lock(&bound->lock);
-    bool keep = bound->n_free_runs < MAX_FREE_RUNS;
+    bool keep = bound->n_free_executions < MAX_FREE_EXECUTIONS;
     if (keep) {
-        run->next_free = bound->free_runs;
-        bound->free_runs = run;
-        bound->n_free_runs++;
+        nested->next_free = bound->free_executions;
+        bound->free_executions = nested;
+        bound->n_free_executions++;
     }
     pthread_mutex_unlock(&bound->lock);
     if (!keep)
-        nested_run_free(run);
+        function_execution_free(nested);
     object_unref(&bound->base.object);
 }
 
-static void on_done(struct step_run *step_run, struct status *status_take) {
-    struct nested_run *run = CONTAINER_OF(step_run, struct nested_run, run);
-    struct function_call *call = run->call;
+static void on_done(struct execution *execution, struct status *status_take) {
+    struct function_execution *nested =
+        CONTAINER_OF(execution, struct function_execution, execution);
+    struct function_call *call = nested->call;
     call->status = status_take;
-    if (atomic_exchange_explicit(&run->phase, PHASE_ENDED, memory_order_acq_rel) == PHASE_RETURNED)
+    if (atomic_exchange_explicit(&nested->phase, PHASE_ENDED, memory_order_acq_rel) ==
+        PHASE_RETURNED)
         call->on_done(call);
 }
 
@@ -86,39 +88,39 @@ static struct status *check_args(const struct function_call *call) {
 
 void function_prepare(struct function_call *call) {
     struct bound_function *bound = bound_of(call);
-    struct nested_run *run = run_take(bound);
+    struct function_execution *nested = nested_take(bound);
     object_ref(&bound->base.object);
-    atomic_store_explicit(&run->phase, PHASE_NONE, memory_order_relaxed);
-    run->call = call;
-    call->record = run;
+    atomic_store_explicit(&nested->phase, PHASE_NONE, memory_order_relaxed);
+    nested->call = call;
+    call->record = nested;
 }
 
 enum kernel_result function_call(struct function_call *call) {
     struct bound_function *bound = bound_of(call);
-    struct nested_run *run = call->record;
+    struct function_execution *nested = call->record;
     call->status = check_args(call);
     if (call->status)
         return KERNEL_DONE;
-    run->run.plan = bound->row->plan;
-    run->run.step_id = bound->base.host->unique_id() | UINT64_C(1) << 63; /* no master's */
-    run->run.feeds = call->args;
-    run->run.fetches = call->rets;
-    run->run.rendezvous = NULL;
-    run->run.containers = bound->containers;
-    run->run.pool = bound->base.pool;
-    run->run.io_pool = bound->io_pool;
-    run->run.alarms = bound->alarms;
-    run->run.inline_budget_ns = bound->inline_budget_ns;
-    run->run.depth = bound->depth;
-    run->run.on_done = on_done;
-    executor_start(&run->run);
-    return atomic_exchange_explicit(&run->phase, PHASE_RETURNED, memory_order_acq_rel) ==
+    nested->execution.plan = bound->row->plan;
+    nested->execution.step_id = bound->base.host->unique_id() | UINT64_C(1) << 63; /* no master's */
+    nested->execution.feeds = call->args;
+    nested->execution.fetches = call->rets;
+    nested->execution.rendezvous = NULL;
+    nested->execution.containers = bound->containers;
+    nested->execution.pool = bound->base.pool;
+    nested->execution.io_pool = bound->io_pool;
+    nested->execution.alarms = bound->alarms;
+    nested->execution.inline_budget_ns = bound->inline_budget_ns;
+    nested->execution.depth = bound->depth;
+    nested->execution.on_done = on_done;
+    execution_start(&nested->execution);
+    return atomic_exchange_explicit(&nested->phase, PHASE_RETURNED, memory_order_acq_rel) ==
                    PHASE_ENDED
                ? KERNEL_DONE
                : KERNEL_PENDING;
 }
 
 void function_cancel(struct function_call *call, struct status *why) {
-    struct nested_run *run = call->record;
-    executor_cancel(&run->run, why);
+    struct function_execution *nested = call->record;
+    execution_cancel(&nested->execution, why);
 }

@@ -6,10 +6,10 @@
 #include "worker/executor/function.h"
 
 /* One call on its way. */
-struct nested_run {
-    struct step_run run;
+struct function_execution {
+    struct execution execution;
     struct function_call *call;
-    struct nested_run *next_free;
+    struct function_execution *next_free;
     _Atomic int phase;
 };
 
@@ -24,10 +24,10 @@ struct bound_function {
     int64_t inline_budget_ns;
     uint32_t depth;
     pthread_mutex_t lock; /* guards what follows */
-    struct nested_run *free_runs;
-    int n_free_runs;
+    struct function_execution *free_executions;
+    int n_free_executions;
 };
 
-void nested_run_free(struct nested_run *run);
+void function_execution_free(struct function_execution *nested);
 
 #endif

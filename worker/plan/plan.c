@@ -285,24 +285,24 @@ static struct status *build_node(struct builder *b, const struct node *node, uin
 
 /* Is the value there when the step begins, and never dead? What takes dead inputs looks at them
  * as they come. */
-static bool settles(const struct plan_node *src, const struct plan_node *dst) {
+static bool is_preset(const struct plan_node *src, const struct plan_node *dst) {
     return (src->kind == PLAN_CONST || src->kind == PLAN_FEED) && src->node->n_inputs == 0 &&
            src->frame == 0 && dst->frame == 0 && !(dst->flags & PLAN_TAKES_DEAD);
 }
 
-static void build_settled(struct builder *b) {
+static void build_presets(struct builder *b) {
     struct plan *plan = b->plan;
-    plan->settled = xcalloc((size_t)plan->frames[0].n_slots + 1, sizeof *plan->settled);
+    plan->presets = xcalloc((size_t)plan->frames[0].n_slots + 1, sizeof *plan->presets);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
         struct plan_node *dst = &plan->nodes[i];
-        dst->first_settled = plan->n_settled;
+        dst->first_preset = plan->n_presets;
         for (uint16_t k = 0; k < dst->n_inputs; k++) {
             const struct plan_node *src = &plan->nodes[b->index_of[dst->node->inputs[k].src->id]];
-            if (settles(src, dst))
-                plan->settled[plan->n_settled++] =
-                    (struct plan_settled){k, src->kind == PLAN_FEED, src->aux};
+            if (is_preset(src, dst))
+                plan->presets[plan->n_presets++] =
+                    (struct plan_preset){k, src->kind == PLAN_FEED, src->aux};
         }
-        dst->n_settled = (uint16_t)(plan->n_settled - dst->first_settled);
+        dst->n_presets = (uint16_t)(plan->n_presets - dst->first_preset);
     }
 }
 
@@ -315,11 +315,11 @@ static void build_initial_states(struct plan *plan) {
         int n_control = node->node->n_inputs - node->node->n_data;
         struct node_state *state = &plan->frames[node->frame].initial[node->state];
         state->pending =
-            node->kind == PLAN_MERGE ? 1 + 2 * n_control : node->node->n_inputs - node->n_settled;
+            node->kind == PLAN_MERGE ? 1 + 2 * n_control : node->node->n_inputs - node->n_presets;
     }
     for (uint32_t i = 0; i < plan->n_nodes; i++)
-        for (uint32_t k = 0; k < plan->nodes[i].n_settled; k++) {
-            if (!plan->settled[plan->nodes[i].first_settled + k].is_feed)
+        for (uint32_t k = 0; k < plan->nodes[i].n_presets; k++) {
+            if (!plan->presets[plan->nodes[i].first_preset + k].is_feed)
                 continue;
             if (!plan->partial_initial) {
                 size_t size = plan->frames[0].n_nodes * sizeof(struct node_state);
@@ -331,8 +331,8 @@ static void build_initial_states(struct plan *plan) {
 
 static int edge_order(const void *a, const void *b) {
     const struct plan_edge *x = a, *y = b;
-    int x_class = x->flags & (EDGE_CONTROL | EDGE_SETTLED),
-        y_class = y->flags & (EDGE_CONTROL | EDGE_SETTLED);
+    int x_class = x->flags & (EDGE_CONTROL | EDGE_PRESET),
+        y_class = y->flags & (EDGE_CONTROL | EDGE_PRESET);
     if (x_class != y_class)
         return x_class - y_class;
     if (x->output != y->output)
@@ -363,14 +363,14 @@ static void build_edges(struct builder *b) {
             } else {
                 edge->output = (uint16_t)from->index;
                 edge->slot = dst->first_slot + (uint32_t)from->position;
-                if (settles(node, dst))
-                    edge->flags |= EDGE_SETTLED;
+                if (is_preset(node, dst))
+                    edge->flags |= EDGE_PRESET;
             }
         }
         struct plan_edge *edges = &plan->edges[node->first_edge];
         qsort(edges, n_edges - node->first_edge, sizeof *edges, edge_order);
         while (node->first_edge + node->n_edges < n_edges &&
-               !(edges[node->n_edges].flags & EDGE_SETTLED))
+               !(edges[node->n_edges].flags & EDGE_PRESET))
             node->n_edges++;
         for (uint32_t k = 0; k < node->n_edges; k++)
             if (!(edges[k].flags & EDGE_CONTROL) &&
@@ -425,7 +425,7 @@ static struct status *build(struct builder *b) {
         b->index_of[b->order[i]->id] = i;
         TRY(build_node(b, b->order[i], i));
     }
-    build_settled(b);
+    build_presets(b);
     build_initial_states(plan);
     build_edges(b);
     /* where the last node's edges end */
@@ -471,8 +471,8 @@ struct plan *plan_ref(struct plan *plan) {
 void plan_unref(struct plan *plan) {
     if (!plan || atomic_fetch_sub_explicit(&plan->n_refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (plan->free_steps)
-        plan->steps_free(plan->free_steps);
+    if (plan->free_executors)
+        plan->executors_free(plan->free_executors);
     for (uint32_t i = 0; i < plan->n_instances; i++)
         kernel_instance_fini(&plan->instances[i]);
     session_state_unref(plan->session_state);
@@ -488,7 +488,7 @@ void plan_unref(struct plan *plan) {
     free(plan->channels);
     free(plan->frames);
     free(plan->partial_initial);
-    free(plan->settled);
+    free(plan->presets);
     free(plan->nodes);
     free(plan->edges);
     free(plan->roots);

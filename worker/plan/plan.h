@@ -64,7 +64,7 @@ enum plan_edge_flags {
     /* into a Merge: dead, it makes the Merge dead, since a loop that was not entered has no next
      * iteration */
     EDGE_FROM_ENTER = 8,
-    EDGE_SETTLED = 16, /* to a settled input: for feeds of partial runs only */
+    EDGE_PRESET = 16, /* to a settled input: for feeds of partial runs only */
 };
 
 struct plan_edge {
@@ -78,7 +78,7 @@ struct plan_edge {
 /* An input that a constant or a feed of the root frame settles: the value is fetched when the
  * node runs, nothing is counted or handed on for it. A feed of a partial run comes later and
  * does travel along its edge. */
-struct plan_settled {
+struct plan_preset {
     uint16_t input;
     bool is_feed;
     uint32_t index; /* of plan->constants, or of the run's feeds */
@@ -103,8 +103,8 @@ struct plan_node {
     /* grouped by output, control edges last; edges to settled inputs stand behind these,
      * uncounted */
     uint32_t first_edge, n_edges;
-    uint32_t first_settled; /* plan->settled */
-    uint16_t n_settled;
+    uint32_t first_preset; /* plan->presets */
+    uint16_t n_presets;
     /* PLAN_KERNEL*: with inputs of more it may be heavy, and then it is not run on a loop
      * thread, nor while other nodes are ready */
     int32_t cheap_elements;
@@ -145,15 +145,15 @@ struct plan_channel {
 };
 
 struct function_table; /* worker/plan/function_table.h */
-struct step;           /* worker/executor: the memory of a run */
+struct executor;       /* worker/executor: the memory of a run */
 
 struct plan {
     struct graph graph; /* owns names and attrs */
     struct plan_node *nodes;
     uint32_t n_nodes;
     struct plan_edge *edges;
-    struct plan_settled *settled;
-    uint32_t n_settled;
+    struct plan_preset *presets;
+    uint32_t n_presets;
     struct plan_frame *frames; /* [0] is the root */
     uint32_t n_frames;
     /* the root frame's, for a partial run; NULL: no input is settled by a feed */
@@ -177,9 +177,9 @@ struct plan {
     pthread_mutex_t lock;
     /* Guarded by lock: the memory of runs that have ended, for the next ones. The executor says how
      * it is freed when it keeps some. */
-    struct step *free_steps;
-    uint32_t n_free_steps;
-    void (*steps_free)(struct step *first);
+    struct executor *free_executors;
+    uint32_t n_free_executors;
+    void (*executors_free)(struct executor *first);
 };
 
 /* A device of this task, as kernels see it. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/tensor/tidy.h"
+#include "common/tensor/trim.h"
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -375,9 +375,9 @@ static void on_tick(struct loop_timer *timer) {
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
     rendezvous_expire(service->rendezvous, now_ns);
-    if (now_ns - service->tidied_ns > MEMORY_TIDY_INTERVAL_MS * 1000000ll) {
-        service->tidied_ns = now_ns;
-        memory_tidy(service->options.pool);
+    if (now_ns - service->trimmed_ns > MEMORY_TRIM_INTERVAL_MS * 1000000ll) {
+        service->trimmed_ns = now_ns;
+        memory_trim(service->options.pool);
     }
 }
 
@@ -504,7 +504,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     return NULL;
 }
 
-static bool any_run(const struct run *run, const void *arg) { return true; }
+static bool any_run(const struct graph_run *run, const void *arg) { return true; }
 
 /* When the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
@@ -527,7 +527,7 @@ void service_maybe_free(struct worker_service *service) {
     peer_call_table_free(service->peer_calls);
     container_table_free(service->containers);
     alarm_clock_free(service->alarms); /* what containers hold may set alarms to its end */
-    runs_free(service);
+    graph_runs_free(service);
     u64map_fini(&service->by_step);
     pthread_mutex_destroy(&service->lock);
     void (*on_freed)(void *arg) = service->on_freed;

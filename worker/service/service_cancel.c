@@ -8,13 +8,13 @@
 /* ---- runs that are here ---- */
 
 void service_cancel_runs(struct worker_service *service,
-                         bool (*matches)(const struct run *run, const void *arg), const void *arg,
-                         struct status *why) {
+                         bool (*matches)(const struct graph_run *run, const void *arg),
+                         const void *arg, struct status *why) {
     size_t n = 0;
     pthread_mutex_lock(&service->lock);
-    struct run **found = xcalloc(service->by_step.n_entries + 1, sizeof(struct run *));
+    struct graph_run **found = xcalloc(service->by_step.n_entries + 1, sizeof(struct graph_run *));
     LIST_FOR_EACH (link, &service->runs) {
-        struct run *run = LIST_ENTRY(link, struct run, link);
+        struct graph_run *run = LIST_ENTRY(link, struct graph_run, link);
         if (!matches(run, arg))
             continue;
         atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
@@ -22,8 +22,8 @@ void service_cancel_runs(struct worker_service *service,
     }
     pthread_mutex_unlock(&service->lock);
     for (size_t i = 0; i < n; i++) {
-        executor_cancel(&found[i]->exec, why);
-        service_run_let_go(found[i]);
+        execution_cancel(&found[i]->execution, why);
+        graph_run_unref(found[i]);
     }
     free(found);
 }
@@ -63,7 +63,7 @@ struct status *service_cancel_step(struct service_connection *connection,
     struct status *why =
         status_from_wire(request.code ? request.code : STATUS_CANCELLED, request.message);
     pthread_mutex_lock(&service->lock);
-    struct run *run = u64map_get(&service->by_step, request.step_id);
+    struct graph_run *run = u64map_get(&service->by_step, request.step_id);
     bool is_own = run && run->master_incarnation == connection->incarnation;
     if (is_own) {
         atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
@@ -72,8 +72,8 @@ struct status *service_cancel_step(struct service_connection *connection,
     }
     pthread_mutex_unlock(&service->lock);
     if (is_own) {
-        executor_cancel(&run->exec, why);
-        service_run_let_go(run);
+        execution_cancel(&run->execution, why);
+        graph_run_unref(run);
         status_unref(why);
     } else if (run) {
         status_unref(why);
@@ -83,7 +83,7 @@ struct status *service_cancel_step(struct service_connection *connection,
     return NULL;
 }
 
-static bool came_over(const struct run *run, const void *arg) { return run->conn == arg; }
+static bool came_over(const struct graph_run *run, const void *arg) { return run->conn == arg; }
 
 void service_cancel_runs_of(struct service_connection *connection) {
     struct worker_service *service = connection->service;
@@ -94,7 +94,7 @@ void service_cancel_runs_of(struct service_connection *connection) {
     status_unref(why);
 }
 
-static bool exchanges_with(const struct run *run, const void *arg) {
+static bool exchanges_with(const struct graph_run *run, const void *arg) {
     for (int i = 0; i < run->graph->n_peers; i++)
         if (run->graph->peers[i] == arg)
             return true;
@@ -105,7 +105,7 @@ void service_on_peer_lost(void *arg, struct peer *peer, struct status *why) {
     service_cancel_runs(arg, exchanges_with, peer, why);
 }
 
-static bool is_overdue(const struct run *run, const void *arg) {
+static bool is_overdue(const struct graph_run *run, const void *arg) {
     return run->deadline_ns != 0 && *(const int64_t *)arg > run->deadline_ns;
 }
 

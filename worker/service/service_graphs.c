@@ -43,7 +43,7 @@ static bool has_master(const struct worker_service *service) {
     return false;
 }
 
-static bool is_of_master(const struct run *run, const void *arg) {
+static bool is_of_master(const struct graph_run *run, const void *arg) {
     return run->master_incarnation == *(const uint64_t *)arg;
 }
 

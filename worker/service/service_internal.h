@@ -61,12 +61,12 @@ struct service_connection {
 };
 
 /* One RunGraph on its way to its RunDone. */
-struct run {
-    struct step_run exec;
+struct graph_run {
+    struct execution execution;
     _Atomic uint32_t n_refs; /* the step's, and those who are about to cancel it */
     struct worker_service *service;
     struct list link; /* service->runs; guarded by service->lock */
-    struct run *next_free;
+    struct graph_run *next_free;
     struct wire_conn *conn;    /* one reference */
     struct graph_entry *graph; /* one reference */
     uint64_t id, master_incarnation;
@@ -92,7 +92,7 @@ struct worker_service {
     /* step id → struct early_cancel: the cancel came before its RunGraph */
     struct u64map early_cancels;
     struct loop_timer tick;
-    int64_t tidied_ns;
+    int64_t trimmed_ns;
     struct loop_timer beat;     /* watches the masters */
     int64_t beat_ns;            /* when it fired last */
     struct alarm_clock *alarms; /* service_alarms.c */
@@ -111,10 +111,10 @@ struct worker_service {
     void *on_freed_arg;
 
     pthread_mutex_t lock;  /* guards what follows */
-    struct u64map by_step; /* step id → struct run */
+    struct u64map by_step; /* step id → struct graph_run */
     struct list runs;      /* live ones */
     int n_runs;            /* live, or ended and not yet let go */
-    struct run *free_runs;
+    struct graph_run *free_runs;
     int n_free_runs;
     bool is_end_watched; /* the last run's end posts drain_task */
 };
@@ -173,16 +173,16 @@ void service_refuse_feed(struct service_connection *connection, const struct wir
 /* There was no memory for its feeds: it is answered without having started. */
 void service_refuse_run(struct service_connection *connection, const struct wire_message *message,
                         struct status *why_take);
-void service_run_let_go(struct run *run); /* a reference taken under service->lock */
-void runs_free(struct worker_service *service);
+void graph_run_unref(struct graph_run *run); /* a reference taken under service->lock */
+void graph_runs_free(struct worker_service *service);
 
 /* ---- service_cancel.c ---- */
 struct status *service_cancel_step(struct service_connection *connection,
                                    const struct wire_message *message) MUST_USE;
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */
 void service_cancel_runs(struct worker_service *service,
-                         bool (*matches)(const struct run *run, const void *arg), const void *arg,
-                         struct status *why);
+                         bool (*matches)(const struct graph_run *run, const void *arg),
+                         const void *arg, struct status *why);
 /* What came over a connection that has ended: nobody waits for its answer. */
 void service_cancel_runs_of(struct service_connection *connection);
 void steps_expire(struct worker_service *service, int64_t now_ns);

@@ -32,12 +32,12 @@ enum { MAX_STEPS_SHOWN = 100 };
 
 /* Those that run longest, with a reference each; of one master, or of all (0). */
 static int take_shown(struct worker_service *service, uint64_t master_incarnation,
-                      struct run **ret_runs, size_t *ret_n_live) {
+                      struct graph_run **ret_runs, size_t *ret_n_live) {
     int n = 0;
     pthread_mutex_lock(&service->lock);
     *ret_n_live = service->by_step.n_entries;
     LIST_FOR_EACH (link, &service->runs) {
-        struct run *run = LIST_ENTRY(link, struct run, link);
+        struct graph_run *run = LIST_ENTRY(link, struct graph_run, link);
         if (n == MAX_STEPS_SHOWN)
             break;
         if (master_incarnation != 0 && run->master_incarnation != master_incarnation)
@@ -50,15 +50,15 @@ static int take_shown(struct worker_service *service, uint64_t master_incarnatio
 }
 
 /* A line per operation; one that says so when all of it is at work. */
-static void describe_waits(struct run *run, struct str *out) {
+static void describe_waits(struct graph_run *run, struct str *out) {
     size_t before = out->len;
-    executor_describe_waits(&run->exec, out);
+    execution_describe_waits(&run->execution, out);
     if (out->len == before)
         str_add(out, "nothing waits: it is at work\n");
 }
 
 void worker_service_describe_steps(struct worker_service *service, struct str *out) {
-    struct run *shown[MAX_STEPS_SHOWN];
+    struct graph_run *shown[MAX_STEPS_SHOWN];
     size_t n_live;
     int n = take_shown(service, 0, shown, &n_live);
     int64_t now_ns = clock_now_ns();
@@ -67,14 +67,14 @@ void worker_service_describe_steps(struct worker_service *service, struct str *o
                  (unsigned long long)shown[i]->master_incarnation,
                  (double)(now_ns - shown[i]->start_ns) / 1e9);
         describe_waits(shown[i], out);
-        service_run_let_go(shown[i]);
+        graph_run_unref(shown[i]);
     }
     if (n_live > (size_t)n)
         str_addf(out, "and %zu more\n", n_live - (size_t)n);
 }
 
 void service_send_steps(struct service_connection *connection, uint64_t id) {
-    struct run *shown[MAX_STEPS_SHOWN];
+    struct graph_run *shown[MAX_STEPS_SHOWN];
     struct str steps = STR_INIT, step = STR_INIT, waits = STR_INIT;
     size_t n_live;
     int n = take_shown(connection->service, connection->incarnation, shown, &n_live);
@@ -86,7 +86,7 @@ void service_send_steps(struct service_connection *connection, uint64_t id) {
         str_add_bytes(&step, &shown[i]->id, sizeof(shown[i]->id));
         proto_add_bytes(&step, 2, waits.data, waits.len);
         proto_add_bytes(&steps, 1, step.data, step.len);
-        service_run_let_go(shown[i]);
+        graph_run_unref(shown[i]);
     }
     service_send(connection->wire, WIRE_STEPS, id, steps.data, steps.len);
     str_fini(&steps);
@@ -95,14 +95,14 @@ void service_send_steps(struct service_connection *connection, uint64_t id) {
 }
 
 static void describe_steps(struct worker_service *service, struct str *out) {
-    struct run *shown[MAX_STEPS_SHOWN];
+    struct graph_run *shown[MAX_STEPS_SHOWN];
     size_t n_live;
     int n = take_shown(service, 0, shown, &n_live);
     int64_t now_ns = clock_now_ns();
     str_addf(out, "\"live_steps\":%zu,\"steps\":[", n_live);
     for (int i = 0; i < n; i++) {
         struct str waits = STR_INIT;
-        executor_describe_waits(&shown[i]->exec, &waits);
+        execution_describe_waits(&shown[i]->execution, &waits);
         str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"",
                  i > 0 ? "," : "", (unsigned long long)shown[i]->id,
                  (unsigned long long)shown[i]->graph->handle,
@@ -110,7 +110,7 @@ static void describe_steps(struct worker_service *service, struct str *out) {
         str_add_json_escaped(out, str_text(&waits), waits.len);
         str_add(out, "\"}");
         str_fini(&waits);
-        service_run_let_go(shown[i]);
+        graph_run_unref(shown[i]);
     }
     str_add(out, "],");
 }

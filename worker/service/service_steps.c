@@ -17,11 +17,11 @@ struct metric worker_step_duration =
 
 /* ---- records ---- */
 
-static void on_done(struct step_run *exec, struct status *status_take);
+static void on_done(struct execution *execution, struct status *status_take);
 
-static struct run *run_take(struct worker_service *service) {
+static struct graph_run *run_take(struct worker_service *service) {
     pthread_mutex_lock(&service->lock);
-    struct run *run = service->free_runs;
+    struct graph_run *run = service->free_runs;
     if (run) {
         service->free_runs = run->next_free;
         service->n_free_runs--;
@@ -30,7 +30,7 @@ static struct run *run_take(struct worker_service *service) {
     pthread_mutex_unlock(&service->lock);
     if (!run) {
         run = xcalloc(1, sizeof(*run));
-        step_run_init(&run->exec);
+        execution_init(&run->execution);
         list_init(&run->link);
         run->service = service;
     }
@@ -38,15 +38,15 @@ static struct run *run_take(struct worker_service *service) {
     return run;
 }
 
-static void run_destroy(struct run *run) {
-    step_run_fini(&run->exec);
+static void run_destroy(struct graph_run *run) {
+    execution_fini(&run->execution);
     str_fini(&run->meta);
     free(run->values);
     free(run);
 }
 
 /* What a run held goes with its last reference: a canceller may still be looking. */
-static void run_unref(struct run *run) {
+static void run_unref(struct graph_run *run) {
     if (atomic_fetch_sub_explicit(&run->n_refs, 1, memory_order_acq_rel) != 1)
         return;
     struct worker_service *service = run->service;
@@ -56,8 +56,8 @@ static void run_unref(struct run *run) {
     graph_entry_unref(run->graph);
     wire_conn_unref(run->conn);
     status_unref(run->cancelled);
-    status_unref(run->exec.cancelled_before); /* a cancel that came after the end */
-    run->exec.cancelled_before = NULL;
+    status_unref(run->execution.cancelled_before); /* a cancel that came after the end */
+    run->execution.cancelled_before = NULL;
     run->graph = NULL;
     run->conn = NULL;
     run->cancelled = NULL;
@@ -78,10 +78,10 @@ static void run_unref(struct run *run) {
         loop_post(service->loop, &service->drain_task);
 }
 
-void service_run_let_go(struct run *run) { run_unref(run); }
+void graph_run_unref(struct graph_run *run) { run_unref(run); }
 
-void runs_free(struct worker_service *service) {
-    for (struct run *run = service->free_runs, *next; run; run = next) {
+void graph_runs_free(struct worker_service *service) {
+    for (struct graph_run *run = service->free_runs, *next; run; run = next) {
         next = run->next_free;
         run_destroy(run);
     }
@@ -95,7 +95,7 @@ int worker_service_n_steps(struct worker_service *service) {
 }
 
 /* All TENSOR_NONE; feeds first. Never NULL. */
-static void run_make_values(struct run *run, uint32_t n) {
+static void run_make_values(struct graph_run *run, uint32_t n) {
     if (run->values_capacity <= n) {
         size_t size_bytes = ((size_t)n + 1) * sizeof(struct tensor);
         free(run->values);
@@ -111,7 +111,7 @@ static void run_make_values(struct run *run, uint32_t n) {
 /* ---- the answer ---- */
 
 /* A failure that CancelStep brought is not this task's own. */
-static bool is_derived(struct run *run, const struct status *status) {
+static bool is_derived(struct graph_run *run, const struct status *status) {
     if (!status)
         return false;
     pthread_mutex_lock(&run->service->lock);
@@ -120,10 +120,10 @@ static bool is_derived(struct run *run, const struct status *status) {
     return derived;
 }
 
-static struct status *add_fetches(struct run *run, struct wire_values *values) {
+static struct status *add_fetches(struct graph_run *run, struct wire_values *values) {
     const struct plan *plan = run->graph->plan;
-    for (uint32_t i = 0; !run->exec.is_partial && i < plan->n_fetches; i++) {
-        const struct tensor *t = &run->exec.fetches[i];
+    for (uint32_t i = 0; !run->execution.is_partial && i < plan->n_fetches; i++) {
+        const struct tensor *t = &run->execution.fetches[i];
         size_t proto_bytes = 0;
         if (t->storage != TENSOR_DEAD)
             TRY(wire_values_add(values, t, &proto_bytes));
@@ -132,7 +132,7 @@ static struct status *add_fetches(struct run *run, struct wire_values *values) {
     return wire_check_meta(WIRE_RUN_DONE, run->meta.len);
 }
 
-static void send_done(struct run *run, struct status **status) {
+static void send_done(struct graph_run *run, struct status **status) {
     struct wire_values values;
     wire_values_init(&values, run->graph->plan->n_fetches);
     str_clear(&run->meta);
@@ -144,9 +144,9 @@ static void send_done(struct run *run, struct status **status) {
         values.n_parts = 0;
         run_done_add_status(&run->meta, *status, is_derived(run, *status));
     }
-    if (run->exec.stats) {
+    if (run->execution.stats) {
         struct str stats = STR_INIT;
-        step_stats_write(run->exec.stats, run->service->options.devices[0].full_name, &stats);
+        step_stats_write(run->execution.stats, run->service->options.devices[0].full_name, &stats);
         if (run->meta.len + stats.len < WIRE_MAX_META_BYTES - 64)
             run_done_add_stats(&run->meta, (struct span){stats.data, stats.len});
         str_fini(&stats);
@@ -161,8 +161,8 @@ static void send_done(struct run *run, struct status **status) {
 }
 
 /* Any thread. The answer leaves first. */
-static void on_done(struct step_run *exec, struct status *status_take) {
-    struct run *run = CONTAINER_OF(exec, struct run, exec);
+static void on_done(struct execution *execution, struct status *status_take) {
+    struct graph_run *run = CONTAINER_OF(execution, struct graph_run, execution);
     struct worker_service *service = run->service;
     struct status *status = status_take;
     send_done(run, &status);
@@ -170,22 +170,22 @@ static void on_done(struct step_run *exec, struct status *status_take) {
     metric_add(&worker_steps_failed_total, status != NULL);
     metric_add(&worker_steps_live, -1);
     metric_observe_us(&worker_step_duration, (clock_now_ns() - run->start_ns) / 1000);
-    step_stats_free(exec->stats);
-    exec->stats = NULL;
+    step_stats_free(execution->stats);
+    execution->stats = NULL;
     pthread_mutex_lock(&service->lock);
     u64map_remove(&service->by_step, run->id);
     list_remove(&run->link);
     pthread_mutex_unlock(&service->lock);
     rendezvous_end_step(service->rendezvous, run->id);
-    rendezvous_unref(exec->rendezvous);
-    exec->rendezvous = NULL;
+    rendezvous_unref(execution->rendezvous);
+    execution->rendezvous = NULL;
     status_unref(status);
     run_unref(run);
 }
 
 /* A fetch of a partial run. Any thread: the step's owner. */
-static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *value) {
-    struct run *run = CONTAINER_OF(exec, struct run, exec);
+static void on_fetch(struct execution *execution, uint32_t position, struct tensor *value) {
+    struct graph_run *run = CONTAINER_OF(execution, struct graph_run, execution);
     struct str meta = STR_INIT;
     struct wire_values values;
     size_t proto_bytes = 0;
@@ -193,7 +193,7 @@ static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *va
     struct status *why =
         value->storage == TENSOR_DEAD ? NULL : wire_values_add(&values, value, &proto_bytes);
     if (why) {
-        executor_cancel(exec, why);
+        execution_cancel(execution, why);
         status_unref(why);
     } else {
         step_fetched_write(&meta, position, value, proto_bytes);
@@ -208,8 +208,8 @@ static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *va
     tensor_clear(value);
 }
 
-static void on_inputs_taken(struct step_run *exec) {
-    struct run *run = CONTAINER_OF(exec, struct run, exec);
+static void on_inputs_taken(struct execution *execution) {
+    struct graph_run *run = CONTAINER_OF(execution, struct graph_run, execution);
     service_send(run->conn, WIRE_INPUTS_TAKEN, run->id, NULL, 0);
 }
 
@@ -245,7 +245,7 @@ static struct status *take_feed(const struct graph_entry *graph, uint32_t positi
     return NULL;
 }
 
-static struct status *take_feeds(struct run *run, struct run_graph_message *request,
+static struct status *take_feeds(struct graph_run *run, struct run_graph_message *request,
                                  const struct wire_message *message) {
     const struct graph_entry *graph = run->graph;
     uint32_t n = 0;
@@ -270,7 +270,7 @@ static void connect_peers(const struct graph_entry *graph) {
 }
 
 /* Enters the run among the live ones, unless its step has been here. */
-static struct status *enter(struct worker_service *service, struct run *run) {
+static struct status *enter(struct worker_service *service, struct graph_run *run) {
     struct status *st = NULL;
     pthread_mutex_lock(&service->lock);
     if (u64map_get(&service->by_step, run->id))
@@ -287,7 +287,7 @@ static struct status *enter(struct worker_service *service, struct run *run) {
     return st;
 }
 
-static void leave(struct worker_service *service, struct run *run) {
+static void leave(struct worker_service *service, struct graph_run *run) {
     pthread_mutex_lock(&service->lock);
     u64map_remove(&service->by_step, run->id);
     list_remove(&run->link);
@@ -295,41 +295,42 @@ static void leave(struct worker_service *service, struct run *run) {
 }
 
 /* Everything between entering and the start. */
-static struct status *prepare(struct worker_service *service, struct run *run,
+static struct status *prepare(struct worker_service *service, struct graph_run *run,
                               struct run_graph_message *request,
                               const struct wire_message *message) {
     const struct plan *plan = run->graph->plan;
-    struct step_run *exec = &run->exec;
+    struct execution *execution = &run->execution;
     bool is_over;
-    exec->rendezvous = NULL;
+    execution->rendezvous = NULL;
     run_make_values(run, plan->n_feeds + plan->n_fetches);
     TRY(take_feeds(run, request, message));
     if (plan->n_channels > 0) {
         connect_peers(run->graph);
-        exec->rendezvous = rendezvous_open_in(service->rendezvous, run->id, run->graph->credit);
-        is_over = exec->rendezvous == NULL;
+        execution->rendezvous =
+            rendezvous_open_in(service->rendezvous, run->id, run->graph->credit);
+        is_over = execution->rendezvous == NULL;
     } else {
         is_over = rendezvous_is_ended(service->rendezvous, run->id);
     }
     if (is_over)
         return status_new(STATUS_ABORTED, "step %llx has ended here already",
                           (unsigned long long)run->id);
-    exec->plan = run->graph->plan;
-    exec->step_id = run->id;
-    exec->feeds = run->values;
-    exec->fetches = run->values + plan->n_feeds;
-    exec->containers = run->graph->containers ? run->graph->containers : service->containers;
-    exec->pool = service->options.pool;
-    exec->io_pool = service->options.io_pool;
-    exec->alarms = service->alarms;
-    exec->others = run->graph->others;
-    exec->n_others = run->graph->n_others;
-    exec->collect_stats = request->collect_stats;
-    exec->inline_budget_ns = service->options.inline_budget_ns;
-    exec->on_done = on_done;
-    exec->is_partial = request->is_partial;
-    exec->on_fetch = on_fetch;
-    exec->on_inputs_taken = request->tells_saves ? on_inputs_taken : NULL;
+    execution->plan = run->graph->plan;
+    execution->step_id = run->id;
+    execution->feeds = run->values;
+    execution->fetches = run->values + plan->n_feeds;
+    execution->containers = run->graph->containers ? run->graph->containers : service->containers;
+    execution->pool = service->options.pool;
+    execution->io_pool = service->options.io_pool;
+    execution->alarms = service->alarms;
+    execution->others = run->graph->others;
+    execution->n_others = run->graph->n_others;
+    execution->collect_stats = request->collect_stats;
+    execution->inline_budget_ns = service->options.inline_budget_ns;
+    execution->on_done = on_done;
+    execution->is_partial = request->is_partial;
+    execution->on_fetch = on_fetch;
+    execution->on_inputs_taken = request->tells_saves ? on_inputs_taken : NULL;
     return NULL;
 }
 
@@ -369,7 +370,7 @@ struct status *service_run_graph(struct service_connection *connection,
                                               (unsigned long long)request.graph, service->task));
         return NULL;
     }
-    struct run *run = run_take(service);
+    struct graph_run *run = run_take(service);
     run->conn = wire_conn_ref(connection->wire);
     run->graph = graph_entry_ref(graph);
     run->id = message->id;
@@ -394,17 +395,17 @@ struct status *service_run_graph(struct service_connection *connection,
     }
     graph->n_runs++;
     metric_add(&worker_steps_live, 1);
-    executor_start(&run->exec);
+    execution_start(&run->execution);
     return NULL;
 }
 
 /* ---- feeds of a partial run that come later ---- */
 
 /* A live run of this master's, with a reference; NULL: it has ended, or another's. */
-static struct run *find_run(struct service_connection *connection, uint64_t step_id) {
+static struct graph_run *find_run(struct service_connection *connection, uint64_t step_id) {
     struct worker_service *service = connection->service;
     pthread_mutex_lock(&service->lock);
-    struct run *run = u64map_get(&service->by_step, step_id);
+    struct graph_run *run = u64map_get(&service->by_step, step_id);
     if (run && run->master_incarnation != connection->incarnation)
         run = NULL;
     if (run)
@@ -413,13 +414,13 @@ static struct run *find_run(struct service_connection *connection, uint64_t step
     return run;
 }
 
-static struct status *feed_run(struct run *run, struct wire_message *message) {
+static struct status *feed_run(struct graph_run *run, struct wire_message *message) {
     struct feed_step_message request;
     struct span bytes;
     uint32_t position;
     size_t offset = 0;
     int more;
-    if (!run->exec.is_partial)
+    if (!run->execution.is_partial)
         return status_invalid("FeedStep for step %llx, which is not a partial run",
                               (unsigned long long)run->id);
     feed_step_read(message->meta, &request);
@@ -433,7 +434,7 @@ static struct status *feed_run(struct run *run, struct wire_message *message) {
             tensor_clear(&value);
             return st;
         }
-        executor_feed(&run->exec, position, &value);
+        execution_feed(&run->execution, position, &value);
     }
     return more < 0 ? status_invalid("malformed FeedStep") : NULL;
 }
@@ -441,12 +442,12 @@ static struct status *feed_run(struct run *run, struct wire_message *message) {
 /* A feed that cannot be taken ends its step, not the connection. */
 struct status *service_feed_step(struct service_connection *connection,
                                  struct wire_message *message) {
-    struct run *run = find_run(connection, message->id);
+    struct graph_run *run = find_run(connection, message->id);
     if (!run)
         return NULL; /* RunDone and FeedStep have crossed */
     struct status *st = feed_run(run, message);
     if (st)
-        executor_cancel(&run->exec, st);
+        execution_cancel(&run->execution, st);
     status_unref(st);
     run_unref(run);
     return NULL;
@@ -454,9 +455,9 @@ struct status *service_feed_step(struct service_connection *connection,
 
 void service_refuse_feed(struct service_connection *connection, const struct wire_message *message,
                          struct status *why_take) {
-    struct run *run = find_run(connection, message->id);
+    struct graph_run *run = find_run(connection, message->id);
     if (run) {
-        executor_cancel(&run->exec, why_take);
+        execution_cancel(&run->execution, why_take);
         run_unref(run);
     }
     status_unref(why_take);

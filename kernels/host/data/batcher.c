@@ -296,10 +296,10 @@ static void conclude_all(struct list *ended) {
     if (list_is_empty(ended))
         return;
     const struct kernel_host *host = LIST_ENTRY(ended->next, struct batch_entry, link)->ctx->host;
-    kernel_telling_begins(host);
+    kernel_defer_wakes_begin(host);
     for (struct list *link; (link = list_pop_front(ended));)
         entry_conclude(LIST_ENTRY(link, struct batch_entry, link));
-    kernel_telling_ends(host);
+    kernel_defer_wakes_end(host);
 }
 
 /* With the lock held: one of its parts is done with. */

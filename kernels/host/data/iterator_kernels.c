@@ -163,7 +163,7 @@ static void one_shot_finish(struct one_shot *one_shot, struct status *st) {
     if (list_is_empty(&waiting))
         return;
     const struct kernel_host *host = LIST_ENTRY(waiting.next, struct shot_wait, link)->ctx->host;
-    kernel_telling_begins(host);
+    kernel_defer_wakes_begin(host);
     for (struct list *link; (link = list_pop_front(&waiting));) {
         struct shot_wait *wait = LIST_ENTRY(link, struct shot_wait, link);
         struct kernel_ctx *waiter = wait->ctx;
@@ -173,7 +173,7 @@ static void one_shot_finish(struct one_shot *one_shot, struct status *st) {
             kernel_fail(waiter, failure);
         waiter->host->done(waiter);
     }
-    kernel_telling_ends(host);
+    kernel_defer_wakes_end(host);
 }
 
 static void shot_end(struct shot *shot) {

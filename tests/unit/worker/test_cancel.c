@@ -123,7 +123,7 @@ struct part {
     struct container_table *containers;
     struct plan *plan;
     struct rendezvous *rendezvous;
-    struct step_run run;
+    struct execution run;
     struct tensor fetches[3] __attribute__((aligned(64)));
     _Atomic int n_done;
     struct status *status;
@@ -133,7 +133,7 @@ static struct loop *loop;
 static struct pool *pool;
 static struct part worker, ps;
 
-static void on_done(struct step_run *run, struct status *status_take) {
+static void on_done(struct execution *run, struct status *status_take) {
     struct part *part = CONTAINER_OF(run, struct part, run);
     part->status = status_take;
     atomic_fetch_add(&part->n_done, 1);
@@ -158,7 +158,7 @@ static struct plan *make_plan(struct part *part, const char *text) {
 
 static void begin(struct part *part, struct plan *plan, uint64_t step_id) {
     atomic_store(&part->n_done, 0);
-    step_run_init(&part->run);
+    execution_init(&part->run);
     part->run.plan = plan;
     part->run.step_id = step_id;
     part->run.fetches = part->fetches;
@@ -167,14 +167,14 @@ static void begin(struct part *part, struct plan *plan, uint64_t step_id) {
     part->run.inline_budget_ns = 50000;
     part->run.on_done = on_done;
     part->run.rendezvous = part->rendezvous = rendezvous_open(part->task.rendezvous, step_id);
-    executor_start(&part->run);
+    execution_start(&part->run);
 }
 
 static void end(struct part *part) {
     assert_int_equal(atomic_load(&part->n_done), 1);
     rendezvous_end_step(part->task.rendezvous, part->run.step_id);
     rendezvous_unref(part->rendezvous);
-    step_run_fini(&part->run);
+    execution_fini(&part->run);
 }
 
 /* A small step on the worker, which ends well. */
@@ -258,10 +258,10 @@ static int64_t cancel_at_a_moment(uint64_t step_id) {
     begin(second, second->plan, step_id);
     let_it_run();
     int64_t asked_ns = clock_now_ns();
-    executor_cancel(&first->run, why);
+    execution_cancel(&first->run, why);
     if (draw(2))
         let_it_run();
-    executor_cancel(&second->run, why);
+    execution_cancel(&second->run, why);
     status_unref(why);
     TURN_UNTIL(loop, atomic_load(&worker.n_done) > 0 && atomic_load(&ps.n_done) > 0);
     int64_t took_ns = clock_now_ns() - asked_ns;

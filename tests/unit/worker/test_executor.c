@@ -406,10 +406,10 @@ static void cancelling_wakes_what_waits(void **state) {
         struct status *why = status_new(STATUS_CANCELLED, "the test says so");
         struct str waits = STR_INIT;
         start(&f);
-        executor_describe_waits(&f.run, &waits);
+        execution_describe_waits(&f.run, &waits);
         assert_non_null(strstr(str_text(&waits), "wait (Square)"));
         str_fini(&waits);
-        executor_cancel(&f.run, why);
+        execution_cancel(&f.run, why);
         status_unref(why);
         await(&f);
         assert_int_equal(status_code(f.end.status), STATUS_CANCELLED);
@@ -425,13 +425,13 @@ static void a_cancel_before_the_start_counts(void **state) {
     open_fixture(&f, INT("z", "0") "out = _MrFetch(z) {T=int32, index=0}\n");
     struct status *why = status_new(STATUS_CANCELLED, "too late");
     ending_reset(&f.end);
-    step_run_init(&f.run);
+    execution_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;
     f.run.containers = containers;
     f.run.on_done = on_done;
-    executor_cancel(&f.run, why);
-    executor_start(&f.run);
+    execution_cancel(&f.run, why);
+    execution_start(&f.run);
     await(&f);
     assert_int_equal(status_code(f.end.status), STATUS_CANCELLED);
     status_unref(why);
@@ -457,7 +457,7 @@ static void random_cancels_leave_nothing(void **state) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         for (volatile unsigned spin = 0; spin < (seed >> 48) % 4096; spin++)
             ;
-        executor_cancel(&f.run, why);
+        execution_cancel(&f.run, why);
         status_unref(why);
         await(&f);
         assert_int_equal(status_code(f.end.status), STATUS_CANCELLED);
@@ -472,7 +472,7 @@ static void a_budget_moves_a_long_step_to_the_pool(void **state) {
     open_fixture(&f, INT("z", "0") INT("n", "200000")
                          LOOP("w", "z", "n", "10",
                               COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
-    step_run_init(&f.run);
+    execution_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;
     f.run.containers = containers;
@@ -480,7 +480,7 @@ static void a_budget_moves_a_long_step_to_the_pool(void **state) {
     f.run.on_done = on_done;
     f.run.inline_budget_ns = 50000;
     int64_t start_ns = clock_now_ns();
-    executor_start(&f.run);
+    execution_start(&f.run);
     bool came_back_early = !f.end.is_done;
     await(&f);
     expect_fetch(&f, 0, "int32[]{200000}");
@@ -502,7 +502,7 @@ static void a_large_plan_begins_on_the_pool(void **state) {
             n - 1);
         open_fixture(&f, str_text(&text));
         str_fini(&text);
-        step_run_init(&f.run);
+        execution_init(&f.run);
         f.run.plan = f.plan;
         f.run.feeds = f.feeds;
         f.run.fetches = f.fetches;
@@ -511,7 +511,7 @@ static void a_large_plan_begins_on_the_pool(void **state) {
         f.run.on_done = on_done;
         f.run.inline_budget_ns = INT64_MAX / 2;
         tensor_init_scalar_f32(&f.feeds[0], 7);
-        executor_start(&f.run);
+        execution_start(&f.run);
         await(&f);
         expect_fetch(&f, 0, "float[]{7}");
         assert_int_equal(ran_on_pool, n > 4096);
@@ -523,13 +523,13 @@ static void tracing_records_every_node(void **state) {
     struct fixture f;
     open_fixture(&f,
                  INT("a", "1") "b = AddV2(a, a) {T=int32}\nout = _MrFetch(b) {T=int32, index=0}\n");
-    step_run_init(&f.run);
+    execution_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;
     f.run.containers = containers;
     f.run.on_done = on_done;
     f.run.collect_stats = true;
-    executor_start(&f.run);
+    execution_start(&f.run);
     await(&f);
     assert_non_null(f.run.stats);
     assert_int_equal(f.run.stats->n_nodes, 3);
@@ -540,13 +540,13 @@ static void tracing_records_every_node(void **state) {
     open_fixture(&f, INT("z", "0") INT("n", "100000")
                          LOOP("w", "z", "n", "10",
                               COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
-    step_run_init(&f.run);
+    execution_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;
     f.run.containers = containers;
     f.run.on_done = on_done;
     f.run.collect_stats = true;
-    executor_start(&f.run);
+    execution_start(&f.run);
     await(&f);
     assert_int_equal(f.run.stats->n_nodes, 1 << 18); /* and no more: a loop may be endless */
     step_stats_free(f.run.stats);

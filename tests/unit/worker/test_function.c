@@ -142,12 +142,12 @@ static struct function_table *table_new(const char *name, const char *text, cons
 /* ---- a step that ends ---- */
 
 struct fixture {
-    struct step_run run;
+    struct execution run;
     struct tensor fetch __attribute__((aligned(64)));
     struct ending end;
 };
 
-static void step_done(struct step_run *run, struct status *status_take) {
+static void step_done(struct execution *run, struct status *status_take) {
     ending_tell(&CONTAINER_OF(run, struct fixture, run)->end, status_take);
 }
 
@@ -171,19 +171,19 @@ static struct status *run_step(const char *op, const char *calls, struct functio
         fail_msg("%s", status_message(st));
     graph_fini(&graph);
     str_fini(&text);
-    step_run_init(&f.run);
+    execution_init(&f.run);
     f.run.plan = plan;
     f.run.step_id = 1;
     f.run.fetches = &f.fetch;
     f.run.containers = containers;
     f.run.pool = pool;
     f.run.on_done = step_done;
-    executor_start(&f.run);
+    execution_start(&f.run);
     ending_wait(&f.end);
     if (!f.end.status)
         *ret = *(const float *)tensor_cdata(&f.fetch);
     tensor_clear(&f.fetch);
-    step_run_fini(&f.run);
+    execution_fini(&f.run);
     plan_unref(plan);
     return f.end.status;
 }

@@ -17,7 +17,7 @@
 enum { N_POSITIONS = 4 };
 
 struct fixture {
-    struct step_run run;
+    struct execution run;
     struct plan *plan;
     struct pool *pool;
     struct tensor feeds[N_POSITIONS], fetches[N_POSITIONS] __attribute__((aligned(64)));
@@ -28,7 +28,7 @@ struct fixture {
     struct status *status;
 };
 
-static void on_fetch(struct step_run *run, uint32_t position, struct tensor *value) {
+static void on_fetch(struct execution *run, uint32_t position, struct tensor *value) {
     struct fixture *f = CONTAINER_OF(run, struct fixture, run);
     pthread_mutex_lock(&f->lock);
     assert_false(f->has_got[position]);
@@ -41,7 +41,7 @@ static void on_fetch(struct step_run *run, uint32_t position, struct tensor *val
     tensor_clear(value);
 }
 
-static void on_done(struct step_run *run, struct status *status_take) {
+static void on_done(struct execution *run, struct status *status_take) {
     struct fixture *f = CONTAINER_OF(run, struct fixture, run);
     pthread_mutex_lock(&f->lock);
     f->status = status_take;
@@ -71,7 +71,7 @@ static void open_fixture(struct fixture *f, const char *text) {
 }
 
 static void start(struct fixture *f) {
-    step_run_init(&f->run);
+    execution_init(&f->run);
     f->run.plan = f->plan;
     f->run.feeds = f->feeds;
     f->run.fetches = f->fetches;
@@ -79,13 +79,13 @@ static void start(struct fixture *f) {
     f->run.is_partial = true;
     f->run.on_fetch = on_fetch;
     f->run.on_done = on_done;
-    executor_start(&f->run);
+    execution_start(&f->run);
 }
 
 static void feed(struct fixture *f, uint32_t position, float value) {
     struct tensor tensor = TENSOR_INIT;
     tensor_init_scalar_f32(&tensor, value);
-    executor_feed(&f->run, position, &tensor);
+    execution_feed(&f->run, position, &tensor);
 }
 
 static float await_fetch(struct fixture *f, int position) {
@@ -106,7 +106,7 @@ static void await_end(struct fixture *f) {
 }
 
 static void close_fixture(struct fixture *f) {
-    step_run_fini(&f->run);
+    execution_fini(&f->run);
     for (int i = 0; i < N_POSITIONS; i++) {
         tensor_clear(&f->feeds[i]);
         tensor_clear(&f->fetches[i]);
@@ -198,7 +198,7 @@ static void cancelling_ends_the_wait_for_feeds(void **state) {
         if (i % 2)
             feed(&f, 0, 1);
         struct status *why = status_new(STATUS_CANCELLED, "enough");
-        executor_cancel(&f.run, why);
+        execution_cancel(&f.run, why);
         status_unref(why);
         feed(&f, 1, 2);
         await_end(&f);

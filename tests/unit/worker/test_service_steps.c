@@ -190,7 +190,7 @@ static void a_deadline_is_kept_when_the_master_forgets(void **state) {
     TURN_UNTIL(loop, n_waiting == 1);
     steps_expire(worker.service, INT64_MAX - 1); /* none was given */
     assert_int_equal(n_waiting, 1);
-    LIST_ENTRY(worker.service->runs.next, struct run, link)->deadline_ns = 1;
+    LIST_ENTRY(worker.service->runs.next, struct graph_run, link)->deadline_ns = 1;
     steps_expire(worker.service, INT64_MAX - 1);
     expect_code(&to_worker, 3, next_step, STATUS_DEADLINE_EXCEEDED, "deadline");
 }

@@ -195,7 +195,7 @@ static void pool_let_go(void) {
 
 /* As on a loop thread: what is light runs here. */
 static void start_with_budget(struct fixture *f) {
-    step_run_init(&f->run);
+    execution_init(&f->run);
     ending_reset(&f->end);
     f->run.plan = f->plan;
     f->run.fetches = f->fetches;
@@ -203,7 +203,7 @@ static void start_with_budget(struct fixture *f) {
     f->run.pool = pool;
     f->run.inline_budget_ns = 50000;
     f->run.on_done = on_done;
-    executor_start(&f->run);
+    execution_start(&f->run);
 }
 
 /* ---- two steps that wake each other without end ---- */
@@ -258,8 +258,8 @@ static void steps_that_wake_each_other_leave_a_thread_to_others(void **state) {
         close_fixture(&other);
     }
     struct status *why = status_new(STATUS_CANCELLED, "enough");
-    executor_cancel(&there.run, why);
-    executor_cancel(&back.run, why);
+    execution_cancel(&there.run, why);
+    execution_cancel(&back.run, why);
     status_unref(why);
     await(&there);
     await(&back);

@@ -24,13 +24,13 @@ static struct container_table *containers;
 
 struct fixture {
     struct plan *plan;
-    struct step_run run;
+    struct execution run;
     struct tensor fetches[4] __attribute__((aligned(64)));
     struct tensor feeds[4] __attribute__((aligned(64)));
     struct ending end;
 };
 
-static inline void on_done(struct step_run *run, struct status *status_take) {
+static inline void on_done(struct execution *run, struct status *status_take) {
     ending_tell(&CONTAINER_OF(run, struct fixture, run)->end, status_take);
 }
 
@@ -49,20 +49,20 @@ static inline struct status *make_plan(const char *text, struct plan **ret) {
 
 static inline void start(struct fixture *f) {
     ending_reset(&f->end);
-    step_run_init(&f->run);
+    execution_init(&f->run);
     f->run.plan = f->plan;
     f->run.feeds = f->feeds;
     f->run.fetches = f->fetches;
     f->run.containers = containers;
     f->run.pool = pool;
     f->run.on_done = on_done;
-    executor_start(&f->run);
+    execution_start(&f->run);
 }
 
 static inline void await(struct fixture *f) {
     ending_wait(&f->end);
     assert_int_equal(f->end.n_done, 1);
-    step_run_fini(&f->run);
+    execution_fini(&f->run);
 }
 
 static inline void open_fixture(struct fixture *f, const char *text) {

@@ -1,4 +1,4 @@
-#include "common/tensor/tidy.h"
+#include "common/tensor/trim.h"
 
 #include <malloc.h>
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ static void trim(struct pool_task *task) {
 
 /* What was trimmed still counts as free for malloc: only new resident pages say that there is
  * something to give back. */
-void memory_tidy(struct pool *pool) {
+void memory_trim(struct pool *pool) {
     static struct pool_task task = {.run = trim};
     size_t resident = resident_bytes(), least = atomic_load(&least_resident_bytes);
     allocator_host_age();

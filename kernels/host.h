@@ -1,6 +1,6 @@
-/* What a kernel may ask of its host: one small table, filled in by the worker. A member that a
- * host cannot serve is NULL (the master's folding host has no containers), and only kernels
- * marked KERNEL_STATEFUL or KERNEL_ASYNC use it. */
+/* What a kernel may ask of its host: one small table that the worker fills in. A member that a host
+ * cannot serve is NULL (the master's folding host has no containers). Only kernels marked
+ * KERNEL_STATEFUL or KERNEL_ASYNC use it. */
 #ifndef MILLRACE_KERNELS_HOST_H
 #define MILLRACE_KERNELS_HOST_H
 
@@ -8,34 +8,34 @@
 #include "common/base/list.h"
 #include "kernels/kernel.h"
 
-/* A wait that cancellation ends: embedded in the waiting kernel's record. */
+/* A wait that a cancel ends. The waiting kernel embeds it in its record. */
 struct kernel_cancel_hook {
     struct list link;                                                    /* the host's */
     void (*cancel)(struct kernel_cancel_hook *hook, struct status *why); /* `why` is borrowed */
 };
 
-/* Makes a resource for lookup_or_create; called under no lock, may be called and its result
- * dropped when two race. */
+/* Makes a resource for lookup_or_create. It is called without a lock; when two callers race, one of
+ * the two resources is dropped. */
 typedef struct status *resource_create_fn(struct kernel_ctx *ctx, void *arg,
                                           struct object **ret_resource);
 
-/* A function that kernels call. Keeps its graph's functions, and the containers that it runs
- * with: a resource that holds one may outlive the step and the graph that it comes from.
- * Immutable; any thread. */
+/* A function that kernels call. It keeps its graph's functions and the containers that it runs with
+ * alive, so a resource that holds a function may outlive the step and the graph that it comes from.
+ * Immutable. Any thread. */
 struct function {
     struct object object;
     const struct kernel_host *host;
-    const char *name;                     /* of the library */
-    const uint8_t *arg_types, *ret_types; /* DT_INVALID for an argument that is not used */
-    /* n_args: up to the last one that is used; more may be given */
+    const char *name;                     /* in the function library */
+    const uint8_t *arg_types, *ret_types; /* DT_INVALID: the argument is not used */
+    /* n_args counts up to the last argument that is used; a call may give more */
     int n_args, n_rets;
     struct pool *pool; /* may be NULL */
 };
 
-/* One call: the caller's memory. */
+/* One call. The caller owns the memory. */
 struct function_call {
     struct function *function; /* borrowed until function_finish */
-    struct tensor *args;       /* n_args, borrowed until the end: shared into the call */
+    struct tensor *args;       /* n_args values, borrowed until the call has ended */
     struct tensor *rets;       /* function->n_rets, holding nothing: set on success */
     int n_args;
     struct status *status; /* set at the end, for the caller to take */
@@ -85,17 +85,16 @@ struct kernel_host {
     /* Asynchronous kernels: the execution of ctx has ended (ctx->status, ctx->outputs are
      * final). Any thread, exactly once. */
     void (*done)(struct kernel_ctx *ctx);
-    /* Around the telling of several, so that the first one's step does not run before the last
-     * one's has been told. They nest. A thread that ends the outermost runs what it has woken.
-     * NULL where done runs nothing. */
+    /* Between the two, the steps that this thread wakes do not run, so a kernel can wake several
+     * and the first does not run before the last is woken. Pairs nest; the end of the outermost
+     * pair runs the woken steps. NULL where done never runs a step. */
     void (*defer_wakes_begin)(void);
     void (*defer_wakes_end)(void);
 
     /* ---- resources: named objects in the containers of ctx's device's task ---- `container` ""
-     * means the default; NULL means the step's own container, dropped when the step ends
-     * (TensorArrays, stacks). `type` is the kind by address: a name that is taken by another
-     * kind is INVALID_ARGUMENT. Found or made resources are returned with one reference. Any
-     * thread. */
+     * means the default; NULL means the step's own container, which is dropped when the step ends
+     * (TensorArrays, stacks). `type` is compared by address. A name that another kind uses
+     * is INVALID_ARGUMENT. *ret_resource gets one reference. Any thread. */
     struct status *(*resource_lookup)(struct kernel_ctx *ctx, const char *container,
                                       const char *name, const struct object_type *type,
                                       /* NOT_FOUND names container, name, kind */
@@ -105,8 +104,8 @@ struct kernel_host {
                                                 resource_create_fn *create, void *arg,
                                                 struct object **ret_resource);
     struct status *(*resource_delete)(struct kernel_ctx *ctx, const struct resource_handle *handle);
-    /* A handle to a name (the resource need not exist yet), and the resource of a handle. The
-     * handle's entry makes this quick. Errors: NOT_FOUND; INVALID_ARGUMENT for a handle of
+    /* Makes a handle to a name (the resource need not exist yet), and finds the resource of a
+     * handle, quickly by the handle's entry. Errors: NOT_FOUND; INVALID_ARGUMENT for a handle of
      * another device or kind. */
     struct resource_handle *(*handle_make)(struct kernel_ctx *ctx, const char *container,
                                            const char *name, const struct object_type *type,
@@ -123,19 +122,20 @@ struct kernel_host {
      * hook is not registered and the kernel must end now with *ret_why (a new reference). */
     bool (*cancel_register)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
                             struct status **ret_why);
-    /* False: cancel has run or is running; the record stays until it has. */
+    /* False: cancel has run or is running, and the record must stay until it has returned. */
     bool (*cancel_deregister)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook);
     bool (*is_cancelled)(struct kernel_ctx *ctx);
 
     /* Runs blocking work (files) on a thread of its own kind, never on the pool. */
     void (*submit_io)(struct kernel_ctx *ctx, struct pool_task *task);
-    /* those threads, for work that outlives the step */
+    /* the pool of those threads, for work that outlives the step */
     struct pool *(*io_pool)(struct kernel_ctx *ctx);
-    /* A save holds its inputs, all of them: once for each execution. Any thread. May be NULL. */
+    /* A save says that it holds all of its inputs; it says so once for each execution. Any thread.
+     * May be NULL. */
     void (*inputs_taken)(struct kernel_ctx *ctx);
     /* Alarms of the task (common/base/alarm.h), which may ring after the step has ended: on a
-     * loop thread, where nothing may block. Any thread; NULL, or answers NULL, where there is no
-     * such thing. */
+     * loop thread, where nothing may block. Any thread; The member is NULL, or the
+     * answer is, where there are no alarms. */
     struct alarm_clock *(*alarms)(struct kernel_ctx *ctx);
     /* ---- the other tasks of the cluster, as the graph's registration names them. NULL where
      * there is no such thing ---- No thread waits for an answer, and none is held by who answers

@@ -1,5 +1,5 @@
-/* What static inference (common/ops/infer.h) computes small constants with: the CPU's kernels.
- * Any thread. */
+/* Lets static inference (common/ops/infer.h) compute small constants with the CPU's kernels. Any
+ * thread. */
 #ifndef MILLRACE_KERNELS_INFER_EVAL_H
 #define MILLRACE_KERNELS_INFER_EVAL_H
 

@@ -1,10 +1,10 @@
 /* The kernel interface: how a device computes an op. A kernel is a row in its family's list
  * (kernels/cpu/X_kernels.c).
  *
- * Life: a plan chooses the first row whose op, device and dtypes fit, calls its init once per
- * node (attrs are read there, state is made), then compute once per execution, from any number
- * of threads at a time on the same state; fini when the plan goes. State is immutable after init
- * unless it guards itself.
+ * Life: a plan chooses the first row whose op, device and dtypes fit and calls its init once per
+ * node; init reads attrs and makes state. The executor calls compute once per execution of the
+ * node, from any number of threads at a time on the same state. fini is called when the plan is
+ * freed. State is immutable after init unless it guards itself.
  *
  * compute answers KERNEL_DONE (outputs are set, or kernel_fail was called) or KERNEL_PENDING
  * (asynchronous kernels only: it will call ctx->host->done(ctx) exactly once, later, on any
@@ -29,14 +29,14 @@ typedef enum kernel_result kernel_fn(struct kernel_ctx *ctx);
 
 enum kernel_flags {
     KERNEL_ASYNC = 1, /* may answer KERNEL_PENDING */
-    /* worth a pool thread whatever its inputs' size (convolution of a small image is not) */
     KERNEL_EXPENSIVE = 2,
     /* reads or changes something beyond its inputs: never folded, never merged */
     KERNEL_STATEFUL = 4,
     /* touches no element: constant time whatever the size (Reshape, Identity, Shape) */
     KERNEL_VIEW = 8,
-    KERNEL_SESSION_STATE =
-        16, /* the state is the node's in its session: all plans of the session share it (random streams). Borrows nothing from the node */
+    /* The state belongs to the node in its session: all plans of the session share it (random
+     * streams). It must not point into the node, which it outlives. */
+    KERNEL_SESSION_STATE = 16,
 };
 
 enum { KERNEL_MAX_CONSTRAINTS = 4 };
@@ -46,14 +46,14 @@ struct kernel_init {
     const struct node *node;
     struct allocator *allocator; /* of the node's device; outlives the state */
     const char *device;          /* full name of the node's device */
-    /* NULL when nothing of a worker is there (folding): only stateless kernels run then */
+    /* NULL outside of a worker (folding): only stateless kernels run then */
     const struct kernel_host *host;
-    const void *arg; /* the row's */
-    /* set to the row's; init may choose a narrower one (by dtype) */
+    const void *arg; /* the row's `arg` */
+    /* Set to the row's; init may choose a narrower one, by dtype for example. */
     kernel_fn *compute;
     void *state; /* NULL; init may set it; freed by the row's fini */
-    /* set: the state is so many plain bytes that nothing writes again. Instances of equal ones
-     * share it */
+    /* > 0: the state is this many bytes without pointers that are never written again; instances
+     * with equal bytes share one copy. */
     size_t plain_state_bytes;
 };
 
@@ -73,9 +73,9 @@ struct kernel_def {
     float cost_ns_per_element;
 };
 
-/* The part of a context that is the same for every execution: made by kernel_instance_init. */
+/* The part of a context that is the same for every execution; kernel_instance_init makes it. */
 struct kernel_instance {
-    const struct node *node; /* borrowed: lives as long as the plan */
+    const struct node *node; /* borrowed from the plan */
     const struct kernel_def *def;
     kernel_fn *compute;
     void *state;
@@ -89,8 +89,8 @@ struct kernel_instance {
 };
 
 struct kernel_ctx {
-    /* n_inputs values; the kernel may move one out (kernel_forward), the executor clears the
-     * rest */
+    /* n_inputs values. The kernel may move one out (kernel_forward_or_alloc, kernel_pass); the
+     * executor clears the rest. */
     struct tensor *inputs;
     struct tensor *outputs; /* n_outputs, holding nothing; the kernel sets each one, or fails */
     const struct kernel_instance *instance;
@@ -113,9 +113,9 @@ void kernel_instance_fini(struct kernel_instance *instance); /* accepts an all-z
 
 /* The row for a node, or NULL. Any thread. */
 const struct kernel_def *kernel_find(const struct node *node, const char *device_type);
-/* Does any row for the op exist (whatever the dtypes)? */
+/* Does the op have a row for any dtypes? */
 bool kernel_op_is_supported(const char *op, const char *device_type);
-/* Visits all rows of a device type: index 0, 1, …; NULL at the end. For docs and table tests. */
+/* The rows of a device type by index 0, 1, …; NULL past the last. For docs and table tests. */
 const struct kernel_def *kernel_at(const char *device_type, size_t index);
 
 /* Runs one stateless node outside of any plan: what folding and tests use. inputs are borrowed;
@@ -142,15 +142,16 @@ static inline struct status *kernel_alloc(struct kernel_ctx *ctx, int output, en
                                           struct shape shape) {
     return tensor_new(ctx->instance->allocator, dtype, shape, &ctx->outputs[output]);
 }
-/* Output `output` takes input `input`'s memory when nobody else holds it and its size and
- * element size fit, else fresh memory. After success ctx->inputs[input] may hold nothing: read
- * its data through pointers taken before, element by element in place. */
+/* Makes output `output`: in input `input`'s memory when nobody else holds that memory and its
+ * number and size of elements fit, else in fresh memory. After success ctx->inputs[input] may hold
+ * nothing, so read its data through a pointer taken before the call, and write element i only after
+ * reading element i. */
 struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
                                        enum dtype dtype, struct shape shape) MUST_USE;
-/* Whether outputs may take an input's memory so (they may): off, a program shows if a kernel
- * writes what is still wanted. Set once at start, before there are threads. */
+/* Says whether outputs may take an input's memory; they may by default. Without it a wrong result
+ * shows that a kernel writes what another still needs. Call it before threads start. */
 void kernel_set_in_place(bool is_allowed);
-/* Output `output` becomes input `input` itself (Identity): moved when possible. */
+/* Moves input `input` to output `output`, as Identity does. */
 void kernel_pass(struct kernel_ctx *ctx, int input, int output);
 
 static inline const struct tensor *kernel_input(const struct kernel_ctx *ctx, int i) {

@@ -1,13 +1,13 @@
-/* One table by (container, kind, name), one mutex for it: as in TensorFlow, a queue may be
- * called as a variable is. An entry has a mutex of its own for its resource, so who kept an
- * entry never meets the table's.
+/* Keeps named resources: one table by (container, kind, name) with one mutex. As in TensorFlow a
+ * queue may have the name of a variable. An entry has a mutex of its own for its resource, so
+ * whoever kept an entry never waits for the table's.
  *
- *   table ┄┄┄weak┄┄┄► entry ───► resource          an entry that has a resource holds a reference on itself
+ *   table ┄┄┄weak┄┄┄► entry ───► resource    an entry with a resource holds a reference to itself
  *   handle ───────────► ┘
  *
- * An entry lives while somebody holds it or it has a resource; its last reference takes it out
- * of the table. So Reset empties entries, a handle kept across it finds nothing, and a resource
- * made anew under the same name is found by old handles too. */
+ * An entry lives while somebody holds it or it has a resource; when its last reference is given
+ * back it leaves the table. So Reset empties entries, a handle that was kept across a Reset finds
+ * nothing, and a resource that is made later under the same name is found by old handles, too. */
 #include "worker/container.h"
 
 #include <pthread.h>

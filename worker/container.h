@@ -1,8 +1,8 @@
 /* Containers: named resources (variables, queues, TensorArrays) of a task, which outlive steps
  * and sessions [WP 2, OSDI 3.1].
  *
- * A container entry stays valid as long as someone holds it; Reset takes the resource out of it,
- * so that a handle or a plan that kept the entry finds nothing from then on. Any thread. */
+ * A container's entry stays valid as long as somebody holds it. Reset takes the resource out of the
+ * entry, so a handle or a plan that kept the entry finds nothing from then on. Any thread. */
 #ifndef MILLRACE_WORKER_CONTAINER_H
 #define MILLRACE_WORKER_CONTAINER_H
 
@@ -14,14 +14,16 @@ struct container_table;
 
 struct container_table *container_table_new(void); /* one reference */
 struct container_table *container_table_ref(struct container_table *table);
-void container_table_free(struct container_table *table); /* lets one reference go; NULL is fine */
+void container_table_free(
+    struct container_table *table); /* gives one reference back; accepts NULL */
 
-/* Kinds have names of their own. "" is the default container, named "localhost". A found or made
- * resource comes with one reference. */
+/* Finds a resource by container, name and kind; two kinds may use one name. "" is the default
+ * container, named "localhost". *ret gets one reference. Errors: NOT_FOUND. */
 struct status *container_lookup(struct container_table *table, const char *container,
                                 const char *name, const struct object_type *type,
                                 struct object **ret) MUST_USE;
-/* `create(arg, &resource)` is called without a lock; when two race, one resource is dropped. */
+/* As container_lookup, but makes a resource that is not there. `create(arg, &resource)` is called
+ * without a lock; when two callers race, one of the two resources is dropped. */
 struct status *container_lookup_or_create(struct container_table *table, const char *container,
                                           const char *name, const struct object_type *type,
                                           struct status *(*create)(void *arg, struct object **ret),
@@ -30,11 +32,12 @@ struct status *container_delete(struct container_table *table, const char *conta
                                 const char *name, const char *kind) MUST_USE;
 /* Drops all resources of a container, or of all with NULL. */
 void container_reset(struct container_table *table, const char *container);
-/* The entry of a name (made empty when new), for handles: an owning reference to an opaque
- * object. */
+/* The entry of a name, made empty when it is new; handles keep it. The caller gets a reference to
+ * an opaque object. */
 struct object *container_entry(struct container_table *table, const char *container,
                                const char *name, const struct object_type *type);
-/* The entry's resource, with a reference; NOT_FOUND when it is gone. */
+/* The entry's resource. *ret gets one reference. Errors: NOT_FOUND when a Reset or a delete has
+ * taken it out. */
 struct status *container_entry_lookup(struct container_table *table, struct object *entry,
                                       struct object **ret) MUST_USE;
 struct status *container_entry_lookup_or_create(struct container_table *table, struct object *entry,

@@ -1,5 +1,5 @@
-/* A task's part in its cluster: its entry in etcd, and the port where it takes clients on for
- * the master. Either may be absent.
+/* A task's part in its cluster: its entry in etcd, and the port where it accepts clients for the
+ * master. Either may be absent.
  *
  * Loop thread only. */
 #ifndef MILLRACE_WORKER_MEMBERSHIP_H
@@ -10,14 +10,15 @@
 struct worker_membership;
 
 struct worker_membership_options {
-    const struct etcd_flags *etcd; /* borrowed for its life; urls NULL: no etcd */
+    const struct etcd_flags *etcd; /* borrowed until the membership is closed; urls NULL: no etcd */
     const char *job, *task;        /* "worker", "/job:worker/replica:0/task:0" */
     int index;
     const struct cluster_member *member; /* what is registered; borrowed for the call */
     struct tls *tls;                     /* of the worker wire, borrowed; NULL: in the clear */
     const char *client_listen;           /* NULL: no client port */
-    const char *master;                  /* its address, for clients; NULL: etcd knows */
-    /* Another process holds this task's place: this one has to exit. `why` is one line. */
+    const char *master; /* the address that clients are passed on to; NULL: etcd's */
+    /* Another process is registered as this task, so this process has to exit. `why` is one line.
+     * */
     void (*on_taken)(void *arg, const char *why);
     void (*on_job_ended)(void *arg);
     void *arg;
@@ -28,10 +29,11 @@ struct status *worker_membership_new(struct loop *loop,
                                      const struct worker_membership_options *options,
                                      struct worker_membership **ret) MUST_USE;
 int worker_membership_client_port(const struct worker_membership *membership); /* 0: none */
-/* The task drains: its entry goes at once, so that nobody counts on it. Twice is harmless;
- * accepts NULL. */
+/* Removes the task's entry at once, because the task drains and nobody should count on it. A second
+ * call does nothing. Accepts NULL. */
 void worker_membership_leave(struct worker_membership *membership);
-/* Leaves, and ends the client port. The memory goes some turns of the loop later. Accepts NULL. */
+/* Leaves, and closes the client port. The memory is freed some iterations of the loop later.
+ * Accepts NULL. */
 void worker_membership_close(struct worker_membership *membership);
 /* a JSON object */
 void worker_membership_describe(const struct worker_membership *membership, struct str *out);

@@ -1,3 +1,4 @@
+/* Decides when memory is worth giving back to the system. */
 #include "common/tensor/trim.h"
 
 #include <malloc.h>

@@ -44,7 +44,8 @@ static double n_of(const struct cost_query *q, int input) {
     return t ? (double)t->n_elements : 0;
 }
 
-/* With shapes only, output 0 has as many elements as the execution makes; else `by_values` says it. */
+/* With shapes only, output 0 has as many elements as the execution makes; else `by_values` says it.
+ * */
 static double n_made(const struct cost_query *q, double by_values) {
     return q->ctx || q->node->n_outputs == 0 ? by_values : n_of_shape(q->out[0]);
 }

@@ -1,4 +1,5 @@
-/* The CPU's cost rows (kernels/cost.h): measured per element on one core, or estimated by a function.
+/* The CPU's cost rows (kernels/cost.h): measured per element on one core, or estimated by a
+ * function.
  *
  * An op that is not listed has the default row, half a nanosecond for each element of its largest
  * input. Rows follow the order of the families in cpu_kernels.c. */
@@ -146,7 +147,8 @@ static const struct cost_row rows[] = {
     {.op = "DenseBincount", EACH(1), BY(times_1, ALWAYS)}, {.op = "HistogramFixedWidth", EACH(3)},
     {.op = "Cross", EACH(1)},
     {.op = "ResourceGather", EACH(0.5f), BY(resource_gather, ALWAYS), .bytes = cost_bytes_gather},
-    {.op = "ResourceGatherNd", EACH(0.5f), BY(resource_gather_nd, ALWAYS), .bytes = cost_bytes_gather},
+    {.op = "ResourceGatherNd", EACH(0.5f), BY(resource_gather_nd, ALWAYS),
+     .bytes = cost_bytes_gather},
     {.op = "ApplyGradientDescent", EACH(1)}, {.op = "ResourceApplyGradientDescent", EACH(1)},
     {.op = "ApplyProximalGradientDescent", EACH(1)},
     {.op = "ResourceApplyProximalGradientDescent", EACH(1)}, {.op = "ApplyMomentum", EACH(1)},
@@ -277,7 +279,8 @@ static const struct cost_row rows[] = {
     {.op = "SparseToDense", EACH(2), BY(shape_in_1_and_all, ALWAYS)},
     {.op = "SparseTensorDenseAdd", EACH(2)}, {.op = "SparseDenseCwiseAdd", EACH(5)},
     {.op = "SparseDenseCwiseMul", EACH(5)}, {.op = "SparseDenseCwiseDiv", EACH(5)},
-    {.op = "SparseTensorDenseMatMul", EACH(5), BY(sparse_product, FEW), .flops = cost_flops_sparse_matmul},
+    {.op = "SparseTensorDenseMatMul", EACH(5), BY(sparse_product, FEW),
+     .flops = cost_flops_sparse_matmul},
     {.op = "SparseAdd", EACH(10)}, {.op = "SparseAddGrad", EACH(5)},
     {.op = "SparseSparseMaximum", EACH(10)}, {.op = "SparseSparseMinimum", EACH(10)},
     {.op = "SparseReduceSum", EACH(20)}, {.op = "SparseReduceSumSparse", EACH(20)},

@@ -1,9 +1,8 @@
-/* The executor's heart: a ready stack, one node after another, and the mailbox. See executor.h
- * and worker/README.md.
+/* Runs an execution: takes nodes from the ready stack one by one, and completes what the mailbox
+ * brings.
  *
- *   pop a ready node → run it → hand its outputs on → what became ready is pushed → … nothing
- *   ready: flush what peers should get; take the mailbox; mailbox empty: let go of the step, or
- *   end it */
+ *   pop a ready node → run it → propagate its outputs → push what became ready → … nothing ready:
+ *   flush what peers should get; take the mailbox; mailbox empty: give up ownership, or end */
 #include "worker/executor/executor.h"
 
 #include <stdlib.h>
@@ -14,9 +13,10 @@
 #include "worker/executor/executor_internal.h"
 
 enum {
-    /* how often the owner looks at the clock, and at what has arrived; after a heavy one, too */
+    /* after how many nodes the owner looks at the clock and the mailbox; a heavy node counts as all
+     * */
     CHECK_EVERY_NODES = 64,
-    /* a step gives its pool thread back after so long, so that others get their turn */
+    /* the time slice: an execution gives its pool thread back after it, so that others run, too */
     POOL_SLICE_NS = 2000000,
 };
 
@@ -123,8 +123,8 @@ static void clear_inputs(struct tensor *inputs, unsigned n) {
         tensor_clear(&inputs[i]);
 }
 
-/* Brings what constants and feeds settle. A second time it does nothing: the step may have moved
- * to the pool in between. */
+/* Fills preset inputs from constants and feeds. A second call does nothing: the execution may have
+ * moved to the pool in between. */
 static void fetch_presets(const struct executor *executor, const struct plan_node *node,
                           struct tensor *inputs) {
     const struct plan_preset *row = &executor->plan->presets[node->first_preset],
@@ -343,8 +343,8 @@ static bool is_heavy(struct executor *executor, const struct plan_node *node,
     return cost_is_heavy(&ctx);
 }
 
-/* Its output lies where it belongs. What was just written field by field is not moved in large
- * pieces, for which the core would wait. */
+/* Completes a kernel that wrote its output into its consumer's slot. A value that was just written
+ * field by field is not moved in large pieces, because the core would wait for that. */
 static inline void finish_direct(struct executor *executor, struct iteration *iteration,
                                  const struct plan_node *node, const struct plan_edge *edge) {
     struct node_state *state = &iteration->states[edge->state];
@@ -384,7 +384,7 @@ static void start_async(struct executor *executor, struct iteration *iteration,
         async_complete(op);
 }
 
-/* What waits to be sent must not wait for what takes long. */
+/* Sends what is queued for peers, so that it does not wait for what takes long. */
 static void flush(struct executor *executor) {
     if (executor->wants_flush) {
         executor->wants_flush = false;
@@ -392,8 +392,8 @@ static void flush(struct executor *executor) {
     }
 }
 
-/* What a node has cost, as nodes; MUST_MOVE: it has not run, the step must first move to the
- * pool. */
+/* What running a node has cost, counted in nodes. MUST_MOVE: the node has not run, because the
+ * execution must move to the pool first. */
 enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES };
 
 /* Runs the node on top of the ready stack. */
@@ -453,7 +453,7 @@ static unsigned run_next(struct executor *executor) {
             executor_propagate(executor, item.iteration, node, executor->outputs,
                                item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
         } else if (node->kind == PLAN_SEND || node->kind == PLAN_FEED) {
-            return LIGHT; /* it comes home by itself */
+            return LIGHT; /* it completes by itself */
         }
     }
     node_completed(executor, item.iteration);
@@ -464,7 +464,7 @@ static unsigned run_next(struct executor *executor) {
 
 static void drop_ready(struct executor *executor) { executor->n_ready = 0; }
 
-/* Takes in what the mailbox brought. */
+/* Completes what the mailbox brought. */
 static void take_mail(struct executor *executor, struct async_op *ops) {
     while (ops) {
         struct async_op *op = ops;
@@ -483,16 +483,16 @@ void executor_move_to_pool(struct executor *executor) {
     pool_submit(executor->execution->pool, &executor->task);
 }
 
-/* The node that has waited longest comes to the top: a loop that never pauses must not keep the
- * rest of its step from starting. */
+/* Moves the node that has waited longest to the top, so that a loop that never pauses does not keep
+ * the rest of its execution from starting. */
 static void rotate_ready(struct executor *executor) {
     struct ready *last = &executor->ready[executor->n_ready - 1], bottom = executor->ready[0];
     executor->ready[0] = *last;
     *last = bottom;
 }
 
-/* Runs what is ready, until something has arrived or nothing is left: true; or until the turn is
- * over: false, the step has moved. */
+/* Runs what is ready. True: something has arrived, or nothing is left. False: the time slice is
+ * over, and the execution has moved to the pool. */
 static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_since_check) {
     while (executor->n_ready > 0) {
         unsigned cost = run_next(executor);
@@ -548,7 +548,7 @@ void executor_run(struct executor *executor, struct async_op *mail) {
         }
         if (atomic_compare_exchange_strong_explicit(&executor->mailbox, &expected, MAILBOX_IDLE,
                                                     memory_order_release, memory_order_relaxed))
-            return; /* whoever posts next owns the step */
+            return; /* whoever posts next becomes the owner */
     }
 }
 

@@ -1,8 +1,8 @@
-/* What ends elsewhere: asynchronous kernels, kernels on the pool, Recv; and how a step's waits
- * are cancelled.
+/* Runs nodes that end elsewhere: asynchronous kernels, kernels on the pool, Send and Recv; and
+ * cancels an execution's waits.
  *
- * An async_op is one such execution. It leaves the owner when it starts and comes home exactly
- * once, through the step's mailbox, or at once when nothing had to be waited for. */
+ * An async_op is one such node in one iteration. The owner starts it, and it completes exactly
+ * once: through the mailbox, or at once when nothing had to be waited for. */
 #include "worker/executor/executor_internal.h"
 
 #include <stdlib.h>

@@ -1,8 +1,10 @@
-/* Frames and iterations of loops [WP 4.4, CF 4.1-4.3].
+/* Runs loops: frames and iterations [WP 4.4, CF 4.1-4.3].
  *
- *   Enter      parent iteration ──► iteration 0 of the child frame (every iteration, when constant)
- *   NextIter.  iteration i ──► iteration i + 1, made when the first value arrives and parallel_iterations allows, else held
- *   Exit       an iteration ──► the parent iteration; a dead one is passed on only when the frame ends
+ *   Enter          parent iteration ──► iteration 0 of the child frame; every iteration, when the
+ *                  Enter is constant
+ *   NextIteration  iteration i ──► iteration i + 1, which begins when its first value arrives and
+ *                  parallel_iterations allows it; until then the value waits
+ *   Exit           an iteration ──► the parent iteration; a dead one only when the frame ends
  *
  * A frame ends when all its Enters have come and no iteration is alive; iterations end oldest
  * first. */

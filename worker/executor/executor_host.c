@@ -1,4 +1,4 @@
-/* The kernel host: what kernels may ask of a running step (kernels/host.h). */
+/* Serves what kernels ask of a running execution (kernels/host.h). */
 #include "kernels/host.h"
 
 #include "common/base/clock.h"

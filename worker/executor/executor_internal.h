@@ -155,8 +155,8 @@ void executor_post(struct async_op *op);
 /* Adds a message to the mailbox. True: the calling thread has become the owner, and must call
  * executor_wake with the message. Any thread. */
 bool executor_mailbox_post(struct executor *executor, struct async_op *op);
-/* Runs the execution until it ends, waits or moves to the pool. `mail` is what the mailbox held when
- * the thread became the owner. Only executor_wake.c calls it. */
+/* Runs the execution until it ends, waits or moves to the pool. `mail` is what the mailbox held
+ * when the thread became the owner. Only executor_wake.c calls it. */
 void executor_run(struct executor *executor, struct async_op *mail);
 /* Submits the execution to the pool. The pool thread that runs it is its owner from here on, so the
  * caller must not touch it again. */
@@ -169,7 +169,8 @@ void executor_drive(struct executor *executor, struct async_op *mail);
  * deferred until that one pauses. */
 void executor_wake(struct executor *executor, struct async_op *mail);
 void executor_drive_on_pool(struct pool_task *task); /* executor->task */
-/* Submits this thread's deferred executors to the pool, because the thread will be busy for long. */
+/* Submits this thread's deferred executors to the pool, because the thread will be busy for long.
+ * */
 void wake_submit_deferred(void);
 /* Between the two, this thread defers the executions that it wakes. Pairs nest; the end of the
  * outermost pair runs them. */
@@ -191,8 +192,8 @@ void frame_exit(struct executor *executor, struct iteration *iteration,
                 const struct plan_node *node, struct tensor *value, bool is_dead);
 void frame_next_iteration(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *value, bool is_dead);
-/* Called when an iteration of a loop frame has no outstanding node: ends the iteration if it can end,
- * and then its frame. */
+/* Called when an iteration of a loop frame has no outstanding node: ends the iteration if it can
+ * end, and then its frame. */
 void frame_iteration_idle(struct executor *executor, struct iteration *iteration);
 /* Recycles every live frame and iteration, and clears their slots. After an abort. */
 void frames_drop_all(struct executor *executor);
@@ -201,7 +202,8 @@ void frames_drop_all(struct executor *executor);
 struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
                               const struct plan_node *node);
 /* Starts a kernel that may stay pending, a Recv, a Send whose value may have to wait for its
- * receiver's grant, or a feed of a partial run. True: it has ended already, its outputs are in op. */
+ * receiver's grant, or a feed of a partial run. True: it has ended already, its outputs are in op.
+ * */
 bool async_start(struct async_op *op);
 void async_start_on_pool(struct async_op *op);
 /* Ends every wait of the execution with its status. */

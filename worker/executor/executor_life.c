@@ -1,14 +1,15 @@
-/* A step's beginning and end: its memory, recycled from run to run of a plan; start, cancel, and
- * what is handed to the caller. */
+/* Manages an executor's memory, which its plan recycles; starts and cancels its execution, and ends
+ * it. */
 #include <stdlib.h>
 
 #include "worker/container.h"
 #include "worker/executor/executor_internal.h"
 
 enum {
-    MAX_FREE_EXECUTORS = 8, /* recycled arenas kept per plan */
-    LARGE_PLAN_NODES =
-        4096, /* a step of more outlasts its turn on a loop thread: it begins on the pool, and its memory stays in one cache */
+    MAX_FREE_EXECUTORS = 8, /* kept per plan for the next executions */
+    /* An execution of more nodes does not fit into a loop thread's budget. It begins on the pool,
+     * so that its memory stays in one core's cache. */
+    LARGE_PLAN_NODES = 4096,
 };
 
 /* ---- memory ---- */

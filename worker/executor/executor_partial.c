@@ -1,8 +1,8 @@
-/* Partial runs: a step whose feeds come one after another and whose fetches leave as soon as
- * they are there, while it goes on.
+/* Runs partial runs: their feeds come one after another, and their fetches leave as soon as they
+ * are there, while the execution continues.
  *
- * A feed node that finds no value becomes an asynchronous operation in its position's list;
- * execution_feed sends it home. */
+ * A feed node that finds no value becomes an asynchronous node in its position's list;
+ * execution_feed completes it. */
 #include <stdlib.h>
 
 #include "worker/executor/executor_internal.h"

@@ -1,4 +1,4 @@
-/* What a traced step records: one row per executed node. Only the owner writes, so no lock. */
+/* Records a traced step: one row per node that ran. Only the owner writes, so there is no lock. */
 #include <stdlib.h>
 #include <unistd.h>
 #include <sys/syscall.h>

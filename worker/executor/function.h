@@ -1,10 +1,10 @@
 /* Functions that kernels call (kernels/host.h): a row of a function table, bound to what the
- * caller's step runs on; and calls of it, each a step of its own.
+ * caller's execution runs on; and calls of it, each an execution of its own.
  *
- *   graph entry ──► plan of the partition ──► function_table ──► plans of the functions ┄┄► (borrows the table)
+ *   graph entry ──► plan of the partition ──► function_table ──► plans of the functions
  *   resource (an iterator) ──► struct function ──┘
  *
- * A call runs on the caller's thread at first, in a recycled step; it has no rendezvous, since a
+ * A call starts on the caller's thread, in a recycled executor. It has no rendezvous, because a
  * function never leaves its task. Threads: any. */
 #ifndef MILLRACE_WORKER_EXECUTOR_FUNCTION_H
 #define MILLRACE_WORKER_EXECUTOR_FUNCTION_H

@@ -1,9 +1,9 @@
-/* Calls of functions: worker/executor/function.h.
+/* Calls functions (worker/executor/function.h).
  *
- * The caller's thread and the one on which the step ends may be two. Whoever comes second by
- * `phase` knows that the other is through:
+ * The thread that calls and the thread on which the execution ends may be two. Whoever comes second
+ * by `phase` knows that the other one is through:
  *
- *   function_call ─ execution_start ─ RETURNED ──┐ second: KERNEL_DONE
+ *   function_call ─ execution_start ─ RETURNED ─┐ second: KERNEL_DONE
  *   on_done ──────────────────────── ENDED ─────┘ second: call->on_done */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* Building plans: from a partition's graph to packed nodes, edges, frames and kernels. See plan.h.
+/* Builds plans: from a partition's graph to packed nodes, edges, frames and kernels.
  *
- * Nodes are packed in topological order, so that a step walks memory forwards. */
+ * Nodes are packed in topological order, so an execution walks memory forwards. */
 #include "worker/plan/plan.h"
 
 #include <stdlib.h>

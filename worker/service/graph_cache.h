@@ -1,7 +1,8 @@
-/* The registered partitions of this worker: handle → plan. Loop thread only, but for references,
- * which any thread may let go.
+/* Keeps the registered partitions of this worker: from handle to plan. Loop thread only, except
+ * that any thread may give an entry's reference back.
  *
- * Graphs are keyed by the master that registered them: when it is gone for good, they go. */
+ * An entry belongs to the master that registered it and is removed when that master is lost for
+ * good. */
 #ifndef MILLRACE_WORKER_SERVICE_GRAPH_CACHE_H
 #define MILLRACE_WORKER_SERVICE_GRAPH_CACHE_H
 
@@ -27,16 +28,16 @@ struct cached_client {
     uint32_t n_sessions;
 };
 
-/* A session that has graphs here; an isolated one, until its master closes it. */
+/* A session that has graphs here. An isolated session stays until its master closes it. */
 struct cached_session {
     struct session_state *state;
     struct cached_client *client;       /* NULL: nobody's */
-    struct container_table *containers; /* of its own, when it is isolated */
+    struct container_table *containers; /* its own, when it is isolated; else NULL */
     struct session_credit *credit;
     uint64_t master_incarnation;
-    uint32_t n_entries; /* its graphs, and one for an isolated session that is open */
+    uint32_t n_entries; /* one for each of its graphs, and one while it is isolated and open */
     bool is_open;       /* isolated, and not closed yet */
-    bool is_kept;       /* graph_cache_keep's */
+    bool is_kept;       /* used by graph_cache_keep only */
     char handle[];
 };
 
@@ -48,26 +49,26 @@ struct graph_entry {
     struct container_table *containers; /* one reference; NULL: the task's */
     struct session_credit *credit;      /* its session's; one reference */
     struct plan *plan;
-    uint8_t *feed_types; /* plan->n_feeds; DT_INVALID where any will do */
-    struct peer **peers; /* that its channels go to and come from */
+    uint8_t *feed_types; /* plan->n_feeds of them; DT_INVALID where every type is accepted */
+    struct peer **peers; /* the tasks at the other ends of its channels */
     int n_peers;
-    struct peer_call_task **others; /* that its kernels may ask */
+    struct peer_call_task **others; /* the tasks that its kernels may call */
     int n_others;
     uint64_t n_runs; /* loop thread */
-    bool is_kept;    /* graph_cache_keep's */
+    bool is_kept;    /* used by graph_cache_keep only */
     int64_t build_us;
 };
 
 enum {
     GRAPH_CACHE_MAX_GRAPHS = 1 << 20,
-    /* smaller GraphDefs are built on the loop: a thread's wake-up costs as much */
+    /* smaller GraphDefs are built on the loop, because waking a thread costs as much */
     GRAPH_INLINE_BYTES = 4 * 1024,
 };
 
 struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool,
                                     const struct plan_options *options);
-/* Drops all graphs. What is still being built ends unseen: its on_built is called with
- * CANCELLED; the memory goes after. */
+/* Removes all graphs. For a graph that is still being built, on_built is called with CANCELLED; the
+ * memory is freed after that. */
 void graph_cache_free(struct graph_cache *cache);
 
 /* What RegisterGraph brings besides the graph. */
@@ -76,8 +77,9 @@ struct graph_registration {
     uint64_t client; /* whose session it is; 0: nobody's */
     const char *session;
     bool is_isolated;
-    struct span graphdef;                    /* inside `bytes` */
-    const struct function_source *functions; /* graphs inside `bytes`; copied where needed */
+    struct span graphdef; /* points into `bytes` */
+    const struct function_source
+        *functions; /* their graphs point into `bytes`; copied where needed */
     int n_functions;
     struct buffer *bytes; /* held until all is built; may be NULL */
     struct peer **peers;  /* taken (malloc'd) */
@@ -86,23 +88,25 @@ struct graph_registration {
     int n_others;
 };
 
-/* Builds plans from serialized GraphDefs, and enters them. `on_built` is called exactly once, on
- * the loop, maybe inside this call: with the entry (borrowed), or a status (taken). */
+/* Builds a plan from a serialized GraphDef and adds it. `on_built` is called exactly once, on the
+ * loop, perhaps inside this call: with the entry, which it borrows, or with a status, which it
+ * takes. */
 typedef void graph_built_fn(void *arg, struct graph_entry *entry, struct status *status_take);
 void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration,
                           graph_built_fn *on_built, void *arg);
-/* The master has closed a session: an isolated one's containers go when its graphs have gone. */
+/* Closes a session for its master: an isolated session's containers are freed with its last graph.
+ * */
 void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation,
                                struct span session);
 
-/* borrowed; NULL */
+/* Borrowed; NULL: there is no such graph. */
 struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle);
 struct graph_entry *graph_entry_ref(struct graph_entry *entry);
 void graph_entry_unref(struct graph_entry *entry);
 void graph_cache_remove(struct graph_cache *cache, uint64_t handle, uint64_t master_incarnation);
 void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarnation);
-/* Of a master's graphs and open isolated sessions only these stay. Those that are not there are
- * passed over. */
+/* Removes a master's graphs and closes its isolated sessions, except those listed. A listed one
+ * that is not here is ignored. */
 void graph_cache_keep(struct graph_cache *cache, uint64_t master_incarnation,
                       const uint64_t *graphs, size_t n_graphs, char *const *sessions,
                       size_t n_sessions);

@@ -1,5 +1,5 @@
-/* A traced step as TensorFlow's StepStats: field numbers from its step_stats.proto and
- * tensor_description.proto. */
+/* Writes a traced step as TensorFlow's StepStats message; field numbers are those of its
+ * step_stats.proto and tensor_description.proto. */
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cost.h"
 #include "worker/service/service_internal.h"

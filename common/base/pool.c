@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/denormals.h"
+
 enum { POOL_STACK_BYTES = 2 * 1024 * 1024, WAKES_AT_ONCE = 2 };
 
 struct pool_thread {
@@ -154,6 +156,7 @@ static void *pool_thread_main(void *arg) {
     struct pool_thread *thread = arg;
     struct pool *pool = thread->pool;
     is_pool_thread = !pool->is_io;
+    denormals_flush_to_zero();
     pthread_mutex_lock(&pool->mutex);
     pool->n_starting--;
     for (;;) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/denormals.h"
 #include "common/tensor/trim.h"
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
@@ -450,6 +451,7 @@ static void register_metrics(void) {
 struct status *worker_service_new(struct loop *loop, const struct worker_options *options,
                                   struct worker_service **ret_service) {
     struct worker_service *service = xcalloc(1, sizeof(*service));
+    denormals_flush_to_zero(); /* steps run on the loop thread, which this is */
     service->loop = loop;
     service->options = *options;
     service->task = xstrdup(options->task);

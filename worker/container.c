@@ -299,31 +299,43 @@ size_t container_n_resources(struct container_table *table) {
     return n_resources;
 }
 
-static void describe(const struct entry *entry, const struct object *resource, bool is_first,
-                     struct str *out) {
-    str_add(out, is_first ? "{\"container\":\"" : ",{\"container\":\"");
-    str_add_json_escaped(out, entry->container, strlen(entry->container));
+static void add_name(struct str *out, const char *name) {
+    enum { SHOWN_NAME_BYTES = 256 };
+    size_t len = strlen(name), n = MIN(len, (size_t)SHOWN_NAME_BYTES);
+    while (n < len && n > 0 && ((uint8_t)name[n] & 0xC0) == 0x80) /* not inside of a character */
+        n--;
+    str_add_json_escaped(out, name, n);
+    if (n < len)
+        str_add(out, "...");
+}
+
+static void describe(const struct entry *entry, const struct object *resource, struct str *out) {
+    str_add(out, "{\"container\":\"");
+    add_name(out, entry->container);
     str_add(out, "\",\"name\":\"");
-    str_add_json_escaped(out, entry->name, strlen(entry->name));
+    add_name(out, entry->name);
     str_add(out, "\",\"kind\":\"");
-    str_add_json_escaped(out, resource->type->name, strlen(resource->type->name));
+    add_name(out, resource->type->name);
     str_add(out, "\"}");
 }
 
-void container_describe(struct container_table *table, struct str *out) {
-    size_t n;
-    bool is_first = true;
+void container_describe(struct container_table *table, size_t max_rows, struct str *out) {
+    size_t n, n_shown = 0, n_more = 0;
     struct entry **list = entries_list(table, NULL, &n);
     str_add_char(out, '[');
     for (size_t i = 0; i < n; i++) {
         struct object *resource = resource_get(list[i]);
-        if (resource) {
-            describe(list[i], resource, is_first, out);
-            is_first = false;
+        if (resource && n_shown < max_rows) {
+            str_add(out, n_shown++ > 0 ? "," : "");
+            describe(list[i], resource, out);
+        } else if (resource) {
+            n_more++;
         }
         object_unref(resource);
         object_unref(&list[i]->object);
     }
+    if (n_more > 0)
+        str_addf(out, "%s{\"more\":%zu}", n_shown > 0 ? "," : "", n_more);
     str_add_char(out, ']');
     free(list);
 }

@@ -98,6 +98,7 @@ static void set_head(struct tensor *ret, enum dtype dtype, struct shape shape, i
     ret->dtype = (uint8_t)dtype;
     ret->rank = (uint8_t)shape.rank;
     ret->storage = (uint8_t)storage;
+    ret->has_ref_shape = false;
     memset(ret->reserved, 0, sizeof(ret->reserved));
     ret->n_elements = n_elements;
     if (shape.rank > TENSOR_INLINE_RANK)
@@ -173,6 +174,14 @@ void tensor_init_scalar_object(struct tensor *ret, enum dtype dtype, struct obje
 void tensor_init_ref(struct tensor *ret, enum dtype base, struct object *variable_take) {
     set_head(ret, base, SHAPE_SCALAR, 0, TENSOR_REF);
     ret->ref = variable_take;
+}
+
+void tensor_set_ref_shape(struct tensor *ref, struct shape shape, int64_t n_elements) {
+    CHECK(ref->storage == TENSOR_REF);
+    if (ref->rank > TENSOR_INLINE_RANK)
+        free(ref->long_dims);
+    set_head(ref, (enum dtype)ref->dtype, shape, n_elements, TENSOR_REF);
+    ref->has_ref_shape = true;
 }
 
 struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, struct shape shape,

@@ -40,8 +40,9 @@ enum { TENSOR_INLINE_BYTES = 16, TENSOR_INLINE_RANK = 4 };
 struct tensor {
     uint8_t dtype; /* enum dtype; for TENSOR_REF the variable's base dtype */
     uint8_t rank;
-    uint8_t storage; /* enum tensor_storage */
-    uint8_t reserved[5];
+    uint8_t storage;       /* enum tensor_storage */
+    uint8_t has_ref_shape; /* TENSOR_REF: the shape below is that of tensor_set_ref_shape */
+    uint8_t reserved[4];
     int64_t n_elements;
     union {
         int64_t dims[TENSOR_INLINE_RANK]; /* rank <= 4 */
@@ -112,6 +113,8 @@ static inline void tensor_init_scalar_bool(struct tensor *ret, bool v) {
 /* A scalar of an object dtype; takes the reference `object_take`. */
 void tensor_init_scalar_object(struct tensor *ret, enum dtype dtype, struct object *object_take);
 void tensor_init_ref(struct tensor *ret, enum dtype base, struct object *variable_take);
+/* Says under which shape a TENSOR_REF is read: a reshaped view of the variable. */
+void tensor_set_ref_shape(struct tensor *ref, struct shape shape, int64_t n_elements);
 static inline void tensor_init_dead(struct tensor *ret) {
     ret->storage = TENSOR_DEAD;
     ret->dtype = DT_INVALID;

@@ -135,21 +135,44 @@ static void fetch_presets(const struct executor *executor, const struct plan_nod
                                                           : &executor->plan->constants[row->index]);
 }
 
-/* Replaces references by the values they lead to now. A late read only makes sure that there is
- * one; a Switch hands its data on as they are. */
+struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) {
+    struct tensor value;
+    TRY(variable_read(variable_of(ref->ref), &value));
+    if (!ref->has_ref_shape || ref->n_elements != value.n_elements) {
+        tensor_move(ret, &value);
+        return NULL;
+    }
+    struct status *st = tensor_reshape(&value, tensor_shape(ref), ret);
+    tensor_clear(&value);
+    return st;
+}
+
+/* Replaces references by the values that they lead to now. A Switch passes its data on as they
+ * are. */
 static struct status *deref_inputs(const struct plan_node *node, struct tensor *inputs) {
     for (unsigned i = node->kind == PLAN_SWITCH || node->kind == PLAN_SWITCH_N; i < node->n_inputs;
          i++) {
         if (inputs[i].storage != TENSOR_REF || dtype_is_ref((enum dtype)node->node->in_types[i]))
             continue;
         struct tensor value;
-        TRY(variable_read(variable_of(inputs[i].ref), &value));
-        if (node->flags & PLAN_LATE_READ) {
-            tensor_clear(&value);
-            return NULL;
-        }
+        TRY(executor_read_reference(&inputs[i], &value));
         tensor_clear(&inputs[i]);
         tensor_move(&inputs[i], &value);
+    }
+    return NULL;
+}
+
+/* An Identity of references makes sure that there are values, and notes their shapes: later reads
+ * see new values of the same shape. */
+static struct status *check_references(const struct plan_node *node, struct tensor *inputs) {
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        struct tensor value;
+        if (inputs[i].storage != TENSOR_REF)
+            continue;
+        TRY(executor_read_reference(&inputs[i], &value));
+        if (!inputs[i].has_ref_shape)
+            tensor_set_ref_shape(&inputs[i], tensor_shape(&value), value.n_elements);
+        tensor_clear(&value);
     }
     return NULL;
 }
@@ -372,6 +395,37 @@ static void run_kernel(struct executor *executor, struct iteration *iteration,
         executor_finish_node(executor, iteration, node, ctx.outputs, false, ctx.status);
 }
 
+/* Runs a kernel that forwards a reference: it computes on the value as it is now, and its output is
+ * the reference again, under the output's shape. False: it has not run, because the execution must
+ * move to the pool first. */
+static bool run_late_kernel(struct executor *executor, struct iteration *iteration,
+                            const struct plan_node *node, struct tensor *inputs) {
+    struct tensor ref, *output = &executor->outputs[0];
+    tensor_copy(&ref, &inputs[0]);
+    struct status *st = deref_inputs(node, inputs);
+    if (!st && !executor->is_on_pool && executor->execution->inline_budget_ns > 0 &&
+        executor->execution->pool && largest_input(node, inputs) > node->cheap_elements) {
+        tensor_clear(&inputs[0]);
+        tensor_move(&inputs[0], &ref);
+        return false;
+    }
+    struct kernel_ctx ctx = kernel_context(executor, node, inputs);
+    int64_t start_ns = unlikely(executor->stats != NULL) ? clock_now_ns() : 0;
+    ctx.status = st;
+    if (!st)
+        node->compute(&ctx);
+    if (!ctx.status && ref.storage == TENSOR_REF) {
+        tensor_set_ref_shape(&ref, tensor_shape(output), output->n_elements);
+        tensor_clear(output);
+        tensor_move(output, &ref);
+    }
+    tensor_clear(&ref);
+    if (unlikely(executor->stats != NULL))
+        stats_node(executor, node, start_ns, clock_now_ns(), output);
+    executor_finish_node(executor, iteration, node, executor->outputs, false, ctx.status);
+    return true;
+}
+
 static void start_async(struct executor *executor, struct iteration *iteration,
                         const struct plan_node *node, bool on_pool) {
     struct async_op *op = async_op_new(executor, iteration, node);
@@ -401,7 +455,6 @@ static unsigned run_next(struct executor *executor) {
     struct ready item = executor->ready[--executor->n_ready];
     const struct plan_node *node = &executor->plan->nodes[item.node];
     struct tensor *inputs = &item.iteration->slots[node->first_slot];
-    struct status *st;
     if (unlikely(item.is_dead && !(node->flags & PLAN_TAKES_DEAD))) {
         clear_inputs(inputs, node->n_inputs);
         executor_propagate(executor, item.iteration, node, executor->outputs, true);
@@ -410,11 +463,23 @@ static unsigned run_next(struct executor *executor) {
     }
     if (node->n_presets > 0 && !item.is_dead)
         fetch_presets(executor, node, inputs);
-    if (unlikely(node->flags & PLAN_DEREF) && !item.is_dead && (st = deref_inputs(node, inputs))) {
-        executor_fail(executor, node, st);
-        clear_inputs(inputs, node->n_inputs);
-        node_completed(executor, item.iteration);
-        return LIGHT;
+    if (unlikely(node->flags & PLAN_DEREF) && !item.is_dead) {
+        bool is_late = node->flags & PLAN_LATE_READ;
+        if (is_late && node->kind == PLAN_KERNEL && inputs[0].storage == TENSOR_REF) {
+            if (run_late_kernel(executor, item.iteration, node, inputs))
+                return LIGHT;
+            executor->n_ready++;
+            return MUST_MOVE;
+        }
+        bool keeps = (is_late && node->kind == PLAN_IDENTITY) ||
+                     (node->kind == PLAN_FETCH && !executor->execution->is_partial);
+        struct status *st = keeps ? check_references(node, inputs) : deref_inputs(node, inputs);
+        if (st) {
+            executor_fail(executor, node, st);
+            clear_inputs(inputs, node->n_inputs);
+            node_completed(executor, item.iteration);
+            return LIGHT;
+        }
     }
     if (likely(node->kind <= PLAN_KERNEL_ASYNC)) {
         unsigned cost = LIGHT;

@@ -11,6 +11,15 @@
 
 /* ---- records ---- */
 
+size_t async_op_bytes(const struct plan *plan) {
+    return sizeof(struct async_op) + ((size_t)plan->max_outputs + 1) * sizeof(struct tensor);
+}
+
+void async_op_free(struct async_op *op) {
+    free(op->outputs);
+    free(op);
+}
+
 struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
                               const struct plan_node *node) {
     struct async_op *op = executor->free_ops;
@@ -19,6 +28,7 @@ struct async_op *async_op_new(struct executor *executor, struct iteration *itera
     } else {
         op = xcalloc(1, sizeof *op);
         op->executor = executor;
+        executor->memory_bytes += async_op_bytes(executor->plan);
         op->outputs_capacity = (uint32_t)executor->plan->max_outputs + 1;
         op->outputs = aligned_alloc(64, op->outputs_capacity * sizeof *op->outputs);
         CHECK(op->outputs);
@@ -144,25 +154,39 @@ void async_cancel_waits(struct executor *executor) {
         partial_cancel_waits(executor);
 }
 
-void execution_describe_waits(struct execution *execution, struct str *out) {
+enum { SHOWN_NAME_BYTES = 256 };
+
+static void describe_wait(const struct executor *executor, const struct async_op *op,
+                          int64_t now_ns, struct str *out) {
+    const struct node *node = op->node->node;
+    const char *more = strlen(node->name) > SHOWN_NAME_BYTES ? "..." : "";
+    str_addf(out, "%.*s%s (%s) for %.3f s", SHOWN_NAME_BYTES, node->name, more, node->op_name,
+             (double)(now_ns - op->since_ns) / 1e9);
+    if (op->node->kind == PLAN_SEND)
+        str_addf(out, " to %s", executor->plan->channels[op->node->aux].peer_task);
+    if (op->node->kind == PLAN_RECV)
+        str_addf(out, " from %s", executor->plan->channels[op->node->aux].peer_task);
+    if (op->node->kind == PLAN_FEED)
+        str_add(out, ", to be fed");
+    str_add_char(out, '\n');
+}
+
+void execution_describe_waits(struct execution *execution, size_t max_bytes, struct str *out) {
+    size_t end = out->len + max_bytes, n_more = 0;
     pthread_mutex_lock(&execution->lock);
     struct executor *executor = execution->executor;
     if (executor) {
         int64_t now_ns = clock_now_ns();
         pthread_mutex_lock(&executor->lock);
         LIST_FOR_EACH (link, &executor->pending) {
-            const struct async_op *op = LIST_ENTRY(link, struct async_op, link);
-            str_addf(out, "%s (%s) for %.3f s", op->node->node->name, op->node->node->op_name,
-                     (double)(now_ns - op->since_ns) / 1e9);
-            if (op->node->kind == PLAN_SEND)
-                str_addf(out, " to %s", executor->plan->channels[op->node->aux].peer_task);
-            if (op->node->kind == PLAN_RECV)
-                str_addf(out, " from %s", executor->plan->channels[op->node->aux].peer_task);
-            if (op->node->kind == PLAN_FEED)
-                str_add(out, ", to be fed");
-            str_add_char(out, '\n');
+            if (out->len < end)
+                describe_wait(executor, LIST_ENTRY(link, struct async_op, link), now_ns, out);
+            else
+                n_more++;
         }
         pthread_mutex_unlock(&executor->lock);
     }
     pthread_mutex_unlock(&execution->lock);
+    if (n_more > 0)
+        str_addf(out, "and %zu more\n", n_more);
 }

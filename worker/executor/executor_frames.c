@@ -14,6 +14,21 @@
 
 /* ---- iterations ---- */
 
+static size_t iteration_head_bytes(const struct plan_frame *frame) {
+    size_t children = frame->n_children * sizeof(struct frame *);
+    return (sizeof(struct iteration) + children + frame->n_nodes * sizeof(struct node_state) + 63) &
+           ~(size_t)63;
+}
+
+size_t iteration_bytes(const struct plan_frame *frame) {
+    return iteration_head_bytes(frame) + (frame->n_slots + 1) * sizeof(struct tensor);
+}
+
+size_t frame_bytes(const struct plan_frame *plan) {
+    return sizeof(struct frame) + ((size_t)plan->parallel_iterations + 1) * sizeof(void *) +
+           plan->n_exits;
+}
+
 struct iteration *iteration_new(struct executor *executor, uint32_t plan_frame) {
     const struct plan_frame *frame = &executor->plan->frames[plan_frame];
     struct iteration *iteration = executor->free_iterations[plan_frame];
@@ -21,13 +36,11 @@ struct iteration *iteration_new(struct executor *executor, uint32_t plan_frame) 
         executor->free_iterations[plan_frame] = iteration->next_free;
     } else {
         size_t children = frame->n_children * sizeof(struct frame *);
-        size_t head =
-            (sizeof *iteration + children + frame->n_nodes * sizeof(struct node_state) + 63) &
-            ~(size_t)63;
-        size_t size = head + (frame->n_slots + 1) * sizeof(struct tensor);
-        iteration = aligned_alloc(64, (size + 63) & ~(size_t)63);
+        size_t head = iteration_head_bytes(frame), size = iteration_bytes(frame);
+        iteration = aligned_alloc(64, size);
         if (!iteration)
             out_of_memory(size);
+        executor->memory_bytes += size;
         iteration->children = (struct frame **)(iteration + 1);
         iteration->states = (struct node_state *)(iteration->children + frame->n_children);
         iteration->slots = (struct tensor *)((char *)iteration + head);
@@ -88,6 +101,7 @@ static struct frame *frame_new(struct executor *executor, uint32_t plan_frame,
         executor->free_frames[plan_frame] = frame->next_free;
     } else {
         frame = xcalloc(1, sizeof *frame);
+        executor->memory_bytes += frame_bytes(&executor->plan->frames[plan_frame]);
         frame->plan_frame = plan_frame;
         frame->plan = &executor->plan->frames[plan_frame];
         frame->ring_size = (uint32_t)frame->plan->parallel_iterations + 1;

@@ -115,6 +115,7 @@ struct executor {
     struct iteration **free_iterations; /* by plan frame */
     struct frame **free_frames;         /* likewise */
     struct async_op *free_ops;
+    size_t memory_bytes;                   /* of iterations, frames and async_ops, used or free */
     struct container_table *own_container; /* made at first use: TensorArrays, stacks */
     struct pool_task task;                 /* runs the execution on the pool */
     struct list deferred_link;             /* executor_wake.c: the thread's deferred executors */
@@ -148,6 +149,10 @@ void executor_finish_node(struct executor *executor, struct iteration *iteration
 /* Completes a feed of a partial run: its value is propagated to preset inputs as well. */
 void executor_finish_feed(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *value);
+/* Reads the variable that a TENSOR_REF leads to, under the reference's shape if it has one. A
+ * variable that has changed its number of elements since is read as it is. *ret must hold nothing.
+ * Errors: FAILED_PRECONDITION while the variable is uninitialized. */
+struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) MUST_USE;
 void executor_fail(struct executor *executor, const struct plan_node *node,
                    struct status *status_take);
 /* Posts an operation that has ended. Any thread; may run the execution. */
@@ -184,7 +189,9 @@ void executor_end(struct executor *executor); /* the executor is recycled or fre
 struct iteration *iteration_new(struct executor *executor, uint32_t plan_frame);
 void iteration_recycle(struct executor *executor, struct iteration *iteration);
 void iteration_free(struct iteration *iteration);
+size_t iteration_bytes(const struct plan_frame *frame); /* of one iteration of the frame */
 void frame_free(struct frame *frame);
+size_t frame_bytes(const struct plan_frame *plan); /* of one instance of the frame */
 /* Each completes a control-flow node that ran in `iteration`, and propagates its value. */
 void frame_enter(struct executor *executor, struct iteration *iteration,
                  const struct plan_node *node, struct tensor *value, bool is_dead);
@@ -199,6 +206,8 @@ void frame_iteration_idle(struct executor *executor, struct iteration *iteration
 void frames_drop_all(struct executor *executor);
 
 /* ---- executor_async.c ---- */
+void async_op_free(struct async_op *op);
+size_t async_op_bytes(const struct plan *plan);
 struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
                               const struct plan_node *node);
 /* Starts a kernel that may stay pending, a Recv, a Send whose value may have to wait for its

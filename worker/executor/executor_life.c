@@ -7,6 +7,10 @@
 
 enum {
     MAX_FREE_EXECUTORS = 8, /* kept per plan for the next executions */
+    /* Of a kept executor, and of all that a plan keeps beyond the first: what is allocated more is
+     * freed when the execution ends. */
+    EXECUTOR_KEPT_BYTES = 4 << 20,
+    PLAN_KEPT_BYTES = 64 << 20,
     /* An execution of more nodes does not fit into a loop thread's budget. It begins on the pool,
      * so that its memory stays in one core's cache. */
     LARGE_PLAN_NODES = 4096,
@@ -48,8 +52,7 @@ static void executor_free(struct executor *executor) {
         }
     for (struct async_op *op = executor->free_ops, *next; op; op = next) {
         next = op->next;
-        free(op->outputs);
-        free(op);
+        async_op_free(op);
     }
     pthread_mutex_destroy(&executor->lock);
     free(executor->free_iterations);
@@ -70,6 +73,7 @@ static struct executor *executor_take(struct plan *plan) {
     pthread_mutex_lock(&plan->lock);
     struct executor *executor = plan->free_executors;
     if (executor) {
+        plan->free_executor_bytes -= executor->memory_bytes;
         plan->free_executors = executor->next_free;
         plan->n_free_executors--;
     }
@@ -77,11 +81,44 @@ static struct executor *executor_take(struct plan *plan) {
     return executor ? executor : executor_new(plan);
 }
 
+/* Frees what a loop with many overlapping iterations, or many waits at once, left beyond
+ * EXECUTOR_KEPT_BYTES. The first iteration and instance of each frame stay, whatever their size. */
+static void executor_trim(struct executor *executor) {
+    for (uint32_t i = 0; i < executor->plan->n_frames; i++) {
+        const struct plan_frame *plan = &executor->plan->frames[i];
+        struct iteration *iteration = executor->free_iterations[i], *spare;
+        while (iteration && executor->memory_bytes > EXECUTOR_KEPT_BYTES &&
+               (spare = iteration->next_free)) {
+            iteration->next_free = spare->next_free;
+            iteration_free(spare);
+            executor->memory_bytes -= iteration_bytes(plan);
+        }
+        struct frame *frame = executor->free_frames[i], *other;
+        while (frame && executor->memory_bytes > EXECUTOR_KEPT_BYTES &&
+               (other = frame->next_free)) {
+            frame->next_free = other->next_free;
+            frame_free(other);
+            executor->memory_bytes -= frame_bytes(plan);
+        }
+    }
+    struct async_op *op;
+    while (executor->memory_bytes > EXECUTOR_KEPT_BYTES && (op = executor->free_ops)) {
+        executor->free_ops = op->next;
+        async_op_free(op);
+        executor->memory_bytes -= async_op_bytes(executor->plan);
+    }
+}
+
 static void executor_give_back(struct executor *executor) {
     struct plan *plan = executor->plan;
+    if (unlikely(executor->memory_bytes > EXECUTOR_KEPT_BYTES))
+        executor_trim(executor);
     pthread_mutex_lock(&plan->lock);
-    bool keep = plan->n_free_executors < MAX_FREE_EXECUTORS;
+    bool keep = plan->n_free_executors == 0 ||
+                (plan->n_free_executors < MAX_FREE_EXECUTORS &&
+                 plan->free_executor_bytes + executor->memory_bytes <= PLAN_KEPT_BYTES);
     if (keep) {
+        plan->free_executor_bytes += executor->memory_bytes;
         executor->next_free = plan->free_executors;
         plan->free_executors = executor;
         plan->n_free_executors++;
@@ -95,6 +132,21 @@ static void executor_give_back(struct executor *executor) {
 
 /* ---- the end ---- */
 
+/* A fetched reference is read when everything else has run, so that it shows the updates of its own
+ * step, as TensorFlow's fetches do. */
+static struct status *settle_fetch(struct tensor *fetch, uint32_t position) {
+    if (fetch->storage == TENSOR_NONE)
+        return status_internal(
+            "the step ended without a value for fetch %u: the graph never produced it", position);
+    if (likely(fetch->storage != TENSOR_REF))
+        return NULL;
+    struct tensor value;
+    TRY(executor_read_reference(fetch, &value));
+    tensor_clear(fetch);
+    tensor_move(fetch, &value);
+    return NULL;
+}
+
 void executor_end(struct executor *executor) {
     struct execution *execution = executor->execution;
     struct status *st = executor->status;
@@ -103,9 +155,7 @@ void executor_end(struct executor *executor) {
     partial_end(execution);
     pthread_mutex_unlock(&execution->lock);
     for (uint32_t i = 0; i < executor->plan->n_fetches && !st; i++)
-        if (execution->fetches[i].storage == TENSOR_NONE)
-            st = status_internal(
-                "the step ended without a value for fetch %u: the graph never produced it", i);
+        st = settle_fetch(&execution->fetches[i], i);
     if (st)
         for (uint32_t i = 0; i < executor->plan->n_fetches; i++)
             tensor_clear(&execution->fetches[i]);

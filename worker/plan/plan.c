@@ -274,7 +274,7 @@ static struct status *build_node(struct builder *b, const struct node *node, uin
     plan->max_outputs = MAX(plan->max_outputs, out->n_outputs);
     if (plan_wants_values(node, b->is_reference))
         out->flags |= PLAN_DEREF;
-    if (plan_reads_late(node))
+    if (plan_reads_late(node, b->is_reference))
         out->flags |= PLAN_LATE_READ;
     if (!op)
         return build_kernel(b, node, out);

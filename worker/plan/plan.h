@@ -54,7 +54,8 @@ enum plan_node_flags {
     /* a kernel whose one output has one consumer, which is no Merge: it writes the output into the
      * consumer's slot */
     PLAN_DIRECT = 64,
-    /* passes a reference on: each consumer reads the variable when it runs itself */
+    /* looks at the value and passes the reference on: each consumer reads the variable when it
+     * runs */
     PLAN_LATE_READ = 32,
 };
 
@@ -181,6 +182,7 @@ struct plan {
      * says how it is freed when it keeps some. */
     struct executor *free_executors;
     uint32_t n_free_executors;
+    size_t free_executor_bytes;
     void (*executors_free)(struct executor *first);
 };
 
@@ -219,11 +221,11 @@ struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* no execution may hold the last reference */
 
 /* ---- plan_references.c: variables that are read late ---- */
-/* An Identity of a reference: "v/read". */
-bool plan_reads_late(const struct node *node);
 /* By node id: may its values be references, although its op makes values? malloc'd. Cost:
  * linear. */
 bool *plan_find_references(const struct graph *graph, const struct graph_consumers *consumers);
+/* Does the op look at the value and pass the reference on, as an Identity of a reference does? */
+bool plan_reads_late(const struct node *node, const bool *is_reference);
 /* Does a reference arrive where the op needs the value? */
 bool plan_wants_values(const struct node *node, const bool *is_reference);
 

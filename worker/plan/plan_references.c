@@ -1,11 +1,11 @@
-/* Reads of reference variables that come as late as TensorFlow's.
+/* Finds the values that are references to variables and are read late, as late as in TensorFlow.
  *
- * Clients make "v/read", an Identity of the reference, outside of all control dependencies, and
- * yet rely on "update v, then use v": in TensorFlow its output shares the variable's buffer,
- * which updates write in place. So here the reference itself goes on to the consumers, and each
- * reads the variable when it runs. What only hands values on, from branch to branch and from
- * iteration to iteration, hands the reference on: a loop's condition sees what its body has
- * assigned. */
+ * Clients make "v/read", an Identity of the reference, outside of all control dependencies, and yet
+ * rely on "update v, then use v". In TensorFlow the output of such an Identity shares the
+ * variable's buffer, which updates write in place, and so does the output of every op that forwards
+ * its input's buffer: a Reshape, a CheckNumerics, an Enter. So here these ops pass the reference
+ * itself on, with the shape that their output has, and each consumer reads the variable when it runs.
+ * docs/compatibility.md says where this ends. */
 #include <stdlib.h>
 
 #include "worker/plan/plan.h"
@@ -19,12 +19,8 @@ static bool comes_as_reference(const struct node *node, int input) {
     return dtype_is_ref((enum dtype)in->src->out_types[in->index]);
 }
 
-bool plan_reads_late(const struct node *node) {
-    return node_is_op(node, "Identity") && comes_as_reference(node, 0);
-}
-
-/* How many of its inputs, from the first on, the op only hands on. */
-static int n_handed_on(const struct node *node) {
+/* Control flow passes a value on without looking at it: how many inputs, from the first on. */
+static int n_passed_on(const struct node *node) {
     if (is_either(node, "Merge", "RefMerge"))
         return node->n_data;
     return is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") ||
@@ -32,10 +28,28 @@ static int n_handed_on(const struct node *node) {
            is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
 }
 
+/* These ops look at the value, and their output k shares input k's buffer in TensorFlow. Snapshot
+ * is none of them: it copies what another holds. */
+static int n_forwarded(const struct node *node) {
+    static const char *const ops[] = {"Identity",        "StopGradient",
+                                      "PreventGradient", "CheckNumerics",
+                                      "CheckNumericsV2", "EnsureShape",
+                                      "Reshape",         "Squeeze",
+                                      "ExpandDims",      "PlaceholderWithDefault",
+                                      "GuaranteeConst",  "Print"};
+    if (node_is_op(node, "IdentityN"))
+        return node->n_data;
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        if (node_is_op(node, ops[i]))
+            return MIN(1, node->n_data);
+    return 0;
+}
+
+/* Of passing on and forwarding an op does one at most. */
+static int n_shared(const struct node *node) { return MAX(n_passed_on(node), n_forwarded(node)); }
+
 static bool begins_reference(const struct node *node) {
-    if (plan_reads_late(node))
-        return true;
-    for (int i = 0; i < n_handed_on(node); i++)
+    for (int i = 0; i < n_shared(node); i++)
         if (comes_as_reference(node, i))
             return true;
     return false;
@@ -54,7 +68,7 @@ bool *plan_find_references(const struct graph *graph, const struct graph_consume
         for (int k = consumers->first[id]; k < consumers->first[id + 1]; k++) {
             const struct node_output_edge *edge = &consumers->edges[k];
             if (edge->index == CONTROL_EDGE || is_reference[edge->dst->id] ||
-                edge->position >= n_handed_on(edge->dst))
+                edge->position >= n_shared(edge->dst))
                 continue;
             is_reference[edge->dst->id] = true;
             found[n_found++] = edge->dst->id;
@@ -64,8 +78,12 @@ bool *plan_find_references(const struct graph *graph, const struct graph_consume
     return is_reference;
 }
 
+bool plan_reads_late(const struct node *node, const bool *is_reference) {
+    return is_reference[node->id] && n_forwarded(node) > 0;
+}
+
 bool plan_wants_values(const struct node *node, const bool *is_reference) {
-    for (int i = n_handed_on(node); i < node->n_data; i++)
+    for (int i = n_passed_on(node); i < node->n_data; i++)
         if ((comes_as_reference(node, i) || is_reference[node->inputs[i].src->id]) &&
             !dtype_is_ref((enum dtype)node->in_types[i]))
             return true;

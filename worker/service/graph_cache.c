@@ -366,13 +366,17 @@ void graph_cache_register(struct graph_cache *cache, const struct graph_registra
     }
 }
 
-void graph_cache_describe(struct graph_cache *cache, struct str *out) {
-    bool is_first = true;
+void graph_cache_describe(struct graph_cache *cache, size_t max_rows, struct str *out) {
+    size_t n_shown = 0, n_more = 0;
     str_add_char(out, '[');
     LIST_FOR_EACH (link, &cache->graphs) {
+        if (n_shown == max_rows) {
+            n_more++;
+            continue;
+        }
         const struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
         str_addf(out, "%s{\"graph\":%llu,\"master\":\"%016llx\",\"session\":\"",
-                 is_first ? "" : ",", (unsigned long long)entry->handle,
+                 n_shown == 0 ? "" : ",", (unsigned long long)entry->handle,
                  (unsigned long long)entry->master_incarnation);
         str_add_json_escaped(out, entry->session->handle, strlen(entry->session->handle));
         str_addf(out,
@@ -381,7 +385,9 @@ void graph_cache_describe(struct graph_cache *cache, struct str *out) {
                  entry->plan->n_nodes, entry->plan->n_feeds, entry->plan->n_fetches,
                  function_table_n_functions(entry->plan->functions), entry->n_peers,
                  (unsigned long long)entry->n_runs, (long long)entry->build_us);
-        is_first = false;
+        n_shown++;
     }
+    if (n_more > 0)
+        str_addf(out, "%s{\"more\":%zu}", n_shown > 0 ? "," : "", n_more);
     str_add_char(out, ']');
 }

@@ -201,7 +201,10 @@ void service_forget_caller(struct service_connection *connection);
 void service_send_steps(struct service_connection *connection, uint64_t id);
 
 /* ---- step_stats.c ---- */
-/* TensorFlow's StepStats message of a traced step. */
-void step_stats_write(const struct step_stats *stats, const char *device, struct str *out);
+/* Adds TensorFlow's StepStats message of a traced step: a row for each node of the program that ran,
+ * and a row "RecvTensor" for each value that came from another task. `device` is named for nodes
+ * without a kernel. After max_bytes, which one row may exceed, further rows are left out. */
+void step_stats_write(const struct step_stats *stats, const char *device, size_t max_bytes,
+                      struct str *out);
 
 #endif

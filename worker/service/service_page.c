@@ -1,4 +1,4 @@
-/* The status page's rows. */
+/* Writes the status pages /statusz and /stepz. */
 #include "worker/service/service_internal.h"
 
 #include "common/base/clock.h"
@@ -27,8 +27,12 @@ static void describe_devices(const struct worker_service *service, struct str *o
     str_add(out, "],");
 }
 
-/* At most so many steps are listed: a page is made on the loop. */
-enum { MAX_STEPS_SHOWN = 100 };
+/* A page is made on the loop, from names that clients chose, so everything on it is limited. */
+enum {
+    MAX_STEPS_SHOWN = 100,
+    MAX_WAITS_BYTES = 64 << 10, /* of one step */
+    MAX_ROWS_SHOWN = 10000,     /* of graphs, and of resources */
+};
 
 /* Those that run longest, with a reference each; of one master, or of all (0). */
 static int take_shown(struct worker_service *service, uint64_t master_incarnation,
@@ -52,7 +56,7 @@ static int take_shown(struct worker_service *service, uint64_t master_incarnatio
 /* A line per operation; one that says so when all of it is at work. */
 static void describe_waits(struct graph_run *run, struct str *out) {
     size_t before = out->len;
-    execution_describe_waits(&run->execution, out);
+    execution_describe_waits(&run->execution, MAX_WAITS_BYTES, out);
     if (out->len == before)
         str_add(out, "nothing waits: it is at work\n");
 }
@@ -102,7 +106,7 @@ static void describe_steps(struct worker_service *service, struct str *out) {
     str_addf(out, "\"live_steps\":%zu,\"steps\":[", n_live);
     for (int i = 0; i < n; i++) {
         struct str waits = STR_INIT;
-        execution_describe_waits(&shown[i]->execution, &waits);
+        execution_describe_waits(&shown[i]->execution, MAX_WAITS_BYTES, &waits);
         str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"",
                  i > 0 ? "," : "", (unsigned long long)shown[i]->id,
                  (unsigned long long)shown[i]->graph->handle,
@@ -131,10 +135,10 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
     describe_devices(service, out);
     describe_steps(service, out);
     str_add(out, "\"graphs\":");
-    graph_cache_describe(service->graphs, out);
+    graph_cache_describe(service->graphs, MAX_ROWS_SHOWN, out);
     str_addf(out,
              ",\"n_resources\":%zu,\"resources\":", container_n_resources(service->containers));
-    container_describe(service->containers, out);
+    container_describe(service->containers, MAX_ROWS_SHOWN, out);
     str_add(out, ",\"peers\":");
     peer_table_describe(service->peers, out);
     str_add(out, ",\"rdma\":");

@@ -133,6 +133,7 @@ static struct status *add_fetches(struct graph_run *run, struct wire_values *val
 }
 
 static void send_done(struct graph_run *run, struct status **status) {
+    enum { STATS_MAX_BYTES = WIRE_MAX_META_BYTES / 2 };
     struct wire_values values;
     wire_values_init(&values, run->graph->plan->n_fetches);
     str_clear(&run->meta);
@@ -146,7 +147,8 @@ static void send_done(struct graph_run *run, struct status **status) {
     }
     if (run->execution.stats) {
         struct str stats = STR_INIT;
-        step_stats_write(run->execution.stats, run->service->options.devices[0].full_name, &stats);
+        step_stats_write(run->execution.stats, run->service->options.devices[0].full_name,
+                         STATS_MAX_BYTES, &stats);
         if (run->meta.len + stats.len < WIRE_MAX_META_BYTES - 64)
             run_done_add_stats(&run->meta, (struct span){stats.data, stats.len});
         str_fini(&stats);

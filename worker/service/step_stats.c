@@ -88,23 +88,76 @@ static void add_node(struct str *out, const struct step_stats *stats,
     str_fini(&node);
 }
 
-static const char *device_of(const struct node_stats *row, const char *fallback) {
+/* Nodes that the master has added and no program knows: feeds, fetches, both ends of a cut edge. */
+static bool is_internal(const struct node_stats *row) {
+    enum plan_kind kind = (enum plan_kind)row->node->kind;
+    return kind == PLAN_SEND || kind == PLAN_FEED || kind == PLAN_FETCH ||
+           row->node->node->name[0] == '_';
+}
+
+/* A value that came from another task, as TensorFlow's workers log it: a row "RecvTensor" of the
+ * receiving device, labelled "[40.0MB] [812.3Mb/s] x:0 from DEVICE to DEVICE". */
+static void add_transfer(struct str *out, const struct step_stats *stats,
+                         const struct node_stats *row) {
+    static const char name[] = "RecvTensor";
+    const struct plan_channel *channel = &stats->plan->channels[row->node->aux];
+    int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
+    int64_t elapsed_us = (row->end_ns - row->start_ns) / 1000;
+    double bytes = (double)row->output.size_bytes;
+    double megabits = 8 * bytes / (double)MAX(elapsed_us, (int64_t)1);
+    struct str node = STR_INIT, label = STR_INIT;
+    if (bytes >= 0.1 * (1 << 20))
+        str_addf(&label, "[%.1fMB] ", bytes / (1 << 20));
+    else
+        str_addf(&label, "[%lldB] ", (long long)row->output.size_bytes);
+    if (megabits >= 1000)
+        str_addf(&label, "[%.1fGb/s] ", megabits / 1000);
+    else
+        str_addf(&label, "[%fMb/s] ", megabits);
+    str_addf(&label, "%.*s from %s to %s", LABEL_MAX_BYTES, channel->tensor_name,
+             channel->src_device, channel->dst_device);
+    proto_add_bytes(&node, 1, name, strlen(name));
+    proto_add_int(&node, 2, (uint64_t)start_us);
+    proto_add_int(&node, 4, (uint64_t)elapsed_us);
+    proto_add_int(&node, 5, (uint64_t)elapsed_us);
+    if (row->output.dtype != DT_INVALID)
+        add_output(&node, row);
+    proto_add_bytes(&node, 8, label.data, label.len);
+    proto_add_int(&node, 10, row->thread_id);
+    proto_add_bytes(out, 2, node.data, node.len);
+    str_fini(&node);
+    str_fini(&label);
+}
+
+static const char *device_of(const struct step_stats *stats, const struct node_stats *row,
+                             const char *fallback) {
+    if (row->node->kind == PLAN_RECV)
+        return stats->plan->channels[row->node->aux].dst_device;
     return row->node->instance ? row->node->instance->device : fallback;
 }
 
-void step_stats_write(const struct step_stats *stats, const char *device, struct str *out) {
+static void add_row(struct str *out, const struct step_stats *stats, const struct node_stats *row) {
+    if (row->node->kind == PLAN_RECV)
+        add_transfer(out, stats, row);
+    else if (!is_internal(row))
+        add_node(out, stats, row);
+}
+
+void step_stats_write(const struct step_stats *stats, const char *device, size_t max_bytes,
+                      struct str *out) {
+    size_t end = out->len + max_bytes;
     struct strmap done;
     strmap_init(&done);
     for (size_t i = 0; i < stats->n_nodes; i++) {
-        const char *name = device_of(&stats->nodes[i], device);
+        const char *name = device_of(stats, &stats->nodes[i], device);
         if (strmap_get(&done, name))
             continue;
         strmap_put(&done, name, (void *)(uintptr_t)name);
         struct str rows = STR_INIT;
         proto_add_bytes(&rows, 1, name, strlen(name));
-        for (size_t k = i; k < stats->n_nodes; k++)
-            if (strcmp(device_of(&stats->nodes[k], device), name) == 0)
-                add_node(&rows, stats, &stats->nodes[k]);
+        for (size_t k = i; k < stats->n_nodes && out->len + rows.len < end; k++)
+            if (strcmp(device_of(stats, &stats->nodes[k], device), name) == 0)
+                add_row(&rows, stats, &stats->nodes[k]);
         proto_add_bytes(out, 1, rows.data, rows.len);
         str_fini(&rows);
     }

@@ -188,7 +188,7 @@ static void names_that_do_not_fit_a_small_buffer_work(void **state) {
 static void the_page_lists_resources(void **state) {
     struct str page = STR_INIT;
     put("c", "quo\"te", 1);
-    container_describe(table, &page);
+    container_describe(table, 100, &page);
     assert_string_equal(page.data,
                         "[{\"container\":\"c\",\"name\":\"quo\\\"te\",\"kind\":\"thing\"}]");
     str_fini(&page);

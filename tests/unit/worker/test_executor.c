@@ -131,7 +131,7 @@ static void a_cond_takes_one_branch(void **state) {
 
 /* Both inputs of "d" are there from the start; what it waits for, by a control edge, decides
  * whether it runs. */
-static void settled_inputs_do_not_revive_a_dead_node(void **state) {
+static void preset_inputs_do_not_revive_a_dead_node(void **state) {
     expect_result(COND("true") "gate = Identity(no) {T=float}\n"
                                "d = AddV2(x, one, ^gate) {T=float}\n"
                                "out = _MrFetch(d) {T=float, index=0}\n",
@@ -161,7 +161,7 @@ static void kernels_share_states_that_are_equal(void **state) {
 
 /* Constants and feeds are shared with the plan and the caller: a kernel that works in place must
  * not write into them. */
-static void settled_inputs_keep_their_values(void **state) {
+static void preset_inputs_keep_their_values(void **state) {
     struct fixture f;
     open_fixture(&f, "big = Const() {dtype=float, value=float[5]{1, 2, 3, 4, 5}}\n"
                      "x = _MrFeed() {T=float, index=0}\n"
@@ -322,7 +322,7 @@ static void a_cond_inside_a_loop(void **state) {
         "int32[]{35}");
 }
 
-static void asynchronous_kernels_come_home(void **state) {
+static void asynchronous_kernels_complete(void **state) {
     expect_result("a = Const() {dtype=float, value=float[]{2}}\n"
                   "b = Neg(a) {T=float}\n"
                   "c = Neg(b) {T=float}\n"
@@ -406,7 +406,7 @@ static void cancelling_wakes_what_waits(void **state) {
         struct status *why = status_new(STATUS_CANCELLED, "the test says so");
         struct str waits = STR_INIT;
         start(&f);
-        execution_describe_waits(&f.run, &waits);
+        execution_describe_waits(&f.run, 1 << 20, &waits);
         assert_non_null(strstr(str_text(&waits), "wait (Square)"));
         str_fini(&waits);
         execution_cancel(&f.run, why);
@@ -575,6 +575,135 @@ static void an_update_shows_in_what_uses_a_reference_after_it(void **state) {
         STATUS_FAILED_PRECONDITION, "[[{{node read}}]]");
 }
 
+/* Each op makes an output that shares the variable's buffer in TensorFlow, so what reads the output
+ * after the update sees the update. */
+static void an_update_shows_behind_every_op_that_forwards_a_reference(void **state) {
+    static const char *const ops[] = {
+        "Identity(read) {T=float}",
+        "IdentityN(read) {T=[float]}",
+        "StopGradient(read) {T=float}",
+        "PreventGradient(read) {T=float}",
+        "GuaranteeConst(read) {T=float}",
+        "PlaceholderWithDefault(read) {dtype=float, shape=[]}",
+        "EnsureShape(read) {T=float, shape=[]}",
+        "CheckNumerics(read) {T=float, message=\"m\"}",
+        "Reshape(read, none) {T=float, Tshape=int32}",
+        "Squeeze(read) {T=float}",
+        "Identity(late) {T=float}",
+        "Reshape(late, none) {T=float, Tshape=int32}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+        struct str text = STR_INIT;
+        str_addf(&text,
+                 REF_VARIABLE("late") "one = Const() {dtype=float, value=float[]{1}}\n"
+                                      "none = Const() {dtype=int32, value=int32[0]{}}\n"
+                                      "init = Assign(late, one) {T=float}\n"
+                                      "read = Identity(late, ^init) {T=float}\n"
+                                      "first = %.*s, ^init) %s\n"
+                                      "again = Identity(first) {T=float}\n"
+                                      "before = AddV2(again, one) {T=float}\n"
+                                      "update = AssignAdd(late, one, ^before) {T=float}\n"
+                                      "after = AddV2(again, one, ^update) {T=float}\n"
+                                      "out = _MrFetch(after) {T=float, index=0}\n",
+                 (int)(strchr(ops[i], ')') - ops[i]), ops[i], strchr(ops[i], ')') + 2);
+        expect_result(str_text(&text), "float[]{3}");
+        str_fini(&text);
+    }
+}
+
+/* The view keeps its shape, the variable its own. */
+static void a_reshaped_reference_is_read_late_under_its_shape(void **state) {
+    expect_result("v = VariableV2() {dtype=float, shape=[2,3], shared_name=\"shaped\"}\n"
+                  "x = Const() {dtype=float, value=float[2,3]{1, 2, 3, 4, 5, 6}}\n"
+                  "flat = Const() {dtype=int32, value=int32[1]{-1}}\n"
+                  "last = Const() {dtype=int32, value=int32[]{1}}\n"
+                  "init = Assign(v, x) {T=float}\n"
+                  "read = Identity(v, ^init) {T=float}\n"
+                  "r = Reshape(read, flat) {T=float, Tshape=int32}\n"
+                  "e = ExpandDims(r, last) {T=float, Tdim=int32}\n"
+                  "s = Squeeze(e) {T=float, squeeze_dims=[1]}\n"
+                  "update = AssignAdd(v, x, ^s) {T=float}\n"
+                  "copy = Mul(s, s, ^update) {T=float}\n"
+                  "out = _MrFetch(copy) {T=float, index=0}\n",
+                  "float[6]{4, 16, 36, 64, 100, 144}");
+    expect_failure("v = VariableV2() {dtype=float, shape=[], shared_name=\"nan\"}\n"
+                   "x = Const() {dtype=float, value=float[]{nan}}\n"
+                   "init = Assign(v, x) {T=float}\n"
+                   "check = CheckNumerics(v, ^init) {T=float, message=\"here\"}\n"
+                   "out = _MrFetch(check) {T=float, index=0}\n",
+                   STATUS_INVALID_ARGUMENT, "here : Tensor had NaN");
+}
+
+/* w = identity(v.read()) outside; v.assign_add(1) in five iterations; then w + 0. */
+static void an_update_in_a_loop_shows_in_what_was_read_outside(void **state) {
+    expect_result(
+        REF_VARIABLE("looped") INT("z", "0") INT(
+            "n", "5") "zero = Const() {dtype=float, value=float[]{0}}\n"
+                      "init = Assign(looped, zero) {T=float}\n"
+                      "read = Identity(looped, ^init) {T=float}\n"
+                      "w0 = Identity(read) {T=float}\n"
+                      "start = Identity(z, ^w0) {T=int32}\n"
+                      "v_in = RefEnter(looped) {T=float, frame_name=\"w\", is_constant=true}\n"
+                      "f_1 = Const() {dtype=float, value=float[]{1}}\n"
+                      "step_in = Enter(f_1) {T=float, frame_name=\"w\", is_constant=true}\n" LOOP(
+                          "w", "start", "n", "1",
+                          "add = AssignAdd(v_in, step_in, ^w_b) {T=float}\n"
+                          "w_1 = Const(^add) {dtype=int32, value=int32[]{1}}\n"
+                          "w_a = AddV2(w_b, w_1) {T=int32}\n"
+                          "w_n = NextIteration(w_a) {T=int32}\n") "sum = AddV2(w0, zero, ^w_x) "
+                                                                  "{T=float}\n"
+                                                                  "out = _MrFetch(sum) {T=float, "
+                                                                  "index=0}\n",
+        "float[]{5}");
+}
+
+/* sess.run([train_op, global_step]): the fetch runs first, and shows the update all the same. */
+static void a_fetched_reference_shows_the_updates_of_its_step(void **state) {
+    static const char *const fetched[] = {"global", "read", "again", "reshaped"};
+    for (size_t i = 0; i < ARRAY_LEN(fetched); i++) {
+        struct str text = STR_INIT;
+        str_addf(&text,
+                 REF_VARIABLE("global") "one = Const() {dtype=float, value=float[]{1}}\n"
+                                        "none = Const() {dtype=int32, value=int32[0]{}}\n"
+                                        "init = Assign(global, one) {T=float}\n"
+                                        "read = Identity(global, ^init) {T=float}\n"
+                                        "again = Identity(read) {T=float}\n"
+                                        "reshaped = Reshape(read, none) {T=float, Tshape=int32}\n"
+                                        "out = _MrFetch(%s, ^init) {T=float, index=0}\n"
+                                        "wait = Neg(one, ^out) {T=float}\n"
+                                        "train = AssignAdd(global, one, ^wait) {T=float}\n",
+                 fetched[i]);
+        expect_result(str_text(&text), "float[]{2}");
+        str_fini(&text);
+    }
+}
+
+/* Ten thousand iterations wait at a time. Their memory does not stay with the plan, times the
+ * executors that it keeps. */
+static void what_overlapping_iterations_took_is_given_back(void **state) {
+    struct fixture f;
+    open_fixture(&f,
+                 INT("z", "0") INT("n", "10000")
+                     LOOP("w", "z", "n", "10000",
+                          "w_f = Cast(w_b) {SrcT=int32, DstT=float}\n"
+                          "wait = Square(w_f) {T=float}\n" COUNT_BODY("w")) "out = _MrFetch(w_x) "
+                                                                            "{T=int32, index=0}\n");
+    struct status *why = status_new(STATUS_CANCELLED, "the test says so");
+    start(&f);
+    struct str waits = STR_INIT;
+    execution_describe_waits(&f.run, 1000, &waits);
+    assert_true(waits.len < 2000);
+    assert_non_null(strstr(str_text(&waits), " more\n"));
+    str_fini(&waits);
+    execution_cancel(&f.run, why);
+    status_unref(why);
+    await(&f);
+    assert_int_equal(f.plan->n_free_executors, 1);
+    assert_true(f.plan->free_executor_bytes > 0);
+    assert_true(f.plan->free_executor_bytes <= 4 << 20);
+    close_fixture(&f);
+}
+
 /* A branch hands the variable on as it is; only the predicate is read. */
 static void a_switch_by_a_variable_hands_its_data_on_unread(void **state) {
     expect_result(
@@ -635,8 +764,8 @@ int main(void) {
         cmocka_unit_test(values_flow_along_data_edges),
         cmocka_unit_test(feeds_reach_their_consumers),
         cmocka_unit_test(a_cond_takes_one_branch),
-        cmocka_unit_test(settled_inputs_do_not_revive_a_dead_node),
-        cmocka_unit_test(settled_inputs_keep_their_values),
+        cmocka_unit_test(preset_inputs_do_not_revive_a_dead_node),
+        cmocka_unit_test(preset_inputs_keep_their_values),
         cmocka_unit_test(kernels_share_states_that_are_equal),
         cmocka_unit_test(an_untaken_branch_is_fetched_dead),
         cmocka_unit_test(a_control_trigger_is_live_under_dead_inputs),
@@ -646,7 +775,7 @@ int main(void) {
         cmocka_unit_test(loops_stand_beside_and_inside_each_other),
         cmocka_unit_test(a_dead_loop_ends_dead),
         cmocka_unit_test(a_cond_inside_a_loop),
-        cmocka_unit_test(asynchronous_kernels_come_home),
+        cmocka_unit_test(asynchronous_kernels_complete),
         cmocka_unit_test(expensive_kernels_run_beside_others),
         cmocka_unit_test(the_first_failure_ends_the_step),
         cmocka_unit_test(a_failure_inside_a_loop_frees_its_frames),
@@ -659,6 +788,11 @@ int main(void) {
         cmocka_unit_test(a_large_plan_begins_on_the_pool),
         cmocka_unit_test(tracing_records_every_node),
         cmocka_unit_test(an_update_shows_in_what_uses_a_reference_after_it),
+        cmocka_unit_test(an_update_shows_behind_every_op_that_forwards_a_reference),
+        cmocka_unit_test(a_reshaped_reference_is_read_late_under_its_shape),
+        cmocka_unit_test(an_update_in_a_loop_shows_in_what_was_read_outside),
+        cmocka_unit_test(a_fetched_reference_shows_the_updates_of_its_step),
+        cmocka_unit_test(what_overlapping_iterations_took_is_given_back),
         cmocka_unit_test(a_switch_by_a_variable_hands_its_data_on_unread),
         cmocka_unit_test(a_handle_is_looked_up_as_what_it_names),
         cmocka_unit_test(bad_plans_name_the_culprit),

@@ -1,7 +1,9 @@
-/* The parts of the service: service.c (connections, Hello, what is answered at once, the end),
- * service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
- * service_cancel.c (how it is cut short), service_peer_calls.c (other tasks' questions),
- * service_alarms.c (kernels that wait for a time), service_page.c (status page). */
+/* What the files of the service share: service.c (connections, Hello, messages that are answered at
+ * once, the end), service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
+ * service_cancel.c (how a graph run is cut short), service_peer_calls.c (calls of other tasks'
+ * kernels), service_alarms.c (kernels that wait for a time), service_page.c (status pages).
+ *
+ * All functions are called on the loop thread, unless a comment says otherwise. */
 #ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
 #define MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
 
@@ -25,13 +27,15 @@
 enum {
     SERVICE_TICK_MS = 1000,
     SERVICE_MAX_EARLY_CANCELS = 4096,
-    /* a RunGraph that has not come by then never will: its connection ended */
+    /* after this long a RunGraph whose cancel came first is not expected any more: its connection
+     * has ended */
     SERVICE_EARLY_CANCEL_SECONDS = 120,
     SERVICE_MAX_MASTERS = 1024,
     SERVICE_MAX_CONNECTIONS = 16384,
-    SERVICE_HELLO_SECONDS = 10,          /* a connection says who it is, or ends */
-    SERVICE_MAX_GRAPH_BYTES = INT32_MAX, /* as protobuf has it */
-    SERVICE_TIMEOUT_SLACK_MS = 2000,     /* the master keeps the deadline; this is the backstop */
+    SERVICE_HELLO_SECONDS = 10, /* a connection that has not said Hello after this long is closed */
+    SERVICE_MAX_GRAPH_BYTES = INT32_MAX, /* protobuf's own limit */
+    SERVICE_TIMEOUT_SLACK_MS =
+        2000, /* the master enforces the deadline; this worker does so this much later */
     RUNS_KEPT = 64,
 };
 
@@ -39,10 +43,10 @@ enum {
 struct master {
     struct list link;
     uint64_t incarnation;
-    uint64_t membership; /* random: tells this record from a later one of the same master */
+    uint64_t membership; /* random; tells this record from a later one of the same master */
     int n_connections;
     int64_t lost_ns;            /* when the last of its connections ended */
-    struct heartbeat heartbeat; /* passive: the master pings; on from its first ping */
+    struct heartbeat heartbeat; /* passive: the master pings; it starts with the first ping */
 };
 
 /* An accepted connection: a master's, another task's, or a tool's. */
@@ -55,15 +59,15 @@ struct service_connection {
     uint64_t incarnation;  /* from its Hello */
     struct master *master; /* NULL: a tool */
     struct str hello_task;
-    bool is_caller; /* another task's, for the questions of its kernels */
+    bool is_caller; /* another task's, for calls of its kernels */
     int n_served_calls;
-    struct list served_calls; /* of its questions (service_peer_calls.c) */
+    struct list served_calls; /* service_peer_calls.c */
 };
 
-/* One RunGraph on its way to its RunDone. */
+/* A master's RunGraph, from its arrival to its RunDone. */
 struct graph_run {
     struct execution execution;
-    _Atomic uint32_t n_refs; /* the step's, and those who are about to cancel it */
+    _Atomic uint32_t n_refs; /* the execution's, and those of callers that are about to cancel it */
     struct worker_service *service;
     struct list link; /* service->runs; guarded by service->lock */
     struct graph_run *next_free;
@@ -71,8 +75,8 @@ struct graph_run {
     struct graph_entry *graph; /* one reference */
     uint64_t id, master_incarnation;
     int64_t start_ns, deadline_ns; /* deadline 0: none */
-    struct status *cancelled;      /* what CancelStep brought; guarded by service->lock */
-    struct tensor *values;         /* feeds, then fetches */
+    struct status *cancelled; /* the status that CancelStep brought; guarded by service->lock */
+    struct tensor *values;    /* feeds, then fetches */
     uint32_t n_values, values_capacity;
     struct str meta;
 };
@@ -89,19 +93,20 @@ struct worker_service {
     struct container_table *containers;
     struct graph_cache *graphs;
     struct list connections, masters;
-    /* step id → struct early_cancel: the cancel came before its RunGraph */
+    /* step id → struct early_cancel: a cancel that came before its RunGraph */
     struct u64map early_cancels;
     struct loop_timer tick;
     int64_t trimmed_ns;
     struct loop_timer beat;     /* watches the masters */
-    int64_t beat_ns;            /* when it fired last */
+    int64_t beat_ns;            /* when `beat` fired last */
     struct alarm_clock *alarms; /* service_alarms.c */
     struct loop_timer alarm_timer;
     struct loop_task alarm_task;
     _Atomic bool is_alarm_posted;
-    int64_t masterless_ns; /* since when there is no master; 0: there is one, or never was */
+    int64_t
+        masterless_ns; /* since when there has been no master; 0: there is one, or there never was */
     struct loop_task drain_task, free_task;
-    uint64_t oldest_live_step; /* the last one heard of */
+    uint64_t oldest_live_step; /* as the masters' last messages say */
     int n_connections, n_registering, n_served_calls;
     int n_open_timers;
     bool is_draining, is_freed;
@@ -112,11 +117,11 @@ struct worker_service {
 
     pthread_mutex_t lock;  /* guards what follows */
     struct u64map by_step; /* step id → struct graph_run */
-    struct list runs;      /* live ones */
-    int n_runs;            /* live, or ended and not yet let go */
+    struct list runs;      /* live graph runs */
+    int n_runs;            /* live, or ended while somebody holds a reference */
     struct graph_run *free_runs;
     int n_free_runs;
-    bool is_end_watched; /* the last run's end posts drain_task */
+    bool is_end_watched; /* set: the end of the last run posts drain_task */
 };
 
 extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps_live,
@@ -124,30 +129,31 @@ extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps
 
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
-/* those that have not said Hello */
+/* Closes connections that have not said Hello in time. */
 void connections_expire(struct worker_service *service, int64_t now_ns);
-/* Has this process been stopped, or its host been asleep? Then masters may have given it up:
- * connections that they have closed end before what they had sent is read, for its steps are
- * over. */
+/* Notices that this process was stopped, or that its host slept. Masters may have given the task up
+ * meanwhile, so connections that they have closed are ended before what they had sent is read: its
+ * steps are over. */
 void service_check_awake(struct worker_service *service, int64_t now_ns);
-/* A message without payload. */
+/* Sends a message without payload. Any thread. */
 void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta,
                   size_t len);
 
 /* ---- service_alarms.c: the loop drives the clock of the kernels' alarms ---- */
 void service_alarms_init(struct worker_service *service);
-/* Steps that are ending may still set alarms; none rings. `on_closed` as loop_timer_close's. */
+/* Closes the clock: no alarm rings from now on, though steps that are ending may still set some.
+ * `on_closed` is called as by loop_timer_close. */
 void service_alarms_close(struct worker_service *service,
                           void (*on_closed)(struct loop_timer *timer));
-/* loop thread: its end will call service_maybe_free */
+/* True: a posted task is still to run; it will call service_maybe_free. */
 bool service_alarms_is_busy(const struct worker_service *service);
 
 /* ---- service_graphs.c ---- */
-/* NULL: too many */
+/* The record of a master, made when it is new. NULL: there are too many masters. */
 struct master *master_join(struct worker_service *service, uint64_t incarnation);
 void master_leave(struct worker_service *service, struct master *master);
 void masters_expire(struct worker_service *service, int64_t now_ns);
-/* ends the connections of those that are silent */
+/* Ends the connections of masters that are silent. */
 void masters_beat(struct worker_service *service, int64_t now_ns);
 void master_pinged(struct master *master, struct span meta, int64_t now_ns);
 void masters_free(struct worker_service *service);
@@ -167,43 +173,45 @@ struct status *service_run_graph(struct service_connection *connection,
                                  struct wire_message *message) MUST_USE;
 struct status *service_feed_step(struct service_connection *connection,
                                  struct wire_message *message) MUST_USE;
-/* no memory for it */
+/* Cancels a step for whose feed there was no memory. */
 void service_refuse_feed(struct service_connection *connection, const struct wire_message *message,
                          struct status *why_take);
-/* There was no memory for its feeds: it is answered without having started. */
+/* Answers a RunGraph for whose feeds there was no memory; the step does not start. */
 void service_refuse_run(struct service_connection *connection, const struct wire_message *message,
                         struct status *why_take);
-void graph_run_unref(struct graph_run *run); /* a reference taken under service->lock */
+void graph_run_unref(
+    struct graph_run *run); /* gives back a reference that was taken under service->lock */
 void graph_runs_free(struct worker_service *service);
 
 /* ---- service_cancel.c ---- */
 struct status *service_cancel_step(struct service_connection *connection,
                                    const struct wire_message *message) MUST_USE;
-/* Cancels the live runs that `matches`; any thread may end others meanwhile. */
+/* Cancels the live runs for which `matches` is true. Other threads may end runs meanwhile. */
 void service_cancel_runs(struct worker_service *service,
                          bool (*matches)(const struct graph_run *run, const void *arg),
                          const void *arg, struct status *why);
-/* What came over a connection that has ended: nobody waits for its answer. */
+/* Cancels the runs that came over a connection which has ended: nobody waits for their answers. */
 void service_cancel_runs_of(struct service_connection *connection);
 void steps_expire(struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
-/* What cancelled a step whose RunGraph is only coming now; NULL: nothing. */
+/* The status that cancelled a step before its RunGraph came; NULL: nothing did. The caller owns it.
+ * */
 struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
 void early_cancels_clear(struct worker_service *service);
 
 /* ---- service_peer_calls.c ---- */
 struct status *service_serve_call(struct service_connection *connection,
                                   const struct wire_message *message) MUST_USE;
-/* it is going: what is being answered has nobody to go to */
+/* Drops the replies to a connection that is ending. */
 void service_forget_caller(struct service_connection *connection);
 
 /* ---- service_page.c ---- */
 void service_send_steps(struct service_connection *connection, uint64_t id);
 
 /* ---- step_stats.c ---- */
-/* Adds TensorFlow's StepStats message of a traced step: a row for each node of the program that ran,
- * and a row "RecvTensor" for each value that came from another task. `device` is named for nodes
- * without a kernel. After max_bytes, which one row may exceed, further rows are left out. */
+/* Adds TensorFlow's StepStats message of a traced step: a row for each node of the program that
+ * ran, and a row "RecvTensor" for each value that came from another task. `device` is named for
+ * nodes without a kernel. After max_bytes, which one row may exceed, further rows are left out. */
 void step_stats_write(const struct step_stats *stats, const char *device, size_t max_bytes,
                       struct str *out);
 

@@ -225,6 +225,7 @@ MACRO_LIMIT = 15
 # Files that no person edits line by line, and why.
 GENERATED = {
     "common/signatures/op_signatures.c": "tools/gen_op_signatures.py",
+    "kernels/host/text/unicode_case.c": "tools/gen_unicode_case.py",
     "kernels/support/unicode_case.c": "tools/gen_unicode_case.py",
 }
 LIMITED_FOLDERS = (*SOURCE_FOLDERS, "tools", "examples", "configs", "deploy")
@@ -267,8 +268,25 @@ def macros(text):
         at += 1
 
 
+# Files whose long macros are still to become templates. A file leaves this list and never joins it.
+FILES_WITH_LONG_MACROS = frozenset((
+    "kernels/cpu/math/math_exp.inc",
+    "kernels/cpu/math/math_internal.h",
+    "kernels/cpu/math/math_reduce.inc",
+    "kernels/cpu/math/math_scan.c",
+    "kernels/cpu/nn/depthwise_loops.inc",
+    "kernels/cpu/nn/nn_bias.c",
+    "kernels/cpu/nn/norm_moments.c",
+    "kernels/cpu/sparse/set_search.c",
+    "kernels/support/update.c",
+    "tests/unit/worker/test_wake.c",
+))
+
+
 def check_macro_length():
     for path, text in sources((".c", ".h", ".inc")):
+        if path in FILES_WITH_LONG_MACROS:
+            continue
         for line, length in macros(text):
             if length > MACRO_LIMIT:
                 yield (f"{path}:{line}: a macro of {length} lines; past {MACRO_LIMIT} it becomes "

@@ -1,3 +1,4 @@
+/* Joins the task to its cluster and serves its client port. */
 #include "worker/membership.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Keeps states of nodes and named values for a session. */
 #include "worker/session_state.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Writes the key of a function's instance. */
 #include "common/graph/function_key.h"
 
 void function_key(const struct attr_func *function, const char *device, struct str *out) {

@@ -313,12 +313,6 @@ def _function_call():
     return [Run(f(x), {x: [1, 2]})]
 
 
-def _py_func():
-    x = tf1.placeholder(tf.float32, [2])
-    y = tf.numpy_function(lambda a: a * 2, [x], tf.float32)
-    return [Run(tf.shape(y), {x: [1, 2]})]
-
-
 # ---- references, and ops that clients rarely make ----
 
 
@@ -521,4 +515,3 @@ def cases():
     yield "flow/while/across_tasks", _loop_across_tasks
     yield "flow/functional_cond_and_while", _functional_cond
     yield "flow/function_call", _function_call
-    yield "flow/py_func", _py_func, {"needs": "a client that serves its functions: e2e/test_py_functions.py"}

@@ -1,3 +1,4 @@
+/* Runs one seed: a cluster, its clients and its faults. */
 #include "tests/sim/run.h"
 
 #include <stdio.h>

@@ -83,7 +83,7 @@ static const char loop_text[] =
 static const char queue_text[] =
     "q = FIFOQueueV2() {component_types=[float], shapes=[[]], capacity=3, "
     "shared_name=\"crowd_queue\"}" PS "empty = FIFOQueueV2() {component_types=[float], "
-                                      "shapes=[[]], capacity=3, shared_name=\"crowd_empty\"}" PS
+    "shapes=[[]], capacity=3, shared_name=\"crowd_empty\"}" PS
     "value = Const() {dtype=float, value=float[]{5}}" W1
     "put = QueueEnqueueV2(q, value) {Tcomponents=[float]}" PS
     "get = QueueDequeueV2(q) {component_types=[float]}" PS

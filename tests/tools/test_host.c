@@ -1,3 +1,4 @@
+/* Gives kernels a host that needs no worker. */
 #include "tests/tools/test_host.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Builds the plans of registered partitions and finds them by their handles. */
 #include "worker/service/graph_cache.h"
 
 #include <stdlib.h>

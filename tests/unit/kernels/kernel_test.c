@@ -1,3 +1,4 @@
+/* Evaluates graphs that are given as text, for the tests of kernels. */
 #include "tests/unit/kernels/kernel_test.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Stands for libibverbs and a device, so that RDMA is tested without hardware. */
 #include "tests/unit/rpc/fake_verbs.h"
 
 #include <arpa/inet.h>

@@ -3,10 +3,12 @@
  *   tfctl local --ps 1 --workers 2 --quiet -- build/bench/load [--target URL] [--threads N]
  * [--seconds N] [--sessions N] [--nodes N] [--gib N]
  *
- *   steps      N client threads, each with a session of its own, run a scalar step again and again: steps a second, percentiles
+ *   steps      N client threads, each with a session of its own, run a scalar step again and
+ *              again: steps a second, percentiles
  *   sessions   N sessions open at a time, each having run one step
  *   nodes      graphs of N/100, N/10 and N nodes: create, first run, extend by one node, run again
- *   bytes      a feed and fetch of N GiB less a page, and a graph with a constant of N/2 GiB: seconds, GB a second
+ *   bytes      a feed and fetch of N GiB less a page, and a graph with a constant of N/2 GiB:
+ *              seconds, GB a second
  *
  * After each part the resident memory of every process that $MILLRACE_PIDS names is printed: it
  * should come back. */

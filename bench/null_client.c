@@ -5,7 +5,8 @@
  *
  *   stdin                    stdout
  *   once NODE                ok                                       a step of that target
- *   for SECONDS              STEPS SECONDS MEDIAN_US                  steps until so much time has passed, one at least
+ *   for SECONDS              STEPS SECONDS MEDIAN_US                  steps until so much time has
+ *                            passed, one at least
  *
  * FILE is a serialized GraphDef, and a serialized ConfigProto. */
 #define PROGRAM "null_client"

@@ -567,7 +567,8 @@ def check_format():
 
 def check_planted_bugs():
     """Each patch in tests/sim/planted/ still applies to the source that it plants a bug in."""
-    done = subprocess.run([sys.executable, "tests/sim/planted.py", "--check"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run([sys.executable, "tests/sim/planted.py", "--check"],
+                          cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         yield from done.stdout.splitlines()[:-1] or [done.stdout]
 

@@ -45,7 +45,8 @@ struct status *container_entry_lookup_or_create(struct container_table *table, s
                                                                          struct object **ret),
                                                 void *arg, struct object **ret) MUST_USE;
 size_t container_n_resources(struct container_table *table);
-/* Adds JSON rows for /statusz: container, name, kind. After max_rows of them comes one that says how
+/* Adds JSON rows for /statusz: container, name, kind. After max_rows of them comes one that says
+ * how
  * many more there are: {"more":N}. Long names are cut. */
 void container_describe(struct container_table *table, size_t max_rows, struct str *out);
 

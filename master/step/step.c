@@ -251,7 +251,8 @@ void step_executable_settled(struct executable_wait *waiter) {
 /* ---- the request ---- */
 
 /* Many or long strings: their task decodes them. The master needs their dtype only, and millions of
- * strings would hold up its loop. Their number must fit to their bytes, as each takes two at least. */
+ * strings would hold up its loop. Their number must fit to their bytes, as each takes two at least.
+ * */
 static bool is_passed_on(struct span proto, enum dtype *ret_dtype) {
     int64_t n_elements;
     return proto.len > WIRE_INLINE_PROTO_BYTES &&

@@ -2,8 +2,8 @@
  * is one buffer, for one value.
  *
  *   rdma_in_add_write ─► REGISTERING ─► GRANTED ─► its number arrives ─► WITHDRAWING ─► on_received
- *                            │             ├─────► the peer declines ──► WITHDRAWING ─► on_withdrawn
- *                            ▼             └─────► rdma_in_close ──────► WITHDRAWING ─► on_withdrawn
+ *                            │             ├────► the peer declines ─► WITHDRAWING ─► on_withdrawn
+ *                            ▼             └─────► rdma_in_close ────► WITHDRAWING ─► on_withdrawn
  *                        on_refused
  *
  * Nobody writes into memory that has another owner: a pending write holds its buffer until

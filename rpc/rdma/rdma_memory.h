@@ -1,8 +1,10 @@
 /* Registering memory with an RDMA device: what it may read or write, and by which key.
  *
  * Rules, which keep a peer from what is not its own:
- *   - what is sent is registered without any right for others: its key only works in this process' own queue pairs;
- *   - what is received is registered for one transfer, in a protection domain that only that peer's queue pair belongs to, and withdrawn
+ *   - what is sent is registered without any right for others: its key only works in this process'
+ *   own queue pairs;
+ *   - what is received is registered for one transfer, in a protection domain that only that peer's
+ *   queue pair belongs to, and withdrawn
  *     before anybody here looks at it. After rdma_unregister has returned no write of anybody
  *     lands there any more.
  *

@@ -1,9 +1,9 @@
 /* The sender's half of an RDMA connection: writes values into the remote slots that the peer has
  * granted.
  *
- *   rdma_out_write ─► registering (device's thread) ─► queued ─► posted, piece by piece
+ *   rdma_out_write ─► registering (device's thread) ─► queued ─► posted in pieces
  *                         │                                          │
- *                         └─► on_refused                             └─► all acknowledged: on_written
+ *                         └─► on_refused                            └─► acknowledged: on_written
  *
  * rdma_out_close drops transfers in any of these states. The owner knows which it has; for one that
  * is being registered, on_abandoned follows once the thread has finished.

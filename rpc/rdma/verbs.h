@@ -52,13 +52,15 @@ struct verbs {
 /* The same calls by name: those that the library has a symbol for, and those that are ours, over
  * its old signatures or a device's own table. */
 // clang-format off
-#define VERBS_LIBRARY_CALLS(X)                                                                                                            \
-    X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device)                                              \
-    X(alloc_pd) X(dealloc_pd) X(reg_mr) X(dereg_mr)                                                                                       \
-    X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(destroy_cq) X(get_cq_event) X(ack_cq_events)                            \
-    X(create_qp) X(modify_qp) X(destroy_qp)                                                                                               \
+#define VERBS_LIBRARY_CALLS(X) \
+    X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
+    X(alloc_pd) X(dealloc_pd) X(reg_mr) X(dereg_mr) \
+    X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(destroy_cq) X(get_cq_event) \
+        X(ack_cq_events) \
+    X(create_qp) X(modify_qp) X(destroy_qp) \
     X(get_async_event) X(ack_async_event) X(event_type_str) X(wc_status_str)
-#define VERBS_OWN_CALLS(X) X(query_port) X(query_gid) X(req_notify_cq) X(poll_cq) X(post_send) X(post_recv)
+#define VERBS_OWN_CALLS(X) \
+    X(query_port) X(query_gid) X(req_notify_cq) X(poll_cq) X(post_send) X(post_recv)
 // clang-format on
 
 /* The process' own. Errors: FAILED_PRECONDITION, the kernel has no devices, or the library is

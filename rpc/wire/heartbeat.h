@@ -2,8 +2,8 @@
  * and messages in, what to do out. No I/O and no clock: the caller brings the time, sends the pings
  * and ends what is lost.
  *
- *          heartbeat_start                 a tick after n_misses intervals of silence
- *   OFF ───────────────────► WATCHING ─────────────────────────────────────────────────► OFF, HEARTBEAT_LOST once
+ *          heartbeat_start      n_misses silent intervals
+ *   OFF ───────────────────► WATCHING ─────────────────────────────► OFF, HEARTBEAT_LOST once
  *    ▲                        │  ▲ │ a tick, once an interval: HEARTBEAT_PING
  *    └─────heartbeat_stop─────┘  └─┘ any message: the silence begins again
  *

@@ -188,7 +188,8 @@ def _global_step(use_resource):
         with tf.device(WORKER1):
             loss = x * x
         train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
-        # on the step's own task: another one gets the value that was sent, perhaps before the update
+        # on the step's own task: another one gets the value that was sent,
+        # perhaps before the update
         with tf.device(PS), tf.control_dependencies([train]):
             after = tf.identity(step.read_value()) if use_resource else tf.identity(step) * 1
         runs = [Run([train, after])] if use_resource else [Run([train, step]), Run([train, after])]

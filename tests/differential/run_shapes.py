@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Static shapes of whole graphs, ours against TensorFlow's: only the kernels of small constants run.
+"""Compares static shapes of whole graphs with TensorFlow's: only kernels of small constants run.
 
     run_shapes.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--mutants N] [--bin PATH]
     [--messages] [--trace]

@@ -1,7 +1,8 @@
-"""The client of test_py_functions.py: each case runs in process and on the cluster, and both must answer alike.
+"""The client of test_py_functions.py. Each case runs in process and on the cluster, with equal
+results.
 
-    py_functions_program.py compare TARGET     a line of JSON per case: {"case": …, "ours": …, "theirs": …}
-    py_functions_program.py restart TARGET     calls a function of this process again and again; told to stop by the end of its input
+    py_functions_program.py compare TARGET   prints {"case": …, "ours": …, "theirs": …} per case
+    py_functions_program.py restart TARGET   calls a function of this process until its input ends
 """
 import json
 import os
@@ -17,8 +18,19 @@ import tensorflow as tf  # noqa: E402
 
 tf1 = tf.compat.v1
 tf1.disable_eager_execution()
-WORDS = ("a word", "is int32, but expects float", "returns 2 values, but expects to see 1 values", "Error: ")
-ERRORS = (ValueError, TypeError, NotImplementedError, MemoryError, KeyError, ZeroDivisionError, StopIteration)
+WORDS = (
+    "a word",
+    "is int32, but expects float",
+    "returns 2 values, but expects to see 1 values",
+     "Error: ")
+ERRORS = (
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    MemoryError,
+    KeyError,
+    ZeroDivisionError,
+     StopIteration)
 
 
 def plain(value):
@@ -42,23 +54,51 @@ def outcome(run):
 
 def every_dtype(session):
     out = []
-    for dtype in (tf.float16, tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64, tf.bool,
-                  tf.complex64, tf.complex128, tf.bfloat16):  # fmt: skip
+    for dtype in (
+    tf.float16,
+    tf.float32,
+    tf.float64,
+    tf.int8,
+    tf.int16,
+    tf.int32,
+    tf.int64,
+    tf.uint8,
+    tf.uint16,
+    tf.uint32,
+    tf.uint64,
+    tf.bool,
+    tf.complex64,
+    tf.complex128,
+     tf.bfloat16): # fmt: skip
         for shape in ((), (3,), (2, 0), (2, 3, 4), (1, 1, 1, 1, 1, 2)):
-            value = (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape).astype(dtype.as_numpy_dtype)
-            fetch = tf.numpy_function(lambda a: (a, a[..., None]), [tf.constant(value, dtype)], [dtype, dtype])
+            value = (
+    np.arange(
+        np.prod(
+            shape,
+            dtype=int)) %
+            2).reshape(shape).astype(
+                dtype.as_numpy_dtype)
+            fetch = tf.numpy_function(lambda a: (a, a[..., None]), [
+                                      tf.constant(value, dtype)], [dtype, dtype])
             out.append(outcome(lambda: [v.astype(np.complex128) for v in session.run(fetch)]))
     return out
 
 
 def strings(session):
     texts = tf.constant([[b"", b"a"], [b"\x00\xff", b"x" * 300]])
-    return plain(session.run(tf.numpy_function(lambda a: np.array([[e + b"!" for e in row] for row in a], dtype=object), [texts], tf.string))), plain(
-        session.run(tf.numpy_function(lambda: np.array([b"\xc3\xa9", b"bc"], dtype=object), [], tf.string)))
+
+    def longer(rows):
+        return np.array([[text + b"!" for text in row] for row in rows], dtype=object)
+
+    fetches = [tf.numpy_function(longer, [texts], tf.string),
+               tf.numpy_function(lambda: np.array([b"\xc3\xa9", b"bc"], dtype=object), [],
+                                 tf.string)]
+    return plain(session.run(fetches))
 
 
 def many_values(session):
-    fetch = tf.numpy_function(lambda *a: a[::-1], [tf.constant(float(i)) for i in range(40)], [tf.float32] * 40)
+    fetch = tf.numpy_function(lambda *a: a[::-1], [tf.constant(float(i))
+                              for i in range(40)], [tf.float32] * 40)
     return plain(session.run(fetch))
 
 
@@ -87,7 +127,8 @@ def failures(session):
             raise error("a word")
         return function
 
-    out = [outcome(lambda: session.run(tf.numpy_function(raising(e), [], tf.float32))) for e in ERRORS]
+    out = [outcome(lambda: session.run(tf.numpy_function(raising(e), [], tf.float32)))
+                   for e in ERRORS]
     wrong_type = tf.numpy_function(lambda: np.int32(1), [], tf.float32)
     wrong_count = tf.numpy_function(lambda: (1.0, 2.0), [], [tf.float64])
     return out + [outcome(lambda: session.run(f)) for f in (wrong_type, wrong_count)]
@@ -114,8 +155,10 @@ def generator(session):
         finally:
             ended.append(True)
 
-    dataset = tf.data.Dataset.from_generator(elements, (tf.int64, tf.float32, tf.string), ((), (None,), ()))
-    rows = drain(session, dataset.map(lambda a, b, c: (a * 2, b, c)).prefetch(2)), drain(session, dataset.repeat(2).batch(1).skip(3))
+    dataset = tf.data.Dataset.from_generator(
+    elements, (tf.int64, tf.float32, tf.string), ((), (None,), ()))
+    rows = drain(session, dataset.map(lambda a, b, c: (a * 2, b, c)).prefetch(2)
+                 ), drain(session, dataset.repeat(2).batch(1).skip(3))
     return rows, len(ended)
 
 
@@ -124,7 +167,8 @@ def generator_that_fails(session):
         yield 1
         raise ValueError("a word")
 
-    iterator = tf1.data.make_initializable_iterator(tf.data.Dataset.from_generator(elements, tf.int64))
+    iterator = tf1.data.make_initializable_iterator(
+        tf.data.Dataset.from_generator(elements, tf.int64))
     element = iterator.get_next()
     session.run(iterator.initializer)
     return [outcome(lambda: session.run(element)) for _ in range(2)]
@@ -132,28 +176,59 @@ def generator_that_fails(session):
 
 def in_a_loop(session):
     start = tf.constant(0)
-    fetch = tf1.while_loop(lambda i: i < 10, lambda i: tf.reshape(tf.numpy_function(lambda a: a + np.int32(2), [i], tf.int32), ()), [start])
+    fetch = tf1.while_loop(
+    lambda i: i < 10,
+    lambda i: tf.reshape(
+        tf.numpy_function(
+            lambda a: a +
+            np.int32(2),
+            [i],
+            tf.int32),
+            ()),
+             [start])
     return plain(session.run(fetch))
 
 
 def in_a_branch(session):
     which = tf1.placeholder(tf.bool, [])
-    fetch = tf1.cond(which, lambda: tf.numpy_function(lambda: np.float32(1), [], tf.float32), lambda: tf.constant(2.0))
+    fetch = tf1.cond(
+    which,
+    lambda: tf.numpy_function(
+        lambda: np.float32(1),
+        [],
+        tf.float32),
+         lambda: tf.constant(2.0))
     return [plain(session.run(fetch, {which: w})) for w in (True, False)]
 
 
-CASES = (every_dtype, strings, many_values, nothing, large, eager, failures, generator, generator_that_fails, in_a_loop, in_a_branch)
+CASES = (
+    every_dtype,
+    strings,
+    many_values,
+    nothing,
+    large,
+    eager,
+    failures,
+    generator,
+    generator_that_fails,
+    in_a_loop,
+     in_a_branch)
 
 
 def waiting_for_each_other(session):
     """More functions at a time than cores, each waiting for all others."""
     barrier = threading.Barrier(20)
-    fetches = [tf.numpy_function(lambda: np.int64(barrier.wait(60)), [], tf.int64) for _ in range(20)]
+    fetches = [
+    tf.numpy_function(
+        lambda: np.int64(
+            barrier.wait(60)),
+            [],
+             tf.int64) for _ in range(20)]
     return sorted(int(v) for v in session.run(fetches)) == list(range(20))
 
 
 def cancelled(session):
-    """A step whose function never ends is over at its deadline, and the function's thread is not in the way of others."""
+    """A step whose function does not return ends at its deadline, and other functions still run."""
     release = threading.Event()
     stuck = tf.numpy_function(lambda: np.int64(release.wait(60)), [], tf.int64)
     try:
@@ -182,14 +257,17 @@ def compare(target):
     theirs = {case.__name__: run_case(case, "") for case in CASES}
     with millrace.py_functions(target):
         for case in CASES:
-            print(json.dumps({"case": case.__name__, "ours": run_case(case, target), "theirs": theirs[case.__name__]}), flush=True)
+            print(json.dumps({"case": case.__name__, "ours": run_case(
+                case, target), "theirs": theirs[case.__name__]}), flush=True)
         for case, wanted in ((waiting_for_each_other, True), (cancelled, 7)):
-            print(json.dumps({"case": case.__name__, "ours": run_case(case, target), "theirs": wanted}), flush=True)
-    print(json.dumps({"case": "unserved", "ours": run_case(unserved, target), "theirs": True}), flush=True)
+            print(json.dumps({"case": case.__name__, "ours": run_case(
+                case, target), "theirs": wanted}), flush=True)
+    print(json.dumps({"case": "unserved", "ours": run_case(
+        unserved, target), "theirs": True}), flush=True)
 
 
 def restart(target):
-    """Says "ok" for each step that went well, else the error's code; goes on until its input ends."""
+    """Prints "ok" for each step that succeeds, else the error's code, until its input ends."""
     is_over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
     with millrace.py_functions(target), tf.Graph().as_default():

@@ -122,7 +122,7 @@ class TestGraphsThatAreBombs(HostileCase):
         self.client.close(handle)
 
     def test_a_name_beyond_what_a_meta_holds(self):
-        """A Reset of a container whose name is longer than a meta is refused, and ends no daemon."""
+        """A Reset whose container name is longer than a meta is refused, and ends no daemon."""
         code, text = None, ""
         try:
             self.client.call("Reset", data(1, b"c" * (70 << 20)))

@@ -1,4 +1,4 @@
-"""Steps that call Python functions of the client (millrace.py_functions): py_functions_program.py is the client."""
+"""Steps that call Python functions of the client; py_functions_program.py is the client."""
 import json
 import os
 import subprocess
@@ -13,7 +13,8 @@ class TestPyFunctions(FaultCase):
     n_workers = 1
 
     def start(self, what, **options):
-        process = self.popen([WARM_PYTHON, PROGRAM, what, self.cluster.target], {"TF_CPP_MIN_LOG_LEVEL": 3}, stderr=subprocess.DEVNULL, **options)
+        process = self.popen([WARM_PYTHON, PROGRAM, what, self.cluster.target], {
+                             "TF_CPP_MIN_LOG_LEVEL": 3}, stderr=subprocess.DEVNULL, **options)
         return process, LineReader(process.stdout)
 
     def test_calls_end_as_they_do_in_process(self):

@@ -3,7 +3,8 @@
  *
  *   input   a mode, then chunks, each after its length (16 bits; the last one may be cut off)
  *     0     the index file as it is; the rest is the data file
- *     1     header and entries of an index that is sound as a table: header, then name and entry by turns; the last chunk is the data
+ *     1     header and entries of an index that is sound as a table: header, then name and entry
+ *           by turns; the last chunk is the data
  *     2     a file of the older format as it is
  *     3     keys and values of such a file, sound as a table */
 #include "common/io/bundle.h"

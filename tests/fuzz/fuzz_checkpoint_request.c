@@ -1,9 +1,11 @@
 /* Fuzzes both ends of the calls by which tasks read checkpoints that only one of them has
  * (kernels/host/files/checkpoint_peer.h). The first byte chooses what the other bytes are:
  *
- *   0  the bytes of a request; 1 its fields, with the identity that the file has       → the owner's reply
- *   2  the bytes of a reply                                                            → what the caller makes of it
- *   3  the replies of a lying task while its checkpoint is fetched; 4 while it is restored → the caller's whole path
+ *   0  the bytes of a request: the owner replies
+ *   1  a request's fields, with the identity that the file has: the owner replies
+ *   2  the bytes of a reply: the caller reads it
+ *   3  the replies of a lying task while its checkpoint is fetched: the caller's whole path
+ *   4  the same while the checkpoint is restored
  *
  * No call may read a file outside of the root or remove a file that this process has not saved,
  * and a fetch that fails must leave no file. */

@@ -1,7 +1,8 @@
 /* Names from strangers: what a step feeds, fetches and runs, as any bytes, against a graph on
  * two tasks. A signature compiles, whatever passes run, or is refused with a client's error.
  *
- *   input   a byte that switches passes off (bit 0 fold, 1 cse) and makes a partial run (bit 3); then lines:
+ *   input   a byte that switches passes off (bit 0 fold, 1 cse) and makes a partial run (bit 3);
+ *           then lines:
  *           "<name" feed, ">name" fetch, "!name" target, "=from to" connection; others are
  *           targets as they are */
 #include "common/graph/graph_text.h"

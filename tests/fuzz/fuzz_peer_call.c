@@ -1,8 +1,10 @@
-/* Questions between tasks on the worker wire (worker/exchange/peer_call.h), from both ends. The first
- * byte says which:
+/* Fuzzes both ends of the calls between tasks (worker/exchange/peer_call.h). The first byte chooses
+ * what the other bytes are:
  *
- *   0  a stranger's bytes behind an asker's Hello   1  calls, each in a frame of its own   → a worker's service that answers
- *   2  a stranger's bytes behind a task's Hello     3  answers, each in a frame of its own     → the table of who has calls
+ *   0  a stranger's bytes behind a caller's Hello: a worker's service replies
+ *   1  calls, each in a frame of its own: a worker's service replies
+ *   2  a stranger's bytes behind a task's Hello: the caller reads them
+ *   3  replies, each in a frame of its own: the caller reads them
  *
  * What answers is an echo, on a thread, that refuses some and gives a payload to others; every
  * call ends once. */

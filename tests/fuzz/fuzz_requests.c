@@ -2,7 +2,8 @@
  * process: sessions, steps, partial runs, callables, resets, all that a master answers. What a
  * request does is done for real, then the client goes, and everything must be gone.
  *
- *   input   calls, one after the other: a byte that says what (see CALL_), the length of the body (16 bits; cut off at the end), the body
+ *   input   calls, one after the other: a byte that says what (see CALL_), the length of the body
+ *           (16 bits; cut off at the end), the body
  *
  * Before the first of them a session with a small graph is there. Handles are random, so a call
  * can ask that the newest session's, and its newest partial run's, be added to its body. */

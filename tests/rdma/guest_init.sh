@@ -1,5 +1,6 @@
 #!/bin/busybox sh
-# The first process of the guest (guest.py): drivers, a network that only this machine sees, an RDMA device on it; then /etc/script.
+# The first process of the guest (guest.py): drivers, a network that only this machine sees, an RDMA
+# device on it; then /etc/script.
 # ttyS0 is the kernel's console, ttyS1 takes the script's output, ttyS2 its exit status.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc

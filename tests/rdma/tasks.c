@@ -3,10 +3,12 @@
  *
  *   rdma_tasks values MB     both ways, checked element by element
  *   rdma_tasks kill MB       the receiver is killed in the midst of a write, and then the sender
- *   rdma_tasks cut MB        the network of the device goes away: the value comes over TCP, and the reason is said
+ *   rdma_tasks cut MB        the network of the device goes away: the value comes over TCP, and
+ *                            the reason is said
  *   rdma_tasks refused MB    the other task has RDMA switched off
  *   rdma_tasks required      the same, where this one requires it
- *   rdma_tasks keys          a line alone: wrong keys, too many bytes, a place that has been withdrawn
+ *   rdma_tasks keys          a line alone: wrong keys, too many bytes, a place that has been
+ *                            withdrawn
  *
  * Exits with 0 when all was as it should be; a CHECK that fails says which. */
 #include <signal.h>

@@ -1,6 +1,8 @@
 /* The graph of a client: for each ps task k and worker w, what travels from w to k and back.
  *
- *   init, add     w: Identity(x) ─► k: Assign, AssignAdd of a counter ─► w: got        read: k ─► w      peek: at k alone
+ *   init, add     w: Identity(x) ─► k: Assign, AssignAdd of a counter ─► w: got
+ *   read          k ─► w
+ *   peek          at k alone
  *   put, sum      w: Fill, a large value ─► k: a variable ─► w: Sum
  *   enqueue, dequeue of k's queue; loop: the condition at w, the body at k; bad: a kernel at k
  *   that fails while w waits for it first, second: of a partial run, there and back twice */

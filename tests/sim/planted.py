@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Plants bugs in a copy of the source, one after another, and sees that the simulated cluster finds each of them.
+"""Plants bugs in a copy of the source, one at a time, and checks that the simulator finds each.
 
-    tests/sim/planted.py --check              every patch still applies to the source (a second)
-    tests/sim/planted.py [--jobs N] [NAME...] builds cluster_sim with each patch and runs seeds until one fails
+    tests/sim/planted.py --check                every patch still applies to the source (a second)
+    tests/sim/planted.py [--jobs N] [NAME...]   builds cluster_sim with each patch and runs seeds
+                                                until one fails
 
-A bug is a patch in tests/sim/planted/, with a sentence that says what is wrong. The copy and its build are in
-build-planted/ and are kept, so the next run compiles only what has changed. Ends with "N passed, N failed".
+A bug is a patch in tests/sim/planted/, with a sentence that says what is wrong. The copy and its
+build are in build-planted/ and are kept, so the next run compiles only what has changed. Ends with
+"N passed, N failed".
 """
 import argparse
 import os
@@ -36,10 +38,18 @@ def files_of(name):
 
 
 def apply_patch(name, directory, *options):
-    """Returns None, or why the patch does not apply. No fuzz: a patch beside its place would be another bug."""
+    """Returns None, or why the patch does not apply. Without fuzz: elsewhere it is another bug."""
     with open(patch_of(name), encoding="utf-8") as f:
-        done = subprocess.run(["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", *options], cwd=directory, stdin=f, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(["patch",
+    "-p1",
+    "--fuzz=0",
+    "--no-backup-if-mismatch",
+    *options],
+    cwd=directory,
+    stdin=f,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+     text=True)
     return None if done.returncode == 0 else done.stdout.strip()
 
 
@@ -52,7 +62,7 @@ def check():
 
 
 def copy_file(path):
-    """Copies a file of the source, unless the copy is the same: ninja then has nothing to do for it."""
+    """Copies a file of the source unless the copy is the same, so that ninja leaves it alone."""
     source, copy = os.path.join(ROOT, path), os.path.join(COPY, path)
     with open(source, "rb") as f:
         data = f.read()
@@ -66,8 +76,10 @@ def copy_file(path):
 
 
 def copy_source():
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    paths = {path for path in listed.stdout.splitlines() if os.path.isfile(os.path.join(ROOT, path))}
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"],
+                            cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    paths = {path for path in listed.stdout.splitlines()
+             if os.path.isfile(os.path.join(ROOT, path))}
     for path in paths:
         copy_file(path)
     for directory, _, files in os.walk(COPY):
@@ -78,7 +90,8 @@ def copy_source():
 
 def build():
     """Returns None, or the end of what the build says."""
-    commands = [] if os.path.exists(os.path.join(BUILD, "build.ninja")) else [["meson", "setup", BUILD, COPY]]
+    commands = [] if os.path.exists(os.path.join(BUILD, "build.ninja")) else [
+                                    ["meson", "setup", BUILD, COPY]]
     for command in [*commands, ["ninja", "-C", BUILD, "tests/sim/cluster_sim"]]:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
@@ -93,20 +106,38 @@ def find(name, n_jobs):
         why = why or build()
         if why:
             return False, why
-        done = subprocess.run([os.path.join(BUILD, "tests", "sim", "cluster_sim"), "--seeds", str(SEEDS), "--until-failure", "--jobs", str(n_jobs)],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run([os.path.join(BUILD,
+    "tests",
+    "sim",
+    "cluster_sim"),
+    "--seeds",
+    str(SEEDS),
+    "--until-failure",
+    "--jobs",
+    str(n_jobs)],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+     text=True)
         found = re.findall(r"^seed .*", done.stdout, re.M)
-        return (True, found[0]) if done.returncode == 1 and found else (False, f"not found by {SEEDS} seeds")
+        return (
+    True,
+    found[0]) if done.returncode == 1 and found else (
+        False,
+         f"not found by {SEEDS} seeds")
     finally:
         for path in files_of(name):
             copy_file(path)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only see that every patch applies")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
-    parser.add_argument("names", nargs="*", help="which bugs, by name or by its beginning; default: all")
+    parser.add_argument(
+    "names",
+    nargs="*",
+     help="which bugs, by name or by its beginning; default: all")
     options = parser.parse_args()
     n_failed = 0
     if options.check:
@@ -115,7 +146,8 @@ def main():
             n_failed += 1
         print(f"{len(names()) - n_failed} passed, {n_failed} failed")
         return 1 if n_failed else 0
-    chosen = [name for name in names() if not options.names or any(name.startswith(start) for start in options.names)]
+    chosen = [name for name in names() if not options.names or any(name.startswith(start)
+                                     for start in options.names)]
     copy_source()
     for name in chosen:
         is_found, line = find(name, options.jobs)

@@ -2,12 +2,16 @@
  *
  *   production   master/ worker/ kernels/ rpc/ client/ common/        linked as they are
  *   ─────────────────────────────────────────────────────────────
- *   uv.c         libuv's calls: a loop that is one process of the simulation        (instead of libuv)
+ *   uv.c         libuv's calls: a loop that is one process of the simulation        (instead of
+ *                libuv)
  *   network.c    sockets, links between hosts         ┐
  *   system.c     clock, randomness, thread identity   ┘ behind the system's own calls   (ld --wrap)
- *   pool.c       pool and I/O threads: jobs are events                              (instead of common/base/pool.c)
- *   log.c        log lines: part of the trace                                       (instead of common/base/log.c)
- *   scheduler.c  events in virtual time; what happens at one moment happens in an order drawn from the seed
+ *   pool.c       pool and I/O threads: jobs are events                              (instead of
+ *                common/base/pool.c)
+ *   log.c        log lines: part of the trace                                       (instead of
+ *                common/base/log.c)
+ *   scheduler.c  events in virtual time; what happens at one moment happens in an order drawn from
+ *                the seed
  *   process.c    processes: a coroutine each; they may be killed, stopped, and go on
  *
  * One thread. All that is random comes from the seed, so a seed is a run: the same events in the

@@ -2,8 +2,10 @@
  * tools/gen_docs.py.
  *
  *   {"families":  ["array_ops", …],
- *    "ops":       [{"family": 0, "name": "Reshape", "summary": "…"}, …],           by family, as the files list them
- *    "kernels":   [{"op": "Relu", "types": {"T": ["float", …]}}, …],               rows of the device type CPU
+ *    "ops":       [{"family": 0, "name": "Reshape", "summary": "…"}, …],           by family, as
+ *                 the files list them
+ *    "kernels":   [{"op": "Relu", "types": {"T": ["float", …]}}, …],               rows of the
+ *                 device type CPU
  *    "gradients": [{"op": "Relu", "kind": "none" | "function" | "later"}, …]} */
 #include <stdio.h>
 

@@ -5,7 +5,8 @@
  * and that many bytes.
  *
  *   request  bytes graphdef
- *   reply    length, then: code and bytes message of reading it; if code is 0: code and bytes message of inference that refuses;
+ *   reply    length, then: code and bytes message of reading it; if code is 0: code and bytes
+ *            message of inference that refuses;
  * microseconds of inference that does not, n_evaluated, n_refused, n_nodes × (bytes name,
  * n_outputs × (bytes shape))
  *

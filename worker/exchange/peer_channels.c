@@ -310,7 +310,8 @@ static void open_besides(struct peer *peer) {
     open_arena(peer);
     if (is_tcp)
         peer_rdma_begin(
-            &peer->rdma); /* first: who sees that values may be pushed also sees that a line may come */
+            /* first: who sees that values may be pushed also sees that a line may come */
+            &peer->rdma);
     atomic_store_explicit(&peer->pushes_pregranted, is_tcp, memory_order_release);
 }
 

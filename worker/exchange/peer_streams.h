@@ -1,9 +1,9 @@
 /* Large values over several sockets at once.
  *
- *     sender                                               receiver
- *     a granted value of 8 MB and more, cut in n stripes
- *     Stripe 0 over the bulk channel ─────────────────────►  each is read straight into its part of the granted buffer;
- *     Stripe 1 … n-1, each over a stream of its own ──────►  with the last one the value is delivered, as one Push
+ *   sender                                             receiver
+ *   a granted value of 8 MB and more, cut in n stripes
+ *   Stripe 0 over the bulk channel ──────────────────►  reads each into its part of the buffer;
+ *   Stripe 1 … n-1, each over a stream of its own ───►  the last one delivers the value as a Push
  *
  * A stream is a channel that its sender opens in the background, with the first value that is
  * large enough; it carries values one way. Values are cut over the streams that have answered

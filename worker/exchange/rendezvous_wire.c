@@ -349,7 +349,8 @@ static void set_unwanted(struct rendezvous *rendezvous, struct slot *slot) {
         (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES;
 }
 
-/* Lock held: grants those somebody waits for, or all. *ret_is_short: there is no credit for some. */
+/* Lock held: grants those somebody waits for, or all. *ret_is_short: there is no credit for
+ * some. */
 static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited,
                                  bool *ret_is_short) {
     for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_announced > 0; i++)

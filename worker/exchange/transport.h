@@ -2,10 +2,12 @@
  * pair wins.
  *
  *   local   both ends are this task: values meet in the step's own table, there is no channel
- *   shm     two tasks of one host and user: as unix, and large values that lie in the sender's arena travel as references into it
+ *   shm     two tasks of one host and user: as unix, and large values that lie in the sender's
+ *           arena travel as references into it
  *           (worker/exchange/peer_shm.h)
  *   unix    two tasks of one host and network namespace, over a Unix socket
- *   rdma    this task has an RDMA device: as tcp, and large values are written straight into the receiver's memory where the pair's devices
+ *   rdma    this task has an RDMA device: as tcp, and large values are written straight into the
+ *           receiver's memory where the pair's devices
  *           reach each other (worker/exchange/peer_rdma.h)
  *   tcp     everything else
  *

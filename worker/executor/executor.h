@@ -81,8 +81,10 @@ void execution_cancel(struct execution *execution, struct status *why);
 /* Gives a partial run the value of a feed, and takes the value. A second value for a position is
  * dropped, and so is a value after the end. Any thread, while the execution is alive. */
 void execution_feed(struct execution *execution, uint32_t position, struct tensor *value_take);
-/* Adds to `out` a line for each asynchronous node that the execution waits for, for /stepz. Adds not
- * much more than max_bytes: names are cut, and after the last line that fits stands "and N more". Any
+/* Adds to `out` a line for each asynchronous node that the execution waits for, for /stepz. Adds
+ * not
+ * much more than max_bytes: names are cut, and after the last line that fits stands "and N more".
+ * Any
  * thread, while the execution is alive. */
 void execution_describe_waits(struct execution *execution, size_t max_bytes, struct str *out);
 

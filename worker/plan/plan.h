@@ -161,7 +161,8 @@ struct plan {
     /* the root frame's states in a partial run; NULL: no feed presets an input */
     struct node_state *partial_initial;
     uint32_t *
-        roots; /* nodes that are ready at the start, Recvs last: the ready stack runs the last one first */
+        /* nodes that are ready at the start, Recvs last: the ready stack runs the last one first */
+        roots;
     uint32_t n_roots;
     struct tensor *constants;
     uint32_t n_constants;

@@ -4,7 +4,8 @@
  * rely on "update v, then use v". In TensorFlow the output of such an Identity shares the
  * variable's buffer, which updates write in place, and so does the output of every op that forwards
  * its input's buffer: a Reshape, a CheckNumerics, an Enter. So here these ops pass the reference
- * itself on, with the shape that their output has, and each consumer reads the variable when it runs.
+ * itself on, with the shape that their output has, and each consumer reads the variable when it
+ * runs.
  * docs/compatibility.md says where this ends. */
 #include <stdlib.h>
 

@@ -112,7 +112,8 @@ void graph_cache_keep(struct graph_cache *cache, uint64_t master_incarnation,
                       size_t n_sessions);
 void graph_cache_remove_all(struct graph_cache *cache);
 size_t graph_cache_n_graphs(const struct graph_cache *cache);
-/* Adds JSON rows. After max_rows of them comes one that says how many more there are: {"more":N}. */
+/* Adds JSON rows. After max_rows of them comes one that says how many more there are:
+ * {"more":N}. */
 void graph_cache_describe(struct graph_cache *cache, size_t max_rows, struct str *out);
 
 #endif

@@ -104,7 +104,8 @@ struct worker_service {
     struct loop_task alarm_task;
     _Atomic bool is_alarm_posted;
     int64_t
-        masterless_ns; /* since when there has been no master; 0: there is one, or there never was */
+        /* since when there has been no master; 0: there is one, or there never was */
+        masterless_ns;
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* as the masters' last messages say */
     int n_connections, n_registering, n_served_calls;

@@ -27,7 +27,8 @@ class _Task:
         self.name = name
         with tf.device(name + "/device:CPU:0"):
             self.request = tf.compat.v1.placeholder(tf.uint8, [None])
-            self.call = gen_script_ops.py_func([self.request], token=SERVE_TOKEN, Tout=[tf.uint8])[0]
+            self.call = gen_script_ops.py_func(
+                [self.request], token=SERVE_TOKEN, Tout=[tf.uint8])[0]
 
 
 class py_functions:
@@ -80,7 +81,8 @@ class py_functions:
     # ---- the session that serves ----
 
     def _open(self):
-        self._session = self._tf.compat.v1.Session(self._target, graph=self._graph, config=self._config)
+        self._session = self._tf.compat.v1.Session(
+    self._target, graph=self._graph, config=self._config)
         if self._tasks is None:
             names = sorted({d.name.split("/device:")[0] for d in self._session.list_devices()})
             with self._graph.as_default():
@@ -97,8 +99,9 @@ class py_functions:
             try:
                 self._run(task, _message.write_request(self._server, _message.JOIN))
                 return True
-            except (self._errors.AbortedError, self._errors.UnavailableError, self._errors.NotFoundError,
-                    self._errors.DeadlineExceededError, RuntimeError) as e:
+            except (self._errors.AbortedError, self._errors.UnavailableError,
+                    self._errors.NotFoundError, self._errors.DeadlineExceededError,
+                    RuntimeError) as e:
                 self._reopen_after(e)
         return False
 
@@ -131,7 +134,8 @@ class py_functions:
         """The calling thread has a call: somebody else must wait for the next one."""
         with self._lock:
             self._n_idle[task.name] -= 1
-            if self._n_idle[task.name] == 0 and self._n_threads[task.name] < self._max_threads and not self._is_closed:
+            can_grow = self._n_threads[task.name] < self._max_threads and not self._is_closed
+            if self._n_idle[task.name] == 0 and can_grow:
                 self._add_thread(task)
 
     def _serve(self, task):
@@ -184,7 +188,8 @@ class py_functions:
         from tensorflow.python.eager import context
         with context.eager_mode():
             tensors = [self._tf.constant(value) for value in values]
-        result = self._script_ops._py_funcs(token, "/job:localhost/replica:0/task:0/device:CPU:0", tensors)
+        result = self._script_ops._py_funcs(
+    token, "/job:localhost/replica:0/task:0/device:CPU:0", tensors)
         if result is None:
             return []
         result = result if isinstance(result, (list, tuple)) else [result]
@@ -196,10 +201,13 @@ class py_functions:
         if isinstance(error, errors.OpError):
             return error.error_code, error.message
         code = errors.UNKNOWN
-        for kinds, number in (((StopIteration,), errors.OUT_OF_RANGE), ((ValueError, TypeError), errors.INVALID_ARGUMENT),
-                              ((MemoryError,), errors.RESOURCE_EXHAUSTED), ((NotImplementedError,), errors.UNIMPLEMENTED)):
+        for kinds, number in (((StopIteration,), errors.OUT_OF_RANGE),
+                              ((ValueError, TypeError), errors.INVALID_ARGUMENT),
+                              ((MemoryError,), errors.RESOURCE_EXHAUSTED),
+                              ((NotImplementedError,), errors.UNIMPLEMENTED)):
             if isinstance(error, kinds):
                 code = number
                 break
-        text = f"{type(error).__name__}: {error}\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        text = f"{type(error).__name__}: {error}\n" + \
+                       "".join(traceback.format_exception(type(error), error, error.__traceback__))
         return code, text

@@ -90,9 +90,11 @@ def write_request(server, kind, call=0, code=0, message="", values=(), type_numb
     blob[_REQUEST.size:_REQUEST.size + len(text)] = np.frombuffer(text, np.uint8)
     for (dtype, shape, parts), (head, begin, size) in zip(encoded, places):
         _VALUE.pack_into(blob, head, dtype, len(shape), size)
-        blob[head + _VALUE.size:head + _VALUE.size + 8 * len(shape)] = np.array(shape, np.int64).view(np.uint8)
+        blob[head + _VALUE.size:head + _VALUE.size + 8 * \
+            len(shape)] = np.array(shape, np.int64).view(np.uint8)
         for part in parts:
-            raw = np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part.reshape(-1).view(np.uint8)
+            raw = np.frombuffer(part, np.uint8) if isinstance(
+                part, bytes) else part.reshape(-1).view(np.uint8)
             blob[begin:begin + raw.size] = raw
             begin += raw.size
     return blob

@@ -45,7 +45,8 @@ static enum kernel_result py_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {"PyFunc", .compute = py_compute, .init = py_init, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
     {"PyFuncStateless", .compute = py_compute, .init = py_init, .flags = KERNEL_ASYNC},
-    {"EagerPyFunc", .compute = py_compute, .init = py_init, .arg = "", .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
+    {"EagerPyFunc", .compute = py_compute, .init = py_init, .arg = "",
+     .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
 };
 // clang-format on
 

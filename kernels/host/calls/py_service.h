@@ -6,7 +6,7 @@
  *
  *   node PyFunc ──► py_service_call ──► pending ──► in flight ──► settled ──► outputs
  *                                         │             ▲ │          ▲
- *   serving step ──► py_service_serve ────┴─────────────┘ └──────────┴── next serving step of the server
+ *   serving step ──► py_service_serve ────┴─────────────┘ └──────────┴── the server's next step
  *
  * One service exists for each client process and task, shared by that client's sessions
  * (kernel_host.client_object). A server is one `with millrace.py_functions(...)` of the client; it

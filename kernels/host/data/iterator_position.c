@@ -7,7 +7,8 @@
  * exact where a function reads something that changes, and where shuffles behind several prefetches
  * start their later epochs in another order.
  *
- *   SerializeIterator    variant [1]: a VariantTensorDataProto with the type name POSITION_TYPE, and
+ *   SerializeIterator    variant [1]: a VariantTensorDataProto with the type name POSITION_TYPE,
+ *                        and
  *                        as metadata n_done, n, and n pairs of seeds, all as varints */
 #include <stdlib.h>
 

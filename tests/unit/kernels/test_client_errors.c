@@ -1,5 +1,6 @@
 /* Checks that what a client does wrong is never INTERNAL, which is for broken invariants of ours:
- * each row is a graph that a client can send, the code of the failure, and a part of its message. */
+ * each row is a graph that a client can send, the code of the failure, and a part of its message.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -148,7 +148,8 @@ static void test_products_of_every_form_and_odd_sizes(void **state) {
     }
 }
 
-/* The product of x with its transpose has the same bits whether the transpose is stored or asked for,
+/* The product of x with its transpose has the same bits whether the transpose is stored or asked
+ * for,
  * and with either operand transposed. */
 static void check_layouts(enum dtype dtype, int64_t n, int64_t k) {
     size_t size = dtype_size(dtype);

@@ -33,11 +33,11 @@ static void push(struct tensor_list **list, struct tensor value) {
 /* ---- by kernel ---- */
 
 // clang-format off
-#define TWO "any = Const() {dtype=int32, value=int32[]{-1}}\n"                                        \
-            "x = Const() {dtype=float, value=float[2]{1, 2}}\n"                                       \
-            "y = Const() {dtype=float, value=float[2]{3, 4}}\n"                                       \
-            "e = EmptyTensorList(any, any) {element_dtype=float, shape_type=int32}\n"                 \
-            "a = TensorListPushBack(e, x) {element_dtype=float}\n"                                    \
+#define TWO "any = Const() {dtype=int32, value=int32[]{-1}}\n" \
+            "x = Const() {dtype=float, value=float[2]{1, 2}}\n" \
+            "y = Const() {dtype=float, value=float[2]{3, 4}}\n" \
+            "e = EmptyTensorList(any, any) {element_dtype=float, shape_type=int32}\n" \
+            "a = TensorListPushBack(e, x) {element_dtype=float}\n" \
             "b = TensorListPushBack(a, y) {element_dtype=float}\n"
 // clang-format on
 

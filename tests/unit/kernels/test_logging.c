@@ -8,7 +8,8 @@
 
 // clang-format off
 #define ASSERT_FAILS(data, attrs, words) \
-    kernel_test_fails("no = Const() {dtype=bool, value=bool[]{false}}\n" data "a = Assert(no, d) {" attrs "}\nx = Const(^a) {dtype=float, value=float[]{1}}\n", \
+    kernel_test_fails("no = Const() {dtype=bool, value=bool[]{false}}\n" data \
+        "a = Assert(no, d) {" attrs "}\nx = Const(^a) {dtype=float, value=float[]{1}}\n", \
                       "x", STATUS_INVALID_ARGUMENT, words)
 // clang-format on
 

@@ -109,12 +109,12 @@ static void test_readers_beside_writers(void **state) {
 }
 
 // clang-format off
-#define TABLE "t = HashTableV2() {key_dtype=string, value_dtype=int64%s}\n"                            \
-              "k = Const() {dtype=string, value=string[2]{\"a\", \"b\"}}\n"                             \
-              "v = Const() {dtype=int64, value=int64[2]{1, 2}}\n"                                       \
-              "none = Const() {dtype=int64, value=int64[]{-1}}\n"                                       \
-              "init = InitializeTableV2(t, k, v) {Tkey=string, Tval=int64}\n"                           \
-              "size = LookupTableSizeV2(t)\n"                                                          \
+#define TABLE "t = HashTableV2() {key_dtype=string, value_dtype=int64%s}\n" \
+              "k = Const() {dtype=string, value=string[2]{\"a\", \"b\"}}\n" \
+              "v = Const() {dtype=int64, value=int64[2]{1, 2}}\n" \
+              "none = Const() {dtype=int64, value=int64[]{-1}}\n" \
+              "init = InitializeTableV2(t, k, v) {Tkey=string, Tval=int64}\n" \
+              "size = LookupTableSizeV2(t)\n" \
               "find = LookupTableFindV2(t, k, none) {Tin=string, Tout=int64}\n"
 // clang-format on
 

@@ -1,5 +1,7 @@
-/* Special functions: each ends soon for every argument, and those with several methods agree where one
- * method takes over from another. Values against TensorFlow's: tests/differential/cases_special.py. */
+/* Special functions: each ends soon for every argument, and those with several methods agree where
+ * one
+ * method takes over from another. Values against TensorFlow's: tests/differential/cases_special.py.
+ * */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -14,7 +16,8 @@
 #include "common/base/base.h"
 #include "kernels/cpu/math/math_special.h"
 
-/* Far more than any call takes (the longest: 0.3 ms), far less than an iteration without a bound. */
+/* Far more than any call takes (the longest: 0.3 ms), far less than an iteration without a
+ * bound. */
 enum { LIMIT_NS = 20 * 1000 * 1000 };
 
 static const double grid[] = {

@@ -14,12 +14,12 @@
 #include "common/graph/graph_text.h"
 
 // clang-format off
-#define REF "v = VariableV2() {dtype=float, shape=[3]}\n"                                             \
-            "x = Const() {dtype=float, value=float[3]{1, 2, 3}}\n"                                    \
+#define REF "v = VariableV2() {dtype=float, shape=[3]}\n" \
+            "x = Const() {dtype=float, value=float[3]{1, 2, 3}}\n" \
             "init = Assign(v, x) {T=float}\n"
-#define RESOURCE "h = VarHandleOp() {dtype=float, shape=[3], shared_name=\"v\"}\n"                    \
-                 "x = Const() {dtype=float, value=float[3]{1, 2, 3}}\n"                               \
-                 "init = AssignVariableOp(h, x) {dtype=float}\n"                                      \
+#define RESOURCE "h = VarHandleOp() {dtype=float, shape=[3], shared_name=\"v\"}\n" \
+                 "x = Const() {dtype=float, value=float[3]{1, 2, 3}}\n" \
+                 "init = AssignVariableOp(h, x) {dtype=float}\n" \
                  "r = ReadVariableOp(h) {dtype=float}\n"
 // clang-format on
 
@@ -136,15 +136,15 @@ static struct tensor fixture_run(struct fixture *f, const char *fetch, const cha
 
 /* 1,000 elements: in a buffer, not inside the tensor. */
 // clang-format off
-#define LARGE "h = VarHandleOp() {dtype=float, shape=[1000], shared_name=\"v\"}\n"                    \
-              "n = Const() {dtype=int32, value=int32[1]{1000}}\n"                                     \
-              "one = Const() {dtype=float, value=float[]{1}}\n"                                       \
-              "ones = Fill(n, one) {T=float, index_type=int32}\n"                                     \
-              "init = AssignVariableOp(h, ones) {dtype=float}\n"                                      \
-              "r = ReadVariableOp(h) {dtype=float}\n"                                                 \
-              "add = AssignAddVariableOp(h, ones) {dtype=float}\n"                                    \
-              "step = ResourceApplyGradientDescent(h, one, ones) {T=float}\n"                         \
-              "at = Const() {dtype=int32, value=int32[1]{7}}\n"                                       \
+#define LARGE "h = VarHandleOp() {dtype=float, shape=[1000], shared_name=\"v\"}\n" \
+              "n = Const() {dtype=int32, value=int32[1]{1000}}\n" \
+              "one = Const() {dtype=float, value=float[]{1}}\n" \
+              "ones = Fill(n, one) {T=float, index_type=int32}\n" \
+              "init = AssignVariableOp(h, ones) {dtype=float}\n" \
+              "r = ReadVariableOp(h) {dtype=float}\n" \
+              "add = AssignAddVariableOp(h, ones) {dtype=float}\n" \
+              "step = ResourceApplyGradientDescent(h, one, ones) {T=float}\n" \
+              "at = Const() {dtype=int32, value=int32[1]{7}}\n" \
               "scatter = ResourceScatterAdd(h, at, one) {dtype=float, Tindices=int32}\n"
 // clang-format on
 

@@ -11,12 +11,12 @@
 #include "kernels/host/resources/tensor_array.h"
 
 // clang-format off
-#define ARRAY "size = Const() {dtype=int32, value=int32[]{3}}\n"                                      \
-              "a = TensorArrayV3(size) {dtype=float}\n"                                               \
-              "zero = Const() {dtype=int32, value=int32[]{0}}\n"                                      \
-              "two = Const() {dtype=int32, value=int32[]{2}}\n"                                       \
-              "x = Const() {dtype=float, value=float[2]{1, 2}}\n"                                     \
-              "w = TensorArrayWriteV3(a, zero, x, a:1) {T=float}\n"                                   \
+#define ARRAY "size = Const() {dtype=int32, value=int32[]{3}}\n" \
+              "a = TensorArrayV3(size) {dtype=float}\n" \
+              "zero = Const() {dtype=int32, value=int32[]{0}}\n" \
+              "two = Const() {dtype=int32, value=int32[]{2}}\n" \
+              "x = Const() {dtype=float, value=float[2]{1, 2}}\n" \
+              "w = TensorArrayWriteV3(a, zero, x, a:1) {T=float}\n" \
               "w2 = TensorArrayWriteV3(a, two, x, w) {T=float}\n"
 // clang-format on
 
@@ -134,9 +134,9 @@ static void test_a_size_beyond_memory_is_refused(void **state) {
 /* ---- stacks ---- */
 
 // clang-format off
-#define STACK "size = Const() {dtype=int32, value=int32[]{1}}\n"                                      \
-              "s = StackV2(size) {elem_type=float}\n"                                                 \
-              "x = Const() {dtype=float, value=float[2]{1, 2}}\n"                                     \
+#define STACK "size = Const() {dtype=int32, value=int32[]{1}}\n" \
+              "s = StackV2(size) {elem_type=float}\n" \
+              "x = Const() {dtype=float, value=float[2]{1, 2}}\n" \
               "push = StackPushV2(s, x) {T=float}\n"
 // clang-format on
 

@@ -32,18 +32,18 @@ static void test_momentum_on_ref_variables(void **state) {
 }
 
 // clang-format off
-#define TWO "v = VarHandleOp() {dtype=float, shape=[?], shared_name=\"v\"}\n"                         \
-            "a = VarHandleOp() {dtype=float, shape=[?], shared_name=\"a\"}\n"                         \
-            "n = Const() {dtype=int32, value=int32[1]{100003}}\n"                                     \
-            "one = Const() {dtype=float, value=float[]{1}}\n"                                         \
-            "ones = Fill(n, one) {T=float, index_type=int32}\n"                                       \
-            "init_v = AssignVariableOp(v, ones) {dtype=float}\n"                                      \
-            "init_a = AssignVariableOp(a, ones) {dtype=float}\n"                                      \
-            "rate = Const() {dtype=float, value=float[]{0.5}}\n"                                      \
-            "step = ResourceApplyMomentum(v, a, rate, ones, rate) {T=float}\n"                        \
-            "back = ResourceApplyMomentum(a, v, rate, ones, rate) {T=float}\n"                        \
-            "same = ResourceApplyMomentum(v, v, rate, ones, rate) {T=float}\n"                        \
-            "rv = ReadVariableOp(v) {dtype=float}\n"                                                  \
+#define TWO "v = VarHandleOp() {dtype=float, shape=[?], shared_name=\"v\"}\n" \
+            "a = VarHandleOp() {dtype=float, shape=[?], shared_name=\"a\"}\n" \
+            "n = Const() {dtype=int32, value=int32[1]{100003}}\n" \
+            "one = Const() {dtype=float, value=float[]{1}}\n" \
+            "ones = Fill(n, one) {T=float, index_type=int32}\n" \
+            "init_v = AssignVariableOp(v, ones) {dtype=float}\n" \
+            "init_a = AssignVariableOp(a, ones) {dtype=float}\n" \
+            "rate = Const() {dtype=float, value=float[]{0.5}}\n" \
+            "step = ResourceApplyMomentum(v, a, rate, ones, rate) {T=float}\n" \
+            "back = ResourceApplyMomentum(a, v, rate, ones, rate) {T=float}\n" \
+            "same = ResourceApplyMomentum(v, v, rate, ones, rate) {T=float}\n" \
+            "rv = ReadVariableOp(v) {dtype=float}\n" \
             "ra = ReadVariableOp(a) {dtype=float}\n"
 // clang-format on
 

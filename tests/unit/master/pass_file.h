@@ -3,16 +3,19 @@
  * A file in data/ holds cases:
  *
  *   == what must be so
- *   tasks: worker:0 ps:0+gpu         the cluster; default worker:0. "+gpu" gives a task GPU:0, "+cpu" CPU:1
+ *   tasks: worker:0 ps:0+gpu         the cluster; default worker:0. "+gpu" gives a task GPU:0,
+ *                                    "+cpu" CPU:1
  *   feeds: a:0                       the signature
  *   fetches: c:0
  *   targets: n
  *   passes: cut prune                default: what the test program says
- *   options: soft session few_nodes bfloat16  soft placement; place_session before the passes; functions may make 1000 nodes, not a
+ *   options: soft session few_nodes bfloat16  soft placement; place_session before the passes;
+ *                                             functions may make 1000 nodes, not a
  *                                    million; floats cross as bfloat16
  *   -- in
  *   a = Placeholder() {dtype=float}
- *   -- extend                        (optional) nodes that join later: placed by a second place_session
+ *   -- extend                        (optional) nodes that join later: placed by a second
+ *                                    place_session
  *   -- out
  *   the graph after the passes, or "error CODE: message"
  *

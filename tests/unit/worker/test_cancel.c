@@ -1,7 +1,8 @@
 /* Steps that are cancelled at random moments: a loop over two tasks, with queues and a
  * conditional in its body, and a wait outside.
  *
- *   worker   while: enqueue, dequeue, a cond, send ─► ... ◄─ recv         beside it: a batch of 5 from a stock of 3, which waits
+ *   worker   while: enqueue, dequeue, a cond, send ─► ... ◄─ recv
+ *            beside it: a batch of 5 from a stock of 3, which waits
  *   ps       the loop's other part: recv the predicate, recv, Neg, send
  *
  * Whatever the moment, both runs end once and soon, with the cancel's words; the queues hold

@@ -734,13 +734,21 @@ static void bad_plans_name_the_culprit(void **state) {
     // clang-format off
     static const struct { const char *text; enum status_code code; const char *words; } cases[] = {
         {"b = XlaReplicaId()\n", STATUS_UNIMPLEMENTED, "b"},
-        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\nx = AddV2(e, z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} has inputs from different frames"},
-        {INT("z", "0") "x = Exit(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is an Exit outside of any loop frame\n\t [[{{node x}}]]"},
-        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\", parallel_iterations=0}\n", STATUS_INVALID_ARGUMENT, "parallel_iterations"},
-        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\\x00\"}\n", STATUS_INVALID_ARGUMENT, "{{node e}} has a NUL byte"},
-        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\no = _MrFetch(e) {T=int32, index=0}\n", STATUS_INVALID_ARGUMENT, "{{node e}} cannot be fetched"},
-        {INT("z", "0") "x = NextIteration(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is a NextIteration outside"},
-        {"a = Const() {dtype=string, value=float[]{1}}\n", STATUS_INVALID_ARGUMENT, "Inconsistent values for attr 'dtype' string vs. float of the value\n\t [[{{node a}}]]"},
+        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\nx = AddV2(e, z) {T=int32}\n",
+         STATUS_INVALID_ARGUMENT, "{{node x}} has inputs from different frames"},
+        {INT("z", "0") "x = Exit(z) {T=int32}\n", STATUS_INVALID_ARGUMENT,
+         "{{node x}} is an Exit outside of any loop frame\n\t [[{{node x}}]]"},
+        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\", parallel_iterations=0}\n",
+         STATUS_INVALID_ARGUMENT, "parallel_iterations"},
+        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\\x00\"}\n", STATUS_INVALID_ARGUMENT,
+         "{{node e}} has a NUL byte"},
+        {INT("z",
+         "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\no = _MrFetch(e) {T=int32, index=0}\n",
+         STATUS_INVALID_ARGUMENT, "{{node e}} cannot be fetched"},
+        {INT("z", "0") "x = NextIteration(z) {T=int32}\n", STATUS_INVALID_ARGUMENT,
+         "{{node x}} is a NextIteration outside"},
+        {"a = Const() {dtype=string, value=float[]{1}}\n", STATUS_INVALID_ARGUMENT,
+         "Inconsistent values for attr 'dtype' string vs. float of the value\n\t [[{{node a}}]]"},
     };
     // clang-format on
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

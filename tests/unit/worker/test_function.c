@@ -95,7 +95,8 @@ static enum kernel_result call_function(struct kernel_ctx *ctx) {
 static const struct kernel_def test_rows[] = {
     {.op = "Neg", .compute = neg_later, .flags = KERNEL_ASYNC},
     {.op = "Square", .compute = wait_for_cancel, .flags = KERNEL_ASYNC},
-    {.op = "Inv", .compute = count, .init = count_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {.op = "Inv", .compute = count, .init = count_init,
+     .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     {.op = "Abs", .compute = find},
     {.op = "Exp", .compute = call_function, .flags = KERNEL_ASYNC},
 };

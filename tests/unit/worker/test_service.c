@@ -1,4 +1,5 @@
-/* A worker's service and its masters: Hello, status, pings, memberships; masters that connect again,
+/* A worker's service and its masters: Hello, status, pings, memberships; masters that connect
+ * again,
  * fall silent or go; draining. */
 #include "common/base/clock.h"
 #include "tests/unit/worker/master_end.h"

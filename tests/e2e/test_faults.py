@@ -295,7 +295,7 @@ class TestSessions(FaultCase):
                          r"/job:ps/replica:0/task:0")
         self.assertRegex(self.ps.page("/stepz"), r"\(QueueDequeueV2\) for [0-9.]+ s")
         self.ps.process.send_signal(signal.SIGSTOP)
-        self.assertIn("/job:ps/replica:0/task:0: does not answer", self.master.page("/stepz"))
+        self.assertIn("/job:ps/replica:0/task:0: does not reply", self.master.page("/stepz"))
         self.ps.process.send_signal(signal.SIGCONT)
         client.process.kill()
         self.cluster.check(20)

@@ -142,8 +142,9 @@ def learn(target, directory, n_steps):
                                             max_wait_secs=60) as session:
         step = -1
         while step + 1 < n_steps:
-            step, value, _ = session.run([at, loss, train])
-            say(step=int(step), loss=float(value), at=time.monotonic())
+            after, value, _ = session.run([at, loss, train])
+            step = int(after) - 1  # a reference is fetched after the step's updates
+            say(step=step, loss=float(value), at=time.monotonic())
     say(done=True)
 
 

@@ -440,10 +440,6 @@ def full_trace(target, note):
             "read/", "read"))
         note("outputs", [list(o.tensor_description.shape.dim[0:1])[0].size
                          for o in nodes["product"].output])
-        labels = [n.timeline_label for d in metadata.step_stats.dev_stats for n in d.node_stats
-                  if n.node_name == "RecvTensor"]
-        note("transfers", sorted({re.sub(r"^\[.*?\] \[.*?\] |edge_\d+_|:0(?= from)", "", label)
-                                  for label in labels if "product" in label}))
         note("internal", [name for name in nodes if re.search(r"/_(send|recv)_\d|^_f", name)])
         note("times", 0 < nodes["product"].all_start_micros and nodes["product"].op_end_rel_micros
              >= nodes["product"].op_start_rel_micros >= 0)

@@ -337,7 +337,7 @@ class TestSteps(MembershipCase):
         self.assertEqual(client.ask("add"), "ok 1.0")
 
     def test_etcd_stopped_under_steps(self):
-        master, _, worker = self.cluster()
+        master, ps, worker = self.cluster()
         client = Client(self, master.port)
         self.assertTrue(client.ask("init").startswith("ok"))
         self.etcd.process.send_signal(signal.SIGSTOP)
@@ -354,6 +354,7 @@ class TestSteps(MembershipCase):
         self.assertIn("; its registration has lapsed", master.page("/readyz")[1])
         self.etcd.process.send_signal(signal.SIGCONT)
         back = time.monotonic()
+        ps.saw("registered as", 2)
         worker.saw("registered as", 2)
         while master.page("/readyz") != (200, "ok\n"):
             n += 1

@@ -230,8 +230,8 @@ static enum wait_result serving_attempt(struct wait *wait) {
     return WAIT_ENDED;
 }
 
-/* It took a call that nobody will hear of: the call waits for another step. */
-static void hand_back(struct serving *serving, struct status *why_take) {
+/* Fails the call that the step took: its inputs cannot be sent to the client. */
+static void fail_taken_call(struct serving *serving, struct status *why_take) {
     struct py_service *service = serving->service;
     wait_room_lock(&service->room);
     struct calling *calling = find_in_flight(service, serving->server, serving->id);
@@ -258,7 +258,7 @@ static struct status *serving_finish(struct wait *wait) {
         py_call_write(&call, wait->ctx->instance->allocator, &wait->ctx->outputs[0]);
     if (!st)
         return NULL;
-    hand_back(serving, st); /* the caller's fault, not the server's */
+    fail_taken_call(serving, st); /* the caller's fault, not the server's */
     return output_nothing(wait->ctx);
 }
 

@@ -5,9 +5,9 @@
  *
  * Statistics (node counts) and cancellation checks are on, as in the daemon; "traced" rows also
  * record every node's times. Each figure is the best of R repeats of the mean over a run of
- * steps; the chain is the plain case: every node waits for the one before it. A step of cheap nodes
- * stays on
- * its thread, so the figure for two threads is of two that run steps of one plan side by side. */
+ * steps. The chain is the plain case, because every node waits for the one before it. A step of
+ * cheap nodes stays on its thread, so the figure for two threads is that of two threads which run
+ * steps of one plan side by side. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

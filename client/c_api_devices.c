@@ -1,4 +1,4 @@
-/* The devices that a master knows of. */
+/* Lists the devices of a master. */
 #include "client/c_api.h"
 
 #include <stdlib.h>

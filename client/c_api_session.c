@@ -12,7 +12,7 @@
 #include "common/base/str.h"
 #include "common/tensor/tensor_proto.h"
 
-enum { SHARE_BYTES = 4096 }; /* contents above this are sent by reference */
+enum { SHARE_BYTES = 4096 }; /* larger contents are sent by reference */
 
 struct TF_SessionOptions {
     struct str target, config;
@@ -35,7 +35,7 @@ static void on_done(void *arg, struct status *status_take, struct grpc_message m
     pending->is_done = true;
 }
 
-/* Where the contents of the first large fetch start: RunStepResponse.tensor (1) →
+/* Returns where the contents of the first large fetch start: RunStepResponse.tensor (1) →
  * NamedTensorProto.tensor (2) → tensor_content (4). */
 static size_t align_reply(struct span head, size_t body_len) {
     static const uint32_t path[] = {1, 2, 4};
@@ -113,16 +113,8 @@ void TF_SetTarget(TF_SessionOptions *options, const char *target) {
     str_add(&options->target, target);
 }
 
-static bool is_message(struct span bytes) {
-    struct proto_field field;
-    int more;
-    while ((more = proto_next(&bytes, &field)) > 0)
-        ;
-    return more == 0;
-}
-
 void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, TF_Status *status) {
-    if (is_message((struct span){proto, length})) {
+    if (proto_is_message((struct span){proto, length})) {
         str_clear(&options->config);
         str_add_bytes(&options->config, proto, length);
         tf_status_set(status, NULL);
@@ -245,7 +237,7 @@ static struct status *read_created(TF_DeprecatedSession *session, struct span bo
                : status_internal("%s created a session without a handle", session->target);
 }
 
-/* With the lock held. graph_def may be empty. */
+/* Creates the session at the master. The lock is held. graph_def may be empty. */
 static struct status *create(TF_DeprecatedSession *session, struct span graph_def) {
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
@@ -296,8 +288,8 @@ void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t
 
 /* ---- steps ---- */
 
-/* A name as the server wants it: "a" means "a:0" (TensorFlow's server never answers a fetch
- * without an index). */
+/* Appends a name as the server expects it: "a" means "a:0" (TensorFlow's server never answers a
+ * fetch without an index). */
 static void endpoint_name(const char *name, struct str *out) {
     str_addf(out, "%s%s", name, strchr(name, ':') ? "" : ":0");
 }

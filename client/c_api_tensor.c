@@ -1,4 +1,4 @@
-/* TF_Status, TF_Buffer and TF_Tensor over the house's own types. */
+/* Implements TF_Status, TF_Buffer and TF_Tensor with the status and tensor of common/. */
 #include "client/c_api.h"
 
 #include <stdlib.h>

@@ -8,14 +8,15 @@
 
 enum { MAX_DEVICE_TYPES = 8 };
 
-/* What a core does at least where it multiplies matrices: a time never lies below this. */
+/* The least time that a core needs where it multiplies matrices; no estimate is below this. */
 static const double NS_PER_FLOP = 0.05;
 
 static const struct cost_row default_row = {.ns_per_element = 0.5f};
 
 struct device_costs {
     const char *device_type;
-    struct strmap by_op; /* → the op's first struct cost_row in the first list that has it */
+    /* op name → the op's first struct cost_row in the first list that has the op */
+    struct strmap by_op;
     struct cost_list lists[4];
     size_t n_lists;
 };
@@ -41,7 +42,7 @@ static void add_device_type(const char *device_type, const struct cost_list *con
     }
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void add_cpu_once(void) {
     static const struct cost_list *const lists[] = {&cpu_costs};
     if (n_devices == 0)
@@ -62,7 +63,7 @@ static const struct device_costs *device_find(const char *device_type) {
     add_cpu_once();
     for (size_t i = 0; i < n_devices && !found; i++)
         if (strcmp(devices[i].device_type, device_type) == 0)
-            found = &devices[i]; /* nobody writes it again */
+            found = &devices[i]; /* nobody writes the entry after it is published */
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -100,7 +101,7 @@ int32_t cost_cheap_elements(const struct cost_row *row) {
     if (cost_is_constant(row))
         return INT32_MAX;
     float cheap = COST_HEAVY_NS / row->ns_per_element;
-    if (row->ns) /* two inputs of this many elements may make a square of it */
+    if (row->ns) /* the output may have as many elements as the product of two inputs' sizes */
         return MIN(row->cheap_elements, (int32_t)sqrtf(cheap));
     return (int32_t)cheap;
 }

@@ -52,7 +52,7 @@ struct cost_row {
     int32_t cheap_elements;
 };
 struct cost_list {
-    const struct cost_row *rows; /* those of one op stand together, the first that fits counts */
+    const struct cost_row *rows; /* rows of one op are adjacent; the first that fits counts */
     size_t n_rows;
 };
 

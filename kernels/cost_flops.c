@@ -30,7 +30,7 @@ double cost_flops_sparse_matmul(const struct cost_query *query) {
     return 2 * (double)indices.dims[0] * (double)out.dims[1];
 }
 
-/* A multiplication and an addition for each place of the window and each element of the filter,
+/* A multiplication and an addition for each position of the window and each element of the filter,
  * whatever the direction. */
 double cost_flops_conv(const struct cost_query *query) {
     const char *op = query->node->op_name;
@@ -41,7 +41,7 @@ double cost_flops_conv(const struct cost_query *query) {
     return 2 * product(places, places.rank - 1) * elements(filter);
 }
 
-/* Of the order of m·n·min(m, n) for each matrix of input 0. */
+/* About m·n·min(m, n) for each matrix of input 0. */
 double cost_flops_cubic(const struct cost_query *query) {
     struct shape a = query->in[0];
     double inner = a.rank >= 2 ? (double)MIN(a.dims[a.rank - 2], a.dims[a.rank - 1]) : 1;

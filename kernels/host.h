@@ -166,7 +166,7 @@ struct kernel_host {
     void (*function_finish)(struct function_call *call);
     /* ---- what a client's process shares on this task, over all of its sessions ---- The object
      * of that type, with one reference; `make` makes it at first use. Errors: FAILED_PRECONDITION
-     * for a session that is nobody's. Any thread; NULL where the host has no clients. */
+     * for a session without a client. Any thread; NULL where the host has no clients. */
     struct status *(*client_object)(struct kernel_ctx *ctx, const struct object_type *type,
                                     struct object *(*make)(void), struct object **ret);
     /* ---- values that the session of ctx's step keeps in this task, by name; a function's nodes

@@ -1,5 +1,5 @@
-/* Constants for static inference. Inputs and outputs are small (inference saw to that before it
- * asked), so nobody splits the work. */
+/* Computes constants for static inference. Inference passes only small inputs whose outputs are
+ * small, so no work is split over threads. */
 #include "kernels/infer_eval.h"
 
 #include "kernels/kernel.h"
@@ -12,7 +12,7 @@ static bool evaluate(void *arg, const struct node *node, const struct tensor *in
         return false;
     struct status *st = kernel_eval(node, allocator_host(), NULL, NULL, NULL, inputs, outputs);
     bool is_done = !st;
-    status_unref(st); /* a run will say it */
+    status_unref(st); /* the kernel reports the failure again when the graph runs */
     return is_done;
 }
 

@@ -1,7 +1,7 @@
 /* The kernel registry and the helpers that every kernel uses (kernels/kernel.h).
  *
- * Each device type has an index from op name to its rows, in list order. It is built once, at
- * the first question, from lists that are constant; after that it is only read. */
+ * Each device type has an index from op name to its rows, in list order. The first lookup builds
+ * the index from the constant lists; afterwards the index is only read. */
 #include "kernels/kernel.h"
 
 #include <pthread.h>
@@ -10,11 +10,12 @@
 #include "common/base/map.h"
 #include "common/base/str.h"
 #include "kernels/cost.h"
+#include "kernels/device.h"
 #include "kernels/host.h"
 
 enum { MAX_DEVICE_TYPES = 8 };
 
-/* An op's rows on one device type: rows[0 … n) of the type's array. */
+/* The rows of an op on one device type: rows[0 … n) of the type's array. */
 struct op_rows {
     const struct kernel_def **rows;
     size_t n;
@@ -50,8 +51,8 @@ void kernel_add_device_type(const char *device_type, const struct kernel_list *c
     device_type_add(device_type, lists, n_lists);
 }
 
-/* Two passes over the lists: count the rows of each op, then place them, so that each op's rows
- * are one run of the array. */
+/* Two passes over the lists: the first counts the rows of each op, the second stores them so that
+ * the rows of an op are next to each other. */
 static void index_build(struct device_type *type) {
     size_t n_rows = 0, n_ops = 0, n_placed = 0;
     for (size_t l = 0; l < type->n_lists; l++)
@@ -84,7 +85,7 @@ static void index_build(struct device_type *type) {
     }
 }
 
-/* pthread_once passes no argument: one builder per slot. */
+/* pthread_once passes no argument, so each slot has its own builder. */
 #define SLOT_BUILDER(i) \
     static void index_build_##i(void) { index_build(&device_types[i]); }
 SLOT_BUILDER(0)
@@ -151,6 +152,14 @@ bool kernel_op_is_supported(const char *op, const char *device_type) {
     return op_rows_find(op, device_type) != NULL;
 }
 
+bool kernel_op_has_session_state(const char *op, const char *device_type) {
+    const struct op_rows *rows = op_rows_find(op, device_type);
+    for (size_t i = 0; rows && i < rows->n; i++)
+        if (rows->rows[i]->flags & KERNEL_SESSION_STATE)
+            return true;
+    return false;
+}
+
 const struct kernel_def *kernel_at(const char *device_type, size_t index) {
     const struct device_type *type = device_type_find(device_type);
     for (size_t l = 0; type && l < type->n_lists; l++) {
@@ -173,8 +182,8 @@ static void print_type_attrs(const struct node *node, struct str *out) {
     }
 }
 
-/* An op that has kernels, but none for these types, is the caller's mistake; one that has none
- * at all is ours. */
+/* An op that has kernels, but none for these types, is the caller's mistake. An op without any
+ * kernel is a gap of ours. */
 static COLD struct status *no_kernel(const struct node *node, const char *device_type) {
     struct str text = STR_INIT;
     str_addf(
@@ -228,6 +237,7 @@ struct status *kernel_instance_init(struct kernel_instance *instance, const stru
         .state = init.state,
         .cost = cost_find(device_type, node),
         .allocator = allocator,
+        .engine = allocator && allocator->device_memory ? allocator->device_memory->engine : NULL,
         .device = device,
         .n_inputs = node->n_data,
         .n_outputs = node->n_outputs,
@@ -303,8 +313,9 @@ static bool is_in_place_allowed = true;
 
 void kernel_set_in_place(bool is_allowed) { is_in_place_allowed = is_allowed; }
 
-struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
-                                       enum dtype dtype, struct shape shape) {
+/* Moves the input's memory to the output, if nobody else holds it and it fits. */
+static struct status *forward(struct kernel_ctx *ctx, int input, int output, enum dtype dtype,
+                              struct shape shape, bool *ret_is_forwarded) {
     struct tensor *in = &ctx->inputs[input], *out = &ctx->outputs[output];
     size_t size = dtype_size(dtype);
     bool can = is_in_place_allowed && in->storage == TENSOR_BUFFER &&
@@ -314,9 +325,11 @@ struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int ou
     int64_t n = 0;
     if (can)
         TRY(shape_n_elements(shape, &n));
-    if (!can || n != in->n_elements)
-        return tensor_new(ctx->instance->allocator, dtype, shape, out);
-    /* The sizes may lie in the input itself: copied before it is let go. */
+    *ret_is_forwarded = can && n == in->n_elements;
+    if (!*ret_is_forwarded)
+        return NULL;
+    /* The sizes may be stored in the input itself, so they are copied before the input is
+     * released. */
     struct tensor made = {.dtype = (uint8_t)dtype,
                           .rank = (uint8_t)shape.rank,
                           .storage = TENSOR_BUFFER,
@@ -336,6 +349,40 @@ struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int ou
     return NULL;
 }
 
+struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
+                                       enum dtype dtype, struct shape shape) {
+    bool is_forwarded;
+    TRY(forward(ctx, input, output, dtype, shape, &is_forwarded));
+    return is_forwarded ? NULL : kernel_alloc(ctx, output, dtype, shape);
+}
+
+struct status *kernel_new_on_device(struct kernel_ctx *ctx, enum dtype dtype, struct shape shape,
+                                    bool is_zeroed, struct tensor *ret) {
+    struct allocator *allocator = ctx->instance->allocator;
+    TRY(is_zeroed ? tensor_new_zeroed_on_device(allocator, dtype, shape, ret)
+                  : tensor_new_on_device(allocator, dtype, shape, ret));
+    if (allocator->device_memory->set_holder && ret->storage == TENSOR_BUFFER)
+        allocator->device_memory->set_holder(ret->buffer, ctx->instance->node->name);
+    return NULL;
+}
+
+struct status *device_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype,
+                            struct shape shape) {
+    return kernel_new_on_device(ctx, dtype, shape, false, &ctx->outputs[output]);
+}
+
+struct status *device_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
+                                       enum dtype dtype, struct shape shape) {
+    bool is_forwarded;
+    TRY(forward(ctx, input, output, dtype, shape, &is_forwarded));
+    return is_forwarded ? NULL : device_alloc(ctx, output, dtype, shape);
+}
+
 void kernel_pass(struct kernel_ctx *ctx, int input, int output) {
     tensor_move(&ctx->outputs[output], &ctx->inputs[input]);
+}
+
+enum kernel_result kernel_identity(struct kernel_ctx *ctx) {
+    kernel_pass(ctx, 0, 0);
+    return KERNEL_DONE;
 }

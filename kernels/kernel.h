@@ -23,20 +23,31 @@
 
 enum kernel_result { KERNEL_DONE, KERNEL_PENDING };
 
+struct device_engine;
 struct kernel_ctx;
 struct kernel_host;
 typedef enum kernel_result kernel_fn(struct kernel_ctx *ctx);
 
 enum kernel_flags {
     KERNEL_ASYNC = 1, /* may answer KERNEL_PENDING */
-    KERNEL_EXPENSIVE = 2,
     /* reads or changes something beyond its inputs: never folded, never merged */
-    KERNEL_STATEFUL = 4,
-    /* touches no element: constant time whatever the size (Reshape, Identity, Shape) */
-    KERNEL_VIEW = 8,
+    KERNEL_STATEFUL = 2,
     /* The state belongs to the node in its session: all plans of the session share it (random
-     * streams). It must not point into the node, which it outlives. */
+     * streams), and so do nodes with the same node_state_name. It must not point into the node,
+     * which it outlives. */
     KERNEL_SESSION_STATE = 16,
+    /* Of a stateful kernel: it may be cut short anywhere, since its effect (a random stream that
+     * moves on) happens at once, before its long work. */
+    KERNEL_STOPPABLE = 128,
+    /* ---- rows of a device with a memory of its own ---- */
+    /* The CPU's row of the op computes it: all its arguments are in host memory, or it touches no
+     * element itself (Reshape, Shape, ReadVariableOp), or it hands the elements to the device's
+     * engine (kernel_instance.engine: Transpose, ApplyAdam). Its allocator is the host's if it has
+     * an output there, else the device's. */
+    KERNEL_OF_CPU = 32,
+    /* An input that is a small value in host memory (TENSOR_INLINE) is taken as it is, because the
+     * kernel passes it along with its launch. */
+    KERNEL_TAKES_INLINE = 64,
 };
 
 enum { KERNEL_MAX_CONSTRAINTS = 4 };
@@ -57,7 +68,7 @@ struct kernel_init {
     size_t plain_state_bytes;
 };
 
-/* One row: an implementation and where it applies. */
+/* One row: an implementation and where it applies. Its costs are in a row of kernels/cost.h. */
 struct kernel_def {
     const char *op;
     struct {
@@ -69,8 +80,9 @@ struct kernel_def {
     void (*fini)(void *state);                        /* NULL: free() */
     const void *arg;                                  /* the family's: a loop table, a variant */
     uint32_t flags;
-    /* of the largest input or output; 0: about 0.5. Decides inline or pool */
-    float cost_ns_per_element;
+    /* Of a device with a memory of its own: the names of the arguments that are in host memory,
+     * with NULL at the end. NULL: none. Not looked at for a CPU. */
+    const char *const *host_args;
 };
 
 /* The part of a context that is the same for every execution; kernel_instance_init makes it. */
@@ -81,6 +93,9 @@ struct kernel_instance {
     void *state;
     const struct cost_row *cost; /* kernels/cost.h */
     struct allocator *allocator;
+    /* NULL when the allocator's memory is the host's; else what a kernel of the CPU hands the
+     * elements to (kernels/support/device_engine.h) */
+    const struct device_engine *engine;
     const char *device;
     int n_inputs, n_outputs;
     const uint8_t *in_types, *out_types;
@@ -115,6 +130,8 @@ void kernel_instance_fini(struct kernel_instance *instance); /* accepts an all-z
 const struct kernel_def *kernel_find(const struct node *node, const char *device_type);
 /* Does the op have a row for any dtypes? */
 bool kernel_op_is_supported(const char *op, const char *device_type);
+/* Does the state of the op's nodes belong to the session (KERNEL_SESSION_STATE)? */
+bool kernel_op_has_session_state(const char *op, const char *device_type);
 /* The rows of a device type by index 0, 1, …; NULL past the last. For docs and table tests. */
 const struct kernel_def *kernel_at(const char *device_type, size_t index);
 
@@ -137,10 +154,28 @@ enum kernel_result kernel_fail(struct kernel_ctx *ctx, struct status *status_tak
             return kernel_fail((ctx), kernel_try_); \
     } while (0)
 
-/* A fresh output of the device's memory. */
+/* A fresh value in the memory of the instance's allocator, all its bits zero if is_zeroed. On a
+ * device the node is noted as its holder. *ret must hold nothing. */
+struct status *kernel_new_on_device(struct kernel_ctx *ctx, enum dtype dtype, struct shape shape,
+                                    bool is_zeroed, struct tensor *ret) MUST_USE;
+static inline struct status *kernel_new(struct kernel_ctx *ctx, enum dtype dtype,
+                                        struct shape shape, struct tensor *ret) {
+    return unlikely(ctx->instance->engine != NULL)
+               ? kernel_new_on_device(ctx, dtype, shape, false, ret)
+               : tensor_new(ctx->instance->allocator, dtype, shape, ret);
+}
+/* The same, as an output. */
 static inline struct status *kernel_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype,
                                           struct shape shape) {
-    return tensor_new(ctx->instance->allocator, dtype, shape, &ctx->outputs[output]);
+    return kernel_new(ctx, dtype, shape, &ctx->outputs[output]);
+}
+/* The same, with all bits zero. */
+static inline struct status *kernel_alloc_zeroed(struct kernel_ctx *ctx, int output,
+                                                 enum dtype dtype, struct shape shape) {
+    struct tensor *ret = &ctx->outputs[output];
+    return unlikely(ctx->instance->engine != NULL)
+               ? kernel_new_on_device(ctx, dtype, shape, true, ret)
+               : tensor_new_zeroed(ctx->instance->allocator, dtype, shape, ret);
 }
 /* Makes output `output`: in input `input`'s memory when nobody else holds that memory and its
  * number and size of elements fit, else in fresh memory. After success ctx->inputs[input] may hold
@@ -153,6 +188,7 @@ struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int ou
 void kernel_set_in_place(bool is_allowed);
 /* Moves input `input` to output `output`, as Identity does. */
 void kernel_pass(struct kernel_ctx *ctx, int input, int output);
+kernel_fn kernel_identity; /* moves input 0 to output 0 */
 
 static inline const struct tensor *kernel_input(const struct kernel_ctx *ctx, int i) {
     return &ctx->inputs[i];

@@ -1,4 +1,4 @@
-/* Variables: kernels/variable.h. */
+/* Makes, reads and updates variables; see variable.h. */
 #include "kernels/variable.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void variable_free(struct object *object) {
 const struct object_type variable_type = {.name = "Var", .free = variable_free};
 
 struct variable *variable_new(enum dtype dtype, const char *name) {
-    /* calloc promises 16 bytes, a tensor wants a cache line. */
+    /* calloc aligns to 16 bytes, but a tensor wants a cache line. */
     struct variable *variable = aligned_alloc(_Alignof(struct variable), sizeof(*variable));
     if (!variable)
         out_of_memory(sizeof(*variable));
@@ -30,10 +30,7 @@ struct variable *variable_new(enum dtype dtype, const char *name) {
 
 void variable_declare_shape(struct variable *variable, struct shape shape) {
     CHECK(!variable->has_declared_shape && shape_is_full(shape));
-    int64_t *dims = xcalloc((size_t)shape.rank + 1, sizeof(*dims));
-    for (int i = 0; i < shape.rank; i++)
-        dims[i] = shape.dims[i];
-    variable->declared_shape = (struct shape){shape.rank, dims};
+    variable->declared_shape = shape_keep(shape);
     variable->has_declared_shape = true;
 }
 
@@ -65,7 +62,7 @@ void variable_assign_take(struct variable *variable, struct tensor *value) {
     tensor_move(&old, &variable->value);
     tensor_move(&variable->value, value);
     pthread_mutex_unlock(&variable->lock);
-    tensor_clear(&old); /* outside of the lock: it may give back much memory */
+    tensor_clear(&old); /* outside of the lock, because freeing a large buffer takes time */
 }
 
 struct status *variable_make_writable(struct variable *variable, struct allocator *allocator) {

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/options.h"
+#include "kernels/cuda/rows/gpu_rows.h"
 #include "master/cluster/membership.h"
 #include "master/service/service.h"
 #include "rpc/daemon/daemon.h"
@@ -28,7 +29,7 @@ struct master_flags {
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
     struct grpc_server_limits grpc;
     int64_t fold_max_bytes, fold_budget_ms;
-    const char **disabled_passes; /* of disable_passes, NULL-terminated; in arena */
+    const char **disabled_passes; /* the parts of disable_passes, NULL-terminated; in the arena */
     struct cluster_spec spec;
     struct arena arena;
 };
@@ -156,7 +157,7 @@ static struct status *check_dump_graph(const char *dump) {
     return NULL;
 }
 
-/* A cluster that is given, or is in etcd, leaves TF_CONFIG alone, whatever it holds. */
+/* If the cluster is given by a flag or is in etcd, TF_CONFIG is not read. */
 static struct status *read_environment(struct options *options) {
     const struct master_flags *flags = options->values;
     return flags->cluster || flags->etcd.urls ? NULL : daemon_read_tf_config(options, false);
@@ -169,7 +170,7 @@ static struct status *check(void *values) {
     TRY(tls_flags_check(&flags->tls));
     if (flags->expect)
         TRY(flags->etcd.urls ? membership_expect(flags->expect, NULL)
-                             : status_invalid("expect: only with --etcd"));
+                             : status_invalid("expect works only with --etcd"));
     if (!flags->cluster && !flags->etcd.urls)
         return status_invalid("no cluster: give --cluster SPEC or --etcd URLS, or set TF_CONFIG");
     if (flags->cluster)
@@ -201,7 +202,7 @@ struct program {
     struct admin_server *admin;
     const struct master_flags *flags;
     struct tls_set tls;
-    struct etcd *etcd; /* NULL: a static cluster; so with the next two */
+    struct etcd *etcd; /* NULL for a static cluster, as are the next two */
     struct etcd_registration *registration;
     struct membership *membership;
     struct loop_timer drain_timer;
@@ -217,7 +218,8 @@ static int page_ready(void *arg, const char *query, struct str *out) {
     struct str why = STR_INIT;
     if (!service_is_ready(program->service, out))
         return 503;
-    /* It serves on with the tasks that it knows: taken out of service, it would serve nobody. */
+    /* It continues to serve with the tasks that it knows, because no other process could replace
+     * it. */
     bool is_up = !program->etcd || etcd_is_up(program->etcd, &why);
     if (program->registration && etcd_registration_has_lapsed(program->registration))
         str_addf(&why, "%sits registration has lapsed", is_up ? "" : "; ");
@@ -252,7 +254,7 @@ static void end_job(struct program *program);
 
 static int page_end_job(void *arg, const char *query, struct str *out) {
     end_job(arg);
-    str_add(out, "the job ends\n");
+    str_add(out, "the job is ending\n");
     return 200;
 }
 
@@ -309,7 +311,7 @@ static void drain(struct program *program, const char *why) {
 
 static void on_signal(void *arg, int signo) {
     struct program *program = arg;
-    if (program->is_stopping) /* a second signal does not wait */
+    if (program->is_stopping) /* a second signal ends at once */
         stop(program);
     else
         drain(program, signo == SIGINT ? "interrupted" : "terminated");
@@ -317,7 +319,7 @@ static void on_signal(void *arg, int signo) {
 
 static void on_hangup(void *arg) { tls_set_reload(&((struct program *)arg)->tls); }
 
-/* Our own steps end first, then the tasks are told. */
+/* The master's own steps end first, then the tasks are told. */
 static void end_job(struct program *program) {
     program->has_job_ended = true;
     if (!program->is_stopping)
@@ -389,7 +391,7 @@ static void register_in_etcd(struct program *program, int port, const char *admi
     str_fini(&job_key);
 }
 
-/* The tasks of --cluster stay members whatever etcd says: a list may be added to by it. */
+/* The tasks of --cluster stay members whatever etcd says. etcd can only add to such a list. */
 static struct status *join(struct program *program, int port, const char *admin_listen) {
     const struct master_flags *flags = program->flags;
     if (!flags->etcd.urls)
@@ -440,7 +442,7 @@ static int run(const struct master_flags *flags) {
     program.pool = pool_new((int)flags->threads);
     loop_timer_init(program.loop, &program.drain_timer, on_drain_timeout);
     loop_on_signals(program.loop, on_signal,
-                    &program); /* before anybody can know that we are here */
+                    &program); /* before other processes can know that this one runs */
     loop_on_hangup(program.loop, on_hangup, &program);
     struct status *st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
     if (!st)
@@ -468,6 +470,7 @@ int main(int argc, char **argv) {
     options_init(&options, &options_spec, &flags);
     if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_GO_ON) {
         log_set_level((enum log_level)flags.log_level);
+        gpu_add_device_type(NULL, 0); /* to know which nodes may be on a GPU */
         code = run(&flags);
     }
     options_fini(&options);

@@ -22,7 +22,7 @@ static void work_out(void) {
         close(fd);
     }
     if (stat("/proc/self/ns/net", &net) != 0)
-        net.st_ino = (ino_t)getpid(); /* nobody shares it: no Unix sockets */
+        net.st_ino = (ino_t)getpid(); /* This text is unique, so no Unix socket is used. */
     snprintf(id, sizeof id, "%s/%llu", boot, (unsigned long long)net.st_ino);
 }
 

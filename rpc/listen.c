@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 enum {
-    MAX_SOCKETS = 8,           /* of one listener: the addresses of one name */
-    MAX_ACCEPTS_PER_TURN = 64, /* then the connections that exist have their turn */
+    MAX_SOCKETS = 8,           /* of one listener: how many addresses one name may have */
+    MAX_ACCEPTS_PER_TURN = 64, /* then the existing connections have their turn */
     BACKLOG = 4096,
-    N_PORT_ATTEMPTS = 16,     /* to find one that is free in both families */
-    EXHAUSTED_PAUSE_MS = 100, /* out of descriptors: stop accepting for a while */
+    N_PORT_ATTEMPTS = 16,     /* how often to look for a port that is free in both families */
+    EXHAUSTED_PAUSE_MS = 100, /* how long a listener without free descriptors pauses */
 };
 
 struct listen_socket {
@@ -35,7 +35,7 @@ struct listener {
     struct listen_socket sockets[MAX_SOCKETS];
     int n_sockets;
     struct loop_timer pause;
-    int n_handles; /* still open */
+    int n_handles; /* how many of them are open */
     bool is_closed;
 };
 
@@ -213,7 +213,7 @@ static int bound_port(int fd) {
     return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port) : 0;
 }
 
-/* A socket file that nobody answers on is left over from a killed process. */
+/* A socket file on which no process answers was left behind by a killed process. */
 static void remove_stale_socket(const struct sockaddr_storage *address, socklen_t len) {
     const char *path = ((const struct sockaddr_un *)address)->sun_path;
     struct stat info;
@@ -227,7 +227,7 @@ static void remove_stale_socket(const struct sockaddr_storage *address, socklen_
     close(fd);
 }
 
-/* The listening socket, or -1 with errno. */
+/* Returns the listening socket, or -1 with errno. */
 static int open_socket(const struct sockaddr_storage *address, socklen_t len, bool only_v6) {
     if (address->ss_family == AF_UNIX)
         remove_stale_socket(address, len);
@@ -285,11 +285,12 @@ static void on_acceptable(uv_poll_t *poll, int status, int events) {
         int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             int one = 1;
-            /* fails harmlessly on Unix sockets */
+            /* fails harmlessly on a Unix socket */
             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
             listener->on_accept(listener->arg, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* the backlog holds them; a ready socket that cannot be taken would spin */
+            /* The backlog keeps the connections. Without a pause, a readable socket that cannot be
+             * accepted from would make the loop spin. */
             watch(listener, false);
             loop_timer_start(&listener->pause, EXHAUSTED_PAUSE_MS, 0);
             return;

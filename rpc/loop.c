@@ -32,7 +32,7 @@ struct loop {
     uv_idle_t idle;
     uv_signal_t signals[N_SIGNALS];
     bool has_signals;
-    /* loop_run_once: a turn in which something ran before the poll does not sleep in it */
+    /* loop_run_once: when something ran before the poll, the turn does not sleep in it. */
     bool is_once;
     bool has_run; /* something ran in this turn, before the poll */
     void (*on_signal)(void *arg, int signo);
@@ -53,7 +53,7 @@ static void task_queue_init(struct task_queue *queue) {
     queue->last = &queue->first;
 }
 
-/* Runs the tasks that are queued now; true when there was one. */
+/* Runs the tasks that are queued now. Returns true when there was one. */
 static bool run_deferred(struct loop *loop) {
     struct loop_task *task = loop->deferred.first;
     bool found = task != NULL;
@@ -89,8 +89,9 @@ static bool has_tasks(struct loop *loop) {
     return loop->deferred.first || atomic_load(&loop->posted);
 }
 
-static void on_async(uv_async_t *handle) {} /* waking is all: on_check runs what was posted */
-static void on_idle(uv_idle_t *handle) {}   /* its existence keeps the poll from sleeping */
+/* Nothing to do: the wake-up is enough, since on_check runs what was posted. */
+static void on_async(uv_async_t *handle) {}
+static void on_idle(uv_idle_t *handle) {} /* While it is active, the poll does not sleep. */
 
 static void on_prepare(uv_prepare_t *handle) {
     struct loop *loop = handle->data;
@@ -142,7 +143,7 @@ void loop_free(struct loop *loop) {
     if (loop->has_hangup)
         uv_close((uv_handle_t *)&loop->hangup, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
-    CHECK(uv_loop_close(&loop->uv) == 0); /* else somebody's handle is still open */
+    CHECK(uv_loop_close(&loop->uv) == 0); /* otherwise some handle is still open */
     free(loop->read_buffer);
     free(loop);
 }
@@ -175,7 +176,8 @@ bool loop_is_current(const struct loop *loop) {
                          pthread_self());
 }
 
-/* Safe because the check, which empties the queue, always follows the sockets' callbacks. */
+/* No wake-up is lost, because the check, which empties the queue, always follows the callbacks of
+ * sockets. */
 void loop_awake(struct loop *loop) {
     if (atomic_load_explicit(&loop->is_asleep, memory_order_relaxed))
         atomic_store_explicit(&loop->is_asleep, false, memory_order_relaxed);
@@ -192,7 +194,8 @@ void loop_post(struct loop *loop, struct loop_task *task) {
     do
         task->next = newest;
     while (!atomic_compare_exchange_weak(&loop->posted, &newest, task));
-    /* The loop's own callbacks run before its check, which takes the queue: no wake-up. */
+    /* The loop's own callbacks run before its check, which empties the queue, so no wake-up is
+     * needed. */
     if (atomic_load(&loop->is_asleep) && !loop_is_current(loop) &&
         atomic_exchange(&loop->is_asleep, false))
         uv_async_send(&loop->async);
@@ -222,7 +225,7 @@ void loop_timer_init(struct loop *loop, struct loop_timer *timer,
 }
 
 void loop_timer_start(struct loop_timer *timer, int64_t timeout_ms, int64_t repeat_ms) {
-    /* the loop's idea of now may be as old as the callback that runs */
+    /* The loop's notion of now may be as old as the callback that runs. */
     uv_update_time(timer->uv.loop);
     uv_timer_start(&timer->uv, on_timer, (uint64_t)MAX(timeout_ms, 0), (uint64_t)MAX(repeat_ms, 0));
 }

@@ -44,8 +44,10 @@ def run(command, timeout_s=TIMEOUT_S, env=None):
 
 
 def show_failure(name, output):
-    print(f"--- {name} failed; the end of its output:")
-    print("\n".join(output.splitlines()[-60:]), flush=True)
+    lines = output.splitlines()
+    failures = [line for line in lines[:-60] if line.startswith(("FAIL", "[  FAILED  ]", "not ok"))]
+    print(f"--- {name} failed; its failures, and the end of its output:")
+    print("\n".join(failures[:40] + lines[-60:]), flush=True)
 
 
 def tally_cmocka(name, status, output):
@@ -111,10 +113,10 @@ def suite_asan(options):
                                          **cancel_points(options)})
 
 
-TSAN_TESTS = ("kernels_queue", "pool", "executor", "worker_wake", "cancel", "partial",
-              "worker_function", "worker_service", "worker_service_steps", "session_state",
-              "rendezvous", "peer_rdma", "wire", "container",
-              "loop", "status")
+TSAN_TESTS = ("kernels_queue", "pool", "executor", "executor_loops", "executor_references",
+              "worker_wake", "cancel", "partial", "worker_function", "worker_service",
+              "worker_service_steps", "session_state", "rendezvous", "peer_rdma",
+              "peer_rdma_faults", "wire", "container", "loop", "status")
 
 
 def suite_tsan(options):
@@ -130,9 +132,9 @@ def suite_tsan(options):
     return tally
 
 
-def run_python_suite(script, options, timeout_s=3600, env=None, arguments=()):
+def run_python_suite(script, options, timeout_s=3600, env=None, arguments=(), prefix=()):
     """A Python program whose last line is "N passed, N failed[, N skipped]"."""
-    command = [PYTHON, script, *arguments] + (["--long"] if options.long else [])
+    command = [*prefix, PYTHON, script, *arguments] + (["--long"] if options.long else [])
     status, output = run(command, timeout_s, env)
     counts = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
     if not counts:
@@ -146,7 +148,11 @@ def run_python_suite(script, options, timeout_s=3600, env=None, arguments=()):
 
 
 def suite_kernels(options):
-    return run_python_suite("tests/differential/run_kernels.py", options)
+    compared = run_python_suite("tests/differential/run_kernels.py", options)
+    compared.add(run_python_suite("tests/differential/run_reasons.py", options))
+    compared.add(run_python_suite("tests/differential/vary_kernels.py", options, 7200,
+                                  arguments=["all"]))
+    return compared
 
 
 def suite_shapes(options):
@@ -212,6 +218,34 @@ def suite_sim(options):
     return tally
 
 
+def suite_cuda(options):
+    """With --long the library under the sanitizers, too."""
+    tally = run_python_suite("tests/cuda/run.py", options)
+    for directory in ("build-asan", "build-tsan") if options.long else ():
+        if build(directory):
+            tally.add(run_python_suite("tests/cuda/run.py", argparse.Namespace(long=False),
+                                       env={"MILLRACE_BUILD": directory},
+                                       arguments=["--seeds", "20"]))
+        else:
+            tally.failed += 1
+    return tally
+
+
+def suite_gpu(options):
+    """The rows that a GPU computes, on a simulated one: beside the CPU in one cluster, and beside
+    TensorFlow."""
+    build = os.environ.get("MILLRACE_BUILD", "build")
+    plugin = os.path.join(ROOT, build, "kernels", "cuda", "millrace-cuda.so")
+    if not os.path.exists(os.path.join(ROOT, build, "tests", "cuda", "sim", "sim_device")):
+        return Tally(0, 0, 1)
+    tally = run_python_suite("tests/cuda/run_ops.py", options)
+    tally.add(run_python_suite("tests/differential/run_kernels.py", options, 14400,
+                               env={"GRAPH_EVAL_GPU": plugin},
+                               arguments=[] if options.long else ["--sample", "40"],
+                               prefix=["tools/dev", "gpu-sim", "1", "--"]))
+    return tally
+
+
 def suite_rdma(options):
     """Tests with a Soft-RoCE device in a guest, also under AddressSanitizer."""
     if not build("build-asan"):
@@ -235,6 +269,9 @@ SUITES = [
     ("tsan", suite_tsan, "threads: cmocka tests, and 64 clients at once, under ThreadSanitizer"),
     ("sim", suite_sim,
      "whole clusters in virtual time, under seeds of random faults; --long: planted bugs, too"),
+    ("cuda", suite_cuda,
+     "the simulated CUDA device: planted bugs are found with every seed, right programs run"),
+    ("gpu", suite_gpu, "kernels of a simulated GPU against the CPU's and TensorFlow's"),
     ("kernels", suite_kernels, "every kernel against TensorFlow in process"),
     ("shapes", suite_shapes, "static shapes of whole graphs against TensorFlow's"),
     ("checkpoints", suite_checkpoints,

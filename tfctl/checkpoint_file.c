@@ -52,7 +52,7 @@ static struct checkpoint_tensor *add(struct checkpoint_file *file, struct span n
     return tensor;
 }
 
-/* Slices' own entries, whose names begin with a NUL, belong to their tensors. */
+/* The entries of slices, whose names begin with a NUL, belong to their tensors. */
 static struct status *list_bundle(struct checkpoint_file *file) {
     struct bundle_iter iter;
     struct status *st = bundle_iter_init(&iter, file->bundle);

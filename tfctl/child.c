@@ -13,21 +13,21 @@
 /* ---- starting ---- */
 
 static void be_daemon_child(int output_fd) {
-    setpgid(0, 0);         /* a terminal's Ctrl-C is not for it */
-    unsetenv("TF_CONFIG"); /* nor is the cluster that our user belongs to */
+    setpgid(0, 0);         /* Ctrl-C of the terminal must not reach it. */
+    unsetenv("TF_CONFIG"); /* It must not see the cluster that tfctl's user belongs to. */
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null_fd, STDIN_FILENO);
     dup2(output_fd, STDOUT_FILENO);
     dup2(output_fd, STDERR_FILENO);
 }
 
-/* In the new process. What exec had against it goes through `error_fd`, which a successful exec
+/* Runs in the new process. Reports a failure of exec through `error_fd`, which a successful exec
  * closes. */
 static _Noreturn void become(const struct child *child, pid_t parent, int output_fd, int error_fd) {
     int error = 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         error = errno;
-    if (getppid() != parent) /* it died before the line above took hold */
+    if (getppid() != parent) /* the parent died before the line above took effect */
         _exit(127);
     if (!child->is_foreground)
         be_daemon_child(output_fd);
@@ -108,8 +108,8 @@ int child_exit_code(int wait_status) {
 
 /* ---- all of them ---- */
 
-/* The parent of a process, from /proc/PID/stat: "PID (NAME) STATE PPID …", where NAME may hold
- * anything. -1 when it is gone. */
+/* Returns the parent of a process, from /proc/PID/stat: "PID (NAME) STATE PPID …", where NAME may
+ * contain any character. -1 when the process has ended. */
 static pid_t parent_of(const char *pid) {
     char path[300], text[512];
     snprintf(path, sizeof(path), "/proc/%s/stat", pid);

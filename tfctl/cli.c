@@ -71,7 +71,7 @@ static void list_add(struct cli *cli, const struct cli_list_row *row, const char
     list->items[list->n++] = value;
 }
 
-/* argv[*i] begins with "--"; takes the next one too where its value stands apart. */
+/* Handles argv[*i], which begins with "--". Also takes the next word if it is the value. */
 static struct status *read_option(struct cli *cli, const struct cli_spec *spec, int argc,
                                   char *const *argv, int *i) {
     const char *text = argv[*i] + 2, *equals = strchr(text, '='),
@@ -110,7 +110,7 @@ static struct status *read_all(struct cli *cli, const struct cli_spec *spec, int
         }
         if (strcmp(argv[i], "--") == 0 && spec->takes_command) {
             cli->command = argv + i + 1;
-            return *cli->command ? NULL : status_invalid("there is no command after --");
+            return *cli->command ? NULL : status_invalid("no command follows --");
         }
         if (strncmp(argv[i], "--", 2) == 0)
             TRY(read_option(cli, spec, argc, argv, &i));
@@ -118,7 +118,7 @@ static struct status *read_all(struct cli *cli, const struct cli_spec *spec, int
             return status_invalid("unknown option %s", argv[i]);
         else if (cli->n_args >= spec->max_args)
             return status_invalid("unexpected argument \"%s\"%s", argv[i],
-                                  spec->takes_command ? " (a command stands after --)" : "");
+                                  spec->takes_command ? " (a command is given after --)" : "");
         else
             cli->args[cli->n_args++] = argv[i];
     }

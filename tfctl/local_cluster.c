@@ -25,12 +25,14 @@ enum cluster_state {
 };
 
 enum {
-    PROBE_GRACE_MS = 1000,    /* the probe has its own deadline, and says more than we could */
+    /* the probe has its own deadline, and reports more than tfctl could */
+    PROBE_GRACE_MS = 1000,
     IMPATIENT_INTERRUPTS = 3, /* after this many Ctrl-C, kill a command that ignores them */
-    LAST_WORDS_MS = 1000,     /* how long the last lines wait for stderr */
-    /* before another try when a restarted daemon did not get up; doubles each time */
+    LAST_WORDS_MS = 1000,     /* how long to wait for stderr with the last lines */
+    /* how long to wait before another attempt when a restarted daemon has failed to start; doubles
+     * each time */
     RESTART_PAUSE_MS = 100,
-    RESTARTS_IN_A_ROW = 6, /* tries that did not get up, after which the cluster stops: 6.3 s */
+    RESTARTS_IN_A_ROW = 6, /* after this many failed starts the cluster stops: after 6.3 s */
 };
 
 struct local_cluster {
@@ -38,7 +40,7 @@ struct local_cluster {
     enum cluster_state state;
     struct arena arena;
     struct relay relay;
-    char directory[256]; /* of the port files; "" before it is made */
+    char directory[256]; /* of the port files; "" before it exists */
     int orders_fd, signal_fd, inotify_fd;
     struct member *members; /* tasks, master, probe, command */
     int n_tasks, n_members;
@@ -63,7 +65,7 @@ static void begin_stopping(struct local_cluster *c) {
     stopping_begin(&c->stopping, c->members, c->n_members, c->options->command != NULL);
 }
 
-static void go_on_stopping(struct local_cluster *c) {
+static void continue_stop(struct local_cluster *c) {
     if (c->state == CLUSTER_STOPPING && stopping_advance(&c->stopping))
         c->state = CLUSTER_OVER;
 }
@@ -85,8 +87,8 @@ static bool start_member(struct local_cluster *c, struct member *member) {
         return true;
     bool is_command = member->kind == MEMBER_COMMAND;
     if (error == ENOENT && !is_command)
-        st = status_suffix_take(st, " (neither beside tfctl nor in PATH)");
-    /* as env and the shells have it */
+        st = status_suffix_take(st, " (neither in the directory of tfctl nor in PATH)");
+    /* the exit code that env and shells use */
     fail(c, !is_command ? EXIT_IO : error == ENOENT ? 127 : 126, st);
     return false;
 }
@@ -107,7 +109,7 @@ static void start_daemon(struct local_cluster *c, struct member *member) {
     start_member(c, member);
 }
 
-/* Asks the master for its devices: it answers when all its tasks have. */
+/* Asks the master for its devices. The master answers when all its tasks are ready. */
 static void start_probe(struct local_cluster *c) {
     const char *timeout =
         arena_printf(&c->arena, "%lldms", (long long)c->options->start_timeout_ms);
@@ -155,15 +157,15 @@ static void be_ready(struct local_cluster *c) {
     start_member(c, command_of(c));
 }
 
-static bool are_tasks_up(const struct local_cluster *c) {
+static bool tasks_are_ready(const struct local_cluster *c) {
     for (int i = 0; i < c->n_tasks; i++)
         if (!c->members[i].is_up)
             return false;
     return true;
 }
 
-/* Some port file may be there. */
-static void look_for_ports(struct local_cluster *c) {
+/* A port file may have appeared. */
+static void find_ports(struct local_cluster *c) {
     for (int i = 0; i < n_daemons(c); i++) {
         struct member *member = &c->members[i];
         if (member->is_up || member->child.pid <= 0 || !member_read_ports(member))
@@ -173,7 +175,7 @@ static void look_for_ports(struct local_cluster *c) {
         if (c->state == CLUSTER_RUNNING)
             relay_say(&c->relay, "%s is back (pid %d)", member->child.name, (int)member->child.pid);
     }
-    if (c->state == CLUSTER_TASKS && are_tasks_up(c)) {
+    if (c->state == CLUSTER_TASKS && tasks_are_ready(c)) {
         c->state = CLUSTER_MASTER;
         start_daemon(c, master_of(c));
     } else if (c->state == CLUSTER_MASTER && master_of(c)->is_up) {
@@ -199,8 +201,8 @@ static void give_up_starting(struct local_cluster *c) {
 
 /* ---- restarting ---- */
 
-/* At once when it had been up. Else its port may be taken: after the death of a daemon, any
- * program's connection may get it for a while. */
+/* A daemon that had been ready is restarted at once. Otherwise its port may be taken: after the
+ * death of a daemon, a connection of any program may get the port for a while. */
 static void restart_daemon(struct local_cluster *c, struct member *member) {
     if (member->is_up)
         start_daemon(c, member);
@@ -262,7 +264,8 @@ static void on_probe_end(struct local_cluster *c, int wait_status) {
     fail(c, EXIT_INTERNAL, status_unavailable("the cluster did not become ready; stopping it"));
 }
 
-/* What it printed last must not be lost, though its pipe may be held open by others. */
+/* Shows the last lines of a daemon that has ended, although other processes may keep its pipe
+ * open. */
 static void drain_output(struct local_cluster *c, struct member *member) {
     if (member->child.output_fd < 0)
         return;
@@ -311,7 +314,7 @@ static void obey(struct local_cluster *c, int signo, bool is_from_terminal) {
     struct member *command = command_of(c);
     if (signo == SIGINT && command->child.pid > 0 && c->state == CLUSTER_RUNNING &&
         ++c->n_interrupts < IMPATIENT_INTERRUPTS) {
-        if (!is_from_terminal) /* else it has it already */
+        if (!is_from_terminal) /* otherwise the command has had the signal already */
             child_signal(&command->child, SIGINT);
         return;
     }
@@ -344,7 +347,7 @@ static void read_inotify(struct local_cluster *c) {
     char events[4096];
     while (read(c->inotify_fd, events, sizeof(events)) > 0)
         ;
-    look_for_ports(c);
+    find_ports(c);
 }
 
 /* ---- the loop ---- */
@@ -390,7 +393,7 @@ static void turn(struct local_cluster *c) {
     if (c->state < CLUSTER_RUNNING && clock_now_ns() >= c->start_deadline_ns)
         give_up_starting(c);
     restart_due(c);
-    go_on_stopping(c);
+    continue_stop(c);
 }
 
 /* ---- making and unmaking ---- */
@@ -493,7 +496,7 @@ int local_cluster_run(const struct local_options *options, int orders_fd) {
         fail(&c, EXIT_IO, st);
     for (int i = 0; i < c.n_tasks && c.state == CLUSTER_TASKS; i++)
         start_daemon(&c, &c.members[i]);
-    go_on_stopping(&c);
+    continue_stop(&c);
     while (c.state != CLUSTER_OVER)
         turn(&c);
     fini(&c);

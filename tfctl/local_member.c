@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Beside tfctl, else along PATH. */
+/* Finds a program in the directory of tfctl, else along PATH. */
 static const char *find_program(const char *name, struct arena *arena) {
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);

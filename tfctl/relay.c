@@ -1,4 +1,4 @@
-/* Reads what children print, and writes it line by line behind the task's name. */
+/* Reads what children print, and writes it line by line after the task's name. */
 #include "tfctl/relay.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void add_line(const struct relay *relay, const char *name, struct span li
     str_add_char(out, '\n');
 }
 
-/* Keeps the end of a text: whole lines of it. */
+/* Keeps the last whole lines of a text. */
 static void keep_end(struct str *text, size_t max) {
     if (text->len <= max)
         return;

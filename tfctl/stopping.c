@@ -6,14 +6,14 @@
 #include "common/base/clock.h"
 
 struct stop_stage {
-    int after_ms, signo; /* signal 0 gives up on who is still there */
+    int after_ms, signo; /* signal 0: give up on the members that still run */
 };
-/* A daemon that drains at the first TERM does not wait at the second. */
+/* A daemon that drains after the first TERM ends at once after the second. */
 static const struct stop_stage command_stages[] = {{0, SIGTERM}, {10000, SIGKILL}, {12000, 0}};
 static const struct stop_stage daemon_stages[] = {
     {0, SIGTERM}, {1000, SIGTERM}, {5000, SIGKILL}, {7000, 0}};
 
-/* The master before its tasks, so that it does not mourn them. */
+/* The master ends before its tasks, so that it does not report their loss. */
 static const struct stop_wave {
     unsigned kinds;
     bool has_strays;
@@ -45,7 +45,7 @@ static int signal_strays(const struct stopping *stopping, int signo) {
     return n_strays;
 }
 
-/* Signal 0: counts only. */
+/* Signal 0 only counts them. */
 static int signal_wave(const struct stopping *stopping, const struct stop_wave *wave, int signo) {
     int n = wave->has_strays ? signal_strays(stopping, signo) : 0;
     for (int i = 0; i < stopping->n_members; i++) {

@@ -1,4 +1,5 @@
-/* tfctl certs: what a cluster needs to speak TLS, for those who have no authority of their own. */
+/* tfctl certs: makes what a cluster needs to use TLS, for users without an authority of their
+ * own. */
 #include "tfctl/tfctl.h"
 
 #include <errno.h>
@@ -104,7 +105,7 @@ static struct status *open_authority(struct issuing *issuing) {
 
 /* ---- certificates ---- */
 
-/* `uri`: after "millrace://CLUSTER/". */
+/* `uri`: the part after "millrace://CLUSTER/". */
 static struct status *issue(const struct issuing *issuing, const char *file, const char *uri,
                             bool is_master) {
     const struct certs_flags *flags = issuing->flags;
@@ -160,7 +161,7 @@ static struct status *issue_job(const struct issuing *issuing, char *item) {
         return status_invalid("tasks: '%s' is not JOB=N with N from 1 to %d", item, MAX_TASKS);
     *equals = '\0';
     return is_word(item) ? issue_tasks(issuing, item, n)
-                         : status_invalid("tasks: '%s' is no job's name", item);
+                         : status_invalid("tasks: '%s' is not a name for a job", item);
 }
 
 static struct status *issue_clients(const struct issuing *issuing) {
@@ -173,7 +174,7 @@ static struct status *issue_clients(const struct issuing *issuing) {
         str_addf(&file, "client-%s", name);
         str_addf(&uri, "client/%s", name);
         st = is_word(name) ? issue(issuing, str_text(&file), str_text(&uri), false)
-                           : status_invalid("client: '%s' is no name for a file", name);
+                           : status_invalid("client: '%s' is not a name for a file", name);
     }
     str_fini(&file);
     str_fini(&uri);

@@ -145,7 +145,7 @@ static struct status *compare_values(const struct checkpoint_file *const files[2
     return st;
 }
 
-/* A tensor that both have; true when it differs. */
+/* Compares a tensor that both checkpoints have. True when it differs. */
 static bool compare_both(const struct checkpoint_file *const files[2],
                          const struct checkpoint_tensor *const both[2], int *code) {
     const struct checkpoint_tensor *a = both[0], *b = both[1];
@@ -210,7 +210,7 @@ static int run_on_one(const struct cli *cli, const struct checkpoint_flags *flag
     if (!is_show && cli->n_args != 2)
         return cli_usage_error(&spec, status_invalid("%s takes one checkpoint", command));
     if (is_show && cli->n_args < 3)
-        return cli_usage_error(&spec, status_invalid("show needs names of tensors"));
+        return cli_usage_error(&spec, status_invalid("show needs the names of tensors"));
     struct status *st = checkpoint_file_open(&file, cli->args[1]);
     int code = EXIT_OK;
     if (st)

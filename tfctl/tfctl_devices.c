@@ -1,4 +1,4 @@
-/* tfctl devices: what a master knows of its cluster. */
+/* tfctl devices: lists what a master knows of its cluster. */
 #include "tfctl/tfctl.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* tfctl job: ends the job of a cluster, by its master or by etcd; and lets it begin again. */
+/* tfctl job: ends the job of a cluster, through its master or etcd, and lets it begin again. */
 #include "tfctl/tfctl.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ static const struct cli_spec spec = {
     .max_args = 1,
 };
 
-/* One exchange, and how it ended. */
+/* One request, and how it ended. */
 struct job_call {
     struct loop *loop;
     struct etcd_call etcd_call;
@@ -123,7 +123,7 @@ static struct status *ask_master(struct job_call *job, const struct job_flags *f
     return NULL;
 }
 
-/* The admin port of the master at the target, if it is where it is by default. */
+/* Returns the admin port of the master at the target, if it has the default number. */
 static struct status *find_admin(const struct job_flags *flags, struct str *out) {
     const char *target = flags->target ? flags->target : getenv("MILLRACE_TARGET");
     struct net_address parsed;
@@ -135,7 +135,7 @@ static struct status *find_admin(const struct job_flags *flags, struct str *out)
     }
     if (!target || !*target)
         return status_invalid(
-            "which job? Give --etcd, --admin or --target, or set MILLRACE_TARGET");
+            "no job is named: give --etcd, --admin or --target, or set MILLRACE_TARGET");
     target = tls_client_split(target, &is_tls);
     TRY(net_address_parse(target, &parsed));
     if (parsed.is_unix || parsed.port + 10000 > 65535)

@@ -91,7 +91,7 @@ static const struct cli_spec spec = {
 
 /* ---- the tasks ---- */
 
-/* As --cluster takes it, with ports that stand for "not known yet". */
+/* Writes the tasks as --cluster takes them, with ports that stand for "not known yet". */
 static struct status *add_job(struct span job, int64_t n, int *n_tasks, struct str *out) {
     if (n < 1 || *n_tasks + n > MAX_LOCAL_TASKS)
         return status_invalid("job %.*s: a job has at least one task, a local cluster at most %d",
@@ -135,7 +135,7 @@ static void send_order(int orders_fd, const siginfo_t *info) {
     unsigned char order =
         (unsigned char)(info->si_signo | (info->si_code > 0 ? ORDER_FROM_TERMINAL : 0));
     ssize_t n = write(orders_fd, &order, 1);
-    (void)n; /* the other end is gone: SIGCHLD says so too */
+    (void)n; /* The other process has ended; SIGCHLD reports this too. */
 }
 
 static int wait_in_front(pid_t behind, int orders_fd, const sigset_t *signals) {
@@ -157,7 +157,7 @@ static int wait_in_front(pid_t behind, int orders_fd, const sigset_t *signals) {
     return EXIT_INTERNAL;
 }
 
-/* Blocks what is passed on as an order. Under nohup, HUP is not. */
+/* Blocks the signals that are passed on as orders. Under nohup, HUP is not one of them. */
 static void block_signals(sigset_t *ret_blocked, sigset_t *ret_before) {
     static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGQUIT};
     struct sigaction hang_up;

@@ -64,7 +64,7 @@ static const struct cli_spec spec = {
     .max_args = 1,
 };
 
-/* What the flags say, taken apart. Names are in the command line's arena. */
+/* The values of the flags, split up. Names are in the command line's arena. */
 struct step {
     const char **feed_names, **fetch_names, **fetch_files; /* files: NULL to print */
     TF_Tensor **feeds, **fetches;

@@ -1,5 +1,5 @@
-/* tfctl tunnel: a port on this host, in the clear, that leads to a master's port with TLS. For
- * TensorFlow's own clients, which do not speak TLS. */
+/* tfctl tunnel: opens a port without TLS on this host that leads to a master's port with TLS. It is
+ * for TensorFlow's own clients, which do not speak TLS. */
 #include "tfctl/tfctl.h"
 
 #include <stdio.h>
@@ -41,7 +41,8 @@ static const struct cli_spec spec = {
     .options =
         {.program = "tfctl tunnel",
          .summary =
-             "Gives clients that speak no TLS a port on this host that leads to a master's port "
+             "Gives clients that do not speak TLS a port on this host that leads to a master's "
+             "port "
              "with TLS. Prints the target for\n"
              "them, grpc://HOST:PORT. HUP reads the files again; TERM lets the connections end.",
          .rows = rows,
@@ -79,7 +80,7 @@ static void on_signal(void *arg, int signo) {
     struct tunnel_run *run = arg;
     if (!run->tunnel)
         return;
-    if (run->is_draining) { /* a second signal does not wait */
+    if (run->is_draining) { /* a second signal ends at once */
         stop(run);
         return;
     }
@@ -92,9 +93,11 @@ static void on_hangup(void *arg) {
     struct tunnel_run *run = arg;
     struct status *st = tls_reload(&run->tls, 1);
     if (st)
-        log_error("TLS files are not taken over, the old ones stay: %s", status_message(st));
+        log_error(
+            "the TLS files were read again but not taken over, and the old ones stay in use: %s",
+            status_message(st));
     else
-        log_info("TLS files were read again");
+        log_info("the TLS files were read again");
     status_unref(st);
 }
 

@@ -33,6 +33,7 @@ ROOMS = (
     ("common/ops", ("common/ops/",)),
     ("common/gradients", ("common/gradients/",)),
     ("kernels", ("kernels/",)),
+    ("kernels/cuda/rows", ("kernels/cuda/rows/",)),
     ("kernels/support", ("kernels/support/",)),
     ("kernels/cpu/libraries", ("kernels/cpu/blas", "kernels/cpu/onednn")),
     ("kernels/cpu/array", ("kernels/cpu/array/",)),
@@ -52,6 +53,7 @@ ROOMS = (
     ("kernels/host/data", ("kernels/host/data/",)),
     ("kernels/host/calls", ("kernels/host/calls/",)),
     ("kernels/cpu", ("kernels/cpu/",)),
+    ("kernels/cuda", ("kernels/cuda/", "kernels/cuda/ops/")),
     ("kernels/infer_eval", ("kernels/infer_eval",)),
     ("rpc", ("rpc/",)),
     ("rpc/tls", ("rpc/tls/",)),
@@ -225,6 +227,7 @@ MACRO_LIMIT = 15
 # Files that no person edits line by line, and why.
 GENERATED = {
     "common/signatures/op_signatures.c": "tools/gen_op_signatures.py",
+    "kernels/cuda/rows/gpu_rows.c": "tools/gen_gpu_rows.py",
     "kernels/host/text/unicode_case.c": "tools/gen_unicode_case.py",
     "kernels/support/unicode_case.c": "tools/gen_unicode_case.py",
 }
@@ -268,25 +271,8 @@ def macros(text):
         at += 1
 
 
-# Files whose long macros are still to become templates. A file leaves this list and never joins it.
-FILES_WITH_LONG_MACROS = frozenset((
-    "kernels/cpu/math/math_exp.inc",
-    "kernels/cpu/math/math_internal.h",
-    "kernels/cpu/math/math_reduce.inc",
-    "kernels/cpu/math/math_scan.c",
-    "kernels/cpu/nn/depthwise_loops.inc",
-    "kernels/cpu/nn/nn_bias.c",
-    "kernels/cpu/nn/norm_moments.c",
-    "kernels/cpu/sparse/set_search.c",
-    "kernels/support/update.c",
-    "tests/unit/worker/test_wake.c",
-))
-
-
 def check_macro_length():
     for path, text in sources((".c", ".h", ".inc")):
-        if path in FILES_WITH_LONG_MACROS:
-            continue
         for line, length in macros(text):
             if length > MACRO_LIMIT:
                 yield (f"{path}:{line}: a macro of {length} lines; past {MACRO_LIMIT} it becomes "
@@ -556,13 +542,34 @@ def check_format():
     if not shutil.which("clang-format"):
         yield "clang-format is missing: tools/setup build"
         return
-    files = [path for path, _ in sources((".c", ".h")) if not path.endswith("op_signatures.c")]
+    files = [path for path, _ in sources((".c", ".h"))
+             if not path.endswith(("op_signatures.c", "/rows/gpu_rows.c"))]
     for at in range(0, len(files), 100):
         done = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=1"]
                               + files[at:at + 100], cwd=ROOT, stderr=subprocess.PIPE, text=True)
         for line in done.stderr.splitlines():
             if "error:" in line:
                 yield line
+
+
+def shell_scripts():
+    """Every file of the tree whose first line names a shell."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    for path in listed.stdout.split("\n"):
+        if not os.path.isfile(os.path.join(ROOT, path)):
+            continue
+        with open(os.path.join(ROOT, path), "rb") as f:
+            if re.match(rb"#!.*[/ ](ba|da)?sh\b", f.readline(80)):
+                yield path
+
+
+def check_shell_scripts():
+    if not shutil.which("shellcheck"):
+        yield "shellcheck is missing: tools/setup all"
+        return
+    done = subprocess.run(["shellcheck", "-S", "warning", "-f", "gcc", *shell_scripts()],
+                          cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    yield from done.stdout.splitlines()
 
 
 def check_planted_bugs():

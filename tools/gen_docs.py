@@ -24,6 +24,7 @@ import time
 import urllib.error
 import urllib.request
 
+import op_reasons
 import paper_map
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -257,7 +258,8 @@ def write_ops(programs):
            f"A step can run {len(tables['ops'])} ops. Every other op of TensorFlow 2.21 is known "
            "by its signature only: a graph\n"
            "may contain it, but a step that needs it fails with UNIMPLEMENTED and the op's "
-           "name.\n\n"
+           "name. The last section says\n"
+           "why, op by op.\n\n"
            "**CPU** lists the types that the kernels accept, by type attribute. \"yes\" means that "
            "the op's types are\n"
            "fixed, or that its kernel accepts all of them. \"the executor\" means that the "
@@ -279,7 +281,25 @@ def write_ops(programs):
             gradient = GRADIENTS.get(gradients.get(op["name"]), "")
             out.append(f"| `{op['name']}` | {summary} | "
                        f"{show_kernels(op['name'], kernels.get(op['name'], []))} | {gradient} |\n")
-    return "".join(out)
+    return "".join(out + write_reasons({op["name"] for op in tables["ops"]}))
+
+
+def write_reasons(supported):
+    """The ops without a kernel, by tools/op_reasons.py."""
+    without = op_reasons.by_reason(set(signatures()) - supported)
+    out = ["\n## Ops without a kernel\n\n| why | ops |\n|---|---|\n"]
+    for reason, ops in without.items():
+        if ops:
+            out.append(f"| {reason} | {', '.join(f'`{op}`' for op in ops)} |\n")
+    return out
+
+
+def signatures():
+    """The names of the table of signatures."""
+    path = os.path.join(ROOT, "common", "signatures", "op_signatures.c")
+    with open(path, encoding="utf-8") as f:
+        rows = f.read().partition("op_signature_table[] = {")[2]
+    return re.findall(r'^    \{"(\w+)", ', rows, re.M)
 
 
 # ---- the paper map ----

@@ -26,9 +26,11 @@ PAPERS = (
          "kernels/variable.c kernels/cpu/state/state_*.c kernels/cpu/state/resource_*.c",
          "unit/kernels/test_state.c differential/cases_state.py differential/programs_variables.py",
          {"reference variables": "op:VariableV2", "resource variables": "op:VarHandleOp"}),
-        ("3", "devices and their names", "common/graph/device_name.c master/compile/device_table.c",
+        ("3", "devices and their names",
+         "common/graph/device_name.c master/compile/device_table.c",
          "unit/common/test_device_name.c unit/master/test_device_table.c",
-         {"CPU devices": "file:kernels/cpu/*_kernels.c", "GPU devices": "file:kernels/cuda/*.c"}),
+         {"CPU devices": "file:kernels/cpu/*_kernels.c",
+          "GPU devices": "file:kernels/cuda/plugin.c"}),
         ("3", "tensors", "common/tensor/tensor.c common/tensor/buffer.c common/tensor/dtype.*",
          "unit/common/test_tensor*.c unit/common/test_dtype.c unit/common/test_buffer.c", {}),
         ("3.1", "execution on one device: count what is missing, keep a ready queue",
@@ -144,7 +146,7 @@ PAPERS = (
          "worker/README.md rpc/README.md worker/exchange/peer_rdma.h",
          "rdma/run.py unit/worker/test_peer_rdma.c",
          {"TCP": "file:rpc/wire/wire.h", "shared memory": "file:worker/exchange/peer_shm.h",
-          "RDMA": "file:rpc/rdma/verbs.h", "GPUs": "file:kernels/cuda/*.c"}),
+          "RDMA": "file:rpc/rdma/verbs.h", "GPUs": "file:kernels/cuda/plugin.c"}),
         ("6.2", "null steps: scalar, sparse, dense",
          "bench/compare.py bench/null_steps.py docs/scaling.md", "", {}),
     )),
@@ -172,7 +174,7 @@ PAPERS = (
          {"stacks": "op:StackPushV2", "TensorArrays": "op:TensorArrayV3",
           "lists": "op:TensorListPushBack",
           "swapping to host memory, which only devices with memory of their own "
-          "need": "file:kernels/cuda/*.c"}),
+          "need": "file:kernels/cuda/plugin.c"}),
     )),
 )
 

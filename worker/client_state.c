@@ -7,7 +7,7 @@
 
 #include "common/base/base.h"
 
-enum { MAX_OBJECTS = 4 }; /* as many types as kernels ask for */
+enum { MAX_OBJECTS = 4 }; /* how many types of objects kernels ask for */
 
 struct client_state {
     _Atomic uint32_t n_refs;

@@ -17,8 +17,9 @@
 
 struct container_shared {
     pthread_mutex_t lock;
-    struct strmap entries;   /* "container\0kind\0name" → struct entry; guarded by lock */
-    _Atomic uint32_t n_refs; /* the table, and each entry: an entry may outlive the table */
+    struct strmap entries; /* "container\0kind\0name" → struct entry; guarded by lock */
+    /* The table and each entry hold a reference, because an entry may outlive the table. */
+    _Atomic uint32_t n_refs;
 };
 
 struct container_table {
@@ -32,7 +33,7 @@ struct entry {
     pthread_mutex_t lock;
     struct object *resource; /* guarded by lock */
     struct span key;
-    const char *container, *kind, *name; /* in text */
+    const char *container, *kind, *name; /* the name of the kind, for messages */
     char text[];
 };
 
@@ -63,7 +64,7 @@ static void entry_free(struct object *object) {
     shared_unref(shared);
 }
 
-/* A reference, unless the last one is just going. */
+/* Takes a reference, unless the last one is being dropped. */
 static bool entry_try_ref(struct entry *entry) {
     uint32_t n = atomic_load_explicit(&entry->object.n_refs, memory_order_relaxed);
     while (n > 0)
@@ -102,7 +103,7 @@ static const char *container_name(const char *container) {
     return container && *container ? container : "localhost";
 }
 
-/* "container\0kind\0name": in `small` when it fits. */
+/* Makes the key "container\0kind\0name", in `small` if it fits. */
 static struct span key_make(const char *container, const char *kind, const char *name, char *small,
                             size_t small_size, char **ret_owned) {
     size_t n_container = strlen(container) + 1, n_kind = strlen(kind) + 1, n_name = strlen(name),
@@ -130,11 +131,12 @@ static struct entry *entry_new_locked(struct container_shared *shared, struct sp
     entry->container = entry->text;
     entry->kind = entry->text + strlen(entry->text) + 1;
     entry->name = entry->kind + strlen(entry->kind) + 1;
-    strmap_put_span(&shared->entries, entry->key, entry); /* in place of one that is just going */
+    /* replaces an entry whose last reference is being dropped */
+    strmap_put_span(&shared->entries, entry->key, entry);
     return entry;
 }
 
-/* With a reference; NULL when there is none and none is to be made. */
+/* Returns the entry with a reference. NULL: there is none, and `make` is false. */
 static struct entry *entry_get(struct container_table *table, const char *container,
                                const char *kind, const char *name, bool make) {
     struct container_shared *shared = table->shared;
@@ -169,7 +171,8 @@ static struct object *resource_get(struct entry *entry) {
     return resource;
 }
 
-/* The one that is there stays; *ret is what is there after, with a reference. */
+/* Puts the resource into the entry unless it has one. *ret gets the entry's resource with a
+ * reference. */
 static void resource_put(struct entry *entry, struct object *made_take, struct object **ret) {
     pthread_mutex_lock(&entry->lock);
     struct object *dropped = NULL;
@@ -184,7 +187,8 @@ static void resource_put(struct entry *entry, struct object *made_take, struct o
     object_unref(dropped);
 }
 
-/* What was there; the caller has to let go of it, and of the entry's reference on itself. */
+/* Takes the resource out of the entry. The caller drops it, and the reference that the entry held
+ * on itself. */
 static struct object *resource_take(struct entry *entry) {
     pthread_mutex_lock(&entry->lock);
     struct object *resource = entry->resource;
@@ -246,15 +250,15 @@ struct status *container_delete(struct container_table *table, const char *conta
     struct object *resource = entry ? resource_take(entry) : NULL;
     struct status *st = resource ? NULL : not_found(container_name(container), name, kind);
     if (resource)
-        object_unref(&entry->object); /* its own */
+        object_unref(&entry->object); /* the entry's reference on itself */
     object_unref(resource);
     if (entry)
         object_unref(&entry->object);
     return st;
 }
 
-/* All entries of a container, or of all with NULL, with a reference each: visited without the
- * table's lock. */
+/* Lists all entries of a container, or of all with NULL, with a reference each, so that they can be
+ * visited without the table's lock. */
 static struct entry **entries_list(struct container_table *table, const char *container,
                                    size_t *ret_n) {
     struct container_shared *shared = table->shared;
@@ -302,7 +306,8 @@ size_t container_n_resources(struct container_table *table) {
 static void add_name(struct str *out, const char *name) {
     enum { SHOWN_NAME_BYTES = 256 };
     size_t len = strlen(name), n = MIN(len, (size_t)SHOWN_NAME_BYTES);
-    while (n < len && n > 0 && ((uint8_t)name[n] & 0xC0) == 0x80) /* not inside of a character */
+    /* not in the middle of a UTF-8 character */
+    while (n < len && n > 0 && ((uint8_t)name[n] & 0xC0) == 0x80)
         n--;
     str_add_json_escaped(out, name, n);
     if (n < len)

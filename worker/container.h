@@ -14,20 +14,20 @@ struct container_table;
 
 struct container_table *container_table_new(void); /* one reference */
 struct container_table *container_table_ref(struct container_table *table);
-void container_table_free(
-    struct container_table *table); /* gives one reference back; accepts NULL */
+void container_table_free(struct container_table *table); /* drops a reference; accepts NULL */
 
 /* Finds a resource by container, name and kind; two kinds may use one name. "" is the default
  * container, named "localhost". *ret gets one reference. Errors: NOT_FOUND. */
 struct status *container_lookup(struct container_table *table, const char *container,
                                 const char *name, const struct object_type *type,
                                 struct object **ret) MUST_USE;
-/* As container_lookup, but makes a resource that is not there. `create(arg, &resource)` is called
- * without a lock; when two callers race, one of the two resources is dropped. */
+/* As container_lookup, but makes a missing resource. `create(arg, &resource)` is called without a
+ * lock; when two callers race, one of the two resources is dropped. */
 struct status *container_lookup_or_create(struct container_table *table, const char *container,
                                           const char *name, const struct object_type *type,
                                           struct status *(*create)(void *arg, struct object **ret),
                                           void *arg, struct object **ret) MUST_USE;
+/* Takes the resource out of its entry. Errors: NOT_FOUND. */
 struct status *container_delete(struct container_table *table, const char *container,
                                 const char *name, const char *kind) MUST_USE;
 /* Drops all resources of a container, or of all with NULL. */
@@ -45,9 +45,8 @@ struct status *container_entry_lookup_or_create(struct container_table *table, s
                                                                          struct object **ret),
                                                 void *arg, struct object **ret) MUST_USE;
 size_t container_n_resources(struct container_table *table);
-/* Adds JSON rows for /statusz: container, name, kind. After max_rows of them comes one that says
- * how
- * many more there are: {"more":N}. Long names are cut. */
+/* Appends JSON rows for /statusz: container, name, kind. After max_rows rows, one more says how
+ * many are left out: {"more":N}. Long names are cut. */
 void container_describe(struct container_table *table, size_t max_rows, struct str *out);
 
 #endif

@@ -13,6 +13,7 @@
 #include "common/base/options.h"
 #include "common/io/file_root.h"
 #include "common/tensor/shm_arena.h"
+#include "kernels/cuda/rows/gpu_plugin.h"
 #include "kernels/host/files/checkpoint_peer.h"
 #include "kernels/kernel.h"
 #include "rpc/daemon/admin.h"
@@ -41,7 +42,10 @@ struct worker_flags {
     int64_t client_port, task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms,
         max_in_flight_bytes, max_feed_bytes, max_steps, graph_grace_ms, wire_streams,
         max_shm_kept_bytes, heartbeat_ms, master_wait_ms;
-    int log_level, use_unix, use_shm, rdma_mode;
+    int log_level, use_unix, use_shm, rdma_mode, gpu_mode;
+    const char *gpu_plugin, *cuda_libs;
+    int64_t gpu_memory_bytes;
+    bool gpu_tf32;
     const char *rdma_device;
     struct rdma_choice rdma_choice;
     bool insecure, in_place, wire_checksum;
@@ -52,6 +56,9 @@ struct worker_flags {
 static const char *const unix_modes[] = {"off", "auto", NULL};
 static const char *const rdma_modes[] = {
     [RDMA_OFF] = "off", [RDMA_PREFER] = "prefer", [RDMA_REQUIRE] = "require", NULL};
+enum gpu_mode { GPU_OFF, GPU_AUTO, GPU_REQUIRE };
+static const char *const gpu_modes[] = {
+    [GPU_OFF] = "off", [GPU_AUTO] = "auto", [GPU_REQUIRE] = "require", NULL};
 
 #define ROW(name_, kind_, field, default_, value_, help_)                             \
     .name = (name_), .kind = (kind_), .offset = offsetof(struct worker_flags, field), \
@@ -105,8 +112,22 @@ static const struct option_row rows[] = {
         "allow --listen and --admin beyond loopback without TLS")},
     {ROW("cpu-devices", OPTION_INT, cpu_devices, "1", "N",
         "how many CPU devices this task has"), .min = 1, .max = MAX_CPU_DEVICES},
+    {ROW("gpu", OPTION_CHOICE, gpu_mode, "auto", NULL,
+        "use the GPUs of this host, if it has any; 'require': exit with 78 if it has none"),
+        .choices = gpu_modes},
+    {ROW("gpu-memory", OPTION_BYTES, gpu_memory_bytes, "0", "BYTES",
+        "how many bytes of each GPU's memory this task may take; 0: 92 % of what is free at the "
+        "start"), .min = 0, .max = 1ll << 50},
+    {ROW("gpu-plugin", OPTION_STRING, gpu_plugin, NULL, "PATH",
+        "the plugin for GPUs (default: millrace-cuda.so beside this program or in "
+        "../lib/millrace)")},
+    {ROW("cuda-libs", OPTION_STRING, cuda_libs, NULL, "DIR[:DIR...]",
+        "where cuBLASLt and cuDNN are (default: where the system looks for libraries)")},
+    {ROW("gpu-tf32", OPTION_BOOL, gpu_tf32, "yes", NULL,
+        "let matrix products and convolutions of float round their inputs to TF32, as TensorFlow "
+        "does")},
     {ROW("memory-limit", OPTION_BYTES, memory_limit_bytes, "0", "BYTES",
-        "how many bytes of tensors each device may hold; 0: no limit")},
+        "how many bytes of tensors each CPU device may hold; 0: no limit")},
     {ROW("threads", OPTION_INT, threads, "0", "N",
         "threads that run kernels; 0: one for each core"), .min = 0, .max = 1024},
     {ROW("max-steps", OPTION_INT, max_steps, "65536", "N",
@@ -151,23 +172,24 @@ static const struct cluster_task *find_task(const struct worker_flags *flags) {
     return NULL;
 }
 
-/* Where this task listens when nothing says so: its place in the cluster, else the job's usual
- * port on loopback. */
+/* The default address: this task's place in the cluster, else the usual port of its job on
+ * loopback. */
 static struct status *default_listen(struct worker_flags *flags) {
     if (flags->listen)
         return NULL;
-    /* with etcd, TF_CONFIG's addresses are what clients dial */
+    /* with etcd, the addresses in TF_CONFIG are those that clients dial */
     if (flags->cluster && !flags->etcd.urls) {
         const struct cluster_task *task = find_task(flags);
         if (!task)
-            return status_invalid("cluster: there is no task %lld of job %s in it",
-                                  (long long)flags->task, flags->job);
+            return status_invalid("cluster: it has no task %lld of job %s", (long long)flags->task,
+                                  flags->job);
         flags->listen = task->address;
         return NULL;
     }
     int64_t port = (strcmp(flags->job, "ps") == 0 ? PS_PORT : WORKER_PORT) + flags->task;
     if (port > 65535)
-        return status_invalid("task %lld has no usual port: give --listen", (long long)flags->task);
+        return status_invalid("task %lld has no default port: give --listen",
+                              (long long)flags->task);
     snprintf(flags->default_listen, sizeof(flags->default_listen), "127.0.0.1:%d", (int)port);
     flags->listen = flags->default_listen;
     return NULL;
@@ -203,7 +225,7 @@ static struct status *check_client_port(const struct worker_flags *flags) {
         TRY(status_prefix_take(net_address_parse(flags->master, &parsed), "master: "));
     if (flags->client_port >= 0 && !flags->master && !flags->etcd.urls)
         return status_invalid(
-            "client-port: nothing says where the master is: give --master or --etcd");
+            "client-port: the master's address is not known: give --master or --etcd");
     return NULL;
 }
 
@@ -248,10 +270,12 @@ struct worker {
     struct shm_arena *arena;         /* or NULL */
     struct rdma_device *rdma_device; /* or NULL: */
     struct status *why_no_rdma;
-    struct device devices[MAX_CPU_DEVICES];
-    int n_devices;
+    struct device devices[MAX_CPU_DEVICES + GPU_MAX_DEVICES]; /* CPUs first */
+    int n_devices, n_cpu_devices;
+    const struct gpu_plugin *gpu_plugin; /* NULL: there are no GPUs */
+    char *gpu_text;                      /* for /statusz */
     struct worker_service *service;
-    struct worker_membership *membership; /* NULL: neither etcd nor a client port */
+    struct worker_membership *membership; /* NULL: there is neither etcd nor a client port */
     struct admin_server *admin;
     struct tls_set tls;
     struct loop_timer drain_timer;
@@ -311,7 +335,8 @@ static void on_freed(void *arg) {
     loop_stop(worker->loop);
 }
 
-/* What is on a pool thread now (a kernel, a plan in the making) ends first, but not for ever. */
+/* Work that runs on a pool thread (a kernel, the building of a plan) ends first, but the wait for
+ * it is limited. */
 static void stop(struct worker *worker) {
     if (worker->is_stopping)
         return;
@@ -329,7 +354,7 @@ static void on_drained(void *arg) { stop(arg); }
 
 static void on_hangup(void *arg) { tls_set_reload(&((struct worker *)arg)->tls); }
 
-/* Its steps have ended with their masters: nothing is left to drain. */
+/* The steps have ended with their masters, so there is nothing to drain. */
 static void on_masters_gone(void *arg) {
     struct worker *worker = arg;
     if (worker->is_draining)
@@ -362,7 +387,7 @@ static void drain(struct worker *worker, const char *why) {
 
 static void on_signal(void *arg, int signo) {
     struct worker *worker = arg;
-    if (worker->is_draining) /* a second signal does not wait */
+    if (worker->is_draining) /* a second signal ends at once */
         stop(worker);
     else
         drain(worker, signo == SIGINT ? "interrupted" : "terminated");
@@ -374,7 +399,8 @@ static void on_job_ended(void *arg) {
         drain(worker, "the job has ended");
 }
 
-/* Somebody else is this task. Whatever runs here is fenced off already, or was never ours. */
+/* Another process is this task. The steps that run here are already refused by others, or were
+ * never ours. */
 static void on_taken(void *arg, const char *why) {
     struct worker *worker = arg;
     log_error("%s: exiting", why);
@@ -389,14 +415,14 @@ static int64_t host_memory_bytes(void) {
     return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/* Where the system refuses, tensors travel as bytes. The arena stays to the end of the process:
- * peers may look at it. */
+/* When the system refuses the arena, tensors are sent as bytes. The arena stays until the end of
+ * the process, because peers may read it. */
 static void make_arena(struct worker *worker) {
     if (!worker->flags->use_shm || !worker->flags->use_unix)
         return;
     struct status *st = shm_arena_new(0, &worker->arena);
     if (st)
-        log_info("no %s: large tensors go over sockets", status_message(st));
+        log_info("no %s: large tensors are sent over sockets", status_message(st));
     else
         allocator_host_set_arena(worker->arena);
     status_unref(st);
@@ -413,7 +439,7 @@ static struct status *open_rdma(struct worker *worker) {
     bool is_secret = tls_flags_is_on(&flags->tls);
     if (is_secret && flags->rdma_mode != RDMA_REQUIRE) {
         worker->why_no_rdma = status_failed_precondition(
-            "TLS is on, and RDMA does not encrypt: --rdma=require says that it need not");
+            "TLS is on, but RDMA does not encrypt: it is used only with --rdma=require");
         return NULL;
     }
     struct status *st = verbs_get(&verbs);
@@ -425,34 +451,88 @@ static struct status *open_rdma(struct worker *worker) {
     if (worker->rdma_device)
         log_info("RDMA device %s, port %d%s", worker->rdma_device->port.name,
                  (int)worker->rdma_device->port.number,
-                 is_secret ? ": large tensors travel over it in the clear, though TLS is on" : "");
+                 is_secret
+                     ? ": large tensors are sent over it without encryption, although TLS is on"
+                     : "");
     return NULL;
 }
 
-static void make_devices(struct worker *worker) {
+static void name_device(struct worker *worker, struct device *device, const char *type, int index) {
+    struct str name = STR_INIT;
+    str_addf(&name, "%s/device:%s:%d", worker->task, type, index);
+    device->full_name = str_detach(&name);
+    device->type = type;
+    struct status *st = device_name_parse(span_of(device->full_name), &device->name);
+    CHECK(!st);
+    device->incarnation = random_u64();
+}
+
+static void make_cpu_devices(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
-    worker->n_devices = (int)flags->cpu_devices;
+    worker->n_devices = worker->n_cpu_devices = (int)flags->cpu_devices;
     for (int i = 0; i < worker->n_devices; i++) {
         struct device *device = &worker->devices[i];
-        struct str name = STR_INIT;
-        str_addf(&name, "%s/device:CPU:%d", worker->task, i);
-        device->full_name = str_detach(&name);
-        device->type = "CPU";
-        struct status *st = device_name_parse(span_of(device->full_name), &device->name);
-        CHECK(!st);
+        name_device(worker, device, "CPU", i);
         device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
         device->shared_allocator = worker->arena ? allocator_host_shared(device->allocator) : NULL;
-        device->incarnation = random_u64();
         device->memory_limit_bytes =
             flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
     }
+}
+
+/* Errors: those of GPUs that are required. */
+static struct status *open_gpus(struct worker *worker) {
+    const struct worker_flags *flags = worker->flags;
+    struct device *gpus = &worker->devices[worker->n_cpu_devices];
+    struct gpu_plugin_options options = {.plugin = flags->gpu_plugin,
+                                         .libraries = flags->cuda_libs,
+                                         .memory_limit_bytes = flags->gpu_memory_bytes,
+                                         .allow_tf32 = flags->gpu_tf32};
+    int n = 0;
+    if (flags->gpu_mode == GPU_OFF) {
+        worker->gpu_text = xstrdup("switched off");
+        return NULL;
+    }
+    for (int i = 0; i < GPU_MAX_DEVICES; i++)
+        name_device(worker, &gpus[i], "GPU", i);
+    struct status *st = gpu_plugin_open(&options, gpus, &n, &worker->gpu_plugin);
+    for (int i = n; i < GPU_MAX_DEVICES; i++)
+        free(gpus[i].full_name);
+    worker->n_devices += n;
+    if (st && flags->gpu_mode == GPU_REQUIRE)
+        return status_prefix_take(st, "gpu: required, but ");
+    struct str about = STR_INIT;
+    if (worker->gpu_plugin)
+        worker->gpu_plugin->describe(&about);
+    else
+        str_addf(&about, "none: %s", status_message(st));
+    worker->gpu_text = str_detach(&about);
+    status_unref(st);
+    for (int i = 0; i < n; i++) {
+        struct str text = STR_INIT;
+        gpus[i].ops->describe(&gpus[i], &text);
+        log_info("%s: %s", gpus[i].full_name, str_text(&text));
+        str_fini(&text);
+    }
+    return NULL;
+}
+
+static void free_devices(struct worker *worker) {
+    int n_gpus = worker->n_devices - worker->n_cpu_devices;
+    if (worker->gpu_plugin)
+        worker->gpu_plugin->close(&worker->devices[worker->n_cpu_devices], n_gpus);
+    for (int i = 0; i < worker->n_cpu_devices; i++)
+        allocator_host_free(worker->devices[i].allocator);
+    for (int i = 0; i < worker->n_devices; i++)
+        free(worker->devices[i].full_name);
+    free(worker->gpu_text);
 }
 
 static struct status *join(struct worker *worker, int port, const char *admin_listen) {
     const struct worker_flags *flags = worker->flags;
     const char *ways[3] = {"tcp"};
     int n_ways = 1;
-    const char *devices[MAX_CPU_DEVICES];
+    const char *devices[MAX_CPU_DEVICES + GPU_MAX_DEVICES];
     struct str address = STR_INIT, admin = STR_INIT, client = STR_INIT;
     for (int i = 0; i < worker->n_devices; i++)
         devices[i] = worker->devices[i].full_name;
@@ -534,6 +614,7 @@ static struct status *start(struct worker *worker) {
     options.rdma_mode = (enum rdma_mode)flags->rdma_mode;
     options.rdma_device = worker->rdma_device;
     options.why_no_rdma = status_message(worker->why_no_rdma);
+    options.gpu_text = worker->gpu_text;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
     if (daemon_admin_address(flags->admin, flags->listen, port, &text))
@@ -567,11 +648,18 @@ static int run(const struct worker_flags *flags) {
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);
     make_arena(&worker);
-    make_devices(&worker);
+    make_cpu_devices(&worker);
+    struct status *st = open_gpus(&worker);
+    if (st) {
+        fprintf(stderr, "tf-worker: %s\n", status_message(st));
+        status_unref(st);
+        return EXIT_CONFIG;
+    }
     loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
-    loop_on_signals(worker.loop, on_signal, &worker); /* before anybody can know that we are here */
+    /* before other processes can know that this one runs */
+    loop_on_signals(worker.loop, on_signal, &worker);
     loop_on_hangup(worker.loop, on_hangup, &worker);
-    struct status *st = tls_set_open(&flags->tls, flags->etcd.cluster_name, false, &worker.tls);
+    st = tls_set_open(&flags->tls, flags->etcd.cluster_name, false, &worker.tls);
     if (!st)
         st = start(&worker);
     if (st) {
@@ -580,14 +668,11 @@ static int run(const struct worker_flags *flags) {
         return EXIT_IO;
     }
     loop_run(worker.loop);
-    pool_free(worker.io_pool); /* what ends there may go on on the pool */
+    pool_free(worker.io_pool); /* what ends there may continue on the pool */
     pool_free(worker.pool);
     loop_free(worker.loop);
     tls_set_close(&worker.tls);
-    for (int i = 0; i < worker.n_devices; i++) {
-        allocator_host_free(worker.devices[i].allocator);
-        free(worker.devices[i].full_name);
-    }
+    free_devices(&worker);
     status_unref(worker.why_no_rdma);
     free(worker.task);
     return worker.exit_code;
@@ -597,7 +682,7 @@ int main(int argc, char **argv) {
     struct worker_flags flags = {0};
     struct options options;
     int code;
-    /* Threads share two arenas: each further one costs resident memory, and tensors have an
+    /* Threads share two malloc arenas: each further one costs resident memory, and tensors have an
      * allocator of their own. */
     mallopt(M_ARENA_MAX, 2);
     cluster_spec_init(&flags.spec);

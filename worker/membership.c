@@ -14,7 +14,7 @@ struct worker_membership {
 
 static void free_memory(void *arg) { free(arg); }
 
-/* What uses etcd goes before it. */
+/* The client port and the registration use etcd, so they are closed before it. */
 static void close_etcd(struct worker_membership *m) {
     if (m->etcd)
         etcd_close(m->etcd, free_memory, m);

@@ -14,13 +14,13 @@ struct worker_membership_options {
     const char *job, *task;        /* "worker", "/job:worker/replica:0/task:0" */
     int index;
     const struct cluster_member *member; /* what is registered; borrowed for the call */
-    struct tls *tls;                     /* of the worker wire, borrowed; NULL: in the clear */
-    const char *client_listen;           /* NULL: no client port */
-    const char *master; /* the address that clients are passed on to; NULL: etcd's */
-    /* Another process is registered as this task, so this process has to exit. `why` is one line.
-     * */
+    struct tls *tls;                     /* of the worker wire, borrowed; NULL: without TLS */
+    const char *client_listen;           /* the address of the client port; NULL: there is none */
+    const char *master; /* the master's address, for the client port; NULL: etcd is asked */
+    /* Called once when another process is registered as this task, so that this process has to
+     * exit. `why` is one line. */
     void (*on_taken)(void *arg, const char *why);
-    void (*on_job_ended)(void *arg);
+    void (*on_job_ended)(void *arg); /* called once: the task has to drain */
     void *arg;
 };
 
@@ -35,7 +35,7 @@ void worker_membership_leave(struct worker_membership *membership);
 /* Leaves, and closes the client port. The memory is freed some iterations of the loop later.
  * Accepts NULL. */
 void worker_membership_close(struct worker_membership *membership);
-/* a JSON object */
+/* Appends a JSON object. */
 void worker_membership_describe(const struct worker_membership *membership, struct str *out);
 
 #endif

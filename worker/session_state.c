@@ -20,16 +20,16 @@ struct value {
 struct session_state {
     _Atomic uint32_t n_refs;
     pthread_mutex_t lock;
-    struct strmap by_node; /* name → struct kept; guarded by lock */
-    struct strmap values;  /* name → struct value; guarded by lock */
-    struct arena arena;    /* names and entries of by_node; guarded by lock */
+    struct strmap by_state; /* name → struct kept; guarded by lock */
+    struct strmap values;   /* name → struct value; guarded by lock */
+    struct arena arena;     /* names and entries of by_state; guarded by lock */
 };
 
 struct session_state *session_state_new(void) {
     struct session_state *states = xcalloc(1, sizeof(*states));
     atomic_init(&states->n_refs, 1);
     CHECK(pthread_mutex_init(&states->lock, NULL) == 0);
-    strmap_init(&states->by_node);
+    strmap_init(&states->by_state);
     strmap_init(&states->values);
     arena_init(&states->arena);
     return states;
@@ -55,11 +55,11 @@ void session_state_unref(struct session_state *states) {
     size_t cursor = 0;
     struct span name;
     void *value;
-    while (strmap_next(&states->by_node, &cursor, &name, &value)) {
+    while (strmap_next(&states->by_state, &cursor, &name, &value)) {
         struct kept *kept = value;
         state_free(kept->def, kept->state);
     }
-    strmap_fini(&states->by_node);
+    strmap_fini(&states->by_state);
     cursor = 0;
     while (strmap_next(&states->values, &cursor, &name, &value))
         value_free(value);
@@ -71,16 +71,19 @@ void session_state_unref(struct session_state *states) {
 
 void session_state_share(struct session_state *states, struct kernel_instance *instance) {
     pthread_mutex_lock(&states->lock);
-    struct kept *kept = strmap_get(&states->by_node, instance->node->name);
+    const char *name = node_state_name(instance->node);
+    struct kept *kept = strmap_get(&states->by_state, name);
     if (!kept) {
         kept = arena_new(&states->arena, struct kept);
         *kept = (struct kept){instance->def, instance->state};
-        strmap_put(&states->by_node, arena_strdup(&states->arena, instance->node->name), kept);
+        strmap_put(&states->by_state, arena_strdup(&states->arena, name), kept);
         instance->is_state_shared = true;
     } else if (
         kept->def ==
         instance
-            ->def) { /* of another row only if a master reuses a name: then each keeps its own */
+            /* Only a master that reuses a name makes the rows differ. Then each instance keeps its
+             * own state. */
+            ->def) {
         state_free(instance->def, instance->state);
         instance->state = kept->state;
         instance->is_state_shared = true;

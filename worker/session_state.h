@@ -4,8 +4,8 @@
  *
  * A session registers a graph for each (feeds, fetches, targets) that it asks for, and a node may
  * be in many of them. As in TensorFlow the node's sequence belongs to the session, so another fetch
- * list does not restart it. State is found by node name; it lives as long as any plan of the
- * session does. */
+ * list does not restart it. State is found by node_state_name, so the
+ * copies of a function's node share one; it lives as long as any plan of the session does. */
 #ifndef MILLRACE_WORKER_SESSION_STATE_H
 #define MILLRACE_WORKER_SESSION_STATE_H
 
@@ -27,7 +27,7 @@ void session_state_share(struct session_state *states, struct kernel_instance *i
  * when it is deleted. A name is put once. Any thread. */
 void session_state_put_value(struct session_state *states, const char *name,
                              const struct tensor *value);
-/* INVALID_ARGUMENT names the handle. *ret gets a reference. */
+/* *ret gets a reference to the value. Errors: INVALID_ARGUMENT, which names the handle. */
 struct status *session_state_get_value(struct session_state *states, struct span name,
                                        struct tensor *ret) MUST_USE;
 struct status *session_state_delete_value(struct session_state *states, struct span name) MUST_USE;

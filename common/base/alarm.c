@@ -7,7 +7,7 @@
 
 struct alarm_clock {
     struct alarm_clock_options options;
-    bool is_closing;      /* the driver's */
+    bool is_closing;      /* used by the driver's thread only */
     pthread_mutex_t lock; /* guards the fields below */
     struct alarm **heap;  /* [1 … n]: [0] is not used */
     size_t n, capacity;
@@ -94,8 +94,8 @@ bool alarm_clear(struct alarm_clock *clock, struct alarm *alarm) {
     return was_set;
 }
 
-/* Removes and returns the next alarm that is due at that time. NULL: none is, and *ret_next is when
- * the next one will be. */
+/* Removes and returns the next alarm that is due at that time. Otherwise returns NULL, and
+ * *ret_next is when the next one will be due. */
 static struct alarm *take_due(struct alarm_clock *clock, int64_t now_ns, int64_t *ret_next_ns) {
     pthread_mutex_lock(&clock->lock);
     struct alarm *first = clock->n > 0 ? clock->heap[1] : NULL;

@@ -66,6 +66,17 @@ void *xreallocarray(void *block, size_t count, size_t size_bytes) {
 
 char *xstrdup(const char *text) { return xstrndup(text, strlen(text)); }
 
+void text_replace(char **text, const char *to) {
+    if (*text && strcmp(*text, to) == 0)
+        return;
+    free(*text);
+    *text = xstrdup(to);
+}
+
+int text_compare(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 char *xstrndup(const char *text, size_t len) {
     len = strnlen(text, len);
     char *copy = xmalloc(len + 1);

@@ -51,6 +51,9 @@ void *xcalloc(size_t count, size_t size_bytes);
 void *xrealloc(void *block, size_t size_bytes);
 void *xreallocarray(void *block, size_t count, size_t size_bytes);
 char *xstrdup(const char *text);
+/* Sets *text to a copy of `to`, unless it is equal already. */
+void text_replace(char **text, const char *to);
+int text_compare(const void *a, const void *b); /* for qsort of an array of char * */
 char *xstrndup(const char *text, size_t len);
 
 /* Sums and products of numbers that a client or a peer chose. True when the result does not fit. */

@@ -66,7 +66,7 @@ void log_write(enum log_level level, const char *format, ...) {
     }
     int64_t n_lost = atomic_exchange_explicit(&n_lost_lines, 0, memory_order_relaxed);
     if (n_lost > 0)
-        str_addf(&line, " (%lld lines before this one were lost: nobody reads them)",
+        str_addf(&line, " (%lld lines before this one were lost, because stderr is not read)",
                  (long long)n_lost);
     str_add_char(&line, '\n');
     bool is_written = has_room(n_lost > 0 ? 0 : LOG_PATIENCE_MS) &&

@@ -170,9 +170,10 @@ struct ini_read {
     const char *path;
     struct span rest;
     int line;
-    bool is_continuation;         /* the line that inih reads continues the value before it */
-    int *set_at;                  /* for each row its line, 0 before it was read */
-    const struct option_row *row; /* the option before, and its value so far */
+    bool is_continuation; /* the line that inih reads continues the value before it */
+    int *set_at;          /* for each row its line, 0 before it was read */
+    /* the option whose value is being continued, and its value so far */
+    const struct option_row *row;
     struct str value;
     int row_line;
     struct status *status;
@@ -186,7 +187,7 @@ static void ini_fail(struct ini_read *read, int line, struct status *st_take) {
         status_unref(st_take);
 }
 
-/* The value of the option before is complete now. */
+/* The value of the previous option is complete now. */
 static void ini_settle(struct ini_read *read) {
     if (!read->row || read->status)
         return;
@@ -198,7 +199,7 @@ static void ini_settle(struct ini_read *read) {
     read->row = NULL;
 }
 
-/* Works as fgets over the text; counts lines and marks those that continue a value. */
+/* Works like fgets over the text. Counts lines, and marks those that continue a value. */
 static char *ini_next_line(char *out, int size, void *arg) {
     struct ini_read *read = arg;
     if (read->status || read->rest.len == 0 || size < LINE_MAX_BYTES + 2)
@@ -241,7 +242,7 @@ static struct status *ini_check(const struct ini_read *read, const char *section
     const struct options_spec *spec = read->options->spec;
     if (!is_own_section(spec, section))
         return status_invalid(
-            "section [%s]: the settings of %s stand in [%s] or before any section", section,
+            "section [%s]: the settings of %s belong in [%s] or before any section", section,
             spec->program, spec->section);
     if (!row)
         return status_invalid("%s has no such setting: %s", spec->program, name);
@@ -376,6 +377,36 @@ static struct status *read_flags(struct options *options, struct own_flags *own,
     return NULL;
 }
 
+/* ---- help ---- */
+
+static void print_row_help(const struct option_row *row, bool is_negatable, struct str *out) {
+    size_t begin = out->len;
+    str_addf(out, "  --%s%s", is_negatable ? "[no-]" : "", row->name);
+    if (row->value_name && row->kind != OPTION_BOOL)
+        str_addf(out, " %s", row->value_name);
+    for (int i = 0; row->choices && row->choices[i]; i++)
+        str_addf(out, "%s%s", i > 0 ? "|" : " ", row->choices[i]);
+    do
+        str_add_char(out, ' ');
+    while (out->len - begin < 28);
+    str_add(out, row->help);
+    if (row->default_text && *row->default_text && row->kind != OPTION_BOOL)
+        str_addf(out, " (default %s)", row->default_text);
+    str_add_char(out, '\n');
+}
+
+static void print_help(const struct options_spec *spec, struct str *out) {
+    str_addf(out, "Usage: %s [OPTION]...\n%s\n\nOptions:\n", spec->program, spec->summary);
+    for (size_t i = 0; i < spec->n_rows; i++)
+        print_row_help(&spec->rows[i], spec->rows[i].kind == OPTION_BOOL, out);
+    for (size_t i = 0; i < ARRAY_LEN(own_rows); i++)
+        print_row_help(&own_rows[i], false, out);
+    str_addf(out, "\nA file holds the same names: name = value, before any section or in [%s].\n",
+             spec->section);
+    if (spec->epilog)
+        str_add(out, spec->epilog);
+}
+
 /* ---- all of it ---- */
 
 static enum options_outcome show(struct str *text, FILE *to) {
@@ -404,7 +435,7 @@ enum options_outcome options_load(struct options *options, int argc, char *const
     if (st)
         return fail(options, st, EXIT_USAGE, err, ret_code);
     if (own.wants_help) {
-        options_print_help(spec, &text);
+        print_help(spec, &text);
         return show(&text, out);
     }
     if (own.wants_version) {
@@ -461,32 +492,4 @@ void options_print(const struct options *options, struct str *out) {
         while (out->len - begin < 40);
         str_addf(out, "# %s\n", origin->where ? origin->where : sources[origin->source]);
     }
-}
-
-static void print_row_help(const struct option_row *row, bool is_negatable, struct str *out) {
-    size_t begin = out->len;
-    str_addf(out, "  --%s%s", is_negatable ? "[no-]" : "", row->name);
-    if (row->value_name && row->kind != OPTION_BOOL)
-        str_addf(out, " %s", row->value_name);
-    for (int i = 0; row->choices && row->choices[i]; i++)
-        str_addf(out, "%s%s", i > 0 ? "|" : " ", row->choices[i]);
-    do
-        str_add_char(out, ' ');
-    while (out->len - begin < 28);
-    str_add(out, row->help);
-    if (row->default_text && *row->default_text && row->kind != OPTION_BOOL)
-        str_addf(out, " (default %s)", row->default_text);
-    str_add_char(out, '\n');
-}
-
-void options_print_help(const struct options_spec *spec, struct str *out) {
-    str_addf(out, "Usage: %s [OPTION]...\n%s\n\nOptions:\n", spec->program, spec->summary);
-    for (size_t i = 0; i < spec->n_rows; i++)
-        print_row_help(&spec->rows[i], spec->rows[i].kind == OPTION_BOOL, out);
-    for (size_t i = 0; i < ARRAY_LEN(own_rows); i++)
-        print_row_help(&own_rows[i], false, out);
-    str_addf(out, "\nA file holds the same names: name = value, before any section or in [%s].\n",
-             spec->section);
-    if (spec->epilog)
-        str_add(out, spec->epilog);
 }

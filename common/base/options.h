@@ -106,6 +106,5 @@ struct status *options_read_ini(struct options *options, const char *path,
                                 struct span text) MUST_USE;
 /* Writes one line for each option: "name = value   # source". */
 void options_print(const struct options *options, struct str *out);
-void options_print_help(const struct options_spec *spec, struct str *out);
 
 #endif

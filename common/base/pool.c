@@ -1,12 +1,12 @@
 /* The compute threads: a first-in first-out queue under one mutex, and loops split in shares on
  * top of it.
  *
- * Waking. A thread that sleeps costs its waker a system call of some microseconds, so no more
- * threads are woken than tasks wait, and nobody wakes many: a submitter wakes at most
- * WAKES_AT_ONCE, and each thread that takes a task and sees more does the same. Sixteen threads
- * are up after four hops, and the submitter is soon at work. A thread granted a wake-up, or
- * started, is "coming" until it looks at the queue. Who fell asleep last is woken first: its
- * caches are warm, and what idles stays idle. */
+ * Waking a thread is a system call of some microseconds. So no more threads are woken than tasks
+ * wait, and no thread wakes many: a submitter wakes at most WAKES_AT_ONCE, and each thread that
+ * takes a task while more wait does the same. Sixteen threads are awake after four rounds, and the
+ * submitter continues early. A thread that was woken or started is "coming" until it looks at the
+ * queue. The thread that fell asleep last is woken first, because its caches are warm, and the
+ * other cores can stay idle. */
 #include "common/base/pool.h"
 
 #include <math.h>
@@ -17,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/base/denormals.h"
+#include "common/base/pool_cancel.h"
 
 enum { POOL_STACK_BYTES = 2 * 1024 * 1024, WAKES_AT_ONCE = 2 };
 
@@ -36,18 +38,25 @@ struct pool {
 
     pthread_mutex_t mutex; /* guards all fields below */
     struct pool_task *head, **tail;
-    int64_t n_queued;
+    _Atomic int64_t n_queued;     /* helpers of loops read it without the mutex */
     int n_started;                /* threads[0 .. n_started) exist */
     int n_starting;               /* started threads that have not reached the queue yet */
     int n_granted;                /* woken threads that have not reached the queue yet */
-    struct pool_thread *sleepers; /* sleeping threads that nobody has woken */
+    struct pool_thread *sleepers; /* sleeping threads that were not woken */
     bool is_stopping;
     struct pool_thread threads[];
 };
 
 static _Thread_local bool is_pool_thread;
+static _Thread_local const struct pool_cancel *current_cancel;
 
 bool pool_is_current(void) { return is_pool_thread; }
+
+const struct pool_cancel *pool_set_cancel(const struct pool_cancel *cancel) {
+    const struct pool_cancel *before = current_cancel;
+    current_cancel = cancel;
+    return before;
+}
 
 /* ---- threads ---- */
 
@@ -75,7 +84,7 @@ static struct pool_task *take_task(struct pool *pool) {
     pool->head = task->next;
     if (!pool->head)
         pool->tail = &pool->head;
-    pool->n_queued--;
+    atomic_fetch_sub_explicit(&pool->n_queued, 1, memory_order_relaxed);
     return task;
 }
 
@@ -116,7 +125,8 @@ static bool start_thread(struct pool *pool) {
     return true;
 }
 
-/* Wakes the thread that fell asleep last. Mutex held; the caller signals after it has unlocked. */
+/* Wakes the thread that fell asleep last. The mutex is held; the caller signals after it has
+ * unlocked. */
 static struct pool_thread *grant_wake_up(struct pool *pool) {
     struct pool_thread *thread = pool->sleepers;
     pool->sleepers = thread->next;
@@ -125,9 +135,9 @@ static struct pool_thread *grant_wake_up(struct pool *pool) {
     return thread;
 }
 
-/* Unlocks the mutex after waking or starting more threads, where more tasks are queued than threads
- * are on their way. */
-static void unlock_and_bring(struct pool *pool) {
+/* Unlocks the mutex, after waking or starting more threads if more tasks are queued than threads
+ * are on their way to the queue. */
+static void unlock_and_wake(struct pool *pool) {
     struct pool_thread *woken[WAKES_AT_ONCE];
     int n_woken = 0;
     for (int i = 0; i < WAKES_AT_ONCE && pool->n_queued > pool->n_granted + pool->n_starting; i++) {
@@ -162,7 +172,7 @@ static void *pool_thread_main(void *arg) {
     for (;;) {
         struct pool_task *task = take_task(pool);
         if (task) {
-            unlock_and_bring(pool);
+            unlock_and_wake(pool);
             task->run(task);
             pthread_mutex_lock(&pool->mutex);
         } else if (pool->is_stopping) {
@@ -224,13 +234,13 @@ static void push_task(struct pool *pool, struct pool_task *task) {
     task->next = NULL;
     *pool->tail = task;
     pool->tail = &task->next;
-    pool->n_queued++;
+    atomic_fetch_add_explicit(&pool->n_queued, 1, memory_order_relaxed);
 }
 
 void pool_submit(struct pool *pool, struct pool_task *task) {
     pthread_mutex_lock(&pool->mutex);
     push_task(pool, task);
-    unlock_and_bring(pool);
+    unlock_and_wake(pool);
 }
 
 /* ---- loops ---- */
@@ -241,8 +251,21 @@ enum {
     RANGE_ROUND = 64,
     /* so that one slow core delays the end by at most a quarter of its share */
     RANGES_PER_THREAD = 4,
-    /* A few microseconds: the other ranges are as long as this one, so they end about now. */
+    /* A few microseconds. The other ranges are as long as this one, so they end at about this
+     * time. */
     SPINS_BEFORE_SLEEP = 200,
+    /* of a range whose result may become unwanted: estimates are wrong by some factor */
+    RANGE_MAX_NS = 10 * 1000 * 1000,
+    /* after a range of this length another task may take the helper's thread */
+    RANGE_YIELD_NS = 500 * 1000,
+    /* Of a range of cheap units: the estimate of an element's cost may be wrong by a factor of a
+     * hundred (special functions), so such a range begins with a small piece, whose time says how
+     * long the others may be. */
+    PIECE_NS = 5 * 1000 * 1000,
+    PIECES_AT_FIRST = 64,
+    PIECE_GROWTH = 8,
+    PIECE_UNIT_MAX_NS =
+        1000, /* a dearer unit is a row of a product, which small pieces slow down */
 };
 
 struct loop_helper {
@@ -255,7 +278,11 @@ struct loop_helper {
 struct loop {
     void (*fn)(void *arg, int64_t begin, int64_t end);
     void *arg;
+    struct pool *pool;
+    const struct pool_cancel *cancel;
     int64_t n, range; /* constant */
+    double cost_ns;   /* constant */
+    bool yields;
     _Atomic int refs;
     _Atomic int64_t next_range; /* claimed by fetch_add */
     _Atomic int64_t n_done;     /* units whose fn has returned */
@@ -272,23 +299,62 @@ static void loop_unref(struct loop *loop) {
     free(loop);
 }
 
-/* Runs ranges until none is left. True if the last unit of the loop ended on this thread. */
-static bool loop_work(struct loop *loop) {
+static bool is_unwanted(const struct pool_cancel *cancel) {
+    return cancel && unlikely(cancel->is_unwanted(cancel->arg));
+}
+
+bool pool_is_unwanted(void) { return is_unwanted(current_cancel); }
+
+/* Runs a range, and leaves out what has not begun once the result is unwanted. */
+static void run_range(void (*fn)(void *arg, int64_t begin, int64_t end), void *arg, int64_t begin,
+                      int64_t end, double cost_ns, const struct pool_cancel *cancel) {
+    bool has_pieces = cancel && cost_ns < PIECE_UNIT_MAX_NS &&
+                      (double)(end - begin) * cost_ns > (double)PIECE_NS / PIECES_AT_FIRST;
+    int64_t piece = has_pieces ? MAX((end - begin) / PIECES_AT_FIRST, 1) : end - begin;
+    while (begin < end && !is_unwanted(cancel)) {
+        int64_t next = MIN(begin + piece, end), start_ns = next < end ? clock_now_ns() : 0;
+        fn(arg, begin, next);
+        begin = next;
+        if (begin == end)
+            break;
+        int64_t took_ns = MAX(clock_now_ns() - start_ns, (int64_t)1);
+        double growth = MIN((double)PIECE_NS / (double)took_ns, (double)PIECE_GROWTH);
+        piece = MAX((int64_t)((double)piece * growth), 1);
+    }
+}
+
+enum loop_result { LOOP_OVER, LOOP_ENDED_HERE, LOOP_YIELDED };
+
+/* Runs ranges until none is left, or until a helper has something else to do. LOOP_ENDED_HERE: the
+ * last unit of the loop ended on this thread. */
+static enum loop_result loop_work(struct loop *loop, bool is_helper) {
+    const struct pool_cancel *before = pool_set_cancel(loop->cancel);
     int64_t n_ranges = (loop->n - 1) / loop->range + 1;
     int64_t n_mine = 0, i;
-    while ((i = atomic_fetch_add_explicit(&loop->next_range, 1, memory_order_relaxed)) < n_ranges) {
+    bool yields = false;
+    while (!yields &&
+           (i = atomic_fetch_add_explicit(&loop->next_range, 1, memory_order_relaxed)) < n_ranges) {
         int64_t begin = i * loop->range, end = i == n_ranges - 1 ? loop->n : begin + loop->range;
-        loop->fn(loop->arg, begin, end);
+        run_range(loop->fn, loop->arg, begin, end, loop->cost_ns, loop->cancel);
         n_mine += end - begin;
+        yields = is_helper && loop->yields &&
+                 atomic_load_explicit(&loop->pool->n_queued, memory_order_relaxed) > 0;
     }
-    return n_mine > 0 &&
-           atomic_fetch_add_explicit(&loop->n_done, n_mine, memory_order_acq_rel) + n_mine ==
-               loop->n;
+    pool_set_cancel(before);
+    if (n_mine > 0 &&
+        atomic_fetch_add_explicit(&loop->n_done, n_mine, memory_order_acq_rel) + n_mine == loop->n)
+        return LOOP_ENDED_HERE;
+    return yields ? LOOP_YIELDED : LOOP_OVER;
 }
 
 static void loop_helper_run(struct pool_task *task) {
     struct loop *loop = CONTAINER_OF(task, struct loop_helper, task)->loop;
-    if (loop_work(loop)) {
+    enum loop_result result = loop_work(loop, true);
+    if (result == LOOP_YIELDED) { /* behind the tasks that wait */
+        pool_submit(loop->pool, task);
+        return;
+    }
+    if (result == LOOP_ENDED_HERE) {
         pthread_mutex_lock(&loop->mutex);
         pthread_cond_signal(&loop->ended);
         pthread_mutex_unlock(&loop->mutex);
@@ -314,13 +380,17 @@ static void loop_wait(struct loop *loop) {
     pthread_mutex_unlock(&loop->mutex);
 }
 
-static struct loop *loop_new(int64_t n, int64_t range, int n_helpers,
-                             void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
+static struct loop *loop_new(struct pool *pool, int64_t n, int64_t range, double cost_ns,
+                             int n_helpers, void (*fn)(void *arg, int64_t begin, int64_t end),
+                             void *arg) {
     struct loop *loop = xmalloc(sizeof(*loop) + (size_t)n_helpers * sizeof(loop->helpers[0]));
+    loop->pool = pool;
+    loop->cancel = current_cancel;
     loop->fn = fn;
     loop->arg = arg;
     loop->n = n;
     loop->range = range;
+    loop->cost_ns = cost_ns;
     atomic_init(&loop->refs, n_helpers + 1);
     atomic_init(&loop->next_range, 0);
     atomic_init(&loop->n_done, 0);
@@ -340,6 +410,19 @@ static int64_t least_range(int64_t n, double cost_ns) {
     return units >= (double)n ? n : MAX((int64_t)units, 1);
 }
 
+/* The most units of a range whose result may become unwanted. */
+static int64_t most_units(double cost_ns) {
+    double units = RANGE_MAX_NS / (cost_ns >= 1e-3 ? cost_ns : 1);
+    return units >= (double)(INT64_MAX / 2) ? INT64_MAX / 2 : MAX((int64_t)units, 1);
+}
+
+static void run_alone(int64_t n, double cost_ns, void (*fn)(void *arg, int64_t begin, int64_t end),
+                      void *arg) {
+    int64_t step = current_cancel ? most_units(cost_ns) : n;
+    for (int64_t begin = 0; begin < n && !is_unwanted(current_cancel); begin += step)
+        run_range(fn, arg, begin, MIN(begin + step, n), cost_ns, current_cancel);
+}
+
 void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns,
                        void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
     if (n <= 0)
@@ -348,21 +431,24 @@ void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns,
     /* The caller is one of the workers, so the pool's other threads are the helpers. */
     int64_t n_workers = pool ? MIN((int64_t)pool->n_threads, n / least) : 1;
     if (n_workers <= 1) {
-        fn(arg, 0, n);
+        run_alone(n, cost_ns, fn, arg);
         return;
     }
     int64_t range = MAX(least, (n - 1) / (n_workers * RANGES_PER_THREAD) + 1);
+    if (current_cancel)
+        range = MIN(range, most_units(cost_ns));
     /* Long ranges of small units begin at whole cache lines of a tensor, so that no two threads
      * write to one line. */
     if (range >= RANGE_ROUND * 16)
         range = (range + RANGE_ROUND - 1) / RANGE_ROUND * RANGE_ROUND;
     int n_helpers = (int)n_workers - 1;
-    struct loop *loop = loop_new(n, range, n_helpers, fn, arg);
+    struct loop *loop = loop_new(pool, n, range, cost_ns, n_helpers, fn, arg);
+    loop->yields = (double)range * cost_ns >= RANGE_YIELD_NS;
     pthread_mutex_lock(&pool->mutex);
     for (int i = 0; i < n_helpers; i++)
         push_task(pool, &loop->helpers[i].task);
-    unlock_and_bring(pool);
-    if (!loop_work(loop))
+    unlock_and_wake(pool);
+    if (loop_work(loop, false) != LOOP_ENDED_HERE)
         loop_wait(loop);
     loop_unref(loop);
 }

@@ -48,6 +48,11 @@ void str_add_char(struct str *s, char c) {
     s->data[s->len] = '\0';
 }
 
+void str_add_little_endian(struct str *s, uint64_t value, int n_bytes) {
+    for (int i = 0; i < n_bytes; i++)
+        str_add_char(s, (char)(value >> (8 * i) & 0xff));
+}
+
 void str_addf(struct str *s, const char *format, ...) {
     va_list args;
     va_start(args, format);

@@ -19,6 +19,8 @@ void str_reserve(struct str *s, size_t extra);
 void str_add(struct str *s, const char *text);
 void str_add_bytes(struct str *s, const void *data, size_t len);
 void str_add_char(struct str *s, char c);
+/* Adds the low n_bytes of a number, the lowest first. */
+void str_add_little_endian(struct str *s, uint64_t value, int n_bytes);
 void str_addf(struct str *s, const char *format, ...) PRINTF_LIKE(2, 3);
 void str_addv(struct str *s, const char *format, va_list args);
 /* The length of the well-formed UTF-8 sequence at `text` (RFC 3629: no overlong forms, no

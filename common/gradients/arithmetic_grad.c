@@ -20,7 +20,7 @@ static void squared_difference_grad(struct gradient_ctx *g) {
     SET_SUM(1, NEG(scaled));
 }
 
-/* ---- which is greater: where they are equal, the first ---- */
+/* ---- the greater of two; where they are equal, the first ---- */
 
 BINARY(maximum, WHERE(OP("GreaterEqual", a, b), dy, NUM(0)),
        WHERE(OP("GreaterEqual", a, b), NUM(0), dy))
@@ -36,7 +36,7 @@ static struct node_input log_or_zero(struct gradient_ctx *g, struct node_input a
     return WHERE(has_log, OP("Log", WHERE(has_log, a, NUM(1))), NUM(0));
 }
 
-/* 1 where a is not 0: 0 · log is 0. */
+/* 1 where a is not 0, and 0 where it is, because 0 · log 0 counts as 0. */
 static struct node_input not_zero(struct gradient_ctx *g, struct node_input a) {
     return CAST(OP("NotEqual", a, NUM(0)), a);
 }

@@ -14,12 +14,13 @@ static void scatter_nd_add_grad(struct gradient_ctx *g) {
 
 static void scatter_nd_grad(struct gradient_ctx *g) { SET(1, OP("GatherNd", DY(0), IN(0))); }
 
-/* ---- Gather: rows of dy are added up where they came from ---- */
+/* ---- Gather: rows of dy are added to the rows that they were read from ---- */
 
 struct gathered {
-    struct node_input params_shape;                    /* [batch…, before…, n, after…] */
-    struct node_input n_batch, n_axis;                 /* the numbers of axes */
-    struct node_input outer, before, n, after, chosen; /* products; `chosen`: indices in a batch */
+    struct node_input params_shape;    /* [batch…, before…, n, after…] */
+    struct node_input n_batch, n_axis; /* the number of axes before and of */
+    /* products of sizes; `chosen`: indices in one batch */
+    struct node_input outer, before, n, after, chosen;
 };
 
 static struct node_input product_of(struct gradient_ctx *g, struct node_input shape,
@@ -48,7 +49,7 @@ static struct gathered measure(struct gradient_ctx *g, struct node_input axis, i
  *    ─► [batch, before, n, after], the shape of the parameters */
 static void gather_dense(struct gradient_ctx *g, struct node_input axis, int64_t n_batch) {
     struct gathered by = measure(g, axis, n_batch);
-    struct node_input to_rows = I32S(0, 2, 1, 3); /* its own inverse */
+    struct node_input to_rows = I32S(0, 2, 1, 3); /* the permutation is its own inverse */
     struct node_input dy =
         OP("Transpose", RESHAPE(DY(0), CONCAT(by.outer, by.before, by.chosen, by.after)), to_rows);
     struct node_input rows =

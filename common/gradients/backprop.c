@@ -6,12 +6,12 @@
 /* One contribution to the gradient of an output, in a list for each output. */
 struct contribution {
     struct node_input value;
-    int next; /* index + 1; 0: the last */
+    int next; /* index + 1 of the next one; 0 at the end */
 };
 
 struct walk {
     const struct backprop *b;
-    struct node **order; /* of the part */
+    struct node **order; /* the nodes of the part, in order */
     int n_order;
     int *first_output; /* for each node of the part: the index of its outputs in `heads` */
     int *heads;        /* for each output: its first contribution + 1 */
@@ -58,8 +58,8 @@ static void contribute(struct walk *walk, struct node_input to, struct node_inpu
     *head = ++walk->n_contributions;
 }
 
-static struct status *add_up(struct walk *walk, struct node_input output, int n,
-                             struct node_input *ret) {
+static struct status *sum_parts(struct walk *walk, struct node_input output, int n,
+                                struct node_input *ret) {
     struct graph *graph = walk->b->graph;
     struct node *sum;
     const char *name = graph_unique_name(
@@ -76,13 +76,13 @@ static struct status *add_up(struct walk *walk, struct node_input output, int n,
     return node_finish(graph, sum);
 }
 
-/* The gradient of an output; src NULL: none. */
+/* Adds a gradient to that of an output. src NULL: there is none. */
 static struct status *take(struct walk *walk, struct node_input output, struct node_input *ret) {
     int n = 0;
     *ret = (struct node_input){NULL, 0};
     for (int i = *head_of(walk, output); i > 0; i = walk->contributions[i - 1].next, n++)
         *ret = walk->contributions[i - 1].value;
-    return n > 1 ? add_up(walk, output, n, ret) : NULL;
+    return n > 1 ? sum_parts(walk, output, n, ret) : NULL;
 }
 
 static struct status *find_function(const struct walk *walk, const struct node *node,
@@ -139,7 +139,7 @@ static struct status *differentiate(struct walk *walk, const struct node *node) 
 
 /* Marks the nodes that depend on an x and that a gradient can reach; the walk ends at the nodes of
  * the xs. */
-static void mark_way(struct walk *walk) {
+static void mark_path(struct walk *walk) {
     bool *is_x = xcalloc((size_t)walk->n_part + 1, sizeof(*is_x));
     for (int i = 0; i < walk->b->n_xs; i++)
         is_x[walk->b->xs[i].src->id - walk->b->first_id] = true;
@@ -174,7 +174,7 @@ static struct status *walk_run(struct walk *walk, struct node_input *ret_dxs) {
         walk->n_order += !b->graph->nodes[b->first_id + i]->is_removed;
     TRY(graph_order_from(b->graph, b->first_id, &walk->order));
     number_outputs(walk);
-    mark_way(walk);
+    mark_path(walk);
     for (int i = 0; i < b->n_ys; i++)
         contribute(walk, b->ys[i], b->dys[i]);
     for (int i = walk->n_order - 1; i >= 0; i--)

@@ -78,9 +78,9 @@ static const struct gradient_row rows[] = {
     GRADIENT("Dilation2D", dilation_2d_grad),
     GRADIENT("ExtractImagePatches", image_patches_grad),
     GRADIENT("ExtractVolumePatches", volume_patches_grad),
-    NO_GRADIENT("Conv3DBackpropInput"),    /* nor has TensorFlow: its later forms do */
+    NO_GRADIENT("Conv3DBackpropInput"),    /* TensorFlow differentiates only its later forms */
     NO_GRADIENT("Conv3DBackpropFilter"),
-    NO_GRADIENT("Conv"),                   /* nor has TensorFlow */
+    NO_GRADIENT("Conv"),                   /* TensorFlow has none either */
     NO_GRADIENT("Dilation2DBackpropInput"),
     NO_GRADIENT("Dilation2DBackpropFilter"),
     NO_GRADIENT("DataFormatDimMap"),       /* integers */

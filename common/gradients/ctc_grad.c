@@ -1,4 +1,4 @@
-/* Differentiates connectionist temporal classification: CTCLoss has its gradient as an output. */
+/* Differentiates connectionist temporal classification. CTCLoss itself outputs its gradient. */
 #include "common/gradients/build.h"
 
 /* The second output of the op is the gradient, by time, batch and class. */

@@ -7,7 +7,8 @@ static void same_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
 static const struct gradient_row rows[] = {
     NO_GRADIENT("DebugNumericSummaryV2"),
     GRADIENT("DebugIdentityV2", same_grad),
-    NO_GRADIENT("Copy"), /* a runtime inserts it after gradients; nor has TensorFlow a derivative */
+    /* a runtime inserts it after gradients are made; TensorFlow has no derivative either */
+    NO_GRADIENT("Copy"),
     NO_GRADIENT("CopyHost"),
 };
 // clang-format on

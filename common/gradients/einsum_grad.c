@@ -1,14 +1,10 @@
-/* The derivative of Einsum: again an Einsum.
+/* Differentiates Einsum: the derivative is again an Einsum.
  *
  * Of y = Σ a·b over the labels that y lacks, da is Σ dy·conj(b) over the labels that a lacks.
- * Labels that only a has were summed alone: da does not change along them. One that a has twice
- * chose a diagonal: da is 0 beside it. */
+ * Labels that only a has were summed alone, so da does not change along them. A label that a has
+ * twice chose a diagonal, so da is 0 off the diagonal. */
 #include "common/gradients/build.h"
 #include "common/ops/einsum_equation.h"
-
-static bool term_has(const struct einsum_term *term, uint8_t label) {
-    return memchr(term->labels, label, (size_t)term->n_labels) != NULL;
-}
 
 static void add_term(struct str *text, const struct einsum_term *term) {
     for (int i = 0; i <= term->n_labels; i++) {
@@ -31,7 +27,7 @@ static struct node_input einsum_of(struct gradient_ctx *g, const struct str *tex
  * each. */
 struct parts {
     struct einsum_term all, shared;
-    int32_t axes[SHAPE_MAX_RANK]; /* of `all` */
+    int32_t axes[SHAPE_MAX_RANK]; /* axes in `all` */
 };
 
 static void split_term(const struct einsum_equation *equation, int input, struct parts *ret) {
@@ -39,10 +35,11 @@ static void split_term(const struct einsum_equation *equation, int input, struct
     ret->all = ret->shared = (struct einsum_term){.ellipsis = term->ellipsis};
     for (int i = 0; i < term->n_labels; i++) {
         uint8_t label = term->labels[i];
-        if (term_has(&ret->all, label))
+        if (einsum_term_has(&ret->all, label))
             continue;
-        bool is_elsewhere = term_has(&equation->out, label) ||
-                            (equation->n_inputs > 1 && term_has(&equation->in[1 - input], label));
+        bool is_elsewhere =
+            einsum_term_has(&equation->out, label) ||
+            (equation->n_inputs > 1 && einsum_term_has(&equation->in[1 - input], label));
         ret->axes[ret->all.n_labels] = i;
         ret->all.labels[ret->all.n_labels++] = label;
         if (is_elsewhere)
@@ -55,7 +52,7 @@ static struct node_input spread(struct gradient_ctx *g, struct node_input value,
                                 const struct einsum_term *term, const struct parts *parts) {
     if (parts->shared.n_labels < parts->all.n_labels) {
         for (int i = 0; i < parts->all.n_labels; i++)
-            if (!term_has(&parts->shared, parts->all.labels[i]))
+            if (!einsum_term_has(&parts->shared, parts->all.labels[i]))
                 value = EXPAND(value, i);
         struct node_input sizes = OP("GatherV2", SHAPE(IN(input)),
                                      gradient_i32s(g, parts->all.n_labels, parts->axes), I32(0));

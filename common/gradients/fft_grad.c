@@ -20,7 +20,7 @@ TRANSFORM(fft, 1, "FFT", "IFFT")
 TRANSFORM(fft_2d, 2, "FFT2D", "IFFT2D")
 TRANSFORM(fft_3d, 3, "FFT3D", "IFFT3D")
 
-/* ---- real ones, along one axis: of the spectrum only the half that says all is kept ---- */
+/* ---- real transforms along one axis, which keep only one half of the spectrum ---- */
 
 /* Cuts the last axis to n elements, or fills it with zeros. */
 static struct node_input resized(struct gradient_ctx *g, struct node_input value,

@@ -11,7 +11,7 @@
 
 /* ---- inverses and determinants ---- */
 
-/* Y = A⁻¹: dA = -Yᴴ dY Yᴴ. Of the adjoint's inverse, the adjoint of that. */
+/* Y = A⁻¹: dA = -Yᴴ dY Yᴴ. With the attr adjoint, the adjoint of that. */
 static void matrix_inverse_grad(struct gradient_ctx *g) {
     struct node_input y = OUT(0), dy = DY(0);
     if (gradient_attr_b(g, "adjoint"))
@@ -72,8 +72,9 @@ static void cholesky_grad(struct gradient_ctx *g) {
     SET(0, half(g, ADD(s, gradient_adjoint(g, s))));
 }
 
-/* A = V diag(e) Vᴴ: dA = V (diag(de) + F ∘ Vᴴ dV) Vᴴ, F_ij = 1 / (e_j - e_i) and 0 where that is
- * none. Only the lower triangle of A is read, so it has the upper one's share too. */
+/* A = V diag(e) Vᴴ: dA = V (diag(de) + F ∘ Vᴴ dV) Vᴴ, F_ij = 1 / (e_j - e_i), and 0 where that does
+ * not exist. Only the lower triangle of A is read, so its gradient includes that of the upper
+ * one. */
 static void self_adjoint_eig_grad(struct gradient_ctx *g) {
     struct node_input e = OUT(0), v = OUT(1), middle;
     if (gradient_attr_b(g, "compute_v")) {
@@ -96,8 +97,8 @@ static struct node_input over_upper(struct gradient_ctx *g, struct node_input x,
                                        gradient_adjoint(g, x)));
 }
 
-/* A = Q R with at least as many rows as columns. For wider matrices R is no triangle, and the
- * solution fails. */
+/* A = Q R with at least as many rows as columns. For wider matrices R is no triangle, and the solve
+ * fails. */
 static void qr_grad(struct gradient_ctx *g) {
     struct node_input q = OUT(0), r = OUT(1), dq = DY(0), dr = DY(1);
     if (gradient_attr_b(g, "full_matrices") && !g->status)
@@ -121,14 +122,14 @@ static const struct gradient_row rows[] = {
     GRADIENT("MatrixTriangularSolve", matrix_triangular_solve_grad),
     GRADIENT("SelfAdjointEigV2", self_adjoint_eig_grad),
     GRADIENT("Qr", qr_grad),
-    NO_GRADIENT("CholeskyGrad"), /* nor has TensorFlow */
+    NO_GRADIENT("CholeskyGrad"), /* TensorFlow has none either */
     LATER_GRADIENT("BandedTriangularSolve"),
     LATER_GRADIENT("MatrixSolveLs"),
     LATER_GRADIENT("MatrixSquareRoot"),
-    NO_GRADIENT("MatrixLogarithm"), /* nor has TensorFlow */
-    NO_GRADIENT("Lu"),              /* nor has TensorFlow */
+    NO_GRADIENT("MatrixLogarithm"), /* TensorFlow has none either */
+    NO_GRADIENT("Lu"),              /* TensorFlow has none either */
     LATER_GRADIENT("Svd"),
-    NO_GRADIENT("SelfAdjointEig"), /* nor has TensorFlow */
+    NO_GRADIENT("SelfAdjointEig"), /* TensorFlow has none either */
     LATER_GRADIENT("Eig"),
     LATER_GRADIENT("TridiagonalSolve"),
     LATER_GRADIENT("TridiagonalMatMul"),

@@ -28,7 +28,7 @@ static void push_back_grad(struct gradient_ctx *g) {
     SET(1, SECOND(popped));
 }
 
-/* Where what is left has no gradient, that of a list of its length. */
+/* Where the rest of the list has no gradient, DY(0) is that of a list of its length. */
 static void pop_back_grad(struct gradient_ctx *g) {
     SET(0, OP("TensorListPushBack", DY(0), DY(1)));
 }

@@ -50,10 +50,8 @@ static struct node_input unless_zero(struct gradient_ctx *g, struct node_input x
 
 UNARY(bessel_i0, MUL(dy, OP("BesselI1", x)))
 UNARY(bessel_i0e, MUL(dy, SUB(OP("BesselI1e", x), MUL(OP("Sign", x), y))))
-UNARY(bessel_i1,
-      MUL(dy, unless_zero(g, x, 1,
-                          SUB(OP("BesselI0", x),
-                              DIV(y, x))))) /* 1 at 0, as TensorFlow has it: the limit is 1/2 */
+/* At 0 the derivative is 1, as in TensorFlow, although the limit is 1/2. */
+UNARY(bessel_i1, MUL(dy, unless_zero(g, x, 1, SUB(OP("BesselI0", x), DIV(y, x)))))
 UNARY(bessel_i1e, MUL(dy, unless_zero(g, x, 0.5,
                                       SUB(OP("BesselI0e", x),
                                           MUL(y, ADD(OP("Sign", x), OP("Reciprocal", x)))))))
@@ -114,8 +112,8 @@ static void cast_grad(struct gradient_ctx *g) {
         SET(0, CAST(DY(0), IN(0)));
 }
 
-/* ---- derivatives of derivatives: of (a, b), b the gradient that came in; ā is a's conjugate,
- * and where it stands in a formula, the gradient to a is conjugate too ---- */
+/* ---- derivatives of derivatives, for inputs (a, b), where b is the incoming gradient; ā is the
+ * conjugate of a, and where a formula has ā, the gradient to a is conjugated as well ---- */
 
 /* b / 2ā */
 static void sqrt_grad_grad(struct gradient_ctx *g) {

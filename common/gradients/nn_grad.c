@@ -72,9 +72,10 @@ static void softmax_cross_entropy_grad(struct gradient_ctx *g) {
 
 static void sparse_softmax_cross_entropy_grad(struct gradient_ctx *g) { set_logits(g); }
 
-/* ---- greatest ones ---- */
+/* ---- the greatest elements ---- */
 
-/* The values of each row go back to their places, as rows of one long vector. */
+/* The gradients of each row are added at the positions of their values, in rows of one long
+ * vector. */
 static void top_k_grad(struct gradient_ctx *g) {
     struct node_input shape = SHAPE(IN(0)), width = gradient_element(g, shape, -1),
                       k = gradient_element(g, SHAPE(OUT(1)), -1);
@@ -122,10 +123,11 @@ static const struct gradient_row rows[] = {
     GRADIENT("TopKV2", top_k_grad),
     GRADIENT("NthElement", nth_element_grad),
     GRADIENT("L2Loss", l2_loss_grad),
-    NO_GRADIENT("SoftsignGrad"),   /* nor has TensorFlow */
-    NO_GRADIENT("InTopK"),         /* answers yes or no */
+    NO_GRADIENT("SoftsignGrad"),   /* TensorFlow has none either */
+    NO_GRADIENT("InTopK"),         /* the answer is a bool */
     NO_GRADIENT("InTopKV2"),
-    NO_GRADIENT("IsotonicRegression"), /* clients differentiate by its segments */
+    /* clients differentiate it through its second output, segments */
+    NO_GRADIENT("IsotonicRegression"),
 };
 // clang-format on
 

@@ -44,8 +44,8 @@ static const struct gradient_row rows[] = {
     LATER_GRADIENT("FusedBatchNormGrad"),
     LATER_GRADIENT("FusedBatchNormGradV2"),
     LATER_GRADIENT("FusedBatchNormGradV3"),
-    NO_GRADIENT("BatchNormWithGlobalNormalizationGrad"), /* nor has TensorFlow */
-    NO_GRADIENT("LRNGrad"),                              /* nor has TensorFlow */
+    NO_GRADIENT("BatchNormWithGlobalNormalizationGrad"), /* TensorFlow has none either */
+    NO_GRADIENT("LRNGrad"),                              /* TensorFlow has none either */
 };
 // clang-format on
 

@@ -1,7 +1,7 @@
 /* Differentiates pooling: each gradient goes to the elements that a window read. */
 #include "common/gradients/build.h"
 
-/* ---- the greatest: (x), then (x, y, dy), then the same with the second derivative ---- */
+/* ---- maximum: (x), then (x, y, dy), then (x, y, second derivative) ---- */
 
 static void max_pool_grad(struct gradient_ctx *g) {
     SET(0, LIKE("MaxPoolGrad", IN(0), OUT(0), DY(0)));
@@ -47,7 +47,7 @@ static void max_pool_with_argmax_grad(struct gradient_ctx *g) {
     SET(0, LIKE("MaxPoolGradWithArgmax", IN(0), DY(0), OUT(1)));
 }
 
-/* ---- the average ---- */
+/* ---- average ---- */
 
 static void avg_pool_grad(struct gradient_ctx *g) {
     SET(0, LIKE("AvgPoolGrad", SHAPE(IN(0)), DY(0)));
@@ -87,9 +87,9 @@ static const struct gradient_row rows[] = {
     GRADIENT("MaxPool3DGradGrad", max_pool_3d_grad_grad_grad),
     GRADIENT("AvgPool3D", avg_pool_3d_grad),
     GRADIENT("AvgPool3DGrad", avg_pool_3d_grad_grad),
-    NO_GRADIENT("MaxPoolGradGradV2"),      /* nor has TensorFlow */
-    NO_GRADIENT("MaxPoolGradWithArgmax"),  /* nor has TensorFlow */
-    NO_GRADIENT("FractionalMaxPoolGrad"),  /* nor has TensorFlow */
+    NO_GRADIENT("MaxPoolGradGradV2"),      /* TensorFlow has none either */
+    NO_GRADIENT("MaxPoolGradWithArgmax"),  /* TensorFlow has none either */
+    NO_GRADIENT("FractionalMaxPoolGrad"),  /* TensorFlow has none either */
     NO_GRADIENT("FractionalAvgPoolGrad"),
 };
 // clang-format on

@@ -28,7 +28,7 @@ static void range_grad(struct gradient_ctx *g) {
 // clang-format off
 static const struct gradient_row rows[] = {
     GRADIENT("FakeQuantWithMinMaxArgs", fake_args_grad),
-    NO_GRADIENT("FakeQuantWithMinMaxArgsGradient"),   /* nor has TensorFlow */
+    NO_GRADIENT("FakeQuantWithMinMaxArgsGradient"),   /* TensorFlow has none either */
     GRADIENT("FakeQuantWithMinMaxVars", fake_vars_grad),
     NO_GRADIENT("FakeQuantWithMinMaxVarsGradient"),
     GRADIENT("FakeQuantWithMinMaxVarsPerChannel", fake_channels_grad),

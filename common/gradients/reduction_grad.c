@@ -4,7 +4,8 @@
 
 #include "common/gradients/build.h"
 
-/* `value`, of the shape of the reduction's output, in the shape that keeps the reduced axes. */
+/* `value` has the shape of the reduction's output; reshapes it to keep the reduced axes with size
+ * 1. */
 static struct node_input kept(struct gradient_ctx *g, struct node_input value) {
     return RESHAPE(value, gradient_kept_shape(g, IN(0), IN(1)));
 }
@@ -22,15 +23,15 @@ static void mean_grad(struct gradient_ctx *g) {
     SET(0, DIV(spread(g, DY(0)), CAST(n, DY(0))));
 }
 
-/* Several elements may be the greatest: they share the gradient. */
+/* When several elements are the greatest, they share the gradient. */
 static void extreme_grad(struct gradient_ctx *g) {
     struct node_input is_it = CAST(OP("Equal", kept(g, OUT(0)), IN(0)), DY(0));
     struct node_input n = kept(g, SUM(is_it, IN(1)));
     SET(0, MUL(DIV(is_it, n), kept(g, DY(0))));
 }
 
-/* The product of all other elements, without a division: of those before it times those after it,
- * along the reduced axes joined to one. */
+/* Computes the product of all other elements without a division: the product of those before times
+ * the product of those after, along the reduced axes, which are merged into one. */
 static void prod_grad(struct gradient_ctx *g) {
     struct node_input axes = gradient_axes(g, IN(0), IN(1));
     struct node_input all = RANGE(OP("Rank", IN(0))), others = OP("ListDiff", all, axes),
@@ -55,7 +56,7 @@ static void euclidean_norm_grad(struct gradient_ctx *g) {
     SET(0, DIV(IN(0), DIV(kept(g, OUT(0)), kept(g, DY(0)))));
 }
 
-/* ---- running ones ---- */
+/* ---- running sums and products ---- */
 
 static struct node_input cumulative(struct gradient_ctx *g, const char *op, struct node_input value,
                                     bool reverse) {
@@ -72,8 +73,8 @@ static void cumprod_grad(struct gradient_ctx *g) {
               CONJ(IN(0))));
 }
 
-/* For dy or -dy: exp(x + log Σ exp(log dy - y)), without an overflow in between. A value not above
- * 0 counts as almost 0. */
+/* For dy or -dy: exp(x + log Σ exp(log dy - y)), without an overflow in between. A value of 0 or
+ * below counts as almost 0. */
 static struct node_input logsumexp_part(struct gradient_ctx *g, struct node_input dy) {
     enum dtype dtype = gradient_dtype(dy);
     double lowest = dtype == DT_DOUBLE     ? -DBL_MAX

@@ -25,7 +25,7 @@ static void block_lstm_v2_grad(struct gradient_ctx *g) { block_lstm(g, "BlockLST
 static const struct gradient_row rows[] = {
     GRADIENT("BlockLSTM", block_lstm_grad),
     GRADIENT("BlockLSTMV2", block_lstm_v2_grad),
-    /* nor has TensorFlow: its layers differentiate through BlockLSTM or by hand */
+    /* TensorFlow has none either: its layers differentiate through BlockLSTM or by hand */
     NO_GRADIENT("LSTMBlockCell"),
     NO_GRADIENT("LSTMBlockCellGrad"),
     NO_GRADIENT("BlockLSTMGrad"),

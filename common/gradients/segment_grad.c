@@ -23,9 +23,9 @@ static void segment_extreme_grad(struct gradient_ctx *g) {
     SET(0, WHERE(is_it, rows_of(g, DIV(DY(0), n), IN(1)), NUM(0)));
 }
 
-/* The product of the other elements of a segment. Without a 0 in the segment, by division; for the
- * only 0, the product without it; else 0. `sum` and `product` reduce rows to segments, `spread`
- * copies segments to rows. */
+/* The product of the other elements of a segment. Without a 0 in the segment it is computed by a
+ * division. For the only 0 it is the product without that 0, and otherwise 0. `sum` and `product`
+ * reduce rows to segments, `spread` copies segments to rows. */
 struct segments {
     const char *sum, *product;
     struct node_input ids, n; /* n: for the unsorted ops */
@@ -54,7 +54,7 @@ static void segment_prod_grad(struct gradient_ctx *g) {
     SET(0, MUL(rows_of(g, DY(0), IN(1)), product_of_others(g, &by)));
 }
 
-/* ---- unsorted ones: rows with negative ids are in none ---- */
+/* ---- unsorted segments: rows with negative ids are in no segment ---- */
 
 static struct node_input clipped_ids(struct gradient_ctx *g) {
     return OP("Maximum", IN(1), ZEROS(IN(1)));
@@ -87,7 +87,7 @@ static void unsorted_segment_prod_grad(struct gradient_ctx *g) {
     SET(0, MUL(rows_or_zeros(g, DY(0)), product_of_others(g, &by)));
 }
 
-/* ---- sparse ones: of rows that indices choose ---- */
+/* ---- sparse segments, whose rows indices choose ---- */
 
 static void sparse_segment(struct gradient_ctx *g, const char *op) {
     SET(0, OP(op, DY(0), IN(1), IN(2), gradient_element(g, SHAPE(IN(0)), 0)));

@@ -2,15 +2,15 @@
  * shapes have no gradient. */
 #include "common/gradients/build.h"
 
-/* (indices, values, shape): the element that each output element was. */
+/* (indices, values, shape): finds the input element of each output element. */
 static void sparse_reorder_grad(struct gradient_ctx *g) {
     struct node_input numbers = RANGE(gradient_element(g, SHAPE(IN(0)), 0));
     struct node_input from = SECOND(OP("SparseReorder", IN(0), numbers, IN(2)));
     SET(1, OP("GatherV2", DY(1), OP("InvertPermutation", from), I32(0)));
 }
 
-/* (indices, shape, values, default): the default covers everything but the elements. One value may
- * be for all elements. */
+/* (indices, shape, values, default): the default value fills everything but the elements. One value
+ * may be for all elements. */
 static void sparse_to_dense_grad(struct gradient_ctx *g) {
     struct node_input dy = DY(0), values = OP("GatherNd", dy, IN(0)), all = RANGE(OP("Rank", dy));
     SET(3, SUB(SUM(dy, all), SUM(values, RANGE(OP("Rank", values)))));
@@ -68,6 +68,15 @@ static void sparse_slice_grad(struct gradient_ctx *g) {
 
 // clang-format off
 static const struct gradient_row rows[] = {
+    LATER_GRADIENT("SparseTensorToCSRSparseMatrix"),
+    LATER_GRADIENT("DenseToCSRSparseMatrix"),
+    LATER_GRADIENT("CSRSparseMatrixToSparseTensor"),
+    LATER_GRADIENT("CSRSparseMatrixToDense"),
+    NO_GRADIENT("CSRSparseMatrixComponents"),
+    NO_GRADIENT("SparseMatrixNNZ"),
+    LATER_GRADIENT("SparseMatrixTranspose"),
+    LATER_GRADIENT("SparseMatrixMatMul"),
+    LATER_GRADIENT("SparseMatrixSparseMatMul"),
     GRADIENT("SparseReorder", sparse_reorder_grad),
     GRADIENT("SparseToDense", sparse_to_dense_grad),
     GRADIENT("SparseTensorDenseAdd", sparse_tensor_dense_add_grad),

@@ -1,14 +1,14 @@
-/* Differentiates TensorArrays: a second array, found by the handle of the forward one and a name,
- * has the gradients of its elements. A read from it waits, through the flow, for the writes into
- * it. */
+/* Differentiates TensorArrays. A second array, found by the handle of the first one and a name,
+ * holds the gradients of its elements. A read from the second array waits, through the flow, for
+ * the writes into it. */
 #include "common/gradients/build.h"
 
-/* The array of gradients, after `flow`: its handle and flow. */
+/* Makes the array of gradients after `flow`, and returns its handle and flow. */
 static struct node_input array_of_gradients(struct gradient_ctx *g, struct node_input flow) {
     return OP_WITH("TensorArrayGradV3", ATTRS(ATTR_S("source", "gradients")), IN(0), flow);
 }
 
-/* ---- reads: dy is written; the flow's gradient is the writing's ---- */
+/* ---- reads: dy is written, and the gradient of the flow is the write's flow ---- */
 
 static void read_grad(struct gradient_ctx *g) {
     struct node_input array = array_of_gradients(g, IN(2));
@@ -67,6 +67,28 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("TensorArrayGradWithShape"),
     NO_GRADIENT("TensorArraySizeV3"),
     NO_GRADIENT("TensorArrayCloseV3"),
+    NO_GRADIENT("TensorArray"),
+    NO_GRADIENT("TensorArrayV2"),
+    NO_GRADIENT("TensorArrayGrad"),
+    NO_GRADIENT("TensorArrayGradV2"),
+    NO_GRADIENT("TensorArraySize"),
+    NO_GRADIENT("TensorArraySizeV2"),
+    NO_GRADIENT("TensorArrayClose"),
+    NO_GRADIENT("TensorArrayCloseV2"),
+    LATER_GRADIENT("TensorArrayRead"),
+    LATER_GRADIENT("TensorArrayReadV2"),
+    LATER_GRADIENT("TensorArrayWrite"),
+    LATER_GRADIENT("TensorArrayWriteV2"),
+    LATER_GRADIENT("TensorArrayGather"),
+    LATER_GRADIENT("TensorArrayGatherV2"),
+    LATER_GRADIENT("TensorArrayScatter"),
+    LATER_GRADIENT("TensorArrayScatterV2"),
+    LATER_GRADIENT("TensorArrayConcat"),
+    LATER_GRADIENT("TensorArrayConcatV2"),
+    LATER_GRADIENT("TensorArraySplit"),
+    LATER_GRADIENT("TensorArraySplitV2"),
+    LATER_GRADIENT("TensorArrayPack"),
+    LATER_GRADIENT("TensorArrayUnpack"),
 };
 // clang-format on
 

@@ -22,15 +22,11 @@ static COLD struct status *malformed(const struct body_reader *reader, const cha
     return status_invalid("Malformed FunctionDef of function '%s': %s", reader->body->name, what);
 }
 
-static bool field_is(const struct proto_field *field, uint32_t number, uint32_t wire_type) {
-    return field->number == number && field->wire_type == wire_type;
-}
-
 static int count_fields(struct span message, uint32_t number) {
     struct proto_field field;
     int n = 0;
     while (proto_next(&message, &field) > 0)
-        n += field_is(&field, number, 2);
+        n += proto_field_is(&field, number, 2);
     return n;
 }
 
@@ -100,11 +96,11 @@ static struct status *read_default(struct body_reader *reader, struct span attr_
     struct proto_field field;
     bool has_type = false, is_set = false;
     while (proto_next(&attr_def, &field) > 0) {
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             name = field.bytes;
-        else if (field_is(&field, 2, 2))
+        else if (proto_field_is(&field, 2, 2))
             has_type = attr_type_parse(field.bytes, &wanted.type);
-        else if (field_is(&field, 3, 2))
+        else if (proto_field_is(&field, 3, 2))
             value = field.bytes;
     }
     if (!value.data || !has_type)
@@ -131,11 +127,11 @@ static struct status *read_signature(struct body_reader *reader, struct span op_
     body->rets = rets;
     body->defaults = arena_array(arena, struct attr, n_attrs);
     while (proto_next(&op_def, &field) > 0) {
-        if (field_is(&field, 2, 2))
+        if (proto_field_is(&field, 2, 2))
             op_arg_read(reader->graph, field.bytes, args++);
-        else if (field_is(&field, 3, 2))
+        else if (proto_field_is(&field, 3, 2))
             op_arg_read(reader->graph, field.bytes, rets++);
-        else if (field_is(&field, 4, 2))
+        else if (proto_field_is(&field, 4, 2))
             TRY(read_default(reader, field.bytes));
     }
     body->n_defaults = attrs_sort(body->defaults, body->n_defaults);
@@ -158,7 +154,7 @@ static struct status *read_attrs(struct body_reader *reader, struct span def,
     node->attrs = arena_array(&reader->graph->arena, struct attr, n_attrs);
     while (proto_next(&def, &field) > 0) {
         bool is_set;
-        if (!field_is(&field, 5, 2))
+        if (!proto_field_is(&field, 5, 2))
             continue;
         TRY(attr_read_entry(&reader->attrs, field.bytes, node->op, BODY_ATTR_DEPTH,
                             &node->attrs[node->n_attrs], &is_set));
@@ -185,11 +181,11 @@ static struct status *read_node(struct body_reader *reader, struct span def,
     struct proto_field field;
     int more;
     while ((more = proto_next(&in, &field)) > 0) {
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             name = field.bytes;
-        else if (field_is(&field, 2, 2))
+        else if (proto_field_is(&field, 2, 2))
             op = field.bytes;
-        else if (field_is(&field, 4, 2))
+        else if (proto_field_is(&field, 4, 2))
             device = field.bytes;
     }
     if (more < 0)
@@ -219,11 +215,12 @@ static struct status *read_inputs(struct body_reader *reader, struct span def,
     int n_control = 0, n = count_fields(def, 3);
     node->inputs = arena_array(&reader->graph->arena, struct function_input, n);
     for (struct span in = def; proto_next(&in, &field) > 0;)
-        n_control += field_is(&field, 3, 2) && field.bytes.len > 0 && field.bytes.data[0] == '^';
+        n_control +=
+            proto_field_is(&field, 3, 2) && field.bytes.len > 0 && field.bytes.data[0] == '^';
     node->n_data = n - n_control;
     int at[2] = {0, node->n_data};
     while (proto_next(&def, &field) > 0) {
-        if (!field_is(&field, 3, 2))
+        if (!proto_field_is(&field, 3, 2))
             continue;
         TRY(read_input(reader, field.bytes, node->name, &input));
         node->inputs[at[input.is_control]++] = input;
@@ -241,26 +238,26 @@ static struct status *read_nodes(struct body_reader *reader, struct span def) {
                                 reader->attrs.limits->max_nodes);
     body->nodes = arena_array(&reader->graph->arena, struct function_node, n);
     for (struct span in = def; proto_next(&in, &field) > 0;) {
-        if (!field_is(&field, 3, 2))
+        if (!proto_field_is(&field, 3, 2))
             continue;
         TRY(read_node(reader, field.bytes, &body->nodes[body->n_nodes]));
         body->n_nodes++;
     }
     for (struct function_node *node = body->nodes; proto_next(&def, &field) > 0;)
-        if (field_is(&field, 3, 2))
+        if (proto_field_is(&field, 3, 2))
             TRY(read_inputs(reader, field.bytes, node++));
     return NULL;
 }
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static void read_map_entry(struct span entry, struct span *ret_key, struct span *ret_value) {
     struct proto_field field;
     *ret_key = *ret_value = (struct span){"", 0};
     while (proto_next(&entry, &field) > 0) {
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             *ret_key = field.bytes;
-        else if (field_is(&field, 2, 2))
+        else if (proto_field_is(&field, 2, 2))
             *ret_value = field.bytes;
     }
 }
@@ -277,7 +274,7 @@ static struct status *read_rets(struct body_reader *reader, struct span def) {
     for (int i = 0; i < body->n_rets; i++)
         strmap_put(&by_name, body->rets[i].name, (void *)((uintptr_t)i + 1));
     while (proto_next(&def, &field) > 0) {
-        if (!field_is(&field, 4, 2))
+        if (!proto_field_is(&field, 4, 2))
             continue;
         read_map_entry(field.bytes, &key, &value);
         uintptr_t i = (uintptr_t)strmap_get_span(&by_name, key);
@@ -385,7 +382,7 @@ static struct status *find_effects(struct body_reader *reader, struct span def) 
     bool *is_effect = xcalloc((size_t)body->n_nodes + 1, sizeof(*is_effect));
     body->effects = arena_array(&reader->graph->arena, int, body->n_nodes);
     while (proto_next(&def, &field) > 0) {
-        if (!field_is(&field, 6, 2))
+        if (!proto_field_is(&field, 6, 2))
             continue;
         read_map_entry(field.bytes, &key, &value);
         if (!function_body_find(body, value, &is_arg, &position) || is_arg)
@@ -400,6 +397,7 @@ static struct status *find_effects(struct body_reader *reader, struct span def) 
         need(body, body->effects[i], stack);
     if (body->has_control_flow)
         find_below_control_flow(body, is_below);
+    body->has_results = body->n_rets > 0 || body->n_effects > 0;
     add_needed_calls(body, is_below, is_effect);
     body->n_kept_effects = body->n_effects;
     /* from the end, since a later node mostly needs earlier ones */
@@ -421,7 +419,7 @@ static struct status *read_body(struct body_reader *reader, struct span def) {
     struct proto_field field;
     struct span op_def = {"", 0};
     for (struct span in = def; proto_next(&in, &field) > 0;)
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             op_def = field.bytes;
     TRY(read_signature(reader, op_def));
     TRY(read_nodes(reader, def));

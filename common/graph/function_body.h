@@ -52,6 +52,7 @@ struct function_body {
     /* The first n_kept_effects of them are kept even when unused nodes are pruned. The others are
      * effects only because they are stateful. */
     int n_kept_effects;
+    bool has_results;      /* outputs, or nodes that control_ret names: what a body is pruned to */
     bool has_control_flow; /* the body itself contains Switch, Enter or a similar op */
     struct strmap names;   /* used by function_body_find */
 };

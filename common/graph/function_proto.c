@@ -2,13 +2,11 @@
  * read here: nodes that call a function by its name need them. */
 #include "common/graph/graph_internal.h"
 
+#include <stdlib.h>
+
 #include "common/tensor/tensor_proto.h"
 
 /* ---- signatures, from an OpDef ---- */
-
-static bool field_is(const struct proto_field *field, uint32_t number, uint32_t wire_type) {
-    return field->number == number && field->wire_type == wire_type;
-}
 
 static const char *copy_text(struct graph *graph, struct span text) {
     return text.len > 0 ? arena_strndup(&graph->arena, text.data, text.len) : NULL;
@@ -18,17 +16,17 @@ void op_arg_read(struct graph *graph, struct span proto, struct op_arg_signature
     struct proto_field field;
     arg->name = "";
     while (proto_next(&proto, &field) > 0) {
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             arg->name = arena_strndup(&graph->arena, field.bytes.data, field.bytes.len);
-        else if (field_is(&field, 3, 0))
+        else if (proto_field_is(&field, 3, 0))
             arg->type = field.value < DT_N_TYPES ? (enum dtype)field.value : DT_INVALID;
-        else if (field_is(&field, 4, 2))
+        else if (proto_field_is(&field, 4, 2))
             arg->type_attr = copy_text(graph, field.bytes);
-        else if (field_is(&field, 5, 2))
+        else if (proto_field_is(&field, 5, 2))
             arg->number_attr = copy_text(graph, field.bytes);
-        else if (field_is(&field, 6, 2))
+        else if (proto_field_is(&field, 6, 2))
             arg->type_list_attr = copy_text(graph, field.bytes);
-        else if (field_is(&field, 16, 0))
+        else if (proto_field_is(&field, 16, 0))
             arg->is_ref = field.value != 0;
     }
 }
@@ -92,15 +90,15 @@ static bool read_attr(struct attr_reader *reader, struct span proto,
     bool has_type = false;
     attr->name = "";
     while (proto_next(&proto, &field) > 0) {
-        if (field_is(&field, 1, 2)) {
+        if (proto_field_is(&field, 1, 2)) {
             attr->name = arena_strndup(&reader->graph->arena, field.bytes.data, field.bytes.len);
-        } else if (field_is(&field, 2, 2)) {
+        } else if (proto_field_is(&field, 2, 2)) {
             has_type = attr_type_parse(field.bytes, &attr->type);
-        } else if (field_is(&field, 3, 2)) {
+        } else if (proto_field_is(&field, 3, 2)) {
             default_proto = field.bytes;
-        } else if (field_is(&field, 5, 0)) {
+        } else if (proto_field_is(&field, 5, 0)) {
             attr->has_minimum = field.value != 0;
-        } else if (field_is(&field, 6, 0)) {
+        } else if (proto_field_is(&field, 6, 0)) {
             attr->minimum = (int64_t)field.value;
         }
     }
@@ -141,7 +139,7 @@ static struct span find_op_def(struct span functiondef) {
     struct proto_field field;
     struct span op_def = {NULL, 0};
     while (proto_next(&functiondef, &field) > 0)
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             op_def = field.bytes;
     return op_def;
 }
@@ -154,9 +152,9 @@ static const struct op_signature *function_signature_new(struct graph *graph,
     struct proto_field field;
     int n_inputs = 0, n_outputs = 0, n_attrs = 0;
     for (struct span in = op_def; proto_next(&in, &field) > 0;) {
-        n_inputs += field_is(&field, 2, 2);
-        n_outputs += field_is(&field, 3, 2);
-        n_attrs += field_is(&field, 4, 2);
+        n_inputs += proto_field_is(&field, 2, 2);
+        n_outputs += proto_field_is(&field, 3, 2);
+        n_attrs += proto_field_is(&field, 4, 2);
     }
     if (n_inputs > UINT8_MAX || n_outputs > UINT8_MAX || n_attrs > UINT8_MAX)
         return NULL; /* the counts in a signature are bytes */
@@ -175,15 +173,15 @@ static const struct op_signature *function_signature_new(struct graph *graph,
     op->name = "";
     bool is_sound = true;
     for (struct span in = op_def; proto_next(&in, &field) > 0;) {
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             op->name = arena_strndup(&graph->arena, field.bytes.data, field.bytes.len);
-        else if (field_is(&field, 2, 2))
+        else if (proto_field_is(&field, 2, 2))
             op_arg_read(graph, field.bytes, &inputs[op->n_inputs++]);
-        else if (field_is(&field, 3, 2))
+        else if (proto_field_is(&field, 3, 2))
             op_arg_read(graph, field.bytes, &outputs[op->n_outputs++]);
-        else if (field_is(&field, 4, 2))
+        else if (proto_field_is(&field, 4, 2))
             is_sound = read_attr(&reader, field.bytes, &attrs[op->n_attrs++]) && is_sound;
-        else if (field_is(&field, 17, 0))
+        else if (proto_field_is(&field, 17, 0))
             op->is_stateful = field.value != 0;
     }
     attr_reader_fini(&reader);
@@ -241,35 +239,82 @@ static const struct part *part_find(enum message_kind whole, uint32_t number) {
     return &other;
 }
 
-/* Compares two messages. The order of fields of different numbers, and of map entries, is ignored;
- * the order of other fields of one number counts. The depth of the message has been checked. */
-static uint64_t hash_message(struct span message, enum message_kind kind) {
-    struct proto_field field;
-    uint64_t sum = 0, position = 0;
-    uint32_t before = 0;
-    while (proto_next(&message, &field) > 0) {
-        const struct part *part = part_find(kind, field.number);
-        uint64_t hash = hash_mix(field.number, field.wire_type);
-        position = field.number == before ? position + 1 : 0;
-        before = field.number;
-        if (part->is_ordered)
-            hash = hash_mix(hash, position);
-        if (field.wire_type != 2)
-            hash = hash_mix(hash, field.value);
-        else if (part->kind != OTHER)
-            hash = hash_mix(hash, hash_message(field.bytes, part->kind));
-        else
-            hash = hash_bytes(field.bytes.data, field.bytes.len, hash);
-        sum += hash;
-    }
-    return sum;
+/* A field in canonical form: equal bytes mean equal contents. */
+struct canonical_field {
+    uint32_t number;
+    bool is_ordered;
+    size_t position; /* within the message */
+    struct str content;
+};
+
+static int compare_fields(const void *a, const void *b) {
+    const struct canonical_field *x = a, *y = b;
+    if (x->number != y->number)
+        return x->number < y->number ? -1 : 1;
+    size_t len = MIN(x->content.len, y->content.len);
+    int order = x->is_ordered ? 0 : memcmp(str_text(&x->content), str_text(&y->content), len);
+    if (order == 0 && !x->is_ordered && x->content.len != y->content.len)
+        return x->content.len < y->content.len ? -1 : 1;
+    return order != 0 ? order : x->position < y->position ? -1 : 1;
 }
 
-/* Are the two equal, except perhaps for the order of map entries? */
+static void add_number(struct str *out, uint64_t number) {
+    str_add_bytes(out, &number, sizeof(number));
+}
+
+static void message_to_canonical(struct span message, enum message_kind kind, struct str *out);
+
+static void field_to_canonical(const struct proto_field *field, const struct part *part,
+                               struct str *out) {
+    add_number(out, field->wire_type);
+    if (field->wire_type != 2)
+        add_number(out, field->value);
+    else if (part->kind != OTHER)
+        message_to_canonical(field->bytes, part->kind, out);
+    else
+        str_add_bytes(out, field->bytes.data, field->bytes.len);
+}
+
+/* Appends the message with its fields sorted: by number, and where the order of fields of one
+ * number says nothing, by content. Each field has its length in front, so that two messages have
+ * the same form only if they say the same. The depth of the message has been checked. */
+static void message_to_canonical(struct span message, enum message_kind kind, struct str *out) {
+    struct proto_field field;
+    size_t n = 0, at = 0;
+    for (struct span in = message; proto_next(&in, &field) > 0;)
+        n++;
+    struct canonical_field *fields = xcalloc(n + 1, sizeof(*fields));
+    for (struct span in = message; at < n && proto_next(&in, &field) > 0; at++) {
+        const struct part *part = part_find(kind, field.number);
+        fields[at].number = field.number;
+        fields[at].is_ordered = part->is_ordered;
+        fields[at].position = at;
+        field_to_canonical(&field, part, &fields[at].content);
+    }
+    qsort(fields, n, sizeof(*fields), compare_fields);
+    for (size_t i = 0; i < n; i++) {
+        add_number(out, fields[i].number);
+        add_number(out, fields[i].content.len);
+        str_add_bytes(out, fields[i].content.data, fields[i].content.len);
+        str_fini(&fields[i].content);
+    }
+    free(fields);
+}
+
+/* Are the two equal, except perhaps for the order of fields of different numbers and of map
+ * entries? */
 static bool functions_are_equal(struct span a, struct span b) {
     if (a.len != b.len)
         return false;
-    return span_equal(a, b) || hash_message(a, FUNCTION_DEF) == hash_message(b, FUNCTION_DEF);
+    if (span_equal(a, b))
+        return true;
+    struct str x = STR_INIT, y = STR_INIT;
+    message_to_canonical(a, FUNCTION_DEF, &x);
+    message_to_canonical(b, FUNCTION_DEF, &y);
+    bool same = span_equal((struct span){str_text(&x), x.len}, (struct span){str_text(&y), y.len});
+    str_fini(&x);
+    str_fini(&y);
+    return same;
 }
 
 struct status *graph_new_function(struct graph *graph, struct span functiondef,
@@ -278,7 +323,7 @@ struct status *graph_new_function(struct graph *graph, struct span functiondef,
     struct proto_field field;
     struct span op_def = find_op_def(functiondef), name = {NULL, 0};
     for (struct span in = op_def; proto_next(&in, &field) > 0;)
-        if (field_is(&field, 1, 2))
+        if (proto_field_is(&field, 1, 2))
             name = field.bytes;
     if (proto_is_too_deep(functiondef, limits->max_depth))
         return status_invalid("Malformed FunctionDef '%.*s': its fields cannot be read, or nest "

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "common/graph/graph_controls.h"
 #include "common/graph/graph_internal.h"
 #include "common/graph/internal_ops.h"
 
@@ -188,6 +189,39 @@ void node_add_control(struct graph *graph, struct node *node, struct node *src) 
     append_input(graph, node, (struct node_input){src, CONTROL_EDGE});
 }
 
+void node_add_controls(struct graph *graph, struct node *node, struct node *const *srcs, int n) {
+    enum { FEW = 64 };
+    struct u64map seen;
+    if (n + node->n_inputs - node->n_data <= FEW) {
+        for (int i = 0; i < n; i++)
+            if (srcs[i])
+                node_add_control(graph, node, srcs[i]);
+        return;
+    }
+    u64map_init(&seen);
+    for (int i = node->n_data; i < node->n_inputs; i++)
+        u64map_put(&seen, (uint64_t)node->inputs[i].src->id, node);
+    for (int i = 0; i < n; i++)
+        if (srcs[i] && !u64map_put(&seen, (uint64_t)srcs[i]->id, node))
+            append_input(graph, node, (struct node_input){srcs[i], CONTROL_EDGE});
+    u64map_fini(&seen);
+}
+
+void node_drop_doubled_controls(struct node *node, int *last_seen) {
+    int kept = node->n_inputs;
+    for (int i = node->n_inputs - 1; i >= node->n_data; i--) {
+        int src = node->inputs[i].src->id;
+        if (last_seen[src] != node->id + 1)
+            node->inputs[--kept] = node->inputs[i];
+        last_seen[src] = node->id + 1;
+    }
+    if (kept == node->n_data)
+        return;
+    memmove(&node->inputs[node->n_data], &node->inputs[kept],
+            (size_t)(node->n_inputs - kept) * sizeof(node->inputs[0]));
+    node->n_inputs -= kept - node->n_data;
+}
+
 void node_set_input(struct node *node, int position, struct node *src, int index) {
     CHECK(position >= 0 && position < node->n_inputs && (position < node->n_data) == (index >= 0));
     node->inputs[position] = (struct node_input){src, index};
@@ -204,6 +238,10 @@ void node_remove_input(struct node *node, int position) {
 
 bool node_is_op(const struct node *node, const char *op_name) {
     return strcmp(node->op_name, op_name) == 0;
+}
+
+bool node_is_either(const struct node *node, const char *op_name, const char *other_name) {
+    return node_is_op(node, op_name) || node_is_op(node, other_name);
 }
 
 bool node_is_stateful(const struct node *node) { return node->op->is_stateful; }

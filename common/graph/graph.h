@@ -113,10 +113,17 @@ void node_set_attr_shape(struct graph *graph, struct node *node, const char *nam
                          struct shape value);
 /* NULL when there is none */
 const struct attr_value *node_attr(const struct node *node, const char *name);
+/* An attr of a node that the master made of a node of a function: the name of its state, which it
+ * shares with the other copies. */
+#define NODE_STATE_ATTR "_state"
+/* The name of a stateful node's state: that attr, or the node's own name. */
+const char *node_state_name(const struct node *node);
 
 /* Read an attr of a given type. Errors: INVALID_ARGUMENT that names the node, the attr and the
  * type. Results are borrowed from the graph. */
 struct status *node_get_i(const struct node *node, const char *name, int64_t *ret) MUST_USE;
+/* As node_get_i; a value that is no int32 is INVALID_ARGUMENT. */
+struct status *node_get_i32(const struct node *node, const char *name, int64_t *ret) MUST_USE;
 struct status *node_get_f(const struct node *node, const char *name, float *ret) MUST_USE;
 struct status *node_get_b(const struct node *node, const char *name, bool *ret) MUST_USE;
 struct status *node_get_s(const struct node *node, const char *name, struct span *ret) MUST_USE;
@@ -127,6 +134,9 @@ struct status *node_get_tensor(const struct node *node, const char *name,
                                const struct tensor **ret) MUST_USE;
 struct status *node_get_list(const struct node *node, const char *name,
                              const struct attr_value **ret_values, int *ret_n) MUST_USE;
+/* As node_get_list; an attr that the op does not have is an empty list. */
+struct status *node_get_list_if_any(const struct node *node, const char *name,
+                                    const struct attr_value **ret_values, int *ret_n) MUST_USE;
 
 /* Edges. Data edges must be added before control edges, in the order of the arguments. */
 void node_add_input(struct graph *graph, struct node *node, struct node *src, int index);
@@ -143,6 +153,10 @@ void node_remove_input(struct node *node, int position);
  * words. */
 struct status *node_finish(struct graph *graph, struct node *node) MUST_USE;
 
+/* The number of edges that one argument of the op stands for. The attrs must have been checked.
+ * Errors: INVALID_ARGUMENT: a negative number. */
+struct status *node_count_arg(const struct node *node, const struct op_arg_signature *arg,
+                              int64_t *ret_n) MUST_USE;
 /* The outputs that one output argument of the op stands for. Types must be set. Errors:
  * INVALID_ARGUMENT: no such argument. */
 struct status *node_find_output(const struct node *node, struct span arg, int *ret_first,
@@ -179,6 +193,8 @@ void graph_copy(const struct graph *from, const bool *keep, struct graph *ret,
                 struct node ***ret_map);
 
 bool node_is_op(const struct node *node, const char *op_name);
+/* Is the node of one of two ops, such as an op and its form for references? */
+bool node_is_either(const struct node *node, const char *op_name, const char *other_name);
 bool node_is_stateful(const struct node *node);
 /* Splits "a:0" into name and index; "a" has index 0, "^a" has CONTROL_EDGE. An index too large for
  * an int is INT_MAX. False when malformed. */

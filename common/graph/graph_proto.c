@@ -28,27 +28,19 @@ void graph_limits_default(struct graph_limits *limits) {
 
 /* ---- depth ---- */
 
-static bool is_message(struct span bytes) {
-    struct proto_field field;
-    int more;
-    while ((more = proto_next(&bytes, &field)) > 0)
-        ;
-    return more == 0;
-}
-
 /* `message` must be a sequence of well-formed fields: a decoder does not descend into anything
  * else. Each byte is visited at most max_depth times. */
 static bool nests_too_deep(struct span message, int max_depth) {
     struct proto_field field;
     while (proto_next(&message, &field) > 0)
-        if (field.wire_type == 2 && field.bytes.len > 0 && is_message(field.bytes) &&
+        if (field.wire_type == 2 && field.bytes.len > 0 && proto_is_message(field.bytes) &&
             (max_depth == 0 || nests_too_deep(field.bytes, max_depth - 1)))
             return true;
     return false;
 }
 
 bool proto_is_too_deep(struct span message, int max_depth) {
-    return !is_message(message) || max_depth <= 0 || nests_too_deep(message, max_depth - 1);
+    return !proto_is_message(message) || max_depth <= 0 || nests_too_deep(message, max_depth - 1);
 }
 
 /* ---- reading ---- */
@@ -69,6 +61,7 @@ struct reader {
     int n_nodes_before, n_gradient_defs_before, producer, min_consumer;
     const char **functions; /* added by this message */
     int n_functions;
+    struct strmap gradients; /* the graph's gradient_defs, once one has come */
 };
 
 static COLD struct status *malformed(const char *what) {
@@ -110,16 +103,24 @@ static struct status *read_top(struct reader *reader, struct span graphdef, int 
 
 /* ---- round 1: functions ---- */
 
-static void add_gradient_def(struct graph *graph, struct span def) {
-    for (int i = 0; i < graph->n_gradient_defs; i++)
-        if (span_equal(graph->gradient_defs[i], def))
-            return;
-    struct span *defs = arena_array(&graph->arena, struct span, graph->n_gradient_defs + 1);
-    if (graph->n_gradient_defs > 0)
-        memcpy(defs, graph->gradient_defs, (size_t)graph->n_gradient_defs * sizeof(defs[0]));
-    defs[graph->n_gradient_defs++] =
+/* Takes a definition once. */
+static void add_gradient_def(struct reader *reader, struct span def) {
+    struct graph *graph = reader->graph;
+    int n = graph->n_gradient_defs;
+    for (int i = (int)reader->gradients.n_entries; i < n; i++)
+        strmap_put_span(&reader->gradients, graph->gradient_defs[i], graph);
+    if (strmap_get_span(&reader->gradients, def))
+        return;
+    if ((n & (n - 1)) == 0) {
+        struct span *defs = arena_array(&graph->arena, struct span, 2 * n + 1);
+        if (n > 0)
+            memcpy(defs, graph->gradient_defs, (size_t)n * sizeof(defs[0]));
+        graph->gradient_defs = defs;
+    }
+    graph->gradient_defs[n] =
         (struct span){arena_memdup(&graph->arena, def.data, def.len), def.len};
-    graph->gradient_defs = defs;
+    strmap_put_span(&reader->gradients, graph->gradient_defs[n], graph);
+    graph->n_gradient_defs++;
 }
 
 static struct status *read_library(struct reader *reader, struct span library) {
@@ -134,7 +135,7 @@ static struct status *read_library(struct reader *reader, struct span library) {
             if (graph->n_gradient_defs >= MAX_GRADIENT_DEFS)
                 return status_exhausted("A function library with more than %d gradients",
                                         MAX_GRADIENT_DEFS);
-            add_gradient_def(graph, field.bytes);
+            add_gradient_def(reader, field.bytes);
             continue;
         }
         struct graph_function *added;
@@ -332,6 +333,7 @@ struct status *graph_add_graphdef(struct graph *graph, struct span graphdef,
         .n_gradient_defs_before = graph->n_gradient_defs,
     };
     attr_reader_init(&reader.attrs, graph, limits);
+    strmap_init(&reader.gradients);
     struct status *st = read_rounds(&reader, graphdef);
     if (st) {
         take_back(&reader);
@@ -340,6 +342,7 @@ struct status *graph_add_graphdef(struct graph *graph, struct span graphdef,
         graph->min_consumer = MAX(graph->min_consumer, reader.min_consumer);
     }
     attr_reader_fini(&reader.attrs);
+    strmap_fini(&reader.gradients);
     free(reader.nodes);
     free(reader.functions);
     return st;

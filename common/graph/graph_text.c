@@ -286,7 +286,7 @@ static struct status *parse_line(struct graph *graph, struct span in, struct lin
     int64_t placed;
     if (text_take(&in, "->")) {
         if (!text_take_int(&in, &placed) || placed < 0 || placed > INT32_MAX)
-            return text_wanted("The number of a place", in);
+            return text_wanted("The number of a device", in);
         line->node->placed = (int)placed;
     }
     text_skip_blanks(&in);

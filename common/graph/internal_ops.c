@@ -15,6 +15,11 @@ static const struct op_attr_signature edge_attrs[] = {
     {.name = "dst_device", .type = ATTR_STRING},
     {.name = "tensor_name", .type = ATTR_STRING},
 };
+static const struct op_attr_signature copy_attrs[] = {
+    {.name = "T", .type = ATTR_TYPE},
+    {.name = "src_device", .type = ATTR_STRING},
+    {.name = "dst_device", .type = ATTR_STRING},
+};
 
 static const struct op_signature internal_ops[] = {
     {.name = OP_FEED, .outputs = value_arg, .n_outputs = 1, .attrs = slot_attrs,
@@ -25,6 +30,8 @@ static const struct op_signature internal_ops[] = {
      .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
     {.name = OP_RECV, .outputs = value_arg, .n_outputs = 1, .attrs = edge_attrs,
      .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
+    {.name = OP_COPY, .inputs = value_arg, .n_inputs = 1, .outputs = value_arg, .n_outputs = 1,
+     .attrs = copy_attrs, .n_attrs = ARRAY_LEN(copy_attrs), .is_stateful = true},
 };
 /* clang-format on */
 

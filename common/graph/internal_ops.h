@@ -5,6 +5,8 @@
  *   _MrFetch           takes the value of a fetch, by its index in the fetches of the step
  *   _MrSend, _MrRecv   the two ends of an edge between tasks; `edge` is its number in the
  *                      registered graph
+ *   _MrCopy            copies a value from one memory of a task to another; a worker adds it when
+ *                      it makes a plan. `src_device` and `dst_device` are "" for host memory
  *
  * All are stateful, so that passes neither fold nor merge them. Any thread. */
 #ifndef MILLRACE_COMMON_GRAPH_INTERNAL_OPS_H
@@ -17,6 +19,7 @@
 #define OP_FETCH "_MrFetch"
 #define OP_SEND "_MrSend"
 #define OP_RECV "_MrRecv"
+#define OP_COPY "_MrCopy"
 
 /* NULL for any other name. */
 const struct op_signature *internal_op_find(struct span name);

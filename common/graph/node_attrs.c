@@ -230,6 +230,12 @@ const struct attr_value *node_attr(const struct node *node, const char *name) {
     return attrs_find(node->attrs, node->n_attrs, name, &at) ? &node->attrs[at].value : NULL;
 }
 
+const char *node_state_name(const struct node *node) {
+    const struct attr_value *state = node_attr(node, NODE_STATE_ATTR);
+    return state && !state->is_placeholder && state->type == ATTR_STRING ? state->s.data
+                                                                         : node->name;
+}
+
 static COLD struct status *attr_refused(const struct node *node, const char *name,
                                         const char *wanted, const struct attr_value *found) {
     if (!found)
@@ -255,6 +261,16 @@ struct status *node_get_i(const struct node *node, const char *name, int64_t *re
     const struct attr_value *value = NULL;
     TRY(get_typed(node, name, ATTR_INT, &value));
     *ret = value->i;
+    return NULL;
+}
+
+struct status *node_get_i32(const struct node *node, const char *name, int64_t *ret) {
+    int64_t value;
+    TRY(node_get_i(node, name, &value));
+    if (value < INT32_MIN || value > INT32_MAX)
+        return status_invalid("Attr %s has value %lld out of range for an int32", name,
+                              (long long)value);
+    *ret = value;
     return NULL;
 }
 
@@ -309,4 +325,10 @@ struct status *node_get_list(const struct node *node, const char *name,
     *ret_values = value->list.values;
     *ret_n = value->list.n_values;
     return NULL;
+}
+
+struct status *node_get_list_if_any(const struct node *node, const char *name,
+                                    const struct attr_value **ret_values, int *ret_n) {
+    *ret_n = 0;
+    return node_attr(node, name) ? node_get_list(node, name, ret_values, ret_n) : NULL;
 }

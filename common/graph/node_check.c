@@ -143,9 +143,8 @@ static struct status *check_attr(const struct node *node, const struct op_attr_s
 
 /* ---- arguments ---- */
 
-/* The number of tensors of an argument. The attrs have been checked. */
-static struct status *count_arg(const struct node *node, const struct op_arg_signature *arg,
-                                int64_t *ret_n) {
+struct status *node_count_arg(const struct node *node, const struct op_arg_signature *arg,
+                              int64_t *ret_n) {
     *ret_n = 1;
     if (arg->number_attr) {
         TRY(node_get_i(node, arg->number_attr, ret_n));
@@ -166,7 +165,7 @@ static struct status *count_args(const struct node *node, const struct op_arg_si
     int64_t total = 0;
     for (int i = 0; i < n_args; i++) {
         int64_t n;
-        TRY(count_arg(node, &args[i], &n));
+        TRY(node_count_arg(node, &args[i], &n));
         if (unlikely(n > NODE_MAX_ARGS || (total += n) > NODE_MAX_ARGS))
             return status_invalid(
                 "Node '%s' (op %s) would have more than %d inputs or outputs\n\t [[{{node %s}}]]",
@@ -191,7 +190,7 @@ static struct status *fill_types(const struct node *node, const struct op_arg_si
         }
         int64_t n;
         enum dtype dtype = arg->type;
-        TRY(count_arg(node, arg, &n));
+        TRY(node_count_arg(node, arg, &n));
         if (arg->type_attr)
             TRY(node_get_type(node, arg->type_attr, &dtype));
         memset(types, (int)dtype + ref_offset, (size_t)n);
@@ -222,7 +221,7 @@ struct status *node_find_output(const struct node *node, struct span arg, int *r
                                 int *ret_n) {
     int64_t first = 0, n;
     for (int i = 0; i < node->op->n_outputs; i++) {
-        TRY(count_arg(node, &node->op->outputs[i], &n));
+        TRY(node_count_arg(node, &node->op->outputs[i], &n));
         if (n > NODE_MAX_ARGS)
             break;
         if (span_is(arg, node->op->outputs[i].name)) {

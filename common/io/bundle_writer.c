@@ -146,7 +146,7 @@ static struct status *publish(struct bundle_writer *writer, const char *data_pat
     const struct file_system *fs = writer->fs;
     struct status *st = rename_synced(fs, writer->data_tmp, data_path);
     if (st) {
-        fs->unlink(fs, data_path); /* nobody knows the file yet */
+        fs->unlink(fs, data_path); /* no other process knows the file yet */
         return st;
     }
     writer->has_data_tmp = false;

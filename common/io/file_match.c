@@ -85,10 +85,6 @@ static void match_part(const struct file_system *fs, struct span part, struct pa
     *found = next;
 }
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Paths outside of the roots (through a link, or "..") are treated as missing. */
 static void keep_allowed(struct paths *found) {
     size_t n = 0;
@@ -141,7 +137,7 @@ struct status *file_match(struct span pattern, char ***ret_paths, size_t *ret_n)
                                 pattern.data);
     }
     if (found.n > 1)
-        qsort(found.items, found.n, sizeof(*found.items), by_text);
+        qsort(found.items, found.n, sizeof(*found.items), text_compare);
     *ret_paths = found.items;
     *ret_n = found.n;
     return NULL;

@@ -70,7 +70,7 @@ static char *real_path_of_new(const char *path) {
         str_add(&rest, str_text(&tail));
         str_fini(&tail);
         tail = rest;
-        /* Whoever creates the file would follow a dangling link. */
+        /* A process that creates the file would follow a dangling link. */
         char target[2];
         if (*base && readlink(head.data, target, sizeof(target)) >= 0)
             break;
@@ -107,7 +107,7 @@ bool file_root_holds(const char *path) {
 static COLD struct status *outside(const char *path, size_t len) {
     return status_new(
         STATUS_PERMISSION_DENIED,
-        "%.*s lies outside of the directories that this task may use (see tf-worker --file-root)%s",
+        "%.*s is outside of the directories that this task may use (see tf-worker --file-root)%s",
         (int)MIN(len, (size_t)PATH_MAX), path,
         len > 0 && path[0] == '/'
             ? ""
@@ -191,7 +191,7 @@ struct status *file_root_resolve_prefix(struct span prefix, struct str *out) {
     out->data[out->len] = '\0';
     return is_held ? NULL
                    : status_new(STATUS_PERMISSION_DENIED,
-                                "Files whose names begin with %.*s lie outside of the directories "
+                                "Files whose names begin with %.*s are outside of the directories "
                                 "that this task may use (see tf-worker "
                                 "--file-root)",
                                 (int)MIN(prefix.len, (size_t)PATH_MAX), prefix.data);

@@ -8,8 +8,11 @@
 #include "common/io/crc32c.h"
 #include "common/io/file_root.h"
 #include "common/io/file_system.h"
+#include "common/io/snappy.h"
 
-enum { CHUNK_BYTES = 1 << 16 };
+/* SNAPPY_MAX_BYTES: of a compressed block; TensorFlow's writer has at most 256 KiB of plain bytes
+ * in one */
+enum { CHUNK_BYTES = 1 << 16, SNAPPY_MAX_BYTES = 1 << 24 };
 
 struct record_source {
     struct record_options options;
@@ -27,6 +30,13 @@ struct record_source {
 };
 
 static const struct file_system *fs(void) { return &file_system_posix; }
+
+enum record_coding record_coding_named(struct span name) {
+    return span_is(name, "GZIP")     ? CODING_GZIP
+           : span_is(name, "ZLIB")   ? CODING_ZLIB
+           : span_is(name, "SNAPPY") ? CODING_SNAPPY
+                                     : CODING_NONE;
+}
 
 void record_source_free(struct record_source *source) {
     if (!source)
@@ -65,7 +75,7 @@ struct status *record_source_open(const struct record_options *options, struct s
         st = file_failed(source->path, source->fd);
         goto out;
     }
-    if (options->coding != CODING_NONE) {
+    if (options->coding == CODING_ZLIB || options->coding == CODING_GZIP) {
         source->has_inflater =
             inflateInit2(&source->inflater,
                          options->coding == CODING_GZIP ? 16 + MAX_WBITS : MAX_WBITS) == Z_OK;
@@ -125,6 +135,47 @@ static struct status *inflate_chunk(struct record_source *source) {
     return NULL;
 }
 
+static struct status *damaged_snappy(const struct record_source *source) {
+    return status_new(STATUS_DATA_LOSS, "%s has a damaged Snappy block before byte %lld",
+                      source->path, (long long)source->file_at);
+}
+
+enum { SNAPPY_HEAD = 4 }; /* the length of a compressed block, big-endian, before it */
+
+static size_t block_length(const struct record_source *source) {
+    size_t len = 0;
+    for (size_t i = 0; i < SNAPPY_HEAD && source->raw.len >= SNAPPY_HEAD; i++)
+        len = len << 8 | (uint8_t)source->raw.data[i];
+    return len;
+}
+
+/* Decompresses the next block. */
+static struct status *expand_block(struct record_source *source) {
+    struct str *raw = &source->raw;
+    while (!source->is_raw_end && raw->len < SNAPPY_HEAD + block_length(source)) {
+        if (block_length(source) > SNAPPY_MAX_BYTES)
+            return damaged_snappy(source);
+        TRY(read_chunk(source, raw, &source->is_raw_end));
+    }
+    source->is_end = source->is_raw_end && raw->len == 0;
+    if (source->is_end)
+        return NULL;
+    size_t len = block_length(source);
+    if (raw->len < SNAPPY_HEAD + len ||
+        !snappy_expand((struct span){raw->data + SNAPPY_HEAD, len}, &source->buffer))
+        return damaged_snappy(source);
+    raw->len -= SNAPPY_HEAD + len;
+    memmove(raw->data, raw->data + SNAPPY_HEAD + len, raw->len);
+    return NULL;
+}
+
+static struct status *more_bytes(struct record_source *source) {
+    if (source->options.coding == CODING_SNAPPY)
+        return expand_block(source);
+    return source->has_inflater ? inflate_chunk(source)
+                                : read_chunk(source, &source->buffer, &source->is_end);
+}
+
 /* Fills the buffer with at least n unread bytes, unless the file ends before. */
 static struct status *fill(struct record_source *source, size_t n) {
     if (source->n_used > 0 && source->buffer.len - source->n_used < n) {
@@ -133,8 +184,7 @@ static struct status *fill(struct record_source *source, size_t n) {
         source->n_used = 0;
     }
     while (source->buffer.len - source->n_used < n && !source->is_end)
-        TRY(source->has_inflater ? inflate_chunk(source)
-                                 : read_chunk(source, &source->buffer, &source->is_end));
+        TRY(more_bytes(source));
     return NULL;
 }
 

@@ -14,7 +14,10 @@ enum record_format {
     RECORD_TFRECORD,
     RECORD_CSV
 };
-enum record_coding { CODING_NONE, CODING_ZLIB, CODING_GZIP };
+enum record_coding { CODING_NONE, CODING_ZLIB, CODING_GZIP, CODING_SNAPPY };
+/* The coding that TensorFlow's readers and writers of TFRecords mean by a name: "GZIP", "ZLIB" or
+ * "SNAPPY"; by any other, CODING_NONE. */
+enum record_coding record_coding_named(struct span name);
 enum { RECORD_MAX_BYTES = 1 << 30 }; /* the limit of one record */
 
 struct record_options {

@@ -1,5 +1,5 @@
-/* Decompresses Snappy's block format, in which older checkpoints have their table blocks. Any
- * thread. */
+/* Compresses to Snappy's block format, and decompresses it: blocks of record files, and of tables
+ * in older checkpoints. Any thread. */
 #ifndef MILLRACE_COMMON_IO_SNAPPY_H
 #define MILLRACE_COMMON_IO_SNAPPY_H
 
@@ -8,5 +8,7 @@
 /* Appends the decompressed bytes. False when malformed; the contents of `out` are undefined
  * then. */
 bool snappy_expand(struct span data, struct str *out);
+/* Appends the compressed bytes. `data` has at most UINT32_MAX bytes. */
+void snappy_compress(struct span data, struct str *out);
 
 #endif

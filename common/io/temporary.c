@@ -17,9 +17,9 @@
 static const char MARK[] = ".tmp-";
 
 struct owner {
-    uint64_t place; /* 0: it cannot be told */
+    uint64_t place; /* 0: unknown */
     int64_t pid;
-    uint64_t start; /* 0: it cannot be told */
+    uint64_t start; /* 0: unknown */
 };
 
 /* ---- this process ---- */
@@ -156,7 +156,7 @@ static void on_name(void *arg, const char *name) {
         add_name(&found->dirs, name);
 }
 
-/* Paths that are no directories cannot be listed and are skipped. */
+/* Paths that are not directories cannot be listed and are skipped. */
 static void collect(const struct file_system *fs, const char *dir, struct found *found) {
     struct str path = STR_INIT;
     (void)fs->list(fs, dir, on_name, found);

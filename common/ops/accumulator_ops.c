@@ -1,12 +1,6 @@
 /* Lists conditional accumulators. */
 #include "common/ops/op_def.h"
 
-/* A handle of the first form: a vector of the strings container and name. */
-static struct status *shape_two_elements(struct shape_inference *ctx) {
-    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
-    return NULL;
-}
-
 static struct status *shape_set_step(struct shape_inference *ctx) {
     return shape_require_rank(ctx, 1, 0, NULL);
 }
@@ -19,10 +13,10 @@ static struct status *shape_take_sparse(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"ConditionalAccumulator", "sums gradients until there are enough", shape_two_elements},
+    {"ConditionalAccumulator", "sums gradients until there are enough", shape_v1_handle},
     {"ResourceConditionalAccumulator", "sums gradients until there are enough", shape_unknown},
     {"SparseConditionalAccumulator", "sums gradients of rows until there are enough",
-     shape_two_elements},
+     shape_v1_handle},
     {"AccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
     {"ResourceAccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
     {"AccumulatorTakeGradient", "takes the mean or sum; waits until there are enough gradients",

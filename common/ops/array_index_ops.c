@@ -232,7 +232,7 @@ static struct status *shape_of_one_hot(struct shape_inference *ctx) {
                 (long long)depth);
     }
     struct shape in = ctx->in[0], head;
-    if (in.rank < 0 || axis > in.rank) /* too large: the kernel says so */
+    if (in.rank < 0 || axis > in.rank) /* too large, which the kernel reports */
         return NULL;
     int at = axis == -1 ? in.rank : (int)axis;
     TRY(shape_concat(ctx, shape_sub(ctx, in, 0, at), shape_make(ctx, 1, &depth), &head));

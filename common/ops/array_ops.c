@@ -23,10 +23,6 @@ static struct status *shape_of_placeholder(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_of_placeholder_v2(struct shape_inference *ctx) {
-    return node_get_shape(ctx->node, "shape", &ctx->out[0]);
-}
-
 static struct status *shape_of_placeholder_with_default(struct shape_inference *ctx) {
     struct shape shape, merged;
     TRY(node_get_shape(ctx->node, "shape", &shape));
@@ -191,7 +187,7 @@ static struct status *shape_of_squeeze(struct shape_inference *ctx) {
     int rank = 0;
     for (int i = 0; i < in.rank; i++) {
         if (in.dims[i] < 0 && n_axes == 0)
-            return NULL; /* unknown: it may be 1 */
+            return NULL; /* unknown, because it may be 1 */
         bool goes = n_axes > 0 ? is_chosen[i] : in.dims[i] == 1;
         if (goes && in.dims[i] >= 0 && in.dims[i] != 1)
             return status_invalid("Can not squeeze dim[%d], expected a dimension of 1, got %lld", i,
@@ -354,7 +350,7 @@ static const struct op_def rows[] = {
     {"NoOp", "does nothing; joins control edges", shape_none},
     {"Const", "a value that the graph carries", shape_of_const},
     {"Placeholder", "a value that each step must feed", shape_of_placeholder},
-    {"PlaceholderV2", "a value that each step must feed", shape_of_placeholder_v2},
+    {"PlaceholderV2", "a value that each step must feed", shape_from_attr},
     {"PlaceholderWithDefault", "a value that a step may feed", shape_of_placeholder_with_default},
     {"Identity", "the input", shape_same_as_input},
     {"RefIdentity", "the input reference", shape_same_as_input},

@@ -1,12 +1,6 @@
 /* Lists the ops on barriers. */
 #include "common/ops/op_def.h"
 
-/* A handle of the first form: a vector of the strings container and name. */
-static struct status *shape_two_elements(struct shape_inference *ctx) {
-    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
-    return NULL;
-}
-
 static struct status *shape_insert(struct shape_inference *ctx) {
     struct shape keys, values = ctx->in[2], unused;
     TRY(shape_require_rank(ctx, 1, 1, &keys));
@@ -16,7 +10,7 @@ static struct status *shape_insert(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"Barrier", "collects tuples whose components arrive one by one", shape_two_elements},
+    {"Barrier", "collects tuples whose components arrive one by one", shape_v1_handle},
     {"BarrierInsertMany", "adds one component for each key", shape_insert},
     {"BarrierTakeMany", "takes a batch of complete tuples; waits for them", shape_unknown},
     {"BarrierClose", "closes the barrier for new keys", shape_none},

@@ -1,4 +1,4 @@
-/* Lists the candidate samplers: they choose a few classes that stand for all others in a loss
+/* Lists the candidate samplers, which choose a few classes that stand for all others in a loss
  * (sampled softmax, NCE). */
 #include "common/ops/op_def.h"
 

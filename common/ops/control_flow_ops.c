@@ -2,7 +2,7 @@
  * have no kernels. The functional forms have none either: the master inlines them. */
 #include "common/ops/op_def.h"
 
-/* Merge: value and value_index. Known only where all inputs agree. */
+/* Merge: value and value_index. The shape is known only where all inputs agree. */
 static struct status *shape_of_merge(struct shape_inference *ctx) {
     struct shape out = ctx->node->n_data ? ctx->in[0] : SHAPE_UNKNOWN;
     for (int i = 1; i < ctx->node->n_data && out.rank >= 0; i++) {
@@ -51,12 +51,12 @@ static struct status *shape_of_enter(struct shape_inference *ctx) {
     pass_handle(ctx, 0);
     if (is_constant || !ctx->in_handle_dtypes || ctx->in_handle_dtypes[0] == DT_INVALID)
         return NULL;
-    ctx->out[0] = ctx->in[0]; /* a handle is a handle in every iteration */
+    ctx->out[0] = ctx->in[0]; /* a handle stays a handle in every iteration */
     return NULL;
 }
 
 static struct status *shape_of_exit(struct shape_inference *ctx) {
-    ctx->out[0] = SHAPE_UNKNOWN; /* the value that an iteration made */
+    ctx->out[0] = SHAPE_UNKNOWN; /* the value that an iteration has made */
     pass_handle(ctx, 0);
     return NULL;
 }
@@ -82,10 +82,6 @@ static struct status *shape_of_ref_select(struct shape_inference *ctx) {
     }
     ctx->out[0] = first;
     return NULL;
-}
-
-static struct status *shape_of_fake_param(struct shape_inference *ctx) {
-    return node_get_shape(ctx->node, "shape", &ctx->out[0]);
 }
 
 /* The output shapes of functions, where the client states them. */
@@ -119,7 +115,7 @@ static const struct op_def rows[] = {
      "true for a number that is not 0, a string that is not empty, a tensor with elements",
      shape_scalar},
     {"DeviceIndex", "the index of the node's device type in a list", shape_scalar},
-    {"FakeParam", "a value that is never read", shape_of_fake_param},
+    {"FakeParam", "a value that is never read", shape_from_attr},
     {"SyncDevice", "waits until the device has finished all work", shape_none},
     {"If", "calls one of two functions, by a predicate", shape_of_call},
     {"StatelessIf", "calls one of two functions without state, by a predicate", shape_of_call},

@@ -74,8 +74,8 @@ static struct status *shape_general_conv(struct shape_inference *ctx) {
                         &ctx->out[0]);
 }
 
-/* The shapes of gradients are those that their size inputs state: only kernels check filter and
- * out_backprop, except for the input of two-dimensional convolution. */
+/* The shapes of gradients are those that their size inputs state. filter and out_backprop are
+ * checked by the kernels only, except for the input gradient of 2-D convolution. */
 static struct status *shape_conv_backprop_filter(struct shape_inference *ctx) {
     return shape_of_sizes(ctx, 1, spatial_of(ctx->node) + 2);
 }
@@ -84,7 +84,7 @@ static struct status *shape_conv_backprop_input(struct shape_inference *ctx) {
     return shape_of_sizes(ctx, 0, spatial_of(ctx->node) + 2);
 }
 
-/* input_sizes may be height and width alone: batch and depth are those of the gradient and the
+/* When input_sizes has height and width only, batch and depth are those of the gradient and the
  * filter. */
 static struct status *shape_conv2d_backprop_input(struct shape_inference *ctx) {
     struct window_attrs attrs;

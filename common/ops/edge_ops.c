@@ -1,5 +1,5 @@
 /* Lists the ends of cut edges (common/graph/internal_ops.h), which the executor runs itself. The
- * shapes of their values are known in the graph before it was cut, not in its parts. */
+ * shapes of their values are known in the whole graph, but not in its partitions. */
 #include "common/ops/op_def.h"
 
 /* A feed has the shape of its placeholder. */

@@ -36,15 +36,11 @@ static size_t find(struct span text, const char *what, size_t from) {
     return text.len;
 }
 
-static bool has_label(const struct einsum_term *term, uint8_t label) {
-    return memchr(term->labels, label, (size_t)term->n_labels) != NULL;
-}
-
 static struct status *check_output(const struct einsum_equation *equation, struct span text) {
     for (int i = 0; i < equation->out.n_labels; i++) {
         bool found = false;
         for (int k = 0; k < equation->n_inputs; k++)
-            found |= has_label(&equation->in[k], equation->out.labels[i]);
+            found |= einsum_term_has(&equation->in[k], equation->out.labels[i]);
         if (!found)
             return status_invalid("Einsum output subscripts for equation '%.*s' has label '%c' "
                                   "which is not present in the input subscripts",

@@ -4,6 +4,8 @@
 #ifndef MILLRACE_COMMON_OPS_EINSUM_EQUATION_H
 #define MILLRACE_COMMON_OPS_EINSUM_EQUATION_H
 
+#include <string.h>
+
 #include "common/base/status.h"
 #include "common/tensor/shape.h"
 
@@ -19,6 +21,9 @@ struct einsum_term {
     int ellipsis; /* the number of labels before the ellipsis; -1: no ellipsis */
     uint8_t labels[SHAPE_MAX_RANK];
 };
+static inline bool einsum_term_has(const struct einsum_term *term, uint8_t label) {
+    return memchr(term->labels, label, (size_t)term->n_labels) != NULL;
+}
 struct einsum_equation {
     int n_inputs;
     struct einsum_term in[EINSUM_MAX_INPUTS], out;

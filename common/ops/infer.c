@@ -174,7 +174,7 @@ static struct status *infer_node(struct inferrer *r, const struct node *node) {
     return NULL;
 }
 
-/* ---- all of them ---- */
+/* ---- all nodes ---- */
 
 /* Clients mostly write nodes in the order in which they made them. */
 static bool ids_are_an_order(const struct graph *graph, int first_id) {

@@ -2,9 +2,9 @@
  *
  *   x [?,3]   Shape(x) = (?,3)   StridedSlice(…, 1) = 3   Pack(3, n) = (3,?)   Reshape(y, …) [3,?]
  *
- * A vector of which every element is known is a constant; one of which some are known is an
- * `as_shape`, in which -1 is an unknown number or was -1. Where all inputs are constant, the kernel
- * of the op computes the result. */
+ * A vector whose elements are all known is a constant. A vector of which some elements are known is
+ * an `as_shape`, in which -1 is an unknown number or was -1. Where all inputs are constant, the
+ * kernel of the op computes the result. */
 #include <limits.h>
 
 #include "common/base/clock.h"
@@ -271,7 +271,7 @@ static void evaluate(struct inferrer *r, const struct node *node, const struct i
     struct tensor *inputs = arena_alloc_aligned(&r->scratch, (size_t)node->n_data * sizeof(*inputs),
                                                 _Alignof(struct tensor));
     for (int i = 0; i < node->n_data; i++)
-        inputs[i] = *in->values[i]; /* borrowed: never cleared */
+        inputs[i] = *in->values[i]; /* borrowed, so never cleared */
     int n_before = r->shapes->n_values;
     struct tensor *values = graph_shapes_new_values(r->shapes, node->n_outputs);
     if (!r->options->evaluate(r->options->arg, node, inputs, values)) {

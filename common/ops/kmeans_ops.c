@@ -1,5 +1,5 @@
 /* Lists the k-means family: nearest centres, and initial centres. TensorFlow infers no shapes for
- * these ops, and so refuses no graph: the kernels check. */
+ * these ops and therefore refuses no graph, so only the kernels check. */
 #include "common/ops/op_def.h"
 
 // clang-format off

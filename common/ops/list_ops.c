@@ -1,5 +1,5 @@
 /* Lists the TensorList family. The inferred value of a handle is one element: its dtype and
- * (perhaps partial) shape, which every element that is set fits. Where the element itself decides,
+ * (perhaps partial) shape, which fits every element that is set. Where the element itself decides,
  * the shape that a reader requests does not count. */
 #include "common/ops/op_def.h"
 
@@ -35,7 +35,7 @@ static struct status *shape_argument(struct shape_inference *ctx, int input, str
     return shape_from_input_or_scalar(ctx, input, ret);
 }
 
-/* The sizes that both shapes have in common. */
+/* Keeps the sizes that both shapes have in common. */
 static struct shape shape_relax(struct shape_inference *ctx, struct shape a, struct shape b) {
     if (a.rank < 0 || a.rank != b.rank)
         return SHAPE_UNKNOWN;
@@ -125,7 +125,7 @@ static struct status *shape_push_batch(struct shape_inference *ctx) {
 
 static struct status *shape_set(struct shape_inference *ctx) {
     struct shape element, unused;
-    /* the kernel compares */
+    /* the kernel compares the types */
     enum dtype dtype =
         has_handle(ctx, 0) ? ctx->in_handle_dtypes[0] : (enum dtype)ctx->node->in_types[2];
     TRY(element_of(ctx, 0, dtype, &element));

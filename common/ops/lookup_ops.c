@@ -54,6 +54,57 @@ static struct status *shape_change(struct shape_inference *ctx) {
     return shape_require_rank(ctx, 0, 0, NULL);
 }
 
+/* ---- the first version: the handle is a reference to two strings ---- */
+
+static const int64_t two = 2;
+
+static struct status *check_first_handle(struct shape_inference *ctx) {
+    struct shape handle;
+    TRY(shape_require_rank(ctx, 0, 1, &handle));
+    if (handle.rank == 1 && handle.dims[0] >= 0 && handle.dims[0] != two)
+        return status_invalid("Dimension must be 2 but is %lld", (long long)handle.dims[0]);
+    return NULL;
+}
+
+static struct status *shape_first_version(struct shape_inference *ctx) {
+    ctx->out[0] = shape_make(ctx, 1, &two);
+    return NULL;
+}
+
+static struct status *shape_first_find(struct shape_inference *ctx) {
+    TRY(check_first_handle(ctx));
+    if (ctx->in[2].rank > 1)
+        return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[2].rank);
+    return NULL;
+}
+
+static struct status *shape_first_size(struct shape_inference *ctx) {
+    TRY(check_first_handle(ctx));
+    return shape_scalar(ctx);
+}
+
+static struct status *shape_first_export(struct shape_inference *ctx) {
+    TRY(check_first_handle(ctx));
+    ctx->out[0] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
+static struct status *shape_first_initialize(struct shape_inference *ctx) {
+    struct shape keys, unused;
+    TRY(check_first_handle(ctx));
+    TRY(shape_require_rank(ctx, 1, 1, &keys));
+    return shape_merge(ctx, keys, ctx->in[2], &unused);
+}
+
+static struct status *shape_first_file(struct shape_inference *ctx) {
+    TRY(check_first_handle(ctx));
+    return shape_require_rank(ctx, 1, 0, NULL);
+}
+
+static struct status *shape_first_change(struct shape_inference *ctx) {
+    return check_first_handle(ctx);
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"HashTableV2", "a table that is filled once", shape_scalar},
@@ -77,6 +128,17 @@ static const struct op_def rows[] = {
     {"LookupTableInsertV2", "adds keys with values, or replaces theirs", shape_change},
     {"LookupTableImportV2", "replaces all that a table holds", shape_change},
     {"LookupTableRemoveV2", "removes keys", shape_change},
+    {"HashTable", "a table that is filled once", shape_first_version},
+    {"MutableHashTable", "a table that changes", shape_first_version},
+    {"MutableHashTableOfTensors", "a table of vectors that changes", shape_first_version},
+    {"LookupTableFind", "the values of keys", shape_first_find},
+    {"LookupTableSize", "how many keys a table has", shape_first_size},
+    {"LookupTableExport", "all keys and values, in any order", shape_first_export},
+    {"InitializeTable", "fills a table, once", shape_first_initialize},
+    {"InitializeTableFromTextFile", "fills a table from the lines of a file, once",
+     shape_first_file},
+    {"LookupTableInsert", "adds keys with values, or replaces theirs", shape_first_change},
+    {"LookupTableImport", "replaces all that a table holds", shape_first_change},
 };
 // clang-format on
 

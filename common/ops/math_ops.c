@@ -21,10 +21,6 @@ static struct status *shape_equality(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_both_inputs(struct shape_inference *ctx) {
-    return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
-}
-
 static struct status *shape_accumulate(struct shape_inference *ctx) {
     struct shape shape;
     TRY(node_get_shape(ctx->node, "shape", &shape));
@@ -32,7 +28,7 @@ static struct status *shape_accumulate(struct shape_inference *ctx) {
     return shape_merge(ctx, ctx->out[0], shape, &ctx->out[0]);
 }
 
-/* Select: a scalar condition, one of the same shape, or a vector that picks rows. */
+/* Select: the condition is a scalar, or has the same shape, or is a vector that selects rows. */
 static struct status *shape_select(struct shape_inference *ctx) {
     struct shape condition = ctx->in[0], data;
     TRY(shape_merge(ctx, ctx->in[1], ctx->in[2], &data));
@@ -227,7 +223,7 @@ static struct status *shape_cross(struct shape_inference *ctx) {
 /* All inputs that are not scalars must have one shape. */
 static struct status *shape_betainc(struct shape_inference *ctx) {
     struct shape merged = SHAPE_SCALAR;
-    bool is_open = false; /* an input of unknown rank may still be anything */
+    bool is_open = false; /* an input of unknown rank may have any shape */
     for (int i = 0; i < 3; i++) {
         is_open = is_open || ctx->in[i].rank < 0;
         if (ctx->in[i].rank > 0 && merged.rank == 0)
@@ -349,7 +345,7 @@ static const struct op_def rows[] = {
     {"LeftShift", "x · 2^y, bit by bit; y is held to the type's width", shape_broadcast},
     {"RightShift", "x / 2^y, bit by bit; signed numbers keep their sign", shape_broadcast},
     {"NextAfter", "the float after x towards y", shape_broadcast},
-    {"ApproximateEqual", "|x - y| < tolerance", shape_both_inputs},
+    {"ApproximateEqual", "|x - y| < tolerance", shape_merge_two_inputs},
     {"Equal", "x == y", shape_equality},
     {"NotEqual", "x != y", shape_equality},
     {"Less", "x < y", shape_broadcast},

@@ -4,11 +4,6 @@
 
 /* ---- shapes ---- */
 
-/* The two inputs of a gradient have one shape. */
-static struct status *shape_both_inputs(struct shape_inference *ctx) {
-    return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
-}
-
 static struct status *shape_softmax(struct shape_inference *ctx) {
     TRY(shape_require_rank_at_least(ctx, 0, 1));
     return shape_same_as_input(ctx);
@@ -47,7 +42,7 @@ static struct status *shape_bias_add_grad(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* What one operand alone says about a broadcast to a matrix: sizes above 1 are kept, others are
+/* What one operand alone says about a broadcast to a matrix: sizes above 1 are kept, and others are
  * unknown. */
 static struct shape open_matrix(struct shape_inference *ctx, struct shape shape) {
     int64_t dims[2] = {-1, -1};
@@ -155,20 +150,21 @@ static const struct op_def rows[] = {
     {"BiasAddV1", "adds a vector along the last dimension", shape_bias_add},
     {"BiasAddGrad", "sums over all dimensions but the channels", shape_bias_add_grad},
     {"Relu", "max(features, 0)", shape_same_as_input},
-    {"ReluGrad", "gradients where features > 0, else 0", shape_both_inputs},
+    {"ReluGrad", "gradients where features > 0, else 0", shape_merge_two_inputs},
     {"Relu6", "min(max(features, 0), 6)", shape_same_as_input},
-    {"Relu6Grad", "gradients where 0 < features < 6, else 0", shape_both_inputs},
+    {"Relu6Grad", "gradients where 0 < features < 6, else 0", shape_merge_two_inputs},
     {"LeakyRelu", "features where positive, else alpha · features", shape_same_as_input},
-    {"LeakyReluGrad", "gradients where features > 0, else alpha · gradients", shape_both_inputs},
+    {"LeakyReluGrad", "gradients where features > 0, else alpha · gradients",
+     shape_merge_two_inputs},
     {"Elu", "features where not negative, else exp(features) - 1", shape_same_as_input},
     {"EluGrad", "gradients where outputs are not negative, else gradients · (outputs + 1)",
-     shape_both_inputs},
+     shape_merge_two_inputs},
     {"Selu", "scaled Elu, whose activations tend to mean 0 and variance 1", shape_same_as_input},
-    {"SeluGrad", "gradients of Selu, from its outputs", shape_both_inputs},
+    {"SeluGrad", "gradients of Selu, from its outputs", shape_merge_two_inputs},
     {"Softplus", "log(1 + exp(features))", shape_same_as_input},
-    {"SoftplusGrad", "gradients / (1 + exp(-features))", shape_both_inputs},
+    {"SoftplusGrad", "gradients / (1 + exp(-features))", shape_merge_two_inputs},
     {"Softsign", "features / (1 + |features|)", shape_same_as_input},
-    {"SoftsignGrad", "gradients / (1 + |features|)²", shape_both_inputs},
+    {"SoftsignGrad", "gradients / (1 + |features|)²", shape_merge_two_inputs},
     {"Softmax", "exp(logits), scaled to sum 1 along the last dimension", shape_softmax},
     {"LogSoftmax", "logits - log(sum of exp(logits)) along the last dimension", shape_softmax},
     {"SoftmaxCrossEntropyWithLogits",

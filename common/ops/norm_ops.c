@@ -47,7 +47,7 @@ static struct status *shape_batch_norm(struct shape_inference *ctx) {
     TRY(merge_channels(ctx, 0, 1, is_training && factor == 1 ? 2 : 4, &channels));
     for (int i = 1; i < 5; i++)
         ctx->out[i] = shape_make(ctx, 1, &channels);
-    return NULL; /* the third reserve's shape is the kernel's own */
+    return NULL; /* the kernel alone decides the shape of the third reserve */
 }
 
 static struct status *shape_batch_norm_grad(struct shape_inference *ctx) {

@@ -64,6 +64,9 @@ op_shape_fn shape_matmul; /* MatMul: inputs 0 and 1 (math_ops.c) */
 op_shape_fn shape_of_reshape;
 /* output 0 has images of the size that input 1 contains (image_ops.c) */
 op_shape_fn shape_resize_images;
+op_shape_fn shape_from_attr;        /* output 0 has the shape of the attr `shape` */
+op_shape_fn shape_v1_handle;        /* output 0 is the handle of an op's V1 form, two strings */
+op_shape_fn shape_merge_two_inputs; /* output 0 has the merged shape of inputs 0 and 1 */
 op_shape_fn shape_merge_all_inputs; /* output 0 has the merged shape of all inputs */
 
 /* Helpers for shape functions; results in the arena. */

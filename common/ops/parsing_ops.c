@@ -49,12 +49,6 @@ static struct status *shape_fingerprint(struct shape_inference *ctx) {
 
 /* ---- examples ---- */
 
-static struct status *list_of(const struct node *node, const char *name,
-                              const struct attr_value **ret, int *ret_n) {
-    *ret_n = 0;
-    return node_attr(node, name) ? node_get_list(node, name, ret, ret_n) : NULL;
-}
-
 /* What the shapes of the outputs of one level depend on. */
 struct level {
     int n_sparse, n_dense, n_ragged;
@@ -92,7 +86,7 @@ static struct status *set_level(struct shape_inference *ctx, const struct level 
                            ? batch.dims[0] + 1
                        : batch.rank == 0 ? 0
                                          : -1;
-    if (level->is_of_sequence && batch.rank <= 0) /* a scalar for a single example */
+    if (level->is_of_sequence && batch.rank <= 0) /* a scalar means a single example */
         *output += level->n_ragged;
     else
         set_vectors(ctx, output, level->n_ragged, n_splits);
@@ -119,10 +113,10 @@ static struct status *shape_example(struct shape_inference *ctx) {
     struct level level = {0};
     const struct attr_value *unused;
     int n_shapes, output = 0;
-    TRY(list_of(ctx->node, "sparse_types", &unused, &level.n_sparse));
-    TRY(list_of(ctx->node, "Tdense", &unused, &level.n_dense));
-    TRY(list_of(ctx->node, "ragged_value_types", &unused, &level.n_ragged));
-    TRY(list_of(ctx->node, "dense_shapes", &level.dense_shapes, &n_shapes));
+    TRY(node_get_list_if_any(ctx->node, "sparse_types", &unused, &level.n_sparse));
+    TRY(node_get_list_if_any(ctx->node, "Tdense", &unused, &level.n_dense));
+    TRY(node_get_list_if_any(ctx->node, "ragged_value_types", &unused, &level.n_ragged));
+    TRY(node_get_list_if_any(ctx->node, "dense_shapes", &level.dense_shapes, &n_shapes));
     if (n_shapes != level.n_dense)
         return status_invalid("len(dense_keys) != len(dense_shapes): %d vs. %d", level.n_dense,
                               n_shapes);
@@ -148,14 +142,16 @@ static struct status *shape_sequence(struct shape_inference *ctx) {
                           .has_lengths = !node_is_op(ctx->node, "ParseSingleSequenceExample")};
     const struct attr_value *unused;
     int n_shapes, n_list_shapes, output = 0;
-    TRY(list_of(ctx->node, "context_sparse_types", &unused, &context.n_sparse));
-    TRY(list_of(ctx->node, "Tcontext_dense", &unused, &context.n_dense));
-    TRY(list_of(ctx->node, "context_ragged_value_types", &unused, &context.n_ragged));
-    TRY(list_of(ctx->node, "context_dense_shapes", &context.dense_shapes, &n_shapes));
-    TRY(list_of(ctx->node, "feature_list_sparse_types", &unused, &lists.n_sparse));
-    TRY(list_of(ctx->node, "feature_list_dense_types", &unused, &lists.n_dense));
-    TRY(list_of(ctx->node, "feature_list_ragged_value_types", &unused, &lists.n_ragged));
-    TRY(list_of(ctx->node, "feature_list_dense_shapes", &lists.dense_shapes, &n_list_shapes));
+    TRY(node_get_list_if_any(ctx->node, "context_sparse_types", &unused, &context.n_sparse));
+    TRY(node_get_list_if_any(ctx->node, "Tcontext_dense", &unused, &context.n_dense));
+    TRY(node_get_list_if_any(ctx->node, "context_ragged_value_types", &unused, &context.n_ragged));
+    TRY(node_get_list_if_any(ctx->node, "context_dense_shapes", &context.dense_shapes, &n_shapes));
+    TRY(node_get_list_if_any(ctx->node, "feature_list_sparse_types", &unused, &lists.n_sparse));
+    TRY(node_get_list_if_any(ctx->node, "feature_list_dense_types", &unused, &lists.n_dense));
+    TRY(node_get_list_if_any(ctx->node, "feature_list_ragged_value_types", &unused,
+                             &lists.n_ragged));
+    TRY(node_get_list_if_any(ctx->node, "feature_list_dense_shapes", &lists.dense_shapes,
+                             &n_list_shapes));
     if (n_shapes != context.n_dense || n_list_shapes != lists.n_dense)
         return status_invalid("len(dense_keys) != len(dense_shapes)");
     TRY(check_counts(ctx->node, (struct level[]){context, lists}, 2));

@@ -3,7 +3,7 @@
 
 static int spatial_of(const struct node *node) { return strstr(node->op_name, "3D") ? 3 : 2; }
 
-/* The channels of the output: fewer where groups of them are pooled. */
+/* The channels of the output, which are fewer where groups of channels are pooled. */
 static int64_t pooled_channels(const struct window_attrs *attrs, int64_t channels) {
     int64_t size = attrs->size.channel, stride = attrs->strides.channel;
     if (channels < 0 || (size == 1 && stride == 1))
@@ -109,8 +109,8 @@ static struct status *shape_fractional(struct shape_inference *ctx) {
         dims[i] = in.dims[i] < 0 ? -1 : (int64_t)((float)in.dims[i] / ratios[i].f);
     }
     ctx->out[0] = shape_make(ctx, 4, dims);
-    /* ends of regions: one more than these sizes. TensorFlow infers these sizes, which the kernel
-     * does not produce. */
+    /* the ends of regions are one more than these sizes, but TensorFlow infers these sizes, which
+     * the kernel does not produce */
     for (int i = 1; i < 3; i++)
         ctx->out[i] = shape_unknown_of_rank(ctx, 1);
     return NULL;

@@ -1,11 +1,7 @@
 /* Lists the quantising family: ops on real numbers that are coded in few bits. */
 #include "common/ops/window_shapes.h"
 
-/* ---- reals that go through codes ---- */
-
-static struct status *shape_merge_two(struct shape_inference *ctx) {
-    return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
-}
+/* ---- reals that are rounded to codes ---- */
 
 static struct status *require_scalars(struct shape_inference *ctx, int first, int n) {
     for (int i = first; i < first + n; i++)
@@ -21,7 +17,7 @@ static struct status *shape_fake(struct shape_inference *ctx) {
 static struct status *shape_fake_grad(struct shape_inference *ctx) {
     TRY(require_scalars(ctx, 2, 2));
     ctx->out[1] = ctx->out[2] = (struct shape){0, NULL};
-    return shape_merge_two(ctx);
+    return shape_merge_two_inputs(ctx);
 }
 
 /* Checks ranges in inputs first and first + 1: vectors as long as the last dimension of `shape`,
@@ -104,7 +100,7 @@ static struct status *shape_simulate_grad(struct shape_inference *ctx) {
     struct shape range;
     TRY(check_axis_ranges(ctx, 2, &range));
     ctx->out[1] = ctx->out[2] = range;
-    return shape_merge_two(ctx);
+    return shape_merge_two_inputs(ctx);
 }
 
 /* ---- codes ---- */
@@ -205,7 +201,7 @@ static const struct op_def rows[] = {
     {"FakeQuantWithMinMaxArgs",
      "reals moved to the nearest of 2^num_bits between attrs min and max", shape_same_as_input},
     {"FakeQuantWithMinMaxArgsGradient",
-     "the gradient of FakeQuantWithMinMaxArgs: what lies inside passes", shape_merge_two},
+     "the gradient of FakeQuantWithMinMaxArgs: what lies inside passes", shape_merge_two_inputs},
     {"FakeQuantWithMinMaxVars", "reals moved to the nearest of 2^num_bits between min and max",
      shape_fake},
     {"FakeQuantWithMinMaxVarsGradient",

@@ -2,12 +2,6 @@
  * component. */
 #include "common/ops/op_def.h"
 
-/* A handle of the first form: a vector of the strings container and name. */
-static struct status *shape_two_elements(struct shape_inference *ctx) {
-    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
-    return NULL;
-}
-
 /* The handle of a queue with one component knows its type and shape. */
 static struct status *shape_queue(struct shape_inference *ctx) {
     const struct attr_value *types = NULL, *shapes = NULL;
@@ -57,11 +51,11 @@ static struct status *shape_dequeue_up_to(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"FIFOQueue", "a queue: first in, first out", shape_two_elements},
-    {"PaddingFIFOQueue", "a queue whose batches are padded", shape_two_elements},
-    {"RandomShuffleQueue", "a queue that gives out any of its elements", shape_two_elements},
-    {"PriorityQueue", "a queue that gives out the smallest first", shape_two_elements},
-    {"FakeQueue", "a reference to a queue that has a handle", shape_two_elements},
+    {"FIFOQueue", "a queue: first in, first out", shape_v1_handle},
+    {"PaddingFIFOQueue", "a queue whose batches are padded", shape_v1_handle},
+    {"RandomShuffleQueue", "a queue that gives out any of its elements", shape_v1_handle},
+    {"PriorityQueue", "a queue that gives out the smallest first", shape_v1_handle},
+    {"FakeQueue", "a reference to a queue that has a handle", shape_v1_handle},
     {"FIFOQueueV2", "a queue: first in, first out", shape_queue},
     {"PaddingFIFOQueueV2", "a queue whose batches are padded", shape_queue},
     {"RandomShuffleQueueV2", "a queue that gives out any of its elements", shape_queue},

@@ -34,7 +34,7 @@ static struct status *shape_gather(struct shape_inference *ctx) {
                                           &ctx->out[n_out]);
 }
 
-/* Splits are vectors, values have rows. */
+/* Splits must be vectors, and values must have rows. */
 static struct status *require_ragged(struct shape_inference *ctx, int n_splits) {
     TRY(shape_require_rank_at_least(ctx, n_splits, 1));
     for (int i = 0; i < n_splits; i++)
@@ -168,7 +168,7 @@ static struct status *shape_ragged_cross(struct shape_inference *ctx) {
     TRY(count_list(ctx->node, "ragged_values_types", &n_ragged));
     TRY(count_list(ctx->node, "sparse_values_types", &n_sparse));
     TRY(count_list(ctx->node, "dense_types", &n_dense));
-    /* Nsparse and the splits' types have lengths of their own */
+    /* Nsparse and the lists of the splits' types have lengths of their own */
     if (2 * n_ragged + 3 * n_sparse + n_dense != ctx->node->n_data)
         return status_invalid("The features' types ask for %d inputs, but there are %d",
                               2 * n_ragged + 3 * n_sparse + n_dense, ctx->node->n_data);
@@ -194,7 +194,7 @@ static struct status *shape_count_dense(struct shape_inference *ctx) {
 
 static struct status *shape_count_sparse(struct shape_inference *ctx) {
     int64_t rank = dim_of(ctx->in[2], 0);
-    /* rows count once, whatever is below them */
+    /* rows are counted once, whatever dimensions are inside them */
     bool is_known = rank <= 2 && rank == dim_of(ctx->in[0], 1);
     set_sparse(ctx, 0, -1, vector_of(ctx, is_known ? rank : -1));
     return NULL;
@@ -246,13 +246,6 @@ static struct status *shape_fill_rows(struct shape_inference *ctx) {
     ctx->out[0] = ctx->out[1] = vector_of(ctx, -1);
     ctx->out[2] = vector_of(ctx, n_rows ? MAX(tensor_index_at(n_rows, 0), (int64_t)-1) : -1);
     ctx->out[3] = vector_of(ctx, n);
-    return NULL;
-}
-
-static struct status *shape_fill_rows_grad(struct shape_inference *ctx) {
-    TRY(require_ranks(ctx, "vv"));
-    ctx->out[0] = vector_of(ctx, dim_of(ctx->in[0], 0));
-    ctx->out[1] = SHAPE_SCALAR;
     return NULL;
 }
 

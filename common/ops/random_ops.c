@@ -2,7 +2,7 @@
  * from a seed alone. */
 #include "common/ops/op_def.h"
 
-/* The output has the shape that a vector input contains. */
+/* The output has the shape in a vector input. */
 static struct status *asked_shape(struct shape_inference *ctx, struct shape *ret) {
     TRY(shape_require_rank(ctx, 0, 1, NULL));
     return shape_from_input(ctx, 0, ret);
@@ -137,7 +137,7 @@ static struct status *shape_skip(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* A scalar for scalars and one seed; else a vector. */
+/* The output is a scalar for scalar inputs and one seed, and otherwise a vector. */
 static struct status *shape_index_shuffle(struct shape_inference *ctx) {
     int64_t n = -1;
     if (ctx->in[0].rank > 1 || ctx->in[2].rank > 1)

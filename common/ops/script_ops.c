@@ -1,4 +1,4 @@
-/* The script family: ops that call functions of the client's own process. */
+/* Lists the script family: ops that call functions of the client's own process. */
 #include "common/ops/op_def.h"
 
 extern const struct op_def_list script_ops;

@@ -33,7 +33,7 @@ struct status *shape_none(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* A sum of lists has elements as the lists have. */
+/* A sum of lists has elements like those of the lists. */
 static struct status *merge_all_handles(struct shape_inference *ctx) {
     enum dtype dtype = DT_INVALID;
     struct shape merged = SHAPE_UNKNOWN;
@@ -52,6 +52,19 @@ static struct status *merge_all_handles(struct shape_inference *ctx) {
     ctx->out_handle_dtypes[0] = dtype;
     ctx->out_handle_shapes[0] = merged;
     return NULL;
+}
+
+struct status *shape_from_attr(struct shape_inference *ctx) {
+    return node_get_shape(ctx->node, "shape", &ctx->out[0]);
+}
+
+struct status *shape_v1_handle(struct shape_inference *ctx) {
+    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
+    return NULL;
+}
+
+struct status *shape_merge_two_inputs(struct shape_inference *ctx) {
+    return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
 }
 
 struct status *shape_merge_all_inputs(struct shape_inference *ctx) {
@@ -73,7 +86,8 @@ struct status *shape_reduction(struct shape_inference *ctx) {
     const struct tensor *axes = ctx->in_values[1];
     if (ctx->in[1].rank > 1)
         return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[1].rank);
-    if (!axes && ctx->in[1].rank == 1 && ctx->in[1].dims[0] == 0) { /* no axis: nothing is summed */
+    /* without axes nothing is summed */
+    if (!axes && ctx->in[1].rank == 1 && ctx->in[1].dims[0] == 0) {
         ctx->out[0] = in;
         return NULL;
     }
@@ -151,8 +165,8 @@ struct status *shape_merge(struct shape_inference *ctx, struct shape a, struct s
     return NULL;
 }
 
-/* One size of a broadcast. A known size above 1 decides against an unknown one; a 1 leaves it to
- * the other side. */
+/* One size of a broadcast. A known size above 1 decides against an unknown one. With a 1 the other
+ * side decides. */
 static int64_t broadcast_dim(int64_t a, int64_t b) {
     if (a > 1 || b == 1)
         return a;

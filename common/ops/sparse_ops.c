@@ -112,14 +112,14 @@ static struct status *shape_fill_rows(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_fill_rows_grad(struct shape_inference *ctx) {
+struct status *shape_fill_rows_grad(struct shape_inference *ctx) {
     TRY(require_ranks(ctx, "vv"));
     ctx->out[0] = vector_of(ctx, dim_of(ctx->in[0], 0));
     ctx->out[1] = SHAPE_SCALAR;
     return NULL;
 }
 
-/* ---- with a dense one ---- */
+/* ---- a sparse tensor with a dense one ---- */
 
 static struct status *shape_to_dense(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 1, 1, NULL));
@@ -157,7 +157,7 @@ static struct status *shape_hinted_matmul(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* ---- two of them ---- */
+/* ---- two sparse tensors ---- */
 
 static struct status *shape_add(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 2, 1, NULL));
@@ -179,7 +179,7 @@ static struct status *shape_extremum(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* For each dimension but the last, the larger size. */
+/* The output has the larger size of each dimension but the last. */
 static struct status *shape_distance(struct shape_inference *ctx) {
     TRY(require_ranks(ctx, "mvvmvv"));
     const struct tensor *a = ctx->in_values[2], *b = ctx->in_values[5];
@@ -255,8 +255,35 @@ static struct status *shape_segment_grad_v2(struct shape_inference *ctx) {
                : shape_concat(ctx, vector_of(ctx, -1), shape_sub(ctx, grad, 1, -1), &ctx->out[0]);
 }
 
+/* ---- matrices by compressed rows: their sizes are not inferred ---- */
+
+static struct status *shape_csr_entries(struct shape_inference *ctx) {
+    ctx->out[0] = shape_unknown_of_rank(ctx, 2);
+    ctx->out[1] = shape_unknown_of_rank(ctx, 1);
+    ctx->out[2] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
+static struct status *shape_csr_vectors(struct shape_inference *ctx) {
+    for (int i = 0; i < 3; i++)
+        ctx->out[i] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
+    {"SparseTensorToCSRSparseMatrix", "a sparse tensor as a matrix by compressed rows",
+     shape_scalar},
+    {"DenseToCSRSparseMatrix", "chosen elements as a matrix by compressed rows", shape_scalar},
+    {"CSRSparseMatrixToSparseTensor", "a matrix by compressed rows as a sparse tensor",
+     shape_csr_entries},
+    {"CSRSparseMatrixToDense", "a matrix by compressed rows as a dense one", shape_unknown},
+    {"CSRSparseMatrixComponents", "row pointers, columns and values of a matrix",
+     shape_csr_vectors},
+    {"SparseMatrixNNZ", "the number of a matrix' entries", shape_unknown},
+    {"SparseMatrixTranspose", "the transpose of a matrix by compressed rows", shape_scalar},
+    {"SparseMatrixMatMul", "a matrix by compressed rows times a dense one", shape_unknown},
+    {"SparseMatrixSparseMatMul", "the product of two matrices by compressed rows", shape_scalar},
     {"SparseReorder", "the entries in row-major order", shape_reorder},
     {"SparseReshape", "the indices of the entries under another shape", shape_reshape},
     {"SparseConcat", "sparse tensors one after the other along a dimension", shape_concat_sparse},

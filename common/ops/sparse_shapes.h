@@ -35,4 +35,7 @@ static inline struct status *require_ranks(struct shape_inference *ctx, const ch
     return NULL;
 }
 
+/* SparseFillEmptyRowsGrad and RaggedFillEmptyRowsGrad (sparse_ops.c). */
+op_shape_fn shape_fill_rows_grad;
+
 #endif

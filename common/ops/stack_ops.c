@@ -2,11 +2,6 @@
  * its shape at run time. */
 #include "common/ops/op_def.h"
 
-static struct status *shape_stack_v1(struct shape_inference *ctx) {
-    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
-    return NULL;
-}
-
 static struct status *shape_push(struct shape_inference *ctx) {
     ctx->out[0] = ctx->in[1];
     return NULL;
@@ -18,7 +13,7 @@ static const struct op_def rows[] = {
     {"StackPushV2", "pushes a tensor, and returns it", shape_push},
     {"StackPopV2", "pops the last tensor", shape_unknown},
     {"StackCloseV2", "releases all tensors of the stack", shape_none},
-    {"Stack", "a stack of tensors, in the first form", shape_stack_v1},
+    {"Stack", "a stack of tensors, in the first form", shape_v1_handle},
     {"StackPush", "pushes a tensor, and returns it", shape_push},
     {"StackPop", "pops the last tensor", shape_unknown},
     {"StackClose", "releases all tensors of the stack", shape_none},

@@ -65,7 +65,7 @@ struct status *shape_scatter_nd_update(struct shape_inference *ctx) {
                               batch_rank, SHAPE_TEXT(indices), batch_rank, SHAPE_TEXT(updates));
     TRY(shape_merge(ctx, shape_sub(ctx, indices, 0, batch_rank),
                     shape_sub(ctx, updates, 0, batch_rank), &unused));
-    if (depth < 0 || depth > variable.rank) /* too deep: the kernel reports it */
+    if (depth < 0 || depth > variable.rank) /* too deep, which the kernel reports */
         return NULL;
     return shape_merge(ctx, shape_sub(ctx, variable, (int)depth, -1),
                        shape_sub(ctx, updates, batch_rank, -1), &unused);
@@ -80,13 +80,9 @@ struct status *shape_count_up_to(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_variable(struct shape_inference *ctx) {
-    return node_get_shape(ctx->node, "shape", &ctx->out[0]);
-}
-
-/* The first form wrote an unknown shape as that of a scalar. */
+/* The first form of variables states an unknown shape as a scalar's. */
 static struct status *shape_variable_v1(struct shape_inference *ctx) {
-    TRY(shape_variable(ctx));
+    TRY(shape_from_attr(ctx));
     if (ctx->out[0].rank == 0)
         ctx->out[0] = SHAPE_UNKNOWN;
     return NULL;
@@ -104,8 +100,8 @@ static struct status *shape_assign(struct shape_inference *ctx) {
 // clang-format off
 static const struct op_def rows[] = {
     {"Variable", "a ref variable, in the first form", shape_variable_v1},
-    {"VariableV2", "a ref variable: a tensor with a name that outlives steps", shape_variable},
-    {"TemporaryVariable", "a ref variable that lives for one step", shape_variable},
+    {"VariableV2", "a ref variable: a tensor with a name that outlives steps", shape_from_attr},
+    {"TemporaryVariable", "a ref variable that lives for one step", shape_from_attr},
     {"DestroyTemporaryVariable", "the last value of a temporary variable, which is destroyed",
      shape_same_as_input},
     {"IsVariableInitialized", "whether a ref variable has a value", shape_scalar},

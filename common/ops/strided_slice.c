@@ -12,11 +12,11 @@ struct dense {
 
 struct status *strided_slice_masks_read(const struct node *node, struct strided_slice_masks *ret) {
     int64_t begin, end, ellipsis, new_axis, shrink_axis;
-    TRY(node_get_i(node, "begin_mask", &begin));
-    TRY(node_get_i(node, "end_mask", &end));
-    TRY(node_get_i(node, "ellipsis_mask", &ellipsis));
-    TRY(node_get_i(node, "new_axis_mask", &new_axis));
-    TRY(node_get_i(node, "shrink_axis_mask", &shrink_axis));
+    TRY(node_get_i32(node, "begin_mask", &begin));
+    TRY(node_get_i32(node, "end_mask", &end));
+    TRY(node_get_i32(node, "ellipsis_mask", &ellipsis));
+    TRY(node_get_i32(node, "new_axis_mask", &new_axis));
+    TRY(node_get_i32(node, "shrink_axis_mask", &shrink_axis));
     if ((uint64_t)ellipsis & ((uint64_t)ellipsis - 1))
         return status_invalid("Multiple ellipses in slice spec not allowed");
     *ret = (struct strided_slice_masks){(uint64_t)begin, (uint64_t)end, (uint64_t)ellipsis,
@@ -49,8 +49,8 @@ static struct status *add_whole(struct dense *dense, int *at, int until) {
     return NULL;
 }
 
-/* Visits the entries one by one; the ellipsis (one at the end where none is given) takes the
- * dimensions that the others leave. */
+/* Visits the entries one by one. The ellipsis takes the dimensions that the others leave. When none
+ * is given, there is one at the end. */
 static struct status *dense_build(const struct strided_slice_masks *masks, int rank,
                                   const struct tensor *begin, const struct tensor *end,
                                   const struct tensor *strides, struct dense *dense) {
@@ -86,8 +86,8 @@ static struct status *dense_build(const struct strided_slice_masks *masks, int r
     return ellipsis_seen ? NULL : add_whole(dense, &at, rank);
 }
 
-/* Clamps a begin or end to the dimension: a negative one counts from the end, and the direction of
- * the stride limits it. */
+/* Clamps a begin or end to the dimension. A negative number counts from the end, and the direction
+ * of the stride decides the limits. */
 static int64_t canonical(int64_t index, int64_t size, bool forward) {
     int64_t low = forward ? 0 : -1, high = forward ? size : size - 1;
     int64_t at = index < 0 ? index + size : index;
@@ -97,7 +97,7 @@ static int64_t canonical(int64_t index, int64_t size, bool forward) {
 static int64_t count_steps(int64_t length, int64_t stride) {
     if (length == 0 || (length < 0) != (stride < 0))
         return 0;
-    /* Both have the same sign: unsigned division also handles the most negative stride. */
+    /* Both have the same sign. Unsigned division also handles the most negative stride. */
     uint64_t n = length < 0 ? 0 - (uint64_t)length : (uint64_t)length,
              step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
     return (int64_t)(n / step + (n % step != 0));

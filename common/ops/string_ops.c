@@ -1,7 +1,7 @@
 /* Lists the string family: ops from texts to texts, numbers, hashes and parts. */
 #include "common/ops/op_def.h"
 
-/* A scalar is for every element; the other inputs have one shape. */
+/* A scalar is joined with every element. The other inputs have one shape. */
 static struct status *shape_join(struct shape_inference *ctx) {
     struct shape joined = SHAPE_SCALAR;
     bool may_be_scalar = true, is_open = false;

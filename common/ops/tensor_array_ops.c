@@ -55,7 +55,8 @@ static struct status *shape_array_read(struct shape_inference *ctx) {
 static struct status *shape_array_gather(struct shape_inference *ctx) {
     struct shape indices, element = SHAPE_UNKNOWN;
     TRY(shape_require_rank(ctx, 1, 1, &indices));
-    TRY(shape_require_rank(ctx, 2, 0, NULL));
+    /* The flow is left open. Inference here may know more of its shape than TensorFlow's does, and
+     * must not refuse a graph for it, because its value has no meaning. */
     TRY(node_get_shape(ctx->node, "element_shape", &element));
     struct shape known = element_of(ctx, (enum dtype)ctx->node->out_types[0]);
     if (shape_is_compatible(element, known))
@@ -90,8 +91,36 @@ static struct status *shape_array_split(struct shape_inference *ctx) {
     return shape_scalar(ctx);
 }
 
+/* ---- the first two versions: the handle is two strings, about which nothing is inferred ---- */
+
+static struct status *shape_two_elements(struct shape_inference *ctx) {
+    static const int64_t two = 2;
+    ctx->out[0] = shape_make(ctx, 1, &two);
+    return NULL;
+}
+
+static struct status *shape_flow(struct shape_inference *ctx) { return shape_scalar(ctx); }
+
+static struct status *shape_strings_concat(struct shape_inference *ctx) {
+    ctx->out[1] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
 // clang-format off
+#define OLD_VERSIONS(name, summary, shape) {name, summary, shape}, {name "V2", summary, shape}
 static const struct op_def rows[] = {
+    OLD_VERSIONS("TensorArray", "an array of tensors that lives for one step", shape_two_elements),
+    OLD_VERSIONS("TensorArrayGrad", "the array of gradients of an array", shape_two_elements),
+    OLD_VERSIONS("TensorArrayWrite", "writes one element", shape_flow),
+    OLD_VERSIONS("TensorArrayRead", "reads one element", shape_unknown),
+    OLD_VERSIONS("TensorArrayGather", "elements stacked into one tensor", shape_unknown),
+    OLD_VERSIONS("TensorArrayScatter", "rows of a tensor into elements", shape_flow),
+    OLD_VERSIONS("TensorArrayConcat", "all elements one after the other", shape_strings_concat),
+    OLD_VERSIONS("TensorArraySplit", "runs of rows of a tensor into elements", shape_flow),
+    OLD_VERSIONS("TensorArraySize", "the number of elements", shape_scalar),
+    OLD_VERSIONS("TensorArrayClose", "releases all elements", shape_none),
+    {"TensorArrayPack", "all elements stacked into one tensor", shape_unknown},
+    {"TensorArrayUnpack", "rows of a tensor into all elements", shape_flow},
     {"TensorArrayV3", "an array of tensors that lives for one step", shape_array},
     {"TensorArrayGradV3", "the array of gradients of an array", shape_array_grad},
     {"TensorArrayGradWithShape", "the array of gradients of an array, of larger elements",

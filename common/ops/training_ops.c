@@ -25,12 +25,13 @@ static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct 
     return shape_merge(ctx, *var, rows, var);
 }
 
-/* What a kernel of TensorFlow accepts although it is no scalar; ours decide as well. */
+/* Arguments that some kernel of TensorFlow accepts although they are no scalars. Here, too, the
+ * kernels decide. */
 static bool may_have_any_rank(const char *name) {
     return strcmp(name, "lr_power") == 0 || strcmp(name, "sign_decay") == 0;
 }
 
-/* Variables (and a dense gradient) have one shape, indices are a vector, all other inputs are
+/* Variables and a dense gradient have one shape, indices are a vector, and all other inputs are
  * scalars. */
 static struct status *shape_optimizer(struct shape_inference *ctx) {
     const struct node *node = ctx->node;

@@ -59,8 +59,12 @@ static struct status *read_list(const struct node *node, const struct window_att
         /* there, an absent list means dilations of 1 */
         if (n == 0 && strcmp(node->op_name, "Conv") == 0)
             return NULL;
-        for (int i = 0; i < MIN(n, WINDOW_MAX_RANK); i++)
+        for (int i = 0; i < MIN(n, WINDOW_MAX_RANK); i++) {
             numbers[i] = values[i].i;
+            if (numbers[i] < INT32_MIN || numbers[i] > INT32_MAX)
+                return status_invalid("Attr %s has value %lld out of range for an int32", *names,
+                                      (long long)numbers[i]);
+        }
         return window_list_set(attrs, what, numbers, n, ret);
     }
     return NULL;

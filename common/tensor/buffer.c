@@ -4,13 +4,13 @@
  *   below 1 MiB    a block of malloc's, header apart; recycled
  *   above          fresh pages from mmap, header apart; recycled
  *
- * and, for what peers are to see, from 64 KiB a block of the shared arena, header apart,
- * recycled.
+ * Memory that peers can map is, from 64 KiB, a block of the shared arena with its header apart,
+ * and recycled too.
  *
- * Recycled blocks come in size classes an eighth of a power of two apart (at most 12.5 % over
- * what was asked) and wait in one cache for all host allocators, newest first; beyond the
- * cache's limit the block that waited longest goes back to the system. Fresh pages cost nothing
- * before they are touched, so a stranger's message that lies about its size gains nothing by it. */
+ * Recycled blocks come in size classes an eighth of a power of two apart (at most 12.5 % more than
+ * was requested). They wait in one cache for all host allocators, newest first. Beyond the cache's
+ * limit the oldest block is returned to the system. Fresh pages cost nothing before they are
+ * touched, so a false size in a stranger's message costs no memory. */
 #include "common/tensor/buffer.h"
 
 #include <pthread.h>
@@ -52,8 +52,8 @@ enum block_kind { BLOCK_PRIVATE, BLOCK_SHARED, BLOCK_N_KINDS };
 
 struct host_allocator {
     struct allocator base;
-    /* allocator_host_shared returns it: only `alloc` and `likes` are used, and its buffers belong
-     * to `base` */
+    /* the allocator that allocator_host_shared returns: only `alloc` and `likes` are used, and its
+     * buffers belong to `base` */
     struct allocator shared;
     /* references of its creator and of each live buffer; -1 for the allocator of the process, which
      * is not counted */
@@ -64,8 +64,8 @@ struct host_block {
     struct buffer buffer;
     int class_index;
     enum block_kind kind;
-    uint32_t age;                 /* when it was put there */
-    struct list in_class, in_age; /* while it is in the cache */
+    uint32_t age;                 /* when the block was put into the cache */
+    struct list in_class, in_age; /* links of the cache, while the block is in it */
 };
 
 static struct {
@@ -122,7 +122,7 @@ static void *map_pages(size_t size_bytes) {
     return pages + before;
 }
 
-static void tell_release_hook(const struct host_block *block) {
+static void call_release_hook(const struct host_block *block) {
     if (likely(!atomic_load_explicit(&release_hook.is_set, memory_order_acquire)))
         return;
     pthread_mutex_lock(&release_hook.lock);
@@ -132,7 +132,7 @@ static void tell_release_hook(const struct host_block *block) {
 }
 
 static void host_block_free(struct host_block *block) {
-    tell_release_hook(block);
+    call_release_hook(block);
     if (block->kind == BLOCK_SHARED)
         shm_arena_give(atomic_load_explicit(&arena, memory_order_relaxed), block->class_index,
                        block->buffer.data, block->buffer.size_bytes);
@@ -247,7 +247,7 @@ static void uncharge(struct allocator *allocator, size_t size_bytes) {
     atomic_fetch_sub_explicit(&allocator->in_use_bytes, (int64_t)size_bytes, memory_order_relaxed);
 }
 
-static void host_allocator_let_go(struct allocator *allocator) {
+static void host_allocator_unref(struct allocator *allocator) {
     struct host_allocator *host = CONTAINER_OF(allocator, struct host_allocator, base);
     if (atomic_load_explicit(&host->n_holders, memory_order_relaxed) < 0)
         return;
@@ -255,7 +255,7 @@ static void host_allocator_let_go(struct allocator *allocator) {
         free(host);
 }
 
-static void host_allocator_hold(struct allocator *allocator) {
+static void host_allocator_ref(struct allocator *allocator) {
     struct host_allocator *host = CONTAINER_OF(allocator, struct host_allocator, base);
     if (atomic_load_explicit(&host->n_holders, memory_order_relaxed) >= 0)
         atomic_fetch_add_explicit(&host->n_holders, 1, memory_order_relaxed);
@@ -313,7 +313,7 @@ static struct buffer *alloc_of_kind(struct allocator *allocator, size_t size_byt
     }
     atomic_init(&buffer->n_refs, 1);
     buffer->allocator = allocator;
-    host_allocator_hold(allocator);
+    host_allocator_ref(allocator);
     return buffer;
 }
 
@@ -332,7 +332,7 @@ static void host_free(struct allocator *allocator, struct buffer *buffer) {
     } else {
         free((char *)buffer - (buffer->flags & OFFSET_MASK));
     }
-    host_allocator_let_go(allocator);
+    host_allocator_unref(allocator);
 }
 
 bool buffer_recount(struct buffer *buffer, struct allocator *to) {
@@ -340,9 +340,9 @@ bool buffer_recount(struct buffer *buffer, struct allocator *to) {
     if (from->free != host_free || to->free != host_free || !charge(to, buffer->size_bytes))
         return false;
     uncharge(from, buffer->size_bytes);
-    host_allocator_hold(to);
+    host_allocator_ref(to);
     buffer->allocator = to;
-    host_allocator_let_go(from);
+    host_allocator_unref(from);
     return true;
 }
 
@@ -411,7 +411,7 @@ struct allocator *allocator_host(void) {
 
 void allocator_host_set_arena(struct shm_arena *to) {
     pthread_once(&host_once, host_init);
-    cache_shrink(0); /* no block may come from an arena before */
+    cache_shrink(0); /* no block may have come from an arena before */
     atomic_store_explicit(&arena, to, memory_order_relaxed);
 }
 
@@ -456,7 +456,7 @@ struct allocator *allocator_host_new(const char *name, int64_t limit_bytes) {
 
 void allocator_host_free(struct allocator *allocator) {
     if (allocator)
-        host_allocator_let_go(allocator);
+        host_allocator_unref(allocator);
 }
 
 /* ---- memory of others ---- */

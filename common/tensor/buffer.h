@@ -17,10 +17,33 @@ enum { BUFFER_ALIGN = 64 };
 /* A bit of buffer.flags: the memory belongs to another process and is mapped read-only, so that
  * writing to it would end this process. buffer_is_sole never holds for such a buffer. */
 #define BUFFER_IS_READ_ONLY (1u << 30)
+/* A bit of buffer.flags: the memory belongs to a device, and the host can neither read nor write
+ * it. The device's kernels and copies do (kernels/device.h), and device_memory below. */
+#define BUFFER_IS_DEVICE (1u << 29)
 
 struct buffer;
 struct allocator;
+struct device_engine;
 struct shm_arena; /* common/tensor/shm_arena.h */
+struct status;
+struct str;
+
+/* How bytes that the host cannot touch are copied within their memory. A copy is enqueued: it
+ * happens after whatever the device was told to do before, and before whatever it is told next. Any
+ * thread. */
+struct device_memory {
+    struct status *(*copy)(struct allocator *allocator, char *to, const char *from,
+                           size_t size_bytes);
+    /* Says which node a buffer was made for; and adds how much is in use and by whom, for the
+     * message when memory runs out. Either may be NULL. */
+    void (*set_holder)(struct buffer *buffer, const char *name);
+    void (*describe_holders)(struct allocator *allocator, struct str *out);
+    /* sets bytes to zero */
+    struct status *(*zero)(struct allocator *allocator, char *to, size_t size_bytes);
+    /* What the device does for kernels that serve every memory (kernels/support/device_engine.h).
+     * NULL: nothing. */
+    const struct device_engine *engine;
+};
 
 /* Where a buffer's memory comes from: the host, an arena that peers can map, a received message.
  * Each method may be called on any thread. */
@@ -34,6 +57,7 @@ struct allocator {
     void (*free)(struct allocator *allocator, struct buffer *buffer);
     /* see allocator_likes; NULL: every buffer */
     bool (*likes)(const struct allocator *allocator, const struct buffer *buffer);
+    const struct device_memory *device_memory; /* NULL: the host's memory */
     _Atomic int64_t in_use_bytes, peak_bytes;
     int64_t limit_bytes; /* 0: no limit */
 };
@@ -104,7 +128,7 @@ struct shm_arena *allocator_host_arena(void);
 /* The same host allocator, with the same limit, account and lifetime, except that blocks from 64
  * KiB come from the arena while it has room. */
 struct allocator *allocator_host_shared(struct allocator *host);
-/* Does the buffer lie where the allocator would have placed it? Otherwise a kernel that reuses the
+/* Is the buffer where the allocator would have placed it? Otherwise a kernel that reuses the
  * buffer would keep a value in memory that peers cannot map. */
 static inline bool allocator_likes(const struct allocator *allocator, const struct buffer *buffer) {
     return likely(!allocator->likes) || allocator->likes(allocator, buffer);

@@ -41,3 +41,27 @@ double tensor_real_at(const struct tensor *t, int64_t i) {
         return (double)tensor_int_at(t, i);
     }
 }
+
+void element_set_one(enum dtype dtype, void *value_) {
+    char *value = value_;
+    memset(value, 0, 16);
+    float one_f = 1;
+    double one_d = 1;
+    uint16_t half_bits = dtype == DT_HALF ? 0x3c00 : 0x3f80;
+    switch (dtype) {
+    case DT_FLOAT:
+    case DT_COMPLEX64:
+        memcpy(value, &one_f, sizeof(one_f));
+        break;
+    case DT_DOUBLE:
+    case DT_COMPLEX128:
+        memcpy(value, &one_d, sizeof(one_d));
+        break;
+    case DT_HALF:
+    case DT_BFLOAT16:
+        memcpy(value, &half_bits, sizeof(half_bits));
+        break;
+    default: /* integers and bool, little-endian */
+        value[0] = 1;
+    }
+}

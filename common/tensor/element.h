@@ -20,4 +20,7 @@ int64_t tensor_int_at(const struct tensor *t, int64_t index);
 /* An element of any integer or real dtype, rounded to double. 0 for other dtypes. */
 double tensor_real_at(const struct tensor *t, int64_t index);
 
+/* Writes the one of a number or bool dtype to the first of 16 bytes, and zeros to the others. */
+void element_set_one(enum dtype dtype, void *value);
+
 #endif

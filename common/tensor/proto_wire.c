@@ -57,6 +57,14 @@ int proto_next(struct span *in, struct proto_field *ret) {
     }
 }
 
+bool proto_is_message(struct span bytes) {
+    struct proto_field field;
+    int more;
+    while ((more = proto_next(&bytes, &field)) > 0)
+        ;
+    return more == 0;
+}
+
 size_t proto_varint_size(uint64_t value) {
     return value == 0 ? 1 : ((size_t)(63 - __builtin_clzll(value)) / 7) + 1;
 }
@@ -94,6 +102,11 @@ void proto_add_int(struct str *out, uint32_t number, uint64_t value) {
 
 void proto_add_fixed32(struct str *out, uint32_t number, uint32_t value) {
     proto_add_tag(out, number, 5);
+    str_add_bytes(out, &value, sizeof(value));
+}
+
+void proto_add_fixed64(struct str *out, uint32_t number, uint64_t value) {
+    proto_add_tag(out, number, 1);
     str_add_bytes(out, &value, sizeof(value));
 }
 

@@ -2,6 +2,8 @@
 #include "common/tensor/shape.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 bool shape_is_full(struct shape shape) {
     if (shape.rank < 0)
@@ -107,3 +109,13 @@ struct shape shape_dup(struct shape shape, struct arena *arena) {
         shape.dims = NULL;
     return shape;
 }
+
+struct shape shape_keep(struct shape shape) {
+    if (shape.rank <= 0)
+        return (struct shape){shape.rank, NULL};
+    int64_t *dims = xcalloc((size_t)shape.rank, sizeof(*dims));
+    memcpy(dims, shape.dims, (size_t)shape.rank * sizeof(*dims));
+    return (struct shape){shape.rank, dims};
+}
+
+void shape_free(struct shape shape_take) { free((void *)(uintptr_t)shape_take.dims); }

@@ -30,6 +30,9 @@ struct status *shape_n_elements(struct shape shape, int64_t *ret_n) MUST_USE;
 /* "[2,?,3]", "[]", "<unknown>". */
 void shape_print(struct shape shape, struct str *out);
 struct shape shape_dup(struct shape shape, struct arena *arena);
+/* A copy that owns its sizes; the caller frees it with shape_free. */
+struct shape shape_keep(struct shape shape);
+void shape_free(struct shape shape_take);
 
 /* What shape_print writes, as an argument of a message: SHAPE_TEXT(shape) is a string that lives
  * until the end of the full expression. A text that is too long is cut and ends with "...". */

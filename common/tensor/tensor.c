@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/tensor/tensor_pieces.h"
+
 /* ---- elements that are counted objects ----
  *
  *   tensor ──► object_array ──► the block that holds the pointers
@@ -70,6 +72,20 @@ void tensor_clear_slow(struct tensor *t) {
         free(t->long_dims);
 }
 
+bool tensor_release(struct tensor *t, int64_t *units) {
+    bool is_ours = t->storage == TENSOR_BUFFER && t->buffer->allocator == &object_array_allocator &&
+                   buffer_is_sole(t->buffer);
+    struct object_array *array =
+        is_ours ? CONTAINER_OF(t->buffer, struct object_array, buffer) : NULL;
+    struct object **objects = array ? (struct object **)(void *)array->block->data : NULL;
+    for (; array && array->n > 0 && *units > 0; --*units)
+        object_unref(objects[--array->n]);
+    if (array && array->n > 0)
+        return false;
+    tensor_clear(t);
+    return true;
+}
+
 static int64_t *dims_dup(const int64_t *dims, int rank) {
     size_t size_bytes = (size_t)rank * sizeof(*dims);
     return memcpy(xmalloc(size_bytes), dims, size_bytes);
@@ -119,12 +135,20 @@ static COLD struct status *out_of_tensor_memory(struct allocator *allocator, enu
                          "allocator %s: %lld%s bytes in use",
                          str_text(&text), dtype_name(dtype), size_bytes, allocator->name,
                          (long long)atomic_load(&allocator->in_use_bytes), limit);
+    if (allocator->device_memory && allocator->device_memory->describe_holders) {
+        str_clear(&text);
+        allocator->device_memory->describe_holders(allocator, &text);
+        st = status_suffix_take(st, ". %s", str_text(&text));
+    }
     str_fini(&text);
     return st;
 }
 
-static struct status *tensor_make(struct allocator *allocator, enum dtype dtype, struct shape shape,
-                                  bool is_zeroed, struct tensor *ret) {
+enum tensor_place { ON_HOST, ON_DEVICE };
+
+static inline struct status *tensor_make(struct allocator *allocator, enum dtype dtype,
+                                         struct shape shape, bool is_zeroed,
+                                         enum tensor_place where, struct tensor *ret) {
     size_t element_bytes = dtype_size(dtype);
     if (unlikely(element_bytes == 0 || dtype_is_ref(dtype)))
         return status_invalid("A tensor cannot have the type %s (%d)", dtype_name(dtype),
@@ -133,7 +157,7 @@ static struct status *tensor_make(struct allocator *allocator, enum dtype dtype,
     TRY(shape_n_elements(shape, &n_elements));
     if (unlikely(mul_overflows_i64(n_elements, (int64_t)element_bytes, &size_bytes)))
         return out_of_tensor_memory(allocator, dtype, shape, SIZE_MAX);
-    if (size_bytes <= TENSOR_INLINE_BYTES) {
+    if (size_bytes <= (where == ON_HOST ? TENSOR_INLINE_BYTES : 0)) {
         set_head(ret, dtype, shape, n_elements, TENSOR_INLINE);
         memset(ret->bytes, 0, sizeof(ret->bytes)); /* cheaper than asking whether it is needed */
         return NULL;
@@ -143,6 +167,7 @@ static struct status *tensor_make(struct allocator *allocator, enum dtype dtype,
                                       : buffer_alloc(allocator, (size_t)size_bytes);
     if (unlikely(!buffer))
         return out_of_tensor_memory(allocator, dtype, shape, (size_t)size_bytes);
+    CHECK(!(buffer->flags & BUFFER_IS_DEVICE) == (where == ON_HOST));
     if (is_zeroed && !is_object && !(buffer->flags & BUFFER_IS_ZERO))
         memset(buffer->data, 0, (size_t)size_bytes);
     set_head(ret, dtype, shape, n_elements, TENSOR_BUFFER);
@@ -153,12 +178,30 @@ static struct status *tensor_make(struct allocator *allocator, enum dtype dtype,
 
 struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct shape shape,
                           struct tensor *ret) {
-    return tensor_make(allocator, dtype, shape, false, ret);
+    return tensor_make(allocator, dtype, shape, false, ON_HOST, ret);
 }
 
 struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape,
                                  struct tensor *ret) {
-    return tensor_make(allocator, dtype, shape, true, ret);
+    return tensor_make(allocator, dtype, shape, true, ON_HOST, ret);
+}
+
+struct status *tensor_new_on_device(struct allocator *allocator, enum dtype dtype,
+                                    struct shape shape, struct tensor *ret) {
+    CHECK(allocator->device_memory && dtype_in(dtype, DTYPES_PLAIN));
+    return tensor_make(allocator, dtype, shape, false, ON_DEVICE, ret);
+}
+
+struct status *tensor_new_zeroed_on_device(struct allocator *allocator, enum dtype dtype,
+                                           struct shape shape, struct tensor *ret) {
+    TRY(tensor_new_on_device(allocator, dtype, shape, ret));
+    if (ret->n_elements == 0)
+        return NULL;
+    struct status *st =
+        allocator->device_memory->zero(allocator, ret->data, tensor_size_bytes(ret));
+    if (st)
+        tensor_clear(ret);
+    return st;
 }
 
 void tensor_init_scalar(struct tensor *ret, enum dtype dtype, const void *value) {
@@ -209,8 +252,9 @@ static void share_elements(const struct tensor *from, int64_t first, int64_t n_e
     enum dtype dtype = (enum dtype)from->dtype;
     size_t element_bytes = dtype_size(dtype);
     const char *data = (const char *)tensor_cdata(from) + (size_t)first * element_bytes;
-    if (from->storage == TENSOR_INLINE ||
-        (size_t)n_elements * element_bytes <= TENSOR_INLINE_BYTES) {
+    size_t size_bytes = (size_t)n_elements * element_bytes;
+    if (from->storage == TENSOR_INLINE || size_bytes == 0 ||
+        (size_bytes <= TENSOR_INLINE_BYTES && likely(!(from->buffer->flags & BUFFER_IS_DEVICE)))) {
         set_head(ret, dtype, shape, n_elements, TENSOR_INLINE);
         memset(ret->bytes, 0, sizeof(ret->bytes));
         elements_copy(dtype, ret->bytes, data, n_elements);
@@ -244,8 +288,20 @@ struct status *tensor_slice_rows(const struct tensor *from, int64_t begin, int64
     return NULL;
 }
 
+static struct status *clone_on_device(struct allocator *allocator, const struct tensor *from,
+                                      struct tensor *ret) {
+    TRY(tensor_new_on_device(allocator, (enum dtype)from->dtype, tensor_shape(from), ret));
+    struct status *st =
+        allocator->device_memory->copy(allocator, ret->data, from->data, tensor_size_bytes(from));
+    if (st)
+        tensor_clear(ret);
+    return st;
+}
+
 struct status *tensor_clone(struct allocator *allocator, const struct tensor *from,
                             struct tensor *ret) {
+    if (unlikely(tensor_is_on_device(from)))
+        return clone_on_device(allocator, from, ret);
     TRY(tensor_new(allocator, (enum dtype)from->dtype, tensor_shape(from), ret));
     elements_copy((enum dtype)from->dtype, tensor_data(ret), tensor_cdata(from), from->n_elements);
     return NULL;

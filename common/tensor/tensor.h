@@ -14,6 +14,10 @@
  * elements of its own. TENSOR_DEAD is the dead value of a branch that was not taken; it owns
  * nothing.
  *
+ * The elements of a value in a device's memory are out of the host's reach, and such a value is
+ * never inline, unless it has no elements. tensor_new_on_device, _reshape, _slice_rows and _clone
+ * respect that; everything that reads elements wants a value in host memory.
+ *
  * Threads: a tensor struct belongs to one thread at a time; the buffers behind it may be shared
  * by many. */
 #ifndef MILLRACE_COMMON_TENSOR_TENSOR_H
@@ -95,6 +99,11 @@ struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct 
                           struct tensor *ret) MUST_USE;
 struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape,
                                  struct tensor *ret) MUST_USE;
+/* The same in a device's memory: `allocator` is the device's, and the dtype is plain. */
+struct status *tensor_new_on_device(struct allocator *allocator, enum dtype dtype,
+                                    struct shape shape, struct tensor *ret) MUST_USE;
+struct status *tensor_new_zeroed_on_device(struct allocator *allocator, enum dtype dtype,
+                                           struct shape shape, struct tensor *ret) MUST_USE;
 /* Scalars: these functions never fail and call no allocator. `value` points to one element of a
  * plain dtype. */
 void tensor_init_scalar(struct tensor *ret, enum dtype dtype, const void *value);
@@ -132,7 +141,8 @@ struct status *tensor_reshape(const struct tensor *from, struct shape shape,
  * only the alignment of elements. */
 struct status *tensor_slice_rows(const struct tensor *from, int64_t begin, int64_t end,
                                  struct tensor *ret) MUST_USE;
-/* A copy with memory of its own (objects are still shared). */
+/* A copy with memory of its own (objects are still shared). A value in a device's memory is copied
+ * within that memory: `allocator` must be the device's. */
 struct status *tensor_clone(struct allocator *allocator, const struct tensor *from,
                             struct tensor *ret) MUST_USE;
 /* The same bits under another dtype of equal element size (Bitcast of equal size); plain dtypes
@@ -152,6 +162,10 @@ static inline struct shape tensor_shape(const struct tensor *t) {
 static inline int64_t tensor_n_elements(const struct tensor *t) { return t->n_elements; }
 static inline size_t tensor_size_bytes(const struct tensor *t) {
     return (size_t)t->n_elements * dtype_size((enum dtype)t->dtype);
+}
+/* Are the elements in a device's memory? */
+static inline bool tensor_is_on_device(const struct tensor *t) {
+    return t->storage == TENSOR_BUFFER && (t->buffer->flags & BUFFER_IS_DEVICE);
 }
 static inline bool tensor_has_value(const struct tensor *t) {
     return t->storage == TENSOR_INLINE || t->storage == TENSOR_BUFFER;
@@ -182,6 +196,12 @@ void tensor_set_object(struct tensor *t, int64_t i, struct object *object_take);
 static inline int64_t tensor_index_at(const struct tensor *t, int64_t i) {
     return t->dtype == DT_INT32 ? (int64_t)((const int32_t *)tensor_cdata(t))[i]
                                 : ((const int64_t *)tensor_cdata(t))[i];
+}
+static inline void tensor_set_index(struct tensor *t, int64_t i, int64_t value) {
+    if (t->dtype == DT_INT32)
+        ((int32_t *)tensor_data(t))[i] = (int32_t)value;
+    else
+        ((int64_t *)tensor_data(t))[i] = value;
 }
 /* Copies n elements, sharing objects. The destination must hold NULL pointers where the dtype is an
  * object dtype. */

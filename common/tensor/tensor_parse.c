@@ -146,7 +146,7 @@ bool text_take_shape(struct span *in, int64_t *dims, int *ret_rank) {
 
 /* ---- elements ---- */
 
-/* The pattern whose value is nearest. There are only 256. */
+/* Returns the pattern with the nearest value. There are only 256. */
 static uint8_t small_float_nearest(struct small_float format, double v) {
     int best = 0;
     double best_distance = INFINITY;
@@ -263,7 +263,7 @@ struct status *tensor_parse(struct span *text, struct allocator *allocator, stru
     struct span word = text_take_word(text, "_");
     enum dtype dtype = dtype_parse(word);
     if (word.len == 0)
-        return status_invalid("'%.*s' is no tensor; one is written as float[2]{1, 2}",
+        return status_invalid("'%.*s' is not a tensor; a tensor is written as float[2]{1, 2}",
                               (int)MIN(text->len, (size_t)40), text->data);
     if (!dtype_in(dtype, DTYPES_PLAIN | DTYPE_BIT(DT_STRING)))
         return status_invalid("'%.*s' is not a type whose tensors can be written as text",

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "common/tensor/tensor_proto_internal.h"
+
 enum {
     FIELD_DTYPE = 1,
     FIELD_SHAPE = 2,
@@ -37,15 +39,6 @@ static const struct value_field {
     [DT_STRING] = {FIELD_STRING, 2, 8}, [DT_RESOURCE] = {FIELD_RESOURCE, 2, 8},
     [DT_VARIANT] = {FIELD_VARIANT, 2, 8},
     /* clang-format on */
-};
-
-/* The result of the first visit. */
-struct parts {
-    enum dtype dtype;
-    struct shape shape;
-    int64_t dims[SHAPE_MAX_RANK];
-    struct span content;
-    bool has_content;
 };
 
 /* ---- objects ---- */
@@ -123,8 +116,7 @@ static void resource_handle_to_proto(const struct resource_handle *handle, struc
     }
 }
 
-/* Makes the object from its bytes. False when malformed. */
-static bool object_from_bytes(enum dtype dtype, struct span bytes, struct object **ret) {
+bool tensor_object_decode(enum dtype dtype, struct span bytes, struct object **ret) {
     if (dtype == DT_RESOURCE) {
         struct resource_handle *handle = resource_handle_from_proto(bytes);
         *ret = handle ? &handle->object : NULL;
@@ -138,34 +130,48 @@ static bool object_from_bytes(enum dtype dtype, struct span bytes, struct object
 
 /* ---- the first look ---- */
 
-static struct status *malformed(const char *what) {
+struct status *tensor_proto_malformed(const char *what) {
     return status_invalid("Malformed TensorProto: %s", what);
 }
 
-static struct status *find_parts(struct span proto, struct parts *parts) {
-    struct proto_field field;
-    int more, rank = 0;
-    uint64_t dtype = DT_INVALID;
-    parts->content = (struct span){NULL, 0};
-    while ((more = proto_next(&proto, &field)) > 0) {
-        if (field.number == FIELD_DTYPE && field.wire_type == 0)
-            dtype = field.value;
-        else if (field.number == FIELD_CONTENT && field.wire_type == 2)
-            parts->content = field.bytes;
-        else if (field.number == FIELD_SHAPE && field.wire_type == 2 &&
-                 !proto_read_shape(field.bytes, parts->dims, &rank))
-            return malformed("its shape cannot be read, or has more than 254 dimensions");
-    }
-    if (more < 0)
-        return malformed("its fields cannot be read");
-    if (dtype == DT_INVALID || dtype >= DT_N_TYPES)
-        return status_invalid("TensorProto with the invalid type %llu", (unsigned long long)dtype);
-    if (rank < 0)
-        return malformed("its shape has no rank");
-    parts->dtype = (enum dtype)dtype;
-    parts->shape = (struct shape){rank, parts->dims};
-    parts->has_content = parts->content.len > 0;
+uint32_t tensor_parts_list_field(enum dtype dtype) { return value_fields[dtype].number; }
+
+struct status *tensor_parts_add(struct tensor_parts *parts, const struct proto_field *field) {
+    if (field->number == FIELD_DTYPE && field->wire_type == 0)
+        parts->type = field->value;
+    else if (field->number == FIELD_CONTENT && field->wire_type == 2)
+        parts->content = field->bytes;
+    else if (field->number == FIELD_SHAPE && field->wire_type == 2 &&
+             !proto_read_shape(field->bytes, parts->dims, &parts->rank))
+        return tensor_proto_malformed("its shape cannot be read, or has more than 254 dimensions");
     return NULL;
+}
+
+struct status *tensor_parts_check(struct tensor_parts *parts) {
+    if (parts->type == DT_INVALID || parts->type >= DT_N_TYPES)
+        return status_invalid("TensorProto with the invalid type %llu",
+                              (unsigned long long)parts->type);
+    if (parts->rank < 0)
+        return tensor_proto_malformed("its shape has no rank");
+    return NULL;
+}
+
+static enum dtype type_of(const struct tensor_parts *parts) { return (enum dtype)parts->type; }
+
+static struct shape shape_of(const struct tensor_parts *parts) {
+    return (struct shape){parts->rank, parts->dims};
+}
+
+static struct status *find_parts(struct span proto, struct tensor_parts *parts) {
+    struct proto_field field;
+    int more;
+    parts->type = DT_INVALID;
+    parts->rank = 0;
+    parts->content = (struct span){NULL, 0};
+    while ((more = proto_next(&proto, &field)) > 0)
+        TRY(tensor_parts_add(parts, &field));
+    return more < 0 ? tensor_proto_malformed("its fields cannot be read")
+                    : tensor_parts_check(parts);
 }
 
 /* ---- tensor_content ---- */
@@ -186,57 +192,25 @@ static bool has_only_bools(struct span content) {
     return seen <= 1;
 }
 
-static struct status *plain_from_content(const struct parts *parts, struct buffer *owner,
+static struct status *plain_from_content(const struct tensor_parts *parts, struct buffer *owner,
                                          struct allocator *allocator, struct tensor *ret) {
     int64_t n_elements;
-    size_t element_bytes = dtype_size(parts->dtype);
+    size_t element_bytes = dtype_size(type_of(parts));
     struct span content = parts->content;
-    TRY(shape_n_elements(parts->shape, &n_elements));
+    TRY(shape_n_elements(shape_of(parts), &n_elements));
     if ((uint64_t)n_elements != content.len / element_bytes || content.len % element_bytes != 0)
         return status_invalid("Malformed TensorProto: tensor_content has %zu bytes where %lld "
                               "elements of type %s have %lld each",
-                              content.len, (long long)n_elements, dtype_name(parts->dtype),
+                              content.len, (long long)n_elements, dtype_name(type_of(parts)),
                               (long long)element_bytes);
-    bool is_clean = parts->dtype != DT_BOOL || has_only_bools(content);
+    bool is_clean = type_of(parts) != DT_BOOL || has_only_bools(content);
     if (is_clean && wants_view(content, element_bytes, owner))
-        return tensor_view(owner, (char *)content.data, parts->dtype, parts->shape, ret);
-    TRY(tensor_new(allocator, parts->dtype, parts->shape, ret));
+        return tensor_view(owner, (char *)content.data, type_of(parts), shape_of(parts), ret);
+    TRY(tensor_new(allocator, type_of(parts), shape_of(parts), ret));
     uint8_t *data = tensor_data(ret);
     memcpy(data, content.data, content.len);
     for (size_t i = 0; !is_clean && i < content.len; i++)
         data[i] = data[i] != 0;
-    return NULL;
-}
-
-/* Reads strings: all lengths as varints, then all bytes. */
-static struct status *objects_from_content(const struct parts *parts, struct allocator *allocator,
-                                           struct tensor *ret) {
-    int64_t n_elements;
-    struct span lengths = parts->content, bytes = parts->content;
-    TRY(shape_n_elements(parts->shape, &n_elements));
-    if ((uint64_t)n_elements > lengths.len)
-        return malformed("tensor_content is too short for its strings");
-    uint64_t total = 0, length;
-    for (int64_t i = 0; i < n_elements; i++) {
-        if (!proto_read_varint(&bytes, &length) || length > parts->content.len ||
-            (total += length) > parts->content.len)
-            return malformed("the lengths of its strings cannot be read");
-    }
-    if (total != bytes.len)
-        return malformed("the lengths of its strings do not add up to its content");
-    struct tensor t = TENSOR_INIT;
-    TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
-    for (int64_t i = 0; i < n_elements; i++) {
-        struct object *object;
-        CHECK(proto_read_varint(&lengths, &length)); /* as in the first loop */
-        if (!object_from_bytes(parts->dtype, (struct span){bytes.data, (size_t)length}, &object)) {
-            tensor_clear(&t);
-            return malformed("a resource handle cannot be read");
-        }
-        tensor_set_object(&t, i, object);
-        bytes.data += length;
-    }
-    tensor_move(ret, &t);
     return NULL;
 }
 
@@ -326,32 +300,32 @@ static void repeat_last(struct tensor *t, int64_t n) {
     }
 }
 
-static struct status *plain_from_list(struct span proto, const struct parts *parts,
+static struct status *plain_from_list(struct span proto, const struct tensor_parts *parts,
                                       struct allocator *allocator, struct tensor *ret) {
-    const struct value_field *wanted = &value_fields[parts->dtype];
+    const struct value_field *wanted = &value_fields[type_of(parts)];
     struct proto_field field;
     int64_t n_elements, n_values = 0;
-    TRY(shape_n_elements(parts->shape, &n_elements));
+    TRY(shape_n_elements(shape_of(parts), &n_elements));
     for (struct span in = proto; proto_next(&in, &field) > 0;) {
         n_values += count_values(&field, wanted);
         if (!is_whole(&field, wanted))
-            return malformed("its values cannot be read");
+            return tensor_proto_malformed("its values cannot be read");
     }
-    int64_t units = (int64_t)(dtype_size(parts->dtype) / wanted->unit_bytes),
+    int64_t units = (int64_t)(dtype_size(type_of(parts)) / wanted->unit_bytes),
             n_listed = n_values / units;
     struct tensor t = TENSOR_INIT;
     if (n_listed < n_elements)
-        TRY(tensor_new_zeroed(allocator, parts->dtype, parts->shape, &t));
+        TRY(tensor_new_zeroed(allocator, type_of(parts), shape_of(parts), &t));
     else
-        TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
+        TRY(tensor_new(allocator, type_of(parts), shape_of(parts), &t));
     char *to = tensor_data(&t),
-         *end = to + (size_t)MIN(n_listed, n_elements) * dtype_size(parts->dtype);
+         *end = to + (size_t)MIN(n_listed, n_elements) * dtype_size(type_of(parts));
     for (struct span in = proto; to && proto_next(&in, &field) > 0;)
         if (count_values(&field, wanted) > 0)
-            to = store_field(parts->dtype, &field, wanted, to, end);
+            to = store_field(type_of(parts), &field, wanted, to, end);
     if (to != end) {
         tensor_clear(&t);
-        return malformed("its values cannot be read");
+        return tensor_proto_malformed("its values cannot be read");
     }
     if (n_listed > 0 && n_listed < n_elements)
         repeat_last(&t, n_listed);
@@ -359,56 +333,43 @@ static struct status *plain_from_list(struct span proto, const struct parts *par
     return NULL;
 }
 
-static struct status *objects_from_list(struct span proto, const struct parts *parts,
-                                        struct allocator *allocator, struct tensor *ret) {
-    const struct value_field *wanted = &value_fields[parts->dtype];
-    struct proto_field field;
-    struct tensor t = TENSOR_INIT;
-    TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
-    int64_t n = 0;
-    struct object *object = NULL; /* of the last element */
-    for (struct span in = proto; n < t.n_elements && proto_next(&in, &field) > 0;) {
-        if (field.number != wanted->number || field.wire_type != 2)
-            continue;
-        if (!object_from_bytes(parts->dtype, field.bytes, &object)) {
-            tensor_clear(&t);
-            return malformed("a resource handle cannot be read");
-        }
-        tensor_set_object(&t, n++, object);
-    }
-    for (; object && n < t.n_elements; n++)
-        tensor_set_object(&t, n, object_ref(object));
-    tensor_move(ret, &t);
-    return NULL;
+static struct status *objects_from_proto(struct span proto, const struct tensor_parts *parts,
+                                         struct allocator *allocator, struct tensor *ret) {
+    struct tensor_decoder decoder;
+    int64_t units = INT64_MAX;
+    tensor_decoder_init_parts(&decoder, proto, parts, allocator);
+    struct status *st = tensor_decoder_run(&decoder, &units, ret);
+    tensor_decoder_fini(&decoder);
+    return st;
 }
 
 struct status *tensor_from_proto(struct span proto, struct buffer *owner,
                                  struct allocator *allocator, struct tensor *ret) {
-    struct parts parts;
+    struct tensor_parts parts;
     TRY(find_parts(proto, &parts));
-    if (dtype_is_object(parts.dtype))
-        return parts.has_content ? objects_from_content(&parts, allocator, ret)
-                                 : objects_from_list(proto, &parts, allocator, ret);
-    return parts.has_content ? plain_from_content(&parts, owner, allocator, ret)
-                             : plain_from_list(proto, &parts, allocator, ret);
+    if (dtype_is_object(type_of(&parts)))
+        return objects_from_proto(proto, &parts, allocator, ret);
+    return parts.content.len > 0 ? plain_from_content(&parts, owner, allocator, ret)
+                                 : plain_from_list(proto, &parts, allocator, ret);
 }
 
 struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) {
     enum { FACTOR = 16 }; /* a list of small values grows by half */
-    struct parts parts;
+    struct tensor_parts parts;
     int64_t n_elements, size,
         allowed = (int64_t)MIN(proto.len, (size_t)INT32_MAX) * FACTOR + spare_bytes;
     struct status *st = find_parts(proto, &parts);
     if (!st)
-        st = shape_n_elements(parts.shape, &n_elements);
+        st = shape_n_elements(shape_of(&parts), &n_elements);
     if (st) {
         status_unref(st);
         return NULL;
     }
-    if (!mul_overflows_i64(n_elements, (int64_t)dtype_size(parts.dtype), &size) && size <= allowed)
+    if (!mul_overflows_i64(n_elements, (int64_t)dtype_size(type_of(&parts)), &size) &&
+        size <= allowed)
         return NULL;
     return status_exhausted("TensorProto of %zu bytes for %lld elements of type %s", proto.len,
-                            (long long)n_elements, dtype_name(parts.dtype));
+                            (long long)n_elements, dtype_name(type_of(&parts)));
 }
 
 bool tensor_proto_peek(struct span proto, enum dtype *ret_dtype, int64_t *ret_n_elements) {
@@ -449,10 +410,14 @@ static void add_content_head(size_t content_bytes, struct str *out) {
     proto_add_varint(out, content_bytes);
 }
 
+void tensor_proto_add_head(const struct tensor *t, size_t content_bytes, struct str *out) {
+    add_type_and_shape(t, out);
+    add_content_head(content_bytes, out);
+}
+
 void tensor_proto_head(const struct tensor *t, struct str *out) {
     CHECK(!dtype_is_object((enum dtype)t->dtype));
-    add_type_and_shape(t, out);
-    add_content_head(tensor_size_bytes(t), out);
+    tensor_proto_add_head(t, tensor_size_bytes(t), out);
 }
 
 static size_t string_content_size(const struct tensor *t) {

@@ -56,6 +56,11 @@ struct proto_field {
 /* Reads the next field and moves `in` past it. 1: a field, 0: the end, -1: malformed (groups,
  * truncation, number 0). */
 int proto_next(struct span *in, struct proto_field *ret);
+static inline bool proto_field_is(const struct proto_field *field, uint32_t number,
+                                  uint32_t wire_type) {
+    return field->number == number && field->wire_type == wire_type;
+}
+bool proto_is_message(struct span bytes); /* a sequence of well-formed fields? */
 bool proto_read_varint(struct span *in, uint64_t *ret);
 void proto_add_varint(struct str *out, uint64_t value);
 void proto_add_tag(struct str *out, uint32_t number, uint32_t wire_type);
@@ -63,7 +68,9 @@ void proto_add_bytes(struct str *out, uint32_t number, const void *data, size_t 
 /* writes nothing for 0, as proto3 does */
 void proto_add_int(struct str *out, uint32_t number, uint64_t value);
 size_t proto_varint_size(uint64_t value);
-void proto_add_fixed32(struct str *out, uint32_t number, uint32_t value); /* writes 0 too */
+/* These two write 0 too. */
+void proto_add_fixed32(struct str *out, uint32_t number, uint32_t value);
+void proto_add_fixed64(struct str *out, uint32_t number, uint64_t value);
 /* Writes a sub-message whose length proto_end fills in. `size_hint` is the expected length: where
  * it needs as many length bytes as the actual length, proto_end moves nothing. */
 size_t proto_begin(struct str *out, uint32_t number, size_t size_hint);

@@ -1,4 +1,4 @@
-/* Decides when memory is worth giving back to the system. */
+/* Decides when free memory is returned to the system. */
 #include "common/tensor/trim.h"
 
 #include <malloc.h>
@@ -13,7 +13,7 @@ enum { WORTH_TRIMMING_BYTES = 16 << 20 };
 static _Atomic bool is_trimming;
 static _Atomic size_t least_resident_bytes; /* since the last time */
 
-/* 0 where the system does not say. */
+/* Returns 0 if the system does not report it. */
 static size_t resident_bytes(void) {
     unsigned long long total, resident;
     FILE *statm = fopen("/proc/self/statm", "re");
@@ -29,8 +29,8 @@ static void trim(struct pool_task *task) {
     atomic_store(&is_trimming, false);
 }
 
-/* What was trimmed still counts as free for malloc: only new resident pages say that there is
- * something to give back. */
+/* malloc still counts trimmed memory as free. Only new resident pages show that there is memory to
+ * return. */
 void memory_trim(struct pool *pool) {
     static struct pool_task task = {.run = trim};
     size_t resident = resident_bytes(), least = atomic_load(&least_resident_bytes);

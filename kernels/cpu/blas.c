@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* A threaded build, told to use one thread: our pool has the threads. The serial build is no
- * choice. It hands out its work buffers without a lock, so two of our threads that multiply at
- * once may get the same one, and now and then a product is wrong. */
+/* We load a threaded build and tell it to use one thread, because our pool has the threads. The
+ * serial build does not do: it hands out its work buffers without a lock, so two of our threads
+ * that multiply at once may get the same buffer, and now and then a product is wrong. */
 static const char *const candidates[] = {
     "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0",
     "/usr/lib/aarch64-linux-gnu/openblas-pthread/libopenblas.so.0",
@@ -62,7 +62,7 @@ static bool load(const char *name) {
 }
 
 static void load_any(void) {
-    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* it starts its threads while it is loaded */
+    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* the library starts its threads while it is loaded */
     for (size_t i = 0; i < ARRAY_LEN(candidates) && !library; i++) {
         if (load(candidates[i]))
             library = candidates[i];

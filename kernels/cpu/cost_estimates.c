@@ -1,8 +1,9 @@
 /* Estimates the time of ops whose largest input does not tell it, for the CPU's cost rows.
  *
- * Each function serves both questions of kernels/cost.h. With an execution at hand it looks at the
- * inputs' values: the wanted shape, the limits of a range, the length of a string. With shapes only
- * it takes the output's size instead. All is in nanoseconds, as doubles, so nothing overflows. */
+ * Each function answers both readers of kernels/cost.h. Where an execution is at hand, the function
+ * looks at the inputs' values: the wanted shape, the limits of a range, the length of a string.
+ * Where only shapes are known, it uses the output's size instead. All times are nanoseconds, as
+ * doubles, so nothing overflows. */
 #include "kernels/cpu/cost_estimates.h"
 
 #include "kernels/host/resources/tensor_array.h"
@@ -10,19 +11,19 @@
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 
-enum { MANY = 256 }; /* of a list's elements, or a tensor's, no more are looked at */
+enum { MANY = 256 }; /* at most this many elements of a list or a tensor are looked at */
 
 static double of_elements(const struct cost_query *q, double n) {
     return n * (double)q->row->ns_per_element;
 }
 
-/* NULL: the input is not there, or only its shape is known. */
+/* Returns NULL when the input is not there, or only its shape is known. */
 static const struct tensor *value_of(const struct cost_query *q, int input) {
     const struct tensor *t = q->ctx && input < q->node->n_data ? &q->ctx->inputs[input] : NULL;
     return t && tensor_has_value(t) ? t : NULL;
 }
 
-/* Rank -1: the input is not there. */
+/* Returns rank -1 when the input is not there. */
 static struct shape shape_of(const struct cost_query *q, int input) {
     if (!q->ctx)
         return input < q->node->n_data ? q->in[input] : (struct shape){-1, NULL};
@@ -44,8 +45,8 @@ static double n_of(const struct cost_query *q, int input) {
     return t ? (double)t->n_elements : 0;
 }
 
-/* With shapes only, output 0 has as many elements as the execution makes; else `by_values` says it.
- * */
+/* How many elements the execution makes: `by_values` when the inputs' values are known, else the
+ * number of output 0. */
 static double n_made(const struct cost_query *q, double by_values) {
     return q->ctx || q->node->n_outputs == 0 ? by_values : n_of_shape(q->out[0]);
 }
@@ -58,7 +59,8 @@ static double index_at(const struct tensor *t, int64_t i) {
     return (double)MAX(tensor_index_at(t, i), (int64_t)0);
 }
 
-/* The product of the sizes in an input; 0 where one of them is bad: that ends in an error. */
+/* The product of the sizes in an input. It is 0 where a size is bad, because the execution then
+ * ends in an error. */
 static double product_of(const struct cost_query *q, int input) {
     const struct tensor *t = value_of(q, input);
     double n = 1;
@@ -83,7 +85,8 @@ double cost_shape_in_2(const struct cost_query *q) {
 double cost_shape_in_3(const struct cost_query *q) {
     return of_elements(q, product_of(q, 3) + n_of(q, 0));
 }
-/* A number for each parameter, so many times; drawing one takes longer than writing it. */
+/* Draws product(input 0) numbers for each parameter. Drawing a number takes longer than writing
+ * it. */
 double cost_draws(const struct cost_query *q) {
     return 20 * n_made(q, product_of(q, 0) * MAX(n_of(q, 1), 1.0));
 }
@@ -101,13 +104,14 @@ double cost_sampled(const struct cost_query *q) {
     return 20 * n_made(q, n_rows * product_of(q, 1)) + 5 * n_of(q, 0);
 }
 
-/* A row of segment_sum's output for each segment, whatever comes in. */
+/* The output has a row for each segment, however few rows are summed. */
 double cost_segments(const struct cost_query *q) {
     double row = n_of(q, 0) / MAX(n_of(q, 1), 1.0);
     return of_elements(q, n_of(q, 0) + n_made(q, product_of(q, 2) * row));
 }
 
-/* The same where the number of rows is input 3: gradients of embeddings' sums. */
+/* As cost_segments, where input 3 says how many rows the output has: gradients of embeddings'
+ * sums. */
 double cost_sparse_segments(const struct cost_query *q) {
     struct shape data = shape_of(q, 0);
     double row = data.rank > 0 ? n_of(q, 0) / (double)MAX(data.dims[0], (int64_t)1) : 0;
@@ -132,10 +136,11 @@ static double number_at(const struct tensor *t) {
 double cost_range(const struct cost_query *q) {
     double n = (number_at(value_of(q, 1)) - number_at(value_of(q, 0))) / number_at(value_of(q, 2));
     n = n_made(q, n);
-    return n > 0 ? of_elements(q, n) : 0; /* not of a step of zero, nor of what is no number */
+    return n > 0 ? of_elements(q, n) : 0; /* n is infinite or NaN when delta or a limit is bad */
 }
 
-/* Rows of start to limit, in steps of delta; each may be one number for all. */
+/* Makes a range from start to limit, in steps of delta, for each row. Each of the three may be one
+ * number for all rows. */
 double cost_ragged_range(const struct cost_query *q) {
     const struct tensor *starts = value_of(q, 0), *limits = value_of(q, 1);
     double n = MAX(n_of(q, 0), MAX(n_of(q, 1), n_of(q, 2))), total = n;
@@ -180,12 +185,12 @@ double cost_cropped(const struct cost_query *q) {
     return 5 * n_made(q, (double)boxes.dims[0] * (double)images.dims[3] * product_of(q, 3));
 }
 
-/* A vector becomes a matrix. */
+/* Makes a matrix of each vector. */
 double cost_diagonal(const struct cost_query *q) {
     struct shape t = shape_of(q, 0);
     return t.rank > 0 ? of_elements(q, n_of(q, 0) * (double)t.dims[t.rank - 1]) : 0;
 }
-/* The same; its numbers of rows and columns may be said, -1 where they are not. */
+/* As cost_diagonal. The numbers of rows and columns are inputs, and -1 where they are not given. */
 double cost_diagonal_in(const struct cost_query *q) {
     struct shape t = shape_of(q, 0);
     double last = t.rank > 0 ? (double)t.dims[t.rank - 1] : 0,
@@ -197,7 +202,7 @@ double cost_diagonal_of_all(const struct cost_query *q) {
     return of_elements(q, n_of(q, 0) * n_of(q, 0));
 }
 
-/* ---- what inputs make of each other ---- */
+/* ---- outputs whose size follows from several inputs ---- */
 
 double cost_all_inputs(const struct cost_query *q) {
     double n = 0;
@@ -211,7 +216,7 @@ double cost_broadcast(const struct cost_query *q) {
     int rank = 0, n_inputs = q->node->n_data;
     for (int i = 0; i < n_inputs; i++)
         rank = MAX(rank, shape_of(q, i).rank);
-    for (int d = 1; d <= rank; d++) { /* from the last one */
+    for (int d = 1; d <= rank; d++) { /* the last dimension first */
         int64_t size = 1;
         for (int i = 0; i < n_inputs; i++) {
             struct shape shape = shape_of(q, i);
@@ -223,7 +228,7 @@ double cost_broadcast(const struct cost_query *q) {
     return of_elements(q, n);
 }
 
-/* Rows times depth times columns. */
+/* Takes rows · depth · columns multiplications. */
 double cost_matrix_product(const struct cost_query *q) {
     struct shape a = shape_of(q, 0), b = shape_of(q, 1);
     double n_a = n_of(q, 0), n_b = n_of(q, 1);
@@ -237,7 +242,7 @@ double cost_matrix_product(const struct cost_query *q) {
     return of_elements(q, MAX(n_a, n_b)) + 0.1 * n_a * MAX(columns, 1.0);
 }
 
-/* Of two operands: not more than this, whatever the equation says. */
+/* An upper limit for two operands, whatever the equation says. */
 double cost_einsum(const struct cost_query *q) {
     struct shape a = shape_of(q, 0), b = shape_of(q, 1);
     double columns = a.rank >= 0 && a.rank <= 1 && b.rank >= 0 ? n_of(q, 1) : 1;
@@ -256,9 +261,9 @@ double cost_sparse_product(const struct cost_query *q) {
     return n_of(q, 1) * columns + of_elements(q, n_of(q, 3));
 }
 
-/* ---- a little of much ---- */
+/* ---- ops that copy a small part of a large input ---- */
 
-/* A copy of `n` slices. */
+/* Copies `n` slices. */
 static double slices(enum dtype dtype, double n_slices, double slice_len) {
     double element = dtype_is_object(dtype) ? 20 : (double)dtype_size(dtype) * 0.1;
     return n_slices * (5 + slice_len * element);
@@ -270,7 +275,7 @@ static double gathered(const struct cost_query *q, enum dtype dtype, struct shap
     if (axis < 0 || axis >= from.rank || from.dims[axis] == 0)
         return 0;
     double outer = 1, inner = 1;
-    /* the indices have those of the batch themselves */
+    /* the indices have the batch dimensions as well */
     for (int64_t d = MAX(n_batch_dims, (int64_t)0); d < axis; d++)
         outer *= (double)from.dims[d];
     for (int d = (int)axis + 1; d < from.rank; d++)
@@ -278,7 +283,7 @@ static double gathered(const struct cost_query *q, enum dtype dtype, struct shap
     return slices(dtype, outer * n_of(q, 1), inner);
 }
 
-/* With shapes only: what the output holds, in so many slices as there are indices. */
+/* For shapes only: copies the output's elements in as many slices as there are indices. */
 static double gathered_output(const struct cost_query *q) {
     double n_indices = MAX(n_of(q, 1), 1.0);
     return slices((enum dtype)q->node->out_types[0], n_indices, n_made(q, 0) / n_indices);
@@ -314,7 +319,7 @@ double cost_gather_nd(const struct cost_query *q) {
     return gathered_nd(q, (enum dtype)q->node->in_types[0], shape_of(q, 0));
 }
 
-/* Of the variable that input 0's handle names, as it is now. */
+/* Applies `estimate` to the present value of the variable that input 0's handle names. */
 static double of_variable(const struct cost_query *q,
                           double (*estimate)(const struct cost_query *q, enum dtype dtype,
                                              struct shape from)) {
@@ -343,7 +348,8 @@ double cost_resource_gather_nd(const struct cost_query *q) {
     return q->ctx ? of_variable(q, gathered_nd) : gathered_output(q);
 }
 
-/* The table is not read in whole: what comes out is, and the indices are. */
+/* The table is not read as a whole. What counts is the rows that are copied, read and written, and
+ * the indices. */
 double cost_bytes_gather(const struct cost_query *q) {
     const struct node *node = q->node;
     return n_of_shape(q->in[1]) * (double)dtype_size((enum dtype)node->in_types[1]) +
@@ -352,7 +358,7 @@ double cost_bytes_gather(const struct cost_query *q) {
 
 /* ---- containers ---- */
 
-/* `n` elements like this one. */
+/* Copies `n` elements like `t`. */
 static double of_alike(const struct tensor *t, double n) {
     return tensor_has_value(t) ? slices((enum dtype)t->dtype, n, (double)t->n_elements) : 0;
 }

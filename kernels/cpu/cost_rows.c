@@ -6,9 +6,9 @@
 #include "kernels/cpu/cost_estimates.h"
 
 enum {
-    HEAVY_NS = 100000, /* worth a pool thread whatever the inputs' size */
-    /* Of two inputs with up to this many elements: what they can make of each other is cheap, where
-     * an element of it is. */
+    HEAVY_NS = 100000, /* worth a pool thread whatever the inputs' sizes */
+    /* An op that combines every element of one input with every element of another is cheap while
+     * both have at most this many elements. */
     FEW = 200,
     ALWAYS = -1, /* any input may make it expensive */
 };
@@ -182,6 +182,11 @@ static const struct cost_row rows[] = {
     {.op = "ResourceSparseApplyCenteredRMSProp", EACH(0.5f)}, {.op = "SparseApplyFtrl", EACH(0.5f)},
     {.op = "ResourceSparseApplyFtrl", EACH(0.5f)}, {.op = "SparseApplyFtrlV2", EACH(0.5f)},
     {.op = "ResourceSparseApplyFtrlV2", EACH(0.5f)},
+    {.op = "TensorArrayGather", EACH(0.5f), BY(tensor_array, ALWAYS)},
+    {.op = "TensorArrayGatherV2", EACH(0.5f), BY(tensor_array, ALWAYS)},
+    {.op = "TensorArrayPack", EACH(0.5f), BY(tensor_array, ALWAYS)},
+    {.op = "TensorArrayConcat", EACH(0.5f), BY(tensor_array, ALWAYS)},
+    {.op = "TensorArrayConcatV2", EACH(0.5f), BY(tensor_array, ALWAYS)},
     {.op = "TensorArrayGatherV3", EACH(0.5f), BY(tensor_array, ALWAYS)},
     {.op = "TensorArrayConcatV3", EACH(0.5f), BY(tensor_array, ALWAYS)},
     {.op = "RandomUniform", EACH(2), BY(random_in_0, ALWAYS)},
@@ -263,7 +268,10 @@ static const struct cost_row rows[] = {
     {.op = "TensorListConcat", EACH(0.5f), BY(tensor_list, ALWAYS)},
     {.op = "TensorListConcatV2", EACH(0.5f), BY(tensor_list, ALWAYS)},
     {.op = "LookupTableFindV2", EACH(20)}, {.op = "LookupTableExportV2", HEAVY(0.5f)},
-    {.op = "InitializeTableV2", EACH(50)}, {.op = "LookupTableInsertV2", EACH(50)},
+    {.op = "LookupTableFind", EACH(20)}, {.op = "LookupTableExport", HEAVY(0.5f)},
+    {.op = "InitializeTable", EACH(50)}, {.op = "LookupTableInsert", EACH(50)},
+    {.op = "LookupTableImport", EACH(50)}, {.op = "InitializeTableV2", EACH(50)},
+    {.op = "LookupTableInsertV2", EACH(50)},
     {.op = "LookupTableImportV2", EACH(50)}, {.op = "LookupTableRemoveV2", EACH(50)},
     {.op = "RaggedRange", EACH(0.5f), BY(ragged_range, ALWAYS)},
     {.op = "RaggedTensorToVariant", EACH(5)}, {.op = "RaggedTensorFromVariant", EACH(50)},
@@ -408,7 +416,7 @@ static const struct cost_row rows[] = {
     {.op = "IRFFT3D", HEAVY(20)}, {.op = "DebugNumericSummaryV2", EACH(2)},
     {.op = "RandomIndexShuffle", EACH(40)}, {.op = "IsotonicRegression", EACH(20)},
 
-    /* Those that touch no element: views, handles, queues, datasets, files. */
+    /* Ops that touch no element: views, handles, queues, datasets, files. */
     NO_ELEMENTS("NoOp"), NO_ELEMENTS("Const"), NO_ELEMENTS("Placeholder"),
     NO_ELEMENTS("PlaceholderV2"), NO_ELEMENTS("PlaceholderWithDefault"), NO_ELEMENTS("Identity"),
     NO_ELEMENTS("RefIdentity"), NO_ELEMENTS("IdentityN"), NO_ELEMENTS("StopGradient"),
@@ -423,7 +431,13 @@ static const struct cost_row rows[] = {
     NO_ELEMENTS("AssignVariableOp"), NO_ELEMENTS("VarIsInitializedOp"),
     NO_ELEMENTS("VariableShape"), NO_ELEMENTS("ResourceCountUpTo"),
     NO_ELEMENTS("DestroyResourceOp"), NO_ELEMENTS("TensorArrayV3"),
-    NO_ELEMENTS("TensorArrayGradV3"), NO_ELEMENTS("TensorArrayGradWithShape"),
+    NO_ELEMENTS("TensorArray"), NO_ELEMENTS("TensorArrayV2"), NO_ELEMENTS("TensorArrayGrad"),
+    NO_ELEMENTS("TensorArrayGradV2"), NO_ELEMENTS("TensorArrayWrite"),
+    NO_ELEMENTS("TensorArrayWriteV2"), NO_ELEMENTS("TensorArrayRead"),
+    NO_ELEMENTS("TensorArrayReadV2"), NO_ELEMENTS("TensorArraySize"),
+    NO_ELEMENTS("TensorArraySizeV2"), NO_ELEMENTS("TensorArrayClose"),
+    NO_ELEMENTS("TensorArrayCloseV2"), NO_ELEMENTS("TensorArrayGradV3"),
+    NO_ELEMENTS("TensorArrayGradWithShape"),
     NO_ELEMENTS("TensorArrayWriteV3"), NO_ELEMENTS("TensorArrayReadV3"),
     NO_ELEMENTS("TensorArraySizeV3"), NO_ELEMENTS("TensorArrayCloseV3"), NO_ELEMENTS("StackV2"),
     NO_ELEMENTS("StackPushV2"), NO_ELEMENTS("StackPopV2"), NO_ELEMENTS("StackCloseV2"),
@@ -444,6 +458,7 @@ static const struct cost_row rows[] = {
     NO_ELEMENTS("AnonymousHashTable"), NO_ELEMENTS("MutableHashTableV2"),
     NO_ELEMENTS("AnonymousMutableHashTable"), NO_ELEMENTS("MutableHashTableOfTensorsV2"),
     NO_ELEMENTS("AnonymousMutableHashTableOfTensors"), NO_ELEMENTS("LookupTableSizeV2"),
+    NO_ELEMENTS("LookupTableSize"),
     NO_ELEMENTS("FIFOQueue"), NO_ELEMENTS("FIFOQueueV2"), NO_ELEMENTS("PaddingFIFOQueue"),
     NO_ELEMENTS("PaddingFIFOQueueV2"), NO_ELEMENTS("RandomShuffleQueue"),
     NO_ELEMENTS("RandomShuffleQueueV2"), NO_ELEMENTS("PriorityQueue"),
@@ -517,7 +532,11 @@ static const struct cost_row rows[] = {
     NO_ELEMENTS("FixedLengthRecordDatasetV2"), NO_ELEMENTS("RebatchDatasetV2"),
     NO_ELEMENTS("DebugIdentityV2"), NO_ELEMENTS("Copy"), NO_ELEMENTS("CopyHost"),
     NO_ELEMENTS("CSVDataset"), NO_ELEMENTS("CSVDatasetV2"), NO_ELEMENTS("ExperimentalCSVDataset"),
-    NO_ELEMENTS("EmptyTensorMap"),
+    NO_ELEMENTS("EmptyTensorMap"), NO_ELEMENTS("GeneratorDataset"),
+    NO_ELEMENTS("MatchingFilesDataset"), NO_ELEMENTS("ExperimentalMatchingFilesDataset"),
+    NO_ELEMENTS("DenseToSparseBatchDataset"), NO_ELEMENTS("ExperimentalDenseToSparseBatchDataset"),
+    NO_ELEMENTS("AutoShardDataset"), NO_ELEMENTS("ExperimentalAutoShardDataset"),
+    NO_ELEMENTS("LoadDataset"), NO_ELEMENTS("SaveDatasetV2"), NO_ELEMENTS("SnapshotDatasetV2"),
 };
 // clang-format on
 

@@ -1,5 +1,5 @@
-/* Makes the table of CPU kernels from the families of ops. The rows of one op are tried in the
- * order of common/ops/families.inc. */
+/* Makes the table of CPU kernels from the families of ops. Where an op has several rows, they are
+ * tried in the order of common/ops/families.inc. */
 #include "kernels/kernel.h"
 
 #define KERNELS(list) extern const struct kernel_list list;

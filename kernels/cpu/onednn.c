@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-/* The layout of descriptors is that of version 2: another one must not be loaded by chance. */
+/* Our descriptors have the layout of version 2, so no other version may be loaded. */
 static const char *const candidates[] = {"libdnnl.so.2"};
 
 static struct onednn table;
@@ -27,7 +27,7 @@ static bool find_functions(void *handle) {
             return false;
         memcpy(symbols[i].to, &symbol, sizeof(symbol));
     }
-    /* searched in what the library needs, too */
+    /* dlsym also searches the libraries that this library needs */
     void *symbol = dlsym(handle, "omp_set_num_threads");
     if (symbol)
         memcpy(&set_openmp_threads, &symbol, sizeof(symbol));

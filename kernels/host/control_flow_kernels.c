@@ -1,11 +1,11 @@
-/* Computes the ops that conditionals need beside the executor's primitives: predicates, and choices
- * among references. */
+/* Computes the ops that conditionals need and the executor does not run itself: predicates, and
+ * choices among references. */
 #include "kernels/kernel.h"
 
 extern const struct kernel_list control_flow_kernels;
 
-/* A number is true unless it is zero: all its bits are, but for the sign of a float, in the last
- * byte. */
+/* Reads a number as a truth value: it is true unless it is zero. The sign bit, in the last byte of
+ * a float, does not count. */
 static bool number_is_true(const struct tensor *t) {
     const uint8_t *bytes = tensor_cdata(t);
     size_t size = dtype_size((enum dtype)t->dtype);
@@ -16,14 +16,14 @@ static bool number_is_true(const struct tensor *t) {
     return false;
 }
 
-/* Scalars that TensorFlow takes for a condition, strings apart. */
+/* The types whose scalars TensorFlow accepts as a condition, without strings. */
 #define CONVERTIBLE                                                                          \
     (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_INT16) | \
      DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_BOOL))
 
 /* ToBool: output = a predicate from anything.
  *   input    a scalar: a number is true unless it is 0, a string unless it is empty; any other
- *            shape: true where there are elements
+ *            shape: true when there are elements
  *   output   bool []
  * Errors   INVALID_ARGUMENT   a scalar of another type: halves, complex numbers, wide unsigned
  *                             integers, objects */
@@ -41,8 +41,8 @@ static enum kernel_result to_bool(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* RefSelect: output = the reference among `inputs` that index names; what is assigned to it is
- * assigned to that variable.
+/* RefSelect: output = the reference among `inputs` that index names. An assignment to the output
+ * assigns to that variable.
  *   index    int32 []
  *   inputs   N references T of any shapes
  * Errors   INVALID_ARGUMENT   an index that is no scalar, or out of [0, N) */
@@ -60,7 +60,8 @@ static enum kernel_result ref_select(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* DeviceIndex: index = which of device_names this device's type is; their number for none.
+/* DeviceIndex: index = the position of this device's type in device_names, or their number when the
+ * type is not among them.
  *   index    int32 [] */
 static enum kernel_result device_index(struct kernel_ctx *ctx) {
     const struct attr_value *names = NULL;
@@ -72,8 +73,8 @@ static enum kernel_result device_index(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* FakeParam: output = a value that nobody reads, in the place of a function's argument: zeros,
- * empty where a size is unknown. */
+/* FakeParam: output = a value that nobody reads, which stands for an argument of a function. It is
+ * zeros, and empty where a size is unknown. */
 static enum kernel_result fake_param(struct kernel_ctx *ctx) {
     struct shape declared;
     int64_t dims[SHAPE_MAX_RANK];
@@ -87,18 +88,19 @@ static enum kernel_result fake_param(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* SyncDevice: what was started on the device has ended; on a CPU nothing is left to wait for. */
+/* SyncDevice waits until all work of the device has ended. A CPU has none, because kernels end
+ * before they answer. */
 static enum kernel_result sync_device(struct kernel_ctx *ctx) { return KERNEL_DONE; }
 
 #define REF_SELECT_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "ToBool", .compute = to_bool, .flags = KERNEL_VIEW},
-    {.op = "DeviceIndex", .compute = device_index, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "FakeParam", .compute = fake_param, .flags = KERNEL_VIEW},
-    {.op = "SyncDevice", .compute = sync_device, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "RefSelect", {{"T", REF_SELECT_TYPES}}, ref_select, .flags = KERNEL_VIEW},
+    {.op = "ToBool", .compute = to_bool},
+    {.op = "DeviceIndex", .compute = device_index, .flags = KERNEL_STATEFUL},
+    {.op = "FakeParam", .compute = fake_param},
+    {.op = "SyncDevice", .compute = sync_device, .flags = KERNEL_STATEFUL},
+    {.op = "RefSelect", {{"T", REF_SELECT_TYPES}}, ref_select},
 };
 // clang-format on
 

@@ -1,7 +1,7 @@
 /* Plans broadcasts and copies stretched operands; see broadcast.h. */
 #include "kernels/support/broadcast.h"
 
-/* Size of operand `shape` along output dimension i of `rank`. */
+/* Size of the operand `shape` along output dimension i of `rank`. */
 static int64_t dim_at(struct shape shape, int i, int rank) {
     int own = i - (rank - shape.rank);
     return own < 0 ? 1 : shape.dims[own];
@@ -106,8 +106,8 @@ struct element16 {
     uint64_t half[2];
 };
 
-/* Rows [0, n_rows) of `run` elements each, the first starting at `offset`, `stride` apart; 0 or
- * 1 from element to element. */
+/* Fills n_rows rows of `run` elements each. The first row starts at `offset`, and rows are `stride`
+ * apart. The step from element to element is 0 or 1. */
 #define FILL_ROWS(T)                                                     \
     do {                                                                 \
         const T *in = (const T *)from + offset;                          \
@@ -134,7 +134,8 @@ void broadcast_gather(const struct broadcast *plan, int k, const void *from, siz
     for (int64_t done = 0; done < n;) {
         int64_t run = MIN(inner_dim - cursor.inner, n - done),
                 offset = broadcast_offset(plan, &cursor, k), n_rows = 1;
-        if (last > 0 && run == inner_dim) /* whole rows, as far as the dimension above reaches */
+        /* whole rows, up to the end of the next outer dimension */
+        if (last > 0 && run == inner_dim)
             n_rows = MIN((n - done) / inner_dim, plan->dims[last - 1] - cursor.index[last - 1]);
         switch (element_size) {
         case 1:

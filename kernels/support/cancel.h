@@ -1,5 +1,5 @@
-/* Lets a kernel that computes for long ask whether its step is still wanted. Ask at least once per
- * 10 ms of work; asking takes about a nanosecond. Any thread. */
+/* Lets a kernel that computes, reads or writes for long ask whether its step is still wanted. Ask
+ * at least once per 10 ms of work; asking takes about a nanosecond. Any thread. */
 #ifndef MILLRACE_KERNELS_SUPPORT_CANCEL_H
 #define MILLRACE_KERNELS_SUPPORT_CANCEL_H
 
@@ -10,8 +10,8 @@ static inline bool kernel_is_cancelled(struct kernel_ctx *ctx) {
     return ctx->host && ctx->host->is_cancelled && ctx->host->is_cancelled(ctx);
 }
 
-/* CANCELLED once the step has been cancelled or has failed, else NULL. */
-static inline struct status *kernel_check_cancelled(struct kernel_ctx *ctx) {
+/* Returns CANCELLED once the step has been cancelled or has failed, else NULL. */
+static inline MUST_USE struct status *kernel_check_cancelled(struct kernel_ctx *ctx) {
     return unlikely(kernel_is_cancelled(ctx))
                ? status_new(STATUS_CANCELLED, "The step was cancelled while this op ran")
                : NULL;

@@ -37,6 +37,13 @@ static inline int64_t dims_product(const int64_t *dims, int begin, int end) {
     return n;
 }
 
+/* Reads the sizes in a tensor of int32 or int64 in host memory; `what` is its name for messages.
+ * Errors: INVALID_ARGUMENT for a rank above 1, too many sizes, or one below 0. */
+struct status *dims_read(const struct tensor *t, const char *what, struct dims *ret) MUST_USE;
+/* Fill's sizes. `value` may be in any memory. Errors: as dims_read; a value that is no scalar. */
+struct status *dims_of_fill(const struct tensor *sizes, const struct tensor *value,
+                            struct dims *ret) MUST_USE;
+
 /* Returns the dtype of an output of the node. A reference type counts as its base type. */
 static inline enum dtype kernel_out_dtype(const struct kernel_ctx *ctx, int output) {
     return dtype_base((enum dtype)ctx->instance->out_types[output]);
@@ -54,6 +61,11 @@ static inline struct status *kernel_init_int_attr(struct kernel_init *init, cons
 static inline struct status *kernel_init_bool_attr(struct kernel_init *init, const char *name) {
     bool *value = init->state = xcalloc(1, sizeof(*value));
     return node_get_b(init->node, name, value);
+}
+/* An init function's body for a kernel whose state is one type attr. */
+static inline struct status *kernel_init_type_attr(struct kernel_init *init, const char *name) {
+    enum dtype *value = init->state = xcalloc(1, sizeof(*value));
+    return node_get_type(init->node, name, value);
 }
 
 #endif

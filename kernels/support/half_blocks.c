@@ -28,8 +28,8 @@ static void store_bfloat16(uint16_t *restrict to, const float *restrict from, in
         to[i] = bfloat16_from_float(from[i]);
 }
 
-/* Machines since 2012 convert halves themselves, to the same bits: ties to even, NaNs quiet with
- * their upper payload. */
+/* Processors since 2012 convert halves in hardware with the same bits: they round ties to even, and
+ * they make NaNs quiet and keep the upper payload. */
 #ifdef __x86_64__
 #define CONVERTS __attribute__((target("avx,f16c")))
 CONVERTS static void load_half_f16c(float *restrict to, const uint16_t *restrict from, int64_t n) {
@@ -48,7 +48,8 @@ CONVERTS static void store_half_f16c(uint16_t *restrict to, const float *restric
         to[i] = half_from_float(from[i]);
 }
 static bool has_f16c(void) {
-    return __builtin_cpu_supports("avx2"); /* has F16C as well, which clang 14 cannot ask for */
+    /* a processor with AVX2 has F16C as well, and clang 14 cannot ask for F16C */
+    return __builtin_cpu_supports("avx2");
 }
 #else
 #define load_half_f16c load_half

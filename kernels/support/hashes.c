@@ -16,8 +16,8 @@ static inline uint64_t load32(const unsigned char *p) {
 static inline uint64_t rotate_right(uint64_t v, int n) { return v >> n | v << (64 - n); }
 static inline uint64_t rotate_left(uint64_t v, int n) { return v << n | v >> (64 - n); }
 
-/* ---- FarmHash: four length classes; above 64 bytes, a loop over blocks of 64 with 7 words of
- * state ---- */
+/* ---- FarmHash: one function for each of four length classes; inputs above 64 bytes loop over
+ * blocks of 64 bytes with 7 words of state ---- */
 
 static const uint64_t prime0 = 0xc3a5c85c97cb3127u, prime1 = 0xb492b66fbe98f273u,
                       prime2 = 0x9ae16a3b2f90404fu;
@@ -75,7 +75,7 @@ static inline void absorb_32(const unsigned char *p, uint64_t a, uint64_t b, uin
     *ret1 = rotate_right(b + first + last, 21) + rotate_right(all, 44) + first;
 }
 
-/* One block of 64 bytes. The last one has its own factor and weight. */
+/* Absorbs one block of 64 bytes. The last block has its own factor and weight. */
 static inline void absorb_64(struct farm_state *s, const unsigned char *p, uint64_t factor,
                              uint64_t weight) {
     s->x = rotate_right(s->x + s->y + s->v0 + load64(p + 8), 37) * factor;

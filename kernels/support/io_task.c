@@ -58,9 +58,3 @@ struct status *io_path(struct span name, struct str *out) {
 struct status *io_prefix(struct span prefix, struct str *out) {
     return file_root_resolve_prefix(prefix, out);
 }
-
-struct status *io_check_cancelled(struct kernel_ctx *ctx) {
-    if (!ctx->host->is_cancelled || !ctx->host->is_cancelled(ctx))
-        return NULL;
-    return status_new(STATUS_CANCELLED, "The step was cancelled while it wrote or read files");
-}

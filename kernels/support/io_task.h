@@ -26,7 +26,4 @@ struct status *io_path(struct span name, struct str *out) MUST_USE;
 /* As io_path for a prefix of file names (file_root_resolve_prefix). */
 struct status *io_prefix(struct span prefix, struct str *out) MUST_USE;
 
-/* Returns CANCELLED once the step is cancelled, else NULL. Long work calls it now and then. */
-struct status *io_check_cancelled(struct kernel_ctx *ctx) MUST_USE;
-
 #endif

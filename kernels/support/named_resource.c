@@ -17,7 +17,7 @@ struct status *named_resource_init(struct named_resource *resource, const struct
     if (name.len > 0) {
         resource->name = xstrndup(name.data, name.len);
     } else if (naming == RESOURCE_BY_NODE_NAME) {
-        resource->name = xstrdup(init->node->name);
+        resource->name = xstrdup(node_state_name(init->node));
     } else {
         struct str text = STR_INIT;
         str_addf(&text, "_%llu_%s", (unsigned long long)(init->host ? init->host->unique_id() : 0),
@@ -41,7 +41,7 @@ void named_resource_fini(struct named_resource *resource) {
     free(resource->name);
 }
 
-/* ---- out ---- */
+/* ---- handles as outputs ---- */
 
 static struct resource_handle *handle_of(struct kernel_ctx *ctx, struct named_resource *resource) {
     struct resource_handle *handle = atomic_load_explicit(&resource->handle, memory_order_acquire);
@@ -104,7 +104,24 @@ struct status *named_resource_output(struct kernel_ctx *ctx, struct named_resour
     return NULL;
 }
 
-/* ---- in ---- */
+struct status *named_resource_make_anonymous(struct kernel_ctx *ctx, const char *prefix,
+                                             const struct object_type *type,
+                                             resource_create_fn *create) {
+    struct object *made = NULL;
+    struct str name = STR_INIT;
+    str_addf(&name, "%s%llu", prefix, (unsigned long long)ctx->host->unique_id());
+    struct status *st =
+        ctx->host->resource_lookup_or_create(ctx, NULL, str_text(&name), type, create, NULL, &made);
+    if (!st)
+        tensor_init_scalar_object(
+            &ctx->outputs[0], DT_RESOURCE,
+            &ctx->host->handle_make(ctx, NULL, str_text(&name), type, DT_INVALID)->object);
+    object_unref(made);
+    str_fini(&name);
+    return st;
+}
+
+/* ---- handles as inputs ---- */
 
 static struct status *find_by_words(struct kernel_ctx *ctx, int input,
                                     const struct object_type *type, struct object **ret) {
@@ -189,6 +206,13 @@ struct status *check_signature(const struct kernel_ctx *ctx, struct type_list in
     return wrong_signature(ctx, in, out);
 }
 
+enum kernel_result named_resource_delete(struct kernel_ctx *ctx) {
+    const struct resource_handle *handle = NULL;
+    KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
+    KERNEL_TRY(ctx, ctx->host->resource_delete(ctx, handle));
+    return KERNEL_DONE;
+}
+
 /* ---- lists ---- */
 
 struct status *read_types(const struct node *node, const char *attr, int n_before,
@@ -202,14 +226,6 @@ struct status *read_types(const struct node *node, const char *attr, int n_befor
     *ret_types = types;
     *ret_n = n_before + n;
     return NULL;
-}
-
-struct shape shape_keep(struct shape shape) {
-    if (shape.rank <= 0)
-        return (struct shape){shape.rank, NULL};
-    int64_t *dims = xcalloc((size_t)shape.rank, sizeof(*dims));
-    memcpy(dims, shape.dims, (size_t)shape.rank * sizeof(*dims));
-    return (struct shape){shape.rank, dims};
 }
 
 void shapes_free(struct shape *shapes, int n) {

@@ -28,7 +28,7 @@ struct named_resource {
 
 enum resource_naming {
     RESOURCE_OWN, /* without a shared_name, the resource has a name that no other resource has */
-    RESOURCE_BY_NODE_NAME /* without a shared_name, the resource has the node's name */
+    RESOURCE_BY_NODE_NAME /* without a shared_name, the resource has the node_state_name */
 };
 /* Reads the attrs container and shared_name. `empty` may be NULL. The caller calls
  * named_resource_fini also after an error. */
@@ -56,6 +56,15 @@ static inline struct status *named_resource_of_input(struct kernel_ctx *ctx,
     return named_resource_of(ctx, 0, type, ret);
 }
 
+/* Makes a resource under the name PREFIX and a unique number, and sets output 0 to its handle.
+ * Errors: those of `create`. */
+struct status *named_resource_make_anonymous(struct kernel_ctx *ctx, const char *prefix,
+                                             const struct object_type *type,
+                                             resource_create_fn *create) MUST_USE;
+/* Removes the resource of the handle in input 0 from its container: DeleteIterator and similar ops.
+ */
+kernel_fn named_resource_delete;
+
 /* A list of element types. */
 struct type_list {
     const uint8_t *types;
@@ -77,7 +86,6 @@ struct status *read_types(const struct node *node, const char *attr, int n_befor
  * about a component declare it so. A shape with unknown sizes is then INVALID_ARGUMENT. */
 struct status *read_shapes(const struct node *node, const char *attr, int n_before, bool is_partial,
                            struct shape **ret_shapes, int *ret_n) MUST_USE;
-struct shape shape_keep(struct shape shape); /* Returns a copy that owns its sizes. */
 void shapes_free(struct shape *shapes, int n);
 void types_print(const uint8_t *types, int n, struct str *out);        /* "int32, float" */
 void shapes_print(const struct shape *shapes, int n, struct str *out); /* "[[2], []]" */

@@ -26,6 +26,10 @@
 #define NUMBERS_C128(X, ...) X(c128, double complex, double, DT_COMPLEX128, __VA_ARGS__)
 #define NUMBERS_COMPLEX(X, ...) NUMBERS_C64(X, __VA_ARGS__) NUMBERS_C128(X, __VA_ARGS__)
 #define NUMBERS_BOOL(X, ...) X(bool, uint8_t, uint32_t, DT_BOOL, __VA_ARGS__)
+/* x with a suffix for the type, where x and tag may be macros. */
+#define NAME_OF(x, tag) NAME_OF_(x, tag)
+#define NAME_OF_(x, tag) x##_##tag
+#define NAME_BOOL(x) x##_bool /* bool is a macro itself */
 /* The quantized types, for ops that only compare their numbers. */
 #define NUMBERS_QUANTIZED(X, ...)                     \
     X(q8, int8_t, uint32_t, DT_QINT8, __VA_ARGS__)    \

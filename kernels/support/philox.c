@@ -6,11 +6,11 @@
 #ifdef __x86_64__
 #include <immintrin.h>
 
-/* a block per 64-bit lane; two vectors hide the multiplication's latency, more spill */
+/* a block per 64-bit lane; two vectors hide the multiplication's latency, and three would spill */
 enum { VECTORS = 2, LANES = 4 * VECTORS };
 
-/* Only the lower half of a lane counts; the upper one holds leftovers, which neither the
- * multiplication nor the end looks at. */
+/* Only the lower half of a lane counts. The upper half holds leftovers, which neither the
+ * multiplication nor the final interleaving reads. */
 struct lanes {
     __m256i c0, c1, c2, c3;
 };
@@ -25,12 +25,13 @@ __attribute__((target("avx2"))) static inline void round_avx2(struct lanes *l, _
     l->c3 = p0;
 }
 
-/* Whole steps only; returns how many blocks were made. The lower half of the counter must not
- * overflow. */
+/* Makes whole steps only, and returns how many blocks were made. The lower half of the counter must
+ * not overflow. */
 __attribute__((target("avx2"))) static int64_t fill_avx2(struct philox g, int64_t n_blocks,
                                                          uint32_t *out) {
     int64_t i = 0;
-    /* Lanes hold blocks 0, 2, 1, 3: what interleaving the halves of 128 bits puts in order. */
+    /* Lanes hold blocks 0, 2, 1, 3, because interleaving the halves of 128 bits then gives blocks
+     * in order. */
     const __m256i order = _mm256_set_epi64x(3, 1, 2, 0), low = _mm256_set1_epi64x(0xffffffff);
     for (; i + LANES <= n_blocks; i += LANES) {
         struct lanes lanes[VECTORS];

@@ -4,10 +4,10 @@
 
 #include "kernels/support/transpose.h"
 
-/* Below this many bytes of output a copy never leaves its thread. */
+/* A copy of fewer output bytes than this never leaves its thread. */
 enum { PARALLEL_MIN_BYTES = 256 * 1024 };
 
-/* What the inner two loops do: n1 turns of n0 turns. */
+/* The two innermost loops: n1 turns of n0 turns. */
 struct inner {
     int64_t n1, n0;
     int64_t from1, from0, to1, to0;
@@ -70,8 +70,8 @@ static void swap_loops(struct strided *s, int a, int b) {
     s->to[b] = to;
 }
 
-/* Puts the loop that walks `from` element by element next to the innermost, which walks `to` so:
- * then the two are a blocked transpose. */
+/* When the innermost loop walks `to` element by element, the loop that walks `from` element by
+ * element is moved next to it. The two loops are then a blocked transpose. */
 static void order_loops(struct strided *s) {
     int last = s->n_loops - 1;
     if (last < 1 || s->to[last] != 1 || s->from[last] == 1 || s->from[last] == 0)
@@ -128,7 +128,7 @@ struct share {
     size_t size;
     char *to;
     const char *from;
-    int loop; /* the one that is shared out */
+    int loop; /* the loop whose turns are split among the threads */
 };
 
 static void run_share(void *arg, int64_t begin, int64_t end) {
@@ -167,12 +167,13 @@ void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from
         walk(s, inner, size, to, from);
         return;
     }
-    for (int i = 0; i < s->n_loops; i++) { /* the loops may have been swapped */
+    /* order_loops may have swapped the loops, so the widest is searched again */
+    for (int i = 0; i < s->n_loops; i++) {
         if (s->dims[i] > s->dims[widest])
             widest = i;
     }
     struct share share = {s, inner, size, to, from, (int)widest};
-    /* About 10 GB/s when rows are contiguous, a nanosecond an element when they are not. */
+    /* Contiguous rows are copied at about 10 GB/s, other elements take a nanosecond each. */
     double element_ns =
         s->from[s->n_loops - 1] == 1 || s->from[s->n_loops - 1] == 0 ? (double)size * 0.1 : 1.0;
     pool_parallel_for(pool, s->dims[widest], element_ns * ((double)n / (double)s->dims[widest]),

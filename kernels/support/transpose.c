@@ -17,7 +17,7 @@ enum { BLOCK = 16, LONG_BLOCK = 64, TILE_BYTES = 32 };
 typedef uint32_t row_u32 __attribute__((vector_size(TILE_BYTES), aligned(4), may_alias));
 typedef uint64_t row_u64 __attribute__((vector_size(TILE_BYTES), aligned(8), may_alias));
 
-/* The tile at `from`, its columns as rows. */
+/* Writes the columns of the tile at `from` as rows. */
 LANES_INLINE void turn_tile_u32(row_u32 *to, const uint32_t *from) {
     row_u32 r[8], t[8];
     for (int i = 0; i < 8; i++)
@@ -53,7 +53,7 @@ LANES_INLINE void turn_tile_u64(row_u64 *to, const uint64_t *from) {
     }
 }
 
-/* Two tiles, one below the other: each row that is written is a whole line. */
+/* Turns two tiles, one below the other, so that each written row is a whole cache line. */
 #define TURN_TILES(tag, T)                                                              \
     LANES_INLINE void turn_##tag(T *to, int64_t to1, const T *from, const int n_rows) { \
         enum { TILE = TILE_BYTES / sizeof(T) };                                         \

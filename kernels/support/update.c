@@ -9,26 +9,25 @@
 #define SAME(v) (v)
 
 // clang-format off
-/* dst is a or apart from it, so no iteration sees another's result. */
+/* dst either is a or does not overlap it, so no iteration sees another's result. */
 #define IVDEP _Pragma("GCC ivdep")
 
 /* x is the old element, y the update's; both of type C. */
+#define UPDATE_ALL(T, C, LOAD, STORE, update, expression) \
+    IVDEP for (int64_t i = 0; i < n; i++) {               \
+        const C x = LOAD(a[i]), y = update;               \
+        dst[i] = (T)STORE(expression);                    \
+    }
 #define UPDATE_LOOP(attribute, op, suffix, T, C, LOAD, STORE, expression)                      \
     attribute static bool op##_##suffix(void *dst_, const void *a_, const void *b_, int64_t n, \
         int b_step) {                                                                          \
         T *dst = dst_;                                                                         \
         const T *a = a_, *b = b_;                                                              \
         if (b_step) {                                                                          \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                            \
-                const C x = LOAD(a[i]), y = LOAD(b[i]);                                        \
-                dst[i] = (T)STORE(expression);                                                 \
-            }                                                                                  \
+            UPDATE_ALL(T, C, LOAD, STORE, LOAD(b[i]), expression)                              \
         } else {                                                                               \
-            const C y = LOAD(*b);                                                              \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                            \
-                const C x = LOAD(a[i]);                                                        \
-                dst[i] = (T)STORE(expression);                                                 \
-            }                                                                                  \
+            const C one = LOAD(*b);                                                            \
+            UPDATE_ALL(T, C, LOAD, STORE, one, expression)                                     \
         }                                                                                      \
         return true;                                                                           \
     }
@@ -75,7 +74,7 @@ ORDER_LOOPS(bfloat16, uint16_t, float, bfloat16_to_float, bfloat16_from_float)
 #define SIGNED_LOOPS(suffix, T, W)                   \
     INT_LOOPS(suffix, T, W)                          \
     INT_DIV(suffix, T, W, y == -1 ? (T)((W)0 - (W)x) \
-        : x / y) /* the least number over -1 wraps to itself */
+        : x / y) /* the least number divided by -1 wraps to itself */
 #define UNSIGNED_LOOPS(suffix, T, W) \
     INT_LOOPS(suffix, T, W)          \
     INT_DIV(suffix, T, W, x / y)
@@ -89,7 +88,7 @@ UNSIGNED_LOOPS(uint16, uint16_t, uint32_t)
 UNSIGNED_LOOPS(uint32, uint32_t, uint32_t)
 UNSIGNED_LOOPS(uint64, uint64_t, uint64_t)
 
-/* As C adds and subtracts truth values and asks whether anything is left. */
+/* C arithmetic on truth values: the result is true unless it is 0. */
 UPDATE_LOOP(, add, bool, uint8_t, uint8_t, SAME, SAME, x | y)
 UPDATE_LOOP(, sub, bool, uint8_t, uint8_t, SAME, SAME, x ^ y)
 // clang-format on
@@ -226,7 +225,7 @@ static void scatter_columns(struct scatter_job *job, int64_t begin, int64_t end)
     }
 }
 
-enum { COLUMN_BLOCK = 64 }; /* elements: a share never splits a cache line with its neighbour */
+enum { COLUMN_BLOCK = 64 }; /* elements; two shares never write to one cache line */
 
 static void scatter_blocks(void *arg, int64_t begin, int64_t end) {
     struct scatter_job *job = arg;

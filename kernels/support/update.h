@@ -5,19 +5,9 @@
 
 #include "common/base/pool.h"
 #include "common/tensor/tensor.h"
+#include "kernels/support/update_op.h"
 
 /* ---- updates: dst[i] = a[i] op b[i] ---- */
-
-enum update_op {
-    UPDATE_ASSIGN,
-    UPDATE_ADD,
-    UPDATE_SUB,
-    UPDATE_MUL,
-    UPDATE_DIV,
-    UPDATE_MIN,
-    UPDATE_MAX,
-    N_UPDATE_OPS
-};
 
 /* Computes dst[i] = a[i] op b[i]. dst may be a, or must not overlap it; b may be dst too. b_step is
  * 1, or 0 when b is one element for all i. UPDATE_ASSIGN ignores a; for object dtypes its dst holds

@@ -10,9 +10,13 @@
 
 extern const struct kernel_list variant_kernels;
 
-static const struct variant_kind *const kinds[] = {&list_variant_kind,    &optional_variant_kind,
-                                                   &tensor_variant_kind,  &ragged_variant_kind,
-                                                   &dataset_variant_kind, &map_variant_kind};
+// clang-format off
+static const struct variant_kind *const kinds[] = {
+    &list_variant_kind, &optional_variant_kind, &tensor_variant_kind, &ragged_variant_kind,
+    &csr_variant_kind, &dataset_variant_kind, &map_variant_kind, &int_variant_kind,
+    &float_variant_kind, &bool_variant_kind, &double_variant_kind,
+};
+// clang-format on
 
 static const struct variant_kind *kind_of(const struct object *object) {
     for (size_t i = 0; object && i < ARRAY_LEN(kinds); i++)
@@ -93,7 +97,7 @@ struct status *variant_check_depth(uint32_t depth) {
     return status_invalid("Variants nest too deep: the limit is %d", VARIANT_MAX_DEPTH);
 }
 
-/* ---- words ---- */
+/* ---- texts for messages ---- */
 
 static struct span type_name_of(const struct object *object) {
     struct variant_parts parts;
@@ -114,7 +118,7 @@ const char *variant_words(const struct object *object) {
 
 /* ---- sums and zeros ---- */
 
-/* The object of a scalar, writable in *t: the only holder of the head is the caller. */
+/* The object of a scalar, writable in *t. The caller must be the only holder of the head. */
 static struct object **scalar_object(struct tensor *t) {
     return (struct object **)(void *)t->bytes;
 }
@@ -130,7 +134,8 @@ static struct status *scalar_unshare(struct tensor *t) {
     return NULL;
 }
 
-/* Sums and zeros recurse, and what is serialized may nest deeper than what we would make. */
+/* Sums and zeros recurse, and a variant that arrives serialized may nest deeper than those that our
+ * kernels make. */
 static _Thread_local uint32_t nesting;
 
 static struct status *objects_add(struct kernel_ctx *ctx, struct object **a,
@@ -254,8 +259,7 @@ static enum kernel_result zero_variant(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "AddN", {{"T", DTYPE_BIT(DT_VARIANT)}}, .compute = add_variants,
-        .flags = KERNEL_EXPENSIVE},
+    {.op = "AddN", {{"T", DTYPE_BIT(DT_VARIANT)}}, .compute = add_variants},
     {.op = "ZerosLike", {{"T", DTYPE_BIT(DT_VARIANT)}}, .compute = zero_variant},
 };
 // clang-format on

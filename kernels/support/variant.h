@@ -1,5 +1,6 @@
 /* The kinds of variant values that kernels know: lists of tensors, optional values, single tensors,
- * ragged tensors, datasets. Each value is a counted object. Nobody changes it while it is shared.
+ * ragged tensors, sparse matrices, datasets, plain numbers. Each value is a counted object. Nobody
+ * changes it while it is shared.
  *
  * A value that arrived from another task stays a serialized VariantTensorDataProto until a kernel
  * asks for its kind (variant_resolve). Decoding resolves one level at a time, so deep nesting costs
@@ -27,7 +28,8 @@ struct variant_kind {
     struct status *(*zeros_like)(struct kernel_ctx *ctx, struct object **a);
 };
 extern const struct variant_kind list_variant_kind, optional_variant_kind, tensor_variant_kind,
-    ragged_variant_kind, dataset_variant_kind, map_variant_kind;
+    ragged_variant_kind, csr_variant_kind, dataset_variant_kind, map_variant_kind, int_variant_kind,
+    float_variant_kind, bool_variant_kind, double_variant_kind;
 
 /* Replaces a serialized *object by the object of its kind. Other values, and kinds that this
  * program does not know, stay as they are. Errors: what the kind's decode says. */

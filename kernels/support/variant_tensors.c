@@ -6,7 +6,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "kernels/kernel.h"
 
-/* A tensor that arrives may claim so much memory whatever its message holds. */
+/* A tensor that arrives may claim this much memory beyond what its message justifies. */
 enum { SPARE_CLAIM_BYTES = 1 << 20 };
 
 static void variant_tensors_free(struct object *object) {
@@ -17,7 +17,7 @@ static void variant_tensors_free(struct object *object) {
     free(variant);
 }
 
-/* VariantTensorDataProto: the tensors are all there is. */
+/* Writes a VariantTensorDataProto that holds the tensors only. */
 static void variant_tensors_encode(const struct object *object, struct str *out) {
     const struct variant_tensors *variant = (const struct variant_tensors *)object;
     proto_add_bytes(out, 1, object->type->name, strlen(object->type->name));
@@ -34,6 +34,9 @@ const struct object_type variant_tensor_type = {
     .name = "tensorflow::Tensor", .free = variant_tensors_free, .encode = variant_tensors_encode};
 const struct object_type variant_ragged_type = {
     .name = "RaggedTensorVariant", .free = variant_tensors_free, .encode = variant_tensors_encode};
+const struct object_type variant_csr_type = {.name = "tensorflow::CSRSparseMatrix",
+                                             .free = variant_tensors_free,
+                                             .encode = variant_tensors_encode};
 
 struct status *variant_tensors_new(const struct object_type *type, int64_t n,
                                    struct variant_tensors **ret) {
@@ -69,7 +72,7 @@ struct status *variant_tensors_at(const struct tensor *t, int64_t i, const struc
     return st;
 }
 
-/* ---- the two kinds ---- */
+/* ---- the kinds ---- */
 
 static uint32_t depth_of(const struct object *object) {
     return ((const struct variant_tensors *)object)->depth;
@@ -82,7 +85,8 @@ static struct status *decode(const struct object_type *type, struct span proto,
     struct span tensor;
     struct status *st = NULL;
     if (!variant_read_parts(proto, &parts) || parts.n_tensors < 1 ||
-        (type == &variant_tensor_type && parts.n_tensors != 1))
+        (type == &variant_tensor_type && parts.n_tensors != 1) ||
+        (type == &variant_csr_type && parts.n_tensors != VARIANT_CSR_TENSORS))
         return status_invalid("Malformed %s: its fields cannot be read", type->name);
     TRY(variant_tensors_new(type, parts.n_tensors, &variant));
     for (int64_t i = 0; i < variant->n && variant_next_tensor(&parts.tensors, &tensor); i++) {
@@ -104,6 +108,11 @@ static struct status *decode_tensor(struct span proto, struct allocator *allocat
 static struct status *decode_ragged(struct span proto, struct allocator *allocator,
                                     struct object **ret) {
     return decode(&variant_ragged_type, proto, allocator, ret);
+}
+
+static struct status *decode_csr(struct span proto, struct allocator *allocator,
+                                 struct object **ret) {
+    return decode(&variant_csr_type, proto, allocator, ret);
 }
 
 /* *a becomes one that nobody else holds; its tensors may still be shared. */
@@ -158,3 +167,5 @@ const struct variant_kind tensor_variant_kind = {&variant_tensor_type, decode_te
                                                  NULL, NULL};
 const struct variant_kind ragged_variant_kind = {&variant_ragged_type, decode_ragged, depth_of,
                                                  ragged_add, ragged_zeros};
+/* The matrices' own ops add them, AddN does not yet; their zeros are SparseMatrixZeros'. */
+const struct variant_kind csr_variant_kind = {&variant_csr_type, decode_csr, depth_of, NULL, NULL};

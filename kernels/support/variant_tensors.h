@@ -1,6 +1,7 @@
 /* Variants that are a few tensors and nothing else: one tensor ("tensorflow::Tensor", to which
- * sparse ops serialize), or a ragged tensor's splits, outermost first, and its values
- * ("RaggedTensorVariant"). Nobody changes one, except its only holder. */
+ * sparse ops serialize), a ragged tensor's splits, outermost first, and its values
+ * ("RaggedTensorVariant"), or the five tensors of a sparse matrix ("tensorflow::CSRSparseMatrix",
+ * kernels/cpu/sparse/csr.h). Nobody changes one, except its only holder. */
 #ifndef MILLRACE_KERNELS_SUPPORT_VARIANT_TENSORS_H
 #define MILLRACE_KERNELS_SUPPORT_VARIANT_TENSORS_H
 
@@ -12,7 +13,8 @@ struct variant_tensors {
     int64_t n;           /* at least 1 */
     struct tensor *held; /* the values of a ragged tensor are the last one */
 };
-extern const struct object_type variant_tensor_type, variant_ragged_type;
+extern const struct object_type variant_tensor_type, variant_ragged_type, variant_csr_type;
+enum { VARIANT_CSR_TENSORS = 5 };
 
 /* Makes a variant with n >= 1 tensors that hold nothing yet; the caller sets them and then calls
  * variant_tensors_seal. Errors: RESOURCE_EXHAUSTED. */

@@ -8,6 +8,7 @@
 #ifndef MILLRACE_KERNELS_SUPPORT_VMATH_H
 #define MILLRACE_KERNELS_SUPPORT_VMATH_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -144,6 +145,26 @@ static inline float vlog1p_positive_f32(float u) {
 static inline double vlog1p_positive_f64(double u) {
     double w = 1.0 + u, lost = u < 1.0 ? u - (w - 1.0) : 1.0 - (w - u);
     return vlog_normal_f64(w) + lost / w;
+}
+
+/* Both tails keep their precision, because exp never overflows here. */
+static inline float vsigmoid_f32(float x) {
+    float e = vexp_f32(-fabsf(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+static inline double vsigmoid_f64(double x) {
+    double e = vexp_f64(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
+/* tanh |x| = -m / (2 + m) with m = e^(-2|x|) - 1, which does not cancel near zero. */
+static inline float vtanh_f32(float x) {
+    float m = vexpm1_negative_f32(-2 * fabsf(x));
+    return copysignf(m / (2 + m), x);
+}
+static inline double vtanh_f64(double x) {
+    double m = vexpm1_negative_f64(-2 * fabs(x));
+    return copysign(m / (2 + m), x);
 }
 
 #endif

@@ -65,16 +65,12 @@ static void run_lines(struct wait_room *room) {
     } while (has_changed);
 }
 
-/* The wait leaves without success; status is taken. */
+/* The wait leaves without success; takes `status_take`. */
 static void abandon_locked(struct wait *wait, struct status *status_take) {
     wait->status = status_take;
     if (wait->kind->give_back)
         wait->kind->give_back(wait);
     end_locked(wait);
-}
-
-bool wait_room_is_line_empty(const struct wait_room *room, int line) {
-    return list_is_empty(&room->lines[line].waits);
 }
 
 void wait_room_fail_line(struct wait_room *room, int line, struct status *why) {
@@ -96,7 +92,7 @@ static void conclude(struct wait *wait) {
 static void complete(struct wait *wait) {
     struct kernel_ctx *ctx = wait->ctx;
     if (wait->has_hook && !wait->is_cancelled && ctx->host->cancel_deregister(ctx, &wait->hook))
-        wait_unref(wait); /* the hook's */
+        wait_unref(wait); /* the reference of the hook */
     conclude(wait);
     wait_unref(wait);
     ctx->host->done(ctx);
@@ -106,8 +102,8 @@ static void complete_on_pool(struct pool_task *task) {
     complete(CONTAINER_OF(task, struct wait, task));
 }
 
-/* Long copies are made by the pool: neither on a loop thread, nor at the cost of who only put in
- * the last element, nor before what this thread has woken. */
+/* The bytes that finishing the wait copies. Long copies are made by the pool: they must not hold up
+ * a loop thread, the execution that put in the last element, or what this thread has woken. */
 static int64_t weight_of(const struct wait *wait) {
     return !wait->status && wait->kind->weight ? wait->kind->weight(wait) : 0;
 }
@@ -144,7 +140,7 @@ static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
         wait->is_cancelled = true;
         abandon_locked(wait, status_new(STATUS_CANCELLED, "%s", wait->kind->cancelled));
     }
-    wait_room_unlock(room); /* the hook's reference keeps the room */
+    wait_room_unlock(room); /* the hook's reference keeps the room alive */
     wait_unref(wait);
 }
 
@@ -171,12 +167,12 @@ void wait_room_unlock_elsewhere(struct wait_room *room) {
     complete_all(&ended, true);
 }
 
-/* With the lock held, of a wait that is stuck. */
+/* Registers the cancellation of a wait that is stuck. The caller holds the lock. */
 static void register_hook(struct wait *wait) {
     struct status *why = NULL;
     wait->hook.cancel = on_cancel;
     list_init(&wait->hook.link);
-    /* the hook may be called at once: it waits for the lock */
+    /* the hook may run at once on another thread, which then waits for the lock */
     atomic_store_explicit(&wait->n_refs, 2, memory_order_relaxed);
     wait->has_hook = wait->ctx->host->cancel_register(wait->ctx, &wait->hook, &why);
     if (wait->has_hook)
@@ -201,7 +197,7 @@ enum kernel_result wait_room_enter(struct wait_room *room, int line, struct kern
         list_remove(&wait->link);
     wait_room_unlock(room);
     if (!is_ended)
-        return KERNEL_PENDING; /* and ctx is no longer ours */
+        return KERNEL_PENDING; /* ctx belongs to the waker from here */
     if (ctx->pool && weight_of(wait) > HEAVY_BYTES) {
         complete_elsewhere(wait);
         return KERNEL_PENDING;

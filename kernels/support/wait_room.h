@@ -2,8 +2,8 @@
  * wait here for each other without holding a thread.
  *
  * The resource embeds a room. An operation that may have to wait is a record with a struct wait,
- * which stands in one of the room's lines. Whoever changes the resource tries the waits again, line
- * by line, until none of them gets any further:
+ * which is queued in one of the room's lines. Whoever changes the resource tries the waits again,
+ * line by line, until none of them gets any further:
  *
  *   kernel ── wait_room_enter ──► line: attempt ─┬─ ended ──► outputs at once: KERNEL_DONE
  *                                                └─ stuck ──► KERNEL_PENDING; ends later, when
@@ -98,8 +98,6 @@ void wait_room_lock(struct wait_room *room);
 void wait_room_unlock(struct wait_room *room);
 void wait_room_unlock_elsewhere(struct wait_room *room);
 
-/* Answers whether a line has no waits. The caller holds the room's lock. */
-bool wait_room_is_line_empty(const struct wait_room *room, int line);
 /* Ends all waits of a line with `why`, which is borrowed. The caller holds the room's lock. */
 void wait_room_fail_line(struct wait_room *room, int line, struct status *why);
 

@@ -32,8 +32,8 @@ static void log_odd(const char *key, const char *why) {
         log_warning("etcd: skipped %s: %s", key, why);
 }
 
-/* Takes one key and value. False: the key is not a task's or the value is malformed, and it is
- * skipped, since others may write to etcd too. */
+/* Adds one key and its value. False: the key is not a task's or the value is malformed. Then it is
+ * skipped, because others may write to etcd too. */
 static bool take_kv(struct membership *m, const struct etcd_kv *kv) {
     struct str task = STR_INIT;
     struct arena arena;
@@ -41,7 +41,7 @@ static bool take_kv(struct membership *m, const struct etcd_kv *kv) {
     arena_init(&arena);
     struct status *st = NULL;
     if (!member_read_task_key(m->cluster, kv->key, &task))
-        st = status_invalid("it is no task's key");
+        st = status_invalid("it is not the key of a task");
     else
         st = member_parse(kv->value, &arena, &member);
     if (st)
@@ -62,7 +62,7 @@ static void drop_key(struct membership *m, const char *key) {
     str_fini(&task);
 }
 
-/* A task whose value is malformed stays as it was. */
+/* A task whose value is malformed stays unchanged. */
 static void take_listing(struct membership *m, const struct etcd_range *range) {
     struct strmap listed;
     struct arena arena;
@@ -203,7 +203,8 @@ static struct status *expect_job(struct span part, struct tasks *tasks, int64_t 
         snprintf(name, sizeof(name), "/job:%.*s/replica:0/task:%ld", (int)n_job, part.data, i);
         struct status *st = i == 0 ? device_name_parse(span_of(name), &parsed) : NULL;
         if (st || (i == 0 && (strlen(parsed.job) != n_job || parsed.task != 0)))
-            return st ? st : status_invalid("'%.*s' is no job's name", (int)n_job, part.data);
+            return st ? st
+                      : status_invalid("'%.*s' is not a name for a job", (int)n_job, part.data);
         if (tasks)
             tasks_expect(tasks, name);
     }

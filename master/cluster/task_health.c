@@ -18,7 +18,7 @@ static struct task_metrics *metrics_new(const char *task) {
     metrics->rtt = (struct metric)METRIC_GAUGE_INIT(
         "millrace_task_heartbeat_rtt_us", "Round trip of heartbeats to the task, smoothed");
     metrics->offset = (struct metric)METRIC_GAUGE_INIT(
-        "millrace_task_clock_offset_us", "How much the task's clock is ahead of the master's");
+        "millrace_task_clock_offset_us", "How far the task's clock is ahead of the master's");
     metrics->missed = (struct metric)METRIC_COUNTER_INIT("millrace_task_heartbeats_missed_total",
                                                          "Heartbeats not answered in time");
     metrics->losses = (struct metric)METRIC_COUNTER_INIT("millrace_task_losses_total",

@@ -12,8 +12,8 @@
 enum {
     RECONNECT_MIN_MS = 50,
     RECONNECT_MAX_MS = 500,
-    /* for the kernel to connect: as long as it waits before it says SYN again, so a new attempt
-     * costs nothing */
+    /* How long the kernel may try to connect: as long as it waits before it sends SYN again, so a
+     * new attempt costs nothing. */
     CONNECT_MIN_MS = 1000,
     CONNECT_MAX_MS = 10000,
     BULK_BYTES = 64 * 1024,
@@ -56,7 +56,8 @@ uint64_t tasks_new_id(struct tasks *tasks) {
     return tasks->id_prefix | (++tasks->next_sequence & 0xffffffffff);
 }
 
-struct status *task_unavailable(const struct task *task) {
+/* UNAVAILABLE with the task's name, its last error and when it was last heard of. */
+static struct status *task_unavailable(const struct task *task) {
     struct str seen = STR_INIT;
     task_health_describe_seen(&task->health, &seen);
     struct status *st = status_unavailable(
@@ -68,7 +69,7 @@ struct status *task_unavailable(const struct task *task) {
 
 static void free_when_quiet(struct tasks *tasks);
 
-static void tell_lost(struct loop_task *loop_task) {
+static void report_lost_calls(struct loop_task *loop_task) {
     struct tasks *tasks = CONTAINER_OF(loop_task, struct tasks, lost_task);
     tasks->lost_posted = false;
     while (tasks->lost) {
@@ -83,7 +84,7 @@ static void tell_lost(struct loop_task *loop_task) {
     free_when_quiet(tasks);
 }
 
-static void call_lost_soon(struct task *task, struct task_call *call) {
+static void queue_lost_call(struct task *task, struct task_call *call) {
     struct tasks *tasks = task->tasks;
     call->next_lost = tasks->lost;
     tasks->lost = call;
@@ -107,7 +108,7 @@ void task_call_start(struct task *task, struct task_call *call, struct wire_out 
     call->id = out->id;
     call->refused = wire_check_meta(out->type, out->meta.len);
     if (task->state != TASK_READY || call->refused) {
-        call_lost_soon(task, call);
+        queue_lost_call(task, call);
         return;
     }
     u64map_put(&task->calls, call->id, call);
@@ -117,7 +118,7 @@ void task_call_start(struct task *task, struct task_call *call, struct wire_out 
 void task_call_refuse(struct task *task, struct task_call *call, struct status *why_take) {
     call->task = task;
     call->refused = why_take;
-    call_lost_soon(task, call);
+    queue_lost_call(task, call);
 }
 
 void task_call_forget(struct task_call *call) {
@@ -158,7 +159,7 @@ static void fail_calls(struct task *task) {
     u64map_init(&task->calls);
     while (u64map_next(&calls, &cursor, &id, &value)) {
         struct task_call *call = value;
-        call_lost_soon(task, call);
+        queue_lost_call(task, call);
     }
     u64map_fini(&calls);
 }
@@ -206,9 +207,9 @@ void task_connect_soon(struct task *task) {
     loop_timer_start(&task->timer, 0, 0);
 }
 
-/* How long the kernel may try to connect. A connection to a host that cannot be reached is
- * retried rather than waited for: the kernel would wait longer each time, and notice half a minute
- * late that the host is back. */
+/* Limits how long the kernel may try to connect. A connection to an unreachable host is tried
+ * again, because the kernel waits longer after each SYN and may notice half a minute late that the
+ * host is back. */
 static int64_t connect_ms(const struct task *task) {
     return MIN(MAX(task->tasks->heartbeat_ms / 2, (int64_t)CONNECT_MIN_MS),
                (int64_t)CONNECT_MAX_MS);
@@ -246,7 +247,7 @@ static void on_timer(struct loop_timer *timer) {
             status_unavailable("no connection within %.1f s", (double)connect_ms(task) / 1000);
         task_down(task, why);
         status_unref(why);
-    } /* else it is connected, and what it does not answer is the heartbeat's */
+    } /* otherwise it is connected, and the heartbeat watches whether it answers */
 }
 
 static void connect_channels(struct task *task) {
@@ -273,8 +274,8 @@ static void free_devices(struct task *task) {
     task->n_devices = 0;
 }
 
-/* A task that remembers us may hold more than we know of. It must answer KeepGraphs before anything
- * else is sent. */
+/* A task that remembers this master may hold more graphs than the master knows. It must answer
+ * KeepGraphs before anything else is sent. */
 static void reconcile(struct task *task, bool is_remembered) {
     struct str meta = STR_INIT;
     if (!is_remembered) {
@@ -296,7 +297,7 @@ static struct status *take_status(struct task *task, struct span meta) {
         return status_internal("task %s sent a malformed WorkerStatus", task->name);
     struct status *st = NULL;
     if (strcmp(status->task, task->name) != 0)
-        st = status_failed_precondition("%s answered as %s: is the cluster list right?",
+        st = status_failed_precondition("%s answered as %s: is the list of the cluster correct?",
                                         task->address, status->task);
     if (!st) {
         free(task->unix_address);
@@ -378,7 +379,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     }
     struct task_call *call = u64map_remove(&task->calls, message->id);
     if (!call)
-        return; /* forgotten meanwhile */
+        return; /* the caller has forgotten the call */
     call->task = NULL;
     call->on_reply(call, NULL, message);
 }
@@ -399,7 +400,7 @@ static const struct wire_handlers handlers = {.on_message = on_message, .on_clos
 
 /* ---- the table ---- */
 
-/* A reply of gigabytes may travel for longer than a task may be silent, and pongs queue behind
+/* A reply of gigabytes may take longer than a task may be silent, and pongs are queued behind
  * it. */
 static void hear_bytes(struct task *task, int64_t now_ns) {
     uint64_t n = task->control ? wire_conn_received_bytes(task->control) : 0;
@@ -435,7 +436,7 @@ struct task *task_add(struct tasks *tasks, const char *name, const char *address
     u64map_init(&task->calls);
     task_health_init(&task->health, task->name, tasks->heartbeat_ms);
     loop_timer_init(tasks->loop, &task->timer, on_timer);
-    if ((tasks->n & (tasks->n - 1)) == 0) /* a power of two: full */
+    if ((tasks->n & (tasks->n - 1)) == 0) /* a power of two: the array is full */
         tasks->rows =
             xreallocarray(tasks->rows, tasks->n ? (size_t)tasks->n * 2 : 1, sizeof *tasks->rows);
     tasks->rows[tasks->n++] = task;
@@ -454,7 +455,7 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
                             .holdings = holdings,
                             .arg = arg};
     tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
-    tasks->lost_task.run = tell_lost;
+    tasks->lost_task.run = report_lost_calls;
     for (int i = 0; i < cluster->n_tasks; i++) {
         struct task *task = task_add(tasks, cluster->tasks[i].name, cluster->tasks[i].address);
         task->is_static = task->is_registered = task->is_expected = true;
@@ -466,7 +467,7 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
     return tasks;
 }
 
-void tasks_set_sums(struct tasks *tasks, bool uses_checksums) {
+void tasks_set_checksums(struct tasks *tasks, bool uses_checksums) {
     tasks->uses_checksums = uses_checksums;
 }
 void tasks_set_tls(struct tasks *tasks, struct tls *tls) { tasks->tls = tls; }
@@ -501,7 +502,7 @@ static void tick_closed(struct loop_timer *timer) {
         loop_timer_close(&tasks->rows[i]->timer, timer_closed);
 }
 
-/* While lost_task is posted the loop still refers to the table. */
+/* The loop refers to the table while lost_task is posted. */
 static void free_when_quiet(struct tasks *tasks) {
     if (tasks->is_freed && !tasks->lost_posted)
         loop_timer_close(&tasks->tick, tick_closed);

@@ -56,7 +56,7 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
                         task_holdings_fn *holdings, void *arg);
 struct tls;
 /* Messages carry checksums (rpc/wire/wire.h). Call it right after tasks_new. */
-void tasks_set_sums(struct tasks *tasks, bool uses_checksums);
+void tasks_set_checksums(struct tasks *tasks, bool uses_checksums);
 /* TCP connections use TLS, and each task must prove its name. Call it right after tasks_new. */
 void tasks_set_tls(struct tasks *tasks, struct tls *tls);
 /* Closes all connections. Calls fail soon, new ones too. */
@@ -82,7 +82,6 @@ void tasks_register(struct tasks *tasks, const char *name, const char *address,
                     uint64_t incarnation);
 /* The task has left. A READY one keeps its connection until that is lost. */
 void tasks_deregister(struct tasks *tasks, const char *name);
-bool task_is_registered(const struct task *task);
 
 int tasks_count(const struct tasks *tasks); /* of all rows, also of tasks that are gone */
 struct task *tasks_at(struct tasks *tasks, int index);
@@ -111,8 +110,6 @@ uint64_t task_membership(const struct task *task);
 const char *task_address(const struct task *task);
 const char *task_unix_address(const struct task *task); /* "" when it has none */
 const char *task_host_id(const struct task *task);
-/* UNAVAILABLE with the task's name, its last error and when it was last heard of. */
-struct status *task_unavailable(const struct task *task) MUST_USE;
 
 /* A new id for calls and steps: unique among all masters that a worker may meet. */
 uint64_t tasks_new_id(struct tasks *tasks);

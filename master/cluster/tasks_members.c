@@ -13,7 +13,7 @@ void tasks_expect(struct tasks *tasks, const char *name) {
     task->is_expected = true;
 }
 
-/* The task has another address or incarnation: its connections are out of date. */
+/* The task has another address or incarnation, so its connections lead to an ended process. */
 static void move(struct task *task, const char *address, uint64_t incarnation) {
     struct status *why =
         status_unavailable("it has registered again, at %s with incarnation %016llx", address,
@@ -33,14 +33,14 @@ void tasks_register(struct tasks *tasks, const char *name, const char *address,
         task = task_add(tasks, name, address);
     bool was_registered = task->is_registered;
     bool is_moved = strcmp(task->address, address) != 0;
-    /* A record that is older than our connection changes nothing. */
+    /* An entry that is older than our connection changes nothing. */
     bool is_known = task->incarnation == incarnation ||
                     (!is_moved && task->registered_incarnation == incarnation);
     task->is_registered = true;
     task->registered_incarnation = incarnation;
     if (!was_registered || is_moved)
         log_info("task %s is registered at %s", name, address);
-    /* the same process: it may be reached otherwise from now on */
+    /* the same process: other processes may reach it elsewhere from now on */
     if (task->state == TASK_READY && is_known) {
         free(task->address);
         task->address = xstrdup(address);
@@ -64,5 +64,4 @@ void tasks_deregister(struct tasks *tasks, const char *name) {
     status_unref(why);
 }
 
-bool task_is_registered(const struct task *task) { return task->is_registered; }
 bool task_is_gone(const struct task *task) { return !task_is_member(task); }

@@ -1,4 +1,4 @@
-/* Answers questions about the tasks: which are ready or missing, their devices, and their rows on
+/* Answers queries about the tasks: which are ready or missing, their devices, and their rows on
  * /statusz. */
 #include "common/base/str.h"
 #include "master/cluster/tasks_internal.h"
@@ -15,7 +15,7 @@ struct task *tasks_find(struct tasks *tasks, const char *name) {
     return NULL;
 }
 
-/* Does the session need the task while it is not READY? */
+/* Does the session need the task although it is not READY? */
 static bool is_missing(const struct task *task, const struct session_config *config) {
     return task->state != TASK_READY && task_is_member(task) &&
            session_config_has_task(config, task->name);
@@ -52,8 +52,8 @@ void tasks_describe_missing(const struct tasks *tasks, const struct session_conf
         str_add(out, "no task has registered");
 }
 
-/* A worker runs nodes of any CPU device number; the further ones are told apart by name and
- * incarnation only. */
+/* A worker runs nodes of any CPU device number. The additional devices differ only by name and
+ * incarnation. */
 static void add_further_cpus(struct device_table *table, const struct task *task, int wanted) {
     const struct device_row *first = NULL;
     int n = 0;

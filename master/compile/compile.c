@@ -80,7 +80,7 @@ static bool is_dumped(const struct compile_options *options, const struct pass *
                                    strcmp(options->dump_after, pass->name) == 0);
 }
 
-/* One graph before the partition, several after. */
+/* Before the partition there is one graph, afterwards there are several. */
 static struct status *look_at(const struct compilation *c, const struct pass *pass,
                               const struct graph *graph, const char *where, bool changed) {
     if (c->options->verify && changed) {
@@ -142,10 +142,10 @@ static void seed(const struct graph *graph, const char *const *names, int n_name
     }
 }
 
-/* A session's graph may hold far more than one step runs (savers, initialisers, other towers),
- * so only what the signature's names reach backwards is copied. The walk does not stop at feeds:
- * a copy must be closed under inputs; the prune after the cut drops what stood before them.
- * Names that are not there are reported by the cut. */
+/* A session's graph may have far more nodes than one step runs (savers, initialisers, other
+ * towers), so only the nodes that the signature's names reach backwards are copied. The walk does
+ * not stop at feeds, because a copy must have all inputs of its nodes; the prune after the cut
+ * removes what feeds replace. Names that do not exist are reported by the cut. */
 static void copy_reachable(const struct graph *from, const struct signature *signature,
                            struct graph *ret) {
     bool *is_needed = xcalloc((size_t)from->n_nodes + 1, sizeof(*is_needed));

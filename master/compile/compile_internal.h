@@ -56,11 +56,15 @@ bool node_is_switch(const struct node *node);
 bool node_has_ref(const struct node *node); /* is one of its inputs or outputs a reference? */
 /* Is its op a function of the library, or one of its attrs a function? */
 bool node_uses_functions(const struct node *node);
-/* Does pass_inline replace it: a call by name, PartitionedCall, If, Case, While, For, RemoteCall,
- * SymbolicGradient? */
+/* The value of the Const that the node is, or hands on through Identities; NULL: there is none. */
+const struct tensor *const_behind(const struct node *node);
+/* Does pass_inline replace it: a call by name, PartitionedCall, If, Case, While, For, RemoteCall to
+ * a constant target, SymbolicGradient? */
 bool node_is_call(const struct node *node);
 void graph_drop_library(struct graph *graph);
-/* The bytes of a Const's value; -1 if the node is not a Const with a value. */
+/* The bytes of a Const's value, its strings included; -1 if the node is not a Const with a value.
+ * Passes ask it for each edge, so counting strings ends beyond CONST_COUNTED_BYTES. */
+enum { CONST_COUNTED_BYTES = 64 << 10 };
 int64_t const_size_bytes(const struct node *node);
 
 #endif

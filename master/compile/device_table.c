@@ -30,7 +30,7 @@ void device_table_add(struct device_table *table, const char *task, const char *
     struct device_name name;
     struct status *st = device_name_parse(span_of(task), &name);
     if (st || name.job[0] == '\0' || name.task < 0) {
-        log_warning("device table: '%s' is not the name of a task: left out", task);
+        log_warning("device table: '%s' is not the name of a task and is left out", task);
         status_unref(st);
         return;
     }
@@ -55,7 +55,7 @@ void device_table_add_device(struct device_table *table, const char *full_name, 
     struct device_name name;
     struct status *st = device_name_parse(span_of(full_name), &name);
     if (st || !device_name_is_full(&name) || table->n_tasks == 0) {
-        log_warning("device table: '%s' is not the full name of a task's device: left out",
+        log_warning("device table: '%s' is not the full name of a task's device and is left out",
                     full_name);
         status_unref(st);
         return;
@@ -83,7 +83,7 @@ static int compare_jobs(const char *a, const char *b) {
     return a_is_ps != b_is_ps ? a_is_ps - b_is_ps : strcmp(a, b);
 }
 
-/* A task with the position it was added at, which its devices still point to. */
+/* A task with its position before sorting, which its devices still refer to. */
 struct task_row {
     struct task_info info;
     int added_at;
@@ -126,9 +126,9 @@ static void sort_tasks(struct device_table *table) {
     free(moved_to);
 }
 
-/* The session's default device: CPU:0 of "worker" task 0, else of the first job that is not
- * "ps", else of the first task. Jobs are sorted with "ps" last, so the last two are the first
- * task that has a device. */
+/* Returns the session's default device: CPU:0 of "worker" task 0, else of the first job that is not
+ * "ps", else of the first task. Jobs are sorted with "ps" last, so the last two are the first task
+ * that has a device. */
 static int choose_default(const struct device_table *table) {
     int first = -1;
     for (int i = 0; i < table->n_tasks; i++) {
@@ -176,11 +176,4 @@ void device_table_unref(struct device_table *table) {
     arena_fini(table->arena);
     free(table->arena);
     free(table);
-}
-
-int device_table_find(const struct device_table *table, const char *full_name) {
-    for (int i = 0; i < table->n_devices; i++)
-        if (strcmp(table->devices[i].full_name, full_name) == 0)
-            return i;
-    return -1;
 }

@@ -54,7 +54,5 @@ void device_table_finish(struct device_table *table);
 void device_table_set_default(struct device_table *table, const char *task);
 struct device_table *device_table_ref(struct device_table *table);
 void device_table_unref(struct device_table *table);
-/* The index of a device by its full name; -1 if there is none. */
-int device_table_find(const struct device_table *table, const char *full_name);
 
 #endif

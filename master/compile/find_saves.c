@@ -13,13 +13,13 @@ static bool asks_for_barrier(const struct compilation *c, const struct node *nod
     bool asks = c->options->consistent_saves;
     if (node_attr(node, "_consistent_save")) {
         struct status *st = node_get_b(node, "_consistent_save", &asks);
-        status_unref(st); /* of another type: as if it said nothing */
+        status_unref(st); /* an attr of another type is ignored */
     }
     return asks;
 }
 
-/* The task of what keeps a value between steps. Internal nodes (feeds, ...) have effects and
- * keep nothing. */
+/* Returns the task of a node that keeps a value between steps. Internal nodes (feeds, …) have
+ * effects but keep nothing. */
 static void note_task(const struct compilation *c, const struct node *node, bool *is_source) {
     if (node_is_stateful(node) && !node_is_internal(node) && node->placed >= 0)
         is_source[c->devices->devices[node->placed].task] = true;

@@ -1,5 +1,5 @@
-/* Loop frames as the passes see them, and the small questions about nodes that several passes
- * ask [WP 4.4, CF 4.1]. */
+/* Finds the loop frames that the passes see, and answers questions about nodes that several passes
+ * have [WP 4.4, CF 4.1]. */
 #include <stdlib.h>
 
 #include "common/graph/internal_ops.h"
@@ -9,18 +9,15 @@
 
 /* ---- questions ---- */
 
-static bool is_either(const struct node *node, const char *op, const char *ref_op) {
-    return node_is_op(node, op) || node_is_op(node, ref_op);
-}
-
 bool node_is_frame_op(const struct node *node) {
-    return is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") ||
-           is_either(node, "Merge", "RefMerge") ||
-           is_either(node, "NextIteration", "RefNextIteration") || node_is_op(node, "LoopCond");
+    return node_is_either(node, "Enter", "RefEnter") || node_is_either(node, "Exit", "RefExit") ||
+           node_is_either(node, "Merge", "RefMerge") ||
+           node_is_either(node, "NextIteration", "RefNextIteration") ||
+           node_is_op(node, "LoopCond");
 }
 
 bool node_is_switch(const struct node *node) {
-    return is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
+    return node_is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
 }
 
 bool node_has_ref(const struct node *node) {
@@ -43,7 +40,18 @@ bool node_uses_functions(const struct node *node) {
     return false;
 }
 
+enum { MAX_IDENTITIES = 100 }; /* a client's graph may have a cycle of them */
+
+const struct tensor *const_behind(const struct node *node) {
+    for (int i = 0; i < MAX_IDENTITIES && node_is_op(node, "Identity") && node->n_data > 0; i++)
+        node = node->inputs[0].src;
+    const struct attr_value *value = node_is_op(node, "Const") ? node_attr(node, "value") : NULL;
+    return value && value->type == ATTR_TENSOR ? value->tensor : NULL;
+}
+
 bool node_is_call(const struct node *node) {
+    if (node_is_op(node, "RemoteCall") && (node->n_data == 0 || !const_behind(node->inputs[0].src)))
+        return false; /* its kernel calls the function */
     return node_uses_functions(node) &&
            (!op_signature_is_known(node->op) || inline_rule_find(node->op_name) != NULL);
 }
@@ -57,11 +65,12 @@ int64_t const_size_bytes(const struct node *node) {
     if (!value || value->type != ATTR_TENSOR)
         return -1;
     const struct tensor *t = value->tensor;
-    /* its worker refuses it; until then nobody computes with it */
+    /* its worker refuses it; until then no pass computes with it */
     if (t->dtype != node->out_types[0])
         return -1;
     int64_t size = (int64_t)tensor_size_bytes(t);
-    for (int64_t i = 0; t->dtype == DT_STRING && i < t->n_elements; i++)
+    for (int64_t i = 0; t->dtype == DT_STRING && i < t->n_elements && size <= CONST_COUNTED_BYTES;
+         i++)
         size += (int64_t)tensor_string(t, i).len;
     return size;
 }
@@ -87,7 +96,7 @@ static void add_frame(struct frame_finder *finder, int parent) {
     frames->outermost[frame] = parent <= 0 ? frame : frames->outermost[parent];
 }
 
-/* An Enter without a frame_name makes no frame here: the worker's plan refuses it by name. */
+/* An Enter without a frame_name makes no frame here; the worker's plan refuses it by name. */
 static int child_frame(struct frame_finder *finder, const struct node *enter, int parent) {
     const struct attr_value *name = node_attr(enter, "frame_name");
     if (!name || name->type != ATTR_STRING)
@@ -103,11 +112,11 @@ static int child_frame(struct frame_finder *finder, const struct node *enter, in
     return frame;
 }
 
-/* A node runs where its inputs live; an input from the root beside one from a loop is an error
- * that the plan reports. */
+/* A node runs in the frame of its inputs. If one input is from the root and another from a loop,
+ * the plan reports the error. */
 static int frame_of_inputs(const struct loop_frames *frames, const struct node *node) {
     for (int i = 0; i < node->n_inputs; i++) {
-        int frame = frames->out[node->inputs[i].src->id]; /* 0 while unknown: a loop's way back */
+        int frame = frames->out[node->inputs[i].src->id]; /* 0 while unknown: a back edge */
         if (frame != 0)
             return frame;
     }
@@ -127,9 +136,9 @@ void loop_frames_init(struct loop_frames *frames, const struct graph *graph,
         const struct node *node = order[i];
         int frame = frame_of_inputs(frames, node);
         frames->in[node->id] = frames->out[node->id] = frame;
-        if (is_either(node, "Enter", "RefEnter"))
+        if (node_is_either(node, "Enter", "RefEnter"))
             frames->out[node->id] = child_frame(&finder, node, frame);
-        else if (frame != 0 && is_either(node, "Exit", "RefExit"))
+        else if (frame != 0 && node_is_either(node, "Exit", "RefExit"))
             frames->out[node->id] = frames->parent[frame];
     }
     strmap_fini(&finder.by_name);

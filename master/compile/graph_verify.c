@@ -1,5 +1,5 @@
-/* The invariants that every pass must keep (graph.h), checked after each in debug builds and in
- * every test of a pass. */
+/* Checks the invariants that every pass must keep (graph.h): after each pass in debug builds, and
+ * in every test of a pass. */
 #include <stdlib.h>
 
 #include "master/compile/compile.h"
@@ -21,8 +21,9 @@ static struct status *verify_input(const struct graph *graph, const struct node 
                    : status_internal("{{node %s}} has a data input among its control inputs",
                                      node->name);
     if (in->index < 0 || in->index >= src->n_outputs)
-        return status_internal("{{node %s}} input %d is output %d of {{node %s}}, which has %d",
-                               node->name, position, in->index, src->name, src->n_outputs);
+        return status_internal(
+            "{{node %s}} input %d is output %d of {{node %s}}, which has only %d", node->name,
+            position, in->index, src->name, src->n_outputs);
     enum dtype given = (enum dtype)src->out_types[in->index],
                expected = (enum dtype)node->in_types[position];
     if (given != expected && given != dtype_ref(expected))
@@ -63,12 +64,13 @@ struct status *graph_verify(const struct graph *graph) {
             continue;
         n_live++;
         if (node->id != id)
-            TRY_OUT(status_internal("{{node %s}} has id %d at %d", node->name, node->id, id));
+            TRY_OUT(status_internal("{{node %s}} with id %d is at position %d", node->name,
+                                    node->id, id));
         TRY_OUT(verify_node(graph, node, last_seen));
     }
     if (n_live != graph->n_live)
         TRY_OUT(
-            status_internal("the graph counts %d live nodes and has %d", graph->n_live, n_live));
+            status_internal("the graph counts %d live nodes, but has %d", graph->n_live, n_live));
     st = graph_topological_order(graph, &order);
     if (st)
         st = status_prefix_take(st, "a pass made a cycle: ");

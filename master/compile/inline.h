@@ -7,6 +7,7 @@
  *   inline_branch.c    If, Case: Switch and Merge                   │ each makes bodies and returns
  *   inline_loop.c      While, For: Enter … Exit                     │ what replaces the call
  *   inline_gradient.c  SymbolicGradient: a body and its derivative  ┘
+ *   inline_state.c     which copies of a stateful node share their state
  *
  * Two rules keep the meaning of a body:
  *
@@ -16,7 +17,7 @@
  *   body must not run. Every other node depends on a node with such an edge.
  *
  *   Done. A control edge from a call becomes one from its `done` node, which waits for all outputs
- *   and effects of the call. An effect is what a call does besides computing its outputs
+ *   and effects of the call. An effect is what a call does in addition to computing its outputs
  *   (function_body.h). Effects happen even if no node depends on them: they become targets of the
  *   step. */
 #ifndef MILLRACE_MASTER_COMPILE_INLINE_H
@@ -34,6 +35,19 @@ struct call_chain {
     int depth;
 };
 
+/* What TensorFlow does with the graph that contains a node. */
+enum inline_region {
+    /* the client's graph, the body of a PartitionedCall with results: pruned to what is asked for,
+     * and lowered conditionals are pruned with it */
+    REGION_PRUNED,
+    /* the body of a PartitionedCall without results: every stateful node runs, also in the branches
+     * of lowered conditionals */
+    REGION_WHOLE,
+    /* the body of a function called by its name or by another kernel: every stateful node runs, and
+     * nothing is lowered */
+    REGION_KERNEL,
+};
+
 /* A call to be replaced. */
 struct inline_call {
     struct node *node;
@@ -41,6 +55,10 @@ struct inline_call {
     /* it depends on a Switch or Enter of the client's own: it is dead when any input is dead */
     bool inputs_decide;
     struct call_chain *chain; /* NULL: in the client's graph */
+    /* what names the state of a stateful node in the call's place (inline_state.c); NULL: its own
+     * name */
+    const char *state;
+    enum inline_region region; /* of the body that contains it */
 };
 
 /* What replaces a call. Its endpoints may belong to other calls, replaced before or after it. */
@@ -111,6 +129,21 @@ void inliner_push(struct inliner *in, struct inline_call call);
  * body runs, also one that no output needs. */
 #define CALLED_BY_KERNEL_ATTR "_called_by_kernel"
 
+/* ---- whose state a stateful node of a body has (inline_state.c) ---- */
+
+/* Is the call one that TensorFlow replaces by nodes of the graph around: an If, Case or While with
+ * the attr _lower_using_switch_merge, outside of bodies in which nothing is lowered? */
+bool inline_is_lowered(const struct inline_call *call);
+/* What the states of the nodes of a body are named after; `prefix` begins with the call's name.
+ * NULL: after the nodes. */
+const char *inline_states(struct inliner *in, const struct inline_call *call,
+                          const struct attr_func *function, const char *prefix);
+/* The name of the state of a node of such a body; NULL where `states` is. */
+const char *inline_state_name(struct inliner *in, const char *states, const char *node);
+/* Writes the name into the attr NODE_STATE_ATTR of the finished `node`, if it has a state. */
+void inline_name_state(struct inliner *in, const char *states, const char *name_in_body,
+                       struct node *node);
+
 /* ---- bodies (inline_body.c) ---- */
 
 struct body_arg {
@@ -128,6 +161,8 @@ struct body {
     int n_args;
     /* filled in by body_make: */
     const struct function_body *function;
+    enum inline_region region;
+    const char *states; /* what the states of its nodes are named after; NULL: after the nodes */
     struct node_input *outputs; /* by tensor */
     int n_outputs;
     struct node **effects;

@@ -1,12 +1,14 @@
-/* A copy of a function's body in the graph, and the small nodes around bodies (inline.h). */
+/* Copies a function's body into the graph, and makes the small nodes around bodies (inline.h). */
 #include <stdlib.h>
 
+#include "common/graph/graph_controls.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
 enum {
-    INLINE_MAX_DEPTH = 256,         /* of functions within functions */
-    INLINE_MAX_EDGES_PER_NODE = 16, /* on average, of what a step may grow to */
+    INLINE_MAX_DEPTH = 256, /* of functions within functions */
+    /* on average, of the edges that a step's graph may have per node */
+    INLINE_MAX_EDGES_PER_NODE = 16,
 };
 
 /* ---- small nodes ---- */
@@ -27,7 +29,8 @@ struct status *inline_node(struct inliner *in, const struct inline_call *call, c
 
 struct status *inline_identity(struct inliner *in, const struct inline_call *call, const char *what,
                                struct node_input value, struct node *control, struct node **ret) {
-    /* Each consumer of an Identity of a reference reads it; a Snapshot reads once for all. */
+    /* Each consumer of an Identity of a reference reads the variable again. A Snapshot reads it
+     * once for all. */
     bool is_ref = dtype_is_ref((enum dtype)value.src->out_types[value.index]);
     TRY(inline_node(in, call, what, is_ref ? "Snapshot" : "Identity", endpoint_type(value), ret));
     node_add_input(in->graph, *ret, value.src, value.index);
@@ -41,16 +44,14 @@ struct status *inline_join(struct inliner *in, const struct inline_call *call, c
                            struct node *const *nodes, int n_nodes, struct node **ret) {
     TRY(inline_node(in, call, what, "NoOp", DT_INVALID, ret));
     TRY(node_finish(in->graph, *ret));
-    for (int i = 0; i < n_nodes; i++)
-        if (nodes[i])
-            node_add_control(in->graph, *ret, nodes[i]);
+    node_add_controls(in->graph, *ret, nodes, n_nodes);
     return NULL;
 }
 
-/* Without control inputs of its own a call has the entry of the body that it lies in; one
- * control input is an entry by itself, as it hangs below that. Where only inputs decide, all of
- * them are asked, by their identities: a control edge from a Switch lives although the output is
- * dead. */
+/* A call without control inputs has the entry of the body that contains it. If it has one control
+ * input, that is the entry, because it depends on the body's entry. If only inputs decide, the
+ * entry waits for identities of all of them: a control edge from a Switch is alive although the
+ * output is dead. */
 struct status *inline_entry(struct inliner *in, const struct inline_call *call, struct node **ret) {
     const struct node *node = call->node;
     int n_control = node->n_inputs - node->n_data, n = 0;
@@ -146,8 +147,8 @@ struct copy {
     const struct function_body *function;
     struct function_attrs attrs;
     struct node **nodes; /* by the function's nodes */
-    int *first_arg;      /* by argument: its first tensor; n_args + 1 of them */
-    /* the last of the body's devices that was looked at, and what it came to */
+    int *first_arg;      /* by argument: its first tensor; n_args + 1 entries */
+    /* the last device of the body that was looked up, and the result */
     const char *device_asked, *device;
 };
 
@@ -167,7 +168,7 @@ static struct status *bind_args(struct copy *copy) {
     return NULL;
 }
 
-/* A node of the body goes where it asks to; what it leaves open is as the call says. */
+/* A node of the body runs where it asks to. What its device leaves open is taken from the call. */
 static const char *device_of(struct copy *copy, const char *asked) {
     const char *by_call = copy->call->node->device;
     struct device_name name, body_name;
@@ -186,11 +187,11 @@ static const char *device_of(struct copy *copy, const char *asked) {
         copy->device = arena_strdup(&copy->in->c->arena, str_text(&text));
         str_fini(&text);
     }
-    status_unref(st); /* a name that does not parse is the placement's to report */
+    status_unref(st); /* the placer reports a name that is malformed */
     return copy->device;
 }
 
-/* The argument as a node. */
+/* Returns the argument as a node. */
 static struct status *arg_identity(struct copy *copy, int position, struct node **ret) {
     struct body_arg *arg = &copy->body->args[position];
     if (!arg->identity)
@@ -200,8 +201,8 @@ static struct status *arg_identity(struct copy *copy, int position, struct node 
     return NULL;
 }
 
-/* Where a tensor of an argument comes from. Two readers of a reference must see one value: they
- * read it through an identity. */
+/* Returns the source of a tensor of an argument. Two readers of a reference must see one value, so
+ * they read it through an identity. */
 static struct status *arg_value(struct copy *copy, const struct function_input *input, int index,
                                 struct node_input *ret, bool *ret_is_loose) {
     int first = copy->first_arg[input->position], n = copy->first_arg[input->position + 1] - first;
@@ -219,7 +220,7 @@ static struct status *arg_value(struct copy *copy, const struct function_input *
     return arg_identity(copy, first + index, &ret->src);
 }
 
-/* The i-th tensor after the one that `input` names. */
+/* Returns the i-th tensor after the one that `input` names. */
 static struct status *find_value(struct copy *copy, const struct function_input *input, int i,
                                  struct node_input *ret, bool *ret_is_loose) {
     if (input->is_arg)
@@ -240,8 +241,8 @@ static struct status *find_value(struct copy *copy, const struct function_input 
 
 /* ---- nodes ---- */
 
-/* Colocation with nodes of the body and with arguments is with what these are here. Other names
- * are of the graph around. */
+/* Translates colocation with nodes of the body and with arguments to their names in the graph.
+ * Other names are of the graph around the call. */
 static struct status *rename_colocation(struct copy *copy, struct node *node) {
     static const char prefix[] = "loc:@";
     const struct attr_value *from = node_attr(node, "_class");
@@ -275,7 +276,7 @@ static struct status *rename_colocation(struct copy *copy, struct node *node) {
     return NULL;
 }
 
-/* A loop that was built by hand is another loop in each copy. */
+/* A loop that the client built by hand gets another frame name in each copy. */
 static void rename_frame(struct copy *copy, struct node *node) {
     const struct attr_value *frame = node_attr(node, "frame_name");
     if (frame && !frame->is_placeholder && frame->type == ATTR_STRING)
@@ -291,8 +292,8 @@ static struct status *over_budget(const struct copy *copy) {
                             copy->call->node->name);
 }
 
-/* Counts what was ever made, not what is there: calls go as they are replaced, and copies of
- * nothing take time too. */
+/* Counts the nodes that were ever made, not the present ones, because calls are removed as they are
+ * replaced, and even copies of empty bodies take time. */
 static struct status *check_budget(struct copy *copy, int64_t n_new_nodes, int64_t n_new_edges) {
     int64_t max = copy->in->c->options->max_inlined_nodes;
     copy->in->n_edges += n_new_edges;
@@ -331,6 +332,9 @@ static struct status *connect(struct copy *copy, const struct function_node *fro
         needs_entry = needs_entry && is_loose;
     }
     TRY(node_finish(graph, node));
+    int n_controls = from->n_inputs - from->n_data;
+    struct node **controls =
+        n_controls > 0 ? arena_array(&copy->in->c->arena, struct node *, n_controls) : NULL;
     for (int i = from->n_data; i < from->n_inputs; i++) {
         const struct function_input *input = &from->inputs[i];
         struct node *src = NULL;
@@ -338,12 +342,13 @@ static struct status *connect(struct copy *copy, const struct function_node *fro
             src = copy->nodes[input->position];
         else if (copy->first_arg[input->position] < copy->first_arg[input->position + 1])
             TRY(arg_identity(copy, copy->first_arg[input->position], &src));
-        if (src)
-            node_add_control(graph, node, src);
+        controls[i - from->n_data] = src;
         needs_entry = needs_entry && !src;
     }
+    node_add_controls(graph, node, controls, n_controls);
     if (needs_entry && copy->body->entry)
         node_add_control(graph, node, copy->body->entry);
+    inline_name_state(copy->in, copy->body->states, from->name, node);
     return rename_colocation(copy, node);
 }
 
@@ -355,13 +360,16 @@ static struct status *connect_all(struct copy *copy, struct call_chain *chain) {
             continue;
         TRY(status_suffix_take(connect(copy, from, node), "\n\t [[{{node %s}}]]", node->name));
         if (node_is_call(node))
-            inliner_push(copy->in, (struct inline_call){node, copy->body->entry,
-                                                        copy->function->has_control_flow, chain});
+            inliner_push(copy->in,
+                         (struct inline_call){
+                             node, copy->body->entry, copy->function->has_control_flow, chain,
+                             inline_state_name(copy->in, copy->body->states, from->name),
+                             copy->body->region});
     }
     return NULL;
 }
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static struct status *make_outputs(struct copy *copy) {
     const struct function_body *function = copy->function;
@@ -382,7 +390,7 @@ static struct status *make_outputs(struct copy *copy) {
             bool is_loose;
             TRY(find_value(copy, &function->ret_values[i], k, out, &is_loose));
             if (out->index >= out->src->n_outputs)
-                return status_invalid("Function '%s' hands out output %d of '%s', which has %d",
+                return status_invalid("Function '%s' returns output %d of '%s', which has %d",
                                       function->name, out->index, out->src->name,
                                       out->src->n_outputs);
             bool is_ref = dtype_is_ref((enum dtype)out->src->out_types[out->index]);
@@ -396,21 +404,32 @@ static struct status *make_outputs(struct copy *copy) {
     return NULL;
 }
 
-/* Calls that TensorFlow turns into nodes of the client's graph before it prunes that: what is
- * stateful in their bodies and used by nobody goes then. In other calls, which are kernels
- * there, it runs. (Functions of tf.function name what must run in control_ret.) */
-static bool is_pruned_with_its_graph(const struct node *node) {
-    const struct attr_value *lowers = node_attr(node, "_lower_using_switch_merge");
-    if (node_attr(node, CALLED_BY_KERNEL_ATTR))
-        return false;
-    return node_is_op(node, "PartitionedCall") || node_is_op(node, "StatefulPartitionedCall") ||
-           (lowers && lowers->type == ATTR_BOOL && lowers->b);
+/* What TensorFlow does with the body: it decides which unused nodes run, and whether the lowered
+ * conditionals within are nodes like others. */
+static void set_region(struct copy *copy) {
+    const struct node *node = copy->call->node;
+    struct body *body = copy->body;
+    if (node_is_op(node, "PartitionedCall") || node_is_op(node, "StatefulPartitionedCall"))
+        body->region = copy->function->has_results || node_attr(node, CALLED_BY_KERNEL_ATTR)
+                           ? REGION_PRUNED
+                           : REGION_WHOLE;
+    else if (inline_is_lowered(copy->call))
+        body->region = copy->call->region;
+    else
+        body->region = REGION_KERNEL;
+}
+
+/* How many of the function's effects happen. The others are stateful nodes that nobody uses. */
+static int count_effects(const struct copy *copy) {
+    bool is_pruned =
+        copy->body->region == REGION_PRUNED && !node_attr(copy->call->node, CALLED_BY_KERNEL_ATTR);
+    return is_pruned ? copy->function->n_kept_effects : copy->function->n_effects;
 }
 
 static struct status *make(struct copy *copy) {
     struct body *body = copy->body;
-    int n_effects = is_pruned_with_its_graph(copy->call->node) ? copy->function->n_kept_effects
-                                                               : copy->function->n_effects;
+    set_region(copy);
+    int n_effects = count_effects(copy);
     body->has_control_flow = copy->function->has_control_flow;
     TRY(extend_chain(copy->in, copy->call, copy->function->name, &body->chain));
     TRY(bind_args(copy));
@@ -429,6 +448,7 @@ struct status *body_make(struct inliner *in, const struct inline_call *call,
         .in = in, .call = call, .body = body, .attrs = {function->attrs, function->n_attrs}};
     TRY(inline_function(in, call, function->name, &copy.function));
     body->function = copy.function;
+    body->states = inline_states(in, call, function, body->prefix);
     return status_suffix_take(make(&copy), "\n\t [[{{node %s}}]]", call->node->name);
 }
 

@@ -8,7 +8,7 @@
  *                                                 └ false ► else branch ──┴──► Merge ──► output
  *
  * Case is the same with _SwitchN, whose index takes the last branch where it is out of range.
- * What a branch does besides handing out values is waited for by a node of the branch; the Merge
+ * A node of each branch waits for all that the branch does in addition to its values; the Merge
  * of these is what `done` waits for, as the other branch's is dead. */
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
@@ -20,13 +20,13 @@ struct branches {
     const struct attr_func **functions; /* by branch */
     int n_branches;
     bool is_case;
-    struct node_input guard;    /* the predicate or index, after the call's entry */
+    struct node_input guard;    /* the predicate or index, as it is after the call's entry */
     struct node_input *inputs;  /* by branch and input: the call's inputs, switched */
-    struct node_input *outputs; /* by output and branch: what Merge takes */
+    struct node_input *outputs; /* by output and branch: the inputs of the Merge */
     struct node_input *tokens;  /* by branch */
 };
 
-/* Output `branch` of a Switch: of two, the first is the false one. */
+/* Returns the output of a Switch for a branch: the first of two is the false one. */
 static int switch_output(const struct branches *b, int branch) {
     return b->is_case ? branch : 1 - branch;
 }
@@ -113,7 +113,7 @@ static struct status *merge_outputs(struct branches *b) {
     return NULL;
 }
 
-/* How many effects all branches have, so that there is room for them. */
+/* Counts the effects of all branches, to allocate space for them. */
 static struct status *count_effects(struct branches *b, int *ret_n) {
     *ret_n = 0;
     for (int i = 0; i < b->n_branches; i++) {

@@ -40,8 +40,8 @@ struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
     return NULL;
 }
 
-/* There is one executor here, which does what both of TensorFlow's promise; a name that
- * TensorFlow does not know is a mistake. */
+/* There is one executor here, which does what both of TensorFlow's executors promise. A name that
+ * TensorFlow does not know is an error. */
 static struct status *check_executor(const struct node *node) {
     const struct attr_value *value =
         op_signature_is_known(node->op) ? node_attr(node, "executor_type") : NULL;
@@ -66,21 +66,16 @@ struct status *lower_call(struct inliner *in, const struct inline_call *call,
 }
 
 /* RemoteCall(target, x…): a call on the device that `target` names. The device is part of the
- * graph here, so it must be known now. */
+ * graph here. A call whose target only the step knows stays a node. */
 struct status *lower_remote_call(struct inliner *in, const struct inline_call *call,
                                  struct replacement *ret) {
-    const struct node *target = call->node->inputs[0].src;
-    const struct attr_value *value =
-        node_is_op(target, "Const") ? node_attr(target, "value") : NULL;
+    const struct tensor *target = const_behind(call->node->inputs[0].src);
     const struct attr_func *function;
-    if (!value || value->type != ATTR_TENSOR)
-        return status_unimplemented(
-            "RemoteCall to a target that is no constant is not supported\n\t [[{{node %s}}]]",
-            call->node->name);
-    if (value->tensor->dtype != DT_STRING || value->tensor->rank != 0)
+    CHECK(target); /* node_is_call */
+    if (target->dtype != DT_STRING || target->rank != 0)
         return status_invalid("RemoteCall's target must be a scalar string\n\t [[{{node %s}}]]",
                               call->node->name);
-    struct span device = tensor_string(value->tensor, 0);
+    struct span device = tensor_string(target, 0);
     struct device_name name;
     TRY(status_suffix_take(device_name_parse(device, &name), "\n\t [[{{node %s}}]]",
                            call->node->name));

@@ -1,8 +1,8 @@
-/* Functions that do the same: a library may hold several under one `api_implements`, each of
- * which says on which type of device it is at its best (`api_preferred_device`). A call of any
- * of them becomes a call of the one for CPUs, as TensorFlow's implementation selector has it.
- * TensorFlow Probability draws its gamma, Poisson and binomial numbers so: by kernels on CPUs,
- * by loops elsewhere. */
+/* Chooses among functions that compute the same. A library may have several functions with one
+ * `api_implements`, each of which states the device type that it is best for
+ * (`api_preferred_device`). A call of any of them becomes a call of the one for CPUs, as in
+ * TensorFlow's implementation selector. TensorFlow Probability uses this for gamma, Poisson and
+ * binomial numbers: kernels on CPUs, loops elsewhere. */
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
@@ -12,7 +12,7 @@ struct api {
     struct span implements, device;
 };
 
-/* An AttrValue's bytes; empty where it holds no string. */
+/* Returns the bytes of an AttrValue; empty if it is not a string. */
 static struct span string_of(struct span value) {
     struct proto_field field;
     while (proto_next(&value, &field) > 0)
@@ -21,7 +21,7 @@ static struct span string_of(struct span value) {
     return (struct span){0};
 }
 
-/* From a FunctionDef's own attrs (field 5, entries of key 1 and value 2). */
+/* Reads the FunctionDef's own attrs (field 5, entries of key 1 and value 2). */
 static struct api read_api(struct span def) {
     struct proto_field field;
     struct api api = {0};
@@ -43,13 +43,14 @@ static struct api read_api(struct span def) {
     return api;
 }
 
-/* As many arguments and results: what they are is checked when the body is made. */
+/* They have the same number of arguments and results. Their types are checked when the body is
+ * made. */
 static bool has_same_sizes(const struct graph_function *a, const struct graph_function *b) {
     return a->signature && b->signature && a->signature->n_inputs == b->signature->n_inputs &&
            a->signature->n_outputs == b->signature->n_outputs;
 }
 
-/* Of several the first by name, so that a library's order does not matter. */
+/* Of several the first by name, so that the order of the library does not matter. */
 static const char *best_for_cpu(struct graph *graph, const struct graph_function *called) {
     const struct api wanted = read_api(called->def);
     const char *best = NULL;

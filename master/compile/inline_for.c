@@ -92,7 +92,7 @@ struct status *inline_for_bounds(struct inliner *in, const struct inline_call *c
     struct node_input sign = of_one(&b, "Sign", distance), delta_sign = of_one(&b, "Sign", delta);
     struct node_input is_valid =
         of_two(&b, "GreaterEqual", of_two(&b, "Mul", sign, delta_sign), of_one(&b, "Abs", sign));
-    /* A delta of 0 is valid where there is nothing to do: 1 divides as well. */
+    /* A delta of 0 is valid if there is nothing to do; the division is by 1 instead. */
     struct node_input is_zero =
         of_two(&b, "Sub", of_one(&b, "OnesLike", delta), of_one(&b, "Abs", delta_sign));
     struct node_input n =

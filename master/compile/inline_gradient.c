@@ -15,7 +15,7 @@
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
-/* What backprop_run hands to who differentiates calls. */
+/* What backprop_run passes to the function that differentiates calls. */
 struct within {
     struct inliner *in;
     const struct body *body;
@@ -34,7 +34,7 @@ static const char *read_gradient_def(struct arena *arena, struct span def,
     return arena_strndup(arena, names[1].data, names[1].len);
 }
 
-/* The function that the library names as this one's gradient; NULL: none. */
+/* Returns the function that the library names as this one's gradient; NULL: there is none. */
 static const char *find_gradient_function(struct inliner *in, const char *function) {
     if (!in->gradients_are_read) {
         in->gradients_are_read = true;
@@ -94,8 +94,11 @@ static void differentiate_call(struct gradient_ctx *g) {
         g->status = add_gradient_call(in, g, inputs, n, &gradient);
     if (g->status)
         return;
-    inliner_push(in, (struct inline_call){gradient, within->body->entry,
-                                          within->body->has_control_flow, within->body->chain});
+    inliner_push(in, (struct inline_call){.node = gradient,
+                                          .pivot = within->body->entry,
+                                          .inputs_decide = within->body->has_control_flow,
+                                          .chain = within->body->chain,
+                                          .region = REGION_KERNEL});
     for (int i = 0; i < node->n_data; i++)
         gradient_set(g, i, (struct node_input){gradient, i});
 }
@@ -111,8 +114,8 @@ struct symbolic {
     struct node_input *xs, *dys, *dxs;
 };
 
-/* Values of its own, so that two arguments with one source have two gradients, and nothing that
- * follows runs before its time. */
+/* Each argument gets a node of its own, so that two arguments with one source have two gradients,
+ * and so that nothing runs before its time. */
 static struct status *take_inputs(struct symbolic *s) {
     struct inliner *in = s->in;
     const struct node *node = s->call->node;
@@ -129,7 +132,7 @@ static struct status *take_inputs(struct symbolic *s) {
     return NULL;
 }
 
-/* An op of its own as the function. */
+/* The function is named by the op itself. */
 static struct status *make_op(struct symbolic *s) {
     struct inliner *in = s->in;
     struct node *node;
@@ -162,7 +165,7 @@ static struct status *check_dys(const struct symbolic *s) {
     const struct node *node = s->call->node;
     if (s->body.n_outputs != s->n_dys)
         return status_invalid(
-            "Function '%s' has %d outputs, of which %d gradients are given\n\t [[{{node %s}}]]",
+            "Function '%s' has %d outputs, but %d gradients are given\n\t [[{{node %s}}]]",
             s->function->name, s->body.n_outputs, s->n_dys, node->name);
     for (int i = 0; i < s->n_dys; i++)
         if (endpoint_type(s->body.outputs[i]) != endpoint_type(s->dys[i]))
@@ -193,8 +196,8 @@ static struct status *run_backprop(struct symbolic *s) {
                               s->call->node->name);
 }
 
-/* Where no gradient flows it is zeros. The gradient of a handle has its variable's type; where
- * there is none, the handle stands for it if that is what the call says. */
+/* A gradient that is not defined is zeros. The gradient of a handle has the type of its variable.
+ * If that is not known and the call asks for a resource, the handle itself is returned. */
 static struct status *make_dx(struct symbolic *s, int i) {
     enum dtype wanted = (enum dtype)s->call->node->out_types[i];
     struct node_input *dx = &s->dxs[i];
@@ -246,7 +249,7 @@ struct status *lower_symbolic_gradient(struct inliner *in, const struct inline_c
         return lower_call_of(in, call, &function, 0, ret);
     }
     if (node->n_data < node->n_outputs)
-        return status_invalid("%d gradients of %d arguments are asked for\n\t [[{{node %s}}]]",
+        return status_invalid("%d gradients of %d arguments are requested\n\t [[{{node %s}}]]",
                               node->n_outputs, node->n_data, node->name);
     struct symbolic s = {.in = in,
                          .call = call,

@@ -29,21 +29,22 @@ struct loop_var {
 struct loop {
     struct inliner *in;
     const struct inline_call *call;
-    struct loop_var *vars; /* by input; then the loop's own */
+    struct loop_var *vars; /* by input, then the loop's own variables */
     int n_vars, n_inputs;
-    int first_input;              /* of the node: which is the first variable */
-    struct loop_var *counter;     /* of a For; NULL else */
-    struct loop_var *end, *delta; /* beside it, constant */
+    int first_input;              /* of the node: which input is the first variable */
+    struct loop_var *counter;     /* of a For; NULL for a While */
+    struct loop_var *end, *delta; /* constants of a For */
     int64_t parallel_iterations;
-    struct node *entry;           /* in the frame around */
-    const struct loop_var *first; /* that is not constant */
+    struct node *entry;           /* in the frame around the loop */
+    const struct loop_var *first; /* a variable that is not constant */
     struct body body, cond;
     struct node *loop_cond, *pivot;
 };
 
 /* ---- variables ---- */
 
-/* Does the body hand the i-th of the loop's inputs on? A For's body has the counter before them. */
+/* Does the body return the i-th of the loop's inputs unchanged? The body of a For has the counter
+ * before them. */
 static bool is_handed_on(const struct function_body *body, int i, int n_before) {
     const struct function_input *value = &body->ret_values[i];
     return value->is_arg && value->position == i + n_before && value->index == 0;
@@ -56,8 +57,8 @@ static bool has_run_of_tensors(const struct op_arg_signature *args, int n_args) 
     return false;
 }
 
-/* A variable that only counts as one: it starts where the loop does, and each iteration hands it
- * on. */
+/* Makes a variable for a loop without one: it starts when the loop does, and each iteration passes
+ * it on. */
 static struct status *add_own_var(struct loop *loop) {
     struct tensor zero = TENSOR_INIT;
     struct node *start;
@@ -72,7 +73,7 @@ static struct status *add_own_var(struct loop *loop) {
     return NULL;
 }
 
-/* What a For counts with. */
+/* Makes the values that a For counts with. */
 static struct status *add_counter(struct loop *loop) {
     const struct node *node = loop->call->node;
     struct node_input end;
@@ -144,7 +145,7 @@ static struct node_input in_frame(const struct loop_var *var) {
     return (struct node_input){var->is_constant ? var->enter : var->merge, 0};
 }
 
-/* Of a For: has the counter met its end? */
+/* Of a For: compares the counter with its end. */
 static struct status *compare_counter(struct loop *loop, struct node_input *ret) {
     struct node_input end = in_frame(loop->end);
     struct node *compared;
@@ -221,7 +222,8 @@ static struct status *make_body(struct loop *loop) {
     return body_check_outputs(loop->call, &loop->body);
 }
 
-/* What a variable is in the next iteration. The loop's own hands itself on, a counter adds. */
+/* Returns the value of a variable in the next iteration. The loop's own variable is passed on, a
+ * counter is increased. */
 static struct status *next_value(struct loop *loop, int i, struct node_input *ret) {
     struct loop_var *var = &loop->vars[i];
     struct node *sum;
@@ -234,8 +236,8 @@ static struct status *next_value(struct loop *loop, int i, struct node_input *re
     return node_finish(loop->in->graph, sum);
 }
 
-/* TensorFlow's For calls its body once for each number, one call after the other; its While goes
- * on with whatever value is there. */
+/* TensorFlow's For calls its body once for each number, one call after the other. Its While
+ * continues with the values that are available. */
 static bool is_sequential(const struct loop *loop) {
     for (int i = 0; loop->counter && i < loop->body.function->n_nodes; i++)
         if (loop->body.function->nodes[i].op->is_stateful)
@@ -243,8 +245,8 @@ static bool is_sequential(const struct loop *loop) {
     return false;
 }
 
-/* What an iteration waits for of the one before; NULL: nothing. Joined once, not at every
- * variable. */
+/* Returns what an iteration waits for of the one before; NULL: nothing. It is joined once, not for
+ * each variable. */
 static struct status *join_body(struct loop *loop, struct node **ret) {
     const struct body *body = &loop->body;
     int n = body->n_effects, n_outputs = is_sequential(loop) ? body->n_outputs : 0;
@@ -277,7 +279,7 @@ static struct status *close_loop(struct loop *loop) {
     return NULL;
 }
 
-/* An input that is the same throughout comes out as it went in, but not before the loop has
+/* An input that is the same in all iterations is the output unchanged, but only after the loop has
  * ended. */
 static struct status *make_outputs(struct loop *loop, struct replacement *ret) {
     struct inliner *in = loop->in;
@@ -335,7 +337,7 @@ struct status *lower_while(struct inliner *in, const struct inline_call *call,
     return lower_loop(&loop, false, ret);
 }
 
-/* For has no attr for how many of its iterations may run at once: as many as While's default. */
+/* For has no attr for the number of concurrent iterations, so it has the default of While. */
 struct status *lower_for(struct inliner *in, const struct inline_call *call,
                          struct replacement *ret) {
     enum { PARALLEL_ITERATIONS = 10, BOUNDS = 3 };

@@ -59,9 +59,6 @@ struct status *partitioner_add_narrow_pair(struct partitioner *p, struct node *s
 /* ---- pass_partition.c ---- */
 /* Notes that `copy` is a copy of `original`. */
 void partitioner_note_copy(struct partitioner *p, const struct node *copy, struct node *original);
-/* The key of an endpoint on a task in p->arrivals. */
-uint64_t partitioner_arrival_key(const struct partitioner *p, const struct node *src, int index,
-                                 int task);
 
 /* ---- partition_loops.c ---- */
 /* Adds, for each task that a loop spans, a small loop that follows its iterations. Computes

@@ -49,14 +49,14 @@ static void note_node(struct spans *spans, struct node *node) {
         spans->cond[frame] = node;
     if (frames->out[node->id] != frame && (is_enter(node) || node_is_op(node, "RefEnter"))) {
         spans->some_enter[frames->out[node->id]] = node;
-        if (dtype_is_ref((enum dtype)node->out_types[0])) /* stays where it is */
+        if (dtype_is_ref((enum dtype)node->out_types[0])) /* it stays on its task */
             spans
                 ->is_on[frames->out[node->id] * spans->n_tasks + partitioner_task(spans->p, node)] =
                 true;
     }
 }
 
-/* Frames are numbered parents first. A task of an inner loop is one of the outer loop. */
+/* Frames are numbered parents first. A task of an inner loop is also one of the outer loop. */
 static void find_spans(struct spans *spans) {
     struct graph *graph = &spans->p->c->graph;
     for (int id = 0; id < graph->n_nodes; id++)
@@ -107,7 +107,7 @@ static struct status *add_small_loop(struct spans *spans, int frame, int task) {
     node_add_input(graph, enter, start, 0);
     TRY(node_finish(graph, enter));
     uint64_t key = (uint64_t)frame * (uint64_t)spans->n_tasks + (uint64_t)task;
-    if (!spans->cond[frame]) { /* it runs once: nothing turns */
+    if (!spans->cond[frame]) { /* the frame runs once, without NextIteration */
         u64map_put(&spans->p->pulses, key, enter);
         return NULL;
     }
@@ -148,21 +148,21 @@ struct node *partitioner_pulse(const struct partitioner *p, int frame, int task)
     return u64map_get(&p->pulses, (uint64_t)frame * (uint64_t)p->devices->n_tasks + (uint64_t)task);
 }
 
-/* ---- values that do not come in every iteration ---- */
+/* ---- values that do not arrive in every iteration ---- */
 
 static bool is_constant_enter(const struct node *node) {
     const struct attr_value *value = node_attr(node, "is_constant");
     return value && value->b;
 }
 
-static bool comes_irregularly(const struct partitioner *p, const struct node *src) {
+static bool is_irregular_source(const struct partitioner *p, const struct node *src) {
     bool is_next = node_is_op(src, "NextIteration") || node_is_op(src, "RefNextIteration");
     bool is_once = (is_enter(src) || node_is_op(src, "RefEnter")) && !is_constant_enter(src) &&
                    !p->runs_once[p->frames.out[src->id]];
     return is_next || is_once || p->is_irregular[src->id];
 }
 
-/* A Merge of a loop's variable has both: the first value and the next ones. */
+/* A Merge of a loop's variable gets two values: the first one and the next ones. */
 static void find_irregular(struct partitioner *p, struct node *const *order) {
     struct graph *graph = &p->c->graph;
     p->is_irregular = arena_array(&p->c->arena, bool, graph->n_nodes + 1);
@@ -172,8 +172,9 @@ static void find_irregular(struct partitioner *p, struct node *const *order) {
         if (p->frames.in[node->id] == 0)
             continue;
         for (int k = 0; k < node->n_inputs; k++)
-            n_irregular += comes_irregularly(p, node->inputs[k].src);
-        if (node_is_op(node, "Exit") || node_is_op(node, "RefExit")) /* leaves once, whenever */
+            n_irregular += is_irregular_source(p, node->inputs[k].src);
+        /* it leaves the loop once, at any time */
+        if (node_is_op(node, "Exit") || node_is_op(node, "RefExit"))
             continue;
         bool is_merge = node_is_op(node, "Merge") || node_is_op(node, "RefMerge");
         p->is_irregular[node->id] =
@@ -186,7 +187,7 @@ struct status *partitioner_check_regular(const struct partitioner *p, const stru
     if (!p->is_irregular || p->frames.out[src->id] == 0 || src->id >= p->n_ids ||
         partitioner_is_step_of_loop(src))
         return NULL;
-    if (!comes_irregularly(p, src))
+    if (!is_irregular_source(p, src))
         return NULL;
     return status_unimplemented("{{node %s}} does not run in every iteration of its loop, and "
                                 "{{node %s}}, which takes its value, is on "
@@ -202,8 +203,8 @@ bool partitioner_is_step_of_loop(const struct node *node) {
     return is_enter(node) || node_is_op(node, "NextIteration");
 }
 
-/* The input that the repeated node gets: after what the original waits for. The original's own
- * edges may have been cut already. */
+/* Returns the input for the repeated node, after what the original waits for. The original's own
+ * edges may have been replaced already. */
 static struct status *input_of_step(struct partitioner *p, struct node *src, int task,
                                     struct node **ret, int *ret_index) {
     struct graph *graph = &p->c->graph;
@@ -262,7 +263,7 @@ static struct status *find_frames(struct partitioner *p, struct node ***ret_orde
     return NULL;
 }
 
-/* The new nodes have frames too, and frames may have other numbers now. */
+/* The new nodes have frames too, and the numbers of frames may have changed. */
 static struct status *find_frames_again(struct partitioner *p) {
     struct u64map pulses = p->pulses;
     size_t cursor = 0;

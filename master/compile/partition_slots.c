@@ -25,18 +25,19 @@
 #include "master/compile/partition.h"
 
 enum {
-    SLOT_MIN_BYTES = 64 << 10, /* what is smaller is sent unasked (worker/exchange/rendezvous.h) */
+    /* smaller values are sent without a grant (worker/exchange/rendezvous.h) */
+    SLOT_MIN_BYTES = 64 << 10,
     ALWAYS = 0,
     UNCERTAIN = -1,
     MAX_DEPTH = 64,
 };
 
-/* Taken where the predicate goes to `side`, within `parent`. */
+/* Holds if the predicate chooses `side`, within `parent`. */
 struct condition {
     int parent, depth;
     int pred_id, pred_output; /* the predicate: a node's output */
     int side, n_sides;
-    int next; /* of its bucket */
+    int next; /* the next one of its bucket */
 };
 
 struct partitioner_slots {
@@ -87,7 +88,7 @@ static int condition_find(struct partitioner_slots *slots, int parent,
     return slots->n_conditions++;
 }
 
-/* Both hold: the inner one, if one lies within the other. */
+/* Both conditions hold: returns the inner one if one contains the other. */
 static int condition_join(const struct partitioner_slots *slots, int a, int b) {
     if (a == UNCERTAIN || b == UNCERTAIN)
         return UNCERTAIN;
@@ -105,15 +106,11 @@ static int condition_of_input(struct partitioner_slots *slots, const struct node
     return condition_find(slots, of, &in->src->inputs[1], in->index, in->src->n_outputs);
 }
 
-static bool is_either(const struct node *node, const char *op, const char *ref_op) {
-    return node_is_op(node, op) || node_is_op(node, ref_op);
-}
-
-/* Alive if one of its inputs is: certain where each side of one condition brings one. */
+/* Alive if one of its inputs is. It is certain if every side of one condition has an input. */
 static int condition_of_merge(struct partitioner_slots *slots, const struct node *node) {
     int first = condition_of_input(slots, &node->inputs[0]);
     for (int i = 0; i < node->n_data; i++)
-        if (is_either(node->inputs[i].src, "NextIteration", "RefNextIteration"))
+        if (node_is_either(node->inputs[i].src, "NextIteration", "RefNextIteration"))
             return condition_of_input(slots, &node->inputs[i == 0]);
     if (first <= ALWAYS)
         return first;
@@ -135,11 +132,12 @@ static int condition_of_merge(struct partitioner_slots *slots, const struct node
 
 static int condition_of_node(struct partitioner_slots *slots, const struct node *node) {
     int of = ALWAYS, n_done = 0;
-    if (is_either(node, "Merge", "RefMerge") && node->n_data > 1) {
+    if (node_is_either(node, "Merge", "RefMerge") && node->n_data > 1) {
         of = condition_of_merge(slots, node);
         n_done = node->n_data;
-    } else if (is_either(node, "Exit",
-                         "RefExit")) { /* of the loop's Switch: its side is the loop's end */
+    } else if (node_is_either(
+                   node, "Exit",
+                   "RefExit")) { /* of the loop's Switch: its side is the end of the loop */
         of = slots->of[node->inputs[0].src->id];
         n_done = 1;
     }

@@ -10,6 +10,7 @@
  * be hashed in every compile), and nodes with very many control inputs. */
 #include <stdlib.h>
 
+#include "common/graph/graph_controls.h"
 #include "master/compile/compile_internal.h"
 
 enum {
@@ -19,7 +20,7 @@ enum {
 
 struct merger {
     struct compilation *c;
-    struct node **twin;  /* by node id: who stands for it; NULL for itself */
+    struct node **twin;  /* by node id: the twin that replaces it; NULL: none */
     uint64_t *hash;      /* by node id */
     struct node **slots; /* open addressing */
     size_t mask;
@@ -82,7 +83,7 @@ static bool same_data(const struct node *a, const struct node *b) {
                     same_edge(&a->inputs[1], &b->inputs[0]));
 }
 
-/* Neither has doubles, so it is enough that one contains the other. */
+/* Neither set has repeated members, so it is enough that one contains the other. */
 static bool same_controls(const struct node *a, const struct node *b) {
     for (int i = a->n_data; i < a->n_inputs; i++) {
         int k = b->n_data;
@@ -111,7 +112,7 @@ static bool are_twins(const struct node *a, const struct node *b) {
 
 /* ---- the sweep ---- */
 
-/* The first node that computes the same, or NULL after noting this one. */
+/* Returns the first node that computes the same. NULL: there is none, and this node is noted. */
 static struct node *find_or_note(struct merger *m, struct node *node) {
     uint64_t hash = m->hash[node->id] = hash_node(node);
     for (size_t i = hash & m->mask;; i = (i + 1) & m->mask) {
@@ -125,19 +126,14 @@ static struct node *find_or_note(struct merger *m, struct node *node) {
     }
 }
 
-/* Inputs from merged nodes come from their twins; control edges that fall together become one. */
+/* Inputs from merged nodes come from their twins. Control edges that become equal are joined. */
 static void rewire(struct merger *m, struct node *node) {
     for (int i = 0; i < node->n_inputs; i++) {
         struct node *twin = m->twin[node->inputs[i].src->id];
         if (twin)
             node_set_input(node, i, twin, node->inputs[i].index);
     }
-    for (int i = node->n_inputs - 1; i >= node->n_data; i--) {
-        int src = node->inputs[i].src->id;
-        if (m->last_seen[src] == node->id + 1)
-            node_remove_input(node, i);
-        m->last_seen[src] = node->id + 1;
-    }
+    node_drop_doubled_controls(node, m->last_seen);
 }
 
 static bool merge_all(struct merger *m, struct node *const *order, int n_nodes) {
@@ -151,7 +147,7 @@ static bool merge_all(struct merger *m, struct node *const *order, int n_nodes) 
         return false;
     struct graph *graph = &m->c->graph;
     memset(m->last_seen, 0, (size_t)graph->n_nodes * sizeof(int));
-    for (int i = 0; i < n_nodes; i++) /* again, for the ways back of loops */
+    for (int i = 0; i < n_nodes; i++) /* once more, for the back edges of loops */
         rewire(m, order[i]);
     for (int i = 0; i < m->c->n_targets; i++)
         if (m->twin[m->c->target_nodes[i]->id])

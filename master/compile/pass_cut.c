@@ -23,7 +23,8 @@ struct endpoint {
     int index;
 };
 
-/* Finds the endpoint a text names. NULL node: malformed, a control edge, or no such node. */
+/* Finds the endpoint that a text names. NULL node: the text is malformed or a control edge, or the
+ * node does not exist. */
 static struct endpoint find_endpoint(const struct graph *graph, const char *text) {
     struct span name;
     struct endpoint endpoint = {NULL, 0};
@@ -38,7 +39,7 @@ static bool is_control(const char *text) {
     return endpoint_parse(span_of(text), &name, &index) && index == CONTROL_EDGE;
 }
 
-/* "a" and "a:0" as the same text; any other spelling is its own. */
+/* Returns the same text for "a" and "a:0". Any other spelling stays as it is. */
 static const char *normal_text(struct arena *arena, const char *text) {
     struct span name;
     int index;
@@ -109,7 +110,7 @@ static struct status *find_fetches(struct compilation *c, struct endpoint *fetch
     return NULL;
 }
 
-/* Targets are node names; "n:0" and "^n" are taken for n, as TensorFlow does. */
+/* Finds the targets. They are names of nodes; "n:0" and "^n" mean n, as in TensorFlow. */
 static struct status *find_targets(struct compilation *c) {
     struct str missing = STR_INIT;
     for (int i = 0; i < c->signature->n_targets; i++) {
@@ -135,7 +136,7 @@ static bool is_placeholder(const struct node *node) {
     return node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderV2");
 }
 
-/* What the client has said of it: a hint for shapes behind it. */
+/* The shape that the client has stated. It is a hint for the nodes after it. */
 static void say_shape(struct graph *graph, struct node *feed, const struct node *placeholder) {
     const struct attr_value *shape =
         is_placeholder(placeholder) ? node_attr(placeholder, "shape") : NULL;
@@ -156,7 +157,7 @@ static struct status *add_slot_node(struct compilation *c, const char *op,
     node_set_attr_i(&c->graph, node, "index", position);
     if (strcmp(op, OP_FETCH) == 0)
         node_add_input(&c->graph, node, endpoint->node,
-                       endpoint->index); /* a reference's value, if it is one */
+                       endpoint->index); /* the value of a reference, if it is one */
     else
         say_shape(&c->graph, node, endpoint->node);
     TRY(node_finish(&c->graph, node));
@@ -164,7 +165,7 @@ static struct status *add_slot_node(struct compilation *c, const char *op,
     return NULL;
 }
 
-/* What replaces the outputs of one node, chained from first_feed[node id]. */
+/* The replacements of the outputs of one node, chained from first_feed[node id]. */
 struct feed {
     int index;
     struct node *node; /* _MrFeed, or the source of a connection */
@@ -217,7 +218,7 @@ static struct status *connect(struct compilation *c, int i, struct feed *row,
     return NULL;
 }
 
-/* One sweep over all edges, whatever the number of feeds. */
+/* Replaces the inputs in one sweep over all edges, whatever the number of feeds. */
 static struct status *cut_feeds(struct compilation *c, const struct endpoint *feeds) {
     int n_feeds = c->signature->n_feeds, n_connections = c->signature->n_connections,
         n_ids = c->graph.n_nodes;
@@ -236,7 +237,7 @@ static struct status *cut_feeds(struct compilation *c, const struct endpoint *fe
     for (int id = 0; id < n_ids; id++)
         if (!c->graph.nodes[id]->is_removed)
             TRY(rewire_node(c->graph.nodes[id], first_feed, n_ids));
-    if (n_connections > 0) { /* one may have closed a cycle */
+    if (n_connections > 0) { /* a connection may have closed a cycle */
         struct node **order;
         TRY(graph_topological_order(&c->graph, &order));
         free(order);

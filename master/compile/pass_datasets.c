@@ -9,6 +9,8 @@
  * value that only the step knows, the graph has a node: a Placeholder for a fed value, a node that
  * reads the variable for a variable's.
  *
+ * It also gives each SnapshotDatasetV2 that has none the hash of the GraphDef of its input.
+ *
  * The Const has a control edge from its dataset: if the dataset cannot be made the step fails, and
  * in a branch that is not taken the graph is dead. */
 #include <stdlib.h>
@@ -16,18 +18,20 @@
 #include "common/graph/function_body.h"
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
+#include "kernels/support/hashes.h"
 #include "master/compile/compile_internal.h"
 
-enum { MAX_DEPTH = 64 }; /* of functions that name functions */
+enum { MAX_DEPTH = 64 }; /* how deep functions may name functions */
 
 static const char RESULT[] = "dataset"; /* the name of the node that says which dataset is meant */
 
 struct writer {
-    struct graph *graph; /* the step's */
+    struct graph *graph; /* the step's graph */
     struct graph out;
     struct node **made;  /* by the step's node ids: the node of `out`, or NULL */
-    struct node **stack; /* nodes whose inputs are still to be looked at */
+    struct node **stack; /* nodes whose inputs are not visited yet */
     int n_stack;
+    bool has_fed; /* a node of `out` stands for a value that only the step knows */
     struct graph_limits limits;
 };
 
@@ -46,7 +50,7 @@ static struct status *add_named(struct writer *w, const struct attr_value *value
     return NULL;
 }
 
-/* The function and all that its body names. One that the library lacks is reported where it is
+/* Adds the function and all functions that its body names. A missing one is reported where it is
  * called. */
 static struct status *add_function(struct writer *w, const char *name, int depth) {
     struct graph_function *function = strmap_get(&w->graph->functions, name);
@@ -72,8 +76,8 @@ out:
 
 /* ---- nodes ---- */
 
-/* Places and colocation are those of this step, not the dataset's; what follows "_" is between
- * the client and us. */
+/* Placement and colocation are those of this step, not of the dataset. Attrs that begin with "_"
+ * are between the client and us. */
 static struct status *add_node(struct writer *w, struct node *node) {
     bool is_fed = node_is_internal(node);
     struct node *made;
@@ -83,6 +87,7 @@ static struct status *add_node(struct writer *w, struct node *node) {
     w->made[node->id] = made;
     w->stack[w->n_stack++] = node;
     if (is_fed) {
+        w->has_fed = true;
         node_set_attr_type(&w->out, made, "dtype", (enum dtype)node->out_types[0]);
         return NULL;
     }
@@ -121,8 +126,8 @@ static void add_attr(struct str *node, const char *name, uint32_t field, uint64_
     proto_end(node, entry, 0);
 }
 
-/* A GraphDef's fields may follow each other in any order: one more node, of an op that no
- * client's graph may hold. */
+/* The fields of a GraphDef may be in any order, so one more node is appended, of an op that no
+ * client's graph may have. */
 static void add_result(const struct writer *w, const struct node_input *dataset, struct str *out) {
     const char *name = graph_unique_name(w->graph, RESULT);
     struct str input = STR_INIT;
@@ -155,7 +160,7 @@ static struct status *write_dataset(struct writer *w, const struct node_input *d
     return st;
 }
 
-/* The node itself becomes the Const, so that those who read it need not know. */
+/* The node itself becomes the Const, so that its consumers need not change. */
 static struct status *become_const(struct graph *graph, struct node *node, const struct str *text) {
     struct node *dataset = node->inputs[0].src;
     struct tensor value;
@@ -172,17 +177,41 @@ static struct status *become_const(struct graph *graph, struct node *node, const
     return node_finish(graph, node);
 }
 
+/* A snapshot is kept under the hash of the graph that makes its input. The same graph may make
+ * other elements of values that only the step knows, so it has no hash then. */
+static void set_hash(struct graph *graph, struct node *node, const struct writer *w,
+                     const struct str *text) {
+    struct attr_value is_valid = {.type = ATTR_BOOL, .b = true};
+    struct attr_value hash = {.type = ATTR_INT};
+    if (w->has_fed)
+        return;
+    hash.i = (int64_t)hash_fingerprint64(text->data, text->len);
+    node_set_attr(graph, node, "hash", &hash);
+    node_set_attr(graph, node, "hash_valid", &is_valid);
+}
+
+static bool wants_hash(const struct node *node) {
+    bool has_hash = true;
+    if (!node_is_op(node, "SnapshotDatasetV2"))
+        return false;
+    status_unref(node_get_b(node, "hash_valid", &has_hash));
+    return !has_hash;
+}
+
 struct status *pass_datasets(struct compilation *c, bool *ret_changed) {
     struct graph *graph = &c->graph;
     for (int id = 0; id < graph->n_nodes; id++) {
         struct node *node = graph->nodes[id];
-        if (node->is_removed ||
-            !(node_is_op(node, "DatasetToGraph") || node_is_op(node, "DatasetToGraphV2")))
+        bool is_hashed = !node->is_removed && wants_hash(node);
+        if (node->is_removed || (!is_hashed && !node_is_op(node, "DatasetToGraph") &&
+                                 !node_is_op(node, "DatasetToGraphV2")))
             continue;
         struct writer writer = {.graph = graph};
         struct str text = STR_INIT;
         struct status *st = write_dataset(&writer, &node->inputs[0], &text);
-        if (!st)
+        if (!st && is_hashed)
+            set_hash(graph, node, &writer, &text);
+        else if (!st)
             st = become_const(graph, node, &text);
         str_fini(&text);
         TRY(st);

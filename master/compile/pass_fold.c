@@ -14,31 +14,36 @@
  * from the constant's own control inputs, and disappears if it has none.
  *
  * Not folded: nodes in a loop (their control inputs mean an iteration), nodes with state, effects
- * or references, nodes that output resources or variants, and nodes without a kernel in the master.
- * If a fold fails or exceeds a budget, the node stays as it was: the error occurs where the user
- * would see it, if the step gets there. */
+ * or references, nodes that output resources or variants, nodes without a kernel in the master, and
+ * nodes whose result, work or strings would exceed a limit (fold_limits.h). A kernel that runs on
+ * when the time of the pass is up sees its step cancelled. If a fold fails or exceeds a budget, the
+ * node stays as it was: the error occurs where the user would see it, if the step gets there. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/pool_cancel.h"
 #include "common/tensor/buffer.h"
-#include "kernels/kernel.h"
+#include "kernels/host.h"
 #include "master/request/budgets.h"
+#include "common/graph/graph_controls.h"
 #include "master/compile/compile_internal.h"
+#include "master/compile/fold_limits.h"
 
 enum {
-    FOLD_MAX_CONTROLS = 8,   /* control inputs of one folded Const */
-    FOLD_TOTAL_FACTOR = 16,  /* all folded values together: so many times fold_max_bytes */
-    FOLD_SCRATCH_FACTOR = 2, /* what one kernel may allocate: so many times fold_max_bytes */
-    FOLD_MAX_ARGS = 1024,    /* inputs or outputs of a node that is folded */
+    FOLD_MAX_CONTROLS = 8,  /* control inputs of one folded Const */
+    FOLD_TOTAL_FACTOR = 16, /* limit for all folded values: this many times fold_max_bytes */
+    /* limit for what one kernel may allocate: this many times fold_max_bytes */
+    FOLD_SCRATCH_FACTOR = 2,
+    FOLD_MAX_ARGS = 1024, /* inputs or outputs of a node that is folded */
 };
 
-/* What is known of a constant node, or of one that has been computed. */
+/* The values of a constant node, or of one that has been computed. */
 struct folded {
     const struct tensor *outputs; /* n_outputs values */
     struct node **controls;       /* nodes that are not constant */
     int n_controls;
     bool is_const;      /* a Const of the graph: `outputs` borrows from its attr */
-    struct node **made; /* by output: the Const that took its place, once something reads it */
+    struct node **made; /* by output: the Const that replaces it, once a node reads it */
 };
 
 struct folder {
@@ -48,7 +53,9 @@ struct folder {
     int n_ids;
     struct allocator *allocator;
     struct tensor *inputs; /* FOLD_MAX_ARGS, borrowed values */
+    struct arena scratch;
     int64_t deadline_ns, total_bytes;
+    _Atomic bool was_cancelled; /* a kernel was told to stop: its outputs may be incomplete */
     bool changed;
 };
 
@@ -75,8 +82,8 @@ static bool can_be_computed(const struct folder *f, const struct node *node) {
     return def && !(def->flags & (KERNEL_STATEFUL | KERNEL_ASYNC));
 }
 
-/* Adds what an input edge from `src` makes the node wait for beyond values. False when there are
- * too many. */
+/* Adds what an input edge from `src` makes the node wait for in addition to values. Returns false
+ * when there are too many. */
 static bool add_controls(const struct folder *f, struct node *src, struct node **controls,
                          int *n_controls) {
     const struct folded *from = f->folded[src->id];
@@ -95,7 +102,7 @@ static bool add_controls(const struct folder *f, struct node *src, struct node *
     return true;
 }
 
-/* The record of a node whose values are known, or NULL when it waits for too many nodes. */
+/* Returns the record of a node whose values are known. NULL: it waits for too many nodes. */
 static struct folded *new_folded(struct folder *f, const struct node *node) {
     struct node *controls[FOLD_MAX_CONTROLS];
     int n_controls = 0;
@@ -112,14 +119,28 @@ static struct folded *new_folded(struct folder *f, const struct node *node) {
 /* ---- computing ---- */
 
 static bool values_are_small(struct folder *f, const struct tensor *values, int n_values) {
+    int64_t max_bytes = f->c->options->fold_max_bytes;
     for (int i = 0; i < n_values; i++) {
-        if (!tensor_has_value(&values[i]) ||
-            (int64_t)tensor_size_bytes(&values[i]) > f->c->options->fold_max_bytes)
+        int64_t size = tensor_has_value(&values[i]) ? fold_value_bytes(&values[i], max_bytes) : 0;
+        if (!tensor_has_value(&values[i]) || size > max_bytes)
             return false;
-        f->total_bytes += (int64_t)tensor_size_bytes(&values[i]);
+        f->total_bytes += size;
     }
     return true;
 }
+
+/* Any thread of the pool. */
+static bool is_out_of_time(void *arg) {
+    struct folder *f = arg;
+    if (clock_now_ns() <= f->deadline_ns)
+        return false;
+    atomic_store_explicit(&f->was_cancelled, true, memory_order_relaxed);
+    return true;
+}
+
+static bool fold_is_cancelled(struct kernel_ctx *ctx) { return is_out_of_time(ctx->host_data); }
+
+static const struct kernel_host fold_host = {.is_cancelled = fold_is_cancelled};
 
 static bool compute(struct folder *f, const struct node *node, struct folded *folded) {
     int64_t max_bytes = f->c->options->fold_max_bytes;
@@ -128,12 +149,22 @@ static bool compute(struct folder *f, const struct node *node, struct folded *fo
     memset(outputs, 0, size);
     for (int i = 0; i < node->n_data; i++) /* borrowed, not owned: never cleared */
         f->inputs[i] = f->folded[node->inputs[i].src->id]->outputs[node->inputs[i].index];
-    /* Only this thread uses the allocator: the limit moves along, so that one kernel can never
-     * take more than its share. */
+    /* Only this thread uses the allocator. The limit is moved with its use, so that one kernel can
+     * never take more than its share. */
     f->allocator->limit_bytes =
         atomic_load(&f->allocator->in_use_bytes) + FOLD_SCRATCH_FACTOR * max_bytes;
-    struct status *st = kernel_eval(node, f->allocator, f->c->pool, NULL, NULL, f->inputs, outputs);
-    if (!st && values_are_small(f, outputs, node->n_outputs)) {
+    struct fold_limits limits = {.max_bytes = max_bytes,
+                                 .max_ns = (double)(f->deadline_ns - clock_now_ns()),
+                                 .producer = f->c->graph.producer};
+    if (!fold_is_within(&limits, node, f->inputs, &f->scratch))
+        return false;
+    struct pool_cancel cancel = {is_out_of_time, f};
+    const struct pool_cancel *before = pool_set_cancel(&cancel);
+    struct status *st =
+        kernel_eval(node, f->allocator, f->c->pool, &fold_host, f, f->inputs, outputs);
+    pool_set_cancel(before);
+    if (!st && !atomic_load_explicit(&f->was_cancelled, memory_order_relaxed) &&
+        values_are_small(f, outputs, node->n_outputs)) {
         folded->outputs = outputs;
         return true;
     }
@@ -176,8 +207,9 @@ static bool is_computed(const struct folder *f, const struct node *node) {
     return node->id < f->n_ids && f->folded[node->id] && !f->folded[node->id]->is_const;
 }
 
-/* The Const that stands for an output of a computed node. The old node goes first, so that the
- * new one can have its name; its consumers still hold it until put_values has passed them all. */
+/* Makes the Const for an output of a computed node. The old node is removed first, so that the
+ * Const can have its name. The consumers still refer to the old node until put_values has visited
+ * them all. */
 static struct status *make_const(struct folder *f, struct node *node, int index,
                                  struct node **ret) {
     struct graph *graph = &f->c->graph;
@@ -209,24 +241,27 @@ static struct status *make_const(struct folder *f, struct node *node, int index,
     return NULL;
 }
 
-/* Control edges from constants become control edges from what those wait for. */
+/* Replaces control edges from constants by control edges from what the constants wait for. */
 static void rewire_controls(struct folder *f, struct node *node) {
-    int n_before = node->n_inputs;
-    struct folded **found = NULL;
-    int n_found = 0;
-    for (int i = n_before - 1; i >= node->n_data; i--) {
+    struct node **controls = NULL; /* instead of the constants */
+    int n_controls = 0, n_constants = 0, n_kept = node->n_data;
+    for (int i = node->n_data; i < node->n_inputs; i++) {
         int src = node->inputs[i].src->id;
-        if (src >= f->n_ids || !f->folded[src])
+        const struct folded *from = src < f->n_ids ? f->folded[src] : NULL;
+        if (!from) {
+            node->inputs[n_kept++] = node->inputs[i];
             continue;
-        if (!found)
-            found = arena_array(&f->c->arena, struct folded *, n_before - node->n_data);
-        found[n_found++] = f->folded[src];
-        node_remove_input(node, i);
+        }
+        n_constants++;
+        if (from->n_controls > 0 && !controls)
+            controls =
+                arena_array(&f->c->arena, struct node *, (node->n_inputs - i) * FOLD_MAX_CONTROLS);
+        for (int k = 0; k < from->n_controls; k++)
+            controls[n_controls++] = from->controls[k];
     }
-    for (int i = n_found - 1; i >= 0; i--)
-        for (int k = 0; k < found[i]->n_controls; k++)
-            node_add_control(&f->c->graph, node, found[i]->controls[k]);
-    f->changed = f->changed || n_found > 0;
+    node->n_inputs = n_kept;
+    node_add_controls(&f->c->graph, node, controls, n_controls);
+    f->changed = f->changed || n_constants > 0;
 }
 
 static struct status *put_values(struct folder *f) {
@@ -250,7 +285,7 @@ static struct status *put_values(struct folder *f) {
     for (int id = 0; id < f->n_ids; id++) {
         if (!is_computed(f, graph->nodes[id]))
             continue;
-        graph_remove_node(graph, graph->nodes[id]); /* all that read it have been rewired */
+        graph_remove_node(graph, graph->nodes[id]); /* all consumers use the Const now */
         f->changed = true;
     }
     return NULL;
@@ -266,6 +301,7 @@ struct status *pass_fold(struct compilation *c, bool *ret_changed) {
     f.inputs =
         arena_alloc_aligned(&c->arena, FOLD_MAX_ARGS * sizeof(*f.inputs), _Alignof(struct tensor));
     f.allocator = allocator_host_new("fold", 0);
+    arena_init(&f.scratch);
     loop_frames_init(&f.frames, &c->graph, order);
     compute_all(&f, order, c->graph.n_live);
     struct status *st = put_values(&f);
@@ -274,9 +310,10 @@ struct status *pass_fold(struct compilation *c, bool *ret_changed) {
         for (int i = 0; is_computed(&f, c->graph.nodes[id]) && i < c->graph.nodes[id]->n_outputs;
              i++)
             tensor_clear((struct tensor *)&f.folded[id]
-                             ->outputs[i]); /* ours: the Consts hold their own references */
+                             ->outputs[i]); /* our references; the Consts hold their own */
     loop_frames_fini(&f.frames);
     allocator_host_free(f.allocator);
+    arena_fini(&f.scratch);
     free(order);
     return st;
 }

@@ -6,8 +6,8 @@
  *                                   the results are fetches 0, 1, …
  *
  * So a function is a small step, and the worker runs it as one. Functions that its nodes name are
- * compiled too, once per key (function_key.h); so a function may name itself. Nothing in a function
- * is sent to another task: the devices that its nodes ask for are ignored. */
+ * compiled too, once per instance (function_key.h); so a function may name itself. Nothing in a
+ * function is sent to another task: the devices that its nodes ask for are ignored. */
 #include <stdlib.h>
 
 #include "common/graph/function_body.h"
@@ -19,18 +19,27 @@
 #include "master/compile/inline.h"
 
 enum {
-    MAX_DEPTH = 64,                 /* of functions that name functions */
-    MAX_FUNCTIONS = 1 << 16,        /* of one task in one step */
-    MAX_FUNCTION_BYTES = INT32_MAX, /* of all their graphs */
+    MAX_DEPTH = 64,                 /* how deep functions may name functions */
+    MAX_FUNCTIONS = 1 << 16,        /* how many in one task and one step */
+    MAX_FUNCTION_BYTES = INT32_MAX, /* the size of all their graphs */
 };
 
 static const char CALL[] = "call"; /* the node whose body is the function */
 
+/* A function that is compiled already, for one device, with the attrs of one call. */
+struct instance {
+    struct attr_value function; /* a copy in the gatherer's arena */
+    uint64_t hash;
+    int number; /* among those of its name and device */
+    struct instance *next;
+};
+
 struct gatherer {
     struct compilation *c; /* the step's */
     struct partition *partition;
-    struct arena *arena; /* the result's */
-    struct strmap seen;  /* key → key */
+    struct arena *arena;     /* the result's */
+    struct strmap instances; /* function_key of instance 0 → struct instance, the newest */
+    struct arena own;        /* of the instances */
     int capacity;
     size_t n_bytes;
     int depth;
@@ -93,7 +102,7 @@ static struct status *add_call(struct graph *graph, struct arena *arena,
     return node_finish(graph, call);
 }
 
-/* `from`'s library, and the call. */
+/* The library of `from`, and the call. */
 static struct status *make_graph(const struct graph *from, const struct attr_func *function,
                                  struct arena *arena, struct graph *ret,
                                  struct signature_names *names) {
@@ -140,8 +149,8 @@ static struct status *run_passes(struct compilation *c, int device) {
     return NULL;
 }
 
-/* Messages name a node of a body as the body does; and a feed is the argument of its number
- * although unused ones have gone. */
+/* Restores the names that messages use: a node of a body has its name in the body, and a feed has
+ * the number of its argument although unused arguments were removed. */
 static void name_as_body(struct partition *partition) {
     struct graph *graph = &partition->graph;
     size_t prefix = sizeof(CALL); /* with its '/' */
@@ -162,7 +171,7 @@ static void name_as_body(struct partition *partition) {
     }
 }
 
-static struct status *gather(struct gatherer *g, const struct graph *graph);
+static struct status *gather(struct gatherer *g, struct graph *graph);
 
 static struct status *keep_graph(struct gatherer *g, struct graph *graph, const char *name,
                                  const char *key) {
@@ -204,7 +213,7 @@ static struct status *compile_function(struct gatherer *g, const struct graph *f
                                    .n_feeds = names.n_feeds,
                                    .fetches = names.fetches,
                                    .n_fetches = names.n_fetches,
-                                   .targets = &target, /* effects happen anyway */
+                                   .targets = &target, /* effects happen in any case */
                                    .n_targets = names.n_fetches == 0};
     TRY_OUT(run_passes(&c, device));
     if (c.result->n_partitions != 1)
@@ -218,43 +227,125 @@ out:
     return st;
 }
 
+/* ---- instances ---- */
+
+/* The function with its instance's number, which no client chooses. 0 needs no attr. */
+static const struct attr_func *number_function(struct arena *arena, const struct attr_func *from,
+                                               int number) {
+    struct attr_func *func = arena_memdup(arena, from, sizeof(*from));
+    func->attrs = arena_array(arena, struct attr, from->n_attrs + 1);
+    func->n_attrs = 0;
+    int before = 0; /* attrs are sorted by name */
+    for (int i = 0; i < from->n_attrs; i++) {
+        int order = strcmp(from->attrs[i].name, FUNCTION_INSTANCE_ATTR);
+        if (order != 0)
+            func->attrs[func->n_attrs++] = from->attrs[i];
+        before += order < 0;
+    }
+    if (number == 0)
+        return func;
+    memmove(func->attrs + before + 1, func->attrs + before,
+            (size_t)(func->n_attrs - before) * sizeof(func->attrs[0]));
+    func->attrs[before] = (struct attr){FUNCTION_INSTANCE_ATTR, {.type = ATTR_INT, .i = number}};
+    func->n_attrs++;
+    return func;
+}
+
+/* The instance that the node means, or a new one. */
+static struct instance *find_instance(struct gatherer *g, const struct node *node,
+                                      const struct attr_value *function, bool *ret_is_new) {
+    struct str text = STR_INIT;
+    struct attr_func plain = {.name = function->func->name};
+    struct attr_value asked = *function; /* without a number, if a client gave one */
+    asked.func = (struct attr_func *)(uintptr_t)number_function(&g->own, function->func, 0);
+    uint64_t hash = attr_value_hash(&asked);
+    function_key(&plain, node->device, &text);
+    struct instance *newest = strmap_get(&g->instances, str_text(&text)), *found = newest;
+    while (found && !(found->hash == hash &&
+                      function_is_same_instance(found->function.func, function->func)))
+        found = found->next;
+    *ret_is_new = !found;
+    if (!found) {
+        found = arena_new(&g->own, struct instance);
+        *found = (struct instance){
+            .hash = hash, .number = newest ? newest->number + 1 : 0, .next = newest};
+        attr_value_copy(&asked, &g->own, &found->function);
+        strmap_put(&g->instances, arena_strdup(&g->own, str_text(&text)), found);
+    }
+    str_fini(&text);
+    return found;
+}
+
+static void instances_fini(struct gatherer *g) {
+    size_t cursor = 0;
+    struct span name;
+    void *newest;
+    while (strmap_next(&g->instances, &cursor, &name, &newest))
+        for (struct instance *instance = newest; instance; instance = instance->next)
+            attr_value_clear(&instance->function);
+    strmap_fini(&g->instances);
+    arena_fini(&g->own);
+}
+
 /* ---- who names functions ---- */
 
-static struct status *want(struct gatherer *g, const struct graph *graph, const struct node *node,
-                           const struct attr_func *function) {
-    struct str text = STR_INIT;
-    function_key(function, node->device, &text);
-    bool is_new = !strmap_get(&g->seen, str_text(&text));
-    const char *key = is_new ? arena_strdup(g->arena, str_text(&text)) : NULL;
-    str_fini(&text);
+/* Compiles what the value names, if that is new, and writes the instance's number into it. */
+static struct status *want(struct gatherer *g, struct graph *graph, const struct node *node,
+                           struct attr_value *value) {
+    bool is_new;
+    struct instance *instance = find_instance(g, node, value, &is_new);
+    const struct attr_func *function =
+        number_function(&graph->arena, value->func, instance->number);
+    value->func = (struct attr_func *)(uintptr_t)function;
     if (!is_new)
         return NULL;
     if (g->depth == MAX_DEPTH)
         return status_exhausted("Functions name each other more than %d deep\n\t [[{{node %s}}]]",
                                 MAX_DEPTH, node->name);
-    strmap_put(&g->seen, key, (void *)(uintptr_t)key);
+    struct str key = STR_INIT;
+    function_key(function, node->device, &key);
     g->depth++;
-    struct status *st = compile_function(g, graph, function, node->placed, key);
+    struct status *st = compile_function(g, graph, instance->function.func, node->placed,
+                                         arena_strdup(g->arena, str_text(&key)));
     g->depth--;
+    str_fini(&key);
     return status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
 }
 
-/* A node without a kernel will be refused by name; its functions are of no use. */
+/* A node without a kernel will be refused by name, so its functions are not needed. */
 static bool names_functions(const struct node *node) {
     return !node->is_removed && op_signature_is_known(node->op) && node_uses_functions(node) &&
            kernel_op_is_supported(node->op_name, "CPU");
 }
 
-static struct status *gather(struct gatherer *g, const struct graph *graph) {
-    for (int id = 0; id < graph->n_nodes; id++) {
-        const struct node *node = graph->nodes[id];
-        for (int i = 0; names_functions(node) && i < node->n_attrs; i++) {
-            const struct attr_value *value = &node->attrs[i].value;
-            if (value->type == ATTR_FUNC && !value->is_placeholder)
-                TRY(want(g, graph, node, value->func));
-            for (int k = 0; value->type == ATTR_LIST_FUNC && k < value->list.n_values; k++)
-                TRY(want(g, graph, node, value->list.values[k].func));
+/* The node's attr gets a value of its own, since nodes share the values of the session's graph. */
+static struct status *want_attr(struct gatherer *g, struct graph *graph, struct node *node,
+                                struct attr *attr) {
+    struct attr_value value = attr->value;
+    if (value.is_placeholder)
+        return NULL;
+    if (value.type == ATTR_FUNC) {
+        TRY(want(g, graph, node, &value));
+    } else if (value.type == ATTR_LIST_FUNC) {
+        int n = value.list.n_values;
+        struct attr_value *values = arena_array(&graph->arena, struct attr_value, n + 1);
+        for (int i = 0; i < n; i++) {
+            values[i] = value.list.values[i];
+            TRY(want(g, graph, node, &values[i]));
         }
+        value.list.values = values;
+    } else {
+        return NULL;
+    }
+    attr->value = value;
+    return NULL;
+}
+
+static struct status *gather(struct gatherer *g, struct graph *graph) {
+    for (int id = 0; id < graph->n_nodes; id++) {
+        struct node *node = graph->nodes[id];
+        for (int i = 0; names_functions(node) && i < node->n_attrs; i++)
+            TRY(want_attr(g, graph, node, &node->attrs[i]));
     }
     return NULL;
 }
@@ -264,9 +355,10 @@ struct status *pass_functions(struct compilation *c, bool *ret_changed) {
     for (int i = 0; i < c->result->n_partitions && !st; i++) {
         struct gatherer g = {
             .c = c, .partition = &c->result->partitions[i], .arena = &c->result->arena};
-        strmap_init(&g.seen);
+        strmap_init(&g.instances);
+        arena_init(&g.own);
         st = gather(&g, &g.partition->graph);
-        strmap_fini(&g.seen);
+        instances_fini(&g);
         *ret_changed = *ret_changed || g.partition->n_functions > 0;
     }
     for (int i = 0; i < c->result->n_partitions && !st; i++)

@@ -9,6 +9,7 @@
  * replaced or not. One sweep at the end follows the replacements, whatever their order. */
 #include <stdlib.h>
 
+#include "common/graph/graph_controls.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
@@ -55,7 +56,7 @@ static bool has_control_flow(const struct graph *graph) {
     return false;
 }
 
-/* By node id: does it hang below a Switch or a loop that the client built by hand? */
+/* By node id: does it depend on a Switch or a loop that the client built by hand? */
 static struct status *find_below_control_flow(const struct graph *graph, bool *is_below) {
     struct node **order;
     if (!has_control_flow(graph))
@@ -113,9 +114,9 @@ static struct node_input follow(struct replacement *replacement, int index) {
                                  : replacement->outputs[index];
 }
 
-/* Follows replacements to a node that stays. What was passed is shortened, so that a chain of
- * calls that hand on their inputs is walked once. Bodies in which two such calls feed each other
- * lead nowhere. */
+/* Follows replacements to a node that stays. The path is shortened, so that a chain of calls that
+ * return their inputs is walked once. Returns NULL for bodies in which two such calls feed each
+ * other. */
 static struct status *resolve(struct inliner *in, struct node_input *input) {
     struct node_input end = *input;
     struct replacement *replacement;
@@ -140,12 +141,7 @@ static struct status *rewire(struct inliner *in, struct node *node, int *last_se
     for (int i = 0; i < node->n_inputs; i++)
         if (replacement_of(in, node->inputs[i].src))
             TRY(resolve(in, &node->inputs[i]));
-    for (int i = node->n_inputs - 1; i >= node->n_data; i--) {
-        int src = node->inputs[i].src->id;
-        if (last_seen[src] == node->id + 1)
-            node_remove_input(node, i);
-        last_seen[src] = node->id + 1;
-    }
+    node_drop_doubled_controls(node, last_seen);
     return NULL;
 }
 
@@ -175,8 +171,8 @@ static void add_target(struct targets *targets, struct node *node) {
     targets->nodes[targets->n++] = node;
 }
 
-/* What a call of the client's graph does, and what calls among its effects do: such a call lies
- * in one body, so this is a tree. */
+/* Adds the effects of a call of the client's graph, and those of the calls among them. A call is in
+ * one body only, so this is a tree. */
 static void add_effects(struct inliner *in, struct targets *targets,
                         const struct replacement *replacement) {
     struct targets stack = {0};
@@ -240,7 +236,7 @@ void graph_drop_library(struct graph *graph) {
     graph->n_gradient_defs = 0;
 }
 
-/* What is left of the library is for nodes that name functions (pass_functions.c). */
+/* The rest of the library is for nodes that name functions (pass_functions.c). */
 static void drop_library(struct graph *graph) {
     for (int id = 0; id < graph->n_nodes; id++)
         if (!graph->nodes[id]->is_removed && node_uses_functions(graph->nodes[id]))

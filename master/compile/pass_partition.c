@@ -28,6 +28,7 @@
  * Nodes keep the client's names. */
 #include <stdlib.h>
 
+#include "common/graph/graph_controls.h"
 #include "common/graph/internal_ops.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/partition.h"
@@ -35,8 +36,9 @@
 
 enum { COPY_MAX_BYTES = 64 << 10 };
 
-uint64_t partitioner_arrival_key(const struct partitioner *p, const struct node *src, int index,
-                                 int task) {
+/* The key of an endpoint on a task in p->arrivals. */
+static uint64_t arrival_key(const struct partitioner *p, const struct node *src, int index,
+                            int task) {
     return (p->first_endpoint[src->id] + (uint64_t)(index + 1)) * (uint64_t)p->devices->n_tasks +
            (uint64_t)task;
 }
@@ -65,7 +67,7 @@ void partitioner_note_copy(struct partitioner *p, const struct node *copy, struc
 static struct status *copy_for(struct partitioner *p, struct node *src, int task,
                                struct node **ret) {
     struct graph *graph = &p->c->graph;
-    uint64_t key = partitioner_arrival_key(p, src, CONTROL_EDGE, task);
+    uint64_t key = arrival_key(p, src, CONTROL_EDGE, task);
     *ret = u64map_get(&p->arrivals, key);
     if (*ret)
         return NULL;
@@ -115,8 +117,10 @@ struct status *partitioner_add_pair(struct partitioner *p, struct node *from, in
     set_edge_attrs(p, recv, type, src, task, tensor_name);
     struct node *pulse = frame != 0 ? partitioner_pulse(p, frame, task) : NULL;
     if (frame != 0 && !pulse)
-        return status_internal("{{node %s}} is wanted on '%s', which has no part in its loop",
-                               src->name, p->devices->tasks[task].name);
+        return status_invalid("{{node %s}} is in a loop of which '%s' has no part, where its value "
+                              "is wanted: a node's inputs must come from one frame\n\t [[{{node "
+                              "%s}}]]",
+                              src->name, p->devices->tasks[task].name, src->name);
     if (pulse)
         node_add_control(graph, recv, pulse);
     TRY(node_finish(graph, recv));
@@ -135,7 +139,7 @@ struct status *partitioner_arrive(struct partitioner *p, struct node *src, int i
         *ret_index = index;
         return partitioner_task(p, src) == task ? NULL : copy_for(p, src, task, ret);
     }
-    uint64_t key = partitioner_arrival_key(p, src, index, task);
+    uint64_t key = arrival_key(p, src, index, task);
     *ret = u64map_get(&p->arrivals, key);
     if (*ret)
         return NULL;
@@ -157,9 +161,11 @@ static struct status *partition_data_edge(struct partitioner *p, struct node *no
     struct node *src = node->inputs[position].src, *arrival;
     int index;
     if (dtype_is_ref((enum dtype)node->in_types[position]))
-        return status_internal(
-            "{{node %s}} was placed apart from {{node %s}}, whose reference it takes", node->name,
-            src->name);
+        return status_invalid("{{node %s}} takes a reference to {{node %s}}, and was placed on "
+                              "another task: '%s', '%s'\n\t [[{{node %s}}]]",
+                              node->name, src->name,
+                              p->devices->tasks[partitioner_task(p, node)].name,
+                              p->devices->tasks[partitioner_task(p, src)].name, node->name);
     TRY(partitioner_check_regular(p, src, node));
     TRY(partitioner_arrive(p, src, node->inputs[position].index, partitioner_task(p, node),
                            &arrival, &index));
@@ -167,17 +173,18 @@ static struct status *partition_data_edge(struct partitioner *p, struct node *no
     return NULL;
 }
 
-/* An output that arrives on the task anyway. */
+/* Returns an output that arrives on the task in any case. */
 static struct node *any_arrival(const struct partitioner *p, const struct node *src, int task) {
     for (int i = 0; i < src->n_outputs && i < 8 && !node_is_switch(src); i++) {
-        struct node *arrival = u64map_get(&p->arrivals, partitioner_arrival_key(p, src, i, task));
+        struct node *arrival = u64map_get(&p->arrivals, arrival_key(p, src, i, task));
         if (arrival)
             return arrival;
     }
     return NULL;
 }
 
-/* The tiny value that is sent for a control edge: made once its source is done, dead if that is. */
+/* Makes the small value that is sent for a control edge. It is made when its source has ended, and
+ * is dead if the source is dead. */
 static struct status *add_token(struct partitioner *p, struct node *src, struct node **ret) {
     struct graph *graph = &p->c->graph;
     struct tensor zero = TENSOR_INIT;
@@ -203,7 +210,7 @@ struct status *partitioner_arrive_control(struct partitioner *p, struct node *sr
     }
     if (is_copied(src))
         return copy_for(p, src, task, ret);
-    uint64_t key = partitioner_arrival_key(p, src, CONTROL_EDGE, task);
+    uint64_t key = arrival_key(p, src, CONTROL_EDGE, task);
     *ret = u64map_get(&p->arrivals, key);
     if (!*ret)
         *ret = any_arrival(p, src, task);
@@ -231,13 +238,14 @@ static struct status *partition_control_edge(struct partitioner *p, struct node 
 
 /* ---- reads of variables ---- */
 
-/* A Merge is not dead where a control input is, and a read would be: it is left alone. */
+/* A Merge is not dead when a control input is, but a read would be. So its reference is not read
+ * early. */
 static bool waits_to_read(const struct node *node) {
     return !node->is_removed && node->n_inputs > node->n_data && !node_is_op(node, "Merge");
 }
 
-/* Puts an Identity between a variable and its reader on another task; it waits for what the
- * reader waits for. */
+/* Puts an Identity between a variable and its reader on another task. The Identity waits for what
+ * the reader waits for. */
 static struct status *read_late(struct compilation *c, struct node *node, int position) {
     struct graph *graph = &c->graph;
     const struct node_input from = node->inputs[position];
@@ -272,7 +280,8 @@ static struct status *read_variables_late(struct partitioner *p) {
 
 /* ---- cutting ---- */
 
-/* Data edges of all nodes first: what arrives by them can serve for control edges. */
+/* The data edges of all nodes come first, because what arrives by them can serve for control
+ * edges. */
 static struct status *partition_edges(struct partitioner *p, bool is_control_round) {
     for (int id = 0; id < p->n_ids; id++) {
         struct node *node = p->c->graph.nodes[id];
@@ -290,21 +299,15 @@ static struct status *partition_edges(struct partitioner *p, bool is_control_rou
     return NULL;
 }
 
-/* Two control inputs may now come from one Recv, which serves for two edges. */
+/* Two control inputs may now come from one Recv, which serves for both. */
 static void drop_doubled_controls(struct partitioner *p) {
     int *last_seen = arena_array(&p->c->arena, int, p->c->graph.n_nodes + 1);
-    for (int id = 0; id < p->n_ids; id++) {
-        struct node *node = p->c->graph.nodes[id];
-        for (int i = node->n_inputs - 1; !node->is_removed && i >= node->n_data; i--) {
-            int src = node->inputs[i].src->id;
-            if (last_seen[src] == id + 1)
-                node_remove_input(node, i);
-            last_seen[src] = id + 1;
-        }
-    }
+    for (int id = 0; id < p->n_ids; id++)
+        if (!p->c->graph.nodes[id]->is_removed)
+            node_drop_doubled_controls(p->c->graph.nodes[id], last_seen);
 }
 
-/* An original whose copies serve all its consumers would run for nobody. */
+/* An original whose copies serve all its consumers would run without need. */
 static void drop_copied_originals(struct partitioner *p) {
     struct graph *graph = &p->c->graph;
     bool *is_used = arena_array(&p->c->arena, bool, graph->n_nodes + 1);
@@ -344,7 +347,7 @@ static struct status *partitioner_graph(struct partitioner *p) {
 
 /* ---- one graph per task ---- */
 
-/* A copy is called what its original is called, now that they are in graphs of their own. */
+/* A copy has the name of its original, because they are in different graphs now. */
 static void rename_copy(const struct partitioner *p, struct graph *graph, const struct node *whole,
                         struct node *node) {
     const struct node *original = whole->id < p->copied_capacity ? p->copied_from[whole->id] : NULL;
@@ -388,8 +391,8 @@ static void find_peers(const struct partitioner *p, struct partition *partition,
                 add_position(arena, partition->peers, &partition->n_peers, n_tasks, other);
 }
 
-/* `whole` by id are the nodes before the split; `map` says where each is in the partition's
- * graph, NULL where it is the same. */
+/* `whole` lists the nodes before the split by id. `map` says where each is in the partition's
+ * graph; NULL: at the same id. */
 static void fill_partition(struct partitioner *p, struct partition *partition,
                            const struct graph *whole, struct node *const *map) {
     for (int id = 0; id < whole->n_nodes; id++) {
@@ -403,7 +406,7 @@ static void fill_partition(struct partitioner *p, struct partition *partition,
     find_peers(p, partition, &p->c->result->arena);
 }
 
-/* All is on one task: the whole graph, as it is. */
+/* Everything is on one task: the whole graph is the partition. */
 static void take_whole_graph(struct partitioner *p, struct partition *partition) {
     partition->graph = p->c->graph;
     graph_init(&p->c->graph);
@@ -426,7 +429,7 @@ static struct compiled *new_compiled(struct partitioner *p) {
     struct compiled *compiled = xcalloc(1, sizeof(*compiled));
     arena_init(&compiled->arena);
     graph_init(&compiled->graph);
-    /* the count is all that changes */
+    /* only the count changes */
     compiled->devices = device_table_ref((struct device_table *)c->devices);
     compiled->n_edges = p->n_edges;
     compiled->feed_types = arena_memdup(&compiled->arena, c->feed_types,

@@ -22,13 +22,13 @@ enum { NO_TASK = -1, SEVERAL_TASKS = -2 };
 static bool is_fetch(const struct node *node) { return node_is_op(node, OP_FETCH); }
 static bool is_feed(const struct node *node) { return node_is_op(node, OP_FEED); }
 
-/* Looks at its input's shape only. */
+/* Uses only the shape of its input. */
 static bool is_metadata(const struct node *node) {
     return node->n_data > 0 && (node_is_op(node, "Shape") || node_is_op(node, "ShapeN") ||
                                 node_is_op(node, "Rank") || node_is_op(node, "Size"));
 }
 
-/* Waits for others, and nothing more. */
+/* Waits for other nodes, and does nothing else. */
 static bool is_join(const struct node *node) {
     return node->n_inputs > 0 && node_is_op(node, "NoOp");
 }
@@ -54,7 +54,7 @@ static int task_of(const struct step_placer *p, const struct node *node) {
     return p->c->devices->devices[node->placed].task;
 }
 
-/* The outermost loop that a node is in or opens; 0 for none. */
+/* Returns the outermost loop that a node is in or enters; 0: none. */
 static int loop_of(const struct step_placer *p, const struct node *node) {
     int frame = p->frames.in[node->id] ? p->frames.in[node->id] : p->frames.out[node->id];
     return p->frames.outermost[frame];
@@ -77,7 +77,7 @@ static void find_loop_tasks(struct step_placer *p) {
     }
 }
 
-/* A free group is on one device: if any member is in a loop with a task, on that task. */
+/* A free group is on one device. If a member is in a loop with a task, that is the task. */
 static void place_loops(struct step_placer *p) {
     for (int i = 0; i < p->c->graph.n_live; i++) {
         struct place_group *group = placer_group(&p->placer, p->order[i]);
@@ -93,12 +93,13 @@ static void place_groups(struct step_placer *p) {
         struct place_group *group = placer_group(&p->placer, node);
         if (group->device < 0 && group->n_members == 1 && follows_others(node))
             continue;
-        node->placed = group->device >= 0 ? group->device : p->c->devices->default_device;
+        int device = group->device >= 0 ? group->device : p->c->devices->default_device;
+        node->placed = placer_best_device(&p->placer, group, device);
     }
 }
 
-/* CPU:0 of the task that has most of a node's placed sources; of the default task, or the first
- * met, among equals. -1: none is placed. */
+/* Returns CPU:0 of the task that has most of a node's placed sources. Among equals it is the
+ * default task, or the first one. -1: no source is placed. */
 static int majority_device(const struct step_placer *p, const struct node *node, int *n_on_task) {
     const struct device_table *devices = p->c->devices;
     int best = -1, default_task = devices->devices[devices->default_device].task;
@@ -123,15 +124,18 @@ static void place_followers(struct step_placer *p) {
         struct node *node = p->order[i];
         if (node->placed >= 0 || !(is_metadata(node) || is_join(node)))
             continue;
-        /* A generator has no place yet: it will come here. */
+        /* The generator has no device yet. It will follow this node. */
         int device =
             is_join(node) ? majority_device(p, node, n_on_task) : node->inputs[0].src->placed;
-        node->placed = device >= 0 ? device : p->c->devices->default_device;
+        if (device < 0)
+            device = p->c->devices->default_device;
+        node->placed =
+            placer_group(&p->placer, node)->needs_cpu ? device_host(p->c->devices, device) : device;
     }
 }
 
-/* Where a node without inputs is best: with its consumers (fetches left out: they follow it),
- * and of several tasks the default one. */
+/* Returns the best device for a node without inputs: that of its consumers, without fetches, which
+ * follow the node. If the consumers are on several tasks, it is the default one. */
 static int generator_device(const struct step_placer *p, const struct node *node) {
     const struct device_table *devices = p->c->devices;
     int default_task = devices->devices[devices->default_device].task;
@@ -145,16 +149,16 @@ static int generator_device(const struct step_placer *p, const struct node *node
     return best ? best->placed : devices->default_device;
 }
 
-/* From the end of the order, as a constant may have another that waits for it. */
+/* From the end of the order, because a constant may have another one that waits for it. */
 static void place_generators(struct step_placer *p) {
     for (int i = p->c->graph.n_live - 1; i >= 0; i--) {
         struct node *node = p->order[i];
         if (node->placed >= 0 || !is_generator(node))
             continue;
         int device = generator_device(p, node);
-        node->placed = is_feed(node) || node_lacks_kernel(node, p->c->devices, device)
-                           ? device_host(p->c->devices, device)
-                           : device;
+        bool needs_cpu = is_feed(node) || placer_group(&p->placer, node)->needs_cpu ||
+                         node_lacks_kernel(node, p->c->devices, device);
+        node->placed = needs_cpu ? device_host(p->c->devices, device) : device;
     }
 }
 

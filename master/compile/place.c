@@ -1,4 +1,4 @@
-/* Groups, requests and the choice of a device (place.h). */
+/* Builds groups, intersects their requests and chooses their devices (place.h). */
 #include "master/compile/place.h"
 
 #include <stdlib.h>
@@ -17,19 +17,19 @@ static int find_root(struct placer *placer, int id) {
     return id;
 }
 
-/* The lower id becomes the root: with the halving above that is quick enough, and the same in
- * every run. */
+/* The lower id becomes the root. Together with the halving above this is fast enough, and the same
+ * in every run. */
 static void unite(struct placer *placer, const struct node *a, const struct node *b) {
     int x = find_root(placer, a->id), y = find_root(placer, b->id);
     placer->parent[MAX(x, y)] = MIN(x, y);
 }
 
-/* A dataset cannot be sent: its consumer is where it is. */
+/* A dataset cannot be sent, so its consumer is on the same device. */
 static bool is_dataset(const struct node *node) { return strstr(node->op_name, "Dataset") != NULL; }
 
-/* A node that takes a reference runs where the variable is, and one that takes a handle where
- * the resource is. Not so a function call, whose body may use handles of many tasks; nor our
- * feeds and fetches, which only carry handles. */
+/* A node that takes a reference runs where the variable is, and a node that takes a handle runs
+ * where the resource is. Exceptions are function calls, whose bodies may use handles of many tasks,
+ * and our feeds and fetches, which only carry handles. */
 static bool binds(const struct node *node, int position) {
     const struct node_input *in = &node->inputs[position];
     enum dtype type = (enum dtype)in->src->out_types[in->index];
@@ -47,8 +47,8 @@ static bool takes_binding(const struct node *node) {
     return false;
 }
 
-/* All that name one node in _class are together, with it if it is (still) there: folding or
- * pruning may have taken it away. */
+/* All nodes that name one node in _class are in one group, with that node if it (still) exists.
+ * Folding or pruning may have removed it. */
 static void unite_class(struct placer *placer, struct strmap *classes, struct node *node) {
     const struct attr_value *list = node_attr(node, "_class");
     if (!list || list->type != ATTR_LIST_STRING)
@@ -119,7 +119,7 @@ static struct place_request *intern(struct placer *placer, const struct device_n
     return request;
 }
 
-/* A graph of many nodes names few devices: each spelling is parsed once. */
+/* A graph of many nodes names few devices, so each spelling is parsed once. */
 static struct status *parse_requests(struct placer *placer) {
     struct strmap spellings;
     struct status *st = NULL;
@@ -158,6 +158,7 @@ struct status *placer_init(struct placer *placer, const struct graph *graph,
     placer->asked = arena_array(arena, struct place_request *, graph->n_nodes + 1);
     TRY(parse_requests(placer));
     make_groups(placer);
+    placer_find_types(placer);
     return NULL;
 }
 
@@ -301,7 +302,7 @@ static struct status *merge_pins(struct placer *placer, bool only_wanted) {
     return NULL;
 }
 
-/* Requests that give way are heard last, whatever the order of the nodes. */
+/* Requests that may be ignored are merged last, whatever the order of the nodes. */
 static struct status *merge_requests(struct placer *placer, bool only_wanted) {
     for (int round = 0; round < 2; round++) {
         for (int id = 0; id < placer->graph->n_nodes; id++) {
@@ -319,9 +320,9 @@ static struct status *merge_requests(struct placer *placer, bool only_wanted) {
 
 /* ---- choosing ---- */
 
-/* Of the devices that match: those of the session's default task first, then of its job, then
- * the first in the table's order (in which CPU:0 is the first of a task). So "/cpu:0" and
- * "/task:1" mean the default task's or job's. */
+/* Of the devices that match, those of the session's default task are first, then those of its job,
+ * then the order of the table (in which CPU:0 is the first of a task). So "/cpu:0" and "/task:1"
+ * mean the default task or its job. */
 static int best_match(const struct device_table *devices, const struct device_name *pattern) {
     const struct device_info *by_default = &devices->devices[devices->default_device];
     int best = NO_DEVICE, best_rank = -1;
@@ -360,8 +361,8 @@ bool node_lacks_kernel(const struct node *node, const struct device_table *devic
            kernel_op_is_supported(node->op_name, "CPU");
 }
 
-/* Devices of other types may lack a kernel: with soft placement the whole group goes to its
- * task's CPU, else the client hears why. */
+/* Devices of other types may lack a kernel. With soft placement the whole group is placed on its
+ * task's CPU, otherwise the client gets the reason. */
 static struct status *check_kernels(struct placer *placer, bool only_wanted) {
     for (int id = 0; id < placer->graph->n_nodes; id++) {
         const struct node *node = placer->graph->nodes[id];
@@ -381,8 +382,8 @@ static struct status *check_kernels(struct placer *placer, bool only_wanted) {
     return NULL;
 }
 
-/* What no device fits is refused when the graph comes, as TensorFlow has it, though no step may
- * ever need it. */
+/* A request that fits no device is refused when the graph arrives, as in TensorFlow, although
+ * perhaps no step needs the node. */
 static struct status *check_requests(struct placer *placer) {
     for (int id = 0; id < placer->graph->n_nodes; id++)
         if (placer->asked[id] && placer->graph->nodes[id]->placed < 0 &&
@@ -402,6 +403,8 @@ struct status *placer_settle(struct placer *placer, bool only_wanted) {
             group->device = group->pinned;
         else if (group->request)
             group->device = request_device(placer, group->request);
+        if (group->device >= 0)
+            group->device = placer_best_device(placer, group, group->device);
         if (group->request && group->device < 0)
             return no_such_device(placer, group->asked_by, group->request);
     }

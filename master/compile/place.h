@@ -37,6 +37,7 @@ struct place_group {
     int device; /* the result; -1: not decided */
     int n_members;
     bool is_wanted; /* place_session: the group has a stateful member */
+    bool needs_cpu; /* some member has no kernel for GPUs; known only if there are GPUs */
 };
 
 struct placer {
@@ -48,6 +49,7 @@ struct placer {
     struct place_group **groups;  /* by root's id */
     struct place_request **asked; /* by node id: its device attr; NULL: it has none */
     struct strmap requests;       /* canonical text → struct place_request */
+    bool may_use_gpus;
 };
 
 /* Parses the requests and builds the groups. Errors: INVALID_ARGUMENT, which names a node with a
@@ -62,6 +64,12 @@ struct place_group *placer_group(struct placer *placer, const struct node *node)
  * or a pinned member. With only_wanted, other groups are skipped. Errors: INVALID_ARGUMENT with
  * TensorFlow's key words, which names nodes and devices. */
 struct status *placer_settle(struct placer *placer, bool only_wanted) MUST_USE;
+
+/* Finds out which groups could be on a GPU. After placer_init, once. */
+void placer_find_types(struct placer *placer);
+/* The device for a group that the simple rule puts on `device`: the first GPU of the same task, if
+ * nobody asked for a type and all members have kernels for GPUs; otherwise `device`. */
+int placer_best_device(const struct placer *placer, const struct place_group *group, int device);
 
 /* True if `node` has no kernel for the type of `device`, although that type has kernels and the op
  * has a kernel for another type. (An op without any kernel is left to the worker, where the step

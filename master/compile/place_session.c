@@ -36,7 +36,9 @@ static struct status *place_groups(struct placer *placer, struct graph *graph) {
         struct node *node = graph->nodes[id];
         struct place_group *group = node->is_removed ? NULL : placer_group(placer, node);
         if (group && group->is_wanted)
-            node->placed = group->device >= 0 ? group->device : placer->devices->default_device;
+            node->placed = group->device >= 0
+                               ? group->device
+                               : placer_best_device(placer, group, placer->devices->default_device);
     }
     return NULL;
 }

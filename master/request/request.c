@@ -1,9 +1,9 @@
-/* Decoding RunStepRequest without copies: see request.h. */
+/* Decodes RunStepRequest without copies: see request.h. */
 #include "master/request/request.h"
 
 #include "common/tensor/tensor_proto.h"
 
-enum { ALIGN_WORTH_BYTES = 4096 }; /* smaller contents are copied anyway */
+enum { ALIGN_WORTH_BYTES = 4096 }; /* smaller contents are copied in any case */
 
 static struct status *malformed(const char *what) {
     return status_invalid("Malformed RunStepRequest: %s", what);
@@ -197,7 +197,8 @@ struct status *run_callable_parse(struct span body, const struct run_step_reques
         return status_invalid(
             "Malformed RunCallableRequest: a field is cut short or has an unknown wire type");
     if (n != callable->n_feeds)
-        return status_invalid("The callable takes %d feeds, and %d came", callable->n_feeds, n);
+        return status_invalid("The callable takes %d feeds, but the call has %d", callable->n_feeds,
+                              n);
     *ret = *callable;
     ret->feed_protos = arena_array(arena, struct span, n + 1);
     n = 0;
@@ -218,7 +219,7 @@ static char *put_u32(char *at, size_t value) {
     return at + sizeof number;
 }
 
-/* Counts and lengths stand before what they count: no byte in a name can make two requests look
+/* Counts and lengths precede what they count, so no byte in a name can make two requests look
  * alike. */
 struct span run_step_request_key(const struct run_step_request *request, struct arena *arena) {
     const struct span *lists[] = {request->feed_names, request->fetches, request->targets,
@@ -244,7 +245,7 @@ struct span run_step_request_key(const struct run_step_request *request, struct 
     return (struct span){key, len};
 }
 
-/* Walks nested fields in the head, whose lengths may point beyond it. */
+/* Walks nested fields of the head, whose lengths may exceed it. */
 static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wire_type,
                          uint64_t *ret_len) {
     uint64_t tag;
@@ -272,7 +273,7 @@ static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wi
     }
 }
 
-/* Where the first large field at the end of a path of field numbers starts. */
+/* Finds where the first large field at the end of a path of field numbers starts. */
 static size_t find_large(struct span head, size_t body_len, const uint32_t *path,
                          unsigned path_len) {
     struct span in = head;
@@ -288,7 +289,7 @@ static size_t find_large(struct span head, size_t body_len, const uint32_t *path
         if (number == path[depth] && len >= ALIGN_WORTH_BYTES) {
             if (depth == path_len - 1)
                 return offset;
-            depth++; /* descend: the fields that follow are inside */
+            depth++; /* descend: the next fields are inside this one */
             continue;
         }
         if (len > in.len)

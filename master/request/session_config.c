@@ -29,7 +29,9 @@ static struct status *read_graph_options(struct span in, struct session_config *
     return more < 0 ? malformed(".graph_options") : NULL;
 }
 
-/* An entry of map<string, int32> device_count. Other types than CPU are what a worker has. */
+/* Reads an entry of map<string, int32> device_count. The number of devices of other types is the
+ * worker's: a client without a GPU says "no GPU" in each session that it opens without a config,
+ * and means its own process. */
 static struct status *read_device_count(struct span in, struct session_config *ret) {
     struct proto_field field;
     struct span type = {"", 0};
@@ -102,7 +104,7 @@ bool session_config_has_task(const struct session_config *config, const char *ta
     struct status *st = device_name_parse(span_of(task), &name);
     for (int i = 0; i < config->n_filters && !st; i++) {
         struct device_name filter = config->filters[i];
-        filter.type[0] = '\0'; /* a filter for devices keeps their task */
+        filter.type[0] = '\0'; /* a filter that names a device keeps the device's task */
         filter.id = -1;
         if (device_name_matches(&filter, &name))
             return true;

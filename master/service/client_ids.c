@@ -1,4 +1,4 @@
-/* Clients by their connections: client_ids.h. */
+/* Maps connections to clients: client_ids.h. */
 #include "master/service/client_ids.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The master service: the method table, calls that wait for tasks, RunStep and the small
+/* Implements the master service: the method table, calls that wait for tasks, RunStep and the small
  * methods. */
 #include "master/service/service.h"
 
@@ -48,11 +48,12 @@ void service_reply(struct grpc_call *call, const struct str *message) {
     grpc_body_fini(&body);
 }
 
-struct session *service_find_session(struct service *service, struct span handle) {
+/* Borrowed; NULL if there is no session of that handle. */
+static struct session *find_session(struct service *service, struct span handle) {
     return strmap_get_span(&service->by_handle, handle);
 }
 
-struct status *service_no_session(struct span handle) {
+static COLD struct status *no_session(struct span handle) {
     return status_new(STATUS_ABORTED,
                       "Session %.*s is not found. Possibly, this master has restarted.",
                       (int)MIN(handle.len, (size_t)128), handle.data);
@@ -68,9 +69,9 @@ static void saw_client(struct service *service, struct session *session, uint64_
 struct status *service_called_session(struct service *service, struct grpc_call *call,
                                       struct span *ret_handle, struct session **ret) {
     TRY(request_find_bytes(grpc_call_message(call)->body, 1, ret_handle));
-    *ret = service_find_session(service, *ret_handle);
+    *ret = find_session(service, *ret_handle);
     if (!*ret)
-        return service_no_session(*ret_handle);
+        return no_session(*ret_handle);
     saw_client(service, *ret, grpc_call_connection_id(call));
     return NULL;
 }
@@ -96,7 +97,7 @@ static void waiting_free(struct waiting_call *waiting) {
 
 static void waiting_cancelled(struct grpc_call *call, void *user) {
     waiting_free(user);
-    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
+    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client cancelled the call"));
 }
 
 static void fail_if(struct grpc_call *call, struct status *st) {
@@ -200,15 +201,13 @@ static void on_run_step(void *arg, struct grpc_call *call) {
     struct arena arena;
     arena_init(&arena);
     struct status *st = run_step_request_parse(grpc_call_message(call)->body, &arena, &request);
-    struct session *session = st ? NULL : service_find_session(service, request.session_handle);
+    struct session *session = st ? NULL : find_session(service, request.session_handle);
     if (!st && !session)
-        st = service_no_session(request.session_handle);
+        st = no_session(request.session_handle);
     if (!st)
         st = check_steps(session);
-    if (!st && !session_note_request(session, request.request_id))
-        st = status_new(STATUS_ABORTED,
-                        "The same RunStep (Master) request was received twice: request id %lld",
-                        (long long)request.request_id);
+    if (!st)
+        st = session_note_request(session, "RunStep (Master)", request.request_id);
     if (!st && request.n_fetches == 0 && request.n_targets == 0 &&
         request.partial_run_handle.len == 0)
         st = status_invalid("Must specify at least one target to fetch or execute.");
@@ -240,10 +239,8 @@ static void on_partial_run_setup(void *arg, struct grpc_call *call) {
     if (!st && session->partial_runs.n_entries >= (size_t)service->env.options.max_steps)
         st = status_exhausted("The session has %d partial runs already, the limit (--max-steps)",
                               service->env.options.max_steps);
-    if (!st && !session_note_request(session, request.request_id))
-        st = status_new(STATUS_ABORTED,
-                        "The same PartialRunSetup request was received twice: request id %lld",
-                        (long long)request.request_id);
+    if (!st)
+        st = session_note_request(session, "PartialRunSetup", request.request_id);
     if (st)
         grpc_call_fail(call, st);
     else
@@ -324,14 +321,14 @@ static struct status *list_all_devices(struct service *service, struct grpc_call
     return NULL;
 }
 
-/* A session's devices are those it was placed on; without a session, those of the cluster. */
+/* Without a session, the devices are those of the cluster. A session has the devices that it was
+ * placed on. */
 static void on_list_devices(void *arg, struct grpc_call *call) {
     struct service *service = arg;
     struct session_config every = {.filters = NULL};
     struct span handle;
     struct status *st = request_find_bytes(grpc_call_message(call)->body, 1, &handle);
-    const struct session *session =
-        st || !handle.len ? NULL : service_find_session(service, handle);
+    const struct session *session = st || !handle.len ? NULL : find_session(service, handle);
     if (!st && handle.len && !session)
         st = status_invalid("Session %.*s is not found. Possibly, this master has restarted.",
                             (int)MIN(handle.len, (size_t)128), handle.data);
@@ -364,8 +361,8 @@ static const struct grpc_method methods[] = {
 };
 // clang-format on
 
-/* What grpc.health.v1.Health answers for: the server, and the service by its name; one readiness
- * for both. */
+/* grpc.health.v1.Health has these services: the server, and this service by its name. Both are
+ * ready together. */
 static const char *const health_services[] = {"", "tensorflow.MasterService", NULL};
 
 static bool is_serving(void *arg) {
@@ -397,8 +394,8 @@ static void on_task_lost(void *arg, struct task *task) {
     grpc_server_review_health(((struct service *)arg)->server);
 }
 
-/* Does a client wait for one of the session's steps? Nobody waits for a partial run between two of
- * its calls. */
+/* Does a client wait for one of the session's steps? Between two calls of a partial run no client
+ * waits. */
 static bool is_awaited(const struct session *session) {
     LIST_FOR_EACH (link, &session->steps)
         if (step_is_awaited(step_of_session_link(link)))
@@ -422,7 +419,7 @@ static void on_tick(struct loop_timer *timer) {
     struct service *service = CONTAINER_OF(timer, struct service, timer);
     int64_t now_ms = clock_now_ns() / 1000000;
     if (service->is_stopping)
-        return; /* the timer only keeps the loop alive until the last session is freed */
+        return; /* The timer only keeps the loop running until the last session is freed. */
     review_waiting(service);
     steps_expire_saves(&service->env);
     grpc_server_review_health(service->server);
@@ -435,10 +432,11 @@ static void on_tick(struct loop_timer *timer) {
         if (session->orphaned_since_ms == 0 || is_awaited(session) ||
             now_ms - session->orphaned_since_ms < service->env.options.session_ttl_ms)
             continue;
-        struct status *why = status_new(
-            STATUS_CANCELLED, "The session was collected: its client has been gone for too long");
-        log_info("session %s is collected: its client has been gone for %lld s", session->handle,
-                 (long long)(now_ms - session->orphaned_since_ms) / 1000);
+        struct status *why =
+            status_new(STATUS_CANCELLED,
+                       "The session was collected: its client has been disconnected for too long");
+        log_info("session %s is collected: its client has been disconnected for %lld s",
+                 session->handle, (long long)(now_ms - session->orphaned_since_ms) / 1000);
         service_end_session(session, why);
         status_unref(why);
     }
@@ -480,7 +478,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     service->env.tasks = tasks_new(loop, cluster, service->env.incarnation, options->heartbeat_ms,
                                    on_task_ready, on_task_lost, write_holdings, service);
     tasks_set_tls(service->env.tasks, options->tls_wire);
-    tasks_set_sums(service->env.tasks, options->use_checksums);
+    tasks_set_checksums(service->env.tasks, options->use_checksums);
     loop_timer_init(loop, &service->timer, on_tick);
     loop_timer_start(&service->timer, TICK_MS, TICK_MS);
     *ret = service;
@@ -532,7 +530,7 @@ void service_free(struct service *service) {
     while (!list_is_empty(&service->sessions))
         service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);
     status_unref(why);
-    tasks_close(service->env.tasks); /* a task that does not answer holds nobody up */
+    tasks_close(service->env.tasks); /* a task that does not answer does not delay the others */
     grpc_server_close(service->server, server_closed, service);
 }
 

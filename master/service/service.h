@@ -37,8 +37,6 @@ void service_drain(struct service *service, void (*on_drained)(void *arg), void 
 void service_end_job(struct service *service);
 /* Ends every step. The memory is freed when the last session has been freed. */
 void service_free(struct service *service);
-/* Borrowed; NULL if there is no session of that handle. */
-struct session *service_find_session(struct service *service, struct span handle);
 bool service_is_ready(struct service *service, struct str *why_not);
 void service_describe(struct service *service, struct str *out); /* /statusz, a JSON object */
 /* Answers /stepz. It first asks the tasks that running steps wait for, and waits at most half a

@@ -22,8 +22,6 @@ struct status *service_called_session(struct service *service, struct grpc_call 
                                       struct span *ret_handle, struct session **ret) MUST_USE;
 /* A session's memory is about to be freed: session_new's on_end. */
 void service_session_ended(struct session *session);
-/* The status of a call that names no session: ABORTED. */
-struct status *service_no_session(struct span handle) MUST_USE;
 
 /* ---- service_sessions.c ---- */
 /* Creates a session. NULL: the call is answered later. A status: the caller answers the call. */

@@ -40,11 +40,11 @@ static void on_reset_reply(struct task_call *call, struct status *status_take,
 static void reset_cancelled(struct grpc_call *call, void *user) {
     struct reset *reset = user;
     reset->call = NULL;
-    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
+    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client cancelled the call"));
 }
 
-/* Closes every session, then drops the named containers on all tasks; the default one when none
- * is named. */
+/* Closes every session, then drops the named containers on all tasks. Without a name it drops the
+ * default one. */
 void service_reset(void *arg, struct grpc_call *call) {
     struct service *service = arg;
     struct span body = grpc_call_message(call)->body;
@@ -54,13 +54,16 @@ void service_reset(void *arg, struct grpc_call *call) {
     while ((more = proto_next(&body, &field)) > 0)
         if (field.number == 1 && field.wire_type == 2)
             proto_add_bytes(&meta, 1, field.bytes.data, field.bytes.len);
-    if (more < 0) {
-        grpc_call_fail(call, status_invalid("Malformed ResetRequest"));
+    /* what no task could be told ends no session */
+    struct status *refused = more < 0 ? status_invalid("Malformed ResetRequest")
+                                      : wire_check_meta(WIRE_RESET, meta.len + 1);
+    if (refused) {
+        grpc_call_fail(call, refused);
         str_fini(&meta);
         return;
     }
     if (meta.len == 0)
-        proto_add_bytes(&meta, 1, "", 0); /* a worker calls its default container so */
+        proto_add_bytes(&meta, 1, "", 0); /* the name of a worker's default container */
     struct status *why =
         status_new(STATUS_CANCELLED, "The session was closed by a Reset of the cluster");
     while (!list_is_empty(&service->sessions))

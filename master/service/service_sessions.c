@@ -11,11 +11,11 @@
 #include "master/step/partial_run.h"
 #include "master/step/step.h"
 
-/* The job of both. */
+/* The job of both methods. */
 struct graph_job {
     struct session_job job;
-    struct grpc_call *call;      /* NULL once the client gave up */
-    struct grpc_message message; /* one reference: graph_def lies in it */
+    struct grpc_call *call;      /* NULL once the client has cancelled the call */
+    struct grpc_message message; /* one reference: graph_def is part of it */
     struct span graph_def;
     bool is_create;
     int64_t expected_version;
@@ -111,7 +111,7 @@ static void graph_done(struct session_job *session_job) {
         service_end_session(session, job->status);
     } else if (job->is_create && job->call == NULL) {
         struct status *why =
-            status_new(STATUS_CANCELLED, "the client gave up creating the session");
+            status_new(STATUS_CANCELLED, "the client cancelled the creation of the session");
         service_end_session(session, why);
         status_unref(why);
     }
@@ -137,7 +137,7 @@ static void graph_done(struct session_job *session_job) {
 static void graph_call_cancelled(struct grpc_call *call, void *user) {
     struct graph_job *job = user;
     job->call = NULL;
-    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
+    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client cancelled the call"));
 }
 
 static void start_graph_job(struct session *session, struct grpc_call *call, struct span graph_def,

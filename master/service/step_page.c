@@ -115,7 +115,7 @@ void service_page_steps(struct service *service, struct admin_reply *reply) {
     page->service = service;
     page->reply = reply;
     page->n_calls = n_tasks;
-    page->n_waiting = 1; /* this function's */
+    page->n_waiting = 1; /* the reference of this function */
     loop_timer_init(service->env.loop, &page->timer, on_timeout);
     loop_timer_start(&page->timer, REPLY_WAIT_MS, 0);
     for (int i = 0; i < n_tasks; i++) {

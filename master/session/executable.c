@@ -114,7 +114,7 @@ static void on_registered(struct task_call *call, struct status *status_take,
         Millrace__Registered *reply = millrace__registered__unpack(
             NULL, message->meta.len, (const uint8_t *)message->meta.data);
         if (!reply)
-            st = status_internal("task %s answered RegisterGraph with malformed bytes",
+            st = status_internal("task %s sent a malformed reply to RegisterGraph",
                                  task_name(registration->task));
         else if (reply->code)
             st = status_from_wire(reply->code, span_of(reply->message));
@@ -306,7 +306,7 @@ static struct status *find_tasks(struct executable *executable) {
         struct task *task = tasks_find(executable->session->env->tasks,
                                        compiled->devices->tasks[compiled->saved_tasks[i]].name);
         if (!task)
-            return status_internal("what is saved comes from a task that is not there");
+            return status_internal("a saved value is on a task that does not exist");
         executable->saved_tasks[executable->n_saved_tasks++] = task_index(task);
     }
     return NULL;
@@ -371,7 +371,7 @@ struct executable *session_executable(struct session *session, struct span key,
     executable->session = session;
     session_ref(session);
     executable->key = (struct span){arena_memdup(&executable->arena, key.data, key.len), key.len};
-    executable->n_refs = 3; /* the cache's, the job's, the caller's */
+    executable->n_refs = 3; /* the references of the cache, the job and the caller */
     fill(arg, executable);
     strmap_put_span(&session->executables, executable->key, executable);
     list_push_front(&session->lru, &executable->lru_link);

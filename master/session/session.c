@@ -138,11 +138,13 @@ void session_run_job(struct session *session, struct session_job *job) {
 
 /* ---- fences ---- */
 
-bool session_note_request(struct session *session, uint64_t request_id) {
+struct status *session_note_request(struct session *session, const char *method,
+                                    uint64_t request_id) {
     if (request_id == 0)
-        return true;
+        return NULL;
     if (u64map_get(&session->request_ids, request_id))
-        return false;
+        return status_new(STATUS_ABORTED, "The same %s request was received twice: request id %lld",
+                          method, (long long)request_id);
     if (!session->request_ring)
         session->request_ring = xcalloc(N_REQUEST_IDS, sizeof *session->request_ring);
     uint64_t *slot = &session->request_ring[session->request_at];
@@ -151,7 +153,7 @@ bool session_note_request(struct session *session, uint64_t request_id) {
     *slot = request_id;
     session->request_at = (session->request_at + 1) % N_REQUEST_IDS;
     u64map_put(&session->request_ids, request_id, session);
-    return true;
+    return NULL;
 }
 
 struct status *session_check_incarnations(struct session *session, struct executable *executable) {
@@ -166,7 +168,7 @@ struct status *session_check_incarnations(struct session *session, struct execut
                             "Task %s has restarted since this session last used it: its variables "
                             "and queues are gone",
                             task_name(task));
-        /* the ABORTED counts also if the task is lost again */
+        /* the ABORTED counts even if the task is lost again */
         if (is_told || task_state(task) == TASK_READY)
             *known = now;
     }

@@ -90,8 +90,10 @@ void session_end_close(struct session *session);
  * its `done` is called; the session takes a reference meanwhile. */
 void session_run_job(struct session *session, struct session_job *job);
 
-/* Notes a request's id. False: a request with that id has arrived before. Id 0 means none. */
-bool session_note_request(struct session *session, uint64_t request_id);
+/* Notes the id of a request of the method. Id 0 means none. Errors: ABORTED: a request with that id
+ * has arrived before. */
+struct status *session_note_request(struct session *session, const char *method,
+                                    uint64_t request_id) MUST_USE;
 /* Fails with ABORTED, once per change, if a task of the executable has another incarnation than the
  * one that this session last used. */
 struct status *session_check_incarnations(struct session *session,

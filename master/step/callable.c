@@ -11,10 +11,10 @@
 struct callable {
     int64_t handle;
     struct session *session; /* one reference while it is being made */
-    struct grpc_call *call;  /* NULL once it is made, or the client gave up */
+    struct grpc_call *call;  /* NULL once it is made, or once the client has cancelled the call */
     struct executable *executable;
     struct executable_wait wait;
-    struct buffer *message; /* names lie in it */
+    struct buffer *message; /* names are in this message */
     struct arena arena;
     struct run_step_request request;
 };
@@ -97,7 +97,7 @@ static void made(struct executable_wait *waiter) {
 static void make_cancelled(struct grpc_call *call, void *user) {
     struct callable *callable = user;
     callable->call = NULL;
-    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
+    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client cancelled the call"));
 }
 
 void callable_make(struct session *session, struct grpc_call *call) {
@@ -116,10 +116,8 @@ void callable_make(struct session *session, struct grpc_call *call) {
             request_id = field.value;
     if (!st && session->callables && session->callables->by_handle.n_entries >= MAX_CALLABLES)
         st = status_exhausted("The session has %d callables already", MAX_CALLABLES);
-    if (!st && !session_note_request(session, request_id))
-        st = status_new(STATUS_ABORTED,
-                        "The same MakeCallable request was received twice: request id %lld",
-                        (long long)request_id);
+    if (!st)
+        st = session_note_request(session, "MakeCallable", request_id);
     if (st) {
         callable_free(callable);
         grpc_call_fail(call, st);
@@ -165,10 +163,8 @@ void callable_run(struct session *session, struct grpc_call *call) {
     if (!st)
         st =
             run_callable_parse(grpc_call_message(call)->body, &callable->request, &arena, &request);
-    if (!st && !session_note_request(session, request.request_id))
-        st = status_new(STATUS_ABORTED,
-                        "The same RunCallable request was received twice: request id %lld",
-                        (long long)request.request_id);
+    if (!st)
+        st = session_note_request(session, "RunCallable", request.request_id);
     if (st)
         grpc_call_fail(call, st);
     else
@@ -176,7 +172,7 @@ void callable_run(struct session *session, struct grpc_call *call) {
     arena_fini(&arena);
 }
 
-/* Idempotent, as TensorFlow's. A step of it that runs goes on. */
+/* Idempotent, as TensorFlow's. A running step of the callable continues. */
 void callable_release(struct session *session, struct grpc_call *call) {
     uint64_t handle;
     struct grpc_body body;

@@ -1,4 +1,4 @@
-/* See partial_run.h. */
+/* Keeps partial runs and carries out their calls (partial_run.h). */
 #include "master/step/partial_run.h"
 
 #include <stdlib.h>
@@ -11,12 +11,12 @@ struct partial_run {
     struct step *step;
     char *handle;
     struct grpc_call *setup;           /* until it is compiled */
-    struct buffer *message;            /* of the setup: names lie in it */
-    struct strmap feeds, fetches;      /* endpoint → a place in is_fed, is_asked */
+    struct buffer *message;            /* of the setup: it contains the names */
+    struct strmap feeds, fetches;      /* endpoint → an index in is_fed or is_asked */
     bool *is_fed, *is_asked, *is_sent; /* by position */
     int n_unfed, n_unasked;
     struct list calls;     /* struct partial_call.link, in the order they came */
-    struct status *status; /* of a run that failed while nobody waited */
+    struct status *status; /* of a run that failed while no call waited */
     bool is_launched, has_ended, is_dropped;
 };
 
@@ -25,11 +25,11 @@ struct partial_call {
     struct list link;
     struct partial_run *run;
     struct grpc_call *call;
-    struct buffer *message; /* feeds lie in it until they are sent */
+    struct buffer *message; /* it contains the feeds until they are sent */
     int *fetches;           /* positions */
     int n_fetches;
     bool is_error_in_body, wants_metadata;
-    bool is_last; /* waits for the step's end as well */
+    bool is_last; /* it waits for the step's end as well */
 };
 
 bool partial_run_is_awaited(const struct partial_run *run) {
@@ -85,7 +85,7 @@ static bool is_complete(const struct partial_call *call) {
     return call->run->is_launched && (!call->is_last || call->run->has_ended);
 }
 
-/* Answers whom it can. The run may be gone after. */
+/* Answers the calls that can be answered. The run may be freed by this. */
 static void review(struct partial_run *run) {
     LIST_FOR_EACH_SAFE (link, next, &run->calls) {
         struct partial_call *call = LIST_ENTRY(link, struct partial_call, link);
@@ -97,7 +97,7 @@ static void review(struct partial_run *run) {
         run_free(run);
     else if (list_is_empty(&run->calls) && run->step->has_timer &&
              run->step->machine.state != STEP_ENDING)
-        loop_timer_stop(&run->step->timer); /* it was the calls' */
+        loop_timer_stop(&run->step->timer); /* the fetch belonged to the calls */
 }
 
 void partial_run_fetched(struct partial_run *run, int position) { review(run); }
@@ -145,9 +145,9 @@ static void setup_cancelled(struct grpc_call *call, void *user) {
     struct partial_run *run = user;
     run->setup = NULL;
     run->is_dropped = true;
-    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
+    grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client cancelled the call"));
     step_cancel(run->step,
-                status_new(STATUS_CANCELLED, "the client gave up setting up the partial run"));
+                status_new(STATUS_CANCELLED, "the client cancelled the setup of the partial run"));
 }
 
 static void setup_settled(struct executable_wait *waiter) {
@@ -172,7 +172,7 @@ static void setup_settled(struct executable_wait *waiter) {
     step->wait.settled = step_executable_settled;
 }
 
-/* Numbers the names: places in `flags`. A doubled name is the cut's to refuse. */
+/* Numbers the names, by their indices in `flags`. The cut pass refuses a repeated name. */
 static void number_names(struct strmap *map, const struct span *names, int n, bool *flags) {
     strmap_init(map);
     for (int i = 0; i < n; i++)
@@ -212,8 +212,8 @@ void partial_run_setup(struct session *session, struct grpc_call *call,
 
 /* ---- a call ---- */
 
-/* The positions that a call's names stand for. A name that is not among them, or was there
- * before, is refused. `flags` is as before. */
+/* Finds the positions that a call's names stand for. Refuses an unknown name, and one that was
+ * stated before. `flags` is unchanged. */
 static struct status *find_places(const struct strmap *map, bool *flags, const struct span *names,
                                   int n, const char *what, const char *done, int *ret) {
     struct status *st = NULL;
@@ -228,7 +228,7 @@ static struct status *find_places(const struct strmap *map, bool *flags, const s
             st = status_invalid("The %s %.*s has already been %s.", what, len, names[i].data, done);
         else
             *flag = true,
-            ret[n_found++] = (int)(flag - flags); /* so that a second one in this call is seen */
+            ret[n_found++] = (int)(flag - flags); /* so that a second one in this call is noticed */
     }
     for (int i = 0; i < n_found; i++)
         flags[ret[i]] = false;
@@ -264,7 +264,7 @@ static struct status *take_feeds(struct partial_run *run, const struct run_step_
     return NULL;
 }
 
-/* Everything that may be refused; the run's state is as before then. */
+/* Checks everything that may be refused. The run's state is unchanged by this. */
 static struct status *check_call(struct partial_run *run, const struct run_step_request *request,
                                  struct buffer *buffer, int *feeds, int *fetches) {
     struct status *st = find_places(&run->feeds, run->is_fed, request->feed_names, request->n_feeds,
@@ -282,7 +282,7 @@ static struct status *check_call(struct partial_run *run, const struct run_step_
     return st ? st : take_feeds(run, request, buffer, feeds);
 }
 
-/* Sends what has been fed and not sent yet. */
+/* Sends the feeds that have arrived and were not sent yet. */
 static void send_feeds(struct partial_run *run) {
     struct step *step = run->step;
     int n_feeds = step->request.n_feeds;
@@ -301,7 +301,7 @@ static void call_cancelled(struct grpc_call *grpc_call, void *user) {
     struct partial_call *call = user;
     struct step *step = call->run->step;
     call_free(call);
-    grpc_call_fail(grpc_call, status_new(STATUS_CANCELLED, "the client gave up"));
+    grpc_call_fail(grpc_call, status_new(STATUS_CANCELLED, "the client cancelled the call"));
     if (!step->is_finished)
         step_cancel(
             step,
@@ -338,8 +338,8 @@ static void add_call(struct partial_run *run, struct grpc_call *grpc_call,
     grpc_call_set_user(grpc_call, call, call_cancelled);
 }
 
-/* The step goes on with what the newest call brought. The run may be gone after. */
-static void go_on(struct partial_run *run, const struct run_step_request *request) {
+/* The step continues with the feeds of the newest call. The run may be freed by this. */
+static void run_next_part(struct partial_run *run, const struct run_step_request *request) {
     struct step *step = run->step;
     if (request->timeout_ms > 0 && !step->is_finished) {
         step->request.timeout_ms = request->timeout_ms;
@@ -351,7 +351,7 @@ static void go_on(struct partial_run *run, const struct run_step_request *reques
         return;
     }
     if (!list_is_empty(&step->wait.link))
-        return; /* another call brought it on its way */
+        return; /* another call has brought it meanwhile */
     step->request.trace_level = request->trace_level;
     step->request.output_partition_graphs = request->output_partition_graphs;
     step_executable_settled(&step->wait);
@@ -379,7 +379,7 @@ void partial_run_call(struct session *session, struct grpc_call *call,
         free(fetches);
     } else {
         add_call(run, call, request, feeds, fetches);
-        go_on(run, request);
+        run_next_part(run, request);
     }
     free(feeds);
 }

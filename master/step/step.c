@@ -1,4 +1,4 @@
-/* Takes a step from its request to its end: timers, cancellation, and the actions that
+/* Carries a step from its request to its end: timers, cancellation, and the actions that
  * step_machine.c decides on. */
 #include "master/step/step.h"
 
@@ -12,12 +12,12 @@
 #include "rpc/wire/wire_values.h"
 
 enum {
-    /* how much larger than its message a feed may become: this thread fills it */
+    /* by how much a feed may be larger than its message, because this thread fills its memory */
     FEED_SPARE_BYTES = 16 << 20,
-    /* how long a cancelled step waits for a task that does not end its part (it is stopped, or a
-     * kernel runs) */
+    /* how long a cancelled step waits for a task that does not end its part (the task is stopped,
+     * or a kernel runs) */
     END_GRACE_MS = 10000,
-    /* the same after a task was lost: its part may never end, and the client must know soon */
+    /* the same after a task was lost: its part may never end, and the client must be told soon */
     LOST_GRACE_MS = 1000,
 };
 
@@ -73,7 +73,8 @@ static void step_free(struct step *step) {
     for (int i = 0; step->fetched && i < step->request.n_fetches; i++)
         tensor_clear(&step->fetched[i].value);
     step_machine_fini(&step->machine);
-    str_fini(&step->step_stats);
+    for (struct trace *trace = step->traces; trace; trace = trace->next)
+        buffer_unref(trace->buffer);
     executable_unref(step->executable);
     arena_fini(&arena); /* the step itself is allocated in it */
     session_unref(session);
@@ -202,7 +203,7 @@ static struct status *check_feeds(const struct step *step) {
     return NULL;
 }
 
-void step_launch(struct step *step) {
+static void step_launch(struct step *step) {
     struct master_env *env = step->session->env;
     int n_parts = step->executable->compiled->n_partitions;
     struct status *st = check_feeds(step);
@@ -250,9 +251,9 @@ void step_executable_settled(struct executable_wait *waiter) {
 
 /* ---- the request ---- */
 
-/* Many or long strings: their task decodes them. The master needs their dtype only, and millions of
- * strings would hold up its loop. Their number must fit to their bytes, as each takes two at least.
- * */
+/* A feed of many or long strings is decoded by its task. The master needs its dtype only, and
+ * millions of strings would block its loop. Their number must fit their bytes, because each takes
+ * two at least. */
 static bool is_passed_on(struct span proto, enum dtype *ret_dtype) {
     int64_t n_elements;
     return proto.len > WIRE_INLINE_PROTO_BYTES &&

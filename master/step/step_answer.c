@@ -45,25 +45,37 @@ void step_add_fetch(struct grpc_body *body, const char *name, const struct fetch
     str_fini(&tensor);
 }
 
-void step_add_metadata(const struct step *step, struct grpc_body *body) {
-    struct str metadata = STR_INIT, head = STR_INIT;
-    if (step->step_stats.len)
-        proto_add_bytes(&metadata, 1, step->step_stats.data, step->step_stats.len);
-    for (int i = 0;
-         step->request.output_partition_graphs && i < step->executable->compiled->n_partitions;
-         i++) {
+static void add_graphs(const struct step *step, struct str *out) {
+    for (int i = 0; i < step->executable->compiled->n_partitions; i++) {
         struct str graph = STR_INIT;
         graph_to_graphdef(&step->executable->compiled->partitions[i].graph, NULL, &graph);
-        proto_add_bytes(&metadata, 3, graph.data, graph.len);
+        proto_add_bytes(out, 3, graph.data, graph.len);
         str_fini(&graph);
     }
-    if (metadata.len) {
+}
+
+/* RunMetadata {step_stats 1, partition_graphs 3}; the messages of several tasks, one behind the
+ * other, are one StepStats. */
+void step_add_metadata(const struct step *step, struct grpc_body *body) {
+    struct str graphs = STR_INIT, head = STR_INIT;
+    size_t stats = step->traces_size_bytes, stats_head = 0;
+    if (step->request.output_partition_graphs)
+        add_graphs(step, &graphs);
+    if (stats > 0)
+        stats_head = 1 + proto_varint_size(stats);
+    if (graphs.len + stats > 0) {
         proto_add_tag(&head, 2, 2);
-        proto_add_varint(&head, metadata.len);
+        proto_add_varint(&head, graphs.len + stats_head + stats);
+        str_add_bytes(&head, str_text(&graphs), graphs.len);
+        if (stats > 0) {
+            proto_add_tag(&head, 1, 2);
+            proto_add_varint(&head, stats);
+        }
         grpc_body_add_copy(body, head.data, head.len);
-        grpc_body_add_copy(body, metadata.data, metadata.len);
     }
-    str_fini(&metadata);
+    for (const struct trace *trace = step->traces; trace; trace = trace->next)
+        grpc_body_add_shared(body, trace->bytes.data, trace->bytes.len, buffer_ref(trace->buffer));
+    str_fini(&graphs);
     str_fini(&head);
 }
 

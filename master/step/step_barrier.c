@@ -81,14 +81,15 @@ static struct status *too_late(const struct step *save) {
 void step_save_taken(struct step *step) {
     int n = ++step->n_saves_taken;
     if (n <= step->executable->compiled->n_barrier_saves && step->barrier.state == BARRIER_PASSED)
-        /* steps_expire_saves has passed the barrier for it, so other steps may have run since */
+        /* steps_expire_saves has passed the barrier for this save, so other steps may have run
+         * since */
         step_cancel(step, too_late(step));
     else if (n == step->executable->compiled->n_barrier_saves)
         end_hold(step);
 }
 
 /* A save in a branch that is not taken never reports. If the step's other saves have their values,
- * nobody needs to wait any longer. */
+ * no step needs to wait any longer. */
 static bool is_partly_taken(const struct step *save) {
     return save->barrier.state == BARRIER_INSIDE && save->n_saves_taken > 0;
 }
@@ -104,7 +105,8 @@ void steps_expire_saves(struct master_env *env) {
             continue;
         }
         struct status *why = too_late(step);
-        save_barrier_pass(&env->save_barrier, member); /* it has failed, so nobody waits for it */
+        /* the save has failed, so no step waits for it */
+        save_barrier_pass(&env->save_barrier, member);
         step_cancel(step, why);
     }
 }

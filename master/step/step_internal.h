@@ -29,6 +29,13 @@ struct fetched {
     bool is_there;
 };
 
+/* What a task has recorded of a traced step: a StepStats message, in the task's reply. */
+struct trace {
+    struct trace *next;
+    struct buffer *buffer; /* one reference */
+    struct span bytes;
+};
+
 struct step {
     struct executable_wait wait;
     struct list session_link;
@@ -45,7 +52,8 @@ struct step {
     struct step_part *parts;
     bool *is_running;
     struct step_machine machine;
-    struct str step_stats;
+    struct trace *traces; /* in the arena */
+    size_t traces_size_bytes;
     struct loop_timer timer;
     bool has_timer, is_finished;
     uint64_t id;
@@ -70,7 +78,6 @@ struct status *step_check_feed(const struct step *step, int position) MUST_USE;
 /* Launches the step if its executable is READY, waits if it is not yet, and ends the step if the
  * executable has FAILED. */
 void step_executable_settled(struct executable_wait *waiter);
-void step_launch(struct step *step);
 void step_start_timer(struct step *step, int64_t ms);
 void step_carry_out(struct step *step, unsigned actions);
 /* Frees a finished step. */
@@ -94,6 +101,7 @@ void step_cancel_parts(struct step *step);
 /* ---- step_answer.c ---- */
 /* Adds one fetch to an answer: a NamedTensorProto, or without a name a TensorProto. */
 void step_add_fetch(struct grpc_body *body, const char *name, const struct fetched *fetched);
+/* Adds RunMetadata. The traces are shared, not copied. */
 void step_add_metadata(const struct step *step, struct grpc_body *body);
 void step_answer_error(struct grpc_call *call, bool in_body, struct status *status_take);
 void step_answer(struct step *step, struct status *status_take);

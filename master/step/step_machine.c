@@ -40,7 +40,7 @@ unsigned step_machine_start(struct step_machine *machine) {
     return settle(machine);
 }
 
-/* Keeps the first original failure; a derived one only until an original comes. */
+/* Keeps the first original failure. A derived failure is kept only until an original one comes. */
 static void note_failure(struct step_machine *machine, struct status *status_take,
                          bool is_derived) {
     if (machine->status && (is_derived || !machine->status_is_derived)) {

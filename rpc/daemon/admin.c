@@ -17,10 +17,11 @@
 
 enum {
     MAX_CONNECTIONS = 100,
-    /* a probe opens its own connection; those who say nothing leave room for it */
+    /* A probe opens a connection of its own, so silent connections must leave some free. */
     IDLE_TIMEOUT_S = 5,
-    STALL_TIMEOUT_S = 30,                /* who reads nothing, or has vanished */
-    CONNECTION_MEMORY_BYTES = 16 * 1024, /* request line and headers must fit: 414 or 431 beyond */
+    STALL_TIMEOUT_S = 30, /* for a client that does not read, or has vanished */
+    /* The request line and the headers must fit, otherwise the answer is 414 or 431. */
+    CONNECTION_MEMORY_BYTES = 16 * 1024,
 };
 
 /* libmicrohttpd waits on an epoll of its own; the loop watches that epoll's descriptor and runs
@@ -41,7 +42,7 @@ struct admin_server {
     int n_secured;
     int n_handles;
     bool is_closing;
-    bool is_in_http; /* libmicrohttpd is at work: what it is told now it finds by itself */
+    bool is_in_http; /* libmicrohttpd is running: it notices by itself what it is told meanwhile. */
 };
 
 /* A connection that speaks TLS: the HTTP library has one end of a socket pair. */
@@ -51,13 +52,13 @@ struct secured {
     struct tls_relay *relay;
 };
 
-/* A connection in the clear whose first bytes have not come yet: they tell whether it is HTTP/1,
- * for the pages, or a misdirected gRPC client. */
+/* A connection without TLS whose first bytes have not arrived yet. They show whether it speaks
+ * HTTP/1, for the pages, or is a misdirected gRPC client. */
 struct arrival {
-    struct list link; /* server->arrivals; not in it any more once its handles are closing */
+    struct list link; /* in server->arrivals until its handles are being closed */
     struct admin_server *server;
     uv_poll_t poll;
-    struct loop_timer timer; /* closes it when nothing comes */
+    struct loop_timer timer; /* closes the connection when nothing arrives */
     int fd;
     int n_handles;
 };
@@ -65,11 +66,11 @@ struct arrival {
 /* A page that has begun: its connection is suspended until it is finished. */
 struct admin_reply {
     struct list link;
-    struct admin_server *server;       /* NULL: closed */
-    struct MHD_Connection *connection; /* NULL: its request has gone */
+    struct admin_server *server;       /* NULL: the server is closed */
+    struct MHD_Connection *connection; /* NULL: the request has ended */
     const struct admin_page *page;
     struct str body;
-    int http_status; /* 0: not finished */
+    int http_status; /* 0: the page is not finished */
     bool is_suspended;
 };
 
@@ -109,7 +110,8 @@ static bool query_has(const char *query, const char *wanted) {
     return false;
 }
 
-/* `allowed`: the methods, where the one that came is not among them; NULL else. */
+/* `allowed` names the methods that the page accepts, when the request's is not among them;
+ * otherwise NULL. */
 static enum MHD_Result respond_with(struct MHD_Connection *connection, int http_status,
                                     const char *content_type, const char *allowed,
                                     struct str *body) {
@@ -167,7 +169,7 @@ static enum MHD_Result respond_finished(struct MHD_Connection *connection,
     return respond(connection, reply->http_status, reply->page->content_type, &reply->body);
 }
 
-/* *ret_reply: the request's from now on. */
+/* *ret_reply belongs to the request from now on. */
 static enum MHD_Result begin_page(struct admin_server *server, struct MHD_Connection *connection,
                                   const struct admin_page *page, const char *query,
                                   struct admin_reply **ret_reply) {
@@ -236,11 +238,11 @@ static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Conn
 
 /* ---- libmicrohttpd's callbacks ---- */
 
-/* One request: libmicrohttpd calls twice, after the headers and when it is whole. The URL handed
- * to the handler has lost its query, so the whole one is kept here. */
+/* One request. libmicrohttpd calls twice: after the headers, and when the request is complete. The
+ * URL that it passes to the handler has lost its query, so the whole URL is kept here. */
 struct admin_request {
     bool is_begun;
-    struct admin_reply *reply; /* of a page that has begun */
+    struct admin_reply *reply; /* the reply of a page that has begun */
     char uri[];
 };
 
@@ -253,7 +255,7 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connectio
     return request;
 }
 
-/* A reply that is not finished yet is its page's from here on. */
+/* From here on an unfinished reply belongs to its page. */
 static void on_completed(void *arg, struct MHD_Connection *connection, void **request_of,
                          enum MHD_RequestTerminationCode code) {
     struct admin_request *request = *request_of;
@@ -268,8 +270,8 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **re
     *request_of = NULL;
 }
 
-/* MHD_NO: the request may go on. Else it has been answered, which ends the connection when its
- * body is still to come. */
+/* MHD_NO: the request may continue. Otherwise it has been answered, which ends the connection if
+ * the body has not arrived yet. */
 static enum MHD_Result refuse_method(const struct admin_server *server,
                                      struct MHD_Connection *connection, const char *path,
                                      const char *method) {
@@ -281,7 +283,8 @@ static enum MHD_Result refuse_method(const struct admin_server *server,
     if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
         return respond_not_allowed(connection, "POST");
     if (!MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Millrace"))
-        return respond_text(connection, MHD_HTTP_FORBIDDEN, "only with a header X-Millrace\n");
+        return respond_text(connection, MHD_HTTP_FORBIDDEN,
+                            "this page needs a header X-Millrace\n");
     return MHD_NO;
 }
 
@@ -294,7 +297,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
         return MHD_YES;
     if (!request->is_begun || *upload_size > 0) {
         request->is_begun = true;
-        *upload_size = 0; /* a body means nothing here */
+        *upload_size = 0; /* the body is ignored */
         return MHD_YES;
     }
     if (request->reply)
@@ -308,7 +311,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     return respond_page(server, connection, page, mark ? mark + 1 : "", &request->reply);
 }
 
-/* a stranger's malformed request is no event of ours */
+/* A malformed request of a stranger is not worth a log line. */
 static void on_http_log(void *arg, const char *format, va_list args) {}
 
 /* ---- on the loop ---- */
@@ -344,12 +347,12 @@ static void on_relay_over(void *arg, struct status *why, bool has_moved, int pla
     secured_free(arg);
 }
 
-/* The plain end for the HTTP library, or -1. */
+/* Returns the plain end for the HTTP library, or -1. */
 static int secure(struct admin_server *server, int fd_take) {
     int ends[2];
     struct str peer = STR_INIT;
-    /* The library counts its own ends, which may be gone while a slow reader still has its
-     * answer before it. */
+    /* The library counts its own ends. They may have ended while a slow client is still being sent
+     * its reply. */
     if (server->n_secured >= MAX_CONNECTIONS ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
         close(fd_take);
@@ -393,7 +396,7 @@ static void on_arrival_timer_closed(struct loop_timer *timer) {
     release_arrival(CONTAINER_OF(timer, struct arrival, timer));
 }
 
-/* Stops watching. Returns the socket, which is the caller's. */
+/* Stops polling. Returns the socket, which belongs to the caller. */
 static int end_arrival(struct arrival *arrival) {
     list_remove(&arrival->link);
     arrival->server->n_arrivals--;
@@ -478,7 +481,8 @@ static void run_close(struct loop_task *task) {
     loop_timer_close(&server->timer, on_timer_closed);
     LIST_FOR_EACH (link, &server->replies)
         reply_resume(
-            LIST_ENTRY(link, struct admin_reply, link)); /* it may not stop with suspended ones */
+            /* libmicrohttpd may not stop while connections are suspended. */
+            LIST_ENTRY(link, struct admin_reply, link));
     MHD_stop_daemon(server->http);
     LIST_FOR_EACH_SAFE (link, next, &server->arrivals)
         close(end_arrival(LIST_ENTRY(link, struct arrival, link)));
@@ -495,7 +499,7 @@ void admin_server_close(struct admin_server *server) {
         return;
     server->is_closing = true;
     listener_close(server->listener);
-    loop_defer(server->loop, &server->close); /* a page may be what closes us */
+    loop_defer(server->loop, &server->close); /* This may be called from within a page. */
 }
 
 struct status *admin_server_new(struct loop *loop, const char *address,

@@ -46,7 +46,7 @@ static struct span host_of(const char *address) {
     return (struct span){address, colon ? (size_t)(colon - address) : strlen(address)};
 }
 
-/* Names other than localhost are not asked for: they may lead anywhere. */
+/* Names other than localhost are not resolved, because they may lead anywhere. */
 static bool is_loopback(const struct net_address *address) {
     struct in_addr ip;
     return address->is_unix || strcmp(address->host, "localhost") == 0 ||

@@ -7,7 +7,7 @@
 
 /* ---- bodies ---- */
 
-/* Blocks never move once bytes are in them: slices point into them. */
+/* Blocks never move once they hold bytes, because slices point into them. */
 struct grpc_scratch {
     struct grpc_scratch *next;
     size_t len, capacity;
@@ -38,7 +38,7 @@ static struct grpc_slice *add_slice(struct grpc_body *body) {
     return &body->slices[body->n_slices++];
 }
 
-/* A place for `len` more copied bytes: the newest block, or a new one. */
+/* Returns space for `len` more copied bytes, in the newest block or in a new one. */
 static char *scratch_take(struct grpc_body *body, size_t len) {
     struct grpc_scratch *block = body->scratch;
     if (!block || block->capacity - block->len < len) {
@@ -80,11 +80,11 @@ void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
 
 /* ---- grpc-message ---- */
 
-/* a client drops a header list beyond 8 to 16 KiB, and the message with it */
+/* A client drops a header list that exceeds 8 to 16 KiB, and with it the message. */
 enum { MAX_ENCODED_BYTES = 6000 };
 
-/* Bytes of the UTF-8 sequence that starts here (1 for a stray byte), so that a cut never leaves
- * half a character. */
+/* How many bytes the UTF-8 sequence has that starts here (1 for a stray byte). So a cut never
+ * leaves half a character. */
 static size_t utf8_sequence_len(const unsigned char *p) {
     size_t len = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : *p >= 0xc0 ? 2 : 1;
     for (size_t i = 1; i < len; i++)
@@ -131,7 +131,7 @@ void grpc_percent_decode(struct span text, struct str *out) {
             str_add_char(out, (char)(high << 4 | low));
             i += 2;
         } else {
-            str_add_char(out, text.data[i]); /* not an escape: as it is */
+            str_add_char(out, text.data[i]); /* not an escape: copied unchanged */
         }
     }
 }
@@ -139,7 +139,7 @@ void grpc_percent_decode(struct span text, struct str *out) {
 /* ---- grpc-timeout ---- */
 
 bool grpc_timeout_parse(struct span text, int64_t *ret_ms) {
-    /* A unit as `ms` milliseconds or as `per_ms` units to one. */
+    /* A unit is either `ms` milliseconds, or `per_ms` of it are one millisecond. */
     static const struct {
         char unit;
         int64_t ms, per_ms;

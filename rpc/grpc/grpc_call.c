@@ -8,11 +8,11 @@
 #include "common/base/str.h"
 
 enum {
-    /* what HTTP/2 adds to each field when it counts a header list */
+    /* what HTTP/2 adds to each field when it computes the size of a header list */
     HEADER_OVERHEAD_BYTES = 32,
-    /* read and written before the loop serves others: about a millisecond */
+    /* how much is inflated before the loop serves others: about a millisecond */
     INFLATE_SLICE_BYTES = 512 * 1024,
-    MAX_NAME_BYTES = 64, /* of an unknown encoding's, in our answer */
+    MAX_NAME_BYTES = 64, /* how much of an unknown encoding's name the answer quotes */
 };
 
 static struct grpc_call *call_of(struct grpc_stream *stream) {
@@ -68,7 +68,7 @@ static void stop_deadline(struct grpc_call *call) {
 
 /* ---- answers ---- */
 
-/* Trailers only: one header block says it all. */
+/* Trailers only: one header block is the whole answer. */
 static void send_error(struct grpc_call *call, const char *http_status,
                        struct status *status_take) {
     char code[12];
@@ -91,7 +91,7 @@ static void send_error(struct grpc_call *call, const char *http_status,
     status_unref(status_take);
 }
 
-/* The service never hears of this call. */
+/* The service never gets this call. */
 static void refuse(struct grpc_call *call, const char *http_status, struct status *why_take) {
     call->is_refused = true;
     stop_inflating(call);
@@ -100,7 +100,7 @@ static void refuse(struct grpc_call *call, const char *http_status, struct statu
     send_error(call, http_status, why_take);
 }
 
-/* What was sent leaves, then the trailers. */
+/* What was sent before leaves first, then the trailers. */
 static void end_streaming(struct grpc_call *call, struct status *why_take) {
     call->final = why_take;
     call->stream.is_streaming = false;
@@ -136,13 +136,14 @@ static bool can_answer(const struct grpc_call *call) {
     return call->stream.connection && !call->is_refused && !call->is_cancelled;
 }
 
-/* The answer is on its way or dropped: the user's part ends. */
+/* The answer is on its way or dropped, so the user's part of the call has ended. */
 static void finish(struct grpc_call *call) {
     CHECK(call->is_delivered && !call->is_answered);
     call->is_answered = true;
     call->server->n_orphans -= call->is_cancelled;
     stop_deadline(call);
-    /* early: the next request may reuse it while this reply is still being sent */
+    /* released early, because the next request may reuse the memory while this reply is still being
+     * sent */
     buffer_unref(call->message.buffer);
     call->message.buffer = NULL;
     grpc_receiver_fini(&call->stream.in);
@@ -221,7 +222,7 @@ static bool is_grpc_type(struct span value) {
 static void on_header(struct grpc_stream *stream, struct span name, struct span value) {
     struct grpc_call *call = call_of(stream);
     if (call->has_headers)
-        return; /* a client's trailers mean nothing here */
+        return; /* the trailers of a client mean nothing here */
     call->n_header_bytes += name.len + value.len + HEADER_OVERHEAD_BYTES;
     if ((int64_t)call->n_header_bytes > call->server->options.limits.max_header_bytes)
         return;
@@ -275,7 +276,7 @@ static void on_headers_end(struct grpc_stream *stream) {
     } else if (call->server->n_orphans >= limits->max_streams) {
         grpc_refusal_count(REFUSED_STREAM);
         refuse(call, "200",
-               status_exhausted("%s: %" PRId64 " cancelled calls are not wound up yet",
+               status_exhausted("%s: %" PRId64 " cancelled calls have not been answered yet",
                                 grpc_call_path(call), call->server->n_orphans));
     } else {
         stream->in.align = call->method->align;
@@ -350,7 +351,7 @@ static void inflate_call(struct grpc_call *call, int64_t *budget) {
     } else if (!is_done) {
         list_push_back(&call->server->inflating, &call->inflating_link);
     } else {
-        grpc_receiver_fini(&stream->in); /* what the compressed message held of the quota */
+        grpc_receiver_fini(&stream->in); /* how much of the quota the compressed message held */
         call->message = grpc_inflater_take(call->inflater, &stream->in.charged_bytes);
         stop_inflating(call);
         grpc_stream_wake(stream->connection, stream);
@@ -372,9 +373,9 @@ void grpc_server_run_inflate(struct loop_task *task) {
 
 /* ---- stalling ---- */
 
-/* A reply waits for the peer's window; one that has a window waits for the socket, where all of
- * its connection's do. */
-static bool is_shut_out(const struct grpc_stream *stream) {
+/* A reply without a flow-control window waits for the peer. A reply with one waits for the socket,
+ * as do all replies of its connection. */
+static bool lacks_window(const struct grpc_stream *stream) {
     nghttp2_session *session = stream->connection->session;
     return nghttp2_session_get_remote_window_size(session) <= 0 ||
            nghttp2_session_get_stream_remote_window_size(session, stream->id) <= 0;
@@ -383,12 +384,12 @@ static bool is_shut_out(const struct grpc_stream *stream) {
 bool grpc_call_waits_for_peer(const struct grpc_call *call) {
     const struct grpc_stream *stream = &call->stream;
     bool is_replying = stream->out && (grpc_sender_left(stream->out) > 0 || stream->next);
-    return is_replying ? is_shut_out(stream) : !call->is_ended && !call->is_refused;
+    return is_replying ? lacks_window(stream) : !call->is_ended && !call->is_refused;
 }
 
 void grpc_call_stalled(struct grpc_call *call) {
     int seconds = (int)(call->server->options.limits.stall_timeout_ms / 1000);
-    if (!call->has_headers) { /* nothing else can come before their end */
+    if (!call->has_headers) { /* nothing else can arrive before their end */
         grpc_connection_expel(call->stream.connection, REFUSED_STALL);
         return;
     }
@@ -409,7 +410,7 @@ static void on_ready(struct grpc_stream *stream) {
     struct grpc_call *call = call_of(stream);
     if (!call->is_delivered) {
         if (!stream->connection || call->is_refused)
-            return; /* reset before anybody heard of it */
+            return; /* it was reset before the service got it */
         call->is_delivered = true;
         grpc_stream_ref(stream);
         grpc_server_count_call();

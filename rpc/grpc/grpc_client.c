@@ -26,13 +26,14 @@ struct grpc_client {
     struct loop *loop;
     char *target;
     struct net_address address;
-    struct tls *tls; /* NULL: in the clear */
+    struct tls *tls; /* NULL: without TLS */
     char *tls_name;
-    struct status *bad_target; /* the target is no address: what every call gets */
+    struct status *bad_target; /* the target is not an address: the error of every call */
     bool wait_for_ready, is_closing;
-    struct grpc_connection *connection; /* takes new calls; NULL: none does */
-    struct list connections;            /* all that exist */
-    struct grpc_connector *connector;   /* NULL unless connecting */
+    /* the connection that takes new calls; NULL: there is none */
+    struct grpc_connection *connection;
+    struct list connections;          /* all connections that exist */
+    struct grpc_connector *connector; /* NULL unless connecting */
     struct loop_timer retry;
     bool retry_is_set;
     int64_t retry_ms;
@@ -41,7 +42,7 @@ struct grpc_client {
     struct list finished; /* calls whose on_done is due */
     struct loop_task deliver;
     bool deliver_is_due;
-    /* calls, connections, connector, timer: what must be gone before the client is */
+    /* calls, connections, connector, timer: the client is freed after all of them */
     int64_t n_parts;
     void (*on_closed)(void *arg);
     void *closed_arg;
@@ -52,12 +53,12 @@ struct grpc_client_call {
     struct grpc_client *client;
     struct list call_link; /* client->live, then ->finished */
     char *path;
-    struct grpc_body body; /* until it is submitted */
+    struct grpc_body body; /* held until it is submitted */
     int64_t timeout_ms, deadline_ns;
     struct loop_timer deadline;
     grpc_client_done_fn *on_done;
     void *arg;
-    int http_status, grpc_status; /* -1: not there */
+    int http_status, grpc_status; /* -1: the header has not arrived */
     struct str message_text;
     bool is_submitted, is_finished;
     struct status *result;
@@ -117,7 +118,7 @@ static void on_deadline_closed(struct loop_timer *timer) {
     grpc_stream_unref(&CONTAINER_OF(timer, struct grpc_client_call, deadline)->stream);
 }
 
-/* on_done will tell. The stream may live on until the server has taken notice. */
+/* on_done will report the end. The stream may live until the server has taken notice. */
 static void finish(struct grpc_client_call *call, struct status *status_take) {
     if (call->is_finished) {
         status_unref(status_take);
@@ -131,7 +132,7 @@ static void finish(struct grpc_client_call *call, struct status *status_take) {
     schedule_delivery(call->client);
 }
 
-/* Ends a call before its time: the server is told. */
+/* Ends a call before its time, and tells the server. */
 static void abandon(struct grpc_client_call *call, struct status *why_take) {
     if (call->is_finished) {
         status_unref(why_take);
@@ -189,7 +190,7 @@ static void on_refused(struct grpc_stream *stream, struct status *why_take) {
             status_prefix_take(why_take, "%s: reply to %s: ", call->client->target, call->path));
 }
 
-/* What an HTTP answer without a gRPC status means (grpc/doc/http-grpc-status-mapping.md). */
+/* The meaning of an HTTP answer without a gRPC status (grpc/doc/http-grpc-status-mapping.md). */
 static enum status_code code_of_http(int http_status) {
     switch (http_status) {
     case 400:
@@ -228,7 +229,8 @@ static void on_end(struct grpc_stream *stream) {
         call->reply = grpc_receiver_take(&stream->in);
     finish(call, why);
     if (nghttp2_session_get_stream_local_close(stream->connection->session, stream->id) == 0)
-        grpc_stream_reset(stream, NGHTTP2_CANCEL); /* answered before the request was whole */
+        /* the server answered before the request was complete */
+        grpc_stream_reset(stream, NGHTTP2_CANCEL);
 }
 
 static void on_gone(struct grpc_stream *stream, struct status *why_take) {
@@ -293,7 +295,8 @@ static void submit(struct grpc_client_call *call) {
     call->is_submitted = true;
     grpc_stream_attach_take(grpc_stream_ref(&call->stream), client->connection);
     if (!grpc_stream_send(&call->stream, headers, n_headers, &call->body)) {
-        client->connection = NULL; /* its stream ids are used up: the next call gets a new one */
+        /* its stream ids are used up, so the next call gets a new connection */
+        client->connection = NULL;
         grpc_session_detach(&call->stream,
                             status_unavailable("the connection takes no more calls"));
     }

@@ -12,7 +12,7 @@
 
 enum {
     MAX_ADDRESSES = 8,
-    /* a server whose host vanishes is noticed, however long the answer may take */
+    /* so that a vanished host is noticed, however long the answer may take */
     VANISHED_MS = 30000,
 };
 
@@ -30,7 +30,7 @@ struct grpc_connector {
     struct sockaddr_storage addresses[MAX_ADDRESSES];
     socklen_t lens[MAX_ADDRESSES];
     int n_addresses, i_address;
-    int fd, error; /* of the address that is being tried; of the last one that failed */
+    int fd, error; /* the errno of the last address that failed */
     uv_poll_t poll;
     struct loop_task next;
     bool is_cancelled, is_polling, is_resolving;
@@ -86,7 +86,7 @@ static void on_connected(uv_poll_t *poll, int status, int events) {
     uv_close((uv_handle_t *)poll, on_polled_closed);
 }
 
-/* The fate of one attempt: its socket is being polled, or its errno is kept. */
+/* Handles the result of one attempt: its socket is polled, or its errno is kept. */
 static void try_address(struct grpc_connector *connector) {
     const struct sockaddr_storage *address = &connector->addresses[connector->i_address];
     int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;

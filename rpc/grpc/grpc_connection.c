@@ -12,14 +12,16 @@
 #include "rpc/grpc/grpc_session.h"
 
 enum {
-    HANDSHAKE_MS = 20000, /* a server that sends no SETTINGS by then is none */
-    /* closing with unread input would reset the peer and lose our last words */
+    HANDSHAKE_MS = 20000, /* a peer that sends no SETTINGS until then does not speak HTTP/2 */
+    /* Closing a socket with unread input would reset the connection, and the peer would lose our
+     * last bytes. */
     LINGER_MS = 1000,
-    LINGER_BYTES = 1 << 20,        /* of such input; a flood loses them */
-    DRAIN_MS = 1000,               /* for the peer to learn of a drain */
+    /* how much of such input is read; a peer that floods loses our last bytes */
+    LINGER_BYTES = 1 << 20,
+    DRAIN_MS = 1000,               /* how long the peer has to learn of a drain */
     READ_BYTES_PER_TURN = 4 << 20, /* then other sockets have their turn */
     WRITE_BYTES_PER_TURN = 16 << 20,
-    /* of a frame's rest that is worth reading straight into its message */
+    /* how much of a frame must be missing to read it directly into its message */
     DIRECT_MIN_BYTES = 32 * 1024,
     FRAME_HEADER_BYTES = 9,
 };
@@ -33,7 +35,7 @@ static void on_timer(struct loop_timer *timer);
 struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take,
                                             const struct grpc_role *role, void *owner,
                                             const struct grpc_server_limits *limits) {
-    static _Atomic uint64_t last_id; /* of the process, whatever the loop */
+    static _Atomic uint64_t last_id; /* one for the process, whatever the loop */
     struct grpc_connection *connection = xcalloc(1, sizeof(*connection));
     connection->owner = owner;
     connection->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
@@ -70,7 +72,7 @@ void grpc_connection_refuse_calls(struct grpc_connection *connection, struct sta
     connection->calls_get = why_take;
 }
 
-/* The memory goes when no handle and no turn can call back any more. */
+/* Frees the memory when no handle and no turn can call back any more. */
 static void free_if_unused(struct grpc_connection *connection) {
     if (connection->state != CONNECTION_BURIED || connection->n_handles > 0 ||
         connection->turn_is_due)
@@ -139,7 +141,7 @@ static void dispatch(struct grpc_connection *connection) {
     }
 }
 
-/* All streams end, and the session goes. */
+/* Ends all streams, and frees the session. */
 static void end_session(struct grpc_connection *connection) {
     if (!connection->session)
         return;
@@ -168,12 +170,12 @@ static void set_poll_events(struct grpc_connection *connection, int events) {
     uv_poll_start(&connection->poll, events, on_socket);
 }
 
-/* The session is over and all is written: our side ends, and the peer's end is awaited. */
+/* The session is over and everything is written. Shuts our side; then the peer's end is awaited. */
 static void linger(struct grpc_connection *connection) {
     connection->state = CONNECTION_LINGERING;
     end_session(connection);
     if (connection->state != CONNECTION_LINGERING)
-        return; /* a callback closed it */
+        return; /* a callback has closed the connection */
     set_poll_events(connection, UV_READABLE);
     if (connection->tls)
         tls_socket_end(connection->tls, connection->fd);
@@ -181,7 +183,8 @@ static void linger(struct grpc_connection *connection) {
     loop_timer_start(&connection->timer, LINGER_MS, 0);
 }
 
-/* The frame is made by hand: a session that a callback stopped is not to be used any more. */
+/* The frame is made by hand, because a session that was stopped in a callback must not be used any
+ * more. */
 static void add_goaway(struct grpc_connection *connection, const char *text) {
     int32_t last =
         connection->session ? nghttp2_session_get_last_proc_stream_id(connection->session) : 0;
@@ -251,7 +254,7 @@ static void on_timer(struct loop_timer *timer) {
 
 /* ---- writing ---- */
 
-/* TLS in its handshake waits for the peer, not for the socket. */
+/* During its handshake TLS waits for the peer, not for the socket. */
 static bool waits_to_write(struct grpc_connection *connection, int error) {
     if (connection->tls && tls_stream_has_output(connection->tls))
         return true;
@@ -263,7 +266,7 @@ static bool is_written(const struct grpc_connection *connection) {
            !(connection->tls && tls_stream_has_output(connection->tls));
 }
 
-/* False when it broke. */
+/* Returns false when the connection broke. */
 static bool flush(struct grpc_connection *connection) {
     int error = 0;
     size_t n_written = 0, n;
@@ -292,7 +295,7 @@ static bool flush(struct grpc_connection *connection) {
     set_poll_events(connection,
                     waits_to_write(connection, error) ? UV_READABLE | UV_WRITABLE : UV_READABLE);
     if (has_more)
-        grpc_connection_schedule(connection); /* its share of this turn is used up */
+        grpc_connection_schedule(connection); /* the connection's share of this turn is used up */
     return true;
 }
 
@@ -303,7 +306,8 @@ static void run_turn(struct loop_task *task) {
     connection->turn_is_due = false;
     if (connection->state == CONNECTION_OPEN && connection->read_is_due)
         read_socket(connection);
-    bool speaks = connection->session || connection->tls; /* TLS does before HTTP/2 does */
+    /* HTTP/2 does not have to write, but TLS does */
+    bool speaks = connection->session || connection->tls;
     if (connection->state == CONNECTION_OPEN && speaks && flush(connection) &&
         connection->session) {
         dispatch(connection);
@@ -313,7 +317,7 @@ static void run_turn(struct loop_task *task) {
             linger(connection);
     }
     if (connection->turn_is_due)
-        return; /* it broke just now */
+        return; /* the connection has just broken */
     if (connection->state == CONNECTION_BROKEN)
         bury(connection);
     else
@@ -322,7 +326,7 @@ static void run_turn(struct loop_task *task) {
 
 /* ---- reading ---- */
 
-/* False: nothing is left for HTTP/2 yet. */
+/* Returns false when no bytes are left for HTTP/2. */
 static bool take_preface(struct grpc_connection *connection, const char **bytes, size_t *len) {
     switch (grpc_preface_feed(connection->preface, bytes, len)) {
     case PREFACE_MORE:
@@ -341,7 +345,8 @@ static bool take_preface(struct grpc_connection *connection, const char **bytes,
     return *len > 0;
 }
 
-void grpc_connection_feed(struct grpc_connection *connection, const char *bytes, size_t len) {
+/* Handles bytes that were read from the socket, or that TLS has decrypted. */
+static void take_bytes(struct grpc_connection *connection, const char *bytes, size_t len) {
     if (connection->state != CONNECTION_OPEN)
         return;
     if (connection->preface && !take_preface(connection, &bytes, &len))
@@ -368,7 +373,7 @@ void grpc_connection_feed(struct grpc_connection *connection, const char *bytes,
         grpc_connection_schedule(connection);
 }
 
-/* What may stand before TLS is in the clear; what TLS has of the same bytes is handed to it. */
+/* What precedes TLS is not encrypted. Bytes after it that were read with it are passed to TLS. */
 static ssize_t read_before_tls(struct grpc_connection *connection, bool *ret_full) {
     const char *bytes = loop_read_buffer(connection->loop);
     ssize_t n = read(connection->fd, (char *)(uintptr_t)bytes, LOOP_READ_BUFFER_BYTES);
@@ -387,10 +392,10 @@ static ssize_t read_pieces(struct grpc_connection *connection, const struct iove
                            : readv(connection->fd, iovecs, n_iovecs);
 }
 
-/* Reads what is there. Inside a large DATA frame the frame's rest goes straight into its
- * message, and only the next frame's header behind it into the shared buffer, so that most of a
- * large message is never copied in user space. Returns the bytes read, 0 at the peer's end or -1
- * with errno; *ret_full when there may be more. */
+/* Reads what has arrived. Inside a large DATA frame, the rest of the frame is read directly into
+ * its message, and only the next frame's header into the shared buffer. So most of a large message
+ * is never copied in user space. Returns the number of bytes, 0 at the peer's end, or -1 with
+ * errno; *ret_full says that there may be more. */
 static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
     char *shared = loop_read_buffer(connection->loop), *place = NULL;
     size_t room = 0, direct = 0;
@@ -402,7 +407,8 @@ static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
             nghttp2_session_get_stream_user_data(connection->session, connection->data_stream_id);
     if (stream && grpc_receiver_place(&stream->in, &place, &room) && room >= connection->data_left)
         direct = connection->data_left;
-    bool more_frames = room > direct; /* of this message: they will be read straight, too */
+    /* these bytes belong to the message, and are read directly, too */
+    bool more_frames = room > direct;
     struct iovec iovecs[2] = {
         {place, direct},
         {shared, direct && more_frames ? FRAME_HEADER_BYTES : LOOP_READ_BUFFER_BYTES}};
@@ -412,22 +418,22 @@ static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
         return n;
     *ret_full = (size_t)n == direct + iovecs[1].iov_len;
     if (direct == 0) {
-        grpc_connection_feed(connection, shared, (size_t)n);
+        take_bytes(connection, shared, (size_t)n);
         return n;
     }
-    /* nghttp2 reads from it, whatever the callbacks do */
+    /* nghttp2 reads from this memory, whatever the callbacks do */
     struct buffer *held = buffer_ref(stream->in.buffer);
     size_t n_direct = MIN((size_t)n, direct);
-    grpc_connection_feed(connection, place, n_direct);
+    take_bytes(connection, place, n_direct);
     if ((size_t)n > n_direct)
-        grpc_connection_feed(connection, shared, (size_t)n - n_direct);
+        take_bytes(connection, shared, (size_t)n - n_direct);
     buffer_unref(held);
     return n;
 }
 
-/* A client in the clear at a port with TLS is told so in words that it understands: cutting it
- * off would have it try again for ever. */
-static void tell_of_tls(struct grpc_connection *connection) {
+/* A client without TLS at a port with TLS gets an answer that it understands. If it were only
+ * disconnected, it would try again for ever. */
+static void refuse_plain_client(struct grpc_connection *connection) {
     struct tls_stream *tls = connection->tls;
     struct span bytes = tls_stream_input(tls);
     connection->tls = NULL;
@@ -435,18 +441,19 @@ static void tell_of_tls(struct grpc_connection *connection) {
         connection, status_new(STATUS_UNAUTHENTICATED,
                                "this port speaks TLS: connect with TLS (grpcs://), or by "
                                "tfctl tunnel"));
-    grpc_connection_feed(connection, bytes.data, bytes.len);
+    take_bytes(connection, bytes.data, bytes.len);
     tls_stream_free(tls);
 }
 
-/* TLS moves on by what it reads: its own answers, and what waited for the end of the handshake,
- * have to go out. */
+/* Reading lets TLS continue: its own messages, and what waited for the end of the handshake, have
+ * to be sent. */
 static void after_tls_read(struct grpc_connection *connection, bool is_full) {
     if (connection->state != CONNECTION_OPEN)
         return;
     connection->read_is_due = is_full && tls_stream_has_input(connection->tls);
     if (!connection->session && !connection->preface && tls_stream_is_open(connection->tls))
-        grpc_session_open(connection); /* its SETTINGS tell who waits for them that all is well */
+        /* our SETTINGS tell a waiting peer that the connection is accepted */
+        grpc_session_open(connection);
     bool wants_write = connection->session && nghttp2_session_want_write(connection->session);
     bool has_more = wants_write || connection->out.size_bytes > 0;
     if (connection->read_is_due || tls_stream_has_output(connection->tls) ||
@@ -466,7 +473,7 @@ static void read_socket(struct grpc_connection *connection) {
                                   status_unavailable("the connection was closed by the peer"));
         } else if (errno == EPROTO && connection->tls && connection->limits &&
                    tls_stream_is_plain(connection->tls)) {
-            tell_of_tls(connection);
+            refuse_plain_client(connection);
         } else if (errno != EINTR) {
             if (errno != EAGAIN && errno != EWOULDBLOCK)
                 break_errno(connection, errno);
@@ -479,7 +486,7 @@ static void read_socket(struct grpc_connection *connection) {
         metric_add(connection->role->bytes_received, (int64_t)n_read);
 }
 
-/* Waits for the peer's end; what still comes is dropped. */
+/* Waits for the peer's end, and drops what still arrives. */
 static void read_lingering(struct grpc_connection *connection) {
     ssize_t n = read(connection->fd, loop_read_buffer(connection->loop), LOOP_READ_BUFFER_BYTES);
     connection->n_lingered_bytes += n > 0 ? (size_t)n : 0;
@@ -493,7 +500,7 @@ static void on_socket(uv_poll_t *poll, int status, int events) {
     int error = 0;
     socklen_t len = sizeof(error);
     loop_awake(connection->loop);
-    if (status < 0) { /* libuv stopped watching: take what is still there, then end */
+    if (status < 0) { /* libuv has stopped polling: take what has arrived, then end */
         getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &error, &len);
         if (connection->state == CONNECTION_OPEN)
             read_socket(connection);

@@ -156,8 +156,6 @@ void grpc_connection_drain(struct grpc_connection *connection);
 void grpc_connection_finish_drain(struct grpc_connection *connection);
 /* Something was submitted: has it sent after all events of the loop's turn. */
 void grpc_connection_schedule(struct grpc_connection *connection);
-/* Handles bytes as if they had been read from the socket: for TLS, and for the fuzzer. */
-void grpc_connection_feed(struct grpc_connection *connection, const char *bytes, size_t len);
 
 /* The caller holds one reference. */
 void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role,

@@ -1,18 +1,20 @@
-/* Counts what a peer sends without moving a call on, in buckets that fill over time. */
+/* Counts the frames that complete no call, in buckets that fill over time. */
 #include "rpc/grpc/grpc_guard.h"
 
 enum {
     BURST_S = 10,
-    /* a header block may be so much longer than a call's headers: refusing the call must come
-     * before the end */
+    /* How much longer a header block may be than a call's headers. The call must be refused before
+     * the connection is ended. */
     BLOCK_FACTOR = 4,
-    FIELD_OVERHEAD = 32, /* what HTTP/2 adds to each field when it counts a header list */
-    /* a DATA frame below, that does not end its stream, is no progress worth its header */
+    /* what HTTP/2 adds to each field when it computes the size of a header list */
+    FIELD_OVERHEAD = 32,
+    /* A shorter DATA frame that does not end its stream counts as useless. */
     SMALL_DATA_BYTES = 256,
     SETTINGS_COST = 50,     /* a new window size is applied to each open stream */
-    CALL_CREDIT = 9,        /* its HEADERS, and what a client sends for it besides DATA */
-    BYTES_PER_TOKEN = 4096, /* of messages */
-    /* of a frame that is neither DATA nor headers; we announce more for DATA's sake */
+    CALL_CREDIT = 9,        /* its HEADERS, and what its client sends except DATA */
+    BYTES_PER_TOKEN = 4096, /* bytes of messages that give one token back */
+    /* of a frame that is neither DATA nor headers; the announced maximum is larger because of
+     * DATA */
     MAX_CONTROL_BYTES = 16384,
 };
 

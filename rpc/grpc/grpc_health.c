@@ -42,7 +42,7 @@ static enum health_status ask(const struct grpc_health *health) {
 struct grpc_health *grpc_health_new(struct grpc_server *server) {
     struct grpc_health *health = xcalloc(1, sizeof(*health));
     health->server = server;
-    /* the service may not be whole yet: asked at the first call */
+    /* The service may not be complete yet, so it is asked at the first call. */
     health->status = HEALTH_NOT_SERVING;
     list_init(&health->watchers);
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
@@ -108,7 +108,7 @@ static void end_watch(struct watcher *watcher, struct status *why_take) {
 }
 
 static void on_cancel(struct grpc_call *call, void *user) {
-    end_watch(user, status_new(STATUS_CANCELLED, "the client left"));
+    end_watch(user, status_new(STATUS_CANCELLED, "the client cancelled the call"));
 }
 
 static void on_watch(void *arg, struct grpc_call *call) {

@@ -6,11 +6,11 @@
 #include <zlib.h>
 
 enum {
-    PIECE_BYTES = 64 * 1024, /* of one call of inflate, in and out */
+    PIECE_BYTES = 64 * 1024, /* how much one call of inflate reads or writes */
     GZIP_WINDOW_BITS = 15 + 16,
     ZLIB_WINDOW_BITS = 15,
     GZIP_TRAILER_BYTES = 8,
-    STATE_BYTES = 48 * 1024, /* that zlib keeps for one message, about: the window and its tables */
+    STATE_BYTES = 48 * 1024, /* about what zlib keeps for one message: the window and its tables */
 };
 
 enum inflate_phase { INFLATE_BEGIN, INFLATE_COUNT, INFLATE_HEAD, INFLATE_BODY, INFLATE_DONE };
@@ -28,7 +28,7 @@ struct grpc_inflater {
     bool has_z, is_at_end;
     size_t n_read, n_written; /* of the present pass */
     size_t size_bytes;        /* of the plain message, once known */
-    char *head;               /* its first bytes, for `align` */
+    char *head;               /* the first bytes of the plain message, for `align` */
     struct buffer *buffer;
     char *body;
     size_t charged_bytes;
@@ -156,7 +156,7 @@ static struct status *inflate_piece(struct grpc_inflater *inflater, char *out, s
     return NULL;
 }
 
-/* Goes on writing `size` bytes to `base`, then to the end of the data, which must be right
+/* Continues to write `size` bytes to `base`, up to the end of the data, which must be exactly
  * there. */
 static struct status *inflate_into(struct grpc_inflater *inflater, char *base, size_t size,
                                    bool is_whole, int64_t *budget) {
@@ -166,7 +166,7 @@ static struct status *inflate_into(struct grpc_inflater *inflater, char *base, s
         char *place = is_full ? &beyond : base + inflater->n_written;
         TRY(inflate_piece(inflater, place, is_full ? 1 : size - inflater->n_written, budget));
         if (inflater->n_written > size)
-            return corrupt(inflater, "they are longer than they say");
+            return corrupt(inflater, "they are longer than they state");
     }
     return NULL;
 }
@@ -188,7 +188,7 @@ static struct status *begin(struct grpc_inflater *inflater, enum grpc_refusal *r
     struct status *too_large = check_size(inflater, inflater->size_bytes, ret_refusal);
     if (!too_large)
         inflater->phase = INFLATE_HEAD;
-    status_unref(too_large); /* or they are no size at all: counting tells */
+    status_unref(too_large); /* Otherwise they cannot be a size, and counting finds the real one. */
     *ret_refusal = REFUSED_NOTHING;
     return NULL;
 }
@@ -215,7 +215,7 @@ static struct status *read_head(struct grpc_inflater *inflater, int64_t *budget,
         inflater->head = xmalloc(wanted);
     TRY(inflate_into(inflater, inflater->head, wanted, false, budget));
     if (inflater->n_written < wanted)
-        return inflater->is_at_end ? corrupt(inflater, "they are shorter than they say") : NULL;
+        return inflater->is_at_end ? corrupt(inflater, "they are shorter than they state") : NULL;
     size_t offset =
         wanted > 0 ? inflater->align((struct span){inflater->head, wanted}, inflater->size_bytes)
                    : 0;
@@ -243,7 +243,7 @@ static struct status *read_body(struct grpc_inflater *inflater, int64_t *budget,
     if (!inflater->is_at_end)
         return NULL;
     if (inflater->n_written < inflater->size_bytes)
-        return corrupt(inflater, "they are shorter than they say");
+        return corrupt(inflater, "they are shorter than they state");
     end_pass(inflater);
     inflater->phase = INFLATE_DONE;
     return NULL;

@@ -1,4 +1,4 @@
-/* Holds the table of limits: names, defaults, refusals counted and described. */
+/* The table of limits: names, defaults, and counts of what was refused. */
 #include "rpc/grpc/grpc_limits.h"
 
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 #include "common/base/metrics.h"
 #include "common/base/str.h"
 
-/* A limit: its name in /metrics and on /statusz, why a connection ends there, and where its
- * number and its use are. */
+/* A limit: its name in /metrics and on /statusz, the reason that a closed connection gets, and
+ * where the limit and its present use are found. */
 static const struct limit_row {
     const char *name, *text;
     size_t limit, use;
@@ -27,7 +27,7 @@ static const struct limit_row {
             max_header_bytes, NO_USE),
     [REFUSED_RESETS] = ROW("resets", "too many streams were reset", max_resets_per_s, NO_USE),
     [REFUSED_CONTROL] =
-        ROW("control_frames", "too many frames that move no call on", max_control_per_s, NO_USE),
+        ROW("control_frames", "too many frames that complete no call", max_control_per_s, NO_USE),
     [REFUSED_MESSAGE] = ROW("message_bytes", "a message is too long", max_message_bytes, NO_USE),
     [REFUSED_INFLIGHT] =
         ROW("inflight_bytes", "too many bytes in flight", max_inflight_bytes, USE(inflight_bytes)),
@@ -35,8 +35,8 @@ static const struct limit_row {
         ROW("inflate_bytes", "a message inflates too far", max_inflate_bytes, NO_USE),
     [REFUSED_HANDSHAKE] =
         ROW("handshake_ms", "no HTTP/2 settings came in time", handshake_timeout_ms, NO_USE),
-    [REFUSED_STALL] =
-        ROW("stall_ms", "the peer neither sends nor takes what it began", stall_timeout_ms, NO_USE),
+    [REFUSED_STALL] = ROW("stall_ms", "the peer neither sends nor reads what it has begun",
+                          stall_timeout_ms, NO_USE),
 };
 
 #define REFUSAL(reason)                                                                           \

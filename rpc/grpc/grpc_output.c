@@ -10,9 +10,10 @@
 enum {
     COPY_BELOW_BYTES = 256, /* a copy is cheaper than one more iovec and reference */
     N_IOVECS = 128,         /* of one sendmsg */
-    /* copied bytes that are written are dropped in steps of this at least */
+    /* copied bytes that have been written are dropped in steps of at least this size */
     COMPACT_BYTES = 64 * 1024,
-    KEEP_BYTES = 256 * 1024, /* an idle connection keeps no more than this for copied bytes */
+    /* an idle connection keeps at most this much memory for copied bytes */
+    KEEP_BYTES = 256 * 1024,
 };
 
 /* ---- messages ---- */
@@ -73,7 +74,7 @@ void grpc_output_add_copy(struct grpc_output *out, const void *bytes, size_t len
     out->copied_len += len;
     out->size_bytes += len;
     struct grpc_output_piece *last = out->end > out->first ? &out->pieces[out->end - 1] : NULL;
-    if (last && !last->sender) /* neighbours in the queue are neighbours in the copied bytes */
+    if (last && !last->sender) /* neighbours in the queue are also neighbours in the copied bytes */
         last->len += len;
     else
         *add_piece(out) = (struct grpc_output_piece){.copied_at = at, .len = len};
@@ -132,7 +133,7 @@ static void drop_written(struct grpc_output *out, size_t len) {
     }
 }
 
-/* Gives back the memory of copied bytes that are written. */
+/* Frees the memory of copied bytes that have been written. */
 static void compact_copied(struct grpc_output *out) {
     if (out->first == out->end) {
         out->first = out->end = 0;
@@ -192,7 +193,7 @@ int grpc_output_write(struct grpc_output *out, int fd, struct tls_stream *tls,
         *ret_written += (size_t)n;
         drop_written(out, (size_t)n);
         if ((size_t)n < offered)
-            error = EAGAIN; /* the socket is full: another call would only say so */
+            error = EAGAIN; /* the socket is full, so another call would only return EAGAIN */
     }
     compact_copied(out);
     return error;

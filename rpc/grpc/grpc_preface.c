@@ -40,7 +40,7 @@ static bool read_fields(struct grpc_preface *preface, size_t at, size_t end) {
 static bool read_header(struct grpc_preface *preface, size_t end) {
     uint8_t family = preface->bytes[13];
     size_t at = HEADER_BYTES + address_bytes(family);
-    if ((preface->bytes[12] & 0x0f) == 0) /* LOCAL: its sender speaks for itself */
+    if ((preface->bytes[12] & 0x0f) == 0) /* LOCAL: the connection is the sender's own */
         return true;
     return at <= end && read_fields(preface, at, end);
 }
@@ -75,7 +75,7 @@ static void add_u16(struct str *out, size_t n) {
     str_add_char(out, (char)(n & 0xff));
 }
 
-/* Source and destination of a socket's connection, as family and bytes. */
+/* The source and the destination of a socket's connection, as family and bytes. */
 static uint8_t add_addresses(struct str *out, int fd) {
     struct sockaddr_storage peer = {0}, own = {0};
     socklen_t peer_len = sizeof(peer), own_len = sizeof(own);

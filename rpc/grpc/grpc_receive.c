@@ -52,7 +52,7 @@ static struct status *no_room(struct grpc_receiver *in) {
                                          in->quota->limit_bytes));
 }
 
-/* So many of the claimed bytes came. */
+/* Notes that claimed bytes have arrived. */
 static struct status *charge(struct grpc_receiver *in, size_t len) {
     struct grpc_quota *quota = in->quota;
     if ((int64_t)len > quota->limit_bytes - quota->in_use_bytes)
@@ -88,7 +88,7 @@ static struct status *claim(struct grpc_receiver *in) {
     return NULL;
 }
 
-/* The prefix is there: what can be refused already is refused now, before memory is taken. */
+/* The prefix is complete: refuses what can be refused now, before memory is taken. */
 static struct status *read_prefix(struct grpc_receiver *in) {
     const uint8_t *p = in->prefix;
     in->body_len = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | (size_t)p[4];
@@ -106,7 +106,7 @@ static struct status *read_prefix(struct grpc_receiver *in) {
     return NULL;
 }
 
-/* Takes the memory, so that the byte at the offset named by `align` comes to lie aligned. */
+/* Allocates the memory so that the byte at the offset that `align` returns is aligned. */
 static struct status *allocate(struct grpc_receiver *in, size_t align_offset) {
     size_t pad = (size_t)-align_offset % BUFFER_ALIGN;
     in->buffer = buffer_alloc(allocator_host(), in->body_len + pad);
@@ -117,8 +117,8 @@ static struct status *allocate(struct grpc_receiver *in, size_t align_offset) {
     return NULL;
 }
 
-/* Gathers the first bytes until `align` can judge them; usually the first chunk holds enough and
- * nothing is copied twice. Returns the bytes used up. */
+/* Collects the first bytes until `align` can decide. The first chunk usually contains enough, and
+ * then nothing is copied twice. Returns how many bytes were used. */
 static struct status *feed_head(struct grpc_receiver *in, const char *bytes, size_t len,
                                 size_t *ret_used) {
     size_t wanted = MIN(in->body_len, (size_t)GRPC_HEAD_BYTES);

@@ -8,7 +8,7 @@
 
 struct grpc_refuser {
     struct loop *loop;
-    struct grpc_server *server; /* NULL until the first client comes */
+    struct grpc_server *server; /* NULL until the first client connects */
     char *words;
     unsigned n_refs;
 };
@@ -46,7 +46,7 @@ void grpc_refuser_adopt(struct grpc_refuser *refuser, int fd_take) {
     if (!refuser->server) {
         struct grpc_server_options nothing = {.methods = NULL};
         struct status *st = grpc_server_new(refuser->loop, NULL, &nothing, &refuser->server);
-        CHECK(!st); /* it does not listen */
+        CHECK(!st); /* it does not listen; sockets are given to it */
     }
     grpc_server_adopt_refused(refuser->server, fd_take,
                               status_failed_precondition("%s", refuser->words));

@@ -30,8 +30,8 @@ static void register_metrics(void) {
 
 /* ---- connections ---- */
 
-/* A socket whose other end has gone already has no name, and may have bytes: those are no less a
- * stranger's. */
+/* A socket whose other end has ended already has no name. Its bytes are a stranger's all the
+ * same. */
 static void secure(struct grpc_server *server, struct grpc_connection *connection, int fd) {
     struct str peer = STR_INIT;
     if (net_is_unix(fd))
@@ -41,7 +41,7 @@ static void secure(struct grpc_server *server, struct grpc_connection *connectio
     str_fini(&peer);
 }
 
-/* NULL: there is no room for it. */
+/* NULL: too many calls. */
 static struct grpc_connection *adopt(struct grpc_server *server, int fd_take) {
     const struct grpc_server_limits *limits = &server->options.limits;
     bool is_full = server->n_connections >= limits->max_connections;

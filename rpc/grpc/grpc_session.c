@@ -2,18 +2,18 @@
 #include "rpc/grpc/grpc_session.h"
 
 enum {
-    /* of a stream and of the connection: large messages never wait for a window */
+    /* the windows of a stream and of the connection: large messages never wait for one */
     WINDOW_BYTES = 64 << 20,
-    MAX_FRAME_BYTES = 16777215, /* the largest that HTTP/2 knows */
-    SEND_FRAME_BYTES = 1 << 20, /* ours are no longer, so that streams take turns */
-    /* queued for the socket at most, so that control frames need not wait long */
+    MAX_FRAME_BYTES = 16777215, /* the largest that HTTP/2 allows */
+    SEND_FRAME_BYTES = 1 << 20, /* our frames are not longer, so that streams take turns */
+    /* how much is queued for the socket at most, so that control frames need not wait long */
     PUMP_BYTES = 4 << 20,
-    /* a peer may leave so many answers unread, and a few of each open stream's */
+    /* how many frames a peer may leave unread, and in addition a few for each open stream */
     MIN_QUEUED_FRAMES = 1000,
     QUEUED_FRAMES_PER_STREAM = 4,
 };
 
-/* its answer says that the peer has read what came before */
+/* its reply shows that the peer has read everything before it */
 static const uint8_t drain_ping[8] = "draining";
 
 static struct grpc_stream *find_stream(nghttp2_session *session, int32_t id) {
@@ -26,7 +26,7 @@ static int64_t now_ms(const struct grpc_connection *connection) {
 
 /* ---- receiving ---- */
 
-/* Ends the reading at once; the connection is expelled when nghttp2 has been left. */
+/* Ends the reading at once. The connection is closed when nghttp2 has returned. */
 static int check(struct grpc_connection *connection, enum grpc_refusal refusal) {
     if (refusal == REFUSED_NOTHING)
         return 0;
@@ -41,7 +41,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return 0;
     grpc_guard_call_begins(&connection->guard);
     struct grpc_stream *stream = connection->role->new_stream(connection);
-    if (!stream) { /* too many already */
+    if (!stream) { /* there are too many calls already */
         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
                                   NGHTTP2_ENHANCE_YOUR_CALM);
         return 0;
@@ -86,7 +86,8 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t stream
     return 0;
 }
 
-/* Why the peer ends it, where it says so: what its calls get. */
+/* Keeps the reason that the peer gives for the end of the connection, for the status of its
+ * calls. */
 static void note_goaway(struct grpc_connection *connection, const nghttp2_goaway *goaway) {
     enum { MAX_TEXT_BYTES = 300 };
     if (goaway->error_code == NGHTTP2_NO_ERROR || goaway->opaque_data_len == 0 || connection->why)
@@ -129,8 +130,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     return 0;
 }
 
-/* nghttp2 answered by itself: count what is a limit of ours. A stream too many is reset; once
- * the peer has acknowledged the limit, nghttp2 ends the connection for it. */
+/* nghttp2 has sent an error by itself; counts it if it was because of a limit of ours. A stream too
+ * many is reset. Once the peer has acknowledged the limit, nghttp2 ends the connection for it. */
 static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error,
                             void *user_data) {
     const struct grpc_connection *connection = user_data;
@@ -141,8 +142,8 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-/* An unknown frame means nothing; that nghttp2 asks makes it tell of the frame's beginning, too,
- * and the guard counts it. */
+/* Unknown frames are ignored. This callback only makes nghttp2 report their beginning, so that the
+ * guard counts them. */
 static int ignore_extension(nghttp2_session *session, void **payload, const nghttp2_frame_hd *hd,
                             void *user_data) {
     return NGHTTP2_ERR_CANCEL;
@@ -187,7 +188,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
 
 /* ---- sending ---- */
 
-/* The message that is to be sent now; false while a streaming reply has none. */
+/* Returns the message that has to be sent now. False while a streaming reply has none. */
 static bool has_message(struct grpc_stream *stream) {
     if (grpc_sender_left(stream->out) == 0 && stream->next) {
         grpc_sender_unref(stream->out);
@@ -238,7 +239,7 @@ static ssize_t read_length(nghttp2_session *session, uint8_t frame_type, int32_t
     return (ssize_t)MAX(MIN(window, MIN((int64_t)max_frame_size, (int64_t)SEND_FRAME_BYTES)), 1);
 }
 
-/* A server that has answered before the request was whole tells the client to stop sending. */
+/* A server that has answered before the request was complete tells the client to stop sending. */
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *user_data) {
     struct grpc_connection *connection = user_data;
     if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
@@ -305,11 +306,11 @@ void grpc_session_open(struct grpc_connection *connection) {
     nghttp2_session_callbacks *callbacks = new_callbacks();
     nghttp2_option *option;
     CHECK(nghttp2_option_new(&option) == 0);
-    /* else each closed stream is kept for the priority tree */
+    /* otherwise each closed stream is kept for the priority tree */
     nghttp2_option_set_no_closed_streams(option, 1);
     for (int type = NGHTTP2_CONTINUATION + 1; limits && type <= UINT8_MAX; type++)
         nghttp2_option_set_user_recv_extension_type(option, (uint8_t)type);
-    if (limits) /* the guard's limit, which says why, comes first */
+    if (limits) /* the guard's limit is the more precise reason */
         nghttp2_option_set_stream_reset_rate_limit(option, (uint64_t)INT32_MAX,
                                                    (uint64_t)INT32_MAX);
     int rc = connection->role->is_server

@@ -1,6 +1,6 @@
-/* What stalls in a gRPC server: peers that began a request or a reply and move less than a KiB a
- * second of it within the stall timeout. They cost nothing but the room that they hold, so
- * looking now and then is enough. */
+/* Finds what stalls in a gRPC server: peers that have begun a request or a reply, and transfer less
+ * than a KiB a second of it within the stall timeout. They cost only the memory that they hold, so
+ * a look now and then is enough. */
 #include "rpc/grpc/grpc_call.h"
 
 enum { SWEEPS_PER_TIMEOUT = 4, MIN_SWEEP_MS = 10, MIN_BYTES_PER_MS = 1 };
@@ -9,8 +9,8 @@ struct sweep {
     int64_t now_ms, timeout_ms;
 };
 
-/* Has too little moved for too long? `moved` is a sum that grows; the marks say where it was
- * when all was well. */
+/* Has too little been transferred for too long? `moved` is a growing total. The marks hold the
+ * total and the time when the stream was last fast enough. */
 static bool is_stalled(const struct sweep *sweep, uint64_t moved, uint64_t *mark,
                        int64_t *mark_ms) {
     bool is_well =
@@ -22,8 +22,8 @@ static bool is_stalled(const struct sweep *sweep, uint64_t moved, uint64_t *mark
     return !is_well && sweep->now_ms - *mark_ms >= sweep->timeout_ms;
 }
 
-/* Bytes that the socket does not take: any that it does take are well, for a slow line is no
- * attack. */
+/* Bytes that the socket does not take. If it takes any at all, the connection is well, because a
+ * slow network is not an attack. */
 static bool is_unread(const struct sweep *sweep, struct grpc_connection *connection) {
     if (connection->out.size_bytes == 0 || connection->n_written != connection->n_written_checked ||
         connection->written_checked_ms == 0) {
@@ -48,7 +48,7 @@ static void sweep_connection(const struct sweep *sweep, struct grpc_connection *
         if (!grpc_call_waits_for_peer(call)) {
             stream->checked_ms = 0;
         } else if (is_stalled(sweep, stream->n_moved, &mark, &stream->checked_ms)) {
-            stream->checked_ms = sweep->now_ms; /* its end may wait, too */
+            stream->checked_ms = sweep->now_ms; /* its end may be waiting, too */
             grpc_call_stalled(call);
             if (connection->state != CONNECTION_OPEN)
                 return;

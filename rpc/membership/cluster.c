@@ -75,7 +75,7 @@ static struct status *add_task(struct cluster_spec *spec, const char *job, int i
     if (spec->n_tasks >= MAX_TASKS)
         return status_invalid("more than %d tasks", MAX_TASKS);
     task.name = arena_printf(&spec->arena, "/job:%s/replica:0/task:%d", job, index);
-    if ((spec->n_tasks & (spec->n_tasks - 1)) == 0) /* a power of two: full */
+    if ((spec->n_tasks & (spec->n_tasks - 1)) == 0) /* a power of two: the array is full */
         spec->tasks = xreallocarray(spec->tasks, spec->n_tasks ? (size_t)spec->n_tasks * 2 : 1,
                                     sizeof(*spec->tasks));
     spec->tasks[spec->n_tasks++] = task;
@@ -114,7 +114,7 @@ static struct span trim(struct span text) {
     return text;
 }
 
-/* The part before `end`, or all; moves `rest` past it. */
+/* Returns the part before `end`, or everything; moves `rest` past it. */
 static struct span cut(struct span *rest, char end) {
     const char *at = rest->len > 0 ? memchr(rest->data, end, rest->len) : NULL;
     size_t len = at ? (size_t)(at - rest->data) : rest->len;
@@ -124,7 +124,7 @@ static struct span cut(struct span *rest, char end) {
     return trim(part);
 }
 
-/* "worker=host:2300;host2:2300"; '|' stands for '=' as well, as in TensorFlow's own server. */
+/* "worker=host:2300;host2:2300". As in TensorFlow's own server, '|' may replace '='. */
 static struct status *parse_job(struct cluster_spec *spec, struct span text) {
     size_t n = 0;
     while (n < text.len && text.data[n] != '=' && text.data[n] != '|')
@@ -165,11 +165,11 @@ static struct status *parse_json_job(struct cluster_spec *spec, const char *name
     TRY(check_job(spec, span_of(name)));
     const char *job = arena_strdup(&spec->arena, name);
     if (!json_is_array(addresses))
-        return status_invalid("TF_CONFIG: job %s is no list of addresses", job);
+        return status_invalid("TF_CONFIG: job %s is not a list of addresses", job);
     for (size_t i = 0; i < json_array_size(addresses); i++) {
         const json_t *address = json_array_get(addresses, i);
         if (!json_is_string(address))
-            return status_invalid("TF_CONFIG: address %zu of job %s is no string", i, job);
+            return status_invalid("TF_CONFIG: address %zu of job %s is not a string", i, job);
         TRY(add_task(spec, job, (int)i, span_of(json_string_value(address))));
     }
     return NULL;
@@ -192,7 +192,7 @@ static struct status *parse_json_task(struct cluster_spec *spec, const json_t *t
              strspn(json_string_value(index), "0123456789") == json_string_length(index))
         *ret_index = (int)MIN(strtol(json_string_value(index), NULL, 10), (long)MAX_TASKS);
     else if (index)
-        return status_invalid("TF_CONFIG: the task's index is no number");
+        return status_invalid("TF_CONFIG: the task's index is not a number");
     return NULL;
 }
 
@@ -213,7 +213,7 @@ struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spe
     json_error_t error;
     json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return status_invalid("TF_CONFIG is no JSON: line %d, column %d: %s", error.line,
+        return status_invalid("TF_CONFIG is not JSON: line %d, column %d: %s", error.line,
                               error.column, error.text);
     struct cluster_spec made;
     const char *job = NULL;

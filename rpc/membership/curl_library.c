@@ -29,6 +29,6 @@ struct status *curl_library_get(const struct curl_library **ret) {
             return status_failed_precondition("libcurl is too old: %s", dlerror());
     if (library.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return status_failed_precondition("libcurl does not start");
-    is_loaded = true; /* never unloaded: TLS libraries do not bear it */
+    is_loaded = true; /* never unloaded, because TLS libraries do not support that */
     return NULL;
 }

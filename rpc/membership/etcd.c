@@ -18,7 +18,7 @@ struct etcd {
     char *urls[ETCD_MAX_ENDPOINTS];
     int n_urls, current;
     struct list calls, watches;
-    struct status *why_down; /* NULL: up */
+    struct status *why_down; /* NULL: etcd answers */
     int64_t down_since_ns;
     void (*on_closed)(void *arg);
     void *on_closed_arg;
@@ -28,7 +28,7 @@ static const char *const json_headers[] = {"Content-Type: application/json", NUL
 
 /* ---- endpoints ---- */
 
-/* "host:port" is "http://host:port"; a path behind is refused, a slash at the end is not. */
+/* "host:port" means "http://host:port". A slash at the end is accepted, any other path is not. */
 static struct status *read_url(struct span text, char **ret) {
     bool is_https = text.len > 8 && memcmp(text.data, "https://", 8) == 0;
     bool is_http = text.len > 7 && memcmp(text.data, "http://", 7) == 0;
@@ -100,7 +100,8 @@ static void watch_end(struct etcd_watch *watch, struct status *why_take) {
     watch->on_end(watch, why_take);
 }
 
-/* Nothing would tell a watch that its endpoint is silent: it ends with the call that found out. */
+/* Nothing else tells a watch that its endpoint is silent, so it ends with the call that found
+ * out. */
 static void endpoint_failed(struct etcd *etcd, int endpoint, struct status *why) {
     metric_add(&etcd_failures_total, 1);
     if (etcd->current == endpoint)
@@ -113,7 +114,7 @@ static void endpoint_failed(struct etcd *etcd, int endpoint, struct status *why)
                 continue;
             watch_end(watch, status_ref(why));
             found = true;
-            break; /* the list may have changed */
+            break; /* the callback may have changed the list */
         }
     }
 }
@@ -250,7 +251,7 @@ void etcd_watch_stop(struct etcd_watch *watch) {
     watch->etcd = NULL;
 }
 
-/* False: the watch has ended. */
+/* Returns false when the watch has ended. */
 static bool take_line(struct etcd_watch *watch, struct span line) {
     struct etcd_reply reply;
     etcd_reply_init(&reply);

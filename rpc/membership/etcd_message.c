@@ -46,7 +46,7 @@ struct status *base64_decode(struct span text, struct arena *arena, struct span 
         char c = text.data[i];
         int digit = base64_digit(c);
         if (digit < 0 || c == '-' || c == '_') /* not the alphabet of URLs */
-            return status_invalid("a character in base64 that does not belong there, at %zu", i);
+            return status_invalid("an invalid character at %zu in base64", i);
         word = word << 6 | (uint32_t)digit;
         if (i % 4 != 0)
             bytes[len++] = (char)(word >> (6 - 2 * (i % 4)));
@@ -144,7 +144,8 @@ void etcd_write_watch(struct str *out, const char *prefix, int64_t from_revision
 
 /* ---- replies ---- */
 
-/* A 64-bit number is a string in this JSON; a plain number is taken as well. Absent: 0. */
+/* A 64-bit number is a string in this JSON. A plain number is accepted as well. An absent number is
+ * 0. */
 static struct status *read_int(const json_t *object, const char *name, int64_t *ret) {
     const json_t *value = json_object_get(object, name);
     *ret = 0;
@@ -185,7 +186,7 @@ static struct status *read_bytes(const json_t *object, const char *name, size_t 
 static struct status *read_kv(const json_t *object, struct arena *arena, struct etcd_kv *ret) {
     struct span key;
     if (!json_is_object(object))
-        return status_invalid("etcd: a key and value that are no object");
+        return status_invalid("etcd: a key and value that are not an object");
     TRY(read_bytes(object, "key", ETCD_MAX_KEY_BYTES, arena, &key));
     if (memchr(key.data, '\0', key.len))
         return status_invalid("etcd: a key with a NUL byte");
@@ -220,7 +221,7 @@ static struct status *read_range(const json_t *object, struct arena *arena,
     return NULL;
 }
 
-/* A transaction's ranges; its other responses say nothing that is wanted. */
+/* The ranges of a transaction. Its other responses contain nothing that is needed. */
 static struct status *read_responses(const json_t *object, struct etcd_reply *reply) {
     const json_t *list;
     size_t n;
@@ -294,7 +295,7 @@ struct status *etcd_reply_parse(struct span text, struct etcd_reply *reply) {
     json_t *root = json_loadb(text.data ? text.data : "", text.len, JSON_ALLOW_NUL, &error);
     struct status *st = NULL;
     if (!json_is_object(root))
-        st = status_invalid("etcd: the reply is no JSON object: %s",
+        st = status_invalid("etcd: the reply is not a JSON object: %s",
                             root ? "it is something else" : error.text);
     else
         st = read_reply(root, reply);

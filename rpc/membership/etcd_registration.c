@@ -15,8 +15,8 @@
 enum {
     RETRY_MS = 1000,
     LEAVE_MS = 1000,
-    /* A lease is taken for renewed when it has this much more time left than expected: etcd rounds
-     * the rest down to seconds, and its members' clocks differ. */
+    /* A lease counts as renewed when its remaining time is this much longer than expected, because
+     * etcd rounds it down to seconds and the clocks of its members differ. */
     SLACK_MS = 2000,
 };
 
@@ -50,16 +50,18 @@ struct etcd_registration {
     char *address;
     uint64_t incarnation;
     uint8_t state;               /* enum registration_state */
-    int64_t lease, mod_revision; /* of the key, as the next claim expects it */
+    int64_t lease, mod_revision; /* of the key: the next claim expects it */
     struct etcd_call call;
     struct loop_timer timer;
     struct probe probe;
-    /* When the last call about our lease was sent, and when the last answered one was. */
+    /* when the last call about our lease was sent, and when the last one that was answered was
+     * sent */
     int64_t asked_ms, kept_ms;
     struct str holder, why_unknown;      /* for messages */
     int64_t holder_lease, holder_ttl_ms; /* WAITING: the time that its lease had left at seen_ms */
-    int64_t seen_ms;                     /* 0: not asked yet */
-    int n_in_vain;                       /* claims in a row that failed without a holder */
+    int64_t seen_ms;                     /* 0: etcd was not asked yet */
+    /* consecutive claims that failed although nobody holds the key */
+    int n_in_vain;
     bool is_away, has_held, has_ended;
     int n_open; /* timers */
     void (*on_left)(void *arg);
@@ -109,7 +111,7 @@ static void taken(struct etcd_registration *e, const char *how) {
 
 /* ---- the job's key ---- */
 
-static void look_at_job(struct etcd_registration *e, const struct etcd_range *range) {
+static void check_job(struct etcd_registration *e, const struct etcd_range *range) {
     if (range->n == 0 || e->has_ended || !span_is(range->kvs[0].value, MEMBER_JOB_ENDED))
         return;
     e->has_ended = true;
@@ -135,7 +137,7 @@ static void describe_holder(struct etcd_registration *e, const struct cluster_me
              member->incarnation);
 }
 
-/* Looks whether our entry is still there and whether another process replaced it. */
+/* Checks whether our entry still exists, and whether another process has replaced it. */
 static void on_checked(struct etcd_call *call, struct status *status_take,
                        const struct etcd_reply *reply) {
     struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
@@ -159,14 +161,14 @@ static void on_checked(struct etcd_call *call, struct status *status_take,
     } else {
         e->mod_revision = own->kvs[0].mod_revision;
         if (st || own->kvs[0].lease != e->lease)
-            claim(e); /* somebody changed it: write it again */
+            claim(e); /* something changed the entry: write it again */
         else
             held(e);
     }
     status_unref(st);
     arena_fini(&arena);
     if (e->state == HELD || e->state == CLAIMING)
-        look_at_job(e, &reply->ranges[1]);
+        check_job(e, &reply->ranges[1]);
 }
 
 /* etcd removed our entry with its lease. */
@@ -203,14 +205,14 @@ static void keep_alive(struct etcd_registration *e) {
 
 /* ---- claiming ---- */
 
-/* Is the entry an older one of this process, or of one at our own address? That one has ended:
- * we listen there now. */
+/* Is the entry an older one of this process, or one of a process at our own address? That process
+ * has ended, because we listen at the address now. */
 static bool is_our_place(const struct etcd_registration *e, const struct cluster_member *member) {
     return member->incarnation == e->incarnation ||
            (strcmp(member->address, e->address) == 0 && strcmp(member->host_id, host_id()) == 0);
 }
 
-static void look_at_holder(struct etcd_registration *e, const struct etcd_kv *kv) {
+static void check_holder(struct etcd_registration *e, const struct etcd_kv *kv) {
     struct arena arena;
     struct cluster_member member;
     arena_init(&arena);
@@ -258,11 +260,11 @@ static void on_lease_seen(struct etcd_call *call, struct status *status_take,
         status_unref(status_take);
         replace(e, "its lease has lapsed");
     } else if (status_take) {
-        e->seen_ms = 0; /* after a restart etcd gives every lease its full time again */
+        e->seen_ms = 0; /* After a restart etcd gives every lease its full time again. */
         retry_later(e, status_take);
     } else if (is_renewed(e, reply->ttl_s * 1000)) {
         struct str how = STR_INIT;
-        str_addf(&how, "keeps its lease, though it cannot be probed from here (%s)",
+        str_addf(&how, "renews its lease, but cannot be probed from here (%s)",
                  str_text(&e->why_unknown));
         taken(e, str_text(&how));
         str_fini(&how);
@@ -275,7 +277,7 @@ static void on_lease_seen(struct etcd_call *call, struct status *status_take,
     }
 }
 
-static void look_at_lease(struct etcd_registration *e) {
+static void check_lease(struct etcd_registration *e) {
     e->asked_ms = now_ms();
     e->call.on_reply = on_lease_seen;
     etcd_lease_time_to_live(e->options.etcd, &e->call, e->holder_lease);
@@ -289,7 +291,7 @@ static void wait_for_lease(struct etcd_registration *e, const char *why) {
     str_add(&e->why_unknown, why);
     move(e, WAITING);
     e->seen_ms = 0;
-    look_at_lease(e);
+    check_lease(e);
 }
 
 static void on_probed(struct probe *probe, enum probe_outcome outcome, const char *why) {
@@ -333,15 +335,15 @@ static void on_claimed(struct etcd_call *call, struct status *status_take,
     struct etcd_registration *e = CONTAINER_OF(call, struct etcd_registration, call);
     if (status_code(status_take) == STATUS_NOT_FOUND) {
         status_unref(status_take);
-        try_again(e, GRANTING, "the lease is unknown as soon as it was granted");
+        try_again(e, GRANTING, "etcd does not know the lease that it has just granted");
     } else if (status_take) {
         retry_later(e, status_take);
     } else if (reply->has_succeeded) {
         claimed(e);
     } else if (reply->n_ranges > 0 && reply->ranges[0].n > 0) {
-        look_at_holder(e, &reply->ranges[0].kvs[0]);
+        check_holder(e, &reply->ranges[0].kvs[0]);
     } else {
-        e->mod_revision = 0; /* the entry disappeared while we looked */
+        e->mod_revision = 0; /* the entry disappeared meanwhile */
         try_again(e, CLAIMING, "the claim fails although nobody holds the key");
     }
 }
@@ -419,13 +421,13 @@ static void on_revoked(struct etcd_call *call, struct status *status_take,
 static void on_timer(struct loop_timer *timer) {
     struct etcd_registration *e = CONTAINER_OF(timer, struct etcd_registration, timer);
     if (e->call.etcd && e->state != LEAVING)
-        return; /* its reply moves on */
+        return; /* its reply continues the machine */
     if (e->state == LEAVING)
         left(e);
     else if (e->state == HELD)
         keep_alive(e);
     else if (e->state == WAITING)
-        look_at_lease(e);
+        check_lease(e);
     else if (e->state == CLAIMING)
         claim(e);
     else if (e->state == GRANTING)

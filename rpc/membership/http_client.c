@@ -28,7 +28,7 @@ struct http_client {
     void *on_closed_arg;
 };
 
-/* One socket of libcurl's that the loop watches. */
+/* A socket of libcurl's that the loop polls. */
 struct http_socket {
     uv_poll_t poll;
     struct http_client *client;
@@ -96,7 +96,7 @@ static bool deliver_data(struct http_client *client) {
         call->body = STR_INIT;
         call->on_data(call, (struct span){bytes.data, bytes.len});
         str_fini(&bytes);
-        return true; /* the list may have changed */
+        return true; /* the callback may have changed the list */
     }
     return false;
 }
@@ -220,7 +220,8 @@ static void set_tls(const struct curl_library *curl, CURL *easy,
         curl->easy_setopt(easy, CURLOPT_SSLKEY, request->key_file);
 }
 
-/* The address is what was configured: no proxy from the environment, no redirection elsewhere. */
+/* The request goes to the configured address: no proxy from the environment is used, and no
+ * redirection is followed. */
 static void set_transfer(const struct curl_library *curl, CURL *easy,
                          const struct http_request *request) {
     curl->easy_setopt(easy, CURLOPT_URL, request->url);
@@ -252,7 +253,8 @@ void http_call_start(struct http_client *client, struct http_call *call,
     call->body = STR_INIT;
     call->max_body_bytes = request->max_body_bytes ? request->max_body_bytes : DEFAULT_BODY_BYTES;
     call->is_too_large = call->is_dirty = false;
-    call->header_list = curl->slist_append(NULL, "Expect:"); /* no asking before the body */
+    /* do not wait for "100 Continue" before the body */
+    call->header_list = curl->slist_append(NULL, "Expect:");
     for (const char *const *header = request->headers; header && *header; header++)
         call->header_list = curl->slist_append(call->header_list, *header);
     curl->easy_setopt(easy, CURLOPT_HTTPHEADER, call->header_list);
@@ -294,7 +296,8 @@ static void run_close(struct loop_task *task) {
     loop_timer_close(&client->timer, on_timer_closed);
 }
 
-/* The rest is deferred: a callback of a call may be what closes us, and deliver stands above it. */
+/* The rest is deferred, because a callback of a call may have called this while deliver is
+ * running. */
 void http_client_close(struct http_client *client, void (*on_closed)(void *arg), void *arg) {
     if (!client || client->is_closing)
         return;

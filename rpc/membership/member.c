@@ -86,7 +86,7 @@ static struct status *read_list(const json_t *object, const char *name, size_t m
     return NULL;
 }
 
-/* 16 hex digits: JSON's own numbers may lose some. */
+/* 16 hex digits, because a JSON number may lose some of them. */
 static struct status *read_incarnation(const json_t *object, uint64_t *ret) {
     const char *text = json_string_value(json_object_get(object, "incarnation"));
     if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
@@ -98,7 +98,7 @@ static struct status *read_incarnation(const json_t *object, uint64_t *ret) {
 static struct status *read_member(const json_t *root, struct arena *arena,
                                   struct cluster_member *ret) {
     if (!json_is_object(root))
-        return status_invalid("it is no JSON object");
+        return status_invalid("it is not a JSON object");
     TRY(read_incarnation(root, &ret->incarnation));
     TRY(read_address(root, "address", true, arena, &ret->address));
     TRY(read_address(root, "admin_address", false, arena, &ret->admin_address));
@@ -132,9 +132,9 @@ struct status *member_check_cluster(const char *name) {
                   strchr("._-", c);
     }
     if (!is_good)
-        return status_invalid(
-            "'%.100s' is no cluster's name: letters, digits, '.', '_' and '-', at most %d", name,
-            MAX_CLUSTER_BYTES);
+        return status_invalid("'%.100s' is not a name for a cluster, which has letters, digits, "
+                              "'.', '_' and '-', at most %d",
+                              name, MAX_CLUSTER_BYTES);
     return NULL;
 }
 
@@ -165,7 +165,7 @@ bool member_read_task_key(const char *cluster, const char *key, struct str *ret_
     size_t n_job = strcspn(job, "/");
     const char *digits = job + n_job + (job[n_job] == '/');
     size_t n_digits = strspn(digits, "0123456789");
-    /* One spelling for each index: two keys would be two tasks of one name. */
+    /* Each index has one spelling only, because two keys would be two tasks of one name. */
     if (n_digits == 0 || n_digits > 5 || digits[n_digits] != '\0' ||
         (digits[0] == '0' && n_digits > 1) || n_job > 63)
         return false;

@@ -30,9 +30,9 @@ static void done(struct probe *probe, enum probe_outcome outcome, const char *wh
 
 static void done_with(struct probe *probe, uint64_t incarnation) {
     struct str why = STR_INIT;
-    str_addf(&why, "another process is there, with incarnation %016" PRIx64, incarnation);
+    str_addf(&why, "another process answers there, with incarnation %016" PRIx64, incarnation);
     if (incarnation == 0)
-        done(probe, PROBE_UNKNOWN, "what answers there does not say which process it is");
+        done(probe, PROBE_UNKNOWN, "what answers there does not state which process it is");
     else
         done(probe, incarnation == probe->incarnation ? PROBE_ALIVE : PROBE_GONE, str_text(&why));
     str_fini(&why);
@@ -91,7 +91,7 @@ static const struct wire_handlers handlers = {.on_message = on_message,
 void probe_task(struct probe *probe, const struct cluster_member *member) {
     Millrace__Hello hello = MILLRACE__HELLO__INIT;
     uint8_t bytes[64];
-    hello.protocol = WIRE_PROTOCOL; /* without a task's name: a tool's */
+    hello.protocol = WIRE_PROTOCOL; /* without a task's name, as from a tool */
     CHECK(millrace__hello__get_packed_size(&hello) <= sizeof(bytes));
     size_t len = millrace__hello__pack(&hello, bytes);
     begin(probe, member);
@@ -104,7 +104,7 @@ void probe_task(struct probe *probe, const struct cluster_member *member) {
 
 /* ---- a master ---- */
 
-/* Its page has the incarnation as 16 hex digits after that word. */
+/* Its page has the incarnation as 16 hex digits after this word. */
 static uint64_t find_incarnation(struct span page) {
     static const char word[] = "\"incarnation\": \"";
     const char *at = memmem(page.data, page.len, word, sizeof(word) - 1);
@@ -140,8 +140,8 @@ void probe_master(struct probe *probe, struct http_client *http,
     }
     probe->http = (struct http_call){.on_done = on_page};
     str_addf(&url, "%s://%s/statusz", probe->is_https ? "https" : "http", member->admin_address);
-    /* Its incarnation tells whether it is the one: only that process knows it, and who reads the
-     * registration. */
+    /* The incarnation tells whether it is the same process: only that process knows it, and those
+     * who read its entry. */
     http_call_start(http, &probe->http,
                     &(struct http_request){.url = str_text(&url),
                                            .timeout_ms = PROBE_TIMEOUT_MS,

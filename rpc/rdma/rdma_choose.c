@@ -1,4 +1,4 @@
-/* Which device, port and address. */
+/* Chooses the RDMA device, its port and its address. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "rpc/rdma/rdma_device.h"
 
-enum { MAX_PORT = 255, MAX_GID = 255 }; /* what an address vector has room for */
+enum { MAX_PORT = 255, MAX_GID = 255 }; /* An address vector has no bits for a larger index. */
 
 /* ---- what the user says ---- */
 
@@ -26,7 +26,8 @@ struct status *rdma_choice_parse(const char *text, struct rdma_choice *ret) {
         return NULL;
     char copy[128];
     if ((size_t)snprintf(copy, sizeof(copy), "%s", text) >= sizeof(copy))
-        return status_invalid("rdma-device: a name of %zu bytes", strlen(text));
+        return status_invalid("rdma-device: the name has %zu bytes, which is too long",
+                              strlen(text));
     char *rest = copy, *name = strsep(&rest, ":"), *port = strsep(&rest, ":"),
          *gid = strsep(&rest, ":");
     if (rest || (port && !parse_number(port, MAX_PORT, &ret->port)) ||
@@ -46,7 +47,7 @@ static bool is_link_local(const union ibv_gid *gid) {
     return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
 }
 
-/* How well others can reach it; 0: not at all. */
+/* How well other hosts can reach the address; 0 means not at all. */
 static int rate_gid(const struct ibv_gid_entry *entry, bool is_ethernet) {
     if (!is_ethernet)
         return 1;
@@ -62,7 +63,7 @@ static bool choose_gid(const struct verbs *verbs, const struct rdma_choice *choi
     for (int i = first; i < end && best < 2; i++) {
         struct ibv_gid_entry entry;
         if (verbs->query_gid(port->context, port->number, (uint32_t)i, &entry) != 0)
-            continue; /* an empty place */
+            continue; /* an unused entry of the table */
         int rating = choice->gid >= 0 ? 2 : rate_gid(&entry, port->is_ethernet);
         if (rating <= best)
             continue;
@@ -75,7 +76,7 @@ static bool choose_gid(const struct verbs *verbs, const struct rdma_choice *choi
 
 /* ---- ports and devices ---- */
 
-/* NULL when it serves, else what it lacks. */
+/* Returns NULL when the port serves, else what it lacks. */
 static const char *try_port(const struct verbs *verbs, const struct rdma_choice *choice,
                             struct rdma_port *port) {
     struct ibv_port_attr attr;
@@ -88,7 +89,7 @@ static const char *try_port(const struct verbs *verbs, const struct rdma_choice 
     port->mtu = attr.active_mtu;
     port->max_message_bytes = attr.max_msg_sz;
     if (attr.max_msg_sz == 0 || attr.active_mtu < IBV_MTU_256 || attr.active_mtu > IBV_MTU_4096)
-        return "says no message size or MTU";
+        return "reports no message size or no MTU";
     return choose_gid(verbs, choice, attr.gid_tbl_len, port)
                ? NULL
                : "has no RoCE v2 address that others can route to";
@@ -110,7 +111,7 @@ static bool try_device(const struct verbs *verbs, const struct rdma_choice *choi
         return false;
     }
     int first = choice->port > 0 ? choice->port : 1;
-    /* no device has more than two */
+    /* no device has more than two ports */
     for (int number = first; number <= (choice->port > 0 ? first : 2); number++) {
         port.number = (uint8_t)number;
         const char *why_not = try_port(verbs, choice, &port);
@@ -136,7 +137,7 @@ struct status *rdma_port_choose(const struct verbs *verbs, const struct rdma_cho
     for (int i = 0; devices && i < n && !is_found; i++)
         is_found = try_device(verbs, choice, devices[i], ret, &why);
     if (devices)
-        verbs->free_device_list(devices); /* one that is open stays */
+        verbs->free_device_list(devices); /* the chosen device stays open */
     struct status *st = NULL;
     if (!is_found)
         st = status_failed_precondition("this host has no RDMA device%s%s that serves%s",

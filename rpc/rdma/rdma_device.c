@@ -54,7 +54,7 @@ void rdma_device_close(struct rdma_device *device) {
 
 /* ---- completions and events ---- */
 
-/* The descriptors do not block: an empty one answers with an error. */
+/* The descriptors do not block: reading an empty one returns an error. */
 static void on_completions(uv_poll_t *poll, int error, int events) {
     struct rdma_device *device = poll->data;
     struct ibv_cq *cq;
@@ -71,8 +71,8 @@ static bool is_fatal(enum ibv_event_type type) {
     return type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR;
 }
 
-/* Each queue learns of its own errors by its completions; here it is logged, and the device is
- * not used for more while it is away. */
+/* Each queue learns of its own errors from its completions. Here the event is only logged, and no
+ * queue is opened on the device while it is broken. */
 static void on_events(uv_poll_t *poll, int error, int events) {
     struct rdma_device *device = poll->data;
     struct ibv_async_event event;
@@ -123,7 +123,8 @@ struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs,
     struct status *st = rdma_port_choose(verbs, choice, &device->port);
     if (!st)
         st = open_parts(device);
-    if (st && device->n_open_polls > 0) /* the second descriptor alone could not be watched */
+    /* Only the second descriptor could not be polled, so the first has to be stopped. */
+    if (st && device->n_open_polls > 0)
         uv_close((uv_handle_t *)&device->completions_poll, on_poll_closed);
     else if (st)
         device_free(device);

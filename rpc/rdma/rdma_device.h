@@ -1,5 +1,5 @@
-/* This process' RDMA device: which one, its port and address, its completions on the loop, and a
- * thread for what blocks.
+/* This process' RDMA device: it is chosen and opened here, its completions arrive on the loop, and
+ * a thread of its own does what blocks.
  *
  * The first active port is chosen whose address other hosts can route to. Over Ethernet that is a
  * RoCE v2 address that maps an IPv4 address (::ffff:a.b.c.d), or else any RoCE v2 address that is
@@ -15,17 +15,17 @@
 #include "rpc/rdma/rdma_regions.h"
 #include "rpc/rdma/verbs.h"
 
-/* What the user asks for: "NAME[:PORT[:GID]]". */
+/* The device that --rdma-device names: "NAME[:PORT[:GID]]". */
 struct rdma_choice {
     char name[64]; /* "": any */
     int port;      /* 0: any */
-    int gid;       /* index, -1: any */
+    int gid;       /* an index; -1: any */
 };
-/* NULL or "" ask for nothing. Errors: INVALID_ARGUMENT. */
+/* For NULL and "" every device will do. Errors: INVALID_ARGUMENT, which quotes the text. */
 struct status *rdma_choice_parse(const char *text, struct rdma_choice *ret) MUST_USE;
 
 struct rdma_port {
-    struct ibv_context *context; /* open */
+    struct ibv_context *context; /* open; its owner closes it */
     const char *name;            /* the device's; borrowed from it */
     uint8_t number;
     uint32_t gid_index;
@@ -35,12 +35,13 @@ struct rdma_port {
     enum ibv_mtu mtu;
     uint32_t max_message_bytes;
 };
-/* Opens the first that fits. Errors: FAILED_PRECONDITION, which says what each device lacks. */
+/* Opens the first port that fits the choice. Errors: FAILED_PRECONDITION, which says for each
+ * device what it lacks. */
 struct status *rdma_port_choose(const struct verbs *verbs, const struct rdma_choice *choice,
                                 struct rdma_port *ret) MUST_USE;
 
-/* Work for the device's own thread, embedded in its owner: `work` runs there, then `done` on the
- * loop. */
+/* Work for the device's own thread. `work` runs on that thread, then `done` on the loop. Embedded
+ * in its owner's record, which must live until `done` is called. */
 struct rdma_device;
 struct rdma_job {
     struct pool_task work_task;
@@ -54,25 +55,30 @@ struct rdma_device {
     const struct verbs *verbs;
     struct loop *loop;
     struct rdma_port port;
-    struct ibv_pd *send_pd; /* of all that is sent */
+    struct ibv_pd *send_pd; /* the protection domain of all memory that is sent */
     struct rdma_regions *regions;
     struct ibv_comp_channel *completions;
     uv_poll_t completions_poll, events_poll;
     struct pool *thread;
-    int n_holders; /* queues and jobs: it closes when the last has gone */
+    int n_holders; /* queues and jobs; the device is freed after the last of them */
     int n_open_polls;
     bool is_closing;
-    struct status *broken; /* the device says so: nothing more is opened on it */
+    struct status *broken; /* the device has reported a fatal error: no queue is opened on it */
 };
 
+/* Opens the device and starts its thread. `verbs` is borrowed. The caller closes the device.
+ * Errors: those of rdma_port_choose; UNAVAILABLE, which names the verb that failed. */
 struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs,
                                 const struct rdma_choice *choice,
                                 struct rdma_device **ret) MUST_USE;
-/* It goes once its queues are closed and its jobs done. Accepts NULL. */
+/* Gives the device up. It is freed on the loop when its queues are closed and its jobs are done.
+ * Accepts NULL. */
 void rdma_device_close(struct rdma_device *device);
+/* Runs the job on the device's thread, in the order of submitting. The job holds the device. */
 void rdma_device_submit(struct rdma_device *device, struct rdma_job *job);
+/* Keeps the device's memory until rdma_device_release. */
 void rdma_device_hold(struct rdma_device *device);
 void rdma_device_release(struct rdma_device *device);
-void rdma_device_describe(struct rdma_device *device, struct str *out); /* a JSON object */
+void rdma_device_describe(struct rdma_device *device, struct str *out); /* appends a JSON object */
 
 #endif

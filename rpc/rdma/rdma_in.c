@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A protection domain, and how many need it: a line, and each landing until its memory is
- * withdrawn. */
+/* A protection domain, and how many need it: a connection, and each pending write until its memory
+ * is withdrawn. */
 struct rdma_domain {
     const struct verbs *verbs;
     struct ibv_pd *pd;
@@ -30,7 +30,7 @@ static struct status *domain_new(struct rdma_device *device, struct rdma_domain 
     return NULL;
 }
 
-/* It is the line's no more. */
+/* Takes the pending write out of its connection. */
 static void forget(struct rdma_pending_write *pending) {
     domain_unref(pending->domain);
     if (pending->is_orphan)
@@ -152,7 +152,7 @@ static void begin_write(struct rdma_in *in, struct rdma_pending_write *pending,
                         struct buffer *buffer, size_t size_bytes, bool is_pregrant) {
     do
         in->last_number++;
-    while (u64map_get(&in->pending_writes, in->last_number)); /* they come round */
+    while (u64map_get(&in->pending_writes, in->last_number)); /* numbers wrap around */
     in->domain->n_refs++;
     *(is_pregrant ? &in->pregrant_bytes : &in->granted_bytes) += (int64_t)size_bytes;
     in->n_pregrants += is_pregrant;
@@ -198,7 +198,7 @@ bool rdma_in_add_pregranted(struct rdma_in *in, struct rdma_pending_write *pendi
 struct status *rdma_in_decline(struct rdma_in *in, uint32_t number) {
     struct rdma_pending_write *pending = u64map_get(&in->pending_writes, number);
     if (!pending || pending->state != RDMA_GRANTED)
-        return status_invalid("place %u is declined, which was not granted", (unsigned)number);
+        return status_invalid("remote slot %u is declined, but is not granted", (unsigned)number);
     begin_withdrawing(pending, in->queue.device);
     return NULL;
 }
@@ -211,8 +211,8 @@ void rdma_in_close(struct rdma_in *in) {
     if (!rdma_queue_is_open(&in->queue))
         return;
     rdma_device_hold(device);
-    rdma_queue_drain(&in->queue); /* the sender believes that these have come, and they have */
-    rdma_queue_close(&in->queue); /* from here on nothing lands */
+    rdma_queue_drain(&in->queue); /* the sender believes that these have arrived, and they have */
+    rdma_queue_close(&in->queue); /* nothing is written from here on */
     while (u64map_next(&in->pending_writes, &cursor, &number, &item)) {
         struct rdma_pending_write *pending = item;
         pending->is_orphan = true;

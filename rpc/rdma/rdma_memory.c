@@ -36,8 +36,8 @@ struct status *rdma_register(const struct verbs *verbs, struct ibv_pd *pd,
     return by_kind[memory->kind](verbs, pd, memory, right, ret);
 }
 
-/* It fails only for a region that is not there, or is still bound to a window: neither is
- * possible. */
+/* dereg_mr fails only for an unknown region, or for one that is bound to a memory window. Neither
+ * is possible here. */
 void rdma_unregister(const struct verbs *verbs, struct ibv_mr *mr) {
     if (mr)
         CHECK(verbs->dereg_mr(mr) == 0);

@@ -1,7 +1,7 @@
 /* Writes values into remote slots, piece by piece. */
 #include "rpc/rdma/rdma_out.h"
 
-/* It reads nothing any more. */
+/* The device does not read the transfer's memory any more. */
 static void release(struct rdma_transfer *transfer) {
     list_remove(&transfer->link);
     rdma_region_release(transfer->region);
@@ -37,7 +37,7 @@ static void fail(struct rdma_out *out, struct status *why) {
     }
 }
 
-/* As much as the queue pair takes; each value posts a piece in its turn. */
+/* Posts as many pieces as the queue pair takes. The values take turns, a piece each. */
 static void post_what_fits(struct rdma_out *out) {
     struct status *st = NULL;
     while (!st && !out->why_failed && out->n_posted < RDMA_SEND_DEPTH &&
@@ -53,7 +53,7 @@ static void post_what_fits(struct rdma_out *out) {
     status_unref(st);
 }
 
-/* ---- what comes back ---- */
+/* ---- completions ---- */
 
 static void on_completion(void *owner, const struct ibv_wc *wc) {
     struct rdma_out *out = owner;

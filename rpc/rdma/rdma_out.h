@@ -33,7 +33,8 @@ struct rdma_transfer {
     struct rdma_remote_slot remote_slot;
     struct buffer *buffer; /* one reference, the transfer's */
     const char *data;
-    size_t size_bytes, n_posted, n_unacknowledged; /* the last: pieces */
+    size_t size_bytes, n_posted; /* n_posted: bytes that have been posted */
+    size_t n_unacknowledged;     /* pieces */
     struct rdma_region *region;
     struct status *why;  /* registering failed with this */
     bool is_registering; /* the device's thread uses the record */

@@ -7,7 +7,8 @@
 #include "common/base/clock.h"
 
 enum { PSN_MASK = 0xffffff, HOP_LIMIT = 64, RNR_WAIT = 12 /* 0.64 ms */, RNR_RETRIES = 6 };
-/* no device takes less; a value is not cut into a million pieces for a peer's word */
+/* Every device takes at least this much. A peer cannot make us divide a value into millions of
+ * pieces. */
 enum { SMALLEST_MESSAGE_BYTES = 4096 };
 
 static struct status *failed(const struct rdma_queue *queue, enum status_code code,
@@ -185,7 +186,7 @@ struct status *rdma_queue_post_write(struct rdma_queue *queue, const struct rdma
 
 /* ---- completions ---- */
 
-/* Of those that fail, the first says why; the others have been flushed after it. */
+/* The first failed completion states the reason. Those after it were only flushed. */
 static void on_bad(struct rdma_queue *queue, const struct ibv_wc *wc) {
     if (queue->is_failed || queue->is_draining)
         return;
@@ -205,8 +206,9 @@ static bool fill_batch(struct rdma_queue *queue) {
     return n > 0;
 }
 
-/* One of them; false when there is none. The batch is the queue's, so that whoever drains it in
- * the midst of one goes on where that was: what has been taken from the device counts as come. */
+/* Passes one completion to the owner, and returns false when there is none. The batch is a field of
+ * the queue, so that a callback that drains the queue continues with the rest of the batch:
+ * completions that were taken from the device must not be lost. */
 static bool hand_on(struct rdma_queue *queue) {
     if (queue->next_in_batch == queue->n_batch && !fill_batch(queue))
         return false;
@@ -226,7 +228,8 @@ void rdma_queue_drain(struct rdma_queue *queue) {
         ;
 }
 
-/* Asks for the next notice before it looks, so that what comes meanwhile is not missed. */
+/* Asks for the next notice before it reads the completions, so that one that arrives meanwhile is
+ * not missed. */
 void rdma_queue_on_event(struct rdma_queue *queue) {
     bool is_closed = false;
     queue->is_closed_inside = &is_closed;

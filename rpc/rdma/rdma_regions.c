@@ -1,4 +1,4 @@
-/* Keeps memory registered that is sent from again and again. */
+/* Keeps memory registered that values are sent from again and again. */
 #include "rpc/rdma/rdma_regions.h"
 
 #include <pthread.h>
@@ -11,8 +11,8 @@ struct rdma_regions {
     struct ibv_pd *pd;
     int64_t max_bytes;
 
-    /* guards what follows, and each region's fields; not held while memory is registered or
-     * withdrawn */
+    /* Guards what follows, and the fields of each region. Not held while memory is registered or
+     * unregistered. */
     pthread_mutex_t lock;
     struct list kept; /* most recently used first */
     int64_t kept_bytes;
@@ -22,7 +22,7 @@ struct rdma_regions {
 
 struct rdma_region {
     struct rdma_regions *regions;
-    struct list link; /* regions->kept, or of its own */
+    struct list link; /* regions->kept, or a list of its own */
     struct ibv_mr *mr;
     const char *data;
     size_t size_bytes;
@@ -39,7 +39,7 @@ static void drop(struct rdma_region *region, struct list *dropped) {
     regions->kept_bytes -= (int64_t)region->size_bytes;
     regions->n_kept--;
     regions->n_dropped++;
-    if (region->n_uses == 0) /* else with the last use */
+    if (region->n_uses == 0) /* otherwise it is unregistered after the last use */
         list_push_back(dropped, &region->link);
 }
 
@@ -54,7 +54,7 @@ static void make_room(struct rdma_regions *regions, struct list *dropped) {
     }
 }
 
-/* Without the lock. */
+/* Unregisters the regions of the list. The lock is not held. */
 static void withdraw(struct list *dropped) {
     for (struct list *link; (link = list_pop_front(dropped));) {
         struct rdma_region *region = LIST_ENTRY(link, struct rdma_region, link);
@@ -63,7 +63,7 @@ static void withdraw(struct list *dropped) {
     }
 }
 
-/* ---- memory goes back to the system ---- */
+/* ---- memory that returns to the system ---- */
 
 static bool overlaps(const struct rdma_region *region, const char *data, size_t size_bytes) {
     return region->data < data + size_bytes && data < region->data + region->size_bytes;
@@ -170,7 +170,7 @@ void rdma_region_release(struct rdma_region *region) {
     if (--region->n_uses == 0 && !region->is_kept)
         list_push_back(&dropped, &region->link);
     else
-        make_room(regions, &dropped); /* what was in use could not go before */
+        make_room(regions, &dropped); /* a region that was in use could not be dropped before */
     pthread_mutex_unlock(&regions->lock);
     withdraw(&dropped);
 }

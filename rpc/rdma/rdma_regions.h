@@ -1,13 +1,13 @@
-/* Registered memory that is sent from: kept, because a variable is sent again and again from the
- * same place.
+/* Keeps memory registered that values are sent from, because a variable is sent many times from the
+ * same address.
  *
- * A region covers a range of addresses and is found by any range inside it. Those that nobody
- * uses go, the least recently used first, when their sum exceeds the limit, and at once when the
- * allocator is about to give their memory back to the system: the device would go on reading the
- * old pages. Only what the allocator says that about (buffer_is_recycled) is kept; the rest is
- * registered for one use.
+ * A region is a registered range of addresses. It serves every send from inside the range. Unused
+ * regions are unregistered, the least recently used first, while all regions together exceed a
+ * limit. They are also unregistered when the allocator returns their memory to the system, because
+ * the device would otherwise continue to read the old pages. The allocator announces this for
+ * recycled blocks only (buffer_is_recycled). Any other memory is registered for one use.
  *
- * Any thread. */
+ * Any thread, except that calls marked "blocks" must not be made on a loop thread. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_REGIONS_H
 #define MILLRACE_RPC_RDMA_RDMA_REGIONS_H
 
@@ -18,27 +18,32 @@
 struct rdma_regions;
 struct rdma_region;
 
-enum { RDMA_REGIONS_MAX = 256 }; /* kept at a time */
-#define RDMA_REGIONS_MAX_BYTES (4ll << 30)
+enum { RDMA_REGIONS_MAX = 256 };           /* how many regions are kept */
+#define RDMA_REGIONS_MAX_BYTES (4ll << 30) /* the usual max_bytes */
 
-/* `pd` is borrowed. From now on until rdma_regions_free it is told what the host allocator gives
- * back: one at a time in a process. */
+/* Keeps at most `max_bytes` and RDMA_REGIONS_MAX regions, and in addition those that are in use.
+ * `verbs` and `pd` are borrowed. Takes the release hook of the host allocator until
+ * rdma_regions_free, so a process can have only one at a time. */
 struct rdma_regions *rdma_regions_new(const struct verbs *verbs, struct ibv_pd *pd,
                                       int64_t max_bytes);
-void rdma_regions_free(struct rdma_regions *regions); /* none is in use any more; accepts NULL */
+/* Unregisters all regions; none may be in use. Blocks. Accepts NULL. */
+void rdma_regions_free(struct rdma_regions *regions);
 
-/* A kept region around these bytes, or NULL. One use for the caller. */
+/* Returns a kept region that contains these bytes, or NULL. The caller ends its use with
+ * rdma_region_release. Does not block. */
 struct rdma_region *rdma_regions_find(struct rdma_regions *regions, const char *data,
                                       size_t size_bytes);
-/* Registers the bytes, which lie in `buffer`; the caller holds the buffer as long as the region.
- * Blocks. One use for the caller. */
+/* Registers the bytes, which are part of `buffer`. The caller must hold the buffer until it calls
+ * rdma_region_release. Blocks. Errors: RESOURCE_EXHAUSTED. */
 struct status *rdma_regions_add(struct rdma_regions *regions, const struct buffer *buffer,
                                 const char *data, size_t size_bytes,
                                 struct rdma_region **ret) MUST_USE;
-/* Ends a use; a region that is not kept is withdrawn, which blocks for a moment. Accepts NULL. */
+/* Ends a use. Unregisters a region that is not kept, and may then block for a moment; the loop
+ * thread calls it all the same. Accepts NULL. */
 void rdma_region_release(struct rdma_region *region);
-uint32_t rdma_region_key(const struct rdma_region *region);
+uint32_t rdma_region_key(const struct rdma_region *region); /* for a send from inside the region */
 
-void rdma_regions_describe(struct rdma_regions *regions, struct str *out); /* a JSON object */
+/* Appends a JSON object. */
+void rdma_regions_describe(struct rdma_regions *regions, struct str *out);
 
 #endif

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 struct rdma_remote_slot {
-    uint32_t number; /* arrives with the write, as its immediate value */
-    uint32_t key;
-    uint64_t address;
+    uint32_t number;  /* arrives with the write, as its immediate value */
+    uint32_t key;     /* permits the write; void once the slot is withdrawn */
+    uint64_t address; /* where it begins, in the receiver's address space */
 };
 
 #endif

@@ -4,14 +4,13 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-/* What has a symbol. The calls of the data path are functions of the device's own table, which
- * the header reaches into. */
+/* The functions that the library has symbols for. Those of the data path are in the device's own
+ * table, which the header's inline functions use. */
 static int (*library_query_port)(struct ibv_context *context, uint8_t port,
                                  struct _compat_ibv_port_attr *ret);
 static __typeof__(_ibv_query_gid_ex) *library_query_gid;
 
-/* The library fills in the fields that its first version had, which are all that is asked for
- * here. */
+/* The library sets the fields that its first version had. We need no others. */
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret) {
     memset(ret, 0, sizeof(*ret));
     return library_query_port(context, port, (struct _compat_ibv_port_attr *)ret);
@@ -42,7 +41,7 @@ struct status *verbs_get(const struct verbs **ret) {
     if (is_loaded)
         return NULL;
     if (access("/sys/class/infiniband", F_OK) != 0)
-        return status_failed_precondition("this host's kernel knows no RDMA device");
+        return status_failed_precondition("the kernel of this host has no RDMA device");
     void *file = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!file)
         return status_failed_precondition(
@@ -59,6 +58,6 @@ struct status *verbs_get(const struct verbs **ret) {
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
         if (!(*calls[i].slot = dlsym(file, calls[i].name)))
             return status_failed_precondition("libibverbs is too old: %s", dlerror());
-    is_loaded = true; /* never unloaded: providers do not bear it */
+    is_loaded = true; /* never unloaded, because providers do not support that */
     return NULL;
 }

@@ -1,10 +1,11 @@
-/* libibverbs, loaded when it is first needed: a host without it runs on, and no program of ours
- * links it. Headers are needed to build, the library (libibverbs.so.1) and a provider to run.
+/* Loads libibverbs when it is first needed. No program of ours links the library, so that tasks
+ * also run on hosts without it. Building needs its headers; using RDMA needs the library
+ * (libibverbs.so.1) and a provider.
  *
- * All that is called of it goes through this table, so that tests put their own in its place.
- * The names and contracts are the library's, without the prefix "ibv_": pointers are NULL and
- * numbers not 0 on failure, with the reason in errno or returned. Any thread. Internal to
- * rpc/rdma_*. */
+ * Every call of the library is made through the table below, so that tests can replace it. Names
+ * and contracts are the library's, without the prefix "ibv_". A function that returns a pointer
+ * returns NULL on failure, with the reason in errno. A function that returns a number returns the
+ * reason, or -1 with the reason in errno. Any thread. Internal to rpc/rdma. */
 #ifndef MILLRACE_RPC_RDMA_VERBS_H
 #define MILLRACE_RPC_RDMA_VERBS_H
 
@@ -49,8 +50,8 @@ struct verbs {
     const char *(*wc_status_str)(enum ibv_wc_status status);
 };
 
-/* The same calls by name: those that the library has a symbol for, and those that are ours, over
- * its old signatures or a device's own table. */
+/* The names of the calls. The library has a symbol for each of the first list. The second list is
+ * our own functions, which use old signatures of the library or a device's own table. */
 // clang-format off
 #define VERBS_LIBRARY_CALLS(X) \
     X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
@@ -63,8 +64,9 @@ struct verbs {
     X(query_port) X(query_gid) X(req_notify_cq) X(poll_cq) X(post_send) X(post_recv)
 // clang-format on
 
-/* The process' own. Errors: FAILED_PRECONDITION, the kernel has no devices, or the library is
- * not installed or lacks a call. One thread at a time. */
+/* Returns the table of this process; the first call loads the library. Errors: FAILED_PRECONDITION
+ * (the kernel has no RDMA devices, the library is not installed, or it lacks a call). One thread at
+ * a time. */
 struct status *verbs_get(const struct verbs **ret) MUST_USE;
 
 #endif

@@ -21,34 +21,35 @@
 
 enum { RETRY_MS = 200, READS_PER_TURN = 16 };
 
-static struct metric relayed_total =
+static struct metric connections_total =
     METRIC_COUNTER_INIT("millrace_client_port_connections_total",
                         "Connections of clients that were relayed to the master");
-static struct metric relayed_now = METRIC_GAUGE_INIT("millrace_client_port_connections",
-                                                     "Clients' connections that are relayed now");
+static struct metric connections_now = METRIC_GAUGE_INIT(
+    "millrace_client_port_connections", "Clients' connections that are relayed now");
 
 struct client_port {
     struct loop *loop;
     struct listener *listener;
-    char *task, *master, *master_key; /* master: the flag's, or what etcd said last */
+    /* master: the address from the flag, or the last one that etcd reported */
+    char *task, *master, *master_key;
     bool is_fixed;
     struct etcd *etcd;
-    struct list relayed;
-    int n_relayed;
+    struct list connections;
+    int n_connections;
     bool is_closing;
 };
 
 /* One end of a relayed connection, and what waits to be written to it. */
 struct relay_end {
-    struct relayed *relayed;
+    struct client_connection *connection;
     int fd;
     uv_poll_t poll;
-    bool is_polled, has_ended; /* its peer will send no more */
-    bool is_shut;              /* we will */
+    bool is_polled, has_ended; /* its other side sends no more */
+    bool is_shut;              /* we send no more to it */
     struct str pending;
 };
 
-struct relayed {
+struct client_connection {
     struct list link;
     struct client_port *port;
     struct relay_end client, master;
@@ -63,7 +64,7 @@ struct relayed {
 /* ---- the end ---- */
 
 static void free_port_if_unused(struct client_port *port) {
-    if (!port->is_closing || port->n_relayed > 0)
+    if (!port->is_closing || port->n_connections > 0)
         return;
     free(port->task);
     free(port->master);
@@ -71,24 +72,24 @@ static void free_port_if_unused(struct client_port *port) {
     free(port);
 }
 
-static void release(struct relayed *r) {
-    struct client_port *port = r->port;
-    if (--r->n_handles > 0)
+static void release(struct client_connection *c) {
+    struct client_port *port = c->port;
+    if (--c->n_handles > 0)
         return;
-    str_fini(&r->client.pending);
-    str_fini(&r->master.pending);
-    list_remove(&r->link);
-    free(r);
-    port->n_relayed--;
-    metric_set(&relayed_now, port->n_relayed);
+    str_fini(&c->client.pending);
+    str_fini(&c->master.pending);
+    list_remove(&c->link);
+    free(c);
+    port->n_connections--;
+    metric_set(&connections_now, port->n_connections);
     free_port_if_unused(port);
 }
 
 static void on_poll_closed(uv_handle_t *handle) {
-    release(CONTAINER_OF((uv_poll_t *)handle, struct relay_end, poll)->relayed);
+    release(CONTAINER_OF((uv_poll_t *)handle, struct relay_end, poll)->connection);
 }
 static void on_timer_closed(struct loop_timer *timer) {
-    release(CONTAINER_OF(timer, struct relayed, timer));
+    release(CONTAINER_OF(timer, struct client_connection, timer));
 }
 static void on_connector_gone(void *arg) { release(arg); }
 
@@ -100,17 +101,17 @@ static void close_end(struct relay_end *end) {
     end->fd = -1;
 }
 
-static void finish(struct relayed *r) {
-    if (r->is_over)
+static void finish(struct client_connection *c) {
+    if (c->is_over)
         return;
-    r->is_over = true;
-    etcd_call_cancel(&r->lookup);
-    if (r->connector)
-        grpc_connector_cancel(r->connector, on_connector_gone);
-    r->connector = NULL;
-    close_end(&r->client);
-    close_end(&r->master);
-    loop_timer_close(&r->timer, on_timer_closed);
+    c->is_over = true;
+    etcd_call_cancel(&c->lookup);
+    if (c->connector)
+        grpc_connector_cancel(c->connector, on_connector_gone);
+    c->connector = NULL;
+    close_end(&c->client);
+    close_end(&c->master);
+    loop_timer_close(&c->timer, on_timer_closed);
 }
 
 /* ---- bytes both ways ---- */
@@ -118,10 +119,10 @@ static void finish(struct relayed *r) {
 static void on_ready(uv_poll_t *poll, int status, int events);
 
 static struct relay_end *other(struct relay_end *end) {
-    return end == &end->relayed->client ? &end->relayed->master : &end->relayed->client;
+    return end == &end->connection->client ? &end->connection->master : &end->connection->client;
 }
 
-/* An end is read while the other takes what came before. */
+/* Polls an end. It is read only while the other end has taken everything that came before. */
 static void set_events(struct relay_end *end) {
     int events = end->pending.len > 0 ? UV_WRITABLE : 0;
     if (!end->has_ended && other(end)->pending.len == 0)
@@ -132,7 +133,7 @@ static void set_events(struct relay_end *end) {
         uv_poll_stop(&end->poll);
 }
 
-/* False: it broke. */
+/* Returns false when the connection broke. */
 static bool write_end(struct relay_end *end, const char *data, size_t len, size_t *ret_n) {
     ssize_t n = len > 0 ? send(end->fd, data, len, MSG_NOSIGNAL) : 0;
     *ret_n = n > 0 ? (size_t)n : 0;
@@ -149,11 +150,11 @@ static bool flush(struct relay_end *end) {
     return true;
 }
 
-/* What the peer sent goes to the other end; what that one does not take is kept, and reading
- * pauses. */
+/* Passes bytes on to the other end. When that end does not take all of them, the rest is kept and
+ * reading pauses. */
 static bool move(struct relay_end *from) {
     struct relay_end *to = other(from);
-    char *buffer = loop_read_buffer(from->relayed->port->loop);
+    char *buffer = loop_read_buffer(from->connection->port->loop);
     for (int i = 0; i < READS_PER_TURN && to->pending.len == 0; i++) {
         size_t n_written = 0;
         ssize_t n = read(from->fd, buffer, LOOP_READ_BUFFER_BYTES);
@@ -170,8 +171,8 @@ static bool move(struct relay_end *from) {
     return true;
 }
 
-/* An end that is told everything and will hear no more. */
-static void shut_if_told(struct relay_end *end) {
+/* Shuts an end that has been sent everything and will be sent no more. */
+static void shut_if_drained(struct relay_end *end) {
     if (!end->is_shut && other(end)->has_ended && end->pending.len == 0) {
         end->is_shut = true;
         shutdown(end->fd, SHUT_WR);
@@ -180,81 +181,81 @@ static void shut_if_told(struct relay_end *end) {
 
 static void on_ready(uv_poll_t *poll, int status, int events) {
     struct relay_end *end = CONTAINER_OF(poll, struct relay_end, poll);
-    struct relayed *r = end->relayed;
+    struct client_connection *c = end->connection;
     bool is_good = status >= 0;
     if (is_good && (events & UV_WRITABLE))
         is_good = flush(end);
     if (is_good && (events & UV_READABLE))
         is_good = move(end);
     if (is_good) {
-        shut_if_told(&r->client);
-        shut_if_told(&r->master);
+        shut_if_drained(&c->client);
+        shut_if_drained(&c->master);
     }
-    if (!is_good || (r->client.is_shut && r->master.is_shut)) {
-        finish(r);
+    if (!is_good || (c->client.is_shut && c->master.is_shut)) {
+        finish(c);
         return;
     }
-    set_events(&r->client);
-    set_events(&r->master);
+    set_events(&c->client);
+    set_events(&c->master);
 }
 
 static void poll_end(struct relay_end *end) {
-    CHECK(uv_poll_init(loop_uv(end->relayed->port->loop), &end->poll, end->fd) == 0);
+    CHECK(uv_poll_init(loop_uv(end->connection->port->loop), &end->poll, end->fd) == 0);
     end->is_polled = true;
-    end->relayed->n_handles++;
+    end->connection->n_handles++;
 }
 
 /* ---- to the master ---- */
 
-static void find_master(struct relayed *r);
+static void find_master(struct client_connection *c);
 
-static void retry(struct relayed *r, const char *why) {
+static void retry(struct client_connection *c, const char *why) {
     static struct log_limit limit;
     int64_t n_silent;
-    if (clock_now_ns() < r->until_ns) {
-        loop_timer_start(&r->timer, RETRY_MS, 0);
+    if (clock_now_ns() < c->until_ns) {
+        loop_timer_start(&c->timer, RETRY_MS, 0);
         return;
     }
     if (log_limit_pass(&limit, &n_silent))
         log_warning("client port: no master for a client: %s", why);
-    finish(r);
+    finish(c);
 }
 
 static void on_connected(void *arg, int fd_take, struct status *status_take) {
-    struct relayed *r = arg;
-    r->connector = NULL;
-    r->n_handles--;
+    struct client_connection *c = arg;
+    c->connector = NULL;
+    c->n_handles--;
     if (status_take) {
-        retry(r, status_message(status_take));
+        retry(c, status_message(status_take));
         status_unref(status_take);
         return;
     }
-    r->master.fd = fd_take;
-    grpc_preface_write(&r->master.pending, r->client.fd, r->port->task);
-    loop_timer_stop(&r->timer);
-    poll_end(&r->client);
-    poll_end(&r->master);
-    set_events(&r->client);
-    set_events(&r->master);
+    c->master.fd = fd_take;
+    grpc_preface_write(&c->master.pending, c->client.fd, c->port->task);
+    loop_timer_stop(&c->timer);
+    poll_end(&c->client);
+    poll_end(&c->master);
+    set_events(&c->client);
+    set_events(&c->master);
 }
 
-static void connect_to(struct relayed *r, const char *address) {
+static void connect_to(struct client_connection *c, const char *address) {
     struct net_address parsed;
     struct status *st = net_address_parse(address, &parsed);
     if (st) {
-        retry(r, status_message(st));
+        retry(c, status_message(st));
         status_unref(st);
         return;
     }
-    r->n_handles++; /* the connector's */
-    r->connector = grpc_connector_new(r->port->loop, &parsed, on_connected, r);
+    c->n_handles++; /* the connector's */
+    c->connector = grpc_connector_new(c->port->loop, &parsed, on_connected, c);
 }
 
-/* While etcd is away the master is looked for where it was last. */
+/* While etcd does not answer, the last known address of the master is used. */
 static void on_found(struct etcd_call *call, struct status *status_take,
                      const struct etcd_reply *reply) {
-    struct relayed *r = CONTAINER_OF(call, struct relayed, lookup);
-    struct client_port *port = r->port;
+    struct client_connection *c = CONTAINER_OF(call, struct client_connection, lookup);
+    struct client_port *port = c->port;
     struct arena arena;
     struct cluster_member member;
     arena_init(&arena);
@@ -266,44 +267,44 @@ static void on_found(struct etcd_call *call, struct status *status_take,
         }
     }
     if (port->master)
-        connect_to(r, port->master);
+        connect_to(c, port->master);
     else
-        retry(r, status_take ? status_message(status_take) : "none is registered");
+        retry(c, status_take ? status_message(status_take) : "none is registered");
     status_unref(status_take);
     arena_fini(&arena);
 }
 
-static void find_master(struct relayed *r) {
-    if (r->port->is_fixed) {
-        connect_to(r, r->port->master);
+static void find_master(struct client_connection *c) {
+    if (c->port->is_fixed) {
+        connect_to(c, c->port->master);
         return;
     }
-    r->lookup.on_reply = on_found;
-    etcd_range(r->port->etcd, &r->lookup, r->port->master_key, false);
+    c->lookup.on_reply = on_found;
+    etcd_range(c->port->etcd, &c->lookup, c->port->master_key, false);
 }
 
 static void on_timer(struct loop_timer *timer) {
-    find_master(CONTAINER_OF(timer, struct relayed, timer));
+    find_master(CONTAINER_OF(timer, struct client_connection, timer));
 }
 
 static void on_accept(void *arg, int fd_take) {
     struct client_port *port = arg;
-    if (port->n_relayed >= CLIENT_PORT_MAX_CONNECTIONS) {
+    if (port->n_connections >= CLIENT_PORT_MAX_CONNECTIONS) {
         close(fd_take);
         return;
     }
-    struct relayed *r = xcalloc(1, sizeof(*r));
-    r->port = port;
-    r->client = (struct relay_end){.relayed = r, .fd = fd_take};
-    r->master = (struct relay_end){.relayed = r, .fd = -1};
-    r->until_ns = clock_now_ns() + CLIENT_PORT_WAIT_MS * 1000000ll;
-    r->n_handles = 1;
-    list_push_back(&port->relayed, &r->link);
-    port->n_relayed++;
-    metric_add(&relayed_total, 1);
-    metric_set(&relayed_now, port->n_relayed);
-    loop_timer_init(port->loop, &r->timer, on_timer);
-    find_master(r);
+    struct client_connection *c = xcalloc(1, sizeof(*c));
+    c->port = port;
+    c->client = (struct relay_end){.connection = c, .fd = fd_take};
+    c->master = (struct relay_end){.connection = c, .fd = -1};
+    c->until_ns = clock_now_ns() + CLIENT_PORT_WAIT_MS * 1000000ll;
+    c->n_handles = 1;
+    list_push_back(&port->connections, &c->link);
+    port->n_connections++;
+    metric_add(&connections_total, 1);
+    metric_set(&connections_now, port->n_connections);
+    loop_timer_init(port->loop, &c->timer, on_timer);
+    find_master(c);
 }
 
 /* ---- the port ---- */
@@ -312,7 +313,7 @@ struct status *client_port_new(struct loop *loop, const struct client_port_optio
                                struct client_port **ret) {
     struct client_port *port = xcalloc(1, sizeof(*port));
     port->loop = loop;
-    list_init(&port->relayed);
+    list_init(&port->connections);
     struct status *st = listener_new(loop, options->listen, on_accept, port, &port->listener);
     if (st) {
         free(port);
@@ -323,8 +324,8 @@ struct status *client_port_new(struct loop *loop, const struct client_port_optio
     port->master = options->master ? xstrdup(options->master) : NULL;
     port->master_key = options->master_key ? xstrdup(options->master_key) : NULL;
     port->etcd = options->etcd;
-    metrics_register(&relayed_total);
-    metrics_register(&relayed_now);
+    metrics_register(&connections_total);
+    metrics_register(&connections_now);
     *ret = port;
     return NULL;
 }
@@ -336,14 +337,14 @@ void client_port_close(struct client_port *port) {
         return;
     port->is_closing = true;
     listener_close(port->listener);
-    LIST_FOR_EACH (link, &port->relayed)
-        finish(LIST_ENTRY(link, struct relayed, link));
+    LIST_FOR_EACH (link, &port->connections)
+        finish(LIST_ENTRY(link, struct client_connection, link));
     free_port_if_unused(port);
 }
 
 void client_port_describe(const struct client_port *port, struct str *out) {
     str_addf(out, "{\"port\": %d, \"connections\": %d, \"master\": \"", client_port_number(port),
-             port->n_relayed);
+             port->n_connections);
     str_add_json_escaped(out, port->master ? port->master : "",
                          port->master ? strlen(port->master) : 0);
     str_add(out, "\"}");

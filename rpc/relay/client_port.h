@@ -18,20 +18,21 @@ enum { CLIENT_PORT_WAIT_MS = 10000, CLIENT_PORT_MAX_CONNECTIONS = 10000 };
 struct client_port;
 
 struct client_port_options {
-    const char *listen; /* "0.0.0.0:2222" */
-    const char *task;   /* "/job:worker/replica:0/task:0" */
-    const char *master; /* its address; NULL: it is looked up for each connection, in */
-    struct etcd *etcd;
-    const char *master_key;
+    const char *listen;     /* "0.0.0.0:2222" */
+    const char *task;       /* "/job:worker/replica:0/task:0" */
+    const char *master;     /* the master's address; NULL: etcd is asked for each connection */
+    struct etcd *etcd;      /* needed without `master` */
+    const char *master_key; /* the master's key in etcd */
 };
 
 /* Copies the strings; `etcd` must outlive the port. Errors: as listener_new. */
 struct status *client_port_new(struct loop *loop, const struct client_port_options *options,
                                struct client_port **ret) MUST_USE;
-int client_port_number(const struct client_port *port);
+int client_port_number(const struct client_port *port); /* the bound port */
 /* Stops accepting and ends all connections at once. The memory is freed by the loop's next turns.
  * Accepts NULL. */
 void client_port_close(struct client_port *port);
-void client_port_describe(const struct client_port *port, struct str *out); /* a JSON object */
+/* Appends a JSON object: port, connections, master. */
+void client_port_describe(const struct client_port *port, struct str *out);
 
 #endif

@@ -25,17 +25,17 @@ struct tls_tunnel {
     struct tls *tls;
     int64_t wait_ms;
     struct grpc_server *refuser;
-    struct list passages;
-    int n_passages, n_open; /* in memory; not yet over */
+    struct list connections;
+    int n_connections, n_open; /* n_connections: in memory; n_open: not over yet */
     bool is_draining, is_closing;
     void (*on_drained)(void *arg);
     void *on_drained_arg;
 };
 
-struct passage {
+struct tunnel_connection {
     struct list link;
     struct tls_tunnel *tunnel;
-    int plain_fd; /* -1: the relay's */
+    int plain_fd; /* -1: the relay owns it */
     struct grpc_connector *connector;
     struct tls_relay *relay;
     struct loop_timer timer; /* of the next attempt */
@@ -47,7 +47,7 @@ struct passage {
 /* ---- the end ---- */
 
 static void free_tunnel_if_unused(struct tls_tunnel *tunnel) {
-    if (!tunnel->is_closing || tunnel->n_passages > 0)
+    if (!tunnel->is_closing || tunnel->n_connections > 0)
         return;
     tls_unref(tunnel->tls);
     free(tunnel->target_text);
@@ -55,18 +55,18 @@ static void free_tunnel_if_unused(struct tls_tunnel *tunnel) {
     free(tunnel);
 }
 
-static void release(struct passage *p) {
-    struct tls_tunnel *tunnel = p->tunnel;
-    if (--p->n_handles > 0)
+static void release(struct tunnel_connection *c) {
+    struct tls_tunnel *tunnel = c->tunnel;
+    if (--c->n_handles > 0)
         return;
-    list_remove(&p->link);
-    free(p);
-    tunnel->n_passages--;
+    list_remove(&c->link);
+    free(c);
+    tunnel->n_connections--;
     free_tunnel_if_unused(tunnel);
 }
 
 static void on_timer_closed(struct loop_timer *timer) {
-    release(CONTAINER_OF(timer, struct passage, timer));
+    release(CONTAINER_OF(timer, struct tunnel_connection, timer));
 }
 static void on_connector_gone(void *arg) { release(arg); }
 
@@ -78,78 +78,78 @@ static void report_drained(struct tls_tunnel *tunnel) {
     on_drained(tunnel->on_drained_arg);
 }
 
-static void finish(struct passage *p) {
-    if (p->is_over)
+static void finish(struct tunnel_connection *c) {
+    if (c->is_over)
         return;
-    p->is_over = true;
-    if (p->connector)
-        grpc_connector_cancel(p->connector, on_connector_gone);
-    if (p->relay)
-        tls_relay_close(p->relay);
-    if (p->plain_fd >= 0)
-        close(p->plain_fd);
-    p->connector = NULL;
-    p->relay = NULL;
-    p->plain_fd = -1;
-    p->tunnel->n_open--;
-    loop_timer_close(&p->timer, on_timer_closed);
-    report_drained(p->tunnel);
+    c->is_over = true;
+    if (c->connector)
+        grpc_connector_cancel(c->connector, on_connector_gone);
+    if (c->relay)
+        tls_relay_close(c->relay);
+    if (c->plain_fd >= 0)
+        close(c->plain_fd);
+    c->connector = NULL;
+    c->relay = NULL;
+    c->plain_fd = -1;
+    c->tunnel->n_open--;
+    loop_timer_close(&c->timer, on_timer_closed);
+    report_drained(c->tunnel);
 }
 
-/* Its gRPC client is told why, as the answer to its first call. */
-static void refuse(struct passage *p, struct status *why_take) {
+/* Ends the first gRPC call of the client with the reason. */
+static void refuse(struct tunnel_connection *c, struct status *why_take) {
     static struct log_limit limit;
     int64_t n_silent;
-    int fd = p->plain_fd;
+    int fd = c->plain_fd;
     if (log_limit_pass(&limit, &n_silent))
-        log_warning("no tunnel to %s: %s", p->tunnel->target_text, status_message(why_take));
-    p->plain_fd = -1;
+        log_warning("no tunnel to %s: %s", c->tunnel->target_text, status_message(why_take));
+    c->plain_fd = -1;
     grpc_server_adopt_refused(
-        p->tunnel->refuser, fd,
-        status_prefix_take(why_take, "no tunnel to %s: ", p->tunnel->target_text));
-    finish(p);
+        c->tunnel->refuser, fd,
+        status_prefix_take(why_take, "no tunnel to %s: ", c->tunnel->target_text));
+    finish(c);
 }
 
 /* ---- to the target ---- */
 
 static void on_relay_over(void *arg, struct status *why, bool has_moved, int plain_fd_take) {
-    struct passage *p = arg;
-    p->relay = NULL;
-    p->plain_fd = plain_fd_take;
+    struct tunnel_connection *c = arg;
+    c->relay = NULL;
+    c->plain_fd = plain_fd_take;
     if (why && !has_moved)
-        refuse(p, status_new(STATUS_UNAUTHENTICATED, "%s", status_message(why)));
+        refuse(c, status_new(STATUS_UNAUTHENTICATED, "%s", status_message(why)));
     else
-        finish(p);
+        finish(c);
 }
 
 static void on_connected(void *arg, int fd_take, struct status *status_take) {
-    struct passage *p = arg;
-    struct tls_tunnel *tunnel = p->tunnel;
-    p->connector = NULL;
-    p->n_handles--;
+    struct tunnel_connection *c = arg;
+    struct tls_tunnel *tunnel = c->tunnel;
+    c->connector = NULL;
+    c->n_handles--;
     if (!status_take) {
         struct tls_stream *stream = tls_stream_new(tunnel->tls, false, tunnel->target_text);
         tls_stream_expect(stream, tunnel->name);
-        p->relay =
-            tls_relay_new(tunnel->loop, &(struct tls_relay_options){.plain_fd_take = p->plain_fd,
+        c->relay =
+            tls_relay_new(tunnel->loop, &(struct tls_relay_options){.plain_fd_take = c->plain_fd,
                                                                     .tls_fd_take = fd_take,
                                                                     .stream_take = stream,
                                                                     .waits_for_tls = true,
                                                                     .on_over = on_relay_over,
-                                                                    .arg = p});
-        p->plain_fd = -1;
-    } else if (clock_now_ns() < p->until_ns) {
-        loop_timer_start(&p->timer, RETRY_MS, 0);
+                                                                    .arg = c});
+        c->plain_fd = -1;
+    } else if (clock_now_ns() < c->until_ns) {
+        loop_timer_start(&c->timer, RETRY_MS, 0);
     } else {
-        refuse(p, status_ref(status_take));
+        refuse(c, status_ref(status_take));
     }
     status_unref(status_take);
 }
 
 static void on_attempt(struct loop_timer *timer) {
-    struct passage *p = CONTAINER_OF(timer, struct passage, timer);
-    p->n_handles++; /* the connector's */
-    p->connector = grpc_connector_new(p->tunnel->loop, &p->tunnel->target, on_connected, p);
+    struct tunnel_connection *c = CONTAINER_OF(timer, struct tunnel_connection, timer);
+    c->n_handles++; /* the connector's */
+    c->connector = grpc_connector_new(c->tunnel->loop, &c->tunnel->target, on_connected, c);
 }
 
 static void on_accept(void *arg, int fd_take) {
@@ -158,16 +158,16 @@ static void on_accept(void *arg, int fd_take) {
         close(fd_take);
         return;
     }
-    struct passage *p = xcalloc(1, sizeof(*p));
-    p->tunnel = tunnel;
-    p->plain_fd = fd_take;
-    p->until_ns = clock_now_ns() + tunnel->wait_ms * 1000000;
-    p->n_handles = 1;
-    list_push_back(&tunnel->passages, &p->link);
-    tunnel->n_passages++;
+    struct tunnel_connection *c = xcalloc(1, sizeof(*c));
+    c->tunnel = tunnel;
+    c->plain_fd = fd_take;
+    c->until_ns = clock_now_ns() + tunnel->wait_ms * 1000000;
+    c->n_handles = 1;
+    list_push_back(&tunnel->connections, &c->link);
+    tunnel->n_connections++;
     tunnel->n_open++;
-    loop_timer_init(tunnel->loop, &p->timer, on_attempt);
-    on_attempt(&p->timer);
+    loop_timer_init(tunnel->loop, &c->timer, on_attempt);
+    on_attempt(&c->timer);
 }
 
 /* ---- the tunnel ---- */
@@ -183,10 +183,10 @@ struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options
     struct tls_tunnel *tunnel = xcalloc(1, sizeof(*tunnel));
     tunnel->loop = loop;
     tunnel->target = target;
-    list_init(&tunnel->passages);
+    list_init(&tunnel->connections);
     struct grpc_server_options nothing = {.methods = NULL};
     st = grpc_server_new(loop, NULL, &nothing, &tunnel->refuser);
-    CHECK(!st); /* it does not listen */
+    CHECK(!st); /* it does not listen; sockets are given to it */
     st = listener_new(loop, options->listen, on_accept, tunnel, &tunnel->listener);
     if (st) {
         grpc_server_close(tunnel->refuser, NULL, NULL);
@@ -220,8 +220,8 @@ void tls_tunnel_close(struct tls_tunnel *tunnel) {
         return;
     tunnel->is_closing = true;
     listener_close(tunnel->listener);
-    LIST_FOR_EACH_SAFE (link, next, &tunnel->passages)
-        finish(LIST_ENTRY(link, struct passage, link));
+    LIST_FOR_EACH_SAFE (link, next, &tunnel->connections)
+        finish(LIST_ENTRY(link, struct tunnel_connection, link));
     grpc_server_close(tunnel->refuser, NULL, NULL);
     free_tunnel_if_unused(tunnel);
 }

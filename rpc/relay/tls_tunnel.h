@@ -1,7 +1,7 @@
-/* A port without TLS that leads to a port with TLS, for clients that do not speak TLS. Each
- * accepted connection is joined to one to the target. It waits a while for a target that does
- * not answer; if the target cannot be reached, the first gRPC call is answered with the reason.
- * Loop thread only. */
+/* Listens on a port without TLS and passes bytes on to a target port with TLS, for clients that do
+ * not speak TLS. Each accepted connection gets its own connection to the target. If the target
+ * cannot be reached within `wait_ms`, the client's first gRPC call ends with the reason. Loop
+ * thread only. */
 #ifndef MILLRACE_RPC_RELAY_TLS_TUNNEL_H
 #define MILLRACE_RPC_RELAY_TLS_TUNNEL_H
 
@@ -15,16 +15,16 @@ struct tls_tunnel;
 struct tls_tunnel_options {
     const char *listen; /* "127.0.0.1:2222" */
     const char *target; /* "host:port" */
-    const char *name;   /* which the target's certificate must carry; NULL: the target's host */
-    struct tls *tls;    /* must outlive the tunnel */
-    int64_t wait_ms;    /* 0: TLS_TUNNEL_WAIT_MS */
+    const char *name;   /* that the target's certificate must carry; NULL: the target's host */
+    struct tls *tls;    /* the tunnel takes a reference */
+    int64_t wait_ms;    /* how long a connection waits for the target; 0: TLS_TUNNEL_WAIT_MS */
 };
 
 /* Copies the strings. Errors: as listener_new; INVALID_ARGUMENT (the target). */
 struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options *options,
                               struct tls_tunnel **ret_tunnel) MUST_USE;
-int tls_tunnel_port(const struct tls_tunnel *tunnel);
-int tls_tunnel_count(const struct tls_tunnel *tunnel); /* connections */
+int tls_tunnel_port(const struct tls_tunnel *tunnel);  /* the bound port */
+int tls_tunnel_count(const struct tls_tunnel *tunnel); /* the present number of connections */
 /* Stops accepting. Calls on_drained once, when the last connection has ended. */
 void tls_tunnel_drain(struct tls_tunnel *tunnel, void (*on_drained)(void *arg), void *arg);
 /* Ends all connections at once. The memory is freed by the loop's next turns. Accepts NULL. */

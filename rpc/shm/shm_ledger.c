@@ -1,4 +1,4 @@
-/* Keeps what a peer has been lent from this process' arena, by token. */
+/* Keeps the references that a peer holds in this process' arena, by token. */
 #include "rpc/shm/shm_ledger.h"
 
 #include <pthread.h>
@@ -8,11 +8,12 @@
 
 struct entry {
     struct buffer *buffer;
-    struct entry *next; /* while it is on its way out */
-    bool is_kept;       /* named in the answer that is being read */
+    struct entry *next; /* in a list of entries to be released */
+    bool is_kept;       /* named in the reply that is being read */
 };
 
-/* One count for all ledgers: a token that comes back too late is nobody else's. */
+/* All ledgers share one count, so that a token which is returned too late belongs to no other
+ * ledger. */
 static _Atomic uint64_t last_token;
 
 static struct {
@@ -20,21 +21,21 @@ static struct {
     struct entry *entries;
 } abandoned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Of each buffer that ledgers hold, how many of its references are theirs: one that has no
- * others is kept alive by peers only, by however many of them. Its lock is taken inside a
- * ledger's. */
+/* How many of a buffer's references are those of ledgers. If a buffer has no others, only peers
+ * keep it alive. This lock is taken while a ledger's lock is held. */
 static struct {
     pthread_mutex_t lock;
-    struct u64map n_refs; /* the buffer's address → a number */
+    struct u64map n_refs; /* the buffer's address → the number */
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct shm_ledger {
     pthread_mutex_t lock;
     struct u64map held;    /* token → struct entry */
-    struct u64map buffers; /* the address of each buffer that is held → by how many tokens */
-    uint64_t last_token;   /* of this ledger */
+    struct u64map buffers; /* the address of each buffer that is held → the number of its tokens */
+    uint64_t last_token;   /* the last one that this ledger gave */
     uint64_t n_given, given_bytes, n_refused;
-    size_t held_bytes; /* of the buffers, each once: a slice keeps all of its buffer */
+    /* Of the buffers, each counted once, because a slice keeps all of its buffer. */
+    size_t held_bytes;
     int64_t max_kept_bytes;
 };
 
@@ -71,15 +72,15 @@ struct shm_ledger *shm_ledger_new(int64_t max_kept_bytes) {
     return ledger;
 }
 
-/* Without the ledger's lock: memory may go back to the system. */
+/* The ledger's lock is not held, because releasing may return memory to the system. */
 static void release(struct entry *entries) {
     if (!entries)
         return;
     pthread_mutex_lock(&shared.lock);
     for (const struct entry *entry = entries; entry; entry = entry->next)
-        take_one_from(
-            &shared.n_refs,
-            entry->buffer); /* while it is there: its address may be another's afterwards */
+        take_one_from(&shared.n_refs,
+                      /* before the release: afterwards the address may belong to another buffer */
+                      entry->buffer);
     pthread_mutex_unlock(&shared.lock);
     for (struct entry *next; entries; entries = next) {
         next = entries->next;
@@ -97,7 +98,7 @@ static struct entry *take_out(struct shm_ledger *ledger, uint64_t token, struct 
     return entry;
 }
 
-/* Nobody else uses it any more: adds its entries to the list and frees it. */
+/* Adds the ledger's entries to the list and frees the ledger, which nobody else uses any more. */
 static struct entry *empty_and_free(struct shm_ledger *ledger, struct entry *list) {
     size_t cursor = 0;
     uint64_t token;
@@ -126,8 +127,8 @@ void shm_ledger_abandon(struct shm_ledger *ledger) {
 
 /* ---- giving ---- */
 
-/* Lock held. Bytes of the buffers that this peer keeps alive, alone or with others: each of
- * those peers is charged in full. */
+/* Lock held. Returns the bytes of the buffers that this peer keeps alive, alone or together with
+ * others. Each of those peers is charged in full. */
 static size_t kept_bytes(struct shm_ledger *ledger) {
     size_t cursor = 0, kept = 0;
     uint64_t address;
@@ -186,10 +187,10 @@ bool shm_ledger_give(struct shm_ledger *ledger, struct buffer *buffer, size_t si
     return is_given;
 }
 
-/* ---- what comes back ---- */
+/* ---- returned tokens ---- */
 
 static struct status *not_held(uint64_t token) {
-    return status_invalid("reference %llu was not given to this peer, or has been given back",
+    return status_invalid("reference %llu was not given to this peer, or was returned before",
                           (unsigned long long)token);
 }
 

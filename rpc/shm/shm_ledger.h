@@ -1,12 +1,13 @@
-/* What one peer has been given by reference from this process' arena: token → buffer, one
- * reference each.
+/* Lists the values that one peer holds by reference in this process' arena. Each has a token, and
+ * the ledger holds one reference to its buffer.
  *
- * A buffer stays as it is until the peer has given its token back, or the peer's process has
- * ended. The connection that the ledger belongs to (a channel of its own, which nobody closes
- * while both processes live) is how that is known: the kernel closes it with the process.
- * References that were under way when another connection to the peer broke are found out by
- * asking (settle): the peer names those it holds of all up to some token, and refuses those that
- * reach it later.
+ * A buffer stays allocated and unchanged until the peer returns its token, or the peer's process
+ * has ended. The owner learns of that end from the connection that the ledger belongs to: a channel
+ * that neither task closes while both live, and that the kernel closes with the process.
+ *
+ * When another connection to the peer breaks, references may have been lost on the way. Then the
+ * owner sends its last token, and the peer replies which tokens up to that one it holds
+ * (shm_ledger_keep_only). The peer refuses references with such tokens that arrive later.
  *
  * Any thread. */
 #ifndef MILLRACE_RPC_SHM_SHM_LEDGER_H
@@ -17,42 +18,46 @@
 #include "common/tensor/buffer.h"
 
 enum {
-    SHM_LEDGER_MAX_TOKENS = 1 << 20, /* held by one peer at a time */
-    SHM_LEDGER_MAX_WEIGHED = 1024,   /* of more buffers than that each counts */
+    SHM_LEDGER_MAX_TOKENS = 1 << 20, /* how many one peer may hold */
+    /* While the peer holds more buffers than this, each counts in max_kept_bytes, because finding
+     * the ones that only peers hold would take too long. */
+    SHM_LEDGER_MAX_WEIGHED = 1024,
 };
 
 struct shm_ledger;
 
-/* The peer may keep alive at most `max_kept_bytes` (0: any number): bytes of buffers that nobody
- * but peers holds, which count for each of these peers, and in full however small the slices
- * that were given. What this process holds as well, as a variable that was pulled, costs no
- * memory and does not count until it has been replaced here. */
+/* The peer may keep at most `max_kept_bytes` alive (0: no limit). A buffer counts while only peers
+ * hold it. It counts for each of these peers, and in full, even if only a slice of it was given. A
+ * buffer that this process holds too, for example a variable, costs no additional memory and does
+ * not count. */
 struct shm_ledger *shm_ledger_new(int64_t max_kept_bytes);
-/* All that is left goes back. Accepts NULL. */
+/* Drops all references and frees the ledger: the peer's process has ended. Accepts NULL. */
 void shm_ledger_free(struct shm_ledger *ledger);
-/* This process is ending and the peer is not: what the peer may still look at is kept to the
- * last. Accepts NULL. */
+/* Frees the ledger, but keeps its references until this process exits: the peer may still read the
+ * buffers. Accepts NULL. */
 void shm_ledger_abandon(struct shm_ledger *ledger);
 
-/* A token for a value of `size_bytes` in the buffer; false when the peer holds too many, or
- * keeps so much alive that this value would be beyond the limit. Where it holds nothing, none is
- * too large. */
+/* Makes a token for a value of `size_bytes` in the buffer, and takes a reference to the buffer. The
+ * bytes of a buffer that has a token must not change. Returns false, with nothing done, when the
+ * peer holds too many tokens, or when it would keep more alive than the limit allows. A peer that
+ * keeps nothing alive is given a value of any size. */
 bool shm_ledger_give(struct shm_ledger *ledger, struct buffer *buffer, size_t size_bytes,
                      uint64_t *ret_token);
-/* The peer is done with these. Errors: INVALID_ARGUMENT, it does not hold one of them (those
- * before it have been given back). */
+/* The peer has returned these tokens: drops their references. Errors: INVALID_ARGUMENT when the
+ * peer does not hold one of them; those before it are returned all the same. */
 struct status *shm_ledger_release(struct shm_ledger *ledger, const uint64_t *tokens,
                                   size_t n) MUST_USE;
-/* The last token that was given. */
+/* Returns the last token that was given; 0 when there was none. Tokens grow. */
 uint64_t shm_ledger_last(struct shm_ledger *ledger);
-/* Of the tokens up to `up_to` the peer holds these and no others. Errors: INVALID_ARGUMENT, one
- * of them was not given to it. */
+/* Of the tokens up to `up_to` the peer holds exactly these: drops the references of the others.
+ * Errors: INVALID_ARGUMENT when one of them was not given to the peer or is above `up_to`; then
+ * nothing is dropped. */
 struct status *shm_ledger_keep_only(struct shm_ledger *ledger, uint64_t up_to,
                                     const uint64_t *tokens, size_t n) MUST_USE;
 
-size_t shm_ledger_n_held(struct shm_ledger *ledger);
-/* Members of a JSON object: "given", "given_bytes" (in all), "held" (tokens), "held_bytes" (of the
- * buffers, now), "limit_bytes", "refused" (in all). */
+size_t shm_ledger_n_held(struct shm_ledger *ledger); /* tokens */
+/* Appends members of a JSON object. "given", "given_bytes" and "refused" are totals; "held"
+ * (tokens), "held_bytes" (of their buffers) and "limit_bytes" are present values. */
 void shm_ledger_describe(struct shm_ledger *ledger, struct str *out);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { MAX_SEEN = 64 };
 
-/* What a buffer covered that has gone. */
+/* What a freed buffer covered. */
 struct seen {
     char *data;
     size_t size_bytes;
@@ -31,7 +31,7 @@ struct shm_map {
     uint32_t n_refs;      /* the owner's (until shm_map_close), each buffer's, the posted task's */
     bool is_closed, is_posted;
     struct u64map held; /* token → struct mapped_buffer */
-    uint64_t settled;   /* up to here nothing more may come */
+    uint64_t settled;   /* references with tokens up to this one are too late */
     uint64_t *released;
     size_t n_released, capacity;
     uint64_t n_taken, taken_bytes;
@@ -47,7 +47,7 @@ struct mapped_buffer {
     uint64_t token;
 };
 
-/* Lock held; lets it go. */
+/* Lock held. Drops a reference and releases the lock. */
 static void unref_unlock(struct shm_map *map) {
     bool is_last = --map->n_refs == 0;
     pthread_mutex_unlock(&map->lock);
@@ -78,17 +78,17 @@ static struct status *check_file(int fd, uint64_t size_bytes) {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK))
-        return status_invalid("an arena that is no memory file, or may shrink");
+        return status_invalid("the arena is not a memory file that is sealed against shrinking");
     if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size != size_bytes ||
         size_bytes == 0)
-        return status_invalid("an arena said to have %llu bytes has %lld",
+        return status_invalid("the arena was announced with %llu bytes, but has %lld",
                               (unsigned long long)size_bytes, (long long)info.st_size);
     return NULL;
 }
 
 static struct status *map_file(int fd, uint64_t size_bytes, const char **ret_base) {
     if (fd < 0)
-        return status_invalid("an arena without a descriptor");
+        return status_invalid("an arena was announced without a descriptor");
     TRY(check_file(fd, size_bytes));
     void *base = mmap(NULL, size_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
@@ -136,7 +136,7 @@ void shm_map_close(struct shm_map *map) {
 
 /* ---- buffers ---- */
 
-/* Lock held: the loop gives it back. */
+/* Lock held. The loop will return the token. */
 static void add_released(struct shm_map *map, uint64_t token) {
     if (map->n_released == map->capacity) {
         map->capacity = map->capacity ? map->capacity * 2 : 16;
@@ -157,8 +157,8 @@ static void forget_seen(struct shm_map *map, int at) {
     map->n_seen--;
 }
 
-/* Lock held: that range has been looked at. Those that have to go are put into `ret_old`
- * (MAX_SEEN); returns how many. The newest stays. */
+/* Lock held. Notes that the buffer's range stays mapped. Ranges that have to be dropped for it are
+ * put into `ret_old` (MAX_SEEN); returns how many. The newest range stays. */
 static int add_seen(struct shm_map *map, const struct buffer *buffer, struct seen *ret_old) {
     int n_old = 0;
     if (map->max_seen_bytes == 0)
@@ -178,7 +178,7 @@ static int add_seen(struct shm_map *map, const struct buffer *buffer, struct see
     return n_old;
 }
 
-/* Out of this process' tables; who looks there again, or still, finds the same bytes. */
+/* Removes the ranges from this process' page tables. A later read of them finds the same bytes. */
 static void drop_pages(const struct shm_map *map, const struct seen *old, int n) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < n; i++) {
@@ -199,7 +199,7 @@ static void mapped_free(struct allocator *allocator, struct buffer *buffer) {
     int n_old = add_seen(map, buffer, old);
     if (!map->is_closed)
         add_released(map, mapped->token);
-    if (n_old > 0) { /* this buffer's reference keeps the map */
+    if (n_old > 0) { /* the map is kept by this buffer's reference */
         pthread_mutex_unlock(&map->lock);
         drop_pages(map, old, n_old);
         pthread_mutex_lock(&map->lock);
@@ -217,10 +217,11 @@ static struct buffer *mapped_alloc(struct allocator *allocator, size_t size_byte
 static struct allocator mapped_allocator = {
     .name = "mapped", .alloc = mapped_alloc, .free = mapped_free};
 
-/* Lock held: may a reference with this token come? *ret_is_late: it is only too late. */
+/* Lock held. Checks whether a reference may have this token. *ret_is_late: the reference is
+ * correct, but too late. */
 static struct status *check_token(const struct shm_map *map, uint64_t token, bool *ret_is_late) {
     if (map->is_closed)
-        return status_unavailable("a reference into an arena whose owner has gone");
+        return status_unavailable("a reference into an arena whose owner has ended");
     *ret_is_late = token != 0 && token <= map->settled;
     if (token == 0 || (!*ret_is_late && u64map_get(&map->held, token)))
         return status_invalid("a second reference with token %llu", (unsigned long long)token);
@@ -231,7 +232,7 @@ struct status *shm_map_take(struct shm_map *map, uint64_t token, uint64_t offset
                             uint64_t size_bytes, struct buffer **ret) {
     if (size_bytes == 0 || offset % BUFFER_ALIGN != 0 || offset > map->size_bytes ||
         size_bytes > map->size_bytes - offset)
-        return status_invalid("a reference to %llu bytes at %llu of an arena of %llu",
+        return status_invalid("a reference to %llu bytes at offset %llu of an arena of %llu bytes",
                               (unsigned long long)size_bytes, (unsigned long long)offset,
                               (unsigned long long)map->size_bytes);
     struct mapped_buffer *mapped = xmalloc(sizeof(*mapped));

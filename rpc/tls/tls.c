@@ -10,7 +10,7 @@
 
 #include "rpc/tls/tls_internal.h"
 
-/* AES-128 comes first: it is as good as unbreakable and the fastest where the processor knows
+/* AES-128 comes first: it is secure, and the fastest where the processor has instructions for
  * it. */
 #define TLS13_CIPHERS "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 #define TLS12_CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -21,7 +21,7 @@ static struct metric expires =
 static struct metric reloads_total =
     METRIC_COUNTER_INIT("millrace_tls_reloads_total", "times that TLS files were read again");
 static struct metric reload_failures_total = METRIC_COUNTER_INIT(
-    "millrace_tls_reload_failures_total", "times that TLS files were not fit to be taken over");
+    "millrace_tls_reload_failures_total", "times that TLS files could not be taken over");
 struct metric tls_handshakes_total =
     METRIC_COUNTER_INIT("millrace_tls_handshakes_total", "TLS handshakes completed");
 struct metric tls_handshake_failures_total =
@@ -44,7 +44,7 @@ void tls_take_error(struct str *out, const char *otherwise) {
 
 /* ---- the files ---- */
 
-/* OpenSSL says little about a file that it cannot open. */
+/* OpenSSL reports little about a file that it cannot open. */
 static struct status *check_readable(const char *what, const char *path) {
     return access(path, R_OK) == 0 ? NULL
                                    : status_invalid("%s %s: %s", what, path, strerror(errno));
@@ -58,7 +58,7 @@ static struct status *bad_file(const char *what, const char *path, const char *o
     return st;
 }
 
-/* Nobody is asked for a passphrase: a daemon has no terminal. */
+/* No passphrase is asked for, because a daemon has no terminal. */
 static int no_passphrase(char *text, int size, int is_writing, void *arg) { return 0; }
 
 static struct status *use_own(const struct tls *tls, SSL_CTX *context) {
@@ -98,8 +98,8 @@ static void alpn_of(const struct tls *tls, unsigned char *out, unsigned *ret_len
     *ret_len = (unsigned)len + 1;
 }
 
-/* A client that offers nothing may go on; one that wants something else has come to the wrong
- * port. */
+/* A client that offers nothing is accepted. One that offers only other protocols has dialled the
+ * wrong port. */
 static int choose_protocol(SSL *ssl, const unsigned char **ret, unsigned char *ret_len,
                            const unsigned char *offered, unsigned len, void *arg) {
     const struct tls *tls = arg;
@@ -151,7 +151,7 @@ static struct status *make_context(const struct tls *tls, SSL_CTX **ret) {
     return st;
 }
 
-/* Connections hold the old one as long as they live. */
+/* Connections keep the old context as long as they live. */
 static void take_context(struct tls *tls, SSL_CTX *context_take) {
     SSL_CTX_free(tls->context);
     tls->context = context_take;
@@ -172,8 +172,7 @@ struct status *tls_new(const struct tls_options *options, struct tls **ret_tls) 
     register_metrics();
     CHECK(strlen(options->protocol) < 63);
     if (!options->cert_file != !options->key_file)
-        return status_invalid(
-            "a certificate goes with its key: only one of the two files is given");
+        return status_invalid("a certificate needs its key: only one of the two files is given");
     struct tls *tls = xcalloc(1, sizeof(*tls));
     atomic_init(&tls->n_refs, 1);
     tls->cert_file = copy(options->cert_file);

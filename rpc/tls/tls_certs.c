@@ -16,7 +16,7 @@
 
 #include "rpc/tls/tls_internal.h"
 
-enum { BEGAN_BEFORE_S = 60 }; /* clocks differ */
+enum { BEGAN_BEFORE_S = 60 }; /* because clocks differ */
 
 struct tls_authority {
     EVP_PKEY *key;
@@ -47,14 +47,14 @@ static bool set_serial(X509 *cert) {
     unsigned char bytes[16];
     if (RAND_bytes(bytes, sizeof(bytes)) != 1)
         return false;
-    bytes[0] = (bytes[0] & 0x7f) | 0x40; /* positive, and always as long */
+    bytes[0] = (bytes[0] & 0x7f) | 0x40; /* positive, and always of the same length */
     BIGNUM *number = BN_bin2bn(bytes, sizeof(bytes), NULL);
     bool is_set = number && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert));
     BN_free(number);
     return is_set;
 }
 
-/* Everything but what the certificate is for, and the signature. */
+/* Sets all fields except the names and the signature. */
 static bool fill(X509 *cert, EVP_PKEY *key, const char *common_name, int64_t lifetime_s) {
     X509_NAME *subject = X509_get_subject_name(cert);
     time_t now = time(NULL);
@@ -150,9 +150,9 @@ struct status *tls_authority_load(const char *cert_path, const char *key_path,
     if (!cert || !key)
         st = status_invalid("%s: %s", !cert ? cert_path : key_path, strerror(error));
     else if (!authority->cert)
-        st = status_invalid("%s is no PEM certificate", cert_path);
+        st = status_invalid("%s is not a PEM certificate", cert_path);
     else if (!authority->key)
-        st = status_invalid("%s is no PEM key without a passphrase", key_path);
+        st = status_invalid("%s is not a PEM key without a passphrase", key_path);
     else if (X509_check_private_key(authority->cert, authority->key) != 1)
         st = status_invalid("the key %s does not belong to %s", key_path, cert_path);
     if (cert)
@@ -168,7 +168,7 @@ struct status *tls_authority_load(const char *cert_path, const char *key_path,
 
 /* ---- issuing ---- */
 
-/* The names go into a line of OpenSSL's, where commas and colons mean something. */
+/* The names are put into a line of OpenSSL's syntax, in which commas and colons separate. */
 static struct status *add_name(struct str *out, const char *name) {
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-*";
@@ -179,7 +179,7 @@ static struct status *add_name(struct str *out, const char *name) {
     while (plain < len && (strchr(allowed, name[plain]) || (is_uri && strchr(":/", name[plain]))))
         plain++;
     if (len == 0 || len > 253 || (!is_ip && plain < len))
-        return status_invalid("'%s' is no name for a certificate", name);
+        return status_invalid("'%s' is not a name for a certificate", name);
     str_addf(out, "%s%s:%s", out->len ? "," : "", is_uri ? "URI" : is_ip ? "IP" : "DNS", name);
     return NULL;
 }

@@ -10,12 +10,12 @@ enum { EXPIRES_SOON_S = 7 * 86400 };
 struct status *tls_flags_check(const struct tls_flags *flags) {
     int n = (flags->cert != NULL) + (flags->key != NULL) + (flags->ca != NULL);
     if (n != 0 && n != 3)
-        return status_invalid("tls-cert, tls-key and tls-ca go together: %s is not given",
+        return status_invalid("tls-cert, tls-key and tls-ca must be given together: %s is missing",
                               !flags->cert  ? "tls-cert"
                               : !flags->key ? "tls-key"
                                             : "tls-ca");
     if (n == 0 && (flags->client_ca || flags->admin))
-        return status_invalid("%s: only with tls-cert, tls-key and tls-ca",
+        return status_invalid("%s works only with tls-cert, tls-key and tls-ca",
                               flags->client_ca ? "tls-client-ca" : "tls-admin");
     return NULL;
 }
@@ -23,7 +23,7 @@ struct status *tls_flags_check(const struct tls_flags *flags) {
 static void log_expiry(const struct tls_flags *flags, const struct tls *tls) {
     int64_t left_s = tls_expires_s(tls) - (int64_t)time(NULL);
     if (left_s <= 0)
-        log_warning("the certificate %s has expired: nobody will accept it", flags->cert);
+        log_warning("the certificate %s has expired: other processes will refuse it", flags->cert);
     else if (left_s < EXPIRES_SOON_S)
         log_warning("the certificate %s expires in %lld hours", flags->cert,
                     (long long)left_s / 3600);
@@ -67,7 +67,7 @@ void tls_set_reload(struct tls_set *set) {
     struct tls *all[TLS_RELOAD_MAX];
     size_t n = 0;
     if (!set->wire) {
-        log_info("HUP: there are no TLS files to read again");
+        log_info("HUP: no TLS files are in use, so none are read again");
         return;
     }
     all[n++] = set->wire;
@@ -77,11 +77,12 @@ void tls_set_reload(struct tls_set *set) {
         all[n++] = set->admin;
     struct status *st = tls_reload(all, n);
     if (st) {
-        log_error("TLS files are not taken over, the old ones stay: %s", status_message(st));
+        log_error("the new TLS files were not taken over, and the old ones stay in use: %s",
+                  status_message(st));
     } else {
         struct str text = STR_INIT;
         tls_describe(set->wire, &text);
-        log_info("TLS files were read again: %s", str_text(&text));
+        log_info("the TLS files were read again: %s", str_text(&text));
         str_fini(&text);
     }
     status_unref(st);

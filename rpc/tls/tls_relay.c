@@ -17,17 +17,18 @@ struct relay_poll {
 struct tls_relay {
     struct loop *loop;
     struct tls_stream *stream;
-    tls_relay_over_fn *on_over; /* NULL: it is not wanted */
+    tls_relay_over_fn *on_over; /* NULL: polling is not wanted */
     void *arg;
     int plain_fd, tls_fd;
     struct relay_poll plain_poll, tls_poll;
-    struct str to_plain, to_tls;         /* what the other side did not take */
+    struct str to_plain, to_tls;         /* bytes that the other side did not take */
     bool plain_has_ended, tls_has_ended; /* its peer will send no more */
-    bool plain_is_shut, tls_is_shut;     /* it has been told that nothing more comes */
+    bool plain_is_shut, tls_is_shut;     /* it has been told that no more bytes follow */
     bool is_open, has_moved, is_over, ends_with_plain, may_read_plain;
-    struct loop_timer timer; /* the handshake's, then the first word's, then the stall's */
+    /* the timer of the handshake, then of the first bytes, then of the stall */
+    struct loop_timer timer;
     int64_t stall_ms;
-    /* the TLS side has not taken all; it has taken something since the timer began */
+    /* the TLS side has not taken everything; it has taken some since the timer started */
     bool is_stuck, has_taken;
     struct loop_task again;
     bool again_is_due;
@@ -83,7 +84,7 @@ static bool is_temporary(int error) {
 
 /* ---- from the plain side to the other ---- */
 
-/* All of it, or the rest is kept. False: it broke. */
+/* Sends everything, or keeps the rest. Returns false when the connection broke. */
 static bool write_tls(struct tls_relay *relay, const char *data, size_t len, size_t *ret_n) {
     struct iovec piece = {(void *)(uintptr_t)data, len};
     ssize_t n = tls_socket_write(relay->stream, relay->tls_fd, &piece, len > 0 ? 1 : 0);
@@ -214,7 +215,7 @@ static void watch(struct tls_relay *relay) {
     set_events(&relay->plain_poll, plain);
     set_events(&relay->tls_poll, tls);
     watch_stall(relay);
-    /* Bytes that lie here already make no socket readable. */
+    /* Bytes that TLS has read already do not make the socket readable. */
     bool may_read =
         !relay->tls_has_ended && relay->to_plain.len == 0 && tls_stream_has_input(relay->stream);
     if (relay->is_open && may_read && !relay->again_is_due) {
@@ -261,7 +262,7 @@ static void run_again(struct loop_task *task) {
     release(relay);
 }
 
-/* An error state of a socket shows in what reading or writing says. */
+/* Reading or writing reports an error state of the socket. */
 static void on_ready(uv_poll_t *uv, int status, int events) {
     struct relay_poll *poll = CONTAINER_OF(uv, struct relay_poll, uv);
     struct tls_relay *relay = poll->relay;
@@ -309,7 +310,7 @@ struct tls_relay *tls_relay_new(struct loop *loop, const struct tls_relay_option
     relay->n_handles++;
     loop_timer_start(&relay->timer, options->handshake_ms ? options->handshake_ms : HANDSHAKE_MS,
                      0);
-    /* Its first move is made by the loop: no callback comes inside this call. */
+    /* The loop makes the first move, because no callback may run inside this call. */
     relay->again_is_due = true;
     relay->n_handles++;
     loop_defer(loop, &relay->again);

@@ -1,18 +1,18 @@
-/* A stream over a non-blocking socket: the second half of tls_stream.h. */
+/* Runs a stream over a non-blocking socket: the second half of tls_stream.h. */
 #include <errno.h>
 #include <sys/socket.h>
 
 #include "rpc/tls/tls_stream.h"
 
 enum {
-    /* of one read: what lies in the processor's near caches until it is decrypted */
+    /* of one read: what stays in the processor's near caches until it is decrypted */
     READ_BYTES = 64 * 1024,
-    WRITE_BYTES_PER_CALL = 1 << 20, /* then others have their turn */
+    WRITE_BYTES_PER_CALL = 1 << 20, /* then other connections have their turn */
 };
 
 /* ---- reading ---- */
 
-/* 1: something came, or the end; 0: nothing is there; -1 with errno. */
+/* Returns 1 when bytes or the end arrived, 0 when there is nothing, -1 with errno. */
 static int fill(struct tls_stream *stream, int fd) {
     char *room = tls_stream_room(stream, READ_BYTES);
     ssize_t n;
@@ -28,8 +28,8 @@ static int fill(struct tls_stream *stream, int fd) {
     return 1;
 }
 
-/* As much of one piece as is there; less at the end (*ret_end: 1), where the socket has no more
- * (0), or where something broke (-1). */
+/* Fills one piece as far as possible. When it returns less, *ret_end says why: 1 at the end, 0 when
+ * the socket has no more, -1 when the connection broke. */
 static size_t read_piece(struct tls_stream *stream, int fd, char *to, size_t len, int *ret_end) {
     size_t n = 0;
     while (n < len) {
@@ -73,7 +73,7 @@ ssize_t tls_socket_read(struct tls_stream *stream, int fd, const struct iovec *i
 
 /* ---- writing ---- */
 
-/* 1: all that is encrypted has been sent; 0: the socket is full; -1 with errno. */
+/* Returns 1 when everything encrypted has been sent, 0 when the socket is full, -1 with errno. */
 static int flush(struct tls_stream *stream, int fd) {
     struct span out;
     while ((out = tls_stream_output(stream)).len > 0) {
@@ -105,7 +105,7 @@ ssize_t tls_socket_write(struct tls_stream *stream, int fd, const struct iovec *
     while ((rc = flush(stream, fd)) > 0 && i < n_left && total < WRITE_BYTES_PER_CALL) {
         ssize_t n = tls_stream_encrypt(stream, left + i, n_left - i);
         if (n <= 0) {
-            (void)flush(stream, fd); /* the handshake's, or an alert */
+            (void)flush(stream, fd); /* output of the handshake, or an alert */
             errno = n < 0 ? EPROTO : EAGAIN;
             rc = -1;
             break;
@@ -127,7 +127,7 @@ int tls_socket_shake(struct tls_stream *stream, int fd) {
         struct status *why = tls_stream_why(stream);
         bool is_broken = why != NULL;
         status_unref(why);
-        int sent = flush(stream, fd); /* where it broke, the other end is told why */
+        int sent = flush(stream, fd); /* tell the other end why the connection broke */
         if (is_broken)
             errno = EPROTO;
         if (is_broken || sent < 0)

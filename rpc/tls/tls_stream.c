@@ -16,11 +16,11 @@
 #include "rpc/tls/tls_internal.h"
 
 enum {
-    RECORD_BYTES = 16 * 1024, /* the largest of TLS */
-    /* encrypted at a time: small enough for the processor's near caches */
+    RECORD_BYTES = 16 * 1024, /* the largest that TLS allows */
+    /* how much is encrypted at a time: small enough for the processor's near caches */
     BURST_BYTES = 4 * 16 * 1024,
-    GATHER_BELOW_BYTES = 4096, /* pieces that are put together into one record */
-    /* of a reader's output, which only a peer that does not read can bring about */
+    GATHER_BELOW_BYTES = 4096, /* shorter pieces are joined in one record */
+    /* limit of what reading adds to the output; only a peer that does not read exceeds it */
     MAX_UNSENT_BYTES = 1 << 20,
     QUEUE_BYTES = BURST_BYTES + BURST_BYTES / 16,
 };
@@ -36,16 +36,16 @@ struct tls_stream {
     bool is_server;
     struct tls_queue in;      /* the reader's */
     struct tls_queue sending; /* the writer's */
-    bool has_ended;           /* the reader's: the network's bytes are all there */
+    bool has_ended;           /* the reader's: all bytes of the network have been fed */
     pthread_mutex_t lock;     /* guards what follows */
     SSL *ssl;
     struct tls_queue out;
     enum { HANDSHAKE, OPEN, BROKEN } state;
-    bool has_closed;    /* the other end has said so */
-    bool is_encrypting; /* OpenSSL is at work for a writer, who may not read `in` */
-    bool has_begun;     /* its first byte was looked at: */
+    bool has_closed;    /* the other end has said that it ends */
+    bool is_encrypting; /* OpenSSL works for a writer, and must not read `in` */
+    bool has_begun;     /* its first byte was checked */
     unsigned char first_byte;
-    struct status *cert_error; /* about its certificate */
+    struct status *cert_error; /* an error of its certificate */
     struct status *why;
 };
 
@@ -117,7 +117,7 @@ static int bio_create(BIO *bio) {
     return 1;
 }
 
-/* Made once, by whichever thread is first, and kept. */
+/* Made once, by the first thread that needs it, and kept. */
 static BIO_METHOD *method;
 
 static void make_method(void) {
@@ -149,7 +149,7 @@ static struct status *name_mismatch(struct tls_stream *stream, X509 *cert) {
     return st;
 }
 
-/* Called for each certificate of the chain, the other end's own last; the first error is kept. */
+/* Called for each certificate of the chain, the other end's own last. The first error is kept. */
 static int on_verify(int is_good, X509_STORE_CTX *store) {
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
     struct tls_stream *stream = SSL_get_app_data(ssl);
@@ -259,7 +259,7 @@ static void log_failure(const struct tls_stream *stream) {
     static struct log_limit limit;
     int64_t n_silent;
     if (stream->is_server && log_limit_pass(&limit, &n_silent))
-        log_warning("TLS: %s (%lld others failed since the last such line)",
+        log_warning("TLS: %s (%lld other connections failed since the last such line)",
                     status_message(stream->why), (long long)n_silent);
 }
 
@@ -307,10 +307,10 @@ static struct status *error_of(const struct tls_stream *stream) {
     tls_take_error(&text, "unknown error");
     struct status *st;
     if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-        st = status_unavailable("%s shows no certificate, and one that %s vouches for is needed",
+        st = status_unavailable("%s shows no certificate, but needs one that %s vouches for",
                                 stream->peer, stream->tls->ca_file);
     else if (reason == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED)
-        st = status_unavailable("%s wants a certificate, and none was given to show it",
+        st = status_unavailable("%s requires a certificate, but this process has none to show",
                                 stream->peer);
     else if (is_about_our_certificate(reason))
         st = refused(stream, str_text(&text));
@@ -324,7 +324,7 @@ static struct status *error_of(const struct tls_stream *stream) {
     return st;
 }
 
-/* What a call of OpenSSL's that did not succeed means. */
+/* Says what it means that a call of OpenSSL's did not succeed. */
 static void take_result(struct tls_stream *stream, int rc) {
     int error = SSL_get_error(stream->ssl, rc);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
@@ -335,7 +335,7 @@ static void take_result(struct tls_stream *stream, int rc) {
         stream->has_closed = true;
         return;
     }
-    /* OpenSSL takes no byte more, and would say so for ever */
+    /* Otherwise OpenSSL, which takes no more bytes, would ask for them for ever. */
     if (error == SSL_ERROR_ZERO_RETURN) {
         break_stream(stream, status_unavailable("%s ended TLS during its handshake", stream->peer));
         return;
@@ -348,16 +348,16 @@ static void take_result(struct tls_stream *stream, int rc) {
     }
 }
 
-static void look_at_handshake(struct tls_stream *stream) {
+static void check_handshake(struct tls_stream *stream) {
     if (stream->state != HANDSHAKE || !SSL_is_init_finished(stream->ssl))
         return;
     stream->state = OPEN;
     metric_add(&tls_handshakes_total, 1);
 }
 
-/* Who speaks something else is told apart by its first byte: a record of TLS begins with 22, or
- * 21 for an alert. */
-static void look_at_first_byte(struct tls_stream *stream) {
+/* The first byte shows whether the other end speaks another protocol: a record of TLS begins with
+ * 22, or with 21 for an alert. */
+static void check_first_byte(struct tls_stream *stream) {
     static const unsigned char alert[] = {21, 3, 3, 0, 2, 2, 70}; /* fatal: protocol_version */
     if (stream->has_begun || queue_len(&stream->in) == 0)
         return;
@@ -367,7 +367,7 @@ static void look_at_first_byte(struct tls_stream *stream) {
     if (first == 22 || first == 21)
         return;
     queue_add(&stream->out, alert, sizeof(alert));
-    break_stream(stream, status_unavailable("%s speaks no TLS (its first byte is 0x%02x)",
+    break_stream(stream, status_unavailable("%s does not speak TLS (its first byte is 0x%02x)",
                                             stream->peer, first));
 }
 
@@ -389,7 +389,7 @@ void tls_stream_feed_end(struct tls_stream *stream) { stream->has_ended = true; 
 
 bool tls_stream_has_input(struct tls_stream *stream) {
     pthread_mutex_lock(&stream->lock);
-    /* of a record that was larger than the caller's memory */
+    /* the rest of a record that was larger than the caller's memory */
     bool has_rest = SSL_pending(stream->ssl) > 0;
     pthread_mutex_unlock(&stream->lock);
     return has_rest || queue_len(&stream->in) > 0;
@@ -406,14 +406,14 @@ void tls_stream_room_used(struct tls_stream *stream, size_t len) { stream->in.en
 void tls_stream_rest_reading(struct tls_stream *stream) { queue_rest(&stream->in); }
 
 static void shake(struct tls_stream *stream) {
-    look_at_first_byte(stream);
+    check_first_byte(stream);
     if (stream->state != HANDSHAKE)
         return;
     ERR_clear_error();
     int rc = SSL_do_handshake(stream->ssl);
     if (rc != 1)
         take_result(stream, rc);
-    look_at_handshake(stream);
+    check_handshake(stream);
     end_of_input(stream);
 }
 
@@ -437,7 +437,7 @@ static ssize_t decrypt_some(struct tls_stream *stream, char *to, size_t len) {
         if (rc != 1)
             take_result(stream, rc);
         if (queue_len(&stream->out) > MAX_UNSENT_BYTES)
-            break_stream(stream, status_unavailable("%s asks for answers that it does not read",
+            break_stream(stream, status_unavailable("%s asks for replies that it does not read",
                                                     stream->peer));
     }
     bool is_broken = stream->state == BROKEN;
@@ -465,7 +465,7 @@ bool tls_stream_has_ended(struct tls_stream *stream) {
 
 /* ---- writing ---- */
 
-/* The next bytes of the pieces as one run: where they lie, or gathered. */
+/* Returns the next bytes of the pieces as one run: in place, or copied together. */
 static struct span next_run(const struct iovec *iov, int n_iov, int *i, size_t *offset,
                             char *gathered) {
     while (*i < n_iov && *offset == iov[*i].iov_len) {
@@ -499,9 +499,9 @@ static void advance(const struct iovec *iov, int *i, size_t *offset, size_t n) {
     }
 }
 
-/* In the midst of a message of the handshake (half a key update was read), OpenSSL would read
- * the rest before it writes anything: that is the reader's to do, at the same time perhaps. No
- * honest end sends halves of so small a message, so the stream ends. */
+/* In the middle of a handshake message (half a key update was read), OpenSSL would read the rest
+ * before it writes. But only the reader may read, perhaps at this moment. No honest end sends such
+ * a small message in halves, so the stream ends. */
 static bool encrypt_record(struct tls_stream *stream, struct span plain, size_t *ret_n) {
     ERR_clear_error();
     stream->is_encrypting = true;

@@ -1,5 +1,4 @@
-/* Whose certificate is it, and what is wrong with it: names and dates in certificates, for
- * checks and for people. */
+/* Checks names and dates in certificates, and describes certificates for messages. */
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <time.h>
@@ -13,8 +12,8 @@ int64_t tls_time_of(const ASN1_TIME *time) {
 
 /* ---- names ---- */
 
-/* Bytes of a stranger's: what is not plain text is shown as '?', so that no message or log is
- * led astray. */
+/* These bytes are a stranger's. What is not plain text is replaced by '?', so that it cannot forge
+ * messages or log lines. */
 static void add_plain(struct str *out, const char *bytes, size_t len) {
     for (size_t i = 0; i < len && out->len < TLS_NAMES_MAX_BYTES; i++)
         str_add_char(out, bytes[i] >= ' ' && bytes[i] < 0x7f ? bytes[i] : '?');
@@ -69,7 +68,7 @@ void tls_names_of(X509 *cert, struct str *out) {
     ERR_clear_error();
 }
 
-/* The last part may be "*", where a task's number stands. */
+/* The last part may be "*" instead of a task's number. */
 static bool uri_matches(struct span has, const char *wanted) {
     static const char any_task[] = "/task/*";
     size_t stem = sizeof(any_task) - 2; /* up to the star */

@@ -21,7 +21,7 @@ void heartbeat_start(struct heartbeat *heartbeat, int64_t interval_ms, bool is_p
                                     .interval_ns = interval_ms * 1000000,
                                     .tick_ns = now_ns,
                                     .heard_ns = now_ns,
-                                    /* the first tick asks for one */
+                                    /* so the first tick asks for a ping */
                                     .ping_ns = now_ns - interval_ms * 1000000,
                                     .ping_id = heartbeat->ping_id,
                                     .is_answered = true,
@@ -37,8 +37,8 @@ unsigned heartbeat_tick(struct heartbeat *heartbeat, int64_t now_ns) {
     int64_t passed_ns = now_ns - MAX(heartbeat->tick_ns, heartbeat->heard_ns);
     heartbeat->silent_ns += MIN(passed_ns, period_ns * 3 / 2);
     heartbeat->tick_ns = now_ns;
-    /* Answers come just after a tick: without the slack each silence would be noticed a whole
-     * tick later. */
+    /* Replies arrive just after a tick. Without this slack every silence would be noticed one tick
+     * late. */
     if (heartbeat->silent_ns >= HEARTBEAT_MISSES * heartbeat->interval_ns - period_ns / 4) {
         heartbeat->is_on = false;
         return HEARTBEAT_LOST;
@@ -76,23 +76,18 @@ int64_t heartbeat_offset_us(const struct heartbeat *heartbeat) {
 
 /* ---- messages ---- */
 
-static void add_fixed64(struct str *out, uint32_t number, int64_t value) {
-    proto_add_tag(out, number, 1);
-    str_add_bytes(out, &value, sizeof(value));
-}
-
 void heartbeat_ping(struct heartbeat *heartbeat, int64_t now_ns, int64_t wall_us,
                     struct str *ret_meta) {
     heartbeat->ping_id++;
     heartbeat->ping_ns = now_ns;
     heartbeat->is_answered = false;
-    add_fixed64(ret_meta, PING_SENT_US, wall_us);
+    proto_add_fixed64(ret_meta, PING_SENT_US, (uint64_t)wall_us);
     proto_add_int(ret_meta, PING_INTERVAL_MS, (uint64_t)(heartbeat->interval_ns / 1000000));
 }
 
 void heartbeat_answer(struct span ping_meta, int64_t wall_us, struct str *ret_meta) {
     str_add_bytes(ret_meta, ping_meta.data, MIN(ping_meta.len, (size_t)MAX_PING_BYTES));
-    add_fixed64(ret_meta, PING_ANSWERED_US, wall_us);
+    proto_add_fixed64(ret_meta, PING_ANSWERED_US, (uint64_t)wall_us);
 }
 
 static bool read_field(struct span meta, uint32_t number, uint32_t wire_type,
@@ -124,7 +119,7 @@ void heartbeat_pong(struct heartbeat *heartbeat, int64_t now_ns, uint64_t id, st
     if (meta.len > 2 * MAX_PING_BYTES || !read_field(meta, PING_SENT_US, 1, &sent) ||
         !read_field(meta, PING_ANSWERED_US, 1, &answered))
         return;
-    /* Unsigned: what a stranger says may be anything. */
+    /* Unsigned, because a stranger's numbers may overflow. */
     add_sample(heartbeat, rtt_ns,
                (int64_t)(answered.value - sent.value - (uint64_t)(rtt_ns / 2000)));
 }

@@ -1,17 +1,18 @@
-/* Writes and reads the metas of frequent messages, field by field. */
+/* Writes and reads TensorMeta and the messages about edges, field by field. */
 #include "rpc/wire/messages.h"
 
 #include "common/tensor/tensor_proto.h"
 
-enum { PROTO_SPARE_BYTES = 16 << 20 }; /* that decoding may take beyond 16 times a TensorProto */
+/* how much decoding may allocate beyond 16 times the TensorProto's size */
+enum { PROTO_SPARE_BYTES = 16 << 20 };
+/* the usual length of a TensorMeta: any number of one length byte */
+enum { META_SIZE_HINT = 64 };
 
 /* ---- TensorMeta ---- */
 
 static void add_fixed64(struct str *out, uint32_t number, uint64_t value) {
-    if (value == 0)
-        return;
-    proto_add_tag(out, number, 1);
-    str_add_bytes(out, &value, sizeof(value)); /* little-endian, like every host this runs on */
+    if (value != 0)
+        proto_add_fixed64(out, number, value);
 }
 
 static void add_dims(struct str *out, struct shape shape) {
@@ -26,29 +27,6 @@ static void add_dims(struct str *out, struct shape shape) {
         proto_add_varint(out, (uint64_t)shape.dims[i]);
 }
 
-/* Writes the nested message behind a length of one byte, which nearly always suffices; else the
- * bytes move up. */
-static size_t nested_begin(struct str *out, uint32_t number) {
-    proto_add_tag(out, number, 2);
-    str_add_char(out, 0);
-    return out->len;
-}
-
-static void nested_end(struct str *out, size_t begin) {
-    size_t len = out->len - begin;
-    if (likely(len < 0x80)) {
-        out->data[begin - 1] = (char)len;
-        return;
-    }
-    size_t n_more = proto_varint_size(len) - 1;
-    for (size_t i = 0; i < n_more; i++)
-        str_add_char(out, 0);
-    memmove(out->data + begin + n_more, out->data + begin, len);
-    char *at = out->data + begin - 1;
-    for (uint64_t rest = len; at < out->data + begin + n_more; rest >>= 7)
-        *at++ = (char)(rest >= 0x80 ? rest | 0x80 : rest);
-}
-
 static void add_plain(struct str *out, enum dtype dtype, struct shape shape, size_t size_bytes) {
     proto_add_int(out, 1, dtype);
     add_dims(out, shape);
@@ -57,7 +35,7 @@ static void add_plain(struct str *out, enum dtype dtype, struct shape shape, siz
 
 void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t,
                      size_t proto_size_bytes) {
-    size_t begin = nested_begin(out, number);
+    size_t begin = proto_begin(out, number, META_SIZE_HINT);
     if (t->storage == TENSOR_DEAD) {
         proto_add_int(out, 3, 1);
     } else if (dtype_is_object((enum dtype)t->dtype)) {
@@ -74,16 +52,29 @@ void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t,
     } else {
         add_plain(out, (enum dtype)t->dtype, tensor_shape(t), tensor_size_bytes(t));
     }
-    nested_end(out, begin);
+    proto_end(out, begin, META_SIZE_HINT);
 }
 
-static struct status *malformed(const char *what) { return status_invalid("malformed %s", what); }
+void tensor_meta_add_proto(struct str *out, uint32_t number, enum dtype dtype, struct span proto,
+                           size_t proto_size_bytes) {
+    size_t begin = proto_begin(out, number, META_SIZE_HINT);
+    proto_add_int(out, 1, dtype);
+    if (proto_size_bytes > 0)
+        proto_add_int(out, 4, proto_size_bytes);
+    else
+        proto_add_bytes(out, 5, proto.data, proto.len);
+    proto_end(out, begin, META_SIZE_HINT);
+}
+
+struct status *message_malformed(const char *what) {
+    return status_invalid("malformed %s", what);
+}
 
 static struct status *read_packed_dims(struct span in, struct tensor_meta *ret) {
     while (in.len > 0) {
         uint64_t value;
         if (!proto_read_varint(&in, &value))
-            return malformed("sizes in TensorMeta");
+            return message_malformed("sizes in TensorMeta");
         if (ret->rank == SHAPE_MAX_RANK)
             return status_invalid("TensorMeta of more than %d dimensions", SHAPE_MAX_RANK);
         ret->dims[ret->rank++] = (int64_t)value;
@@ -110,13 +101,13 @@ static struct status *tensor_meta_read_field(const struct proto_field *field,
         return NULL;
     case 3:
         ret->is_dead = field->value != 0;
-        return is_bytes ? malformed("TensorMeta") : NULL;
+        return is_bytes ? message_malformed("TensorMeta") : NULL;
     case 4:
         ret->size_bytes = field->value;
-        return is_bytes ? malformed("TensorMeta") : NULL;
+        return is_bytes ? message_malformed("TensorMeta") : NULL;
     case 5:
         ret->proto = field->bytes;
-        return is_bytes ? NULL : malformed("TensorMeta");
+        return is_bytes ? NULL : message_malformed("TensorMeta");
     default:
         return NULL;
     }
@@ -132,7 +123,7 @@ struct status *tensor_meta_read(struct span in, struct tensor_meta *ret) {
     ret->rank = 0;
     while ((rc = proto_next(&in, &field)) > 0)
         TRY(tensor_meta_read_field(&field, ret));
-    return rc < 0 ? malformed("TensorMeta") : NULL;
+    return rc < 0 ? message_malformed("TensorMeta") : NULL;
 }
 
 bool tensor_meta_fits(const struct tensor_meta *meta, const struct tensor *t) {
@@ -158,26 +149,52 @@ struct status *tensor_meta_check(const struct tensor_meta *meta) {
     return NULL;
 }
 
+static struct status *next_part(const struct tensor_meta *meta, const struct wire_message *message,
+                                size_t *offset, size_t *ret_begin) {
+    TRY(tensor_meta_check(meta));
+    if (!wire_payload_next(message, offset, meta->size_bytes, ret_begin))
+        return status_invalid("the payload of %zu bytes has no room for a tensor of %llu",
+                              message->payload_len, (unsigned long long)meta->size_bytes);
+    if (!tensor_meta_is_plain(meta) && meta->size_bytes == 0)
+        return status_invalid("a %s tensor without its TensorProto", dtype_name(meta->dtype));
+    return NULL;
+}
+
+struct status *tensor_meta_take_proto(const struct tensor_meta *meta,
+                                      const struct wire_message *message, size_t *offset,
+                                      struct span *ret) {
+    size_t begin;
+    *ret = meta->proto;
+    if (meta->proto.len > 0)
+        return NULL;
+    TRY(next_part(meta, message, offset, &begin));
+    *ret = (struct span){message->payload->data + begin, meta->size_bytes};
+    return NULL;
+}
+
+struct status *tensor_meta_find_proto(const struct tensor_meta *meta,
+                                      const struct wire_message *message, size_t *offset,
+                                      struct span *ret) {
+    *ret = (struct span){NULL, 0};
+    if (meta->is_dead || (meta->proto.len == 0 && tensor_meta_is_plain(meta)))
+        return NULL;
+    TRY(tensor_meta_take_proto(meta, message, offset, ret));
+    return meta->proto.len > 0 ? NULL : tensor_proto_check_claim(*ret, PROTO_SPARE_BYTES);
+}
+
 struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message,
                                 size_t *offset, struct allocator *allocator, struct tensor *ret) {
+    struct span proto;
+    size_t begin;
     if (meta->is_dead) {
         tensor_init_dead(ret);
         return NULL;
     }
-    if (meta->proto.len > 0)
-        return tensor_from_proto(meta->proto, NULL, allocator, ret);
-    TRY(tensor_meta_check(meta));
-    size_t begin;
-    if (!wire_payload_next(message, offset, meta->size_bytes, &begin))
-        return status_invalid("the payload of %zu bytes has no room for a tensor of %llu",
-                              message->payload_len, (unsigned long long)meta->size_bytes);
-    if (!tensor_meta_is_plain(meta)) {
-        if (meta->size_bytes == 0)
-            return status_invalid("a %s tensor without its TensorProto", dtype_name(meta->dtype));
-        struct span proto = {message->payload->data + begin, meta->size_bytes};
-        TRY(tensor_proto_check_claim(proto, PROTO_SPARE_BYTES));
-        return tensor_from_proto(proto, message->payload, allocator, ret);
-    }
+    TRY(tensor_meta_find_proto(meta, message, offset, &proto));
+    if (proto.data)
+        return tensor_from_proto(proto, meta->proto.len > 0 ? NULL : message->payload, allocator,
+                                 ret);
+    TRY(next_part(meta, message, offset, &begin));
     struct shape shape = {meta->rank, meta->dims};
     if (meta->size_bytes <= TENSOR_INLINE_BYTES) {
         TRY(tensor_new(allocator, meta->dtype, shape, ret));
@@ -188,114 +205,7 @@ struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wir
     return tensor_view(message->payload, message->payload->data + begin, meta->dtype, shape, ret);
 }
 
-/* ---- RunGraph ---- */
-
-struct status *run_graph_read(struct span in, struct run_graph_message *ret) {
-    struct proto_field field;
-    int rc;
-    *ret = (struct run_graph_message){.feeds = in};
-    while ((rc = proto_next(&in, &field)) > 0) {
-        bool is_number = field.wire_type != 2;
-        if (field.number == 1 && is_number)
-            ret->graph = field.value;
-        else if (field.number == 2 && is_number)
-            ret->step_id = field.value;
-        else if (field.number == 3 && is_number)
-            ret->master_incarnation = field.value;
-        else if (field.number == 4 && is_number)
-            ret->oldest_live_step = field.value;
-        else if (field.number == 6 && is_number)
-            ret->collect_stats = field.value != 0;
-        else if (field.number == 7 && is_number)
-            ret->timeout_ms = (int64_t)field.value;
-        else if (field.number == 8 && is_number)
-            ret->is_partial = field.value != 0;
-        else if (field.number == 9 && is_number)
-            ret->tells_saves = field.value != 0;
-    }
-    return rc < 0 ? malformed("RunGraph") : NULL;
-}
-
-bool run_graph_next_feed(struct run_graph_message *message, struct span *ret_meta) {
-    struct proto_field field;
-    while (proto_next(&message->feeds, &field) > 0)
-        if (field.number == 5 && field.wire_type == 2) {
-            *ret_meta = field.bytes;
-            return true;
-        }
-    return false;
-}
-
-/* ---- partial runs ---- */
-
-void feed_step_read(struct span in, struct feed_step_message *ret) {
-    *ret = (struct feed_step_message){in, in};
-}
-
-static int next_position(struct feed_step_message *message, uint32_t *ret) {
-    struct proto_field field;
-    int rc;
-    while ((rc = proto_next(&message->positions, &field)) > 0) {
-        if (field.number != 1)
-            continue;
-        *ret = (uint32_t)field.value;
-        return field.wire_type == 0 ? 1 : -1;
-    }
-    return rc;
-}
-
-int feed_step_next(struct feed_step_message *message, uint32_t *ret_position,
-                   struct span *ret_meta) {
-    struct proto_field field;
-    int has_position = next_position(message, ret_position), rc;
-    while ((rc = proto_next(&message->feeds, &field)) > 0)
-        if (field.number == 2 && field.wire_type == 2) {
-            *ret_meta = field.bytes;
-            return has_position > 0 ? 1 : -1;
-        }
-    return rc < 0 || has_position != 0 ? -1 : 0;
-}
-
-void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t,
-                        size_t proto_size_bytes) {
-    proto_add_int(out, 1, position);
-    tensor_meta_add(out, 2, t, proto_size_bytes);
-}
-
-/* ---- RunDone ---- */
-
-void run_done_add_status(struct str *out, const struct status *status, bool is_derived) {
-    if (!status)
-        return;
-    const char *message = status_message(status);
-    proto_add_int(out, 1, (uint64_t)status_code(status));
-    proto_add_bytes(out, 2, message, strlen(message));
-    proto_add_int(out, 5, is_derived);
-}
-
-void run_done_add_fetch(struct str *out, const struct tensor *t, size_t proto_size_bytes) {
-    tensor_meta_add(out, 3, t, proto_size_bytes);
-}
-void run_done_add_stats(struct str *out, struct span step_stats) {
-    proto_add_bytes(out, 4, step_stats.data, step_stats.len);
-}
-
-/* ---- the others ---- */
-
-struct status *cancel_step_read(struct span in, struct cancel_step_message *ret) {
-    struct proto_field field;
-    int rc;
-    *ret = (struct cancel_step_message){.code = STATUS_CANCELLED};
-    while ((rc = proto_next(&in, &field)) > 0) {
-        if (field.number == 1 && field.wire_type != 2)
-            ret->step_id = field.value;
-        else if (field.number == 2 && field.wire_type != 2)
-            ret->code = (int)field.value;
-        else if (field.number == 3 && field.wire_type == 2)
-            ret->message = field.bytes;
-    }
-    return rc < 0 ? malformed("CancelStep") : NULL;
-}
+/* ---- edges and credit ---- */
 
 static void add_key(struct str *out, uint32_t edge, uint64_t frame_iter) {
     str_reserve(out, 128);
@@ -306,9 +216,9 @@ static void add_key(struct str *out, uint32_t edge, uint64_t frame_iter) {
 void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter,
                                  enum dtype dtype, struct shape shape, size_t size_bytes) {
     add_key(out, edge, frame_iter);
-    size_t begin = nested_begin(out, 3);
+    size_t begin = proto_begin(out, 3, META_SIZE_HINT);
     add_plain(out, dtype, shape, size_bytes);
-    nested_end(out, begin);
+    proto_end(out, begin, META_SIZE_HINT);
 }
 
 void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
@@ -319,21 +229,21 @@ void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, con
 }
 
 void edge_message_add_reference(struct str *out, const struct arena_reference *reference) {
-    size_t begin = nested_begin(out, 4);
+    size_t begin = proto_begin(out, 4, META_SIZE_HINT);
     proto_add_int(out, 1, reference->token);
     proto_add_int(out, 2, reference->offset);
-    nested_end(out, begin);
+    proto_end(out, begin, META_SIZE_HINT);
 }
 
 void edge_message_add_wants_grant(struct str *out) { proto_add_int(out, 6, 1); }
 
 void edge_message_add_remote_slot(struct str *out, const struct rdma_remote_slot *remote_slot) {
-    size_t begin = nested_begin(out, 5);
+    size_t begin = proto_begin(out, 5, META_SIZE_HINT);
     proto_add_int(out, 1, remote_slot->number);
     add_fixed64(out, 2, remote_slot->address);
     proto_add_tag(out, 3, 5);
     str_add_bytes(out, &remote_slot->key, sizeof(remote_slot->key));
-    nested_end(out, begin);
+    proto_end(out, begin, META_SIZE_HINT);
 }
 
 static struct status *remote_slot_read(struct span in, struct rdma_remote_slot *ret) {
@@ -348,7 +258,7 @@ static struct status *remote_slot_read(struct span in, struct rdma_remote_slot *
         else if (field.number == 3 && field.wire_type == 5)
             ret->key = (uint32_t)field.value;
     }
-    return rc < 0 ? malformed("Place") : NULL;
+    return rc < 0 ? message_malformed("Place") : NULL;
 }
 
 static struct status *reference_read(struct span in, struct arena_reference *ret) {
@@ -360,7 +270,7 @@ static struct status *reference_read(struct span in, struct arena_reference *ret
         else if (field.number == 2 && field.wire_type == 0)
             ret->offset = field.value;
     }
-    return rc < 0 || ret->token == 0 ? malformed("Reference") : NULL;
+    return rc < 0 || ret->token == 0 ? message_malformed("Reference") : NULL;
 }
 
 struct status *edge_message_read(struct span in, struct edge_message *ret) {
@@ -387,7 +297,7 @@ struct status *edge_message_read(struct span in, struct edge_message *ret) {
             ret->wants_grant = field.value != 0;
         }
     }
-    return rc < 0 ? malformed("a message about an edge") : NULL;
+    return rc < 0 ? message_malformed("a message about an edge") : NULL;
 }
 
 void credit_write(struct str *out, uint64_t bytes) { proto_add_int(out, 1, bytes); }
@@ -399,5 +309,5 @@ struct status *credit_read(struct span in, uint64_t *ret_bytes) {
     while ((rc = proto_next(&in, &field)) > 0)
         if (field.number == 1 && field.wire_type == 0)
             *ret_bytes = field.value;
-    return rc < 0 ? malformed("Credit") : NULL;
+    return rc < 0 ? message_malformed("Credit") : NULL;
 }

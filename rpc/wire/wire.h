@@ -51,31 +51,30 @@ enum wire_type {
     WIRE_STEP_FETCHED,  /* StepFetched, payload: the fetch; RUN_DONE follows some time */
     WIRE_GET_STEPS,     /* empty; answered by WIRE_STEPS: Steps */
     WIRE_STEPS,
-    /* Arena, and a descriptor with it: what the owner of an arena says to who may map it */
-    WIRE_ARENA,
-    WIRE_ARENA_MAPPED, /* empty: references may come */
-    WIRE_RELEASE,      /* References: they are no longer held */
-    WIRE_SETTLE,       /* References, `up_to` only: which of these are held? */
-    WIRE_HELD,         /* References: these, of all up to `up_to` */
+    WIRE_ARENA,        /* Arena, passed with its descriptor by the owner: map it */
+    WIRE_ARENA_MAPPED, /* empty; the arena is mapped, so references may be sent */
+    WIRE_RELEASE,      /* References: their tokens are returned */
+    WIRE_SETTLE,       /* References with `up_to` only; answered by WIRE_HELD */
+    WIRE_HELD,         /* References: the tokens up to `up_to` that are held */
     WIRE_END_JOB,      /* empty; no answer: the task drains and exits */
-    /* a request's bytes, from one task's kernels to another's; answered by WIRE_PEER_REPLY */
+    /* the bytes of a peer call's request; answered by WIRE_PEER_REPLY */
     WIRE_PEER_REQUEST,
-    WIRE_PEER_REPLY, /* PeerReply, payload: what goes with it */
-    /* empty; the header's id is the step's: one more SaveV2 of it holds all that it saves */
+    WIRE_PEER_REPLY, /* PeerReply, payload: that of the reply */
+    /* empty; the header's id is the step's: one more SaveV2 of the step has taken its inputs */
     WIRE_INPUTS_TAKEN,
     WIRE_KEEP_GRAPHS,    /* KeepGraphs; answered by WIRE_KEPT */
     WIRE_KEPT,           /* empty */
-    WIRE_RDMA_OFFER,     /* RdmaOffer (worker/exchange/peer_rdma.h) */
+    WIRE_RDMA_OFFER,     /* RdmaOffer (worker/exchange/peer_rdma.h); answered by WIRE_RDMA_REPLY */
     WIRE_RDMA_REPLY,     /* RdmaReply */
-    WIRE_RDMA_END,       /* RdmaNotice, of who sends on the line: its queue pair is no more */
-    WIRE_RDMA_ENDED,     /* RdmaNotice, the answer: all places are withdrawn */
-    WIRE_RDMA_DECLINE,   /* RdmaNotice: the place is not written */
-    WIRE_RDMA_WITHDRAWN, /* RdmaNotice: the place is void, its value may come as a Push */
+    WIRE_RDMA_END,       /* RdmaNotice: the sender of values has destroyed its queue pair */
+    WIRE_RDMA_ENDED,     /* RdmaNotice, the answer to it: all remote slots are withdrawn */
+    WIRE_RDMA_DECLINE,   /* RdmaNotice: the remote slot will not be written */
+    WIRE_RDMA_WITHDRAWN, /* RdmaNotice: the remote slot is void; its value may be pushed */
     /* Stripe (worker/exchange/peer_streams.h), payload: its part of the tensor */
     WIRE_STRIPE,
     /* LostSteps: values of these steps were lost with a connection (worker/exchange/peer.h) */
     WIRE_LOST_STEPS,
-    WIRE_CREDIT, /* Credit, the header's id is the step's: small values have been received */
+    WIRE_CREDIT, /* Credit; the header's id is the step's: small values have been received */
     WIRE_TYPE_END,
 };
 
@@ -83,8 +82,8 @@ enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol; both ends must have the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 
-/* May a message of that type have so many bytes of meta? Who builds a meta from what a client, a
- * graph or a page named checks it before it sends, and fails what the message is about. Errors:
+/* Checks that the meta of a message of that type is not too long. A sender calls it first when the
+ * length depends on a client, a graph or a page, and then fails what the message is about. Errors:
  * RESOURCE_EXHAUSTED. */
 struct status *wire_check_meta(enum wire_type type, size_t meta_len) MUST_USE;
 
@@ -105,8 +104,8 @@ struct wire_message {
     size_t payload_len;
 };
 
-/* `alloc` returns it for a payload that is not wanted any more: its bytes are read and dropped, and
- * on_message is not called. */
+/* `alloc` returns this for a payload that is not wanted any more. Then the bytes are read and
+ * dropped, and on_message is not called. */
 extern struct buffer *const wire_discard;
 
 struct wire_handlers {
@@ -120,7 +119,7 @@ struct wire_handlers {
     /* The connection has ended. Called exactly once, also when connecting failed. `why` is
      * borrowed. The connection is freed with its last reference. */
     void (*on_closed)(void *owner, struct wire_conn *conn, struct status *why);
-    int64_t max_payload_bytes; /* 0: 1 TiB */
+    int64_t max_payload_bytes; /* a longer payload ends the connection; 0: 1 TiB */
 };
 
 /* A message to send. The meta is copied. The payload consists of tensors, which are shared by
@@ -132,8 +131,8 @@ struct wire_out {
     /* plain dtypes only: rpc/wire/wire_values.h says how others travel */
     const struct tensor *const *tensors;
     size_t n_tensors;
-    struct span extra;           /* further payload bytes (copied), after the tensors */
-    struct buffer *extra_buffer; /* not NULL: extra lies in it and is shared instead */
+    struct span extra;           /* further payload bytes, after the tensors; copied, unless: */
+    struct buffer *extra_buffer; /* not NULL: contains `extra`, which is shared by reference */
 };
 
 /* Connects in the background; messages are queued meanwhile. `address` is "host:port",
@@ -207,7 +206,8 @@ void wire_server_use_checksums(struct wire_server *server);
 /* Call it right after wire_listen: the first call of a gRPC client that dials this port ends with
  * these words (rpc/grpc/grpc_refuser.h). With TLS, ALPN refuses such a client instead. */
 void wire_server_refuse_grpc(struct wire_server *server, const char *words);
-int wire_server_port(const struct wire_server *server);
+int wire_server_port(const struct wire_server *server); /* the bound port; 0 for Unix */
+/* Stops listening. Accepted connections are not affected. Accepts NULL. */
 void wire_server_close(struct wire_server *server);
 
 /* Finds the next part of a payload, of `size_bytes` bytes: *ret_begin is its offset, and *offset is

@@ -13,7 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* then the thread stops writing, and the loop continues: a large tensor holds no thread */
+/* After this much the thread stops writing and the loop continues, so that a large tensor occupies
+ * no thread. */
 enum { WRITE_BYTES_PER_TURN = 1 << 20 };
 
 static void on_poll(uv_poll_t *uv, int error, int events);
@@ -126,8 +127,7 @@ static void stop_polling(struct wire_conn *conn) {
     conn->is_polling_writable = false;
 }
 
-/* Closes the descriptor. If another thread is in sendmsg with it, that thread closes it
- * afterwards. */
+/* Closes the descriptor, or leaves that to the thread that is in sendmsg with it. */
 void wire_conn_close_socket(struct wire_conn *conn) {
     stop_polling(conn);
     pthread_mutex_lock(&conn->lock);
@@ -171,7 +171,7 @@ static void conn_finish(struct wire_conn *conn) {
     if (conn->handlers && conn->handlers->on_closed)
         conn->handlers->on_closed(conn->owner, conn, why);
     status_unref(why);
-    wire_conn_unref(conn); /* the loop's */
+    wire_conn_unref(conn); /* the loop's reference */
 }
 
 /* Returns false when the connection was ending already. */
@@ -197,7 +197,7 @@ void wire_conn_close(struct wire_conn *conn, struct status *why_take) {
         loop_post(conn->loop, &conn->close_task);
 }
 
-/* Where a callback of the loop finds the end, so on_closed may be called at once. */
+/* For a callback of the loop that finds the end: on_closed may be called at once. */
 void wire_conn_end(struct wire_conn *conn, struct status *why_take) {
     if (begin_closing(conn, why_take))
         conn_finish(conn);
@@ -317,7 +317,7 @@ static struct status *write_locked(struct wire_conn *conn) {
     return why;
 }
 
-/* To be called after a write, without the lock: has the loop continue when the socket took no
+/* To be called after a write, without the lock. Makes the loop continue when the socket took no
  * more. */
 static void after_write(struct wire_conn *conn, struct status *why, bool must_arm) {
     if (why) {
@@ -332,8 +332,8 @@ static void after_write(struct wire_conn *conn, struct status *why, bool must_ar
     }
 }
 
-/* Called with the lock. Must the caller make the loop poll for writability? If the loop is to do
- * it, takes a reference for it. */
+/* Called with the lock. Returns true when the caller has to make the loop poll for writability. If
+ * the loop thread has to do it, takes a reference for it. */
 static bool take_arming(struct wire_conn *conn) {
     if (!conn->is_blocked || conn->is_arm_posted || !wire_conn_is_live(conn))
         return false;
@@ -383,16 +383,16 @@ void wire_conn_on_writable(struct wire_conn *conn) {
     pthread_mutex_unlock(&conn->lock);
     if (why)
         wire_conn_end(conn, why);
-    /* after TLS' handshake the socket may be polled for writability without need */
+    /* After TLS' handshake the socket may be polled for writability without need. */
     else if (is_blocked != conn->is_polling_writable)
         wire_conn_poll_for(conn, is_blocked);
 }
 
 /* ---- polling ---- */
 
-/* The first bytes have come. True when they are a gRPC client's: another server answers it, and
- * this connection ends. */
-static bool hand_to_refuser(struct wire_conn *conn) {
+/* The first bytes have arrived. Returns true when they are a gRPC client's. Then another server
+ * answers the client, and this connection ends. */
+static bool refuse_grpc_client(struct wire_conn *conn) {
     struct grpc_refuser *refuser = conn->refuser;
     conn->refuser = NULL;
     bool is_grpc = !conn->tls && grpc_refuser_is_for(conn->fd);
@@ -409,16 +409,17 @@ static bool hand_to_refuser(struct wire_conn *conn) {
 void wire_conn_read(struct wire_conn *conn) {
     if (atomic_load_explicit(&conn->state, memory_order_relaxed) != WIRE_OPEN)
         return;
-    if (unlikely(conn->refuser != NULL) && hand_to_refuser(conn))
+    if (unlikely(conn->refuser != NULL) && refuse_grpc_client(conn))
         return;
     struct status *why = wire_input_read(conn);
     if (why)
         wire_conn_end(conn, why);
     else if (unlikely(conn->tls != NULL))
-        wire_flush(conn); /* TLS itself may have an answer */
+        wire_flush(conn); /* TLS itself may have to send something */
 }
 
-/* libuv reports an error state of the socket as EBADF. What arrived before is delivered first. */
+/* libuv reports an error state of the socket as EBADF. What arrived before it is delivered
+ * first. */
 static void on_poll(uv_poll_t *uv, int error, int events) {
     struct wire_conn *conn = CONTAINER_OF(uv, struct wire_poll, uv)->conn;
     if (!conn)
@@ -477,6 +478,6 @@ struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *pe
     conn->fd = fd_take;
     atomic_store(&conn->state, WIRE_OPEN);
     wire_socket_tune(fd_take, is_unix);
-    wire_conn_ref(conn); /* the loop's */
+    wire_conn_ref(conn); /* the loop's reference */
     return conn;
 }

@@ -10,9 +10,9 @@
 #include "rpc/wire/wire_internal.h"
 
 enum {
-    SOCKET_BUFFER_BYTES = 4 << 20, /* of Unix sockets; the kernel gives what it allows */
-    /* a host that disappears is noticed also where there are no heartbeats
-     * (rpc/wire/heartbeat.h) */
+    SOCKET_BUFFER_BYTES = 4 << 20, /* of Unix sockets; the kernel may give less */
+    /* So a host that disappears is noticed also where no heartbeats are sent
+     * (rpc/wire/heartbeat.h). */
     VANISHED_MS = 30000,
 };
 
@@ -32,7 +32,7 @@ socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_stora
 void wire_socket_tune(int fd, bool is_unix) {
     int size = SOCKET_BUFFER_BYTES, one = 1;
     if (is_unix) {
-        /* TCP's grow by themselves */
+        /* the kernel enlarges TCP's buffers by itself */
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     } else {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -55,7 +55,7 @@ static void on_connected(struct wire_conn *conn) {
     wire_socket_tune(conn->fd, conn->is_unix);
 }
 
-/* Continues TLS' handshake. When it is complete, sends what was queued meanwhile and reads what the
+/* Continues TLS' handshake. After its end, sends what was queued meanwhile, and reads what the
  * other end may have sent already. */
 void wire_conn_shake(struct wire_conn *conn) {
     int rc = tls_socket_shake(conn->tls, conn->fd);
@@ -110,10 +110,9 @@ static void set_securing(struct wire_conn *conn, struct tls *tls, bool is_server
 /* Checks over a Unix socket what TLS checks over TCP: the kernel knows the other end's user. */
 static void check_user(struct wire_conn *conn) {
     if (!wire_conn_is_same_user(conn))
-        wire_conn_close(
-            conn,
-            status_unavailable("%s is of another user, whom a Unix socket without TLS is not for",
-                               conn->peer));
+        wire_conn_close(conn, status_unavailable("%s belongs to another user; a Unix socket "
+                                                 "without TLS serves only the user of this process",
+                                                 conn->peer));
 }
 
 void wire_conn_secure(struct wire_conn *conn, struct tls *tls, const char *task) {
@@ -170,8 +169,8 @@ static void try_connect(struct wire_conn *conn, const struct sockaddr *address, 
     }
     if (error == 0)
         on_connected(conn);
-    /* Even a connection that is there already flushes from the loop: the caller may still be
-     * about to queue its first messages. */
+    /* A connection that is made at once also flushes from the loop, because the caller may still
+     * have to queue its first messages. */
     struct status *why = wire_conn_begin_polling(conn, UV_READABLE | UV_WRITABLE);
     if (why)
         wire_conn_close(conn, why);
@@ -229,7 +228,7 @@ struct wire_conn *wire_connect(struct loop *loop, const char *address,
     }
     if (!parsed.is_unix && (parsed.host[0] == '\0' || strcmp(parsed.host, "localhost") == 0))
         snprintf(parsed.host, sizeof(parsed.host),
-                 "127.0.0.1"); /* as listeners have it; no resolver, no thread */
+                 "127.0.0.1"); /* as listeners do: no resolver and no thread are needed */
     socklen_t len = wire_sockaddr(&parsed, &sockaddr);
     if (len > 0)
         try_connect(conn, (struct sockaddr *)&sockaddr, len);

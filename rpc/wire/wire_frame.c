@@ -134,19 +134,19 @@ struct status *wire_checksum_check(const char *what, enum wire_type type, uint32
     metric_add(&checksum_errors_total, 1);
     return status_new(STATUS_DATA_LOSS,
                       "the checksum of the %s of a message of type %d (%s) is %08" PRIx32
-                      ", it was sent with %08" PRIx32 ": its bytes were changed on their way",
+                      ", but it was sent with %08" PRIx32 ": its bytes were changed on their way",
                       what, (int)type, wire_type_name(type), checksum, get_u32(sent));
 }
 
-/* Is it as it was sent? Where sums are not certain to be in use, a flag that was lost leaves its
- * checksum behind. */
+/* Compares the checksum in the header. When checksums may be off, a flag that was damaged on the
+ * way leaves its checksum behind, so a checksum without the flag is an error. */
 static struct status *check_header_checksum(const char *in, bool must_have_checksum) {
     enum wire_type type = (enum wire_type)get_u16(in + OFFSET_TYPE);
     if (must_have_checksum || (get_u16(in + OFFSET_FLAGS) & WIRE_CHECKSUMMED))
         TRY(wire_checksum_check("header", type, header_checksum(in), in + OFFSET_CRC));
     else if (get_u32(in + OFFSET_CRC) != 0)
-        return status_invalid("a checksum in a message of type %d (%s) that has none", (int)type,
-                              wire_type_name(type));
+        return status_invalid("a message of type %d (%s) has a checksum, but not the flag for it",
+                              (int)type, wire_type_name(type));
     if (must_have_checksum && !(get_u16(in + OFFSET_FLAGS) & WIRE_CHECKSUMMED))
         return status_invalid("a message of type %d (%s) without checksums, after others with them",
                               (int)type, wire_type_name(type));

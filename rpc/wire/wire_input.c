@@ -63,7 +63,7 @@ static struct wire_message message_of(const struct wire_header *header, const ch
                                  .payload_len = header->payload_len};
 }
 
-/* Memory for the payload; *ret is NULL when it is to be dropped. */
+/* Allocates memory for the payload. *ret is NULL when the payload has to be dropped. */
 static struct status *payload_alloc(struct wire_conn *conn, const struct wire_message *message,
                                     struct buffer **ret) {
     size_t size = message->payload_len;
@@ -93,7 +93,7 @@ static uint64_t message_bytes(const struct wire_header *header) {
            header->payload_len + wire_checksum_size(header, header->payload_len);
 }
 
-/* Where the payload begins, in memory that begins with the message. */
+/* Returns where the payload begins, in memory that begins with the message. */
 static const char *payload_at(const struct wire_header *header, const char *front) {
     return front + WIRE_HEADER_BYTES + header->meta_len +
            wire_checksum_size(header, header->meta_len);
@@ -107,7 +107,7 @@ static struct status *check_meta(const struct wire_header *header, const char *f
                                meta + header->meta_len);
 }
 
-/* Bytes of a large payload have come. */
+/* Bytes of a large payload have arrived. */
 static void add_to_checksum(struct wire_input *input, const char *bytes, size_t n) {
     if (unlikely(input->large.flags & WIRE_CHECKSUMMED))
         input->checksum = crc32c_extend(input->checksum, bytes, n);
@@ -115,7 +115,7 @@ static void add_to_checksum(struct wire_input *input, const char *bytes, size_t 
 
 /* ---- messages ---- */
 
-/* A small message that lies in memory as a whole. */
+/* Delivers a small message that is in memory completely. */
 static struct status *deliver_small(struct wire_conn *conn, const struct wire_header *header,
                                     const char *front) {
     struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
@@ -134,7 +134,7 @@ static struct status *deliver_small(struct wire_conn *conn, const struct wire_he
     return NULL;
 }
 
-/* Header and meta of a large message are there, and `n_there` bytes of its payload. */
+/* Header and meta of a large message have arrived, and `n_there` bytes of its payload. */
 static struct status *begin_large(struct wire_conn *conn, const struct wire_header *header,
                                   const char *front, size_t n_there) {
     struct wire_input *input = &conn->input;
@@ -165,7 +165,7 @@ static void deliver_large(struct wire_conn *conn) {
     str_fini(&meta);
 }
 
-/* All of its payload has come. */
+/* All of the payload has arrived. */
 static void end_large(struct wire_conn *conn) {
     struct wire_input *input = &conn->input;
     input->is_large = false;
@@ -182,8 +182,8 @@ static struct status *end_awaiting_checksum(struct wire_conn *conn, const char *
     return NULL;
 }
 
-/* Bytes of a message that must lie side by side: all of a small one, header and meta of a large
- * one. */
+/* How many bytes of a message have to be contiguous: all of a small message, header and meta of a
+ * large one. */
 static size_t front_bytes(const struct wire_header *header) {
     size_t n = WIRE_HEADER_BYTES + header->meta_len + wire_checksum_size(header, header->meta_len);
     return header->payload_len > WIRE_LARGE_MIN_BYTES
@@ -203,7 +203,7 @@ static struct status *read_header(struct wire_conn *conn, const char *data,
     return NULL;
 }
 
-/* One message whose front lies in data; *ret_used bytes of it are done with. */
+/* Reads one message whose beginning is in `data`. *ret_used is how many bytes of it are used up. */
 static struct status *parse_message(struct wire_conn *conn, const struct wire_header *header,
                                     const char *data, size_t len, size_t *ret_used) {
     size_t front = front_bytes(header);
@@ -222,8 +222,8 @@ static struct status *parse_message(struct wire_conn *conn, const struct wire_he
     return NULL;
 }
 
-/* Delivers the whole messages in data; *ret_rest bytes at its end are the front of one that has
- * not come completely, which needs *ret_need bytes. */
+/* Delivers the complete messages in `data`. The last *ret_rest bytes are the beginning of a message
+ * that has not arrived completely; *ret_need is how many bytes it needs. */
 static struct status *parse(struct wire_conn *conn, const char *data, size_t len, size_t *ret_rest,
                             size_t *ret_need) {
     struct wire_input *input = &conn->input;
@@ -256,12 +256,12 @@ static struct status *parse_and_stash(struct wire_conn *conn, const char *data, 
     if (!wire_conn_is_live(conn))
         return NULL;
     if (rest > 0 && need > LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES)
-        stash_reserve(input, need); /* a large meta is read into place */
+        stash_reserve(input, need); /* a large meta is read directly into its place */
     stash_set(input, data + len - rest, rest);
     return NULL;
 }
 
-/* Keeps a descriptor that came along. There is room for one; the kernel closes others. */
+/* Keeps a descriptor that was passed. There is space for one, and the kernel closes others. */
 static ssize_t read_with_fd(struct wire_conn *conn, struct iovec *iov, int n_iov) {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     struct msghdr message = {.msg_iov = iov,
@@ -352,7 +352,7 @@ static ssize_t read_front(struct wire_conn *conn, char *scratch, size_t *ret_ask
     return n;
 }
 
-/* An alert of TLS is all that a port with TLS says to who has none. */
+/* A port with TLS answers an end without TLS with an alert, and with nothing else. */
 static struct status *why_ended(const struct wire_conn *conn) {
     const struct wire_input *input = &conn->input;
     bool is_alert = input->stash_len >= 3 && input->stash_len < WIRE_HEADER_BYTES &&
@@ -373,7 +373,8 @@ static void on_read_due(struct loop_task *task) {
     wire_conn_unref(conn);
 }
 
-/* Its share of this turn is used up, and the socket may not say that there is more. */
+/* The connection's share of this turn is used up, and the socket may not report that there is
+ * more. */
 static void read_on_later(struct wire_conn *conn) {
     if (!conn->tls || !tls_stream_has_input(conn->tls) || conn->is_read_due ||
         !wire_conn_is_live(conn))
@@ -402,7 +403,7 @@ struct status *wire_input_read(struct wire_conn *conn) {
         if (n < 0)
             return errno == EAGAIN ? NULL : wire_why_broken(conn, errno);
         if ((size_t)n < asked && !conn->expects_fd)
-            return NULL; /* a short read: nothing more is there (but behind a descriptor) */
+            return NULL; /* a short read: the socket has no more, except after a descriptor */
         total += (size_t)n;
     }
     read_on_later(conn);

@@ -11,7 +11,7 @@
  *                CLOSING ◄────────────────────────┘   nothing is queued or delivered any more
  *                   │ on the loop
  *                   ▼
- *                CLOSED      on_closed has been called; the memory goes with the last reference */
+ *                CLOSED      on_closed has been called; the last reference frees the memory */
 #ifndef MILLRACE_RPC_WIRE_WIRE_INTERNAL_H
 #define MILLRACE_RPC_WIRE_WIRE_INTERNAL_H
 
@@ -56,7 +56,7 @@ static inline size_t wire_checksum_size(const struct wire_header *header, uint64
 
 struct wire_chunk {
     size_t used, capacity;
-    uint32_t n_segments; /* that lie in it */
+    uint32_t n_segments; /* how many segments have bytes in it */
     char data[];
 };
 
@@ -70,8 +70,8 @@ struct wire_segment {
     const char *data;
     size_t len;
     enum wire_segment_kind kind;
-    struct buffer *owner;     /* one reference; or NULL: */
-    struct wire_chunk *chunk; /* the bytes lie here */
+    struct buffer *owner;     /* contains the bytes; one reference. NULL: */
+    struct wire_chunk *chunk; /* contains them */
 };
 
 /* A ring of segments. Consecutive small pieces share one segment, so several small messages are
@@ -91,11 +91,12 @@ struct wire_output {
 
 enum {
     WIRE_MAX_IOV = 64,
-    /* of copied bytes that the other end does not read: then the connection ends */
+    /* when more copied bytes wait for the other end to read, the connection ends */
     WIRE_MAX_UNREAD_BYTES = 1 << 30,
-    /* smaller pieces are copied: cheaper than a reference and an iovec */
+    /* smaller pieces are copied, because that is cheaper than a reference and an iovec */
     WIRE_SHARE_MIN_BYTES = 4096,
-    /* of a payload with a checksum in one write: then its bytes are in the cache still */
+    /* how much of a payload with a checksum is written at a time, so that it stays in the cache
+     * until its checksum is computed */
     WIRE_CHECKSUM_TURN_BYTES = 512 << 10,
 };
 
@@ -122,16 +123,16 @@ struct wire_input {
     struct str large_meta;
     struct buffer *payload; /* NULL: being dropped */
     size_t n_got;
-    uint32_t checksum;    /* of what came of it, where it has one */
-    bool awaits_checksum; /* it has arrived but for its checksum */
+    uint32_t checksum;    /* of the part that has arrived, if the payload has a checksum */
+    bool awaits_checksum; /* the payload has arrived, and its checksum has not */
     bool has_checksums;   /* a message with checksums has arrived: each later one must have them */
-    uint64_t frame_begin; /* of the message that is being read: its place in all that came */
-    int fd;               /* passed by the other end and not taken yet; -1 */
+    uint64_t frame_begin; /* offset of the message that is being read, in all received bytes */
+    int fd;               /* passed by the other end and not taken yet; -1: none */
 };
 
 enum {
-    WIRE_READ_BYTES = 64 * 1024,      /* one read, when no large payload is on its way */
-    WIRE_LARGE_MIN_BYTES = 16 * 1024, /* payloads above are read straight into their buffer */
+    WIRE_READ_BYTES = 64 * 1024,      /* of one read, when no large payload is being received */
+    WIRE_LARGE_MIN_BYTES = 16 * 1024, /* larger payloads are read directly into their buffer */
     WIRE_BYTES_PER_TURN = 1 << 20,    /* then the loop's other connections have their turn */
 };
 
@@ -164,7 +165,7 @@ struct wire_conn {
     struct wire_poll *poll;
     struct wire_input input;
     struct grpc_refuser *refuser; /* accepted, and nothing has been read yet; or NULL */
-    /* NULL: in the clear. Read on the loop thread, written by the one that writes */
+    /* NULL: without TLS. Decrypts on the loop thread, and encrypts on the thread that writes. */
     struct tls_stream *tls;
     /* to continue reading: `tls` holds bytes that it has read from the socket already */
     struct loop_task read_task;
@@ -180,15 +181,15 @@ struct wire_conn {
     struct wire_output output;
     int fd;          /* written under lock, on the loop thread */
     int fd_to_pass;  /* with the next bytes; -1 */
-    bool is_writing; /* a thread is in sendmsg: the others only queue */
-    bool is_blocked; /* the socket takes no more: the loop goes on when it does */
+    bool is_writing; /* a thread is in sendmsg, so the others only queue */
+    bool is_blocked; /* the socket is full; the loop continues when it is writable */
     bool is_arm_posted;
-    bool is_fd_closing; /* whoever writes closes the descriptor after */
+    bool is_fd_closing; /* the thread that writes closes the descriptor afterwards */
     struct status *why; /* of WIRE_CLOSING; may be NULL */
     struct loop_task arm_task, close_task;
 };
 
-/* A connection over a connected socket; one reference for the caller. Reading starts with
+/* Makes a connection of a connected socket. The caller holds one reference. Reading starts with
  * wire_conn_set_owner. Loop thread. */
 struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix);
 static inline bool wire_conn_is_live(struct wire_conn *conn) {
@@ -196,9 +197,9 @@ static inline bool wire_conn_is_live(struct wire_conn *conn) {
 }
 /* Makes the status that ends the connection after a system call's error, or TLS' (EPROTO). */
 struct status *wire_why_broken(struct wire_conn *conn, int error) MUST_USE;
-/* Reads what is there; may end it. The caller holds a reference. */
+/* Reads what has arrived, which may end the connection. The caller holds a reference. */
 void wire_conn_read(struct wire_conn *conn);
-/* CONNECTING, without a socket */
+/* Makes a connection without a socket, in CONNECTING. The caller holds one reference. */
 struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix);
 void wire_conn_close_socket(struct wire_conn *conn);
 /* Ends the connection from a callback of the loop: on_closed is called inside this call. */
@@ -208,12 +209,13 @@ void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted);
 void wire_conn_on_writable(struct wire_conn *conn); /* writes what is waiting, and polls for more */
 
 /* ---- wire_connect.c ---- */
-/* The kernel says whether a connect succeeded. */
+/* The kernel has decided whether a connect succeeded. */
 void wire_conn_on_connect_result(struct wire_conn *conn);
 void wire_conn_shake(struct wire_conn *conn); /* continues TLS' handshake */
 /* Does what wire_conn_secure does, for a connection that was accepted. */
 void wire_conn_secure_accepted(struct wire_conn *conn, struct tls *tls);
-/* The kernel's form of an address, abstract Unix names included; 0 for a name. */
+/* Writes the kernel's form of an address, also of an abstract Unix name, and returns its length.
+ * Returns 0 for a name, which needs a resolver. */
 socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr);
 void wire_socket_tune(int fd, bool is_unix);
 

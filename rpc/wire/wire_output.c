@@ -32,14 +32,14 @@ static void chunk_drop_segment(struct wire_output *output, struct wire_chunk *ch
     if (chunk != output->tail)
         free(chunk);
     else if (chunk->capacity <= CHUNK_BYTES)
-        chunk->used = 0; /* kept: the next message finds it warm */
+        chunk->used = 0; /* kept, because the next message finds it in the cache */
     else {
         free(chunk);
         output->tail = NULL;
     }
 }
 
-/* May more bytes of the kind, at `space`, be added to that segment? */
+/* May more bytes of the kind be added to that segment? They would be at `space`. */
 static bool can_grow(const struct wire_segment *last, const struct wire_chunk *chunk,
                      const char *space, enum wire_segment_kind kind) {
     return last->chunk == chunk && last->data + last->len == space && last->kind == kind &&
@@ -79,7 +79,7 @@ static char *add_space(struct wire_output *output, size_t n, enum wire_segment_k
 struct payload {
     size_t offset;
     enum wire_segment_kind kind;
-    bool is_checksummed_here; /* it is small: its checksum is computed now */
+    bool is_checksummed_here; /* the payload is small, so its checksum is computed now */
     uint32_t checksum;
 };
 
@@ -186,7 +186,7 @@ int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_
         iov[n] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = len};
         bytes += len;
     }
-    /* after a payload with a checksum, a peek contains nothing but that checksum */
+    /* After a payload with a checksum, a peek contains only that checksum. */
     output->n_before_checksummed = bytes - summed;
     *ret_bytes = bytes;
     return n;

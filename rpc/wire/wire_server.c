@@ -11,7 +11,9 @@ enum {
     ACCEPTS_PER_TURN = 64,
     BACKLOG = 1024,
     EXHAUSTED_PAUSE_MS =
-        100, /* out of descriptors: new connections wait in the backlog for a while */
+        /* how long a listener without free descriptors pauses; new connections wait in the
+         * backlog */
+    100,
 };
 
 struct wire_server {
@@ -59,7 +61,8 @@ static void on_abstract_readable(uv_poll_t *poll, int error, int events) {
     for (int i = 0; i < ACCEPTS_PER_TURN && server->fd >= 0; i++) {
         int fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-            uv_poll_stop(&server->poll); /* ready, but accept fails: the loop would spin */
+            /* The listener is readable, but accept fails. Without a pause the loop would spin. */
+            uv_poll_stop(&server->poll);
             loop_timer_start(&server->pause, EXHAUSTED_PAUSE_MS, 0);
         }
         if (fd < 0)

@@ -31,7 +31,7 @@ static bool fits_meta(struct wire_values *values, size_t proto_bytes) {
     return true;
 }
 
-/* The bytes as a tensor: a view on the buffer, or a copy where there is none. */
+/* Makes a tensor of the bytes: a view on the buffer, or a copy if there is no buffer. */
 static struct status *add_bytes(struct wire_values *values, struct span bytes,
                                 struct buffer *buffer) {
     int64_t n = (int64_t)bytes.len;

@@ -13,7 +13,7 @@
 
 enum {
     WIRE_INLINE_PROTO_BYTES = 64 << 10,  /* a longer TensorProto is a payload part */
-    WIRE_INLINE_PROTOS_BYTES = 16 << 20, /* of one message, in all: then all others are, too */
+    WIRE_INLINE_PROTOS_BYTES = 16 << 20, /* total in one message; the others are payload parts */
     WIRE_FEW_VALUES = 16,
 };
 
@@ -34,8 +34,8 @@ void wire_values_fini(struct wire_values *values);
  * meta holds its TensorProto. Errors: RESOURCE_EXHAUSTED, no memory for the part. */
 struct status *wire_values_add(struct wire_values *values, const struct tensor *value,
                                size_t *ret_proto_bytes) MUST_USE;
-/* Does the same for a value that is not plain and whose TensorProto exists already: `proto`, which
- * lies in `buffer`, whose reference is shared (NULL: the bytes are copied). */
+/* Does the same for a value that is not plain and whose TensorProto exists already. `proto` is part
+ * of `buffer`, to which it takes a reference; if `buffer` is NULL, the bytes are copied. */
 struct status *wire_values_add_proto(struct wire_values *values, struct span proto,
                                      struct buffer *buffer, size_t *ret_proto_bytes) MUST_USE;
 

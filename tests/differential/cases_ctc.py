@@ -72,6 +72,8 @@ def losses():
         ("above blank", [[1, 7], [1, 9]], [4, 4], {}),
         ("negative", [[-1], [1]], [4, 4], {}), ("collapsed to fit", [[1, 1, 1, 2], [1]], [3, 4],
                                                 {"preprocess_collapse_repeated": True}),
+        ("collapsed to fit, ignored", [[1, 1, 1, 2], [1]], [3, 4],
+         {"preprocess_collapse_repeated": True, "ignore_longer_outputs_than_inputs": True}),
         ("collapsed does not fit", [[1, 2, 1, 2], [1]], [3, 4],
          {"preprocess_collapse_repeated": True}), ("none for one", [[], [1]], [4, 4], {}),
         ("length beyond", [[1], [1]], [5, 4], {}), ("length negative", [[1], [1]], [-1, 4], {}),

@@ -1,5 +1,5 @@
 """InitializeTableFromTextFileV2: columns, whole lines, line numbers, delimiters, vocabulary sizes,
-offsets, and what is refused."""
+offsets, and refused files."""
 
 import atexit
 import os

@@ -315,9 +315,104 @@ def readers():
             "modes": ("static",)}
 
 
+class OldArray:
+    """A TensorArray of the first or second version: the handle is strings, the flow a number."""
+
+    def __init__(self, old, version, n=3, dtype="float32", **attrs):
+        self.old, self.version, self.dtype = old, version, dtype
+        attrs.setdefault("element_shape", None)
+        self.handle = old.add(f"TensorArray{version}", old.value(n, "int32"), dtype=dtype, **attrs)
+        self.flow = old.value(0.0, "float32")
+
+    def write(self, index, value):
+        self.flow = self.old.add(f"TensorArrayWrite{self.version}", self.handle,
+                                 self.old.value(index, "int32"),
+                                 self.old.value(value, self.dtype), self.flow, T=self.dtype)
+        return self
+
+    def change(self, op, *inputs, **attrs):
+        self.flow = self.old.add(op, self.handle, *inputs, self.flow, **attrs)
+        return self
+
+    def get(self, op, *inputs, **attrs):
+        return self.old.add(op, self.handle, *inputs, self.flow, **attrs)
+
+
+def old_array(version, of, **attrs):
+    def build():
+        old = Old()
+        return old.build(*[f"{name}:0" for name in of(OldArray(old, version, **attrs), old)])
+
+    return build
+
+
+def old_arrays():
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for v in ("", "V2"):
+        def read(a, old, index=1):
+            return [a.get(f"TensorArrayRead{a.version}", old.value(index, "int32"),
+                          dtype="float32")]
+
+        def gather(a, old, indices=(1, 0)):
+            return [a.get(f"TensorArrayGather{a.version}", old.value(indices, "int32"),
+                          dtype="float32", element_shape=None)]
+
+        def scatter(a, old, indices=(2, 0, 1)):
+            return a.change(f"TensorArrayScatter{a.version}", old.value(indices, "int32"),
+                            old.value(rows, "float32"), T="float32")
+
+        def size(a, old):
+            return [a.get(f"TensorArraySize{a.version}")]
+
+        def split(a, old, lengths=(1, 0, 2)):
+            return a.change(f"TensorArraySplit{a.version}", old.value(rows, "float32"),
+                            old.value(lengths, "int64"), T="float32")
+
+        def concat(a, old):
+            return [a.get(f"TensorArrayConcat{a.version}", dtype="float32",
+                          element_shape_except0=None)]
+
+        def gradient(a, old):
+            a.write(0, [1.0, 2.0])
+            a.handle = old.add(f"TensorArrayGrad{a.version}", a.handle, a.flow, source="g")
+            a.write(0, [3.0, 4.0]).write(0, [5.0, 6.0])
+            return gather(a, old, (0,))
+
+        programs = {
+            "size": size,
+            "write": lambda a, old: read(a.write(1, [1.0, 2.0]), old),
+            "unwritten": read,
+            "outside": lambda a, old: read(a, old, 7),
+            "write outside": lambda a, old: size(a.write(3, 1.0), old),
+            "twice": lambda a, old: size(a.write(0, 1.0).write(0, 1.0), old),
+            "gather": lambda a, old: gather(a.write(0, 1.0).write(1, 2.0), old),
+            "scatter": lambda a, old: gather(scatter(a, old), old),
+            "scatter outside": lambda a, old: gather(scatter(a, old, (0, 1, 5)), old),
+            "split": lambda a, old: concat(split(a, old), old),
+            "split wrong": lambda a, old: concat(split(a, old, (1, 1)), old),
+            "gradient": gradient,
+        }
+        for name, of in programs.items():
+            yield f"TensorArray{v}/{name}", old_array(v, of)
+        yield f"TensorArray{v}/grows", old_array(v, lambda a, old: size(a.write(5, 1.0), old),
+                                                 dynamic_size=True)
+    for n in (3, 4):
+        def unpack(a, old):
+            return a.change("TensorArrayUnpack", old.value(rows, "float32"), T="float32")
+
+        def pack(a, old):
+            return [a.get("TensorArrayPack", dtype="float32", element_shape=None)]
+
+        yield f"TensorArray/unpack {n}", old_array(
+            "", lambda a, old: pack(unpack(a, old), old), n=n)
+    yield "TensorArray/unpack 2", old_array("", lambda a, old: pack(unpack(a, old), old), n=2)
+    yield "TensorArray/pack 0", old_array("", lambda a, old: pack(a, old), n=0)
+
+
 def cases():
     yield from diagonals()
     yield from linear()
     yield from neural()
     yield from others()
     yield from readers()
+    yield from old_arrays()

@@ -3,6 +3,7 @@
 import numpy as np
 import oracle
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, tensor_pb2
 
 R = tf.raw_ops
 F = np.float32
@@ -115,6 +116,41 @@ PROGRAMS = {
 }
 
 
+def number(kind, value):
+    """A variant of a plain number, as a Const holds it."""
+    content = tensor_pb2.TensorProto(dtype=tf.variant.as_datatype_enum, tensor_shape={})
+    content.variant_val.add(type_name=kind.encode(), metadata=value.tobytes())
+    return tf.constant(1).graph.create_op(
+        "Const", [], [tf.variant], attrs={
+            "value": attr_value_pb2.AttrValue(tensor=content),
+            "dtype": attr_value_pb2.AttrValue(type=content.dtype)}).outputs[0]
+
+
+NUMBERS = {"int": np.int32(3), "float": np.float32(2.5), "bool": np.bool_(True),
+           "double": np.float64(1.5)}
+
+
+def after(make):
+    """Whether it can be made: a client cannot fetch a variant."""
+
+    def build():
+        with tf.control_dependencies([make()]):
+            return [tf.constant(1) + 1]
+
+    return build
+
+
+def number_cases():
+    for kind, value in NUMBERS.items():
+        of = lambda k=kind, v=value: number(k, v)  # noqa: E731
+        yield f"number/{kind}/zeros", after(lambda o=of: R.ZerosLike(x=o()))
+        yield f"number/{kind}/sum", after(lambda o=of: R.AddN(inputs=[o(), o(), o()]))
+        yield f"number/{kind}/zero and number", after(
+            lambda o=of: R.AddN(inputs=[R.ZerosLike(x=o()), o()]))
+    yield "number/mixed", after(lambda: R.AddN(inputs=[number("int", np.int32(1)),
+            number("float", np.float32(1))]))
+
+
 def cases():
     for dtype in ALL:
         for shape in ((), (3,), (2, 1, 2, 1, 2, 3), (0, 2)):
@@ -123,3 +159,4 @@ def cases():
             yield f"sum/{dtype}", _sum(dtype)
     for name, build in PROGRAMS.items():
         yield f"program/{name}", build
+    yield from number_cases()

@@ -1,4 +1,4 @@
-"""Cases of the quantising family: codes of few bits, and reals that go through them."""
+"""Cases of the quantising family: codes of few bits, and reals that are rounded to codes."""
 
 import itertools
 

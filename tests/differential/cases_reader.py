@@ -176,7 +176,9 @@ def states():
             steps.append(oracle.Step([state]))
             other = Rig(kind)
             steps.append(oracle.Step(targets=[other.op("ReaderRestoreState", state=state)]))
-            return steps + other.counts() + [oracle.Step([other.op("ReaderSerializeState")])]
+            read_on = oracle.Step(list(other.op("ReaderRead", queue_handle=rig.queue)))
+            return steps + other.counts() + [oracle.Step([other.op("ReaderSerializeState")]),
+                                             read_on] + other.counts()
 
         return build
 

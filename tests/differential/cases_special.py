@@ -1,5 +1,5 @@
-"""Cases of the special functions that came after the math family: Bessel's and others of one
-argument, and those around the gamma function."""
+"""Cases of special functions: Bessel functions and others of one argument, and functions related to
+the gamma function."""
 
 import itertools
 

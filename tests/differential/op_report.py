@@ -47,6 +47,21 @@ BACKWARD_EXPLAINED = {
                                                     "and nobody else holds it: zeros",
 }
 
+# By how a case's name begins, a pattern: what TensorFlow's GPU kernels, and ours, answer otherwise
+# than those of a CPU, with which a case is compared.
+GPU_EXPLAINED = {
+    r"\w*(Div|Mod)/u?int\d+/(scalar zero|zero|specials)$":
+        "a kernel cannot fail: the quotient by an integer zero has all bits set",
+    r"Pow/int\d+/negative$": "a kernel cannot fail: a negative integer power is rounded to zero",
+    r"SparseSoftmaxCrossEntropyWithLogits/wrong/.*\[(\d+, -\d+|[35], 0)\]$":
+        "a kernel cannot fail: a label outside of the classes gives NaN",
+}
+
+
+def gpu_reason(name):
+    """Why a case may differ on a GPU, or None."""
+    return next((why for pattern, why in GPU_EXPLAINED.items() if re.match(pattern, name)), None)
+
 
 def backward_reason(name):
     """Why the gradient of a case may differ, or None."""
@@ -148,8 +163,7 @@ class OpReport:
         text = [
             "# Kernels against TensorFlow's, op by op",
             "",
-            f"Written by `{command}`; what each column means stands in "
-            "tests/differential/op_report.py.",
+            f"Written by `{command}`. tests/differential/op_report.py explains each column.",
             "",
             f"**{said:,} comparisons: {differs} unexplained differences, {explained} explained "
             f"({100 * explained / max(said, 1):.2f} %).** "

@@ -31,6 +31,7 @@ import argparse
 import atexit
 import importlib
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -377,6 +378,13 @@ def run_case(evaluator, name, build, options, mode, report, show_messages=False)
     return outcome, graph
 
 
+def checks_values_on_cpu_only(message):
+    """On a GPU (GRAPH_EVAL_GPU) the host cannot read indices and lengths: what is out of range
+    gives zeros, or is left out, as in TensorFlow's GPU kernels. Its CPU kernels fail."""
+    return bool(os.environ.get("GRAPH_EVAL_GPU")) and re.search(
+        r"is not in \[0, |does not index into|is out of range|seq_lens\(\d+\) [<>] ", message)
+
+
 def compare_graph(evaluator, name, graph, steps, options, mode, report, show_messages=False):
     theirs = _run_tensorflow(graph, steps)
     try:
@@ -393,6 +401,9 @@ def compare_graph(evaluator, name, graph, steps, options, mode, report, show_mes
         if code == tf.errors.UNIMPLEMENTED and not our_code:
             report.wider += 1
             return "wider"
+        if not our_code and checks_values_on_cpu_only(message):
+            report.explained += 1
+            return "explained"
         if not codes_agree(our_code, code):
             report.failed.append(f"{label}: code {our_code} ({our_message[:300]!r}), TensorFlow "
                                  f"has {code} ({message[:200]!r})")

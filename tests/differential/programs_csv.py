@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 from programs import tf
-from programs_data import through, written
+from programs_data import continued, through, written
 
 I, F, S = tf.int32, tf.float32, tf.string
 Csv = tf.data.experimental.CsvDataset
@@ -96,7 +96,18 @@ CASES = {
 }
 
 
+MANY = "".join(f'{k},"{"abc" * (k % 7)}\n{k}"\n' for k in range(12))
+POSITIONS = {
+    "one file": lambda: Csv([file(MANY)], [I, S]),
+    "files": lambda: Csv([file("1,a\n2,b\n"), file(""), file("3,c\n4,d\n5,e\n")], [I, S]),
+    "with errors": lambda: Csv([file("1,a\nx,b\n3,c\ny,d\n5,e\n6,f\n")], [I, S]),
+    "gzip": lambda: Csv([file(gzip.compress(MANY.encode()))], [I, S], compression_type="GZIP"),
+}
+
+
 def cases():
+    for name, make in POSITIONS.items():
+        yield f"csv/position/{name}", continued(make)
     for name, build in CASES.items():
         yield f"csv/{name}", build
     for op in ("CSVDataset", "ExperimentalCSVDataset"):

@@ -433,6 +433,7 @@ PIPELINES = {
         lambda s: tf1.decode_csv(s, [[0], [0.0]])),
     "map control flow": _control_flow_in_function,
     "map functions": lambda: r(4).map(lambda x: tf.map_fn(lambda y: y * x, tf.range(x))),
+    "map parallel cut short": lambda: r(2).map(lambda x: x + 1, num_parallel_calls=4).take(1),
     "map parallel": lambda: r(20).map(lambda x: x * x, num_parallel_calls=3),
     "map auto": lambda: r(20).map(lambda x: x * x, num_parallel_calls=AUTO),
     "map parallel fails": lambda: D.from_tensor_slices(np.array([1, 0, 2], np.int32)).map(

@@ -845,7 +845,7 @@ def cases():
             "node": False, "message": "Invalid start/limit/delta"}
     yield "function/for/effects", _for_effects
     yield "function/remote_call", _remote_call(False), {"oracle": _remote_call(True)}
-    unknown = (tf.errors.UnimplementedError, "RemoteCall to a target that is no constant")
+    unknown = (tf.errors.UnimplementedError, "such a call can only stay on its device")
     yield "function/remote_call/unknown_target", _remote_call_errors, {"cluster_error": unknown}
     yield "function/effects_of_nobody", _unused_effects
     for name, (make, message) in _loops_with_wrong_numbers().items():

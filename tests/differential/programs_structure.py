@@ -1,5 +1,5 @@
 """Feeds, fetches, names and devices: what a client may ask for in one run, and how graphs of many
-tasks hang together."""
+tasks are connected."""
 
 import numpy as np
 from programs import PS, TASKS, WORKER0, WORKER1, Run, tf, tf1

@@ -31,6 +31,7 @@ import programs  # noqa: E402
 import random_functions  # noqa: E402
 import random_graphs  # noqa: E402
 import random_loops  # noqa: E402
+import random_reads  # noqa: E402
 import random_sessions  # noqa: E402
 import sessions  # noqa: E402
 import sessions_batch  # noqa: E402
@@ -42,8 +43,10 @@ from programs import tf, tf1  # noqa: E402
 
 CASE_TIMEOUT_S = 90
 RUN_TIMEOUT_MS = 20000
-SAMPLE = {"random": 60, "loops": 30, "functions": 30, "scripts": 10, "kernels": 600}
-LONG = {"random": 2000, "loops": 1000, "functions": 1000, "scripts": 300, "kernels": None}
+SAMPLE = {"random": 60, "loops": 30, "functions": 30, "reads": 30, "scripts": 10, "kernels": 600}
+LONG = {"random": 2000, "loops": 1000, "functions": 1000, "reads": 2000, "scripts": 300,
+        "kernels": None}
+N_READS = 3  # how often a program of random_reads runs on each side
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -122,6 +125,61 @@ def run_program(cluster, name, build, options, show_messages):
         difference = programs.outcome_difference(our, their, options)
         if difference:
             raise Different(f"run {index} ({runs[index].fetches!r:.200}): {difference}")
+
+
+def _reads_in_process(build):
+    graph, runs = _build_program(lambda: programs.build_without_devices(build))
+    programs.strip_devices(graph)
+    config = programs.oracle_config()
+    config.inter_op_parallelism_threads = 4
+    return [programs.run_all("", graph, runs, config) for _ in range(N_READS)]
+
+
+def _reads_on(target, build, config):
+    graph, runs = _build_program(build)
+    found = []
+    for _ in range(N_READS):
+        sessions.fresh_state(target)
+        found.append(programs.run_all(target, graph, runs, config))
+    return runs, found
+
+
+def _stable_fetches(outcomes):
+    """Which fetches of a run have the same value in all outcomes; None when not all succeeded."""
+    if any(outcome.code for outcome in outcomes):
+        return None
+    return [i for i, value in enumerate(outcomes[0].value)
+            if not any(programs.value_difference(outcome.value[i], value, {})
+                       for outcome in outcomes[1:])]
+
+
+def run_reads(cluster, build):
+    """Compares what TensorFlow does the same way each time, in process and on its servers. Ends
+    where its variables differ (each second run fetches them)."""
+    config = _cluster_config({})
+    config.graph_options.optimizer_options.opt_level = -1
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    theirs = _reads_in_process(build)
+    theirs += _reads_on(sessions.TensorFlowCluster.target(), build, config)[1]
+    runs, ours = _reads_on(cluster.target, build, config)
+    n_compared = 0
+    for index, run in enumerate(runs):
+        outcomes = [found[index] for found in theirs]
+        stable = [] if index == 0 else _stable_fetches(outcomes)
+        if stable is None:
+            raise Different(f"run {index} fails in TensorFlow: {outcomes}")
+        for outcome in (found[index] for found in ours):
+            if outcome.code:
+                raise Different(f"run {index} ({run.fetches!r:.300}): {outcome}")
+            for i in stable:
+                difference = programs.value_difference(outcome.value[i], outcomes[0].value[i], {})
+                if difference:
+                    raise Different(f"run {index}, fetch {run.fetches[i]!r}: {difference}")
+        n_compared += len(stable)
+        if index and index % 2 == 0 and len(stable) < len(run.fetches):
+            break
+    if not n_compared:
+        raise Skipped("all of TensorFlow's results differ from time to time")
 
 
 def _first_line(outcome):
@@ -345,6 +403,10 @@ class Runner:
         self.section("functions",
                      [program(c) for c in random_functions.cases(arguments.seed,
                              limits["functions"]) if wanted(c[0])])
+        self.section("reads",
+                     [(name, lambda build=build: run_reads(self.cluster, build))
+                      for name, build in random_reads.cases(arguments.seed, limits["reads"])
+                      if wanted(name)])
         self.section("scripts",
                      [script(c) for c in random_sessions.scripts(arguments.seed, limits["scripts"])
                       if wanted(c[0])])

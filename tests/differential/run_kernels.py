@@ -80,7 +80,10 @@ def run_family(name, evaluator, arguments, ops):
     if not arguments.long:
         cases = sampled(cases, random.Random(f"{arguments.seed} {name}"), arguments.sample)
     report, began = oracle.Report(), time.time()
+    is_on_gpu = "GRAPH_EVAL_GPU" in os.environ
     for case_name, build, options in cases:
+        if is_on_gpu and op_report.gpu_reason(case_name):
+            options = {**options, "explained": op_report.gpu_reason(case_name)}
         for mode in options.get("modes", ("static", "hidden")):
             outcome, graph = oracle.run_case(evaluator, case_name, build, options, mode, report)
             if ops:
@@ -102,7 +105,8 @@ def write_report(ops, arguments):
     modules = [module for pattern in ("programs_*.py",) for module in run_cluster.modules(pattern)]
     graphs = (run_cluster._build_program(run_cluster._with_options(case)[1])[0]
               for module in modules for case in module.cases())
-    command = " ".join(["run_kernels.py"] + [a for a in sys.argv[1:] if a != arguments.report])
+    paths = (arguments.report, arguments.eval, "--eval")
+    command = " ".join(["run_kernels.py"] + [a for a in sys.argv[1:] if a not in paths])
     compared, n, neither = ops.write(arguments.report, command, ops.programs(graphs))
     print(f"{compared} of {n} ops with a kernel compared; nowhere: {' '.join(neither)}")
 

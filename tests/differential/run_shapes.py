@@ -184,6 +184,8 @@ def _rewire(rng, node, earlier, dtypes):
 
 
 def _change_constant(rng, node):
+    if node.attr["dtype"].type in (tf.variant.as_datatype_enum, tf.resource.as_datatype_enum):
+        return
     value = tf.make_ndarray(node.attr["value"].tensor)
     if value.dtype.kind not in "iuf" or value.size > 100:
         return

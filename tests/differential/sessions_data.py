@@ -307,7 +307,74 @@ def as_graph(target, note):
         note("as a target", session.run(graph.op))
 
 
+def _several_types(n):
+    return D.range(n).map(lambda i: {"i": i, "f": tf.cast(i, tf.float32) / 2, "s": tf.strings.join(
+        [tf.as_string(i), "x" * 300]), "v": tf.fill([i % 3, 2], i), "b": i > 2})
+
+
+IN_PROCESS = ""
+
+
+def _place(target):
+    return None if target == IN_PROCESS else WORKER0
+
+
+def _write_files(target, path, compression):
+    """A saved dataset in shards, a snapshot and a file of records, written by `target`."""
+    with tf.Graph().as_default(), tf1.Session(target) as session, tf.device(_place(target)):
+        save = _several_types(600).save(path + "saved", compression=compression,
+                                        shard_func=lambda e: e["i"] % 3)
+        session.run(save)
+        kept = tf1.data.make_initializable_iterator(_several_types(300).snapshot(
+            path + "kept", compression=compression))
+        whole = kept.get_next()
+        session.run(kept.initializer)
+        for _ in range(300):
+            session.run(whole)
+        assert attempt(session.run, whole).code == tf.errors.OUT_OF_RANGE
+        records = D.range(900).map(lambda i: tf.strings.join([tf.as_string(i), "y" * 200]))
+        session.run(R.DatasetToTFRecord(input_dataset=records._variant_tensor,
+                                        filename=path + "records",
+                                        compression_type=compression or ""))
+
+
+def _sums(target, path, compression):
+    """What `target` reads of such files."""
+    found = []
+    snapshot = os.path.join(path + "kept", os.listdir(path + "kept")[0])  # named by the graph
+    with tf.Graph().as_default(), tf1.Session(target) as session, tf.device(_place(target)):
+        for name in (path + "saved", snapshot):
+            spec = _several_types(1).element_spec
+            if name == snapshot:  # whose elements are numbered
+                spec = tf.TensorSpec([], tf.int64), spec
+            loaded = D.load(name, spec, compression, lambda shards: shards.flat_map(lambda s: s))
+            if name == snapshot:
+                loaded = loaded.map(lambda _, e: e)
+            total = loaded.reduce((np.int64(0), np.float32(0), np.int64(0), np.int64(0)), lambda s,
+                                  e: (s[0] + e["i"], s[1] + e["f"],
+                                      s[2] + tf.strings.to_hash_bucket_fast(e["s"], 1 << 40),
+                                      s[3] + tf.reduce_sum(e["v"])))
+            found.append(session.run(total))
+        records = tf.data.TFRecordDataset(path + "records", compression or "")
+        found.append(session.run(records.reduce(
+            np.int64(0), lambda s, e: s + tf.strings.to_hash_bucket_fast(e, 1 << 40))))
+    return found
+
+
+def files_of_each_other(target, note):
+    """What TensorFlow in process reads of files that the cluster has written, and the cluster of
+    TensorFlow's."""
+    for compression in (None, "GZIP", "SNAPPY"):
+        with tempfile.TemporaryDirectory() as directory:
+            for writer, reader, what in ((target, IN_PROCESS, "in process"),
+                                         (IN_PROCESS, target, "on the cluster")):
+                path = os.path.join(directory, what + " ")
+                _write_files(writer, path, compression)
+                note(f"read {what}, {compression}", _sums(reader, path, compression))
+
+
 def scripts():
+    yield "data sessions/files of each other", files_of_each_other
     yield "data sessions/as a graph", as_graph
     yield "data sessions/shared by name", shared_by_name
     yield "data sessions/own by default", own_by_default

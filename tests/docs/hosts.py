@@ -1,5 +1,5 @@
-"""Network namespaces that stand for hosts: each has a name, an address, and a wire to the namespace
-of the page.
+"""Makes network namespaces that represent hosts: each has a name, an address, and a connection to
+the namespace of the page.
 
 Needs root in a network and mount namespace of its own: run.py starts a page in one.
 """

@@ -277,7 +277,7 @@ def known_flags():
                     with open(os.path.join(directory, name), encoding="utf-8",
                               errors="replace") as f:
                         out.append(f.read())
-    return set(re.findall(r"--[a-z][\w-]+", "\n".join(out)))
+    return set(re.findall(r"--[a-z][\w-]+", "\n".join(out).replace("--[no-]", "--")))
 
 
 def check_flags_in_prose(page, text):

@@ -1,5 +1,5 @@
 """What tests of faults share: a cluster whose daemons are killed, stopped and started again at
-their ports, and a TensorFlow client that is told what to do (faults_client.py)."""
+their ports, and a TensorFlow client that takes commands (faults_client.py)."""
 import contextlib
 import json
 import os

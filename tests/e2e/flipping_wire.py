@@ -1,9 +1,9 @@
-"""A relay before a task's port that flips a bit when it is told to, as failing memory in a switch
-does and TCP's own checksum does not find.
+"""A relay in front of a task's port. It flips a bit on command, as failing memory in a switch does.
+TCP's checksum does not find that.
 
     with FlippingRelay(port) as relay:
-        relay.flip_in(65536)          the next time that so many bytes pass at once, in either
-        direction, a bit in their midst
+        relay.flip_in(65536)          when at least this many bytes pass at once, in either
+        direction, flips a bit in the middle of them, once
         relay.flipped.wait()
 """
 import contextlib

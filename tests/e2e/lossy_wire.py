@@ -1,5 +1,5 @@
-"""A wire between this network namespace and another one that loses what it is told to: two TUN
-devices, joined by a thread. It needs root, and neither netem nor a firewall in the kernel.
+"""A wire between this network namespace and another one, which loses packets on command: two TUN
+devices, joined by a thread. It needs root, but neither netem nor a firewall in the kernel.
 
     with LossyWire() as wire:
         wire.run_inside(["tf-worker", "--listen", f"{wire.there}:2400", "--insecure"])

@@ -3,6 +3,7 @@ results.
 
     py_functions_program.py compare TARGET   prints {"case": …, "ours": …, "theirs": …} per case
     py_functions_program.py restart TARGET   calls a function of this process until its input ends
+    py_functions_program.py large TARGET     the same, with 4 MiB both ways
 """
 import json
 import os
@@ -115,6 +116,38 @@ def large(session):
     return plain(session.run(tf.reduce_max(tf.abs(doubled - value * 2))))
 
 
+def kept_arguments(session):
+    """A function may keep its arguments, also while others come and go."""
+    kept, x = [], tf1.placeholder(tf.int32, [None])
+    fetch = tf.numpy_function(lambda a: (kept.append(a), np.int64(len(kept)))[1], [x], tf.int64)
+    for i in range(12):
+        session.run(fetch, {x: np.full(1 << 18, i, np.int32)})
+    return [[int(a[0]), int(a[-1]), a.size] for a in kept]
+
+
+def large_kinds(session):
+    """Large values of each kind, empty ones, strings and small ones beside them, both ways."""
+    values = [np.arange(1 << 17) % 2 == 0, np.arange(1 << 17, dtype=np.int8),
+              np.arange(1 << 17).astype(np.complex64), np.array([b"x" * 70000, b""], dtype=object),
+              np.zeros([0, 1 << 20], np.float32), np.float64(3),
+              np.ones([1 << 8, 1 << 8], np.float64)]
+    tensors = [tf.constant(v) for v in values]
+    fetches = tf.numpy_function(lambda *a: a[::-1], tensors, [t.dtype for t in tensors[::-1]])
+    found = session.run(fetches)
+    same = [bool(np.array_equal(a, b)) and a.dtype == np.asarray(b).dtype
+            for a, b in zip(found, values[::-1])]
+    transposed = tf.numpy_function(lambda a: a.T, [tf.constant(values[2].reshape(2, -1))],
+                                   tf.complex64)
+    return same, plain(session.run(tf.shape(transposed))), plain(session.run(transposed)[5])
+
+
+def many_at_a_time(session):
+    """More bytes at a time than the shared memory has."""
+    parts = [tf.numpy_function(lambda a: a + 1, [tf.fill([1 << 22], i)], tf.int32)
+             for i in range(20)]
+    return plain(session.run(tf.stack([tf.reduce_sum(tf.cast(p, tf.int64)) for p in parts])))
+
+
 def eager(session):
     x = tf.constant([1.0, 2.0, 3.0])
     y = tf.py_function(lambda a: tf.reduce_sum(a * a), [x], tf.float32)
@@ -207,6 +240,9 @@ CASES = (
     many_values,
     nothing,
     large,
+    large_kinds,
+    kept_arguments,
+    many_at_a_time,
     eager,
     failures,
     generator,
@@ -266,21 +302,32 @@ def compare(target):
         unserved, target), "theirs": True}), flush=True)
 
 
-def restart(target):
+def small_call():
+    return tf.numpy_function(lambda: np.int64(7), [], tf.int64), lambda value: value == 7
+
+
+def large_call():
+    value = tf.reshape(tf.range(1 << 20), [1 << 10, 1 << 10])
+    sums = tf.reduce_sum(tf.cast(tf.numpy_function(lambda a: a + 1, [value], tf.int32), tf.int64))
+    return sums, lambda got: got == (1 << 20) * ((1 << 20) + 1) // 2
+
+
+def repeat(target, call):
     """Prints "ok" for each step that succeeds, else the error's code, until its input ends."""
     is_over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
     with millrace.py_functions(target), tf.Graph().as_default():
         with tf1.device("/job:worker/task:0"):
-            fetch = tf.numpy_function(lambda: np.int64(7), [], tf.int64)
+            fetch, is_right = call()
         session = tf1.Session(target)
         while not is_over.is_set():
             try:
-                session.run(fetch, options=tf1.RunOptions(timeout_in_ms=20_000))
-                print("ok", flush=True)
+                got = session.run(fetch, options=tf1.RunOptions(timeout_in_ms=20_000))
+                print("ok" if is_right(got) else f"wrong: {got}", flush=True)
             except tf.errors.OpError as e:
                 print(e.error_code, flush=True)
 
 
 if __name__ == "__main__":
-    {"compare": compare, "restart": restart}[sys.argv[1]](sys.argv[2])
+    {"compare": compare, "restart": lambda target: repeat(target, small_call),
+     "large": lambda target: repeat(target, large_call)}[sys.argv[1]](sys.argv[2])

@@ -69,7 +69,7 @@ class TestUnits(TestCase):
     def test_a_task_that_the_cluster_lacks(self):
         _, err = self.expect(78, *self.command(self.unit("tf-worker@.service"), "ps-1"),
                              env={"MILLRACE_FLAGS": "--check-config"})
-        self.assertIn("there is no task 1 of job ps", err)
+        self.assertIn("it has no task 1 of job ps", err)
 
     def test_with_etcd_in_place_of_a_list(self):
         self.config = CONFIG_ETCD

@@ -1,9 +1,9 @@
-"""Deaths, silences and crowds: how soon the client is told, what it is told, how soon steps flow
-again. Each figure is printed.
+"""Deaths, silences and crowds: how soon the client gets an error, which error, and how soon steps
+succeed again. Each figure is printed.
 
-Bounds are those that docs/failure.md promises: half a second for a killed task, 8 s for a silent
-one, 2 s after its return. Networks that fail: test_network.py; kills in a row:
-test_kills_in_a_row.py.
+docs/failure.md promises the bounds: half a second for a killed task, 8 s for a silent one, 2 s
+after its return. test_network.py tests networks that fail, and test_kills_in_a_row.py repeated
+kills.
 """
 import contextlib
 import json

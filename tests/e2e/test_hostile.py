@@ -1,5 +1,6 @@
-"""Strangers' bytes: none from a socket ends or hangs a daemon, nobody else notices, nothing is left
-over, and TERM ends every daemon with status 0 (under a sanitizer: without a leak)."""
+"""Strangers' bytes at every socket: no bytes end or block a daemon or disturb other clients,
+nothing is left over, and TERM ends every daemon with status 0 (under a sanitizer: without a
+leak)."""
 import contextlib
 import http.client
 import os

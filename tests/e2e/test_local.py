@@ -550,7 +550,8 @@ class TestUsage(TestCase):
         shutil.copy(program("tfctl"), alone)
         _, err = self.expect(74, os.path.join(alone, "tfctl"), "local",
                              env={"PATH": "/nonexistent"})
-        self.assertIn("tf-worker: No such file or directory (neither beside tfctl nor in PATH)",
+        self.assertIn("tf-worker: No such file or directory "
+                      "(neither in the directory of tfctl nor in PATH)",
                       err)
         self.expect_nothing_left()
 

@@ -1,5 +1,6 @@
-"""A cluster that finds itself in etcd: starts in any order, tasks that move, die and are claimed
-twice, an etcd that goes and comes back, programs that dial a worker, the end of a job."""
+"""A cluster whose processes find each other in etcd: starts in any order, tasks that move, die or
+are claimed twice, an etcd that stops and returns, programs that dial a worker, and the end of a
+job."""
 import base64
 import json
 import os
@@ -237,7 +238,7 @@ class TestStarting(MembershipCase):
                 self.assertIn(text, err)
         self.assertIn("--master or --etcd",
                       self.expect(78, "tf-worker", "--client-port", "0", "--check-config")[1])
-        self.assertIn("expect: only with --etcd",
+        self.assertIn("expect works only with --etcd",
                       self.expect(78, "tf-master", "--cluster", "a=b:1", "--expect", "a=1",
                                   "--check-config")[1])
         self.assertIn("JOB=NUMBER", self.expect(78, "tf-master", "--etcd", "http://a:1", "--expect",
@@ -285,7 +286,7 @@ class TestHolders(MembershipCase):
                              "--admin", "off"])
         LineReader(silent.stderr).until("registered as")
         second = self.master()
-        second.saw("keeps its lease, though it cannot be probed from here (it has no admin port): "
+        second.saw("renews its lease, but cannot be probed from here (it has no admin port): "
                    "exiting")
         self.ended_with(second.process, 138)
         silent.kill()
@@ -470,7 +471,7 @@ class TestEnd(MembershipCase):
     def test_wrong_usage(self):
         self.assertIn("neither end nor begin",
                       self.expect(64, "tfctl", "job", "stop", "--admin", "127.0.0.1:1")[1])
-        self.assertIn("which job", self.expect(64, "tfctl", "job", "end")[1])
+        self.assertIn("no job is named", self.expect(64, "tfctl", "job", "end")[1])
         self.assertIn("begin needs --etcd",
                       self.expect(64, "tfctl", "job", "begin", "--admin", "127.0.0.1:1")[1])
         self.expect(74, "tfctl", "job", "end", "--admin", f"127.0.0.1:{free_port()}")

@@ -62,8 +62,8 @@ class TestProtocol(TestCase):
             return client.call("RunCallable", request)
 
         self.assertTrue(rc.first(run(number, rc.float_tensor(1, 2)), 1))
-        self.refused(INVALID_ARGUMENT, "takes 1 feeds, and 0 came", run, number)
-        self.refused(INVALID_ARGUMENT, "takes 1 feeds, and 2 came", run, number,
+        self.refused(INVALID_ARGUMENT, "takes 1 feeds, but the call has 0", run, number)
+        self.refused(INVALID_ARGUMENT, "takes 1 feeds, but the call has 2", run, number,
                      rc.float_tensor(1, 2), rc.float_tensor(1, 2))
         self.refused(INVALID_ARGUMENT, "No such callable handle: 77", run, 77,
                      rc.float_tensor(1, 2))

@@ -25,11 +25,42 @@ class TestPyFunctions(FaultCase):
             self.assertEqual(row["ours"], row["theirs"], row["case"])
             n += 1
         self.assertEqual(process.wait(60), 0)
-        self.assertEqual(n, 14)
+        self.assertEqual(n, 17)
         self.cluster.check()
 
+    def shares_memory(self):
+        """Has the worker mapped memory of a client?"""
+        with open(f"/proc/{self.worker.process.pid}/maps") as maps:
+            return "memfd:millrace-py-functions" in maps.read()
+
+    def test_a_client_that_is_killed_leaves_no_memory(self):
+        process, lines = self.start("large", stdin=subprocess.PIPE)
+        for _ in range(5):
+            self.assertEqual(lines.line(), "ok")
+        self.assertTrue(self.shares_memory())
+        process.kill()
+        process.wait()
+        self.until(lambda: not self.shares_memory(), "the worker keeps a dead client's memory")
+        self.cluster.check()
+
+    def test_a_client_that_leaves_takes_its_memory_along(self):
+        process, lines = self.start("large", stdin=subprocess.PIPE)
+        self.assertEqual(lines.line(), "ok")
+        process.stdin.close()
+        lines.to_end()
+        self.assertEqual(process.wait(60), 0)
+        self.until(lambda: not self.shares_memory(), "the worker keeps the memory")
+        self.cluster.check()
+
+    def test_a_task_that_restarts_shares_memory_again(self):
+        self.restart_under("large")
+        self.assertTrue(self.mapped_again)
+
     def test_a_task_that_restarts_is_served_again(self):
-        process, lines = self.start("restart", stdin=subprocess.PIPE)
+        self.restart_under("restart")
+
+    def restart_under(self, what):
+        process, lines = self.start(what, stdin=subprocess.PIPE)
         for _ in range(3):
             self.assertEqual(lines.line(), "ok")
         self.kill(self.worker)
@@ -40,6 +71,7 @@ class TestPyFunctions(FaultCase):
         while answer != "ok":
             self.assertIn(answer, ("10", "14"))
             answer = lines.line()
+        self.mapped_again = self.shares_memory()
         process.stdin.close()
         lines.to_end()
         self.assertEqual(process.wait(60), 0)

@@ -1,5 +1,5 @@
-"""Steps given up, sudden deaths and stops: nobody else notices, nothing is left over, and TERM ends
-every daemon with status 0 (under a sanitizer: without a leak)."""
+"""Cancelled steps, sudden deaths and stops: they do not disturb others, nothing is left over, and
+TERM ends every daemon with status 0 (under a sanitizer: without a leak)."""
 import random
 import signal
 import struct

@@ -1,5 +1,5 @@
-"""SyncReplicasOptimizer with a backup worker: training goes on while a worker stands still, and is
-right when it comes back [OSDI 4.4]."""
+"""SyncReplicasOptimizer with a backup worker: training continues while a worker is stopped, and is
+correct when that worker continues [OSDI 4.4]."""
 import os
 import re
 import signal

@@ -254,7 +254,7 @@ class TestRefusals(TlsCase):
         self.daemons = [self.worker(name) for name in self.ports]
         self.m = self.master(tls=[], client_ca=False)
         self.m.page_until("/readyz", "wants TLS")
-        self.daemons[0].saw("speaks no TLS")
+        self.daemons[0].saw("does not speak TLS")
         self.daemons.append(self.m)
         self.stop()
 
@@ -277,7 +277,7 @@ class TestClients(TlsCase):
     @sanitized_too
     def test_who_comes_in(self):
         self.assertIn("/job:ps/replica:0/task:0/device:CPU:0", self.devices())
-        self.assertIn("wants a certificate", self.devices(74, cert=False))
+        self.assertIn("requires a certificate", self.devices(74, cert=False))
         self.assertIn("not for bad.example", self.devices(74, MILLRACE_TLS_NAME="bad.example"))
         self.assertIn("device:CPU:0", self.devices(MILLRACE_TLS_NAME="millrace://default/master"))
         others = self.path("others")
@@ -382,7 +382,7 @@ class TestTunnel(TlsCase):
         target = LineReader(process.stdout).line()
         for _ in range(5):
             out, err = self.expect(70, "tfctl", "devices", "--target", target)
-            self.assertIn("wants a certificate", err)
+            self.assertIn("requires a certificate", err)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.wait_for_exit(process), 0)
         self.stop()
@@ -453,8 +453,8 @@ class TestFlags(TlsCase):
         self.assertIn("--tls-admin", err)
 
     def test_files_that_do_not_go_together(self):
-        for flags, part in ((self.tls("ps-0")[:4], "tls-key is not given"),
-                            (["--tls-admin"], "only with tls-cert")):
+        for flags, part in ((self.tls("ps-0")[:4], "tls-key is missing"),
+                            (["--tls-admin"], "works only with tls-cert")):
             out, err = self.expect(78, "tf-worker", "--job", "ps", *flags)
             self.assertIn(part, err)
         bad = [*self.tls("ps-0")[:4], "--tls-key", f"{self.certs}/master.key"]

@@ -1,5 +1,5 @@
-"""Whatever waits ends when it is told to, within 100 ms, and leaves what it waited for whole:
-wait_programs.py is the client."""
+"""Every wait ends within 100 ms of its cancel and leaves the resource that it waited for intact.
+The client is wait_programs.py."""
 import json
 import os
 import subprocess

@@ -1,4 +1,4 @@
-/* Checkpoints from strangers: whatever stands in an index, a data file or a file of the older
+/* Fuzzes reading checkpoints: with any bytes in an index, a data file or a file of the older
  * format, reading ends with a tensor or a status.
  *
  *   input   a mode, then chunks, each after its length (16 bits; the last one may be cut off)

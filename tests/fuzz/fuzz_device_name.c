@@ -1,5 +1,5 @@
-/* Device names: lines of any bytes. What is accepted prints as something that is accepted again
- * and means the same; matching, narrowing and overriding agree with each other. */
+/* Fuzzes device names. An accepted name is printed as a name that is accepted again and means the
+ * same. Matching, narrowing and overriding agree with each other. */
 #include "common/graph/device_name.h"
 #include "master/request/session_config.h"
 #include "common/tensor/tensor_proto.h"

@@ -1,5 +1,5 @@
-/* What etcd and strangers in it may say: replies of the gateway, registrations, keys, and the
- * header of a relayed connection. The first byte says which. */
+/* Fuzzes what is read from etcd: replies of the gateway, registrations and keys; and the header of
+ * a relayed connection. The first byte chooses. */
 #include <stdlib.h>
 
 #include "rpc/membership/etcd_message.h"

@@ -1,8 +1,8 @@
 /* Static shapes of graphs from strangers. The bytes choose ops from the table of those that run
- * here, wire them by type, and give them hostile attrs and constants: sizes that overflow,
+ * here, connect them by type, and give them hostile attrs and constants: sizes that overflow,
  * negative ones, ranks up to the limit, values of every kind where a shape or an axis is wanted.
- * Inference says something sound of each graph, or refuses it; and it says the same of a graph
- * that comes in two parts. */
+ * Inference gives each graph consistent shapes or refuses it. The result is the same for a graph
+ * that is added in two parts. */
 #include <stdlib.h>
 
 #include "common/ops/op_def.h"

@@ -1,4 +1,4 @@
-/* Functions from strangers: a graph that was taken is inlined whole or refused; what comes out
+/* Fuzzes inlining: functions of an accepted graph are inlined whole or refused, and the result
  * keeps a graph's invariants. */
 #include <stdlib.h>
 

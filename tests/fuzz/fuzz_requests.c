@@ -1,12 +1,13 @@
-/* A client's requests, each message with any bytes, against a master and a worker in this
- * process: sessions, steps, partial runs, callables, resets, all that a master answers. What a
- * request does is done for real, then the client goes, and everything must be gone.
+/* Fuzzes a client's requests to a master and a worker in this process: sessions, steps, partial
+ * runs, callables, resets, and all else that a master serves. Each message may have any bytes. The
+ * requests take full effect; then the client disconnects, and everything must be freed.
  *
- *   input   calls, one after the other: a byte that says what (see CALL_), the length of the body
+ *   input   calls, one after the other: a byte that chooses the method (see CALL_), the length of
+ * the body
  *           (16 bits; cut off at the end), the body
  *
- * Before the first of them a session with a small graph is there. Handles are random, so a call
- * can ask that the newest session's, and its newest partial run's, be added to its body. */
+ * A session with a small graph exists before the first call. Handles are random, so a call can have
+ * the handles of the newest session and of its newest partial run added to its body. */
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-/* What strangers may say to TLS: PEM files, certificates whose names are looked at, and the
- * bytes of a handshake, to a server and to a client. The first byte says which. */
+/* Fuzzes what strangers may send to TLS: PEM files, certificates whose names are read, and the
+ * bytes of a handshake to a server or a client. The first byte chooses. */
 #include <openssl/x509.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-/* A stranger's bytes on the worker wire, against a whole worker's service in this process. The
- * first byte says who the stranger claims to be: 0 nobody yet (the bytes begin with a Hello, or
- * not), 1 a master, 2 another task, 3 another task that maps this one's arena. */
+/* Fuzzes the worker wire: a stranger's bytes, read by a whole worker's service in this process. The
+ * first byte chooses the stranger's role: 0 none yet (the bytes may begin with a Hello), 1 a
+ * master, 2 another task, 3 another task that maps this one's arena. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>

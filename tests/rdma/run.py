@@ -135,7 +135,7 @@ CASES = [
     ("cluster-require", "and one that requires it says why it cannot", """
         start_cluster --rdma=off --rdma=require
         ! check_sum 1048576 && saw 'FAILED_PRECONDITION' &&
-        saw 'RDMA is required here (--rdma=require), and n'"""),
+        saw 'RDMA is required here (--rdma=require), but '"""),
     ("no-device", "a task that requires a device that is not there does not start", """
         ! ./tf-worker --listen 127.0.0.1:0 --rdma=require --rdma-device nothing0 &&
         saw 'this host has no RDMA device nothing0 that serves'"""),

@@ -1,5 +1,5 @@
-/* What a client does: a seeded choice of steps until faults are over; then steps that have to
- * flow, and the end. */
+/* What a client does: random steps until the last fault, then steps that must succeed, and the end.
+ * */
 #include "tests/sim/client.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The cluster of a run: tf-master and tf-worker, from their own main functions, a process of the
- * simulation each. */
+/* The cluster of a run: the main functions of tf-master and tf-worker, each in a process of the
+ * simulation. */
 #ifndef MILLRACE_TESTS_SIM_CLUSTER_H
 #define MILLRACE_TESTS_SIM_CLUSTER_H
 
@@ -16,12 +16,12 @@ enum {
 };
 
 struct cluster_node {
-    /* of its processes and as messages have it: "/job:ps/replica:0/task:0"; "master" */
+    /* as messages name it: "/job:ps/replica:0/task:0" or "master" */
     char name[48];
     const char *job;
     int index, host;
     struct sim_process *process;           /* the latest */
-    uint64_t n_starts;                     /* of processes, the first one too */
+    uint64_t n_starts;                     /* how many processes it has had */
     uint64_t n_changes;                    /* starts and ends */
     struct service *master_service;        /* of the latest process; NULL until it has one */
     struct worker_service *worker_service; /* likewise */
@@ -35,14 +35,14 @@ extern struct cluster {
     int n_nodes, n_ps, n_workers;
 } cluster;
 
-void cluster_begin(void); /* draws its size and starts it */
+void cluster_begin(void); /* draws a size and starts the cluster */
 struct cluster_node *cluster_master(void);
 struct cluster_node *cluster_ps(int index);
 struct cluster_node *cluster_worker(int index);
-/* Starts another process of a node whose last one has ended. */
+/* Starts a process of a node that has none. */
 void cluster_start(struct cluster_node *node);
-/* What waits for a master whose host vanished is told when its kernel gives it up: until then
- * nothing can be said of it. */
+/* Has the master's host vanished a short time ago? Calls to it then end only when the caller's
+ * kernel gives up the connection, so nothing can be expected of them. */
 bool cluster_master_vanished_lately(void);
 void cluster_terminate(struct cluster_node *node);
 void cluster_kill(struct cluster_node *node, bool is_vanished);

@@ -74,7 +74,7 @@ static void stop_begin(struct fault *fault) {
 }
 static void stop_end(struct fault *fault) {
     if (process_of(fault))
-        sim_process_go_on(process_of(fault));
+        sim_process_continue(process_of(fault));
 }
 
 static void save_links(struct fault *fault) {

@@ -1,4 +1,4 @@
-/* common/base/log.h in the simulation: a line is an event of the trace, and its process is who
+/* common/base/log.h in the simulation: a log line is an event of the trace, with the process that
  * logged it. */
 #include "common/base/log.h"
 

@@ -1,9 +1,9 @@
 /* Sockets of simulated processes and the links between their hosts.
  *
- * A connection is two sockets. What one sends is cut into segments that arrive at the other in
- * order, each after its link's latency; what meets a cut link is tried again, as TCP does. A
- * sender may have so many bytes on their way and unread; then it is not writable. Who is gone
- * answers with a reset; who vanished does not answer, until its host is back. */
+ * A connection is two sockets. Sent bytes are cut into segments, which arrive at the other socket
+ * in order, each after the latency of its link. A segment at a cut link is tried again, as TCP
+ * does. A socket with too many unread bytes under way is not writable. A dead process answers with
+ * a reset. A vanished one does not answer until its host is back. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

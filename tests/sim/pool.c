@@ -1,6 +1,7 @@
 /* common/base/pool.h in the simulation: a job is an event of its process, on one of the pool's
  * threads. */
 #include "common/base/pool.h"
+#include "common/base/pool_cancel.h"
 
 #include <stdlib.h>
 
@@ -92,6 +93,13 @@ void pool_free(struct pool *pool) {
         sim_sleep(SIM_MS);
     free(pool);
 }
+
+const struct pool_cancel *pool_set_cancel(const struct pool_cancel *cancel) {
+    (void)cancel; /* loops take no virtual time */
+    return NULL;
+}
+
+bool pool_is_unwanted(void) { return false; }
 
 /* Shares in an order that is drawn; all on the caller's stack, as its own thread may do them
  * all. */

@@ -229,7 +229,7 @@ void sim_process_signal(struct sim_process *process, int signo) {
     sim_process_wake(process, 0);
 }
 
-void sim_process_go_on(struct sim_process *process) {
+void sim_process_continue(struct sim_process *process) {
     if (!process->is_alive || !process->is_stopped)
         return;
     sim_trace("go on %s", process->name);

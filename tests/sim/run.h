@@ -1,4 +1,4 @@
-/* One run: a cluster, clients and faults, all drawn from a seed. */
+/* One run: a cluster, clients and faults, drawn from a seed. */
 #ifndef MILLRACE_TESTS_SIM_RUN_H
 #define MILLRACE_TESTS_SIM_RUN_H
 
@@ -12,8 +12,8 @@ struct run_result {
     uint64_t n_steps, n_faults;
 };
 
-/* Returns when all is well; else sim_on_fail has been called. Once in a process: nothing of a
- * run is given back. */
+/* Returns when the run has succeeded. Otherwise sim_on_fail is called. Call it once in a process,
+ * because the memory of a run is not freed. */
 void run_seed(uint64_t seed, bool is_traced, struct run_result *ret);
 
 #endif

@@ -1,10 +1,10 @@
-/* A crowd of clients: threads that open sessions, run steps of many kinds and close them, for as
- * many sessions as asked; each result is checked. A program of verdicts, unlike bench/load.
+/* Runs a crowd of clients: threads open sessions, run steps of many kinds, check each result, and
+ * close the sessions. Unlike bench/load, it measures nothing.
  *
  *   crowd --target URL [--threads N] [--sessions N]
  *
- * The cluster has /job:ps/task:0 and /job:worker/task:0 and 1. What sessions share is counted:
- * the sum of all additions to two variables must be right at the end. */
+ * The cluster has /job:ps/task:0 and /job:worker/task:0 and 1. Sessions share two variables, whose
+ * values must be the sum of all additions at the end. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -13,8 +13,13 @@
  *
  * A static shape is shape_print's text; of a step whose inference failed, "!" and the message.
  * State (variables, tables) lives as long as the request, a step's container as long as the
- * step. The process ends at the end of stdin. */
+ * step. The process ends at the end of stdin.
+ *
+ * With GRAPH_EVAL_FAILURES=N in the environment, each request is served up to N times more, with
+ * the first, second, … allocation of a kernel failing. Every such run must end, with another
+ * code than INTERNAL, and free its buffers; else the process says so and aborts. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -172,7 +177,33 @@ static void run_step(struct test_graph *graph, const struct step_request *step, 
     free(values);
 }
 
-static void serve(struct span request, struct str *out) {
+/* ---- an allocator that fails once ---- */
+
+static _Atomic int n_until_failure = INT_MAX; /* below 0: it has failed */
+
+static struct buffer *alloc_or_fail(struct allocator *allocator, size_t size) {
+    if (n_until_failure != INT_MAX && n_until_failure-- == 0)
+        return NULL;
+    return buffer_alloc(allocator_host(), size);
+}
+static struct allocator failing = {.name = "failing", .alloc = alloc_or_fail};
+
+static bool has_failed(const struct str *out, size_t at) {
+    uint32_t code;
+    memcpy(&code, out->data + at, sizeof(code));
+    return code != STATUS_OK;
+}
+
+/* Does the step's part of a reply, which begins at `at`, say that the kernels broke? */
+static bool is_broken(const struct str *out, size_t at) {
+    uint32_t code;
+    memcpy(&code, out->data + at, sizeof(code));
+    return code == STATUS_INTERNAL || code == STATUS_DEADLINE_EXCEEDED;
+}
+
+/* A run in which an allocation has failed ends with the step that failed: later ones might wait for
+ * what it did not do. */
+static void evaluate(struct span request, struct str *out, bool *ret_breaks) {
     struct reader in = {request.data, request.data + request.len, false};
     struct test_host *host = test_host_new(1);
     struct test_graph graph;
@@ -180,6 +211,8 @@ static void serve(struct span request, struct str *out) {
     struct arena arena;
     arena_init(&arena);
     test_graph_init(&graph, host);
+    graph.allocator = &failing;
+    *ret_breaks = false;
     graph_limits_default(&limits);
     struct status *st = graph_add_graphdef(&graph.graph, read_bytes(&in), &limits);
     if (!st)
@@ -189,11 +222,14 @@ static void serve(struct span request, struct str *out) {
     add_status_take(out, st);
     for (uint32_t i = 0; is_ok && i < n_steps && !in.is_bad; i++) {
         struct step_request step;
+        size_t at = out->len;
         st = read_step(&in, &arena, &step);
         if (st)
             add_status_take(out, st);
         else
             run_step(&graph, &step, out);
+        *ret_breaks |= is_broken(out, at);
+        is_ok = !has_failed(out, at) || n_until_failure >= 0;
         for (int f = 0; f < step.n_feeds; f++)
             tensor_clear(&step.feeds[f].value);
     }
@@ -202,7 +238,32 @@ static void serve(struct span request, struct str *out) {
     arena_fini(&arena);
 }
 
+static void serve(struct span request, struct str *out, int n_failures) {
+    bool breaks, breaks_then;
+    n_until_failure = INT_MAX;
+    evaluate(request, out, &breaks);
+    for (int k = 0; k < n_failures && !breaks; k++) {
+        struct str unread = STR_INIT;
+        n_until_failure = k;
+        int64_t before = allocator_host()->in_use_bytes;
+        evaluate(request, &unread, &breaks_then);
+        int64_t kept = allocator_host()->in_use_bytes - before;
+        bool was_reached = n_until_failure < 0;
+        if (was_reached && (breaks_then || kept > 0)) {
+            fprintf(stderr, "graph_eval: broken after allocation %d has failed, %lld bytes kept\n",
+                    k, (long long)kept);
+            fwrite(str_text(&unread), 1, MIN(unread.len, (size_t)400), stderr);
+            abort();
+        }
+        str_fini(&unread);
+        if (!was_reached)
+            break;
+    }
+}
+
 int main(void) {
+    const char *failures = getenv("GRAPH_EVAL_FAILURES");
+    int n_failures = failures ? (int)strtol(failures, NULL, 10) : 0;
     uint32_t len;
     while (read_full(&len, 4)) {
         if (len > MAX_REQUEST_BYTES)
@@ -213,7 +274,7 @@ int main(void) {
             return 1;
         }
         struct str out = STR_INIT;
-        serve((struct span){request, len}, &out);
+        serve((struct span){request, len}, &out, n_failures);
         free(request);
         uint32_t reply_len = (uint32_t)out.len;
         bool is_ok = write_full(&reply_len, 4) && write_full(str_text(&out), out.len);

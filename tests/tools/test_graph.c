@@ -3,6 +3,7 @@
 
 #include "kernels/infer_eval.h"
 #include "kernels/variable.h"
+#include "tests/tools/test_device.h"
 #include "tests/tools/test_host.h"
 
 enum { NODE_TIMEOUT_MS = 20000 };
@@ -11,11 +12,16 @@ void test_graph_init(struct test_graph *graph, struct test_host *host) {
     memset(graph, 0, sizeof(*graph));
     graph_init(&graph->graph);
     graph->host = host;
+    graph->allocator = allocator_host();
 }
 
 struct status *test_graph_prepare(struct test_graph *graph) {
     graph->n_instances = graph->graph.n_nodes;
     graph->instances = xcalloc((size_t)graph->n_instances + 1, sizeof(*graph->instances));
+    if (test_device()) {
+        graph->is_on_device = xcalloc((size_t)graph->n_instances + 1, sizeof(bool));
+        test_device_place(&graph->graph, graph->is_on_device);
+    }
     return graph_topological_order(&graph->graph, &graph->order);
 }
 
@@ -24,6 +30,7 @@ void test_graph_fini(struct test_graph *graph) {
         kernel_instance_fini(&graph->instances[i]);
     free(graph->instances);
     free(graph->order);
+    free(graph->is_on_device);
     graph_fini(&graph->graph);
 }
 
@@ -120,12 +127,50 @@ static bool run_merge(const struct node *node, struct tensor *inputs, struct ten
     return true;
 }
 
-static struct status *run_kernel(struct run *run, const struct node *node,
-                                 const struct tensor *inputs, struct tensor *outputs) {
+/* The node's row on the device; NULL: it runs on the CPU. */
+static const struct kernel_def *device_row(const struct run *run, const struct node *node) {
+    const bool *is_on_device = run->graph->is_on_device;
+    return is_on_device && is_on_device[node->id] ? kernel_find(node, "GPU") : NULL;
+}
+
+static struct status *init_kernel(struct run *run, const struct node *node,
+                                  const struct kernel_def *def, struct kernel_instance *instance) {
+    bool is_of_cpu = !def || (def->flags & KERNEL_OF_CPU), makes_host_values = false;
+    for (int i = 0; def && i < node->n_outputs; i++)
+        makes_host_values |= kernel_output_is_on_host(def, node, i);
+    struct allocator *allocator =
+        def && !(is_of_cpu && makes_host_values) ? test_device()->allocator : run->graph->allocator;
+    return kernel_instance_init(instance, node, is_of_cpu ? "CPU" : "GPU", TEST_DEVICE, allocator,
+                                &run->graph->host->host);
+}
+
+/* Copies input i to the memory where the kernel wants it. */
+static struct status *move_input(const struct node *node, const struct kernel_def *def, int i,
+                                 struct tensor *input) {
+    struct tensor there = TENSOR_INIT;
+    enum dtype dtype = (enum dtype)node->in_types[i];
+    bool is_wanted = def && !dtype_is_ref(dtype) && dtype_in(dtype, DTYPES_PLAIN) &&
+                     !kernel_input_is_on_host(def, node, i);
+    if (!tensor_has_value(input) || input->n_elements == 0 ||
+        is_wanted == tensor_is_on_device(input))
+        return NULL;
+    if (is_wanted && (def->flags & KERNEL_TAKES_INLINE) && input->storage == TENSOR_INLINE)
+        return NULL;
+    TRY(is_wanted ? test_device_upload(test_device(), input, &there)
+                  : test_device_download(test_device(), input, &there));
+    tensor_clear(input);
+    tensor_move(input, &there);
+    return NULL;
+}
+
+static struct status *run_kernel(struct run *run, const struct node *node, struct tensor *inputs,
+                                 struct tensor *outputs) {
     struct kernel_instance *instance = &run->graph->instances[node->id];
+    const struct kernel_def *def = device_row(run, node);
     if (!instance->def)
-        TRY(kernel_instance_init(instance, node, "CPU", TEST_DEVICE, allocator_host(),
-                                 &run->graph->host->host));
+        TRY(init_kernel(run, node, def, instance));
+    for (int i = 0; test_device() && i < node->n_data; i++)
+        TRY(move_input(node, def, i, &inputs[i]));
     struct test_call call;
     test_call_start(&call, &run->step, instance, inputs);
     test_call_skip_time(&call);
@@ -154,6 +199,8 @@ static struct status *run_node(struct run *run, struct node *node) {
         any_dead |= i < node->n_data ? inputs[i].storage == TENSOR_DEAD
                                      : run->is_dead[node->inputs[i].src->id];
     }
+    if (!st && (node_is_op(node, "Switch") || node_is_op(node, "RefSwitch")) && !any_dead)
+        st = move_input(node, NULL, 1, &inputs[1]);
     if (!st && any_dead && !is_merge) {
         run->is_dead[node->id] = true;
         for (int i = 0; i < node->n_outputs; i++)
@@ -175,12 +222,20 @@ static struct status *fetch(struct run *run, const char *endpoint, struct tensor
     TRY(find_endpoint(&run->graph->graph, endpoint, &node, &index));
     const struct tensor *value =
         is_fed(run, node, index) ? &run->fed[node->id][index] : &run->values[node->id][index];
-    if (value->storage == TENSOR_REF)
-        return variable_read(variable_of(value->ref), ret);
+    struct tensor read = TENSOR_INIT;
     if (value->storage == TENSOR_DEAD)
         return status_invalid("Retval[0] does not have value: %s is dead", endpoint);
-    tensor_copy(ret, value);
-    return NULL;
+    if (value->storage == TENSOR_REF)
+        TRY(variable_read(variable_of(value->ref), &read));
+    else
+        tensor_copy(&read, value);
+    if (!tensor_is_on_device(&read)) {
+        tensor_move(ret, &read);
+        return NULL;
+    }
+    struct status *st = test_device_download(test_device(), &read, ret);
+    tensor_clear(&read);
+    return st;
 }
 
 static void run_fini(struct run *run) {
@@ -236,6 +291,8 @@ struct status *test_graph_run(struct test_graph *graph, const struct test_feed *
         if (run.is_needed[graph->order[i]->id])
             TRY_OUT(run_node(&run, graph->order[i]));
     }
+    if (test_device())
+        TRY_OUT(test_device_wait(test_device()));
     for (; n_fetched < n_fetches; n_fetched++)
         TRY_OUT(fetch(&run, fetches[n_fetched], &ret[n_fetched]));
 out:

@@ -1,10 +1,9 @@
-/* A small host for kernels, and a plain evaluator of graphs on it: what the kernel tests and
- * graph_eval stand on.
+/* A small host for kernels, and a simple evaluator of graphs, for the kernel tests and graph_eval.
  *
  * The host has named containers (resources outlive runs), a container per run, cancellation, a
  * pool and an I/O thread. The evaluator runs a graph's needed nodes one after the other in
- * topological order; Switch and Merge work with dead values, loops do not. It is as simple as it
- * can be: the worker's executor is the real one. Threads: one at a time per test_host's graph. */
+ * topological order. It supports Switch and Merge, but no loops; the worker's executor is the real
+ * one. One thread at a time may use a graph. */
 #ifndef MILLRACE_TESTS_TOOLS_TEST_HOST_H
 #define MILLRACE_TESTS_TOOLS_TEST_HOST_H
 
@@ -23,13 +22,13 @@ struct test_host {
     struct pool *io_pool;    /* made at the first submit_io; guarded by lock */
     pthread_mutex_t lock;
     struct strmap resources;    /* "container/name" → struct test_resource; guarded by lock */
-    struct alarm_clock *alarms; /* of a time that stands still but for test_host_advance */
+    struct alarm_clock *alarms; /* time advances only by test_host_advance */
     _Atomic int64_t now_ns;
     _Atomic uint64_t next_step_id;
 };
 struct test_host *test_host_new(int n_threads);
 void test_host_free(struct test_host *host);
-/* So much later: rings what is due by then. */
+/* Advances the time and runs the alarms that are due. */
 void test_host_advance(struct test_host *host, int64_t us);
 /* How many resources there are now (leak checks). */
 size_t test_host_n_resources(struct test_host *host);
@@ -56,8 +55,8 @@ struct test_call {
 };
 void test_call_start(struct test_call *call, struct test_step *step,
                      const struct kernel_instance *instance, const struct tensor *inputs);
-/* Time goes on to each alarm until the call is done, or no alarm is left: for who waits for
- * nothing else. */
+/* Advances the time from alarm to alarm until the call is done or no alarm is set. For calls that
+ * wait only for alarms. */
 void test_call_skip_time(struct test_call *call);
 /* Waits for the end. After timeout_ms the step is cancelled with DEADLINE_EXCEEDED, which must
  * end the kernel's wait. */
@@ -69,9 +68,11 @@ void test_call_fini(struct test_call *call); /* clears what was not taken */
 struct test_graph {
     struct graph graph;
     struct test_host *host;
+    struct allocator *allocator;       /* of the instances; the host's unless changed before runs */
     struct kernel_instance *instances; /* by node id; all-zero until first run */
     int n_instances;
     struct node **order; /* topological */
+    bool *is_on_device;  /* by node id; NULL without a device (test_device.h) */
 };
 struct test_feed {
     const char *endpoint;

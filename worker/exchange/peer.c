@@ -54,10 +54,6 @@ void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode,
                                            .retry_ms = PEER_RDMA_RETRY_MS};
 }
 
-void peer_table_set_rdma_retry(struct peer_table *table, int64_t retry_ms) {
-    table->rdma.retry_ms = retry_ms;
-}
-
 void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver,
                              void *arg) {
     table->receiver = receiver;
@@ -74,7 +70,6 @@ struct loop *peer_table_loop(struct peer_table *table) {
 }
 const char *peer_table_task(const struct peer_table *table) { return table->task; }
 const char *peer_name(const struct peer *peer) { return peer->task; }
-bool peer_is_self(const struct peer *peer) { return peer->is_self; }
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer) { return &peer->in_flight_bytes; }
 _Atomic int64_t *peer_pregrant_bytes(struct peer *peer) { return &peer->pregrant_bytes; }
 _Atomic int *peer_n_pending_pregrants(struct peer *peer) { return &peer->n_pending_pregrants; }
@@ -113,13 +108,6 @@ struct peer *peer_find(struct peer_table *table, const char *task) {
     return peer;
 }
 
-static void set_text(char **field, const char *text) {
-    if (*field && strcmp(*field, text) == 0)
-        return;
-    free(*field);
-    *field = xstrdup(text);
-}
-
 /* ---- channels ---- */
 
 static void close_channel(struct transport_channel *channel_take, struct status *why) {
@@ -134,7 +122,7 @@ void peer_drop_extra(struct peer *peer, int kind, struct status *why) {
     close_channel(extra, why);
 }
 
-/* Takes all channels off the peer and closes them. */
+/* Removes all channels from the peer and closes them. */
 static void drop_channels(struct peer *peer, struct status *why) {
     heartbeat_stop(&peer->heartbeat);
     atomic_store_explicit(&peer->pushes_pregranted, false, memory_order_relaxed);
@@ -165,7 +153,7 @@ void peer_on_channel_closed(void *owner, struct transport_channel *channel, stru
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
     bool is_lost;
-    if (channel->kind == CHANNEL_ARENA) /* with the last channel, or before the others */
+    if (channel->kind == CHANNEL_ARENA) /* the last channel has closed, or there is none */
         is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) &&
                   peer->channels[CHANNEL_CONTROL];
     else if (channel->kind > CHANNEL_STREAM)
@@ -221,7 +209,7 @@ static void peer_tick(struct peer *peer, int64_t now_ns) {
     }
 }
 
-/* Peers are added on this thread only, and never by what a tick does. */
+/* Peers are added on this thread only, and no callback of a tick adds one. */
 static void on_timer(struct loop_timer *timer) {
     struct peer_table *table = CONTAINER_OF(timer, struct peer_table, timer);
     int64_t now_ns = clock_now_ns();
@@ -241,7 +229,7 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
     if (!peer) {
         if (table->peers.n_entries >= PEER_MAX_KNOWN)
             return status_exhausted(
-                "%d other tasks are known already, task %.200s would be one more", PEER_MAX_KNOWN,
+                "%d other tasks are known already, so task %.200s cannot be added", PEER_MAX_KNOWN,
                 task);
         peer = xcalloc(1, sizeof(*peer));
         peer->table = table;
@@ -258,11 +246,11 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         strmap_put(&table->peers, peer->task, peer);
         pthread_mutex_unlock(&table->lock);
     }
-    /* While the task itself is connected, a master that names another process knows less: perhaps
-     * it has not heard of a restart. Its address would lead to nobody. */
+    /* While the task itself is connected, its own Hello is newer than what a master says, which may
+     * not know of a restart yet. The master's address may belong to an ended process. */
     if (!peer->is_greeted || incarnation == 0 || incarnation == peer->incarnation) {
-        set_text(&peer->address, address);
-        set_text(&peer->unix_address, unix_address);
+        text_replace(&peer->address, address);
+        text_replace(&peer->unix_address, unix_address);
     }
     *ret_peer = peer;
     return NULL;

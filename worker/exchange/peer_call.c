@@ -29,7 +29,7 @@ struct peer_call_task {
     char *address, *unix_address;
     struct wire_conn *conn; /* one reference, or NULL */
     bool is_unix, is_greeted, avoid_unix;
-    /* an idle connection is being closed: what is calls now waits for the next */
+    /* An idle connection is being closed: new calls wait for the next one. */
     bool is_letting_go;
     struct heartbeat heartbeat;
     int64_t idle_since_ns;
@@ -38,13 +38,13 @@ struct peer_call_task {
     struct loop_task start_task;
 
     pthread_mutex_t lock; /* guards what follows */
-    struct list starting; /* peer_call.link: not sent yet */
+    struct list starting; /* peer_call.link: calls that were not sent yet */
     bool is_start_posted;
 };
 
 /* ---- calls ---- */
 
-/* The caller's again. */
+/* Gives the call back to its caller. */
 static void end_call(struct peer_call *call, struct status *status_take) {
     free(call->record);
     call->record = NULL;
@@ -76,9 +76,9 @@ static void send_call(struct peer_call_task *task, struct peer_call *call) {
 
 static void open_conn(struct peer_call_task *task);
 
-/* Those that may be sent now: the other task cuts off who has more than PEER_MAX_CALLS
- * unanswered. The rest stay, in their order, until an reply makes room. Where nothing is sent
- * any more all are taken, to be refused. */
+/* Takes the calls that may be sent now. The other task disconnects a caller with more than
+ * PEER_MAX_CALLS unanswered calls, so the rest wait, in order, until replies arrive. A table that
+ * has stopped takes all of them, to refuse them. */
 static void take_starting(struct peer_call_task *task, struct list *ret) {
     bool is_over = !task->conn && task->table->is_stopped;
     struct list *link;
@@ -105,9 +105,10 @@ static void on_start(struct loop_task *loop_task) {
         if (task->conn && call->request.len <= PEER_MAX_REQUEST_BYTES)
             send_call(task, call);
         else if (task->conn)
-            end_call(call, status_exhausted("a request of %zu bytes to %s, the limit is %d (it "
-                                            "holds a name or path that is too long)",
-                                            call->request.len, task->name, PEER_MAX_REQUEST_BYTES));
+            end_call(call,
+                     status_exhausted("a request of %zu bytes to %s exceeds the limit of %d (it "
+                                      "holds a name or path that is too long)",
+                                      call->request.len, task->name, PEER_MAX_REQUEST_BYTES));
         else
             end_call(call, status_unavailable("%s is stopping", task->table->task));
     }
@@ -115,7 +116,7 @@ static void on_start(struct loop_task *loop_task) {
         wire_flush(task->conn);
 }
 
-/* `call` may be NULL: for those that wait already, if there are any. */
+/* `call` may be NULL: then the connection is for the calls that wait already, if there are any. */
 static void post_start(struct peer_call_task *task, struct peer_call *call) {
     pthread_mutex_lock(&task->lock);
     if (call)
@@ -138,17 +139,17 @@ void peer_call_start(struct peer_call_task *task, struct peer_call *call) {
     post_start(task, call);
 }
 
-/* ---- what comes back ---- */
+/* ---- replies ---- */
 
 static struct status *on_reply(struct peer_call_task *task, struct wire_message *message) {
     struct peer_call *call = u64map_remove(&task->calls, message->id);
     if (!call)
-        return status_invalid("task %s answers what it was not calls", task->name);
+        return status_invalid("task %s replied to a call that it did not get", task->name);
     Millrace__PeerReply *reply =
         millrace__peer_reply__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     struct status *st = NULL;
     if (!reply) {
-        st = status_internal("task %s answered with malformed bytes", task->name);
+        st = status_internal("task %s sent a malformed reply", task->name);
     } else if (reply->code) {
         st = status_prefix_take(status_from_wire(reply->code, span_of(reply->message)),
                                 "From %s: ", task->name);
@@ -173,10 +174,11 @@ static struct status *check_hello(struct peer_call_task *task, struct span meta)
     if (!hello)
         return status_invalid("malformed Hello from task %s", task->name);
     if (hello->protocol != WIRE_PROTOCOL)
-        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d",
-                                        task->name, hello->protocol, WIRE_PROTOCOL);
+        st = status_failed_precondition(
+            "task %s speaks protocol %u of the worker wire, but this task speaks %d", task->name,
+            hello->protocol, WIRE_PROTOCOL);
     else if (strcmp(hello->task, task->name) != 0)
-        st = status_failed_precondition("at the address of task %s answers task %.200s", task->name,
+        st = status_failed_precondition("task %s was dialled, but task %.200s answered", task->name,
                                         hello->task);
     millrace__hello__free_unpacked(hello, NULL);
     task->is_greeted = !st;
@@ -200,7 +202,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         st = on_reply(task, message);
         break;
     default:
-        st = status_invalid("a message of type %d in the place of an reply", (int)message->type);
+        st = status_invalid("a message of type %d instead of a reply", (int)message->type);
     }
     if (st)
         wire_conn_close(conn, st);
@@ -219,8 +221,8 @@ static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
 
 static void table_free_when_done(struct peer_call_table *table);
 
-/* Its Unix socket did not come about (another network namespace with the same host id, or it is
- * switched off): over TCP, then. */
+/* Its Unix socket could not be reached (another network namespace with the same host id, or the
+ * socket is off), so TCP is tried. */
 static bool try_tcp(struct peer_call_task *task) {
     if (!task->is_unix || task->is_greeted || task->table->is_stopped || !*task->address)
         return false;
@@ -333,13 +335,6 @@ void peer_call_table_set_checksums(struct peer_call_table *table, bool uses_chec
 }
 void peer_call_table_set_tls(struct peer_call_table *table, struct tls *tls) { table->tls = tls; }
 
-static void set_text(char **field, const char *text) {
-    if (*field && strcmp(*field, text) == 0)
-        return;
-    free(*field);
-    *field = xstrdup(text);
-}
-
 struct status *peer_call_table_know(struct peer_call_table *table, const char *name,
                                     const char *address, const char *unix_address,
                                     struct peer_call_task **ret) {
@@ -347,7 +342,7 @@ struct status *peer_call_table_know(struct peer_call_table *table, const char *n
     if (!task) {
         if (table->tasks.n_entries >= PEER_CALL_MAX_TASKS)
             return status_exhausted(
-                "%d other tasks are known already, task %.200s would be one more",
+                "%d other tasks are known already, so task %.200s cannot be added",
                 PEER_CALL_MAX_TASKS, name);
         task = xcalloc(1, sizeof(*task));
         task->table = table;
@@ -359,9 +354,9 @@ struct status *peer_call_table_know(struct peer_call_table *table, const char *n
         strmap_put(&table->tasks, task->name, task);
     }
     if (!task->unix_address || strcmp(task->unix_address, unix_address) != 0)
-        task->avoid_unix = false; /* another process */
-    set_text(&task->address, address);
-    set_text(&task->unix_address, unix_address);
+        task->avoid_unix = false; /* another process: the old connection leads to an ended one */
+    text_replace(&task->address, address);
+    text_replace(&task->unix_address, unix_address);
     *ret = task;
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* A peer's channels: how they are opened, taken over and greeted, and what comes in by them. */
+/* Opens, takes over and greets the channels to a peer, and reads what arrives on them. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -18,17 +18,18 @@ static void answer_ping(struct transport_channel *channel, const struct wire_mes
     channel->transport->flush(channel);
     str_fini(&meta);
 }
-/* The answer to our Hello. */
+/* Reads the answer to our Hello. */
 static struct status *check_hello(struct peer *peer, struct span meta) {
     Millrace__Hello *hello = millrace__hello__unpack(NULL, meta.len, (const uint8_t *)meta.data);
     if (!hello)
         return status_invalid("malformed Hello from task %s", peer->task);
     struct status *st = NULL;
     if (hello->protocol != WIRE_PROTOCOL)
-        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d",
-                                        peer->task, hello->protocol, WIRE_PROTOCOL);
+        st = status_failed_precondition(
+            "task %s speaks protocol %u of the worker wire, but this task speaks %d", peer->task,
+            hello->protocol, WIRE_PROTOCOL);
     else if (strcmp(hello->task, peer->task) != 0)
-        st = status_failed_precondition("at the address of task %s answers task %.200s", peer->task,
+        st = status_failed_precondition("task %s was dialled, but task %.200s answered", peer->task,
                                         hello->task);
     else if (peer->is_greeted && hello->incarnation != peer->incarnation)
         st = status_unavailable("task %s has been restarted", peer->task);
@@ -47,7 +48,7 @@ struct channel_input *peer_channel_input(struct transport_channel *channel) {
     return channel->input;
 }
 
-/* A message about an edge: its meta has been read by on_alloc if it has a payload. */
+/* Handles a message about an edge. on_alloc has read its meta if it has a payload. */
 static struct status *on_edge_message(struct peer *peer, struct transport_channel *channel,
                                       struct wire_message *message) {
     struct peer_table *table = peer->table;
@@ -122,14 +123,14 @@ static void on_message(void *owner, struct transport_channel *channel,
         st = on_edge_message(peer, channel, message);
         break;
     default:
-        st = status_invalid("task %s sent a message of type %d, which is not for another worker",
+        st = status_invalid("task %s sent a message of type %d, which masters send, not tasks",
                             peer->task, (int)message->type);
     }
     if (st)
         channel->transport->close(channel, st);
 }
 
-/* The sender may write the value into memory here: if it came as a Push as well, that would be
+/* The sender may write the value into memory here by RDMA. If it also came as a Push, it would be
  * read into memory that the sender may still write. */
 static bool is_pending_write(struct peer *peer, const struct wire_message *message,
                              const struct edge_message *edge) {
@@ -142,7 +143,8 @@ struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *mes
     struct peer_table *table = peer->table;
     struct buffer *buffer =
         table->receiver->alloc(table->receiver_arg, peer, message, edge, size_bytes);
-    /* asked after: a grant on another thread is seen by both or by none */
+    /* Tested after is_wanted, so that a grant on another thread is seen by both tests or by
+     * none. */
     if (!buffer || !is_pending_write(peer, message, edge))
         return buffer;
     if (buffer != wire_discard)
@@ -153,7 +155,7 @@ struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *mes
 static struct status *not_granted(const struct peer *peer, const struct wire_message *message,
                                   size_t size_bytes) {
     return status_exhausted(
-        "task %s sends %zu bytes of a %s that were not granted, that come a second time, or that "
+        "task %s sends %zu bytes of a %s that were not granted, that arrive a second time, or that "
         "there is no memory for",
         peer->task, size_bytes, wire_type_name(message->type));
 }
@@ -222,7 +224,7 @@ static void peer_set_channel(struct peer *peer, enum channel_kind kind,
     pthread_mutex_unlock(&peer->lock);
 }
 
-/* Of the control channel that is opened, or that a stream belongs to. */
+/* Returns the epoch of the control channel that is opened, or that a stream belongs to. */
 static void add_epoch(struct peer *peer, unsigned kind, struct str *hello) {
     if (kind == CHANNEL_CONTROL)
         peer->epoch_here = random_u64();
@@ -232,7 +234,7 @@ static void add_epoch(struct peer *peer, unsigned kind, struct str *hello) {
     str_add_bytes(hello, &epoch, sizeof(epoch));
 }
 
-/* A channel over the peer's transport, that has greeted. One reference for the caller. */
+/* Opens a channel over the peer's transport and sends its Hello. The caller holds one reference. */
 static struct transport_channel *open_channel(struct peer *peer, const struct transport *transport,
                                               const struct transport_endpoint *there,
                                               unsigned kind) {
@@ -241,7 +243,8 @@ static struct transport_channel *open_channel(struct peer *peer, const struct tr
     struct transport_channel *channel =
         transport->open(table->loop, there, (enum channel_kind)kind, &handlers, peer);
     struct str hello = STR_INIT;
-    /* the first channel finds out who answers; the others have to meet the same process */
+    /* The first channel finds out which process answers. The others have to reach the same
+     * process. */
     peer_hello_write(&hello, table->task, table->incarnation, kind,
                      peer->is_greeted ? peer->incarnation : 0);
     add_epoch(peer, kind, &hello);
@@ -274,14 +277,14 @@ static struct transport_endpoint endpoint_there(const struct peer *peer) {
 
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index) {
     struct transport_endpoint here = endpoint_here(peer->table), there = endpoint_there(peer);
-    /* peer->transport is the other end's choice where that has connected */
+    /* peer->transport was chosen by the other end if that one has connected */
     struct str why = STR_INIT;
     const struct transport *transport = transport_choose(&here, &there, &why);
     str_fini(&why);
     return open_channel(peer, transport, &there, CHANNEL_STREAM + index);
 }
 
-/* A control channel has come about: the peer's arena is asked for as well. */
+/* A control channel exists now, so the peer's arena is asked for, too. */
 static void open_arena(struct peer *peer) {
     struct peer_table *table = peer->table;
     struct transport_endpoint here = endpoint_here(table), there = endpoint_there(peer);
@@ -299,18 +302,20 @@ void peer_set_incarnation(struct peer *peer, uint64_t incarnation) {
     if (!is_another)
         return;
     peer_shm_forget(&peer->shm);
-    peer->streams.off_until_ns = peer->streams.retry_ms = 0; /* the new one has refused none */
+    /* the new process has not refused a connection */
+    peer->streams.off_until_ns = peer->streams.retry_ms = 0;
     if (peer->channels[CHANNEL_CONTROL])
         open_arena(peer);
 }
 
-/* What a control channel makes possible. */
-static void open_besides(struct peer *peer) {
+/* Starts what needs a control channel. */
+static void open_extra_channel(struct peer *peer) {
     bool is_tcp = peer->transport == &transport_tcp || peer->transport == &transport_rdma;
     open_arena(peer);
     if (is_tcp)
         peer_rdma_begin(
-            /* first: who sees that values may be pushed also sees that a line may come */
+            /* This is first: a thread that sees that values may be pushed must also see that an
+             * RDMA connection may come. */
             &peer->rdma);
     atomic_store_explicit(&peer->pushes_pregranted, is_tcp, memory_order_release);
 }
@@ -324,16 +329,16 @@ void peer_open(struct peer *peer, enum channel_kind kind) {
     peer->transport = transport_choose(&here, &there, &peer->why);
     peer_set_channel(peer, kind, open_channel(peer, peer->transport, &there, kind), false);
     if (kind == CHANNEL_CONTROL)
-        open_besides(peer);
+        open_extra_channel(peer);
 }
 
 void peer_connect(struct peer *peer) { peer_open(peer, CHANNEL_CONTROL); }
 /* ---- taking over ---- */
 
-/* Nobody opens a second one but who has lost the first. */
+/* A task opens a second channel only when it has lost the first. */
 static void lose_to_another(struct peer *peer) {
     struct status *why =
-        status_unavailable("Lost the connection to task %s: it has opened another one", peer->task);
+        status_unavailable("Lost the connection to task %s: it has opened a new one", peer->task);
     peer_lost(peer, why);
     status_unref(why);
 }
@@ -348,7 +353,7 @@ static void lose_to_restart(struct peer *peer) {
 static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, unsigned index,
                                     uint64_t epoch) {
     if (epoch != peer->epoch_here && epoch != peer->epoch_there)
-        return status_failed_precondition("task %s opens stream %u of a connection that is no more",
+        return status_failed_precondition("task %s opens stream %u of a connection that has ended",
                                           peer->task, index);
     TRY(peer_streams_check_room(peer, index));
     if (peer->streams.from_peer[index]) {
@@ -378,7 +383,7 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
         lose_to_restart(peer);
     }
     peer_set_incarnation(peer, greeting->incarnation);
-    peer->is_greeted |= kind != CHANNEL_ARENA; /* that one outlives the others */
+    peer->is_greeted |= kind != CHANNEL_ARENA; /* this channel outlives the others */
     if (kind == CHANNEL_ARENA) {
         peer_table_add_channel(table);
         peer_shm_add_connection(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer),
@@ -395,7 +400,7 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     }
     peer_table_add_channel(table);
     struct transport_channel *channel = transport_socket_adopt(conn, kind, &handlers, peer);
-    if (peer->channels[kind]) { /* both opened one: each end sends on its own */
+    if (peer->channels[kind]) { /* Both ends have opened one: each sends on its own. */
         struct status *why =
             status_new(STATUS_CANCELLED, "task %s has opened another connection", task);
         peer_drop_extra(peer, (int)kind, why);
@@ -408,6 +413,6 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     str_add(&peer->why, "the other task connected");
     peer_set_channel(peer, kind, channel, true);
     if (kind == CHANNEL_CONTROL)
-        open_besides(peer);
+        open_extra_channel(peer);
     return NULL;
 }

@@ -16,7 +16,7 @@ static void set_why(struct str *why, const char *text) {
     str_add(why, text);
 }
 
-/* What peers' threads see of it. */
+/* Updates the flags that other threads read. */
 static void update_takes_grants(struct peer_rdma *rdma) {
     bool is_promising =
         rdma->in_state == IN_READY || (rdma->in_state == IN_PROVING && !rdma->has_failed_from);
@@ -78,7 +78,7 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
     list_init(&rdma->pending_writes);
     list_init(&rdma->prepared);
     set_why(&rdma->why_not_to, "not tried yet");
-    set_why(&rdma->why_not_from, "it has not offered");
+    set_why(&rdma->why_not_from, "it has not offered a connection");
 }
 
 void peer_rdma_fini(struct peer_rdma *rdma) {
@@ -156,7 +156,7 @@ static void send_offer(struct peer_rdma *rdma) {
     send_packed(rdma, WIRE_RDMA_OFFER, &message.base);
 }
 
-/* `why` says that there is no line, or no longer one. */
+/* `why` says why there is no connection, or none any more. */
 void peer_rdma_send_reply(struct peer_rdma *rdma, const struct rdma_remote_slot *probe,
                           const char *why) {
     Millrace__RdmaReply message = MILLRACE__RDMA_REPLY__INIT;
@@ -176,22 +176,23 @@ void peer_rdma_send_reply(struct peer_rdma *rdma, const struct rdma_remote_slot 
     send_packed(rdma, WIRE_RDMA_REPLY, &message.base);
 }
 
-/* ---- the line to the peer ---- */
+/* ---- the connection to the peer ---- */
 
-/* A refusal stays as it is until somebody changes a flag; a failure may pass. */
+/* A refusal lasts until somebody changes a flag. A failure may pass. */
 static void lose_peer(struct peer_rdma *rdma, const char *way, const char *why) {
-    struct status *st = status_new(
-        rdma->is_refused ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE,
-        "RDMA is required here (--rdma=require), and none %s task %s: %s", way, rdma->task, why);
+    struct status *st =
+        status_new(rdma->is_refused ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE,
+                   "RDMA is required here (--rdma=require), but there is none %s task %s: %s", way,
+                   rdma->task, why);
     rdma->host->fail(rdma->peer, st);
     status_unref(st);
 }
 
-/* There will be none for now. */
+/* Notes that there will be no connection for now. */
 static void no_connection_to(struct peer_rdma *rdma, const char *why) {
     set_why(&rdma->why_not_to, why);
     if (is_required(rdma))
-        lose_peer(rdma, "goes to", why);
+        lose_peer(rdma, "to", why);
 }
 
 static void offer(struct peer_rdma *rdma) {
@@ -204,7 +205,7 @@ static void offer(struct peer_rdma *rdma) {
     }
     rdma->out_connection = random_u64() | 1;
     set_out_state(rdma, OUT_OFFERED);
-    set_why(&rdma->why_not_to, "offered, not answered yet");
+    set_why(&rdma->why_not_to, "offered, and not answered yet");
     send_offer(rdma);
 }
 
@@ -237,7 +238,7 @@ void peer_rdma_out_ready(struct peer_rdma *rdma) {
     set_out_state(rdma, OUT_READY);
     rdma->failed_ns = 0;
     set_why(&rdma->why_not_to, "");
-    log_info("RDMA goes to task %s", rdma->task);
+    log_info("RDMA writes to task %s are ready", rdma->task);
 }
 
 void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why) {
@@ -254,7 +255,7 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaRepl
     struct rdma_address address;
     if (message->connection != rdma->out_connection || rdma->out_state == OUT_NONE ||
         rdma->out_state == OUT_ENDING)
-        return NULL; /* about a line that has ended */
+        return NULL; /* it is about a connection that has ended */
     if (*message->why) {
         struct status *why = status_unavailable("it says: %.500s", message->why);
         rdma->is_refused = rdma->out_state == OUT_OFFERED;
@@ -284,24 +285,24 @@ static void on_ended(struct peer_rdma *rdma, uint64_t connection) {
     if (connection != rdma->out_connection || rdma->out_state != OUT_ENDING)
         return;
     peer_rdma_push_unstarted(rdma);
-    peer_rdma_drop_writes(rdma); /* those the peer has got after all */
+    peer_rdma_drop_writes(rdma); /* the values that have reached the peer after all */
     set_out_state(rdma, OUT_NONE);
 }
 
-/* ---- the line from the peer ---- */
+/* ---- the connection from the peer ---- */
 
 void peer_rdma_in_ready(struct peer_rdma *rdma) {
     set_in_state(rdma, IN_READY);
     set_why(&rdma->why_not_from, "");
-    log_info("RDMA comes from task %s", rdma->task);
+    log_info("RDMA writes from task %s are ready", rdma->task);
     peer_rdma_start_waiting(rdma);
 }
 
-/* This half ends at once; the places are given back when the peer says that its half has ended,
- * too. */
+/* This half ends at once. Its remote slots are withdrawn when the peer says that its half has
+ * ended, too. */
 void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why) {
     if (rdma->in_state != IN_PROVING && rdma->in_state != IN_READY)
-        return; /* it ends already: the peer waits for that to be said */
+        return; /* it is ending already: the peer waits for the message that says so */
     log_warning("no RDMA from task %s: %s", rdma->task, status_message(why));
     set_why(&rdma->why_not_from, status_message(why));
     rdma->has_failed_from = true;
@@ -309,7 +310,7 @@ void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why) {
     peer_rdma_send_reply(rdma, NULL, status_message(why));
     rdma_in_close(&rdma->in);
     if (is_required(rdma))
-        lose_peer(rdma, "comes from", status_message(why));
+        lose_peer(rdma, "from", status_message(why));
     peer_rdma_start_waiting(rdma);
 }
 
@@ -318,7 +319,7 @@ static void refuse_offer(struct peer_rdma *rdma, const char *why) {
     peer_rdma_send_reply(rdma, NULL, why);
 }
 
-/* The landings end by themselves, as another line's. */
+/* The pending writes end by themselves. They belong to no connection any more. */
 static void forget_connection_from(struct peer_rdma *rdma) {
     rdma_in_close(&rdma->in);
     rdma->generation++;
@@ -331,13 +332,13 @@ static struct status *on_offer(struct peer_rdma *rdma, const Millrace__RdmaOffer
     struct rdma_address address;
     if (!read_address(message->address, &address))
         return status_invalid("task %s sent a malformed RdmaOffer", rdma->task);
-    /* it has lost the connection, and with it the line, before this end has noticed */
+    /* The peer has lost its connections, and RDMA with them, before this end has noticed. */
     if (rdma->in_state != IN_NONE)
         forget_connection_from(rdma);
     rdma->in_connection = message->connection;
     rdma->generation++;
     if (!rdma->setup->device || !rdma->is_on) {
-        refuse_offer(rdma, rdma->setup->device ? "this pair has another transport"
+        refuse_offer(rdma, rdma->setup->device ? "this pair uses another transport"
                                                : rdma->setup->why_not);
         return NULL;
     }
@@ -351,7 +352,7 @@ static struct status *on_offer(struct peer_rdma *rdma, const Millrace__RdmaOffer
     set_why(&rdma->why_not_from, "being proved");
     st = rdma_in_connect(&rdma->in, &address);
     if (!st && !peer_rdma_expect_probe(rdma))
-        st = status_exhausted("no memory for a probe");
+        st = status_exhausted("no memory for the probe");
     if (st)
         peer_rdma_in_failed(rdma, st);
     status_unref(st);
@@ -360,7 +361,7 @@ static struct status *on_offer(struct peer_rdma *rdma, const Millrace__RdmaOffer
 
 void peer_rdma_pending_write_ended(struct peer_rdma *rdma) {
     if (rdma->in_state == IN_READY)
-        peer_rdma_start_waiting(rdma); /* there is room for one more */
+        peer_rdma_start_waiting(rdma); /* there is credit for one more */
     if (rdma->in_state != IN_ENDING || !list_is_empty(&rdma->pending_writes))
         return;
     peer_rdma_send_notice(rdma, WIRE_RDMA_ENDED, rdma->in_connection, 0, "");
@@ -375,7 +376,7 @@ static void on_end(struct peer_rdma *rdma, uint64_t connection, const char *why)
         str_addf(&rdma->why_not_from, "%.500s", why);
         rdma->has_failed_from = true;
         if (is_required(rdma))
-            lose_peer(rdma, "comes from", why);
+            lose_peer(rdma, "from", why);
     }
     set_in_state(rdma, IN_ENDING);
     rdma_in_close(&rdma->in);
@@ -385,7 +386,7 @@ static void on_end(struct peer_rdma *rdma, uint64_t connection, const char *why)
 
 static struct status *on_decline(struct peer_rdma *rdma, const Millrace__RdmaNotice *message) {
     if (message->connection != rdma->in_connection || rdma->in_state != IN_READY)
-        return NULL; /* it has ended: all places are withdrawn anyway */
+        return NULL; /* the connection has ended: all remote slots are withdrawn anyway */
     struct rdma_pending_write *pending = u64map_get(&rdma->in.pending_writes, message->number);
     TRY(status_prefix_take(rdma_in_decline(&rdma->in, message->number),
                            "from task %s: ", rdma->task));
@@ -449,7 +450,7 @@ struct status *peer_rdma_on_message(struct peer_rdma *rdma, const struct wire_me
 
 /* ---- the end ---- */
 
-/* Their steps end with the peer: what is granted is not asked for again. */
+/* The steps end with the peer, so granted values are not asked for again. */
 void peer_rdma_reset(struct peer_rdma *rdma) {
     rdma->is_on = false;
     rdma_out_close(&rdma->out);

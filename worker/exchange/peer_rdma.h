@@ -1,5 +1,5 @@
-/* RDMA between two tasks: large values are written straight into the other task's memory. Each
- * direction has its own connection, beside the pair's channels.
+/* Exchanges large values between two tasks by RDMA: the sender writes them directly into the
+ * receiver's memory. Each direction has its own connection, beside the pair's channels.
  *
  *     sender (connects)                               receiver
  *        RdmaOffer: its queue pair ─────────────────────►
@@ -9,7 +9,7 @@
  *
  *        Announce ──────────────────────────────────────►
  *        ◄──────────────────────── Grant, with a slot     once the buffer is registered
- *        ═══ write; its last piece has the slot's number ►  withdrawn, then handed on as a Push is
+ *        ═══ write; its last piece has the slot's number ►  withdrawn, then handed on like a Push
  *     or RdmaDecline ───────────────────────────────────►  withdrawn
  *        ◄──────────────────────── RdmaWithdrawn          the value may be pushed, if there is one
  *

@@ -1,5 +1,5 @@
-/* Places ahead: granted for values that are not there yet, and prepared for those of the next
- * step (peer_rdma.h). */
+/* Grants remote slots for values that do not exist yet, and prepares slots for the next step
+ * (peer_rdma.h). */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -27,7 +27,7 @@ void peer_rdma_pregrant_registered(struct peer_pending_write *pending) {
         tell(pending);
 }
 
-/* It is for what `asked` is for, and counts for its allocator. */
+/* Makes the slot one for the value of `asked`, and charges its memory to that one's allocator. */
 static void use_prepared(struct peer_pending_write *prepared,
                          struct peer_pending_write *requested) {
     struct peer_rdma *rdma = prepared->rdma;
@@ -46,7 +46,7 @@ static void use_prepared(struct peer_pending_write *prepared,
         tell(prepared);
 }
 
-/* One that is being withdrawn comes to nothing. */
+/* A slot that is being withdrawn cannot be used. */
 static struct peer_pending_write *find_prepared(const struct peer_rdma *rdma,
                                                 const struct peer_grant *grant) {
     LIST_FOR_EACH (link, &rdma->prepared) {
@@ -59,7 +59,7 @@ static struct peer_pending_write *find_prepared(const struct peer_rdma *rdma,
     return NULL;
 }
 
-/* In memory of its own, from there; it joins the list. */
+/* Allocates memory for the slot from its allocator, and adds it to the list. */
 static bool land(struct peer_pending_write *pending, struct allocator *allocator,
                  struct list *list) {
     struct peer_rdma *rdma = pending->rdma;
@@ -88,7 +88,7 @@ static void on_asked(struct loop_task *task) {
     struct peer_pending_write *prepared = may_land ? find_prepared(rdma, &pending->grant) : NULL;
     if (prepared && buffer_recount(prepared->grant.buffer, allocator))
         use_prepared(prepared, pending);
-    else if (!rdma->is_on) /* the peer is lost, and with it the step */
+    else if (!rdma->is_on) /* the peer is lost, and the step with it */
         peer_pending_write_free(pending);
     else if (!may_land || !land(pending, allocator, &rdma->pending_writes))
         peer_rdma_pregrant_ended(pending);
@@ -111,13 +111,13 @@ bool peer_rdma_pregrant(struct peer_rdma *rdma, const struct peer_grant *grant) 
 
 /* ---- what becomes of them ---- */
 
-/* Would it be too much besides the prepared ones, which count for nobody? */
+/* Would it be too much, counted together with the prepared slots, which no device counts? */
 static bool is_scarce(const struct peer_rdma *rdma, const struct allocator *allocator,
                       size_t size_bytes) {
     return peer_pregrant_is_scarce(allocator, (size_t)rdma->setup->prepared_bytes + size_bytes);
 }
 
-/* One more of that size, for the next step. */
+/* Prepares one more slot of this size, for the next step. */
 static void prepare(struct peer_rdma *rdma, size_t size_bytes, struct allocator *allocator) {
     size_t n = 0;
     LIST_FOR_EACH (link, &rdma->prepared)
@@ -160,7 +160,7 @@ void peer_rdma_pregrant_received(struct peer_pending_write *pending) {
     if (!is_current)
         return;
     if (!is_told) {
-        struct status *why = status_invalid("a write to a place that it was not told of");
+        struct status *why = status_invalid("a write to a remote slot that was not granted");
         peer_rdma_in_failed(rdma, why);
         status_unref(why);
     }
@@ -168,8 +168,8 @@ void peer_rdma_pregrant_received(struct peer_pending_write *pending) {
     peer_rdma_pending_write_ended(rdma);
 }
 
-/* Declined, refused by the device, or the line has ended: also one that has no memory, and is in
- * no list. */
+/* The slot was declined, or refused by the device, or the connection has ended. It may be one
+ * without memory, which is in no list. */
 void peer_rdma_pregrant_ended(struct peer_pending_write *pending) {
     struct peer_rdma *rdma = pending->rdma;
     bool is_current = peer_pending_write_is_current(pending);

@@ -1,10 +1,10 @@
-/* What goes over a pair's lines: landings of granted values, writes of what the peer has
- * granted. */
+/* Exchanges values over a pair's RDMA connections: pending writes of granted values, and writes
+ * into the slots that the peer has granted. */
 #include <stdlib.h>
 
 #include "worker/exchange/peer_rdma_internal.h"
 
-/* ---- landings: beginning ---- */
+/* ---- pending writes: beginning ---- */
 
 void peer_pending_write_free(struct peer_pending_write *pending) {
     struct peer_rdma *rdma = pending->rdma;
@@ -20,7 +20,7 @@ void peer_pending_write_free(struct peer_pending_write *pending) {
     rdma->host->release(rdma->peer);
 }
 
-/* The value may come as a Push. */
+/* Grants the value so that it may be pushed. */
 static void grant_push(struct peer_pending_write *pending) {
     struct peer_rdma *rdma = pending->rdma;
     struct str meta = STR_INIT;
@@ -36,7 +36,7 @@ static void grant_push(struct peer_pending_write *pending) {
 static void require_failed(struct peer_rdma *rdma, enum status_code code, const char *what,
                            const char *why) {
     struct status *st = status_new(
-        code, "RDMA is required here (--rdma=require), and %s task %s: %s", what, rdma->task, why);
+        code, "RDMA is required here (--rdma=require), but %s task %s: %s", what, rdma->task, why);
     rdma->host->fail(rdma->peer, st);
     status_unref(st);
 }
@@ -52,13 +52,13 @@ static bool land(struct peer_pending_write *pending) {
     return true;
 }
 
-/* Where there is no line, none will come by itself: then it is an error where one is required. */
+/* No connection will come by itself. If one is required, that is an error. */
 static void refuse(struct peer_pending_write *pending) {
     struct peer_rdma *rdma = pending->rdma;
     if (rdma->setup->mode == RDMA_REQUIRE)
         require_failed(rdma,
                        rdma->in_state == IN_NONE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE,
-                       "nothing comes by it from", str_text(&rdma->why_not_from));
+                       "nothing can be received by RDMA from", str_text(&rdma->why_not_from));
     else
         grant_push(pending);
     peer_pending_write_free(pending);
@@ -70,7 +70,7 @@ void peer_rdma_start_waiting(struct peer_rdma *rdma) {
         if (rdma->in_state == IN_PROVING || (rdma->in_state == IN_READY && land(pending)))
             continue;
         if (rdma->in_state == IN_READY && rdma->setup->mode == RDMA_REQUIRE)
-            return; /* until one of those before has landed */
+            return; /* until one of the earlier ones has been received */
         refuse(pending);
     }
 }
@@ -86,7 +86,7 @@ static void on_grant_posted(struct loop_task *task) {
     pthread_mutex_lock(&rdma->lock);
     list_remove(&pending->link);
     pthread_mutex_unlock(&rdma->lock);
-    if (!rdma->is_on) { /* the peer is lost, and with it the step */
+    if (!rdma->is_on) { /* the peer is lost, and the step with it */
         peer_pending_write_free(pending);
         return;
     }
@@ -143,7 +143,7 @@ bool peer_rdma_is_pending_write(struct peer_rdma *rdma, uint64_t step, uint32_t 
            has_grant(&rdma->pending_writes, step, edge, frame_iter);
 }
 
-/* ---- landings: what becomes of them ---- */
+/* ---- pending writes: their end ---- */
 
 static void on_granted(void *owner, struct rdma_pending_write *granted) {
     struct peer_rdma *rdma = owner;
@@ -167,7 +167,7 @@ static void on_granted(void *owner, struct rdma_pending_write *granted) {
     str_fini(&meta);
 }
 
-/* The last word about a place: the sender may now push what it did not write. */
+/* The last message about a remote slot: the sender may now push what it has not written. */
 static void give_back(struct peer_pending_write *pending) {
     struct peer_rdma *rdma = pending->rdma;
     bool is_current = peer_pending_write_is_current(pending);
@@ -194,7 +194,7 @@ static void on_refused(void *owner, struct rdma_pending_write *refused, struct s
         peer_rdma_in_failed(rdma, why);
     else if (peer_pending_write_is_current(pending) && !pending->is_pregrant &&
              rdma->setup->mode == RDMA_REQUIRE)
-        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot receive by it from",
+        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot receive by RDMA from",
                        status_message(why));
     give_back(pending);
 }
@@ -203,7 +203,7 @@ static void on_withdrawn(void *owner, struct rdma_pending_write *withdrawn) {
     give_back(CONTAINER_OF(withdrawn, struct peer_pending_write, write));
 }
 
-/* What the step holds is the only reference then, so that a kernel may write over it. */
+/* The step's reference is then the only one, so that a kernel may write into the memory. */
 void peer_rdma_deliver(struct peer_pending_write *pending) {
     struct peer_rdma *rdma = pending->rdma;
     struct peer_grant *grant = &pending->grant;
@@ -238,7 +238,7 @@ static void check_probe(struct peer_rdma *rdma, const struct peer_pending_write 
         return;
     }
     struct status *why =
-        status_new(STATUS_DATA_LOSS, "the probe arrived with other bytes than were sent");
+        status_new(STATUS_DATA_LOSS, "the bytes of the probe were changed on the way");
     peer_rdma_in_failed(rdma, why);
     status_unref(why);
 }
@@ -276,7 +276,7 @@ bool peer_rdma_expect_probe(struct peer_rdma *rdma) {
     struct peer_pending_write *pending = peer_pending_write_new(
         rdma, &(struct peer_grant){.buffer = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES}, false);
     pending->is_probe = true;
-    CHECK(land(pending)); /* the first one of its line */
+    CHECK(land(pending)); /* the first write of its connection */
     return true;
 }
 
@@ -299,7 +299,7 @@ static void write_free(struct peer_write *write) {
     rdma->host->release(rdma->peer);
 }
 
-/* It may be with the device's thread. */
+/* The device's thread may be using it. */
 static void write_end(struct peer_write *write) {
     list_remove(&write->link);
     write->is_gone = true;
@@ -347,8 +347,8 @@ static struct peer_write *find_write(const struct peer_rdma *rdma, uint32_t numb
     return NULL;
 }
 
-/* The peer may have seen all of the probe while its acknowledgement is still on its way: what is
- * written now comes behind it. */
+/* The peer may have received the whole probe although its acknowledgement is still under way. What
+ * is written now arrives after it. */
 static bool may_write(const struct peer_rdma *rdma) {
     return rdma->out_state == OUT_PROVING || rdma->out_state == OUT_READY;
 }
@@ -358,12 +358,13 @@ struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_remote_
     if ((!may_write(rdma) && rdma->out_state != OUT_ENDING) ||
         find_write(rdma, remote_slot->number)) {
         peer_value_fini(value_take);
-        return status_invalid("task %s grants place %u of a line that is not there, or twice",
-                              rdma->task, (unsigned)remote_slot->number);
+        return status_invalid(
+            "task %s grants remote slot %u twice, or of a connection that does not exist",
+            rdma->task, (unsigned)remote_slot->number);
     }
     struct peer_write *write = write_new(rdma, remote_slot, value_take);
     list_push_back(&rdma->writes, &write->link);
-    write->is_parked = rdma->out_state == OUT_ENDING; /* its place will be withdrawn */
+    write->is_parked = rdma->out_state == OUT_ENDING; /* its remote slot will be withdrawn */
     if (!write->is_parked)
         start(write);
     return NULL;
@@ -373,7 +374,8 @@ struct status *peer_rdma_write_pregranted(struct peer_rdma *rdma, uint64_t conne
                                           const struct rdma_remote_slot *remote_slot,
                                           struct peer_value *value_take) {
     if (connection == 0 ||
-        connection != peer_rdma_connection_to(rdma)) { /* all its places have been withdrawn */
+        /* all its remote slots have been withdrawn */
+        connection != peer_rdma_connection_to(rdma)) {
         peer_push(rdma->peer, value_take);
         peer_value_fini(value_take);
         rdma->n_instead++;
@@ -384,7 +386,7 @@ struct status *peer_rdma_write_pregranted(struct peer_rdma *rdma, uint64_t conne
 }
 
 void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot) {
-    if (may_write(rdma)) /* else it is withdrawn with the line */
+    if (may_write(rdma)) /* otherwise it is withdrawn with the connection */
         peer_rdma_send_decline(rdma, remote_slot->number, false);
 }
 
@@ -410,7 +412,7 @@ static void on_write_refused(void *owner, struct rdma_transfer *transfer, struct
     }
     write->is_parked = true;
     if (rdma->setup->mode == RDMA_REQUIRE)
-        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot send by it to",
+        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot send by RDMA to",
                        status_message(why));
     else if (may_write(rdma))
         peer_rdma_send_decline(rdma, write->remote_slot.number, true);
@@ -437,7 +439,7 @@ void peer_rdma_park_writes(struct peer_rdma *rdma) {
         LIST_ENTRY(link, struct peer_write, link)->is_parked = true;
 }
 
-/* Their places were ahead, and withdrawn before the values were there. */
+/* The remote slots were pre-granted, and withdrawn before the values existed. */
 void peer_rdma_push_unstarted(struct peer_rdma *rdma) {
     LIST_FOR_EACH_SAFE (link, next, &rdma->writes) {
         struct peer_write *write = LIST_ENTRY(link, struct peer_write, link);
@@ -459,8 +461,8 @@ struct status *peer_rdma_on_withdrawn(struct peer_rdma *rdma, uint32_t number) {
     if (!write)
         return NULL; /* declined: there is no value */
     if (!write->is_parked)
-        return status_invalid("task %s withdraws place %u, which is being written", rdma->task,
-                              (unsigned)number);
+        return status_invalid("task %s withdraws remote slot %u, which is being written",
+                              rdma->task, (unsigned)number);
     peer_push(rdma->peer, &write->value);
     rdma->n_instead++;
     write_end(write);

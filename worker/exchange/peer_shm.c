@@ -13,9 +13,11 @@ struct shm_connection {
     struct list link;
     struct peer_shm *shm;
     struct transport_channel *channel; /* one reference */
-    struct shm_map *map;               /* to_peer: of the peer's arena, once it came */
-    struct shm_ledger *ledger;         /* to_us: once the peer has mapped ours */
-    bool is_offered;                   /* to_us: the arena was offered */
+    /* to_peer: the mapping of the peer's arena, once that has been announced */
+    struct shm_map *map;
+    /* to_us: what the peer holds, once it has mapped our arena */
+    struct shm_ledger *ledger;
+    bool is_offered; /* to_us: the arena was announced */
 };
 
 enum { TOKENS_PER_MESSAGE = 1 << 16 };
@@ -29,7 +31,7 @@ void peer_shm_init(struct peer_shm *shm, const char *task) {
     *shm = (struct peer_shm){.task = task};
     list_init(&shm->connections);
     set_why(&shm->why_not_from, "not asked yet");
-    set_why(&shm->why_not_to, "it has not asked");
+    set_why(&shm->why_not_to, "it has not asked for the arena");
     CHECK(pthread_mutex_init(&shm->lock, NULL) == 0);
 }
 
@@ -81,7 +83,7 @@ static void send_arena(struct shm_connection *connection, const char *why_not) {
     send_on(connection, WIRE_ARENA, bytes, len);
 }
 
-/* ---- lines ---- */
+/* ---- connections ---- */
 
 static struct shm_connection *connection_of(const struct peer_shm *shm,
                                             const struct transport_channel *channel) {
@@ -105,7 +107,7 @@ static void offer_arena(struct shm_connection *connection) {
     struct peer_shm *shm = connection->shm;
     const char *why_not = NULL;
     if (!shm->arena)
-        why_not = "the owner has no arena: switched off, or refused by its system";
+        why_not = "the owner has no arena: it is switched off, or its system has refused it";
     else if (!wire_conn_is_same_user(transport_socket_conn(connection->channel)))
         why_not = "the two tasks run as different users";
     connection->is_offered = !why_not;
@@ -113,7 +115,7 @@ static void offer_arena(struct shm_connection *connection) {
     send_arena(connection, why_not);
 }
 
-/* A peer that opens a second line says by it that it has let go of the first. */
+/* A peer that opens a second connection has given up the first. */
 void peer_shm_add_connection(struct peer_shm *shm, struct transport_channel *channel_take,
                              bool is_to_peer) {
     struct shm_connection **place = is_to_peer ? &shm->to_peer : &shm->to_us, *old = *place;
@@ -125,8 +127,8 @@ void peer_shm_add_connection(struct peer_shm *shm, struct transport_channel *cha
         set_ledger(shm, NULL);
     *place = connection;
     if (old) {
-        struct status *why =
-            status_new(STATUS_CANCELLED, "task %s has another connection about arenas", shm->task);
+        struct status *why = status_new(
+            STATUS_CANCELLED, "task %s has opened a new connection about arenas", shm->task);
         close_connection(old, why);
         status_unref(why);
     }
@@ -169,8 +171,8 @@ void peer_shm_settle(struct peer_shm *shm) {
         send_references(shm->to_us, WIRE_SETTLE, NULL, 0, shm_ledger_last(ledger));
 }
 
-/* The line to the old process' arena is ours to close. The one from it ends with the process,
- * which may still look at ours until then. */
+/* This task closes its connection to the arena of the old process. The connection from that process
+ * ends with it; until then the process may still read our arena. */
 void peer_shm_forget(struct peer_shm *shm) {
     struct shm_connection *to_peer = shm->to_peer;
     set_ledger(shm, NULL);
@@ -189,7 +191,7 @@ void peer_shm_close(struct peer_shm *shm, struct status *why) {
 
 /* ---- what comes ---- */
 
-/* Loop thread: buffers of the map have been let go. */
+/* Loop thread. Buffers of the map have been released. */
 static void on_released(void *arg) {
     struct shm_connection *connection = arg;
     uint64_t *tokens;
@@ -249,7 +251,7 @@ static struct status *on_settle(struct shm_connection *connection, uint64_t up_t
     uint64_t *released, *held;
     size_t n_released, n_held;
     if (!connection->map)
-        return status_invalid("task %s asks about references before any could come",
+        return status_invalid("task %s asks about references before it could have any",
                               connection->shm->task);
     shm_map_settle(connection->map, up_to, &released, &n_released, &held, &n_held);
     send_released(connection, released, n_released);
@@ -264,12 +266,13 @@ static struct status *on_references(struct shm_connection *connection, enum wire
     Millrace__References *message =
         millrace__references__unpack(NULL, meta.len, (const uint8_t *)meta.data);
     if (!message)
-        return status_invalid("task %s sent malformed References", connection->shm->task);
+        return status_invalid("task %s sent a malformed message about references",
+                              connection->shm->task);
     struct status *st = NULL;
     if (type == WIRE_SETTLE)
         st = on_settle(connection, message->up_to);
     else if (!connection->ledger)
-        st = status_invalid("task %s gives back references before it had any",
+        st = status_invalid("task %s returns references that it was not given",
                             connection->shm->task);
     else if (type == WIRE_RELEASE)
         st = shm_ledger_release(connection->ledger, message->token, message->n_token);
@@ -316,7 +319,8 @@ bool peer_shm_give(struct peer_shm *shm, const struct tensor *value, struct aren
 
 void peer_shm_take_back(struct peer_shm *shm, const struct arena_reference *reference) {
     pthread_mutex_lock(&shm->lock);
-    if (shm->ledger) /* else it went with its ledger; settling may have been faster, too */
+    /* otherwise the reference was dropped with its ledger, or settling has dropped it */
+    if (shm->ledger)
         status_unref(shm_ledger_release(shm->ledger, &reference->token, 1));
     pthread_mutex_unlock(&shm->lock);
 }

@@ -1,5 +1,5 @@
-/* Values by reference between two tasks of one host: what a peer holds of this task's arena, and
- * what this task holds of the peer's.
+/* Exchanges values by reference between two tasks of one host: keeps what a peer holds in this
+ * task's arena, and what this task holds in the peer's.
  *
  *     mapper (connects)                           owner of the arena
  *        Hello (channel 2) ──────────────────────────►
@@ -33,8 +33,8 @@ struct shm_connection;
 struct peer_shm {
     const char *task;        /* the peer's name; borrowed */
     struct shm_arena *arena; /* this task's; NULL: there is none */
-    /* that the peer may keep alive in it, and about what stays mapped of the peer's after use;
-     * 0: any number */
+    /* how much the peer may keep alive in it, and about how much of the peer's arena stays mapped
+     * after use; 0: no limit */
     int64_t max_kept_bytes;
     struct list connections;        /* all that are open */
     struct shm_connection *to_peer; /* opened by this task, to the peer's arena */
@@ -42,7 +42,8 @@ struct peer_shm {
     struct str why_not_from, why_not_to;
 
     pthread_mutex_t lock;
-    /* of to_us, once mapped, or NULL; guarded by lock, changed on the loop thread */
+    /* of to_us, once the peer has mapped the arena, or NULL; guarded by lock, changed on the loop
+     * thread */
     struct shm_ledger *ledger;
 };
 
@@ -65,12 +66,9 @@ void peer_shm_settle(struct peer_shm *shm);
 void peer_shm_forget(struct peer_shm *shm);
 void peer_shm_close(struct peer_shm *shm, struct status *why);
 
-/* A reference to the value for the peer, where it lies in the arena and the peer has mapped it.
- * Any thread. */
+/* As peer_give, peer_take_back and peer_take in peer.h. The first two: any thread. */
 bool peer_shm_give(struct peer_shm *shm, const struct tensor *value, struct arena_reference *ret);
-/* The reference was not sent. Any thread. */
 void peer_shm_take_back(struct peer_shm *shm, const struct arena_reference *reference);
-/* The memory that a reference from the peer names; *ret stays NULL where it came too late. */
 struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference *reference,
                              uint64_t size_bytes, struct buffer **ret) MUST_USE;
 

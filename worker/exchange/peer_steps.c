@@ -64,8 +64,8 @@ static void tell(struct transport_channel *channel, uint64_t *steps, size_t n_st
     free(bytes);
 }
 
-/* A step that is noted after the channel has been published pushes over that channel, so it must
- * not be among those that are told: both happen in one hold of the lock. */
+/* A step that is noted after the channel was published pushes over that channel, so it must not be
+ * among the named ones. Therefore both happen under one hold of the lock. */
 void peer_steps_publish(struct peer *peer, struct transport_channel *channel_take) {
     size_t n = 0, cursor = 0;
     uint64_t step;

@@ -1,4 +1,4 @@
-/* Cuts large values into stripes over several sockets, and joins what arrives. */
+/* Divides large values into stripes over several sockets, and joins the stripes that arrive. */
 #include "worker/exchange/peer_streams.h"
 
 #include <stdlib.h>
@@ -8,15 +8,18 @@
 #include "worker/exchange/peer_internal.h"
 
 enum { STRIPE_ALIGN = 64 << 10 };
-static const uint64_t max_value_bytes = 1ull << 40; /* what one message carries (rpc/wire/wire) */
+/* the payload of one message at most (rpc/wire/wire.h) */
+static const uint64_t max_value_bytes = 1ull << 40;
 
-/* A value that is coming in stripes. */
+/* A value whose stripes are arriving. */
 struct arrival {
     struct list link;
-    uint64_t step, frame_iter; /* with the edge, its name */
+    uint64_t step, frame_iter; /* the name of the value, together with the edge */
     uint32_t edge;
-    struct str push;       /* the Push's meta, the same in all its stripes */
-    struct buffer *buffer; /* as a whole; NULL: nobody wants it any more, the rest is read past */
+    struct str push; /* the meta of the Push, which is the same in all stripes */
+    /* For the whole value. NULL: the value is not wanted any more, and the remaining stripes are
+     * dropped. */
+    struct buffer *buffer;
     uint64_t total_bytes;
     unsigned n_stripes;
     uint32_t begun, done; /* a bit per stripe */
@@ -61,8 +64,8 @@ void peer_streams_reset(struct peer *peer, struct status *why) {
 
 /* ---- stripes ---- */
 
-/* Where stripe `index` of n begins; index n is the end. With PEER_STRIPE_MIN_BYTES and more,
- * none is empty. */
+/* Returns where stripe `index` of n begins; for index n, the end. A value of PEER_STRIPE_MIN_BYTES
+ * or more has no empty stripe. */
 static uint64_t stripe_begin(uint64_t total_bytes, unsigned n, unsigned index) {
     uint64_t each = (total_bytes / n + STRIPE_ALIGN - 1) & ~(uint64_t)(STRIPE_ALIGN - 1);
     return index < n ? each * index : total_bytes;
@@ -113,7 +116,7 @@ static void open_missing(struct peer *peer, unsigned n) {
     }
 }
 
-/* How many sockets the value is for; ret[0] stays the bulk channel's. */
+/* Returns over how many sockets the value is sent. ret[0] stays NULL, for the bulk channel. */
 static unsigned choose_sockets(struct peer *peer, const struct peer_value *value,
                                struct transport_channel *ret[PEER_MAX_STREAMS]) {
     struct peer_table *table = peer->table;
@@ -133,7 +136,8 @@ static unsigned choose_sockets(struct peer *peer, const struct peer_value *value
     return n_ready;
 }
 
-/* False: there is no connection now, and the steps that exchange with the peer have been told. */
+/* Returns false when there is no connection, after the steps that exchange with the peer have been
+ * told. */
 static bool queue_stripe(struct peer *peer, const struct peer_value *value, unsigned n,
                          unsigned index, struct transport_channel *stream) {
     Millrace__Stripe stripe = MILLRACE__STRIPE__INIT;
@@ -178,21 +182,21 @@ bool peer_streams_push(struct peer *peer, const struct peer_value *value) {
 
 struct status *peer_streams_check_room(struct peer *peer, unsigned index) {
     if (index == 0 || index >= PEER_MAX_STREAMS)
-        return status_invalid("task %s opens stream %u, there are %d", peer->task, index,
-                              PEER_MAX_STREAMS);
+        return status_invalid("task %s opens stream %u, but the highest number is below %d",
+                              peer->task, index, PEER_MAX_STREAMS);
     if (!peer->channels[CHANNEL_CONTROL])
         return status_failed_precondition("task %s opens stream %u without a control channel",
                                           peer->task, index);
     struct transport_channel **place = &peer->streams.from_peer[index];
-    /* given up by the other end, which is not heard of here yet */
+    /* The other end has given this stream up, and its end has not been noticed here yet. */
     if (*place && !(peer->streams.used & (1u << index))) {
-        struct status *why =
-            status_new(STATUS_CANCELLED, "task %s has opened another one", peer->task);
+        struct status *why = status_new(STATUS_CANCELLED,
+                                        "task %s has opened a new stream in its place", peer->task);
         drop(place, &peer->table->n_streams_from, why);
         status_unref(why);
     }
     if (peer->table->n_streams_from >= PEER_STREAMS_MAX_OPEN)
-        return status_exhausted("%d streams of large values are open to this task already",
+        return status_exhausted("%d streams for large values are open to this task already",
                                 PEER_STREAMS_MAX_OPEN);
     return NULL;
 }
@@ -217,12 +221,12 @@ void peer_streams_on_used(struct peer *peer, const struct transport_channel *cha
         peer->streams.used |= 1u << index_of(channel);
 }
 
-/* One of ours has not come about. */
+/* A stream that this task has opened could not be used. */
 static void give_up(struct peer *peer, unsigned index, struct status *why) {
     struct peer_streams *streams = &peer->streams;
     int64_t now_ns = clock_now_ns();
     drop(&streams->to_peer[index], &peer->table->n_streams_to, why);
-    if (streams->off_until_ns > now_ns) /* it is not the first of them */
+    if (streams->off_until_ns > now_ns) /* another stream has failed already in this attempt */
         return;
     streams->retry_ms = MIN(MAX(2 * streams->retry_ms, (int64_t)PEER_STREAMS_RETRY_MS),
                             (int64_t)PEER_STREAMS_RETRY_MAX_MS);
@@ -259,7 +263,7 @@ bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel
 
 /* ---- what comes ---- */
 
-/* The value that the stripe is a part of; NULL: it is the first of its stripes. */
+/* Returns the value that the stripe belongs to; NULL when this is its first stripe. */
 static struct arrival *arrival_find(struct peer *peer, uint64_t step,
                                     const struct edge_message *edge) {
     LIST_FOR_EACH (link, &peer->streams.arrivals) {
@@ -276,8 +280,8 @@ static bool is_same_push(const struct arrival *arrival, const Millrace__Stripe *
            memcmp(arrival->push.data, stripe->push.data, stripe->push.len) == 0;
 }
 
-/* The first of its stripes: memory for the whole. *ret is NULL where `ret_buffer`, NULL or
- * wire_discard, says all. */
+/* The first stripe of a value: allocates memory for the whole value. Returns NULL when `alloc` did
+ * not return a buffer; *ret_buffer is then NULL or wire_discard. */
 static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe,
                                    const struct edge_message *edge, struct buffer **ret_buffer) {
     struct wire_message push = {.type = WIRE_PUSH,
@@ -302,7 +306,8 @@ static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millr
     return arrival;
 }
 
-/* The parts that are coming now hold the memory until they are here. */
+/* Drops the memory of a value that is not wanted any more. Stripes that are being read keep it
+ * until they have arrived. */
 static void drop_unwanted(struct peer *peer, struct arrival *arrival) {
     struct peer_table *table = peer->table;
     if (!arrival->buffer || !table->receiver ||
@@ -319,7 +324,8 @@ static bool is_whole(const struct arrival *arrival) {
 
 static void release_whole(void *arg) { buffer_unref(arg); }
 
-/* Each stripe of it comes once, and all are of one mind about it. May free the arrival. */
+/* Returns the part of the buffer for a stripe. Each stripe must come once, and all must agree about
+ * the value. May free the arrival. */
 static struct buffer *part_of(struct peer *peer, struct arrival *arrival,
                               const Millrace__Stripe *stripe, size_t size_bytes) {
     uint32_t bit = 1u << stripe->index;
@@ -339,7 +345,7 @@ static struct buffer *part_of(struct peer *peer, struct arrival *arrival,
                        buffer_ref(arrival->buffer));
 }
 
-/* `input->edge` is what the stripe's Push says. */
+/* `input->edge` is what the stripe says about the Push. */
 static struct buffer *alloc_stripe(struct peer *peer, const struct wire_message *message,
                                    const Millrace__Stripe *stripe, struct channel_input *input,
                                    size_t size_bytes) {
@@ -367,7 +373,7 @@ struct buffer *peer_streams_alloc(struct peer *peer, struct transport_channel *c
     return buffer;
 }
 
-/* The last stripe has come; `edge` is what all of them say of the value. */
+/* The last stripe has arrived. `edge` is what all of them say about the value. */
 static struct status *deliver_whole(struct peer *peer, struct arrival *arrival,
                                     const struct edge_message *edge) {
     struct peer_table *table = peer->table;
@@ -378,7 +384,7 @@ static struct status *deliver_whole(struct peer *peer, struct arrival *arrival,
                                 .payload_len = arrival->total_bytes};
     arrival->buffer = NULL;
     list_remove(&arrival->link);
-    list_init(&arrival->link); /* what is delivered may reset the rest */
+    list_init(&arrival->link); /* delivering the value may reset the streams */
     peer->streams.n_received++;
     struct status *st = table->receiver
                             ? table->receiver->on_message(table->receiver_arg, peer, &push, edge)
@@ -388,7 +394,7 @@ static struct status *deliver_whole(struct peer *peer, struct arrival *arrival,
     return st;
 }
 
-/* It may have been dropped with the peer's channels while the stripe was read. */
+/* The value may have been dropped with the peer's channels while the stripe was read. */
 static bool is_here(const struct peer *peer, const struct arrival *arrival) {
     LIST_FOR_EACH (link, &peer->streams.arrivals)
         if (LIST_ENTRY(link, struct arrival, link) == arrival)
@@ -399,14 +405,14 @@ static bool is_here(const struct peer *peer, const struct arrival *arrival) {
 struct status *peer_streams_on_stripe(struct peer *peer, struct transport_channel *channel,
                                       struct wire_message *message) {
     struct channel_input *input = channel->input;
-    if (!input || !input->is_read) /* it has no payload: peer_streams_alloc was not called */
+    if (!input || !input->is_read) /* a stripe without payload: peer_streams_alloc was not called */
         return status_invalid("task %s sent a malformed stripe", peer->task);
     struct arrival *arrival = input->arrival;
     input->is_read = false;
     if (!is_here(peer, arrival))
         return NULL;
     arrival->done |= 1u << input->stripe;
-    buffer_unref(message->payload); /* so that the value has one holder */
+    buffer_unref(message->payload); /* so that the value's buffer has one holder only */
     message->payload = NULL;
     if (!is_whole(arrival))
         return NULL;

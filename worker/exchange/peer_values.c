@@ -1,5 +1,5 @@
-/* Values that do not go through a peer's sockets as bytes: references into arenas, writes into
- * memory; and the peers' status page. */
+/* Exchanges values that are not sent as bytes over a peer's sockets: references into arenas, and
+ * RDMA writes. Also writes the peers' status page. */
 #include <stdlib.h>
 
 #include "worker/exchange/peer_internal.h"
@@ -33,7 +33,7 @@ static struct status *rdma_deliver(struct peer *peer, struct wire_message *messa
     return table->receiver->on_message(table->receiver_arg, peer, message, &edge);
 }
 
-/* By way of its control channel, since who asks may be in the midst of what the loss ends. */
+/* Closes its control channel, because the caller may be using what the loss frees. */
 static void rdma_fail(struct peer *peer, struct status *why) {
     if (peer->channels[CHANNEL_CONTROL])
         peer->channels[CHANNEL_CONTROL]->transport->close(peer->channels[CHANNEL_CONTROL],
@@ -117,7 +117,7 @@ struct peer_pregrant peer_pregrant_take(struct peer *peer,
     return pregrant;
 }
 
-/* What another thread has to say of a grant ahead. */
+/* A message of another thread about a pre-grant. */
 struct pregrant_end {
     struct loop_task task;
     struct peer *peer;
@@ -126,7 +126,7 @@ struct pregrant_end {
     bool is_dropped;
 };
 
-/* The steps of a lost connection have ended, or will. */
+/* The steps of a lost connection have ended, or will end. */
 static bool is_over(const struct peer *peer, const struct peer_pregrant *pregrant) {
     return peer->table->is_closing || peer->n_losses != pregrant->n_losses;
 }
@@ -195,7 +195,7 @@ void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant)
 
 /* ---- the status page ---- */
 
-/* Where arenas could be shared, what became of it. */
+/* Where arenas could be shared, says whether they are. */
 static const char *transport_name(const struct peer *peer) {
     if (peer->is_self)
         return transport_local.name;

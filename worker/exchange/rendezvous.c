@@ -1,5 +1,5 @@
-/* The task's table: live steps by id, the memory of ended ones, and those that nobody has opened
- * yet. */
+/* Keeps the task's live steps by id, the ids of ended steps, and what has arrived for steps that
+ * have not begun here. */
 #include "worker/exchange/rendezvous.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void rendezvous_destroy(struct rendezvous *rendezvous) {
     free(rendezvous);
 }
 
-/* Lock held; lets it go. */
+/* Lock held; releases it. */
 static void table_unref_unlock(struct rendezvous_table *table) {
     bool is_last = --table->n_refs == 0;
     pthread_mutex_unlock(&table->lock);
@@ -124,10 +124,12 @@ static struct rendezvous *rendezvous_new(struct rendezvous_table *table, uint64_
         list_init(&rendezvous->link);
         list_init(&rendezvous->pending_link);
     }
-    atomic_init(&rendezvous->n_refs, 2); /* the table's and the caller's */
+    atomic_init(&rendezvous->n_refs, 2); /* the table's and the caller's references */
     rendezvous->step_id = step_id;
     rendezvous->is_opened = rendezvous->is_ended = rendezvous->has_dropped_pregrant = false;
     rendezvous->n_peers = 0;
+    rendezvous->n_considered = 0;
+    list_init(&rendezvous->announced);
     u64map_put(&table->steps, step_id, rendezvous);
     table->n_refs++;
     return rendezvous;
@@ -158,12 +160,8 @@ void rendezvous_unref(struct rendezvous *rendezvous) {
         rendezvous_destroy(rendezvous);
 }
 
-struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id) {
-    return rendezvous_open_in(table, step_id, NULL);
-}
-
-struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id,
-                                      struct session_credit *credit) {
+struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id,
+                                   struct session_credit *credit) {
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
     if (rendezvous)
@@ -196,7 +194,7 @@ enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_i
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
     bool is_full = make && atomic_load_explicit(&table->early_bytes, memory_order_relaxed) >=
                                RENDEZVOUS_EARLY_MAX_BYTES;
-    /* an orphan that would grow */
+    /* an orphan that would grow beyond the limit */
     if (rendezvous && is_full && !list_is_empty(&rendezvous->link)) {
         rendezvous = NULL;
         result = FIND_REFUSED;
@@ -216,7 +214,7 @@ enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_i
     return result;
 }
 
-/* Where nothing more may be kept the step counts as ended: then its RunGraph is refused. */
+/* When nothing more may be kept, the step counts as ended, so its RunGraph will be refused. */
 void rendezvous_lose_step(struct rendezvous_table *table, uint64_t step_id, struct status *why) {
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
@@ -260,8 +258,8 @@ bool rendezvous_is_ended(struct rendezvous_table *table, uint64_t step_id) {
 
 /* ---- steps whose RunGraph never comes ---- */
 
-/* Lock held: takes the orphans that are too old, or whose master says that they have ended, off
- * the table. */
+/* Lock held. Takes the orphans out of the table that are too old, or whose master says that they
+ * have ended. */
 static void collect_orphans(struct rendezvous_table *table, int64_t before_ns,
                             struct list *ret_gone) {
     LIST_FOR_EACH_SAFE (link, next, &table->orphans) {
@@ -344,8 +342,8 @@ static void on_late(struct loop_task *task) {
     table_unref_unlock(table);
 }
 
-/* A table without peers has no loop (tests, a task on its own): then the wait is told at once,
- * which the executor allows. */
+/* A table without peers has no loop (in tests, and in a task on its own). The wait is then told at
+ * once, which the executor allows. */
 void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv,
                           struct status *why_take) {
     struct late_recv *late = xmalloc(sizeof(*late));
@@ -382,13 +380,14 @@ void rendezvous_next_turns(struct rendezvous_table *table) {
     list_splice_back(&pending, &table->pending);
     pthread_mutex_unlock(&table->lock);
     for (;;) {
-        pthread_mutex_lock(&table->lock); /* another thread's add_pending looks at the link */
+        /* another thread's rendezvous_add_pending reads the link */
+        pthread_mutex_lock(&table->lock);
         struct list *link = list_pop_front(&pending);
         pthread_mutex_unlock(&table->lock);
         if (!link)
             break;
         struct rendezvous *rendezvous = LIST_ENTRY(link, struct rendezvous, pending_link);
-        rendezvous_try_grants(rendezvous); /* joins the queue again where there is no room */
+        rendezvous_try_grants(rendezvous); /* it is queued again when there is no credit */
         rendezvous_unref(rendezvous);
     }
 }

@@ -1,5 +1,4 @@
-/* The rendezvous: where the Send and the Recv of an edge meet, within a task and across tasks
- * [WP 3.2.2].
+/* Hands values from the Send of an edge to its Recv, within a task and across tasks [WP 3.2.2].
  *
  * The key is (step, edge, frame and iteration). The master numbers the cut edges of a compiled
  * step, so the edge's number stands for source device, tensor name and destination device.
@@ -29,7 +28,7 @@
  *   it is small or dead                it is pushed; the remote slot is declined
  *   it never exists                    the remote slot is declined when the step ends
  *   it has been announced already      it is sent by the pre-grant if it fits
- *   its RunGraph has not come          the pre-grant waits in the step's table
+ *   its RunGraph has not arrived       the pre-grant waits in the step's table
  *
  * A pre-granted value may take as long as its step, so it must not use the credit of values that
  * exist. Pre-grants have credit of their own: half as much for the task, a quarter for a peer and
@@ -39,14 +38,15 @@
  * A step's table is made by whichever comes first, an arrival or RunGraph, and ends when the
  * step's run has ended here. Ids of ended steps are remembered, so late arrivals are dropped. An
  * abort ends every wait with the same status. A step of which values were lost is aborted with
- * UNAVAILABLE, also before its RunGraph comes.
+ * UNAVAILABLE, also before its RunGraph arrives.
  *
  * Threads: any. Callbacks run without locks, on the thread that brought the value. */
 #ifndef MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_H
 #define MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_H
 
+#include "common/base/pool.h"
 #include "common/base/status.h"
-#include "common/tensor/tensor.h"
+#include "common/tensor/tensor_pieces.h"
 #include "worker/plan/plan.h"
 
 enum { RENDEZVOUS_PUSH_LIMIT_BYTES = PLAN_PUSH_LIMIT_BYTES };
@@ -57,10 +57,10 @@ struct rendezvous_table; /* of the task: all live steps */
 struct rendezvous;       /* one step's */
 struct peer_table;       /* worker/exchange/peer.h: connections to other tasks */
 
-/* A wait for one value. Embedded in the waiter's record, which lives until on_value. */
+/* A wait for one value. Embedded in the waiter's record, which must live until on_value. */
 struct rendezvous_recv {
-    /* Exactly once, never inside rendezvous_recv_start. The value is taken (TENSOR_DEAD for a
-     * dead one); status is taken. */
+    /* Called exactly once, never inside rendezvous_recv_start. The callee takes the status and the
+     * value (TENSOR_DEAD for a dead one). */
     void (*on_value)(struct rendezvous_recv *recv, struct status *status_take,
                      struct tensor *value_take);
     struct rendezvous_recv *next; /* the table's */
@@ -69,64 +69,95 @@ struct rendezvous_recv {
     int64_t since_ns; /* when the wait began, for /stepz */
 };
 
-/* The credit that the steps of one session have used. Counted: the session's graphs and steps
- * hold references. Any thread. */
+/* The credit that the steps of one session have used. Its references are counted: the session's
+ * graphs and steps hold them. Any thread. */
 struct session_credit;
-struct session_credit *session_credit_new(void);
+struct session_credit *session_credit_new(void); /* the caller holds one reference */
 struct session_credit *session_credit_ref(struct session_credit *credit);
-void session_credit_unref(struct session_credit *credit);
+void session_credit_unref(struct session_credit *credit); /* accepts NULL */
 
+/* `peers` is borrowed; NULL: all edges are within this task. `allocator`, borrowed, is for values
+ * that arrive. Becomes the receiver of `peers`. */
 struct rendezvous_table *rendezvous_table_new(struct peer_table *peers,
                                               struct allocator *allocator);
+/* Ends all waits. The memory is freed with the last rendezvous. Accepts NULL. */
 void rendezvous_table_free(struct rendezvous_table *table);
 /* Before the first step; default RENDEZVOUS_IN_FLIGHT_BYTES. */
 void rendezvous_table_set_in_flight_limit(struct rendezvous_table *table, int64_t bytes);
+/* Before the first step: much text that is exchanged with other tasks is encoded and decoded on
+ * this pool, borrowed. Without a pool, the calling threads do it. */
+void rendezvous_table_set_pool(struct rendezvous_table *table, struct pool *pool);
 /* Appends a JSON object for /statusz. */
 void rendezvous_table_describe(struct rendezvous_table *table, struct str *out);
 
-/* The step's rendezvous, made when new. One reference for the caller. NULL when the step has
- * ended already. */
-struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id);
-/* The same for a step of a session; `credit` may be NULL. */
-struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id,
-                                      struct session_credit *credit);
+/* Opens the rendezvous of a step; it may exist already, because messages have arrived. The caller
+ * holds one reference. `credit` is that of the step's session; it gets a reference, and NULL limits
+ * nothing. Returns NULL when the step has ended. */
+struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id,
+                                   struct session_credit *credit);
 void rendezvous_unref(struct rendezvous *rendezvous);
-/* The step has ended here: what waits in it is dropped, and so are later arrivals. */
+/* The step has ended here: drops what waits in it, and what arrives for it later. */
 void rendezvous_end_step(struct rendezvous_table *table, uint64_t step_id);
+/* The master's steps before `oldest_live_step` have ended: forgets their ids, and drops what waits
+ * for their RunGraphs. */
 void rendezvous_prune(struct rendezvous_table *table, uint64_t master_incarnation,
                       uint64_t oldest_live_step);
 bool rendezvous_is_ended(struct rendezvous_table *table, uint64_t step_id);
-/* The master has gone, with its graphs: drops what waits for its RunGraphs, and forgets its ended
- * steps. */
+/* The master is lost, and its graphs are dropped: drops what waits for its RunGraphs, and forgets
+ * its ended steps. */
 void rendezvous_forget_master(struct rendezvous_table *table, uint64_t master_incarnation);
-/* Drops what came for steps whose RunGraph has not come within RENDEZVOUS_ORPHAN_SECONDS. To be
- * called every few seconds. */
+/* Drops what has waited for a RunGraph for RENDEZVOUS_ORPHAN_SECONDS. To be called every few
+ * seconds. `now_ns` is the monotonic clock. */
 void rendezvous_expire(struct rendezvous_table *table, int64_t now_ns);
 /* Ends every wait of the step, now and later, with `why` (shared). */
 void rendezvous_abort(struct rendezvous *rendezvous, struct status *why);
 
-/* The sender's end. Takes what *value holds (TENSOR_DEAD sends a dead flag). Sends to peers are
- * queued: rendezvous_flush writes them. */
+/* Sends a value. Takes the contents of *value, also on failure; TENSOR_DEAD sends a dead value. A
+ * message to a peer is queued, and rendezvous_flush writes it. Errors: INTERNAL (a second value for
+ * the key, an unknown peer), UNAVAILABLE (no connection), the status of an abort. */
 struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel,
                                uint64_t frame_iter, struct tensor *value) MUST_USE;
-/* The same for a value that may be too large to push: where it was only announced,
- * *ret_is_offered is set and `offer` waits until the receiver has granted it (on_value without
- * status and value) or the step was aborted. A sender's step must not end before: the value is
- * in its table. */
+/* Does the same for a value that may be too large to push. If it was only announced,
+ * *ret_is_offered is true, and the on_value of `offer` is called when the receiver has granted the
+ * value (without status and value) or the step is aborted. The sender's step must not end before,
+ * because its table holds the value. */
 struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous,
                                         const struct plan_channel *channel, uint64_t frame_iter,
                                         struct tensor *value, struct rendezvous_recv *offer,
                                         bool *ret_is_offered) MUST_USE;
-/* The same for a value that can be pushed without waiting. Where it cannot, *ret_is_sent is false
- * and *value is left alone: rendezvous_send_or_offer has to follow. */
+/* Must the value be encoded by a text_encoding before it is sent? */
+bool rendezvous_encodes_apart(const struct rendezvous *rendezvous,
+                              const struct plan_channel *channel, const struct tensor *value);
+/* Encodes a value of much text on the pool. Embedded in the sender's record, which must live until
+ * on_encoded, as the value must. */
+struct text_encoding {
+    struct pool_task task;
+    struct tensor_encoder encoder;
+    struct rendezvous *rendezvous;
+    /* Called exactly once, on a pool thread, with the TensorProto or with the status of the step's
+     * abort; takes either. */
+    void (*on_encoded)(struct text_encoding *encoding, struct status *status_take,
+                       struct buffer *proto_take);
+};
+void text_encoding_start(struct text_encoding *encoding, struct rendezvous *rendezvous,
+                         const struct tensor *value);
+/* Does what rendezvous_send_or_offer does for a value whose TensorProto exists, and flushes. Takes
+ * the reference to `proto`. */
+struct status *rendezvous_send_encoded(struct rendezvous *rendezvous,
+                                       const struct plan_channel *channel, uint64_t frame_iter,
+                                       struct tensor *value, struct buffer *proto_take,
+                                       struct rendezvous_recv *offer,
+                                       bool *ret_is_offered) MUST_USE;
+/* Sends a value only if it can be pushed at once. Otherwise *ret_is_sent is false and *value is
+ * unchanged, and the caller calls rendezvous_send_or_offer. */
 struct status *rendezvous_try_send(struct rendezvous *rendezvous,
                                    const struct plan_channel *channel, uint64_t frame_iter,
                                    struct tensor *value, bool *ret_is_sent) MUST_USE;
-/* Writes what the step has queued: one write for each peer. */
+/* Writes the messages that the step has queued, with one write for each peer. */
 void rendezvous_flush(struct rendezvous *rendezvous);
-/* The receiver's end. True: the value is there, moved into *ret (recv is not used). False: recv
- * waits and on_value will be called; what is granted ahead is queued: rendezvous_flush writes
- * it. The channel is borrowed until the step has ended. */
+/* Receives a value. True: the value has arrived and was moved into *ret; `recv` is not used. False:
+ * on_value will be called. A pre-grant may be queued, and rendezvous_flush writes it. The channel
+ * is borrowed until the step has ended. */
 bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel,
                            uint64_t frame_iter, struct rendezvous_recv *recv, struct tensor *ret);
 

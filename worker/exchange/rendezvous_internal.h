@@ -1,33 +1,35 @@
-/* The rendezvous' parts: rendezvous.c (the task's table of steps), rendezvous_step.c (one step's
- * table of keys, where ends meet), rendezvous_wire.c (push, announce, grant and their credit),
- * rendezvous_pregrant.c (pre-grants).
+/* What the files of the rendezvous share: rendezvous.c (the task's table of steps),
+ * rendezvous_step.c (the keys of one step, where ends meet), rendezvous_wire.c (push, announce,
+ * grant and their credit), rendezvous_pregrant.c (pre-grants).
  *
- * A key has at most one slot at the receiver, and one at the sender for each receiving task. The
- * states of a slot; it is freed when its value has been handed on, and when its step ends:
+ * A key has at most one slot at the receiver, and at the sender one for each receiving task. A slot
+ * is freed when its value has been handed on, or when its step ends.
+ *
+ * The states of a slot:
  *
  *   (new)       -> WAITING           a Recv starts, and nothing is known of its value
- *   (new)       -> VALUE             a value comes before its Recv
- *   (new)       -> ANNOUNCED         an announcement comes before its Recv
+ *   (new)       -> VALUE             a value arrives before its Recv
+ *   (new)       -> ANNOUNCED         an announcement arrives before its Recv
  *   (new)       -> OFFERED           sender: a value is announced and waits for its grant
- *   (new)       -> PENDING_PREGRANT  sender: a pre-grant comes before its value
- *   WAITING     -> ANNOUNCED         the announcement comes
- *   WAITING     -> GRANTED           pre-granted, by a Push
- *   WAITING     -> PREGRANTED        pre-granted, by an RDMA write
- *   ANNOUNCED   -> GRANTED           there is credit for it
- *   GRANTED     -> VALUE             it comes before its Recv, without a payload or by RDMA
+ *   (new)       -> PENDING_PREGRANT  sender: a pre-grant arrives before its value exists
+ *   WAITING     -> ANNOUNCED         the announcement arrives
+ *   WAITING     -> GRANTED           pre-granted: the value may be pushed
+ *   WAITING     -> PREGRANTED        pre-granted: the value may be written by RDMA
+ *   ANNOUNCED   -> GRANTED           there is credit for the value
+ *   GRANTED     -> VALUE             it arrives before its Recv, without a payload or by RDMA
  *   GRANTED     -> ANNOUNCED         a pre-grant: another value than the expected is announced
  *   GRANTED     -> ARRIVING          its payload begins to fill the memory
- *   GRANTED     -> DONE              a pre-grant: the value is handed on, its announcement may come
- *   ARRIVING    -> VALUE             it comes before its Recv
+ *   GRANTED     -> DONE              a pre-grant: handed on, but its announcement may still arrive
+ *   ARRIVING    -> VALUE             the value has arrived before its Recv
  *   ARRIVING    -> DONE              as from GRANTED
  *   PREGRANTED  -> WAITING           the remote slot is declined, and nothing is announced
- *   PREGRANTED  -> ANNOUNCED         the same for what has been announced meanwhile
+ *   PREGRANTED  -> ANNOUNCED         the remote slot is declined, and the value was announced
  *   PREGRANTED  -> GRANTED           the RDMA connection has ended: it may be pushed instead
  *   PREGRANTED  -> DONE              as from GRANTED
  *
- * A grant is good for one message, so only the message that has begun to fill the memory may go
- * on filling it. DONE stays until the step's end: an announcement may come later than the value
- * that it is about, since the pre-grant met it on its way and they take different connections.
+ * A grant is valid for one message. So only the message that has begun to fill the memory may
+ * continue to fill it. DONE lasts until the end of the step: a value that was sent by a pre-grant
+ * may arrive before its own announcement, because the two use different connections.
  *
  * Locks: table->lock and a step's lock are never held together. No callback runs under either. */
 #ifndef MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_INTERNAL_H
@@ -60,27 +62,30 @@ enum slot_state {
 extern const struct state_machine slot_machine;
 
 struct slot {
-    union {                                /* by state: */
-        struct tensor value;               /* VALUE; OFFERED if is_plain */
-        struct buffer *proto;              /* OFFERED if not is_plain: the TensorProto */
-        struct buffer *announced;          /* ANNOUNCED, and PREGRANTED if is_announced: the meta */
-        struct buffer *memory;             /* GRANTED, ARRIVING: where the value comes to */
+    union {                   /* by state: */
+        struct tensor value;  /* VALUE; OFFERED if is_plain */
+        struct buffer *proto; /* OFFERED if not is_plain: the TensorProto */
+        struct {
+            struct buffer *announced; /* ANNOUNCED, and PREGRANTED if is_announced: the meta */
+            struct list in_announced; /* ANNOUNCED: rendezvous->announced */
+        };
+        struct buffer *memory;             /* GRANTED, ARRIVING: the memory for the value */
         struct pending_pregrant *pregrant; /* PENDING_PREGRANT */
     };
     struct slot *next; /* of its bucket, or of the free ones */
     uint64_t frame_iter;
     uint32_t edge;
     uint8_t state;     /* changed by slot_add and slot_move only */
-    uint8_t dtype;     /* that the Recv wants, once it waits */
+    uint8_t dtype;     /* that the Recv expects, once it waits */
     bool is_plain;     /* OFFERED: the value is a tensor of a plain dtype */
-    bool is_announced; /* of a pre-grant: the announcement has come */
+    bool is_announced; /* of a pre-grant: the announcement has arrived */
     bool is_pushed;    /* VALUE: it came without a grant, and counts in the sender's credit */
     bool is_unwanted;  /* granted before a Recv waited: counts in step_peer.unwanted_bytes */
-    /* who waits: for the value, or for the grant of what is offered; NULL: nobody does yet */
+    /* the wait for the value, or for the grant of an offered value; NULL: there is none yet */
     struct rendezvous_recv *recv;
     struct peer *peer; /* the task at the other end, in all states that need one */
     size_t size_bytes; /* of the payload, in all states but WAITING, DONE and PENDING_PREGRANT */
-    /* not NULL: pre-granted, and what is expected; its credit is that of pre-grants */
+    /* not NULL: the slot was pre-granted, with the credit for pre-grants; describes the value */
     const struct plan_channel *channel;
 };
 _Static_assert(sizeof(struct slot) == 128, "two cache lines");
@@ -88,11 +93,11 @@ _Static_assert(sizeof(struct slot) == 128, "two cache lines");
 /* What a step has exchanged with one peer; guarded by the step's lock. */
 struct step_peer {
     struct peer *peer;
-    bool is_dirty;          /* something is queued for it: rendezvous_flush */
-    bool is_noted;          /* the peer has been told of the step's first push (peer_queue_first) */
-    int64_t pushed_bytes;   /* pushed without a grant, and not handed on there yet */
-    int64_t taken_bytes;    /* came without a grant and handed on, since the last Credit to it */
-    int64_t unwanted_bytes; /* granted before any Recv waited, and not handed on yet */
+    bool is_dirty;          /* messages are queued for it, and rendezvous_flush has to write them */
+    bool is_noted;          /* the step's first push to it was queued (peer_queue_first) */
+    int64_t pushed_bytes;   /* pushed without a grant; no Recv has taken them there yet */
+    int64_t taken_bytes;    /* received without a grant, and taken since the last Credit to it */
+    int64_t unwanted_bytes; /* granted before a Recv waited for them, and not taken yet */
 };
 
 struct session_credit {
@@ -104,30 +109,32 @@ struct rendezvous {
     _Atomic uint32_t n_refs;
     struct rendezvous_table *table;
     uint64_t step_id;
-    struct list link; /* table->orphans while nobody has opened it; guarded by table->lock */
-    int64_t since_ns; /* orphans: when the first arrival came; guarded by table->lock */
+    struct list link; /* table->orphans until it is opened; guarded by table->lock */
+    int64_t since_ns; /* orphans: when the first message arrived; guarded by table->lock */
     struct rendezvous *next_free;
 
     pthread_mutex_t lock; /* guards what follows */
-    bool is_opened;       /* its RunGraph has come */
-    struct session_credit
-        *credit; /* its session's, once it is opened; may be NULL; one reference */
+    bool is_opened;       /* its RunGraph has arrived */
+    /* its session's, once it is opened; may be NULL; one reference */
+    struct session_credit *credit;
     bool is_ended;
-    struct status *why; /* aborted with */
+    struct status *why; /* the status of an abort; NULL: not aborted */
     struct slot **buckets;
     uint32_t n_buckets, n_slots; /* n_buckets: a power of two, or 0 */
     struct slot *free_slots;
     uint32_t n_free_slots;
-    uint32_t n_announced, n_granted;
-    uint32_t n_pending_pregrants; /* grants ahead, for what is to be sent from here */
-    bool has_dropped_pregrant;    /* some of them: announcements say so */
-    size_t early_bytes;
-    struct step_peer *peers; /* few: searched one by one */
+    struct list announced;           /* slot.in_announced, in the order of their arrival */
+    uint32_t n_announced, n_granted; /* slots in these states */
+    uint64_t n_considered;        /* announced slots that were looked at for a grant, for tests */
+    uint32_t n_pending_pregrants; /* slots in PENDING_PREGRANT */
+    bool has_dropped_pregrant;    /* a pre-grant could not be kept, so announcements say so */
+    size_t early_bytes;           /* kept before its RunGraph; part of table->early_bytes */
+    struct step_peer *peers;      /* few, so they are searched one by one */
     uint32_t n_peers, peers_capacity;
-    struct list pending_link; /* guarded by table->lock */
+    struct list pending_link; /* in table->pending; guarded by table->lock */
 };
 
-/* A wait that began after its step's abort: told from the loop. */
+/* A wait that began after the abort of its step. The loop calls its on_value. */
 struct late_recv {
     struct late_recv *next;
     struct rendezvous_recv *recv;
@@ -137,19 +144,21 @@ struct late_recv {
 struct rendezvous_table {
     struct peer_table *peers;
     struct allocator *allocator;
-    const char *task;                /* this one's name, or NULL: everything is local */
-    _Atomic int64_t in_flight_bytes; /* granted, not yet here */
+    struct pool *pool;               /* for much text; may be NULL */
+    const char *task;                /* this task's name; NULL: there are no peers */
+    _Atomic int64_t in_flight_bytes; /* granted and not arrived yet */
     int64_t max_in_flight_bytes;
-    _Atomic int64_t pregrant_bytes; /* granted ahead, not yet here */
-    /* who has the next room; set under its lock, taken back before it is emptied */
+    _Atomic int64_t pregrant_bytes; /* pre-granted and not arrived yet */
+    /* The step that gets the next free credit, or NULL. Set under the step's lock, and reset before
+     * the step is emptied. */
     _Atomic(struct rendezvous *) claim;
-    _Atomic int64_t early_bytes; /* values of steps that nobody has opened */
+    _Atomic int64_t early_bytes; /* values that are kept for steps without a RunGraph */
 
     pthread_mutex_t lock; /* guards what follows */
     struct u64map steps;  /* id → struct rendezvous, one reference each */
     struct step_ids ended;
     struct list orphans; /* oldest first */
-    struct list pending; /* rendezvous.pending_link, one reference each, first come first served */
+    struct list pending; /* steps that wait for credit, oldest first; one reference each */
     struct rendezvous *free_steps;
     uint32_t n_free_steps;
     struct late_recv *late;
@@ -159,38 +168,45 @@ struct rendezvous_table {
 };
 
 enum {
-    RENDEZVOUS_EARLY_MAX_BYTES = 256 << 20, /* values that came before their RunGraph */
+    /* limits of what arrives before the RunGraph of its step */
+    RENDEZVOUS_EARLY_MAX_BYTES = 256 << 20,
     RENDEZVOUS_EARLY_MAX_STEPS = 65536,
-    RENDEZVOUS_ORPHAN_SECONDS = 120, /* how long they wait for it */
-    /* Of the task's room: one in so many. */
+    RENDEZVOUS_ORPHAN_SECONDS = 120, /* how long it is kept */
+    /* A peer may have 1/4 of the task's credit, and a session 1/2 of what a peer may have. */
     RENDEZVOUS_PEER_SHARE = 4,
     RENDEZVOUS_SESSION_SHARE = 2,
-    RENDEZVOUS_PREGRANT_SHARE = 2,      /* besides: what may be granted ahead, */
-    RENDEZVOUS_PREGRANT_PART_SHARE = 4, /* to a peer, and to a session */
-    /* An Announce's or a Grant's meta, which are kept: enough for 254 dimensions of any size. */
+    /* Pre-grants have 1/2 of the task's credit in addition; a peer or a session may have 1/4 of
+     * that. */
+    RENDEZVOUS_PREGRANT_SHARE = 2,
+    RENDEZVOUS_PREGRANT_PART_SHARE = 4,
+    /* limit of the metas of announcements and grants, which are kept: enough for 254 dimensions of
+     * any size */
     RENDEZVOUS_MAX_META_BYTES = 4096,
-    /* Small values that a step may have pushed to a peer which have not been handed on there:
-     * beyond, they are announced as large ones are. A Credit is sent for each half. */
+    /* How many bytes of small values a step may have pushed to a peer that no Recv has taken there.
+     * Further values are announced, like large ones. A Credit is sent for each half of it. */
     RENDEZVOUS_STEP_CREDIT_BYTES = 8 << 20,
-    /* Announced values of a step and peer that no Recv waits for: as much is granted. */
+    /* How many bytes may be granted to a step and a peer before a Recv waits for them. */
     RENDEZVOUS_UNWANTED_MAX_BYTES = 64 << 20,
-    RENDEZVOUS_VALUE_BYTES = 256, /* what a value costs in these besides its payload */
-    SLOTS_KEPT = 64,              /* per recycled rendezvous */
-    STEPS_KEPT = 64,
+    RENDEZVOUS_VALUE_BYTES = 256, /* what each value counts in these in addition to its payload */
+    SLOTS_KEPT = 64,              /* free slots in each recycled rendezvous */
+    STEPS_KEPT = 64,              /* recycled rendezvous */
 };
 
 /* ---- rendezvous.c ---- */
-/* REFUSED: more has come for steps that nobody has opened than may be kept. */
+/* REFUSED: the limits of what is kept for steps without a RunGraph are reached. */
 enum find_result { FOUND, FIND_ENDED, FIND_REFUSED };
-/* The step's rendezvous for an arrival, made when new; with a reference. */
+/* Finds the step's rendezvous for a message from a peer; with `make`, makes it if it does not
+ * exist. The caller gets a reference. */
 enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make,
                                  struct rendezvous **ret);
 /* Values of the step are lost: its waits, now and later, end with `why` (shared), also if its
- * RunGraph has not come yet. */
+ * RunGraph has not arrived yet. */
 void rendezvous_lose_step(struct rendezvous_table *table, uint64_t step_id, struct status *why);
-void rendezvous_add_pending(struct rendezvous *rendezvous); /* its lock is not held */
-/* room may have come: those in line try again */
+/* Queues the step, which waits for credit. Its lock must not be held. */
+void rendezvous_add_pending(struct rendezvous *rendezvous);
+/* Credit was returned: the queued steps try again, in order. No lock may be held. */
 void rendezvous_next_turns(struct rendezvous_table *table);
+/* Has on_value called from the loop, with `why_take`. */
 void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv,
                           struct status *why_take);
 
@@ -200,110 +216,125 @@ static inline bool slot_has_credit(const struct slot *slot) {
                                         STATE_SET(SLOT_PREGRANTED));
 }
 static inline bool slot_is_sent(const struct slot *slot) { return slot->state >= SLOT_OFFERED; }
-/* The one way in which a slot's state changes: what belongs to the state has been set before. */
+/* Changes a slot's state. The caller sets what belongs to the new state before. */
 static inline void slot_move(struct slot *slot, enum slot_state to) {
     state_machine_move(&slot_machine, &slot->state, to, slot);
 }
-/* the receiver's */
+/* Finds the receiver's slot, or the sender's slot for a peer; NULL if there is none. */
 struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
 struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge,
                             uint64_t frame_iter);
-/* A slot without a state, in the table: slot_start follows once its fields are set. */
+/* Adds a slot without a state. The caller sets its fields and then calls slot_start. */
 struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
 static inline void slot_start(struct slot *slot, enum slot_state first) {
     state_machine_start(&slot_machine, &slot->state, first, slot);
 }
-/* The record about a peer, made when new; valid until the next call. */
+/* Returns the record about a peer, which it makes at first use. Valid until the next call. */
 struct step_peer *rendezvous_peer(struct rendezvous *rendezvous, struct peer *peer);
-/* Either a value, or the kept bytes of an announcement or of a grant ahead. */
+/* Counts what is kept before the RunGraph: a value, or (value NULL) the bytes of an announcement or
+ * of a pre-grant. */
 void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value,
                             size_t kept_bytes);
-/* its contents have been taken */
+/* Removes a slot whose contents were taken. */
 void slot_remove(struct rendezvous *rendezvous, struct slot *slot);
-/* Where a value comes from: all zero for this task. */
+/* The sender of a value; all zero for this task. */
 struct value_source {
     struct peer *peer;
     size_t size_bytes; /* of its payload or inline_proto; 0 for a reference */
     bool is_small;     /* a payload or reference that needs no grant */
 };
-/* Lock not held: a value for a key, from here or from the wire. Takes *value. Errors: INTERNAL,
- * the key has a value already. */
+/* Lock not held. Hands a value, from this task or from a peer, to its Recv, or keeps it until the
+ * Recv starts. Takes *value, also on failure. Errors: INTERNAL when the key has a value already. */
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
                                   struct value_source source, struct tensor *value) MUST_USE;
-/* Lock not held: empties the step and gives its waits `why`. */
+/* Lock not held. Empties the step, and ends its waits with `why` (borrowed). is_end: the step has
+ * ended here. */
 void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end);
 
 /* ---- rendezvous_wire.c ---- */
 struct send_options {
-    struct rendezvous_recv *offer; /* told once the value has been granted, or NULL */
-    bool only_push; /* a value that would have to be announced is left alone, and not sent */
+    struct rendezvous_recv *offer; /* its on_value is called after the grant; or NULL */
+    bool only_push;                /* do not send a value that would have to be announced */
+    struct buffer *proto;          /* borrowed: the value's TensorProto, or NULL */
 };
-/* A Send to another task: pushes the value if it is small, else offers it by an announcement.
- * rendezvous_send_or_offer says the rest. */
+/* Sends a value to another task: pushes a small one, and announces a large one. The contract is
+ * that of rendezvous_send_or_offer. */
 struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
                                            const struct plan_channel *channel, uint64_t frame_iter,
                                            struct tensor *value, const struct send_options *options,
                                            bool *ret_is_sent) MUST_USE;
-/* Grants all announced values that there is credit for. Lock not held. */
+/* ---- rendezvous_text.c ---- */
+/* Has a pushed value of much text decoded on the pool, and delivered then. *ret_is_later is false
+ * for every other value. Errors: as tensor_meta_find_proto. */
+struct status *rendezvous_decode_later(struct rendezvous *rendezvous, struct value_source source,
+                                       const struct wire_message *message,
+                                       const struct edge_message *edge,
+                                       bool *ret_is_later) MUST_USE;
+
+/* ---- rendezvous_wire.c, continued ---- */
+/* Lock not held. Grants all announced values for which there is credit. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
-/* The slot's bytes are no longer in flight. Any lock may be held; rendezvous_next_turns has to
- * follow once none is. */
+/* The slot's bytes are no longer in flight: returns their credit. Any lock may be held. The caller
+ * calls rendezvous_next_turns once it holds none. */
 void rendezvous_release_credit(struct rendezvous *rendezvous, const struct slot *slot);
+/* Adds `size` to a counter unless that would exceed `max`; a counter of 0 takes any size. Returns
+ * false, with nothing done, otherwise. */
 bool rendezvous_reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max);
 void rendezvous_unreserve(_Atomic int64_t *in_flight_bytes, int64_t size);
 /* Step's lock held: queues a message about an edge for the peer. False: there is no connection. */
 bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type,
                            const struct str *meta, const struct tensor *payload);
-/* A copy of a message's meta. One reference for the caller. */
+/* Copies a message's meta. The caller holds one reference. */
 struct buffer *rendezvous_keep_meta(struct span meta);
-/* Step's lock held: sets what an announcement says of the slot; slot_start or slot_move to
- * ANNOUNCED follows, and rendezvous_try_grants once the lock is not held. */
+/* Step's lock held. Sets the slot's fields from an announcement. The caller then starts the slot in
+ * ANNOUNCED or moves it there, and calls rendezvous_try_grants once it does not hold the lock. */
 void rendezvous_set_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
                               size_t size_bytes, struct buffer *meta_take);
-/* Fails a step that nobody has opened, since what came for it cannot be kept. */
+/* Fails a step without a RunGraph, because what has arrived for it cannot be kept. */
 void rendezvous_refuse_early(struct rendezvous_table *table, const struct peer *peer,
                              uint64_t step_id);
 extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
 
 /* ---- rendezvous_pregrant.c ---- */
-/* A pre-grant that waits for its value. It is kept decoded. */
+/* A pre-grant that waits for its value, decoded. */
 struct pending_pregrant {
     struct peer_pregrant pregrant;
-    enum dtype dtype; /* what the value has to be */
+    enum dtype dtype; /* the type and shape that the value must have */
     int rank;
     int64_t dims[];
 };
-/* The peer that a pre-grant for the channel's value may be sent to, and in which way; NULL:
- * nobody. */
+/* Returns the peer that a pre-grant for the channel's value can be sent to, and which kind of
+ * pre-grant; NULL if there is none. */
 struct peer *pregrant_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
                            enum peer_pregrant_way *ret_way);
-/* Step's lock held: pre-grants what a new Recv, whose slot is WAITING, waits for; does nothing
- * where there is no credit for it. */
+/* Step's lock held. Pre-grants the value of a new Recv, whose slot is WAITING. Does nothing when
+ * there is no credit for it. */
 void pregrant_value(struct rendezvous *rendezvous, struct slot *slot,
                     const struct plan_channel *channel, struct peer *peer,
                     enum peer_pregrant_way way);
 void pregrant_release_credit(struct rendezvous *rendezvous, const struct slot *slot);
-/* Step's lock held: an announcement for a slot that was pre-granted. *ret_tries_grants:
- * rendezvous_try_grants has to follow. Errors: INTERNAL, it is announced twice. */
+/* Step's lock held. An announcement has arrived for a pre-granted slot. *ret_tries_grants: the
+ * caller has to call rendezvous_try_grants. Errors: INTERNAL when it is announced twice. */
 struct status *pregrant_announced(struct rendezvous *rendezvous, struct slot *slot,
                                   const struct edge_message *edge, struct span meta,
                                   bool *ret_tries_grants) MUST_USE;
 /* The receiver's on_pregrant_withdrawn (worker/exchange/peer.h). */
 void pregrant_withdrawn(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
                         uint64_t frame_iter, struct buffer *buffer);
-/* At the sender: a pre-grant has come. */
+/* At the sender: a pre-grant has arrived. Errors: INVALID_ARGUMENT. */
 struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *peer,
                                  const struct wire_message *message,
                                  const struct edge_message *edge) MUST_USE;
-/* Step's lock held: takes the peer's pre-grant that is pending for a key; NULL: there is none. */
+/* Step's lock held. Takes the peer's pending pre-grant for a key; NULL: there is none. */
 struct pending_pregrant *pregrant_take_pending(struct rendezvous *rendezvous,
                                                const struct peer *peer, uint32_t edge,
                                                uint64_t frame_iter);
-/* Lock not held: the value is not sent by it. Frees it. Accepts NULL. */
+/* Lock not held. The value is not sent by this pre-grant: declines and frees it. Accepts NULL. */
 void pregrant_drop_pending(struct peer *peer, struct pending_pregrant *pending_take);
-/* Lock not held: the value is sent by it. Takes both. */
+/* Lock not held. Sends the value by this pre-grant. Takes both. */
 void pregrant_send_pending(struct peer *peer, struct pending_pregrant *pending_take,
                            struct peer_value *value_take);
+/* Has the value the type and shape of the pre-grant? */
 bool pregrant_fits(const struct pending_pregrant *pending, const struct tensor *value);
 
 #endif

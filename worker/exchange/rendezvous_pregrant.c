@@ -23,8 +23,8 @@ static bool fits_in(const _Atomic int64_t *in_flight_bytes, const _Atomic int64_
            max;
 }
 
-/* Unlike announced values, one for which there is no room at all is not let through: it goes
- * another way. */
+/* Unlike an announced value, a pre-grant without any credit is not let through, because its value
+ * can be announced instead. */
 static bool reserve(_Atomic int64_t *pregrant_bytes, int64_t size, int64_t max) {
     return size <= max && rendezvous_reserve(pregrant_bytes, size, max);
 }
@@ -69,7 +69,7 @@ struct peer *pregrant_peer(struct rendezvous *rendezvous, const struct plan_chan
     return *ret_way == PEER_PREGRANT_NONE ? NULL : peer;
 }
 
-/* Nothing is granted for the slot any more: it is as if its Recv had just begun. */
+/* Nothing is granted for the slot any more. It is as if its Recv had just begun. */
 static void forget(struct slot *slot) {
     slot->channel = NULL;
     slot->peer = NULL;
@@ -133,10 +133,10 @@ static bool is_expected(const struct slot *slot, const struct tensor_meta *meta)
            shape_equal((struct shape){meta->rank, meta->dims}, slot->channel->shape);
 }
 
-/* Lock held. A grant ahead that the value may be pushed by, and its announcement: they have met
- * on their way, and the value comes. Where the sender may not have the grant any more, a plain
- * one follows. If another value comes, room is asked for again. True: rendezvous_try_grants has
- * to follow. */
+/* Lock held. A pre-grant by which the value may be pushed, and the value's announcement, have
+ * crossed: the value comes by the pre-grant. If the sender may not have the pre-grant any more, an
+ * ordinary grant follows. If another value is announced, credit is needed again. True:
+ * rendezvous_try_grants has to follow. */
 static bool settle(struct rendezvous *rendezvous, struct slot *slot,
                    const struct edge_message *edge, struct span meta, bool may_be_lost) {
     bool is_as_expected = is_expected(slot, &edge->tensor);
@@ -145,7 +145,7 @@ static bool settle(struct rendezvous *rendezvous, struct slot *slot,
     if (is_as_expected) {
         struct str grant = STR_INIT;
         edge_message_write(&grant, slot->edge, slot->frame_iter, NULL, 0);
-        /* a lost peer ends the step */
+        /* when the peer is lost, the step ends */
         (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &grant, NULL);
         str_fini(&grant);
         return false;
@@ -169,18 +169,19 @@ struct status *pregrant_announced(struct rendezvous *rendezvous, struct slot *sl
     slot->is_announced = true;
     if (slot->state == SLOT_GRANTED)
         *ret_tries_grants = settle(rendezvous, slot, edge, meta, false);
-    else if (slot->state == SLOT_PREGRANTED) /* its sender answers for the remote slot first */
+    /* first its sender says what becomes of the remote slot */
+    else if (slot->state == SLOT_PREGRANTED)
         slot->announced = rendezvous_keep_meta(meta);
-    return NULL; /* ARRIVING, DONE: it was sent by the pre-grant */
+    return NULL; /* ARRIVING, DONE: the value was sent by the pre-grant */
 }
 
 static void read_again(const struct buffer *announced, struct edge_message *ret) {
     struct status *st =
         edge_message_read((struct span){announced->data, announced->size_bytes}, ret);
-    CHECK(!st); /* it has been read before */
+    CHECK(!st); /* it was read before without an error */
 }
 
-/* Lock held: the RDMA connection has ended, and the sender may push what the slot was for. True:
+/* Lock held. The RDMA connection has ended, and the sender may push the value of the slot. True:
  * rendezvous_try_grants has to follow. */
 static bool push_instead(struct rendezvous *rendezvous, struct slot *slot, struct buffer *buffer) {
     struct buffer *announced = slot->is_announced ? slot->announced : NULL;
@@ -197,7 +198,7 @@ static bool push_instead(struct rendezvous *rendezvous, struct slot *slot, struc
     return tries_grants;
 }
 
-/* Lock held: the sender has declined the remote slot, or was never told of it. True:
+/* Lock held. The sender has declined the remote slot, or was never told of it. True:
  * rendezvous_try_grants has to follow. */
 static bool announce_instead(struct rendezvous *rendezvous, struct slot *slot) {
     struct buffer *announced = slot->is_announced ? slot->announced : NULL;
@@ -270,7 +271,7 @@ bool pregrant_fits(const struct pending_pregrant *pending, const struct tensor *
            shape_equal((struct shape){pending->rank, pending->dims}, tensor_shape(value));
 }
 
-/* Frees the record; the pre-grant itself is still to be used or dropped. */
+/* Frees the record. The pre-grant itself still has to be used or dropped. */
 static struct peer_pregrant pending_end(struct peer *peer, struct pending_pregrant *pending_take) {
     struct peer_pregrant pregrant = pending_take->pregrant;
     free(pending_take);
@@ -295,11 +296,12 @@ void pregrant_send_pending(struct peer *peer, struct pending_pregrant *pending_t
 static struct status *check_grant(const struct peer *peer, const struct edge_message *edge) {
     TRY(tensor_meta_check(&edge->tensor));
     if (edge->tensor.is_dead || !tensor_meta_is_plain(&edge->tensor))
-        return status_invalid("task %s grants what is no large value", peer_name(peer));
+        return status_invalid("task %s sent a pre-grant for a value that is not large",
+                              peer_name(peer));
     return NULL;
 }
 
-/* Lock held. The value had been announced already: it is taken if it fits. */
+/* Lock held. The value was announced before: it is sent by the pre-grant if it fits. */
 static bool take_offered(struct rendezvous *rendezvous, struct slot *slot,
                          const struct edge_message *edge, struct peer_value *ret_value,
                          struct rendezvous_recv **ret_offer) {
@@ -325,7 +327,7 @@ struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *pe
     struct peer_pregrant pregrant =
         peer_pregrant_take(peer, edge->has_remote_slot ? &edge->remote_slot : NULL);
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
-    if (result == FIND_REFUSED) /* whoever granted it waits for the value */
+    if (result == FIND_REFUSED) /* the task that granted it waits for the value */
         rendezvous_refuse_early(table, peer, message->id);
     if (result != FOUND) {
         peer_drop_pregrant(peer, &pregrant);

@@ -1,4 +1,4 @@
-/* One step's keys: where the two ends of an edge meet. */
+/* Keeps the keys of one step, where the two ends of an edge meet. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -30,16 +30,16 @@ static const struct state_row slot_rows[SLOT_N_STATES] = {
 static const char *broken_slot(const void *object) {
     const struct slot *slot = object;
     if ((slot->state == SLOT_WAITING) != (slot->recv && !slot->peer))
-        return "a WAITING slot, and no other, has a Recv and no peer";
+        return "only a WAITING slot has a Recv and no peer";
     if (state_is_in(slot->state, STATE_SET(SLOT_PREGRANTED)) && !slot->channel)
-        return "nothing says what is expected";
+        return "the expected value is missing";
     if (state_is_in(slot->state, STATE_SET(SLOT_ANNOUNCED)) && (!slot->announced || slot->channel))
-        return "an announcement is missing, or a pre-grant is left";
+        return "the announcement is missing, or a pre-grant is left";
     if (slot->state == SLOT_VALUE && slot->value.storage == TENSOR_NONE)
-        return "there is no value";
+        return "the value is missing";
     if (slot->state == SLOT_PENDING_PREGRANT && !slot->pregrant)
-        return "there is no pre-grant";
-    return slot->state == SLOT_DONE && slot->recv ? "somebody waits" : NULL;
+        return "the pre-grant is missing";
+    return slot->state == SLOT_DONE && slot->recv ? "a Recv waits" : NULL;
 }
 
 const struct state_machine slot_machine = {"rendezvous slot", slot_rows, SLOT_N_STATES,
@@ -156,13 +156,13 @@ struct step_peer *rendezvous_peer(struct rendezvous *rendezvous, struct peer *pe
 
 /* ---- a value comes ---- */
 
-/* Lock held. What a step that nobody has opened holds counts against the table's limit. */
+/* Lock held. What is kept for a step that has not begun here counts in the table's limit. */
 void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value,
                             size_t kept_bytes) {
     size_t bytes = sizeof(struct slot) + kept_bytes;
     if (value && value->storage != TENSOR_DEAD && dtype_is_object((enum dtype)value->dtype))
         bytes += tensor_proto_size(value);
-    /* else its owner's memory */
+    /* otherwise the memory belongs to the value's owner */
     else if (value && value->storage == TENSOR_BUFFER &&
              !(value->buffer->flags & BUFFER_IS_READ_ONLY))
         bytes += tensor_size_bytes(value);
@@ -171,21 +171,21 @@ void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *
                               memory_order_relaxed);
 }
 
-/* A value that is there before anybody waits for it. */
+/* Adds a value that arrives before its Recv. */
 static void keep_value(struct rendezvous *rendezvous, struct slot *slot, struct tensor *value) {
     if (unlikely(!rendezvous->is_opened))
         rendezvous_count_early(rendezvous, value, 0);
     tensor_move(&slot->value, value);
 }
 
-/* What a graph says of an edge holds at both ends, or a kernel would read elements of another
+/* Both ends of an edge must agree about the type, otherwise a kernel would read elements of another
  * size. */
 static bool is_of_type(const struct tensor *value, enum dtype dtype) {
     return value->storage == TENSOR_DEAD || dtype == DT_INVALID || value->dtype == dtype;
 }
 
 static struct status *wrong_type(const struct tensor *value, uint32_t edge, enum dtype dtype) {
-    return status_internal("edge %u carries %s, and a value of %s came", edge, dtype_name(dtype),
+    return status_internal("edge %u carries %s, but a value of %s arrived", edge, dtype_name(dtype),
                            dtype_name((enum dtype)value->dtype));
 }
 
@@ -196,7 +196,7 @@ static struct status *second_value(const struct rendezvous *rendezvous, uint32_t
                            (unsigned long long)frame_iter);
 }
 
-/* Lock held: a value that came without a grant has been handed on. True: a Credit is queued. */
+/* Lock held. A value that came without a grant has been handed on. True: a Credit is queued. */
 static bool give_credit(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
     struct step_peer *from = rendezvous_peer(rendezvous, peer);
     from->taken_bytes += (int64_t)size_bytes + RENDEZVOUS_VALUE_BYTES;
@@ -205,13 +205,13 @@ static bool give_credit(struct rendezvous *rendezvous, struct peer *peer, size_t
     struct str meta = STR_INIT;
     credit_write(&meta, (uint64_t)from->taken_bytes);
     from->taken_bytes = 0;
-    /* a lost peer ends the step */
+    /* when the peer is lost, the step ends */
     bool is_queued = rendezvous_queue_edge(rendezvous, peer, WIRE_CREDIT, &meta, NULL);
     str_fini(&meta);
     return is_queued;
 }
 
-/* Lock held: what was granted before anybody wanted it is wanted now. */
+/* Lock held. A Recv waits now for what was granted before. */
 static void set_wanted(struct rendezvous *rendezvous, struct slot *slot) {
     if (!slot->is_unwanted)
         return;
@@ -220,11 +220,11 @@ static void set_wanted(struct rendezvous *rendezvous, struct slot *slot) {
         (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES;
 }
 
-/* What has to follow once the lock is not held. */
+/* What the caller has to do once the lock is not held. */
 struct follow_up {
-    bool next_turns; /* credit of the task has come back */
-    bool try_grants; /* there is credit for what this step has announced */
-    bool flush;      /* a Credit is queued */
+    bool next_turns; /* credit of the task was returned: rendezvous_next_turns */
+    bool try_grants; /* there is credit for announced values of this step: rendezvous_try_grants */
+    bool flush;      /* a Credit is queued: flush */
 };
 
 static void follow(struct rendezvous *rendezvous, const struct follow_up *what) {
@@ -236,8 +236,8 @@ static void follow(struct rendezvous *rendezvous, const struct follow_up *what) 
         rendezvous_next_turns(rendezvous->table);
 }
 
-/* Lock held: a value has come for a slot that waits for it. Returns its Recv, which the slot has
- * no more; NULL: the slot keeps the value. */
+/* Lock held. A value has arrived for a slot that waits for it. Returns the slot's Recv, and removes
+ * it from the slot. NULL: there is no Recv yet, and the slot keeps the value. */
 static struct rendezvous_recv *fill_slot(struct rendezvous *rendezvous, struct slot *slot,
                                          struct value_source source, struct tensor *value,
                                          struct buffer **ret_memory, struct follow_up *ret) {
@@ -324,8 +324,8 @@ static struct status *send_value(struct rendezvous *rendezvous, const struct pla
         peer ? rendezvous_push_or_announce(rendezvous, peer, channel, frame_iter, value, options,
                                            ret_is_sent)
              : status_internal(
-                   "task %s, which %s goes to, was not named when the graph was registered",
-                   channel->peer_task, channel->tensor_name);
+                   "%s is sent to task %s, which was not named when the graph was registered",
+                   channel->tensor_name, channel->peer_task);
     if (st || *ret_is_sent || !options->only_push)
         tensor_clear(value);
     return st;
@@ -356,7 +356,24 @@ struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous,
     return st;
 }
 
-/* Lock held: a Recv takes the value that came before it. */
+struct status *rendezvous_send_encoded(struct rendezvous *rendezvous,
+                                       const struct plan_channel *channel, uint64_t frame_iter,
+                                       struct tensor *value, struct buffer *proto_take,
+                                       struct rendezvous_recv *offer, bool *ret_is_offered) {
+    bool is_sent;
+    /* The step may end as soon as the value is offered. */
+    atomic_fetch_add_explicit(&rendezvous->n_refs, 1, memory_order_relaxed);
+    struct status *st =
+        send_value(rendezvous, channel, frame_iter, value,
+                   &(struct send_options){.offer = offer, .proto = proto_take}, &is_sent);
+    *ret_is_offered = !st && !is_sent;
+    buffer_unref(proto_take);
+    rendezvous_flush(rendezvous);
+    rendezvous_unref(rendezvous);
+    return st;
+}
+
+/* Lock held. A Recv takes the value that arrived before it. */
 static struct follow_up take_value(struct rendezvous *rendezvous, struct slot *slot,
                                    struct tensor *ret) {
     struct follow_up after = {.try_grants = slot->is_unwanted && rendezvous->n_announced > 0};
@@ -411,7 +428,7 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
     if (unlikely(why != NULL))
         rendezvous_tell_late(rendezvous->table, recv, why);
     else if (is_announced)
-        rendezvous_try_grants(rendezvous); /* what is awaited may claim the next room */
+        rendezvous_try_grants(rendezvous); /* a value that is awaited may claim the next credit */
     return false;
 }
 
@@ -435,7 +452,7 @@ void rendezvous_flush(struct rendezvous *rendezvous) {
 
 /* ---- the end ---- */
 
-/* What the slot holds is released: its fields are those of its state still. */
+/* Releases what the slot holds. Its fields are still those of its state. */
 static void slot_clear(struct slot *slot) {
     switch ((enum slot_state)slot->state) {
     case SLOT_VALUE:
@@ -467,7 +484,7 @@ static void slot_clear(struct slot *slot) {
     }
 }
 
-/* Lock held: the slots as one list. */
+/* Lock held. Moves the slots to one list. */
 static struct slot *take_slots(struct rendezvous *rendezvous) {
     struct slot *all = NULL;
     for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_slots > 0; i++) {
@@ -489,6 +506,7 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
     bool had_credit = rendezvous->n_granted > 0;
     rendezvous->early_bytes = 0;
     rendezvous->n_announced = rendezvous->n_granted = rendezvous->n_pending_pregrants = 0;
+    list_init(&rendezvous->announced);
     if (is_end) {
         rendezvous->is_ended = true;
         for (uint32_t i = 0; i < rendezvous->n_peers; i++) {

@@ -1,17 +1,18 @@
-/* Between tasks: push, announce, grant, and the budget of bytes in flight. */
+/* Exchanges values with other tasks: push, announce, grant, and the credit for bytes in flight. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
 #include "worker/exchange/rendezvous_internal.h"
 
-/* what one message carries (rpc/wire/wire); keeps sums of sizes from overflowing */
+/* The payload of one message at most (rpc/wire/wire.h). It also keeps sums of sizes from
+ * overflowing. */
 static const uint64_t max_announced_bytes = 1ull << 40;
 
 /* ---- the sender's side ---- */
 
 static struct status *unavailable(const struct peer *peer, const struct plan_channel *channel) {
-    return status_unavailable("there is no connection to task %s, which %s goes to",
-                              peer_name(peer), channel->tensor_name);
+    return status_unavailable("%s cannot be sent: there is no connection to task %s",
+                              channel->tensor_name, peer_name(peer));
 }
 
 /* Lock held. */
@@ -33,7 +34,7 @@ bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enu
     return true;
 }
 
-/* Strings, handles and variants: their TensorProto is the value that travels. */
+/* The TensorProto of strings, handles and variants is the value that is sent. */
 static struct buffer *encode_proto(const struct tensor *value, size_t *ret_size) {
     struct str proto = STR_INIT;
     tensor_to_proto(value, &proto);
@@ -42,7 +43,7 @@ static struct buffer *encode_proto(const struct tensor *value, size_t *ret_size)
     return buffer_wrap(bytes, *ret_size, free, bytes);
 }
 
-/* A value on its way out. */
+/* A value that is being sent. */
 struct outgoing {
     struct peer *peer;
     const struct plan_channel *channel;
@@ -51,11 +52,12 @@ struct outgoing {
     struct str meta;
     size_t size_bytes; /* of its payload, or of its TensorProto */
     bool is_dead, is_object;
-    bool is_referenced;               /* by `reference`, in place of a payload */
-    struct arena_reference reference; /* given by peer_give */
+    bool is_referenced;               /* it is sent as `reference` instead of a payload */
+    struct arena_reference reference; /* the reference was made by peer_give */
+    struct buffer *proto;             /* borrowed: the TensorProto, if it exists already */
 };
 
-/* Lock held: may it be pushed without a grant? Nothing is in the way of a step's first value. */
+/* Lock held. May the value be pushed without a grant? A step's first value always may. */
 static bool has_step_credit(struct rendezvous *rendezvous, const struct outgoing *out) {
     int64_t pushed = rendezvous_peer(rendezvous, out->peer)->pushed_bytes;
     int64_t size = out->is_referenced ? 0 : (int64_t)out->size_bytes;
@@ -73,12 +75,15 @@ static struct status *push(struct rendezvous *rendezvous, const struct outgoing 
     return NULL;
 }
 
-/* Lock held: the value waits in its slot for the grant, whoever brings that waits for the lock. */
+/* Lock held. The value waits in its slot for the grant; the message that brings the grant needs the
+ * lock. */
 static struct status *announce(struct rendezvous *rendezvous, struct outgoing *out,
                                struct rendezvous_recv *offer) {
     const struct plan_channel *channel = out->channel;
     size_t size = out->size_bytes;
-    struct buffer *proto = out->is_object ? encode_proto(out->value, &size) : NULL;
+    struct buffer *proto = out->proto       ? buffer_ref(out->proto)
+                           : out->is_object ? encode_proto(out->value, &size)
+                                            : NULL;
     str_clear(&out->meta);
     edge_message_write(&out->meta, channel->edge, out->frame_iter, out->value, proto ? size : 0);
     if (unlikely(rendezvous->has_dropped_pregrant))
@@ -111,20 +116,21 @@ static void describe(struct rendezvous *rendezvous, struct outgoing *out) {
     out->is_dead = value->storage == TENSOR_DEAD;
     out->is_object = !out->is_dead && dtype_is_object((enum dtype)value->dtype);
     out->size_bytes = out->is_dead     ? 0
+                      : out->proto     ? out->proto->size_bytes
                       : out->is_object ? tensor_proto_size(value)
                                        : tensor_size_bytes(value);
     bool is_large = out->size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES;
     out->is_referenced =
         is_large && !out->is_object && peer_give(out->peer, value, &out->reference);
     if (is_large && out->is_object)
-        return; /* `announce` writes its meta, around the encoded value */
+        return; /* `announce` writes its meta with the encoded value */
     edge_message_write(&out->meta, out->channel->edge, out->frame_iter, value, 0);
     if (out->is_referenced)
         edge_message_add_reference(&out->meta, &out->reference);
 }
 
-/* Lock held: the pending pre-grant by which the value is sent; *ret_dropped: one that is not for
- * such a value. */
+/* Lock held. Returns the pending pre-grant by which the value is sent. *ret_dropped is one that
+ * does not fit the value. */
 static struct pending_pregrant *match_pregrant(struct rendezvous *rendezvous,
                                                const struct outgoing *out,
                                                struct pending_pregrant **ret_dropped) {
@@ -140,8 +146,11 @@ struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct
                                            const struct plan_channel *channel, uint64_t frame_iter,
                                            struct tensor *value, const struct send_options *options,
                                            bool *ret_is_sent) {
-    struct outgoing out = {
-        .peer = peer, .channel = channel, .frame_iter = frame_iter, .value = value};
+    struct outgoing out = {.peer = peer,
+                           .channel = channel,
+                           .frame_iter = frame_iter,
+                           .value = value,
+                           .proto = options->proto};
     struct pending_pregrant *pending = NULL, *dropped = NULL;
     struct status *st = NULL;
     describe(rendezvous, &out);
@@ -156,7 +165,7 @@ struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct
         st = status_ref(rendezvous->why);
     } else if (is_pushed) {
         st = push(rendezvous, &out);
-    } else if (!pending) { /* else below: whoever sends it may call back */
+    } else if (!pending) { /* otherwise below, because the sending may call back */
         *ret_is_sent = !options->only_push && !options->offer;
         if (!options->only_push)
             st = announce(rendezvous, &out, options->offer);
@@ -176,7 +185,7 @@ struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct
     return st;
 }
 
-/* The peer has handed on what had been pushed to it. */
+/* A Credit has arrived: the peer has handed on what was pushed to it. */
 static void receive_credit(void *arg, struct peer *peer, uint64_t step, uint64_t bytes) {
     struct rendezvous *rendezvous;
     if (rendezvous_find(arg, step, false, &rendezvous) != FOUND)
@@ -194,7 +203,8 @@ static void receive_steps_lost(void *arg, struct peer *peer, const uint64_t *ste
         rendezvous_lose_step(arg, steps[i], why);
 }
 
-/* A value that is granted goes out: to the place that the receiver says, or on the bulk channel. */
+/* Sends a value that was granted: into the remote slot that the grant names, or over the bulk
+ * channel. */
 static struct status *send_granted(struct peer *peer, const struct edge_message *edge,
                                    struct peer_value *value_take) {
     if (edge->has_remote_slot)
@@ -210,7 +220,7 @@ static struct status *not_here(struct peer *peer, const struct edge_message *edg
     return NULL;
 }
 
-/* The receiver has room. */
+/* A Grant has arrived. */
 static struct status *on_grant(struct rendezvous_table *table, struct peer *peer,
                                const struct wire_message *message,
                                const struct edge_message *edge) {
@@ -234,9 +244,9 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);
     if (!is_offered)
-        return not_here(peer, edge); /* aborted meanwhile */
+        return not_here(peer, edge); /* the step was aborted meanwhile */
     struct tensor object = TENSOR_INIT;
-    object.dtype = DT_STRING; /* any object dtype: the TensorProto says which */
+    object.dtype = DT_STRING; /* an object dtype: the TensorProto states which */
     edge_message_write(&value.meta, edge->edge, edge->frame_iter,
                        value.proto ? &object : &value.value, value.proto ? value.size_bytes : 0);
     struct status *st = send_granted(peer, edge, &value);
@@ -273,8 +283,8 @@ void rendezvous_release_credit(struct rendezvous *rendezvous, const struct slot 
         rendezvous_unreserve(&rendezvous->credit->in_flight_bytes, size);
 }
 
-/* Lock held. Room for the slot's bytes with its peer, its session and the task. Where there is
- * none, something is in flight, whose arrival has all in line try again. */
+/* Lock held. Reserves credit for the slot's bytes with its peer, its session and the task. Without
+ * credit something is in flight, and its arrival makes all queued steps try again. */
 static bool take_credit(struct rendezvous *rendezvous, const struct slot *slot) {
     struct rendezvous_table *table = rendezvous->table;
     int64_t size = (int64_t)slot->size_bytes, max = table->max_in_flight_bytes;
@@ -311,6 +321,7 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
         return status_exhausted("no memory for %zu bytes that task %s sends over edge %u",
                                 slot->size_bytes, peer_name(slot->peer), slot->edge);
     struct buffer *announcement = slot->announced;
+    list_remove(&slot->in_announced);
     slot->memory = buffer;
     slot_move(slot, SLOT_GRANTED);
     rendezvous->n_announced--;
@@ -327,14 +338,14 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
         return NULL;
     struct str meta = STR_INIT;
     edge_message_write(&meta, slot->edge, slot->frame_iter, NULL, 0);
-    /* a lost peer ends the step */
+    /* when the peer is lost, the step ends */
     (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL);
     str_fini(&meta);
     return NULL;
 }
 
-/* Lock held. A value that no Recv waits for may be granted while few of them are here: a loop
- * whose other half is slower does not run ahead without bound. */
+/* Lock held. A value that no Recv waits for may be granted while there are few of them. So a loop
+ * whose other half is slower does not run ahead without limit. */
 static bool has_unwanted_credit(struct rendezvous *rendezvous, const struct slot *slot) {
     int64_t unwanted = rendezvous_peer(rendezvous, slot->peer)->unwanted_bytes;
     return unwanted == 0 || unwanted + (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES <=
@@ -349,31 +360,32 @@ static void set_unwanted(struct rendezvous *rendezvous, struct slot *slot) {
         (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES;
 }
 
-/* Lock held: grants those somebody waits for, or all. *ret_is_short: there is no credit for
+/* Lock held. Grants the values that a Recv waits for, or all. *ret_is_short: there is no credit for
  * some. */
 static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited,
                                  bool *ret_is_short) {
-    for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_announced > 0; i++)
-        for (struct slot *slot = rendezvous->buckets[i]; slot; slot = slot->next) {
-            if (slot->state != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
-                continue;
-            if (!slot->recv && !has_unwanted_credit(rendezvous, slot))
-                continue;
-            if (!take_credit(rendezvous, slot)) {
-                *ret_is_short = true;
-                continue;
-            }
-            set_unwanted(rendezvous, slot);
-            struct status *st = grant(rendezvous, slot);
-            if (st) {
-                rendezvous_release_credit(rendezvous, slot);
-                return st;
-            }
+    LIST_FOR_EACH_SAFE (link, next, &rendezvous->announced) {
+        struct slot *slot = LIST_ENTRY(link, struct slot, in_announced);
+        rendezvous->n_considered++;
+        if (only_awaited && !slot->recv)
+            continue;
+        if (!slot->recv && !has_unwanted_credit(rendezvous, slot))
+            continue;
+        if (!take_credit(rendezvous, slot)) {
+            *ret_is_short = true;
+            continue;
         }
+        set_unwanted(rendezvous, slot);
+        struct status *st = grant(rendezvous, slot);
+        if (st) {
+            rendezvous_release_credit(rendezvous, slot);
+            return st;
+        }
+    }
     return NULL;
 }
 
-/* True when announced values of a live step are left for which there is no credit now. */
+/* Returns true when a live step has announced values for which there is no credit now. */
 static bool grant_what_fits(struct rendezvous *rendezvous) {
     struct status *st = NULL;
     bool is_short = false;
@@ -393,7 +405,7 @@ static bool grant_what_fits(struct rendezvous *rendezvous) {
     return is_short && !st;
 }
 
-/* Tries again once it stands in the queue: room that came just before would otherwise tell
+/* Tries again after it is queued, because credit that was returned just before would wake
  * nobody. */
 void rendezvous_try_grants(struct rendezvous *rendezvous) {
     if (!grant_what_fits(rendezvous))
@@ -414,6 +426,7 @@ void rendezvous_set_announced(struct rendezvous *rendezvous, struct slot *slot, 
     slot->peer = peer;
     slot->size_bytes = size_bytes;
     slot->announced = meta_take;
+    list_push_back(&rendezvous->announced, &slot->in_announced);
     rendezvous->n_announced++;
 }
 
@@ -457,13 +470,17 @@ static struct status *on_push(struct rendezvous *rendezvous, struct peer *peer,
                               const struct wire_message *message, const struct edge_message *edge) {
     struct tensor value = TENSOR_INIT;
     size_t offset = 0;
-    TRY(tensor_meta_take(&edge->tensor, message, &offset, rendezvous->table->allocator, &value));
     size_t size = edge->tensor.proto.len > 0 ? edge->tensor.proto.len : message->payload_len;
     struct value_source source = {peer, size, size <= RENDEZVOUS_PUSH_LIMIT_BYTES};
+    bool is_later;
+    TRY(rendezvous_decode_later(rendezvous, source, message, edge, &is_later));
+    if (is_later)
+        return NULL;
+    TRY(tensor_meta_take(&edge->tensor, message, &offset, rendezvous->table->allocator, &value));
     return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, source, &value);
 }
 
-/* A value that lies in the peer's arena. */
+/* A value that is in the peer's arena. */
 static struct status *on_reference(struct rendezvous *rendezvous, struct peer *peer,
                                    const struct edge_message *edge, struct buffer *buffer) {
     struct tensor value = TENSOR_INIT;
@@ -473,28 +490,29 @@ static struct status *on_reference(struct rendezvous *rendezvous, struct peer *p
                               (struct value_source){peer, 0, true}, &value);
 }
 
-/* What its reference leads to; *ret stays NULL where it came too late. */
+/* Finds the memory that its reference names. *ret stays NULL when the reference came too late. */
 static struct status *take_reference(struct peer *peer, const struct wire_message *message,
                                      const struct edge_message *edge, struct buffer **ret) {
     if (message->type != WIRE_PUSH || message->payload_len > 0 || edge->tensor.is_dead ||
         !tensor_meta_is_plain(&edge->tensor))
-        return status_invalid("task %s sent a reference where none belongs", peer_name(peer));
+        return status_invalid("task %s sent a reference with a value that cannot have one",
+                              peer_name(peer));
     TRY(tensor_meta_check(&edge->tensor));
     return peer_take(peer, &edge->reference, edge->tensor.size_bytes, ret);
 }
 
-/* Values of the step came before its RunGraph, and there is no room to keep them. */
+/* Values of the step came before its RunGraph, and the limit of what is kept is reached. */
 void rendezvous_refuse_early(struct rendezvous_table *table, const struct peer *peer,
                              uint64_t step_id) {
     struct status *why = status_unavailable(
-        "what task %s sent in this step came before the step began here, and was dropped: more "
-        "than %d MiB or %d steps wait for their master",
+        "what task %s sent in this step arrived before the step began here, and was dropped, "
+        "because more than %d MiB or %d steps wait for their master",
         peer_name(peer), RENDEZVOUS_EARLY_MAX_BYTES >> 20, RENDEZVOUS_EARLY_MAX_STEPS);
     rendezvous_lose_step(table, step_id, why);
     status_unref(why);
 }
 
-/* Memory that is out ends the step; all other errors are the peer's, and close its connections. */
+/* Exhausted memory ends the step. All other errors are the peer's, and close its connections. */
 static struct status *fail_step(struct rendezvous *rendezvous, struct status *st_take) {
     if (status_code(st_take) != STATUS_RESOURCE_EXHAUSTED)
         return st_take;
@@ -536,7 +554,7 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
                                 : on_grant(table, peer, message, edge);
     if (!edge->has_tensor)
         return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
-    /* taken also where nobody wants it any more: that gives it back */
+    /* Taken even if nobody wants the value any more, because that returns the reference. */
     if (edge->reference.token != 0) {
         TRY(take_reference(peer, message, edge, &referenced));
         if (!referenced)
@@ -547,9 +565,9 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
     return st;
 }
 
-/* Small values come unasked; a large one has been granted its buffer, or its step is over. The
- * first message of a grant has it: a second would be read into memory whose value may have been
- * handed on. */
+/* Small values come without a grant. A large one has a granted buffer, or its step has ended. Only
+ * the first message of a grant gets the buffer: a second one would be read into memory whose value
+ * may have been handed on. */
 static struct buffer *receive_alloc(void *arg, struct peer *peer,
                                     const struct wire_message *message,
                                     const struct edge_message *edge, size_t size_bytes) {

@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-/* The window's bits as a ring over sequence numbers: number n has bit n modulo capacity. */
+/* The window is a ring of bits over sequence numbers: number n has bit n modulo capacity. */
 struct step_window {
-    uint64_t base;     /* sequence numbers below have ended */
-    uint64_t end;      /* one above the highest that was marked; never below base */
-    uint64_t capacity; /* a power of two of bits, at least 64 */
+    uint64_t base;     /* all smaller sequence numbers have ended */
+    uint64_t end;      /* one more than the highest number that was marked; never below base */
+    uint64_t capacity; /* in bits, a power of two, at least 64 */
     uint64_t *bits;
 };
 
@@ -43,8 +43,8 @@ static bool window_has(const struct step_window *window, uint64_t sequence) {
     return (*word & bit) != 0;
 }
 
-/* Moves the base up, clearing what it passes, and on over what has ended. Each id is passed
- * once. */
+/* Moves the base up to `to`, and on over ids that have ended. Clears the bits that it passes. Each
+ * id is passed once. */
 static void window_advance(struct step_window *window, uint64_t base) {
     for (uint64_t bit;
          window->base < window->end && (window->base < base || window_has(window, window->base));

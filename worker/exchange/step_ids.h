@@ -1,7 +1,10 @@
-/* The memory of ended steps. A step id is (24 bits that tell masters apart, 40 bits of
- * sequence); per master, a window of bits from the oldest step that may still be alive: what
- * lies below has ended, what is marked has ended, all else is alive or yet to come. Not locked:
- * its owner's lock guards it. */
+/* Remembers which steps have ended.
+ *
+ * A step id has 24 bits that tell masters apart and 40 bits of sequence number. For each master
+ * there is a window of bits, which begins at the oldest step that may still run. Steps below the
+ * window have ended, and so have those whose bit is set. All other steps run, or have not begun.
+ *
+ * The owner's lock guards it. */
 #ifndef MILLRACE_WORKER_EXCHANGE_STEP_IDS_H
 #define MILLRACE_WORKER_EXCHANGE_STEP_IDS_H
 
@@ -9,10 +12,10 @@
 
 enum {
     STEP_SEQUENCE_BITS = 40,
-    /* ids a window spans at most (2 MiB of bits): beyond, the oldest count as ended */
+    /* how many ids a window covers (2 MiB of bits); older ones count as ended */
     STEP_WINDOW_MAX = 1 << 24,
-    /* windows: beyond, one is forgotten, as only ids that no master of ours gave out make so
-     * many */
+    /* How many windows there may be; a further one replaces another. Real masters never need so
+     * many, only forged ids do. */
     STEP_MASTERS_MAX = 2048,
 };
 
@@ -25,10 +28,10 @@ static inline uint64_t step_id_master(uint64_t step_id) { return step_id >> STEP
 void step_ids_init(struct step_ids *ids);
 void step_ids_fini(struct step_ids *ids);
 bool step_ids_is_ended(const struct step_ids *ids, uint64_t step_id);
-void step_ids_end(struct step_ids *ids, uint64_t step_id);
-/* All ids of its master below `oldest_live` have ended. */
+void step_ids_end(struct step_ids *ids, uint64_t step_id); /* marks the step as ended */
+/* Marks all ids of the same master below `oldest_live` as ended. */
 void step_ids_prune(struct step_ids *ids, uint64_t oldest_live);
-/* The master is gone for good: what is known of its steps goes. */
+/* Drops the window of a master that will not return. `master` is as from step_id_master. */
 void step_ids_forget(struct step_ids *ids, uint64_t master);
 
 #endif

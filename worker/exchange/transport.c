@@ -1,4 +1,4 @@
-/* The rows, and choosing among them. */
+/* Lists the transports and chooses one for a pair of tasks. */
 #include "worker/exchange/transport.h"
 
 static bool local_accepts(const struct transport_endpoint *here,
@@ -32,5 +32,5 @@ const struct transport *transport_choose(const struct transport_endpoint *here,
         if (transports[i]->accepts(here, there, why))
             return transports[i];
     }
-    return transports[n_transports - 1]; /* tcp accepts everything */
+    return transports[n_transports - 1]; /* tcp accepts every pair */
 }

@@ -1,22 +1,20 @@
-/* How two tasks exchange tensors: one table of rows, asked in order, the first that accepts a
- * pair wins.
+/* Chooses how two tasks exchange tensors. The transports are rows of a table, and the first row
+ * that accepts a pair of tasks is used.
  *
- *   local   both ends are this task: values meet in the step's own table, there is no channel
- *   shm     two tasks of one host and user: as unix, and large values that lie in the sender's
- *           arena travel as references into it
- *           (worker/exchange/peer_shm.h)
- *   unix    two tasks of one host and network namespace, over a Unix socket
- *   rdma    this task has an RDMA device: as tcp, and large values are written straight into the
- *           receiver's memory where the pair's devices
- *           reach each other (worker/exchange/peer_rdma.h)
- *   tcp     everything else
+ *   local   both ends are this task: values meet in the step's own table, without a channel
+ *   shm     two tasks of one host and user: as unix, and large values in the sender's arena are
+ * sent
+ *           as references into it (worker/exchange/peer_shm.h)
+ *   unix    two tasks of one host and network namespace: a Unix socket
+ *   rdma    this task has an RDMA device: as tcp, and large values are written into the receiver's
+ *           memory if the two devices reach each other (worker/exchange/peer_rdma.h)
+ *   tcp     every other pair
  *
- * A channel carries the messages of the worker wire (rpc/wire/wire.h) between two tasks, in
- * order, in both directions. A pair has a control channel for what is small and a bulk channel
- * for large payloads, so that a small message never waits behind a large one; very large ones
- * may have more (worker/exchange/peer_streams.h). Where arenas are shared there is one channel
- * more for each of the two, opened by who maps it: it lives as long as both processes, whatever
- * becomes of the others. */
+ * A channel carries messages of the worker wire (rpc/wire/wire.h) between two tasks, in order and
+ * in both directions. A pair has a control channel for small messages and a bulk channel for large
+ * payloads, so that a small message never waits for a large one. Very large values may have further
+ * channels (worker/exchange/peer_streams.h). A task that maps the other one's arena opens a channel
+ * for that arena, which lives as long as both processes even if other channels break. */
 #ifndef MILLRACE_WORKER_EXCHANGE_TRANSPORT_H
 #define MILLRACE_WORKER_EXCHANGE_TRANSPORT_H
 
@@ -31,38 +29,39 @@ enum channel_kind {
     CHANNEL_BULK,
     CHANNEL_N_KINDS,
     CHANNEL_ARENA = CHANNEL_N_KINDS,
-    /* and more: CHANNEL_STREAM + 1 is the first (worker/exchange/peer_streams.h); 3 is
-     * worker/exchange/peer_call.h's */
+    /* 3 is CHANNEL_PEER_CALLS (worker/exchange/peer_call.h). Stream i has CHANNEL_STREAM + i, from
+     * 1 on (worker/exchange/peer_streams.h). */
     CHANNEL_STREAM = 4,
 };
 
-/* One end of a pair. Text is borrowed for the call. */
+/* One end of a pair. Strings are borrowed for the call. Fields marked "here" are of this task,
+ * those marked "there" of the other one. */
 struct transport_endpoint {
     const char *task; /* "/job:ps/replica:0/task:0" */
     uint64_t incarnation;
     const char *address;      /* "host:port" */
-    const char *unix_address; /* "unix:@…"; "" where there is none that the other end can reach */
+    const char *unix_address; /* "unix:@…"; "" if the other end cannot reach one */
     bool uses_shm;            /* here: arenas are not switched off */
-    /* there: TCP speaks TLS, and the other end must be `task`; NULL: in the clear */
+    /* there: TCP uses TLS, and the other end must be `task`; NULL: without TLS */
     struct tls *tls;
     bool uses_checksums;     /* there: messages carry checksums */
     bool uses_rdma;          /* here: there is an RDMA device */
-    const char *why_no_rdma; /* else */
+    const char *why_no_rdma; /* here: if there is none */
 };
 
-/* The common head of every transport's channel. */
+/* The fields that the channels of all transports begin with. */
 struct transport_channel {
     const struct transport *transport;
     enum channel_kind kind;
     const struct transport_handlers *handlers;
     void *owner;
-    /* The owner's memory for what it has read of the message that is being received; free'd
-     * with the channel. Loop thread. */
+    /* The owner's record of the message that is being received, malloc'd; the channel frees it.
+     * Loop thread. */
     void *input;
     _Atomic uint32_t n_refs;
 };
 
-/* What comes out of a channel; loop thread. The contracts are those of struct wire_handlers. */
+/* What a channel calls, on the loop thread. The contracts are those of struct wire_handlers. */
 struct transport_handlers {
     void (*on_message)(void *owner, struct transport_channel *channel,
                        struct wire_message *message);
@@ -73,38 +72,39 @@ struct transport_handlers {
 
 struct transport {
     const char *name;
-    /* Can it serve this pair? Either way `why` gets a few words for the status page ("same
-     * host", "no Unix address"). Any thread. */
+    /* Can it serve this pair? `why` gets the reason for either answer, for the status page ("the
+     * same host"). Any thread. */
     bool (*accepts)(const struct transport_endpoint *here, const struct transport_endpoint *there,
                     struct str *why);
-    /* A new channel to `there`, with one reference for the caller; what is queued meanwhile goes
-     * out once it is connected. It cannot fail: a connection that does not come about ends with
-     * on_closed. NULL where both ends meet without one. Loop thread. */
+    /* Opens a channel to `there`; the caller holds one reference. Messages that are queued
+     * meanwhile are sent once it is connected. A connection that cannot be made ends with
+     * on_closed. Returns NULL for `local`, which needs no channel. Loop thread. */
     struct transport_channel *(*open)(struct loop *loop, const struct transport_endpoint *there,
                                       enum channel_kind kind,
                                       const struct transport_handlers *handlers, void *owner);
-    /* Queues a message: never blocks, never fails, copies or shares what it needs. Any thread. */
+    /* Queues a message. Never blocks and never fails. Copies the meta and shares the tensors. Any
+     * thread. */
     void (*queue)(struct transport_channel *channel, const struct wire_out *message);
     /* Writes what is queued. Any thread. */
     void (*flush)(struct transport_channel *channel);
-    size_t (*queued_bytes)(struct transport_channel *channel);
-    /* Ends it; on_closed follows on the loop. Any thread. */
+    size_t (*queued_bytes)(struct transport_channel *channel); /* any thread */
+    /* Ends the channel; on_closed follows on the loop. Any thread. */
     void (*close)(struct transport_channel *channel, struct status *why_take);
-    /* Memory for a value that will arrive through the transport: where it lands without a
-     * further copy. NULL when memory is out or the allocator's limit is reached. Any thread. */
+    /* Returns memory for a value that will be received, so that it is received without a further
+     * copy. NULL: memory is exhausted, or the allocator's limit is reached. Any thread. */
     struct buffer *(*alloc)(struct allocator *allocator, size_t size_bytes);
-    /* The last reference has gone, on_closed has been called. */
+    /* Frees the channel after its last reference was dropped and on_closed was called. */
     void (*free)(struct transport_channel *channel);
 };
 
-/* The rows, in the order of asking. */
+/* The rows, in the order in which they are asked. */
 extern const struct transport *const transports[];
 extern const size_t n_transports;
 extern const struct transport transport_local, transport_shm, transport_unix, transport_rdma,
     transport_tcp;
 
-/* The first row that accepts; never NULL. `why` gets its reason, and those of the rows that
- * refused. */
+/* Returns the first row that accepts the pair; never NULL. Appends to `why` its reason and those of
+ * the rows that refused. Any thread. */
 const struct transport *transport_choose(const struct transport_endpoint *here,
                                          const struct transport_endpoint *there, struct str *why);
 
@@ -117,13 +117,13 @@ static inline void transport_channel_unref(struct transport_channel *channel) {
         channel->transport->free(channel);
 }
 
-/* A channel over a connection that the other end opened (its Hello has been read). One reference
- * for the caller. Loop thread. */
+/* Makes a channel of a connection that the other end has opened, after its Hello was read. The
+ * caller holds one reference. Loop thread. */
 struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take,
                                                  enum channel_kind kind,
                                                  const struct transport_handlers *handlers,
                                                  void *owner);
-/* The connection of a channel of any of them but local; borrowed. */
+/* Returns the connection of a channel; borrowed. All channels are over sockets. */
 struct wire_conn *transport_socket_conn(struct transport_channel *channel);
 
 #endif

@@ -1,6 +1,6 @@
-/* The transports over sockets, shm, unix, rdma and tcp: a channel is a connection of the worker
- * wire. Those of shm are unix' own, those of rdma tcp's: what they have besides is a matter of
- * the two peers. */
+/* The transports over sockets: shm, unix, rdma and tcp. A channel is a connection of the worker
+ * wire. The channels of shm are those of unix, and the channels of rdma are those of tcp; the peers
+ * add the rest. */
 #include <stdlib.h>
 
 #include "worker/exchange/transport.h"
@@ -32,7 +32,7 @@ static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct socket_channel *channel = owner;
     channel->base.handlers->on_closed(channel->base.owner, &channel->base, why);
-    transport_channel_unref(&channel->base); /* the connection's */
+    transport_channel_unref(&channel->base); /* the connection's reference */
 }
 
 static const struct wire_handlers wire_handlers = {
@@ -58,7 +58,7 @@ static bool shm_accepts(const struct transport_endpoint *here,
 static bool rdma_accepts(const struct transport_endpoint *here,
                          const struct transport_endpoint *there, struct str *why) {
     if (here->uses_rdma)
-        str_add(why, "there is a device here");
+        str_add(why, "this task has an RDMA device");
     else
         str_add(why, here->why_no_rdma ? here->why_no_rdma : "switched off");
     return here->uses_rdma;
@@ -75,11 +75,11 @@ static struct socket_channel *socket_new(const struct transport *transport, enum
     struct socket_channel *channel = xcalloc(1, sizeof(*channel));
     channel->base = (struct transport_channel){
         .transport = transport, .kind = kind, .handlers = handlers, .owner = owner};
-    atomic_init(&channel->base.n_refs, 2); /* the caller's and the connection's */
+    atomic_init(&channel->base.n_refs, 2); /* the caller's and the connection's references */
     return channel;
 }
 
-/* What both ends have to be told before the first message. */
+/* Settings of both ends, which have to be made before the first message. */
 static void prepare(struct wire_conn *conn, const struct transport_endpoint *there) {
     wire_conn_secure(conn, there->tls, there->task);
     if (there->uses_checksums)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/pool_cancel.h"
+#include "common/tensor/tensor_pieces.h"
 #include "kernels/cost.h"
 #include "kernels/variable.h"
 #include "worker/executor/executor_internal.h"
@@ -22,11 +24,32 @@ enum {
 
 /* ---- failure ---- */
 
+/* Borrowed until the execution ends. execution_cancel sets it before it lets the lock go. */
+static struct status *why_cancelled(struct executor *executor) {
+    struct execution *execution = executor->execution;
+    pthread_mutex_lock(&execution->lock);
+    struct status *why = executor->asked_why;
+    pthread_mutex_unlock(&execution->lock);
+    return why;
+}
+
+/* A kernel that stops because its execution is cancelled fails with CANCELLED, perhaps before the
+ * cancel message has come. The execution ends with what the message says. */
+static bool is_cancelled_kernel(struct executor *executor, const struct status *status) {
+    return status_code(status) == STATUS_CANCELLED &&
+           atomic_load_explicit(&executor->cancel_asked, memory_order_relaxed);
+}
+
 void executor_fail(struct executor *executor, const struct plan_node *node,
                    struct status *status_take) {
     if (executor->status) {
         status_unref(status_take);
         return;
+    }
+    if (is_cancelled_kernel(executor, status_take)) {
+        status_unref(status_take);
+        status_take = status_ref(why_cancelled(executor));
+        node = NULL;
     }
     executor->status =
         node ? status_suffix_take(status_take, "\n\t [[{{node %s}}]]", node->node->name)
@@ -118,9 +141,14 @@ void executor_propagate(struct executor *executor, struct iteration *iteration,
 
 /* ---- running a node ---- */
 
-static void clear_inputs(struct tensor *inputs, unsigned n) {
-    for (unsigned i = 0; i < n; i++)
-        tensor_clear(&inputs[i]);
+/* The strings of a large tensor are released on the pool, in pieces. */
+static void clear_inputs(struct executor *executor, struct tensor *inputs, unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        if (unlikely(inputs[i].storage == TENSOR_BUFFER && inputs[i].dtype == DT_STRING))
+            tensor_release_later(executor->execution->pool, &inputs[i]);
+        else
+            tensor_clear(&inputs[i]);
+    }
 }
 
 /* Fills preset inputs from constants and feeds. A second call does nothing: the execution may have
@@ -177,7 +205,7 @@ static struct status *check_references(const struct plan_node *node, struct tens
     return NULL;
 }
 
-/* The elements of the largest input, which a kernel's cost goes by. */
+/* The elements of the largest input, on which a kernel's cost depends. */
 static inline int64_t largest_input(const struct plan_node *node, const struct tensor *inputs) {
     int64_t n = 0;
     for (unsigned i = 0; i < node->n_inputs; i++)
@@ -242,8 +270,8 @@ static void run_fetch(struct executor *executor, const struct plan_node *node,
 static void start_async(struct executor *executor, struct iteration *iteration,
                         const struct plan_node *node, bool on_pool);
 
-/* False: the value is large, or its receiver has not taken what came before it: it waits for a
- * grant, as an asynchronous operation. */
+/* False: the value is large, or the receiver has not taken earlier values. Then the Send waits for
+ * a grant, as an asynchronous operation. */
 static bool run_send(struct executor *executor, struct iteration *iteration,
                      const struct plan_node *node, struct tensor *inputs, bool is_dead) {
     executor->wants_flush = true;
@@ -266,7 +294,7 @@ static bool run_send(struct executor *executor, struct iteration *iteration,
     return st || is_sent;
 }
 
-/* Everything but kernels and Recv. True when outputs are to be propagated by the caller. */
+/* Runs every node except kernels and Recv. True: the caller propagates the outputs. */
 static bool run_special(struct executor *executor, struct iteration *iteration,
                         const struct plan_node *node, struct tensor *inputs, struct tensor *outputs,
                         bool is_dead) {
@@ -327,14 +355,14 @@ static inline void node_completed(struct executor *executor, struct iteration *i
 void executor_finish_node(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *outputs, bool is_dead,
                           struct status *status_take) {
-    clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
+    clear_inputs(executor, &iteration->slots[node->first_slot], node->n_inputs);
     if (unlikely(status_take != NULL)) {
-        clear_inputs(outputs, node->n_outputs);
+        clear_inputs(executor, outputs, node->n_outputs);
         executor_fail(executor, node, status_take);
     } else if (likely(!executor->is_aborted)) {
         executor_propagate(executor, iteration, node, outputs, is_dead);
     } else {
-        clear_inputs(outputs, node->n_outputs);
+        clear_inputs(executor, outputs, node->n_outputs);
     }
     node_completed(executor, iteration);
 }
@@ -359,7 +387,8 @@ static struct kernel_ctx kernel_context(struct executor *executor, const struct 
                                .step_id = executor->execution->step_id};
 }
 
-/* Of a kernel with an input that is large, or of an op whose inputs' sizes do not tell. */
+/* For a kernel with a large input, or for an op whose cost does not follow from the sizes of its
+ * inputs. */
 static bool is_heavy(struct executor *executor, const struct plan_node *node,
                      struct tensor *inputs) {
     struct kernel_ctx ctx = kernel_context(executor, node, inputs);
@@ -371,21 +400,52 @@ static bool is_heavy(struct executor *executor, const struct plan_node *node,
 static inline void finish_direct(struct executor *executor, struct iteration *iteration,
                                  const struct plan_node *node, const struct plan_edge *edge) {
     struct node_state *state = &iteration->states[edge->state];
-    clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
+    clear_inputs(executor, &iteration->slots[node->first_slot], node->n_inputs);
     if (--state->pending == 0)
         executor_push_ready(executor, iteration, edge->dst, state->n_dead > 0);
     node_completed(executor, iteration);
 }
 
+static bool is_unwanted(void *arg) { return executor_is_unwanted(arg); }
+
+/* Half an update of a variable is worse than none. */
+static bool has_effects(const struct plan_node *node) {
+    if (node->instance->def->flags & KERNEL_STOPPABLE)
+        return false;
+    if ((node->instance->def->flags & (KERNEL_STATEFUL | KERNEL_ASYNC)) ||
+        node_is_stateful(node->node))
+        return true;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (dtype_is_ref((enum dtype)node->node->in_types[i]))
+            return true;
+    return false;
+}
+
+void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx) {
+    if (has_effects(node)) {
+        node->compute(ctx);
+        return;
+    }
+    struct pool_cancel cancel = {is_unwanted, ctx->host_data};
+    const struct pool_cancel *before = pool_set_cancel(&cancel);
+    node->compute(ctx);
+    pool_set_cancel(before);
+    if (unlikely(is_unwanted(cancel.arg)) && !ctx->status)
+        ctx->status = status_new(STATUS_CANCELLED, "The step was cancelled while this op ran");
+}
+
 static void run_kernel(struct executor *executor, struct iteration *iteration,
-                       const struct plan_node *node, struct tensor *inputs) {
+                       const struct plan_node *node, struct tensor *inputs, bool is_long) {
     const struct plan_edge *edge =
         node->flags & PLAN_DIRECT ? &executor->plan->edges[node->first_edge] : NULL;
     struct kernel_ctx ctx = kernel_context(executor, node, inputs);
     if (edge)
         ctx.outputs = &iteration->slots[edge->slot];
     int64_t start_ns = unlikely(executor->stats != NULL) ? clock_now_ns() : 0;
-    node->compute(&ctx);
+    if (unlikely(is_long))
+        executor_compute_long(node, &ctx);
+    else
+        node->compute(&ctx);
     if (unlikely(executor->stats != NULL))
         stats_node(executor, node, start_ns, clock_now_ns(),
                    node->n_outputs ? &ctx.outputs[0] : NULL);
@@ -446,17 +506,67 @@ static void flush(struct executor *executor) {
     }
 }
 
-/* What running a node has cost, counted in nodes. MUST_MOVE: the node has not run, because the
+/* The cost of running a node, counted in nodes. MUST_MOVE: the node has not run, because the
  * execution must move to the pool first. */
-enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES };
+enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES, NOT_RUN };
+
+/* Replaces references among the inputs of the node that was on top of the ready stack by values,
+ * unless the node takes references. NOT_RUN: the node is still to be run. */
+COLD static unsigned read_references(struct executor *executor, struct iteration *iteration,
+                                     const struct plan_node *node, struct tensor *inputs) {
+    bool is_late = node->flags & PLAN_LATE_READ;
+    if (is_late && node->kind == PLAN_KERNEL && inputs[0].storage == TENSOR_REF) {
+        if (run_late_kernel(executor, iteration, node, inputs))
+            return LIGHT;
+        executor->n_ready++;
+        return MUST_MOVE;
+    }
+    bool keeps = (is_late && node->kind == PLAN_IDENTITY) ||
+                 (node->kind == PLAN_FETCH && !executor->execution->is_partial);
+    struct status *st = keeps ? check_references(node, inputs) : deref_inputs(node, inputs);
+    if (!st)
+        return NOT_RUN;
+    executor_fail(executor, node, st);
+    clear_inputs(executor, inputs, node->n_inputs);
+    node_completed(executor, iteration);
+    return LIGHT;
+}
+
+/* Runs a node that has no kernel: it hands values on, or takes part in control flow, sends,
+ * receives, feeds and fetches. */
+static void run_plain(struct executor *executor, struct iteration *iteration,
+                      const struct plan_node *node, struct tensor *inputs, bool is_dead) {
+    if (node->kind == PLAN_IDENTITY) {
+        if (unlikely(executor->stats != NULL))
+            stats_node(executor, node, clock_now_ns(), 0, node->n_outputs ? &inputs[0] : NULL);
+        executor_propagate(executor, iteration, node, inputs, false);
+    } else if (node->kind == PLAN_RECV || node->kind == PLAN_COPY ||
+               (node->kind == PLAN_FETCH && !is_dead && tensor_is_on_device(&inputs[0]))) {
+        start_async(executor, iteration, node, false);
+        return;
+    } else {
+        if (unlikely(executor->stats != NULL))
+            stats_node(executor, node, clock_now_ns(), 0, NULL);
+        if (run_special(executor, iteration, node, inputs, executor->outputs, is_dead)) {
+            clear_inputs(executor, inputs, node->n_inputs);
+            executor_propagate(executor, iteration, node, executor->outputs,
+                               is_dead && node->kind != PLAN_CONTROL_TRIGGER);
+        } else if (node->kind == PLAN_SEND || node->kind == PLAN_FEED) {
+            return; /* it completes by itself, later */
+        }
+    }
+    node_completed(executor, iteration);
+}
 
 /* Runs the node on top of the ready stack. */
-static unsigned run_next(struct executor *executor) {
+static inline unsigned run_next(struct executor *executor) {
+    /* Nothing may take its address: the parts were stored one by one a moment ago, and one wide
+     * load of them all would wait for the stores. */
     struct ready item = executor->ready[--executor->n_ready];
     const struct plan_node *node = &executor->plan->nodes[item.node];
     struct tensor *inputs = &item.iteration->slots[node->first_slot];
     if (unlikely(item.is_dead && !(node->flags & PLAN_TAKES_DEAD))) {
-        clear_inputs(inputs, node->n_inputs);
+        clear_inputs(executor, inputs, node->n_inputs);
         executor_propagate(executor, item.iteration, node, executor->outputs, true);
         node_completed(executor, item.iteration);
         return LIGHT;
@@ -464,29 +574,16 @@ static unsigned run_next(struct executor *executor) {
     if (node->n_presets > 0 && !item.is_dead)
         fetch_presets(executor, node, inputs);
     if (unlikely(node->flags & PLAN_DEREF) && !item.is_dead) {
-        bool is_late = node->flags & PLAN_LATE_READ;
-        if (is_late && node->kind == PLAN_KERNEL && inputs[0].storage == TENSOR_REF) {
-            if (run_late_kernel(executor, item.iteration, node, inputs))
-                return LIGHT;
-            executor->n_ready++;
-            return MUST_MOVE;
-        }
-        bool keeps = (is_late && node->kind == PLAN_IDENTITY) ||
-                     (node->kind == PLAN_FETCH && !executor->execution->is_partial);
-        struct status *st = keeps ? check_references(node, inputs) : deref_inputs(node, inputs);
-        if (st) {
-            executor_fail(executor, node, st);
-            clear_inputs(inputs, node->n_inputs);
-            node_completed(executor, item.iteration);
-            return LIGHT;
-        }
+        unsigned cost = read_references(executor, item.iteration, node, inputs);
+        if (cost != NOT_RUN)
+            return cost;
     }
     if (likely(node->kind <= PLAN_KERNEL_ASYNC)) {
         unsigned cost = LIGHT;
         if (unlikely(largest_input(node, inputs) > node->cheap_elements) &&
             executor->execution->pool && is_heavy(executor, node, inputs)) {
             if (!executor->is_on_pool && executor->execution->inline_budget_ns > 0) {
-                executor->n_ready++; /* stays on top */
+                executor->n_ready++; /* the node stays on top */
                 return MUST_MOVE;
             }
             if (executor->n_ready > 0 && node->kind == PLAN_KERNEL) {
@@ -498,30 +595,12 @@ static unsigned run_next(struct executor *executor) {
             cost = HEAVY;
         }
         if (likely(node->kind == PLAN_KERNEL))
-            run_kernel(executor, item.iteration, node, inputs);
+            run_kernel(executor, item.iteration, node, inputs, cost == HEAVY);
         else
             start_async(executor, item.iteration, node, false);
         return cost;
     }
-    if (node->kind == PLAN_IDENTITY) {
-        if (unlikely(executor->stats != NULL))
-            stats_node(executor, node, clock_now_ns(), 0, node->n_outputs ? &inputs[0] : NULL);
-        executor_propagate(executor, item.iteration, node, inputs, false);
-    } else if (node->kind == PLAN_RECV) {
-        start_async(executor, item.iteration, node, false);
-        return LIGHT;
-    } else {
-        if (unlikely(executor->stats != NULL))
-            stats_node(executor, node, clock_now_ns(), 0, NULL);
-        if (run_special(executor, item.iteration, node, inputs, executor->outputs, item.is_dead)) {
-            clear_inputs(inputs, node->n_inputs);
-            executor_propagate(executor, item.iteration, node, executor->outputs,
-                               item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
-        } else if (node->kind == PLAN_SEND || node->kind == PLAN_FEED) {
-            return LIGHT; /* it completes by itself */
-        }
-    }
-    node_completed(executor, item.iteration);
+    run_plain(executor, item.iteration, node, inputs, item.is_dead);
     return LIGHT;
 }
 
@@ -529,13 +608,17 @@ static unsigned run_next(struct executor *executor) {
 
 static void drop_ready(struct executor *executor) { executor->n_ready = 0; }
 
-/* Completes what the mailbox brought. */
+/* Completes the operations that were in the mailbox. */
 static void take_mail(struct executor *executor, struct async_op *ops) {
     while (ops) {
         struct async_op *op = ops;
         ops = op->next;
         if (op->is_cancel) {
             executor_fail(executor, NULL, status_ref(executor->asked_why));
+            continue;
+        }
+        if (unlikely(op->is_end)) {
+            device_end_arrived(op);
             continue;
         }
         async_complete(op);
@@ -556,6 +639,20 @@ static void rotate_ready(struct executor *executor) {
     *last = bottom;
 }
 
+/* Runs the early nodes. What they make ready waits on the stack until all of them have run. In a
+ * partial run, one whose handle is fed is left to the feed's edge. */
+static COLD void run_early(struct executor *executor) {
+    const struct plan *plan = executor->plan;
+    while (executor->n_early < plan->n_early && !executor->is_aborted) {
+        uint32_t i = plan->early[executor->n_early++];
+        struct node_state *state = &executor->root->states[plan->nodes[i].state];
+        if (--state->pending > 0)
+            continue;
+        executor_push_ready(executor, executor->root, i, false);
+        run_next(executor);
+    }
+}
+
 /* Runs what is ready. True: something has arrived, or nothing is left. False: the time slice is
  * over, and the execution has moved to the pool. */
 static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_since_check) {
@@ -568,11 +665,11 @@ static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_s
         *n_since_check += cost;
         if (unlikely(*n_since_check >= CHECK_EVERY_NODES)) {
             if (executor->n_ready == 0)
-                return true; /* and looks when there is something again */
+                return true; /* the mailbox is checked again when there is something to run */
             *n_since_check = 0;
             rotate_ready(executor);
             wake_submit_deferred();
-            /* before the mail: there may always be some */
+            /* Before the mail, because mail may arrive without end. */
             if (until_ns != INT64_MAX && clock_now_ns() > until_ns) {
                 executor_move_to_pool(executor);
                 return false;
@@ -591,6 +688,8 @@ void executor_run(struct executor *executor, struct async_op *mail) {
     int64_t until = budget > 0 && executor->execution->pool ? clock_now_ns() + budget : INT64_MAX;
     unsigned n_since_check = 0;
     take_mail(executor, mail);
+    if (executor->n_early < executor->plan->n_early)
+        run_early(executor);
     for (;;) {
         if (unlikely(executor->is_aborted))
             drop_ready(executor);
@@ -607,13 +706,14 @@ void executor_run(struct executor *executor, struct async_op *mail) {
         }
         if (executor->n_ready > 0)
             continue;
-        if (executor->n_async == 0) {
+        if (executor->n_async == 0 &&
+            (likely(executor->plan->n_used_devices == 0) || device_may_end(executor))) {
             executor_end(executor);
             return;
         }
         if (atomic_compare_exchange_strong_explicit(&executor->mailbox, &expected, MAILBOX_IDLE,
                                                     memory_order_release, memory_order_relaxed))
-            return; /* whoever posts next becomes the owner */
+            return; /* from here on, the next thread that posts becomes the owner */
     }
 }
 

@@ -81,14 +81,12 @@ void execution_cancel(struct execution *execution, struct status *why);
 /* Gives a partial run the value of a feed, and takes the value. A second value for a position is
  * dropped, and so is a value after the end. Any thread, while the execution is alive. */
 void execution_feed(struct execution *execution, uint32_t position, struct tensor *value_take);
-/* Adds to `out` a line for each asynchronous node that the execution waits for, for /stepz. Adds
- * not
- * much more than max_bytes: names are cut, and after the last line that fits stands "and N more".
- * Any
+/* Appends a line for each asynchronous node that the execution waits for, for /stepz. Appends not
+ * much more than max_bytes: names are cut, and "and N more" follows the last line that fits. Any
  * thread, while the execution is alive. */
 void execution_describe_waits(struct execution *execution, size_t max_bytes, struct str *out);
 
-/* What kernels reach the executor by: a plan's options name it. */
+/* The kernel host (kernels/host.h) that plans of a worker use: plan_options.host. */
 extern const struct kernel_host executor_host;
 
 /* ---- statistics ---- */
@@ -105,6 +103,7 @@ struct node_stats {
 struct step_stats {
     struct node_stats *nodes;
     size_t n_nodes, capacity;
+    size_t n_left_out; /* nodes that ran after the limit of rows */
     int64_t start_ns, start_wall_us;
     struct plan *plan; /* one reference, because the nodes' names are the plan's */
 };

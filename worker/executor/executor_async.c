@@ -20,20 +20,27 @@ void async_op_free(struct async_op *op) {
     free(op);
 }
 
-struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
-                              const struct plan_node *node) {
+struct async_op *async_op_take(struct executor *executor) {
     struct async_op *op = executor->free_ops;
     if (op) {
         executor->free_ops = op->next;
-    } else {
-        op = xcalloc(1, sizeof *op);
-        op->executor = executor;
-        executor->memory_bytes += async_op_bytes(executor->plan);
-        op->outputs_capacity = (uint32_t)executor->plan->max_outputs + 1;
-        op->outputs = aligned_alloc(64, op->outputs_capacity * sizeof *op->outputs);
-        CHECK(op->outputs);
-        memset(op->outputs, 0, op->outputs_capacity * sizeof *op->outputs);
+        return op;
     }
+    op = aligned_alloc(_Alignof(struct async_op), sizeof *op);
+    CHECK(op);
+    memset(op, 0, sizeof *op);
+    op->executor = executor;
+    executor->memory_bytes += async_op_bytes(executor->plan);
+    op->outputs_capacity = (uint32_t)executor->plan->max_outputs + 1;
+    op->outputs = aligned_alloc(64, op->outputs_capacity * sizeof *op->outputs);
+    CHECK(op->outputs);
+    memset(op->outputs, 0, op->outputs_capacity * sizeof *op->outputs);
+    return op;
+}
+
+struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
+                              const struct plan_node *node) {
+    struct async_op *op = async_op_take(executor);
     op->iteration = iteration;
     op->node = node;
     op->is_dead_send = false;
@@ -67,7 +74,10 @@ void async_complete(struct async_op *op) {
                    node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
     if (is_dead && node->kind == PLAN_RECV)
         op->outputs[0].storage = TENSOR_NONE;
-    if (unlikely(node->kind == PLAN_FEED && !st))
+    if (unlikely(node->kind == PLAN_FETCH && !st)) {
+        partial_hand_out(executor, node->aux, &op->outputs[0]);
+        executor_finish_node(executor, op->iteration, node, op->outputs, false, NULL);
+    } else if (unlikely(node->kind == PLAN_FEED && !st))
         executor_finish_feed(executor, op->iteration, node, op->outputs);
     else
         executor_finish_node(executor, op->iteration, node, op->outputs, is_dead, st);
@@ -80,7 +90,7 @@ void async_complete(struct async_op *op) {
 static void run_on_pool(struct pool_task *task) {
     struct async_op *op = CONTAINER_OF(task, struct async_op, task);
     wake_defer_begin();
-    op->node->compute(&op->ctx);
+    executor_compute_long(op->node, &op->ctx);
     executor_post(op);
     wake_defer_end();
 }
@@ -90,11 +100,17 @@ void async_start_on_pool(struct async_op *op) {
     pool_submit(op->executor->execution->pool, &op->task);
 }
 
+/* A Send of much text, while its value is encoded. */
+struct encoded_send {
+    struct text_encoding encoding;
+    struct async_op *op;
+};
+
 static void on_value(struct rendezvous_recv *recv, struct status *status_take,
                      struct tensor *value_take) {
     struct async_op *op = CONTAINER_OF(recv, struct async_op, recv);
     op->ctx.status = status_take;
-    if (value_take) /* a granted Send has none */
+    if (value_take) /* a granted Send has no outputs */
         tensor_move(&op->outputs[0], value_take);
     executor_post(op);
 }
@@ -102,10 +118,34 @@ static void on_value(struct rendezvous_recv *recv, struct status *status_take,
 static bool start_recv(struct async_op *op) {
     const struct plan_channel *channel = &op->executor->plan->channels[op->node->aux];
     op->recv.on_value = on_value;
-    if (unlikely(channel->slot_bytes > 0)) /* a grant ahead may be queued */
+    if (unlikely(channel->slot_bytes > 0)) /* a pre-grant may be queued */
         op->executor->wants_flush = true;
     return rendezvous_recv_start(op->executor->execution->rendezvous, channel,
                                  op->iteration->frame_iter, &op->recv, &op->outputs[0]);
+}
+
+/* The operation may have completed when this returns, because its value may be granted at once. */
+static void on_encoded(struct text_encoding *encoding, struct status *status_take,
+                       struct buffer *proto_take) {
+    struct async_op *op = CONTAINER_OF(encoding, struct encoded_send, encoding)->op;
+    struct executor *executor = op->executor;
+    struct rendezvous *rendezvous = encoding->rendezvous;
+    bool is_offered = false;
+    free(CONTAINER_OF(encoding, struct encoded_send, encoding));
+    op->ctx.status = status_take;
+    if (!status_take)
+        op->ctx.status = rendezvous_send_encoded(
+            rendezvous, &executor->plan->channels[op->node->aux], op->iteration->frame_iter,
+            &op->ctx.inputs[0], proto_take, &op->recv, &is_offered);
+    if (!is_offered)
+        executor_post(op);
+}
+
+static void start_encoding(struct async_op *op) {
+    struct encoded_send *send = xcalloc(1, sizeof(*send));
+    send->op = op;
+    send->encoding.on_encoded = on_encoded;
+    text_encoding_start(&send->encoding, op->executor->execution->rendezvous, &op->ctx.inputs[0]);
 }
 
 static bool start_send(struct async_op *op) {
@@ -113,6 +153,11 @@ static bool start_send(struct async_op *op) {
     bool is_offered;
     op->recv.on_value = on_value;
     op->is_dead_send = op->ctx.inputs[0].storage == TENSOR_DEAD;
+    if (rendezvous_encodes_apart(op->executor->execution->rendezvous, channel,
+                                 &op->ctx.inputs[0])) {
+        start_encoding(op);
+        return false;
+    }
     op->ctx.status = rendezvous_send_or_offer(op->executor->execution->rendezvous, channel,
                                               op->iteration->frame_iter, &op->ctx.inputs[0],
                                               &op->recv, &is_offered);
@@ -127,6 +172,10 @@ bool async_start(struct async_op *op) {
         return start_send(op);
     case PLAN_FEED:
         return partial_start_feed(op);
+    case PLAN_COPY:
+        return device_start_copy(op);
+    case PLAN_FETCH:
+        return device_start_fetch(op);
     default:
         return op->node->compute(&op->ctx) == KERNEL_DONE;
     }

@@ -167,7 +167,7 @@ static struct iteration *frame_start_iteration(struct executor *executor, struct
     return iteration;
 }
 
-/* The next iteration begins: with the values that waited for it and the invariants. */
+/* The next iteration begins with the values that waited for it, and with the invariants. */
 static struct iteration *frame_advance(struct executor *executor, struct frame *frame) {
     struct iteration *iteration = frame_start_iteration(executor, frame, frame->last + 1);
     for (uint32_t i = 0; i < frame->waiting.n; i++)
@@ -181,8 +181,8 @@ static struct iteration *frame_advance(struct executor *executor, struct frame *
     return iteration;
 }
 
-/* The frame has ended: Exits that never were live pass their deadness on, and the parent
- * iteration may be done too. */
+/* The frame has ended: Exits that were never live pass their deadness on, and the parent iteration
+ * may have ended too. */
 static void frame_end(struct executor *executor, struct frame *frame) {
     struct iteration *parent = frame->parent;
     for (uint32_t i = 0; i < frame->n_dead_exits; i++) {
@@ -196,8 +196,8 @@ static void frame_end(struct executor *executor, struct frame *frame) {
         frame_iteration_idle(executor, parent);
 }
 
-/* Ends iterations from `number` on, oldest first, as far as they are done; each makes room for
- * one that was held back. */
+/* Ends iterations from `number` on, oldest first, as far as they have ended. For each, one that was
+ * held back may begin. */
 static void frame_reap(struct executor *executor, struct frame *frame, uint64_t number) {
     for (; number <= frame->last && frame->n_live > 0; number++) {
         struct iteration *iteration = frame_iteration(frame, number);
@@ -256,7 +256,7 @@ void frame_exit(struct executor *executor, struct iteration *iteration,
                 const struct plan_node *node, struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->frame;
     uint32_t index = (uint32_t)(node - executor->plan->nodes);
-    /* its consumers count on one value: a second would stand in for others */
+    /* Its consumers expect one value. A second one would be counted as one of the others. */
     if (!is_dead && frame->has_exited[node->aux]) {
         tensor_clear(value);
         executor_fail(executor, node,
@@ -283,7 +283,7 @@ void frame_next_iteration(struct executor *executor, struct iteration *iteration
                           const struct plan_node *node, struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->frame;
     uint32_t index = (uint32_t)(node - executor->plan->nodes);
-    if (is_dead) { /* deadness does not flow around the loop: it would never end */
+    if (is_dead) { /* deadness is not passed around the loop, because the loop would never end */
         tensor_clear(value);
         return;
     }
@@ -300,7 +300,7 @@ void frame_next_iteration(struct executor *executor, struct iteration *iteration
 
 /* ---- abort ---- */
 
-/* A live child frame, the last ones first; `at` remembers how far it has looked. */
+/* Finds a live child frame, from the last on. `at` remembers how far it has searched. */
 static struct frame *last_child(const struct executor *executor, struct iteration *at) {
     for (; at->n_child_frames > 0 && at->n_unseen_children > 0; at->n_unseen_children--)
         if (at->children[at->n_unseen_children - 1])
@@ -308,7 +308,7 @@ static struct frame *last_child(const struct executor *executor, struct iteratio
     return NULL;
 }
 
-/* The newest live iteration; there is one. */
+/* Returns the newest live iteration; there is always one. */
 static struct iteration *last_iteration(struct frame *frame) {
     while (!frame_iteration(frame, frame->last))
         frame->last--;
@@ -319,7 +319,8 @@ static void look_at_children(const struct executor *executor, struct iteration *
     at->n_unseen_children = executor->plan->frames[at->plan_frame].n_children;
 }
 
-/* From the innermost outwards, and not by recursion: frames nest as deep as a graph likes. */
+/* Works from the innermost frame outwards, without recursion, because a graph may nest frames
+ * deeply. */
 void frames_drop_all(struct executor *executor) {
     struct iteration *at = executor->root;
     look_at_children(executor, at);

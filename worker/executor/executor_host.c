@@ -1,4 +1,4 @@
-/* Serves what kernels ask of a running execution (kernels/host.h). */
+/* Implements the host that kernels of a running execution call (kernels/host.h). */
 #include "kernels/host.h"
 
 #include "common/base/clock.h"
@@ -16,7 +16,7 @@ static void host_done(struct kernel_ctx *ctx) {
 
 /* ---- resources ---- */
 
-/* The task's containers, or with container NULL the step's own, made at first use. */
+/* The task's containers, or, if container is NULL, the step's own, made at first use. */
 static struct container_table *containers(struct kernel_ctx *ctx, const char *container) {
     struct executor *executor = executor_of(ctx);
     if (container)
@@ -28,8 +28,7 @@ static struct container_table *containers(struct kernel_ctx *ctx, const char *co
     return executor->own_container;
 }
 
-/* The step's own container has its name; handles to its resources carry it, so that they find
- * their way back. */
+/* The step's own container is found by its name, which handles to its resources have. */
 static const char STEP_CONTAINER[] = "_step";
 
 static bool is_step_container(const char *container) {
@@ -149,9 +148,7 @@ static bool host_cancel_deregister(struct kernel_ctx *ctx, struct kernel_cancel_
 }
 
 static bool host_is_cancelled(struct kernel_ctx *ctx) {
-    struct executor *executor = executor_of(ctx);
-    return atomic_load_explicit(&executor->cancel_asked, memory_order_relaxed) ||
-           atomic_load_explicit(&executor->has_failed, memory_order_relaxed);
+    return executor_is_unwanted(executor_of(ctx));
 }
 
 static uint64_t host_unique_id(void) {

@@ -5,6 +5,7 @@
  *   executor_wake.c       when executions begin that another execution has woken
  *   executor_frames.c     frames and iterations: Enter, Exit, NextIteration
  *   executor_async.c      what ends elsewhere: asynchronous kernels, kernels on the pool, Recv
+ *   executor_device.c     copies between memories; the wait for devices at the end
  *   executor_host.c       the kernel host
  *   executor_partial.c    partial runs: feeds that come later, fetches that leave early
  *   executor_stats.c      per-node statistics
@@ -87,9 +88,14 @@ struct async_op {
     const struct plan_node *node;
     int64_t since_ns;
     struct pool_task task; /* run on the pool */
-    struct rendezvous_recv recv;
+    union {
+        struct rendezvous_recv recv;
+        struct device_copy copy;
+        struct device_wait wait;
+    };
     uint32_t outputs_capacity;
     bool is_cancel;    /* the step's cancel message, no execution */
+    bool is_end;       /* a copy or a wait of the end of an execution that uses devices */
     bool is_dead_send; /* a Send, of a dead value */
     struct tensor *outputs;
 };
@@ -105,10 +111,12 @@ struct executor {
     struct iteration *root;
     struct ready *ready;
     uint32_t n_ready, ready_capacity;
+    uint32_t n_early; /* owner's: how many of plan.early have been started */
     uint32_t n_async; /* owner's */
     uint64_t n_executed;
     struct status *status; /* owner's: the first failure */
     bool is_aborted;       /* owner's: nothing more is started */
+    uint8_t end_phase;     /* owner's: enum end_phase, of a plan that uses devices */
     bool wants_flush;      /* owner's: something was queued for peers */
     bool is_on_pool;
     struct tensor *outputs;             /* scratch for one node's outputs */
@@ -134,6 +142,12 @@ struct executor {
     struct status *asked_why;  /* the status that execution_cancel brought */
 };
 
+/* Does nobody want the results of the execution any more? Any thread. */
+static inline bool executor_is_unwanted(const struct executor *executor) {
+    return atomic_load_explicit(&executor->cancel_asked, memory_order_relaxed) ||
+           atomic_load_explicit(&executor->has_failed, memory_order_relaxed);
+}
+
 /* ---- executor.c: called by the owner, unless a comment says otherwise ---- */
 void executor_push_ready(struct executor *executor, struct iteration *iteration, uint32_t node,
                          bool is_dead);
@@ -155,6 +169,9 @@ void executor_finish_feed(struct executor *executor, struct iteration *iteration
 struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) MUST_USE;
 void executor_fail(struct executor *executor, const struct plan_node *node,
                    struct status *status_take);
+/* Runs a kernel that may take long. One that changes nothing but its outputs stops soon after the
+ * execution has been cancelled or has failed, with the status CANCELLED. Any thread. */
+void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx);
 /* Posts an operation that has ended. Any thread; may run the execution. */
 void executor_post(struct async_op *op);
 /* Adds a message to the mailbox. True: the calling thread has become the owner, and must call
@@ -174,8 +191,7 @@ void executor_drive(struct executor *executor, struct async_op *mail);
  * deferred until that one pauses. */
 void executor_wake(struct executor *executor, struct async_op *mail);
 void executor_drive_on_pool(struct pool_task *task); /* executor->task */
-/* Submits this thread's deferred executors to the pool, because the thread will be busy for long.
- * */
+/* Submits this thread's deferred executors to the pool, because the thread will be busy. */
 void wake_submit_deferred(void);
 /* Between the two, this thread defers the executions that it wakes. Pairs nest; the end of the
  * outermost pair runs them. */
@@ -210,9 +226,10 @@ void async_op_free(struct async_op *op);
 size_t async_op_bytes(const struct plan *plan);
 struct async_op *async_op_new(struct executor *executor, struct iteration *iteration,
                               const struct plan_node *node);
+/* The record alone, for an operation that is no node's. */
+struct async_op *async_op_take(struct executor *executor);
 /* Starts a kernel that may stay pending, a Recv, a Send whose value may have to wait for its
- * receiver's grant, or a feed of a partial run. True: it has ended already, its outputs are in op.
- * */
+ * receiver's grant, or a feed of a partial run. True: it has ended, and its outputs are in op. */
 bool async_start(struct async_op *op);
 void async_start_on_pool(struct async_op *op);
 /* Ends every wait of the execution with its status. */
@@ -220,9 +237,20 @@ void async_cancel_waits(struct executor *executor);
 /* Completes an operation that has ended: finishes its node and recycles the record. */
 void async_complete(struct async_op *op);
 
+/* ---- executor_device.c ---- */
+/* Starts the copy of a node PLAN_COPY; the contract is async_start's. */
+bool device_start_copy(struct async_op *op);
+/* Starts copying a value that a partial run fetches from a device's memory to the host's. */
+bool device_start_fetch(struct async_op *op);
+/* Called when nothing is ready and nothing waited for, in an execution that uses devices: starts
+ * what is left to do before it may end. True: nothing is left. */
+bool device_may_end(struct executor *executor);
+/* Completes what device_may_end has started. */
+void device_end_arrived(struct async_op *op);
+
 /* ---- executor_partial.c ---- */
-void partial_begin(struct execution *execution,
-                   struct iteration *root);    /* before the first node runs */
+/* To be called before the first node runs. */
+void partial_begin(struct execution *execution, struct iteration *root);
 void partial_end(struct execution *execution); /* with execution->lock held */
 bool partial_start_feed(struct async_op *op);
 /* Gives the value of a fetch, TENSOR_DEAD for a dead one, to on_fetch. */

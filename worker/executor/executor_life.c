@@ -6,13 +6,14 @@
 #include "worker/executor/executor_internal.h"
 
 enum {
-    MAX_FREE_EXECUTORS = 8, /* kept per plan for the next executions */
-    /* Of a kept executor, and of all that a plan keeps beyond the first: what is allocated more is
-     * freed when the execution ends. */
+    MAX_FREE_EXECUTORS = 8, /* how many executors a plan keeps for its next executions */
+    /* The limit for a kept executor, and for all that a plan keeps beyond the first. Memory beyond
+     * it is freed when the execution ends. */
     EXECUTOR_KEPT_BYTES = 4 << 20,
     PLAN_KEPT_BYTES = 64 << 20,
     /* An execution of more nodes does not fit into a loop thread's budget. It begins on the pool,
-     * so that its memory stays in one core's cache. */
+     * so that its memory stays in one core's cache. One that uses devices does, too, because
+     * staging a value for a copy may take long. */
     LARGE_PLAN_NODES = 4096,
 };
 
@@ -189,6 +190,8 @@ void execution_start(struct execution *execution) {
     executor->n_async = 0;
     executor->n_executed = 0;
     executor->n_ready = 0;
+    executor->n_early = 0;
+    executor->end_phase = 0;
     executor->task.run = executor_drive_on_pool;
     atomic_store_explicit(&executor->mailbox, NULL, memory_order_relaxed);
     atomic_store_explicit(&executor->cancel_asked, false, memory_order_relaxed);
@@ -211,8 +214,9 @@ void execution_start(struct execution *execution) {
     pthread_mutex_unlock(&execution->lock);
     if (why)
         executor_fail(executor, NULL, why);
-    if (execution->plan->n_nodes > LARGE_PLAN_NODES && execution->inline_budget_ns > 0 &&
-        execution->pool && !executor->is_on_pool)
+    bool is_for_pool =
+        execution->plan->n_nodes > LARGE_PLAN_NODES || execution->plan->n_used_devices > 0;
+    if (is_for_pool && execution->inline_budget_ns > 0 && execution->pool && !executor->is_on_pool)
         executor_move_to_pool(executor);
     else
         executor_drive(executor, NULL);

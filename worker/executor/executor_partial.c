@@ -1,7 +1,7 @@
-/* Runs partial runs: their feeds come one after another, and their fetches leave as soon as they
- * are there, while the execution continues.
+/* Runs partial runs: feeds arrive one after another, and each fetch leaves as soon as it is
+ * computed, while the execution continues.
  *
- * A feed node that finds no value becomes an asynchronous node in its position's list;
+ * A feed node without a value becomes an asynchronous node in the list of its position;
  * execution_feed completes it. */
 #include <stdlib.h>
 
@@ -58,7 +58,8 @@ void execution_feed(struct execution *execution, uint32_t position, struct tenso
 
 void partial_hand_out(struct executor *executor, uint32_t position, struct tensor *value) {
     struct tensor *mark = &executor->execution->fetches[position];
-    if (mark->storage != TENSOR_NONE) { /* two nodes name one place: the first was heard */
+    /* two nodes have one position: the first one has given the fetch */
+    if (mark->storage != TENSOR_NONE) {
         tensor_clear(value);
         return;
     }
@@ -66,7 +67,7 @@ void partial_hand_out(struct executor *executor, uint32_t position, struct tenso
     executor->execution->on_fetch(executor->execution, position, value);
 }
 
-/* By the owner, whose mailbox they reach. */
+/* Called by the owner, who reads the mailbox next. */
 void partial_cancel_waits(struct executor *executor) {
     struct execution *execution = executor->execution;
     for (uint32_t i = 0; i < executor->plan->n_feeds; i++) {

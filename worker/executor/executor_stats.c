@@ -21,14 +21,16 @@ static uint32_t thread_id(void) {
     return id;
 }
 
-/* a loop may run for ever, and RunDone has limits: what comes later is not recorded */
+/* A loop may run without end. Nodes that run later are counted, but not recorded. */
 enum { STATS_MAX_NODES = 1 << 18 };
 
 void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
                 int64_t end_ns, const struct tensor *output) {
     struct step_stats *stats = executor->stats;
-    if (unlikely(stats->n_nodes >= STATS_MAX_NODES))
+    if (unlikely(stats->n_nodes >= STATS_MAX_NODES)) {
+        stats->n_left_out++;
         return;
+    }
     if (stats->n_nodes == stats->capacity) {
         stats->capacity = MAX((size_t)64, stats->capacity * 2);
         stats->nodes = xreallocarray(stats->nodes, stats->capacity, sizeof *stats->nodes);

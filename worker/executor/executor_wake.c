@@ -7,14 +7,16 @@
  * time slice. So a pipeline of short steps costs no wake-up of a thread, a pipeline of long steps
  * runs in parallel, and wake-ups do not nest. */
 #include "common/base/clock.h"
+#include "common/base/pool_cancel.h"
 #include "worker/executor/executor_internal.h"
 
-/* Deferred executions share their waker's thread for this long; the rest of them is queued on the
- * pool, behind the work that waits there. */
+/* Deferred executions share the thread of their waker for this long. The rest of them is queued on
+ * the pool, behind the work that waits there. */
 enum { DEFERRED_ON_LOOP_NS = 200000, DEFERRED_ON_POOL_NS = 2000000 };
 
 static _Thread_local struct {
-    /* executions on this thread's stack; a function's runs inside its caller's */
+    /* How many executions are on this thread's stack; the execution of a function is inside its
+     * caller's. */
     unsigned n_running;
     struct list deferred; /* struct executor.deferred_link */
 } here;
@@ -49,13 +51,21 @@ void wake_submit_deferred(void) {
 
 void wake_defer_begin(void) { here.n_running++; }
 
+/* The kernel that this execution runs inside of, if there is one, may be unwanted; this execution
+ * is not for that. */
+static void run(struct executor *executor, struct async_op *mail) {
+    const struct pool_cancel *before = pool_set_cancel(NULL);
+    executor_run(executor, mail);
+    pool_set_cancel(before);
+}
+
 static COLD void run_deferred(void) {
     int64_t until_ns =
         clock_now_ns() + (pool_is_current() ? DEFERRED_ON_POOL_NS : DEFERRED_ON_LOOP_NS);
     while (has_deferred()) {
         struct executor *executor = next_deferred();
         executor->is_on_pool = pool_is_current();
-        executor_run(executor, take_mail_of(executor));
+        run(executor, take_mail_of(executor));
         if (has_deferred() && clock_now_ns() > until_ns)
             submit_deferred(); /* without a pool the loop continues */
     }
@@ -69,7 +79,7 @@ void wake_defer_end(void) {
 
 void executor_drive(struct executor *executor, struct async_op *mail) {
     wake_defer_begin();
-    executor_run(executor, mail);
+    run(executor, mail);
     wake_defer_end();
 }
 

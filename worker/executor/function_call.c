@@ -1,7 +1,7 @@
 /* Calls functions (worker/executor/function.h).
  *
- * The thread that calls and the thread on which the execution ends may be two. Whoever comes second
- * by `phase` knows that the other one is through:
+ * The thread that calls and the thread on which the execution ends may differ. `phase` tells the
+ * second of them that the first is done:
  *
  *   function_call ─ execution_start ─ RETURNED ─┐ second: KERNEL_DONE
  *   on_done ──────────────────────── ENDED ─────┘ second: call->on_done */

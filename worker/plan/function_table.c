@@ -17,7 +17,7 @@ struct function_table {
     bool is_copy; /* made by function_table_copy */
 };
 
-/* State that two callers must not share: random streams, resources of nodes. */
+/* State that two callers must not share: random streams, and resources of nodes. */
 static bool has_state(const struct plan *plan) {
     for (uint32_t i = 0; i < plan->n_instances; i++)
         if ((plan->instances[i].def->flags & KERNEL_SESSION_STATE) && plan->instances[i].state)
@@ -120,7 +120,7 @@ struct status *function_table_new(const struct plan_options *options,
         strmap_put(&table->by_key, row->key, row);
         st = build_row(table, &sources[i], row);
     }
-    for (int i = 0; i < n_sources && !st && table->has_state; i++) { /* for copies */
+    for (int i = 0; i < n_sources && !st && table->has_state; i++) { /* kept for copies */
         struct span graphdef = sources[i].graphdef;
         table->rows[i].graphdef =
             (struct span){arena_memdup(&table->arena, graphdef.data, graphdef.len), graphdef.len};

@@ -12,7 +12,7 @@
 
 /* A function as it arrives. */
 struct function_source {
-    const char *key; /* common/graph/function_key.h: name, attrs and device */
+    const char *key; /* common/graph/function_key.h */
     const char *name;
     struct span graphdef;
 };

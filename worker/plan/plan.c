@@ -1,94 +1,15 @@
-/* Builds plans: from a partition's graph to packed nodes, edges, frames and kernels.
+/* Builds plans: from a partition's graph to packed nodes, edges and frames.
  *
- * Nodes are packed in topological order, so an execution walks memory forwards. */
+ * Nodes are packed in topological order, so an execution walks memory forwards. plan_nodes.c builds
+ * each of them. */
 #include "worker/plan/plan.h"
 
 #include <stdlib.h>
 
-#include "kernels/cost.h"
 #include "worker/plan/function_table.h"
+#include "worker/plan/plan_internal.h"
 
-/* How a node runs when it is not simply a kernel. */
-static const struct plan_op {
-    const char *op;
-    enum plan_kind kind;
-    uint8_t flags;
-} plan_ops[] = {
-    {"NoOp", PLAN_NOOP, 0},
-    {"Const", PLAN_CONST, 0},
-    {"Identity", PLAN_IDENTITY, 0},
-    {"RefIdentity", PLAN_IDENTITY, 0},
-    {"IdentityN", PLAN_IDENTITY, 0},
-    {"StopGradient", PLAN_IDENTITY, 0},
-    {"PreventGradient", PLAN_IDENTITY, 0},
-    {"Snapshot", PLAN_IDENTITY, 0},
-    {"LoopCond", PLAN_IDENTITY, 0},
-    {"Switch", PLAN_SWITCH, 0},
-    {"RefSwitch", PLAN_SWITCH, 0},
-    {"_SwitchN", PLAN_SWITCH_N, 0},
-    {"Merge", PLAN_MERGE, PLAN_TAKES_DEAD},
-    {"RefMerge", PLAN_MERGE, PLAN_TAKES_DEAD},
-    {"Enter", PLAN_ENTER, PLAN_TAKES_DEAD},
-    {"RefEnter", PLAN_ENTER, PLAN_TAKES_DEAD},
-    {"Exit", PLAN_EXIT, PLAN_TAKES_DEAD},
-    {"RefExit", PLAN_EXIT, PLAN_TAKES_DEAD},
-    {"NextIteration", PLAN_NEXT_ITERATION, PLAN_TAKES_DEAD},
-    {"RefNextIteration", PLAN_NEXT_ITERATION, PLAN_TAKES_DEAD},
-    {"ControlTrigger", PLAN_CONTROL_TRIGGER, PLAN_TAKES_DEAD},
-    {"_MrSend", PLAN_SEND, PLAN_TAKES_DEAD},
-    {"_MrRecv", PLAN_RECV, 0},
-    {"_MrFeed", PLAN_FEED, 0},
-    {"_MrFetch", PLAN_FETCH, PLAN_TAKES_DEAD},
-};
-
-static const struct plan_op *plan_op_find(const char *op) {
-    for (size_t i = 0; i < ARRAY_LEN(plan_ops); i++)
-        if (strcmp(plan_ops[i].op, op) == 0)
-            return &plan_ops[i];
-    return NULL;
-}
-
-enum {
-    MAX_PLAIN_STATES = 64, /* what does not fit is not shared */
-};
-
-/* What the steps of building share. */
-struct builder {
-    struct plan *plan;
-    const struct plan_options *options;
-    struct node **order;
-    struct plan_frame_map frames;
-    uint32_t *index_of; /* by node id: position in plan->nodes */
-    bool *is_reference; /* by node id: its values may be references that are read late */
-    /* by node id: its outputs belong into memory that peers can map; NULL: none do */
-    bool *is_shared;
-    struct graph_consumers consumers;
-    /* one of each state that instances may share */
-    const struct kernel_instance *plain[MAX_PLAIN_STATES];
-    int n_plain;
-};
-
-/* A session may ask for more CPU devices than the task was started with: they share the first
- * one's memory, under names of their own. */
-static const struct device *device_of(const struct builder *b, const struct node *node) {
-    struct device_name name;
-    for (int i = 0; i < b->options->n_devices; i++)
-        if (strcmp(b->options->devices[i].full_name, node->device) == 0)
-            return &b->options->devices[i];
-    struct status *st = device_name_parse(span_of(node->device), &name);
-    bool is_cpu =
-        !st && strcmp(name.type, "CPU") == 0 && name.id >= 0 && name.id < PLAN_MAX_CPU_DEVICES;
-    status_unref(st);
-    for (int i = 0; i < b->options->n_devices && is_cpu; i++) {
-        const struct device *device = &b->options->devices[i];
-        name.id = device->name.id;
-        if (device_name_equal(&device->name, &name))
-            return device;
-    }
-    return NULL;
-}
-
-static void build_frames(struct builder *b) {
+static void build_frames(struct plan_builder *b) {
     struct plan *plan = b->plan;
     plan->n_frames = (uint32_t)b->frames.n_frames;
     plan->frames = xcalloc(plan->n_frames, sizeof *plan->frames);
@@ -104,193 +25,14 @@ static void build_frames(struct builder *b) {
     }
 }
 
-/* The master says a shape only where the value is certain to come. A hint, so what makes no
- * sense counts for nothing. */
-static void build_slot(struct builder *b, const struct node *node, struct plan_channel *channel) {
-    const struct attr_value *attr = node_attr(node, "_shape");
-    int64_t n, size_bytes;
-    if (!attr || attr->type != ATTR_SHAPE || !shape_is_full(attr->shape) ||
-        b->frames.frame_of[node->id] != 0 || !dtype_in(channel->dtype, DTYPES_PLAIN))
-        return;
-    struct status *st = shape_n_elements(attr->shape, &n);
-    if (!st && !mul_overflows_i64(n, (int64_t)dtype_size(channel->dtype), &size_bytes) &&
-        size_bytes > PLAN_PUSH_LIMIT_BYTES) {
-        channel->shape = shape_dup(attr->shape, &b->plan->graph.arena);
-        channel->slot_bytes = (size_t)size_bytes;
-    }
-    status_unref(st);
-}
-
-static struct status *build_channel(struct builder *b, const struct node *node, bool is_send,
-                                    uint32_t *ret_index) {
-    struct plan *plan = b->plan;
-    struct plan_channel *channel = &plan->channels[plan->n_channels];
-    struct span src, dst, tensor_name;
-    int64_t edge;
-    struct device_name peer;
-    struct str task = STR_INIT;
-    TRY(node_get_i(node, "edge", &edge));
-    TRY(node_get_s(node, "src_device", &src));
-    TRY(node_get_s(node, "dst_device", &dst));
-    TRY(node_get_s(node, "tensor_name", &tensor_name));
-    TRY(node_get_type(node, "T", &channel->dtype));
-    TRY(device_name_parse(is_send ? dst : src, &peer));
-    if (edge < 0 || edge > UINT32_MAX)
-        return status_invalid("{{node %s}} has edge number %lld", node->name, (long long)edge);
-    device_name_print_task(&peer, &task);
-    channel->peer_task = arena_strdup(&plan->graph.arena, str_text(&task));
-    str_fini(&task);
-    channel->edge = (uint32_t)edge;
-    channel->src_device = arena_strndup(&plan->graph.arena, src.data, src.len);
-    channel->dst_device = arena_strndup(&plan->graph.arena, dst.data, dst.len);
-    channel->tensor_name = arena_strndup(&plan->graph.arena, tensor_name.data, tensor_name.len);
-    if (!is_send)
-        build_slot(b, node, channel);
-    *ret_index = plan->n_channels++;
-    return NULL;
-}
-
-static struct status *build_position(const struct node *node, uint32_t *n, uint32_t *ret_index) {
-    int64_t index;
-    TRY(node_get_i(node, "index", &index));
-    if (index < 0 || index >= 1 << 20)
-        return status_invalid("{{node %s}} has position %lld", node->name, (long long)index);
-    *n = MAX(*n, (uint32_t)index + 1);
-    *ret_index = (uint32_t)index;
-    return NULL;
-}
-
-/* A thousand additions read one state, which stays in the cache, instead of a thousand equal
- * ones. */
-static void share_plain_state(struct builder *b, struct kernel_instance *instance) {
-    for (int i = 0; i < b->n_plain; i++) {
-        const struct kernel_instance *first = b->plain[i];
-        if (first->def != instance->def ||
-            memcmp(first->state, instance->state, instance->plain_state_bytes) != 0)
-            continue;
-        free(instance->state);
-        instance->state = first->state;
-        instance->is_state_shared = true;
-        return;
-    }
-    if (b->n_plain < MAX_PLAIN_STATES)
-        b->plain[b->n_plain++] = instance;
-}
-
-static struct status *build_kernel(struct builder *b, const struct node *node,
-                                   struct plan_node *out) {
-    struct plan *plan = b->plan;
-    const struct device *device = device_of(b, node);
-    if (!device)
-        return status_invalid("{{node %s}} is placed on '%s', which is not a device of this task",
-                              node->name, node->device);
-    struct kernel_instance *instance = &plan->instances[plan->n_instances];
-    bool is_shared = b->is_shared && b->is_shared[node->id] && device->shared_allocator;
-    struct allocator *allocator = is_shared ? device->shared_allocator : device->allocator;
-    TRY(kernel_instance_init(instance, node, device->type, node->device, allocator,
-                             b->options->host));
-    plan->n_instances++;
-    if (instance->plain_state_bytes > 0)
-        share_plain_state(b, instance);
-    if ((instance->def->flags & KERNEL_SESSION_STATE) && instance->state && plan->session_state)
-        session_state_share(plan->session_state, instance);
-    out->kind = instance->def->flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
-    out->instance = instance;
-    out->compute = instance->compute;
-    out->cheap_elements = cost_cheap_elements(instance->cost);
-    return NULL;
-}
-
-/* A large one that other tasks get lies where they can see it. */
-static struct status *build_constant(struct builder *b, const struct node *node,
-                                     const struct tensor *value) {
-    struct tensor *to = &b->plan->constants[b->plan->n_constants];
-    const struct device *device =
-        b->is_shared && b->is_shared[node->id] ? device_of(b, node) : NULL;
-    if (device && device->shared_allocator && value->storage == TENSOR_BUFFER &&
-        !allocator_likes(device->shared_allocator, value->buffer))
-        return tensor_clone(device->shared_allocator, value, to);
-    tensor_copy(to, value);
-    return NULL;
-}
-
-static struct status *build_special(struct builder *b, const struct node *node,
-                                    struct plan_node *out) {
-    struct plan *plan = b->plan;
-    const struct tensor *value;
-    switch (out->kind) {
-    case PLAN_CONST:
-        TRY(node_get_tensor(node, "value", &value));
-        if (value->dtype != node->out_types[0]) /* kernels that consume it trust its type */
-            return status_invalid(
-                "Inconsistent values for attr 'dtype' %s vs. %s of the value\n\t [[{{node %s}}]]",
-                dtype_name((enum dtype)node->out_types[0]), dtype_name((enum dtype)value->dtype),
-                node->name);
-        TRY(build_constant(b, node, value));
-        out->aux = plan->n_constants++;
-        return NULL;
-    case PLAN_ENTER: {
-        bool is_constant = false;
-        TRY(node_get_b(node, "is_constant", &is_constant));
-        if (is_constant)
-            out->flags |= PLAN_CONSTANT_ENTER;
-        out->aux = (uint32_t)b->frames.output_frame_of[node->id];
-        plan->frames[out->aux].n_enters++;
-        return NULL;
-    }
-    case PLAN_EXIT:
-        out->aux = plan->frames[b->frames.frame_of[node->id]].n_exits++;
-        return NULL;
-    case PLAN_SEND:
-    case PLAN_RECV:
-        return build_channel(b, node, out->kind == PLAN_SEND, &out->aux);
-    case PLAN_FEED:
-        return build_position(node, &plan->n_feeds, &out->aux);
-    case PLAN_FETCH:
-        if (b->frames.frame_of[node->id] != 0) /* a value per iteration, and one place for it */
-            return status_invalid("{{node %s}} cannot be fetched: it is inside a loop",
-                                  node->n_data ? node->inputs[0].src->name : node->name);
-        return build_position(node, &plan->n_fetches, &out->aux);
-    default:
-        return NULL;
-    }
-}
-
-static struct status *build_node(struct builder *b, const struct node *node, uint32_t index) {
-    struct plan *plan = b->plan;
-    struct plan_node *out = &plan->nodes[index];
-    struct plan_frame *frame = &plan->frames[b->frames.frame_of[node->id]];
-    const struct plan_op *op = plan_op_find(node->op_name);
-    if (node->n_data > UINT16_MAX || node->n_outputs > UINT16_MAX)
-        return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported",
-                              node->name, node->n_data, node->n_outputs, UINT16_MAX);
-    out->node = node;
-    out->frame = (uint16_t)b->frames.frame_of[node->id];
-    out->n_inputs = (uint16_t)node->n_data;
-    out->n_outputs = (uint16_t)node->n_outputs;
-    out->state = frame->n_nodes++;
-    out->first_slot = frame->n_slots;
-    frame->n_slots += (uint32_t)node->n_data;
-    plan->max_outputs = MAX(plan->max_outputs, out->n_outputs);
-    if (plan_wants_values(node, b->is_reference))
-        out->flags |= PLAN_DEREF;
-    if (plan_reads_late(node, b->is_reference))
-        out->flags |= PLAN_LATE_READ;
-    if (!op)
-        return build_kernel(b, node, out);
-    out->kind = (uint8_t)op->kind;
-    out->flags |= op->flags;
-    return build_special(b, node, out);
-}
-
-/* Is the value there when the step begins, and never dead? What takes dead inputs looks at them
- * as they come. */
+/* Is the value known when the execution begins, and never dead? Nodes that take dead inputs handle
+ * values as they come. */
 static bool is_preset(const struct plan_node *src, const struct plan_node *dst) {
     return (src->kind == PLAN_CONST || src->kind == PLAN_FEED) && src->node->n_inputs == 0 &&
            src->frame == 0 && dst->frame == 0 && !(dst->flags & PLAN_TAKES_DEAD);
 }
 
-static void build_presets(struct builder *b) {
+static void build_presets(struct plan_builder *b) {
     struct plan *plan = b->plan;
     plan->presets = xcalloc((size_t)plan->frames[0].n_slots + 1, sizeof *plan->presets);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
@@ -306,7 +48,35 @@ static void build_presets(struct builder *b) {
     }
 }
 
-/* Pending counts that an iteration starts from. */
+/* Is the handle known before anything has run, or made by a node that waits for nothing? */
+static bool has_early_handle(const struct plan_node *read, const struct plan_node *handle) {
+    bool is_made_early = handle->kind == PLAN_KERNEL && handle->frame == 0 &&
+                         handle->node->n_inputs == 0 && node_is_op(handle->node, "VarHandleOp");
+    return is_made_early || read->n_presets == 1;
+}
+
+static void build_early(struct plan_builder *b) {
+    struct plan *plan = b->plan;
+    for (uint32_t i = 0; i < plan->n_nodes; i++) {
+        struct plan_node *read = &plan->nodes[i];
+        if (read->kind != PLAN_KERNEL || read->frame != 0 || read->node->n_inputs != 1 ||
+            read->node->n_data != 1 || !node_is_op(read->node, "ReadVariableOp"))
+            continue;
+        struct plan_node *handle = &plan->nodes[b->index_of[read->node->inputs[0].src->id]];
+        if (!has_early_handle(read, handle))
+            continue;
+        read->flags |= PLAN_EARLY;
+        if (read->n_presets == 0)
+            handle->flags |= PLAN_EARLY;
+    }
+    plan->early = xcalloc(plan->n_nodes + 1, sizeof *plan->early);
+    for (uint32_t i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].flags & PLAN_EARLY)
+            plan->early[plan->n_early++] = i;
+}
+
+/* Pending counts that an iteration starts from. An early node counts one more, because the executor
+ * starts it by itself. */
 static void build_initial_states(struct plan *plan) {
     for (uint32_t i = 0; i < plan->n_frames; i++)
         plan->frames[i].initial = xcalloc(plan->frames[i].n_nodes + 1, sizeof(struct node_state));
@@ -316,6 +86,7 @@ static void build_initial_states(struct plan *plan) {
         struct node_state *state = &plan->frames[node->frame].initial[node->state];
         state->pending =
             node->kind == PLAN_MERGE ? 1 + 2 * n_control : node->node->n_inputs - node->n_presets;
+        state->pending += node->flags & PLAN_EARLY ? 1 : 0;
     }
     for (uint32_t i = 0; i < plan->n_nodes; i++)
         for (uint32_t k = 0; k < plan->nodes[i].n_presets; k++) {
@@ -340,7 +111,7 @@ static int edge_order(const void *a, const void *b) {
     return x->dst < y->dst ? -1 : x->dst > y->dst ? 1 : x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
-static void build_edges(struct builder *b) {
+static void build_edges(struct plan_builder *b) {
     struct plan *plan = b->plan;
     const struct graph_consumers *consumers = &b->consumers;
     plan->edges = xcalloc((size_t)consumers->first[plan->graph.n_nodes] + 1, sizeof *plan->edges);
@@ -383,8 +154,8 @@ static void build_edges(struct builder *b) {
     }
 }
 
-/* Roots: nodes that wait for nothing. The ready stack is last in, first out, so what should
- * start first comes last: the Recvs. */
+/* Roots are nodes that wait for nothing. The ready stack is last in, first out, so the nodes that
+ * should start first are last: the Recvs. */
 static void build_roots(struct plan *plan) {
     plan->roots = xcalloc(plan->n_nodes + 1, sizeof *plan->roots);
     for (int pass = 0; pass < 2; pass++)
@@ -396,9 +167,24 @@ static void build_roots(struct plan *plan) {
         }
 }
 
-static struct status *build(struct builder *b) {
+static struct status *add_copies(struct plan_builder *b) {
+    struct graph *graph = &b->plan->graph;
+    struct graph_consumers consumers;
+    b->has_device_memory = plan_has_device_memory(b->options) && plan_first_cpu(b->options);
+    if (!b->has_device_memory)
+        return NULL;
+    graph_consumers_init(&consumers, graph);
+    bool *is_reference = plan_find_references(graph, &consumers);
+    graph_consumers_fini(&consumers);
+    struct status *st = plan_add_copies(graph, b->options, is_reference);
+    free(is_reference);
+    return st;
+}
+
+static struct status *build(struct plan_builder *b) {
     struct plan *plan = b->plan;
     struct graph *graph = &plan->graph;
+    TRY(add_copies(b));
     TRY(graph_topological_order(graph, &b->order));
     TRY(plan_find_frames(graph, &b->frames));
     if (b->frames.n_frames > UINT16_MAX)
@@ -413,6 +199,10 @@ static struct status *build(struct builder *b) {
     memset(plan->nodes, 0, n * sizeof *plan->nodes);
     plan->instances = xcalloc(n, sizeof *plan->instances);
     plan->channels = xcalloc(n, sizeof *plan->channels);
+    if (b->has_device_memory) {
+        plan->copies = xcalloc(n, sizeof *plan->copies);
+        plan->used_devices = xcalloc((size_t)b->options->n_devices, sizeof(*plan->used_devices));
+    }
     plan->constants = aligned_alloc(64, n * sizeof *plan->constants);
     CHECK(plan->constants);
     memset(plan->constants, 0, n * sizeof *plan->constants);
@@ -423,12 +213,13 @@ static struct status *build(struct builder *b) {
         b->is_shared = plan_find_shared(graph);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
         b->index_of[b->order[i]->id] = i;
-        TRY(build_node(b, b->order[i], i));
+        TRY(plan_build_node(b, b->order[i], i));
     }
     build_presets(b);
+    build_early(b);
     build_initial_states(plan);
     build_edges(b);
-    /* where the last node's edges end */
+    /* where the edges of the last node end */
     plan->nodes[plan->n_nodes].first_edge = (uint32_t)b->consumers.first[graph->n_nodes];
     build_roots(plan);
     return NULL;
@@ -437,7 +228,7 @@ static struct status *build(struct builder *b) {
 struct status *plan_new(struct graph *graph_take, const struct plan_options *options,
                         struct plan **ret_plan) {
     struct plan *plan = xcalloc(1, sizeof *plan);
-    struct builder b = {.plan = plan, .options = options};
+    struct plan_builder b = {.plan = plan, .options = options};
     atomic_init(&plan->n_refs, 1);
     pthread_mutex_init(&plan->lock, NULL);
     plan->client = options->client ? client_state_ref(options->client) : NULL;
@@ -476,6 +267,7 @@ void plan_unref(struct plan *plan) {
     for (uint32_t i = 0; i < plan->n_instances; i++)
         kernel_instance_fini(&plan->instances[i]);
     session_state_unref(plan->session_state);
+    session_state_unref(plan->own_state);
     client_state_unref(plan->client);
     if (!plan->is_function)
         function_table_unref(plan->functions);
@@ -486,12 +278,15 @@ void plan_unref(struct plan *plan) {
     free(plan->instances);
     free(plan->constants);
     free(plan->channels);
+    free(plan->copies);
+    free(plan->used_devices);
     free(plan->frames);
     free(plan->partial_initial);
     free(plan->presets);
     free(plan->nodes);
     free(plan->edges);
     free(plan->roots);
+    free(plan->early);
     pthread_mutex_destroy(&plan->lock);
     graph_fini(&plan->graph);
     free(plan);

@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 
+#include "kernels/device.h"
 #include "kernels/host.h"
 #include "kernels/kernel.h"
 #include "worker/client_state.h"
@@ -44,10 +45,12 @@ enum plan_kind {
     PLAN_RECV,
     PLAN_FEED,
     PLAN_FETCH,
+    PLAN_COPY, /* from one memory of the task to another */
 };
 
 enum plan_node_flags {
     PLAN_DEREF = 1,          /* some input is a reference, and the op needs its value */
+    PLAN_EARLY = 2,          /* runs before all other nodes: plan.early */
     PLAN_CONSTANT_ENTER = 4, /* the value holds in every iteration */
     /* runs although an input is dead: Send, Fetch, Merge, ControlTrigger, frame ops */
     PLAN_TAKES_DEAD = 16,
@@ -111,7 +114,8 @@ struct plan_node {
      * run on a loop thread, nor on the owner's thread while other nodes are ready. */
     int32_t cheap_elements;
     /* PLAN_CONST: index in plan->constants; SEND, RECV: in plan->channels; FEED, FETCH: position in
-     * the execution's arrays; ENTER: the child frame; EXIT: its number among its frame's Exits */
+     * the execution's arrays; COPY: in plan->copies; ENTER: the child frame; EXIT: its number among
+     * its frame's Exits */
     uint32_t aux;
     const struct node *node; /* names, for messages and statistics */
 } __attribute__((aligned(64)));
@@ -146,6 +150,13 @@ struct plan_channel {
     size_t slot_bytes;
 };
 
+/* A copy between two memories of the task. */
+struct plan_copy {
+    struct device *src, *dst; /* NULL: the host's memory */
+    struct allocator *allocator;
+    bool keeps_inline; /* hands a small host value on as it is */
+};
+
 struct function_table; /* worker/plan/function_table.h */
 struct executor;       /* worker/executor: the memory of an execution */
 
@@ -160,20 +171,31 @@ struct plan {
     uint32_t n_frames;
     /* the root frame's states in a partial run; NULL: no feed presets an input */
     struct node_state *partial_initial;
-    uint32_t *
-        /* nodes that are ready at the start, Recvs last: the ready stack runs the last one first */
-        roots;
+    /* nodes that are ready at the start, Recvs last: the ready stack runs the last one first */
+    uint32_t *roots;
     uint32_t n_roots;
+    /* Reads of resource variables that wait for nothing, and the handles that they take, in
+     * topological order. In TensorFlow they mostly run before everything that waits for something,
+     * so a program that fetches such a read beside an update of the variable gets the value
+     * before. */
+    uint32_t *early;
+    uint32_t n_early;
     struct tensor *constants;
     uint32_t n_constants;
     struct plan_channel *channels;
     uint32_t n_channels;
+    struct plan_copy *copies;
+    uint32_t n_copies;
+    struct device **used_devices; /* those of its nodes that have a memory of their own */
+    uint32_t n_used_devices;
     uint32_t n_feeds, n_fetches;
     uint16_t max_outputs;
     struct kernel_instance *instances;
     uint32_t n_instances;
     struct session_state *session_state; /* one reference, or NULL */
-    struct client_state *client;         /* one reference, or NULL */
+    /* of a function that kernels call: what copies of one node share; NULL: they share nothing */
+    struct session_state *own_state;
+    struct client_state *client; /* one reference, or NULL */
     /* what its kernels call: one reference, borrowed where is_function is set; or NULL */
     struct function_table *functions;
     bool is_function; /* the table owns this plan */
@@ -187,31 +209,20 @@ struct plan {
     void (*executors_free)(struct executor *first);
 };
 
-/* A device of this task, as kernels see it. */
-struct device {
-    struct device_name name;
-    char *full_name;  /* "/job:worker/replica:0/task:0/device:CPU:0" */
-    const char *type; /* "CPU" */
-    struct allocator *allocator;
-    /* for what other tasks of this host are likely to map; NULL: `allocator` serves for it */
-    struct allocator *shared_allocator;
-    uint64_t incarnation;
-    /* What clients are told: the allocator's limit, or the host's memory where there is no limit.
-     * */
-    int64_t memory_limit_bytes;
-};
-
 enum { PLAN_MAX_CPU_DEVICES = 64 }; /* that a session may name in one task */
 
 struct plan_options {
-    const struct device *devices; /* of this task; each node's device names one of them */
+    struct device *devices; /* of this task; each node's device names one of them */
     int n_devices;
     const struct kernel_host *host;
     struct session_state *session_state; /* borrowed; NULL: the plan shares no state with others */
-    struct client_state *client;         /* borrowed; NULL: the plan is nobody's */
+    struct client_state *client;         /* borrowed; NULL: the plan has no client */
     struct function_table *functions;    /* borrowed; NULL: none */
     bool is_function;                    /* the plan is a row of that table */
 };
+
+/* The host's memory, where others are the indices of devices in plan_options.devices. */
+enum { PLAN_HOST = -1 };
 
 /* Builds a plan from a partition. Takes the graph's contents: `graph_take` is empty afterwards,
  * also on failure. Errors name the node: no kernel (UNIMPLEMENTED), a node in two frames, a cycle,
@@ -229,6 +240,16 @@ bool *plan_find_references(const struct graph *graph, const struct graph_consume
 bool plan_reads_late(const struct node *node, const bool *is_reference);
 /* Does a reference arrive where the op needs the value? */
 bool plan_wants_values(const struct node *node, const bool *is_reference);
+
+/* ---- plan_copies.c: values between memories ---- */
+/* Has some device a memory of its own? */
+bool plan_has_device_memory(const struct plan_options *options);
+/* Puts a node _MrCopy where an edge leads from one memory to another. `is_reference` is
+ * plan_find_references' of the graph. Some device must be a CPU. Cost: linear. */
+struct status *plan_add_copies(struct graph *graph, const struct plan_options *options,
+                               const bool *is_reference) MUST_USE;
+/* Where an output of a node is: PLAN_HOST, or an index in options->devices. */
+int plan_output_memory(const struct plan_options *options, const struct node *node, int output);
 
 /* ---- plan_memory.c ---- */
 /* By node id: does the node make what another task is likely to read? malloc'd; the caller frees

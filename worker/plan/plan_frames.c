@@ -46,7 +46,7 @@ static uint64_t frame_key(int first_of_name, int parent) {
     return (uint64_t)first_of_name << 32 | (uint32_t)parent;
 }
 
-/* The child of `parent` with the name; made when it is not there. */
+/* Returns the child frame of `parent` with this name, which it makes at first use. */
 static int frame_find_or_add(struct frame_finder *finder, struct span name, int parent,
                              int parallel_iterations) {
     int first = to_number(strmap_get_span(&finder->first_of_name, name));
@@ -112,7 +112,7 @@ static struct status *settle(struct frame_finder *finder, const struct node *nod
     return NULL;
 }
 
-/* Now that all frames are known: a back edge must lead to its own frame. */
+/* All frames are known now: a back edge must stay in its own frame. */
 static struct status *check_back_edges(const struct plan_frame_map *map, const struct node *node) {
     for (int k = 0; k < node->n_inputs; k++) {
         const struct node *src = node->inputs[k].src;

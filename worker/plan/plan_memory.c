@@ -1,6 +1,7 @@
-/* Which nodes' outputs belong into memory that other tasks of the host can map: what a Send
- * takes, and what a variable will hold, since that is what others pull. Such memory is dearer to
- * touch first (common/tensor/buffer.h), so nothing else lies there. */
+/* Finds the nodes whose outputs are allocated in memory that other tasks of the host can map:
+ * values that a Send takes, and values that a variable will hold, because other tasks fetch these.
+ * The first use of such memory is expensive (common/tensor/buffer.h), so nothing else is allocated
+ * there. */
 #include <stdlib.h>
 
 #include "common/graph/graph.h"
@@ -24,7 +25,7 @@ static void push(struct marking *marking, const struct node *node) {
     marking->stack[marking->n++] = node;
 }
 
-/* Hands its input on as it is. */
+/* Passes its input on unchanged. */
 static bool passes_on(const struct node *node) {
     static const char *const ops[] = {
         "Identity", "IdentityN", "Snapshot",   "StopGradient", "PreventGradient", "CheckNumerics",
@@ -43,7 +44,7 @@ static bool has_state_input(const struct node *node) {
     return dtype_is_ref(dtype) || dtype == DT_RESOURCE;
 }
 
-/* Makes a new value of a variable out of place where it has to. */
+/* Makes a new value of a variable, unless it can update the old one in place. */
 static bool changes_variable(const struct node *node) {
     const char *op = node->op_name;
     return has_state_input(node) &&

@@ -11,26 +11,23 @@
 
 #include "worker/plan/plan.h"
 
-static bool is_either(const struct node *node, const char *op, const char *ref_op) {
-    return node_is_op(node, op) || node_is_op(node, ref_op);
-}
-
-static bool comes_as_reference(const struct node *node, int input) {
+static bool input_is_reference(const struct node *node, int input) {
     const struct node_input *in = &node->inputs[input];
     return dtype_is_ref((enum dtype)in->src->out_types[in->index]);
 }
 
-/* Control flow passes a value on without looking at it: how many inputs, from the first on. */
+/* Control flow passes a value on without reading it. The row says how many inputs, from the first
+ * on. */
 static int n_passed_on(const struct node *node) {
-    if (is_either(node, "Merge", "RefMerge"))
+    if (node_is_either(node, "Merge", "RefMerge"))
         return node->n_data;
-    return is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") ||
-           is_either(node, "NextIteration", "RefNextIteration") ||
-           is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
+    return node_is_either(node, "Enter", "RefEnter") || node_is_either(node, "Exit", "RefExit") ||
+           node_is_either(node, "NextIteration", "RefNextIteration") ||
+           node_is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
 }
 
-/* These ops look at the value, and their output k shares input k's buffer in TensorFlow. Snapshot
- * is none of them: it copies what another holds. */
+/* These ops read the value, and in TensorFlow their output k shares the buffer of input k. Snapshot
+ * is not one of them, because it copies a value that is shared. */
 static int n_forwarded(const struct node *node) {
     static const char *const ops[] = {"Identity",        "StopGradient",
                                       "PreventGradient", "CheckNumerics",
@@ -46,12 +43,12 @@ static int n_forwarded(const struct node *node) {
     return 0;
 }
 
-/* Of passing on and forwarding an op does one at most. */
+/* An op does at most one of passing on and forwarding. */
 static int n_shared(const struct node *node) { return MAX(n_passed_on(node), n_forwarded(node)); }
 
 static bool begins_reference(const struct node *node) {
     for (int i = 0; i < n_shared(node); i++)
-        if (comes_as_reference(node, i))
+        if (input_is_reference(node, i))
             return true;
     return false;
 }
@@ -85,7 +82,7 @@ bool plan_reads_late(const struct node *node, const bool *is_reference) {
 
 bool plan_wants_values(const struct node *node, const bool *is_reference) {
     for (int i = n_passed_on(node); i < node->n_data; i++)
-        if ((comes_as_reference(node, i) || is_reference[node->inputs[i].src->id]) &&
+        if ((input_is_reference(node, i) || is_reference[node->inputs[i].src->id]) &&
             !dtype_is_ref((enum dtype)node->in_types[i]))
             return true;
     return false;

@@ -19,7 +19,7 @@ struct graph_cache {
     bool is_freed;
 };
 
-/* One partition on its way from bytes to plan: on the pool, then back on the loop. */
+/* A partition that is being built: on the pool, then on the loop again. */
 struct build {
     struct pool_task pool_task;
     struct loop_task loop_task;
@@ -29,7 +29,7 @@ struct build {
     struct span graphdef;
     struct function_source *functions;
     int n_functions;
-    struct arena arena; /* their names */
+    struct arena arena; /* the names of the functions */
     struct status *status;
     graph_built_fn *on_built;
     void *arg;
@@ -84,7 +84,7 @@ static void client_leave(struct graph_cache *cache, struct cached_client *client
     if (!client || --client->n_sessions > 0)
         return;
     u64map_remove(&cache->clients, client->id);
-    client_state_unref(client->state); /* plans whose steps still run hold on to it */
+    client_state_unref(client->state); /* plans whose steps still run keep a reference */
     free(client);
 }
 
@@ -117,7 +117,7 @@ static void session_unref(struct graph_cache *cache, struct cached_session *sess
         return;
     strmap_remove(&cache->sessions, session->handle);
     client_leave(cache, session->client);
-    session_state_unref(session->state); /* plans whose steps still run hold on to it */
+    session_state_unref(session->state); /* plans whose steps still run keep a reference */
     container_table_free(session->containers);
     session_credit_unref(session->credit);
     free(session);
@@ -143,7 +143,8 @@ void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarn
         session_close(cache, session);
 }
 
-/* One at a time: closing changes the map. NULL master: of all. Those that are kept stay. */
+/* Closes one session at a time, because closing changes the map. NULL master: of all masters.
+ * Sessions that are kept stay. */
 static void close_sessions(struct graph_cache *cache, const uint64_t *master_incarnation) {
     struct cached_session *found;
     do {
@@ -280,7 +281,7 @@ static void build_plan(struct build *build) {
             function_table_new(&options, build->functions, build->n_functions, &options.functions);
     if (!build->status)
         build->status = build_partition(build, &options);
-    function_table_unref(options.functions); /* the plan has its own */
+    function_table_unref(options.functions); /* the plan has its own reference */
     buffer_unref(build->bytes);
     build->bytes = NULL;
     build->entry->build_us = (clock_now_ns() - start_ns) / 1000;

@@ -31,7 +31,7 @@ struct cached_client {
 /* A session that has graphs here. An isolated session stays until its master closes it. */
 struct cached_session {
     struct session_state *state;
-    struct cached_client *client;       /* NULL: nobody's */
+    struct cached_client *client;       /* NULL: none */
     struct container_table *containers; /* its own, when it is isolated; else NULL */
     struct session_credit *credit;
     uint64_t master_incarnation;
@@ -71,15 +71,14 @@ struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool,
  * memory is freed after that. */
 void graph_cache_free(struct graph_cache *cache);
 
-/* What RegisterGraph brings besides the graph. */
+/* What RegisterGraph contains in addition to the graph. */
 struct graph_registration {
     uint64_t master_incarnation;
-    uint64_t client; /* whose session it is; 0: nobody's */
+    uint64_t client; /* whose session it is; 0: none */
     const char *session;
     bool is_isolated;
-    struct span graphdef; /* points into `bytes` */
-    const struct function_source
-        *functions; /* their graphs point into `bytes`; copied where needed */
+    struct span graphdef;                    /* points into `bytes` */
+    const struct function_source *functions; /* their graphs point into `bytes`; borrowed */
     int n_functions;
     struct buffer *bytes; /* held until all is built; may be NULL */
     struct peer **peers;  /* taken (malloc'd) */
@@ -94,8 +93,8 @@ struct graph_registration {
 typedef void graph_built_fn(void *arg, struct graph_entry *entry, struct status *status_take);
 void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration,
                           graph_built_fn *on_built, void *arg);
-/* Closes a session for its master: an isolated session's containers are freed with its last graph.
- * */
+/* Closes a session for its master: an isolated session's containers are freed with its last
+ * graph. */
 void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation,
                                struct span session);
 
@@ -112,8 +111,7 @@ void graph_cache_keep(struct graph_cache *cache, uint64_t master_incarnation,
                       size_t n_sessions);
 void graph_cache_remove_all(struct graph_cache *cache);
 size_t graph_cache_n_graphs(const struct graph_cache *cache);
-/* Adds JSON rows. After max_rows of them comes one that says how many more there are:
- * {"more":N}. */
+/* Appends JSON rows. After max_rows rows, one more says how many are left out: {"more":N}. */
 void graph_cache_describe(struct graph_cache *cache, size_t max_rows, struct str *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* Connections and their first words; what is answered at once; the end of it all. */
+/* Handles connections: their Hello, the messages that are answered at once, and the end of the
+ * service. */
 #include "worker/service/service.h"
 
 #include <stdio.h>
@@ -21,10 +22,12 @@ void worker_options_default(struct worker_options *options) {
                                        .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
                                        .max_in_flight_bytes = RENDEZVOUS_IN_FLIGHT_BYTES,
                                        .max_feed_bytes = 64ll << 30,
+                                       .max_graph_bytes = 16ll << 30,
                                        .n_streams = 1,
                                        .max_shm_kept_bytes = PEER_SHM_MAX_KEPT_BYTES,
                                        .max_steps = 65536,
                                        .use_shm = true,
+                                       .gpu_text = "",
                                        .use_unix = true};
 }
 
@@ -42,14 +45,19 @@ static void send_status(struct service_connection *connection, uint64_t id) {
     int n = service->options.n_devices;
     Millrace__DeviceInfo *devices = xcalloc((size_t)n, sizeof(*devices));
     Millrace__DeviceInfo **list = xcalloc((size_t)n, sizeof(Millrace__DeviceInfo *));
+    struct str *descriptions = xcalloc((size_t)n, sizeof(*descriptions));
     for (int i = 0; i < n; i++) {
-        const struct device *device = &service->options.devices[i];
+        struct device *device = &service->options.devices[i];
         millrace__device_info__init(&devices[i]);
         devices[i].name = device->full_name;
         devices[i].type = (char *)(uintptr_t)device->type;
         devices[i].memory_limit_bytes = device->memory_limit_bytes;
         devices[i].incarnation = device->incarnation;
         list[i] = &devices[i];
+        if (device->ops) {
+            device->ops->describe(device, &descriptions[i]);
+            devices[i].description = (char *)(uintptr_t)str_text(&descriptions[i]);
+        }
     }
     status.task = service->task;
     status.incarnation = service->incarnation;
@@ -64,6 +72,9 @@ static void send_status(struct service_connection *connection, uint64_t id) {
     millrace__worker_status__pack(&status, bytes);
     service_send(connection->wire, WIRE_STATUS, id, bytes, len);
     free(bytes);
+    for (int i = 0; i < n; i++)
+        str_fini(&descriptions[i]);
+    free(descriptions);
     free(list);
     free(devices);
 }
@@ -101,7 +112,7 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     service_maybe_free(service);
 }
 
-/* Another task: its connection belongs to worker/exchange/peer from now on. */
+/* The other end is another task: its connection belongs to worker/exchange/peer from now on. */
 static struct status *become_peer(struct service_connection *connection,
                                   const struct peer_greeting *greeting) {
     struct worker_service *service = connection->service;
@@ -122,7 +133,8 @@ static void answer_hello(const struct worker_service *service, struct wire_conn 
     str_fini(&answer);
 }
 
-/* The answer says that it is taken: without one nothing is sent on it, and its end is no loss. */
+/* The answer says that the stream is accepted. Before it nothing is sent on the stream, so its end
+ * loses nothing. */
 static struct status *become_stream(struct service_connection *connection, uint64_t id,
                                     const struct peer_greeting *greeting) {
     struct worker_service *service = connection->service;
@@ -137,13 +149,14 @@ static struct status *check_hello(const struct worker_service *service,
                                   const Millrace__Hello *hello) {
     if (hello->protocol != WIRE_PROTOCOL)
         return status_failed_precondition(
-            "the other end speaks protocol %u of the worker wire, this is %d", hello->protocol,
-            WIRE_PROTOCOL);
+            "the other end speaks protocol %u of the worker wire, but this task speaks %d",
+            hello->protocol, WIRE_PROTOCOL);
     if (hello->expected_incarnation != 0 && hello->expected_incarnation != service->incarnation)
-        return status_failed_precondition(
-            "%s was restarted: the other end expects incarnation %016llx, this is %016llx",
-            service->task, (unsigned long long)hello->expected_incarnation,
-            (unsigned long long)service->incarnation);
+        return status_failed_precondition("%s was restarted: the other end expects incarnation "
+                                          "%016llx, but this process has %016llx",
+                                          service->task,
+                                          (unsigned long long)hello->expected_incarnation,
+                                          (unsigned long long)service->incarnation);
     if (strlen(hello->task) > 512)
         return status_invalid("a task name of %zu bytes in Hello", strlen(hello->task));
     return NULL;
@@ -192,7 +205,7 @@ static struct status *on_hello(struct service_connection *connection,
 }
 
 static struct status *not_for_masters(const struct wire_message *message) {
-    return status_invalid("a message of type %d, which is not for a worker's service",
+    return status_invalid("a message of type %d, which a worker's service does not take",
                           (int)message->type);
 }
 
@@ -200,7 +213,7 @@ static struct status *on_master_message(struct service_connection *connection,
                                         struct wire_message *message) {
     if (!connection->master)
         return status_new(STATUS_PERMISSION_DENIED,
-                          "a message of type %d from a connection that is no master's",
+                          "a message of type %d over a connection that is not a master's",
                           (int)message->type);
     switch (message->type) {
     case WIRE_RUN_GRAPH:
@@ -280,28 +293,44 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         wire_conn_close(conn, st);
 }
 
-/* Only graphs and feeds come with a payload. Feeds that find no memory fail their step, not the
- * connection. */
+/* Answers a message for whose payload there is no memory. It fails what the message is about, not
+ * the connection. */
+static void refuse_payload(struct service_connection *connection,
+                           const struct wire_message *message, int64_t limit_bytes) {
+    bool is_graph = message->type == WIRE_REGISTER_GRAPH;
+    const char *what = is_graph ? "the part of a graph, with its constants and functions, that is"
+                                : "feeds that are";
+    const char *task = connection->service->task;
+    struct status *why =
+        (int64_t)message->payload_len > limit_bytes
+            ? status_exhausted("%s takes at most %lld bytes for %s sent to it; these are %zu", task,
+                               (long long)limit_bytes, what, message->payload_len)
+            : status_exhausted("%s has no memory for %zu bytes of %s sent to it", task,
+                               message->payload_len, what);
+    if (is_graph)
+        service_refuse_graph(connection, message, why);
+    else if (message->type == WIRE_RUN_GRAPH)
+        service_refuse_run(connection, message, why);
+    else
+        service_refuse_feed(connection, message, why);
+}
+
+/* Only graphs and feeds have a payload. */
 static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
                                const struct wire_message *message, size_t size_bytes) {
     struct service_connection *connection = owner;
-    bool is_run = message->type == WIRE_RUN_GRAPH, is_feed = message->type == WIRE_FEED_STEP;
-    if (!connection->master || connection->service->is_freed ||
-        !(is_run || is_feed || message->type == WIRE_REGISTER_GRAPH))
+    const struct worker_options *options = &connection->service->options;
+    bool is_graph = message->type == WIRE_REGISTER_GRAPH,
+         is_feed = message->type == WIRE_RUN_GRAPH || message->type == WIRE_FEED_STEP;
+    if (!connection->master || connection->service->is_freed || !(is_graph || is_feed))
         return NULL;
-    if (message->type == WIRE_REGISTER_GRAPH && size_bytes > SERVICE_MAX_GRAPH_BYTES)
-        return NULL;
-    bool is_too_large =
-        (is_run || is_feed) && (int64_t)size_bytes > connection->service->options.max_feed_bytes;
-    struct buffer *buffer = is_too_large ? NULL : buffer_alloc(allocator_host(), size_bytes);
-    if (!buffer && (is_run || is_feed)) {
-        (is_run ? service_refuse_run : service_refuse_feed)(
-            connection, message,
-            status_exhausted("%s for %zu bytes of feeds",
-                             is_too_large ? "the limit is too small" : "no memory", size_bytes));
-        return wire_discard;
-    }
-    return buffer;
+    int64_t limit = is_graph ? options->max_graph_bytes : options->max_feed_bytes;
+    struct buffer *buffer =
+        (int64_t)size_bytes > limit ? NULL : buffer_alloc(allocator_host(), size_bytes);
+    if (buffer)
+        return buffer;
+    refuse_payload(connection, message, limit);
+    return wire_discard;
 }
 
 static const struct wire_handlers connection_handlers = {
@@ -335,7 +364,7 @@ void connections_expire(struct worker_service *service, int64_t now_ns) {
     }
 }
 
-/* Told once: it may end the service. */
+/* Called once, because it may end the service. */
 static void check_masters_gone(struct worker_service *service, int64_t now_ns) {
     if (service->options.master_wait_ms <= 0 || service->masterless_ns == 0 ||
         !service->options.on_masters_gone ||
@@ -355,7 +384,7 @@ void service_check_awake(struct worker_service *service, int64_t now_ns) {
         struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
         if (connection->master && wire_conn_is_hung_up(connection->wire))
             wire_conn_close(connection->wire,
-                            status_unavailable("%s gave this task up while it slept",
+                            status_unavailable("%s was given up by its masters while it slept",
                                                wire_conn_peer(connection->wire)));
     }
 }
@@ -425,7 +454,7 @@ static struct status *listen_both(struct worker_service *service) {
     struct status *st =
         wire_listen(service->loop, address, on_accept, service, &service->unix_server);
     if (st) {
-        log_warning("no Unix socket, tasks of this host will use TCP: %s", status_message(st));
+        log_warning("no Unix socket, so tasks of this host will use TCP: %s", status_message(st));
         status_unref(st);
         return NULL;
     }
@@ -490,6 +519,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
     service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);
     rendezvous_table_set_in_flight_limit(service->rendezvous, options->max_in_flight_bytes);
+    rendezvous_table_set_pool(service->rendezvous, options->pool);
     service->containers = container_table_new();
     struct plan_options plan_options = {
         .devices = options->devices, .n_devices = options->n_devices, .host = &executor_host};
@@ -508,7 +538,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
 
 static bool any_run(const struct graph_run *run, const void *arg) { return true; }
 
-/* When the last step, connection, registration and timer have ended. */
+/* Frees the service when the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
     if (!service->is_freed || service->n_connections > 0 || service->n_registering > 0 ||
         service->n_served_calls > 0 || service->n_open_timers > 0 ||
@@ -516,7 +546,7 @@ void service_maybe_free(struct worker_service *service) {
         return;
     pthread_mutex_lock(&service->lock);
     int n_runs = service->n_runs;
-    service->is_end_watched = n_runs > 0; /* the last one comes back here */
+    service->is_end_watched = n_runs > 0; /* the last one calls this again */
     pthread_mutex_unlock(&service->lock);
     if (n_runs > 0)
         return;
@@ -528,7 +558,8 @@ void service_maybe_free(struct worker_service *service) {
     peer_table_free(service->peers);
     peer_call_table_free(service->peer_calls);
     container_table_free(service->containers);
-    alarm_clock_free(service->alarms); /* what containers hold may set alarms to its end */
+    /* resources in containers may set alarms until they are freed */
+    alarm_clock_free(service->alarms);
     graph_runs_free(service);
     u64map_fini(&service->by_step);
     pthread_mutex_destroy(&service->lock);

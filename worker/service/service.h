@@ -20,7 +20,7 @@ struct container_table;
 struct worker_options {
     const char *task;   /* "/job:worker/replica:0/task:0" */
     const char *listen; /* "127.0.0.1:2300" */
-    /* TCP connections use TLS, and the other end proves who it is; NULL: in the clear. Borrowed. */
+    /* TCP connections use TLS, and the other end proves who it is; NULL: without TLS. Borrowed. */
     struct tls *tls;
     bool use_checksums; /* messages on the worker wire carry checksums (rpc/wire/wire.h) */
     /* over how many sockets values of 8 MB and more are sent at once; default 1 */
@@ -34,6 +34,7 @@ struct worker_options {
     enum rdma_mode rdma_mode;
     struct rdma_device *rdma_device; /* taken by worker_service_new when it succeeds; NULL: none */
     const char *why_no_rdma;         /* where rdma_device is NULL: what is missing */
+    const char *gpu_text;            /* for /statusz: the GPUs' driver, or why there is no GPU */
     struct device *devices;          /* of the task; borrowed until the service is freed */
     int n_devices;
     struct pool *pool;
@@ -44,20 +45,19 @@ struct worker_options {
     /* how long an execution may use the loop thread before it moves to the pool; default 50 µs */
     int64_t inline_budget_ns;
     int64_t graph_grace_ms; /* how long a lost master's graphs are kept; default 60 s */
-    /* Between pings to other tasks; a task that is silent for three of them is lost. Default 2 s.
-     * */
+    /* Between pings to other tasks; a task that is silent for three of them is lost. Default 2 s */
     int64_t heartbeat_ms;
     /* on_masters_gone is called when the last master has been gone for this long; 0, the default:
      * never */
     int64_t master_wait_ms;
     void (*on_masters_gone)(void *arg); /* on the loop, once */
     void *on_masters_gone_arg;
-    void (*on_job_ended)(
-        void
-            *arg); /* a master says that the job has ended, so the task has to drain; may be NULL */
+    /* a master says that the job has ended, so the task has to drain; may be NULL */
+    void (*on_job_ended)(void *arg);
     void *on_job_ended_arg;
     int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
     int64_t max_feed_bytes;      /* of one RunGraph; default 64 GiB */
+    int64_t max_graph_bytes;     /* of one partition with its functions; default 16 GiB */
     int max_steps;               /* live at once; default 65536 */
 };
 void worker_options_default(struct worker_options *options);

@@ -1,4 +1,4 @@
-/* Alarms of kernels (common/base/alarm.h), driven by a timer of the loop, so to the millisecond. */
+/* Drives the alarms of kernels (common/base/alarm.h) by a timer of the loop, to the millisecond. */
 #include "common/base/clock.h"
 #include "worker/service/service_internal.h"
 
@@ -10,7 +10,8 @@ static void wake(void *arg) {
         loop_post(service->loop, &service->alarm_task);
 }
 
-/* Rings what is due, and sleeps until the next. Rounded up: the loop's own time may lag behind. */
+/* Rings the alarms that are due, and sleeps until the next one. Rounded up, because the loop's own
+ * time may be late. */
 static void run(struct worker_service *service) {
     int64_t next_ns = alarm_clock_run(service->alarms);
     if (next_ns == INT64_MAX) {

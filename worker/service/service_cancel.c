@@ -1,5 +1,6 @@
-/* How a step's run is cut short: by its master, by the loss of a task that it exchanges with, by
- * its deadline. A cancel may come before the RunGraph that it is for; it is kept for a while. */
+/* Cancels graph runs: for their master, after the loss of a task that they exchange with, or at
+ * their deadline. A cancel may arrive before the RunGraph that it is for; it is kept for a
+ * while. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -83,14 +84,16 @@ struct status *service_cancel_step(struct service_connection *connection,
     return NULL;
 }
 
-static bool came_over(const struct graph_run *run, const void *arg) { return run->conn == arg; }
+static bool has_connection(const struct graph_run *run, const void *arg) {
+    return run->conn == arg;
+}
 
 void service_cancel_runs_of(struct service_connection *connection) {
     struct worker_service *service = connection->service;
     if (worker_service_n_steps(service) == 0)
         return;
     struct status *why = status_unavailable("%s lost its connection to the master", service->task);
-    service_cancel_runs(service, came_over, connection->wire, why);
+    service_cancel_runs(service, has_connection, connection->wire, why);
     status_unref(why);
 }
 
@@ -127,7 +130,7 @@ void steps_expire(struct worker_service *service, int64_t now_ns) {
     if (worker_service_n_steps(service) > 0) {
         struct status *why =
             status_new(STATUS_DEADLINE_EXCEEDED,
-                       "the step's deadline has passed, and its master did not end it");
+                       "the step's deadline has passed, and its master did not end the step");
         service_cancel_runs(service, is_overdue, &now_ns, why);
         status_unref(why);
     }

@@ -1,4 +1,4 @@
-/* Graphs and the masters that registered them. */
+/* Handles the messages about graphs, and the masters that register them. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -47,7 +47,7 @@ static bool is_of_master(const struct graph_run *run, const void *arg) {
     return run->master_incarnation == *(const uint64_t *)arg;
 }
 
-/* The last connection of a master has ended: its steps end now, its graphs wait for a while. */
+/* The last connection of a master has ended: its steps end now, and its graphs wait for a while. */
 void master_leave(struct worker_service *service, struct master *master) {
     if (--master->n_connections > 0)
         return;
@@ -96,7 +96,7 @@ void masters_expire(struct worker_service *service, int64_t now_ns) {
         if (master->n_connections > 0 ||
             now_ns - master->lost_ns < service->options.graph_grace_ms * 1000000)
             continue;
-        log_info("dropping the graphs of master %016llx, which is gone",
+        log_info("dropping the graphs of master %016llx, which has not returned",
                  (unsigned long long)master->incarnation);
         graph_cache_remove_master(service->graphs, master->incarnation);
         rendezvous_forget_master(service->rendezvous, master->incarnation);
@@ -113,7 +113,7 @@ void masters_free(struct worker_service *service) {
 
 /* ---- registering ---- */
 
-/* The answer waits for the plan, which may be made on the pool; the connection may end
+/* The answer waits for the plan, which may be built on the pool. The connection may end
  * meanwhile. */
 struct registration {
     struct worker_service *service;
@@ -134,11 +134,17 @@ static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph,
     free(bytes);
 }
 
+void service_refuse_graph(struct service_connection *connection, const struct wire_message *message,
+                          struct status *why_take) {
+    send_registered(connection->wire, message->id, 0, why_take);
+    status_unref(why_take);
+}
+
 static void on_built(void *arg, struct graph_entry *entry, struct status *status_take) {
     struct registration *registration = arg;
     struct worker_service *service = registration->service;
     uint64_t handle = entry ? entry->handle : 0;
-    if (entry && !wire_conn_is_open(registration->conn)) { /* nobody will ever name it */
+    if (entry && !wire_conn_is_open(registration->conn)) { /* no message can ever name the graph */
         graph_cache_remove(service->graphs, handle, entry->master_incarnation);
         handle = 0;
     }
@@ -177,7 +183,8 @@ static struct status *know_others(struct worker_service *service,
     return NULL;
 }
 
-/* Where in the payload each graph lies. Errors: INVALID_ARGUMENT when they are longer than it. */
+/* Finds where each graph is in the payload. Errors: INVALID_ARGUMENT when they are longer than the
+ * payload. */
 static struct status *find_graphs(const Millrace__RegisterGraph *request,
                                   const struct wire_message *message,
                                   struct function_source *functions,
@@ -216,7 +223,7 @@ struct status *service_register_graph(struct service_connection *connection,
                                         .is_isolated = request->is_isolated};
     struct status *st = NULL;
     if (request->master_incarnation != connection->incarnation)
-        st = status_failed_precondition("RegisterGraph of another master than its connection's");
+        st = status_failed_precondition("RegisterGraph for another master than its connection's");
     else if (service->is_draining)
         st = status_unavailable("%s is draining", service->task);
     else
@@ -246,8 +253,8 @@ struct status *service_register_graph(struct service_connection *connection,
     return NULL;
 }
 
-/* What came over the master's other connections is over, though their ends may not have been
- * heard of yet: no step of theirs goes on beside those that come now. */
+/* The master's other connections are over, even if their ends were not noticed yet. No step that
+ * came over them may continue beside those that come now. */
 struct status *service_keep_graphs(struct service_connection *connection,
                                    const struct wire_message *message) {
     struct worker_service *service = connection->service;
@@ -255,7 +262,7 @@ struct status *service_keep_graphs(struct service_connection *connection,
         millrace__keep_graphs__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!kept)
         return status_invalid("malformed KeepGraphs");
-    struct status *why = status_unavailable("the master has connected anew");
+    struct status *why = status_unavailable("the master has connected again");
     LIST_FOR_EACH (link, &service->connections) {
         struct service_connection *other = LIST_ENTRY(link, struct service_connection, link);
         if (other != connection && other->master == connection->master)

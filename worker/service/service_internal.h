@@ -1,7 +1,8 @@
 /* What the files of the service share: service.c (connections, Hello, messages that are answered at
  * once, the end), service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
- * service_cancel.c (how a graph run is cut short), service_peer_calls.c (calls of other tasks'
- * kernels), service_alarms.c (kernels that wait for a time), service_page.c (status pages).
+ * service_values.c (feeds and fetches), service_cancel.c (how a graph run is cut short),
+ * service_peer_calls.c (calls of other tasks' kernels), service_alarms.c (kernels that wait for a
+ * time), service_page.c (status pages).
  *
  * All functions are called on the loop thread, unless a comment says otherwise. */
 #ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
@@ -19,7 +20,7 @@
 #include "worker/executor/executor.h"
 #include "rpc/wire/heartbeat.h"
 #include "worker/service/graph_cache.h"
-#include "rpc/wire/messages.h"
+#include "rpc/wire/step_messages.h"
 #include "worker/exchange/peer.h"
 #include "worker/exchange/rendezvous.h"
 #include "worker/service/service.h"
@@ -33,9 +34,9 @@ enum {
     SERVICE_MAX_MASTERS = 1024,
     SERVICE_MAX_CONNECTIONS = 16384,
     SERVICE_HELLO_SECONDS = 10, /* a connection that has not said Hello after this long is closed */
-    SERVICE_MAX_GRAPH_BYTES = INT32_MAX, /* protobuf's own limit */
-    SERVICE_TIMEOUT_SLACK_MS =
-        2000, /* the master enforces the deadline; this worker does so this much later */
+    SERVICE_MAX_TRACE_BYTES = 512 << 20,
+    /* the master enforces the deadline; this worker does so this much later */
+    SERVICE_TIMEOUT_SLACK_MS = 2000,
     RUNS_KEPT = 64,
 };
 
@@ -79,6 +80,18 @@ struct graph_run {
     struct tensor *values;    /* feeds, then fetches */
     uint32_t n_values, values_capacity;
     struct str meta;
+    struct feed_job *feed_job; /* between service_take_feeds and service_decode_feeds */
+    struct pool_task release_task;
+};
+
+/* What has been encoded for RunDone before its turn. */
+struct encoded {
+    struct buffer *buffer; /* NULL: nothing */
+    size_t len;
+};
+struct encoded_answer {
+    struct encoded trace;   /* a StepStats message */
+    struct encoded texts[]; /* by fetch: the TensorProto of a string tensor */
 };
 
 struct worker_service {
@@ -103,9 +116,8 @@ struct worker_service {
     struct loop_timer alarm_timer;
     struct loop_task alarm_task;
     _Atomic bool is_alarm_posted;
-    int64_t
-        /* since when there has been no master; 0: there is one, or there never was */
-        masterless_ns;
+    /* since when there has been no master; 0: there is one, or there never was */
+    int64_t masterless_ns;
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* as the masters' last messages say */
     int n_connections, n_registering, n_served_calls;
@@ -160,6 +172,9 @@ void master_pinged(struct master *master, struct span meta, int64_t now_ns);
 void masters_free(struct worker_service *service);
 struct status *service_register_graph(struct service_connection *connection,
                                       struct wire_message *message) MUST_USE;
+/* Answers a RegisterGraph for whose graphs there was no memory. */
+void service_refuse_graph(struct service_connection *connection, const struct wire_message *message,
+                          struct status *why_take);
 struct status *service_keep_graphs(struct service_connection *connection,
                                    const struct wire_message *message) MUST_USE;
 struct status *service_close_session(struct service_connection *connection,
@@ -180,9 +195,30 @@ void service_refuse_feed(struct service_connection *connection, const struct wir
 /* Answers a RunGraph for whose feeds there was no memory; the step does not start. */
 void service_refuse_run(struct service_connection *connection, const struct wire_message *message,
                         struct status *why_take);
-void graph_run_unref(
-    struct graph_run *run); /* gives back a reference that was taken under service->lock */
+void graph_run_unref(struct graph_run *run); /* drops a reference taken under service->lock */
 void graph_runs_free(struct worker_service *service);
+/* Answers the master and gives back the execution's reference. `encoded` may be NULL. Any thread.
+ */
+void graph_run_finish(struct graph_run *run, const struct encoded_answer *encoded,
+                      struct status *status_take);
+/* The run has no references, and its values are released. Any thread. */
+void graph_run_recycle(struct graph_run *run);
+
+/* ---- service_values.c: feeds and fetches; those with much text on the pool, in pieces ---- */
+/* Takes the feeds of a RunGraph. With *ret_is_later set, service_decode_feeds must follow in place
+ * of execution_start. */
+struct status *service_take_feeds(struct graph_run *run, struct wire_message *message,
+                                  bool *ret_is_later) MUST_USE;
+/* Takes the feeds, then starts the execution; feeds that cannot be taken fail it. */
+void service_decode_feeds(struct graph_run *run);
+/* Takes the feeds of a FeedStep, perhaps later. */
+struct status *service_feed_run(struct graph_run *run, struct wire_message *message) MUST_USE;
+/* True: the run has ended well with much text in its fetches, or with a trace, so graph_run_finish
+ * follows later. Any thread. */
+bool service_encode_later(struct graph_run *run, const struct status *status);
+/* Releases the values of a run without references. True: graph_run_recycle follows later. Any
+ * thread. */
+bool service_release_later(struct graph_run *run);
 
 /* ---- service_cancel.c ---- */
 struct status *service_cancel_step(struct service_connection *connection,
@@ -195,8 +231,7 @@ void service_cancel_runs(struct worker_service *service,
 void service_cancel_runs_of(struct service_connection *connection);
 void steps_expire(struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
-/* The status that cancelled a step before its RunGraph came; NULL: nothing did. The caller owns it.
- * */
+/* The status that cancelled a step before its RunGraph came; NULL: none did. The caller owns it. */
 struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
 void early_cancels_clear(struct worker_service *service);
 
@@ -210,10 +245,26 @@ void service_forget_caller(struct service_connection *connection);
 void service_send_steps(struct service_connection *connection, uint64_t id);
 
 /* ---- step_stats.c ---- */
-/* Adds TensorFlow's StepStats message of a traced step: a row for each node of the program that
+/* Writes TensorFlow's StepStats message of a traced step: a row for each node of the program that
  * ran, and a row "RecvTensor" for each value that came from another task. `device` is named for
- * nodes without a kernel. After max_bytes, which one row may exceed, further rows are left out. */
-void step_stats_write(const struct step_stats *stats, const char *device, size_t max_bytes,
-                      struct str *out);
+ * nodes without a kernel. After max_bytes, which one row may exceed, further rows are left out, and
+ * a row says how many. */
+struct stats_writer {
+    const struct step_stats *stats;
+    const char *device;
+    size_t max_bytes;
+    struct str out;  /* complete once stats_writer_run has returned true; the caller may take it */
+    struct str rows; /* of the present device */
+    struct strmap done; /* devices */
+    const char *name;   /* of the present device, or NULL */
+    size_t first;       /* rows before it have a device that is in `done` */
+    size_t next;        /* row to look at for the present device */
+    size_t n_left_out;
+};
+void stats_writer_init(struct stats_writer *writer, const struct step_stats *stats,
+                       const char *device, size_t max_bytes);
+/* Writes rows until *units of 100 ns are used up. True: all is written. */
+bool stats_writer_run(struct stats_writer *writer, int64_t *units);
+void stats_writer_fini(struct stats_writer *writer);
 
 #endif

@@ -14,9 +14,15 @@ static void add_text(struct str *out, const char *key, const char *text) {
 static void describe_devices(const struct worker_service *service, struct str *out) {
     str_add(out, "\"devices\":[");
     for (int i = 0; i < service->options.n_devices; i++) {
-        const struct device *device = &service->options.devices[i];
+        struct device *device = &service->options.devices[i];
         str_add(out, i > 0 ? ",{" : "{");
         add_text(out, "name", device->full_name);
+        if (device->ops) {
+            struct str text = STR_INIT;
+            device->ops->describe(device, &text);
+            add_text(out, "description", str_text(&text));
+            str_fini(&text);
+        }
         str_addf(
             out,
             "\"memory_in_use_bytes\":%lld,\"memory_peak_bytes\":%lld,\"memory_limit_bytes\":%lld}",
@@ -27,14 +33,14 @@ static void describe_devices(const struct worker_service *service, struct str *o
     str_add(out, "],");
 }
 
-/* A page is made on the loop, from names that clients chose, so everything on it is limited. */
+/* A page is made on the loop, from names that clients chose, so all of it is limited. */
 enum {
     MAX_STEPS_SHOWN = 100,
     MAX_WAITS_BYTES = 64 << 10, /* of one step */
     MAX_ROWS_SHOWN = 10000,     /* of graphs, and of resources */
 };
 
-/* Those that run longest, with a reference each; of one master, or of all (0). */
+/* Lists the runs that have lasted longest, with a reference each, of one master or of all (0). */
 static int take_shown(struct worker_service *service, uint64_t master_incarnation,
                       struct graph_run **ret_runs, size_t *ret_n_live) {
     int n = 0;
@@ -53,12 +59,12 @@ static int take_shown(struct worker_service *service, uint64_t master_incarnatio
     return n;
 }
 
-/* A line per operation; one that says so when all of it is at work. */
+/* Writes a line for each operation, or one that says that the step only computes. */
 static void describe_waits(struct graph_run *run, struct str *out) {
     size_t before = out->len;
     execution_describe_waits(&run->execution, MAX_WAITS_BYTES, out);
     if (out->len == before)
-        str_add(out, "nothing waits: it is at work\n");
+        str_add(out, "nothing waits: it is computing\n");
 }
 
 void worker_service_describe_steps(struct worker_service *service, struct str *out) {
@@ -141,7 +147,9 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
     container_describe(service->containers, MAX_ROWS_SHOWN, out);
     str_add(out, ",\"peers\":");
     peer_table_describe(service->peers, out);
-    str_add(out, ",\"rdma\":");
+    str_add(out, ",\"gpu\":\"");
+    str_add_json_escaped(out, service->options.gpu_text, strlen(service->options.gpu_text));
+    str_add(out, "\",\"rdma\":");
     peer_table_describe_rdma(service->peers, out);
     str_add(out, ",\"rendezvous\":");
     rendezvous_table_describe(service->rendezvous, out);

@@ -1,15 +1,15 @@
-/* What other tasks' kernels ask of this task's (worker/exchange/peer_call.h): answered on an I/O
- * thread, sent by the loop. */
+/* Serves calls of other tasks' kernels (worker/exchange/peer_call.h): on an I/O thread, whose
+ * replies the loop sends. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "proto/worker.pb-c.h"
 #include "worker/service/service_internal.h"
 
-/* of answers that the asker does not read */
+/* of replies that the caller does not read */
 enum {
     MAX_UNREAD_BYTES = 2 * PEER_MAX_CALLS * PEER_MAX_PAYLOAD_BYTES,
-    MAX_MESSAGE_BYTES = 16 << 10, /* of a failure: the rest is cut off */
+    MAX_MESSAGE_BYTES = 16 << 10, /* of a failure's message; the rest is cut off */
 };
 
 struct served_call {
@@ -17,7 +17,7 @@ struct served_call {
     struct loop_task home_task;
     struct list link; /* connection->served_calls */
     struct worker_service *service;
-    struct service_connection *connection; /* loop thread; NULL: it has gone */
+    struct service_connection *connection; /* loop thread; NULL: the connection has ended */
     uint64_t id;
     struct status *status;
     struct peer_reply reply;
@@ -25,7 +25,7 @@ struct served_call {
     char request[];
 };
 
-/* A handler's reply may be longer than what a reply may carry: then the call fails. */
+/* A handler's reply may be longer than the limits, and then the call fails. */
 static void check_reply(struct served_call *call) {
     const struct peer_reply *reply = &call->reply;
     if (!call->status &&
@@ -87,14 +87,14 @@ struct status *service_serve_call(struct service_connection *connection,
     struct pool *pool = service->options.io_pool ? service->options.io_pool : service->options.pool;
     if (!connection->is_caller)
         return status_new(STATUS_PERMISSION_DENIED,
-                          "a question from a connection that was not opened for questions");
+                          "a peer call over a connection that was not opened for peer calls");
     if (!service->options.serve_peer_call || !pool)
-        return status_unimplemented("this task answers no questions");
+        return status_unimplemented("this task serves no peer calls");
     if (message->meta.len > PEER_MAX_REQUEST_BYTES)
-        return status_exhausted("a question of %zu bytes", message->meta.len);
+        return status_exhausted("a peer call of %zu bytes", message->meta.len);
     if (connection->n_served_calls >= PEER_MAX_CALLS ||
         wire_conn_queued_bytes(connection->wire) > MAX_UNREAD_BYTES)
-        return status_exhausted("task %s asks faster than it takes the answers",
+        return status_exhausted("task %s sends peer calls faster than it reads the replies",
                                 str_text(&connection->hello_task));
     struct served_call *call = xcalloc(1, sizeof(*call) + message->meta.len + 1);
     call->io_task.run = run_call;

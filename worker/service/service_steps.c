@@ -1,5 +1,5 @@
-/* From RunGraph to RunDone: the path that every step takes. How it is cut short:
- * service_cancel.c. */
+/* Runs RunGraph messages: the path of every step, from RunGraph to RunDone. service_cancel.c
+ * cancels them. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -11,7 +11,7 @@ struct metric worker_steps_total =
 struct metric worker_steps_failed_total = METRIC_COUNTER_INIT(
     "millrace_worker_steps_failed_total", "Partition runs that ended with an error");
 struct metric worker_steps_live =
-    METRIC_GAUGE_INIT("millrace_worker_steps_live", "Partition runs that are on their way");
+    METRIC_GAUGE_INIT("millrace_worker_steps_live", "Partition runs that have not ended");
 struct metric worker_step_duration =
     METRIC_HISTOGRAM_INIT("millrace_worker_step_duration_us", "From RunGraph to RunDone");
 
@@ -45,14 +45,17 @@ static void run_destroy(struct graph_run *run) {
     free(run);
 }
 
-/* What a run held goes with its last reference: a canceller may still be looking. */
+/* The run's contents are freed with its last reference, because a canceller may still be using
+ * them. */
 static void run_unref(struct graph_run *run) {
     if (atomic_fetch_sub_explicit(&run->n_refs, 1, memory_order_acq_rel) != 1)
         return;
+    if (likely(!service_release_later(run)))
+        graph_run_recycle(run);
+}
+
+void graph_run_recycle(struct graph_run *run) {
     struct worker_service *service = run->service;
-    for (uint32_t i = 0; i < run->n_values; i++)
-        tensor_clear(&run->values[i]);
-    run->n_values = 0;
     graph_entry_unref(run->graph);
     wire_conn_unref(run->conn);
     status_unref(run->cancelled);
@@ -94,7 +97,7 @@ int worker_service_n_steps(struct worker_service *service) {
     return n;
 }
 
-/* All TENSOR_NONE; feeds first. Never NULL. */
+/* Returns space for the values, all TENSOR_NONE, feeds first. Never NULL. */
 static void run_make_values(struct graph_run *run, uint32_t n) {
     if (run->values_capacity <= n) {
         size_t size_bytes = ((size_t)n + 1) * sizeof(struct tensor);
@@ -120,54 +123,58 @@ static bool is_derived(struct graph_run *run, const struct status *status) {
     return derived;
 }
 
-static struct status *add_fetches(struct graph_run *run, struct wire_values *values) {
+static struct status *add_fetches(struct graph_run *run, const struct encoded_answer *encoded,
+                                  struct wire_values *values) {
     const struct plan *plan = run->graph->plan;
     for (uint32_t i = 0; !run->execution.is_partial && i < plan->n_fetches; i++) {
         const struct tensor *t = &run->execution.fetches[i];
         size_t proto_bytes = 0;
-        if (t->storage != TENSOR_DEAD)
+        const struct encoded *text = encoded ? &encoded->texts[i] : NULL;
+        if (text && text->buffer)
+            TRY(wire_values_add_proto(values, (struct span){text->buffer->data, text->len},
+                                      text->buffer, &proto_bytes));
+        else if (t->storage != TENSOR_DEAD)
             TRY(wire_values_add(values, t, &proto_bytes));
         run_done_add_fetch(&run->meta, t, proto_bytes);
     }
     return wire_check_meta(WIRE_RUN_DONE, run->meta.len);
 }
 
-static void send_done(struct graph_run *run, struct status **status) {
-    enum { STATS_MAX_BYTES = WIRE_MAX_META_BYTES / 2 };
+static void send_done(struct graph_run *run, const struct encoded_answer *encoded,
+                      struct status **status) {
     struct wire_values values;
     wire_values_init(&values, run->graph->plan->n_fetches);
     str_clear(&run->meta);
     str_reserve(&run->meta, 128);
     if (!*status)
-        *status = add_fetches(run, &values);
+        *status = add_fetches(run, encoded, &values);
     if (*status) {
         str_clear(&run->meta);
         values.n_parts = 0;
         run_done_add_status(&run->meta, *status, is_derived(run, *status));
     }
-    if (run->execution.stats) {
-        struct str stats = STR_INIT;
-        step_stats_write(run->execution.stats, run->service->options.devices[0].full_name,
-                         STATS_MAX_BYTES, &stats);
-        if (run->meta.len + stats.len < WIRE_MAX_META_BYTES - 64)
-            run_done_add_stats(&run->meta, (struct span){stats.data, stats.len});
-        str_fini(&stats);
-    }
+    const struct encoded *trace = encoded && encoded->trace.buffer ? &encoded->trace : NULL;
+    if (trace)
+        run_done_add_trace(&run->meta, trace->len);
     struct wire_out out = {.type = WIRE_RUN_DONE,
                            .id = run->id,
                            .meta = {run->meta.data, run->meta.len},
                            .tensors = values.parts,
                            .n_tensors = values.n_parts};
+    if (trace) {
+        out.extra = (struct span){trace->buffer->data, trace->len};
+        out.extra_buffer = trace->buffer;
+    }
     wire_send(run->conn, &out);
     wire_values_fini(&values);
 }
 
-/* Any thread. The answer leaves first. */
-static void on_done(struct execution *execution, struct status *status_take) {
-    struct graph_run *run = CONTAINER_OF(execution, struct graph_run, execution);
+void graph_run_finish(struct graph_run *run, const struct encoded_answer *encoded,
+                      struct status *status_take) {
+    struct execution *execution = &run->execution;
     struct worker_service *service = run->service;
     struct status *status = status_take;
-    send_done(run, &status);
+    send_done(run, encoded, &status); /* the answer is sent first */
     metric_add(&worker_steps_total, 1);
     metric_add(&worker_steps_failed_total, status != NULL);
     metric_add(&worker_steps_live, -1);
@@ -185,7 +192,14 @@ static void on_done(struct execution *execution, struct status *status_take) {
     run_unref(run);
 }
 
-/* A fetch of a partial run. Any thread: the step's owner. */
+/* Called on any thread. */
+static void on_done(struct execution *execution, struct status *status_take) {
+    struct graph_run *run = CONTAINER_OF(execution, struct graph_run, execution);
+    if (likely(!service_encode_later(run, status_take)))
+        graph_run_finish(run, NULL, status_take);
+}
+
+/* Sends a fetch of a partial run. Called on any thread, by the execution's owner. */
 static void on_fetch(struct execution *execution, uint32_t position, struct tensor *value) {
     struct graph_run *run = CONTAINER_OF(execution, struct graph_run, execution);
     struct str meta = STR_INIT;
@@ -215,7 +229,7 @@ static void on_inputs_taken(struct execution *execution) {
     service_send(run->conn, WIRE_INPUTS_TAKEN, run->id, NULL, 0);
 }
 
-/* Answered without having run. */
+/* Answers a RunGraph that did not start. */
 static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take, bool derived) {
     struct str meta = STR_INIT;
     run_done_add_status(&meta, why_take, derived);
@@ -232,46 +246,12 @@ void service_refuse_run(struct service_connection *connection, const struct wire
 
 /* ---- the question ---- */
 
-static struct status *take_feed(const struct graph_entry *graph, uint32_t position,
-                                struct span bytes, const struct wire_message *message,
-                                size_t *offset, struct tensor *ret) {
-    struct tensor_meta meta;
-    TRY(tensor_meta_read(bytes, &meta));
-    TRY(tensor_meta_take(&meta, message, offset, allocator_host(), ret));
-    if (ret->storage == TENSOR_DEAD ||
-        (graph->feed_types[position] != DT_INVALID && ret->dtype != graph->feed_types[position]))
-        return status_invalid("feed %u is %s, the graph wants %s", position,
-                              ret->storage == TENSOR_DEAD ? "dead"
-                                                          : dtype_name((enum dtype)ret->dtype),
-                              dtype_name((enum dtype)graph->feed_types[position]));
-    return NULL;
-}
-
-static struct status *take_feeds(struct graph_run *run, struct run_graph_message *request,
-                                 const struct wire_message *message) {
-    const struct graph_entry *graph = run->graph;
-    uint32_t n = 0;
-    size_t offset = 0;
-    struct span bytes;
-    while (run_graph_next_feed(request, &bytes)) {
-        if (n == graph->plan->n_feeds || request->is_partial)
-            return status_invalid("RunGraph brings more than the %u feeds of graph %llu", n,
-                                  (unsigned long long)graph->handle);
-        TRY(take_feed(graph, n, bytes, message, &offset, &run->values[n]));
-        n++;
-    }
-    if (n != graph->plan->n_feeds && !request->is_partial)
-        return status_invalid("RunGraph brings %u feeds, graph %llu has %u", n,
-                              (unsigned long long)graph->handle, graph->plan->n_feeds);
-    return NULL;
-}
-
 static void connect_peers(const struct graph_entry *graph) {
     for (int i = 0; i < graph->n_peers; i++)
         peer_connect(graph->peers[i]);
 }
 
-/* Enters the run among the live ones, unless its step has been here. */
+/* Adds the run to the live ones, unless its step was here before. */
 static struct status *enter(struct worker_service *service, struct graph_run *run) {
     struct status *st = NULL;
     pthread_mutex_lock(&service->lock);
@@ -296,20 +276,17 @@ static void leave(struct worker_service *service, struct graph_run *run) {
     pthread_mutex_unlock(&service->lock);
 }
 
-/* Everything between entering and the start. */
+/* Everything between entering and the start, but for the feeds. */
 static struct status *prepare(struct worker_service *service, struct graph_run *run,
-                              struct run_graph_message *request,
-                              const struct wire_message *message) {
+                              const struct run_graph_message *request) {
     const struct plan *plan = run->graph->plan;
     struct execution *execution = &run->execution;
     bool is_over;
     execution->rendezvous = NULL;
     run_make_values(run, plan->n_feeds + plan->n_fetches);
-    TRY(take_feeds(run, request, message));
     if (plan->n_channels > 0) {
         connect_peers(run->graph);
-        execution->rendezvous =
-            rendezvous_open_in(service->rendezvous, run->id, run->graph->credit);
+        execution->rendezvous = rendezvous_open(service->rendezvous, run->id, run->graph->credit);
         is_over = execution->rendezvous == NULL;
     } else {
         is_over = rendezvous_is_ended(service->rendezvous, run->id);
@@ -350,7 +327,7 @@ struct status *service_run_graph(struct service_connection *connection,
     TRY(run_graph_read(message->meta, &request));
     if (request.master_incarnation != connection->incarnation || request.step_id != message->id)
         return status_failed_precondition(
-            "RunGraph of another master, or for another step, than its header's");
+            "RunGraph for another master, or for another step, than its header states");
     int64_t now_ns = clock_now_ns();
     service_check_awake(service, now_ns);
     if (!wire_conn_is_open(connection->wire))
@@ -383,27 +360,35 @@ struct status *service_run_graph(struct service_connection *connection,
         run->deadline_ns =
             run->start_ns + (request.timeout_ms + SERVICE_TIMEOUT_SLACK_MS) * 1000000;
     struct status *st = enter(service, run);
-    bool has_entered = !st;
+    bool has_entered = !st, is_later = false;
     if (!st)
-        st = prepare(service, run, &request, message);
+        st = prepare(service, run, &request);
+    if (!st)
+        st = service_take_feeds(run, message, &is_later);
     if (unlikely(st != NULL)) {
         if (has_entered) {
             leave(service, run);
             rendezvous_end_step(service->rendezvous, run->id);
         }
+        rendezvous_unref(run->execution.rendezvous);
+        run->execution.rendezvous = NULL;
         refuse(connection->wire, run->id, st, false);
         run_unref(run);
         return NULL;
     }
     graph->n_runs++;
     metric_add(&worker_steps_live, 1);
-    execution_start(&run->execution);
+    if (is_later)
+        service_decode_feeds(run);
+    else
+        execution_start(&run->execution);
     return NULL;
 }
 
 /* ---- feeds of a partial run that come later ---- */
 
-/* A live run of this master's, with a reference; NULL: it has ended, or another's. */
+/* Returns a live run of this master with a reference. NULL: it has ended, or belongs to another
+ * master. */
 static struct graph_run *find_run(struct service_connection *connection, uint64_t step_id) {
     struct worker_service *service = connection->service;
     pthread_mutex_lock(&service->lock);
@@ -416,38 +401,13 @@ static struct graph_run *find_run(struct service_connection *connection, uint64_
     return run;
 }
 
-static struct status *feed_run(struct graph_run *run, struct wire_message *message) {
-    struct feed_step_message request;
-    struct span bytes;
-    uint32_t position;
-    size_t offset = 0;
-    int more;
-    if (!run->execution.is_partial)
-        return status_invalid("FeedStep for step %llx, which is not a partial run",
-                              (unsigned long long)run->id);
-    feed_step_read(message->meta, &request);
-    while ((more = feed_step_next(&request, &position, &bytes)) > 0) {
-        struct tensor value = TENSOR_INIT;
-        if (position >= run->graph->plan->n_feeds)
-            return status_invalid("FeedStep for feed %u of %u", position,
-                                  run->graph->plan->n_feeds);
-        struct status *st = take_feed(run->graph, position, bytes, message, &offset, &value);
-        if (st) {
-            tensor_clear(&value);
-            return st;
-        }
-        execution_feed(&run->execution, position, &value);
-    }
-    return more < 0 ? status_invalid("malformed FeedStep") : NULL;
-}
-
 /* A feed that cannot be taken ends its step, not the connection. */
 struct status *service_feed_step(struct service_connection *connection,
                                  struct wire_message *message) {
     struct graph_run *run = find_run(connection, message->id);
     if (!run)
         return NULL; /* RunDone and FeedStep have crossed */
-    struct status *st = feed_run(run, message);
+    struct status *st = service_feed_run(run, message);
     if (st)
         execution_cancel(&run->execution, st);
     status_unref(st);

@@ -28,9 +28,9 @@ static void add_output(struct str *out, const struct node_stats *row) {
     str_fini(&bytes);
 }
 
-/* AllocatorMemoryUsed {allocator_name 1, total_bytes 2, peak_bytes 3, live_bytes 4}.
- * TensorFlow's profiler leaves out what has used no memory. An output counts as its node's, but
- * not what the node only hands on. */
+/* AllocatorMemoryUsed {allocator_name 1, total_bytes 2, peak_bytes 3, live_bytes 4}. TensorFlow's
+ * profiler leaves out nodes that used no memory. An output counts for the node that made it, not
+ * for nodes that only pass it on. */
 static void add_memory(struct str *out, const struct node_stats *row) {
     static const char name[] = "cpu";
     const struct kernel_instance *kernel = row->node->instance;
@@ -88,10 +88,11 @@ static void add_node(struct str *out, const struct step_stats *stats,
     str_fini(&node);
 }
 
-/* Nodes that the master has added and no program knows: feeds, fetches, both ends of a cut edge. */
+/* Nodes that the master has added and that are in no client's program: feeds, fetches, both ends of
+ * a cut edge. */
 static bool is_internal(const struct node_stats *row) {
     enum plan_kind kind = (enum plan_kind)row->node->kind;
-    return kind == PLAN_SEND || kind == PLAN_FEED || kind == PLAN_FETCH ||
+    return kind == PLAN_SEND || kind == PLAN_FEED || kind == PLAN_FETCH || kind == PLAN_COPY ||
            row->node->node->name[0] == '_';
 }
 
@@ -143,23 +144,81 @@ static void add_row(struct str *out, const struct step_stats *stats, const struc
         add_node(out, stats, row);
 }
 
-void step_stats_write(const struct step_stats *stats, const char *device, size_t max_bytes,
-                      struct str *out) {
-    size_t end = out->len + max_bytes;
-    struct strmap done;
-    strmap_init(&done);
-    for (size_t i = 0; i < stats->n_nodes; i++) {
-        const char *name = device_of(stats, &stats->nodes[i], device);
-        if (strmap_get(&done, name))
-            continue;
-        strmap_put(&done, name, (void *)(uintptr_t)name);
-        struct str rows = STR_INIT;
-        proto_add_bytes(&rows, 1, name, strlen(name));
-        for (size_t k = i; k < stats->n_nodes && out->len + rows.len < end; k++)
-            if (strcmp(device_of(stats, &stats->nodes[k], device), name) == 0)
-                add_row(&rows, stats, &stats->nodes[k]);
-        proto_add_bytes(out, 1, rows.data, rows.len);
-        str_fini(&rows);
+/* ---- in pieces ---- */
+
+enum { UNITS_PER_ROW = 10 }; /* a row takes about a microsecond */
+
+void stats_writer_init(struct stats_writer *writer, const struct step_stats *stats,
+                       const char *device, size_t max_bytes) {
+    *writer = (struct stats_writer){
+        .stats = stats, .device = device, .max_bytes = max_bytes, .n_left_out = stats->n_left_out};
+    strmap_init(&writer->done);
+}
+
+void stats_writer_fini(struct stats_writer *writer) {
+    strmap_fini(&writer->done);
+    str_fini(&writer->rows);
+    str_fini(&writer->out);
+}
+
+/* A row that says what the reader of the trace does not see. */
+static void add_left_out(struct stats_writer *writer) {
+    static const char name[] = "left out";
+    struct str node = STR_INIT, label = STR_INIT;
+    if (writer->n_left_out == 0)
+        return;
+    str_addf(&label, "%zu more rows: the trace of a task is limited", writer->n_left_out);
+    proto_add_bytes(&node, 1, name, strlen(name));
+    proto_add_int(&node, 2, (uint64_t)writer->stats->start_wall_us);
+    proto_add_bytes(&node, 8, label.data, label.len);
+    proto_add_bytes(&writer->rows, 2, node.data, node.len);
+    writer->n_left_out = 0;
+    str_fini(&node);
+    str_fini(&label);
+}
+
+/* The rows of one device are complete. */
+static void add_device(struct stats_writer *writer) {
+    add_left_out(writer);
+    proto_add_bytes(&writer->out, 1, writer->rows.data, writer->rows.len);
+    str_clear(&writer->rows);
+    writer->name = NULL;
+}
+
+/* Takes up the device of the first row whose device has not been written. */
+static void begin_device(struct stats_writer *writer) {
+    const char *name =
+        device_of(writer->stats, &writer->stats->nodes[writer->first], writer->device);
+    if (strmap_get(&writer->done, name)) {
+        writer->first++;
+        return;
     }
-    strmap_fini(&done);
+    strmap_put(&writer->done, name, (void *)(uintptr_t)name);
+    proto_add_bytes(&writer->rows, 1, name, strlen(name));
+    writer->name = name;
+    writer->next = writer->first++;
+}
+
+bool stats_writer_run(struct stats_writer *writer, int64_t *units) {
+    const struct step_stats *stats = writer->stats;
+    while ((writer->name || writer->first < stats->n_nodes) && *units > 0) {
+        --*units;
+        if (!writer->name) {
+            begin_device(writer);
+            continue;
+        }
+        if (writer->next == stats->n_nodes) {
+            add_device(writer);
+            continue;
+        }
+        const struct node_stats *row = &stats->nodes[writer->next++];
+        if (strcmp(device_of(stats, row, writer->device), writer->name) != 0)
+            continue;
+        if (writer->out.len + writer->rows.len >= writer->max_bytes)
+            writer->n_left_out += row->node->kind == PLAN_RECV || !is_internal(row);
+        else
+            add_row(&writer->rows, stats, row);
+        *units -= UNITS_PER_ROW;
+    }
+    return !writer->name && writer->first >= stats->n_nodes;
 }

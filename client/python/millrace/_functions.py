@@ -8,10 +8,11 @@ import random
 import threading
 import traceback
 
-from millrace import _message
+from millrace import _memory, _message
 
 SERVE_TOKEN = "millrace.serve"
 _RETRY_S = 0.2
+_SHARED_BYTES = 256 << 20
 
 
 def _tensorflow():
@@ -20,11 +21,20 @@ def _tensorflow():
     return tf, gen_script_ops, script_ops
 
 
+def _new_server():
+    return random.SystemRandom().getrandbits(63) | 1
+
+
 class _Task:
     """One task's serving step, built in the servers' graph."""
 
     def __init__(self, tf, gen_script_ops, name):
         self.name = name
+        self.lock = threading.Lock()  # held while the task is joined
+        self.next_server = _new_server()
+        # the number that this process has there, and the memory shared with the task, or None;
+        # another pair after each time that it is joined
+        self.joined = None, None
         with tf.device(name + "/device:CPU:0"):
             self.request = tf.compat.v1.placeholder(tf.uint8, [None])
             self.call = gen_script_ops.py_func(
@@ -43,19 +53,23 @@ class py_functions:
     text, as in TensorFlow. Leaving the block ends calls that are under way with UNAVAILABLE, so
     close sessions first.
 
+    Values of 64 KiB and more pass through memory that this process shares with each task on its
+    host: at most max_shared_bytes for each task, of which half is for arguments and half for
+    results. 0 shares none.
+
     config is a ConfigProto for the session that serves, e.g. with device filters; tasks that it
     filters out are not served.
     """
 
-    def __init__(self, target, max_threads=64, config=None):
+    def __init__(self, target, max_threads=64, config=None, max_shared_bytes=_SHARED_BYTES):
         self._target, self._config, self._max_threads = target, config, max_threads
+        self._max_shared_bytes = max_shared_bytes
         self._lock = threading.Lock()
         self._is_closed = False
         self._threads, self._n_idle, self._n_threads = [], {}, {}
         self._session = self._tasks = None
 
     def __enter__(self):
-        self._server = random.SystemRandom().getrandbits(63) | 1
         self._tf, self._gen_script_ops, self._script_ops = _tensorflow()
         self._errors = self._tf.errors
         self._graph = self._tf.Graph()
@@ -70,7 +84,7 @@ class py_functions:
             self._is_closed = True
         for task in self._tasks:
             try:
-                self._run(task, _message.write_request(self._server, _message.LEAVE))
+                self._run(task, _message.write_request(task.joined[0], _message.LEAVE))
             except self._errors.OpError:
                 pass  # the task has gone, and its calls with it
         self._session.close()
@@ -82,22 +96,44 @@ class py_functions:
 
     def _open(self):
         self._session = self._tf.compat.v1.Session(
-    self._target, graph=self._graph, config=self._config)
+            self._target, graph=self._graph, config=self._config)
         if self._tasks is None:
             names = sorted({d.name.split("/device:")[0] for d in self._session.list_devices()})
             with self._graph.as_default():
                 self._tasks = [_Task(self._tf, self._gen_script_ops, name) for name in names]
         for task in self._tasks:
-            self._run(task, _message.write_request(self._server, _message.JOIN))
+            self._join(task)
+
+    def _join(self, task):
+        """Under a new number and with new memory each time, because the task may be another
+        process, which must not take a result for one of its own calls."""
+        memory = _memory.open_memory(self._max_shared_bytes)
+        name = memory.name if memory else ""
+        server, (old, _) = task.next_server, task.joined
+        try:
+            reply = self._run(task, _message.write_request(server, _message.JOIN, message=name))
+        finally:
+            if memory:
+                memory.close_file()
+        task.joined = server, memory if memory and reply.size else None
+        task.next_server = _new_server()
+        if old is not None:
+            try:
+                self._run(task, _message.write_request(old, _message.LEAVE))
+            except self._errors.OpError:
+                pass  # whoever knew the old number is gone
 
     def _run(self, task, request):
         return self._session.run(task.call, {task.request: request})
 
-    def _rejoin(self, task):
-        """A task has restarted, or the master has: joins again. False once this is closed."""
+    def _rejoin(self, task, seen):
+        """A task has restarted, or the master has: joins again, unless another thread has done so
+        since the calling one saw `seen`. False once this is closed."""
         while not self._is_closed:
             try:
-                self._run(task, _message.write_request(self._server, _message.JOIN))
+                with task.lock:
+                    if task.joined is seen:
+                        self._join(task)
                 return True
             except (self._errors.AbortedError, self._errors.UnavailableError,
                     self._errors.NotFoundError, self._errors.DeadlineExceededError,
@@ -139,20 +175,23 @@ class py_functions:
                 self._add_thread(task)
 
     def _serve(self, task):
-        request = _message.write_request(self._server, _message.SERVE)
+        joined = request = None
         while not self._is_closed:
+            if joined is not task.joined:
+                joined = task.joined
+                request = _message.write_request(joined[0], _message.SERVE)
             try:
                 blob = self._run(task, request)
             except (self._errors.OpError, RuntimeError):
-                if self._is_closed or not self._rejoin(task):
+                if self._is_closed or not self._rejoin(task, joined):
                     return
-                request = _message.write_request(self._server, _message.SERVE)
+                joined = None
                 continue
             if blob.size == 0:
-                request = _message.write_request(self._server, _message.SERVE)
+                joined = None
                 continue
             self._busy(task)
-            request = self._call(blob)
+            request = self._call(blob, *joined)
             with self._lock:
                 self._n_idle[task.name] += 1
 
@@ -164,17 +203,18 @@ class py_functions:
     def _type_number(self, dtype):
         return self._tf.dtypes.as_dtype(dtype).as_datatype_enum
 
-    def _call(self, blob):
+    def _call(self, blob, server, memory):
         """Runs a call; the request that delivers its result and waits for the next one."""
-        call, flags, token, values = _message.read_call(blob, self._numpy_type)
+        call, flags, token, values = _message.read_call(blob, self._numpy_type, memory)
         code, message, results = 0, "", []
         try:
             results = self._results(token, flags, values)
-            return _message.write_request(self._server, _message.SERVE, call, values=results,
-                                          type_number=self._type_number)
+            return _message.write_request(server, _message.SERVE, call, values=results,
+                                          type_number=self._type_number,
+                                          memory=memory if flags & _message.SHARES else None)
         except BaseException as e:  # whatever a function raises belongs to its step
             code, message = self._failure(e)
-        return _message.write_request(self._server, _message.SERVE, call, code, message)
+        return _message.write_request(server, _message.SERVE, call, code, message)
 
     def _results(self, token, flags, values):
         if flags & _message.EAGER:
@@ -189,7 +229,7 @@ class py_functions:
         with context.eager_mode():
             tensors = [self._tf.constant(value) for value in values]
         result = self._script_ops._py_funcs(
-    token, "/job:localhost/replica:0/task:0/device:CPU:0", tensors)
+            token, "/job:localhost/replica:0/task:0/device:CPU:0", tensors)
         if result is None:
             return []
         result = result if isinstance(result, (list, tuple)) else [result]

@@ -15,7 +15,7 @@ struct align {
     bool super_left, sub_left;
 };
 
-/* Ops of the first and second generation have no attr: all at the left. */
+/* Ops of the first and second generation have no attr `align`: their diagonals are at the left. */
 static struct status *align_init(struct kernel_init *init) {
     struct span text = span_of("LEFT_LEFT");
     if (node_attr(init->node, "align"))
@@ -55,7 +55,7 @@ static int64_t diag_len(const struct band *band, int64_t d) {
     return MIN(band->n_rows + MIN(d, 0), band->n_cols - MAX(d, 0));
 }
 
-/* With the matrix known: bounds and the longest diagonal. */
+/* Checks the bounds against the matrix' sizes, and finds the longest diagonal. */
 static struct status *band_fit(struct band *band, int64_t n_rows, int64_t n_cols) {
     band->n_rows = n_rows;
     band->n_cols = n_cols;
@@ -71,18 +71,20 @@ static struct status *band_fit(struct band *band, int64_t n_rows, int64_t n_cols
     return NULL;
 }
 
-/* Where diagonal d begins in its packed row. */
+/* The offset at which diagonal d begins in its packed row. */
 static int64_t packed_offset(const struct band *band, const struct align *align, int64_t d) {
     bool is_left = (d >= 0 && align->super_left) || (d <= 0 && align->sub_left);
     return is_left ? 0 : band->max_len - diag_len(band, d);
 }
 
-/* Copies a band between matrices and packed rows, for all matrices of a batch, a diagonal at a
+/* Copies a band between matrices and packed rows, for all matrices of a batch, one diagonal at a
  * time. */
-static void move_band(struct kernel_ctx *ctx, const struct band *band, bool to_packed,
-                      int64_t n_batch, const struct tensor *in, struct tensor *out) {
+static struct status *move_band(struct kernel_ctx *ctx, const struct band *band, bool to_packed,
+                                int64_t n_batch, const struct tensor *in, struct tensor *out) {
     const struct align *align = ctx->instance->state;
     int64_t matrix = band->n_rows * band->n_cols, packed = band->n_diags * band->max_len;
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
     for (int64_t d = band->upper; d >= band->lower; d--) {
         int64_t len = diag_len(band, d);
         if (len <= 0)
@@ -93,9 +95,10 @@ static void move_band(struct kernel_ctx *ctx, const struct band *band, bool to_p
         strided_init(&s);
         strided_add(&s, n_batch, to_packed ? matrix : packed, to_packed ? packed : matrix);
         strided_add(&s, len, to_packed ? band->n_cols + 1 : 1, to_packed ? 1 : band->n_cols + 1);
-        strided_run(&s, tensor_dtype(in), tensor_at(out, to_packed ? at_packed : at_matrix),
-                    tensor_cat(in, to_packed ? at_matrix : at_packed), ctx->pool);
+        moves_add(&moves, &s, tensor_at(out, to_packed ? at_packed : at_matrix),
+                  tensor_cat(in, to_packed ? at_matrix : at_packed));
     }
+    return moves_end(&moves);
 }
 
 static const char zero_element[16] __attribute__((aligned(16)));
@@ -121,8 +124,9 @@ static enum kernel_result diag_part_of(struct kernel_ctx *ctx, struct band *band
     if (out->n_elements == 0)
         return KERNEL_DONE;
     if (band->n_diags > 1)
-        strided_fill(tensor_dtype(in), tensor_data(out), padding, out->n_elements, ctx->pool);
-    move_band(ctx, band, true, n_batch, in, out);
+        KERNEL_TRY(ctx,
+                   move_fill(ctx, tensor_dtype(in), tensor_data(out), padding, out->n_elements));
+    KERNEL_TRY(ctx, move_band(ctx, band, true, n_batch, in, out));
     return KERNEL_DONE;
 }
 
@@ -188,9 +192,9 @@ static enum kernel_result diag_of(struct kernel_ctx *ctx, struct band *band, int
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
-    strided_fill(tensor_dtype(in), tensor_data(out), padding, out->n_elements, ctx->pool);
+    KERNEL_TRY(ctx, move_fill(ctx, tensor_dtype(in), tensor_data(out), padding, out->n_elements));
     if (in->n_elements > 0)
-        move_band(ctx, band, false, n_batch, in, out);
+        KERNEL_TRY(ctx, move_band(ctx, band, false, n_batch, in, out));
     return KERNEL_DONE;
 }
 
@@ -252,7 +256,7 @@ static enum kernel_result set_diag(struct kernel_ctx *ctx, struct band *band) {
     else
         KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, in, out));
     if (out->n_elements > 0 && diag->n_elements > 0)
-        move_band(ctx, band, false, n_batch, diag, out);
+        KERNEL_TRY(ctx, move_band(ctx, band, false, n_batch, diag, out));
     return KERNEL_DONE;
 }
 
@@ -321,10 +325,18 @@ static enum kernel_result matrix_band_part(struct kernel_ctx *ctx) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
     }
-    job.in = tensor_cdata(in); /* stays valid: moved memory, or the input's own bytes */
+    /* stays valid, because the output took over the input's memory or the input keeps it */
+    job.in = tensor_cdata(in);
     KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, dtype, tensor_shape(in)));
     struct tensor *out = &ctx->outputs[0];
     job.out = tensor_data(out);
+    if (kernel_is_for_device(ctx)) {
+        struct device_band band = {job.out,    job.in,     job.size,  0,
+                                   job.n_rows, job.n_cols, job.lower, job.upper};
+        band.n_matrices = out->n_elements / (job.n_rows * job.n_cols);
+        KERNEL_TRY(ctx, ctx->instance->engine->band(ctx, &band));
+        return KERNEL_DONE;
+    }
     pool_parallel_for(ctx->pool, out->n_elements / job.n_cols,
                       5.0 + (double)job.n_cols * (double)job.size * 0.1, band_rows_share, &job);
     return KERNEL_DONE;
@@ -343,19 +355,20 @@ static enum kernel_result diag(struct kernel_ctx *ctx) {
             return kernel_fail(
                 ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     }
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), dims_shape(&dims),
-                                      &ctx->outputs[0]));
+    KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 0, tensor_dtype(in), dims_shape(&dims)));
     struct strided s;
     strided_init(&s);
     strided_add(&s, in->n_elements, 1, in->n_elements + 1);
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    KERNEL_TRY(
+        ctx, move_run(ctx, &s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in)));
     return KERNEL_DONE;
 }
 
 static enum kernel_result diag_part(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     int rank = in->rank / 2;
-    if (in->rank == 0) { /* TensorFlow's kernel lets a scalar pass, whatever its words */
+    /* TensorFlow's kernel accepts a scalar, although its messages say otherwise */
+    if (in->rank == 0) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
     }
@@ -374,7 +387,8 @@ static enum kernel_result diag_part(struct kernel_ctx *ctx) {
     struct strided s;
     strided_init(&s);
     strided_add(&s, n, n + 1, 1);
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    KERNEL_TRY(
+        ctx, move_run(ctx, &s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in)));
     return KERNEL_DONE;
 }
 

@@ -82,8 +82,8 @@ flatten_loop(enum dtype dtype, const void *data, const struct gather *gather, in
     return first_bad;
 }
 
-/* The source slice of each output slice, in units of `len` elements. Returns the first bad
- * index's place, or -1. */
+/* Computes the source slice of each output slice, in units of `len` elements. Returns the position
+ * of the first bad index, or -1. */
 static int64_t gather_flatten(const struct tensor *indices, const struct gather *gather,
                               int64_t *at) {
     const void *data = tensor_cdata(indices);
@@ -93,8 +93,8 @@ static int64_t gather_flatten(const struct tensor *indices, const struct gather 
                                       : flatten_loop(DT_INT16, data, gather, at);
     if (bad >= 0)
         return bad;
-    /* From the last batch and outer place to the first: place 0 of each batch holds the plain
-     * indices until its turn. */
+    /* Goes from the last outer position to the first, because position 0 of each batch holds the
+     * plain indices until the others are computed from them. */
     for (int64_t b = 0; b < gather->n_batch; b++) {
         int64_t *first = at + b * gather->n_outer * gather->n_picked;
         for (int64_t o = gather->n_outer - 1; o >= 0; o--) {
@@ -104,6 +104,23 @@ static int64_t gather_flatten(const struct tensor *indices, const struct gather 
         }
     }
     return -1;
+}
+
+static struct status *gather_on_device(struct kernel_ctx *ctx, const struct gather *gather) {
+    const struct tensor *params = kernel_input(ctx, 0), *indices = kernel_input(ctx, 1);
+    struct device_gather job = {
+        .to = tensor_data(&ctx->outputs[0]),
+        .from = tensor_cdata(params),
+        .indices = tensor_cdata(indices),
+        .index_dtype = tensor_dtype(indices),
+        .element_bytes = dtype_size(tensor_dtype(params)),
+        .n_batch = gather->n_batch,
+        .n_outer = gather->n_outer,
+        .n_axis = gather->n_axis,
+        .n_picked = gather->n_picked,
+        .len = gather->len,
+    };
+    return ctx->instance->engine->gather(ctx, &job);
 }
 
 enum { STACK_INDICES = 64 };
@@ -116,7 +133,12 @@ static enum kernel_result gather_run(struct kernel_ctx *ctx, int64_t axis, int64
     KERNEL_TRY(ctx, gather_shape(&gather, params, indices, &dims));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(params), dims_shape(&dims)));
     if (ctx->outputs[0].n_elements == 0)
-        return KERNEL_DONE; /* nothing is picked: indices are not looked at, as in TensorFlow */
+        /* nothing is picked, and as in TensorFlow the indices are not checked */
+        return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, gather_on_device(ctx, &gather));
+        return KERNEL_DONE;
+    }
     int64_t n = gather.n_batch * gather.n_outer * gather.n_picked, stack[STACK_INDICES];
     int64_t *at = n <= STACK_INDICES ? stack : malloc((size_t)n * sizeof(*at));
     if (!at)
@@ -148,7 +170,7 @@ static enum kernel_result gather_v2(struct kernel_ctx *ctx) {
     return gather_run(ctx, tensor_index_at(axis, 0), *(const int64_t *)ctx->instance->state);
 }
 
-/* ---- GatherNd: the state is the policy ---- */
+/* ---- GatherNd: the state is what to do with bad indices ---- */
 
 static struct status *policy_init(struct kernel_init *init) {
     enum bad_index_policy policy;
@@ -193,6 +215,14 @@ static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
             ctx,
             status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s",
                            TENSOR_SHAPE_TEXT(params)));
+    if (kernel_is_for_device(ctx) && len > 0) {
+        struct device_slices slices;
+        KERNEL_TRY(ctx, device_slices_init(&slices, indices, (int)depth, tensor_shape(params), n));
+        KERNEL_TRY(ctx, ctx->instance->engine->gather_slices(
+                            ctx, &slices, dtype_size(tensor_dtype(params)),
+                            tensor_data(&ctx->outputs[0]), tensor_cdata(params)));
+        return KERNEL_DONE;
+    }
     int64_t stack[STACK_INDICES],
         *at = n <= STACK_INDICES ? stack : malloc((size_t)n * sizeof(*at));
     if (!at)

@@ -64,7 +64,7 @@ struct slices {
     const char *from;
     const int64_t *at;
     int64_t len;
-    size_t bytes; /* of a slice */
+    size_t bytes; /* of one slice */
 };
 
 static void copy_objects(const struct slices *job, int64_t begin, int64_t end) {

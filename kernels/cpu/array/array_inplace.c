@@ -26,7 +26,7 @@ static struct status *check(const struct tensor *x, const struct tensor *i,
     return NULL;
 }
 
-/* Output 0 is x, in memory that may be written. */
+/* Makes output 0 from x, in memory that may be written. */
 static struct status *take_x(struct kernel_ctx *ctx) {
     struct tensor shared = TENSOR_INIT;
     kernel_pass(ctx, 0, 0);

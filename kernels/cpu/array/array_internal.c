@@ -5,8 +5,8 @@
 
 void array_pass_as(struct kernel_ctx *ctx, int input, int output, struct shape shape) {
     struct tensor *in = &ctx->inputs[input], *out = &ctx->outputs[output];
-    /* The sizes may lie in the input itself, and the output's place is not the input's: copy
-     * before letting go. */
+    /* The sizes may be stored in the input, and the output is another tensor: copy them before the
+     * input is released. */
     int64_t *old_dims = in->rank > TENSOR_INLINE_RANK ? in->long_dims : NULL;
     out->dtype = in->dtype;
     out->rank = (uint8_t)shape.rank;

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/array/reshape.h"
 #include "kernels/support/dims.h"
-#include "kernels/support/strided.h"
+#include "kernels/support/moves.h"
 #include "kernels/kernel.h"
 
 /* to[i] += from[i] for n elements. Integers wrap, and bools are ored. array_slice_add_find returns

@@ -9,7 +9,7 @@
 
 static struct status *concat_sizes(const struct tensor *values, int n, const struct tensor *axis,
                                    struct dims *ret, int *ret_axis) {
-    /* Old clients send the axis as a vector of one. */
+    /* Old clients send the axis as a vector of one element. */
     if (axis->rank != 0 && !(axis->rank == 1 && axis->n_elements == 1))
         return status_invalid("Concat axis tensor should be a scalar integer, but got shape %s",
                               TENSOR_SHAPE_TEXT(axis));
@@ -66,6 +66,8 @@ static enum kernel_result concat_values(struct kernel_ctx *ctx, int first, int n
         return KERNEL_DONE;
     int64_t outer = dims_product(dims.at, 0, axis), row = dims_product(dims.at, axis, dims.rank),
             at = 0;
+    struct moves moves;
+    moves_begin(&moves, ctx, dtype);
     for (int i = 0; i < n; i++) {
         int64_t part = values[i].n_elements / outer;
         if (part == 0)
@@ -74,9 +76,10 @@ static enum kernel_result concat_values(struct kernel_ctx *ctx, int first, int n
         strided_init(&s);
         strided_add(&s, outer, part, row);
         strided_add(&s, part, 1, 1);
-        strided_run(&s, dtype, tensor_at(out, at), tensor_cdata(&values[i]), ctx->pool);
+        moves_add(&moves, &s, tensor_at(out, at), tensor_cdata(&values[i]));
         at += part;
     }
+    KERNEL_TRY(ctx, moves_end(&moves));
     return KERNEL_DONE;
 }
 
@@ -87,7 +90,7 @@ static enum kernel_result concat_v2(struct kernel_ctx *ctx) {
     return concat_values(ctx, 0, ctx->instance->n_inputs - 1, ctx->instance->n_inputs - 1);
 }
 
-/* Where each input of a Concat begins in its output. */
+/* Computes at which offset each input of a Concat begins in its output. */
 static enum kernel_result concat_offset(struct kernel_ctx *ctx) {
     const struct tensor *axis = kernel_input(ctx, 0), *first = kernel_input(ctx, 1);
     if (axis->rank != 0)
@@ -179,28 +182,32 @@ static enum kernel_result pack(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     int64_t outer = dims_product(dims.at, 0, axis),
             inner = dims_product(dims.at, axis + 1, dims.rank);
+    struct moves moves;
+    moves_begin(&moves, ctx, dtype);
     for (int i = 0; i < n; i++) {
         struct strided s;
         strided_init(&s);
         strided_add(&s, outer, inner, inner * n);
         strided_add(&s, inner, 1, 1);
-        strided_run(&s, dtype, tensor_at(&ctx->outputs[0], i * inner), tensor_cdata(&values[i]),
-                    ctx->pool);
+        moves_add(&moves, &s, tensor_at(&ctx->outputs[0], i * inner), tensor_cdata(&values[i]));
     }
+    KERNEL_TRY(ctx, moves_end(&moves));
     return KERNEL_DONE;
 }
 
-/* One part of a split: `n` of the axis' sizes from `begin` on, as output `output` with the given
- * shape. Rows of the first dimension are a view; so is everything when only one output asks. */
-static struct status *take_part(struct kernel_ctx *ctx, int input, int output, int axis,
-                                int64_t begin, int64_t n, struct shape shape) {
+/* Makes output `output` from `n` of the axis' entries, from `begin` on, with the given shape. Rows
+ * of the first dimension become a view. So does any part when only one output is used. */
+static struct status *take_part(struct moves *moves, int input, int output, int axis, int64_t begin,
+                                int64_t n, struct shape shape) {
+    struct kernel_ctx *ctx = moves->ctx;
     const struct tensor *in = kernel_input(ctx, input);
     int64_t outer = dims_product(tensor_dims(in), 0, axis),
             inner = dims_product(tensor_dims(in), axis + 1, in->rank);
     int64_t n_elements = outer * n * inner;
     enum dtype dtype = tensor_dtype(in);
-    if (outer == 1 && in->storage == TENSOR_BUFFER &&
-        n_elements * (int64_t)dtype_size(dtype) > TENSOR_INLINE_BYTES)
+    if (outer == 1 && in->storage == TENSOR_BUFFER && n_elements > 0 &&
+        (kernel_is_for_device(ctx) ||
+         n_elements * (int64_t)dtype_size(dtype) > TENSOR_INLINE_BYTES))
         return tensor_view(in->buffer, in->data + begin * inner * (int64_t)dtype_size(dtype), dtype,
                            shape, &ctx->outputs[output]);
     TRY(kernel_alloc(ctx, output, dtype, shape));
@@ -210,9 +217,16 @@ static struct status *take_part(struct kernel_ctx *ctx, int input, int output, i
     strided_init(&s);
     strided_add(&s, outer, inner * tensor_dim(in, axis), inner * n);
     strided_add(&s, inner * n, 1, 1);
-    strided_run(&s, dtype, tensor_data(&ctx->outputs[output]), tensor_cat(in, begin * inner),
-                ctx->pool);
+    moves_add(moves, &s, tensor_data(&ctx->outputs[output]), tensor_cat(in, begin * inner));
     return NULL;
+}
+
+/* Ends a kernel that has taken parts, and failed with st if that is not NULL. */
+static enum kernel_result parts_end(struct moves *moves, struct status *st) {
+    if (st)
+        return kernel_fail(moves->ctx, st);
+    KERNEL_TRY(moves->ctx, moves_end(moves));
+    return KERNEL_DONE;
 }
 
 static enum kernel_result unpack(struct kernel_ctx *ctx) {
@@ -232,9 +246,12 @@ static enum kernel_result unpack(struct kernel_ctx *ctx) {
         array_pass_as(ctx, 0, 0, dims_shape(&dims));
         return KERNEL_DONE;
     }
-    for (int i = 0; i < n; i++)
-        KERNEL_TRY(ctx, take_part(ctx, 0, i, axis, i, 1, dims_shape(&dims)));
-    return KERNEL_DONE;
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
+    struct status *st = NULL;
+    for (int i = 0; i < n && !st; i++)
+        st = take_part(&moves, 0, i, axis, i, 1, dims_shape(&dims));
+    return parts_end(&moves, st);
 }
 
 /* ---- Split ---- */
@@ -271,12 +288,15 @@ static enum kernel_result split(struct kernel_ctx *ctx) {
     struct dims dims;
     dims_set(&dims, tensor_shape(in));
     dims.at[axis] = size / n;
-    for (int i = 0; i < n; i++)
-        KERNEL_TRY(ctx, take_part(ctx, 1, i, axis, i * (size / n), size / n, dims_shape(&dims)));
-    return KERNEL_DONE;
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
+    struct status *st = NULL;
+    for (int i = 0; i < n && !st; i++)
+        st = take_part(&moves, 1, i, axis, i * (size / n), size / n, dims_shape(&dims));
+    return parts_end(&moves, st);
 }
 
-/* Works out one size of -1; the others must sum to the axis' size. `ret` has n entries. */
+/* Computes the one size that is -1. The sizes must sum to the axis' size. `ret` has n entries. */
 static struct status *split_v_sizes(const struct tensor *sizes, int n, int64_t total,
                                     int64_t *ret) {
     if (sizes->rank != 1 || sizes->n_elements != n)
@@ -320,14 +340,15 @@ static enum kernel_result split_v(struct kernel_ctx *ctx) {
     struct status *st = split_v_sizes(kernel_input(ctx, 1), n, tensor_dim(in, axis), sizes);
     struct dims dims;
     dims_set(&dims, tensor_shape(in));
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
     for (int i = 0; i < n && !st; i++) {
         dims.at[axis] = sizes[i];
-        st = take_part(ctx, 0, i, axis, begin, sizes[i], dims_shape(&dims));
+        st = take_part(&moves, 0, i, axis, begin, sizes[i], dims_shape(&dims));
         begin += sizes[i];
     }
     free(sizes);
-    KERNEL_TRY(ctx, st);
-    return KERNEL_DONE;
+    return parts_end(&moves, st);
 }
 
 /* ParallelConcat: each input is a row of the output. */
@@ -349,9 +370,16 @@ static enum kernel_result parallel_concat(struct kernel_ctx *ctx) {
     dims.at[0] = n;
     enum dtype dtype = tensor_dtype(&values[0]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, dims_shape(&dims)));
-    for (int i = 0; i < n; i++)
-        strided_copy_run(dtype, tensor_at(&ctx->outputs[0], i * values[0].n_elements),
-                         tensor_cdata(&values[i]), values[i].n_elements, ctx->pool);
+    struct moves moves;
+    moves_begin(&moves, ctx, dtype);
+    for (int i = 0; i < n; i++) {
+        struct strided s;
+        strided_init(&s);
+        strided_add(&s, values[i].n_elements, 1, 1);
+        moves_add(&moves, &s, tensor_at(&ctx->outputs[0], i * values[0].n_elements),
+                  tensor_cdata(&values[i]));
+    }
+    KERNEL_TRY(ctx, moves_end(&moves));
     return KERNEL_DONE;
 }
 

@@ -1,5 +1,5 @@
-/* Makes values and passes them on: Const, Placeholder, Identity and its variants, shapes as values,
- * Fill. */
+/* Makes values and passes them on: Const, Placeholder, Identity and its variants, Fill, and shapes
+ * as values. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"
@@ -58,11 +58,6 @@ static enum kernel_result placeholder(struct kernel_ctx *ctx) {
 
 /* ---- identities ---- */
 
-static enum kernel_result identity(struct kernel_ctx *ctx) {
-    kernel_pass(ctx, 0, 0);
-    return KERNEL_DONE;
-}
-
 static enum kernel_result identity_n(struct kernel_ctx *ctx) {
     for (int i = 0; i < ctx->instance->n_outputs; i++)
         kernel_pass(ctx, i, i);
@@ -74,7 +69,7 @@ static enum kernel_result deep_copy(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* EnsureShape: the state is the shape, whose sizes belong to the node. */
+/* EnsureShape keeps the shape as its state. The sizes belong to the node. */
 static struct status *ensure_shape_init(struct kernel_init *init) {
     struct shape shape;
     TRY(node_get_shape(init->node, "shape", &shape));
@@ -96,7 +91,8 @@ static enum kernel_result ensure_shape(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Bitcast: the same bytes; a last dimension of the sizes' ratio appears or goes. */
+/* Bitcast: keeps the bytes. When the element sizes differ, a last dimension of their ratio is added
+ * or removed. */
 static enum kernel_result bitcast(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     enum dtype to = kernel_out_dtype(ctx, 0);
@@ -119,11 +115,13 @@ static enum kernel_result bitcast(struct kernel_ctx *ctx) {
         tensor_set_dtype(&ctx->outputs[0], to);
         return KERNEL_DONE;
     }
-    /* Another element size: views must stay aligned for the wider type, so the bytes are copied. */
+    /* The bytes are copied, because a view must stay aligned for the wider type. */
     struct tensor *out = &ctx->outputs[0];
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, to, dims_shape(&dims)));
-    if (tensor_size_bytes(in))
-        memcpy(tensor_data(out), tensor_cdata(in), tensor_size_bytes(in));
+    struct strided s;
+    strided_init(&s);
+    strided_add(&s, (int64_t)tensor_size_bytes(in), 1, 1);
+    KERNEL_TRY(ctx, move_run(ctx, &s, DT_UINT8, tensor_data(out), tensor_cdata(in)));
     return KERNEL_DONE;
 }
 
@@ -177,29 +175,10 @@ static enum kernel_result size(struct kernel_ctx *ctx) {
 
 /* ---- filled tensors ---- */
 
-static struct status *read_shape(const struct tensor *t, const char *what, struct dims *ret) {
-    if (t->rank > 1 || t->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("%s must be a vector of at most %d sizes, got shape %s", what,
-                              SHAPE_MAX_RANK, TENSOR_SHAPE_TEXT(t));
-    ret->rank = (int)t->n_elements;
-    for (int i = 0; i < ret->rank; i++) {
-        ret->at[i] = tensor_index_at(t, i);
-        if (ret->at[i] < 0)
-            return status_invalid("Dimension %lld must be >= 0 (%s)", (long long)ret->at[i], what);
-    }
-    return NULL;
-}
-
 static enum kernel_result fill(struct kernel_ctx *ctx) {
     const struct tensor *sizes = kernel_input(ctx, 0), *value = kernel_input(ctx, 1);
-    if (sizes->rank != 1)
-        return kernel_fail(ctx, status_invalid("dims must represent a vector, got shape %s",
-                                               TENSOR_SHAPE_TEXT(sizes)));
-    if (value->rank != 0 && !(value->rank == 1 && value->n_elements == 1))
-        return kernel_fail(ctx, status_invalid("value must represent a scalar, got shape %s",
-                                               TENSOR_SHAPE_TEXT(value)));
     struct dims dims;
-    KERNEL_TRY(ctx, read_shape(sizes, "dims", &dims));
+    KERNEL_TRY(ctx, dims_of_fill(sizes, value, &dims));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(value), dims_shape(&dims)));
     strided_fill(tensor_dtype(value), tensor_data(&ctx->outputs[0]), tensor_cdata(value),
                  tensor_n_elements(&ctx->outputs[0]), ctx->pool);
@@ -212,8 +191,9 @@ static enum kernel_result empty(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("shape must be a vector of int32, got shape %s",
                                                TENSOR_SHAPE_TEXT(sizes)));
     struct dims dims;
-    KERNEL_TRY(ctx, read_shape(sizes, "shape", &dims));
-    /* Always zeroed: undefined elements would let one client read another's memory. */
+    KERNEL_TRY(ctx, dims_read(sizes, "shape", &dims));
+    /* The memory is always zeroed, because undefined elements would let a client read another's
+     * memory. */
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 0),
                                       dims_shape(&dims), &ctx->outputs[0]));
     return KERNEL_DONE;
@@ -226,35 +206,11 @@ static enum kernel_result zeros_like(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* One of any number or bool type, as bits in the first bytes of 16. */
-static void one_of(enum dtype dtype, char value[16]) {
-    memset(value, 0, 16);
-    float one_f = 1;
-    double one_d = 1;
-    uint16_t half_bits = dtype == DT_HALF ? 0x3c00 : 0x3f80;
-    switch (dtype) {
-    case DT_FLOAT:
-    case DT_COMPLEX64:
-        memcpy(value, &one_f, sizeof(one_f));
-        break;
-    case DT_DOUBLE:
-    case DT_COMPLEX128:
-        memcpy(value, &one_d, sizeof(one_d));
-        break;
-    case DT_HALF:
-    case DT_BFLOAT16:
-        memcpy(value, &half_bits, sizeof(half_bits));
-        break;
-    default: /* integers and bool, little-endian */
-        value[0] = 1;
-    }
-}
-
 static enum kernel_result ones_like(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     enum dtype dtype = tensor_dtype(in);
     char one[16] __attribute__((aligned(16)));
-    one_of(dtype, one);
+    element_set_one(dtype, one);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, tensor_shape(in)));
     strided_fill(dtype, tensor_data(&ctx->outputs[0]), one, tensor_n_elements(&ctx->outputs[0]),
                  ctx->pool);
@@ -267,28 +223,27 @@ static enum kernel_result ones_like(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "NoOp", .compute = no_op, .flags = KERNEL_VIEW},
-    {.op = "Const", .compute = const_cpu, .init = const_init, .fini = const_fini,
-        .flags = KERNEL_VIEW},
-    {.op = "Placeholder", .compute = placeholder, .flags = KERNEL_VIEW},
-    {.op = "PlaceholderV2", .compute = placeholder, .flags = KERNEL_VIEW},
-    {.op = "PlaceholderWithDefault", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "Identity", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "RefIdentity", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "IdentityN", .compute = identity_n, .flags = KERNEL_VIEW},
-    {.op = "StopGradient", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "PreventGradient", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "Snapshot", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "DebugGradientIdentity", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "DebugGradientRefIdentity", .compute = identity, .flags = KERNEL_VIEW},
-    {.op = "GuaranteeConst", .compute = identity, .flags = KERNEL_VIEW},
+    {.op = "NoOp", .compute = no_op},
+    {.op = "Const", .compute = const_cpu, .init = const_init, .fini = const_fini},
+    {.op = "Placeholder", .compute = placeholder},
+    {.op = "PlaceholderV2", .compute = placeholder},
+    {.op = "PlaceholderWithDefault", .compute = kernel_identity},
+    {.op = "Identity", .compute = kernel_identity},
+    {.op = "RefIdentity", .compute = kernel_identity},
+    {.op = "IdentityN", .compute = identity_n},
+    {.op = "StopGradient", .compute = kernel_identity},
+    {.op = "PreventGradient", .compute = kernel_identity},
+    {.op = "Snapshot", .compute = kernel_identity},
+    {.op = "DebugGradientIdentity", .compute = kernel_identity},
+    {.op = "DebugGradientRefIdentity", .compute = kernel_identity},
+    {.op = "GuaranteeConst", .compute = kernel_identity},
     {.op = "DeepCopy", .compute = deep_copy},
-    {.op = "EnsureShape", .compute = ensure_shape, .init = ensure_shape_init, .flags = KERNEL_VIEW},
+    {.op = "EnsureShape", .compute = ensure_shape, .init = ensure_shape_init},
     {.op = "Bitcast", .compute = bitcast},
-    {.op = "Shape", .compute = shape_n, .flags = KERNEL_VIEW},
-    {.op = "ShapeN", .compute = shape_n, .flags = KERNEL_VIEW},
-    {.op = "Rank", .compute = rank, .flags = KERNEL_VIEW},
-    {.op = "Size", .compute = size, .flags = KERNEL_VIEW},
+    {.op = "Shape", .compute = shape_n},
+    {.op = "ShapeN", .compute = shape_n},
+    {.op = "Rank", .compute = rank},
+    {.op = "Size", .compute = size},
     {.op = "Fill", .compute = fill},
     {.op = "Empty", .compute = empty},
     {.op = "ZerosLike", .constraints = {{"T", ZERO_TYPES}}, .compute = zeros_like},

@@ -5,14 +5,14 @@
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/support/dims.h"
 
-/* Before and after each dimension, and the padded sizes. */
+/* The paddings before and after each dimension, and the padded sizes. */
 struct paddings {
     int rank;
     int64_t before[SHAPE_MAX_RANK], after[SHAPE_MAX_RANK];
     struct dims padded;
 };
 
-/* `sign` 1: the sizes grow by the paddings; -1: they shrink (gradients). */
+/* With `sign` 1 the sizes grow by the paddings, with -1 they shrink (gradients). */
 static struct status *paddings_read(const struct tensor *in, const struct tensor *t, int sign,
                                     struct paddings *ret) {
     if (t->rank != 2 || tensor_dim(t, 1) != 2)
@@ -43,8 +43,8 @@ static bool paddings_are_none(const struct paddings *p) {
     return true;
 }
 
-/* Copies the input to its place inside of the output. */
-static void copy_inside(struct kernel_ctx *ctx, const struct paddings *p, const struct tensor *in,
+/* Copies the input to its position inside the output. */
+static void copy_inside(struct moves *moves, const struct paddings *p, const struct tensor *in,
                         struct tensor *out) {
     int64_t from[SHAPE_MAX_RANK], to[SHAPE_MAX_RANK], start = 0;
     strides_of(tensor_dims(in), in->rank, from);
@@ -56,12 +56,12 @@ static void copy_inside(struct kernel_ctx *ctx, const struct paddings *p, const 
         start += p->before[i] * to[i];
     }
     if (in->n_elements > 0)
-        strided_run(&s, tensor_dtype(in), tensor_at(out, start), tensor_cdata(in), ctx->pool);
+        moves_add(moves, &s, tensor_at(out, start), tensor_cdata(in));
 }
 
-/* Fills the border slab by slab: in dimension d before or after, the outer dimensions inside,
- * the inner ones whole. */
-static void fill_border(struct kernel_ctx *ctx, const struct paddings *p, const struct tensor *in,
+/* Fills the border slab by slab. Dimension d has a slab before and a slab after, which spans the
+ * inside of the outer dimensions and the whole of the inner ones. */
+static void fill_border(struct moves *moves, const struct paddings *p, const struct tensor *in,
                         const void *value, struct tensor *out) {
     int64_t to[SHAPE_MAX_RANK], outer_start = 0;
     strides_of(p->padded.at, p->rank, to);
@@ -77,9 +77,9 @@ static void fill_border(struct kernel_ctx *ctx, const struct paddings *p, const 
             for (int i = d + 1; i < p->rank; i++)
                 strided_add(&s, p->padded.at[i], 0, to[i]);
             if (n > 0)
-                strided_run(&s, tensor_dtype(out),
-                            tensor_at(out, outer_start + (side ? p->before[d] + size : 0) * to[d]),
-                            value, ctx->pool);
+                moves_add_value(
+                    moves, &s,
+                    tensor_at(out, outer_start + (side ? p->before[d] + size : 0) * to[d]), value);
         }
         outer_start += p->before[d] * to[d];
     }
@@ -96,8 +96,11 @@ static enum kernel_result pad_with(struct kernel_ctx *ctx, const void *value) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&p.padded)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
-    copy_inside(ctx, &p, in, &ctx->outputs[0]);
-    fill_border(ctx, &p, in, value, &ctx->outputs[0]);
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
+    copy_inside(&moves, &p, in, &ctx->outputs[0]);
+    fill_border(&moves, &p, in, value, &ctx->outputs[0]);
+    KERNEL_TRY(ctx, moves_end(&moves));
     return KERNEL_DONE;
 }
 
@@ -114,7 +117,7 @@ static enum kernel_result pad_v2(struct kernel_ctx *ctx) {
     return pad_with(ctx, tensor_cdata(value));
 }
 
-/* ---- MirrorPad: the state is the offset, 1 for REFLECT (the edge is not repeated), 0 for
+/* ---- MirrorPad: the state is the offset, 1 for REFLECT, which does not repeat the edge, and 0 for
  * SYMMETRIC ---- */
 
 static struct status *mirror_init(struct kernel_init *init) {
@@ -134,7 +137,8 @@ static struct status *mirror_check(const struct paddings *p, int d, int64_t size
                           (long long)size);
 }
 
-/* From the last dimension to the first: the slab before and after is the inside, walked back. */
+/* Goes from the last dimension to the first. The slabs before and after a dimension's inside are
+ * copies of the inside, read backwards. */
 static enum kernel_result mirror_pad(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     int64_t offset = *(const int64_t *)ctx->instance->state;
@@ -150,18 +154,21 @@ static enum kernel_result mirror_pad(struct kernel_ctx *ctx) {
     struct tensor *out = &ctx->outputs[0];
     if (in->n_elements == 0 || out->n_elements == 0)
         return KERNEL_DONE;
-    copy_inside(ctx, &p, in, out);
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
+    copy_inside(&moves, &p, in, out);
     int64_t to[SHAPE_MAX_RANK];
     strides_of(p.padded.at, p.rank, to);
     for (int d = p.rank - 1; d >= 0; d--) {
+        moves_flush(&moves); /* the slabs read what has been written before */
         int64_t start = 0;
         for (int i = 0; i < d; i++)
             start += p.before[i] * to[i];
         for (int side = 0; side < 2; side++) {
             int64_t n = side ? p.after[d] : p.before[d], first_inside = p.before[d],
                     end_inside = p.before[d] + tensor_dim(in, d);
-            /* Before: places 0 … before-1 show inside places before-1+offset … offset. After:
-             * the same from the far end. */
+            /* Before the inside, elements 0 … before-1 copy elements before-1+offset … offset of
+             * the inside. After the inside the order is mirrored. */
             int64_t place = side ? end_inside : 0,
                     source =
                         side ? end_inside - 1 - offset : first_inside + p.before[d] - 1 + offset;
@@ -173,14 +180,35 @@ static enum kernel_result mirror_pad(struct kernel_ctx *ctx) {
             for (int i = d + 1; i < p.rank; i++)
                 strided_add(&s, p.padded.at[i], to[i], to[i]);
             if (n > 0)
-                strided_run(&s, tensor_dtype(out), tensor_at(out, start + place * to[d]),
-                            tensor_cat(out, start + source * to[d]), ctx->pool);
+                moves_add(&moves, &s, tensor_at(out, start + place * to[d]),
+                          tensor_cat(out, start + source * to[d]));
         }
     }
+    KERNEL_TRY(ctx, moves_end(&moves));
     return KERNEL_DONE;
 }
 
-/* Folds the border of a copy onto its inside, first dimension first, and takes the inside. */
+static struct status *mirror_grad_on_device(struct kernel_ctx *ctx, const struct paddings *p,
+                                            int offset) {
+    const struct tensor *in = kernel_input(ctx, 0);
+    if (p->rank > DEVICE_MOVE_LOOPS)
+        return status_unimplemented("A device takes mirrored paddings of at most %d dimensions, "
+                                    "not %d",
+                                    DEVICE_MOVE_LOOPS, p->rank);
+    struct device_mirror mirror = {.dtype = tensor_dtype(in),
+                                   .to = tensor_data(&ctx->outputs[0]),
+                                   .from = tensor_cdata(in),
+                                   .rank = p->rank,
+                                   .offset = offset};
+    for (int i = 0; i < p->rank; i++) {
+        mirror.dims[i] = p->padded.at[i];
+        mirror.before[i] = p->before[i];
+        mirror.after[i] = p->after[i];
+    }
+    return ctx->instance->engine->mirror_grad(ctx, &mirror);
+}
+
+/* Folds the border of a copy onto its inside, first dimension first, and returns the inside. */
 static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     int64_t offset = *(const int64_t *)ctx->instance->state;
@@ -196,6 +224,10 @@ static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&p.padded)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, mirror_grad_on_device(ctx, &p, (int)offset));
+        return KERNEL_DONE;
+    }
     struct tensor folded = TENSOR_INIT;
     KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, in, &folded));
     array_slice_fn *add = array_add_fn(tensor_dtype(in));

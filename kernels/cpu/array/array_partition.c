@@ -4,6 +4,7 @@
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_index.h"
 #include "kernels/support/dims.h"
+#include "kernels/support/moves.h"
 #include "kernels/support/strided.h"
 
 static bool starts_with(const struct tensor *t, const struct tensor *prefix) {
@@ -92,6 +93,43 @@ static struct status *stitch_check(const struct tensor *indices, const struct te
     return NULL;
 }
 
+/* Where a row of the output is copied from. */
+struct stitch_source {
+    int input; /* -1: no index names the row */
+    int64_t row;
+};
+
+/* Copies of one launch must not write the same row, so the last index that names a row is found
+ * first. Rows that follow each other on both sides are one copy. */
+static struct status *stitch_on_device(struct kernel_ctx *ctx, int n, int64_t n_rows, int64_t len) {
+    const struct tensor *indices = ctx->inputs, *data = ctx->inputs + n;
+    struct stitch_source *sources = malloc((size_t)n_rows * sizeof(*sources) + 1);
+    if (!sources)
+        return status_exhausted("OOM: %lld rows of a stitch", (long long)n_rows);
+    for (int64_t row = 0; row < n_rows; row++)
+        sources[row] = (struct stitch_source){-1, 0};
+    for (int i = 0; i < n; i++)
+        for (int64_t k = 0; k < indices[i].n_elements; k++)
+            sources[((const int32_t *)tensor_cdata(&indices[i]))[k]] = (struct stitch_source){i, k};
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(&data[0]));
+    for (int64_t row = 0, n_run = 1; row < n_rows; row += n_run, n_run = 1) {
+        const struct stitch_source *first = &sources[row];
+        while (row + n_run < n_rows && first[n_run].input == first->input &&
+               first[n_run].row == first->row + n_run)
+            n_run++;
+        if (first->input < 0)
+            continue;
+        struct strided s;
+        strided_init(&s);
+        strided_add(&s, n_run * len, 1, 1);
+        moves_add(&moves, &s, tensor_at(&ctx->outputs[0], row * len),
+                  tensor_cat(&data[first->input], first->row * len));
+    }
+    free(sources);
+    return moves_end(&moves);
+}
+
 static enum kernel_result dynamic_stitch(struct kernel_ctx *ctx) {
     int n = ctx->instance->n_inputs / 2;
     const struct tensor *indices = ctx->inputs, *data = ctx->inputs + n;
@@ -106,10 +144,14 @@ static enum kernel_result dynamic_stitch(struct kernel_ctx *ctx) {
                 ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     }
     enum dtype dtype = tensor_dtype(&data[0]);
-    /* Places that no index names are zeros. */
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, dims_shape(&dims),
-                                      &ctx->outputs[0]));
+    /* Rows that no index names are zeros. */
+    KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 0, dtype, dims_shape(&dims)));
     int64_t len = dims_product(dims.at, 1, dims.rank);
+    if (kernel_is_for_device(ctx)) {
+        if (len > 0)
+            KERNEL_TRY(ctx, stitch_on_device(ctx, n, max + 1, len));
+        return KERNEL_DONE;
+    }
     for (int i = 0; i < n && len > 0; i++) {
         const int32_t *at = tensor_cdata(&indices[i]);
         for (int64_t k = 0; k < indices[i].n_elements; k++)

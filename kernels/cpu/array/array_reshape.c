@@ -8,8 +8,8 @@
 
 /* ---- Reshape ---- */
 
-/* The one size of -1. Where a size of 0 is asked for, zeros count on neither side: [0, 3] as [0,
- * -1] is [0, 3]. */
+/* Computes the one size that is -1. Where the request has a size of 0, zeros are left out on both
+ * sides, so [0, 3] reshaped to [0, -1] is [0, 3]. */
 static struct status *reshape_infer(const struct tensor *in, struct dims *dims, int unknown,
                                     int64_t product, bool asks_zero) {
     int64_t n_in = 1;
@@ -28,7 +28,7 @@ static struct status *reshape_infer(const struct tensor *in, struct dims *dims, 
     return NULL;
 }
 
-/* The sizes that the second input asks for, with one -1 worked out. */
+/* Computes the sizes that the second input asks for, including the one that is -1. */
 static struct status *reshape_sizes(const struct tensor *in, const struct tensor *sizes,
                                     struct dims *ret) {
     if (sizes->rank > 1)
@@ -37,7 +37,7 @@ static struct status *reshape_sizes(const struct tensor *in, const struct tensor
         return status_invalid("too many dimensions: %lld, the limit is %d",
                               (long long)sizes->n_elements, SHAPE_MAX_RANK);
     int unknown = -1;
-    int64_t product = 1; /* without the zeros */
+    int64_t product = 1; /* of the sizes that are not 0 */
     bool asks_zero = false;
     ret->rank = (int)sizes->n_elements;
     for (int i = 0; i < ret->rank; i++) {
@@ -176,7 +176,7 @@ static struct status *read_two_shapes(struct kernel_ctx *ctx, struct dims ret[2]
     return NULL;
 }
 
-/* Size `i` of the broadcast's rank, 1 where the shape is shorter. */
+/* Size `i` after the shape is padded with ones in front to the broadcast's rank. */
 static int64_t padded(const struct dims *dims, int rank, int i) {
     int at = i - (rank - dims->rank);
     return at < 0 ? 1 : dims->at[at];
@@ -201,8 +201,8 @@ static enum kernel_result broadcast_args(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Which axes each side's gradient is summed over: those in which the other side is wider, and
- * those in which both are 1. */
+/* Computes the axes that each side's gradient is summed over: those in which the other side is
+ * wider, and those in which both sizes are 1. */
 static enum kernel_result broadcast_gradient_args(struct kernel_ctx *ctx) {
     struct dims in[2], axes[2];
     axes[0].rank = axes[1].rank = 0;
@@ -264,7 +264,8 @@ static enum kernel_result broadcast_to(struct kernel_ctx *ctx) {
         int at = i - (out.rank - in->rank);
         strided_add(&s, out.at[i], at < 0 || tensor_dim(in, at) == 1 ? 0 : strides[at], to[i]);
     }
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    KERNEL_TRY(
+        ctx, move_run(ctx, &s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in)));
     return KERNEL_DONE;
 }
 
@@ -307,17 +308,18 @@ static enum kernel_result tile(struct kernel_ctx *ctx) {
         strided_add(&s, size ? out.at[i] / size : 0, 0, to[i] * size);
         strided_add(&s, size, from[i], to[i]);
     }
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    KERNEL_TRY(
+        ctx, move_run(ctx, &s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in)));
     return KERNEL_DONE;
 }
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "Reshape", .compute = array_reshape, .flags = KERNEL_VIEW},
-    {.op = "ExpandDims", .compute = expand_dims, .flags = KERNEL_VIEW},
-    {.op = "Squeeze", .compute = squeeze, .init = squeeze_init, .flags = KERNEL_VIEW},
-    {.op = "BroadcastArgs", .compute = broadcast_args, .flags = KERNEL_VIEW},
-    {.op = "BroadcastGradientArgs", .compute = broadcast_gradient_args, .flags = KERNEL_VIEW},
+    {.op = "Reshape", .compute = array_reshape},
+    {.op = "ExpandDims", .compute = expand_dims},
+    {.op = "Squeeze", .compute = squeeze, .init = squeeze_init},
+    {.op = "BroadcastArgs", .compute = broadcast_args},
+    {.op = "BroadcastGradientArgs", .compute = broadcast_gradient_args},
     {.op = "BroadcastTo", .compute = broadcast_to},
     {.op = "Tile", .compute = tile},
 };

@@ -1,4 +1,4 @@
-/* Puts, adds, subtracts or compares slices into positions that index rows name: ScatterNd and the
+/* Puts, adds, subtracts or compares slices at the positions that index rows name: ScatterNd and the
  * TensorScatter ops.
  *
  *   indices  [rows…, depth]      per row, a point in the output's first `depth` dimensions
@@ -33,7 +33,7 @@ typedef array_slice_fn slice_fn;
         }                                                                 \
     }
 
-/* Sums wrap: unsigned arithmetic on the bits does for both signs. */
+/* Sums wrap. Unsigned arithmetic on the bits gives the right sum for both signs. */
 #define DEFINE_SUMS(suffix, type)           \
     DEFINE_SLICE(add_##suffix, type, a + b) \
     DEFINE_SLICE(sub_##suffix, type, a - b)
@@ -159,7 +159,7 @@ static struct status *scatter_check(const struct tensor *indices, const struct t
     return NULL;
 }
 
-/* TensorFlow also refuses updates without indices (index rows of depth 0), in these words. */
+/* TensorFlow also refuses updates without indices (index rows of depth 0), with this message. */
 static struct status *scatter_check_empty(const struct tensor *indices,
                                           const struct tensor *updates, int64_t n_out) {
     if ((n_out == 0 && (indices->n_elements > 0 || updates->n_elements > 0)) ||
@@ -168,9 +168,26 @@ static struct status *scatter_check_empty(const struct tensor *indices,
     return NULL;
 }
 
+static struct status *scatter_on_device(struct kernel_ctx *ctx, const struct tensor *indices,
+                                        const struct tensor *updates, int depth, int64_t n,
+                                        struct tensor *out) {
+    static const enum update_op ops[N_SCATTER_OPS] = {
+        [SCATTER_PUT] = UPDATE_ASSIGN, [SCATTER_ADD] = UPDATE_ADD, [SCATTER_SUB] = UPDATE_SUB,
+        [SCATTER_MIN] = UPDATE_MIN,    [SCATTER_MAX] = UPDATE_MAX,
+    };
+    const struct scatter_state *state = ctx->instance->state;
+    struct device_scatter job = {.op = ops[state->op],
+                                 .dtype = tensor_dtype(out),
+                                 .params = tensor_data(out),
+                                 .updates = tensor_cdata(updates)};
+    TRY(device_slices_init(&job.slices, indices, depth, tensor_shape(out), n));
+    return n > 0 && job.slices.len > 0 ? ctx->instance->engine->scatter(ctx, &job) : NULL;
+}
+
 /* Applies the updates to `out`, whose elements may be written. */
-static struct status *scatter_apply(const struct scatter_state *state, const struct tensor *indices,
+static struct status *scatter_apply(struct kernel_ctx *ctx, const struct tensor *indices,
                                     const struct tensor *updates, struct tensor *out) {
+    const struct scatter_state *state = ctx->instance->state;
     struct shape shape = tensor_shape(out);
     TRY(scatter_check(indices, updates, shape));
     if (updates->n_elements == 0)
@@ -180,7 +197,12 @@ static struct status *scatter_apply(const struct scatter_state *state, const str
             n = updates->n_elements / MAX(len, 1);
     if (out->n_elements == 0 && len > 0 && indices->n_elements > 0 &&
         state->policy == BAD_INDEX_FAILS)
-        return index_row_bad(indices, depth, 0, "shape", shape);
+        return kernel_is_for_device(ctx)
+                   ? status_invalid("indices of shape %s do not index into shape %s",
+                                    TENSOR_SHAPE_TEXT(indices), SHAPE_TEXT(shape))
+                   : index_row_bad(indices, depth, 0, "shape", shape);
+    if (kernel_is_for_device(ctx))
+        return out->n_elements > 0 ? scatter_on_device(ctx, indices, updates, depth, n, out) : NULL;
     int64_t *at = malloc((size_t)n * sizeof(*at));
     if (!at)
         return status_exhausted("OOM: %lld indices of a scatter", (long long)n);
@@ -228,9 +250,8 @@ static enum kernel_result scatter_nd(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, shape_n_elements(dims_shape(&dims), &n));
     KERNEL_TRY(ctx, scatter_check_empty(indices, updates, n));
     KERNEL_TRY(ctx, scatter_check(indices, updates, dims_shape(&dims)));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(updates),
-                                      dims_shape(&dims), &ctx->outputs[0]));
-    KERNEL_TRY(ctx, scatter_apply(ctx->instance->state, indices, updates, &ctx->outputs[0]));
+    KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 0, tensor_dtype(updates), dims_shape(&dims)));
+    KERNEL_TRY(ctx, scatter_apply(ctx, indices, updates, &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
@@ -243,7 +264,7 @@ static enum kernel_result tensor_scatter(struct kernel_ctx *ctx) {
         kernel_pass(ctx, 0, 0);
     else
         KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, in, &ctx->outputs[0]));
-    KERNEL_TRY(ctx, scatter_apply(ctx->instance->state, indices, updates, &ctx->outputs[0]));
+    KERNEL_TRY(ctx, scatter_apply(ctx, indices, updates, &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 

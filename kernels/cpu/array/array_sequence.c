@@ -26,7 +26,7 @@ static struct status *range_check_real(double start, double limit, double delta)
     return NULL;
 }
 
-/* The count in the dtype's own arithmetic: each operation is rounded by `round`. */
+/* Counts the elements in the dtype's own arithmetic: `round` rounds after each operation. */
 static double count_in_float(float (*round)(float), float start, float limit, float delta) {
     return ceilf(fabsf(round(round(limit - start) / delta)));
 }
@@ -90,7 +90,8 @@ static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint6
     return NULL;
 }
 
-/* start + i·delta in the dtype's own arithmetic, rounded after each operation; integers wrap. */
+/* Writes start + i·delta in the dtype's own arithmetic, rounded after each operation. Integers
+ * wrap. */
 #define RANGE_LOOP(type)                                             \
     {                                                                \
         type *to = data, first = *(const type *)tensor_cdata(start), \
@@ -128,7 +129,7 @@ static void range_fill(const struct tensor *start, const struct tensor *delta, i
         RANGE_LOOP_NARROW(half_to_float, half_from_float, to_half)
     case DT_BFLOAT16:
         RANGE_LOOP_NARROW(bfloat16_to_float, bfloat16_from_float, to_bfloat16)
-    default: /* integers wrap, so the unsigned type of the size serves both signs */
+    default: /* integers wrap, so the unsigned type of the same size computes both signs */
         switch (dtype_size((enum dtype)start->dtype)) {
         case 1:
             RANGE_LOOP_INT(uint8_t, uint32_t)
@@ -147,7 +148,7 @@ struct range_job {
     void *data;
 };
 
-/* Elements that are filled between two questions whether the step is cancelled: about 1 ms. */
+/* This many elements are filled between two checks for cancellation, which takes about 1 ms. */
 enum { RANGE_CHUNK = 1 << 20 };
 
 static void range_part(void *arg, int64_t begin, int64_t end) {
@@ -179,6 +180,13 @@ static enum kernel_result range(struct kernel_ctx *ctx) {
         KERNEL_TRY(ctx, range_count_int(tensor_int_at(start, 0), tensor_int_at(limit, 0),
                                         tensor_int_at(delta, 0), &n));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
+    if (kernel_is_for_device(ctx)) {
+        if (n > 0)
+            KERNEL_TRY(ctx, ctx->instance->engine->range(ctx, dtype, tensor_cdata(start),
+                                                         tensor_cdata(delta),
+                                                         tensor_data(&ctx->outputs[0]), n));
+        return KERNEL_DONE;
+    }
     struct range_job job = {ctx, tensor_data(&ctx->outputs[0])};
     pool_parallel_for(ctx->pool, n, 0.5, range_part, &job);
     KERNEL_TRY(ctx, kernel_check_cancelled(ctx));
@@ -305,6 +313,20 @@ static enum kernel_result one_hot(struct kernel_ctx *ctx) {
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, device_input(ctx, 0));
+        struct device_one_hot job = {.to = tensor_data(out),
+                                     .indices = tensor_cdata(indices),
+                                     .index_dtype = tensor_dtype(indices),
+                                     .element_bytes = dtype_size(tensor_dtype(on)),
+                                     .on = device_scalar_of(on),
+                                     .off = device_scalar_of(off),
+                                     .prefix = dims_product(dims.at, 0, at),
+                                     .depth = depth,
+                                     .suffix = dims_product(dims.at, at + 1, dims.rank)};
+        KERNEL_TRY(ctx, ctx->instance->engine->one_hot(ctx, &job));
+        return KERNEL_DONE;
+    }
     strided_fill(tensor_dtype(on), tensor_data(out), tensor_cdata(off), out->n_elements, ctx->pool);
     one_hot_set(indices, on, depth, dims_product(dims.at, 0, at),
                 dims_product(dims.at, at + 1, dims.rank), out);
@@ -333,7 +355,7 @@ static struct status *unravel_dims(const struct tensor *dims, int64_t *ret_total
     return NULL;
 }
 
-/* UnravelIndex: places in a flattened array as places in the array.
+/* UnravelIndex: turns positions in a flattened array into coordinates.
  *   indices  Tidx, scalar or [n]    dims  Tidx [rank]    output  Tidx [rank], or [rank, n]
  * Errors   INVALID_ARGUMENT   shapes; no index; a size below 1; sizes whose product overflows; an
  *                             index outside */
@@ -371,7 +393,7 @@ static enum kernel_result unravel_index(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {"UnravelIndex", {{"Tidx", DTYPES_INDEX}}, unravel_index, .cost_ns_per_element = 5},
+    {"UnravelIndex", {{"Tidx", DTYPES_INDEX}}, unravel_index},
     {.op = "Range", .compute = range},
     {.op = "LinSpace", .compute = lin_space},
     {.op = "OneHot", .compute = one_hot, .init = one_hot_init},

@@ -9,11 +9,11 @@
 #include "kernels/support/dims.h"
 #include "kernels/variable.h"
 
-/* A smaller part is copied even where it could be a view: as quick, and it does not keep the
- * whole alive. */
+/* A smaller part is copied even where it could be a view. The copy is as quick, and it does not
+ * keep the whole alive. */
 enum { VIEW_MIN_BYTES = 512 };
 
-/* Output 0 is a box of input 0 with the output's shape `out`. */
+/* Makes output 0 from a box of input 0, with the output's shape `out`. */
 static struct status *take_box(struct kernel_ctx *ctx, struct strided *s, int64_t start,
                                struct shape out) {
     const struct tensor *in = kernel_input(ctx, 0);
@@ -29,9 +29,8 @@ static struct status *take_box(struct kernel_ctx *ctx, struct strided *s, int64_
     if (is_run && in->storage == TENSOR_BUFFER && n * size >= VIEW_MIN_BYTES)
         return tensor_view(in->buffer, in->data + start * size, dtype, out, &ctx->outputs[0]);
     TRY(kernel_alloc(ctx, 0, dtype, out));
-    if (n > 0)
-        strided_run(s, dtype, tensor_data(&ctx->outputs[0]), tensor_cat(in, start), ctx->pool);
-    return NULL;
+    return n > 0 ? move_run(ctx, s, dtype, tensor_data(&ctx->outputs[0]), tensor_cat(in, start))
+                 : NULL;
 }
 
 /* ---- Slice ---- */
@@ -83,8 +82,8 @@ static struct status *strided_slice_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* The part of a whole (row-major, of shape `whole`) on one side, a dense value on the other.
- * Returns the part's first element's index. */
+/* Prepares a copy between a part of the whole, which is row-major and has the shape `whole`, and a
+ * dense value. Returns the index of the part's first element. */
 static int64_t box_of_slice(const struct strided_slice *slice, struct shape whole,
                             bool whole_is_source, struct strided *s) {
     int64_t strides[SHAPE_MAX_RANK], dense[SHAPE_MAX_RANK], start = 0;
@@ -92,7 +91,8 @@ static int64_t box_of_slice(const struct strided_slice *slice, struct shape whol
     strides_of(slice->size, slice->rank, dense);
     strided_init(s);
     for (int i = 0; i < slice->rank; i++) {
-        /* A step counts only where it is taken: one turn may carry a stride beyond any size. */
+        /* A dimension of size 1 takes no step. Its stride may be larger than any tensor, so it is
+         * not multiplied. */
         int64_t step = slice->size[i] > 1 ? slice->stride[i] * strides[i] : 0;
         strided_add(s, slice->size[i], whole_is_source ? step : dense[i],
                     whole_is_source ? dense[i] : step);
@@ -101,8 +101,8 @@ static int64_t box_of_slice(const struct strided_slice *slice, struct shape whol
     return start;
 }
 
-/* A value that is broadcast to the slice of a whole. Shrunk dimensions take one turn, new ones
- * do not show in the whole. */
+/* Prepares a copy of a broadcast value to the slice of a whole. Shrunk dimensions are walked once.
+ * New dimensions do not exist in the whole. */
 static struct status *box_of_broadcast(const struct strided_slice *slice, struct shape whole,
                                        struct shape value, struct strided *s, int64_t *ret_start) {
     int64_t strides[SHAPE_MAX_RANK], from[SHAPE_MAX_RANK];
@@ -178,21 +178,20 @@ static enum kernel_result strided_slice_grad(struct kernel_ctx *ctx) {
     if (!shape_equal(out, tensor_shape(dy)))
         return kernel_fail(ctx, status_invalid("shape of dy was %s instead of %s",
                                                TENSOR_SHAPE_TEXT(dy), SHAPE_TEXT(out)));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(dy),
-                                      dims_shape(&whole), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 0, tensor_dtype(dy), dims_shape(&whole)));
     if (dy->n_elements == 0)
         return KERNEL_DONE;
     struct strided s;
     int64_t start = box_of_slice(&slice, dims_shape(&whole), false, &s);
-    strided_run(&s, tensor_dtype(dy), tensor_at(&ctx->outputs[0], start), tensor_cdata(dy),
-                ctx->pool);
+    KERNEL_TRY(ctx, move_run(ctx, &s, tensor_dtype(dy), tensor_at(&ctx->outputs[0], start),
+                             tensor_cdata(dy)));
     return KERNEL_DONE;
 }
 
 /* ---- assignment ---- */
 
-/* Writes `value` into the slice of `whole`, whose elements may be written. A value may be
- * broadcast to the slice's shape. */
+/* Writes `value` into the slice of `whole`, whose elements may be written. `value` may be broadcast
+ * to the slice's shape. */
 static struct status *assign_slice(struct kernel_ctx *ctx, struct tensor *whole,
                                    const struct tensor *value) {
     struct strided_slice slice;
@@ -206,8 +205,7 @@ static struct status *assign_slice(struct kernel_ctx *ctx, struct tensor *whole,
     struct strided s;
     int64_t start;
     TRY(box_of_broadcast(&slice, tensor_shape(whole), tensor_shape(value), &s, &start));
-    strided_run(&s, tensor_dtype(value), tensor_at(whole, start), tensor_cdata(value), ctx->pool);
-    return NULL;
+    return move_run(ctx, &s, tensor_dtype(value), tensor_at(whole, start), tensor_cdata(value));
 }
 
 static struct status *assign_to_variable(struct kernel_ctx *ctx, struct variable *variable) {
@@ -243,7 +241,7 @@ static enum kernel_result resource_strided_slice_assign(struct kernel_ctx *ctx) 
     return KERNEL_DONE;
 }
 
-/* The input with a slice replaced: in place when nobody else holds it. */
+/* Replaces a slice of the input, in place when nobody else holds the input. */
 static enum kernel_result tensor_strided_slice_update(struct kernel_ctx *ctx) {
     struct tensor *out = &ctx->outputs[0];
     if (tensor_is_sole(kernel_input(ctx, 0)))

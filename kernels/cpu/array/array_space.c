@@ -10,11 +10,11 @@
  *   wide    [batch, s1·b1 - p1, s2·b2 - p2, …, rest…]      p: the paddings, or the crops
  *   narrow  [b1·b2·…·batch, s1, s2, …, rest…]
  *
- * Place o of a block is a batch of its own: narrow[(o, batch), s] = wide[batch, s·b + o -
- * before]. */
+ * Each offset o inside a block is a batch of its own:
+ * narrow[(o, batch), s] = wide[batch, s·b + o - before]. */
 
 struct blocks {
-    int n; /* spatial dimensions that blocks divide: 1 … n */
+    int n; /* how many spatial dimensions are divided into blocks: dimensions 1 … n */
     int64_t block[SHAPE_MAX_RANK], before[SHAPE_MAX_RANK], after[SHAPE_MAX_RANK];
     int64_t n_blocks;
 };
@@ -53,7 +53,8 @@ static struct status *blocks_read(struct kernel_ctx *ctx, const char *what, stru
     return blocks_check(ret, kernel_input(ctx, 0), what);
 }
 
-/* The first forms: two spatial dimensions, one block size, an attr. */
+/* Reads the blocks of the first forms, which have two spatial dimensions and one block size, an
+ * attr. */
 static struct status *blocks_read_v1(struct kernel_ctx *ctx, const char *what, struct blocks *ret) {
     const struct tensor *in = kernel_input(ctx, 0), *pads = kernel_input(ctx, 1);
     if (in->rank != 4)
@@ -70,14 +71,17 @@ static struct status *blocks_read_v1(struct kernel_ctx *ctx, const char *what, s
     return blocks_check(ret, in, what);
 }
 
-/* Copies between a wide and a narrow tensor, place by place of the block. */
-static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, bool to_narrow,
-                        const struct dims *wide, const struct dims *narrow, const struct tensor *in,
-                        struct tensor *out) {
+/* Copies between a wide and a narrow tensor, for one offset inside the block after another. */
+static struct status *move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks,
+                                  bool to_narrow, const struct dims *wide,
+                                  const struct dims *narrow, const struct tensor *in,
+                                  struct tensor *out) {
     int64_t wide_strides[SHAPE_MAX_RANK], narrow_strides[SHAPE_MAX_RANK];
     strides_of(wide->at, wide->rank, wide_strides);
     strides_of(narrow->at, narrow->rank, narrow_strides);
     int64_t place[SHAPE_MAX_RANK] = {0};
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
     for (int64_t o = 0; o < blocks->n_blocks; o++) {
         struct strided s;
         int64_t wide_start = 0, narrow_start = o * wide->at[0] * narrow_strides[0];
@@ -87,7 +91,7 @@ static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, boo
             int64_t n = wide->at[i], wide_step = wide_strides[i], narrow_step = narrow_strides[i];
             if (i >= 1 && i <= blocks->n) {
                 int64_t block = blocks->block[i - 1], shift = place[i - 1] - blocks->before[i - 1];
-                /* first s with s·b + shift >= 0 */
+                /* the first s with s·b + shift >= 0 */
                 int64_t first = shift < 0 ? (-shift + block - 1) / block : 0;
                 int64_t end = n - shift > 0 ? (n - shift + block - 1) / block : 0;
                 end = MIN(end, narrow->at[i]);
@@ -102,11 +106,12 @@ static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, boo
                             to_narrow ? narrow_step : wide_step);
         }
         if (!is_empty && in->n_elements > 0)
-            strided_run(&s, tensor_dtype(in), tensor_at(out, to_narrow ? narrow_start : wide_start),
-                        tensor_cat(in, to_narrow ? wide_start : narrow_start), ctx->pool);
+            moves_add(&moves, &s, tensor_at(out, to_narrow ? narrow_start : wide_start),
+                      tensor_cat(in, to_narrow ? wide_start : narrow_start));
         for (int i = blocks->n - 1; i >= 0 && ++place[i] == blocks->block[i]; i--)
             place[i] = 0;
     }
+    return moves_end(&moves);
 }
 
 static enum kernel_result to_batch(struct kernel_ctx *ctx, const struct blocks *blocks) {
@@ -132,12 +137,11 @@ static enum kernel_result to_batch(struct kernel_ctx *ctx, const struct blocks *
         is_padded |= blocks->before[i] || blocks->after[i];
     }
     if (is_padded)
-        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in),
-                                          dims_shape(&narrow), &ctx->outputs[0]));
+        KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 0, tensor_dtype(in), dims_shape(&narrow)));
     else
         KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&narrow)));
     if (in->n_elements > 0)
-        move_blocks(ctx, blocks, true, &wide, &narrow, in, &ctx->outputs[0]);
+        KERNEL_TRY(ctx, move_blocks(ctx, blocks, true, &wide, &narrow, in, &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
@@ -165,7 +169,7 @@ static enum kernel_result from_batch(struct kernel_ctx *ctx, const struct blocks
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&wide)));
     if (ctx->outputs[0].n_elements > 0)
-        move_blocks(ctx, blocks, false, &wide, &narrow, in, &ctx->outputs[0]);
+        KERNEL_TRY(ctx, move_blocks(ctx, blocks, false, &wide, &narrow, in, &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
@@ -196,8 +200,8 @@ static struct status *block_size_init(struct kernel_init *init) {
 /* ---- SpaceToDepth, DepthToSpace ----
  *
  *   wide    [batch, h·b, w·b, c]        ([batch, c, h·b, w·b] in NCHW)
- *   narrow  [batch, h, w, (y, x, c)]    ([batch, (y, x, c), h, w])          y, x < b: the place in
- *                                       the block */
+ *   narrow  [batch, h, w, (y, x, c)]    ([batch, (y, x, c), h, w])          y, x < b: the offset
+ *                                       inside the block */
 
 struct depth_state {
     int64_t block;
@@ -218,7 +222,8 @@ static struct status *depth_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* Both ways; `n`, `h`, `w`, `c` are the wide batch, narrow height and width, wide depth. */
+/* Copies in either direction. `n` and `c` are the batch and depth of the wide tensor, `h` and `w`
+ * the height and width of the narrow one. */
 static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int64_t n, int64_t h,
                                      int64_t w, int64_t c) {
     const struct depth_state *state = ctx->instance->state;
@@ -249,7 +254,8 @@ static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int6
     } loops[6] = {{n, ws[0], ns[0]},         {h, wide_y * b, narrow_y},
                   {w, wide_x * b, narrow_x}, {b, wide_y, narrow_c * c * b},
                   {b, wide_x, narrow_c * c}, {c, wide_c, narrow_c}};
-    /* Loops stand in the output's order, so that it is written from its start to its end. */
+    /* The loops have the order of the output's dimensions, so the output is written from start to
+     * end. */
     static const int orders[2][2][6] = {{{0, 1, 3, 2, 4, 5}, {0, 5, 1, 3, 2, 4}},
                                         {{0, 1, 2, 3, 4, 5}, {0, 3, 4, 5, 1, 2}}};
     struct strided s;
@@ -259,7 +265,8 @@ static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int6
         strided_add(&s, loops[at].size, to_depth ? loops[at].wide : loops[at].narrow,
                     to_depth ? loops[at].narrow : loops[at].wide);
     }
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    KERNEL_TRY(
+        ctx, move_run(ctx, &s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in)));
     return KERNEL_DONE;
 }
 

@@ -29,7 +29,7 @@ static struct status *read_permutation(const struct tensor *perm, int rank, int6
     return NULL;
 }
 
-/* True when no element moves: the axes wider than 1 keep their order. */
+/* True when no element moves, because the axes wider than 1 keep their order. */
 static bool keeps_order(const struct tensor *in, const int64_t *perm) {
     int64_t last = -1;
     for (int i = 0; i < in->rank; i++) {
@@ -61,16 +61,17 @@ static enum kernel_result transpose(struct kernel_ctx *ctx) {
     strided_init(&s);
     for (int i = 0; i < out.rank; i++)
         strided_add(&s, out.at[i], from[perm[i]], to[i]);
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    KERNEL_TRY(
+        ctx, move_run(ctx, &s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in)));
     return KERNEL_DONE;
 }
 
-/* In place on the output, which is fresh, or made so. */
+/* Works in place on the output, which is fresh or has been made so. */
 static enum kernel_result conjugate_transpose(struct kernel_ctx *ctx) {
     if (transpose(ctx) != KERNEL_DONE || ctx->status)
         return KERNEL_DONE;
     struct tensor *out = &ctx->outputs[0];
-    if (out->dtype != DT_COMPLEX64 && out->dtype != DT_COMPLEX128)
+    if ((out->dtype != DT_COMPLEX64 && out->dtype != DT_COMPLEX128) || out->n_elements == 0)
         return KERNEL_DONE;
     if (!tensor_is_sole(out)) {
         struct tensor own = TENSOR_INIT;
@@ -78,7 +79,10 @@ static enum kernel_result conjugate_transpose(struct kernel_ctx *ctx) {
         tensor_clear(out);
         tensor_move(out, &own);
     }
-    if (out->dtype == DT_COMPLEX64) {
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, ctx->instance->engine->conjugate(ctx, tensor_dtype(out), tensor_data(out),
+                                                         out->n_elements));
+    } else if (out->dtype == DT_COMPLEX64) {
         float *parts = tensor_data(out);
         for (int64_t i = 0; i < out->n_elements; i++)
             parts[2 * i + 1] = -parts[2 * i + 1];
@@ -134,8 +138,8 @@ static enum kernel_result reverse_axes(struct kernel_ctx *ctx, const bool *is_re
         strided_add(&s, tensor_dim(in, i), is_reversed[i] ? -strides[i] : strides[i], strides[i]);
         start += is_reversed[i] ? (tensor_dim(in, i) - 1) * strides[i] : 0;
     }
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cat(in, start),
-                ctx->pool);
+    KERNEL_TRY(ctx, move_run(ctx, &s, tensor_dtype(in), tensor_data(&ctx->outputs[0]),
+                             tensor_cat(in, start)));
     return KERNEL_DONE;
 }
 
@@ -205,7 +209,7 @@ static struct status *reverse_sequence_check(const struct reverse_sequence *stat
         return status_invalid("Length of seq_lens != input.dims(%lld), (%lld vs. %lld)",
                               (long long)state->batch_dim, (long long)lengths->n_elements,
                               (long long)n_batch);
-    for (int64_t i = 0; i < n_batch; i++) {
+    for (int64_t i = 0; i < n_batch && !tensor_is_on_device(lengths); i++) {
         int64_t length = tensor_index_at(lengths, i);
         if (length < 0 || length > n_steps)
             return status_invalid("seq_lens(%lld) %s", (long long)i,
@@ -214,7 +218,30 @@ static struct status *reverse_sequence_check(const struct reverse_sequence *stat
     return NULL;
 }
 
-/* Each batch entry: the first `length` steps reversed, the rest as it is. */
+static struct status *reverse_sequence_on_device(struct kernel_ctx *ctx,
+                                                 const struct reverse_sequence *state,
+                                                 const struct tensor *in,
+                                                 const struct tensor *lengths) {
+    int first = (int)MIN(state->seq_dim, state->batch_dim),
+        second = (int)MAX(state->seq_dim, state->batch_dim);
+    const int64_t *dims = tensor_dims(in);
+    struct device_reverse_sequence reverse = {
+        .to = tensor_data(&ctx->outputs[0]),
+        .from = tensor_cdata(in),
+        .lengths = tensor_cdata(lengths),
+        .length_dtype = tensor_dtype(lengths),
+        .element_bytes = dtype_size(tensor_dtype(in)),
+        .outer = dims_product(dims, 0, first),
+        .n_steps = dims[state->seq_dim],
+        .middle = dims_product(dims, first + 1, second),
+        .n_batch = dims[state->batch_dim],
+        .inner = dims_product(dims, second + 1, in->rank),
+        .batch_is_first = state->batch_dim < state->seq_dim,
+    };
+    return ctx->instance->engine->reverse_sequence(ctx, &reverse);
+}
+
+/* For each batch entry, reverses the first `length` steps and copies the rest. */
 static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
     const struct reverse_sequence *state = ctx->instance->state;
     const struct tensor *in = kernel_input(ctx, 0), *lengths = kernel_input(ctx, 1);
@@ -224,6 +251,10 @@ static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
     strides_of(tensor_dims(in), in->rank, strides);
     if (in->n_elements == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, reverse_sequence_on_device(ctx, state, in, lengths));
+        return KERNEL_DONE;
+    }
     int seq = (int)state->seq_dim, batch = (int)state->batch_dim;
     for (int64_t b = 0; b < lengths->n_elements; b++) {
         int64_t length = tensor_index_at(lengths, b), n_steps = tensor_dim(in, seq);
@@ -251,11 +282,13 @@ static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
 
 /* ---- Roll ---- */
 
-/* Rolls one axis after the other: each is two strided copies. */
-static void roll_axis(struct kernel_ctx *ctx, const struct tensor *in, struct tensor *out, int axis,
-                      int64_t shift) {
+/* Rolls one axis. A roll is two strided copies. */
+static struct status *roll_axis(struct kernel_ctx *ctx, const struct tensor *in, struct tensor *out,
+                                int axis, int64_t shift) {
     int64_t n = tensor_dim(in, axis), inner = dims_product(tensor_dims(in), axis + 1, in->rank),
             outer = dims_product(tensor_dims(in), 0, axis);
+    struct moves moves;
+    moves_begin(&moves, ctx, tensor_dtype(in));
     for (int part = 0; part < 2; part++) {
         int64_t count = part ? shift : n - shift, from = part ? n - shift : 0,
                 to = part ? 0 : shift;
@@ -264,9 +297,9 @@ static void roll_axis(struct kernel_ctx *ctx, const struct tensor *in, struct te
         strided_add(&s, outer, n * inner, n * inner);
         strided_add(&s, count * inner, 1, 1);
         if (count > 0)
-            strided_run(&s, tensor_dtype(in), tensor_at(out, to * inner),
-                        tensor_cat(in, from * inner), ctx->pool);
+            moves_add(&moves, &s, tensor_at(out, to * inner), tensor_cat(in, from * inner));
     }
+    return moves_end(&moves);
 }
 
 static enum kernel_result roll(struct kernel_ctx *ctx) {
@@ -300,11 +333,12 @@ static enum kernel_result roll(struct kernel_ctx *ctx) {
         if (shifts[i] == 0)
             continue;
         struct tensor next = TENSOR_INIT;
-        TRY_OUT(tensor_new(ctx->instance->allocator, tensor_dtype(&current), tensor_shape(&current),
-                           &next));
-        roll_axis(ctx, &current, &next, i, shifts[i]);
+        TRY_OUT(kernel_new(ctx, tensor_dtype(&current), tensor_shape(&current), &next));
+        st = roll_axis(ctx, &current, &next, i, shifts[i]);
         tensor_clear(&current);
         tensor_move(&current, &next);
+        if (st)
+            goto out;
     }
     tensor_move(&ctx->outputs[0], &current);
     return KERNEL_DONE;

@@ -1,30 +1,32 @@
 /* Finds elements by value: Unique, ListDiff, Where.
  *
- * Equal means ==. So the two zeros of a float are one value, and a NaN equals nothing, itself
- * included. */
+ * Elements are equal when == says so. The two zeros of a float are therefore one value, and a NaN
+ * equals nothing, not even itself. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/map.h"
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/dims.h"
 #include "kernels/support/lanes.h"
 #include "kernels/support/half_blocks.h"
 
 /* ---- slices with a hash ---- */
 
-/* The slices [o, i, k] of a tensor seen as [outer, n, inner]; i names a slice. A vector has
- * outer = inner = 1. */
+/* The slices [o, i, k] of a tensor that is seen as [outer, n, inner]; i numbers the slices. A
+ * vector has outer = inner = 1. */
 struct slices {
     enum dtype dtype;
     const char *data;
     int64_t n, outer, inner;
 };
 
-/* As dtype_size, but a constant where the dtype is one. */
+/* As dtype_size, but a constant where the compiler knows the dtype. */
 static inline __attribute__((always_inline)) size_t element_size(enum dtype dtype) {
     return dtype == DT_INT32 ? 4 : dtype == DT_INT64 || dtype == DT_STRING ? 8 : dtype_size(dtype);
 }
@@ -105,7 +107,8 @@ static inline __attribute__((always_inline)) bool slice_equal(const struct slice
     return true;
 }
 
-/* An open table of slice numbers, at most half full; 0 is free, i + 1 stands for slice i. */
+/* An open hash table of slice numbers, at most half full. An entry is 0 when it is free, and i + 1
+ * for slice i. */
 struct table {
     uint32_t *slots;
     uint64_t mask, seed;
@@ -119,15 +122,15 @@ static struct status *table_init(struct table *table, int64_t n) {
     while (capacity < 2 * (uint64_t)n)
         capacity *= 2;
     table->mask = capacity - 1;
-    table->seed = random_u64(); /* strangers' values cannot be made to collide */
+    table->seed = random_u64(); /* random, so that a client cannot choose values that collide */
     table->slots = calloc(capacity, sizeof(*table->slots));
     return table->slots
                ? NULL
                : status_exhausted("OOM: a table of %llu slots", (unsigned long long)capacity);
 }
 
-/* The slice of `in` that equals slice i of `probe`, or -1. With `insert`, i is added when there
- * was none (probe is `in`). */
+/* Finds the slice of `in` that equals slice i of `probe`, or -1. With `insert`, where probe is
+ * `in`, slice i is added when there is no equal one. */
 static inline __attribute__((always_inline)) int64_t
 table_find(struct table *table, const struct slices *in, const struct slices *probe, int64_t i,
            enum dtype dtype, bool insert) {
@@ -151,10 +154,14 @@ table_find(struct table *table, const struct slices *in, const struct slices *pr
 
 /* ---- Unique ---- */
 
+enum { SLICES_PER_POLL = 1 << 13 };
+
+static bool is_time_to_stop(int64_t i) { return i % SLICES_PER_POLL == 0 && pool_is_unwanted(); }
+
 struct unique {
     struct slices in;
-    int32_t *of;     /* per slice: which distinct value it is */
-    int32_t *firsts; /* per distinct value: the slice that showed it first */
+    int32_t *of;     /* per slice: the number of its distinct value */
+    int32_t *firsts; /* per distinct value: the first slice that has it */
     int64_t n_unique;
 };
 
@@ -162,6 +169,8 @@ static inline __attribute__((always_inline)) int64_t
 unique_loop(struct unique *u, struct table *table, enum dtype dtype) {
     int64_t n_unique = 0;
     for (int64_t i = 0; i < u->in.n; i++) {
+        if (is_time_to_stop(i))
+            return 0; /* what has not been visited has no number */
         int64_t found = table_find(table, &u->in, &u->in, i, dtype, true);
         if (found < 0) {
             u->firsts[n_unique] = (int32_t)i;
@@ -190,13 +199,6 @@ static struct status *unique_axis(struct kernel_ctx *ctx, bool has_axis, int *re
     return NULL;
 }
 
-static void set_int(struct tensor *t, int64_t i, int64_t value) {
-    if (t->dtype == DT_INT32)
-        ((int32_t *)tensor_data(t))[i] = (int32_t)value;
-    else
-        ((int64_t *)tensor_data(t))[i] = value;
-}
-
 static struct status *unique_outputs(struct kernel_ctx *ctx, const struct unique *u, int axis) {
     const struct tensor *in = kernel_input(ctx, 0);
     struct dims dims;
@@ -211,14 +213,14 @@ static struct status *unique_outputs(struct kernel_ctx *ctx, const struct unique
                           slice_at(&u->in, u->in.dtype, o, u->firsts[j]), u->in.inner);
     }
     for (int64_t i = 0; i < u->in.n; i++)
-        set_int(of, i, u->of[i]);
+        tensor_set_index(of, i, u->of[i]);
     if (ctx->instance->n_outputs < 3)
         return NULL;
     TRY(tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 2),
                           (struct shape){1, &u->n_unique}, &ctx->outputs[2]));
     for (int64_t i = 0; i < u->in.n; i++) {
         struct tensor *counts = &ctx->outputs[2];
-        set_int(counts, u->of[i], tensor_index_at(counts, u->of[i]) + 1);
+        tensor_set_index(counts, u->of[i], tensor_index_at(counts, u->of[i]) + 1);
     }
     return NULL;
 }
@@ -241,7 +243,7 @@ static enum kernel_result unique(struct kernel_ctx *ctx) {
     if (!st) {
 #define UNIQUE_LOOP(dtype) unique_loop(&u, &table, (dtype))
         u.n_unique = WITH_DTYPE(u.in.dtype, UNIQUE_LOOP);
-        st = unique_outputs(ctx, &u, axis);
+        st = pool_is_unwanted() ? kernel_check_cancelled(ctx) : unique_outputs(ctx, &u, axis);
     }
     free(table.slots);
     free(u.of);
@@ -267,9 +269,9 @@ static enum kernel_result list_diff(struct kernel_ctx *ctx) {
              : status_exhausted("OOM: indices of %lld elements", (long long)x->n_elements);
     if (st)
         goto out;
-    for (int64_t i = 0; i < in_y.n; i++)
+    for (int64_t i = 0; i < in_y.n && !is_time_to_stop(i); i++)
         table_find(&table, &in_y, &in_y, i, in_y.dtype, true);
-    for (int64_t i = 0; i < in_x.n; i++) {
+    for (int64_t i = 0; i < in_x.n && !is_time_to_stop(i); i++) {
         if (table_find(&table, &in_y, &in_x, i, in_x.dtype, false) < 0)
             kept[n++] = i;
     }
@@ -277,7 +279,7 @@ static enum kernel_result list_diff(struct kernel_ctx *ctx) {
     TRY_OUT(kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &n}));
     for (int64_t i = 0; i < n; i++) {
         elements_copy(in_x.dtype, tensor_at(&ctx->outputs[0], i), tensor_cat(x, kept[i]), 1);
-        set_int(&ctx->outputs[1], i, kept[i]);
+        tensor_set_index(&ctx->outputs[1], i, kept[i]);
     }
 out:
     free(kept);
@@ -286,7 +288,7 @@ out:
     return KERNEL_DONE;
 }
 
-/* ---- Where: the places of elements that are not 0 ---- */
+/* ---- Where: the coordinates of elements that are not 0 ---- */
 
 #define COUNT_LOOP(type, test)            \
     {                                     \
@@ -328,9 +330,11 @@ static int64_t mark_set(enum dtype dtype, const void *data, int64_t n, bool *is_
     return count;
 }
 
-/* The places of a run of n marks, whose other coordinates are `at`; answers where the next go.
- * Each is written, and stays if its mark is set: no branch has to be guessed, and nothing is
- * written at the end. Eight marks that are not set are passed over. */
+/* Writes the coordinates of the set marks in a run of n marks. `at` has the coordinates of the
+ * other dimensions. Returns where the next coordinates are written. The coordinates of every mark
+ * are written, but the next ones overwrite them unless the mark is set, so no branch is
+ * mispredicted. Nothing is written at `end` or later. Eight marks that are not set are skipped at
+ * once. */
 LANES_INLINE int64_t *write_run(const bool *is_set, int64_t n, const int64_t *at, const int rank,
                                 int64_t *to, const int64_t *end) {
     for (int64_t i = 0; i < n && to < end;) {
@@ -349,7 +353,8 @@ LANES_INLINE int64_t *write_run(const bool *is_set, int64_t n, const int64_t *at
     return to;
 }
 
-/* Rows of coordinates; the last dimension is the inner loop, the others an odometer. */
+/* Writes a row of coordinates for each set mark. The last dimension is the inner loop, and the
+ * other dimensions are counted like an odometer. */
 static void write_places(struct shape shape, const bool *is_set, int64_t *to, int64_t count) {
     int64_t at[SHAPE_MAX_RANK] = {0}, row = shape.dims[shape.rank - 1],
             n_rows = dims_product(shape.dims, 0, shape.rank - 1);
@@ -385,11 +390,8 @@ static enum kernel_result where(struct kernel_ctx *ctx) {
 }
 
 #define VALUE_TYPES (DTYPES_REAL | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING))
-#define UNIQUE(name)                                                          \
-    {                                                                         \
-        .op = (name), .constraints = {{"T", VALUE_TYPES}}, .compute = unique, \
-        .cost_ns_per_element = 10                                             \
-    }
+#define UNIQUE(name) \
+    { .op = (name), .constraints = {{"T", VALUE_TYPES}}, .compute = unique }
 
 // clang-format off
 static const struct kernel_def rows[] = {
@@ -398,7 +400,7 @@ static const struct kernel_def rows[] = {
     UNIQUE("UniqueWithCounts"),
     UNIQUE("UniqueWithCountsV2"),
     {.op = "ListDiff", .constraints = {{"T", VALUE_TYPES & ~DTYPE_BIT(DT_BOOL)}},
-        .compute = list_diff, .cost_ns_per_element = 10},
+        .compute = list_diff},
     {.op = "Where", .constraints = {{"T", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)}}, .compute = where},
 };
 // clang-format on

@@ -7,14 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/pool_cancel.h"
+
 typedef double complex c128;
 
-enum { MAX_FACTORS = 64, LARGEST_RADIX = 13, N_KEPT = 8, KEPT_MAX_LENGTH = 1 << 16 };
+enum {
+    MAX_FACTORS = 64,
+    LARGEST_RADIX = 13,
+    N_KEPT = 8,
+    KEPT_MAX_LENGTH = 1 << 16,
+    ROOTS_PER_POLL = 1 << 16
+};
 
-/* One step of Stockham's form splits off a radix p: of length n = p·m, s interleaved transforms,
+/* One step of Stockham's form, which splits a radix p off. For s interleaved transforms of length n
+ * = p·m it computes
  *   y[j + s·(p·q + k)] = w_n^(q·k) · Σ_i x[j + s·(q + m·i)]·w_p^(i·k)
- * Real and imaginary parts lie in arrays of their own, so that the loops over j, and over q
- * while s is 1, vectorise. */
+ * Real and imaginary parts are in separate arrays, so that the loops over j, and over q while s is
+ * 1, vectorise. */
 struct pass {
     int p;
     int64_t m, s;
@@ -25,12 +34,13 @@ struct pass {
 struct fft_plan {
     atomic_int n_refs;
     int64_t n;
-    int n_passes; /* none for Bluestein's form */
+    int n_passes; /* 0 in Bluestein's form */
     struct pass passes[MAX_FACTORS];
     double *twiddles;
-    c128 *roots;            /* of Bluestein: the chirp e^(-πi·k²/n) */
-    struct fft_plan *inner; /* Bluestein: of a power of two, m >= 2n - 1 */
-    c128 *chirp_spectrum;   /* of the conjugate chirp, m elements, divided by m */
+    c128 *roots;            /* Bluestein's form: the chirp e^(-πi·k²/n) */
+    struct fft_plan *inner; /* Bluestein's form: the plan of a power of two, m >= 2n - 1 */
+    /* Bluestein's form: the spectrum of the conjugate chirp, m elements, divided by m */
+    c128 *chirp_spectrum;
 };
 
 /* ---- steps ---- */
@@ -52,7 +62,8 @@ struct parts {
 #define TR(k) t[(int64_t)(2 * ((k)-1)) * m + q]
 #define TI(k) t[(int64_t)(2 * ((k)-1) + 1) * m + q]
 
-/* A radix' step from its butterfly, which reads at i, i + d, …, and writes at o, o + e, … */
+/* Defines a radix' step from its butterfly, which reads at i, i + d, …, and writes at o, o + e,
+ * … */
 #define STEP(p, BUTTERFLY)                                                                   \
     VECTOR_CLONES static void step_##p(const struct pass *pass, struct parts v) {            \
         const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles; \
@@ -116,8 +127,8 @@ STEP(3, BUTTERFLY_3)
 STEP(4, BUTTERFLY_4)
 STEP(5, BUTTERFLY_5)
 
-/* The larger primes: sums of p products. They are the last steps, so that s is large, where a
- * length has small factors too. */
+/* A step of any larger prime p: sums of p products. These are the last steps, so that s is large
+ * when the length has small factors as well. */
 VECTOR_CLONES static void step_any(const struct pass *pass, struct parts v) {
     const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles;
     double *restrict yr = v.yr, *restrict yi = v.yi;
@@ -164,13 +175,13 @@ static void run_pass(const struct pass *pass, struct parts v) {
     }
 }
 
-/* Forward, of parts; the result lies in re and im again. Lanes are transforms side by side: a
- * step's inner loop runs over them too. */
+/* Runs the forward transform in place on re and im. The lanes are independent transforms, and a
+ * step's inner loop also runs over them. */
 static void run_stockham(const struct fft_plan *plan, double *re, double *im, double *scratch,
                          int64_t lanes) {
     size_t size = (size_t)(plan->n * lanes) * sizeof(*re);
     double *from[2] = {re, im}, *to[2] = {scratch, scratch + plan->n * lanes};
-    for (int i = 0; i < plan->n_passes; i++) {
+    for (int i = 0; i < plan->n_passes && !pool_is_unwanted(); i++) {
         struct pass pass = plan->passes[i];
         pass.s *= lanes;
         run_pass(&pass, (struct parts){from[0], from[1], to[0], to[1]});
@@ -189,7 +200,8 @@ static void run_stockham(const struct fft_plan *plan, double *re, double *im, do
 static void run_bluestein(const struct fft_plan *plan, double *re, double *im, double *scratch,
                           int64_t lanes);
 
-/* The inverse is the transform with the parts exchanged, on the way in and out. */
+/* The inverse is the forward transform with real and imaginary parts exchanged, before and
+ * after. */
 void fft_run_lanes(const struct fft_plan *plan, bool inverse, double *re, double *im,
                    double *scratch, int64_t lanes) {
     (plan->inner ? run_bluestein : run_stockham)(plan, inverse ? im : re, inverse ? re : im,
@@ -217,7 +229,7 @@ int64_t fft_plan_scratch(const struct fft_plan *plan) {
 /* ---- Bluestein: j·k = (j² + k² - (k - j)²) / 2 makes the transform a convolution with the
  * chirp ---- */
 
-/* to[k] = from[k] · by[k], of every lane. */
+/* to[k] = from[k] · by[k], for every lane. */
 static void multiply_lanes(const double *from_re, const double *from_im, const c128 *by,
                            double *to_re, double *to_im, int64_t n, int64_t lanes) {
     for (int64_t k = 0; k < n; k++) {
@@ -245,7 +257,8 @@ static void run_bluestein(const struct fft_plan *plan, double *re, double *im, d
 
 /* ---- plans ---- */
 
-/* e^(-πi·k/half), the angle brought into the first octant: exact to the last place whatever k. */
+/* e^(-πi·k/half). The angle is reduced to the first octant, so the result is exact to the last
+ * place for every k. */
 static c128 unit_root(int64_t k, int64_t half) {
     const double pi = 3.14159265358979323846;
     int64_t full = 2 * half;
@@ -262,7 +275,7 @@ static c128 unit_root(int64_t k, int64_t half) {
     return CMPLX(cos(pi * (double)k / (double)half), -sin(pi * (double)k / (double)half));
 }
 
-/* False when a factor is too large for Stockham's form. */
+/* False when a prime factor is too large for Stockham's form. */
 static bool factorise(struct fft_plan *plan) {
     int64_t rest = plan->n, s = 1;
     static const int radices[] = {4, 2, 3, 5, 7, 11, LARGEST_RADIX};
@@ -274,6 +287,11 @@ static bool factorise(struct fft_plan *plan) {
         }
     }
     return rest == 1;
+}
+
+/* The step was cancelled, so the plan must not be kept half made. */
+static struct status *unwanted(void) {
+    return status_new(STATUS_CANCELLED, "a Fourier transform was cancelled");
 }
 
 static struct status *prepare_stockham(struct fft_plan *plan) {
@@ -290,6 +308,8 @@ static struct status *prepare_stockham(struct fft_plan *plan) {
         pass->twiddles = t;
         for (int k = 1; k < pass->p; k++, t += 2 * pass->m) {
             for (int64_t q = 0; q < pass->m; q++) {
+                if (q % ROOTS_PER_POLL == 0 && pool_is_unwanted())
+                    return unwanted();
                 c128 w = n % 2 == 0 ? unit_root(q * k, n / 2) : unit_root(2 * q * k, n);
                 t[q] = creal(w);
                 t[pass->m + q] = cimag(w);
@@ -312,6 +332,8 @@ static struct status *prepare_bluestein(struct fft_plan *plan) {
         return status_exhausted("OOM when preparing a Fourier transform of length %lld",
                                 (long long)n);
     for (int64_t k = 0; k < n; k++) {
+        if (k % ROOTS_PER_POLL == 0 && pool_is_unwanted())
+            return unwanted();
         plan->roots[k] =
             unit_root((int64_t)((unsigned __int128)k * (uint64_t)k % (uint64_t)(2 * n)), n);
         memory[k] = conj(plan->roots[k]);
@@ -319,6 +341,8 @@ static struct status *prepare_bluestein(struct fft_plan *plan) {
             memory[m - k] = memory[k];
     }
     fft_run(plan->inner, false, memory, memory + m);
+    if (pool_is_unwanted())
+        return unwanted();
     for (int64_t k = 0; k < m; k++)
         memory[k] /= (double)m;
     return NULL;
@@ -352,11 +376,11 @@ void fft_plan_unref(struct fft_plan *plan) {
         plan_free(plan);
 }
 
-/* ---- plans are kept: making one costs more than using it. The one that was wanted longest ago
- * goes. ---- */
+/* ---- plans are kept, because making a plan costs more than using it; the plan that was used
+ * longest ago is dropped first ---- */
 
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
-/* the latest first; guarded by kept_lock, which nobody holds while a plan is made */
+/* the last used first; guarded by kept_lock, which is not held while a plan is made */
 static struct fft_plan *kept[N_KEPT];
 
 static struct fft_plan *find_kept(int64_t n) {

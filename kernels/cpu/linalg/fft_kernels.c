@@ -3,12 +3,12 @@
  *   input        Tcomplex or Treal [..., sizes]
  *   fft_length   int32 [rank]     real forms only: the sizes to transform; the input may be larger,
  *                                 and its other elements are left out
- *   output       complex [..., sizes]; forward from real: the last size is half and one;
+ *   output       complex [..., sizes]; forward from real: the last size is half of it plus one;
  *                inverse to real: Treal [..., fft_length]
  *
- * Everything is computed in double precision. One dimension is done row by row. Two and three
- * dimensions are done in a copy, axis by axis from the last one; the inverse to real does the last
- * one last.
+ * Everything is computed in double precision. A transform of one dimension works row by row.
+ * Transforms of two and three dimensions work in a copy, axis by axis. They start with the last
+ * axis, except that the inverse to real ends with it.
  *
  * Errors   INVALID_ARGUMENT   ranks, lengths below zero or above the input's
  * Cost     5·n·log2 n flops for n numbers */
@@ -32,26 +32,26 @@ struct fft_kind {
 struct fft_job {
     const struct fft_kind *kind;
     enum dtype in, out;
-    int64_t lengths[FFT_MAX_RANK];  /* of the transform */
-    int64_t in_dims[FFT_MAX_RANK];  /* of the input's last dimensions */
-    int64_t out_dims[FFT_MAX_RANK]; /* of the output's */
-    int64_t n_stack, n;             /* n: numbers of one transform */
-    int64_t in_used;                /* of the input's last dimension */
+    int64_t lengths[FFT_MAX_RANK];  /* sizes of the transform */
+    int64_t in_dims[FFT_MAX_RANK];  /* sizes of the input's last dimensions */
+    int64_t out_dims[FFT_MAX_RANK]; /* sizes of the output's last dimensions */
+    int64_t n_stack, n;             /* n: how many numbers one transform has */
+    int64_t in_used;                /* how much of the input's last dimension is used */
     const void *from;
     void *to;
-    c128 *work; /* n_stack · n */
+    c128 *work; /* n_stack · n numbers */
     struct fft_plan *plans[FFT_MAX_RANK];
-    int axis; /* being done */
+    int axis; /* the axis that is being transformed */
     atomic_bool out_of_memory;
 };
 
-/* Lanes that are transformed together: a few vectors wide, and so few that they stay in the
- * cache. */
+/* Lanes that are transformed together: a few vectors wide, and few enough to stay in the cache. */
 enum { LANES = 8 };
 
-/* ---- into the copy and out of it, a row of the last axis at a time ---- */
+/* ---- between the tensors and the copy, a row of the last axis at a time ---- */
 
-/* Where row `row` of the transforms begins in an array whose last dimensions are dims. */
+/* The offset at which row `row` of the transforms begins in an array whose last dimensions are
+ * dims. */
 static int64_t row_offset(const struct fft_job *job, int64_t row, const int64_t *dims) {
     int rank = job->kind->rank;
     int64_t offset = 0, scale = dims[rank - 1];
@@ -63,8 +63,8 @@ static int64_t row_offset(const struct fft_job *job, int64_t row, const int64_t 
     return offset + row * scale;
 }
 
-/* Numbers into parts and back: n runs of `lanes`, `stride` numbers apart on the one side,
- * without gaps on the other. Runs of a constant length vectorise. */
+/* Splits numbers into parts, or joins them: n runs of `lanes`. The numbers of a run are `stride`
+ * apart, the parts have no gaps. Runs of a constant length vectorise. */
 #define EVERY_RUN(n_lanes, ...)                 \
     for (int64_t k = 0; k < n; k++) {           \
         for (int64_t l = 0; l < n_lanes; l++) { \
@@ -78,8 +78,8 @@ static int64_t row_offset(const struct fft_job *job, int64_t row, const int64_t 
 #define T double
 #include "kernels/cpu/linalg/fft_runs.inc"
 
-/* Row `row` of the input as parts, `step` doubles from one number to the next; zeros where the
- * input has no more. */
+/* Loads row `row` of the input as parts, which are `step` doubles apart, and adds zeros where the
+ * input has no more numbers. */
 static void load_row(const struct fft_job *job, int64_t row, double *re, double *im, int64_t step) {
     int64_t length = job->lengths[job->kind->rank - 1], at = row_offset(job, row, job->in_dims);
     int64_t n = MIN(length, job->in_used);
@@ -110,7 +110,7 @@ static void store_row(const struct fft_job *job, int64_t row, const double *re, 
     }
 }
 
-/* The copy holds numbers as they are stored: parts in turn. */
+/* The copy holds each number as its real part followed by its imaginary part. */
 static void load_rows(void *arg, int64_t begin, int64_t end) {
     const struct fft_job *job = arg;
     int64_t length = job->lengths[job->kind->rank - 1];
@@ -129,7 +129,7 @@ static void store_rows(void *arg, int64_t begin, int64_t end) {
 
 /* ---- lines ---- */
 
-/* What a real result's spectrum has beyond its half: the conjugates. */
+/* Adds the second half of the spectrum of a real result: the conjugates of the first half. */
 static void complete_spectrum(double *re, double *im, int64_t n, int64_t lanes) {
     for (int64_t l = 0; l < lanes; l++) {
         im[l] = 0;
@@ -140,7 +140,7 @@ static void complete_spectrum(double *re, double *im, int64_t n, int64_t lanes) 
     }
 }
 
-/* `lanes` lines of the axis that is being done, at re and im; scratch follows them. */
+/* Transforms `lanes` lines of the axis at re and im. The scratch memory follows them. */
 static void transform(const struct fft_job *job, int axis, double *re, double *im, int64_t lanes) {
     int64_t n = job->lengths[axis];
     if (axis == job->kind->rank - 1 && job->kind->is_real && job->kind->inverse)
@@ -157,8 +157,8 @@ static double *lanes_new(struct fft_job *job, int axis, int64_t lanes) {
     return memory;
 }
 
-/* One dimension: rows from the input to the output, without a copy of all. Rows as lanes would
- * cost more to load than they save. */
+/* One dimension: transforms rows from the input to the output, without a copy of all. The rows are
+ * not used as lanes, because loading them so would cost more than it saves. */
 static void transform_rows(void *arg, int64_t begin, int64_t end) {
     struct fft_job *job = arg;
     int64_t n = job->lengths[0];
@@ -171,8 +171,8 @@ static void transform_rows(void *arg, int64_t begin, int64_t end) {
     free(re);
 }
 
-/* Lines along an axis of the copy. Across the last axis those side by side are lanes as they
- * lie. */
+/* Transforms lines along an axis of the copy. For other axes than the last, neighbouring lines are
+ * lanes as they are stored. */
 static void transform_lines(void *arg, int64_t begin, int64_t end) {
     struct fft_job *job = arg;
     int axis = job->axis;
@@ -218,7 +218,7 @@ static struct status *read_lengths(const struct kernel_ctx *ctx, struct fft_job 
             return status_invalid("fft_length[%d] must >= 0, but got: %lld", axis,
                                   (long long)length);
         int64_t used = is_half && length > 0 ? length / 2 + 1 : length;
-        if (own < used && in->n_elements > 0)
+        if (own > 0 && own < used)
             return status_invalid(
                 "Input dimension %d must have length of at least %lld but got: %lld",
                 in->rank - rank + axis, (long long)used, (long long)own);
@@ -234,7 +234,8 @@ static struct status *run(struct kernel_ctx *ctx, struct fft_job *job) {
     int rank = job->kind->rank;
     job->n = 1;
     for (int axis = 0; axis < rank; axis++) {
-        job->n *= job->lengths[axis]; /* the output holds about as many: no overflow */
+        /* cannot overflow, because the output holds about as many numbers */
+        job->n *= job->lengths[axis];
         TRY_OUT(fft_plan_get(job->lengths[axis], &job->plans[axis]));
     }
     int64_t rows = job->n_stack * job->n / job->lengths[rank - 1];
@@ -269,7 +270,7 @@ static struct status *fft_init(struct kernel_init *init) {
     init->state = (void *)(uintptr_t)init->arg;
     return NULL;
 }
-static void fft_fini(void *state) { (void)state; /* the row's */ }
+static void fft_fini(void *state) { (void)state; /* the state belongs to the row */ }
 
 static enum kernel_result fft_compute(struct kernel_ctx *ctx) {
     struct tensor *in = &ctx->inputs[0];
@@ -306,24 +307,12 @@ static enum kernel_result fft_compute(struct kernel_ctx *ctx) {
 KIND(1)
 KIND(2)
 KIND(3)
-#define COMPLEX(op, kind)                                                           \
-    {                                                                               \
-        (op), {{"Tcomplex", C64 | C128}}, fft_compute, fft_init, fft_fini, &(kind), \
-            KERNEL_EXPENSIVE, 20                                                    \
-    }
-#define REAL(op, kind)                                                                      \
-    {(op),                                                                                  \
-     {{"Treal", DTYPE_BIT(DT_FLOAT)}, {"Tcomplex", C64}},                                   \
-     fft_compute,                                                                           \
-     fft_init,                                                                              \
-     fft_fini,                                                                              \
-     &(kind),                                                                               \
-     KERNEL_EXPENSIVE,                                                                      \
-     20},                                                                                   \
-    {                                                                                       \
-        (op), {{"Treal", DTYPE_BIT(DT_DOUBLE)}, {"Tcomplex", C128}}, fft_compute, fft_init, \
-            fft_fini, &(kind), KERNEL_EXPENSIVE, 20                                         \
-    }
+#define ROW(op, kind, ...) \
+    { (op), {__VA_ARGS__}, fft_compute, fft_init, fft_fini, &(kind) }
+#define COMPLEX(op, kind) ROW(op, kind, {"Tcomplex", C64 | C128})
+#define REAL(op, kind)                                                \
+    ROW(op, kind, {"Treal", DTYPE_BIT(DT_FLOAT)}, {"Tcomplex", C64}), \
+        ROW(op, kind, {"Treal", DTYPE_BIT(DT_DOUBLE)}, {"Tcomplex", C128})
 
 // clang-format off
 static const struct kernel_def rows[] = {

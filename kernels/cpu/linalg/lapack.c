@@ -11,7 +11,7 @@ static struct lapack table;
 static bool is_loaded;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* `format` has a place for the type's letter. */
+/* `format` has a %c for the type's letter. */
 static bool find(char letter, const char *format, void *to) {
     char name[32];
     snprintf(name, sizeof(name), format, letter);

@@ -5,7 +5,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "kernels/support/apart.h"
 #include "kernels/support/half_blocks.h"
+
+enum { OPS_PER_NS = 10 }; /* of one core, about; plan.cost_ns counts operations */
 
 /* ---- attrs ---- */
 
@@ -27,7 +30,7 @@ struct status *linalg_init(struct kernel_init *init) {
     state->in = (enum dtype)init->node->in_types[0];
     state->compute = dtype_is_narrow_float(state->in) ? DT_FLOAT : state->in;
     state->fn = routine_of(state->op, state->compute);
-    CHECK(state->fn); /* the row's dtypes are those of its routines */
+    CHECK(state->fn); /* the row lists only dtypes that have a routine */
     state->vectors = true;
     state->lower = true;
     const struct node *node = init->node;
@@ -88,7 +91,7 @@ struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_pla
     TRY(shape_n_elements(plan->stack, &plan->n_problems));
     for (int i = 0; i < n_inputs; i++) {
         const int64_t *own = tensor_dims(&ctx->inputs[i]);
-        /* of an empty stack */
+        /* the product may overflow when the stack is empty */
         if (mul_overflows_i64(own[first->rank - 2], own[first->rank - 1], &plan->in_elements[i]))
             return status_invalid("Matrix of %lld by %lld is too large",
                                   (long long)own[first->rank - 2], (long long)own[first->rank - 1]);
@@ -99,14 +102,76 @@ struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_pla
 /* ---- one execution ---- */
 
 struct linalg_job {
+    struct kernel_ctx *ctx;
     const struct linalg_plan *plan;
     const struct lapack *lapack;
     const char *in[LINALG_MAX_INPUTS];
     char *out[LINALG_MAX_OUTPUTS];
     int64_t out_elements[LINALG_MAX_OUTPUTS];
     size_t out_size[LINALG_MAX_OUTPUTS];
-    _Atomic(struct status *) failure; /* the first one stays */
+    _Atomic(struct status *) failure; /* the first failure stays */
 };
+
+/* ---- one large problem, on a thread that can be abandoned ---- */
+
+/* Holds the tensors, so that an abandoned routine may go on to use them. */
+struct apart_solve {
+    struct apart apart;
+    struct linalg_problem problem;
+    struct linalg_state state; /* a copy: the node's may be freed before the routine has ended */
+    struct status *status;
+    int n_inputs, n_outputs;
+    struct tensor tensors[]; /* inputs, then outputs */
+};
+
+static void apart_solve_work(struct apart *apart) {
+    struct apart_solve *solve = CONTAINER_OF(apart, struct apart_solve, apart);
+    solve->status = solve->state.fn(&solve->problem);
+}
+
+static void apart_solve_free(struct apart *apart) {
+    struct apart_solve *solve = CONTAINER_OF(apart, struct apart_solve, apart);
+    for (int i = 0; i < solve->n_inputs + solve->n_outputs; i++)
+        tensor_clear(&solve->tensors[i]);
+    free(solve->problem.scratch);
+    status_unref(solve->status);
+    free(solve);
+}
+
+static struct status *solve_apart(const struct linalg_job *job, struct linalg_problem *problem) {
+    struct kernel_ctx *ctx = job->ctx;
+    int n_inputs = ctx->instance->n_inputs, n_outputs = ctx->instance->n_outputs;
+    size_t size =
+        sizeof(struct apart_solve) + (size_t)(n_inputs + n_outputs) * sizeof(struct tensor);
+    struct apart_solve *solve = aligned_alloc(64, (size + 63) & ~(size_t)63);
+    if (!solve)
+        return linalg_no_memory();
+    memset(solve, 0, size);
+    solve->apart = (struct apart){apart_solve_work, apart_solve_free};
+    solve->state = *problem->state;
+    solve->problem = *problem;
+    solve->problem.state = &solve->state;
+    problem->scratch = NULL; /* it is the call's now */
+    problem->scratch_size = 0;
+    solve->n_inputs = n_inputs;
+    solve->n_outputs = n_outputs;
+    for (int i = 0; i < n_inputs; i++)
+        tensor_copy(&solve->tensors[i], &ctx->inputs[i]);
+    for (int i = 0; i < n_outputs; i++)
+        tensor_copy(&solve->tensors[n_inputs + i], &ctx->outputs[i]);
+    if (!apart_run(&solve->apart))
+        return status_new(STATUS_CANCELLED, "The step was cancelled while this op ran");
+    struct status *st = solve->status;
+    solve->status = NULL;
+    apart_solve_free(&solve->apart);
+    return st;
+}
+
+/* Halves are computed on copies, which the kernel frees. */
+static bool is_worth_a_thread(const struct linalg_job *job) {
+    const struct linalg_state *state = job->plan->state;
+    return job->plan->cost_ns > (double)APART_WORTH_NS * OPS_PER_NS && state->in == state->compute;
+}
 
 static void solve_range(void *arg, int64_t begin, int64_t end) {
     struct linalg_job *job = arg;
@@ -131,7 +196,8 @@ static void solve_range(void *arg, int64_t begin, int64_t end) {
             p.out[k] = job->out[k]
                            ? job->out[k] + i * job->out_elements[k] * (int64_t)job->out_size[k]
                            : NULL;
-        struct status *st = plan->state->fn(&p), *none = NULL;
+        struct status *st = is_worth_a_thread(job) ? solve_apart(job, &p) : plan->state->fn(&p),
+                      *none = NULL;
         if (st && !atomic_compare_exchange_strong(&job->failure, &none, st))
             status_unref(st);
     }
@@ -157,7 +223,7 @@ static struct status *make_output(struct kernel_ctx *ctx, const struct linalg_pl
     return NULL;
 }
 
-/* half goes through float: one more copy of everything. */
+/* Computes half in float, with copies of all inputs and outputs. */
 static struct status *widen(struct kernel_ctx *ctx, struct linalg_job *job, float **ret_copies) {
     const struct linalg_plan *plan = job->plan;
     int64_t total = 1;
@@ -198,8 +264,7 @@ out:
     return st;
 }
 
-/* Empty matrices come in stacks of any height, at no cost in memory: there is nothing to do for
- * each of them. */
+/* A stack of empty matrices may be of any height without using memory, so it must not be walked. */
 static bool has_results(const struct kernel_ctx *ctx, const struct linalg_plan *plan) {
     for (int i = 0; i < ctx->instance->n_outputs; i++)
         if (plan->out[i].rank >= 0 && ctx->outputs[i].n_elements > 0)
@@ -211,7 +276,7 @@ enum kernel_result linalg_compute(struct kernel_ctx *ctx) {
     const struct linalg_state *state = ctx->instance->state;
     struct broadcast broadcast;
     struct linalg_plan plan = {.state = state, .broadcast = &broadcast};
-    struct linalg_job job = {.plan = &plan};
+    struct linalg_job job = {.ctx = ctx, .plan = &plan};
     KERNEL_TRY(ctx, state->op->check(ctx, &plan));
     if (plan.m > INT_MAX || plan.n > INT_MAX || plan.k > INT_MAX)
         return kernel_fail(ctx, status_invalid("Matrix of %lld by %lld is too large",

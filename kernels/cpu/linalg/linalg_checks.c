@@ -18,9 +18,9 @@ static void add_vector(struct linalg_plan *plan, int i, enum dtype dtype, int64_
     plan->out[i].rank = 1;
     plan->out[i].dims[0] = n;
 }
-/* for each matrix */
+/* a scalar for each matrix */
 static void add_scalar(struct linalg_plan *plan, int i) { plan->out[i].dtype = plan->state->in; }
-/* What TensorFlow gives for vectors that nobody asked for. */
+/* TensorFlow returns this scalar in place of vectors that were not asked for. */
 static void add_lone_scalar(struct linalg_plan *plan, int i, enum dtype dtype) {
     plan->out[i].dtype = dtype;
     plan->out[i].rank = -1;
@@ -57,7 +57,7 @@ struct status *linalg_check_log_determinant(const struct kernel_ctx *ctx,
     return NULL;
 }
 
-/* The rows of the second input, whose columns become the plan's k. */
+/* Reads the shape of the second input, whose columns become the plan's k. Returns its rows. */
 static int64_t rows_beside(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
     const struct tensor *rhs = &ctx->inputs[1];
     plan->k = tensor_dim(rhs, rhs->rank - 1);
@@ -75,7 +75,7 @@ struct status *linalg_check_solve(const struct kernel_ctx *ctx, struct linalg_pl
     return NULL;
 }
 
-/* matrix [..., m, n] and rhs [..., rows, k] whose stacks are broadcast together. */
+/* Plans matrix [..., m, n] and rhs [..., rows, k], whose stacks are broadcast together. */
 static struct status *plan_broadcast(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
     struct shape stacks[2];
     for (int i = 0; i < 2; i++) {
@@ -150,7 +150,8 @@ struct status *linalg_check_svd(const struct kernel_ctx *ctx, struct linalg_plan
     TRY(linalg_plan_stack(ctx, plan, 1));
     enum dtype dtype = plan->state->in;
     int64_t inner = MIN(plan->m, plan->n);
-    add_vector(plan, 0, dtype, inner); /* complex with no imaginary part, for complex matrices */
+    /* complex matrices have complex results too, whose imaginary parts are 0 */
+    add_vector(plan, 0, dtype, inner);
     if (!plan->state->vectors) {
         add_lone_scalar(plan, 1, dtype);
         add_lone_scalar(plan, 2, dtype);
@@ -172,7 +173,7 @@ struct status *linalg_check_self_adjoint_eig(const struct kernel_ctx *ctx,
     return NULL;
 }
 
-/* One output: eigenvalues in the first row, eigenvectors below. */
+/* The one output has the eigenvalues in its first row and the eigenvectors below. */
 struct status *linalg_check_self_adjoint_eig_v1(const struct kernel_ctx *ctx,
                                                 struct linalg_plan *plan) {
     TRY(plan_square(ctx, plan));

@@ -1,5 +1,5 @@
-/* Computes the eigenvalues of any square matrix, and by its Schur form the square root and the
- * logarithm. All is computed in complex128. */
+/* Computes the eigenvalues of any square matrix, and through its Schur form the square root and the
+ * logarithm. Everything is computed in complex128. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "kernels/cpu/linalg/complex_values.h"
 #include "kernels/cpu/linalg/linalg.h"
 
-/* By columns; false when something is not finite. */
+/* Copies the matrix by columns. False when an element is not finite. */
 static bool load_columns(const struct linalg_problem *p, c128 *to) {
     bool finite = true;
     int64_t n = p->n;
@@ -56,8 +56,8 @@ struct status *linalg_eig(struct linalg_problem *p) {
 
 struct schur {
     int64_t n;
-    c128 *t, *z; /* by columns */
-    c128 *spare; /* three matrices */
+    c128 *t, *z; /* stored by columns */
+    c128 *spare; /* scratch memory for three matrices */
 };
 
 static struct status *schur_decompose(struct linalg_problem *p, struct schur *ret, bool *ret_done) {
@@ -89,8 +89,8 @@ static struct status *store_nan(struct linalg_problem *p) {
     return NULL;
 }
 
-/* Z·f·Zᴴ to the output; `half_way` is a matrix to spare. A real matrix without a real answer
- * gives NaN. */
+/* Writes Z·f·Zᴴ to the output. `half_way` is scratch memory for a matrix. A real matrix without a
+ * real answer gives NaN. */
 static struct status *store_similar(struct linalg_problem *p, const struct schur *schur,
                                     const c128 *f, c128 *half_way) {
     int64_t n = schur->n;
@@ -117,8 +117,8 @@ static struct status *store_similar(struct linalg_problem *p, const struct schur
     return is_real && imaginary_size > 1e-6 * real_size ? store_nan(p) : NULL;
 }
 
-/* The square root of an upper triangle, by columns [Björck, Hammarling: "A Schur method for the
- * square root of a matrix", 1983]. */
+/* The square root of an upper triangle, stored by columns [Björck, Hammarling: "A Schur method for
+ * the square root of a matrix", 1983]. */
 static void triangle_square_root(const c128 *t, int64_t n, c128 *r) {
     memset(r, 0, (size_t)(n * n) * sizeof(*r));
     for (int64_t j = 0; j < n; j++) {
@@ -144,7 +144,7 @@ struct status *linalg_square_root(struct linalg_problem *p) {
     return store_similar(p, &schur, schur.spare, schur.spare + schur.n * schur.n);
 }
 
-/* x := (I + node·y)⁻¹·y for upper triangles y, all by columns. */
+/* x := (I + node·y)⁻¹·y for upper triangles y, all stored by columns. */
 static void solve_shifted(const c128 *y, int64_t n, double node, c128 *x) {
     for (int64_t j = 0; j < n; j++) {
         for (int64_t i = n - 1; i >= 0; i--) {
@@ -167,9 +167,9 @@ static double distance_from_identity(const c128 *t, int64_t n) {
     return largest;
 }
 
-/* log T of an upper triangle, in place: square roots until T is near I, then log(I + Y) = ∫ Y·(I
- * + x·Y)⁻¹ dx over [0, 1] by Gauss' rule with 8 nodes, which is the Padé approximant of that
- * order [Higham: "Functions of Matrices", 2008, 11.4 and 11.5]. */
+/* Computes log T of an upper triangle in place. It takes square roots until T is near I, then log(I
+ * + Y) = ∫ Y·(I + x·Y)⁻¹ dx over [0, 1] by Gauss' rule with 8 nodes, which is the Padé approximant
+ * of that order [Higham: "Functions of Matrices", 2008, 11.4 and 11.5]. */
 static bool triangle_logarithm(c128 *t, int64_t n, c128 *spare) {
     static const double nodes[4] = {0.1834346424956498, 0.5255324099163290, 0.7966664774136267,
                                     0.9602898564975363};
@@ -199,7 +199,7 @@ static bool triangle_logarithm(c128 *t, int64_t n, c128 *spare) {
     return true;
 }
 
-/* The diagonal by its own logarithm, which keeps what square roots round off. */
+/* Computes the diagonal directly, because the square roots have rounded some of its digits away. */
 static void set_log_diagonal(c128 *logarithm, const c128 *diagonal, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         logarithm[i * n + i] = clog(diagonal[i]);
@@ -218,7 +218,7 @@ struct status *linalg_logarithm(struct linalg_problem *p) {
     for (int64_t i = 0; i < n; i++) {
         diagonal[i] = schur.t[i * n + i];
         if (cabs(diagonal[i]) <= 1e-15 * cabs(diagonal[0]) || diagonal[i] == 0)
-            return store_nan(p); /* a singular matrix has none */
+            return store_nan(p); /* a singular matrix has no logarithm */
     }
     if (!triangle_logarithm(schur.t, n, schur.spare))
         return store_nan(p);

@@ -38,12 +38,9 @@ OP_OF_ALL(logarithm, square)
 #define ALL (REAL | DTYPES_COMPLEX)
 #define HALF DTYPE_BIT(DT_HALF)
 #define ROW(op, name, types) \
-    { (op), {{"T", (types)}}, linalg_compute, linalg_init, NULL, &op_##name, KERNEL_EXPENSIVE, 20 }
-#define EIG(types, out)                                                                       \
-    {                                                                                         \
-        "Eig", {{"T", (types)}, {"Tout", (out)}}, linalg_compute, linalg_init, NULL, &op_eig, \
-            KERNEL_EXPENSIVE, 20                                                              \
-    }
+    { (op), {{"T", (types)}}, linalg_compute, linalg_init, .arg = &op_##name }
+#define EIG(types, out) \
+    { "Eig", {{"T", (types)}, {"Tout", (out)}}, linalg_compute, linalg_init, .arg = &op_eig }
 
 // clang-format off
 static const struct kernel_def rows[] = {

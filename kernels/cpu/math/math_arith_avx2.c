@@ -5,5 +5,5 @@
 #define LOOP_ISA avx2
 #include "kernels/cpu/math/math_arith.inc"
 #else
-typedef int math_arith_avx2_is_empty; /* another machine: the baseline serves */
+typedef int math_arith_avx2_is_empty; /* on other processors the baseline's loops run */
 #endif

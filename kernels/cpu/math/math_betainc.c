@@ -1,12 +1,13 @@
 /* Computes Betainc, the regularized incomplete beta function, element by element. */
 #include "kernels/cpu/math/math_special.h"
 #include "kernels/kernel.h"
+#include "kernels/support/elementwise_checks.h"
 
 extern const struct kernel_list math_betainc_kernels;
 
 struct betainc_job {
     const void *in[3];
-    int64_t step[3]; /* 0: a scalar for all */
+    int64_t step[3]; /* 0 where an input is one scalar for all elements */
     void *out;
 };
 
@@ -22,26 +23,15 @@ BETAINC_RANGE(float)
 BETAINC_RANGE(double)
 
 /* Betainc: I_x(a, b).
- *   a, b, x   float, double of one shape; scalars go with any
- * Errors   INVALID_ARGUMENT   two that are no scalars have other shapes */
+ *   a, b, x   float, double of one shape; a scalar is combined with any shape
+ * Errors   INVALID_ARGUMENT   two inputs that are no scalars have different shapes */
 static enum kernel_result betainc_compute(struct kernel_ctx *ctx) {
-    static const char *const pairs[3][2] = {{"a", "b"}, {"a", "x"}, {"b", "x"}};
     struct betainc_job job;
-    struct shape shape = SHAPE_SCALAR;
-    for (int i = 0, p = 0; i < 3; i++) {
-        for (int j = i + 1; j < 3; j++, p++) {
-            struct shape left = tensor_shape(kernel_input(ctx, i)),
-                         right = tensor_shape(kernel_input(ctx, j));
-            if (left.rank > 0 && right.rank > 0 && !shape_equal(left, right))
-                return kernel_fail(ctx,
-                                   status_invalid("Shapes of %s and %s are inconsistent: %s vs. %s",
-                                                  pairs[p][0], pairs[p][1], SHAPE_TEXT(left),
-                                                  SHAPE_TEXT(right)));
-        }
+    struct shape shape;
+    KERNEL_TRY(ctx, elementwise_check_betainc(ctx, &shape));
+    for (int i = 0; i < 3; i++) {
         job.in[i] = tensor_cdata(kernel_input(ctx, i));
         job.step[i] = kernel_input(ctx, i)->rank > 0;
-        if (shape.rank == 0)
-            shape = tensor_shape(kernel_input(ctx, i));
     }
     enum dtype dtype = (enum dtype)kernel_input(ctx, 0)->dtype;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, shape));
@@ -52,10 +42,7 @@ static enum kernel_result betainc_compute(struct kernel_ctx *ctx) {
 }
 
 static const struct kernel_def rows[] = {
-    {"Betainc",
-     {{"T", DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
-     betainc_compute,
-     .cost_ns_per_element = 300},
+    {"Betainc", {{"T", DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}}, betainc_compute},
 };
 
 const struct kernel_list math_betainc_kernels = {rows, ARRAY_LEN(rows)};

@@ -6,23 +6,24 @@
 #include <stdlib.h>
 
 #include "kernels/support/broadcast.h"
+#include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
 
 enum {
-    /* rows of a broadcast below this are stretched into blocks first: a call per row would cost
-     * more */
+    /* a broadcast with shorter rows than this copies its stretched sides into blocks first, because
+     * a call for each row would cost more */
     SHORT_ROW = 16,
-    STRETCH_BLOCK = 512, /* elements stretched at a time */
+    STRETCH_BLOCK = 512, /* elements of a stretched side that are copied at a time */
     MAX_ELEMENT = 16,
 };
 
-/* What init prepares. */
+/* What init prepares for every execution. */
 struct binary_state {
-    binary_loop *loop; /* for narrow floats: float's */
+    binary_loop *loop; /* float's loop when the dtype is a narrow float */
     const struct binary_op *op;
     enum dtype in, out;
     size_t in_size, out_size;
-    bool is_narrow; /* half, bfloat16 */
+    bool is_narrow; /* half or bfloat16 */
     bool accepts_incompatible;
     float cost_ns;
 };
@@ -40,7 +41,7 @@ struct status *binary_init(struct kernel_init *init) {
     state->is_narrow = dtype_is_narrow_float(state->in);
     enum dtype loop_dtype = state->is_narrow ? DT_FLOAT : state->in;
     state->loop = (op->avx2_loops && cpu_has_avx2() ? op->avx2_loops : op->loops)[loop_dtype];
-    CHECK(state->loop); /* the row's dtypes are those of its loops */
+    CHECK(state->loop); /* the row lists only dtypes that have a loop */
     state->cost_ns = state->is_narrow ? 2 : 0.5f;
     if (op->may_be_incompatible) {
         bool is_error = true;
@@ -50,11 +51,7 @@ struct status *binary_init(struct kernel_init *init) {
     return NULL;
 }
 
-COLD struct status *incompatible_shapes(struct shape a, struct shape b) {
-    return status_invalid("Incompatible shapes: %s vs. %s", SHAPE_TEXT(a), SHAPE_TEXT(b));
-}
-
-/* Blocks of half or bfloat16 through float. A bool result needs no way back. */
+/* Computes blocks of half or bfloat16 in float. A bool result is not converted back. */
 static unsigned narrow_span(const struct binary_state *state, const char *a, const char *b,
                             char *out, int64_t n, enum operands operands) {
     float left[HALF_BLOCK], right[HALF_BLOCK], result[HALF_BLOCK];
@@ -86,7 +83,7 @@ static inline unsigned run_span(const struct binary_state *state, const char *a,
     return state->loop(a, b, out, n, operands);
 }
 
-/* One execution, for the shares of the pool. */
+/* One execution, whose elements the pool's threads share. */
 struct binary_job {
     const struct binary_state *state;
     const struct broadcast *plan;
@@ -110,7 +107,8 @@ static void run_flat(void *arg, int64_t begin, int64_t end) {
         atomic_store_explicit(&job->bad, bad, memory_order_relaxed);
 }
 
-/* Long rows: a loop per row, with one element standing for a stretched side. */
+/* Computes long rows, with one call of the loop for each row. One element stands for a stretched
+ * side. */
 static void run_rows(void *arg, int64_t begin, int64_t end) {
     struct binary_job *job = arg;
     const struct binary_state *state = job->state;
@@ -134,7 +132,8 @@ static void run_rows(void *arg, int64_t begin, int64_t end) {
         atomic_store_explicit(&job->bad, bad, memory_order_relaxed);
 }
 
-/* Short rows: what is stretched is written out in blocks, so that the loop runs long. */
+/* Computes short rows. Stretched sides are first copied into blocks, so that each call of the loop
+ * covers many elements. */
 static void run_short_rows(void *arg, int64_t begin, int64_t end) {
     struct binary_job *job = arg;
     const struct binary_state *state = job->state;
@@ -144,7 +143,8 @@ static void run_short_rows(void *arg, int64_t begin, int64_t end) {
     const struct broadcast *plan = job->plan;
     int64_t inner = plan->dims[plan->rank - 1], block = STRETCH_BLOCK / inner * inner,
             in_size = (int64_t)state->in_size;
-    /* A side that repeats row by row ([n,3] + [3]) is the same in every block. */
+    /* A side that repeats row by row ([n,3] + [3]) is the same in every block, so it is copied
+     * once. */
     bool repeats[2] = {plan->rank == 2 && !(plan->inner_stretched & 1),
                        plan->rank == 2 && !(plan->inner_stretched & 2)};
     bool is_first = true;
@@ -172,7 +172,8 @@ static COLD enum kernel_result out_of_domain(struct kernel_ctx *ctx,
     return kernel_fail(ctx, status_invalid("%s", state->op->domain_error));
 }
 
-/* The output in the memory of an input that is as large as it, and that nobody else holds. */
+/* Makes the output in the memory of an input of the same size that nobody else holds, if there is
+ * one. */
 static struct status *make_output(struct kernel_ctx *ctx, const struct binary_state *state,
                                   const struct broadcast *plan) {
     const struct tensor *left = &ctx->inputs[0];
@@ -191,16 +192,13 @@ enum kernel_result binary_compute(struct kernel_ctx *ctx) {
     }
     struct broadcast plan;
     struct shape shapes[2] = {tensor_shape(left), tensor_shape(right)};
-    if (state->op->needs_equal_sizes && left->n_elements != right->n_elements)
-        return kernel_fail(ctx, status_invalid("The two arguments to a cwise op must have same "
-                                               "number of elements, got %lld and %lld",
-                                               (long long)left->n_elements,
-                                               (long long)right->n_elements));
-    if (state->op->needs_equal_sizes)
+    if (state->op->needs_equal_sizes) {
+        KERNEL_TRY(ctx, elementwise_check_equal_sizes(ctx));
         shapes[1] = shapes[0];
+    }
     if (unlikely(!broadcast_init(&plan, shapes, 2))) {
         if (!state->accepts_incompatible)
-            return kernel_fail(ctx, incompatible_shapes(shapes[0], shapes[1]));
+            return kernel_fail(ctx, elementwise_incompatible(shapes[0], shapes[1]));
         *(bool *)output_scalar(&ctx->outputs[0], DT_BOOL) = state->op->incompatible_result;
         return KERNEL_DONE;
     }

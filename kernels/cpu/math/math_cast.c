@@ -1,9 +1,9 @@
 /* Casts between all numeric types and bool.
  *
- * Each pair of the eleven plain types (bool, the integers, float, double) has a direct loop. The
- * other types add stages around one. A narrow source is widened first: half, bfloat16 and 8-bit
- * floats to float, 4-bit integers to 8 bits, complex to its real part. A narrow target is made
- * last. The stages pass blocks to each other on the stack.
+ * Each pair of the eleven plain types (bool, the integers, float, double) has a direct loop. For
+ * the other types, stages before and after that loop convert blocks on the stack. The stage before
+ * widens the source: half, bfloat16 and 8-bit floats to float, 4-bit integers to 8 bits, complex to
+ * its real part. The stage after narrows the result.
  *
  * A float that an integer type cannot hold becomes what x86's conversion gives, without undefined
  * behaviour: the least int32 or int64, of which narrower and unsigned types take the low bits. With
@@ -12,12 +12,13 @@
 
 #include <stdlib.h>
 
+#include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
 
 enum { CAST_BLOCK = 256 };
 
-/* The conversion is of a number that fits, always, and the choice comes after it: so the loops
- * have no branch and vectorise. */
+/* The number that is converted always fits, and the loop chooses between the result and OTHERWISE
+ * afterwards. So the loops have no branch, and they vectorise. */
 #define FLOAT_TO_INT(name, S, T, FITS, OTHERWISE) \
     static inline T name(S x) {                   \
         bool fits = (FITS);                       \
@@ -35,7 +36,7 @@ static inline uint64_t f64_to_u64(double x) {
     return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)f64_to_i64(x);
 }
 
-/* The targets, spelled out: a list macro cannot be used within itself. */
+/* The list of targets, written out because a list macro cannot be used within itself. */
 // clang-format off
 #define TARGETS(X, ...)                                                               \
     X(i8, int8_t, DT_INT8, __VA_ARGS__)                                               \
@@ -54,7 +55,7 @@ static inline uint64_t f64_to_u64(double x) {
             to[i] = (T)(__VA_ARGS__);                          \
         }                                                      \
     }
-/* From integers and bool to anything, and between floats: C's own conversion. */
+/* From integers and bool to anything, and between floats, C's own conversion is right. */
 #define PLAIN_CAST(tag, T, DT, source, S) CAST_LOOP(cast_##source##_##tag, S, T, x)
 #define ALL_FROM_INT(source, S, W, DT, ...) \
     TARGETS(PLAIN_CAST, source, S) CAST_LOOP(cast_##source##_bool, S, uint8_t, x != 0)
@@ -90,7 +91,7 @@ static struct small_float small_float_of(enum dtype dtype) {
     return dtype == DT_FLOAT8_E5M2 ? SMALL_FLOAT_E5M2 : SMALL_FLOAT_E4M3FN;
 }
 
-/* Rounds to nearest even into an 8-bit float: half an ulp of the target's grid decides. */
+/* Rounds to the nearest 8-bit float, ties to even. */
 static uint8_t small_float_from_float(enum dtype dtype, float x) {
     bool is_e5m2 = dtype == DT_FLOAT8_E5M2;
     int fraction_bits = is_e5m2 ? 2 : 3, bias = is_e5m2 ? 15 : 7;
@@ -101,13 +102,13 @@ static uint8_t small_float_from_float(enum dtype dtype, float x) {
     if (magnitude == 0 || magnitude == INFINITY)
         return (uint8_t)(magnitude == 0 ? sign : sign | top);
     int exponent;
-    frexpf(magnitude, &exponent); /* magnitude in [2^(exponent-1), 2^exponent) */
+    frexpf(magnitude, &exponent); /* magnitude is in [2^(exponent-1), 2^exponent) */
     int least = 1 - bias, e = MAX(exponent - 1, least);
-    /* In units of the last place at exponent e; scaling by a power of two is exact. */
+    /* In units of the last place at exponent e. Scaling by a power of two is exact. */
     int units = (int)nearbyintf(ldexpf(magnitude, fraction_bits - MIN(e, 16)));
     if (e > 16)
         return (uint8_t)(sign | top);
-    /* a carry moves into the exponent by itself */
+    /* a carry out of the fraction increments the exponent */
     int bits = ((e - least) << fraction_bits) + units;
     return (uint8_t)(sign | MIN(bits, top));
 }
@@ -124,7 +125,8 @@ static inline bool is_small_float(enum dtype dtype) {
 static inline bool is_nibble(enum dtype dtype) { return dtype == DT_INT4 || dtype == DT_UINT4; }
 static inline bool is_complex(enum dtype dtype) { return dtype_in(dtype, DTYPES_COMPLEX); }
 
-/* The plain type that stands for a dtype between the stages; DT_INVALID where Cast has none. */
+/* The plain type that a dtype has between the stages, or DT_INVALID where Cast does not take the
+ * dtype. */
 static enum dtype plain_of(enum dtype dtype) {
     switch (dtype) {
     case DT_HALF:
@@ -159,37 +161,16 @@ static bool needs_stage(enum dtype dtype) {
 struct cast_state {
     enum dtype in, out;
     size_t in_size, out_size;
-    bool is_same; /* nothing to do */
+    bool is_same; /* the output is the input */
     bool truncates;
-    bool loads, stores;  /* a stage before, after */
-    bool passes_complex; /* complex to complex: both parts, twice the elements */
-    int cut_bits;        /* fraction bits of the plain source that the target has no room for */
+    bool loads, stores; /* whether there is a stage before, and after */
+    /* complex to complex: both parts are cast, which are twice as many elements */
+    bool passes_complex;
+    int cut_bits; /* how many of the plain source's fraction bits the target cannot hold */
     unary_loop *loop;
-    size_t from_size, to_size; /* of the loop's elements */
+    size_t from_size, to_size; /* of the direct loop's elements */
     enum dtype from;
 };
-
-/* How many of the plain source's fraction bits the target lacks. */
-static int fraction_bits(enum dtype dtype) {
-    switch (dtype) {
-    case DT_DOUBLE:
-    case DT_COMPLEX128:
-        return 52;
-    case DT_FLOAT:
-    case DT_COMPLEX64:
-        return 23;
-    case DT_HALF:
-        return 10;
-    case DT_BFLOAT16:
-        return 7;
-    case DT_FLOAT8_E4M3FN:
-        return 3;
-    case DT_FLOAT8_E5M2:
-        return 2;
-    default:
-        return 64;
-    }
-}
 
 static struct status *cast_init(struct kernel_init *init) {
     struct cast_state *state = xcalloc(1, sizeof(*state));
@@ -213,10 +194,12 @@ static struct status *cast_init(struct kernel_init *init) {
     state->from_size = dtype_size(from);
     state->to_size = dtype_size(to);
     state->loop = plain_casts[from][to];
-    bool is_to_float = fraction_bits(state->out) < 64 && (from == DT_FLOAT || from == DT_DOUBLE);
-    state->cut_bits = state->truncates && is_to_float
-                          ? MAX(fraction_bits(from) - fraction_bits(state->out), 0)
-                          : 0;
+    bool is_to_float =
+        elementwise_fraction_bits(state->out) < 64 && (from == DT_FLOAT || from == DT_DOUBLE);
+    state->cut_bits =
+        state->truncates && is_to_float
+            ? MAX(elementwise_fraction_bits(from) - elementwise_fraction_bits(state->out), 0)
+            : 0;
     return NULL;
 }
 
@@ -232,7 +215,7 @@ static void load_stage(const struct cast_state *state, const char *in, int64_t n
     } else if (dtype == DT_COMPLEX128) {
         for (int64_t i = 0; i < n; i++)
             ((double *)to)[i] = ((const double *)in)[2 * i];
-    } else { /* 4 bits in a byte of their own */
+    } else { /* a 4-bit integer has a byte of its own */
         for (int64_t i = 0; i < n; i++)
             ((uint8_t *)to)[i] =
                 dtype == DT_UINT4 ? (uint8_t)(in[i] & 15) : (uint8_t)(((in[i] & 15) ^ 8) - 8);
@@ -259,8 +242,8 @@ static void store_stage(const struct cast_state *state, const void *from, int64_
     }
 }
 
-/* Zeroes the low fraction bits; NaN and infinity keep their meaning (a NaN's upper bits are
- * set). */
+/* Zeroes the low fraction bits. Infinity stays infinity, and a NaN stays NaN because one of its
+ * upper bits is set. */
 static void cut_fraction(const struct cast_state *state, const void *from, int64_t n, void *to) {
     if (state->from == DT_FLOAT) {
         uint32_t mask = ~0u << state->cut_bits;
@@ -319,7 +302,7 @@ static void cast_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* Both parts of complex numbers, as twice as many reals. */
+/* Casts both parts of complex numbers, as twice as many reals. */
 static void cast_complex_range(void *arg, int64_t begin, int64_t end) {
     struct cast_job job = *(struct cast_job *)arg;
     struct cast_state parts = *job.state;
@@ -355,7 +338,7 @@ static enum kernel_result cast_compute(struct kernel_ctx *ctx) {
     (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_QUANTIZED | DTYPE_BIT(DT_FLOAT8_E5M2) | \
      DTYPE_BIT(DT_FLOAT8_E4M3FN) | DTYPE_BIT(DT_INT4) | DTYPE_BIT(DT_UINT4))
 static const struct kernel_def rows[] = {
-    {"Cast", {{"SrcT", CASTABLE}, {"DstT", CASTABLE}}, cast_compute, cast_init, NULL, NULL, 0, 0},
+    {"Cast", {{"SrcT", CASTABLE}, {"DstT", CASTABLE}}, cast_compute, cast_init},
 };
 
 const struct kernel_list math_cast_kernels = {rows, ARRAY_LEN(rows)};

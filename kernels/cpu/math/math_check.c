@@ -12,7 +12,7 @@ extern const struct kernel_list math_check_kernels;
 enum finding { POSITIVE = 1, NEGATIVE = 2, NOT_A_NUMBER = 4 };
 
 struct check_state {
-    struct span message; /* the node's */
+    struct span message; /* owned by the node */
     enum dtype dtype;
     bool says_sign;
 };
@@ -31,7 +31,7 @@ struct check_job {
     _Atomic unsigned found;
 };
 
-/* Bits without the sign are above infinity's for NaN; the loop has no branch, so that it
+/* Without its sign, a NaN has bits above those of infinity. The loop has no branch, so that it
  * vectorises. */
 #define CHECK_BITS(T, sign, infinity)                                            \
     static unsigned check_##T(const T *bits, int64_t begin, int64_t end) {       \
@@ -93,14 +93,7 @@ static enum kernel_result check_compute(struct kernel_ctx *ctx) {
 
 static const bool with_sign = true;
 static const struct kernel_def rows[] = {
-    {"CheckNumerics", {{"T", DTYPES_REAL_FLOAT}}, check_compute, check_init, NULL, NULL, 0, 0.3f},
-    {"CheckNumericsV2",
-     {{"T", DTYPES_REAL_FLOAT}},
-     check_compute,
-     check_init,
-     NULL,
-     &with_sign,
-     0,
-     0.3f},
+    {"CheckNumerics", {{"T", DTYPES_REAL_FLOAT}}, check_compute, check_init},
+    {"CheckNumericsV2", {{"T", DTYPES_REAL_FLOAT}}, check_compute, check_init, .arg = &with_sign},
 };
 const struct kernel_list math_check_kernels = {rows, ARRAY_LEN(rows)};

@@ -6,9 +6,11 @@
 #include "kernels/support/half_blocks.h"
 #include "common/tensor/element.h"
 
-/* ---- Bincount, DenseBincount: out[value] += weight, values beyond the size are left out ---- */
+/* ---- Bincount, DenseBincount: out[value] += weight; values that are not below the size are left
+ * out ---- */
 
-/* `weights` NULL: 1 each. `out` counts up from what it holds; binary: 1 wherever a value occurs. */
+/* Adds the weights of the values to `out`, which is not cleared first. Without `weights` (NULL)
+ * each value weighs 1. With `binary`, out is set to 1 wherever a value occurs. */
 typedef void count_loop(const struct tensor *values, int64_t begin, int64_t end, int64_t size,
                         const void *weights, bool is_binary, void *out);
 #define COUNT_VALUES(I, T, W)                                                        \
@@ -34,15 +36,16 @@ typedef void count_loop(const struct tensor *values, int64_t begin, int64_t end,
 COUNTABLE(COUNT_LOOP)
 static count_loop *const count_loops[DT_N_TYPES] = {COUNTABLE(COUNT_ENTRY)};
 
-/* Counts without weights, of many values in few places: in several tables by turns, since a
- * place's next count waits for its last one to be stored. Shares of the values add their tables
- * up; whole numbers, so the order does not matter. */
+/* Counts many values with few possible results, without weights. Each share of the values counts
+ * into several tables by turns, because the next increment of a counter waits until the last one is
+ * stored. Then each share adds its tables to the common counts. They are whole numbers, so the
+ * order does not matter. */
 enum { COUNT_TABLES = 4, TABLE_MAX_SIZE = 1 << 14, VALUES_PER_PLACE = 8 };
 
 struct tally {
     const struct tensor *values;
     int64_t first, size;
-    int64_t *counts; /* shared by atomic additions */
+    int64_t *counts; /* all shares add to it with atomic additions */
 };
 
 #define TALLY_VALUES(I)                                                  \
@@ -263,23 +266,9 @@ static enum kernel_result cross_compute(struct kernel_ctx *ctx) {
 
 #define COUNTED (DTYPES_INDEX | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 static const struct kernel_def rows[] = {
-    {"Bincount", {{"T", COUNTED}}, bincount_compute, bincount_init, NULL, NULL, 0, 1},
-    {"DenseBincount",
-     {{"T", COUNTED}, {"Tidx", DTYPES_INDEX}},
-     bincount_compute,
-     bincount_init,
-     NULL,
-     NULL,
-     0,
-     1},
-    {"HistogramFixedWidth",
-     {{"T", COUNTED}, {"dtype", DTYPES_INDEX}},
-     histogram_compute,
-     NULL,
-     NULL,
-     NULL,
-     0,
-     3},
-    {"Cross", {{"T", DTYPES_REAL}}, cross_compute, NULL, NULL, NULL, 0, 1},
+    {"Bincount", {{"T", COUNTED}}, bincount_compute, bincount_init},
+    {"DenseBincount", {{"T", COUNTED}, {"Tidx", DTYPES_INDEX}}, bincount_compute, bincount_init},
+    {"HistogramFixedWidth", {{"T", COUNTED}, {"dtype", DTYPES_INDEX}}, histogram_compute},
+    {"Cross", {{"T", DTYPES_REAL}}, cross_compute},
 };
 const struct kernel_list math_count_kernels = {rows, ARRAY_LEN(rows)};

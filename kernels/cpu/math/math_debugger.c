@@ -8,14 +8,14 @@
 
 extern const struct kernel_list math_debugger_kernels;
 
-/* tensor_debug_mode: TensorFlow's numbers. What the output holds, from its first element on: */
+/* tensor_debug_mode, with TensorFlow's values. Each comment lists the output's elements. */
 enum debug_mode {
-    MODE_CURT_HEALTH = 2,    /* id, is anything infinite or no number? */
+    MODE_CURT_HEALTH = 2,    /* id, whether anything is infinite or NaN */
     MODE_CONCISE_HEALTH = 3, /* id, elements, -inf, +inf, NaN */
     /* id, device (-1), dtype, rank, elements, -inf, +inf, NaN, negative, zero, positive */
     MODE_FULL_HEALTH = 4,
     MODE_SHAPE = 5,          /* id, dtype, rank, elements, the last 6 sizes */
-    MODE_REDUCE_INF_NAN = 8, /* -inf, +inf, NaN: each itself where there is one, else 0 */
+    MODE_REDUCE_INF_NAN = 8, /* -inf, +inf, NaN: the value itself where it occurs, else 0 */
 };
 enum { SHAPE_SLOTS = 6, MAX_SLOTS = 11 };
 
@@ -77,7 +77,7 @@ static int set_slots(double *to, int n, const double *slots) {
 #define SLOTS(...) \
     set_slots(ret, (int)ARRAY_LEN(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
 
-/* The numbers; how many there are. */
+/* Writes the numbers of the mode to `ret`, and returns how many there are. */
 static int summarize(const struct debug_state *state, const struct tensor *t,
                      double ret[static MAX_SLOTS]) {
     struct counts c = {0};
@@ -123,7 +123,7 @@ static enum kernel_result debug_summary(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* A tensor as it is; where it would be published, it is not. */
+/* These ops pass the tensor on. Publishing it to debug_urls is not implemented. */
 static struct status *copy_init(struct kernel_init *init) {
     const struct attr_value *urls = node_attr(init->node, "debug_urls");
     if (urls && urls->type == ATTR_LIST_STRING && urls->list.n_values > 0)
@@ -132,20 +132,15 @@ static struct status *copy_init(struct kernel_init *init) {
     return NULL;
 }
 
-static enum kernel_result debug_copy(struct kernel_ctx *ctx) {
-    kernel_pass(ctx, 0, 0);
-    return KERNEL_DONE;
-}
-
 #define SUMMARY_TYPES (DTYPES_REAL_FLOAT | DTYPES_INT | DTYPE_BIT(DT_BOOL))
 
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "DebugNumericSummaryV2", {{"T", SUMMARY_TYPES}}, .compute = debug_summary,
-        .init = debug_init, .cost_ns_per_element = 2},
-    {.op = "DebugIdentityV2", .compute = debug_copy, .init = copy_init, .flags = KERNEL_VIEW},
-    {.op = "Copy", .compute = debug_copy, .flags = KERNEL_VIEW},
-    {.op = "CopyHost", .compute = debug_copy, .flags = KERNEL_VIEW},
+        .init = debug_init},
+    {.op = "DebugIdentityV2", .compute = kernel_identity, .init = copy_init},
+    {.op = "Copy", .compute = kernel_identity},
+    {.op = "CopyHost", .compute = kernel_identity},
 };
 // clang-format on
 

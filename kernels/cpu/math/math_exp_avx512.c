@@ -5,5 +5,5 @@
 #define LOOP_ISA avx512
 #include "kernels/cpu/math/math_exp.inc"
 #else
-typedef int math_exp_avx512_is_empty; /* another machine: the baseline serves */
+typedef int math_exp_avx512_is_empty; /* on other processors the baseline's loops run */
 #endif

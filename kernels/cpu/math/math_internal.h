@@ -45,10 +45,12 @@ struct binary_op {
     bool incompatible_result; /* what these answer for incompatible shapes when the attr is false */
 };
 
+#define LOOP_TYPES(T, W) \
+    typedef T value;     \
+    typedef W wide __attribute__((unused));
 #define UNARY_LOOP(tag, T, W, DT, name, R, ...)                           \
     static void name##_loop_##tag(const void *in, void *out, int64_t n) { \
-        typedef T value;                                                  \
-        typedef W wide __attribute__((unused));                           \
+        LOOP_TYPES(T, W)                                                  \
         const value *from = in;                                           \
         R *to = out;                                                      \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {            \
@@ -56,40 +58,34 @@ struct binary_op {
             to[i] = (R)(__VA_ARGS__);                                     \
         }                                                                 \
     }
+#define BINARY_EACH(ONE, X, Y, R, ...)                         \
+    {                                                          \
+        const value one __attribute__((unused)) = ONE;         \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) { \
+            value x = X, y = Y;                                \
+            to[i] = (R)(__VA_ARGS__);                          \
+        }                                                      \
+    }
 #define BINARY_LOOP(tag, T, W, DT, name, R, ...)                                          \
     static unsigned name##_loop_##tag(const void *a, const void *b, void *out, int64_t n, \
                                       enum operands operands) {                           \
-        typedef T value;                                                                  \
-        typedef W wide __attribute__((unused));                                           \
+        LOOP_TYPES(T, W)                                                                  \
         const value *left = a, *right = b;                                                \
         R *to = out;                                                                      \
         unsigned bad = 0;                                                                 \
-        if (operands == BOTH_VECTORS) {                                                   \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                        \
-                value x = left[i], y = right[i];                                          \
-                to[i] = (R)(__VA_ARGS__);                                                 \
-            }                                                                             \
-        } else if (operands == LEFT_IS_ONE) {                                             \
-            value x = *left;                                                              \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                        \
-                value y = right[i];                                                       \
-                to[i] = (R)(__VA_ARGS__);                                                 \
-            }                                                                             \
-        } else {                                                                          \
-            value y = *right;                                                             \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                        \
-                value x = left[i];                                                        \
-                to[i] = (R)(__VA_ARGS__);                                                 \
-            }                                                                             \
-        }                                                                                 \
+        if (operands == BOTH_VECTORS)                                                     \
+            BINARY_EACH(0, left[i], right[i], R, __VA_ARGS__)                             \
+        else if (operands == LEFT_IS_ONE)                                                 \
+            BINARY_EACH(*left, one, right[i], R, __VA_ARGS__)                             \
+        else                                                                              \
+            BINARY_EACH(*right, left[i], one, R, __VA_ARGS__)                             \
         return bad;                                                                       \
     }
 /* For costly expressions: one loop instead of three, so a third of the code. */
 #define SLOW_BINARY_LOOP(tag, T, W, DT, name, R, ...)                                       \
     static unsigned name##_loop_##tag(const void *a, const void *b, void *out, int64_t n,   \
                                       enum operands operands) {                             \
-        typedef T value;                                                                    \
-        typedef W wide __attribute__((unused));                                             \
+        LOOP_TYPES(T, W)                                                                    \
         const value *left = a, *right = b;                                                  \
         R *to = out;                                                                        \
         unsigned bad = 0;                                                                   \
@@ -119,7 +115,5 @@ static inline void *output_scalar(struct tensor *out, enum dtype dtype) {
 static inline bool is_inline_scalar(const struct tensor *t) {
     return t->storage == TENSOR_INLINE && t->rank == 0;
 }
-
-COLD struct status *incompatible_shapes(struct shape a, struct shape b);
 
 #endif

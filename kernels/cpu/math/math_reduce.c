@@ -1,41 +1,44 @@
 /* The engine of reductions over any set of axes: Sum, Prod, Mean, Max, Min, All, Any,
  * EuclideanNorm.
  *
- * Dimensions of size 1 are left out, and neighbours of one kind (reduced or kept) are merged, so
- * that the kinds alternate. Two forms remain:
+ * Dimensions of size 1 are dropped. Neighbours of one kind (reduced or kept) are merged, so the
+ * kinds alternate. Two forms remain:
  *
- *   … K R   the last dimension is reduced: each contiguous row goes into one accumulator
+ *   … K R   the last dimension is reduced: each contiguous row is reduced to one accumulator
  *   … R K   the last dimension is kept: rows are added to a row of accumulators, tile by tile
  *
- * Work is cut into units, which are outputs or tiles of outputs. When units are few and inputs are
- * large, the input of each unit is also cut into chunks, whose partial results are merged in order.
- * So the result does not depend on the number of threads. */
+ * Work is split into units, which are outputs or tiles of outputs. When units are few and inputs
+ * are large, the input of each unit is also split into chunks, whose partial results are merged in
+ * order. So the result does not depend on the number of threads. */
 #include "kernels/cpu/math/math_reduce.h"
 
 #include <stdlib.h>
 
 #include "kernels/support/half_blocks.h"
+#include "kernels/support/reduction_checks.h"
 
 enum {
-    TILE = 512,        /* columns at a time: their accumulators stay in the first-level cache */
-    OUTPUT_BLOCK = 64, /* row results finished at a time */
+    /* columns that are reduced together, whose accumulators stay in the first-level cache */
+    TILE = 512,
+    OUTPUT_BLOCK = 64, /* row results that are finished together */
     SHORT_ROW = 32,
-    CHUNK = 1 << 17, /* elements worth a share of their own */
+    CHUNK = 1 << 17, /* elements that are worth a share of their own */
     FEW_UNITS = 8,
     MAX_CHUNKS = 32,
     MAX_ACCUMULATOR = 16,
-    NARROW_FOLD = 16, /* rows of fewer columns are folded: several rows seen as one longer one */
+    /* rows of fewer columns are folded: several rows are treated as one longer row */
+    NARROW_FOLD = 16,
 };
 
 struct reduce_op {
-    /* the latter two NULL on other machines than x86 */
+    /* avx2_loops and avx512_loops are NULL except on x86 */
     const struct reduce_loops *loops, *avx2_loops, *avx512_loops;
     /* the reduction of one element is the element */
     bool is_identity_of_one;
 };
 
 struct reduce_state {
-    const struct reduce_loops *loops; /* narrow floats: float's */
+    const struct reduce_loops *loops; /* float's loops when the dtype is a narrow float */
     enum dtype dtype;
     size_t size;
     bool keep_dims, is_narrow, is_identity_of_one;
@@ -57,7 +60,7 @@ static struct status *reduce_init(struct kernel_init *init) {
     return node_get_b(init->node, "keep_dims", &state->keep_dims);
 }
 
-/* What to do, in merged dimensions. */
+/* One reduction, in merged dimensions. */
 struct reduction {
     const struct reduce_state *state;
     const char *in;
@@ -67,33 +70,16 @@ struct reduction {
     int64_t dims[SHAPE_MAX_RANK + 1], strides[SHAPE_MAX_RANK + 1];
     int64_t n_outputs, n_reduced;
     int64_t inner; /* size of the last dimension */
-    /* kept outer positions: product of the kept dimensions but a last one */
+    /* the product of the kept dimensions without a last one */
     int64_t n_outer;
-    int64_t n_reduced_rows; /* reduced positions but a last one */
-    int64_t n_tiles;        /* of columns; 1 in the first form */
-    int64_t n_chunks;       /* of each unit's input */
-    char *partials;         /* n_units · n_chunks · TILE (or 1) accumulators, when n_chunks > 1 */
+    int64_t n_reduced_rows; /* the product of the reduced dimensions without a last one */
+    int64_t n_tiles;        /* tiles of columns; 1 in the first form */
+    int64_t n_chunks;       /* chunks of each unit's input */
+    /* n_units · n_chunks · TILE accumulators (first form: n_units · n_chunks) when n_chunks > 1 */
+    char *partials;
 };
 
-static struct status *read_axes(const struct tensor *axes, int rank, bool *is_reduced) {
-    if (axes->dtype != DT_INT32 && axes->dtype != DT_INT64)
-        return status_invalid("Reduction axes must be int32 or int64");
-    for (int64_t i = 0; i < axes->n_elements; i++) {
-        int64_t axis = tensor_index_at(axes, i), own = axis < 0 ? axis + rank : axis;
-        if (own < 0 || own >= rank)
-            return status_invalid(
-                "Invalid reduction dimension (%lld for input with %d dimension(s)", (long long)axis,
-                rank);
-        if (is_reduced[own])
-            return status_invalid(
-                "Invalid reduction arguments: Axes contains duplicate dimension: %lld",
-                (long long)own);
-        is_reduced[own] = true;
-    }
-    return NULL;
-}
-
-/* Merges dimensions; false when nothing is reduced. */
+/* Merges the dimensions. False when nothing is reduced. */
 static bool reduction_plan(struct reduction *r, struct shape shape, const bool *is_reduced) {
     bool last_kind = false;
     r->rank = 0;
@@ -102,7 +88,7 @@ static bool reduction_plan(struct reduction *r, struct shape shape, const bool *
     for (int i = 0; i < shape.rank; i++) {
         int64_t dim = shape.dims[i];
         int64_t *n = is_reduced[i] ? &r->n_reduced : &r->n_outputs;
-        /* wraps only beside a size of 0, and is not used then */
+        /* wraps only when another size is 0, and then nobody reads it */
         *n = (int64_t)((uint64_t)*n * (uint64_t)dim);
         if (dim == 1)
             continue;
@@ -114,7 +100,7 @@ static bool reduction_plan(struct reduction *r, struct shape shape, const bool *
             last_kind = is_reduced[i];
         }
     }
-    if (!reduces && r->rank > 0) { /* each element by itself */
+    if (!reduces && r->rank > 0) { /* nothing is reduced, so each element is a result of its own */
         r->dims[r->rank++] = 1;
         last_kind = true;
     } else if (r->rank == 0) {
@@ -133,8 +119,8 @@ static bool reduction_plan(struct reduction *r, struct shape shape, const bool *
     return reduces;
 }
 
-/* Offset of position `index` among the dimensions of one kind (all but a last one of the row's
- * own): dimensions first, first + 2, … */
+/* The offset of position `index` among the dimensions of one kind, which are first, first + 2, …,
+ * without a last dimension that the row covers. */
 static int64_t position_offset(const struct reduction *r, int last, int64_t index) {
     int64_t offset = 0;
     for (int i = last; i >= 0; i -= 2) {
@@ -150,7 +136,7 @@ static inline int64_t reduced_offset(const struct reduction *r, int64_t index) {
     return position_offset(r, r->last_is_reduced ? r->rank - 3 : r->rank - 2, index);
 }
 
-/* ---- loops with narrow floats on the way ---- */
+/* ---- loops, with a conversion of narrow floats ---- */
 
 static void run_row(const struct reduce_state *state, const char *in, int64_t n, void *acc) {
     if (!state->is_narrow) {
@@ -191,7 +177,7 @@ static void run_finish(const struct reduce_state *state, const void *acc, char *
 
 /* ---- the first form: rows ---- */
 
-/* Elements [begin, end) of output `index`'s input, counted over its reduced rows. */
+/* Reduces elements [begin, end) of the input of output `index`, counted over its reduced rows. */
 static void reduce_span(const struct reduction *r, int64_t index, int64_t begin, int64_t end,
                         void *acc) {
     const char *base = r->in + kept_offset(r, index) * (int64_t)r->state->size;
@@ -210,7 +196,8 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end) {
     while (begin < end) {
         int64_t n = MIN(end - begin, OUTPUT_BLOCK);
         state->loops->init(acc, n);
-        if (is_short) /* consecutive outputs have consecutive rows: nothing is reduced outside */
+        /* no outer dimension is reduced, so consecutive outputs have consecutive rows */
+        if (is_short)
             state->loops->short_rows(r->in + begin * r->inner * (int64_t)state->size, n, r->inner,
                                      acc);
         else
@@ -243,8 +230,8 @@ static inline int64_t tile_width(const struct reduction *r, int64_t tile) {
     return MIN(r->inner - tile * TILE, TILE);
 }
 
-/* Few columns: `fold` rows are seen as one of fold · inner columns, and the groups merged at the
- * end. */
+/* Reduces few columns: `fold` rows are treated as one row of fold · inner columns, and the groups
+ * are merged at the end. */
 static void reduce_folded(const struct reduction *r, const char *in, int64_t n_rows, void *acc) {
     const struct reduce_state *state = r->state;
     char wide[TILE * MAX_ACCUMULATOR] __attribute__((aligned(64)));
@@ -258,11 +245,11 @@ static void reduce_folded(const struct reduction *r, const char *in, int64_t n_r
                 r->inner, acc);
 }
 
-/* Rows [begin, end) of the reduced positions, over one tile of one outer position. */
+/* Reduces rows [begin, end) of the reduced positions, for one tile of one outer position. */
 static void reduce_tile(const struct reduction *r, int64_t outer, int64_t tile, int64_t begin,
                         int64_t end, void *acc) {
     const char *base = r->in + (kept_offset(r, outer) + tile * TILE) * (int64_t)r->state->size;
-    /* the last reduced dimension: rows `inner` apart */
+    /* the last reduced dimension, whose rows are `inner` apart */
     int64_t run_dim = r->dims[r->rank - 2], width = tile_width(r, tile);
     while (begin < end) {
         int64_t at = begin % run_dim, n = MIN(run_dim - at, end - begin);
@@ -299,9 +286,9 @@ static void reduce_tile_chunks(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- both ---- */
+/* ---- both forms ---- */
 
-/* Merges each unit's chunks in order, and finishes. */
+/* Merges each unit's chunks in order, and finishes the results. */
 static void merge_chunks(const struct reduction *r, int64_t n_units, int64_t accumulators) {
     const struct reduce_loops *loops = r->state->loops;
     int64_t step = accumulators * (int64_t)loops->accumulator_size;
@@ -336,7 +323,7 @@ static void reduction_run(struct reduction *r, struct pool *pool) {
     free(r->partials);
 }
 
-/* No input elements: every output is what the reduction of nothing gives. */
+/* Without input elements every output is the result of reducing nothing. */
 static void fill_empty(const struct reduction *r) {
     char acc[TILE * MAX_ACCUMULATOR] __attribute__((aligned(64)));
     for (int64_t done = 0; done < r->n_outputs; done += TILE) {
@@ -346,28 +333,17 @@ static void fill_empty(const struct reduction *r) {
     }
 }
 
-static struct shape output_shape(struct shape in, const bool *is_reduced, bool keep_dims,
-                                 int64_t *dims) {
-    int rank = 0;
-    for (int i = 0; i < in.rank; i++) {
-        if (!is_reduced[i])
-            dims[rank++] = in.dims[i];
-        else if (keep_dims)
-            dims[rank++] = 1;
-    }
-    return (struct shape){rank, dims};
-}
-
 static enum kernel_result reduce_compute(struct kernel_ctx *ctx) {
     const struct reduce_state *state = ctx->instance->state;
     const struct tensor *in = &ctx->inputs[0];
     struct shape shape = tensor_shape(in);
     bool is_reduced[SHAPE_MAX_RANK];
     memset(is_reduced, 0, (size_t)shape.rank);
-    KERNEL_TRY(ctx, read_axes(&ctx->inputs[1], shape.rank, is_reduced));
+    KERNEL_TRY(ctx, reduction_read_axes(&ctx->inputs[1], shape.rank, is_reduced));
     int64_t dims[SHAPE_MAX_RANK];
-    struct shape out_shape = output_shape(shape, is_reduced, state->keep_dims, dims);
-    struct reduction r; /* its long lists of sizes are set as far as they are used */
+    struct shape out_shape = reduction_output_shape(shape, is_reduced, state->keep_dims, dims);
+    /* not initialised: its long lists of sizes are set only as far as they are used */
+    struct reduction r;
     r.state = state;
     r.in = tensor_cdata(in);
     r.partials = NULL;
@@ -401,10 +377,10 @@ REDUCE_OP(all, true)
 REDUCE_OP(any, true)
 REDUCE_OP(norm, false)
 
-#define REDUCTION(op, name, types)                                                         \
-    {                                                                                      \
-        (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, \
-            &reduce_##name, 0, 0.4f                                                        \
+#define REDUCTION(op, name, types)                                                   \
+    {                                                                                \
+        (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, \
+            .arg = &reduce_##name                                                    \
     }
 // clang-format off
 static const struct kernel_def rows[] = {
@@ -412,8 +388,8 @@ static const struct kernel_def rows[] = {
     REDUCTION("Mean", mean, DTYPES_NUMBER),
     REDUCTION("Max", max, DTYPES_REAL), REDUCTION("Min", min, DTYPES_REAL),
     REDUCTION("EuclideanNorm", norm, DTYPES_NUMBER),
-    {"All", {{"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, &reduce_all, 0, 0.4f},
-    {"Any", {{"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, &reduce_any, 0, 0.4f},
+    {"All", {{"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, .arg = &reduce_all},
+    {"Any", {{"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, .arg = &reduce_any},
 };
 // clang-format on
 

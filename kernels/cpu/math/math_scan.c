@@ -1,123 +1,42 @@
 /* Works along one dimension: ArgMax, ArgMin, and running sums, products and log-sum-exps (Cumsum,
  * Cumprod, CumulativeLogsumexp).
  *
- * The input is seen as [outer, n, inner], where n is the dimension. */
+ * The input is treated as [outer, n, inner], where n is the dimension. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdlib.h>
 
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/lanes.h"
+#include "kernels/support/reduction_checks.h"
 
-enum { SCAN_TILE = 256 }; /* inner positions that advance together */
-
-struct along {
-    int64_t outer, n, inner;
-};
-
-static struct along split_at(struct shape shape, int axis) {
-    struct along along = {1, shape.dims[axis], 1};
-    for (int i = 0; i < axis; i++)
-        along.outer *= shape.dims[i];
-    for (int i = axis + 1; i < shape.rank; i++)
-        along.inner *= shape.dims[i];
-    return along;
-}
+enum { SCAN_TILE = 256 }; /* inner positions that are scanned together */
 
 /* ---- ArgMax, ArgMin ---- */
 
-/* The first place along n of the best element; a NaN is never better. */
+/* The first position along n of the best element. A NaN is never better than another element. */
 enum { ARG_LANES = 32, ARG_BLOCK = 4096, ARG_TILE = 64, SHORT_RUN = 128 };
 struct arg_loops {
     void (*row)(const void *in, int64_t n, int64_t *place);
     /* at most ARG_TILE */
     void (*columns)(const void *in, int64_t n, int64_t stride, int64_t width, int64_t *places);
 };
-#define ARG_LOOP(name, tag, T, DT, FIRST, BETTER)                                             \
-    /* The best of a run, all of which is there: side by side, then the best of those. */     \
-    LANES_INLINE T name##_best_##tag(const T *x, int64_t n) {                                 \
-        T lanes[ARG_LANES], best = FIRST;                                                     \
-        int64_t i = 0;                                                                        \
-        for (int j = 0; j < ARG_LANES; j++)                                                   \
-            lanes[j] = FIRST;                                                                 \
-        for (; i + ARG_LANES <= n; i += ARG_LANES)                                            \
-            for (int j = 0; j < ARG_LANES; j++)                                               \
-                lanes[j] = x[i + j] BETTER lanes[j] ? x[i + j] : lanes[j];                    \
-        for (; i < n; i++)                                                                    \
-            best = x[i] BETTER best ? x[i] : best;                                            \
-        for (int j = 0; j < ARG_LANES; j++)                                                   \
-            best = lanes[j] BETTER best ? lanes[j] : best;                                    \
-        return best;                                                                          \
-    }                                                                                         \
-    /* One run: only where the best block begins is kept; then that is searched. */           \
-    VECTOR_CLONES static void name##_row_##tag(const void *in, int64_t n, int64_t *ret) {     \
-        const T *x = in;                                                                      \
-        T best = FIRST;                                                                       \
-        int64_t place = 0;                                                                    \
-        for (int64_t i = 0; n < SHORT_RUN && i < n; i++) {                                    \
-            place = x[i] BETTER best ? i : place;                                             \
-            best = x[i] BETTER best ? x[i] : best;                                            \
-        }                                                                                     \
-        for (int64_t i = 0; n >= SHORT_RUN && i < n; i += ARG_BLOCK) {                        \
-            T one = name##_best_##tag(x + i, MIN(n - i, ARG_BLOCK));                          \
-            if (one BETTER best) {                                                            \
-                best = one;                                                                   \
-                place = i;                                                                    \
-            }                                                                                 \
-        }                                                                                     \
-        if (n >= SHORT_RUN && best BETTER(T) FIRST)                                           \
-            while (x[place] != best)                                                          \
-                place++;                                                                      \
-        *ret = place;                                                                         \
-    }                                                                                         \
-    /* Neighbouring columns, each `stride` from element to element. */                        \
-    VECTOR_CLONES static void name##_columns_##tag(const void *in, int64_t n, int64_t stride, \
-                                                   int64_t width, int64_t *places) {          \
-        const T *x = in;                                                                      \
-        T best[ARG_TILE];                                                                     \
-        int32_t block[ARG_TILE]; /* places among the rows of a block */                       \
-        for (int64_t j = 0; j < width; j++) {                                                 \
-            best[j] = FIRST;                                                                  \
-            places[j] = 0;                                                                    \
-        }                                                                                     \
-        for (int64_t first = 0; first < n; first += ARG_BLOCK) {                              \
-            for (int64_t j = 0; j < width; j++)                                               \
-                block[j] = -1;                                                                \
-            for (int32_t i = 0; i < MIN(n - first, ARG_BLOCK); i++, x += stride)              \
-                for (int64_t j = 0; j < width; j++) {                                         \
-                    block[j] = x[j] BETTER best[j] ? i : block[j];                            \
-                    best[j] = x[j] BETTER best[j] ? x[j] : best[j];                           \
-                }                                                                             \
-            for (int64_t j = 0; j < width; j++)                                               \
-                places[j] = block[j] < 0 ? places[j] : first + block[j];                      \
-        }                                                                                     \
-    }
-#define ARG_ENTRY(name, tag, T, DT, FIRST, BETTER) [DT] = {name##_row_##tag, name##_columns_##tag},
+#define IS_BETTER(x, y) ((x) > (y))
+#define OP(x) max_##x
+#define FIRST T_MIN
+#include "kernels/cpu/math/math_arg.inc"
+#define IS_BETTER(x, y) ((x) < (y))
+#define OP(x) min_##x
+#define FIRST T_MAX
+#include "kernels/cpu/math/math_arg.inc"
+#define MAX_ENTRY(tag, T, W, DT, ...) [DT] = {max_row_##tag, max_columns_##tag},
+#define MIN_ENTRY(tag, T, W, DT, ...) [DT] = {min_row_##tag, min_columns_##tag},
 // clang-format off
-#define ARG_MAX(X)                                                                                \
-    X(arg_max, i8, int8_t, DT_INT8, INT8_MIN, >) X(arg_max, i16, int16_t, DT_INT16, INT16_MIN, >) \
-    X(arg_max, i32, int32_t, DT_INT32, INT32_MIN, >)                                              \
-    X(arg_max, i64, int64_t, DT_INT64, INT64_MIN, >)                                              \
-    X(arg_max, u8, uint8_t, DT_UINT8, 0, >) X(arg_max, u16, uint16_t, DT_UINT16, 0, >)            \
-    X(arg_max, u32, uint32_t, DT_UINT32, 0, >) X(arg_max, u64, uint64_t, DT_UINT64, 0, >)         \
-    X(arg_max, f32, float, DT_FLOAT, -INFINITY, >)                                                \
-    X(arg_max, f64, double, DT_DOUBLE, -INFINITY, >)                                              \
-    X(arg_max, bool, uint8_t, DT_BOOL, 0, >)
-#define ARG_MIN(X)                                                                                \
-    X(arg_min, i8, int8_t, DT_INT8, INT8_MAX, <) X(arg_min, i16, int16_t, DT_INT16, INT16_MAX, <) \
-    X(arg_min, i32, int32_t, DT_INT32, INT32_MAX, <)                                              \
-    X(arg_min, i64, int64_t, DT_INT64, INT64_MAX, <)                                              \
-    X(arg_min, u8, uint8_t, DT_UINT8, UINT8_MAX, <)                                               \
-    X(arg_min, u16, uint16_t, DT_UINT16, UINT16_MAX, <)                                           \
-    X(arg_min, u32, uint32_t, DT_UINT32, UINT32_MAX, <)                                           \
-    X(arg_min, u64, uint64_t, DT_UINT64, UINT64_MAX, <)                                           \
-    X(arg_min, f32, float, DT_FLOAT, INFINITY, <) X(arg_min, f64, double, DT_DOUBLE, INFINITY, <) \
-    X(arg_min, bool, uint8_t, DT_BOOL, 1, <)
+static const struct arg_loops arg_max_loops[DT_N_TYPES] = {
+    NUMBERS_INTS(MAX_ENTRY) NUMBERS_FLOATS(MAX_ENTRY) NUMBERS_BOOL(MAX_ENTRY)};
+static const struct arg_loops arg_min_loops[DT_N_TYPES] = {
+    NUMBERS_INTS(MIN_ENTRY) NUMBERS_FLOATS(MIN_ENTRY) NUMBERS_BOOL(MIN_ENTRY)};
 // clang-format on
-ARG_MAX(ARG_LOOP)
-ARG_MIN(ARG_LOOP)
-static const struct arg_loops arg_max_loops[DT_N_TYPES] = {ARG_MAX(ARG_ENTRY)};
-static const struct arg_loops arg_min_loops[DT_N_TYPES] = {ARG_MIN(ARG_ENTRY)};
 
 struct arg_job {
     const struct arg_loops *loops;
@@ -160,32 +79,11 @@ static void arg_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* A scalar axis in [-rank, rank). `what` opens the messages. */
-static struct status *read_axis(const struct tensor *t, int rank, const char *not_scalar,
-                                const char *range, int *ret) {
-    if (t->rank != 0) {
-        return status_invalid("%s%s", not_scalar, SHAPE_TEXT(tensor_shape(t)));
-    }
-    int64_t axis = t->dtype == DT_INT16 ? *(const int16_t *)tensor_cdata(t) : tensor_index_at(t, 0),
-            own = axis < 0 ? axis + rank : axis;
-    if (own < 0 || own >= rank)
-        return status_invalid("%s in the range [%d, %d), but got %lld", range, -rank, rank,
-                              (long long)axis);
-    *ret = (int)own;
-    return NULL;
-}
-
 static enum kernel_result arg_compute(struct kernel_ctx *ctx) {
     const struct tensor *in = &ctx->inputs[0];
     struct shape shape = tensor_shape(in);
     int axis;
-    KERNEL_TRY(ctx, read_axis(&ctx->inputs[1], shape.rank,
-                              "dim must be a scalar, but received tensor of shape: ",
-                              "Expected dimension", &axis));
-    if (shape.dims[axis] == 0) {
-        return kernel_fail(
-            ctx, status_invalid("Reduction axis %d is empty in shape %s", axis, SHAPE_TEXT(shape)));
-    }
+    KERNEL_TRY(ctx, arg_read_axis(ctx, &axis));
     int64_t dims[SHAPE_MAX_RANK];
     int rank = 0;
     for (int i = 0; i < shape.rank; i++) {
@@ -200,7 +98,7 @@ static enum kernel_result arg_compute(struct kernel_ctx *ctx) {
     bool is_max = ctx->instance->def->arg == arg_max_loops,
          is_narrow = dtype_is_narrow_float(dtype);
     struct arg_job job = {.dtype = is_narrow ? DT_FLOAT : dtype,
-                          .along = split_at(shape, axis),
+                          .along = along_axis(shape, axis),
                           .in = tensor_cdata(in),
                           .out_dtype = out_dtype,
                           .out = tensor_data(out)};
@@ -232,64 +130,53 @@ static struct status *scan_init(struct kernel_init *init) {
     return node_get_b(init->node, "reverse", &state->reverse);
 }
 
-/* Runs along n, step elements apart (negative in reverse), for a row of `width` neighbours;
- * `out` may be `in`. */
+/* Runs along n for a row of `width` neighbours. `step` is the distance between two elements along
+ * n, negative in reverse. `out` may be `in`. */
 typedef void scan_loop(const void *in, void *out, int64_t n, int64_t step, int64_t width,
                        bool exclusive);
-#define SCAN_LOOP(name, tag, T, A, DT, FIRST, STEP)                                             \
-    static void name##_##tag(const void *in, void *out, int64_t n, int64_t step, int64_t width, \
-                             bool exclusive) {                                                  \
-        A acc[SCAN_TILE];                                                                       \
-        for (int64_t j = 0; j < width; j++)                                                     \
-            acc[j] = FIRST;                                                                     \
-        const T *from = in;                                                                     \
-        T *to = out;                                                                            \
-        for (int64_t i = 0; i < n; i++, from += step, to += step) {                             \
-            for (int64_t j = 0; j < width; j++) {                                               \
-                T x = from[j];                                                                  \
-                A a = acc[j], next = (A)(STEP);                                                 \
-                to[j] = (T)(exclusive ? a : next);                                              \
-                acc[j] = next;                                                                  \
-            }                                                                                   \
-        }                                                                                       \
-    }
-#define SCAN_ENTRY(name, tag, T, A, DT, FIRST, STEP) [DT] = name##_##tag,
-#define SCAN_INTS(X, name, FIRST, STEP)                      \
-    X(name, i8, int8_t, uint32_t, DT_INT8, FIRST, STEP)      \
-    X(name, i16, int16_t, uint32_t, DT_INT16, FIRST, STEP)   \
-    X(name, i32, int32_t, uint32_t, DT_INT32, FIRST, STEP)   \
-    X(name, i64, int64_t, uint64_t, DT_INT64, FIRST, STEP)   \
-    X(name, u8, uint8_t, uint32_t, DT_UINT8, FIRST, STEP)    \
-    X(name, u16, uint16_t, uint32_t, DT_UINT16, FIRST, STEP) \
-    X(name, u32, uint32_t, uint32_t, DT_UINT32, FIRST, STEP) \
-    X(name, u64, uint64_t, uint64_t, DT_UINT64, FIRST, STEP)
-#define SCAN_FLOATS(X, name, FIRST, STEP)              \
-    X(name, f32, float, double, DT_FLOAT, FIRST, STEP) \
-    X(name, f64, double, double, DT_DOUBLE, FIRST, STEP)
-#define SCAN_COMPLEX(X, name, FIRST, STEP)                                 \
-    X(name, c64, float complex, double complex, DT_COMPLEX64, FIRST, STEP) \
-    X(name, c128, double complex, double complex, DT_COMPLEX128, FIRST, STEP)
 
-/* log(e^a + e^x), from the larger of the two, so that nothing overflows. */
+/* log(e^a + e^x), computed from the larger of the two, so that nothing overflows. */
 static inline double log_add_exp(double a, double x) {
     double high = a > x || a != a ? a : x, low = a > x || a != a ? x : a;
     return low == -INFINITY || high == INFINITY ? high + (low != low ? low : 0)
                                                 : high + log1p(exp(low - high));
 }
 
-#define CUMSUM(X)                  \
-    SCAN_INTS(X, cumsum, 0, a + x) \
-    SCAN_FLOATS(X, cumsum, 0, a + x) SCAN_COMPLEX(X, cumsum, 0, a + x)
-#define CUMPROD(X)                 \
-    SCAN_INTS(X, cumprod, 1, a *x) \
-    SCAN_FLOATS(X, cumprod, 1, a *x) SCAN_COMPLEX(X, cumprod, 1, a *x)
-#define CUMLOGSUMEXP(X) SCAN_FLOATS(X, cumlogsumexp, -INFINITY, log_add_exp(a, x))
-CUMSUM(SCAN_LOOP)
-CUMPROD(SCAN_LOOP)
-CUMLOGSUMEXP(SCAN_LOOP)
-static scan_loop *const cumsum_loops[DT_N_TYPES] = {CUMSUM(SCAN_ENTRY)};
-static scan_loop *const cumprod_loops[DT_N_TYPES] = {CUMPROD(SCAN_ENTRY)};
-static scan_loop *const cumlogsumexp_loops[DT_N_TYPES] = {CUMLOGSUMEXP(SCAN_ENTRY)};
+#define TEMPLATE "kernels/cpu/math/math_scan_loop.inc"
+#define OP(x) cumsum_##x
+#define A SUM
+#define FIRST 0
+#define STEP a + x
+#include "kernels/support/for_real_types.inc"
+#include "kernels/support/for_complex_types.inc"
+#undef OP
+#undef FIRST
+#undef STEP
+#define OP(x) cumprod_##x
+#define FIRST 1
+#define STEP a *x
+#include "kernels/support/for_real_types.inc"
+#include "kernels/support/for_complex_types.inc"
+#undef OP
+#undef FIRST
+#undef STEP
+#define OP(x) cumlogsumexp_##x
+#define FIRST -INFINITY
+#define STEP log_add_exp(a, x)
+#include "kernels/support/for_float_types.inc"
+#undef OP
+#undef A
+#undef FIRST
+#undef STEP
+#undef TEMPLATE
+#define SCAN_ENTRY(tag, T, W, DT, op) [DT] = op##_scan_##tag,
+#define SCAN_ENTRIES(op) \
+    NUMBERS_INTS(SCAN_ENTRY, op) NUMBERS_FLOATS(SCAN_ENTRY, op) NUMBERS_COMPLEX(SCAN_ENTRY, op)
+// clang-format off
+static scan_loop *const cumsum_loops[DT_N_TYPES] = {SCAN_ENTRIES(cumsum)};
+static scan_loop *const cumprod_loops[DT_N_TYPES] = {SCAN_ENTRIES(cumprod)};
+static scan_loop *const cumlogsumexp_loops[DT_N_TYPES] = {NUMBERS_FLOATS(SCAN_ENTRY, cumlogsumexp)};
+// clang-format on
 
 struct scan_job {
     const struct scan_state *state;
@@ -320,15 +207,14 @@ static enum kernel_result scan_compute(struct kernel_ctx *ctx) {
     struct shape shape = tensor_shape(in);
     enum dtype dtype = (enum dtype)in->dtype;
     int axis;
-    KERNEL_TRY(ctx, read_axis(&ctx->inputs[1], shape.rank, "ScanOp: axis must be a scalar, not ",
-                              "ScanOp: Expected scan axis", &axis));
+    KERNEL_TRY(ctx, scan_read_axis(ctx, &axis));
     int64_t n = in->n_elements;
     bool is_narrow = dtype_is_narrow_float(dtype);
     scan_loop *const *loops = ctx->instance->def->arg;
     struct scan_job job = {
         .state = state, .loop = loops[is_narrow ? DT_FLOAT : dtype], .in = tensor_cdata(in)};
     if (n > 0)
-        job.along = split_at(shape, axis);
+        job.along = along_axis(shape, axis);
     job.size = (int64_t)dtype_size(is_narrow ? DT_FLOAT : dtype);
     KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, dtype, shape));
     job.out = tensor_data(&ctx->outputs[0]);
@@ -362,42 +248,25 @@ static const struct kernel_def rows[] = {
       {"Tidx", INDEX_TYPES},
       {"output_type", DTYPES_INDEX | DTYPE_BIT(DT_INT16) | DTYPE_BIT(DT_UINT16)}},
      arg_compute,
-     NULL,
-     NULL,
-     arg_max_loops,
-     0,
-     1},
+     .arg = arg_max_loops},
     {"ArgMin",
      {{"T", ARG_TYPES}, {"Tidx", DTYPES_INDEX}, {"output_type", DTYPES_INDEX}},
      arg_compute,
-     NULL,
-     NULL,
-     arg_min_loops,
-     0,
-     1},
+     .arg = arg_min_loops},
     {"Cumsum",
      {{"T", DTYPES_NUMBER}, {"Tidx", DTYPES_INDEX}},
      scan_compute,
      scan_init,
-     NULL,
-     cumsum_loops,
-     0,
-     1},
+     .arg = cumsum_loops},
     {"Cumprod",
      {{"T", DTYPES_NUMBER}, {"Tidx", DTYPES_INDEX}},
      scan_compute,
      scan_init,
-     NULL,
-     cumprod_loops,
-     0,
-     1},
+     .arg = cumprod_loops},
     {"CumulativeLogsumexp",
      {{"T", DTYPES_REAL_FLOAT}, {"Tidx", DTYPES_INDEX}},
      scan_compute,
      scan_init,
-     NULL,
-     cumlogsumexp_loops,
-     0,
-     30},
+     .arg = cumlogsumexp_loops},
 };
 const struct kernel_list math_scan_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,15 +1,16 @@
 /* Reduces segments: rows of data with the same id become one row of the output.
  *
  * Sorted forms (SegmentSum, …): ids do not decrease, so a segment is a run of rows, which the loops
- * of reductions reduce column by column. Sparse forms: an index first gathers the rows. Both give 0
- * where no row has the id (SegmentProd gives 1). Unsorted forms: each row is merged into its output
- * row, in any order. Rows with negative ids are left out, and an output row without data holds the
- * operation's neutral element. */
+ * of reductions reduce column by column. Sparse forms first gather the rows by an index. Both give
+ * 0 where no row has the id (SegmentProd gives 1). Unsorted forms merge each row into its output
+ * row, in any order. They leave out rows with negative ids, and an output row without data holds
+ * the operation's neutral element. */
 #include "kernels/cpu/math/math_segment.h"
 
 #include <float.h>
 #include <stdlib.h>
 
+#include "kernels/support/device_engine.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/math/math_reduce.h"
 
@@ -24,7 +25,7 @@ struct status *segment_scalar(const struct tensor *t, const char *what, int64_t 
     return NULL;
 }
 
-/* Output of [n_rows] + the sizes of `data` from dimension `from` on. */
+/* Makes an output of the shape [n_rows] + the sizes of `data` from dimension `from` on. */
 struct status *segment_alloc(struct kernel_ctx *ctx, enum dtype dtype, int64_t n_rows,
                              const struct tensor *data, int from, int64_t *ret_inner) {
     int64_t dims[SHAPE_MAX_RANK + 1], inner = 1;
@@ -39,13 +40,13 @@ struct status *segment_alloc(struct kernel_ctx *ctx, enum dtype dtype, int64_t n
     return NULL;
 }
 
-/* ---- sorted, and sparse ---- */
+/* ---- sorted and sparse forms ---- */
 
 struct segment_op {
     const struct reduce_loops *loops, *avx2_loops;
     bool fills_one;
     bool is_sparse, has_n_segments;
-    enum segment_scale scale; /* sparse only */
+    enum segment_scale scale; /* sparse forms only */
 };
 
 struct segment_job {
@@ -54,8 +55,8 @@ struct segment_job {
     enum dtype dtype;
     int64_t size, inner, n_tiles;
     const char *data;
-    const struct tensor *indices; /* sparse only */
-    const int64_t *first;         /* rows of output row i: [first[i], first[i + 1]) */
+    const struct tensor *indices; /* sparse forms only */
+    const int64_t *first;         /* output row i reduces rows [first[i], first[i + 1]) */
     char *out;
 };
 
@@ -114,7 +115,8 @@ static void segment_units(void *arg, int64_t begin, int64_t end) {
                             job->data + (tensor_index_at(job->indices, i) * job->inner + column) *
                                             job->size,
                             1, width, acc);
-        if (job->op->scale != SCALE_NONE) { /* real floats only: the accumulators are doubles */
+        /* real floats only, because the accumulators are doubles */
+        if (job->op->scale != SCALE_NONE) {
             double scale = job->op->scale == SCALE_MEAN ? 1 / (double)n : 1 / sqrt((double)n);
             for (int64_t i = 0; i < width; i++)
                 ((double *)acc)[i] *= scale;
@@ -138,7 +140,7 @@ static struct status *check_ids(const struct tensor *ids, int64_t n_rows) {
                           (long long)culprit, (long long)n_rows);
 }
 
-/* Where each output row's ids begin (malloc'd). The ids have been checked. */
+/* Finds where each output row's ids begin (malloc'd). The caller has checked the ids. */
 static struct status *find_segments(const struct tensor *ids, int64_t n_rows, int64_t **ret_first) {
     int64_t n = ids->n_elements, *first = malloc(((size_t)n_rows + 1) * sizeof(*first)), next = 0;
     if (!first)
@@ -179,7 +181,7 @@ static struct status *check_arguments(const struct kernel_ctx *ctx, const struct
     return NULL;
 }
 
-/* The number of output rows: given, or one more than the last id. */
+/* The number of output rows is given, or one more than the last id. */
 static struct status *count_rows(const struct kernel_ctx *ctx, const struct segment_op *op,
                                  const struct tensor *ids, int64_t *ret) {
     int64_t last = ids->n_elements > 0 ? tensor_index_at(ids, ids->n_elements - 1) : -1;
@@ -224,7 +226,7 @@ static enum kernel_result segment_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- unsorted ---- */
+/* ---- unsorted forms ---- */
 
 typedef void merge_loop(void *to, const void *from, int64_t n);
 typedef void fill_loop(void *to, int64_t n, enum dtype dtype);
@@ -248,7 +250,7 @@ struct unsorted_loops {
     merge_loop *merge;
     fill_loop *fill;
 };
-/* The widest finite number of what is computed as float. */
+/* The largest finite number of a dtype that is computed in float. */
 static inline float widest(enum dtype dtype) {
     return dtype == DT_HALF ? 65504.0f : dtype == DT_BFLOAT16 ? 0x1.fep127f : FLT_MAX;
 }
@@ -315,7 +317,7 @@ struct unsorted_job {
     char *out;
 };
 
-/* Columns [begin, end) of all rows: shares of the pool never write the same element. */
+/* Merges columns [begin, end) of all rows, so two shares never write the same element. */
 static void unsorted_columns(void *arg, int64_t begin, int64_t end) {
     const struct unsorted_job *job = arg;
     int64_t n = end - begin;
@@ -352,13 +354,34 @@ static struct status *check_unsorted(const struct tensor *data, const struct ten
         return status_invalid("data.shape = %s does not start with segment_ids.shape = %s",
                               SHAPE_TEXT(tensor_shape(data)), SHAPE_TEXT(tensor_shape(ids)));
     }
-    /* where nothing is added, no id matters */
-    for (int64_t i = 0; data->n_elements > 0 && i < ids->n_elements; i++) {
+    /* without data no id is used, and none is checked */
+    bool is_read = data->n_elements > 0 && !tensor_is_on_device(ids);
+    for (int64_t i = 0; is_read && i < ids->n_elements; i++) {
         if (id_at(ids, i) >= n_rows)
             return status_invalid("segment_ids[%lld] = %lld is out of range [0, %lld)",
                                   (long long)i, (long long)id_at(ids, i), (long long)n_rows);
     }
     return NULL;
+}
+
+static struct status *unsorted_on_device(struct kernel_ctx *ctx, int64_t n_rows) {
+    const struct tensor *data = &ctx->inputs[0], *ids = &ctx->inputs[1];
+    const struct unsorted_loops *loops = ctx->instance->def->arg;
+    struct tensor *out = &ctx->outputs[0];
+    struct device_segments job = {
+        .op = loops == unsorted_sum_loops    ? UPDATE_ADD
+              : loops == unsorted_prod_loops ? UPDATE_MUL
+              : loops == unsorted_min_loops  ? UPDATE_MIN
+                                             : UPDATE_MAX,
+        .dtype = (enum dtype)data->dtype,
+        .out = tensor_data(out),
+        .data = tensor_cdata(data),
+        .n_out = out->n_elements,
+    };
+    TRY(device_slices_init(&job.slices, ids, 1, tensor_shape(out),
+                           data->n_elements > 0 ? ids->n_elements : 0));
+    job.slices.dims[0] = n_rows;
+    return ctx->instance->engine->segments(ctx, &job);
 }
 
 static enum kernel_result unsorted_compute(struct kernel_ctx *ctx) {
@@ -379,6 +402,10 @@ static enum kernel_result unsorted_compute(struct kernel_ctx *ctx) {
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, unsorted_on_device(ctx, n_rows));
+        return KERNEL_DONE;
+    }
     float *wide = NULL;
     job.out = tensor_data(out);
     if (is_narrow) {
@@ -418,20 +445,17 @@ SPARSE(sum, SCALE_NONE)
 SPARSE(mean, SCALE_MEAN)
 SPARSE(sqrt_n, SCALE_SQRT_N)
 
-#define SORTED_ROW(op, name, types)                                                               \
-    {                                                                                             \
-        (op), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, segment_compute, NULL, NULL, &(name), \
-            0, 1                                                                                  \
-    }
+#define SORTED_ROW(op, name, types) \
+    { (op), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, segment_compute, .arg = &(name) }
 #define UNSORTED_ROW(op, name, types, index)                                           \
     {                                                                                  \
         (op), {{"T", (types)}, {"Tindices", (index)}, {"Tnumsegments", DTYPES_INDEX}}, \
-            unsorted_compute, NULL, NULL, (name), 0, 1                                 \
+            unsorted_compute, .arg = (name)                                            \
     }
 #define SPARSE_ROW(op, name, types)                                                    \
     {                                                                                  \
         (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}, {"Tsegmentids", DTYPES_INDEX}}, \
-            segment_compute, NULL, NULL, &(name), 0, 1                                 \
+            segment_compute, .arg = &(name)                                            \
     }
 // clang-format off
 static const struct kernel_def rows[] = {

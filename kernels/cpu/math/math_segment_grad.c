@@ -1,7 +1,7 @@
 /* Computes the gradients of SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN for their
- * data. Rows of the gradient are scaled as their segment was, and scattered to where the data rows
- * came from. The V2 forms leave out data rows that no index names: row i of their output belongs to
- * the i-th smallest of the different indices, which are a second output. */
+ * data. Each row of the gradient is scaled as its segment was, and scattered to the data rows that
+ * the segment summed. The V2 forms leave out data rows that no index names: row i of their output
+ * belongs to the i-th smallest of the different indices, which are a second output. */
 #include "kernels/cpu/math/math_segment.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct sparse_grad_job {
     enum dtype dtype;
     int64_t inner;
     const char *grad;
-    char *out; /* double for DT_DOUBLE, else float */
+    char *out; /* doubles for DT_DOUBLE, else floats */
 };
 
 static void scatter_row(const struct sparse_grad_job *job, int64_t to_row, int64_t from_row,
@@ -71,7 +71,7 @@ static int compare_rows(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The different indices in order: malloc'd, *ret_n of them. */
+/* Makes the sorted list of the different indices: malloc'd, *ret_n of them. */
 static struct status *different_indices(const struct tensor *indices, int64_t **ret_rows,
                                         int64_t *ret_n) {
     int64_t n = indices->n_elements, n_different = 0,
@@ -102,7 +102,7 @@ static struct status *put_different_indices(struct kernel_ctx *ctx, const int64_
     return NULL;
 }
 
-/* rows: of the compact form, what each output row is for; else NULL. */
+/* In the compact form rows[i] is the data row of output row i, else rows is NULL. */
 static struct status *scatter_rows(struct kernel_ctx *ctx, struct sparse_grad_job *job,
                                    enum segment_scale scale, const int64_t *rows, int64_t n_rows) {
     const struct tensor *grad = &ctx->inputs[0], *indices = &ctx->inputs[1], *ids = &ctx->inputs[2];
@@ -165,7 +165,7 @@ static const enum segment_scale scale_sum = SCALE_NONE, scale_mean = SCALE_MEAN,
 #define GRAD_ROW(op, name)                                                                       \
     {                                                                                            \
         (op), {{"T", DTYPES_REAL_FLOAT}, {"Tidx", DTYPES_INDEX}, {"Tsegmentids", DTYPES_INDEX}}, \
-            sparse_grad_compute, NULL, NULL, &(name), 0, 1                                       \
+            sparse_grad_compute, .arg = &(name)                                                  \
     }
 static const struct kernel_def rows[] = {
     GRAD_ROW("SparseSegmentSumGrad", scale_sum),

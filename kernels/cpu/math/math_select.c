@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/support/broadcast.h"
+#include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
 
 /* ---- Select ---- */
@@ -14,8 +14,8 @@ struct element16 {
 };
 
 /* out[i] = condition[i] ? then[i] : otherwise[i], where then and otherwise may each be one value
- * for all. Both are read, and the choice comes after: so the loops have no branch and vectorise.
- * `out` may be then or otherwise. */
+ * for all. The loops read both and choose afterwards, so they have no branch and vectorise. `out`
+ * may be then or otherwise. */
 #define CHOOSE(T, THEN, ELSE)                              \
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) { \
         T yes = (THEN), no = (ELSE);                       \
@@ -48,7 +48,7 @@ static void select_16(const uint8_t *condition, const struct element16 *then, in
         to[i] = condition[i] ? then[i * then_step] : otherwise[i * else_step];
 }
 
-/* One choice for the whole run. `out` may be `from`. */
+/* One condition decides for the whole run. `out` may be `from`. */
 static void select_copy(size_t size, const char *from, int64_t step, char *out, int64_t n) {
     if (step) {
         memmove(out, from, (size_t)n * size);
@@ -121,7 +121,8 @@ static void select_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* The three inputs at these shapes, broadcast; `plan` is what broadcast_init made of them. */
+/* Selects from the three inputs, broadcast at these shapes. `plan` is the result of
+ * broadcast_init. */
 static enum kernel_result select_with_plan(struct kernel_ctx *ctx, const struct broadcast *plan) {
     enum dtype dtype = (enum dtype)ctx->inputs[1].dtype;
     struct select_job job = {plan,
@@ -149,58 +150,20 @@ static enum kernel_result select_v2_compute(struct kernel_ctx *ctx) {
         kernel_pass(ctx, ctx->inputs[0].bytes[0] ? 1 : 2, 0);
         return KERNEL_DONE;
     }
-    struct shape shapes[3] = {tensor_shape(&ctx->inputs[0]), tensor_shape(&ctx->inputs[1]),
-                              tensor_shape(&ctx->inputs[2])};
     struct broadcast plan;
-    if (!broadcast_init(&plan, shapes, 3))
-        return kernel_fail(
-            ctx,
-            status_invalid("condition %s, then %s, and else %s must be broadcastable",
-                           TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
-                           TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
+    KERNEL_TRY(ctx, elementwise_plan_select_v2(ctx, &plan));
     return select_with_plan(ctx, &plan);
 }
 
-/* Select: the condition has the shape of the others, or is a scalar, or picks whole rows. */
+/* Select: the condition has the shape of the others, or is a scalar, or chooses whole rows. */
 static enum kernel_result select_compute(struct kernel_ctx *ctx) {
-    struct tensor *condition = &ctx->inputs[0], *then = &ctx->inputs[1],
-                  *otherwise = &ctx->inputs[2];
-    struct shape shape = tensor_shape(then);
-    if (!shape_equal(shape, tensor_shape(otherwise)))
-        return kernel_fail(
-            ctx,
-            status_invalid("'then' and 'else' must have the same size.  but received: %s vs. %s",
-                           TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
+    const struct tensor *condition = &ctx->inputs[0];
+    struct broadcast plan;
+    KERNEL_TRY(ctx, elementwise_plan_select(ctx, &plan));
     if (is_inline_scalar(condition)) {
         kernel_pass(ctx, condition->bytes[0] ? 1 : 2, 0);
         return KERNEL_DONE;
     }
-    struct shape shapes[3] = {tensor_shape(condition), shape, shape};
-    int64_t column[SHAPE_MAX_RANK];
-    if (!shape_equal(shapes[0], shape)) {
-        if (condition->rank != 1)
-            return kernel_fail(
-                ctx,
-                status_invalid(
-                    "Inputs to operation Select of type Select must have the same size and shape.  "
-                    "Input 0: %s != input 1: %s",
-                    TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
-        if (shape.rank < 1)
-            return kernel_fail(ctx,
-                               status_invalid("'then' must be at least a vector, but saw shape: %s",
-                                              TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
-        if (shape.dims[0] != condition->n_elements)
-            return kernel_fail(
-                ctx,
-                status_invalid(
-                    "Number of batches of 'then' must match size of 'cond', but saw: %lld vs. %lld",
-                    (long long)shape.dims[0], (long long)condition->n_elements));
-        for (int i = 0; i < shape.rank; i++)
-            column[i] = i == 0 ? shape.dims[0] : 1;
-        shapes[0] = (struct shape){shape.rank, column};
-    }
-    struct broadcast plan;
-    CHECK(broadcast_init(&plan, shapes, 3));
     return select_with_plan(ctx, &plan);
 }
 
@@ -208,7 +171,7 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
 
 typedef void clip_loop(const void *t, const void *low, int64_t low_step, const void *high,
                        int64_t high_step, void *out, int64_t n);
-/* Written so that a NaN in t stays and a NaN limit is passed by. */
+/* Written so that a NaN in t stays NaN, and a limit that is NaN has no effect. */
 #define CLIP_LOOP(tag, T, W, DT, ...)                                                          \
     static void clip_##tag(const void *t, const void *low, int64_t low_step, const void *high, \
                            int64_t high_step, void *out, int64_t n) {                          \
@@ -224,7 +187,7 @@ typedef void clip_loop(const void *t, const void *low, int64_t low_step, const v
 NUMBERS_INTS(CLIP_LOOP)
 NUMBERS_FLOATS(CLIP_LOOP)
 #undef CLIP
-/* Complex numbers part by part. */
+/* Clips the parts of complex numbers separately. */
 #define PART(x, a, b) ((b) < (x) ? (b) < (a) ? (a) : (b) : (x) < (a) ? (a) : (x))
 #define CLIP(x, a, b) \
     MAKE(PART(__real__ x, __real__ a, __real__ b), PART(__imag__ x, __imag__ a, __imag__ b))
@@ -268,15 +231,7 @@ static void clip_range(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result clip_compute(struct kernel_ctx *ctx) {
     struct tensor *t = &ctx->inputs[0], *low = &ctx->inputs[1], *high = &ctx->inputs[2];
     struct shape shape = tensor_shape(t);
-    if ((low->rank != 0 && !shape_equal(shape, tensor_shape(low))) ||
-        (high->rank != 0 && !shape_equal(shape, tensor_shape(high))))
-        return kernel_fail(
-            ctx,
-            status_invalid(
-                "clip_value_min and clip_value_max must be either of the same shape as input, or a "
-                "scalar. input shape: %s clip_value_min shape: %s clip_value_max shape: %s",
-                TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
-                TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
+    KERNEL_TRY(ctx, elementwise_check_clip(ctx));
     enum dtype dtype = (enum dtype)t->dtype;
     struct clip_job job = {
         dtype,          tensor_cdata(t), tensor_cdata(low),          tensor_cdata(high),
@@ -288,11 +243,11 @@ static enum kernel_result clip_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- AddN, AccumulateNV2 ----
- * Block by block over all inputs, so that the running sum stays in the first-level cache. */
+/* ---- AddN, AccumulateNV2 ---- Adds all inputs block by block, so that the running sum stays in
+ * the first-level cache. */
 
 enum { ADD_BLOCK = 1024 };
-/* sum = a + b; `sum` may be either. */
+/* sum = a + b. `sum` may be a or b. */
 #define ADD_LOOP(tag, T, W, DT, ...)                                                               \
     VECTOR_CLONES static void add_pair_##tag(const void *a, const void *b, void *sum, int64_t n) { \
         const T *left = a, *right = b;                                                             \
@@ -315,7 +270,7 @@ struct add_job {
     char *out;
 };
 
-/* Halves: the float sum of all, rounded once. */
+/* Adds narrow floats in float, and rounds the sum once. */
 static void add_narrow_block(const struct add_job *job, int64_t begin, int64_t n) {
     float sum[HALF_BLOCK], more[HALF_BLOCK];
     half_block_load(job->dtype, sum, (const uint16_t *)job->inputs[0] + begin, n);
@@ -326,7 +281,7 @@ static void add_narrow_block(const struct add_job *job, int64_t begin, int64_t n
     half_block_store(job->dtype, (uint16_t *)job->out + begin, sum, n);
 }
 
-/* `begin`, `end` count reals: a complex number is two. */
+/* `begin` and `end` count reals. A complex number is two. */
 static void add_range(void *arg, int64_t begin, int64_t end) {
     const struct add_job *job = arg;
     bool is_narrow = dtype_is_narrow_float(job->dtype);
@@ -338,7 +293,8 @@ static void add_range(void *arg, int64_t begin, int64_t end) {
             add_narrow_block(job, begin, n);
             continue;
         }
-        /* The last sum is the first to reach the output: its memory may be any input's. */
+        /* Only the last addition writes to the output, because its memory may be that of any
+         * input. */
         const void *so_far = (const char *)job->inputs[0] + begin * size;
         for (int k = 1; k < job->n_inputs; k++) {
             void *to = k + 1 < job->n_inputs ? sum : job->out + begin * size;
@@ -348,22 +304,11 @@ static void add_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static COLD struct status *add_shapes_error(const struct kernel_ctx *ctx, int k) {
-    const struct node *node = ctx->instance->node;
-    return status_invalid("Inputs to operation %s of type %s must have the same size and shape.  "
-                          "Input 0: %s != input %d: %s",
-                          node->name, node->op_name, SHAPE_TEXT(tensor_shape(&ctx->inputs[0])), k,
-                          SHAPE_TEXT(tensor_shape(&ctx->inputs[k])));
-}
-
 static enum kernel_result add_n_compute(struct kernel_ctx *ctx) {
     enum { STACK_INPUTS = 16 };
     int n = ctx->instance->n_inputs;
     struct shape shape = tensor_shape(&ctx->inputs[0]);
-    for (int k = 1; k < n; k++) {
-        if (!shape_equal(shape, tensor_shape(&ctx->inputs[k])))
-            return kernel_fail(ctx, add_shapes_error(ctx, k));
-    }
+    KERNEL_TRY(ctx, elementwise_check_same_shapes(ctx));
     if (n == 1) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
@@ -401,11 +346,7 @@ static struct status *approximate_equal_init(struct kernel_init *init) {
 
 static enum kernel_result approximate_equal_compute(struct kernel_ctx *ctx) {
     struct tensor *x = &ctx->inputs[0], *y = &ctx->inputs[1];
-    if (!shape_equal(tensor_shape(x), tensor_shape(y)))
-        return kernel_fail(
-            ctx,
-            status_invalid("x and y must be of the same shape. x shape: %s. y shape: %s",
-                           TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
+    KERNEL_TRY(ctx, elementwise_check_approximate(ctx));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, tensor_shape(x)));
     float tolerance = *(const float *)ctx->instance->state;
     uint8_t *out = tensor_data(&ctx->outputs[0]);
@@ -419,19 +360,15 @@ static enum kernel_result approximate_equal_compute(struct kernel_ctx *ctx) {
 
 #define SELECTABLE (DTYPES_ALL)
 static const struct kernel_def rows[] = {
-    {"Select", {{"T", SELECTABLE}}, select_compute, NULL, NULL, NULL, 0, 0},
-    {"SelectV2", {{"T", SELECTABLE}}, select_v2_compute, NULL, NULL, NULL, 0, 0},
-    {"ClipByValue", {{"T", DTYPES_NUMBER}}, clip_compute, NULL, NULL, NULL, 0, 0},
-    {"AddN", {{"T", DTYPES_NUMBER}}, add_n_compute, NULL, NULL, NULL, 0, 0},
-    {"AccumulateNV2", {{"T", DTYPES_NUMBER}}, add_n_compute, NULL, NULL, NULL, 0, 0},
+    {"Select", {{"T", SELECTABLE}}, select_compute},
+    {"SelectV2", {{"T", SELECTABLE}}, select_v2_compute},
+    {"ClipByValue", {{"T", DTYPES_NUMBER}}, clip_compute},
+    {"AddN", {{"T", DTYPES_NUMBER}}, add_n_compute},
+    {"AccumulateNV2", {{"T", DTYPES_NUMBER}}, add_n_compute},
     {"ApproximateEqual",
      {{"T", DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
      approximate_equal_compute,
-     approximate_equal_init,
-     NULL,
-     NULL,
-     0,
-     0},
+     approximate_equal_init},
 };
 
 const struct kernel_list math_select_kernels = {rows, ARRAY_LEN(rows)};

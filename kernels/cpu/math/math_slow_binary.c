@@ -1,20 +1,21 @@
-/* Loops of the two-input ops that do not vectorise: quotients of integers and complex numbers,
- * powers, logarithms, shifts, strings. */
+/* Defines the loops of the two-input ops that do not vectorise: quotients of integers and complex
+ * numbers, powers, logarithms, shifts, strings. */
 #include "kernels/cpu/math/math_arith.h"
 #include "kernels/cpu/math/math_special.h"
+#include "kernels/support/complex.h"
 
-/* Integer quotients: a zero divisor is an error; -1 is apart because the least number divided by
- * it traps. */
+/* Integer quotients. A zero divisor is an error. -1 is treated separately, because dividing the
+ * least number by -1 traps. */
 #define SIGNED_DIV(quotient) \
     (y == 0 ? (bad = 1, (value)0) : y == -1 ? (value)((wide)0 - (wide)x) : (value)(quotient))
 #define SIGNED_MOD(remainder) \
     (y == 0 ? (bad = 1, (value)0) : y == -1 ? (value)0 : (value)(remainder))
 #define UNSIGNED_DIV (y == 0 ? (bad = 1, (value)0) : (value)(x / y))
 #define UNSIGNED_MOD (y == 0 ? (bad = 1, (value)0) : (value)(x % y))
-/* Towards minus infinity: the signs differ and something is left over. */
+/* Rounds towards minus infinity: where the signs differ and there is a remainder, one less. */
 #define FLOORED (x / y - ((x % y != 0) & ((x < 0) != (y < 0))))
 #define FLOOR_REMAINDER floored(x % y, y)
-/* without a branch: whether something is left over is hard to guess */
+/* without a branch, because the processor mispredicts whether there is a remainder */
 static inline int64_t floored(int64_t rest, int64_t y) {
     return rest + (y & -(int64_t)((rest != 0) & ((rest < 0) != (y < 0))));
 }
@@ -26,7 +27,7 @@ static inline int64_t floored(int64_t rest, int64_t y) {
 FLOOR_MOD(f32, float)
 FLOOR_MOD(f64, double)
 
-/* By squaring; wraps. Negative powers are refused, whatever the base. */
+/* Powers by squaring, which wrap. A negative exponent is refused, whatever the base. */
 #define INT_POW(suffix, T, W)                          \
     static inline T pow_##suffix(T x, T y) {           \
         W result = 1, base = (W)x;                     \
@@ -45,17 +46,6 @@ INT_POW(i64, int64_t, uint64_t)
 #define SHIFT_BITS ((int)(8 * sizeof(value)) - 1)
 #define SIGNED_SHIFT (y < 0 ? 0 : y > SHIFT_BITS ? SHIFT_BITS : (int)y)
 #define UNSIGNED_SHIFT (y > (value)SHIFT_BITS ? SHIFT_BITS : (int)y)
-
-/* log(1 + z), accurate near zero in its real part. */
-static double complex log1p_c128(double complex z) {
-    double re = creal(z), im = cimag(z);
-    if (fabs(re) < 0.5 && fabs(im) < 0.5)
-        return CMPLX(0.5 * log1p(re * (2 + re) + im * im), atan2(im, 1 + re));
-    return clog(1 + z);
-}
-static float complex log1p_c64(float complex z) {
-    return (float complex)log1p_c128((double complex)z);
-}
 
 static struct bytes *concatenate(struct bytes *x, struct bytes *y) {
     struct span left = bytes_span(x), right = bytes_span(y);

@@ -1,4 +1,4 @@
-/* Loops of the transcendental one-input ops, which call a function for each element. */
+/* Defines the loops of the transcendental one-input ops, which call a function for each element. */
 #include "kernels/cpu/math/math_arith.h"
 #include "kernels/cpu/math/math_special.h"
 

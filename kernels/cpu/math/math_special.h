@@ -13,7 +13,7 @@ double special_erfinv(double x);
 double special_lgamma(double x); /* log |Γ(x)|; does not set libm's global sign */
 float special_lgammaf(float x);
 
-/* math_special_more.c. Outside of their domains these return NaN. */
+/* kernels/support/special_integrals.inc. Outside of their domains these return NaN. */
 double special_bessel_i0(double x);
 double special_bessel_i1(double x);
 double special_bessel_i0e(double x);
@@ -31,7 +31,7 @@ double special_spence(double x);
 double special_fresnel_cos(double x);
 double special_fresnel_sin(double x);
 
-/* math_special_gamma.c */
+/* kernels/support/special_gamma.inc */
 double special_zeta(double x, double q);
 double special_polygamma(double n, double x);
 double special_igamma(double a, double x);        /* P(a, x), the integral from 0 to x */

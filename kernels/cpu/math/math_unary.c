@@ -1,4 +1,4 @@
-/* The engine of elementwise ops with one input. It runs an op's loops. */
+/* The engine of elementwise ops with one input, which runs an op's loops. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "kernels/support/half_blocks.h"
 
 struct unary_state {
-    unary_loop *loop; /* for narrow floats: float's */
+    unary_loop *loop; /* float's loop when the dtype is a narrow float */
     enum dtype in, out;
     size_t in_size, out_size;
     bool is_narrow;
@@ -29,7 +29,7 @@ struct status *unary_init(struct kernel_init *init) {
     else if (op->avx2_loops && cpu_has_avx2())
         loops = op->avx2_loops;
     state->loop = loops[state->is_narrow ? DT_FLOAT : state->in];
-    CHECK(state->loop); /* the row's dtypes are those of its loops */
+    CHECK(state->loop); /* the row lists only dtypes that have a loop */
     state->cost_ns = op->avx2_loops ? 0.5f : 8;
     return NULL;
 }

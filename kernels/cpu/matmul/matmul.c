@@ -10,10 +10,11 @@
 #include "kernels/support/isa.h"
 
 enum {
-    /* multiplications below which a call of BLAS costs more than it saves */
+    /* below this many multiplications a call of BLAS costs more than it saves */
     SMALL_PRODUCT = 1 << 11,
-    LARGE_PRODUCT = 1 << 16, /* and above which oneDNN is faster than BLAS */
-    STRIP = 256,             /* columns of a sum that is made beside c and added */
+    LARGE_PRODUCT = 1 << 16, /* from this many multiplications on, oneDNN is faster than BLAS */
+    /* columns of a partial product that is computed beside c and then added */
+    STRIP = 256,
 };
 
 static double multiplications(const struct matmul *g) {
@@ -29,12 +30,12 @@ static bool fits_blas(const struct matmul *g) {
     return true;
 }
 
-/* A single row or column, by the matrix-vector product: reads the matrix once, where gemm would
- * pack it first. */
+/* Multiplies a single row or column as a matrix-vector product, which reads the matrix once, where
+ * gemm would pack it first. */
 static bool multiply_by_vector(enum dtype dtype, const struct matmul *g, const struct blas *blas) {
     if ((g->m != 1 && g->n != 1) || (dtype != DT_FLOAT && dtype != DT_DOUBLE))
         return false;
-    bool by_row = g->m == 1; /* c' = b' · a' */
+    bool by_row = g->m == 1; /* then c' = b' · a' */
     const void *matrix = by_row ? g->b : g->a, *x = by_row ? g->a : g->b;
     bool is_stored_plain = by_row ? !g->trans_b : !g->trans_a;
     int lda = (int)(by_row ? g->ldb : g->lda), outputs = (int)(by_row ? g->n : g->m), k = (int)g->k;
@@ -43,7 +44,7 @@ static bool multiply_by_vector(enum dtype dtype, const struct matmul *g, const s
     int trans = is_stored_plain == by_row ? BLAS_TRANS : BLAS_NO_TRANS;
     int m = trans == BLAS_TRANS ? k : outputs, n = trans == BLAS_TRANS ? outputs : k;
     if (lda < n)
-        return false; /* a matrix that is a vector itself */
+        return false; /* the matrix is a vector itself */
     if (dtype == DT_FLOAT)
         blas->sgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, g->adds ? 1 : 0, g->c,
                     incy);
@@ -119,7 +120,8 @@ static void add_strip(enum dtype dtype, void *to, const void *from, int64_t n) {
     }
 }
 
-/* Our loops overwrite c: a sum is made row by row in a strip beside it. */
+/* Our loops overwrite c, so a sum is computed beside c, a strip of a row at a time, and then
+ * added. */
 static void multiply_and_add(enum dtype dtype, product_loop *loop, struct product p) {
     int64_t size = (int64_t)dtype_size(dtype), n = p.n, m = p.m;
     const char *a = p.a, *b = p.b;
@@ -138,8 +140,9 @@ static void multiply_and_add(enum dtype dtype, product_loop *loop, struct produc
     }
 }
 
-/* A float product: by dot products, or by oneDNN, which uses what the machine has beyond AVX2,
- * which Debian's BLAS does not on every processor: up to twice as fast. */
+/* Computes a large float product by dot products, or by oneDNN. oneDNN uses instructions beyond
+ * AVX2 on every processor that has them and Debian's BLAS does not, so oneDNN is up to twice as
+ * fast. */
 static bool multiply_large(enum dtype dtype, const struct matmul *g) {
     if (dtype != DT_FLOAT || g->m == 1 || g->n == 1 || multiplications(g) < LARGE_PRODUCT)
         return false;

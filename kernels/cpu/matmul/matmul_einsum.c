@@ -60,7 +60,7 @@ static int64_t walk_elements(const struct walk *walk, int from, int to) {
     return n;
 }
 
-/* Moves to the next place of axes [0, n): returns the offset that follows. */
+/* Moves to the next position of axes [0, n), and returns its offset. */
 static int64_t walk_step(const struct axis *axes, int n, int64_t *index, int64_t offset) {
     for (int i = n - 1; i >= 0; i--) {
         offset += axes[i].stride;
@@ -72,8 +72,8 @@ static int64_t walk_step(const struct axis *axes, int n, int64_t *index, int64_t
     return offset;
 }
 
-/* GATHER: to[…] = Σ from[offset]; SCATTER: to[offset] = from[…]. Places in row-major order of
- * the kept axes. */
+/* Gathering computes to[…] = Σ from[offset], scattering to[offset] = from[…]. Both go through the
+ * kept axes in row-major order. */
 #define NAME(x) x##_f32
 #define T float
 #define W float
@@ -100,7 +100,7 @@ static int64_t walk_step(const struct axis *axes, int n, int64_t *index, int64_t
 #include "kernels/cpu/matmul/matmul_einsum_walks.inc"
 
 // clang-format off
-/* Calls what_TYPE(...) of a compute type. */
+/* Calls what_TYPE(...) of the compute type. */
 #define DISPATCH(dtype, what, ...)                             \
     switch (dtype) {                                           \
     case DT_FLOAT: what##_f32(__VA_ARGS__); break;             \
@@ -126,7 +126,7 @@ static bool walk_is_contiguous(const struct walk *walk) {
 /* ---- labels ---- */
 
 struct operand {
-    uint16_t labels[SHAPE_MAX_RANK]; /* each once, in the order of the dimensions */
+    uint16_t labels[SHAPE_MAX_RANK]; /* each label once, in the order of the dimensions */
     int n_labels;
     int64_t stride[EINSUM_N_LABELS];
     bool has[EINSUM_N_LABELS];
@@ -176,7 +176,7 @@ static struct status *read_input(struct einsum_job *job, int i, const struct ten
     return NULL;
 }
 
-/* A dimension of 1 that the other input stretches is as if it were not there. */
+/* A dimension of size 1 that the other input stretches is dropped. */
 static void drop_stretched(struct einsum_job *job, struct operand *operand, const struct tensor *t,
                            int input) {
     uint16_t labels[SHAPE_MAX_RANK];
@@ -215,7 +215,7 @@ static struct status *make_output(struct kernel_ctx *ctx, struct einsum_job *job
     return NULL;
 }
 
-/* ---- which label is what ---- */
+/* ---- roles of labels ---- */
 
 enum role { BATCH, ROW, COLUMN, INNER, SUMMED };
 
@@ -263,7 +263,7 @@ static struct status *no_memory(void) {
     return status_exhausted("OOM when allocating the operands of an einsum");
 }
 
-/* The operand as the product wants it. */
+/* Brings the operand into the layout that the product wants. */
 static struct status *gather_operand(const struct einsum_job *job, struct operand *operand,
                                      const struct tensor *t) {
     enum dtype compute = job->state->compute;
@@ -310,7 +310,7 @@ static void multiply_range(void *arg, int64_t begin, int64_t end) {
         multiply_rows(job, 0, begin, end - begin);
 }
 
-/* The product of the gathered operands, or the one gathered operand. */
+/* Computes the product of the gathered operands, or returns the one gathered operand. */
 static struct status *run(struct kernel_ctx *ctx, struct einsum_job *job) {
     const struct einsum_state *state = job->state;
     struct tensor *out = &ctx->outputs[0];
@@ -344,7 +344,7 @@ static struct status *run(struct kernel_ctx *ctx, struct einsum_job *job) {
             memcpy(tensor_data(out), result, (size_t)n * size);
         return NULL;
     }
-    memset(tensor_data(out), 0, tensor_size_bytes(out)); /* off the diagonals */
+    memset(tensor_data(out), 0, tensor_size_bytes(out)); /* elements off the diagonals are 0 */
     if (!widens) {
         DISPATCH(state->compute, scatter, &job->out.walk, result, tensor_data(out))
         return NULL;
@@ -377,7 +377,8 @@ static struct status *einsum(struct kernel_ctx *ctx, struct einsum_job *job) {
 }
 
 static enum kernel_result einsum_compute(struct kernel_ctx *ctx) {
-    struct einsum_job *job = xcalloc(1, sizeof(*job)); /* tables by label: too much for a stack */
+    /* tables by label are too large for a stack */
+    struct einsum_job *job = xcalloc(1, sizeof(*job));
     struct status *st = einsum(ctx, job);
     for (int i = 0; i < EINSUM_MAX_INPUTS; i++)
         free(job->in[i].memory);
@@ -391,10 +392,6 @@ static const struct kernel_def rows[] = {
     {"Einsum",
      {{"T", DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX}},
      einsum_compute,
-     einsum_init,
-     NULL,
-     NULL,
-     0,
-     2},
+     einsum_init},
 };
 const struct kernel_list matmul_einsum_kernels = {rows, ARRAY_LEN(rows)};

@@ -4,24 +4,28 @@
  *   y        T [..., k, n]   ([..., n, k] if transposed)
  *   product  T [..., m, n]
  *
- * MatMul transposes; the batch forms take the adjoint (complex numbers are conjugated too), V2
- * and V3 broadcast the stacks, V3 has a result type of its own. half and bfloat16 multiply as
- * floats and round once, 8-bit integers as int32.
+ * MatMul transposes. The batch forms take the adjoint, so they also conjugate complex numbers. V2
+ * and V3 broadcast the stacks, and V3 has a result type of its own. half and bfloat16 are
+ * multiplied as floats and rounded once, 8-bit integers are multiplied as int32.
  *
  * Errors   INVALID_ARGUMENT   wrong ranks, inner sizes or stacks that differ
  * Cost     2·m·n·k flops per product
  * Source   white paper 5.4; the product itself: matmul.h */
 #include "kernels/cpu/matmul/matmul_loops.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/matmul/matmul.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/half_blocks.h"
+#include "kernels/support/moves.h"
 #include "kernels/support/scratch.h"
 
 enum {
-    SPLIT_ALIGN = 16, /* rows or columns of a share: whole register tiles of the libraries */
+    /* rows or columns that a share is a multiple of: the libraries' whole register tiles */
+    SPLIT_ALIGN = 16,
 };
 
 enum batch_kind { NO_BATCH, EQUAL_BATCH, BROADCAST_BATCH };
@@ -31,7 +35,7 @@ struct matmul_state {
     enum batch_kind batch;
     enum dtype x, y, out;
     enum dtype compute; /* float for narrow floats, int32 for 8-bit integers */
-    size_t size;        /* of a compute element */
+    size_t size;        /* of an element of type `compute` */
 };
 
 static struct status *matmul_init(struct kernel_init *init) {
@@ -50,14 +54,15 @@ static struct status *matmul_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* One execution: n_products products of equal size. */
+/* One execution, which computes n_products products of equal size. */
 struct matmul_job {
     const struct matmul_state *state;
     const struct broadcast *plan; /* of the stacks; NULL when there is one product */
     const char *x, *y;
     char *out;
     int64_t m, k, n, n_products;
-    bool by_rows;    /* how one product is split over the pool */
+    bool by_rows; /* how one product is split over the pool */
+    int64_t tile_rows, tile_columns, row_tiles, column_tiles; /* of a product that takes long */
     bool conjugates; /* the product does it, the operands are as they came */
 };
 
@@ -72,7 +77,7 @@ static void conjugate_into(enum dtype dtype, void *to, const void *from, int64_t
     }
 }
 
-/* Rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
+/* Computes rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
 static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows,
                      int64_t column, int64_t n_columns) {
     const struct matmul_state *state = job->state;
@@ -105,7 +110,7 @@ static void multiply_stack(void *arg, int64_t begin, int64_t end) {
         multiply(job, begin, 0, job->m, 0, job->n);
 }
 
-/* Units of SPLIT_ALIGN rows or columns of the only product. */
+/* Computes units of SPLIT_ALIGN rows or columns of the only product. */
 static void multiply_part(void *arg, int64_t begin, int64_t end) {
     const struct matmul_job *job = arg;
     int64_t first = begin * SPLIT_ALIGN;
@@ -115,12 +120,49 @@ static void multiply_part(void *arg, int64_t begin, int64_t end) {
         multiply(job, 0, 0, job->m, first, MIN(end * SPLIT_ALIGN, job->n) - first);
 }
 
+/* ---- products that take long ---- */
+
+/* Units are tiles of all products, each row of tiles from left to right. */
+static void multiply_tiles(void *arg, int64_t begin, int64_t end) {
+    const struct matmul_job *job = arg;
+    for (; begin < end; begin++) {
+        int64_t column = begin % job->column_tiles * job->tile_columns,
+                row = begin / job->column_tiles % job->row_tiles * job->tile_rows;
+        multiply(job, begin / job->column_tiles / job->row_tiles, row,
+                 MIN(job->tile_rows, job->m - row), column,
+                 MIN(job->tile_columns, job->n - column));
+    }
+}
+
+/* A product is cut where it would keep its thread for longer than TILE_NS, so that a cancel is seen
+ * in time. Smaller tiles would pack the operands too often. */
+static bool cut_into_tiles(struct matmul_job *job, double cost_ns) {
+    enum { TILE_NS = 30 * 1000 * 1000, LEAST_SIDE = 256 };
+    if (cost_ns <= 2 * TILE_NS)
+        return false;
+    double elements = TILE_NS / cost_ns * (double)job->m * (double)job->n;
+    int64_t side = MAX((int64_t)sqrt(elements), (int64_t)LEAST_SIDE);
+    job->tile_rows = MIN(side, job->m);
+    job->tile_columns = MIN(MAX((int64_t)(elements / (double)job->tile_rows), side), job->n);
+    if (job->tile_columns == job->n)
+        job->tile_rows = MIN(MAX((int64_t)(elements / (double)job->n), side), job->m);
+    job->row_tiles = (job->m - 1) / job->tile_rows + 1;
+    job->column_tiles = (job->n - 1) / job->tile_columns + 1;
+    return true;
+}
+
 /* ---- all of them ---- */
 
 static void matmul_run_job(struct matmul_job *job, struct pool *pool) {
     double multiplications = (double)job->m * (double)job->n * (double)job->k;
     double cost = multiplications * matmul_cost_ns(job->state->compute, multiplications) + 20;
     int64_t longer = MAX(job->m, job->n);
+    if (cut_into_tiles(job, cost)) {
+        int64_t n_tiles = job->row_tiles * job->column_tiles;
+        pool_parallel_for(pool, n_tiles * job->n_products, cost / (double)n_tiles, multiply_tiles,
+                          job);
+        return;
+    }
     if (job->n_products > 1 || multiplications < 1e5) {
         pool_parallel_for(pool, job->n_products, cost, multiply_stack, job);
         return;
@@ -130,7 +172,8 @@ static void matmul_run_job(struct matmul_job *job, struct pool *pool) {
     pool_parallel_for(pool, units, cost / (double)units, multiply_part, job);
 }
 
-/* An input as compute elements: itself, or a converted copy, which lives in *ret_copy. */
+/* Gives an input as compute elements: the input itself, or a converted copy that *ret_copy
+ * holds. */
 static struct status *as_compute(const struct kernel_ctx *ctx, bool conjugate,
                                  const struct tensor *t, const char **ret,
                                  struct tensor *ret_copy) {
@@ -186,6 +229,53 @@ out:
     tensor_clear(&y_copy);
     tensor_clear(&out_copy);
     return st;
+}
+
+/* ---- on a device ---- */
+
+/* Products whose operands are evenly apart are one call. A broadcast of stacks may need several. */
+static struct status *multiply_on_device(struct kernel_ctx *ctx, const struct matmul_job *job) {
+    const struct matmul_state *state = job->state;
+    int64_t size = (int64_t)dtype_size(state->out), matrix[2] = {job->m * job->k, job->k * job->n};
+    if (state->x != state->out || state->y != state->out)
+        return status_unimplemented("A GPU multiplies matrices of one type only, not %s by %s",
+                                    dtype_name(state->x), dtype_name(state->y));
+    for (int64_t i = 0; i < job->n_products;) {
+        int64_t first[2] = {0, 0}, at[2] = {0, 0}, stride[2] = {0, 0}, n = 0;
+        for (; i + n < job->n_products; n++) {
+            struct broadcast_cursor cursor;
+            for (int s = 0; job->plan && s < 2; s++) {
+                broadcast_seek(job->plan, i + n, &cursor);
+                at[s] = broadcast_offset(job->plan, &cursor, s) * matrix[s];
+            }
+            if (n == 0)
+                memcpy(first, at, sizeof first);
+            if (n == 1)
+                for (int s = 0; s < 2; s++)
+                    stride[s] = at[s] - first[s];
+            if (stride[0] < 0 || stride[1] < 0 || at[0] != first[0] + n * stride[0] ||
+                at[1] != first[1] + n * stride[1])
+                break;
+        }
+        if (n == 1) /* the next product is elsewhere */
+            stride[0] = stride[1] = 0;
+        struct device_products products = {.dtype = state->out,
+                                           .x = (const char *)ctx->inputs[0].data + first[0] * size,
+                                           .y = (const char *)ctx->inputs[1].data + first[1] * size,
+                                           .out = ctx->outputs[0].data + i * job->m * job->n * size,
+                                           .m = job->m,
+                                           .n = job->n,
+                                           .k = job->k,
+                                           .n_products = n,
+                                           .x_stride = stride[0],
+                                           .y_stride = stride[1],
+                                           .transposes_x = state->transpose_x,
+                                           .transposes_y = state->transpose_y,
+                                           .conjugates = state->conjugates};
+        TRY(ctx->instance->engine->multiply(ctx, &products));
+        i += n;
+    }
+    return NULL;
 }
 
 /* ---- shapes ---- */
@@ -259,16 +349,18 @@ static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
     if (out->n_elements == 0)
         return KERNEL_DONE;
     if (job.k == 0) {
-        memset(tensor_data(out), 0, tensor_size_bytes(out));
+        static const char zero[16] __attribute__((aligned(16)));
+        KERNEL_TRY(ctx, move_fill(ctx, state->out, tensor_data(out), zero, out->n_elements));
         return KERNEL_DONE;
     }
-    /* A stack times one matrix is one taller product. */
+    /* A stack of matrices times one matrix is one taller product. */
     if (job.plan && plan.rank == 1 && plan.inner_stretched == 2 && !state->transpose_x) {
         job.m *= job.n_products;
         job.n_products = 1;
         job.plan = NULL;
     }
-    KERNEL_TRY(ctx, matmul_convert_and_run(ctx, &job));
+    KERNEL_TRY(ctx, kernel_is_for_device(ctx) ? multiply_on_device(ctx, &job)
+                                              : matmul_convert_and_run(ctx, &job));
     return KERNEL_DONE;
 }
 
@@ -276,23 +368,23 @@ static const enum batch_kind no_batch = NO_BATCH, equal_batch = EQUAL_BATCH,
                              broadcast_batch = BROADCAST_BATCH;
 #define MULTIPLIABLE (DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX)
 #define PRODUCT(op, kind, types) \
-    { (op), {{"T", (types)}}, matmul_compute, matmul_init, NULL, &(kind), 0, 2 }
+    { (op), {{"T", (types)}}, matmul_compute, matmul_init, .arg = &(kind) }
 #define PRODUCT_V3(x, y, out)                                                                      \
     {                                                                                              \
         "BatchMatMulV3", {{"Ta", (x)}, {"Tb", (y)}, {"Tout", (out)}}, matmul_compute, matmul_init, \
-            NULL, &broadcast_batch, 0, 2                                                           \
+            .arg = &broadcast_batch                                                                \
     }
 #define SAME_V3(dtype) PRODUCT_V3(DTYPE_BIT(dtype), DTYPE_BIT(dtype), DTYPE_BIT(dtype))
 #define BYTES (DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8))
 
 // clang-format off
-/* Both sides are dense; that many of their elements are zeros is a hint that we do not need. */
+/* Both sides are dense here. The attrs that say which side has many zeros are hints that the kernel
+ * does not use. */
 #define SPARSE_HINTED (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16))
 static const struct kernel_def rows[] = {
     PRODUCT("MatMul", no_batch, MULTIPLIABLE),
     {.op = "SparseMatMul", .constraints = {{"Ta", SPARSE_HINTED}, {"Tb", SPARSE_HINTED}},
-        .compute = matmul_compute, .init = matmul_init, .arg = &no_batch, .cost_ns_per_element =
-        10},
+        .compute = matmul_compute, .init = matmul_init, .arg = &no_batch},
     PRODUCT("BatchMatMul", equal_batch, MULTIPLIABLE),
     PRODUCT("BatchMatMulV2", broadcast_batch, MULTIPLIABLE | DTYPE_BIT(DT_INT16)),
     SAME_V3(DT_FLOAT), SAME_V3(DT_DOUBLE), SAME_V3(DT_HALF), SAME_V3(DT_BFLOAT16),

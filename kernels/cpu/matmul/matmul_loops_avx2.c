@@ -6,5 +6,5 @@
 #include "kernels/cpu/matmul/matmul_loops.inc"
 #include "kernels/support/isa.h"
 #else
-typedef int matmul_loops_avx2_is_empty; /* another machine: the baseline serves */
+typedef int matmul_loops_avx2_is_empty; /* on other processors the baseline's loops run */
 #endif

@@ -11,19 +11,11 @@ struct decode_state {
     int64_t channels, samples; /* -1: as in the file */
 };
 
-static struct status *get_i32(const struct node *node, const char *attr, int64_t *ret) {
-    TRY(node_get_i(node, attr, ret));
-    if (*ret < INT32_MIN || *ret > INT32_MAX)
-        return status_invalid("Attr %s has value %lld out of range for an int32", attr,
-                              (long long)*ret);
-    return NULL;
-}
-
 static struct status *decode_init(struct kernel_init *init) {
     struct decode_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
-    TRY(get_i32(init->node, "desired_channels", &state->channels));
-    return get_i32(init->node, "desired_samples", &state->samples);
+    TRY(node_get_i32(init->node, "desired_channels", &state->channels));
+    return node_get_i32(init->node, "desired_samples", &state->samples);
 }
 
 static float sample_at(struct span samples, int64_t i) {
@@ -32,9 +24,11 @@ static float sample_at(struct span samples, int64_t i) {
 }
 
 /* DecodeWav.
- *   contents  string, scalar
- *   audio  float [samples, channels], from -1 to 1    sample_rate  int32, scalar
- * desired_samples cuts, or adds silence; desired_channels cuts, or repeats the last channel.
+ *   contents      string, scalar
+ *   audio         float [samples, channels], from -1 to 1
+ *   sample_rate   int32, scalar
+ * desired_samples cuts the sound off, or adds silence. desired_channels drops channels, or repeats
+ * the last channel.
  * Errors   INVALID_ARGUMENT   bytes that are no WAV file of 16-bit samples */
 static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
     const struct decode_state *state = ctx->instance->state;
@@ -63,9 +57,10 @@ static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
 }
 
 /* EncodeWav.
- *   audio  float [samples, channels], from -1 to 1    sample_rate  int32, scalar
- *   contents  string, scalar
- * Errors   INVALID_ARGUMENT   other ranks; a rate that is none; sound that is too long */
+ *   audio         float [samples, channels], from -1 to 1
+ *   sample_rate   int32, scalar
+ *   contents      string, scalar
+ * Errors   INVALID_ARGUMENT   other ranks; a rate that is not positive; sound that is too long */
 static enum kernel_result encode_compute(struct kernel_ctx *ctx) {
     const struct tensor *audio = kernel_input(ctx, 0), *rate = kernel_input(ctx, 1);
     if (audio->rank != 2)
@@ -90,11 +85,11 @@ static enum kernel_result encode_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {"DecodeWav", .compute = decode_compute, .init = decode_init, .cost_ns_per_element = 1000},
-    {"EncodeWav", .compute = encode_compute, .cost_ns_per_element = 10},
+    {"DecodeWav", .compute = decode_compute, .init = decode_init},
+    {"EncodeWav", .compute = encode_compute},
     {"AudioSpectrogram", .compute = audio_spectrogram, .init = audio_spectrogram_init,
-        .fini = audio_spectrogram_fini, .cost_ns_per_element = 20},
-    {"Mfcc", .compute = audio_mfcc, .init = audio_mfcc_init, .cost_ns_per_element = 10},
+        .fini = audio_spectrogram_fini},
+    {"Mfcc", .compute = audio_mfcc, .init = audio_mfcc_init},
 };
 // clang-format on
 

@@ -1,6 +1,6 @@
-/* Runs AudioSpectrogram and Mfcc: turns sound into energies of frequencies over time, and these
- * into a few numbers that tell speech sounds apart [Davis, Mermelstein: "Comparison of parametric
- * representations for monosyllabic word recognition", 1980]. */
+/* Runs AudioSpectrogram, which turns sound into energies of frequencies over time, and Mfcc, which
+ * turns these into a few numbers that tell speech sounds apart [Davis, Mermelstein: "Comparison of
+ * parametric representations for monosyllabic word recognition", 1980]. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 /* ---- AudioSpectrogram ---- */
 
 struct spectrogram_state {
-    int64_t window, stride, length; /* length: of the transform, a power of two */
+    int64_t window, stride, length; /* length: the transform's, a power of two */
     bool is_squared;
     double *hann;
     struct fft_plan *plan;
@@ -53,7 +53,7 @@ struct spectrogram_job {
     const float *x;
     float *y;
     int64_t n_channels, n_slices;
-    struct status *_Atomic failure; /* the first one of the shares */
+    struct status *_Atomic failure; /* the first failure of a share */
 };
 
 static void slice(const struct spectrogram_job *job, int64_t i, double complex *line,
@@ -87,9 +87,10 @@ static void spectrogram_range(void *arg, int64_t begin, int64_t end) {
         status_unref(st);
 }
 
-/* AudioSpectrogram: of windows of samples, `stride` apart, each under Hann's bell.
- *   input  float [samples, channels]
- *   spectrogram  float [channels, slices, 1 + (window, to a power of two) / 2]
+/* AudioSpectrogram: transforms windows of samples, `stride` apart, each multiplied with Hann's
+ * window function.
+ *   input         float [samples, channels]
+ *   spectrogram   float [channels, slices, 1 + (window, rounded up to a power of two) / 2]
  * Errors   INVALID_ARGUMENT   another rank */
 enum kernel_result audio_spectrogram(struct kernel_ctx *ctx) {
     const struct spectrogram_state *state = ctx->instance->state;
@@ -126,11 +127,11 @@ struct status *audio_mfcc_init(struct kernel_init *init) {
     return node_get_i(init->node, "dct_coefficient_count", &state->n_coefficients);
 }
 
-/* Bands are triangles over mels that overlap by half: a bin gives `weight` of itself to its band
- * and the rest to the next one. */
+/* Bands are triangles over mels that overlap by half. A bin gives `weight` of its energy to its
+ * band, and the rest to the next band. */
 struct mfcc_plan {
-    int64_t first, last; /* bins that count: no constant part */
-    int64_t *band;       /* of a bin; -1 is the slope below the first one */
+    int64_t first, last; /* the bins that count, without the constant part */
+    int64_t *band;       /* the band of each bin; -1 is the slope below the first band */
     double *weight;
     double *cosines; /* [coefficients, bands] */
 };
@@ -172,7 +173,7 @@ struct mfcc_job {
 };
 
 static void mfcc_range(void *arg, int64_t begin, int64_t end) {
-    static const double least = 1e-12; /* so that silence has a logarithm */
+    static const double least = 1e-12; /* added so that silence has a logarithm */
     const struct mfcc_job *job = arg;
     const struct mfcc_plan *plan = job->plan;
     int64_t n_bands = job->state->n_bands, n = job->state->n_coefficients;
@@ -198,7 +199,7 @@ static void mfcc_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* Two attrs of a few bytes decide this many cosines: 128 MiB of them at most. */
+/* Two attrs of a few bytes decide how many cosines there are. This limit is 128 MiB of them. */
 enum { MFCC_MAX_COSINES = 1 << 24 };
 
 static struct status *check_mfcc(const struct mfcc_state *state, int64_t n_bins, int32_t rate) {
@@ -220,10 +221,11 @@ static struct status *check_mfcc(const struct mfcc_state *state, int64_t n_bins,
 }
 
 /* Mfcc.
- *   spectrogram  float [channels, time, bins], energies    sample_rate  int32, scalar
- *   output  float [channels, time, dct_coefficient_count]
- * Errors   INVALID_ARGUMENT   other ranks; attrs that make no bands
- *          RESOURCE_EXHAUSTED  more than MFCC_MAX_COSINES weights */
+ *   spectrogram   float [channels, time, bins], energies
+ *   sample_rate   int32, scalar
+ *   output        float [channels, time, dct_coefficient_count]
+ * Errors   INVALID_ARGUMENT     other ranks; attrs that make no bands
+ *          RESOURCE_EXHAUSTED   more than MFCC_MAX_COSINES weights */
 enum kernel_result audio_mfcc(struct kernel_ctx *ctx) {
     const struct mfcc_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0), *rate = kernel_input(ctx, 1);

@@ -1,6 +1,8 @@
 /* Decodes BMP without compression, and holds what all formats share. */
 #include "kernels/cpu/media/codec.h"
 
+#include "common/base/pool_cancel.h"
+
 static bool begins_with(struct span bytes, const char *text, size_t len) {
     return bytes.len >= len && memcmp(bytes.data, text, len) == 0;
 }
@@ -42,7 +44,7 @@ enum { BMP_MIN_BYTES = 32, AT_PIXELS = 10, AT_WIDTH = 18, AT_HEIGHT = 22, AT_BIT
 struct bitmap {
     const uint8_t *pixels;
     int64_t width, height, row_bytes;
-    int channels; /* in the file: 1, 3, 4 */
+    int channels; /* channels in the file: 1, 3 or 4 */
     bool is_top_down;
 };
 
@@ -84,7 +86,8 @@ static struct status *read_header(struct span bytes, int channels, struct bitmap
     return NULL;
 }
 
-/* Blue comes first; what has fewer channels than asked is grey, or opaque. */
+/* The file stores blue first. Where it has fewer channels than the output, the output is grey or
+ * opaque. */
 static void convert_row(const struct bitmap *b, const uint8_t *from, int channels, uint8_t *to) {
     for (int64_t x = 0; x < b->width; x++, from += b->channels, to += channels) {
         to[0] = from[b->channels > 1 ? 2 : 0];
@@ -104,7 +107,7 @@ struct status *codec_bmp_decode(struct span bytes, int channels, struct codec_ta
     channels = channels ? channels : b.channels;
     TRY(codec_size_check((struct codec_size){1, b.height, b.width, channels}));
     TRY(target->alloc(target, (struct codec_size){1, b.height, b.width, channels}, &pixels));
-    for (int64_t y = 0; y < b.height; y++)
+    for (int64_t y = 0; y < b.height && !pool_is_unwanted(); y++)
         convert_row(&b, b.pixels + (b.is_top_down ? y : b.height - 1 - y) * b.row_bytes, channels,
                     (uint8_t *)pixels + (size_t)(y * b.width * channels));
     return NULL;

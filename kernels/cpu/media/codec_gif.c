@@ -1,26 +1,29 @@
-/* Decodes GIF [GIF89a, CompuServe 1990]. Frames are drawn on a canvas one after the other; a
- * transparent pixel shows the frame before. Disposal modes are ignored, as in TensorFlow. Data
+/* Decodes GIF [GIF89a, CompuServe 1990]. Frames are drawn on a canvas one after the other, and a
+ * transparent pixel shows the frame before. As in TensorFlow, disposal modes are ignored. Data
  * after damage is ignored when at least one frame is whole. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/media/codec.h"
 
 enum { HEADER_BYTES = 6, SCREEN_BYTES = 7, IMAGE_BYTES = 9, MAX_CODES = 4096, NO_CODE = 0xffff };
+enum { CODES_PER_POLL = 1 << 16 };
 
 struct gif {
     const uint8_t *data;
     size_t len, at;
-    int64_t width, height; /* of the canvas: of the largest picture, whatever the screen's size */
-    const uint8_t *colors; /* of all pictures; NULL: none */
+    /* the canvas has the size of the largest picture, whatever the screen's size */
+    int64_t width, height;
+    const uint8_t *colors; /* the colours of all pictures, or NULL */
     int n_colors;
 };
 
 struct picture {
     int64_t left, top, width, height;
     const uint8_t *colors;
-    int n_colors, transparent; /* -1: none */
+    int n_colors, transparent; /* transparent: -1 when no colour is */
     bool is_interlaced;
-    size_t at; /* the code size, then the data's blocks */
+    size_t at; /* the position of the code size, which the data's blocks follow */
 };
 
 /* ---- the structure ---- */
@@ -59,7 +62,8 @@ static bool skip_blocks(struct gif *gif) {
     return true;
 }
 
-/* The only extension that matters says which color is transparent in the next picture. */
+/* Reads an extension. The only one that matters says which colour is transparent in the next
+ * picture. */
 static bool take_extension(struct gif *gif, int *transparent) {
     const uint8_t *at;
     if (!take(gif, 1, &at))
@@ -69,7 +73,7 @@ static bool take_extension(struct gif *gif, int *transparent) {
     return skip_blocks(gif);
 }
 
-/* The next picture, its data skipped. False at the end, and where the data is damaged. */
+/* Finds the next picture, and skips its data. False at the end, and where the data is damaged. */
 static bool next_picture(struct gif *gif, struct picture *ret) {
     int transparent = -1;
     const uint8_t *at;
@@ -94,7 +98,7 @@ static bool next_picture(struct gif *gif, struct picture *ret) {
     return take(gif, 1, &at) && skip_blocks(gif);
 }
 
-/* How many pictures there are, up to max, and their canvas. */
+/* Counts the pictures, up to max, and computes their canvas. */
 static int64_t count_pictures(struct gif *gif, int64_t max) {
     size_t begin = gif->at;
     struct picture p;
@@ -122,7 +126,7 @@ static bool next_byte(struct decoder *d, uint8_t *ret) {
     if (d->block_left == 0) {
         d->block_left = d->data[d->at++];
         if (d->block_left == 0) {
-            d->at--; /* stays at the end */
+            d->at--; /* the end block is read again by the next call */
             return false;
         }
     }
@@ -145,7 +149,7 @@ static bool next_code(struct decoder *d, int size, int *ret) {
     return true;
 }
 
-/* n color numbers. False when the data gives fewer, or is damaged. */
+/* Decodes n colour numbers. False when the data has fewer, or is damaged. */
 static bool decode_indices(struct decoder *d, uint8_t *out, int64_t n) {
     d->first_size = d->data[d->at++];
     if (d->first_size < 1 || d->first_size > 8)
@@ -153,7 +157,9 @@ static bool decode_indices(struct decoder *d, uint8_t *out, int64_t n) {
     const int clear = 1 << d->first_size, end = clear + 1;
     int size = d->first_size + 1, next = end + 1, previous = NO_CODE, code;
     uint8_t first = 0;
-    for (int64_t done = 0; done < n;) {
+    for (int64_t done = 0, n_codes = 0; done < n; n_codes++) {
+        if (n_codes % CODES_PER_POLL == 0 && pool_is_unwanted())
+            return false;
         if (!next_code(d, size, &code) || code == end || code > next ||
             (code == next && previous == NO_CODE))
             return false;
@@ -164,7 +170,7 @@ static bool decode_indices(struct decoder *d, uint8_t *out, int64_t n) {
             continue;
         }
         int depth = 0, at = code;
-        /* the string that is just being made: the one before, and its first number again */
+        /* the code is being defined: the string before, followed by its own first number */
         if (code == next) {
             d->stack[depth++] = first;
             at = previous;
@@ -190,7 +196,7 @@ static bool decode_indices(struct decoder *d, uint8_t *out, int64_t n) {
 
 /* ---- pictures ---- */
 
-/* The line of an interlaced picture that comes as the n-th. */
+/* The line of the picture that the n-th line of interlaced data is. */
 static int64_t interlaced_line(int64_t n, int64_t height) {
     static const int first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2};
     for (int pass = 0; pass < 4; pass++) {
@@ -205,7 +211,7 @@ static int64_t interlaced_line(int64_t n, int64_t height) {
 
 static struct status *paint(const struct gif *gif, const struct picture *p, const uint8_t *indices,
                             uint8_t *canvas) {
-    for (int64_t n = 0; n < p->height; n++) {
+    for (int64_t n = 0; n < p->height && !pool_is_unwanted(); n++) {
         int64_t y = p->top + (p->is_interlaced ? interlaced_line(n, p->height) : n);
         if (y >= gif->height)
             continue;
@@ -231,6 +237,8 @@ static struct status *paint_all(struct gif gif, int64_t n_frames, uint8_t *pixel
     uint8_t *indices = NULL;
     size_t frame_bytes = (size_t)(gif.width * gif.height) * 3;
     for (int64_t f = 0; f < n_frames && !st && next_picture(&gif, &p); f++) {
+        if (pool_is_unwanted())
+            break;
         uint8_t *canvas = pixels + (size_t)f * frame_bytes;
         if (f == 0)
             memset(canvas, 0, frame_bytes);

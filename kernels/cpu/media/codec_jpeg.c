@@ -6,13 +6,14 @@
 
 #include <jpeglib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/media/codec.h"
 
-/* Memory of one picture's coefficients, and scans of a progressive one: more of either is
- * nobody's photograph. */
+/* Limits for the memory of a picture's coefficients and for the scans of a progressive picture. No
+ * photograph needs more. */
 enum { MAX_COEFFICIENT_BYTES = 1 << 30, MAX_SCANS = 500, REREAD_MAX_BYTES = 1 << 24 };
 
-/* What the library tells us, and where it leaves to. */
+/* The library's error message, and where its longjmp returns to. */
 struct guard {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
@@ -38,7 +39,7 @@ struct source {
     struct jpeg_source_mgr base;
     struct span bytes;
     size_t n_reread;
-    bool is_recovering, is_ended; /* ended: the end that the data lacks was put in */
+    bool is_recovering, is_ended; /* is_ended: the data lacked an end, so one was added */
 };
 
 struct reader {
@@ -46,19 +47,19 @@ struct reader {
     struct guard guard;
     struct source source;
     const struct jpeg_options *options;
-    struct codec_size size; /* of the result */
-    int64_t n_lines;        /* read so far */
-    /* of a line as the library gives it: what is not wanted at its left, all of it */
+    struct codec_size size; /* the size of the result */
+    int64_t n_lines;        /* lines that were read so far */
+    /* samples of a line from the library: those to skip at its left, and all of them */
     int64_t left, line_samples;
     uint8_t *line, *pixels;
 };
 
 static void source_nothing(j_decompress_ptr jpeg) { (void)jpeg; }
 
-/* There are no more bytes, whatever bytes_in_buffer says: the library works on copies of it.
- * When it has not told how far it is, it starts again where it last told, as in TensorFlow
- * (whose decoder may do so for ever; here it is enough after REREAD_MAX_BYTES). Else the end is
- * put in. */
+/* Called when there are no more bytes, whatever bytes_in_buffer says, because the library works on
+ * copies of that count. As in TensorFlow, a library that has not reported any progress reads again
+ * from where it last reported. TensorFlow's decoder may do so forever, but here REREAD_MAX_BYTES is
+ * the limit. Otherwise an end is added to the data. */
 static boolean source_fill(j_decompress_ptr jpeg) {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
     struct source *source = CONTAINER_OF(jpeg->src, struct source, base);
@@ -97,15 +98,20 @@ static void source_init(struct reader *r, struct span bytes) {
     r->jpeg.src = base;
 }
 
-static void limit_scans(j_common_ptr any) {
-    if (((j_decompress_ptr)any)->input_scan_number > MAX_SCANS)
+/* The library calls these between lines of blocks. */
+static void limit_reading(j_common_ptr any) {
+    if (((j_decompress_ptr)any)->input_scan_number > MAX_SCANS || pool_is_unwanted())
+        on_error(any);
+}
+static void limit_writing(j_common_ptr any) {
+    if (pool_is_unwanted())
         on_error(any);
 }
 
 static void reader_open(struct reader *r, struct span bytes) {
     jpeg_create_decompress(&r->jpeg);
     source_init(r, bytes);
-    r->guard.progress.progress_monitor = limit_scans;
+    r->guard.progress.progress_monitor = limit_reading;
     r->jpeg.progress = &r->guard.progress;
     r->jpeg.mem->max_memory_to_use = MAX_COEFFICIENT_BYTES;
     jpeg_read_header(&r->jpeg, TRUE);
@@ -124,7 +130,7 @@ static bool crop_is_inside(const struct reader *r) {
            o->crop_x <= width - o->crop_width && o->crop_y <= height - o->crop_height;
 }
 
-/* What is to come out. False: no such picture. */
+/* Chooses the output's size and format. False when there is no such picture. */
 static bool set_output(struct reader *r) {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
     int channels = r->options->channels ? r->options->channels : MIN(jpeg->num_components, 3);
@@ -146,7 +152,8 @@ static bool set_output(struct reader *r) {
     return true;
 }
 
-/* The library's window begins at a block's edge; what is left of ours is dropped line by line. */
+/* The library's window begins at a block's edge. The lines above our window are read and
+ * dropped. */
 static void start(struct reader *r) {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
     jpeg_start_decompress(jpeg);
@@ -164,7 +171,7 @@ static void start(struct reader *r) {
     r->line_samples = (int64_t)jpeg->output_width * jpeg->output_components;
 }
 
-/* CMYK as Adobe's programs write it is inverted. */
+/* CMYK in files of Adobe's programs is inverted. */
 static void cmyk_to_rgb(const struct reader *r, const uint8_t *from, uint8_t *to) {
     for (int64_t i = 0; i < r->size.width; i++, from += 4, to += 3) {
         for (int c = 0; c < 3; c++)
@@ -173,7 +180,7 @@ static void cmyk_to_rgb(const struct reader *r, const uint8_t *from, uint8_t *to
     }
 }
 
-/* False: too little of the picture is there. */
+/* False when too little of the picture could be read. */
 static bool read_lines(struct reader *r) {
     size_t row = (size_t)(r->size.width * r->size.channels);
     int components = r->jpeg.output_components;
@@ -271,16 +278,16 @@ struct status *codec_jpeg_size(struct span bytes, struct codec_size *ret) {
 struct writer {
     struct jpeg_compress_struct jpeg;
     struct guard guard;
-    unsigned char *bytes; /* the library's, malloc'd */
+    unsigned char *bytes; /* allocated by the library with malloc */
     unsigned long n_bytes;
 };
 
 static void write_xmp(struct writer *w, struct span xmp) {
-    static const char space[] = "http://ns.adobe.com/xap/1.0/"; /* with its NUL */
+    static const char space[] = "http://ns.adobe.com/xap/1.0/"; /* with its final NUL */
     struct str marker = STR_INIT;
     str_add_bytes(&marker, space, sizeof(space));
     str_add_bytes(&marker, xmp.data, xmp.len);
-    if (marker.len <= 65533) /* else it would make the library leave */
+    if (marker.len <= 65533) /* a longer marker would make the library report an error */
         jpeg_write_marker(&w->jpeg, JPEG_APP0 + 1, (const JOCTET *)marker.data,
                           (unsigned)marker.len);
     str_fini(&marker);
@@ -292,6 +299,8 @@ static bool encode(struct writer *w, const uint8_t *pixels, struct codec_size si
     if (setjmp(w->guard.leave))
         return false;
     jpeg_create_compress(jpeg);
+    w->guard.progress.progress_monitor = limit_writing;
+    jpeg->progress = &w->guard.progress;
     jpeg_mem_dest(jpeg, &w->bytes, &w->n_bytes);
     jpeg->image_width = (JDIMENSION)size.width;
     jpeg->image_height = (JDIMENSION)size.height;
@@ -323,7 +332,7 @@ struct status *codec_jpeg_encode(const uint8_t *pixels, struct codec_size size,
     struct writer w = {.bytes = NULL};
     guard_init(&w.guard, (j_common_ptr)&w.jpeg);
     bool is_written = encode(&w, pixels, size, writing);
-    if (is_written) { /* only then does the library say where the bytes are */
+    if (is_written) { /* the library sets the address of the bytes only when it has finished */
         str_add_bytes(out, w.bytes, w.n_bytes);
         free(w.bytes);
     }

@@ -13,7 +13,7 @@ enum codec_op { OP_ANY, OP_JPEG, OP_CROP, OP_PNG, OP_GIF, OP_BMP };
 struct decode_state {
     enum codec_op op;
     int channels;
-    bool expands; /* a GIF has a dimension of frames */
+    bool expands; /* the output of a GIF has a dimension of frames */
     struct jpeg_options jpeg;
 };
 
@@ -42,7 +42,7 @@ static struct status *decode_init(struct kernel_init *init) {
     state->jpeg = (struct jpeg_options){.ratio = 1, .is_fancy = true, .acceptable_fraction = 1};
     state->expands = state->op == OP_GIF;
     if (state->op != OP_GIF)
-        TRY(node_get_i(init->node, "channels", &channels));
+        TRY(node_get_i32(init->node, "channels", &channels));
     if (channels != 0 && channels != 1 && channels != 3 && channels != 4)
         return status_invalid("`channels` must be 0, 1, 3 or 4 but got %lld", (long long)channels);
     state->channels = (int)channels;
@@ -52,13 +52,14 @@ static struct status *decode_init(struct kernel_init *init) {
                                                         : NULL;
 }
 
-/* Memory for pixels: the output's own, or bytes that are turned into the output's type after. */
+/* Memory for pixels: the output's own, or bytes that are converted to the output's type
+ * afterwards. */
 struct output {
     struct codec_target target;
     struct kernel_ctx *ctx;
     enum dtype pixel_dtype;
     bool has_frames;
-    struct tensor pixels; /* when the types differ */
+    struct tensor pixels; /* used when the types differ */
     int64_t dims[4];
 };
 
@@ -78,7 +79,7 @@ static struct status *output_alloc(struct codec_target *target, struct codec_siz
     return NULL;
 }
 
-/* Bytes to the upper half of 16 bits; to floats in [0, 1]. */
+/* Converts bytes to the upper half of 16 bits, or to floats in [0, 1]. */
 static void convert(struct output *out) {
     struct tensor *to = &out->ctx->outputs[0];
     const void *from = tensor_cdata(&out->pixels);
@@ -94,8 +95,9 @@ static void convert(struct output *out) {
 
 static const char *const format_names[] = {"unknown", "JPEG", "PNG", "GIF", "BMP", "WebP"};
 
-/* Does the op take the format? JPEG, PNG and GIF ops take each other's, DecodeBmp and the others
- * do not. */
+/* Does the op take the format? The ops for JPEG, PNG and GIF also take each other's formats, except
+ * that DecodeAndCropJpeg takes JPEG only. DecodeBmp takes BMP only, and DecodeImage takes all
+ * formats. */
 static struct status *check_format(const struct decode_state *state, const char *op,
                                    enum codec_format format) {
     if (format == CODEC_UNKNOWN)
@@ -170,11 +172,12 @@ static struct status *decode(const struct decode_state *state, struct span bytes
 }
 
 /* DecodeImage, DecodeJpeg, DecodeAndCropJpeg, DecodePng, DecodeGif, DecodeBmp.
- *   contents  string, scalar     crop_window  int32 [4]: y, x, height, width
- *   image  dtype [height, width, channels]; of a GIF [frames, height, width, 3] where the op says
- *          so
- * Errors   INVALID_ARGUMENT   bytes that are no picture, or not one for this op; UNIMPLEMENTED
- *                             WebP */
+ *   contents      string, scalar
+ *   crop_window   int32 [4]: y, x, height, width
+ *   image         dtype [height, width, channels]; of a GIF [frames, height, width, 3] where the op
+ *                 says so
+ * Errors   INVALID_ARGUMENT   bytes that are no picture, or a picture that the op does not take
+ *          UNIMPLEMENTED      WebP */
 static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
     const struct tensor *contents = kernel_input(ctx, 0);
     if (contents->rank != 0)
@@ -196,8 +199,9 @@ static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
 }
 
 /* ExtractJpegShape: height, width and channels of a JPEG, from its header.
- *   contents  string, scalar     image_shape  output_type [3]
- * Errors   INVALID_ARGUMENT */
+ *   contents      string, scalar
+ *   image_shape   output_type [3]
+ * Errors   INVALID_ARGUMENT   bytes that are no JPEG */
 static enum kernel_result jpeg_shape(struct kernel_ctx *ctx) {
     const struct tensor *contents = kernel_input(ctx, 0);
     struct codec_size size;
@@ -222,7 +226,7 @@ static enum kernel_result jpeg_shape(struct kernel_ctx *ctx) {
 
 struct jpeg_state {
     struct jpeg_writing writing;
-    int channels; /* 0: as in the picture */
+    int channels; /* 0: as many as the picture has */
 };
 
 static struct status *encode_jpeg_init(struct kernel_init *init) {
@@ -236,7 +240,7 @@ static struct status *encode_jpeg_init(struct kernel_init *init) {
                                            .density_unit = 1,
                                            .x_density = 300,
                                            .y_density = 300};
-    if (!node_attr(node, "quality")) /* EncodeJpegVariableQuality */
+    if (!node_attr(node, "quality")) /* EncodeJpegVariableQuality has no attr */
         return NULL;
     TRY(node_get_s(node, "format", &format));
     state->channels = span_is(format, "grayscale") ? 1 : span_is(format, "rgb") ? 3 : 0;
@@ -280,10 +284,11 @@ static enum kernel_result end_encoding(struct kernel_ctx *ctx, struct status *st
     return KERNEL_DONE;
 }
 
-/* EncodeJpeg, EncodeJpegVariableQuality (its quality is input 1).
- *   image  uint8 [height, width, 1 or 3]     contents  string, scalar
- * Errors   INVALID_ARGUMENT   shapes, a quality outside of [0, 100]; INTERNAL   a picture of no
- *                             pixels */
+/* EncodeJpeg, EncodeJpegVariableQuality (whose quality is input 1).
+ *   image      uint8 [height, width, 1 or 3]
+ *   contents   string, scalar
+ * Errors   INVALID_ARGUMENT   shapes, a quality outside of [0, 100]
+ *          INTERNAL           a picture without pixels */
 static enum kernel_result encode_jpeg(struct kernel_ctx *ctx) {
     const struct jpeg_state *state = ctx->instance->state;
     const struct tensor *image = kernel_input(ctx, 0);
@@ -312,14 +317,15 @@ static enum kernel_result encode_jpeg(struct kernel_ctx *ctx) {
 static struct status *encode_png_init(struct kernel_init *init) {
     int64_t *compression = xcalloc(1, sizeof(*compression));
     init->state = compression;
-    TRY(node_get_i(init->node, "compression", compression));
+    TRY(node_get_i32(init->node, "compression", compression));
     if (*compression < -1 || *compression > 9)
         return status_invalid("compression should be in [-1,9], got %lld", (long long)*compression);
     return NULL;
 }
 
 /* EncodePng.
- *   image  uint8, uint16 [..., height, width, 1 … 4]     contents  string [...]
+ *   image      uint8, uint16 [..., height, width, 1 … 4]
+ *   contents   string [...]
  * Errors   INVALID_ARGUMENT   shapes */
 static enum kernel_result encode_png(struct kernel_ctx *ctx) {
     const struct tensor *image = kernel_input(ctx, 0);
@@ -356,7 +362,7 @@ static enum kernel_result encode_png(struct kernel_ctx *ctx) {
 // clang-format off
 #define OP(kind) ((const void *)(intptr_t)(kind))
 #define DECODE(name, kind) {.op = name, .compute = decode_compute, .init = decode_init, \
-    .arg = OP(kind), .flags = KERNEL_EXPENSIVE}
+    .arg = OP(kind)}
 static const struct kernel_def rows[] = {
     DECODE("DecodeImage", OP_ANY),
     DECODE("DecodeJpeg", OP_JPEG),
@@ -365,12 +371,10 @@ static const struct kernel_def rows[] = {
     DECODE("DecodeGif", OP_GIF),
     DECODE("DecodeBmp", OP_BMP),
     {"ExtractJpegShape", {{"output_type", DTYPES_INDEX}}, .compute = jpeg_shape},
-    {.op = "EncodeJpeg", .compute = encode_jpeg, .init = encode_jpeg_init,
-        .flags = KERNEL_EXPENSIVE},
-    {.op = "EncodeJpegVariableQuality", .compute = encode_jpeg, .init = encode_jpeg_init,
-        .flags = KERNEL_EXPENSIVE},
+    {.op = "EncodeJpeg", .compute = encode_jpeg, .init = encode_jpeg_init},
+    {.op = "EncodeJpegVariableQuality", .compute = encode_jpeg, .init = encode_jpeg_init},
     {.op = "EncodePng", {{"T", DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_UINT16)}}, .compute = encode_png,
-        .init = encode_png_init, .flags = KERNEL_EXPENSIVE},
+        .init = encode_png_init},
 };
 // clang-format on
 

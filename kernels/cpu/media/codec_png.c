@@ -3,6 +3,7 @@
 #include <png.h>
 #include <setjmp.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/media/codec.h"
 
 enum { CHUNK_LIMIT = 8 << 20 };
@@ -28,11 +29,11 @@ struct reading {
     png_infop info;
     struct codec_size size;
     int bits;
-    bool widens; /* 8 bits in the file, 16 asked */
+    bool widens; /* the file has 8 bits, the output 16 */
     char *pixels;
 };
 
-/* How the library is to turn what is in the file into what is asked. */
+/* Tells the library how to convert the file's channels to the requested ones. */
 static void set_channels(struct reading *r, int channels) {
     int color = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
     bool has_transparency = png_get_valid(r->png, r->info, PNG_INFO_tRNS) != 0,
@@ -64,7 +65,7 @@ static void set_channels(struct reading *r, int channels) {
         png_set_gray_to_rgb(r->png);
 }
 
-/* Up to where memory is asked for. False when the library has left. */
+/* Reads everything before the pixels. False when the library has reported an error. */
 static bool read_header(struct reading *r, int channels) {
     if (setjmp(png_jmpbuf(r->png)))
         return false;
@@ -88,17 +89,18 @@ static bool read_pixels(struct reading *r, size_t row_bytes) {
                        ? PNG_INTERLACE_ADAM7_PASSES
                        : 1;
     for (int pass = 0; pass < n_passes; pass++) {
-        for (int64_t y = 0; y < r->size.height; y++)
+        for (int64_t y = 0; y < r->size.height && !pool_is_unwanted(); y++)
             png_read_row(r->png, (png_bytep)r->pixels + (size_t)y * row_bytes, NULL);
     }
-    png_read_end(r->png, NULL);
+    if (!pool_is_unwanted())
+        png_read_end(r->png, NULL);
     return true;
 }
 
-/* Rows of 8 bits lie at the beginning of their places; from the back, each sample becomes twice
- * itself. */
+/* Rows of 8 bits are stored at the beginning of their 16-bit rows. Going backwards, each sample
+ * becomes two bytes of its value. */
 static void widen(struct reading *r, size_t row_bytes) {
-    for (int64_t y = 0; y < r->size.height; y++) {
+    for (int64_t y = 0; y < r->size.height && !pool_is_unwanted(); y++) {
         uint8_t *from = (uint8_t *)r->pixels + (size_t)y * row_bytes;
         uint16_t *to = (uint16_t *)(void *)from;
         for (int64_t i = r->size.width * r->size.channels - 1; i >= 0; i--)
@@ -168,8 +170,10 @@ static bool write_picture(struct writing *w, const void *pixels) {
     png_write_info(w->png, w->info);
     if (w->bits == 16)
         png_set_swap(w->png);
-    for (int64_t y = 0; y < w->size.height; y++)
+    for (int64_t y = 0; y < w->size.height && !pool_is_unwanted(); y++)
         png_write_row(w->png, (png_const_bytep)pixels + (size_t)y * row_bytes);
+    if (pool_is_unwanted())
+        return false; /* the library would miss the rest of the rows */
     png_write_end(w->png, NULL);
     return true;
 }

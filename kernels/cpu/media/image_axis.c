@@ -1,12 +1,12 @@
-/* Computes the weights of a resampled axis. Whatever the method, an output position is a weighted
- * sum of neighbouring input positions. */
+/* Computes the weights of a resampled axis. With every method, an output position is a weighted sum
+ * of neighbouring input positions. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "kernels/cpu/media/image.h"
 
-/* A sum below this is no sum to divide by. */
+/* The weights are not divided by a sum that is smaller than this. */
 #define TINY_SUM (1000.0f * FLT_MIN)
 
 static struct status *axis_new(int64_t n_in, int64_t n_out, int64_t stride,
@@ -36,7 +36,8 @@ void image_axis_fini(struct image_axis *axis) {
 
 static int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
-/* Weights of positions from, from + 1, …, those outside of the axis counted to its ends. */
+/* Sets the weights of positions from, from + 1, …. Weights of positions outside of the axis are
+ * added to those of its ends. */
 static void set_taps(struct image_axis *axis, int64_t out, int64_t from, const float *weights,
                      int n) {
     int64_t first = clamp_index(from, axis->n_in);
@@ -69,7 +70,7 @@ struct status *image_axis_bilinear(struct image_grid grid, struct image_axis *re
     return NULL;
 }
 
-/* ---- bicubic [Keys 1981]: weights come from a table of 1024 steps, as in TensorFlow ---- */
+/* ---- bicubic [Keys 1981]: as in TensorFlow, weights are read from a table of 1024 steps ---- */
 
 enum { CUBIC_STEPS = 1024 };
 
@@ -87,7 +88,7 @@ struct status *image_axis_bicubic(struct image_grid grid, struct image_axis *ret
               sum = 0;
         int64_t from = (int64_t)below - 1;
         for (int k = 0; k < 4 && grid.half_pixel_centers; k++) {
-            /* what lies outside counts for nothing */
+            /* positions outside have no weight */
             weights[k] = from + k >= 0 && from + k < grid.n_in ? weights[k] : 0;
             sum += weights[k];
         }
@@ -99,7 +100,7 @@ struct status *image_axis_bicubic(struct image_grid grid, struct image_axis *ret
     return NULL;
 }
 
-/* ---- area: the mean over what an output position covers ---- */
+/* ---- area: the mean of what an output position covers ---- */
 
 struct status *image_axis_area(struct image_grid grid, struct image_axis *ret) {
     float scale = image_grid_scale(grid);
@@ -117,7 +118,7 @@ struct status *image_axis_area(struct image_grid grid, struct image_axis *ret) {
             ret->weights[i * reach + tap] += weight / scale;
             ret->n_taps[i] = MAX(ret->n_taps[i], tap + 1);
         }
-        if (scale == 0) { /* a corner aligned axis of one: 0 / 0 */
+        if (scale == 0) { /* an axis of size one with aligned corners, whose scale is 0 / 0 */
             ret->weights[i * reach] = NAN;
             ret->n_taps[i] = 1;
         }
@@ -126,7 +127,7 @@ struct status *image_axis_area(struct image_grid grid, struct image_axis *ret) {
     return NULL;
 }
 
-/* ---- ScaleAndTranslate: any filter, wider where it shrinks ---- */
+/* ---- ScaleAndTranslate: any filter, which is wider where the image shrinks ---- */
 
 static float filter_radius(enum image_filter filter) {
     static const float radii[] = {1, 3, 5, 1.5f, 0.5f, 1, 2, 2};
@@ -153,7 +154,7 @@ static float filter_at(enum image_filter filter, float x) {
         return x >= 2   ? 0
                : x >= 1 ? ((-0.5f * x + 2.5f) * x - 4.0f) * x + 2.0f
                         : (1.5f * x - 2.5f) * x * x + 1.0f;
-    case FILTER_MITCHELL: /* B = C = 1/3 */
+    case FILTER_MITCHELL: /* Mitchell's B = C = 1/3 */
         return x >= 2   ? 0
                : x >= 1 ? (((-7.0f / 18.0f) * x + 2.0f) * x - 10.0f / 3.0f) * x + 16.0f / 9.0f
                         : (((7.0f / 6.0f) * x - 2.0f) * x) * x + 8.0f / 9.0f;
@@ -162,7 +163,8 @@ static float filter_at(enum image_filter filter, float x) {
     }
 }
 
-/* A float as an index inside [0, n): what is far outside must not overflow on the way. */
+/* Converts a float to an index inside [0, n). A float far outside must not overflow before it is
+ * limited. */
 static int64_t index_of(float at, int64_t n) {
     return at <= 0 ? 0 : at >= (float)(n - 1) ? n - 1 : (int64_t)at;
 }

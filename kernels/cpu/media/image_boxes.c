@@ -1,4 +1,4 @@
-/* CPU kernels of DrawBoundingBoxes (V2) and SampleDistortedBoundingBox (V2). */
+/* Runs DrawBoundingBoxes (V2) and SampleDistortedBoundingBox (V2). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static void paint(const struct canvas *canvas, int64_t image, int64_t y, int64_t
                 color);
 }
 
-/* A coordinate far outside stays far outside. */
+/* A coordinate far outside of the image stays far outside. */
 static int64_t pixel_of(float part, int64_t n) {
     float at = part * (float)(n - 1);
     return !(at > -1e15f) ? INT64_MIN / 4 : at > 1e15f ? INT64_MAX / 4 : (int64_t)at;
@@ -88,10 +88,10 @@ static struct status *draw_check(const struct kernel_ctx *ctx) {
     return NULL;
 }
 
-/* DrawBoundingBoxes, DrawBoundingBoxesV2: the outlines of boxes, in colours that take turns.
+/* DrawBoundingBoxes, DrawBoundingBoxesV2: draws the outlines of boxes, in colours that take turns.
  *   images  T [batch, height, width, 1, 3 or 4]
  *   boxes   float [batch, n, 4]: y1, x1, y2, x2 as parts of the image
- *   colors  float [n colours, >= channels] (V2; none: the default ones)
+ *   colors  float [n colours, >= channels] (V2; when it is empty: the default ones)
  *   output  T, as images */
 static enum kernel_result draw(struct kernel_ctx *ctx) {
     const struct tensor *images = kernel_input(ctx, 0), *boxes = kernel_input(ctx, 1);
@@ -119,7 +119,7 @@ static enum kernel_result draw(struct kernel_ctx *ctx) {
 /* ---- SampleDistortedBoundingBox ---- */
 
 struct sample_state {
-    struct random_state random; /* first: random_state_reserve looks there */
+    struct random_state random; /* the first field, because random_state_reserve reads it there */
     float min_covered, ratio[2], area[2];
     int64_t max_attempts;
     bool uses_image;
@@ -192,7 +192,7 @@ static bool random_crop(const struct sample_state *state, int32_t image_width, i
         height += next_below(words, max_height - height + 1);
     int64_t width = lrintf((float)height * ratio);
     float area = (float)(width * height);
-    if (area < min_area) { /* what rounding may have done */
+    if (area < min_area) { /* rounding may have made the area smaller */
         height++;
         width = lrintf((float)height * ratio);
         area = (float)(width * height);
@@ -211,7 +211,7 @@ static bool random_crop(const struct sample_state *state, int32_t image_width, i
     return true;
 }
 
-/* Does the crop hold enough of any box? Boxes without a pixel do not count. */
+/* Does the crop cover enough of any box? Boxes without a pixel do not count. */
 static bool covers_any(struct rect crop, const struct rect *boxes, int64_t n, float min_covered) {
     if (rect_area(crop) < 1)
         return false;
@@ -225,7 +225,7 @@ static bool covers_any(struct rect crop, const struct rect *boxes, int64_t n, fl
     return false;
 }
 
-/* Little endian: the low bytes of a wider integer are the narrow one. */
+/* In little-endian memory the low bytes of a wider integer are the narrow one. */
 static struct status *put_integers(struct kernel_ctx *ctx, int output, enum dtype dtype,
                                    const int64_t values[3]) {
     int64_t n = 3;
@@ -236,7 +236,8 @@ static struct status *put_integers(struct kernel_ctx *ctx, int output, enum dtyp
     return NULL;
 }
 
-/* The boxes in pixels, malloc'd; the image where there are none and it may stand in. */
+/* Reads the boxes in pixels, malloc'd. When there are none, and the attr says so, the image is the
+ * one box. */
 static struct status *read_boxes(const struct kernel_ctx *ctx, int32_t width, int32_t height,
                                  struct rect **ret, int64_t *ret_n) {
     const struct sample_state *state = ctx->instance->state;
@@ -287,11 +288,14 @@ static struct status *sample_check(const struct kernel_ctx *ctx, float *min_cove
     return NULL;
 }
 
-/* SampleDistortedBoundingBox (V2), and with a seed StatelessSampleDistortedBoundingBox: a random
- * part of an image that holds enough of a
- * box; the numbers of the same seeds in TensorFlow. image_size  T [3], bounding_boxes  float [1, n,
- * 4], min_object_covered  float [] (V2),
- * seed [2] (stateless) begin, size T [3] for Slice; bboxes float [1, 1, 4] */
+/* SampleDistortedBoundingBox (V2), StatelessSampleDistortedBoundingBox: chooses a random part of an
+ * image that covers enough of a box, with TensorFlow's numbers for the same seeds.
+ *   image_size           T [3]
+ *   bounding_boxes       float [1, n, 4]
+ *   min_object_covered   float [] (V2)
+ *   seed                 [2] (stateless)
+ *   begin, size          T [3], for Slice
+ *   bboxes               float [1, 1, 4] */
 static enum kernel_result sample(struct kernel_ctx *ctx) {
     const struct sample_state *state = ctx->instance->state;
     const struct tensor *size = kernel_input(ctx, 0);

@@ -58,7 +58,7 @@ static enum kernel_result convert(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- what the three adjustments check alike ---- */
+/* ---- checks that the three adjustments share ---- */
 
 static struct status *adjust_check(const struct kernel_ctx *ctx, const char *what, bool is_rgb) {
     const struct tensor *images = kernel_input(ctx, 0), *amount = kernel_input(ctx, 1);
@@ -101,8 +101,9 @@ static void contrast_range(void *arg, int64_t begin, int64_t end) {
     free(means);
 }
 
-/* AdjustContrastv2: each image's and channel's distance from its mean, times a factor.
- *   images float [..., height, width, channels], contrast_factor float [] */
+/* AdjustContrastv2: multiplies the distance from the mean of each image and channel.
+ *   images            float [..., height, width, channels]
+ *   contrast_factor   float [] */
 static enum kernel_result contrast(struct kernel_ctx *ctx) {
     const struct tensor *images = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, adjust_check(ctx, "contrast_factor", false));
@@ -132,8 +133,8 @@ struct adjust_job {
 static void hue_range(void *arg, int64_t begin, int64_t end) {
     const struct adjust_job *job = arg;
     for (int64_t i = 3 * begin; i < 3 * end; i += 3) {
-        /* The least and the largest channel stay what they are: no saturation, which a black
-         * pixel has not. */
+        /* The result is the new hue at full saturation, scaled to the pixel's least and largest
+         * channel. The pixel's saturation is not used, because a black pixel has none. */
         float r = job->from[i], g = job->from[i + 1], b = job->from[i + 2], hsv[3],
               full[3] = {0, 1, 1}, rgb[3];
         float most = MAX(MAX(r, g), b), least = MIN(MIN(r, g), b);
@@ -167,8 +168,8 @@ static enum kernel_result adjust(struct kernel_ctx *ctx, const char *what,
     return KERNEL_DONE;
 }
 
-/* AdjustHue: images float [..., height, width, 3] with `delta` added to the hue.
- * AdjustSaturation: with the saturation times `scale`. */
+/* AdjustHue: images float [..., height, width, 3] with `delta` added to the hue. AdjustSaturation:
+ * images with the saturation multiplied by `scale`. */
 static enum kernel_result adjust_hue(struct kernel_ctx *ctx) {
     return adjust(ctx, "delta", hue_range);
 }

@@ -1,4 +1,4 @@
-/* CPU kernels that cut regions out: CropAndResize and its two gradients. */
+/* Runs CropAndResize, which cuts regions out of images, and its two gradients. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,11 +27,12 @@ static struct status *crop_init(struct kernel_init *init) {
 
 /* ---- checks ---- */
 
-/* boxes [n, 4], finite; box_index [n], each inside the batch. */
+/* Checks boxes [n, 4], which must be finite, and box_index [n], whose elements must be in the
+ * batch. */
 static struct status *check_boxes(const struct tensor *boxes, const struct tensor *index,
                                   int64_t batch) {
     if (boxes->n_elements == 0 && index->n_elements == 0)
-        return NULL; /* TensorFlow asks nothing more of none */
+        return NULL; /* without boxes TensorFlow checks nothing more */
     if (boxes->rank != 2)
         return status_invalid("boxes must be 2-D%s", TENSOR_SHAPE_TEXT(boxes));
     if (tensor_dim(boxes, 1) != 4)
@@ -64,12 +65,12 @@ static struct status *check_image(const struct tensor *image) {
     return NULL;
 }
 
-/* ---- where a box' positions lie in the image ---- */
+/* ---- the positions of a box in the image ---- */
 
 struct crop_axis {
-    float base, step; /* position i lies at base + i * step; a single one at the middle */
+    float base, step; /* position i is at base + i * step, a single position in the middle */
     int64_t n;        /* of the image */
-    float low, high;  /* the box */
+    float low, high;  /* the box's ends */
     int64_t n_crop;
 };
 
@@ -90,16 +91,16 @@ static bool crop_is_inside(const struct crop_axis *axis, float at) {
 
 struct crop_job {
     const struct crop_state *state;
-    const float *image; /* of any dtype but float: a copy */
+    const float *image; /* a copy when the dtype is not float */
     float *image_grad;
     const float *boxes, *grads;
     float *out; /* crops, or gradients of boxes */
     const struct tensor *index;
     struct image_size in;
-    int64_t n_boxes, height, width; /* of the crops */
+    int64_t n_boxes, height, width; /* sizes of the crops */
 };
 
-/* The four neighbours of a position, and how much of the lower and right ones. */
+/* The four neighbours of a position, and the weights of the lower and the right ones. */
 struct corners {
     int64_t top, bottom, left, right; /* element offsets of pixels */
     float y, x;
@@ -279,7 +280,7 @@ static enum kernel_result crop_grad_image(struct kernel_ctx *ctx) {
     job.height = tensor_dim(grads, 1);
     job.width = tensor_dim(grads, 2);
     job.image_grad = tensor_data(&sum);
-    /* boxes overlap: one after the other */
+    /* one box after the other, because boxes overlap */
     for (int64_t box = 0; box < tensor_dim(grads, 0) && n > 0; box++)
         each_box(&job, box, grad_image_at);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];

@@ -1,5 +1,4 @@
-/* CPU kernels of ResizeNearestNeighbor and its gradient, which copy or add elements in their own
- * dtype. */
+/* Runs ResizeNearestNeighbor and its gradient, which copy or add elements in their own dtype. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,7 +7,7 @@
 
 extern const struct kernel_list image_nearest_kernels;
 
-/* Which input position each output position shows; malloc'd. */
+/* Computes which input position each output position shows; malloc'd. */
 static int64_t *nearest_positions(struct image_grid grid) {
     int64_t *at = xmalloc((size_t)(grid.n_out + 1) * sizeof(*at));
     float scale = image_grid_scale(grid);
@@ -56,7 +55,7 @@ static void nearest_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* ResizeNearestNeighbor: as ResizeBilinear, but the output has the images' dtype. */
+/* ResizeNearestNeighbor: as ResizeBilinear, except that the output has the images' dtype. */
 static enum kernel_result nearest(struct kernel_ctx *ctx) {
     const struct tensor *images = kernel_input(ctx, 0);
     struct nearest_job job = {0};

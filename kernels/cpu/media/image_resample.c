@@ -60,12 +60,11 @@ static void sum_rows(const struct resample_job *job, int64_t image, int64_t y, f
 
 typedef float four_floats __attribute__((vector_size(16), aligned(4)));
 
-/* Up to four channels: a pixel is four floats wherever it lies, what follows it included; the
- * next pixel writes over what is too much. `in` has room for four floats from each pixel on,
- * `out` for n_out pixels only, so that the last few are left. Bilinear weights have no loop over
- * taps: the second, of weight 0, is on the first's pixel where there is none. Returns how many
- * pixels are made.
- */
+/* Sums images of up to four channels, whose pixels are treated as four floats that may include the
+ * beginning of the next pixel. Each pixel is overwritten by the next where it is too wide. `in` has
+ * room for four floats from each pixel on, but `out` has room for n_out pixels only, so the last
+ * few pixels are not computed. Bilinear weights have no loop over taps: where there is no second
+ * tap, it has the weight 0 and the first tap's pixel. Returns how many pixels were computed. */
 static int64_t sum_few_channels(const struct image_axis *columns, int64_t channels,
                                 const float *sum, float *out) {
     int64_t x = 0, n = columns->n_out * channels / 4 > 0
@@ -105,7 +104,7 @@ static void sum_columns(const struct resample_job *job, const float *sum, float 
 static void resample_range(void *arg, int64_t begin, int64_t end) {
     const struct resample_job *job = arg;
     int64_t n = job->columns->n_in * job->channels;
-    enum { BEYOND = 4 }; /* floats after the sums that sum_few_channels reads */
+    enum { BEYOND = 4 }; /* floats after the sums that sum_few_channels may read */
     float *scratch = xcalloc((size_t)(2 * n + BEYOND), sizeof(float));
     for (int64_t i = begin; i < end; i++) {
         sum_rows(job, i / job->rows->n_out, i % job->rows->n_out, scratch, scratch + n + BEYOND);

@@ -1,5 +1,4 @@
-/* CPU kernels that resize whole images: bilinear, bicubic, area, ScaleAndTranslate and their
- * gradients. */
+/* Resizes whole images: bilinear, bicubic, area, ScaleAndTranslate and their gradients. */
 #include <math.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -10,7 +9,7 @@ extern const struct kernel_list image_resize_kernels;
 
 typedef struct status *axis_fn(struct image_grid grid, struct image_axis *ret);
 
-/* The rows' arg. */
+/* The arg of a row. */
 struct resize_way {
     axis_fn *axis;
 };
@@ -177,8 +176,10 @@ static struct status *placed_axes(const struct kernel_ctx *ctx, const struct ten
 }
 
 /* ScaleAndTranslate: output position (y, x) shows input position ((y - translation) / scale, …).
- *   images T [batch, height, width, channels], size int32 [2], scale and translation float [2]
- *   resized_images  float [batch, size…, channels] */
+ *   images               T [batch, height, width, channels]
+ *   size                 int32 [2]
+ *   scale, translation   float [2]
+ *   resized_images       float [batch, size…, channels] */
 static enum kernel_result place(struct kernel_ctx *ctx) {
     struct image_axis axes[2] = {{0}, {0}};
     KERNEL_TRY(ctx, resize_output(ctx, DT_FLOAT));

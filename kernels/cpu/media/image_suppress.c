@@ -1,5 +1,5 @@
-/* CPU kernels of non-max suppression: they choose boxes greedily by score, and drop boxes that
- * overlap a chosen one. */
+/* Runs non-max suppression, which chooses boxes greedily by score, and drops boxes that overlap a
+ * chosen one. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@ extern const struct kernel_list image_suppress_kernels;
 
 /* ---- the engine ---- */
 
-/* How much two boxes (by number) are alike. */
+/* How similar two boxes (by number) are. */
 typedef float similarity_fn(const void *arg, int64_t a, int64_t b);
 
 struct suppression {
     struct kernel_ctx *ctx;
     const float *scores;
     int64_t n, max_output;
-    /* sigma > 0: scores fade [Bodla et al. 2017] instead of boxes going at once */
+    /* sigma > 0: scores are lowered [Bodla et al. 2017] instead of boxes being dropped at once */
     float similarity_threshold, score_threshold, sigma;
     similarity_fn *similarity;
     const void *arg;
@@ -32,7 +32,7 @@ struct suppression {
 struct candidate {
     float score;
     int32_t box;
-    int64_t n_compared; /* with how many of the selected its score was */
+    int64_t n_compared; /* how many of the selected boxes its score was compared with */
 };
 
 static bool is_before(const struct candidate *a, const struct candidate *b) {
@@ -53,8 +53,8 @@ static void sift_down(struct candidate *heap, int64_t n, int64_t i) {
     }
 }
 
-/* Lowers the candidate's score by the selected it was not compared with yet. True: one of them
- * suppresses it. */
+/* Lowers the candidate's score by the selected boxes that it was not compared with yet. True when
+ * one of them suppresses the candidate. */
 static bool compare_with_selected(const struct suppression *s, struct candidate *candidate) {
     bool is_soft = s->sigma > 0;
     float scale = is_soft ? -0.5f / s->sigma : 0;
@@ -83,7 +83,7 @@ static void suppress(struct suppression *s) {
             heap[n++] = (struct candidate){s->scores[i], (int32_t)i, 0};
     for (int64_t i = n / 2 - 1; i >= 0; i--)
         sift_down(heap, n, i);
-    /* the result of a cancelled step is of no use, so it may be incomplete */
+    /* nobody uses the result of a cancelled step, so it may be incomplete */
     while (n > 0 && s->n_selected < n_most && !kernel_is_cancelled(s->ctx)) {
         float before = heap[0].score;
         bool is_gone = compare_with_selected(s, &heap[0]);
@@ -104,7 +104,7 @@ static void suppression_fini(struct suppression *s) {
     free(s->selected_scores);
 }
 
-/* Intersection over union of two boxes y1, x1, y2, x2, in any order of their corners. */
+/* Intersection over union of two boxes y1, x1, y2, x2, whose corners may be in any order. */
 static float box_overlap(const float *a, const float *b) {
     float ay0 = MIN(a[0], a[2]), ax0 = MIN(a[1], a[3]), ay1 = MAX(a[0], a[2]),
           ax1 = MAX(a[1], a[3]);
@@ -129,7 +129,7 @@ static float overlap_of_boxes(const void *arg, int64_t a, int64_t b) {
     return box_overlap(list->boxes + a * list->stride, list->boxes + b * list->stride);
 }
 
-/* Column of the candidate, row of the selected one, as TensorFlow reads it. */
+/* As in TensorFlow, the candidate is the column and the selected box the row. */
 static float overlap_of_matrix(const void *arg, int64_t a, int64_t b) {
     const struct tensor *overlaps = arg;
     return ((const float *)tensor_cdata(overlaps))[a * tensor_dim(overlaps, 1) + b];
@@ -138,7 +138,7 @@ static float overlap_of_matrix(const void *arg, int64_t a, int64_t b) {
 /* ---- checks ---- */
 
 struct suppress_state {
-    float iou; /* NonMaxSuppression: by attr */
+    float iou; /* NonMaxSuppression's attr */
     bool pads;
 };
 
@@ -195,9 +195,9 @@ static struct status *check_inputs(const struct tensor *boxes, const struct tens
 
 /* ---- NonMaxSuppression, V2 to V5, WithOverlaps ---- */
 
-/* The rows' arg: what inputs and outputs a version has. */
+/* The arg of a row: which inputs and outputs a version has. */
 struct suppress_version {
-    int n_thresholds; /* inputs from 3 on: similarity, score, sigma */
+    int n_thresholds; /* how many of these inputs there are, from 3 on: similarity, score, sigma */
     bool is_matrix;   /* input 0 holds overlaps */
 };
 
@@ -238,9 +238,13 @@ static struct status *put_selected(struct kernel_ctx *ctx, const struct suppress
     return NULL;
 }
 
-/* boxes T [n, 4] (or overlaps float [n, n]), scores T [n], max_output_size int32 [], then the
- *   thresholds. selected_indices int32 [m], selected_scores T [m] (V5), valid_outputs int32 []
- *   (V4, V5) */
+/* NonMaxSuppression and its versions.
+ *   boxes              T [n, 4] (WithOverlaps: overlaps float [n, n])
+ *   scores             T [n]
+ *   max_output_size    int32 []; the thresholds follow
+ *   selected_indices   int32 [m]
+ *   selected_scores    T [m] (V5)
+ *   valid_outputs      int32 [] (V4, V5) */
 static enum kernel_result suppress_compute(struct kernel_ctx *ctx) {
     const struct suppress_version *version = ctx->instance->def->arg;
     const struct tensor *boxes = kernel_input(ctx, 0), *scores = kernel_input(ctx, 1);
@@ -392,7 +396,8 @@ static struct status *combined_read(const struct kernel_ctx *ctx, struct combine
     return NULL;
 }
 
-/* CombinedNonMaxSuppression: for each image the best boxes of all classes, padded with zeros.
+/* CombinedNonMaxSuppression: selects for each image the best boxes of all classes, padded with
+ * zeros.
  *   boxes   float [batch, n, 1 or classes, 4]     scores  float [batch, n, classes]
  *   outputs float [batch, m, 4], [batch, m], [batch, m], int32 [batch] */
 static enum kernel_result combined(struct kernel_ctx *ctx) {

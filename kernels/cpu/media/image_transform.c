@@ -1,4 +1,4 @@
-/* CPU kernels of ImageProjectiveTransformV2 and V3, and of ExtractGlimpse (V2). */
+/* Runs ImageProjectiveTransformV2 and V3, and ExtractGlimpse (V2). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ static struct status *transform_init(struct kernel_init *init) {
 
 static float clamp_to(float v, float high) { return v > 0 ? MIN(v, high) : 0; }
 
-/* A coordinate outside of [0, n) as the mode takes it back in. */
+/* Maps a coordinate outside of [0, n) into it, as the mode says. */
 static float fold_coordinate(enum fill_mode mode, float at, int64_t n_pixels) {
     float n = (float)n_pixels, last = n - 1;
     if (mode == FILL_CONSTANT || (at >= 0 && at <= last))
@@ -81,7 +81,7 @@ static int64_t pixel_at(const struct transform_job *job, int64_t image, float y,
            job->from.channels;
 }
 
-/* Toward zero; what does not fit is the nearest that does. */
+/* Rounds towards zero. A value that does not fit becomes the nearest one that does. */
 static int64_t integer_of(float v, int64_t low, int64_t high) {
     return !(v > (float)low) ? low : v >= (float)high ? high : (int64_t)v;
 }
@@ -140,7 +140,7 @@ static void transform_range(void *arg, int64_t begin, int64_t end) {
         float row = (float)(i % job->to.height);
         for (int64_t j = 0; j < job->to.width; j++, out += job->to.channels) {
             float column = (float)j, scale = t[6] * column + t[7] * row + 1.0f;
-            if (scale == 0) { /* at infinity */
+            if (scale == 0) { /* the point is at infinity */
                 put_pixel_copy(job, -1, out);
                 continue;
             }
@@ -157,9 +157,9 @@ static void transform_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* ImageProjectiveTransformV2, V3: output pixel (x, y) shows input pixel ((a0 x + a1 y + a2) / k,
- * (b0 x + b1 y + b2) / k), k = c0 x + c1 y
- * + 1. images        dtype [batch, height, width, channels] transforms    float [batch or 1, 8]:
- *                    a0, a1, a2, b0, b1, b2, c0, c1
+ * (b0 x + b1 y + b2) / k), where k = c0 x + c1 y + 1.
+ *   images        dtype [batch, height, width, channels]
+ *   transforms    float [batch or 1, 8]: a0, a1, a2, b0, b1, b2, c0, c1
  *   output_shape  int32 [2]
  *   fill_value    float [] (V3) */
 static enum kernel_result transform(struct kernel_ctx *ctx) {
@@ -235,16 +235,17 @@ static struct status *glimpse_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* Where along an axis the glimpse begins. */
+/* The position along an axis at which the glimpse begins. */
 static int64_t glimpse_begin(const struct glimpse_state *state, float offset, int64_t n,
                              int64_t n_glimpse) {
     float at = state->is_normalized ? offset * (float)n : offset;
-    if (!state->is_v2) /* offsets are of the window's centre, centred or not */
+    /* in the first version offsets refer to the window's centre, whether centred or not */
+    if (!state->is_v2)
         at = (state->is_centered ? at / 2.0f + (float)n / 2.0f : at) - (float)n_glimpse / 2.0f;
     else if (state->is_centered)
         at = state->is_normalized ? at / 2.0f + (float)n / 2.0f - (float)n_glimpse / 2.0f
                                   : at + (float)n / 2.0f;
-    return at > -1e15f && at < 1e15f ? (int64_t)at : INT64_MAX / 4; /* nothing of the image */
+    return at > -1e15f && at < 1e15f ? (int64_t)at : INT64_MAX / 4; /* outside of the image */
 }
 
 static struct status *fill_noise(struct kernel_ctx *ctx, const struct tensor *input) {
@@ -269,7 +270,8 @@ static struct status *fill_noise(struct kernel_ctx *ctx, const struct tensor *in
     }
     double count = (double)MAX(input->n_elements, (int64_t)1), mean = sum / count,
            deviation = sqrt(MAX(squares / count - mean * mean, 0.0));
-    for (int64_t i = 0; i < n && input->n_elements > 0; i++) /* noise as light as the images */
+    /* noise whose magnitude is that of the images */
+    for (int64_t i = 0; i < n && input->n_elements > 0; i++)
         out[i] = (float)(state->noise == NOISE_UNIFORM ? low + out[i] * (high - low)
                                                        : mean + out[i] * deviation);
     return NULL;
@@ -288,7 +290,8 @@ static void copy_glimpse(const struct tensor *input, struct tensor *output, int6
                (size_t)((x1 - x0) * in.channels) * sizeof(float));
 }
 
-/* ExtractGlimpse, ExtractGlimpseV2: a window of each image; noise where it lies outside.
+/* ExtractGlimpse, ExtractGlimpseV2: copies a window of each image, with noise where the window is
+ * outside of the image.
  *   input   float [batch, height, width, channels]      size     int32 [2]
  *   glimpse float [batch, size..., channels]            offsets  float [batch, 2]: y, x */
 static enum kernel_result glimpse(struct kernel_ctx *ctx) {

@@ -44,7 +44,7 @@ void image_load(const struct tensor *t, int64_t first, int64_t n, float *to) {
     case DT_INT64:
         LOAD(int64_t);
         break;
-    default: /* the rows say what types there are */
+    default: /* the rows list only types that have a case */
         LOAD(uint64_t);
         break;
     }

@@ -1,5 +1,5 @@
-/* WAV files [Microsoft/IBM: "Multimedia Programming Interface and Data Specifications 1.0",
- * 1991]:
+/* Reads and writes WAV files [Microsoft/IBM: "Multimedia Programming Interface and Data
+ * Specifications 1.0", 1991]:
  *
  *   "RIFF" size "WAVE" │ "fmt " 16 format channels rate bytes/s bytes/frame bits/sample │ chunks …
  *   │ "data" size samples */
@@ -10,11 +10,6 @@
 enum { WAV_HEADER_BYTES = 44, PCM = 1, SAMPLE_BYTES = 2 };
 
 /* ---- writing ---- */
-
-static void add_number(struct str *out, uint32_t value, int n_bytes) {
-    for (int i = 0; i < n_bytes; i++)
-        str_add_char(out, (char)(value >> (8 * i) & 0xff));
-}
 
 struct status *wav_check(int64_t n_frames, int64_t n_channels, float sample_rate) {
     if (n_channels < 1 || n_channels > UINT16_MAX)
@@ -37,22 +32,22 @@ void wav_write(const struct wav_sound *sound, struct str *out) {
              n_bytes = (uint32_t)sound->n_frames * frame_bytes;
     int64_t n = sound->n_frames * sound->n_channels;
     str_add(out, "RIFF");
-    add_number(out, WAV_HEADER_BYTES - 8 + n_bytes, 4);
+    str_add_little_endian(out, WAV_HEADER_BYTES - 8 + n_bytes, 4);
     str_add(out, "WAVEfmt ");
-    add_number(out, 16, 4);
-    add_number(out, PCM, 2);
-    add_number(out, (uint32_t)sound->n_channels, 2);
-    add_number(out, sound->sample_rate, 4);
-    add_number(out, sound->sample_rate * frame_bytes, 4);
-    add_number(out, frame_bytes, 2);
-    add_number(out, 8 * SAMPLE_BYTES, 2);
+    str_add_little_endian(out, 16, 4);
+    str_add_little_endian(out, PCM, 2);
+    str_add_little_endian(out, (uint32_t)sound->n_channels, 2);
+    str_add_little_endian(out, sound->sample_rate, 4);
+    str_add_little_endian(out, sound->sample_rate * frame_bytes, 4);
+    str_add_little_endian(out, frame_bytes, 2);
+    str_add_little_endian(out, 8 * SAMPLE_BYTES, 2);
     str_add(out, "data");
-    add_number(out, n_bytes, 4);
+    str_add_little_endian(out, n_bytes, 4);
     for (int64_t i = 0; i < n; i++) {
         float v = roundf(sound->samples[i] * 32768.0f);
-        /* NaN: the least */
+        /* a NaN becomes the least */
         int sample = v >= INT16_MAX ? INT16_MAX : v > INT16_MIN ? (int)v : INT16_MIN;
-        add_number(out, (uint32_t)(uint16_t)(int16_t)sample, 2);
+        str_add_little_endian(out, (uint32_t)(uint16_t)(int16_t)sample, 2);
     }
 }
 
@@ -88,7 +83,7 @@ static struct status *expect(struct reading *in, const char *text) {
     return NULL;
 }
 
-/* What the "fmt " chunk says; its last two numbers follow from the others. */
+/* Reads the "fmt " chunk. Its last two numbers follow from the others. */
 static struct status *read_format(struct reading *in, struct wav_file *ret) {
     const uint8_t *at = NULL;
     TRY(expect(in, "fmt "));

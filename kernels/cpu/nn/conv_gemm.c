@@ -1,12 +1,14 @@
-/* Computes convolutions as matrix products over columns. A row of the columns belongs to one place
- * of the window and holds what the window sees there.
+/* Computes convolutions as matrix products over columns. A row of the columns belongs to one
+ * position of the window and holds what the window covers there.
  *
  *   forward         out[p, o]    = columns[p, w] · filter[w, o]
  *   filter gradient filter[w, o] = columns[p, w]ᵀ · out[p, o]
- *   input gradient  columns[p, w] = out[p, o] · filter[w, o]ᵀ, added back to what the windows see
+ *   input gradient  columns[p, w] = out[p, o] · filter[w, o]ᵀ, added to the inputs that the windows
+ *                   cover
  *
- * Columns are made for a block of places at a time, small enough to stay in the cache. A window of
- * one element with strides of one needs no columns: the input is its own column matrix. */
+ * Columns are made for a block of positions at a time, small enough to stay in the cache. A window
+ * of one element with strides of one needs no columns, because the input is its own column
+ * matrix. */
 #include "kernels/cpu/nn/conv.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/support/scratch.h"
@@ -20,15 +22,17 @@ struct gemm_job {
     const struct conv_shape *shape;
     const struct conv_operands *operands;
     enum dtype dtype;
-    int64_t size;                /* of an element */
-    int64_t group_in, group_out; /* channels of a group */
-    int64_t depth;               /* elements of a window in a group: the columns' width */
-    int64_t block;               /* places of a column block */
-    bool is_pointwise;           /* the input is the column matrix */
-    int64_t images_per_share;    /* of one unit of work */
-    char *partials;              /* filter gradients of the shares; NULL when there is one */
+    int64_t size;                /* of one element */
+    int64_t group_in, group_out; /* channels of one group */
+    /* elements of a window in one group, which is the width of the columns */
+    int64_t depth;
+    int64_t block;            /* window positions in a block of columns */
+    bool is_pointwise;        /* the input itself is the column matrix */
+    int64_t images_per_share; /* images in one unit of work */
+    /* the filter gradients of the shares; NULL when there is one share */
+    char *partials;
     const struct kernel_ctx *ctx;
-    struct status *failure; /* the first one */
+    struct status *failure; /* the first failure */
 };
 
 static void job_fail(struct gemm_job *job, struct status *st_take) {
@@ -40,8 +44,8 @@ static void job_fail(struct gemm_job *job, struct status *st_take) {
 
 /* ---- columns ---- */
 
-/* The place of output number p, as the input position of the window's first tap (possibly
- * outside). */
+/* The origin of the window at output number p: the input position of its first tap, which may be
+ * outside of the input. */
 static void window_origin(const struct conv_shape *s, int64_t p, int64_t origin[3]) {
     for (int i = 2; i >= 0; i--) {
         origin[i] = p % s->out[i] * s->stride[i] - s->pad_before[i];
@@ -49,12 +53,12 @@ static void window_origin(const struct conv_shape *s, int64_t p, int64_t origin[
     }
 }
 
-/* One row of taps along the innermost dimension: `at` is the channel block of the first input
- * element of that row. */
+/* Gathers one row of taps along the innermost dimension. `at` is the channel block of the first
+ * input element of that row. */
 static char *gather_taps(const struct gemm_job *job, const char *row, int64_t origin, char *to) {
     const struct conv_shape *s = job->shape;
     int64_t pixel = s->in_channels * job->size, tap = job->group_in * job->size;
-    if (s->rate[2] == 1 && s->groups == 1) { /* taps lie side by side */
+    if (s->rate[2] == 1 && s->groups == 1) { /* the taps are contiguous */
         int64_t begin = MIN(MAX(0, -origin), s->window[2]),
                 end = MAX(begin, MIN(s->window[2], s->in[2] - origin));
         memset(to, 0, (size_t)(begin * tap));
@@ -136,7 +140,7 @@ static void scatter_columns(const struct gemm_job *job, char *image, int64_t gro
     }
 }
 
-/* ---- one block of places ---- */
+/* ---- one block of window positions ---- */
 
 static void block_product(const struct gemm_job *job, enum conv_direction direction, int64_t image,
                           int64_t group, int64_t first, int64_t n, char *columns,
@@ -227,7 +231,7 @@ static void backprop_filter_range(void *job, int64_t begin, int64_t end) {
     run_shares(job, CONV_BACKPROP_FILTER, begin, end);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole convolution ---- */
 
 static bool is_pointwise(const struct conv_shape *s) {
     for (int i = 0; i < 3; i++) {

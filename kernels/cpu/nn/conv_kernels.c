@@ -16,12 +16,11 @@ static const int two = 2, three = 3;
 #define WITHOUT_BFLOAT16 (DTYPES_REAL_FLOAT & ~DTYPE_BIT(DT_BFLOAT16))
 
 // clang-format off
-#define CONV(op, types, which) {op, {{"T", types}}, conv_compute, conv_init, .arg = &(which), \
-    .flags = KERNEL_EXPENSIVE, .cost_ns_per_element = 5}
+#define CONV(op, types, which) {op, {{"T", types}}, conv_compute, conv_init, .arg = &(which)}
 #define DEPTHWISE(op, direction) {op, {{"T", DTYPES_REAL_FLOAT}}, depthwise_compute, \
-    depthwise_init, .arg = &(direction), .flags = KERNEL_EXPENSIVE, .cost_ns_per_element = 2}
+    depthwise_init, .arg = &(direction)}
 #define DILATION(op, direction) {op, {{"T", DTYPES_REAL}}, dilation_compute, dilation_init, \
-    .arg = &(direction), .cost_ns_per_element = 5}
+    .arg = &(direction)}
 
 static const struct kernel_def rows[] = {
     CONV("Conv2D",                 WITH_INT,          conv_2d[0]),
@@ -39,10 +38,8 @@ static const struct kernel_def rows[] = {
     DILATION("Dilation2D",               forward),
     DILATION("Dilation2DBackpropInput",  backprop_input),
     DILATION("Dilation2DBackpropFilter", backprop_filter),
-    {"ExtractImagePatches",  {{"T", DTYPES_NUMBER}}, patches_compute, patches_init, .arg = &two,
-        .cost_ns_per_element = 0.5f},
-    {"ExtractVolumePatches", {{"T", DTYPES_REAL}},   patches_compute, patches_init, .arg = &three,
-        .cost_ns_per_element = 0.5f},
+    {"ExtractImagePatches",  {{"T", DTYPES_NUMBER}}, patches_compute, patches_init, .arg = &two},
+    {"ExtractVolumePatches", {{"T", DTYPES_REAL}},   patches_compute, patches_init, .arg = &three},
     {"DataFormatDimMap",     {{"T", DTYPES_INDEX}},  data_format_dim_map,     data_format_init},
     {"DataFormatVecPermute", {{"T", DTYPES_INDEX}},  data_format_vec_permute, data_format_init},
 };

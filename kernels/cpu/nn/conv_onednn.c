@@ -1,15 +1,15 @@
-/* Computes convolutions of floats by oneDNN. A primitive is made once per shape and direction; all
- * nodes, steps and threads share it.
+/* Computes convolutions of floats by oneDNN. A primitive is made once for each shape and direction,
+ * and all nodes, steps and threads share it.
  *
  * Activations keep TensorFlow's layout (channels last). The filter is reordered into the layout
- * that the primitive wants, once per execution. The batch is cut into equal shares. Each share runs
- * on one thread of our pool by the same primitive. The filter gradients of the shares are added in
- * order.
+ * that the primitive wants, once for each execution. The batch is split into equal shares. Each
+ * share runs on one thread of our pool with the same primitive. The filter gradients of the shares
+ * are added in order.
  *
  *   in, out   [n, spatial, c] ──────────────┐
  *   filter    [spatial, i, o] ── reorder ── primitive (per share) ── result
  *
- * conv_gemm.c computes what oneDNN refuses, or would compute by its reference code. */
+ * conv_gemm.c computes what oneDNN refuses, or would compute with its reference code. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -18,32 +18,33 @@
 #include "kernels/support/scratch.h"
 
 enum {
-    MAX_PRIMITIVES = 1024, /* kept; later ones are made for each execution */
+    MAX_PRIMITIVES = 1024, /* how many are kept; further ones are made for each execution */
     MAX_FILTER_SHARES = 16,
-    LEAST_SHARE = 4000000,        /* multiplications worth a thread's waking */
-    LEAST_GROUPED_SHARE = 500000, /* groups make each of them slower */
+    LEAST_SHARE = 4000000,        /* multiplications that are worth waking a thread */
+    LEAST_GROUPED_SHARE = 500000, /* with groups each multiplication is slower */
 };
 
 struct primitive_key {
-    struct conv_shape shape; /* of one share */
+    struct conv_shape shape; /* the shape of one share */
     int64_t direction;
 };
 
-/* Immutable once in the table; never freed then, since MAX_PRIMITIVES bounds them. */
+/* A primitive is immutable once it is in the table. It is never freed then, since MAX_PRIMITIVES
+ * bounds their number. */
 struct primitive {
     struct primitive_key key;
-    bool is_usable; /* false: oneDNN has nothing good for the shape */
-    bool reorders;  /* the filter's layout is the primitive's own */
+    bool is_usable; /* false: oneDNN has no good implementation for the shape */
+    bool reorders;  /* the primitive wants a filter layout of its own */
     dnnl_primitive_t compute, reorder;
     dnnl_memory_desc_t in, out, filter, own_filter, scratch;
-    int64_t filter_bytes, scratch_bytes; /* own_filter's */
+    int64_t filter_bytes, scratch_bytes; /* the size of own_filter */
     struct primitive *next;
 };
 
-/* ---- making one ---- */
+/* ---- making a primitive ---- */
 
 struct layout {
-    int n_dims, n_spatial, first; /* leading spatial dimensions of one element are left out */
+    int n_dims, n_spatial, first; /* leading spatial dimensions of size one are left out */
     bool is_grouped;
 };
 
@@ -96,7 +97,7 @@ static dnnl_status_t describe(const struct onednn *lib, enum conv_direction dire
         strides[i] = s->stride[at];
         rates[i] = s->rate[at] - 1;
         before[i] = s->pad_before[at];
-        /* Just enough for the last place: what lies behind it is not looked at. */
+        /* Just enough padding for the last window position. Input beyond it is not read. */
         after[i] = (s->out[at] - 1) * s->stride[at] + (s->window[at] - 1) * s->rate[at] + 1 -
                    s->in[at] - before[i];
     }
@@ -121,7 +122,7 @@ static bool is_good(const struct onednn *lib, dnnl_primitive_desc_t pd) {
            name && !strstr(name, "ref") && !strstr(name, "gemm");
 }
 
-/* The gradients' descriptors want the forward one as a hint. */
+/* The descriptors of gradients need the forward descriptor as a hint. */
 static dnnl_primitive_desc_t make_descriptor(const struct onednn *lib,
                                              enum conv_direction direction,
                                              const struct conv_shape *s,
@@ -192,7 +193,7 @@ static void primitive_free(const struct onednn *lib, struct primitive *p) {
     free(p);
 }
 
-/* ---- the table of them ---- */
+/* ---- the table of primitives ---- */
 
 enum { N_BUCKETS = 256 };
 static struct {
@@ -216,9 +217,9 @@ static struct primitive *find(const struct primitive_key *key, size_t bucket) {
     return p;
 }
 
-/* The primitive of a share. *ret_owned is what the caller frees: NULL while the table keeps it.
- * Made outside of the lock: two threads that want the same one at the same time may both make
- * it. */
+/* Returns the primitive of a share. *ret_owned is what the caller frees, and NULL when the table
+ * keeps the primitive. The primitive is made outside of the lock, so two threads that need the same
+ * one at the same time may both make it. */
 static const struct primitive *obtain(const struct onednn *lib, enum conv_direction direction,
                                       const struct conv_shape *s, struct primitive **ret_owned) {
     struct primitive_key key;
@@ -256,10 +257,10 @@ struct onednn_job {
     const struct primitive *primitive;
     enum conv_direction direction;
     const struct conv_operands *operands;
-    /* in the primitive's layout; one per share for the filter's gradient */
+    /* in the primitive's layout; for the filter's gradient one for each share */
     char *filter;
-    int64_t in_bytes, out_bytes; /* of a share */
-    struct status *failure;      /* the first one */
+    int64_t in_bytes, out_bytes; /* of one share */
+    struct status *failure;      /* the first failure */
 };
 
 static struct status *execute(const struct onednn *lib, dnnl_primitive_t primitive, int n,
@@ -371,7 +372,7 @@ out:
     return st;
 }
 
-/* oneDNN's generated code counts bytes in 32 bits here and there. */
+/* oneDNN's generated code counts bytes in 32 bits in some places. */
 static bool fits(const struct conv_shape *s) {
     const double limit = 1u << 29;
     return (double)s->batch * (double)s->in_channels * (double)conv_n_positions(s->in) < limit &&

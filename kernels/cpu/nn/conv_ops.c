@@ -1,14 +1,14 @@
-/* Conv2D, Conv3D, Conv and their gradients: attrs and shapes to a geometry, which the engine
- * (conv.h) computes.
+/* Runs Conv2D, Conv3D, Conv and their gradients: turns attrs and shapes into a geometry, which the
+ * engine (conv.h) computes.
  *
  *   Conv2D                  input [n,h,w,i], filter [h,w,i/groups,o] → output [n,h,w,o]
  *   Conv2DBackpropInput     input_sizes, filter, out_backprop → the input's gradient
  *   Conv2DBackpropFilter    input, filter_sizes, out_backprop → the filter's gradient
- *   Conv3D…                 the same with depth before height; Conv takes either, with any number
- *                           of batch dimensions
+ *   Conv3D…                 the same with depth before height
+ *   Conv                    2-D or 3-D, with any number of batch dimensions
  *
- * As in TensorFlow's CPU kernels channels come last, groups are for the forward direction of two
- * dimensions, dilations too.
+ * As in TensorFlow's CPU kernels, channels are the last dimension, and only the forward direction
+ * of 2-D convolution takes groups and dilations.
  * Errors   INVALID_ARGUMENT   ranks, channels and sizes that do not fit together
  *          UNIMPLEMENTED      channels first (INVALID_ARGUMENT from the gradients and in three
  *                             dimensions)
@@ -22,8 +22,8 @@ struct conv_state {
     struct conv_op op;
     struct window_attrs attrs;
     enum dtype dtype;
-    bool is_general;    /* Conv */
-    int64_t batch_dims; /* Conv only; 1 else */
+    bool is_general;    /* the op is Conv */
+    int64_t batch_dims; /* Conv's attr; 1 for the others */
 };
 
 /* ---- attrs ---- */
@@ -43,13 +43,12 @@ static struct status *check_rates(const struct conv_state *state, const char *op
     return NULL;
 }
 
-/* What applies to batch and channels. 2-D convolution and its input's gradient say
+/* Checks what the attrs say of batch and channels. Conv2D and its input's gradient answer
  * UNIMPLEMENTED, all others INVALID_ARGUMENT. */
 static struct status *check_other_dims(const struct conv_state *state) {
-    enum status_code code =
-        state->op.direction != CONV_BACKPROP_FILTER && state->attrs.n_spatial == 2
-            ? STATUS_UNIMPLEMENTED
-            : STATUS_INVALID_ARGUMENT;
+    bool is_open = !state->is_general && state->op.direction != CONV_BACKPROP_FILTER &&
+                   state->attrs.n_spatial == 2;
+    enum status_code code = is_open ? STATUS_UNIMPLEMENTED : STATUS_INVALID_ARGUMENT;
     if (state->attrs.strides.batch != 1 || state->attrs.strides.channel != 1)
         return status_new(code, "Current implementation does not yet support strides in the batch "
                                 "and depth dimensions.");
@@ -85,11 +84,11 @@ struct status *conv_init(struct kernel_init *init) {
     if (state->is_general)
         TRY(read_conv_attrs(init->node, state));
     TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
-    TRY(check_other_dims(state));
     if (state->attrs.is_channels_first && state->op.direction != CONV_FORWARD)
         return status_invalid(state->op.n_spatial == 2 ? "%s only supports NHWC."
                                                        : "%s only supports NDHWC on the CPU.",
                               init->node->op_name);
+    TRY(check_other_dims(state));
     return check_rates(state, init->node->op_name);
 }
 
@@ -123,7 +122,7 @@ struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t inp
     return NULL;
 }
 
-/* The dimensions of the three operands, batch dimensions as one. */
+/* The dimensions of the three operands, with the batch dimensions folded into one. */
 struct operand_dims {
     int64_t in[WINDOW_MAX_RANK], filter[WINDOW_MAX_RANK], out[WINDOW_MAX_RANK];
 };
@@ -138,7 +137,7 @@ static struct status *dims_of(const struct conv_state *state, const struct tenso
     return status_invalid("%s must be %d-dimensional: %s", what, rank, TENSOR_SHAPE_TEXT(t));
 }
 
-/* Conv's input: the leading dimensions are one. */
+/* Conv's input: folds the leading dimensions into one. */
 static struct status *fold_batch_dims(const struct conv_state *state, const struct tensor *t,
                                       int64_t *ret) {
     int n_spatial = state->attrs.n_spatial;
@@ -163,7 +162,8 @@ static struct status *sizes_of(const struct conv_state *state, const struct tens
     int rank = state->attrs.n_spatial + 2;
     if (state->op.takes_tensors)
         return dims_of(state, t, what, ret);
-    if (filter && rank == 4 && t->rank == 1 && t->n_elements == 2) { /* height and width alone */
+    /* only height and width are given */
+    if (filter && rank == 4 && t->rank == 1 && t->n_elements == 2) {
         TRY(conv_read_sizes(t, what, 2, ret + 1));
         ret[0] = out[0];
         ret[3] = filter[2];
@@ -217,7 +217,7 @@ static struct status *check_channels(const struct conv_state *state, int64_t in,
     return NULL;
 }
 
-/* Conv2D alone lets a filter of no output channels pass: its result is empty. */
+/* Only Conv2D accepts a filter without output channels. Its result is empty. */
 static struct status *check_filter(const struct conv_state *state,
                                    const struct operand_dims *dims) {
     int rank = state->attrs.n_spatial + 2, n = rank - (state->is_general || rank == 5 ? 0 : 1);
@@ -328,9 +328,9 @@ enum kernel_result conv_compute(struct kernel_ctx *ctx) {
     if (state->attrs.is_channels_first)
         return kernel_fail(ctx, refuse_channels_first(state));
     struct conv_operands operands = {.result = tensor_data(result)};
-    bool is_empty = false; /* an operand without elements: nothing is summed */
+    bool is_empty = false; /* an operand without elements: the result is zeros */
     for (int i = 0; i < ctx->instance->n_inputs; i++) {
-        /* input_sizes comes first, filter_sizes second */
+        /* input_sizes is input 0, filter_sizes is input 1 */
         bool is_sizes = (int)state->op.direction == i + 1;
         if (state->op.direction != CONV_FORWARD && is_sizes)
             continue;

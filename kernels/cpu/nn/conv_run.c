@@ -3,7 +3,7 @@
 #include "kernels/cpu/nn/conv_internal.h"
 #include "kernels/cpu/nn/widen.h"
 
-/* Below so many multiplications, loading the library and making a primitive cost more than they
+/* Below this many multiplications, loading the library and making a primitive cost more than they
  * save. */
 enum { SMALL_CONVOLUTION = 20000 };
 

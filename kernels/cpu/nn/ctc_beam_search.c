@@ -1,7 +1,7 @@
 /* Runs CTCBeamSearchDecoder: finds the most likely label sequences, each with the total probability
- * of its alignments that were followed [Graves, Jaitly 2014: prefix search with a beam].
+ * of those of its alignments that were followed [Graves, Jaitly 2014: prefix search with a beam].
  *
- * Prefixes are a tree. A prefix keeps apart the alignments that end in a blank and those that end
+ * Prefixes are a tree. A prefix keeps the alignments that end in a blank apart from those that end
  * in its last label, because the same label makes a longer prefix only after a blank. After each
  * time step the beam_width most likely prefixes stay active. An inactive prefix is freed once no
  * prefix in the beam descends from it.
@@ -36,9 +36,9 @@ struct chance {
 static const struct chance no_chance = {-INFINITY, -INFINITY, -INFINITY};
 
 struct prefix {
-    int32_t parent, label; /* -1: the root's */
+    int32_t parent, label; /* -1 for the root */
     int32_t n_children;
-    bool is_kept; /* while sweeping */
+    bool is_kept; /* used by sweep() */
     struct chance before, now;
 };
 
@@ -48,10 +48,10 @@ struct search {
     int64_t b;
     struct prefix *prefixes;
     int64_t n, capacity, sweep_at;
-    struct u64map children; /* parent · classes + label → 1 + its number */
-    int32_t *beam;          /* a heap: the least likely first */
+    struct u64map children; /* parent · classes + label → 1 + the child's number */
+    int32_t *beam;          /* a heap with the least likely prefix on top */
     int64_t n_beam, beam_capacity;
-    int32_t *old; /* the beam before this moment, the likeliest first */
+    int32_t *old; /* the beam before this time step, the most likely first */
     int64_t old_capacity;
 };
 
@@ -79,7 +79,7 @@ static void sift_down(struct search *s, int64_t at) {
 }
 
 static void beam_push(struct search *s, int32_t prefix) {
-    if (s->n_beam == s->state->width) { /* the bottom leaves the beam */
+    if (s->n_beam == s->state->width) { /* the least likely prefix leaves the beam */
         s->prefixes[s->beam[0]].now = no_chance;
         s->beam[0] = prefix;
         sift_down(s, 0);
@@ -95,7 +95,7 @@ static void beam_push(struct search *s, int32_t prefix) {
     s->beam[at] = prefix;
 }
 
-/* Moves the beam to `old`, the likeliest first. Returns how many there are. */
+/* Moves the beam to `old`, the most likely first. Returns how many prefixes there are. */
 static int64_t beam_extract(struct search *s) {
     int64_t n = s->n_beam;
     if (s->old_capacity < s->beam_capacity) {
@@ -116,7 +116,7 @@ static uint64_t child_key(const struct search *s, int32_t parent, int32_t label)
     return (uint64_t)parent * (uint64_t)s->in->classes + (uint64_t)label;
 }
 
-/* -1: not there. */
+/* Returns -1 when there is no such child. */
 static int32_t find_child(const struct search *s, int32_t parent, int32_t label) {
     if (s->prefixes[parent].n_children == 0)
         return -1;
@@ -140,8 +140,8 @@ static struct status *add_prefix(struct search *s, int32_t parent, int32_t label
     return NULL;
 }
 
-/* Drops the prefixes that nobody in the beam descends from: should one come back, it is as good
- * as new. A parent has a lower number than its children. */
+/* Drops the prefixes that no prefix in the beam descends from. One that is needed later is made
+ * again and has lost nothing. A parent has a lower number than its children. */
 static void sweep(struct search *s) {
     for (int64_t i = 0; i < s->n_beam; i++) {
         for (int32_t p = s->beam[i]; p >= 0 && !s->prefixes[p].is_kept; p = s->prefixes[p].parent)
@@ -173,10 +173,10 @@ static void sweep(struct search *s) {
     s->sweep_at = MAX(4 * n, (int64_t)SWEEP_FLOOR);
 }
 
-/* ---- a moment ---- */
+/* ---- one time step ---- */
 
-/* A prefix that was in the beam: a blank, its last label once more, or its last label after its
- * parent. */
+/* Extends a prefix that was in the beam without making it longer: by a blank or by its last label
+ * once more. Its parent may also reach it by that label. */
 static void stay(struct search *s, int32_t number, int64_t t, double log_norm) {
     struct prefix *prefix = &s->prefixes[number];
     if (prefix->parent >= 0) {
@@ -198,13 +198,13 @@ static bool is_candidate(const struct search *s, double total) {
            (s->n_beam < s->state->width || total > s->prefixes[s->beam[0]].now.total);
 }
 
-/* The prefixes that are one label longer. */
+/* Extends a prefix by each label. */
 static struct status *grow(struct search *s, int32_t parent, int64_t t, double log_norm) {
     struct chance before = s->prefixes[parent].before;
     for (int32_t label = 0; label < s->in->classes - 1; label++) {
         int32_t child = find_child(s, parent, label);
         if (child >= 0 && s->prefixes[child].now.total != -INFINITY)
-            continue; /* it stayed */
+            continue; /* the child was in the beam, so stay() has counted it */
         double from = label == s->prefixes[parent].label ? before.blank : before.total;
         double chance = from + ctc_logit(s->in, t, s->b, label) - log_norm;
         if (!is_candidate(s, chance)) {
@@ -311,12 +311,13 @@ static struct status *output_paths(struct kernel_ctx *ctx, const struct beam_job
 }
 
 /* CTCBeamSearchDecoder. The last class is the blank.
- *   inputs  T [time, batch, classes], logits     sequence_length  int32 [batch]
- *   decoded_indices, decoded_values, decoded_shape   int64, a sparse tensor per path, the likeliest
- *                                                    first
- *   log_probability  T [batch, top_paths]
- * Errors   FAILED_PRECONDITION   a length beyond time; INVALID_ARGUMENT   shapes, more paths than
- *                                the beam holds, or than were found
+ *   inputs            T [time, batch, classes], logits
+ *   sequence_length   int32 [batch]
+ *   decoded_indices, decoded_values, decoded_shape   int64, a sparse tensor for each path, the most
+ *                     likely first
+ *   log_probability   T [batch, top_paths]
+ * Errors   FAILED_PRECONDITION   a length beyond time
+ *          INVALID_ARGUMENT      shapes, more paths than the beam holds, or than were found
  * Cost     time · beam_width · classes for each sequence */
 enum kernel_result ctc_beam_search(struct kernel_ctx *ctx) {
     struct beam_job job = {.state = ctx->instance->state};
@@ -326,7 +327,7 @@ enum kernel_result ctc_beam_search(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("requested more paths than the beam width."));
     KERNEL_TRY(ctx, kernel_alloc(ctx, (int)(3 * top), job.in.dtype, (struct shape){2, dims}));
     job.scores = tensor_data(&ctx->outputs[3 * top]);
-    int64_t n_paths = top * job.in.batch; /* as many as there are scores */
+    int64_t n_paths = top * job.in.batch; /* does not overflow, because there are as many scores */
     job.paths = ctc_sequences_new(n_paths);
     if (!job.paths)
         return kernel_fail(ctx, status_exhausted("OOM for %lld paths", (long long)n_paths));

@@ -1,4 +1,4 @@
-/* Lists the CPU kernels of connectionist temporal classification; holds what they share, and the
+/* Lists the CPU kernels of connectionist temporal classification, and holds what they share and the
  * greedy decoder. */
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ struct status *ctc_inputs_init(const struct kernel_ctx *ctx, int lengths, struct
         .batch = tensor_dim(inputs, 1),
         .classes = tensor_dim(inputs, 2),
     };
-    /* TensorFlow's loss and its decoders differ in codes and in what they bear. */
+    /* TensorFlow's loss and its decoders differ in their error codes and in what they accept. */
     bool is_decoder = lengths == 1;
     enum status_code code = is_decoder ? STATUS_FAILED_PRECONDITION : STATUS_INVALID_ARGUMENT;
     if (is_decoder && inputs->n_elements == 0)
@@ -108,14 +108,14 @@ struct status *ctc_output_sparse(struct kernel_ctx *ctx, const struct ctc_sequen
 /* ---- CTCGreedyDecoder ---- */
 
 struct greedy_state {
-    int64_t blank; /* negative: counted from the end */
+    int64_t blank; /* negative values count from the end */
     bool merges;
 };
 
 static struct status *greedy_init(struct kernel_init *init) {
     struct greedy_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
-    TRY(node_get_i(init->node, "blank_index", &state->blank));
+    TRY(node_get_i32(init->node, "blank_index", &state->blank));
     return node_get_b(init->node, "merge_repeated", &state->merges);
 }
 
@@ -150,11 +150,12 @@ static void greedy_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* CTCGreedyDecoder.
- *   inputs  T [time, batch, classes]     sequence_length  int32 [batch]
+ *   inputs            T [time, batch, classes]
+ *   sequence_length   int32 [batch]
  *   decoded_indices int64 [n,2], decoded_values int64 [n], decoded_shape int64 [2]
- *   log_probability  T [batch,1]: minus the sum of the largest logits
- * Errors   INVALID_ARGUMENT   shapes, nothing in inputs, blank_index beyond the classes;
- *                             FAILED_PRECONDITION   a length beyond time */
+ *   log_probability   T [batch,1]: minus the sum of the largest logits
+ * Errors   INVALID_ARGUMENT      shapes, empty inputs, blank_index beyond the classes
+ *          FAILED_PRECONDITION   a length beyond time */
 static enum kernel_result greedy_compute(struct kernel_ctx *ctx) {
     const struct greedy_state *state = ctx->instance->state;
     struct greedy_job job = {.merges = state->merges};
@@ -183,10 +184,9 @@ static enum kernel_result greedy_compute(struct kernel_ctx *ctx) {
 // clang-format off
 #define TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 static const struct kernel_def rows[] = {
-    {"CTCLoss", {{"T", TYPES}}, ctc_loss, ctc_loss_init, .cost_ns_per_element = 50},
-    {"CTCGreedyDecoder", {{"T", TYPES}}, greedy_compute, greedy_init, .cost_ns_per_element = 1},
-    {"CTCBeamSearchDecoder", {{"T", TYPES}}, ctc_beam_search, ctc_beam_search_init,
-        .cost_ns_per_element = 500},
+    {"CTCLoss", {{"T", TYPES}}, ctc_loss, ctc_loss_init},
+    {"CTCGreedyDecoder", {{"T", TYPES}}, greedy_compute, greedy_init},
+    {"CTCBeamSearchDecoder", {{"T", TYPES}}, ctc_beam_search, ctc_beam_search_init},
 };
 // clang-format on
 

@@ -1,9 +1,9 @@
 /* Computes CTCLoss: -log p(labels | inputs), summed over all alignments of labels and blanks with
- * the times, and its gradient by the logits [Graves, Fernández, Gomez, Schmidhuber 2006: the
+ * the time steps, and its gradient by the logits [Graves, Fernández, Gomez, Schmidhuber 2006: the
  * forward-backward recursion on the labels with a blank around each].
  *
- * Everything is computed in logarithms and in double, whatever the inputs' type. The pool shares
- * out the sequences of a batch. */
+ * Everything is computed in logarithms and in double, whatever the inputs' type. The pool's threads
+ * share the sequences of a batch. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -12,9 +12,10 @@
 #include "kernels/support/scratch.h"
 
 struct loss_state {
-    bool collapses;      /* equal neighbours among the labels are one */
-    bool merges;         /* a class that repeats itself without a blank is one label */
-    bool ignores_longer; /* labels that do not fit their inputs cost nothing; else an error */
+    bool collapses; /* equal neighbours among the labels count as one */
+    bool merges;    /* a class that is repeated without a blank is one label */
+    /* a sequence with more labels than inputs has loss 0; without the attr it is an error */
+    bool ignores_longer;
 };
 
 struct status *ctc_loss_init(struct kernel_init *init) {
@@ -25,9 +26,10 @@ struct status *ctc_loss_init(struct kernel_init *init) {
     return node_get_b(init->node, "ignore_longer_outputs_than_inputs", &state->ignores_longer);
 }
 
-/* The labels of all sequences, one after the other, as the recursion wants them. */
+/* The labels of all sequences, one after the other, in the form that the recursion needs. */
 struct targets {
-    int64_t *first; /* batch + 1 */
+    int64_t *first;  /* batch + 1 entries */
+    bool *is_longer; /* by sequence: more labels than inputs, before any collapse */
     int32_t *labels;
 };
 
@@ -72,7 +74,8 @@ static struct status *check_indices(const struct ctc_inputs *in, const struct te
     return NULL;
 }
 
-/* One sequence's labels [begin, end), without those that collapse and the blanks at the end. */
+/* Copies one sequence's labels [begin, end), without those that collapse and without blanks at the
+ * end. */
 static struct status *take_labels(const struct loss_job *job, const int32_t *values, int64_t begin,
                                   int64_t end, int64_t b, int64_t *n) {
     int64_t blank = job->in.classes - 1;
@@ -109,8 +112,9 @@ static struct status *take_all_labels(struct loss_job *job, const struct tensor 
             return status_invalid("Labels length is zero in batch %lld", (long long)b);
         job->targets.first[b] = n;
         TRY(take_labels(job, labels, begin, at, b, &n));
-        /* even if they collapse */
-        if (!job->state->ignores_longer && at - begin > job->in.lengths[b])
+        /* the limit holds even where labels collapse */
+        job->targets.is_longer[b] = at - begin > job->in.lengths[b];
+        if (!job->state->ignores_longer && job->targets.is_longer[b])
             return status_invalid(
                 "Not enough time for target transition sequence (required: %lld, available: "
                 "%d)%lldYou can turn this "
@@ -123,19 +127,21 @@ static struct status *take_all_labels(struct loss_job *job, const struct tensor 
 
 /* ---- one sequence ----
  *
- * Place u of U = 2·labels + 1: blanks at even ones, label u / 2 at odd ones. A path moves on by
- * 0, 1, or 2 (over a blank). */
+ * State u of U = 2·labels + 1 is a blank for even u, and label u / 2 for odd u. A path advances by
+ * 0, 1, or 2 (which skips a blank). */
 
 struct sequence {
     const struct loss_job *job;
     int64_t b, time, n_places;
     const int32_t *labels;
-    double *log_norm; /* by moment */
-    /* [time, places]: all ways from the start to a place at a moment, that moment's output
-     * included */
+    double *log_norm; /* by time step */
+    /* [time, states]: the probability of all paths from the start to a state at a time step,
+     * including that time step's output */
     double *alpha;
-    double *beta, *further; /* [places]: all ways from there to the end, without its own output */
-    double *by_class;       /* [classes] */
+    /* [states]: the probability of all paths from a state to the end, without the state's own
+     * output */
+    double *beta, *further;
+    double *by_class; /* [classes] */
 };
 
 static int64_t class_at(const struct sequence *s, int64_t u) {
@@ -144,7 +150,7 @@ static int64_t class_at(const struct sequence *s, int64_t u) {
 static double log_output(const struct sequence *s, int64_t t, int64_t u) {
     return ctc_logit(&s->job->in, t, s->b, class_at(s, u)) - s->log_norm[t];
 }
-/* May a path stay at u, or jump from u - 2 to u? */
+/* May a path stay at u, or go from u - 2 to u? */
 static bool may_stay(const struct sequence *s, int64_t u) {
     return u % 2 == 0 || s->job->state->merges;
 }
@@ -169,7 +175,7 @@ static void forward(const struct sequence *s) {
     }
 }
 
-/* beta of moment t from that of t + 1. */
+/* Computes beta of time step t from that of t + 1. */
 static void step_back(struct sequence *s, int64_t t) {
     int64_t n = s->n_places;
     double *next = s->further;
@@ -192,8 +198,8 @@ static void set_real(enum dtype dtype, void *at, int64_t i, double v) {
         ((double *)at)[i] = v;
 }
 
-/* d loss / d logit = output - the part of all paths' probability that goes through the class at
- * this moment. */
+/* d loss / d logit = output - the part of all paths' probability that uses the class at this time
+ * step. */
 static void gradient_at(const struct sequence *s, int64_t t, double log_p) {
     const struct ctc_inputs *in = &s->job->in;
     for (int64_t c = 0; c < in->classes; c++)
@@ -232,8 +238,8 @@ static struct status *run_sequence(const struct loss_job *job, int64_t b) {
     struct sequence s = {
         .job = job, .b = b, .time = job->in.lengths[b], .n_places = 2 * (first[1] - first[0]) + 1};
     s.labels = job->targets.labels + first[0];
-    if (s.time == 0 || first[1] - first[0] > s.time)
-        return NULL; /* costs nothing */
+    if (s.time == 0 || job->targets.is_longer[b])
+        return NULL; /* its loss is 0 */
     struct status *st = scratch_new(job->ctx, DT_DOUBLE, s.time, s.n_places, &memory[0], &s.alpha);
     if (!st)
         st = scratch_new(job->ctx, DT_DOUBLE, s.time + 2 * s.n_places + job->in.classes, 1,
@@ -272,6 +278,7 @@ static struct status *prepare(struct loss_job *job) {
     TRY(ctc_inputs_init(ctx, 3, &job->in));
     TRY(check_indices(&job->in, indices, values));
     job->targets.first = xcalloc((size_t)job->in.batch + 1, sizeof(*job->targets.first));
+    job->targets.is_longer = xcalloc((size_t)job->in.batch + 1, sizeof(*job->targets.is_longer));
     job->targets.labels = xcalloc((size_t)values->n_elements + 1, sizeof(*job->targets.labels));
     TRY(take_all_labels(job, indices, values));
     TRY(tensor_new_zeroed(ctx->instance->allocator, job->in.dtype,
@@ -284,12 +291,15 @@ static struct status *prepare(struct loss_job *job) {
 }
 
 /* CTCLoss. The last class is the blank.
- *   inputs  T [time, batch, classes], logits     sequence_length  int32 [batch]
- *   labels_indices  int64 [n,2] in order, (sequence, place)     labels_values  int32 [n]
- *   loss  T [batch]     gradient  T like inputs; both 0 for a sequence of no inputs
+ *   inputs            T [time, batch, classes], logits
+ *   sequence_length   int32 [batch]
+ *   labels_indices    int64 [n,2] in order: sequence, position
+ *   labels_values     int32 [n]
+ *   loss, gradient    T [batch], T like inputs; both 0 for a sequence without inputs
  * Errors   INVALID_ARGUMENT   shapes, a length beyond time, labels that are negative, out of order
  *                             or more than their inputs
- * Cost     time · (labels + classes) for each sequence; 16 bytes · time · labels at a time */
+ * Cost     time · (labels + classes) for each sequence; 16 bytes · time · labels of memory for each
+ *          sequence that is being computed */
 enum kernel_result ctc_loss(struct kernel_ctx *ctx) {
     struct loss_job job = {.ctx = ctx, .state = ctx->instance->state};
     struct status *st = prepare(&job);
@@ -302,6 +312,7 @@ enum kernel_result ctc_loss(struct kernel_ctx *ctx) {
         st = job.failure;
     }
     free(job.targets.first);
+    free(job.targets.is_longer);
     free(job.targets.labels);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;

@@ -1,12 +1,12 @@
-/* Runs DataFormatDimMap and DataFormatVecPermute: converts indices and vectors about the dimensions
- * of one data format to another format.
+/* Runs DataFormatDimMap and DataFormatVecPermute: converts indices and vectors that refer to the
+ * dimensions of one data format to another format.
  *
  *   DimMap       x T [...]: indices of dimensions of src_format → those of dst_format
- *   VecPermute   x T [n] or [n, 2]: an entry per dimension; n is the number of dimensions of the
- *                formats, or of their spatial dimensions alone
+ *   VecPermute   x T [n] or [n, 2]: an entry for each dimension; n is the number of dimensions of
+ *                the formats, or of their spatial dimensions alone
  *
- * Errors   INVALID_ARGUMENT   formats that are no permutation of each other, inputs of another size
- */
+ * Errors   INVALID_ARGUMENT   formats that are no permutation of each other, inputs of another
+ *                             size */
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/conv_internal.h"
@@ -59,7 +59,7 @@ enum kernel_result data_format_dim_map(struct kernel_ctx *ctx) {
     void *y = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < x->n_elements; i++) {
         int64_t dim = tensor_index_at(x, i);
-        dim %= state->n; /* beyond the dimensions it goes around, as in TensorFlow */
+        dim %= state->n; /* an index beyond the dimensions wraps around, as in TensorFlow */
         int64_t mapped =
             strchr(state->dst, state->src[dim < 0 ? dim + state->n : dim]) - state->dst;
         if (x->dtype == DT_INT32)
@@ -70,7 +70,7 @@ enum kernel_result data_format_dim_map(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* The format without batch and channels. */
+/* Writes the format without batch and channels. */
 static void keep_spatial(const char *format, char *ret) {
     for (; *format; format++) {
         if (*format != 'N' && *format != 'C')

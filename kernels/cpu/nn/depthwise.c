@@ -1,13 +1,13 @@
-/* DepthwiseConv2dNative and its gradients: every input channel is convolved with filters of its
- * own.
+/* Runs DepthwiseConv2dNative and its gradients: every input channel is convolved with filters of
+ * its own.
  *
  *   input   T [batch, height, width, channels]
  *   filter  T [rows, columns, channels, multiplier]
  *   output  T [batch, out height, out width, channels · multiplier]
  *
- * A multiplier above 1 is taken away first: the input's channels are repeated, so that all loops
- * see as many channels on each side. As in TensorFlow's CPU kernels both strides are equal,
- * channels come last, and dilations are refused (the gradients ignore them).
+ * For a multiplier above 1 the input's channels are repeated first, so that all loops have the same
+ * number of channels on each side. As in TensorFlow's CPU kernels both strides are equal, channels
+ * are the last dimension, and dilations are refused (the gradients ignore them).
  * Errors   INVALID_ARGUMENT   ranks, channels and sizes that do not fit together
  *          UNIMPLEMENTED      channels first, dilations
  * Cost     2 · elements of the output · elements of a filter, flops */
@@ -21,7 +21,7 @@
 
 enum { MANY_CHANNELS = 32, MAX_FILTER_SHARES = 16, MAX_TAP_ROWS = 64 };
 
-/* One row of places and the rows of taps that reach it. */
+/* One row of output pixels and the rows of taps that reach it. */
 struct depthwise_row {
     const void *in[MAX_TAP_ROWS], *filter[MAX_TAP_ROWS];
     void *out;
@@ -83,12 +83,12 @@ struct depthwise_job {
     int64_t multiplier, size;
     const char *in, *filter, *out;
     char *result;
-    char *partials; /* filter gradients of the shares */
+    char *partials; /* the filter gradients of the shares */
     int64_t images_per_share;
     struct status *failure;
 };
 
-/* Number of elements in a row of input or of output places, all channels repeated. */
+/* The number of elements in a row of input or of output pixels, with all channels repeated. */
 static int64_t wide_row(const struct depthwise_job *job, const int64_t spatial[3]) {
     return spatial[2] * job->shape->out_channels;
 }
@@ -103,8 +103,8 @@ static struct depthwise_row new_row(const struct depthwise_job *job) {
                                   .pad = s->pad_before[2]};
 }
 
-/* The loops take MAX_TAP_ROWS rows of taps at a time; a taller window adds up in a second row
- * buffer. */
+/* The loops take MAX_TAP_ROWS rows of taps at a time. The sums of a taller window are added in a
+ * second row buffer. */
 static void run_rows(const struct depthwise_job *job, void (*loop)(const struct depthwise_row *),
                      struct depthwise_row *row, int64_t width, char *extra, bool *is_first) {
     char *out = row->out;
@@ -238,8 +238,9 @@ RANGE(backprop_filter_range, CONV_BACKPROP_FILTER)
 static void (*const ranges[])(void *, int64_t, int64_t) = {forward_range, backprop_input_range,
                                                            backprop_filter_range};
 
-/* oneDNN is the faster one forwards, ours backwards; but with steps of one the input's gradient
- * is a forward convolution of the incoming gradient with the filter turned around. */
+/* oneDNN is faster in the forward direction, our loops in the backward one. With strides of one,
+ * however, the input's gradient is a forward convolution of the incoming gradient with the mirrored
+ * filter. */
 static struct status *run_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction,
                                     const struct conv_shape *s, const struct conv_operands *o,
                                     bool *ret_done) {
@@ -333,7 +334,7 @@ static struct status *check_gradient(const int64_t out[4], const struct conv_sha
     return NULL;
 }
 
-/* `result` gets the dimensions of what is computed. */
+/* `result` gets the dimensions of the output or of the gradient that the op computes. */
 static struct status *geometry_of(const struct depthwise_state *state, const struct tensor *t,
                                   struct conv_shape *s, int64_t result[4]) {
     const struct window_attrs *attrs = &state->attrs;

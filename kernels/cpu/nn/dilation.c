@@ -1,11 +1,12 @@
-/* Dilation2D: out = max over the window of input + filter (grey-scale morphology), and its
- * gradients, which go to the greatest sum, the first one where several are.
+/* Runs Dilation2D, out = max over the window of input + filter (grey-scale morphology), and its
+ * gradients. A gradient is added where the sum is greatest, and at the first such tap when there
+ * are several.
  *
  *   input   T [batch, height, width, channels]
  *   filter  T [rows, columns, channels]
  *   output  T [batch, out height, out width, channels]
  *
- * Places outside the input are not looked at. Sums round (half, bfloat16) and wrap (integers) as
+ * Taps outside of the input are skipped. Sums are rounded (half, bfloat16) and wrap (integers) as
  * their type does.
  * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit together
  *          UNIMPLEMENTED      strides or rates of batch or channels */
@@ -139,7 +140,7 @@ struct dilation_job {
     int64_t size;
 };
 
-/* The tap's input, or NULL where it is outside. */
+/* The tap's input, or NULL where the tap is outside of the input. */
 static const char *tap_at(const struct dilation_job *job, const char *image, int64_t y, int64_t x,
                           int64_t i, int64_t j, int64_t *ret_pixel) {
     const struct conv_shape *s = job->shape;
@@ -177,9 +178,9 @@ static void forward_range(void *arg, int64_t begin, int64_t end) {
                     job->result + begin * row);
 }
 
-/* Where the gradient of each channel of one place goes: offsets in elements of the input image
- * or of the filter. `at` starts as what is taken when no sum is above the lowest value: the
- * window's first pixel inside the input, or the filter's first tap. */
+/* Finds where the gradient of each channel of one output pixel is added: offsets in elements of the
+ * input image or of the filter. `at` starts as the offset for the case that no sum is above the
+ * lowest value: the window's first pixel inside the input, or the filter's first tap. */
 static void search(const struct dilation_job *job, bool is_filter, const char *image, int64_t y,
                    int64_t x, char *best, int64_t *at) {
     const struct conv_shape *s = job->shape;

@@ -3,7 +3,7 @@
  *
  *   input      T [..., n]
  *   output     output_dtype [..., n]: for each run of equal values, the mean of the input there
- *   segments   int32 [..., n]: the number of that run in its row */
+ *   segments   int32 [..., n]: the number of the run within its row */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"
@@ -78,11 +78,8 @@ static enum kernel_result isotonic(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-#define ROW(in, out)                                                                             \
-    {                                                                                            \
-        .op = "IsotonicRegression", {{"T", (in)}, {"output_dtype", (out)}}, .compute = isotonic, \
-        .cost_ns_per_element = 20                                                                \
-    }
+#define ROW(in, out) \
+    { .op = "IsotonicRegression", {{"T", (in)}, {"output_dtype", (out)}}, .compute = isotonic }
 #define SMALL_INTS (DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_INT16))
 #define LARGE_INTS (DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64))
 

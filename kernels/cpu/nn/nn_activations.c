@@ -1,11 +1,11 @@
-/* Computes activations and their gradients: one loop per formula and element type, one kernel for
- * all.
+/* Computes activations and their gradients: one loop for each formula and element type, and one
+ * kernel for all of them.
  *
  * v is the feature (for Elu's and Selu's gradient the activation itself), g is the incoming
  * gradient. As in TensorFlow, a gradient is multiplied by 0 instead of replaced by 0, so a NaN
- * gradient stays visible; comparisons treat NaN as TensorFlow's do. */
-/* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what
- * may raise one and does not vectorise. */
+ * gradient stays visible. Comparisons treat NaN as TensorFlow's do. */
+/* Nobody reads the floating-point exception flags. Without this option, gcc keeps a branch around
+ * operations that may raise one, and does not vectorise. */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -13,8 +13,9 @@
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"
-#include "kernels/support/half_blocks.h"
 #include "kernels/cpu/nn/nn_internal.h"
+#include "kernels/support/elementwise_checks.h"
+#include "kernels/support/half_blocks.h"
 #include "kernels/support/vmath.h"
 
 /* `g` is NULL for activations. `y` may be `g` or `v` itself. */
@@ -22,8 +23,8 @@ typedef void activation_loop(const void *g, const void *v, void *y, int64_t n, d
 
 struct activation {
     const char *op;
-    activation_loop *loops[DT_N_TYPES]; /* half and bfloat16 run the float loop */
-    float cost_ns;                      /* an element's */
+    activation_loop *loops[DT_N_TYPES]; /* half and bfloat16 use the float loop */
+    float cost_ns;                      /* of one element */
 };
 
 struct activation_state {
@@ -100,7 +101,7 @@ FOR_FLOAT(SELU_GRAD)
 /* Above these, log(1 + e^v) is v to the last bit. */
 #define SOFTPLUS_LINEAR_f32 20.0f
 #define SOFTPLUS_LINEAR_f64 40.0
-/* Computed for every element, so that the loop has no branch: it would not vectorise. */
+/* Computes both branches for every element, because a loop with a branch would not vectorise. */
 static inline float softplus_of_f32(float v) {
     float curved = vlog1p_positive_f32(vexp_f32(v));
     return v > SOFTPLUS_LINEAR_f32 ? v : curved;
@@ -199,25 +200,15 @@ static void activation_range(void *arg, int64_t begin, int64_t end) {
                      job->state->alpha);
 }
 
-static COLD struct status *shapes_differ(const struct kernel_ctx *ctx) {
-    const struct node *node = ctx->instance->node;
-    struct status *st =
-        status_invalid("Inputs to operation %s of type %s must have the same size and shape.  "
-                       "Input 0: %s != input 1: %s",
-                       node->name, node->op_name, TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
-                       TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
-    return st;
-}
-
-/* Relu and similar ops: y = f(features). Their gradients: y = f'(gradients, features), both of one
- * shape.
+/* Relu and similar ops: y = f(features). Their gradients: y = f'(gradients, features), both inputs
+ * of one shape.
  * Errors   INVALID_ARGUMENT   a gradient's inputs differ in shape */
 enum kernel_result nn_activation(struct kernel_ctx *ctx) {
     const struct activation_state *state = ctx->instance->state;
     const struct tensor *first = kernel_input(ctx, 0),
                         *features = state->is_gradient ? kernel_input(ctx, 1) : first;
-    if (state->is_gradient && unlikely(!shape_equal(tensor_shape(first), tensor_shape(features))))
-        return kernel_fail(ctx, shapes_differ(ctx));
+    if (state->is_gradient)
+        KERNEL_TRY(ctx, elementwise_check_same_shapes(ctx));
     struct activation_job job = {state, state->is_gradient ? tensor_cdata(first) : NULL,
                                  tensor_cdata(features), NULL};
     int64_t n = tensor_n_elements(first);

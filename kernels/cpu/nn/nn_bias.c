@@ -1,50 +1,28 @@
 /* Computes BiasAdd, its gradient, and L2Loss.
  *
- * A value of any rank is seen as outer × channels × inner: in NHWC inner is 1, in NCHW outer is the
- * batch. Sums are computed in double (integers wrap, as in TensorFlow) over shares. The shape alone
- * decides the borders of shares, so results do not depend on the number of threads. */
+ * A value of any rank is treated as outer × channels × inner: in NHWC inner is 1, in NCHW outer is
+ * the batch. Sums are computed in double (integers wrap, as in TensorFlow) over shares. The shape
+ * alone decides the borders of shares, so results do not depend on the number of threads. */
 #include <complex.h>
 #include <stdlib.h>
 
-#include "kernels/support/half_blocks.h"
 #include "kernels/cpu/nn/nn_internal.h"
+#include "kernels/support/elementwise_checks.h"
+#include "kernels/support/half_blocks.h"
 
 struct bias_state {
     bool is_nchw;
 };
 
-struct bias_extent {
-    int64_t outer, channels, inner;
-};
-
 struct status *nn_bias_init(struct kernel_init *init) {
     struct bias_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
-    if (!node_attr(init->node, "data_format")) /* BiasAddV1 has none */
-        return NULL;
-    struct span format;
-    TRY(node_get_s(init->node, "data_format", &format));
-    state->is_nchw = span_is(format, "NCHW");
-    return NULL;
+    return bias_read_format(init->node, &state->is_nchw);
 }
 
 static struct status *extent_of(const struct kernel_ctx *ctx, struct bias_extent *ret) {
     const struct bias_state *state = ctx->instance->state;
-    const struct tensor *value = kernel_input(ctx, 0);
-    if (unlikely(value->rank < 2)) {
-        struct status *st =
-            status_invalid("Input tensor must be at least 2D: %s", TENSOR_SHAPE_TEXT(value));
-        return st;
-    }
-    int channel_dim = state->is_nchw ? 1 : value->rank - 1;
-    *ret = (struct bias_extent){1, tensor_dim(value, channel_dim), 1};
-    /* No overflow: a tensor without elements is not looped over, one with elements has their
-     * product in range. */
-    for (int i = 0; i < channel_dim; i++)
-        ret->outer *= value->n_elements ? tensor_dim(value, i) : 0;
-    for (int i = channel_dim + 1; i < value->rank; i++)
-        ret->inner *= value->n_elements ? tensor_dim(value, i) : 0;
-    return NULL;
+    return bias_extent_of(ctx, state->is_nchw, ret);
 }
 
 /* ---- BiasAdd ---- */
@@ -71,7 +49,7 @@ typedef void bias_loop(const void *x, const void *bias, void *y, int64_t n);
 FOR_SUMS(ADD_ROW)
 FOR_SUMS(ADD_ONE)
 
-/* Signed integers wrap: they run the unsigned loops. */
+/* Signed integers wrap, so they use the unsigned loops. */
 #define SUM_TYPES(f) [DT_FLOAT] = f##_f32, [DT_DOUBLE] = f##_f64, [DT_COMPLEX64] = f##_c64, \
     [DT_COMPLEX128] = f##_c128,                                                             \
     [DT_INT8] = f##_u8, [DT_UINT8] = f##_u8, [DT_INT16] = f##_u16, [DT_UINT16] = f##_u16,   \
@@ -89,8 +67,8 @@ struct bias_job {
     struct bias_extent extent;
     const char *x, *bias;
     char *y;
-    double *partial; /* BiasAddGrad, L2Loss */
-    /* of the outer dimension, of the channels (1 where shares have whole rows) */
+    double *partial; /* of BiasAddGrad and L2Loss */
+    /* shares of the outer dimension; tiles of the channels, 1 where shares have whole rows */
     int64_t n_shares, n_tiles;
 };
 
@@ -117,8 +95,8 @@ static void add_run(const struct bias_job *job, size_t at, const char *bias, boo
         (one ? add_one : add_row)[job->dtype](job->x + at, bias, job->y + at, n);
 }
 
-/* NHWC: rows [begin, end). Few channels: several rows are added at a time, to a bias that is
- * repeated as often. */
+/* NHWC: adds to rows [begin, end). Where channels are few, several rows are added at a time, with a
+ * bias that is repeated as often. */
 static void add_rows(void *arg, int64_t begin, int64_t end) {
     const struct bias_job *job = arg;
     enum { REPEAT_BYTES = 1024 };
@@ -137,26 +115,13 @@ static void add_rows(void *arg, int64_t begin, int64_t end) {
         add_run(job, (size_t)row * row_bytes, bias, false, MIN(step, end - row) * channels);
 }
 
-/* NCHW: planes [begin, end) of outer × channels. */
+/* NCHW: adds to planes [begin, end) of outer × channels. */
 static void add_planes(void *arg, int64_t begin, int64_t end) {
     const struct bias_job *job = arg;
     for (int64_t plane = begin; plane < end; plane++)
         add_run(job, (size_t)(plane * job->extent.inner) * job->size,
                 job->bias + (size_t)(plane % job->extent.channels) * job->size, true,
                 job->extent.inner);
-}
-
-static COLD struct status *bias_mismatch(const struct kernel_ctx *ctx) {
-    const struct bias_state *state = ctx->instance->state;
-    struct status *st;
-    if (ctx->inputs[1].rank != 1)
-        st = status_invalid("Biases must be 1D: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
-    else
-        st = status_invalid(
-            "Must provide as many biases as the %s dimension of the input tensor: %s vs. %s",
-            state->is_nchw ? "channel" : "last", TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
-            TENSOR_SHAPE_TEXT(&ctx->inputs[0]));
-    return st;
 }
 
 /* BiasAdd, BiasAddV1: output = value + bias, along the channels.
@@ -167,8 +132,8 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
     struct bias_job job = {.dtype = (enum dtype)value->dtype,
                            .size = dtype_size((enum dtype)value->dtype)};
     KERNEL_TRY(ctx, extent_of(ctx, &job.extent));
-    if (unlikely(bias->rank != 1 || bias->n_elements != job.extent.channels))
-        return kernel_fail(ctx, bias_mismatch(ctx));
+    const struct bias_state *state = ctx->instance->state;
+    KERNEL_TRY(ctx, bias_check(ctx, state->is_nchw, &job.extent));
     job.x = tensor_cdata(value);
     job.bias = tensor_cdata(bias);
     bool is_empty = value->n_elements == 0;
@@ -188,22 +153,20 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
 
 /* ---- sums ---- */
 
-/* The sums of a share, in the accumulator's type: double, double complex, uint64_t. Accumulators
- * are 16 bytes apart so that one array serves all. `stride` is the distance of two added
- * elements' accumulators: 1 (a row onto the channels) or 0 (a plane onto one). */
+/* The sums of a share have the accumulator's type: double, double complex, uint64_t. Accumulators
+ * are 16 bytes apart so that one array serves all types. `stride` is the distance between the
+ * accumulators of two neighbouring elements: 1 when a row is added to the channels, 0 when a plane
+ * is added to one channel. Eight rows are added for each load and store of the sums. */
 #define SUM_ROWS(s, T, A)                                                                         \
     VECTOR_CLONES static void sum_rows_##s(A *restrict sums, const T *restrict x, int64_t n_rows, \
                                            int64_t stride, int64_t n) {                           \
-        for (; n_rows >= 8;                                                                       \
-             n_rows -= 8,                                                                         \
-             x += 8 * stride) { /* eight rows each time that the sums are loaded and stored */    \
+        for (; n_rows >= 8; n_rows -= 8, x += 8 * stride)                                         \
             for (int64_t i = 0; i < n; i++) {                                                     \
                 A one = ((A)x[i] + x[i + stride]) + ((A)x[i + 2 * stride] + x[i + 3 * stride]);   \
                 A two = ((A)x[i + 4 * stride] + x[i + 5 * stride]) +                              \
                         ((A)x[i + 6 * stride] + x[i + 7 * stride]);                               \
                 sums[i] += one + two;                                                             \
             }                                                                                     \
-        }                                                                                         \
         for (; n_rows > 0; n_rows--, x += stride)                                                 \
             for (int64_t i = 0; i < n; i++)                                                       \
                 sums[i] += x[i];                                                                  \
@@ -357,13 +320,14 @@ static void sum_store(enum dtype dtype, void *to, const void *sums, int64_t n) {
         case DT_COMPLEX128:
             ((double complex *)to)[i] = ((const double complex *)sums)[i];
             break;
-        default: /* the low bytes: x86 stores them first */
+        default: /* the low bytes, which x86 stores first */
             memcpy((char *)to + (size_t)i * dtype_size(dtype), &integer[i], dtype_size(dtype));
         }
     }
 }
 
-/* NHWC: tiles of channels, whose sums stay in the first-level cache, times shares of the rows. */
+/* NHWC: units are tiles of channels, whose sums stay in the first-level cache, times shares of the
+ * rows. */
 static void bias_grad_tiles(void *arg, int64_t begin, int64_t end) {
     const struct bias_job *job = arg;
     const struct bias_extent *e = &job->extent;
@@ -378,7 +342,7 @@ static void bias_grad_tiles(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* NCHW: shares of the outer dimension. */
+/* NCHW: units are shares of the outer dimension. */
 static void bias_grad_planes(void *arg, int64_t begin, int64_t end) {
     const struct bias_job *job = arg;
     const struct bias_extent *e = &job->extent;
@@ -393,7 +357,7 @@ static void bias_grad_planes(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* How many shares: enough work each, few enough that their accumulators are small beside the
+/* The number of shares: each has enough work, and their accumulators stay small compared with the
  * input. */
 static int64_t n_shares_of(int64_t outer, int64_t n_tiles, int64_t n_elements) {
     int64_t by_work = n_elements / n_tiles / 32768 + 1;
@@ -432,20 +396,20 @@ enum kernel_result nn_bias_add_grad(struct kernel_ctx *ctx) {
 
 /* ---- L2Loss ---- */
 
-#define SUM_SQUARES(s, T)                                                                \
-    VECTOR_CLONES static double sum_squares_##s(const T *x, int64_t n) {                 \
-        enum { N_LANES = 32 }; /* as many as keep a sum from waiting for the last one */ \
-        double lanes[N_LANES] = {0};                                                     \
-        int64_t i = 0;                                                                   \
-        for (; i + N_LANES <= n; i += N_LANES)                                           \
-            for (int lane = 0; lane < N_LANES; lane++)                                   \
-                lanes[lane] += (double)x[i + lane] * (double)x[i + lane];                \
-        for (; i < n; i++)                                                               \
-            lanes[i % N_LANES] += (double)x[i] * (double)x[i];                           \
-        for (int half = N_LANES / 2; half > 0; half /= 2)                                \
-            for (int lane = 0; lane < half; lane++)                                      \
-                lanes[lane] += lanes[lane + half];                                       \
-        return lanes[0];                                                                 \
+#define SUM_SQUARES(s, T)                                                   \
+    VECTOR_CLONES static double sum_squares_##s(const T *x, int64_t n) {    \
+        enum { N_LANES = 32 }; /* so that no addition waits for the last */ \
+        double lanes[N_LANES] = {0};                                        \
+        int64_t i = 0;                                                      \
+        for (; i + N_LANES <= n; i += N_LANES)                              \
+            for (int lane = 0; lane < N_LANES; lane++)                      \
+                lanes[lane] += (double)x[i + lane] * (double)x[i + lane];   \
+        for (; i < n; i++)                                                  \
+            lanes[i % N_LANES] += (double)x[i] * (double)x[i];              \
+        for (int half = N_LANES / 2; half > 0; half /= 2)                   \
+            for (int lane = 0; lane < half; lane++)                         \
+                lanes[lane] += lanes[lane + half];                          \
+        return lanes[0];                                                    \
     }
 SUM_SQUARES(f32, float)
 SUM_SQUARES(f64, double)
@@ -483,11 +447,10 @@ enum kernel_result nn_l2_loss(struct kernel_ctx *ctx) {
                            .x = tensor_cdata(t),
                            .partial = &one_share,
                            .n_shares = (t->n_elements + L2_SHARE - 1) / L2_SHARE};
-    if (job.n_shares > 1)
-        job.partial = xcalloc((size_t)job.n_shares,
-                              sizeof(double)); /* an eighth of a percent of the input at most */
+    if (job.n_shares > 1) /* takes an eighth of a percent of the input's memory at most */
+        job.partial = xcalloc((size_t)job.n_shares, sizeof(double));
     pool_parallel_for(ctx->pool, job.n_shares, L2_SHARE * 0.3, l2_shares, &job);
-    double sum[2] = {0}; /* room for any accumulator */
+    double sum[2] = {0}; /* large enough for any accumulator */
     for (int64_t share = 0; share < job.n_shares; share++)
         sum[0] += job.partial[share];
     if (job.partial != &one_share)

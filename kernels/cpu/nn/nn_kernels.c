@@ -5,8 +5,7 @@
 
 // clang-format off
 #define ACTIVATION(name, types) {name, {{"T", types}}, nn_activation, nn_activation_init}
-#define BIAS(name, function) {name, {{"T", BIAS_TYPES}}, function, nn_bias_init, \
-    .cost_ns_per_element = 0.5f}
+#define BIAS(name, function) {name, {{"T", BIAS_TYPES}}, function, nn_bias_init}
 
 static const struct kernel_def rows[] = {
     ACTIVATION("Relu",          DTYPES_REAL),
@@ -26,23 +25,17 @@ static const struct kernel_def rows[] = {
     BIAS("BiasAdd",     nn_bias_add),
     BIAS("BiasAddV1",   nn_bias_add),
     BIAS("BiasAddGrad", nn_bias_add_grad),
-    {"L2Loss", {{"T", DTYPES_REAL_FLOAT}}, nn_l2_loss, .cost_ns_per_element = 0.3f},
-    {"Softmax",    {{"T", DTYPES_REAL_FLOAT}}, nn_softmax,     .cost_ns_per_element = 1},
-    {"LogSoftmax", {{"T", DTYPES_REAL_FLOAT}}, nn_log_softmax, .cost_ns_per_element = 1},
-    {"SoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}}, nn_softmax_xent,
-        .cost_ns_per_element = 1.5f},
+    {"L2Loss", {{"T", DTYPES_REAL_FLOAT}}, nn_l2_loss},
+    {"Softmax",    {{"T", DTYPES_REAL_FLOAT}}, nn_softmax},
+    {"LogSoftmax", {{"T", DTYPES_REAL_FLOAT}}, nn_log_softmax},
+    {"SoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}}, nn_softmax_xent},
     {"SparseSoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}, {"Tlabels", DTYPES_INDEX}},
-        nn_sparse_softmax_xent, .cost_ns_per_element = 1},
-    {"InTopK",     {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element =
-        1},
-    {"InTopKV2",   {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element =
-        1},
-    {"TopK",       {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element =
-        4},
-    {"TopKV2",     {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element =
-        4},
-    {"NthElement", {{"T", DTYPES_REAL}},  nn_nth_element,  nn_nth_element_init,
-        .cost_ns_per_element = 5},
+        nn_sparse_softmax_xent},
+    {"InTopK",     {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init},
+    {"InTopKV2",   {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init},
+    {"TopK",       {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init},
+    {"TopKV2",     {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init},
+    {"NthElement", {{"T", DTYPES_REAL}},  nn_nth_element,  nn_nth_element_init},
 };
 // clang-format on
 

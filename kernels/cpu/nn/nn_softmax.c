@@ -3,8 +3,8 @@
  *
  * Rows are float or double. half and bfloat16 rows are converted to a float row first and rounded
  * once at the end. */
-/* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what
- * may raise one and does not vectorise. */
+/* Nobody reads the floating-point exception flags. Without this option, gcc keeps a branch around
+ * operations that may raise one, and does not vectorise. */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -13,9 +13,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "kernels/cpu/nn/nn_internal.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/lanes.h"
-#include "kernels/cpu/nn/nn_internal.h"
+#include "kernels/support/reduction_checks.h"
 #include "kernels/support/vmath.h"
 
 #define T float
@@ -48,7 +49,7 @@ struct softmax_job {
     const char *x; /* row r begins at element r · x_row_step */
     int64_t x_row_step;
     bool is_x_one;      /* one element stands for the whole row */
-    const char *labels; /* XENT: the same for labels */
+    const char *labels; /* XENT: as x, for labels */
     int64_t labels_row_step;
     bool is_labels_one;
     const void *classes; /* SPARSE_XENT: int32 or int64 */
@@ -58,7 +59,8 @@ struct softmax_job {
     _Atomic bool is_out_of_memory;
 };
 
-/* A row as the loops want it: in place when it is, else stretched or converted into `scratch`. */
+/* Gives a row to the loops: in place where it has their type, else stretched or converted into
+ * `scratch`. */
 static const void *row_of(const struct softmax_job *job, const char *base, int64_t row,
                           int64_t row_step, bool is_one, void *scratch) {
     const char *at = base + (size_t)(row * row_step) * job->size;
@@ -160,8 +162,7 @@ static enum kernel_result run(struct kernel_ctx *ctx, struct softmax_job *job, i
 
 static enum kernel_result softmax_of(struct kernel_ctx *ctx, enum row_kind kind) {
     const struct tensor *logits = kernel_input(ctx, 0);
-    if (unlikely(logits->rank == 0))
-        return kernel_fail(ctx, status_invalid("logits must have >= 1 dimension, got []"));
+    KERNEL_TRY(ctx, softmax_check(ctx));
     int64_t cols = tensor_dim(logits, logits->rank - 1),
             rows = cols ? logits->n_elements / cols : 0;
     struct softmax_job job = {.kind = kind,
@@ -175,7 +176,7 @@ static enum kernel_result softmax_of(struct kernel_ctx *ctx, enum row_kind kind)
     return run(ctx, &job, rows);
 }
 
-/* Softmax: e^x / Σ e^x along the last dimension.    LogSoftmax: its logarithm, x - log Σ e^x.
+/* Softmax: e^x / Σ e^x along the last dimension. LogSoftmax: its logarithm, x - log Σ e^x.
  *   logits  T [..., classes]
  * Errors    INVALID_ARGUMENT   a scalar */
 enum kernel_result nn_softmax(struct kernel_ctx *ctx) { return softmax_of(ctx, SOFTMAX); }
@@ -183,65 +184,29 @@ enum kernel_result nn_log_softmax(struct kernel_ctx *ctx) { return softmax_of(ct
 
 /* ---- cross entropies ---- */
 
-/* Sizes of an operand of SoftmaxCrossEntropyWithLogits as a matrix: a vector is one row, a
- * scalar one element. False above rank 2. */
-static bool as_matrix(const struct tensor *t, int64_t ret[2]) {
-    ret[0] = t->rank == 2 ? tensor_dim(t, 0) : 1;
-    ret[1] = t->rank >= 1 ? tensor_dim(t, t->rank - 1) : 1;
-    return t->rank <= 2;
-}
-
-static COLD struct status *xent_mismatch(const struct kernel_ctx *ctx, bool is_broadcastable) {
-    if (is_broadcastable)
-        return status_invalid(
-            "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional");
-    struct status *st =
-        status_invalid("logits and labels must be broadcastable: logits_size=%s labels_size=%s",
-                       TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
-    return st;
-}
-
-/* Could the two be broadcast together at all? Tells the two messages apart. */
-static bool is_broadcastable(const struct tensor *a, const struct tensor *b) {
-    for (int i = 1; i <= MIN(a->rank, b->rank); i++) {
-        int64_t x = tensor_dim(a, a->rank - i), y = tensor_dim(b, b->rank - i);
-        if (x != y && x != 1 && y != 1)
-            return false;
-    }
-    return true;
-}
-
-static bool broadcast_size(int64_t a, int64_t b, int64_t *ret) {
-    *ret = a == 1 ? b : a;
-    return a == b || a == 1 || b == 1;
-}
-
-/* SoftmaxCrossEntropyWithLogits: per row, the cross entropy of softmax(features) with labels,
+/* SoftmaxCrossEntropyWithLogits: for each row, the cross entropy of softmax(features) with labels,
  * and its gradient by features.
  *   features, labels  T [batch, classes], broadcast against each other
  *   loss              T [batch]          backprop  T [batch, classes]
- * Errors   INVALID_ARGUMENT   not broadcastable, or not to a matrix */
+ * Errors   INVALID_ARGUMENT   shapes that cannot be broadcast, or not to a matrix */
 enum kernel_result nn_softmax_xent(struct kernel_ctx *ctx) {
     const struct tensor *features = kernel_input(ctx, 0), *labels = kernel_input(ctx, 1);
-    int64_t x[2], l[2], dims[2];
-    bool are_matrices = as_matrix(features, x) && as_matrix(labels, l);
-    if (unlikely(!are_matrices || (features->rank < 2 && labels->rank < 2) ||
-                 !broadcast_size(x[0], l[0], &dims[0]) || !broadcast_size(x[1], l[1], &dims[1])))
-        return kernel_fail(ctx, xent_mismatch(ctx, is_broadcastable(features, labels)));
-    bool has_all_features = x[0] == dims[0] && x[1] == dims[1];
+    struct cross_entropy_plan plan;
+    KERNEL_TRY(ctx, cross_entropy_plan(ctx, &plan));
+    const int64_t *dims = plan.dims;
     struct softmax_job job = {.kind = XENT,
                               .dtype = (enum dtype)features->dtype,
                               .size = dtype_size((enum dtype)features->dtype),
                               .cols = dims[1],
                               .x = tensor_cdata(features),
-                              .x_row_step = x[0] == dims[0] ? x[1] : 0,
-                              .is_x_one = x[1] != dims[1],
+                              .x_row_step = plan.features.row_step,
+                              .is_x_one = plan.features.is_one,
                               .labels = tensor_cdata(labels),
-                              .labels_row_step = l[0] == dims[0] ? l[1] : 0,
-                              .is_labels_one = l[1] != dims[1]};
+                              .labels_row_step = plan.labels.row_step,
+                              .is_labels_one = plan.labels.is_one};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, job.dtype, (struct shape){1, dims}));
     job.loss = tensor_data(&ctx->outputs[0]);
-    if (has_all_features)
+    if (plan.has_all_features)
         KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 1, job.dtype, (struct shape){2, dims}));
     else
         KERNEL_TRY(ctx, kernel_alloc(ctx, 1, job.dtype, (struct shape){2, dims}));
@@ -268,31 +233,13 @@ static COLD struct status *bad_label(const struct tensor *labels, int64_t label,
     return st;
 }
 
-static struct status *check_sparse(const struct tensor *features, const struct tensor *labels) {
-    struct status *st = NULL;
-    if (features->rank != 2)
-        st = status_invalid("logits must be 2-D, but got shape %s", TENSOR_SHAPE_TEXT(features));
-    else if (labels->rank != 1)
-        st = status_invalid("labels must be 1-D, but got shape %s", TENSOR_SHAPE_TEXT(labels));
-    else if (tensor_dim(features, 0) != tensor_dim(labels, 0))
-        st = status_invalid("logits and labels must have the same first dimension, got logits "
-                            "shape %s and labels shape %s",
-                            TENSOR_SHAPE_TEXT(features), TENSOR_SHAPE_TEXT(labels));
-    else if (tensor_dim(features, 1) == 0)
-        st = status_invalid("Must have at least one class, but got logits shape %s",
-                            TENSOR_SHAPE_TEXT(features));
-    return st;
-}
-
-/* SparseSoftmaxCrossEntropyWithLogits: the same with one class number per row as label.
+/* SparseSoftmaxCrossEntropyWithLogits: as above, with one class number for each row as label.
  *   features  T [batch, classes]    labels  Tlabels [batch]
  *   loss      T [batch]             backprop  T [batch, classes]
- * Errors   INVALID_ARGUMENT   ranks, sizes, no class, a label outside [0, classes) */
+ * Errors   INVALID_ARGUMENT   ranks, sizes, no classes, a label outside of [0, classes) */
 enum kernel_result nn_sparse_softmax_xent(struct kernel_ctx *ctx) {
     const struct tensor *features = kernel_input(ctx, 0), *labels = kernel_input(ctx, 1);
-    if (unlikely(features->rank != 2 || labels->rank != 1 ||
-                 tensor_dim(features, 0) != tensor_dim(labels, 0) || tensor_dim(features, 1) == 0))
-        return kernel_fail(ctx, check_sparse(features, labels));
+    KERNEL_TRY(ctx, sparse_cross_entropy_check(ctx));
     int64_t dims[2] = {tensor_dim(features, 0), tensor_dim(features, 1)};
     for (int64_t i = 0; i < dims[0]; i++) {
         int64_t label = tensor_index_at(labels, i);

@@ -1,17 +1,18 @@
 /* Computes TopK, NthElement and InTopK.
  *
  * Elements of all dtypes become unsigned keys of the same order. A key is joined with its column,
- * so that no two entries are equal and the lower column comes first among equal values. -0 equals
- * 0, and NaN is above infinity. Types of up to 32 bits make 64-bit entries (key, ~column). Wider
- * types make two such words, which are compared as one 128-bit number.
+ * so that no two entries are equal and the lower column is first among equal values. -0 equals 0,
+ * and NaN is above infinity. Types of up to 32 bits make 64-bit entries (key, ~column). Wider types
+ * make two such words, which are compared as one 128-bit number.
  *
- * For a small k a heap keeps the k best entries: n log k, and most elements need one comparison.
- * For a large k, radix selection finds the k-th entry in linear time, whatever the input, and the
- * entries that are not below it are taken. */
+ * For a small k a heap keeps the k best entries. It takes n log k steps at most, and most elements
+ * need one comparison. For a large k, radix selection finds the k-th entry in linear time, whatever
+ * the input, and the entries that are not below it are taken. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/nn/nn_internal.h"
 
 typedef unsigned __int128 u128;
@@ -21,7 +22,7 @@ typedef unsigned __int128 u128;
 static inline __attribute__((always_inline)) uint64_t
 key_of_float_bits(uint64_t bits, uint64_t sign, uint64_t infinity) {
     uint64_t magnitude = bits & (sign - 1);
-    if (magnitude > infinity) /* NaN, of either sign */
+    if (magnitude > infinity) /* a NaN of either sign */
         return sign | magnitude;
     if (magnitude == 0)
         return sign;
@@ -58,10 +59,10 @@ static inline __attribute__((always_inline)) uint64_t key_at(enum dtype dtype, c
     }
 }
 
-/* Is a heap of k worth it? A full one is slower than selecting and sorting. */
+/* Is a heap of k faster? A large heap is slower than selecting and sorting. */
 static bool takes_heap(int64_t n, int64_t k) { return k <= 64 || k < n / 64; }
 
-/* Entries in descending order; see nn_topk_entries.inc. */
+/* Sorts entries in descending order; see nn_topk_entries.inc. */
 #define E uint64_t
 #define ENTRY(f) f##_u64
 #define ENTRY_BITS 64
@@ -78,7 +79,7 @@ static bool takes_heap(int64_t n, int64_t k) { return k <= 64 || k < n / 64; }
 #undef ENTRY
 #undef ENTRY_BITS
 
-/* Fits a row in 64-bit entries? */
+/* Do the elements of a row fit in 64-bit entries? */
 static bool is_short(enum dtype dtype, int64_t cols) {
     return dtype_size(dtype) <= 4 && cols < UINT32_MAX;
 }
@@ -86,7 +87,7 @@ static bool is_short(enum dtype dtype, int64_t cols) {
 /* ---- TopK ---- */
 
 struct top_k_state {
-    int64_t k; /* TopK's attr; -1: an input says */
+    int64_t k; /* TopK's attr; -1 when an input gives k */
     bool sorted;
     enum dtype index_type;
 };
@@ -94,7 +95,7 @@ struct top_k_state {
 struct top_k_job {
     enum dtype dtype, index_type;
     size_t size;
-    int64_t cols, k; /* k: how many of each row; NthElement: the place wanted */
+    int64_t cols, k; /* k: how many entries of each row, or NthElement's n */
     bool sorted, is_nth;
     const char *x;
     char *values, *indices;
@@ -164,8 +165,8 @@ static void top_k_rows(void *arg, int64_t begin, int64_t end) {
     struct top_k_job *job = arg;
     size_t entry = is_short(job->dtype, job->cols) ? sizeof(uint64_t) : sizeof(u128);
     u128 small[256];
-    /* Radix selection and merging take up to two entries an element; a heap takes two per kept
-     * one. */
+    /* Radix selection and merging take up to two entries for each element. A heap takes two for
+     * each entry that is kept. */
     bool is_heap = !job->is_nth && takes_heap(job->cols, job->k);
     size_t n_entries = 2 * (size_t)(is_heap ? job->k : job->cols);
     void *scratch = small, *large = NULL;
@@ -193,8 +194,8 @@ static enum kernel_result run(struct kernel_ctx *ctx, struct top_k_job *job, int
     return KERNEL_DONE;
 }
 
-/* The output's shape: the input's with the last size replaced (`last` >= 0) or left out. The
- * sizes live in `dims`. */
+/* The input's shape with the last size replaced (`last` >= 0) or left out. The sizes are stored in
+ * `dims`. */
 static struct shape reshaped(const struct tensor *input, int64_t last,
                              int64_t dims[SHAPE_MAX_RANK]) {
     memcpy(dims, tensor_dims(input), (size_t)input->rank * sizeof(*dims));
@@ -206,21 +207,21 @@ static int64_t n_rows_of(const struct tensor *input) {
     int64_t rows = 1;
     for (int i = 0; i + 1 < input->rank; i++) {
         if (mul_overflows_i64(rows, tensor_dim(input, i), &rows))
-            /* only where the last size is 0; kernel_alloc refuses the output, or it is empty too */
+            /* only where the last size is 0: the output is empty too, or kernel_alloc refuses it */
             return INT64_MAX;
     }
     return rows;
 }
 
-/* TopK, TopKV2: the k largest of each row, and their columns; sorted unless the attr says that
+/* TopK, TopKV2: the k largest of each row, and their columns, sorted unless the attr says that
  * order does not matter.
  *   input   T [..., cols]             k  Tk, scalar (TopK: an attr)
  *   values  T [..., k]                indices  index_type [..., k]
- * Of equal values the lower column wins. NaN is above infinity.
+ * Among equal values the lower column wins. NaN is above infinity.
  * Errors   INVALID_ARGUMENT   input a scalar, k not a scalar, k negative or above cols, cols beyond
  *                             index_type
- * Cost     cols · log k in the worst case, about cols for a small k; linear, plus sorting k, for a
- *          large one */
+ * Cost     for a small k about cols, and cols · log k in the worst case; for a large k linear, plus
+ *          sorting k */
 enum kernel_result nn_top_k(struct kernel_ctx *ctx) {
     const struct top_k_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0);
@@ -279,10 +280,10 @@ struct status *nn_nth_element_init(struct kernel_init *init) {
     return node_get_b(init->node, "reverse", &state->reverse);
 }
 
-/* NthElement: of each row, the element that would stand at place n (from 0) were it sorted,
+/* NthElement: of each row, the element that would be at index n (from 0) if the row were sorted,
  * descending if `reverse`.
  *   input  T [..., cols]    n  int32, scalar    values  T [...]
- * Errors   INVALID_ARGUMENT   input a scalar, n not a scalar, n outside [0, cols) */
+ * Errors   INVALID_ARGUMENT   input a scalar, n not a scalar, n outside of [0, cols) */
 enum kernel_result nn_nth_element(struct kernel_ctx *ctx) {
     const struct nth_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0), *n_input = kernel_input(ctx, 1);
@@ -317,7 +318,7 @@ enum { IN_TOP_K_BLOCK = 32 };
 
 struct in_top_k_state {
     int64_t k;
-    bool has_k; /* InTopK's attr; InTopKV2 has an input */
+    bool has_k; /* InTopK has k as an attr, InTopKV2 as an input */
 };
 
 struct status *nn_in_top_k_init(struct kernel_init *init) {
@@ -334,8 +335,8 @@ struct in_top_k_job {
     bool *out;
 };
 
-/* A target outside the classes, or a number that is not finite anywhere in the row, makes the
- * answer false. */
+/* The answer is false when the target is outside of the classes, or when any number of the row is
+ * not finite. */
 static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
     const struct in_top_k_job *job = arg;
     for (int64_t row = begin; row < end; row++) {
@@ -345,7 +346,7 @@ static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
         if (target < 0 || target >= job->classes)
             continue;
         float at_target = x[target];
-        /* k above it: the answer is known */
+        /* stops when k are above it, because the answer is then known */
         for (int64_t first = 0; first < job->classes && n_above < job->k; first += IN_TOP_K_BLOCK) {
             int64_t last = MIN(first + IN_TOP_K_BLOCK, job->classes);
             for (int64_t i = first; i < last; i++) {
@@ -357,10 +358,11 @@ static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* InTopK, InTopKV2: is the target's prediction among the k largest of its row? Ties at the
- * border all are.
- *   predictions  float [batch, classes]    targets  T [batch]    k  T, scalar (InTopK: an attr)
- *                                                   precision  bool [batch]
+/* InTopK, InTopKV2: is the target's prediction among the k largest of its row? Predictions that tie
+ * with the k-th largest count as among them.
+ *   predictions  float [batch, classes]
+ *   targets, k   T [batch], T scalar (InTopK: an attr)
+ *   precision    bool [batch]
  * Errors   INVALID_ARGUMENT   ranks, or sizes that differ */
 enum kernel_result nn_in_top_k(struct kernel_ctx *ctx) {
     const struct in_top_k_state *state = ctx->instance->state;

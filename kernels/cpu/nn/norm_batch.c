@@ -1,17 +1,17 @@
-/* FusedBatchNorm, V2, V3 and their gradients [Ioffe and Szegedy 2015].
+/* Runs FusedBatchNorm, V2, V3 and their gradients [Ioffe and Szegedy 2015].
  *
  *   x                T [batch, spatial, channels], or channels before spatial; V3 takes volumes too
  *   scale, offset    float [channels]
- *   mean, variance   float [channels]: the moving ones; they are not looked at while training with
- *                    an exponential_avg_factor of 1
+ *   mean, variance   float [channels]: the moving ones; not read in training with an
+ *                    exponential_avg_factor of 1
  *   y                T: (x - mean) · scale / √(variance + epsilon) + offset
  *   batch_mean, batch_variance    training: the moving ones after this batch (the variance
- *                                 unbiased), else those that came in
+ *                                 unbiased), else the inputs mean and variance
  *   reserve_space_1, _2           training: mean and variance of this batch, for the gradient
- *   reserve_space_3               V3: nothing on a CPU
+ *   reserve_space_3               V3: empty on a CPU
  *
- * The gradient takes them back: x_backprop, scale_backprop, offset_backprop and two outputs that
- * hold nothing.
+ * The gradient reads the reserve spaces, and returns x_backprop, scale_backprop, offset_backprop
+ * and two empty outputs.
  * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit; the gradient outside of training
  *                             with channels first */
 #include <math.h>
@@ -69,7 +69,7 @@ static struct status *require_channels(const struct tensor *t, const char *what,
 
 /* ---- forward ---- */
 
-/* mean and variance of this batch, and what they make of the moving ones. */
+/* Computes mean and variance of this batch, and updates the moving ones with them. */
 static struct status *training_moments(struct kernel_ctx *ctx, const struct batch_norm_state *state,
                                        const float *x, struct norm_extent e) {
     float *out[4], f = state->average_factor;
@@ -91,7 +91,7 @@ static void copy_moments(struct kernel_ctx *ctx, size_t bytes) {
         memcpy(tensor_data(&ctx->outputs[1 + i]), tensor_cdata(&ctx->inputs[3 + i % 2]), bytes);
 }
 
-/* An empty batch has no mean. */
+/* The mean of an empty batch is NaN. */
 static void fill_nan(struct kernel_ctx *ctx, int64_t channels) {
     for (int i = 1; i <= 4; i++)
         for (int64_t c = 0; c < channels; c++)
@@ -172,9 +172,8 @@ enum kernel_result batch_norm_compute(struct kernel_ctx *ctx) {
 
 /* With s = 1 / √(variance + epsilon), n elements per channel and sums over them:
  *   offset_backprop = Σ g,   scale_backprop = s · Σ g (x - mean)
- *   x_backprop = scale · s · (g - Σ g / n - (x - mean) · s² · Σ g (x - mean) / n)       while
- *   training
- *   x_backprop = scale · s · g                                                         else */
+ *   training:   x_backprop = scale · s · (g - Σ g / n - (x - mean) · s² · Σ g (x - mean) / n)
+ *   otherwise:  x_backprop = scale · s · g */
 static struct status *backward(struct kernel_ctx *ctx, const struct batch_norm_state *state,
                                const float *g, const float *x, struct norm_extent e,
                                float *result) {

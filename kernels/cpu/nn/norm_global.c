@@ -1,12 +1,12 @@
-/* BatchNormWithGlobalNormalization and its gradient: what FusedBatchNorm replaced; deprecated,
- * kept for old graphs.
+/* Runs BatchNormWithGlobalNormalization and its gradient, which FusedBatchNorm replaced. They are
+ * deprecated and kept for old graphs.
  *
  *   t               T [batch, height, width, depth]
  *   m, v, beta, gamma   T [depth]
  *   result          (t - m) / √(v + variance_epsilon) [· gamma] + beta; gamma if
  *                   scale_after_normalization
  *
- * Computed in double, element by element.
+ * Everything is computed in double, element by element.
  * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit */
 #include <math.h>
 #include <stdlib.h>
@@ -81,9 +81,10 @@ enum kernel_result global_norm_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* With s = 1 / √(v + epsilon), k = gamma (1 if it is not used), sums over all but the depth: dx
- *   = g · k · s, dm = -Σ g · k · s, dv = -½ · s³ · Σ g · k · (t - m), db = Σ g, dg = s · Σ g ·
- *   (t - m), or 0 */
+/* With s = 1 / √(v + epsilon), k = gamma (1 if it is not used), and sums over all dimensions but
+ * the depth:
+ *   dx = g · k · s           dm = -Σ g · k · s     dv = -½ · s³ · Σ g · k · (t - m)
+ *   db = Σ g                 dg = s · Σ g · (t - m), or 0 */
 static void gradient(struct kernel_ctx *ctx, const struct global_norm_state *state, double *sums,
                      double *products) {
     const struct tensor *t = ctx->inputs;

@@ -1,11 +1,11 @@
-/* LRN: local response normalisation across channels [Krizhevsky et al. 2012, 3.3], and its
+/* Runs LRN, local response normalisation across channels [Krizhevsky et al. 2012, 3.3], and its
  * gradient.
  *
  *   input   T [batch, height, width, depth]
- *   output  T: input / (bias + alpha · Σ input²)^beta, the sum over depth_radius channels on each
- *           side
+ *   output  T: input / (bias + alpha · Σ input²)^beta, with the sum over depth_radius channels on
+ *           each side
  *
- * Computed in float.
+ * Everything is computed in float.
  * Errors   INVALID_ARGUMENT   ranks other than 4, shapes that differ */
 #include <math.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static void inverse_powers(const float *norms, float beta, int64_t n, float *pow
     }
 }
 
-/* sums[c] = Σ v around c, within [0, n): directly where the window is narrow, else by running
+/* sums[c] = Σ v around c, within [0, n). Narrow windows are summed directly, wide ones by running
  * sums in double precision. */
 VECTOR_CLONES
 static void window_sums(const float *restrict v, int64_t n, int64_t radius,
@@ -85,7 +85,7 @@ static void window_sums(const float *restrict v, int64_t n, int64_t radius,
     }
 }
 
-/* Buffers of one share. */
+/* The buffers of one share. */
 struct lrn_buffers {
     double *running;
     float *norms, *powers, *terms;
@@ -111,8 +111,8 @@ static void forward_pixel(const struct lrn_job *job, int64_t pixel, const struct
     _Pragma("GCC ivdep") for (int64_t c = 0; c < job->depth; c++) out[c] = in[c] * powers[c];
 }
 
-/* d output[j] / d input[k] = -2 · alpha · beta · input[k] · output[j] / norm[j], and norm^-beta
- * more where j is k. */
+/* d output[j] / d input[k] = -2 · alpha · beta · input[k] · output[j] / norm[j], plus norm^-beta
+ * where j is k. */
 VECTOR_CLONES
 static void backward_pixel(const struct lrn_job *job, int64_t pixel, const struct lrn_buffers *b) {
     int64_t depth = job->depth, at = pixel * depth;

@@ -1,8 +1,9 @@
 /* Computes sums over all dimensions but the channels.
  *
- * A block of rows (or one run of a channel, where channels come first) is short enough to stay in
- * the cache. Its mean is computed first, then the squares around it; Chan's formula merges the
- * blocks in double precision. So memory is read once, and a large mean costs no precision. */
+ * A block of rows (or one run of a channel, where channels are the second dimension) is short
+ * enough to stay in the cache. Its mean is computed first, then the squares around the mean. Chan's
+ * formula merges the blocks in double precision. So memory is read once, and a large mean costs no
+ * precision. */
 #include "kernels/support/lanes.h"
 #include "kernels/cpu/nn/norm_internal.h"
 #include "kernels/support/scratch.h"
@@ -12,8 +13,8 @@ enum { BLOCK_BYTES = 1 << 16, MAX_BLOCK_ROWS = 512 };
 struct moments_job {
     const float *x, *g, *mean_in;
     struct norm_extent extent;
-    int64_t rows;          /* of a block, channels last */
-    float *first, *second; /* per block and channel: mean and squares, or the two sums */
+    int64_t rows;          /* rows of a block, channels last */
+    float *first, *second; /* for each block and channel: mean and squares, or the two sums */
 };
 
 static int64_t block_rows(struct norm_extent extent) {
@@ -26,8 +27,10 @@ static int64_t block_rows(struct norm_extent extent) {
 LANES_TYPE(vec, float);
 enum { WIDTH = LANES_BYTES / sizeof(float) };
 
-/* Runs of channels, LANES_BLOCK vectors, one vector or a single channel wide: the sums stay in
- * registers. */
+/* The vector at row r and channel c. */
+#define AT(V, x, r) ((const V *)(const void *)((x) + (r)*channels + c))
+/* Runs BODY over channels: LANES_BLOCK vectors at a time, then one vector, then a single channel,
+ * so that the sums stay in registers. */
 #define BY_CHANNELS(BODY)                                                   \
     int64_t c = 0;                                                          \
     for (; c + LANES_BLOCK * WIDTH <= channels; c += LANES_BLOCK * WIDTH) { \
@@ -40,39 +43,32 @@ enum { WIDTH = LANES_BYTES / sizeof(float) };
         BODY(float, 1)                                                      \
     }
 
-#define MOMENTS(V, count)                                               \
-    V sums[count] = {0}, around[count] = {0};                           \
-    for (int64_t r = 0; r < n_rows; r++) {                              \
-        const V *row = (const V *)(const void *)(x + r * channels + c); \
-        for (int k = 0; k < count; k++)                                 \
-            sums[k] += row[k];                                          \
-    }                                                                   \
-    for (int k = 0; k < count; k++)                                     \
-        sums[k] /= (float)n_rows;                                       \
-    for (int64_t r = 0; r < n_rows; r++) {                              \
-        const V *row = (const V *)(const void *)(x + r * channels + c); \
-        for (int k = 0; k < count; k++)                                 \
-            around[k] += (row[k] - sums[k]) * (row[k] - sums[k]);       \
-    }                                                                   \
-    memcpy(mean + c, sums, sizeof(sums));                               \
+#define MOMENTS(V, count)                                                         \
+    V sums[count] = {0}, around[count] = {0};                                     \
+    for (int64_t r = 0; r < n_rows; r++)                                          \
+        for (int k = 0; k < count; k++)                                           \
+            sums[k] += AT(V, x, r)[k];                                            \
+    for (int k = 0; k < count; k++)                                               \
+        sums[k] /= (float)n_rows;                                                 \
+    for (int64_t r = 0; r < n_rows; r++)                                          \
+        for (int k = 0; k < count; k++)                                           \
+            around[k] += (AT(V, x, r)[k] - sums[k]) * (AT(V, x, r)[k] - sums[k]); \
+    memcpy(mean + c, sums, sizeof(sums));                                         \
     memcpy(squares + c, around, sizeof(around));
 
 VECTOR_CLONES
 static void rows_moments(const float *x, int64_t n_rows, int64_t channels, float *mean,
                          float *squares){BY_CHANNELS(MOMENTS)}
 
-#define GRADIENT_SUMS(V, count)                                              \
-    V totals[count] = {0}, weighted[count] = {0}, centre[count];             \
-    memcpy(centre, mean + c, sizeof(centre));                                \
-    for (int64_t r = 0; r < n_rows; r++) {                                   \
-        const V *row = (const V *)(const void *)(x + r * channels + c);      \
-        const V *gradient = (const V *)(const void *)(g + r * channels + c); \
-        for (int k = 0; k < count; k++) {                                    \
-            totals[k] += gradient[k];                                        \
-            weighted[k] += gradient[k] * (row[k] - centre[k]);               \
-        }                                                                    \
-    }                                                                        \
-    memcpy(sums + c, totals, sizeof(totals));                                \
+#define GRADIENT_SUMS(V, count)                                           \
+    V totals[count] = {0}, weighted[count] = {0}, centre[count];          \
+    memcpy(centre, mean + c, sizeof(centre));                             \
+    for (int64_t r = 0; r < n_rows; r++)                                  \
+        for (int k = 0; k < count; k++) {                                 \
+            totals[k] += AT(V, g, r)[k];                                  \
+            weighted[k] += AT(V, g, r)[k] * (AT(V, x, r)[k] - centre[k]); \
+        }                                                                 \
+    memcpy(sums + c, totals, sizeof(totals));                             \
     memcpy(products + c, weighted, sizeof(weighted));
 
 VECTOR_CLONES
@@ -212,7 +208,7 @@ struct status *norm_gradient_sums(const struct kernel_ctx *ctx, const float *g, 
     return NULL;
 }
 
-/* ---- a line per channel ---- */
+/* ---- each channel's linear function ---- */
 
 struct apply_job {
     const float *x, *g;

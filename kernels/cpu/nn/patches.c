@@ -1,8 +1,8 @@
-/* Runs ExtractImagePatches and ExtractVolumePatches: puts what a sliding window sees into the
+/* Runs ExtractImagePatches and ExtractVolumePatches: puts what a sliding window covers into the
  * channels.
  *
  *   input    T [batch, spatial, channels]
- *   patches  T [batch, places, taps · channels], tap by tap; zeros outside the input
+ *   patches  T [batch, out spatial, taps · channels], tap by tap; zeros outside of the input
  *
  * Errors   INVALID_ARGUMENT   an input of another rank, sizes that do not fit
  *          UNIMPLEMENTED      sizes, strides or rates of batch or channels */
@@ -15,7 +15,7 @@ struct patches_state {
     enum dtype dtype;
 };
 
-/* Numbers below 1 have words and a code of their own. */
+/* Numbers below 1 have a message and a code of their own. */
 static struct status *check_range(const struct node *node) {
     static const char *const names[] = {"ksizes", "strides", "rates"};
     for (int i = 0; i < 3; i++) {

@@ -41,14 +41,10 @@ struct pooling_loops {
                        const void *gradient);
 };
 extern const struct pooling_loops *const pooling_loops_of[DT_N_TYPES];
-/* Averages. pooling_mean takes float, double, qint8 and quint8 and computes the mean of the taps,
- * place by place as max does. pooling_mean_grad takes float and double and gives the gradient back
- * to the taps: it stores it with is_only, when no tap belongs to two places, and adds it otherwise.
- */
+/* Takes float, double, qint8 and quint8 and computes the mean of the taps, place by place as max
+ * does. */
 void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
                   int64_t step, int64_t n, void *out);
-void pooling_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
-                       int64_t step, int64_t n, const void *gradient, bool is_only);
 
 /* One execution. All operands have one dtype, which is not half or bfloat16. */
 struct pooling_job {

@@ -1,12 +1,12 @@
-/* FractionalMaxPool, FractionalAvgPool and their gradients [Graham 2014, arXiv 1412.6071].
+/* Runs FractionalMaxPool, FractionalAvgPool and their gradients [Graham 2014, arXiv 1412.6071].
  *
  *   value   T [batch, rows, columns, channels]
  *   output  T [batch, ⌊rows / ratio⌋, ⌊columns / ratio⌋, channels]
  *   row_pooling_sequence, col_pooling_sequence   int64: where the regions begin, and the end;
- *                                                regions overlap by one if asked
+ *                                                regions overlap by one if the attr says so
  *
- * Regions of two neighbouring sizes come in a random order: shuffled, or, pseudo_random, from
- * one number u as ⌈α (i + u)⌉. Numbers are those of TensorFlow for the same seeds. A seed needs
+ * Regions have two neighbouring sizes, in a random order: shuffled, or, with pseudo_random, from
+ * one number u as ⌈α (i + u)⌉. The numbers are those of TensorFlow for the same seeds. A seed needs
  * `deterministic`, with which every execution of the node uses the same regions.
  * Errors   INVALID_ARGUMENT   ranks, ratios below 1 or above the input, sequences that do not fit
  *          UNIMPLEMENTED      ratios of batch or channels */
@@ -19,7 +19,7 @@
 #include "kernels/support/scratch.h"
 
 struct fractional_state {
-    struct random_state random; /* first: random_state_reserve sees it */
+    struct random_state random; /* the first field, because random_state_reserve reads it there */
     float ratio[4];
     bool is_deterministic, is_pseudo_random, overlaps, is_average;
     enum dtype dtype;
@@ -32,7 +32,7 @@ struct status *fractional_init(struct kernel_init *init) {
     state->dtype = (enum dtype)node->out_types[0];
     state->is_average = strstr(node->op_name, "Avg") != NULL;
     TRY(node_get_b(node, "overlapping", &state->overlaps));
-    if (!node_attr(node, "pooling_ratio")) /* a gradient */
+    if (!node_attr(node, "pooling_ratio")) /* only gradients have no pooling_ratio */
         return NULL;
     TRY(random_state_init(init));
     state->random.start = ((struct random_state *)init->state)->start;
@@ -68,8 +68,8 @@ static int64_t blocks_of(const struct fractional_state *state, int64_t out) {
     return state->is_pseudo_random ? 1 : (out + PHILOX_BLOCK - 1) / PHILOX_BLOCK;
 }
 
-/* Where the numbers of an execution begin. With `deterministic` each execution of the node begins
- * at the same number, so it uses the same regions. */
+/* The start of an execution's numbers. With `deterministic` each execution of the node begins at
+ * the same number, so it uses the same regions. */
 static struct philox generator_of(struct kernel_ctx *ctx, const struct fractional_state *state,
                                   int64_t n_rows, int64_t n_columns) {
     if (state->is_deterministic)
@@ -91,7 +91,7 @@ static void pseudo_random_sequence(struct philox generator, int64_t in, int64_t 
     sequence[out] = in;
 }
 
-/* Sizes k and k + 1, shuffled. */
+/* Shuffles regions of the sizes k and k + 1. */
 static void random_sequence(struct philox generator, int64_t in, int64_t out, int64_t *sequence) {
     struct philox_words words = {.next = generator};
     int64_t *sizes = sequence + 1;
@@ -125,15 +125,17 @@ static struct status *make_sequence(struct kernel_ctx *ctx, struct philox *gener
 
 struct fractional_job {
     const struct fractional_state *state;
-    const int64_t *rows, *columns;      /* the sequences */
-    int64_t dims[4], n_rows, n_columns; /* of the input; regions of the output */
+    const int64_t *rows, *columns; /* the sequences */
+    /* dims: sizes of the input; n_rows, n_columns: regions of the output */
+    int64_t dims[4], n_rows, n_columns;
     int64_t size;
     const void **taps;
     int32_t *at;
     void *best;
 };
 
-/* Addresses, relative to `base`, of the pixels of region (y, x) of image n; answers how many. */
+/* Writes the addresses, relative to `base`, of the pixels of region (y, x) of image n. Returns how
+ * many there are. */
 static int64_t region_taps(const struct fractional_job *job, const void *base, int64_t n, int64_t y,
                            int64_t x) {
     int64_t last_row = MIN(job->rows[y + 1] - !job->state->overlaps, job->dims[1] - 1), n_taps = 0;
@@ -153,7 +155,7 @@ static double element(enum dtype dtype, const void *data, int64_t i) {
                                 : (double)((const int64_t *)data)[i];
 }
 
-/* The mean of integers is cut off. */
+/* The mean of integers is truncated. */
 static void mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n, void *out) {
     if (dtype == DT_FLOAT || dtype == DT_DOUBLE) {
         pooling_mean(dtype, taps, n_taps, 1, 0, n, out);
@@ -243,8 +245,8 @@ static struct status *check_sequence(const struct tensor *t, const char *what, i
     return NULL;
 }
 
-/* Each region's gradient to its first greatest element, or in equal parts to all (in double,
- * then cut off to the type). */
+/* Adds each region's gradient to its first greatest element, or in equal parts to all its elements
+ * (computed in double, then truncated to the type). */
 static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job *job,
                                    const struct tensor *in, const struct tensor *gradient) {
     struct tensor scratch = TENSOR_INIT, sums_scratch = TENSOR_INIT;

@@ -12,14 +12,14 @@ static const struct pooling_op max_3d = {POOLING_MAX, 3}, max_grad_3d = {POOLING
                                max_grad_grad_3d = {POOLING_MAX_GRAD_GRAD, 3};
 static const struct pooling_op avg_3d = {POOLING_AVG, 3}, avg_grad_3d = {POOLING_AVG_GRAD, 3};
 
-/* What the op itself allows. */
+/* The types that the op itself allows. */
 #define MAX_TYPES (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64)))
 #define VOLUME_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16))
 #define FRACTIONAL_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX)
 
 // clang-format off
 #define POOL(op, types, which) {op, {{"T", types}}, pooling_compute, pooling_init, \
-    .arg = &(which), .cost_ns_per_element = 1}
+    .arg = &(which)}
 
 static const struct kernel_def rows[] = {
     POOL("MaxPool",           MAX_TYPES,         max_2d),
@@ -36,17 +36,15 @@ static const struct kernel_def rows[] = {
     POOL("AvgPool3D",         VOLUME_TYPES,      avg_3d),
     POOL("AvgPool3DGrad",     VOLUME_TYPES,      avg_grad_3d),
     {"FractionalMaxPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init,
-        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     {"FractionalAvgPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init,
-        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
-    {"FractionalMaxPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init,
-        .cost_ns_per_element = 3},
-    {"FractionalAvgPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init,
-        .cost_ns_per_element = 3},
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {"FractionalMaxPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init},
+    {"FractionalAvgPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init},
     {"MaxPoolWithArgmax",     {{"T", DTYPES_REAL}, {"Targmax", DTYPES_INDEX}}, pooling_compute,
-        pooling_init, .arg = &argmax, .cost_ns_per_element = 2},
+        pooling_init, .arg = &argmax},
     {"MaxPoolGradWithArgmax", {{"T", DTYPES_REAL}, {"Targmax", DTYPE_BIT(DT_INT64)}},
-        pooling_argmax_grad, pooling_init, .arg = &argmax_grad, .cost_ns_per_element = 1},
+        pooling_argmax_grad, pooling_init, .arg = &argmax_grad},
 };
 // clang-format on
 

@@ -1,20 +1,20 @@
-/* MaxPool and AvgPool with their gradients, of images and volumes: attrs and shapes to a
- * geometry, which pooling_run.c computes.
+/* Runs MaxPool and AvgPool with their gradients, of images and volumes: turns attrs and shapes into
+ * a geometry, which pooling_run.c computes.
  *
  *   input    T [batch, spatial, channels]
- *   output   T [batch, places, channels]
- *   MaxPoolGrad      input, output, grad → the input's gradient: to the first greatest tap; in
- *                    three dimensions to all that equal it
- *   MaxPoolGradGrad  input, output, grad of the input's gradient → what the first greatest tap has
- *                    of it
+ *   output   T [batch, out spatial, channels]
+ *   MaxPoolGrad      input, output, grad → the input's gradient: added at the first greatest tap,
+ *                    in three dimensions at all taps that equal the greatest
+ *   MaxPoolGradGrad  input, output, grad of the input's gradient → its value at the first greatest
+ *                    tap
  *   AvgPoolGrad      the input's sizes, grad → the input's gradient
- *   MaxPoolWithArgmax also gives the place of the greatest, counted in elements of its image (of
- *   the batch: include_batch_in_index)
+ *   MaxPoolWithArgmax also gives the position of the greatest tap, counted in elements of its
+ *   image, or of the batch with include_batch_in_index
  *
  * MaxPool of images may pool groups of channels instead of pixels. The average is over the taps
- * inside the input.
+ * inside of the input.
  * Errors   INVALID_ARGUMENT   ranks and shapes that do not fit, channels first
- *          UNIMPLEMENTED      windows over the batch or (but for MaxPool) the channels */
+ *          UNIMPLEMENTED      windows over the batch or (except for MaxPool) the channels */
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/pooling.h"
@@ -73,7 +73,7 @@ struct status *pooling_init(struct kernel_init *init) {
     return state->op.size_input ? NULL : check_windows(state);
 }
 
-/* ksize and strides of the V2 forms come as inputs. */
+/* The V2 forms have ksize and strides as inputs. */
 static struct status *read_windows(const struct pooling_state *state, const struct kernel_ctx *ctx,
                                    struct pooling_state *ret) {
     *ret = *state;
@@ -162,7 +162,7 @@ static struct status *channel_geometry(const struct window_attrs *attrs, struct 
     }
     places[0] = in.dims[0];
     places[3] = channels / size;
-    /* A row of places per image row, so that work can be split. */
+    /* One row of output pixels for each image row, so that work can be split. */
     *s = (struct conv_shape){.in_channels = 1, .out_channels = 1, .groups = 1, .rate = {1, 1, 1}};
     s->batch = in.dims[0];
     s->in[0] = s->out[0] = in.dims[1];
@@ -176,15 +176,16 @@ static struct status *channel_geometry(const struct window_attrs *attrs, struct 
 
 /* ---- running ---- */
 
-/* A maximum starts at the least finite number of its own type: minus infinity never comes out. */
+/* A maximum starts at the least finite number of its own type, so minus infinity is never a
+ * result. */
 static void raise_to_least(enum dtype dtype, float *values, int64_t n) {
     float least = dtype == DT_HALF ? -65504.0f : -0x1.fep127f;
     for (int64_t i = 0; i < n; i++)
         values[i] = values[i] < least ? least : values[i];
 }
 
-/* Half and bfloat16 through float. `n_in` and `n_out` count the elements of the input and of the
- * places. */
+/* Computes half and bfloat16 in float. `n_in` and `n_out` count the elements of the input and of
+ * the output. */
 static struct status *run_any(struct pooling_job *job, int64_t n_in, int64_t n_out) {
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     bool is_backward = job->kind == POOLING_MAX_GRAD || job->kind == POOLING_AVG_GRAD;
@@ -220,8 +221,8 @@ static struct status *sizes_of(const struct tensor *t, int rank, int64_t *ret) {
     return NULL;
 }
 
-/* The input's shape, and what the op's other inputs must have, which are checked. `result` is
- * the shape to allocate. */
+/* Reads the input's shape, and checks the shapes of the op's other inputs. `result` is the shape to
+ * allocate. */
 static struct status *check_inputs(const struct pooling_state *state, const struct kernel_ctx *ctx,
                                    int64_t *sizes, struct conv_shape *s, int64_t *places,
                                    struct shape *result) {
@@ -298,8 +299,8 @@ enum kernel_result pooling_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* MaxPoolGradWithArgmax: grad[i] is added where argmax[i] says, in the image of i or in the batch.
- * Errors   INVALID_ARGUMENT   shapes that differ, an index outside */
+/* MaxPoolGradWithArgmax: adds grad[i] at argmax[i], which counts in the image of i or in the batch.
+ * Errors   INVALID_ARGUMENT   shapes that differ, an index outside of the input */
 enum kernel_result pooling_argmax_grad(struct kernel_ctx *ctx) {
     const struct pooling_state *state = ctx->instance->state;
     const struct tensor *t = ctx->inputs;

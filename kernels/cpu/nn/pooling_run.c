@@ -1,7 +1,8 @@
-/* Pools over the places of a window: computes the result of the taps of one place, channel by
+/* Pools the taps of windows: computes an output pixel from the taps of its window, channel by
  * channel.
  *
- * Forward work is split by rows of places, gradients by images, because windows overlap. */
+ * Forward work is split by rows of output pixels. Gradients are split by images, because windows
+ * overlap. */
 #include <float.h>
 
 #include "kernels/support/lanes.h"
@@ -76,7 +77,7 @@ const struct pooling_loops *const pooling_loops_of[DT_N_TYPES] = {
 #define T double
 #include "kernels/cpu/nn/pooling_mean.inc"
 
-/* Of codes: the fraction is dropped. */
+/* The mean of codes drops the fraction. */
 #define CODE_MEAN(s, T)                                                                           \
     static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, \
                          int64_t n, void *out) {                                                  \
@@ -106,24 +107,28 @@ void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int
         mean_f64(taps, n_taps, n_places, step, n, out);
     }
 }
-void pooling_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
-                       int64_t step, int64_t n, const void *gradient, bool is_only) {
+
+/* Takes float and double and gives the gradient of a mean back to the taps: it stores it with
+ * is_only, when no tap belongs to two places, and adds it otherwise. */
+static void mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
+                      int64_t step, int64_t n, const void *gradient, bool is_only) {
     (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n_places, step, n, gradient,
                                                         is_only);
 }
 
-/* ---- one place ---- */
+/* ---- one output pixel ---- */
 
-/* Buffers of one share: an entry per tap and per channel. */
+/* The buffers of one share, with an entry for each tap and each channel. */
 struct share {
-    /* addresses in the input, and at the same pixels of the result or of the second gradient */
+    /* addresses in the input, and of the same pixels in the result or in the second gradient */
     const void **taps, **others;
     int64_t *pixels;
     int32_t *at;
     void *best;
 };
 
-/* The taps of place p of image n that lie inside the input; answers how many. */
+/* Finds the taps of output pixel p of image n that are inside of the input. Returns how many there
+ * are. */
 static int64_t find_taps(const struct pooling_job *job, int64_t n, int64_t p, struct share *share,
                          const void *in, const void *other) {
     const struct conv_shape *s = job->shape;
@@ -199,7 +204,7 @@ static void run_place(const struct pooling_job *job, int64_t n, int64_t p, struc
     }
 }
 
-/* ---- all places ---- */
+/* ---- all output pixels ---- */
 
 static struct status *run_places(const struct pooling_job *job, int64_t begin, int64_t end) {
     const struct conv_shape *s = job->shape;
@@ -224,7 +229,7 @@ static struct status *run_places(const struct pooling_job *job, int64_t begin, i
     return st;
 }
 
-/* Whether every pixel lies in one window. */
+/* Is every pixel in exactly one window? */
 static bool is_tiled(const struct conv_shape *s) {
     for (int i = 0; i < 3; i++) {
         if (s->window[i] != s->stride[i] || s->out[i] * s->stride[i] - s->pad_before[i] < s->in[i])
@@ -233,9 +238,9 @@ static bool is_tiled(const struct conv_shape *s) {
     return true;
 }
 
-/* The pixels of the window at `origin` along dimension i. TensorFlow's gradient of the mean in
- * two dimensions takes a window that begins in the padding for one that reaches to the end of an
- * image narrower than itself. */
+/* The pixels of the window at `origin` along dimension i. In two dimensions TensorFlow's gradient
+ * of the mean treats a window that begins in the padding and is wider than the image as if it
+ * reached to the end of the image. */
 static void clip_window(const struct pooling_job *job, int i, int64_t origin, int64_t *ret_begin,
                         int64_t *ret_end) {
     const struct conv_shape *s = job->shape;
@@ -245,9 +250,9 @@ static void clip_window(const struct pooling_job *job, int i, int64_t origin, in
     *ret_end = reaches_end ? s->in[i] : MIN(origin + s->window[i], s->in[i]);
 }
 
-/* A row of places of MaxPool, AvgPool or AvgPoolGrad, whose taps lie in the result: the rows of
- * the window are found once for all of them, and the taps once for all places whose window lies
- * within the image's columns. */
+/* Computes a row of output pixels of MaxPool, AvgPool or AvgPoolGrad, whose taps are in the result.
+ * The rows of the window are found once for the whole row. The taps are found once for all windows
+ * that are inside of the image's columns. */
 static void run_row(const struct pooling_job *job, int64_t row, const void **taps, int64_t *rows) {
     const struct conv_shape *s = job->shape;
     int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0,
@@ -274,8 +279,8 @@ static void run_row(const struct pooling_job *job, int64_t row, const void **tap
             for (int64_t at = begin; at < end; at++)
                 taps[n_taps++] = in + rows[r] + at * pixel;
         if (is_backward)
-            pooling_mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places,
-                              stride * s->in_channels, s->in_channels, out, is_only);
+            mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places,
+                      stride * s->in_channels, s->in_channels, out, is_only);
         else if (job->kind == POOLING_MAX)
             pooling_loops_of[job->dtype]->max(taps, n_taps, n_places, stride * s->in_channels,
                                               s->in_channels, out);
@@ -315,7 +320,7 @@ static void rows_range(void *arg, int64_t begin, int64_t end) {
     run_units(job, begin, end, job->shape->out[2]);
 }
 
-/* An image's gradient is cleared just before it is added to, while it is in the cache. */
+/* An image's gradient is cleared immediately before it is added to, so that it is in the cache. */
 static void images_range(void *arg, int64_t begin, int64_t end) {
     struct pooling_job *job = arg;
     int64_t bytes = conv_n_positions(job->shape->in) * job->shape->in_channels *

@@ -1,20 +1,21 @@
-/* GRUBlockCell and its gradient: one step of a gated recurrent unit [Cho et al. 2014, arXiv
+/* Runs GRUBlockCell and its gradient: one step of a gated recurrent unit [Cho et al. 2014, arXiv
  * 1406.1078].
  *
  *   x, h_prev    float [batch, inputs], [batch, cells]
  *   w_ru, b_ru   float [inputs + cells, 2 · cells], [2 · cells]: reset gate, then update gate
  *   w_c, b_c     float [inputs + cells, cells], [cells]
  *
- *   r, u = σ([x, h_prev] · w_ru + b_ru)   c = tanh([x, h_prev · r] · w_c + b_c)   h = u · h_prev +
- *                                         (1 - u) · c
+ *   r, u = σ([x, h_prev] · w_ru + b_ru)
+ *   c = tanh([x, h_prev · r] · w_c + b_c)
+ *   h = u · h_prev + (1 - u) · c
  *
- * Errors: INVALID_ARGUMENT for ranks and sizes that do not fit. */
+ * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
 
 #include "kernels/cpu/nn/rnn_internal.h"
-#include "kernels/cpu/nn/rnn_math.h"
+#include "kernels/support/vmath.h"
 #include "kernels/support/scratch.h"
 
 struct gru_sizes {
@@ -53,7 +54,7 @@ static struct status *check_inputs(const struct tensor *t, bool is_gradient, str
     return NULL;
 }
 
-/* c = x · w[:inputs] + h · w[inputs:], w having `width` columns */
+/* c = x · w[:inputs] + h · w[inputs:], where w has `width` columns. */
 static void project(const struct kernel_ctx *ctx, struct gru_sizes s, const float *x,
                     const float *h, const float *w, int64_t width, float *c) {
     struct rnn_product p = {.m = s.batch,
@@ -77,8 +78,8 @@ VECTOR_CLONES
 static void gates(const float *z, const float *b, const float *h_prev, int64_t n, float *r,
                   float *u, float *reset) {
     _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) {
-        r[c] = rnn_sigmoid(z[c] + b[c]);
-        u[c] = rnn_sigmoid(z[n + c] + b[n + c]);
+        r[c] = vsigmoid_f32(z[c] + b[c]);
+        u[c] = vsigmoid_f32(z[n + c] + b[n + c]);
         reset[c] = r[c] * h_prev[c];
     }
 }
@@ -87,7 +88,7 @@ VECTOR_CLONES
 static void outputs(const float *z, const float *b, const float *h_prev, const float *u, int64_t n,
                     float *c, float *h) {
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {
-        c[i] = rnn_tanh(z[i] + b[i]);
+        c[i] = vtanh_f32(z[i] + b[i]);
         h[i] = u[i] * h_prev[i] + (1 - u[i]) * c[i];
     }
 }
@@ -123,8 +124,8 @@ enum kernel_result gru_cell_compute(struct kernel_ctx *ctx) {
 
 /* ---- gradient ---- */
 
-/* c[batch, columns] = d[batch, width] · rowsᵀ, rows being `columns` rows of a weight matrix with
- * `width` columns */
+/* c[batch, columns] = d[batch, width] · rowsᵀ, where `rows` are `columns` rows of a weight matrix
+ * with `width` columns. */
 static void project_back(const struct kernel_ctx *ctx, struct gru_sizes s, const float *d,
                          const float *rows, int64_t width, int64_t columns, bool adds, float *c) {
     rnn_multiply(ctx, &(struct rnn_product){.m = s.batch,
@@ -140,8 +141,8 @@ static void project_back(const struct kernel_ctx *ctx, struct gru_sizes s, const
                                             .adds = adds});
 }
 
-/* d_x, d_h_prev, d_c_bar [batch, cells], d_r_bar_u_bar [batch, 2 · cells]: the last two before
- * tanh and the gates. */
+/* d_x, d_h_prev, d_c_bar [batch, cells], d_r_bar_u_bar [batch, 2 · cells]. The last two are
+ * gradients before tanh and before the gates. */
 enum kernel_result gru_cell_grad_compute(struct kernel_ctx *ctx) {
     const struct tensor *t = ctx->inputs;
     struct gru_sizes s;
@@ -162,7 +163,8 @@ enum kernel_result gru_cell_grad_compute(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < s.batch * n; i++)
         d_c[i] = dh[i] * (1 - u[i]) * (1 - c[i] * c[i]);
     project_back(ctx, s, d_c, w_c, n, s.n_inputs, false, d_x);
-    project_back(ctx, s, d_c, w_c + s.n_inputs * n, n, n, false, d_h_prev); /* of r · h_prev */
+    /* the gradient of r · h_prev */
+    project_back(ctx, s, d_c, w_c + s.n_inputs * n, n, n, false, d_h_prev);
     for (int64_t i = 0; i < s.batch * n; i++) {
         float *gate = d_ru + i / n * 2 * n + i % n, reset = d_h_prev[i];
         gate[0] = reset * h_prev[i] * r[i] * (1 - r[i]);

@@ -54,8 +54,8 @@ struct lstm_sizes {
 };
 /* Checks the inputs from x on: x, cs_prev, h_prev, w, wci, wcf, wco, b. n_steps is 1 when x is a
  * matrix. Errors: INVALID_ARGUMENT. */
-struct status *lstm_check_inputs(const struct lstm_state *state, const struct tensor *t,
-                                 bool is_block, struct lstm_sizes *ret) MUST_USE;
+struct status *lstm_check_inputs(const struct tensor *t, bool is_block,
+                                 struct lstm_sizes *ret) MUST_USE;
 /* Reads seq_len_max. Errors: INVALID_ARGUMENT when it is not in [0, n_steps]. */
 struct status *lstm_check_length(const struct tensor *t, int64_t n_steps, int64_t *ret) MUST_USE;
 

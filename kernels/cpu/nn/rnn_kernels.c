@@ -8,8 +8,7 @@ static const struct lstm_order icfo = {.i = 0, .ci = 1, .f = 2, .o = 3},
 #define GRU_TYPES DTYPE_BIT(DT_FLOAT)
 
 // clang-format off
-#define LSTM(op, function, order) {op, {{"T", LSTM_TYPES}}, function, lstm_init, .arg = &(order), \
-    .flags = KERNEL_EXPENSIVE, .cost_ns_per_element = 5}
+#define LSTM(op, function, order) {op, {{"T", LSTM_TYPES}}, function, lstm_init, .arg = &(order)}
 
 static const struct kernel_def rows[] = {
     LSTM("LSTMBlockCell",     lstm_cell_compute,       icfo),
@@ -18,10 +17,8 @@ static const struct kernel_def rows[] = {
     LSTM("BlockLSTMV2",       lstm_block_compute,      ifco),
     LSTM("BlockLSTMGrad",     lstm_block_grad_compute, icfo),
     LSTM("BlockLSTMGradV2",   lstm_block_grad_compute, ifco),
-    {"GRUBlockCell",     {{"T", GRU_TYPES}}, gru_cell_compute,      .flags = KERNEL_EXPENSIVE,
-        .cost_ns_per_element = 5},
-    {"GRUBlockCellGrad", {{"T", GRU_TYPES}}, gru_cell_grad_compute, .flags = KERNEL_EXPENSIVE,
-        .cost_ns_per_element = 5},
+    {"GRUBlockCell",     {{"T", GRU_TYPES}}, gru_cell_compute},
+    {"GRUBlockCellGrad", {{"T", GRU_TYPES}}, gru_cell_grad_compute},
 };
 // clang-format on
 

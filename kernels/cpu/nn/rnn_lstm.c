@@ -1,18 +1,18 @@
-/* LSTMBlockCell, BlockLSTM and BlockLSTMV2: one step, or a sequence, of an LSTM with optional
+/* Runs LSTMBlockCell, BlockLSTM and BlockLSTMV2: one step, or a sequence, of an LSTM with optional
  * peepholes [Graves 2013, arXiv 1308.0850].
  *
  *   x        T [batch, inputs], or [steps, batch, inputs]
  *   cs_prev, h_prev   T [batch, cells]
  *   w, b     T [inputs + cells, 4 · cells], [4 · cells]: gates in the order i, ci, f, o; V2: i, f,
  *            ci, o
- *   wci, wcf, wco     T [cells], looked at with use_peephole only
- *   i, cs, f, o, ci, co, h   T [batch, cells], or with steps before; zeros from seq_len_max on
+ *   wci, wcf, wco     T [cells], read with use_peephole only
+ *   i, cs, f, o, ci, co, h   T [batch, cells], or [steps, batch, cells]; zeros from seq_len_max on
  *
  *   i = σ(zi + cs_prev · wci)   f = σ(zf + forget_bias + cs_prev · wcf)   ci = tanh zc
  *   cs = clip(i · ci + f · cs_prev)   o = σ(zo + cs · wco)   co = tanh cs   h = o · co
  *
- * The products with x are one for all steps. Errors: INVALID_ARGUMENT for ranks and sizes that
- * do not fit. */
+ * The products of x with the weights are one matrix product for all steps.
+ * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/rnn_internal.h"
-#include "kernels/cpu/nn/rnn_math.h"
+#include "kernels/support/vmath.h"
 #include "kernels/support/scratch.h"
 
 struct status *lstm_init(struct kernel_init *init) {
@@ -58,8 +58,7 @@ static struct status *require_vector(const struct tensor *t, const char *what, i
     return NULL;
 }
 
-struct status *lstm_check_inputs(const struct lstm_state *state, const struct tensor *t,
-                                 bool is_block, struct lstm_sizes *ret) {
+struct status *lstm_check_inputs(const struct tensor *t, bool is_block, struct lstm_sizes *ret) {
     const struct tensor *x = &t[0], *cs_prev = &t[1];
     int64_t width;
     if (x->rank != (is_block ? 3 : 2))
@@ -75,7 +74,7 @@ struct status *lstm_check_inputs(const struct lstm_state *state, const struct te
     if (mul_overflows_i64(ret->n_cells, 4, &width))
         return status_invalid("cell_size %lld is too large", (long long)ret->n_cells);
     TRY(require_matrix(&t[3], "w", ret->n_inputs + ret->n_cells, width));
-    for (int i = 4; i < 7 && state->uses_peephole; i++)
+    for (int i = 4; i < 7; i++) /* also those that are not used */
         TRY(require_vector(&t[i], i == 4 ? "wci" : i == 5 ? "wcf" : "wco", ret->n_cells));
     return require_vector(&t[7], "b", width);
 }
@@ -118,14 +117,14 @@ static void gate_rows(const struct lstm_step *s, int64_t begin, int64_t end) {
         float *ci = s->ci + row * n, *co = s->co + row * n, *h = s->h + row * n;
         _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) {
             float before = cs_prev[c];
-            float in_gate = rnn_sigmoid(zi[c] + bi[c] + (peep != 0 ? before * wci[c] : 0));
+            float in_gate = vsigmoid_f32(zi[c] + bi[c] + (peep != 0 ? before * wci[c] : 0));
             float forget =
-                rnn_sigmoid(zf[c] + bf[c] + forget_bias + (peep != 0 ? before * wcf[c] : 0));
-            float input = rnn_tanh(zc[c] + bc[c]);
+                vsigmoid_f32(zf[c] + bf[c] + forget_bias + (peep != 0 ? before * wcf[c] : 0));
+            float input = vtanh_f32(zc[c] + bc[c]);
             float cell = input * in_gate + before * forget;
             cell = cell > limit ? limit : cell < -limit ? -limit : cell;
-            float out_gate = rnn_sigmoid(zo[c] + bo[c] + (peep != 0 ? cell * wco[c] : 0));
-            float squashed = rnn_tanh(cell);
+            float out_gate = vsigmoid_f32(zo[c] + bo[c] + (peep != 0 ? cell * wco[c] : 0));
+            float squashed = vtanh_f32(cell);
             i[c] = in_gate, cs[c] = cell, f[c] = forget, o[c] = out_gate, ci[c] = input,
             co[c] = squashed, h[c] = out_gate * squashed;
         }
@@ -134,7 +133,7 @@ static void gate_rows(const struct lstm_step *s, int64_t begin, int64_t end) {
 
 static void gate_range(void *arg, int64_t begin, int64_t end) { gate_rows(arg, begin, end); }
 
-/* Steps [0, length): z holds the products with x already. */
+/* Runs steps [0, length). z already holds the products with x. */
 static void run_steps(const struct kernel_ctx *ctx, const struct lstm_state *state,
                       struct lstm_sizes sizes, int64_t length, const float *const *in,
                       float *const *out, float *z) {
@@ -207,7 +206,7 @@ static enum kernel_result compute(struct kernel_ctx *ctx, bool is_block) {
     const struct lstm_state *state = ctx->instance->state;
     struct lstm_sizes sizes;
     int64_t length = 1;
-    KERNEL_TRY(ctx, lstm_check_inputs(state, ctx->inputs + is_block, is_block, &sizes));
+    KERNEL_TRY(ctx, lstm_check_inputs(ctx->inputs + is_block, is_block, &sizes));
     if (is_block)
         KERNEL_TRY(ctx, lstm_check_length(&ctx->inputs[0], sizes.n_steps, &length));
     int64_t dims[3] = {sizes.n_steps, sizes.batch, sizes.n_cells};

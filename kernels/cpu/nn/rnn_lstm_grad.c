@@ -1,4 +1,4 @@
-/* LSTMBlockCellGrad, BlockLSTMGrad and BlockLSTMGradV2.
+/* Runs LSTMBlockCellGrad, BlockLSTMGrad and BlockLSTMGradV2.
  *
  * The cell's: x … b and the seven values of the step (without h), cs_grad, h_grad →
  *     cs_prev_grad, dicfo [batch, 4 · cells] (the gradient before the gates), wci_grad,
@@ -6,9 +6,9 @@
  * The sequence's: seq_len_max, x … b, all seven values, cs_grad, h_grad
  *     → x_grad, cs_prev_grad, h_prev_grad, w_grad, wci_grad, wcf_grad, wco_grad, b_grad
  *
- * A clipped cell passes its gradient on, as in TensorFlow. Steps run backwards and keep dicfo;
- * the products that give the gradients of x and w are one for all steps. Errors:
- * INVALID_ARGUMENT for ranks and sizes that do not fit. */
+ * A clipped cell passes its gradient on, as in TensorFlow. Steps run backwards and keep dicfo. The
+ * gradients of x and w are one matrix product each for all steps.
+ * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -21,11 +21,11 @@ struct grad_step {
     int64_t n_cells;
     const float *cs_prev, *wci, *wcf, *wco;
     const float *i, *cs, *f, *o, *ci, *co, *cs_grad, *h_grad;
-    const float *cs_later, *h_later; /* what the next step gave back; NULL at the end */
+    const float *cs_later, *h_later; /* the gradients from the next step; NULL at the last one */
     float *cs_prev_grad, *dicfo;
 };
 
-/* cs_prev_grad may be cs_later: each element is read before it is written. */
+/* cs_prev_grad may be cs_later, because each element is read before it is written. */
 VECTOR_CLONES
 static void grad_rows(const struct grad_step *s, int64_t begin, int64_t end) {
     const int64_t n = s->n_cells;
@@ -105,7 +105,7 @@ enum kernel_result lstm_cell_grad_compute(struct kernel_ctx *ctx) {
     static const char *const names[] = {"i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad"};
     const struct lstm_state *state = ctx->instance->state;
     struct lstm_sizes sizes;
-    KERNEL_TRY(ctx, lstm_check_inputs(state, ctx->inputs, false, &sizes));
+    KERNEL_TRY(ctx, lstm_check_inputs(ctx->inputs, false, &sizes));
     int64_t dims[2] = {sizes.batch, sizes.n_cells}, wide[2] = {sizes.batch, 4 * sizes.n_cells};
     for (int i = 0; i < 8; i++)
         KERNEL_TRY(ctx, require_shape(&ctx->inputs[8 + i], names[i], (struct shape){2, dims}));
@@ -121,8 +121,8 @@ enum kernel_result lstm_cell_grad_compute(struct kernel_ctx *ctx) {
 
 enum { X_GRAD, CS_PREV_GRAD, H_PREV_GRAD, W_GRAD, WCI_GRAD, WCF_GRAD, WCO_GRAD, B_GRAD };
 
-/* Backwards through the steps: leaves dicfo of all of them, and cs_prev_grad, h_prev_grad of the
- * first. */
+/* Runs backwards through the steps. The results are dicfo of all steps, and cs_prev_grad and
+ * h_prev_grad of the first step. */
 static void run_backwards(const struct kernel_ctx *ctx, const struct lstm_state *state,
                           struct lstm_sizes sizes, int64_t length, const float *const *in,
                           float *const *out, float *dicfo) {
@@ -155,7 +155,7 @@ static void run_backwards(const struct kernel_ctx *ctx, const struct lstm_state 
     }
 }
 
-/* The gradients of x, w and b from dicfo of all steps. */
+/* Computes the gradients of x, w and b from dicfo of all steps. */
 static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_t length,
                    const float *const *in, float *const *out, const float *dicfo) {
     int64_t width = 4 * sizes.n_cells, rows = length * sizes.batch;
@@ -178,7 +178,7 @@ static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_
                                  .adds = true};
     w_grad.b = dicfo, w_grad.ldb = width, w_grad.c = out[W_GRAD], w_grad.ldc = width;
     rnn_multiply(ctx, &w_grad);
-    /* rows of h: that of before the sequence, then those of all steps but the last */
+    /* the rows of h: the one before the sequence, then those of all steps but the last */
     w_grad.m = sizes.n_cells;
     w_grad.lda = sizes.n_cells;
     w_grad.c += sizes.n_inputs * width;
@@ -221,12 +221,12 @@ enum kernel_result lstm_block_grad_compute(struct kernel_ctx *ctx) {
     const struct tensor *t = ctx->inputs;
     struct lstm_sizes sizes;
     int64_t length;
-    KERNEL_TRY(ctx, lstm_check_inputs(state, t + 1, true, &sizes));
+    KERNEL_TRY(ctx, lstm_check_inputs(t + 1, true, &sizes));
     KERNEL_TRY(ctx, lstm_check_length(&t[0], sizes.n_steps, &length));
     int64_t dims[3] = {sizes.n_steps, sizes.batch, sizes.n_cells};
     for (int i = 0; i < 9; i++)
         KERNEL_TRY(ctx, require_shape(&t[9 + i], names[i], (struct shape){3, dims}));
-    for (int i = 0; i < 8; i++) /* peepholes that are not looked at keep their own shape */
+    for (int i = 0; i < 8; i++) /* peepholes that are not used keep their own shape */
         KERNEL_TRY(ctx, kernel_alloc(ctx, i, state->dtype, tensor_shape(&t[1 + i])));
     KERNEL_TRY(ctx, run_block(ctx, state, sizes, length));
     return KERNEL_DONE;

@@ -1,9 +1,9 @@
-/* Operands of recurrent cells as floats, and their matrix products over the pool. */
+/* Converts operands of recurrent cells to floats, and runs their matrix products on the pool. */
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/cpu/nn/rnn_internal.h"
 #include "kernels/cpu/nn/widen.h"
 
-enum { SHARE = 64 }; /* rows or columns of a product's share */
+enum { SHARE = 64 }; /* rows or columns of one share of a product */
 
 struct status *rnn_open(const struct kernel_ctx *ctx, struct rnn_operands *operands) {
     memset(operands, 0, sizeof(*operands));

@@ -1,4 +1,4 @@
-/* Arithmetic on codes by element: rectifiers and sums. */
+/* Computes rectifiers and sums of codes, element by element. */
 
 #include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
@@ -28,9 +28,10 @@ static void relu_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* QuantizedRelu, QuantizedRelu6.
- *   features  Tinput    min_features, max_features  float scalars
- *   activations  the codes, none below that of 0 (above that of 6)    min_activations,
- *                max_activations  the same range
+ *   features                          Tinput
+ *   min_features, max_features        float scalars
+ *   activations                       the codes, at least that of 0 (Relu6: at most that of 6)
+ *   min_activations, max_activations  the same range
  * Errors   INVALID_ARGUMENT   ranges that are no scalars */
 enum kernel_result quant_relu(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
@@ -48,7 +49,7 @@ enum kernel_result quant_relu(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- two operands by element ---- */
+/* ---- two operands, element by element ---- */
 
 struct status *quant_pairs_read(const struct kernel_ctx *ctx, float ranges[4],
                                 struct broadcast *plan) {
@@ -78,7 +79,7 @@ void quant_gather(const struct broadcast *plan, int k, enum dtype dtype, const v
 
 /* ---- sums ---- */
 
-/* A range with room for 2^room sums, around 0. */
+/* Makes a range around 0 that has room for 2^room sums. */
 static void sum_range(const float ranges[4], int room, float *ret_min, float *ret_max) {
     float most =
         fmaxf(fmaxf(fabsf(ranges[0]), fabsf(ranges[1])), fmaxf(fabsf(ranges[2]), fabsf(ranges[3])));
@@ -86,7 +87,7 @@ static void sum_range(const float ranges[4], int room, float *ret_min, float *re
     *ret_min = -*ret_max;
 }
 
-/* An operand's codes in the sum's range: base + c · step, wrapping. */
+/* The codes of an operand in the sum's range are base + c · step, wrapping. */
 struct add_operand {
     enum dtype dtype;
     const void *codes;
@@ -114,13 +115,14 @@ static void add_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* The code in [min, max] of 32 bits of what code `code` stands for in its own range. */
+/* The 32-bit code in [min, max] of the real that `code` stands for in its own range. */
 static int32_t code_in(enum dtype dtype, int32_t code, const float range[2], float min, float max) {
     return quant_code_exact(DT_QINT32, quant_float_exact(dtype, code, range[0], range[1]), min,
                             max);
 }
 
-/* A step is that from code 0 to code 1, in whole numbers; a single element is rounded by itself. */
+/* A step is the distance between code 0 and code 1, as a whole number. A single element is
+ * converted exactly instead. */
 static void add_operand_init(const struct tensor *t, bool is_single, const float range[2],
                              float min, float max, struct add_operand *ret) {
     enum dtype dtype = (enum dtype)t->dtype;
@@ -133,8 +135,10 @@ static void add_operand_init(const struct tensor *t, bool is_single, const float
 }
 
 /* QuantizedBiasAdd.
- *   input  T1 [..., d]    bias  T2 [d]    min_input, max_input, min_bias, max_bias  float scalars
- *   output  qint32    min_out, max_out  a range with room for many sums
+ *   input, bias                             T1 [..., d], T2 [d]
+ *   min_input, max_input, min_bias, max_bias  float scalars
+ *   output                                  qint32
+ *   min_out, max_out                        a range with room for many sums
  * Errors   INVALID_ARGUMENT   shapes */
 enum kernel_result quant_bias_add(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0), *bias = kernel_input(ctx, 1);
@@ -175,11 +179,13 @@ enum kernel_result quant_bias_add(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* QuantizedAdd: by element, shapes broadcast.
- *   x  T1    y  T2    min_x, max_x, min_y, max_y  float scalars
- *   z  qint32    min_z, max_z  a range with room for many sums
+/* QuantizedAdd, element by element; shapes are broadcast.
+ *   x, y                        T1, T2
+ *   min_x, max_x, min_y, max_y  float scalars
+ *   z                           qint32
+ *   min_z, max_z                a range with room for many sums
  * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, shapes that do not fit,
- *                             nothing to add */
+ *                             no elements */
 enum kernel_result quant_add(struct kernel_ctx *ctx) {
     struct broadcast plan;
     float ranges[4];

@@ -1,6 +1,6 @@
-/* Ranges by channel: RequantizationRangePerChannel, RequantizePerChannel. Codes here stand for
- * reals by size alone: 0 for 0, the greatest code for the end of the range that is further from
- * 0. */
+/* Converts codes whose ranges differ by channel: RequantizationRangePerChannel,
+ * RequantizePerChannel. Code 0 stands for the real 0 here, and the greatest code stands for the
+ * magnitude of that end of the range which is further from 0. */
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
@@ -20,7 +20,7 @@ static struct status *check_channels(const struct kernel_ctx *ctx, int64_t *ret_
     return NULL;
 }
 
-/* How far from 0 the range of channel c goes. */
+/* The magnitude of the end of channel c's range that is further from 0. */
 static float reach_of(const struct kernel_ctx *ctx, int64_t c) {
     const float *min = tensor_cdata(kernel_input(ctx, 1)),
                 *max = tensor_cdata(kernel_input(ctx, 2));
@@ -34,10 +34,11 @@ struct status *quant_channels_init(struct kernel_init *init) {
 }
 
 /* RequantizationRangePerChannel.
- *   input  qint32 [n, h, w, d]    input_min, input_max  float, d elements
- *   output_min, output_max  scalars: around 0 as far as any channel's codes go, at most
- *                           clip_value_max; from 0 on if none is negative
- * Errors   INVALID_ARGUMENT   the rank, sizes that differ, nothing in the input */
+ *   input                   qint32 [n, h, w, d]
+ *   input_min, input_max    float [d]
+ *   output_min, output_max  scalars: a range around 0 that holds every channel's reals, up to
+ *                           clip_value_max; it starts at 0 when no code is negative
+ * Errors   INVALID_ARGUMENT   the rank, sizes that differ, an empty input */
 enum kernel_result quant_used_range_channels(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
     const int32_t *codes = tensor_cdata(x);
@@ -93,9 +94,11 @@ static void requantize_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* RequantizePerChannel.
- *   input  qint32 [n, h, w, d]    input_min, input_max  float, d elements or one for all
- *                                                       requested_output_min, requested_output_max
- *   output  out_type    output_min, output_max  the range that was asked for, scalars
+ *   input                   qint32 [n, h, w, d]
+ *   input_min, input_max    float [d], or one element for all channels
+ *   requested_output_min, requested_output_max  float scalars
+ *   output                  out_type
+ *   output_min, output_max  the requested range
  * Errors   INVALID_ARGUMENT   the rank, sizes that differ, a range of qint8 without negative
  *                             numbers */
 enum kernel_result quant_requantize_channels(struct kernel_ctx *ctx) {
@@ -109,9 +112,9 @@ enum kernel_result quant_requantize_channels(struct kernel_ctx *ctx) {
                                           (long long)tensor_dim(x, 3), (long long)job.depth));
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, 3 + i);
-        if (t->n_elements < 1)
-            return kernel_fail(
-                ctx, status_invalid("requested_output_%s must not be empty", i ? "max" : "min"));
+        if (t->n_elements != 1)
+            return kernel_fail(ctx, status_invalid("requested_output_%s must be a scalar, not %s",
+                                                   i ? "max" : "min", TENSOR_SHAPE_TEXT(t)));
         wanted[i] = *(const float *)tensor_cdata(t);
     }
     if (job.dtype == DT_QINT8 && !(wanted[0] < 0))

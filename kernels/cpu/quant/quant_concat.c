@@ -1,4 +1,4 @@
-/* QuantizedConcat and QuantizedReshape: codes that move. */
+/* Moves codes: QuantizedConcat and QuantizedReshape. */
 #include <stdlib.h>
 
 #include "kernels/cpu/array/reshape.h"
@@ -8,7 +8,7 @@
 
 /* ---- QuantizedReshape ---- */
 
-/* A number as a scalar or a vector of one. */
+/* Reads a number that is a scalar or a vector of one element. */
 static struct status *read_one(const struct tensor *t, const char *name, float *ret) {
     if (t->rank > 1 || t->n_elements != 1)
         return status_invalid("%s must be a scalar or a vector of 1 element", name);
@@ -16,10 +16,12 @@ static struct status *read_one(const struct tensor *t, const char *name, float *
     return NULL;
 }
 
-/* QuantizedReshape: Reshape, with the range handed on.
- *   tensor  T    shape  Tshape [rank]    input_min, input_max  float, one element
- *   output  T    output_min, output_max  scalars
- * Errors   INVALID_ARGUMENT   as Reshape; ranges of other than one element */
+/* QuantizedReshape: as Reshape; the range is passed on.
+ *   tensor, shape           T, Tshape [rank]
+ *   input_min, input_max    float, one element
+ *   output                  T
+ *   output_min, output_max  scalars
+ * Errors   INVALID_ARGUMENT   as Reshape; ranges that have not one element */
 enum kernel_result quant_reshape(struct kernel_ctx *ctx) {
     float min, max;
     KERNEL_TRY(ctx, read_one(kernel_input(ctx, 2), "input_min", &min));
@@ -32,8 +34,7 @@ enum kernel_result quant_reshape(struct kernel_ctx *ctx) {
 
 /* ---- QuantizedConcat ---- */
 
-/* What the inputs' ranges have in common: one that holds them all and 0, around 0 for types with
- * a sign. */
+/* Makes a range that holds 0 and all inputs' ranges. For signed types it is around 0. */
 static void common_range(enum dtype dtype, const float *mins, const float *maxes, int n,
                          float *ret_min, float *ret_max) {
     float least = 0, most = maxes[0];
@@ -50,7 +51,7 @@ static void common_range(enum dtype dtype, const float *mins, const float *maxes
 struct concat_part {
     /* `rows` runs of `width` codes, out_width apart in the output */
     int64_t rows, width, out_width;
-    bool is_same; /* range: copied */
+    bool is_same; /* the input has the output's range, so its codes are copied */
     struct quant_to_float of;
     struct quant_to_code to;
 };
@@ -143,11 +144,13 @@ static struct status *concat(struct kernel_ctx *ctx, int n, float *mins, float *
     return NULL;
 }
 
-/* QuantizedConcat: codes of several ranges as codes of one.
- *   concat_dim  int32 scalar    values  N of T    input_mins, input_maxes  N of float, one element
- *                                                 each
- *   output  T    output_min, output_max  a range that holds all of them, and 0
- * Errors   INVALID_ARGUMENT   shapes, the dimension, ranges of other than one element */
+/* QuantizedConcat: joins codes of several ranges as codes of one range.
+ *   concat_dim              int32 scalar
+ *   values                  N of T
+ *   input_mins, input_maxes  N of float, one element each
+ *   output                  T
+ *   output_min, output_max  a range that holds 0 and all inputs' ranges
+ * Errors   INVALID_ARGUMENT   shapes, the dimension, ranges that have not one element */
 enum kernel_result quant_concat(struct kernel_ctx *ctx) {
     int n = (ctx->instance->n_inputs - 1) / 3;
     float *ends = xcalloc((size_t)n * 2 + 1, sizeof(*ends));

@@ -1,5 +1,5 @@
-/* QuantizeV2 and Dequantize: reals as codes of a range, and back; and the arithmetic of codes
- * that the family shares. */
+/* Runs QuantizeV2 and Dequantize, which turn reals into codes of a range and back, and holds the
+ * arithmetic of codes that the family shares. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -125,7 +125,7 @@ struct convert_state {
     enum dtype codes;
     int64_t axis;
     bool is_narrow, rounds_even;
-    float least_range; /* of the larger end's size */
+    float least_range; /* how narrow the range may be, relative to its larger end */
 };
 
 struct status *quant_convert_init(struct kernel_init *init) {
@@ -134,7 +134,7 @@ struct status *quant_convert_init(struct kernel_init *init) {
     struct span mode, rounding;
     init->state = state;
     TRY(node_get_s(node, "mode", &mode));
-    TRY(node_get_i(node, "axis", &state->axis));
+    TRY(node_get_i32(node, "axis", &state->axis));
     TRY(node_get_b(node, "narrow_range", &state->is_narrow));
     TRY(node_get_type(node, "T", &state->codes));
     state->mode = span_is(mode, "MIN_COMBINED") ? MODE_MIN_COMBINED
@@ -142,7 +142,7 @@ struct status *quant_convert_init(struct kernel_init *init) {
                                                 : MODE_SCALED;
     if (state->axis < -1)
         return status_invalid("axis must be at least -1. Found %lld", (long long)state->axis);
-    if (!node_attr(node, "round_mode")) { /* Dequantize */
+    if (!node_attr(node, "round_mode")) { /* only Dequantize has no round_mode */
         if (node->out_types[0] == DT_BFLOAT16 && state->mode != MODE_MIN_COMBINED)
             return status_invalid(
                 "When output type is bfloat16, Mode string must be 'MIN_COMBINED', is '%.*s'",
@@ -163,7 +163,7 @@ struct convert_job {
     const struct convert_state *state;
     enum dtype reals;
     int64_t outer, n_slices, inner; /* the value is [outer, n_slices, inner] */
-    const float *min, *max;         /* one a slice */
+    const float *min, *max;         /* one for each slice */
     const void *x;
     void *y;
     float *min_out, *max_out;
@@ -203,21 +203,21 @@ static struct status *convert_job_init(const struct kernel_ctx *ctx, struct conv
 
 /* ---- QuantizeV2 ---- */
 
-/* The steps of mode SCALED: as many a unit as the end that needs the coarser ones allows. The
- * range becomes what codes can say. */
+/* Mode SCALED: how many codes there are for each unit of the reals. The end of the range that
+ * allows fewer decides. The range becomes the one that the codes cover. */
 static float scaled_steps(const struct convert_state *state, float *min, float *max) {
     struct quant_type type = quant_type_of(state->codes);
     float lowest = (float)(type.lowest + (state->is_narrow ? 1 : 0)), highest = (float)type.highest;
     float from_min = lowest * *min > 0 ? lowest / *min : FLT_MAX,
           from_max = highest * *max > 0 ? highest / *max : FLT_MAX;
     float steps = from_max < from_min ? from_max : from_min;
-    /* TensorFlow's threads take numbers that small for 0 */
+    /* TensorFlow's threads flush numbers that small to 0 */
     *min = steps == FLT_MAX ? 0 : lowest / steps;
     *max = highest / steps;
     return steps;
 }
 
-/* What a block of reals needs. */
+/* How to convert a block of reals. */
 struct quantizer {
     float min, max, steps, half;
     struct quant_to_code map;
@@ -243,7 +243,7 @@ static void quantize_block(const struct convert_state *state, const struct quant
     }
 }
 
-/* Elements [begin, end) of each of the slice's runs. */
+/* Converts elements [begin, end) of each of the slice's runs. */
 static void quantize_slice(const struct convert_job *job, const struct quantizer *q, int64_t slice,
                            int64_t begin, int64_t end) {
     const struct convert_state *state = job->state;
@@ -291,10 +291,11 @@ static void quantize_part(void *arg, int64_t begin, int64_t end) {
 }
 
 /* QuantizeV2.
- *   input  float    min_range, max_range  float, scalars, or [d] where d is the size of the axis
- *   output  T, the input's shape    output_min, output_max  the range that codes cover: around 0,
- *                                                           and as wide as asked
- * Errors   INVALID_ARGUMENT   ranges of other shapes, or upside down */
+ *   input                   float
+ *   min_range, max_range    float scalars, or [d], where d is the size of the axis
+ *   output                  T, the input's shape
+ *   output_min, output_max  the range that the codes cover: around 0, and as wide as requested
+ * Errors   INVALID_ARGUMENT   ranges of other shapes, or with min above max */
 enum kernel_result quant_quantize(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
     struct convert_job job;
@@ -375,8 +376,9 @@ static void dequantize_part(void *arg, int64_t begin, int64_t end) {
 }
 
 /* Dequantize.
- *   input  T    min_range, max_range  float, scalars, or [d] where d is the size of the axis
- *   output  dtype, the input's shape
+ *   input                 T
+ *   min_range, max_range  float scalars, or [d], where d is the size of the axis
+ *   output                dtype, the input's shape
  * Errors   INVALID_ARGUMENT   ranges of other shapes */
 enum kernel_result quant_dequantize(struct kernel_ctx *ctx) {
     struct convert_job job;

@@ -1,17 +1,17 @@
-/* FakeQuantWithMinMax*: reals moved to the nearest of 2^n evenly spaced ones, while training,
- * and the gradients of that.
+/* Runs FakeQuantWithMinMax*, which moves reals to the nearest of 2^n evenly spaced ones while a
+ * model is trained, and its gradients.
  *
- * The range is nudged so that 0 is one of the values [Jacob et al. 2018, section 3]; gradients
- * pass inside the nudged range and go to its ends outside. */
+ * The range is nudged so that 0 is one of the values [Jacob et al. 2018, section 3]. Gradients pass
+ * to the input inside the nudged range, and to the range's ends outside of it. */
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
 #include "kernels/kernel.h"
 
 struct fake_state {
-    float lowest, highest; /* codes */
+    float lowest, highest; /* the least and the greatest code */
     bool has_range;
-    float min, max; /* of FakeQuantWithMinMaxArgs */
+    float min, max; /* FakeQuantWithMinMaxArgs only */
 };
 
 struct status *quant_fake_init(struct kernel_init *init) {
@@ -37,9 +37,10 @@ struct status *quant_fake_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* A range whose ends are codes, 0 among them. */
+/* A range whose ends are codes, and in which 0 is a code. */
 struct nudged {
-    float min, max, scale, steps, zero; /* steps: a real's units, as exactly as a float can say */
+    /* steps: codes for each unit of the reals, as exactly as a float can hold it */
+    float min, max, scale, steps, zero;
 };
 
 static struct nudged nudge(const struct fake_state *state, float min, float max) {
@@ -56,8 +57,8 @@ static struct nudged nudge(const struct fake_state *state, float min, float max)
     return ret;
 }
 
-/* TensorFlow divides by the scale where the range is an input, and multiplies by its inverse
- * else: ties may fall either way. */
+/* TensorFlow divides by the scale where the range is an input, and multiplies by its inverse where
+ * the range is attrs, so ties may be rounded differently. */
 static inline float fake_by_scale(const struct nudged *range, float x) {
     float shifted = quant_clamp(x, range->min, range->max) - range->min;
     return floorf(shifted / range->scale - range->zero + 0.5f) * range->scale;
@@ -72,19 +73,19 @@ static inline bool is_between(const struct nudged *range, float x) {
     return (x >= range->min) & (x <= range->max);
 }
 
-/* ---- one range for all ---- */
+/* ---- one range for all elements ---- */
 
 struct fake_job {
     struct nudged range;
     bool is_nothing; /* the range is [0, 0] */
-    bool has_range;  /* attrs */
+    bool has_range;  /* the range is attrs */
     const float *x, *dy;
     float *y;
     int64_t n;
-    double (*sums)[2]; /* of a share: gradients of min and max */
+    double (*sums)[2]; /* for each share: the gradients of min and max */
 };
 
-/* The range of a node: attrs, or the scalars in inputs first and first + 1. */
+/* Reads the range of a node: attrs, or the scalars in inputs first and first + 1. */
 static struct status *range_of(const struct kernel_ctx *ctx, int first, struct fake_job *job) {
     const struct fake_state *state = ctx->instance->state;
     float min = state->min, max = state->max;
@@ -110,7 +111,8 @@ static void fake_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* FakeQuantWithMinMaxArgs, FakeQuantWithMinMaxVars.
- *   inputs, outputs  float, one shape    min, max  float scalars (attrs of Args)
+ *   inputs, outputs  float, of one shape
+ *   min, max         float scalars (Args: attrs)
  * Errors   INVALID_ARGUMENT   min or max that is no scalar */
 enum kernel_result quant_fake(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
@@ -123,7 +125,7 @@ enum kernel_result quant_fake(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* their borders depend on n alone, so that sums do not depend on the threads */
+/* the shares depend on n alone, so that sums do not depend on the number of threads */
 enum { GRAD_SHARES = 32 };
 
 static void fake_grad_range(void *arg, int64_t begin, int64_t end) {
@@ -148,9 +150,11 @@ static struct status *shapes_differ(const char *what, const struct tensor *a,
 }
 
 /* FakeQuantWithMinMaxArgsGradient, FakeQuantWithMinMaxVarsGradient.
- *   gradients, inputs  float, one shape    min, max  float scalars (attrs of Args)
- *   backprops_wrt_input  their shape    backprop_wrt_min, backprop_wrt_max  scalars (Vars): the
- *                                       sums of what lies outside
+ *   gradients, inputs                   float, of one shape
+ *   min, max                            float scalars (Args: attrs)
+ *   backprops_wrt_input                 of the same shape
+ *   backprop_wrt_min, backprop_wrt_max  Vars only: scalars, the sums of the gradients below and
+ *                                       above the range
  * Errors   INVALID_ARGUMENT   as above, or the shapes differ */
 enum kernel_result quant_fake_grad(struct kernel_ctx *ctx) {
     const struct tensor *dy = kernel_input(ctx, 0), *x = kernel_input(ctx, 1);
@@ -175,7 +179,7 @@ enum kernel_result quant_fake_grad(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- a range for each of the last dimension's places ---- */
+/* ---- a range for each position of the last dimension ---- */
 
 struct channels_job {
     const struct fake_state *state;
@@ -212,7 +216,7 @@ static void channels_job_init(const struct kernel_ctx *ctx, int input, int first
     job->max = tensor_cdata(kernel_input(ctx, first + 1));
 }
 
-/* Shares are columns: each has its range, and its sums have one owner. */
+/* A share is some of the columns, so each column's sums are written by one thread. */
 static void channels_range(void *arg, int64_t begin, int64_t end) {
     const struct channels_job *job = arg;
     for (int64_t c = begin; c < end; c++) {
@@ -241,7 +245,8 @@ static void channels_grad_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* FakeQuantWithMinMaxVarsPerChannel.
- *   inputs, outputs  float [..., d]    min, max  float [d]
+ *   inputs, outputs  float [..., d]
+ *   min, max         float [d]
  * Errors   INVALID_ARGUMENT   min or max of another shape */
 enum kernel_result quant_fake_channels(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
@@ -254,7 +259,7 @@ enum kernel_result quant_fake_channels(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* FakeQuantWithMinMaxVarsPerChannelGradient: the above's, with sums [d]. */
+/* FakeQuantWithMinMaxVarsPerChannelGradient: as FakeQuantWithMinMaxVarsGradient, with sums [d]. */
 enum kernel_result quant_fake_channels_grad(struct kernel_ctx *ctx) {
     const struct tensor *dy = kernel_input(ctx, 0), *x = kernel_input(ctx, 1);
     struct channels_job job;

@@ -1,4 +1,4 @@
-/* CPU kernels of the quantising family. */
+/* Lists the CPU kernels of the quantization ops. */
 #include "kernels/cpu/nn/pooling.h"
 #include "kernels/cpu/quant/quant_internal.h"
 
@@ -11,8 +11,8 @@ extern const struct kernel_list quant_kernels;
 static const struct pooling_op max_pool = {POOLING_MAX, 2}, avg_pool = {POOLING_AVG, 2};
 
 // clang-format off
-#define FAKE(name, fn) {name, .compute = fn, .init = quant_fake_init, .cost_ns_per_element = 1}
-#define SIMULATE(name, fn) {name, {{"T", REALS}}, fn, quant_simulate_init, .cost_ns_per_element = 2}
+#define FAKE(name, fn) {name, .compute = fn, .init = quant_fake_init}
+#define SIMULATE(name, fn) {name, {{"T", REALS}}, fn, quant_simulate_init}
 static const struct kernel_def rows[] = {
     FAKE("FakeQuantWithMinMaxArgs", quant_fake),
     FAKE("FakeQuantWithMinMaxArgsGradient", quant_fake_grad),
@@ -25,56 +25,43 @@ static const struct kernel_def rows[] = {
     SIMULATE("QuantizeAndDequantizeV3", quant_simulate),
     SIMULATE("QuantizeAndDequantizeV4", quant_simulate),
     SIMULATE("QuantizeAndDequantizeV4Grad", quant_simulate_grad),
-    {"QuantizeV2", {{"T", DTYPES_QUANTIZED}}, quant_quantize, quant_convert_init,
-        .cost_ns_per_element = 3},
+    {"QuantizeV2", {{"T", DTYPES_QUANTIZED}}, quant_quantize, quant_convert_init},
     {"Dequantize", {{"T", DTYPES_QUANTIZED}, {"dtype", BIT(FLOAT) | BIT(BFLOAT16)}},
-        quant_dequantize, quant_convert_init,
-     .cost_ns_per_element = 2},
+        quant_dequantize, quant_convert_init},
     {"Requantize", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QUINT8) | BIT(QINT8)}},
-        quant_requantize, .cost_ns_per_element = 3},
-    {"RequantizationRange", {{"Tinput", BIT(QINT32)}}, quant_used_range, .cost_ns_per_element = 1},
+        quant_requantize},
+    {"RequantizationRange", {{"Tinput", BIT(QINT32)}}, quant_used_range},
     {"QuantizeDownAndShrinkRange", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QUINT8)}},
-        quant_shrink_range, .cost_ns_per_element = 4},
-    {"QuantizedRelu", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QINT32)}}, quant_relu,
-        .cost_ns_per_element = 1},
-    {"QuantizedRelu", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QUINT8)}}, quant_relu,
-        .cost_ns_per_element = 1},
-    {"QuantizedRelu6", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QINT32)}}, quant_relu,
-        .cost_ns_per_element = 1},
-    {"QuantizedRelu6", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QUINT8)}}, quant_relu,
-        .cost_ns_per_element = 1},
+        quant_shrink_range},
+    {"QuantizedRelu", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QINT32)}}, quant_relu},
+    {"QuantizedRelu", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QUINT8)}}, quant_relu},
+    {"QuantizedRelu6", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QINT32)}}, quant_relu},
+    {"QuantizedRelu6", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QUINT8)}}, quant_relu},
     {"QuantizedBiasAdd", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"out_type", BIT(QINT32)}},
-        quant_bias_add, .cost_ns_per_element = 4},
+        quant_bias_add},
     {"QuantizedBiasAdd", {{"T1", BIT(QINT8)}, {"T2", BIT(QINT8)}, {"out_type", BIT(QINT32)}},
-        quant_bias_add, .cost_ns_per_element = 4},
+        quant_bias_add},
     {"QuantizedAdd", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"Toutput", BIT(QINT32)}},
-        quant_add, .cost_ns_per_element = 6},
+        quant_add},
     {"QuantizedMul", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"Toutput", BIT(QINT32)}},
-        quant_mul, .cost_ns_per_element = 1.5f},
+        quant_mul},
     {"QuantizedMatMul", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"Toutput", BIT(QINT32)}},
-        quant_matmul, quant_matmul_init,
-     .flags = KERNEL_EXPENSIVE},
+        quant_matmul, quant_matmul_init},
     {"QuantizedConv2D", {{"Tinput", BIT(QUINT8)}, {"Tfilter", BIT(QUINT8)},
-        {"out_type", BIT(QINT32)}}, quant_conv, quant_conv_init,
-     .flags = KERNEL_EXPENSIVE},
-    {"QuantizedMaxPool", {{"T", BYTES}}, quant_pooling, pooling_init, .arg = &max_pool,
-        .cost_ns_per_element = 1},
-    {"QuantizedAvgPool", {{"T", BYTES}}, quant_pooling, pooling_init, .arg = &avg_pool,
-        .cost_ns_per_element = 1},
-    {"QuantizedConcat", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_concat, .cost_ns_per_element = 2},
-    {"QuantizedReshape", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_reshape, .flags = KERNEL_VIEW},
+        {"out_type", BIT(QINT32)}}, quant_conv, quant_conv_init},
+    {"QuantizedMaxPool", {{"T", BYTES}}, quant_pooling, pooling_init, .arg = &max_pool},
+    {"QuantizedAvgPool", {{"T", BYTES}}, quant_pooling, pooling_init, .arg = &avg_pool},
+    {"QuantizedConcat", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_concat},
+    {"QuantizedReshape", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_reshape},
     {"QuantizedBatchNormWithGlobalNormalization",
         {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QINT32)}}, quant_batch_norm,
-     quant_batch_norm_init, .cost_ns_per_element = 10},
-    {"QuantizedInstanceNorm", {{"T", BIT(QUINT8)}}, quant_instance_norm, quant_instance_norm_init,
-        .cost_ns_per_element = 6},
+     quant_batch_norm_init},
+    {"QuantizedInstanceNorm", {{"T", BIT(QUINT8)}}, quant_instance_norm, quant_instance_norm_init},
     {"QuantizedResizeBilinear", {{"T", BIT(QUINT8) | BIT(QINT32) | BIT(FLOAT)}}, quant_resize,
-        quant_resize_init,
-     .cost_ns_per_element = 8},
+        quant_resize_init},
     {"RequantizationRangePerChannel", {{"T", BIT(QINT32)}}, quant_used_range_channels,
-        quant_channels_init, .cost_ns_per_element = 2},
-    {"RequantizePerChannel", {{"T", BIT(QINT32)}, {"out_type", BYTES}}, quant_requantize_channels,
-        .cost_ns_per_element = 3},
+        quant_channels_init},
+    {"RequantizePerChannel", {{"T", BIT(QINT32)}, {"out_type", BYTES}}, quant_requantize_channels},
 };
 // clang-format on
 

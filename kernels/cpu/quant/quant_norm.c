@@ -1,4 +1,4 @@
-/* Normalising codes: QuantizedBatchNormWithGlobalNormalization, QuantizedInstanceNorm. */
+/* Normalises codes: QuantizedBatchNormWithGlobalNormalization, QuantizedInstanceNorm. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 /* ---- QuantizedBatchNormWithGlobalNormalization ---- */
 
-/* The result's range, fixed: 2048 steps a unit. */
+/* The result's range is fixed: 2048 codes for each unit. */
 #define BATCH_RANGE 1048576.0f
 
 struct batch_state {
@@ -51,7 +51,7 @@ static void batch_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* Channel by channel: what to multiply by and what to add. */
+/* Computes the factor and the offset of each channel. */
 static void batch_factors(const struct kernel_ctx *ctx, const float *mins, const float *maxes,
                           int64_t depth, int32_t *scales, int32_t *offsets) {
     const struct batch_state *state = ctx->instance->state;
@@ -96,18 +96,19 @@ static struct status *batch_check(const struct kernel_ctx *ctx, float *mins, flo
         return status_invalid(
             "Must provide as many means as the last dimension of the input tensor: %s vs. %s",
             TENSOR_SHAPE_TEXT(mean), TENSOR_SHAPE_TEXT(x));
-    if (mean->n_elements < 2) /* TensorFlow's limit */
+    if (mean->n_elements < 2) /* TensorFlow has this limit */
         return status_invalid("Must have at least a mean value, more than one: %s",
                               TENSOR_SHAPE_TEXT(mean));
     return NULL;
 }
 
 /* QuantizedBatchNormWithGlobalNormalization.
- *   t  Tinput [batch, height, width, d]    m, v, beta, gamma  Tinput [d]    a min and a max, of one
- *                                                             element each, after every one of them
- *   result  out_type, (t - m) / sqrt(v + epsilon) [· gamma] + beta    result_min, result_max  -2^20
- *           and 2^20
- * Errors   INVALID_ARGUMENT   ranks, sizes that differ, ranges of other than one element */
+ *   t                       Tinput [batch, height, width, d]
+ *   m, v, beta, gamma       Tinput [d]
+ *   a min and a max follow each of them, of one element each
+ *   result                  out_type, (t - m) / sqrt(v + epsilon) [· gamma] + beta
+ *   result_min, result_max  -2^20 and 2^20
+ * Errors   INVALID_ARGUMENT   ranks, sizes that differ, ranges that have not one element */
 enum kernel_result quant_batch_norm(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
     struct tensor scratch = TENSOR_INIT;
@@ -173,7 +174,7 @@ static void normalise(const struct instance_job *job, int64_t first) {
         job->y[first + i * job->n_channels] = (job->x[first + i * job->n_channels] - mean) * scale;
 }
 
-/* Units: the channels of all images. */
+/* Normalises units [begin, end). A unit is a channel of an image. */
 static void normalise_range(void *arg, int64_t begin, int64_t end) {
     const struct instance_job *job = arg;
     for (; begin < end; begin++)
@@ -181,7 +182,7 @@ static void normalise_range(void *arg, int64_t begin, int64_t end) {
                            begin % job->n_channels);
 }
 
-/* Codes to reals, or reals to codes: [begin, end) of all. */
+/* Converts codes to reals, or reals to codes: [begin, end) of all. */
 struct instance_codes {
     enum dtype dtype;
     struct quant_to_float of;
@@ -213,7 +214,7 @@ static void to_codes(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* The range that the reals use, with 0 in it or above it, and never narrower than asked. */
+/* The range of the reals in y, extended down to 0 and to the least width that the attrs ask for. */
 static void instance_range(const struct instance_state *state, const float *y, int64_t n,
                            float *ret_min, float *ret_max) {
     float least = 0, most = -FLT_MAX;
@@ -249,10 +250,12 @@ static struct status *instance_norm(struct kernel_ctx *ctx, float min, float max
     return NULL;
 }
 
-/* QuantizedInstanceNorm: each channel of each image gets a mean of 0 and a variance of 1.
- *   x  T [batch, height, width, channels]    x_min, x_max  float scalars
- *   y  T, the same shape    y_min, y_max  the range that was given, or that is used
- * Errors   INVALID_ARGUMENT   ranges that are no scalars or upside down, the rank */
+/* QuantizedInstanceNorm: gives each channel of each image a mean of 0 and a variance of 1.
+ *   x             T [batch, height, width, channels]
+ *   x_min, x_max  float scalars
+ *   y             T, the same shape
+ *   y_min, y_max  the range that attrs give, or that the result uses
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars, or with min above max; the rank */
 enum kernel_result quant_instance_norm(struct kernel_ctx *ctx) {
     const struct tensor *x = kernel_input(ctx, 0);
     struct tensor scratch = TENSOR_INIT;

@@ -1,12 +1,14 @@
-/* QuantizedMaxPool, QuantizedAvgPool: the pooling family's kernels over codes, which keep their
- * range. */
+/* Runs QuantizedMaxPool and QuantizedAvgPool: the kernels of the pooling ops on codes, which keep
+ * their range. */
 #include "kernels/cpu/nn/pooling.h"
 #include "kernels/cpu/quant/quant_internal.h"
 #include "kernels/kernel.h"
 
 /* QuantizedMaxPool, QuantizedAvgPool (whose means drop their fraction).
- *   input  T [batch, height, width, channels]    min_input, max_input  float scalars
- *   output  T [batch, places, channels]    min_output, max_output  the input's range
+ *   input                   T [batch, height, width, channels]
+ *   min_input, max_input    float scalars
+ *   output                  T [batch, out height, out width, channels]
+ *   min_output, max_output  the input's range
  * Errors   INVALID_ARGUMENT   ranges that are no scalars, the rank
  *          UNIMPLEMENTED      windows over the batch or, for means, the channels */
 enum kernel_result quant_pooling(struct kernel_ctx *ctx) {

@@ -1,8 +1,8 @@
-/* Products of codes: QuantizedMatMul, QuantizedConv2D, QuantizedMul.
+/* Computes products of codes: QuantizedMatMul, QuantizedConv2D, QuantizedMul.
  *
- * The code of 0 is taken off first, so that sums of products of what is left stand for sums of
- * products of reals, in steps that are the product of both operands' steps; the result's range
- * says so. All in 32 bits, which wrap. */
+ * The code of 0 is subtracted first. The sums of products of the differences then stand for sums of
+ * products of reals. A step of the result is the product of both operands' steps, and the result's
+ * range says so. All arithmetic is in 32 bits and wraps. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
@@ -16,7 +16,7 @@
 struct operand {
     enum dtype dtype;
     float min, max;
-    int64_t zero; /* the code of 0, which may lie outside of the type */
+    int64_t zero; /* the code of 0, which may be outside of the type's codes */
     const void *codes;
 };
 
@@ -30,7 +30,7 @@ static float step_of(const struct operand *operand) {
     return (operand->max - operand->min) / (float)(type.highest - type.lowest);
 }
 
-/* Outputs 1 and 2: what the least and the greatest 32-bit code stand for. */
+/* Makes outputs 1 and 2: the reals that the least and the greatest 32-bit code stand for. */
 static void set_product_range(struct kernel_ctx *ctx, const struct operand *a,
                               const struct operand *b) {
     float step = step_of(a) * step_of(b);
@@ -53,7 +53,7 @@ static void center_range(void *arg, int64_t begin, int64_t end) {
     load_centered(job->operand, job->to + begin, begin, end - begin);
 }
 
-/* All of an operand in scratch memory. */
+/* Loads a whole operand into scratch memory, with the code of 0 subtracted. */
 static struct status *centered(const struct kernel_ctx *ctx, const struct operand *operand,
                                int64_t n, struct tensor *scratch, const int32_t **ret) {
     struct center_job job = {.operand = operand};
@@ -76,7 +76,7 @@ struct status *quant_matmul_init(struct kernel_init *init) {
     return node_get_b(init->node, "transpose_b", &state->transpose_b);
 }
 
-/* The scalars after two operands: min and max of each, which must not be empty ranges. */
+/* Reads the scalars after two operands: a min and a max for each, where max must be above min. */
 static struct status *read_two_ranges(const struct kernel_ctx *ctx, const char *const names[4],
                                       float ranges[4]) {
     for (int i = 0; i < 4; i++)
@@ -94,7 +94,7 @@ static void transpose(const int32_t *from, int64_t rows, int64_t columns, int32_
             to[j * rows + i] = from[i * columns + j];
 }
 
-/* [rows, columns] in scratch memory, transposed if asked. */
+/* Loads [rows, columns] into scratch memory, transposed when the attr says so. */
 static struct status *matrix_of(const struct kernel_ctx *ctx, const struct operand *operand,
                                 int64_t rows, int64_t columns, bool is_transposed,
                                 struct tensor scratch[2], const int32_t **ret) {
@@ -108,7 +108,7 @@ static struct status *matrix_of(const struct kernel_ctx *ctx, const struct opera
     return NULL;
 }
 
-/* A matrix product is a convolution whose window is one place. */
+/* A matrix product is a convolution with a window of 1 x 1. */
 static struct status *multiply(struct kernel_ctx *ctx, const struct operand *a,
                                const struct operand *b, int64_t m, int64_t k, int64_t n) {
     const struct matmul_state *state = ctx->instance->state;
@@ -137,9 +137,10 @@ out:
 }
 
 /* QuantizedMatMul.
- *   a  T1 [m, k]    b  T2 [k, n], each transposed if asked    min_a, max_a, min_b, max_b  float
- *                                                             scalars
- *   out  qint32 [m, n]    min_out, max_out  the range of all 32-bit codes
+ *   a, b                        T1 [m, k], T2 [k, n], each transposed when its attr says so
+ *   min_a, max_a, min_b, max_b  float scalars
+ *   out                         qint32 [m, n]
+ *   min_out, max_out            the range of all 32-bit codes
  * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, ranks, inner sizes that
  *                             differ */
 enum kernel_result quant_matmul(struct kernel_ctx *ctx) {
@@ -237,13 +238,13 @@ out:
     return st;
 }
 
-/* QuantizedConv2D: channels last; the border counts as real 0.
- *   input  Tinput [n, h, w, c]    filter  Tfilter [fh, fw, c, d]    min_input, max_input,
- *                                         min_filter, max_filter  float scalars
- *   output  qint32 [n, places, d]    min_output, max_output  the range of all 32-bit codes
- * Errors   INVALID_ARGUMENT   ranges that are no scalars, ranks, channels that differ, nothing to
- *                             convolve; strides that differ, dilations
- */
+/* QuantizedConv2D, channels last. The border counts as the real 0.
+ *   input, filter           Tinput [n, h, w, c], Tfilter [fh, fw, c, d]
+ *   min_input, max_input, min_filter, max_filter  float scalars
+ *   output                  qint32 [n, out height, out width, d]
+ *   min_output, max_output  the range of all 32-bit codes
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars, ranks, channels that differ, no elements;
+ *                             strides that differ, dilations */
 enum kernel_result quant_conv(struct kernel_ctx *ctx) {
     static const char *const names[4] = {"min_input", "max_input", "min_filter", "max_filter"};
     struct conv_shape shape;
@@ -285,11 +286,13 @@ static void mul_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* QuantizedMul: by element, shapes broadcast.
- *   x  T1    y  T2    min_x, max_x, min_y, max_y  float scalars
- *   z  qint32    min_z, max_z  the range of all 32-bit codes
+/* QuantizedMul, element by element; shapes are broadcast.
+ *   x, y                        T1, T2
+ *   min_x, max_x, min_y, max_y  float scalars
+ *   z                           qint32
+ *   min_z, max_z                the range of all 32-bit codes
  * Errors   INVALID_ARGUMENT   ranges that are no scalars or are empty, shapes that do not fit,
- *                             nothing to multiply */
+ *                             no elements */
 enum kernel_result quant_mul(struct kernel_ctx *ctx) {
     struct broadcast plan;
     float ranges[4];

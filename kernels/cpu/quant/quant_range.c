@@ -1,9 +1,9 @@
-/* Codes of one range as codes of another: Requantize, the range that codes really use, and both
- * in one. */
+/* Converts codes of one range to codes of another: Requantize, RequantizationRange (the range that
+ * codes really use), and QuantizeDownAndShrinkRange (both in one). */
 #include "kernels/cpu/quant/quant_internal.h"
 #include "kernels/kernel.h"
 
-/* The first number, whatever its shape: this op always took vectors too. */
+/* Reads the first number, whatever the shape, because TensorFlow's op always took vectors too. */
 static struct status *first_number(const struct kernel_ctx *ctx, int input, const char *name,
                                    float *ret) {
     const struct tensor *t = kernel_input(ctx, input);
@@ -13,13 +13,13 @@ static struct status *first_number(const struct kernel_ctx *ctx, int input, cons
     return NULL;
 }
 
-/* From qint32 to quint8, TensorFlow's arithmetic is in fixed point and rounds once: 0 need not
- * be a code. Overflows wrap, as there. */
+/* From qint32 to quint8, TensorFlow computes in fixed point and rounds once, so 0 need not be a
+ * code. Overflows wrap, as in TensorFlow. */
 enum { FIXED_BITS = 16 };
 
 struct fixed_map {
-    int64_t steps;  /* codes of 2^-FIXED_BITS in 2^32 of the other range's */
-    int64_t offset; /* of code 0, with a half */
+    int64_t steps;  /* how many codes of the other range one code is, in units of 2^-FIXED_BITS */
+    int64_t offset; /* where code 0 is, plus a half for rounding */
 };
 
 static int64_t fixed_of(double v) { return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN; }
@@ -66,7 +66,7 @@ static void requantize_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* Output 0 from input 0. */
+/* Makes output 0 from input 0. */
 static struct status *requantize(struct kernel_ctx *ctx, float min, float max, float to_min,
                                  float to_max) {
     const struct tensor *x = kernel_input(ctx, 0);
@@ -89,11 +89,12 @@ static struct status *requantize(struct kernel_ctx *ctx, float min, float max, f
 }
 
 /* Requantize.
- *   input  Tinput    input_min, input_max, requested_output_min, requested_output_max  float
- *                    scalars
- *   output  out_type    output_min, output_max  the range that was asked for
- * Errors   INVALID_ARGUMENT   ranges that are no scalars; a range that does not hold 0 or is upside
- *                             down */
+ *   input                   Tinput
+ *   input_min, input_max, requested_output_min, requested_output_max  float scalars
+ *   output                  out_type
+ *   output_min, output_max  the requested range
+ * Errors   INVALID_ARGUMENT   ranges that are no scalars; a requested range that starts above 0, or
+ *                             with min above max */
 enum kernel_result quant_requantize(struct kernel_ctx *ctx) {
     float min, max, to_min, to_max;
     KERNEL_TRY(ctx, quant_scalar(ctx, 1, "`input_min`", &min));
@@ -113,7 +114,7 @@ enum kernel_result quant_requantize(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* The range of the reals that input 0 holds; its start is at most 0. */
+/* The range of the reals in input 0, extended to start at 0 or below. */
 static void used_range(const struct kernel_ctx *ctx, float min, float max, float *ret_min,
                        float *ret_max) {
     const struct tensor *x = kernel_input(ctx, 0);
@@ -128,7 +129,8 @@ static void used_range(const struct kernel_ctx *ctx, float min, float max, float
 }
 
 /* RequantizationRange.
- *   input  qint32    input_min, input_max  float, whose first elements count
+ *   input                   qint32
+ *   input_min, input_max    float, of which the first elements are used
  *   output_min, output_max  scalars: the range of the input's reals
  * Errors   INVALID_ARGUMENT   empty ranges */
 enum kernel_result quant_used_range(struct kernel_ctx *ctx) {
@@ -140,8 +142,8 @@ enum kernel_result quant_used_range(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* QuantizeDownAndShrinkRange: Requantize to the range that is used.
- * Errors   INVALID_ARGUMENT   ranges that are no scalars */
+/* QuantizeDownAndShrinkRange: as Requantize with the range that the input's reals use. Errors
+ * INVALID_ARGUMENT ranges that are no scalars */
 enum kernel_result quant_shrink_range(struct kernel_ctx *ctx) {
     float min, max, used_min, used_max;
     KERNEL_TRY(ctx, quant_scalar(ctx, 1, "`input_min`", &min));

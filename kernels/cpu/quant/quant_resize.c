@@ -1,11 +1,11 @@
-/* QuantizedResizeBilinear: codes between codes. */
+/* Runs QuantizedResizeBilinear, which blends codes. */
 #include <stdlib.h>
 
 #include "kernels/cpu/media/image.h"
 #include "kernels/cpu/quant/quant_internal.h"
 
-/* Codes are blended in whole numbers: bytes with weights of 7 bits, wider codes, rounded to a
- * float's precision, of 30. */
+/* Codes are blended in whole numbers: bytes with weights of 7 bits, wider codes with weights of 30
+ * bits that are rounded to a float's precision. */
 enum { BYTE_BITS = 7, CODE_BITS = 30 };
 
 struct status *quant_resize_init(struct kernel_init *init) {
@@ -15,7 +15,7 @@ struct status *quant_resize_init(struct kernel_init *init) {
     return node_get_b(init->node, "half_pixel_centers", &state->grid.half_pixel_centers);
 }
 
-/* Where an output position lies: between two input positions. */
+/* An output position, between two input positions. */
 struct between {
     int64_t low, high;
     float part;
@@ -33,7 +33,7 @@ struct resize_job {
     const struct image_axis *rows, *columns;
 };
 
-/* Divisions drop what is left, towards 0, as the op always did. */
+/* Divisions round towards 0, as TensorFlow's op always did. */
 static inline int64_t blend(const int64_t corner[4], float x, float y, int bits) {
     int64_t one = (int64_t)1 << bits, across = (int64_t)(x * (float)one),
             down = (int64_t)(y * (float)one);
@@ -65,7 +65,7 @@ static void blend_pixel(const struct resize_job *job, int64_t image, struct betw
     }
 }
 
-/* Rows of all images. */
+/* Blends rows [begin, end) of all images. */
 static void blend_rows(void *arg, int64_t begin, int64_t end) {
     const struct resize_job *job = arg;
     struct image_size out = image_size_of(job->out);
@@ -108,9 +108,11 @@ out:
 }
 
 /* QuantizedResizeBilinear.
- *   images  T [batch, height, width, channels]    size  int32 [2]: new height, new width    min,
- *                                                       max  float scalars
- *   resized_images  T [batch, new height, new width, channels]    out_min, out_max  the same range
+ *   images            T [batch, height, width, channels]
+ *   size              int32 [2]: new height, new width
+ *   min, max          float scalars
+ *   resized_images    T [batch, new height, new width, channels]
+ *   out_min, out_max  the same range
  * Errors   INVALID_ARGUMENT   ranks, empty images, sizes below 1, ranges that are no scalars */
 enum kernel_result quant_resize(struct kernel_ctx *ctx) {
     float min, max;

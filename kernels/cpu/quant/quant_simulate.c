@@ -1,5 +1,5 @@
-/* QuantizeAndDequantize: what is left of reals after they went through codes of n bits, for one
- * range or one along an axis. */
+/* Runs QuantizeAndDequantize, which gives what is left of reals after a conversion to codes of n
+ * bits and back, with one range or a range for each slice along an axis. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 struct simulate_state {
     int64_t axis; /* -1: one range for all */
     int64_t n_bits;
-    /* is_first: the op whose range is attrs */
+    /* is_first: the op is the first version, whose range is attrs */
     bool is_signed, is_range_given, is_narrow, rounds_up, is_first;
     float min, max;
     enum dtype dtype;
@@ -19,7 +19,7 @@ struct simulate_job {
     const struct simulate_state *state;
     int n_bits;
     int64_t outer, n_slices, inner; /* x is [outer, n_slices, inner] */
-    const void *x, *dy, *min, *max; /* min, max: one a slice */
+    const void *x, *dy, *min, *max; /* min, max: one for each slice */
     void *y;
 };
 
@@ -44,7 +44,7 @@ static struct status *check_bits(int64_t n_bits, bool is_signed) {
     return NULL;
 }
 
-/* Rows of all versions; each has some of the attrs. */
+/* Serves the rows of all versions, of which each has some of the attrs. */
 struct status *quant_simulate_init(struct kernel_init *init) {
     const struct node *node = init->node;
     struct simulate_state *state = xcalloc(1, sizeof(*state));
@@ -56,7 +56,7 @@ struct status *quant_simulate_init(struct kernel_init *init) {
         TRY(node_get_i(node, "axis", &state->axis));
     if (state->axis < -1)
         return status_invalid("Axis must be at least -1. Found %lld", (long long)state->axis);
-    if (!node_attr(node, "signed_input")) /* the gradient */
+    if (!node_attr(node, "signed_input")) /* only the gradient has no signed_input */
         return NULL;
     TRY(node_get_b(node, "signed_input", &state->is_signed));
     TRY(node_get_b(node, "range_given", &state->is_range_given));
@@ -74,7 +74,7 @@ struct status *quant_simulate_init(struct kernel_init *init) {
             return status_invalid("Invalid range: input_min %g > input_max %g", (double)state->min,
                                   (double)state->max);
     }
-    if (!node_attr(node, "num_bits")) /* an input */
+    if (!node_attr(node, "num_bits")) /* num_bits is an input */
         return NULL;
     TRY(node_get_i(node, "num_bits", &state->n_bits));
     return check_bits(state->n_bits, state->is_signed);
@@ -101,12 +101,12 @@ static struct status *split_axis(const struct tensor *x, const struct simulate_s
     return NULL;
 }
 
-/* The ranges that inputs give: a scalar each, or one a slice. */
+/* Reads the ranges that inputs give: scalars, or one for each slice. */
 static struct status *set_ranges(const struct kernel_ctx *ctx, int first,
                                  struct simulate_job *job) {
     static const char *const names[] = {"input_min", "input_max"};
     const struct simulate_state *state = job->state;
-    /* V3 takes those of one number for scalars */
+    /* V3 accepts vectors of one element as scalars */
     bool takes_vectors = first == 1 && ctx->instance->n_inputs > 3;
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, first + i);
@@ -146,11 +146,11 @@ static void simulate_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* QuantizeAndDequantize, …V2, V3, V4.
- *   input, output  T, one shape    input_min, input_max  T, scalars, or [d] where d is the size of
- *                                                        the axis
- *   num_bits  int32, scalar (V3; an attr else)
- * Errors   INVALID_ARGUMENT   ranges of other shapes or upside down; an axis that the input does
- *                             not have; num_bits out of range */
+ *   input, output         T, of one shape
+ *   input_min, input_max  T, scalars, or [d], where d is the size of the axis
+ *   num_bits              int32 scalar (V3; an attr in the others)
+ * Errors   INVALID_ARGUMENT   ranges of other shapes, or with min above max; an axis that the input
+ *                             does not have; num_bits out of range */
 enum kernel_result quant_simulate(struct kernel_ctx *ctx) {
     const struct simulate_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);
@@ -192,9 +192,11 @@ static void simulate_grad_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* QuantizeAndDequantizeV4Grad: gradients pass where the input is in its range.
- *   gradients, input  T, one shape    input_min, input_max  T, scalars or [d]
- *   input_backprop  their shape    input_min_backprop, input_max_backprop  zeros
+/* QuantizeAndDequantizeV4Grad: passes gradients where the input is in its range.
+ *   gradients, input                          T, of one shape
+ *   input_min, input_max                      T, scalars or [d]
+ *   input_backprop                            of the same shape
+ *   input_min_backprop, input_max_backprop    zeros
  * Errors   INVALID_ARGUMENT   shapes */
 enum kernel_result quant_simulate_grad(struct kernel_ctx *ctx) {
     const struct simulate_state *state = ctx->instance->state;

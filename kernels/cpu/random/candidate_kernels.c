@@ -1,6 +1,6 @@
-/* The candidate samplers: classes drawn for a batch, without repetition where asked, and how
- * often each was to be expected. The same numbers as TensorFlow's for the same seeds [Jean et
- * al. 2015; Mikolov et al. 2013 for what they are for]. */
+/* Runs the candidate samplers, which draw classes for a batch, without repetition if the attr says
+ * so, and tell how often each class was to be expected. The numbers are those of TensorFlow for the
+ * same seeds [Jean et al. 2015; Mikolov et al. 2013 explain the use]. */
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
@@ -8,12 +8,13 @@
 
 #include "common/base/clock.h"
 #include "kernels/cpu/random/candidate_internal.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 #include "kernels/support/scratch.h"
 
 extern const struct kernel_list candidate_kernels;
 
-/* ---- laws without weights ---- */
+/* ---- distributions without weights ---- */
 
 static int64_t uniform_draw(const struct candidate_node *node, struct philox_words *words) {
     return (int64_t)philox_words_below_u64(words, (uint64_t)node->range);
@@ -28,7 +29,7 @@ static const struct candidate_law uniform = {.draw = uniform_draw,
 /* Class k has the part [log(k + 1), log(k + 2)) of [0, log(range + 1)). */
 static int64_t log_uniform_draw(const struct candidate_node *node, struct philox_words *words) {
     int64_t value = (int64_t)exp(philox_words_f64(words) * node->log_range) - 1;
-    return value % node->range; /* rounding may lead out */
+    return value % node->range; /* rounding may give a value outside of the range */
 }
 static float log_uniform_probability(const struct candidate_node *node, int64_t value) {
     return (float)(log(((double)value + 2.0) / ((double)value + 1.0)) / node->log_range);
@@ -62,11 +63,8 @@ static struct status *sampler_init(struct kernel_init *init) {
     atomic_init(&node->is_ready, !node->law->load);
     TRY(random_state_seed(&node->random, init->node));
     TRY(node_get_i(init->node, "num_true", &node->num_true));
-    TRY(node_get_i(init->node, "num_sampled", &node->num_sampled));
+    TRY(node_get_i32(init->node, "num_sampled", &node->num_sampled));
     TRY(node_get_b(init->node, "unique", &node->is_unique));
-    if (node->num_sampled > INT32_MAX)
-        return status_invalid("Attr num_sampled has value %lld out of range for an int32",
-                              (long long)node->num_sampled);
     node->range = node->num_sampled;
     if (node->law->draw)
         TRY(node_get_i(init->node, "range_max", &node->range));
@@ -76,7 +74,7 @@ static struct status *sampler_init(struct kernel_init *init) {
 
 /* ---- a batch ---- */
 
-/* The classes that were drawn so far; -1 is free. At most half full. */
+/* The set of classes that were drawn so far, at most half full. An entry of -1 is free. */
 struct drawn {
     struct tensor memory;
     int64_t *slots;
@@ -105,8 +103,8 @@ static bool drawn_add(struct drawn *drawn, int64_t value) {
 
 enum { TRIES_UNTIL_CANCELLATION_IS_ASKED = 1 << 20 };
 
-/* Draws until there are num_sampled different classes. A law that hardly ever gives the last
- * ones ends in an error. */
+/* Draws until there are num_sampled different classes. When a distribution hardly ever gives the
+ * last classes, this ends in an error. */
 static struct status *draw_unique(struct kernel_ctx *ctx, const struct candidate_node *node,
                                   struct philox_words *words, int64_t *out, int64_t *ret_tries) {
     struct drawn drawn;
@@ -121,15 +119,15 @@ static struct status *draw_unique(struct kernel_ctx *ctx, const struct candidate
                                   (long long)node->num_sampled, INT32_MAX);
         else if (unlikely(tries % TRIES_UNTIL_CANCELLATION_IS_ASKED ==
                           TRIES_UNTIL_CANCELLATION_IS_ASKED - 1))
-            st = io_check_cancelled(ctx);
+            st = kernel_check_cancelled(ctx);
     }
     tensor_clear(&drawn.memory);
     *ret_tries = tries;
     return st;
 }
 
-/* Of a class that comes with probability p: drawn num_sampled times with repetition, or at least
- * once in that many tries without. */
+/* How often a class of probability p is to be expected: in num_sampled draws with repetition, or
+ * the probability that it occurs at least once in `tries` draws without. */
 static float expected_count(const struct candidate_node *node, int64_t value, int64_t tries) {
     float p = node->law->probability(node, value);
     if (!node->law->draw)
@@ -171,8 +169,8 @@ static struct status *check_unique(const struct candidate_node *node) {
                : NULL;
 }
 
-/* Under the lock where there are weights that may change; on an I/O thread when there is a file
- * to read. */
+/* Runs under the lock where the weights may change, and on an I/O thread when there is a file to
+ * read. */
 static struct status *sample(struct kernel_ctx *ctx) {
     struct candidate_node *node = ctx->instance->state;
     struct status *st = NULL;
@@ -207,12 +205,13 @@ static struct status *check_classes(const struct candidate_node *node,
 }
 
 /* XCandidateSampler.
- *   true_classes   int64 [batch, num_true]
- *   sampled        int64 [num_sampled]
- *   true_expected_count   float [batch, num_true]      sampled_expected_count   float [num_sampled]
- * Errors   INVALID_ARGUMENT   true_classes of another shape; more different classes asked than
+ *   true_classes             int64 [batch, num_true]
+ *   sampled                  int64 [num_sampled]
+ *   true_expected_count      float [batch, num_true]
+ *   sampled_expected_count   float [num_sampled]
+ * Errors   INVALID_ARGUMENT   true_classes of another shape; more different classes requested than
  *                             there are
- * Cost     num_sampled draws, some more where each class may come once only */
+ * Cost     num_sampled draws, some more where each class may be drawn only once */
 static enum kernel_result sampler_compute(struct kernel_ctx *ctx) {
     const struct candidate_node *node = ctx->instance->state;
     const struct tensor *classes = kernel_input(ctx, 0);
@@ -247,7 +246,7 @@ static void hits_add(struct hits *hits, int64_t row, int64_t place) {
     hits->places[hits->n++] = place;
 }
 
-/* A class with its place among the sampled ones. */
+/* A class with its position among the sampled ones. */
 struct sampled_class {
     int64_t value, place;
 };
@@ -259,9 +258,9 @@ static int compare_sampled(const void *a_, const void *b_) {
     return (a->place > b->place) - (a->place < b->place);
 }
 
-/* The last place of a class, -1 for none. */
+/* The last position of a class, or -1. */
 static int64_t find_sampled(const struct sampled_class *sorted, int64_t n, int64_t value) {
-    int64_t begin = 0, end = n; /* the first entry above it */
+    int64_t begin = 0, end = n; /* finds the first entry above it */
     while (begin < end) {
         int64_t middle = begin + (end - begin) / 2;
         if (sorted[middle].value > value)
@@ -313,10 +312,12 @@ static struct status *accidental_init(struct kernel_init *init) {
     return node_get_i(init->node, "num_true", num_true);
 }
 
-/* ComputeAccidentalHits: which sampled classes are true ones.
- *   true_classes  int64 [batch, num_true]     sampled_candidates  int64 [num_sampled]
- *   indices  int32 [n] the row     ids  int64 [n] the place among the sampled     weights  float
- *                                       [n], all -FLT_MAX
+/* ComputeAccidentalHits: finds the sampled classes that are true ones.
+ *   true_classes         int64 [batch, num_true]
+ *   sampled_candidates   int64 [num_sampled]
+ *   indices              int32 [n], the row
+ *   ids                  int64 [n], the position among the sampled classes
+ *   weights              float [n], all -FLT_MAX
  * Errors   INVALID_ARGUMENT   other shapes */
 static enum kernel_result accidental_hits(struct kernel_ctx *ctx) {
     const struct tensor *classes = kernel_input(ctx, 0), *sampled = kernel_input(ctx, 1);
@@ -340,7 +341,7 @@ static enum kernel_result accidental_hits(struct kernel_ctx *ctx) {
 // clang-format off
 #define SAMPLER(name, law, more_flags)                                                            \
     {name, .compute = sampler_compute, .init = sampler_init, .fini = sampler_fini, .arg = &(law), \
-     .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE | (more_flags), .cost_ns_per_element = 30}
+     .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE | (more_flags)}
 
 static const struct kernel_def rows[] = {
     SAMPLER("UniformCandidateSampler",             uniform, 0),
@@ -349,8 +350,7 @@ static const struct kernel_def rows[] = {
     SAMPLER("ThreadUnsafeUnigramCandidateSampler", candidate_learned, 0),
     SAMPLER("FixedUnigramCandidateSampler",        candidate_fixed, KERNEL_ASYNC),
     SAMPLER("AllCandidateSampler",                 all, 0),
-    {"ComputeAccidentalHits", .compute = accidental_hits, .init = accidental_init,
-        .cost_ns_per_element = 20},
+    {"ComputeAccidentalHits", .compute = accidental_hits, .init = accidental_init},
 };
 // clang-format on
 

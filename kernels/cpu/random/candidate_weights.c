@@ -1,4 +1,4 @@
-/* Draws candidates by weights: weights that a sampler has learned, or fixed ones. */
+/* Draws candidates by weights, which a sampler learns or which are fixed. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,16 +7,16 @@
 #include "kernels/cpu/random/candidate_internal.h"
 #include "kernels/support/io_task.h"
 
-/* ---- learned: 1 + how often a class was a true one ----
+/* ---- learned weights: 1 + how often a class was a true one ----
  *
- * A binary indexed tree [Fenwick 1994]: sums[i] is the weight of classes (i - lowest bit of i,
- * i], classes counted from 1. Both a new occurrence and the class at a given share of the total
- * take log2(range) steps. */
+ * A binary indexed tree [Fenwick 1994]: sums[i] is the weight of classes (i - lowest bit of i, i],
+ * with classes counted from 1. Counting an occurrence takes log2(range) steps, and so does finding
+ * the class at a position in the total. */
 
 struct learned {
     struct tensor memory;
-    int32_t *counts, *sums; /* by class; sums from 1 on */
-    int32_t range, top;     /* the largest power of two that is not above it */
+    int32_t *counts, *sums; /* counts by class; sums[1 …] */
+    int32_t range, top;     /* top: the largest power of two that is not above the range */
     int32_t total;
 };
 
@@ -26,7 +26,7 @@ static struct status *learned_init(struct candidate_node *node, const struct ker
                               (long long)node->range);
     struct learned *learned = xcalloc(1, sizeof(*learned));
     node->weights = learned;
-    /* beyond what would lie in the value itself */
+    /* at least 64 elements, because fewer would be stored in the tensor itself, which may move */
     int64_t size = MAX(2 * node->range + 1, (int64_t)64);
     TRY(tensor_new(init->allocator, DT_INT32, (struct shape){1, &size}, &learned->memory));
     learned->counts = tensor_data(&learned->memory);
@@ -49,7 +49,7 @@ static void learned_fini(struct candidate_node *node) {
     free(learned);
 }
 
-/* The class in whose share of the total a random place falls. */
+/* Draws a position in the total, and returns the class whose weight covers it. */
 static int64_t learned_draw(const struct candidate_node *node, struct philox_words *words) {
     const struct learned *learned = node->weights;
     int32_t place = (int32_t)philox_words_below_u32(words, (uint32_t)learned->total), at = 0;
@@ -67,7 +67,7 @@ static float learned_probability(const struct candidate_node *node, int64_t valu
     return (float)learned->counts[value] / (float)learned->total;
 }
 
-/* The total stays an int32: what comes after is forgotten. */
+/* The total stays an int32, so occurrences beyond that are not counted. */
 static void learned_learn(struct candidate_node *node, const int64_t *values, int64_t n) {
     struct learned *learned = node->weights;
     n = MIN(n, (int64_t)(INT32_MAX - learned->total));
@@ -87,22 +87,22 @@ const struct candidate_law candidate_learned = {
     .learn = learned_learn,
 };
 
-/* ---- fixed: weights from an attr or a file ----
+/* ---- fixed weights, from an attr or a file ----
  *
- * Drawn in constant time by an alias table [Walker 1977]: n equal bins, each shared by at most
- * two classes. */
+ * Classes are drawn in constant time by an alias table [Walker 1977]: n equal bins, each shared by
+ * at most two classes. */
 
 enum { VOCAB_MAX_BYTES = 1 << 30 };
 
 struct fixed {
-    struct str path; /* of the file to load */
+    struct str path; /* the file to load */
     float distortion;
     int64_t num_shards, shard;
-    int64_t next_id; /* of all shards; the next line is this class */
+    int64_t next_id; /* over all shards; the class that the next line gives */
     float *weights;  /* of this shard's classes */
     int64_t n, capacity, n_positive;
     float total;
-    /* the alias table: bin i is class i's up to `share`, else class `other`'s */
+    /* the alias table: bin i belongs to class i up to `share`, and beyond it to class `other` */
     float *share;
     int32_t *other;
 };
@@ -123,7 +123,7 @@ static void fixed_add(struct fixed *fixed, float weight, bool is_counted) {
     fixed->weights[fixed->n++] = weight;
 }
 
-/* Bins are filled by pairing a class of less than an even share with one of more. */
+/* Fills the bins: a class with less than an even share is paired with a class that has more. */
 static void fixed_build(struct fixed *fixed) {
     int64_t n = fixed->n, n_low = 0, n_high = 0;
     fixed->share = xcalloc((size_t)n, sizeof(*fixed->share));
@@ -149,7 +149,7 @@ static void fixed_build(struct fixed *fixed) {
         else
             high[n_high++] = h;
     }
-    /* What is left over is full but for rounding. */
+    /* The remaining bins are full except for rounding. */
     while (n_low > 0)
         p[low[--n_low]] = 1;
     while (n_high > 0)
@@ -171,7 +171,7 @@ static struct status *fixed_finish(struct candidate_node *node) {
     return NULL;
 }
 
-/* A line's last field, as C reads a number; blanks around it do not count. */
+/* Reads a line's last field as C reads a number. Blanks around the field are skipped. */
 static bool last_field(struct span line, float *ret) {
     const char *comma = line.len > 0 ? memrchr(line.data, ',', line.len) : NULL;
     struct span field =
@@ -254,7 +254,7 @@ static struct status *fixed_init(struct candidate_node *node, const struct kerne
                               (long long)node->range);
     while (fixed->next_id < num_reserved)
         fixed_add(fixed, 0, false);
-    fixed->next_id = fixed->n; /* of this shard's reserved ones, as TensorFlow counts */
+    fixed->next_id = fixed->n; /* counts this shard's reserved classes only, as TensorFlow does */
     if (file.len > 0) {
         str_add_bytes(&fixed->path, file.data, file.len);
         return NULL;

@@ -1,10 +1,10 @@
-/* RandomIndexShuffle: where each index of [0, max_index] goes in a permutation that the seed
- * chooses, without the permutation.
+/* Runs RandomIndexShuffle: computes the position of each index of [0, max_index] in a permutation
+ * that the seed chooses, without computing the permutation.
  *
  * A Simon block cipher (Beaulieu et al. 2013) over blocks just wide enough permutes more numbers
- * than are wanted; those beyond max_index are put through again until one fits (cycle walking,
- * Black and Rogaway 2002). Rounds, key schedule and the least block are TensorFlow's, and so are
- * the numbers. No secret is kept by this. */
+ * than are wanted. A number beyond max_index is encrypted again until one is in range (cycle
+ * walking, Black and Rogaway 2002). Rounds, key schedule and the least block are TensorFlow's, so
+ * the numbers are the same. The cipher protects no secret here. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ extern const struct kernel_list index_shuffle_kernels;
 
 enum { KEY_WORDS = 3, LEAST_BLOCK_BITS = 16, MAX_ROUNDS = 1 << 10 };
 
-/* Numbers of `bits` bits. */
+/* A cipher whose words have `bits` bits. */
 struct cipher {
     int bits, n_rounds;
     uint64_t mask;
@@ -53,8 +53,8 @@ static uint64_t encrypt(const struct cipher *c, uint64_t value) {
     return left << c->bits | right;
 }
 
-/* Half of the block: an even number of bits that holds max_index, which is not 0; by a double's
- * logarithm, as TensorFlow has it. */
+/* Half the bits of a block. A block has an even number of bits, enough for max_index, which is not
+ * 0. As in TensorFlow the logarithm is a double's. */
 static int word_bits(uint64_t max_index) {
     int bits = (int)ceil(log2((double)max_index));
     return MIN(MAX(bits + bits % 2, LEAST_BLOCK_BITS), 64) / 2;
@@ -159,8 +159,7 @@ static enum kernel_result index_shuffle(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "RandomIndexShuffle", {{"dtype", INTS}}, .compute = index_shuffle, .init = rounds_init,
-        .cost_ns_per_element = 40},
+    {.op = "RandomIndexShuffle", {{"dtype", INTS}}, .compute = index_shuffle, .init = rounds_init},
 };
 // clang-format on
 

@@ -1,9 +1,10 @@
-/* CPU kernels of clustering: they find the nearest centers, and choose where k-means starts. */
+/* CPU kernels of clustering, which find the nearest centers, and choose the first centers of
+ * k-means. */
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/host.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/philox_words.h"
 #include "kernels/support/scratch.h"
 
@@ -25,7 +26,7 @@ struct nearest_job {
     float *distances;
 };
 
-/* The k nearest centers so far stand sorted in the outputs; a farther one moves nothing. */
+/* The outputs hold the k nearest centers so far, sorted. A farther center changes nothing. */
 static void nearest_range(void *arg, int64_t begin, int64_t end) {
     const struct nearest_job *job = arg;
     for (int64_t p = begin; p < end; p++) {
@@ -48,9 +49,11 @@ static void nearest_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* NearestNeighbors
- *   points  float [n, d]    centers  float [m, d]    k  int64, scalar
- *   nearest_center_indices  int64 [n, min(k, m)], nearest first    nearest_center_distances  float,
- *                           squared
+ *   points                     float [n, d]
+ *   centers                    float [m, d]
+ *   k                          int64, scalar
+ *   nearest_center_indices     int64 [n, min(k, m)], nearest first
+ *   nearest_center_distances   float, squared
  * Errors   INVALID_ARGUMENT   shapes; no points; a negative k */
 static enum kernel_result nearest_compute(struct kernel_ctx *ctx) {
     const struct tensor *points = kernel_input(ctx, 0), *centers = kernel_input(ctx, 1),
@@ -86,9 +89,10 @@ static enum kernel_result nearest_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- starts of k-means ---- */
+/* ---- first centers of k-means ---- */
 
-/* The first place whose share of the total, summed up to it, exceeds a random number. */
+/* Draws an index with the given weights: the first at which the sum of the weights exceeds a random
+ * part of the total. */
 static int64_t draw(struct philox_words *words, const float *weights, int64_t n, double total) {
     double left = (double)philox_words_f32(words) * total;
     for (int64_t i = 0; i < n; i++) {
@@ -105,12 +109,12 @@ struct start {
     struct kernel_ctx *ctx;
     const float *points;
     int64_t n_points, n_dims, n_wanted, n_retries;
-    struct philox_words words;       /* of one seed */
-    float *distances, *trial, *best; /* squared, to the nearest center so far */
+    struct philox_words words;       /* seeded by the op's seed */
+    float *distances, *trial, *best; /* squared distances to the nearest center so far */
     float *out;
 };
 
-/* trial[i] := the distance to the nearest center, were `center` one. Their sum. */
+/* trial[i] := the distance of point i if `center` were one of the centers. Returns their sum. */
 static double try_center(const struct start *start, int64_t center, bool is_first) {
     double total = 0;
     for (int64_t i = 0; i < start->n_points; i++) {
@@ -129,13 +133,7 @@ static void keep(float **a, float **b) {
     *b = kept;
 }
 
-/* As many retries as are asked for may take for ever: whoever asked may change his mind. */
-static bool is_given_up(const struct start *start) {
-    const struct kernel_host *host = start->ctx->host;
-    return host && host->is_cancelled && host->is_cancelled(start->ctx);
-}
-
-/* The best of some candidates, all of them drawn likewise: the first center evenly, others by
+/* Draws some candidates and takes the best. The first center is drawn evenly, the others by
  * distance. */
 static double choose_center(struct start *start, bool is_first, double total, float *out) {
     double least = 0;
@@ -145,7 +143,9 @@ static double choose_center(struct start *start, bool is_first, double total, fl
             is_first ? (int64_t)philox_words_below_u64(&start->words, (uint64_t)start->n_points)
                      : draw(&start->words, start->distances, start->n_points, total);
         double sum = try_center(start, candidate, is_first);
-        if (retry % RETRIES_BETWEEN_LOOKS == RETRIES_BETWEEN_LOOKS - 1 && is_given_up(start))
+        /* any number of retries may be requested */
+        if (retry % RETRIES_BETWEEN_LOOKS == RETRIES_BETWEEN_LOOKS - 1 &&
+            kernel_is_cancelled(start->ctx))
             break;
         if (retry == 0 || sum < least) {
             least = sum;
@@ -160,13 +160,13 @@ static double choose_center(struct start *start, bool is_first, double total, fl
 
 static void choose_centers(struct start *start) {
     double total = 0;
-    for (int64_t c = 0; c < start->n_wanted && !is_given_up(start); c++)
+    for (int64_t c = 0; c < start->n_wanted && !kernel_is_cancelled(start->ctx); c++)
         total = choose_center(start, c == 0, total, start->out + c * start->n_dims);
 }
 
-/* KmeansPlusPlusInitialization: points as centers, each drawn with the square of its distance to
- * those before as weight, the best of some tries [Arthur, Vassilvitskii: "k-means++: the
- * advantages of careful seeding", 2007].
+/* KmeansPlusPlusInitialization: chooses points as centers. Each is drawn with the square of its
+ * distance to the centers before as weight, and the best of some tries is taken [Arthur,
+ * Vassilvitskii: "k-means++: the advantages of careful seeding", 2007].
  *   points  float [n, d]    num_to_sample, seed, num_retries_per_sample  int64 scalars
  *   samples  float [num_to_sample, d]
  * Errors   INVALID_ARGUMENT   shapes; more centers than points */
@@ -197,7 +197,7 @@ static enum kernel_result plus_plus_compute(struct kernel_ctx *ctx) {
                 "Input num_to_sample should not be larger than the number of points: %lld vs. %lld",
                 (long long)numbers[0], (long long)start.n_points));
     start.n_retries = MAX(numbers[2], 0);
-    if (numbers[2] < 0) /* "as many as usual" */
+    if (numbers[2] < 0) /* a negative number asks for the usual number */
         start.n_retries = 2 + (int64_t)log((double)numbers[0]);
     int64_t dims[2] = {numbers[0], start.n_dims};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){2, dims}));
@@ -208,17 +208,15 @@ static enum kernel_result plus_plus_compute(struct kernel_ctx *ctx) {
     start.out = tensor_data(&ctx->outputs[0]);
     choose_centers(&start);
     tensor_clear(&memory);
-    return is_given_up(&start)
-               ? kernel_fail(ctx, status_new(STATUS_CANCELLED,
-                                             "KmeansPlusPlusInitialization was cancelled"))
-               : KERNEL_DONE;
+    KERNEL_TRY(ctx, kernel_check_cancelled(ctx));
+    return KERNEL_DONE;
 }
 
-/* KMC2ChainInitialization: one point of a chain, which moves to a farther one surely and to a
- * nearer one sometimes [Bachem, Lucic, Hassani, Krause: "Approximate k-means++ in sublinear
+/* KMC2ChainInitialization: chooses one point by a chain, which always moves to a farther point and
+ * sometimes to a nearer one [Bachem, Lucic, Hassani, Krause: "Approximate k-means++ in sublinear
  * time", 2016].
  *   distances  float [n]    seed  int64, scalar    index  int64, scalar
- * Errors   INVALID_ARGUMENT   shapes; nothing to choose from */
+ * Errors   INVALID_ARGUMENT   shapes; no points */
 static enum kernel_result chain_compute(struct kernel_ctx *ctx) {
     const struct tensor *distances = kernel_input(ctx, 0), *seed = kernel_input(ctx, 1);
     if (distances->rank != 1)
@@ -231,7 +229,7 @@ static enum kernel_result chain_compute(struct kernel_ctx *ctx) {
     struct philox_words words = {.next = {.key = *(const uint64_t *)tensor_cdata(seed)}};
     int64_t at = 0;
     for (int64_t i = 1; i < distances->n_elements; i++) {
-        /* d[at] of 0 is left at the first chance. */
+        /* A point of distance 0 is left at the first opportunity. */
         if ((double)d[i] > (double)d[at] * (double)philox_words_f32(&words))
             at = i;
     }
@@ -241,11 +239,10 @@ static enum kernel_result chain_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {"NearestNeighbors", .compute = nearest_compute, .cost_ns_per_element = 20},
+    {"NearestNeighbors", .compute = nearest_compute},
     /* may be without an end: never folded */
-    {"KmeansPlusPlusInitialization", .compute = plus_plus_compute, .flags = KERNEL_EXPENSIVE |
-        KERNEL_STATEFUL},
-    {"KMC2ChainInitialization", .compute = chain_compute, .cost_ns_per_element = 5},
+    {"KmeansPlusPlusInitialization", .compute = plus_plus_compute, .flags = KERNEL_STATEFUL},
+    {"KMC2ChainInitialization", .compute = chain_compute},
 };
 // clang-format on
 

@@ -1,9 +1,9 @@
-/* Binomial: how many of `counts` attempts succeed, each with probability `probs`. Computed in
- * double, whatever the types.
+/* Draws binomial numbers: how many of `counts` attempts succeed, each with probability `probs`.
+ * Everything is computed in double, whatever the types.
  *
- * Few expected successes: geometric gaps between them are summed [Devroye 1986, "Non-uniform
- * random variate generation", X.4]. Many: transformed rejection, BTRS [Hörmann 1993, "The
- * generation of binomial random variates"], with its ratio in logarithms. */
+ * For few expected successes, geometric gaps between them are summed [Devroye 1986, "Non-uniform
+ * random variate generation", X.4]. For many, transformed rejection is used, BTRS [Hörmann 1993,
+ * "The generation of binomial random variates"], with its ratio in logarithms. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,14 +14,14 @@
 #include "common/tensor/element.h"
 
 enum {
-    GAP_BLOCKS = 42, /* of the stream, that a sample by gaps has to itself */
+    GAP_BLOCKS = 42, /* the blocks of the stream that a sample by gaps has for itself */
     MANY = 10,       /* expected successes */
     ALG_PHILOX = 1,
 };
 
 /* ---- one sample ---- */
 
-/* Numbers of a stream, the second of each block first. */
+/* The numbers of a stream, the second of each block first. */
 struct uniforms {
     struct philox generator;
     double left[2];
@@ -36,7 +36,7 @@ static double next_uniform(struct uniforms *u) {
     return u->left[--u->n_left];
 }
 
-/* Each gap is at least 1, or NaN for a probability that is none: it ends. */
+/* A gap is at least 1, or NaN for a probability that is not in [0, 1], so the loop ends. */
 static double by_gaps(double count, double p, struct uniforms *u) {
     double at = 0, n = 0;
     for (;;) {
@@ -47,7 +47,7 @@ static double by_gaps(double count, double p, struct uniforms *u) {
     }
 }
 
-/* What Stirling's formula for log k! leaves out. */
+/* The error of Stirling's formula for log k!. */
 static double stirling_tail(double k) {
     static const double small[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983,
                                    0.02079067210376509, 0.0166446911898211, 0.0138761288230707,
@@ -82,7 +82,7 @@ static double by_rejection(double count, double p, struct uniforms *uniforms) {
     }
 }
 
-/* Sample number i of a stream. */
+/* Draws sample number i of a stream. */
 static double draw(double count, double p, const struct philox *generator, uint64_t i) {
     if (count <= 0 || p <= 0)
         return 0;
@@ -98,18 +98,18 @@ static double draw(double count, double p, const struct philox *generator, uint6
     return p <= 0.5 ? n : count - n;
 }
 
-/* ---- all of them ---- */
+/* ---- all samples ---- */
 
 struct binomial_job {
-    const struct broadcast *plan; /* of counts and probs */
+    const struct broadcast *plan; /* the broadcast of counts and probs */
     const struct tensor *counts, *probs;
     struct philox generator;
     enum dtype dtype;
-    int64_t n_samples; /* of each pair */
+    int64_t n_samples; /* for each pair of a count and a probability */
     void *out;
 };
 
-/* Samples are numbered pair by pair, and stored with the pairs side by side. */
+/* Samples are numbered pair by pair, and stored so that the pairs are contiguous. */
 static void binomial_range(void *arg, int64_t begin, int64_t end) {
     const struct binomial_job *job = arg;
     struct broadcast_cursor cursor;
@@ -123,7 +123,7 @@ static void binomial_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* Output 0 is made, and whether there is anything to draw. */
+/* Makes output 0, and prepares the broadcast. */
 static struct status *prepare(struct kernel_ctx *ctx, int shape_input, int counts_input,
                               struct broadcast *plan, struct binomial_job *job) {
     int64_t dims[SHAPE_MAX_RANK];
@@ -154,9 +154,10 @@ static enum kernel_result run(struct kernel_ctx *ctx, struct binomial_job *job) 
 }
 
 /* StatelessRandomBinomial.
- *   shape  int [rank], which ends with the shape of counts and probs together    seed  int [2]
- *          counts, probs  T
- *   output  dtype [shape]; NaN where there is no such distribution
+ *   shape          int [rank], which ends with the shape of counts and probs together
+ *   seed           int [2]
+ *   counts, probs  T
+ *   output         dtype [shape]; NaN where there is no such distribution
  * Errors   INVALID_ARGUMENT   shapes, seed */
 enum kernel_result random_stateless_binomial(struct kernel_ctx *ctx) {
     struct binomial_job job = {.n_samples = 0};
@@ -166,15 +167,18 @@ enum kernel_result random_stateless_binomial(struct kernel_ctx *ctx) {
     return run(ctx, &job);
 }
 
-/* What TensorFlow lets the generator move on by, in samples of 256 blocks. */
+/* By how much TensorFlow advances the generator, in samples of 256 blocks. */
 static uint64_t n_taken(const struct binomial_job *job) {
     return (uint64_t)job->plan->n_elements * 50 * ((uint64_t)job->n_samples + 3);
 }
 
-/* StatefulRandomBinomial: from the generator in a variable.
- *   resource    algorithm  int64 scalar    shape, counts, probs, output  as above
- * Errors   INVALID_ARGUMENT   shapes, an algorithm that is not Philox by its number, a variable
- *                             that is no generator; NOT_FOUND */
+/* StatefulRandomBinomial: as above, from the generator in a variable.
+ *   resource                      the generator
+ *   algorithm                     int64 scalar
+ *   shape, counts, probs, output  as above
+ * Errors   INVALID_ARGUMENT   shapes, an algorithm other than Philox, a variable that is no
+ *                             generator
+ *          NOT_FOUND          the variable */
 enum kernel_result random_resource_binomial(struct kernel_ctx *ctx) {
     struct binomial_job job = {.n_samples = 0};
     struct broadcast plan;

@@ -1,6 +1,6 @@
-/* RandomShuffle and Multinomial.
+/* Runs RandomShuffle and Multinomial.
  *
- * A shuffle is Fisher's and Yates': place i takes one of the n - i that are left, by one word
+ * A shuffle is Fisher's and Yates': position i takes one of the n - i remaining values, by one word
  * modulo their number. */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 /* ---- RandomShuffle ---- */
 
-/* 0 … n - 1, shuffled. */
+/* Makes a permutation of 0 … n - 1. */
 static int64_t *permutation(struct philox generator, int64_t n) {
     int64_t *places = malloc((size_t)n * sizeof(*places));
     if (!places)
@@ -59,8 +59,8 @@ static bool is_shuffled(const struct tensor *value) {
     return value->rank > 0 && value->n_elements > 0 && tensor_dim(value, 0) > 1;
 }
 
-/* RandomShuffle: value with its rows (slices of dimension 0) in another order. A scalar stays
- * itself. */
+/* RandomShuffle: value with its rows (slices of dimension 0) in another order. A scalar is returned
+ * as it is. */
 enum kernel_result random_shuffle(struct kernel_ctx *ctx) {
     const struct tensor *value = kernel_input(ctx, 0);
     if (!is_shuffled(value)) {
@@ -71,7 +71,7 @@ enum kernel_result random_shuffle(struct kernel_ctx *ctx) {
     return shuffle(ctx, random_state_reserve(ctx, (n_words + PHILOX_BLOCK - 1) / PHILOX_BLOCK));
 }
 
-/* StatelessShuffle: the same from key, counter and algorithm. */
+/* StatelessShuffle: as RandomShuffle, from key, counter and algorithm. */
 enum kernel_result random_stateless_shuffle(struct kernel_ctx *ctx) {
     struct philox generator;
     KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2),
@@ -115,7 +115,7 @@ static void load_logits(const struct multinomial_job *job, int64_t row, double *
     }
 }
 
-/* e^(logit - max) in place; a logit that is not finite weighs nothing. */
+/* e^(logit - max) in place. A logit that is not finite has the weight 0. */
 VECTOR_CLONES static void weigh_classes(double *logits, int64_t n) {
     enum { LANES = 8 };
     double lanes[LANES], max = -INFINITY;
@@ -124,8 +124,8 @@ VECTOR_CLONES static void weigh_classes(double *logits, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++)
-            lanes[k] =
-                (logits[i + k] > lanes[k]) & (logits[i + k] < INFINITY) ? logits[i + k] : lanes[k];
+            lanes[k] = ((logits[i + k] > lanes[k]) & (logits[i + k] < INFINITY)) ? logits[i + k]
+                                                                                 : lanes[k];
     for (; i < n; i++)
         lanes[0] = logits[i] > lanes[0] && logits[i] < INFINITY ? logits[i] : lanes[0];
     for (int k = 0; k < LANES; k++)
@@ -134,7 +134,7 @@ VECTOR_CLONES static void weigh_classes(double *logits, int64_t n) {
         logits[i] = fabs(logits[i]) < INFINITY ? vexp_f64(logits[i] - max) : 0;
 }
 
-/* Sums of e^(logit - max) up to each class. */
+/* Writes the sums of e^(logit - max) up to each class. */
 static void cumulate(const struct multinomial_job *job, int64_t row, double *sums) {
     load_logits(job, row, sums);
     weigh_classes(sums, job->classes);
@@ -143,8 +143,9 @@ static void cumulate(const struct multinomial_job *job, int64_t row, double *sum
         sums[i] = total += sums[i];
 }
 
-/* The first class whose sum is above `wanted`; all of them where none is (no logit was finite),
- * as in TensorFlow. Without branches, which would be guessed wrong half of the time. */
+/* The first class whose sum is above `wanted`. When there is none, because no logit was finite, the
+ * result is the number of classes, as in TensorFlow. There is no branch, because half of them would
+ * be mispredicted. */
 static int64_t class_above(const double *sums, int64_t n, double wanted) {
     int64_t first = 0;
     for (; n > 1; n -= n / 2)
@@ -152,7 +153,7 @@ static int64_t class_above(const double *sums, int64_t n, double wanted) {
     return first + (sums[first] <= wanted);
 }
 
-/* Sample s of row r takes pair r · samples + s of the stream's words. */
+/* Sample s of row r uses pair r · samples + s of the stream's words. */
 static void multinomial_rows(void *arg, int64_t begin, int64_t end) {
     struct multinomial_job *job = arg;
     double *sums = malloc((size_t)job->classes * sizeof(*sums));
@@ -213,10 +214,27 @@ static struct status *multinomial_prepare(struct kernel_ctx *ctx, struct multino
     return NULL;
 }
 
+static struct status *multinomial_on_device(struct kernel_ctx *ctx,
+                                            const struct multinomial_job *job, int64_t rows) {
+    struct device_multinomial drawn = {.dtype = job->dtype,
+                                       .logits = job->logits,
+                                       .out = job->out,
+                                       .out_is_int32 = job->is_i32,
+                                       .n_rows = rows,
+                                       .n_classes = job->classes,
+                                       .n_samples = job->samples,
+                                       .generator = job->generator};
+    return ctx->instance->engine->multinomial(ctx, &drawn);
+}
+
 static enum kernel_result multinomial_run(struct kernel_ctx *ctx, struct multinomial_job *job,
                                           int64_t rows) {
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, multinomial_on_device(ctx, job, rows));
+        return KERNEL_DONE;
+    }
     pool_parallel_for(ctx->pool, rows, (double)job->classes * 8 + (double)job->samples * 20,
                       multinomial_rows, job);
     if (unlikely(job->is_out_of_memory))
@@ -225,25 +243,27 @@ static enum kernel_result multinomial_run(struct kernel_ctx *ctx, struct multino
     return KERNEL_DONE;
 }
 
-/* Multinomial: per row of logits, num_samples classes drawn with probability ∝ e^logit.
- *   logits  T [batch, classes]    num_samples  int32, scalar    output  output_dtype [batch,
- *                                              num_samples]
+/* Multinomial: for each row of logits, num_samples classes drawn with probability ∝ e^logit.
+ *   logits        T [batch, classes]
+ *   num_samples   int32, scalar
+ *   output        output_dtype [batch, num_samples]
  * Errors    INVALID_ARGUMENT   ranks, num_samples negative, no class
- * TensorFlow's numbers for large batches depend on its number of threads; ours are always those
- * of one. */
+ * TensorFlow's numbers for large batches depend on its number of threads. Ours are always those of
+ * one thread. */
 enum kernel_result random_multinomial(struct kernel_ctx *ctx) {
     struct multinomial_job job = {0};
     int64_t dims[2];
     KERNEL_TRY(ctx, multinomial_prepare(ctx, &job, dims));
     if (ctx->outputs[0].n_elements > 0) {
-        uint64_t samples = ((uint64_t)dims[1] + 3) / 4 * 4; /* in whole blocks, two words each */
+        /* rounded up to two whole blocks, of two samples each */
+        uint64_t samples = ((uint64_t)dims[1] + 3) / 4 * 4;
         job.generator =
             random_state_reserve(ctx, (uint64_t)dims[0] * samples * 2 * RANDOM_BLOCKS_PER_OUTPUT);
     }
     return multinomial_run(ctx, &job, dims[0]);
 }
 
-/* StatelessMultinomial: the same from a seed. */
+/* StatelessMultinomial: as Multinomial, from a seed. */
 enum kernel_result random_stateless_multinomial(struct kernel_ctx *ctx) {
     struct multinomial_job job = {0};
     int64_t dims[2];

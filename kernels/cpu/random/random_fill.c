@@ -1,11 +1,11 @@
-/* Tensors of independent random numbers, with the bits that TensorFlow's CPU kernels give for
- * the same generator.
+/* Fills tensors with independent random numbers, which have the bits that TensorFlow's CPU kernels
+ * give for the same generator.
  *
- * Outputs are made in groups: 4 of up to 32 bits, or 2 of 64. Group g of a distribution that
- * needs a fixed number of words takes block g. A truncated normal draws until its group is full,
- * from blocks g · 64 · group size on, which 256 numbers an output never exhaust in practice. The
- * normal is Box and Muller's, with libm's log, sin and cos: the same functions on the same
- * machine are what makes the last bit agree. */
+ * Outputs are made in groups: 4 of up to 32 bits, or 2 of 64. Group g of a distribution that needs
+ * a fixed number of words uses block g. A truncated normal draws until its group is full, from
+ * block g · 64 · group size on; the 256 numbers for each output are never exhausted in practice.
+ * The normal is Box and Muller's, with libm's log, sin and cos, because the same functions on the
+ * same machine make the last bit agree. */
 #include "kernels/cpu/random/random_fill.h"
 
 #include <math.h>
@@ -23,12 +23,12 @@ struct fill_job {
     const struct random_fill *fill;
     char *out;
     int64_t n;
-    int group; /* outputs of a block */
+    int group; /* outputs that one block gives */
 };
 
 /* ---- the normal ---- */
 
-/* Two words to two normals [Box, Muller 1958]. The product is rounded once from double, as
+/* Turns two words into two normals [Box, Muller 1958]. The product is rounded once from double, as
  * TensorFlow's is. */
 static inline void normal_pair_f32(uint32_t a, uint32_t b, float out[2]) {
     float u = philox_f32(a);
@@ -71,7 +71,7 @@ static void normals(enum dtype dtype, const uint32_t *words, int64_t n, char *ou
         half_block_store(dtype, (uint16_t *)(void *)out, floats, n);
 }
 
-/* ---- words to elements; n words, or pairs of them for 64-bit elements ---- */
+/* ---- words to elements: n words, or n pairs of words for 64-bit elements ---- */
 
 VECTOR_CLONES
 static void uniforms_f32(const uint32_t *words, int64_t n, float *out) {
@@ -84,8 +84,8 @@ static void uniforms_f64(const uint32_t *words, int64_t n, double *out) {
         out[i] = philox_f64(words[2 * i], words[2 * i + 1]);
 }
 
-/* The low 10 (7) bits are the fraction of a number in [1, 2), from which 1 is taken: exact in
- * float. */
+/* The low 10 (7) bits are the fraction of a number in [1, 2), from which 1 is subtracted. In float
+ * this is exact. */
 VECTOR_CLONES
 static void scale_low_bits(const uint32_t *words, int64_t n, uint32_t mask, float scale,
                            float *out) {
@@ -166,8 +166,8 @@ void random_next_f64(enum random_kind kind, struct philox *generator, double out
         uniforms(DT_DOUBLE, words, 2, out);
 }
 
-/* One group of normals within (-2, 2): those outside are dropped and the next ones take their
- * place. */
+/* Makes one group of normals within (-2, 2). Those outside are dropped, and the next ones are
+ * used. */
 static void truncated_group(enum dtype dtype, struct philox generator, float floats[4],
                             double doubles[2]) {
     const int group = dtype == DT_DOUBLE ? 2 : 4;

@@ -1,8 +1,8 @@
-/* Gamma and Poisson: rejection sampling in double, whatever the types.
+/* Draws from Gamma and Poisson distributions by rejection sampling in double, whatever the types.
  *
- * Each parameter gets `samples` outputs, samples apart in the output: output[sample, parameter].
- * The sample's own stream begins at block 256 · (parameter · samples + sample), so the numbers
- * do not depend on who computes which. */
+ * Each parameter gets `samples` outputs, which the output stores as output[sample, parameter]. The
+ * stream of a sample begins at block 256 · (parameter · samples + sample), so the numbers do not
+ * depend on which thread computes them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 #include "kernels/cpu/random/random_internal.h"
 #include "common/tensor/element.h"
 
-/* Uniforms and normals of one stream, each kind buffered by itself: a block gives two, the
- * second one is used first. */
+/* Uniforms and normals of one stream, each kind with a buffer of its own. A block gives two
+ * numbers, of which the second is used first. */
 struct draws {
     struct philox generator;
     double uniforms[2], normals[2];
@@ -44,11 +44,11 @@ static double draw_normal(struct draws *draws) {
     return draws->normals[--draws->n_normals];
 }
 
-/* no real parameter comes near it; an impossible one (NaN, below 0) ends as NaN */
+/* no real parameter needs as many; an impossible one (NaN, below 0) ends as NaN */
 enum { MAX_DRAWS = 10000 };
 
-/* Marsaglia, Tsang: "A simple method for generating gamma variables", TOMS 26 (2000). Below 1:
- * that of alpha + 1, times u^(1/alpha). */
+/* Marsaglia, Tsang: "A simple method for generating gamma variables", TOMS 26 (2000). For alpha
+ * below 1: a sample of alpha + 1, times u^(1/alpha). */
 static double draw_gamma(struct draws *draws, double alpha) {
     if (alpha == 1.0)
         return -log1p(-draw_uniform(draws));
@@ -60,7 +60,7 @@ static double draw_gamma(struct draws *draws, double alpha) {
             continue;
         v = v * v * v;
         double u = draw_uniform(draws);
-        /* The first test is the squeeze, which spares the logarithms most of the time. */
+        /* The first test is the squeeze, which avoids the logarithms most of the time. */
         if (u < 1 - 0.0331 * (x * x) * (x * x) || log(u) < 0.5 * x * x + d * (1 - v + log(v)))
             return is_below_one ? d * v * pow(draw_uniform(draws), 1 / alpha) : d * v;
     }
@@ -82,9 +82,9 @@ static struct poisson_constants poisson_prepare(double rate) {
                                       .v_r = 0.9277 - 3.6224 / (b - 2)};
 }
 
-/* Small rates: uniforms multiplied until below e^-rate (Knuth). Others: Hörmann's PTRS, "The
- * transformed rejection method for generating Poisson random variables" (1993). `max`: what the
- * output's type can hold. */
+/* For small rates uniforms are multiplied until the product is below e^-rate (Knuth). Other rates
+ * use Hörmann's PTRS, "The transformed rejection method for generating Poisson random variables"
+ * (1993). `max` is the largest number that the output's type can hold. */
 static double draw_poisson(struct draws *draws, const struct poisson_constants *p, double max) {
     if (!(p->rate >= 0) || isinf(p->rate))
         return NAN;
@@ -192,7 +192,7 @@ static enum kernel_result run(struct kernel_ctx *ctx, struct sample_job *job,
     return KERNEL_DONE;
 }
 
-/* The stateful ops: output has shape ++ the parameters' shape. */
+/* The stateful ops, whose output has the shape `shape` ++ the parameters' shape. */
 static enum kernel_result stateful(struct kernel_ctx *ctx, bool is_poisson) {
     const struct tensor *parameters = kernel_input(ctx, 1);
     int64_t dims[SHAPE_MAX_RANK];
@@ -212,13 +212,13 @@ static enum kernel_result stateful(struct kernel_ctx *ctx, bool is_poisson) {
     return run(ctx, &job, parameters);
 }
 
-/* RandomGamma: shape, alpha → output [shape ++ alpha's].    RandomPoisson, RandomPoissonV2: shape,
- *                                                           rate → output [shape ++ rate's].
+/* RandomGamma: shape, alpha → output [shape ++ alpha's].
+ * RandomPoisson, RandomPoissonV2: shape, rate → output [shape ++ rate's].
  * Errors   INVALID_ARGUMENT   shape not a vector, or too large */
 enum kernel_result random_gamma(struct kernel_ctx *ctx) { return stateful(ctx, false); }
 enum kernel_result random_poisson(struct kernel_ctx *ctx) { return stateful(ctx, true); }
 
-/* The stateless ops: the output's shape is given, and ends with the parameters' shape. */
+/* The stateless ops, whose output's shape is an input that ends with the parameters' shape. */
 static enum kernel_result stateless(struct kernel_ctx *ctx, struct sample_job *job,
                                     int parameter_input) {
     const struct tensor *parameters = kernel_input(ctx, parameter_input);
@@ -236,7 +236,7 @@ static enum kernel_result stateless(struct kernel_ctx *ctx, struct sample_job *j
     return run(ctx, job, parameters);
 }
 
-/* StatelessRandomGammaV2 (seed), V3 (key, counter, algorithm): the last input is alpha. */
+/* StatelessRandomGammaV2 (seed), V3 (key, counter, algorithm). The last input is alpha. */
 enum kernel_result random_stateless_gamma(struct kernel_ctx *ctx) {
     struct sample_job job = {0};
     bool is_v3 = ctx->instance->n_inputs == 5;

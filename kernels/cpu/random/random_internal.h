@@ -5,6 +5,7 @@
 #include "kernels/cpu/random/random_fill.h"
 #include "kernels/cpu/random/random_state.h"
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 
 kernel_fn random_uniform, random_normal, random_truncated_normal, random_uniform_int;
 
@@ -38,6 +39,11 @@ kernel_fn random_stateless_binomial, random_resource_binomial;
 
 /* ---- random_parameterized.c ---- */
 kernel_fn random_parameterized;
+
+/* Fills output 0, which has elements. `generator`: where a device finds the generator; NULL: it is
+ * in *fill. Only a device can fail. */
+struct status *random_fill_output(struct kernel_ctx *ctx, const struct random_fill *fill,
+                                  const struct device_generator *generator) MUST_USE;
 
 /* ---- shared checks ---- */
 

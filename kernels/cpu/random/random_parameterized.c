@@ -1,6 +1,6 @@
-/* ParameterizedTruncatedNormal: normals with a mean, a deviation and bounds for each batch, by
- * rejection [Robert 1995: "Simulation of truncated normal variables"]. One stream for all
- * batches, front to back: TensorFlow's numbers on one thread. */
+/* Runs ParameterizedTruncatedNormal: normals with a mean, a deviation and bounds for each batch, by
+ * rejection [Robert 1995: "Simulation of truncated normal variables"]. All batches use one stream
+ * in order, which gives the numbers of TensorFlow on one thread. */
 #include <math.h>
 
 #include "common/tensor/element.h"
@@ -13,10 +13,10 @@ enum { MAX_TRIES = 1000, EQUAL_BATCH = 100 };
 
 struct parameterized {
     struct philox generator;
-    /* mean, deviation, lower and upper bound; one for all batches, or one each */
+    /* mean, deviation, lower and upper bound, each one for all batches or one for each batch */
     const struct tensor *parameters[4];
-    int64_t samples, n; /* of a batch, of all */
-    void *out;          /* in the type that is computed in */
+    int64_t samples, n; /* samples: of one batch; n: of all */
+    void *out;          /* in the type of the computation */
 };
 
 static double parameter_at(const struct tensor *t, int64_t b) {
@@ -74,8 +74,8 @@ static struct status *run_half(struct kernel_ctx *ctx, struct parameterized *job
     return st;
 }
 
-/* Equal parameters for all: batches of a handy size. Errors: INVALID_ARGUMENT for parameters
- * that fit no batch. */
+/* Splits the output into batches. With equal parameters for all outputs the size of a batch is
+ * free. Errors: INVALID_ARGUMENT for parameters that do not fit the batches. */
 static struct status *divide(struct parameterized *job, int64_t n_batches, int64_t *ret_n_batches) {
     static const char *const names[4] = {"means", "stddevs", "minvals", "maxvals"};
     bool is_same = true;
@@ -103,11 +103,11 @@ static struct status *divide(struct parameterized *job, int64_t n_batches, int64
 }
 
 /* ParameterizedTruncatedNormal.
- *   shape  int32, int64 [rank], the first size counts batches
+ *   shape   int32, int64 [rank], whose first size counts batches
  *   means, stdevs, minvals, maxvals  dtype, scalars or [batches]
  *   output  dtype [shape...]
- * Errors   INVALID_ARGUMENT   shapes; a deviation that is not positive, bounds without room or both
- *                             infinite */
+ * Errors   INVALID_ARGUMENT   shapes; a deviation that is not positive, bounds that are empty or
+ *                             both infinite */
 enum kernel_result random_parameterized(struct kernel_ctx *ctx) {
     int64_t dims[SHAPE_MAX_RANK], n_batches;
     struct shape shape;

@@ -1,7 +1,7 @@
-/* Random ops with a state: each execution takes the next part of the node's stream.
+/* Runs random ops with a state: each execution uses the next part of the node's stream.
  *
- * The state is a counter of blocks, so executions at the same time take different parts. Only the
- * part that an execution gets depends on their order, as in TensorFlow. */
+ * The state is a counter of blocks, so concurrent executions use different parts. As in TensorFlow,
+ * only the part that an execution gets depends on their order. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -31,7 +31,7 @@ struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks) {
 
 struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK],
                             struct shape *ret) {
-    /* some ops take a shape of any dtype as far as their signature says */
+    /* the signatures of some ops allow any dtype for the shape */
     if (unlikely(shape->rank != 1 || !dtype_in(tensor_dtype(shape), DTYPES_INDEX)))
         return status_invalid("shape must be a vector of {int32,int64}, got shape %s of %s",
                               TENSOR_SHAPE_TEXT(shape), dtype_name(tensor_dtype(shape)));
@@ -68,7 +68,19 @@ struct status *random_range(const struct tensor *minval, const struct tensor *ma
                               (long long)high);
     }
     fill->low = low;
-    fill->range = high - low; /* of 32-bit types: below 2^32 */
+    fill->range = high - low; /* below 2^32 for 32-bit types */
+    return NULL;
+}
+
+struct status *random_fill_output(struct kernel_ctx *ctx, const struct random_fill *fill,
+                                  const struct device_generator *generator) {
+    struct tensor *out = &ctx->outputs[0];
+    if (kernel_is_for_device(ctx)) {
+        static const struct device_generator in_fill = {NULL, NULL};
+        return ctx->instance->engine->random(ctx, fill, generator ? generator : &in_fill,
+                                             tensor_data(out), out->n_elements);
+    }
+    random_fill_run(fill, ctx->pool, tensor_data(out), out->n_elements);
     return NULL;
 }
 
@@ -84,11 +96,11 @@ static enum kernel_result stateful_fill(struct kernel_ctx *ctx, enum random_kind
     if (n == 0)
         return KERNEL_DONE;
     fill.generator = random_state_reserve(ctx, (uint64_t)n * RANDOM_BLOCKS_PER_OUTPUT);
-    random_fill_run(&fill, ctx->pool, tensor_data(&ctx->outputs[0]), n);
+    KERNEL_TRY(ctx, random_fill_output(ctx, &fill, NULL));
     return KERNEL_DONE;
 }
 
-/* RandomUniform, RandomStandardNormal, TruncatedNormal, RandomUniformInt: output of the asked
+/* RandomUniform, RandomStandardNormal, TruncatedNormal, RandomUniformInt: output of the given
  * shape.
  *   shape   T [rank]           minval, maxval  Tout, scalars (RandomUniformInt)
  *   output  dtype [shape...]

@@ -1,9 +1,9 @@
-/* Random ops without a state: the numbers follow from a seed, or from key and counter. */
+/* Runs random ops without a state, whose numbers follow from a seed, or from key and counter. */
 #include <stdlib.h>
 
 #include "kernels/cpu/random/random_internal.h"
 
-/* Algorithms by TensorFlow's numbers. ThreeFry (2) is not for CPUs there either. */
+/* Algorithms, with TensorFlow's numbers. TensorFlow has no ThreeFry (2) on CPUs either. */
 enum { ALG_PHILOX = 1, ALG_AUTO = 3 };
 
 struct status *random_from_seed(const struct tensor *seed, struct philox *ret) {
@@ -14,7 +14,7 @@ struct status *random_from_seed(const struct tensor *seed, struct philox *ret) {
     }
     if (unlikely(seed->dtype != DT_INT32 && seed->dtype != DT_INT64))
         return status_invalid("Invalid seed type: %s", dtype_name((enum dtype)seed->dtype));
-    /* One block under a fixed key mixes the two, so that neighbouring seeds have nothing in
+    /* One block under a fixed key mixes the two words, so that neighbouring seeds have nothing in
      * common. */
     uint32_t mixed[PHILOX_BLOCK];
     philox_block(0x02461e293ec8f720u, (uint64_t)tensor_index_at(seed, 0),
@@ -42,6 +42,9 @@ struct status *random_from_key(const struct tensor *key, const struct tensor *co
     int32_t algorithm = *(const int32_t *)tensor_cdata(alg);
     if (unlikely(algorithm != ALG_PHILOX && algorithm != ALG_AUTO))
         return status_invalid("Unsupported algorithm id: %d", algorithm);
+    *ret = (struct philox){0, 0, 0};
+    if (tensor_is_on_device(key) || tensor_is_on_device(counter))
+        return NULL;
     const uint64_t *words = tensor_cdata(counter);
     *ret = (struct philox){*(const uint64_t *)tensor_cdata(key), words[0], words[1]};
     return NULL;
@@ -49,7 +52,7 @@ struct status *random_from_key(const struct tensor *key, const struct tensor *co
 
 struct stateless_state {
     enum random_kind kind;
-    int minval; /* input of a range, -1 without one */
+    int minval; /* the input that is a range's minimum, -1 without a range */
 };
 
 struct status *random_stateless_init(struct kernel_init *init) {
@@ -58,6 +61,23 @@ struct status *random_stateless_init(struct kernel_init *init) {
     state->minval = state->kind == RANDOM_RANGE ? init->node->n_data - 2 : -1;
     init->state = state;
     return NULL;
+}
+
+/* Finds key and counter where they are; one of them may have come inline. */
+static void generator_on_device(const struct kernel_ctx *ctx, struct philox *generator,
+                                struct device_generator *ret) {
+    const struct tensor *key = kernel_input(ctx, 1), *counter = kernel_input(ctx, 2);
+    if (tensor_is_on_device(key))
+        ret->key = tensor_cdata(key);
+    else
+        generator->key = *(const uint64_t *)tensor_cdata(key);
+    if (tensor_is_on_device(counter)) {
+        ret->counter = tensor_cdata(counter);
+        return;
+    }
+    const uint64_t *words = tensor_cdata(counter);
+    generator->lo = words[0];
+    generator->hi = words[1];
 }
 
 static enum kernel_result stateless_fill(struct kernel_ctx *ctx, bool is_v2) {
@@ -79,7 +99,10 @@ static enum kernel_result stateless_fill(struct kernel_ctx *ctx, bool is_v2) {
     if (state->minval >= 0)
         KERNEL_TRY(ctx, random_range(kernel_input(ctx, state->minval),
                                      kernel_input(ctx, state->minval + 1), false, &fill));
-    random_fill_run(&fill, ctx->pool, tensor_data(&ctx->outputs[0]), n);
+    struct device_generator generator = {NULL, NULL};
+    if (is_v2)
+        generator_on_device(ctx, &fill.generator, &generator);
+    KERNEL_TRY(ctx, random_fill_output(ctx, &fill, &generator));
     return KERNEL_DONE;
 }
 
@@ -87,12 +110,12 @@ static enum kernel_result stateless_fill(struct kernel_ctx *ctx, bool is_v2) {
  * shape, seed [2], bounds → output.
  * Errors   INVALID_ARGUMENT   shape, seed or bounds wrong */
 enum kernel_result random_stateless(struct kernel_ctx *ctx) { return stateless_fill(ctx, false); }
-/* The same with key [1], counter [2] and algorithm in the seed's place.
+/* As above, with key [1], counter [2] and algorithm in place of the seed.
  * Errors   INVALID_ARGUMENT   also for an algorithm that is not Philox */
 enum kernel_result random_stateless_v2(struct kernel_ctx *ctx) { return stateless_fill(ctx, true); }
 
-/* StatelessRandomGetKeyCounter(Alg): key uint64 [1], counter uint64 [2] (and algorithm) for a
- * seed [2].
+/* StatelessRandomGetKeyCounter(Alg): key uint64 [1], counter uint64 [2] (and algorithm) for a seed
+ * [2].
  * Errors   INVALID_ARGUMENT   seed of another shape */
 enum kernel_result random_get_key_counter(struct kernel_ctx *ctx) {
     struct philox generator;
@@ -109,7 +132,7 @@ enum kernel_result random_get_key_counter(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* StatelessRandomGetAlg: the algorithm of CPUs. */
+/* StatelessRandomGetAlg returns the algorithm of CPUs. */
 enum kernel_result random_get_alg(struct kernel_ctx *ctx) {
     tensor_init_scalar_i32(&ctx->outputs[0], ALG_PHILOX);
     return KERNEL_DONE;

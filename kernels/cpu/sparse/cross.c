@@ -78,7 +78,7 @@ static const uint64_t multiplier = 0xc6a4a7935bd1e995ull;
 
 static inline uint64_t shift_mix(uint64_t v) { return v ^ v >> 47; }
 
-/* Two fingerprints become one; the order matters. As Murmur mixes a word in. */
+/* Makes one fingerprint of two, in the way that Murmur mixes in a word. The order matters. */
 static uint64_t fold(uint64_t a, uint64_t b) {
     uint64_t mixed = (a ^ multiplier ^ shift_mix(b * multiplier) * multiplier) * multiplier;
     return shift_mix(shift_mix(mixed) * multiplier);
@@ -94,7 +94,7 @@ static uint64_t hash_value(const struct cross *cross, const struct cross_feature
                    : hash_fingerprint64(text.data, text.len);
     }
     int64_t value = tensor_index_at(feature->values, i);
-    /* TensorFlow hashes the low half only, and buckets must agree with its */
+    /* TensorFlow hashes the low half only, and our buckets must be the same */
     enum { HASHED_BYTES = 4 };
     if (is_salted && cross->is_strong)
         return hash_sip24(&value, HASHED_BYTES, cross->salt[0], cross->salt[1]);

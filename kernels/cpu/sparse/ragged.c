@@ -18,8 +18,9 @@ struct status *ragged_check_splits(const struct tensor *splits, int64_t n_values
         int64_t next = tensor_index_at(splits, i);
         if (next < last)
             return status_invalid(
-                "Ragged splits must be sorted, but splits[%lld] = %lld and splits[%lld] = %lld",
-                (long long)(i - 1), (long long)last, (long long)i, (long long)next);
+                "Invalid ragged splits: ragged splits must be sorted (monotonically increasing), "
+                "but splits[%lld] = %lld is smaller than splits[%lld] = %lld",
+                (long long)i, (long long)next, (long long)(i - 1), (long long)last);
         last = next;
     }
     if (n_values < 0)

@@ -18,12 +18,5 @@ struct status *ragged_check_nested(const struct tensor *splits, int n_splits,
 
 /* Returns the elements per row of a tensor of rank 1 or more; 1 when there are no rows. */
 int64_t ragged_row_len(const struct tensor *values);
-/* Sets an element of an int32 or int64 tensor that is being made. */
-static inline void ragged_set_int(struct tensor *t, int64_t i, int64_t value) {
-    if (t->dtype == DT_INT32)
-        ((int32_t *)tensor_data(t))[i] = (int32_t)value;
-    else
-        ((int64_t *)tensor_data(t))[i] = value;
-}
 
 #endif

@@ -1,6 +1,7 @@
 /* Counts how often each integer occurs in each row of a dense, sparse or ragged batch.
- * DenseCountSparseOutput and its variants output a sparse matrix of what occurs, SparseBincount and
- * RaggedBincount a dense one. All of them see their input as values with a row each. */
+ * DenseCountSparseOutput and its variants output a sparse matrix of the values that occur,
+ * SparseBincount and RaggedBincount a dense matrix. All of them read their input as values that
+ * belong to rows. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"
@@ -12,17 +13,19 @@ extern const struct kernel_list ragged_count_kernels;
 enum layout { DENSE, SPARSE, RAGGED };
 
 struct occurrence_state {
-    int64_t min_len, max_len; /* CountSparseOutput: -1 when not given */
+    int64_t min_len, max_len; /* CountSparseOutput's attrs; -1 when not given */
     bool is_binary;
 };
 
-/* One batch, as every layout is read. */
+/* One batch, in the form that serves every layout. */
 struct batch {
     enum layout layout;
     const struct tensor *values, *weights;
-    const struct tensor *indices, *shape, *splits; /* of their layout */
-    int64_t n_rows, row_len;                       /* row_len: dense only */
-    bool is_vector;                                /* one row that the output does not show */
+    /* the tensors of their layout; the others are NULL */
+    const struct tensor *indices, *shape, *splits;
+    int64_t n_rows, row_len; /* row_len: dense layout only */
+    /* the input is one row, and the output has no dimension of rows */
+    bool is_vector;
 };
 
 static int64_t row_of(const struct batch *batch, int64_t i, int64_t *cursor) {
@@ -104,7 +107,7 @@ static struct status *check_values(const struct tensor *values) {
 
 /* ---- counts as a sparse matrix ---- */
 
-/* A value's place in the order of the output. */
+/* A value with its position in the order of the output. */
 struct counted {
     int64_t row, value, i;
 };
@@ -170,8 +173,8 @@ static struct status *count_init_attrs(struct kernel_init *init) {
     return node_get_b(init->node, "binary_output", &state->is_binary);
 }
 
-/* The values that count, in the order of the output; equal ones side by side. Returns how many
- * different ones there are. */
+/* Collects the values that count, in the order of the output, so that equal ones are neighbours.
+ * Returns how many different values there are. */
 static int64_t collect(const struct batch *batch, const struct occurrence_state *state,
                        struct counted *to, int64_t *ret_n, int64_t *ret_max) {
     int64_t n = 0, n_different = 0, cursor = 0;
@@ -190,15 +193,16 @@ static int64_t collect(const struct batch *batch, const struct occurrence_state 
     return n_different;
 }
 
-/* An element that is one. */
+/* An element of the value one. */
 static const void *one_of(enum dtype dtype) {
     static const float f = 1;
     static const double d = 1;
-    static const int64_t integer = 1; /* little-endian: its first half is int32's one */
+    /* in little-endian memory its first half is an int32 of one */
+    static const int64_t integer = 1;
     return dtype == DT_FLOAT ? (const void *)&f : dtype == DT_DOUBLE ? (const void *)&d : &integer;
 }
 
-/* Adds what element i weighs to *to, or sets it to one. */
+/* Adds the weight of element i to *to, or sets *to to one. */
 static void add_weight(const struct batch *batch, bool is_binary, update_fn *add, int64_t i,
                        char *to) {
     enum dtype dtype = (enum dtype)batch->weights->dtype;
@@ -272,6 +276,14 @@ static struct status *bincount_init(struct kernel_init *init) {
     return node_get_b(init->node, "binary_output", &state->is_binary);
 }
 
+static struct status *check_n_weights(const struct batch *batch) {
+    if (batch->weights->n_elements > 0 && batch->weights->n_elements != batch->values->n_elements)
+        return status_invalid("Weights and values must have the same size: %lld and %lld",
+                              (long long)batch->weights->n_elements,
+                              (long long)batch->values->n_elements);
+    return NULL;
+}
+
 static struct status *read_bins(const struct kernel_ctx *ctx, struct batch *batch,
                                 int64_t *ret_size) {
     bool is_sparse = batch->layout == SPARSE;
@@ -285,16 +297,14 @@ static struct status *read_bins(const struct kernel_ctx *ctx, struct batch *batc
     *ret_size = tensor_index_at(size, 0);
     if (*ret_size < 0)
         return status_invalid("size (%lld) must be non-negative", (long long)*ret_size);
-    if (batch->weights->n_elements > 0 && batch->weights->n_elements != batch->values->n_elements)
-        return status_invalid("Weights and values must have the same size: %lld and %lld",
-                              (long long)batch->weights->n_elements,
-                              (long long)batch->values->n_elements);
     if (!is_sparse) {
         TRY(check_splits(batch, 1));
+        TRY(check_n_weights(batch));
         batch->n_rows = batch->splits->n_elements - 1;
         return NULL;
     }
     TRY(check_sparse(batch, false));
+    TRY(check_n_weights(batch));
     if (batch->shape->n_elements != 1 && batch->shape->n_elements != 2)
         return status_invalid("Shape must be rank 1 or 2 but is rank %lld",
                               (long long)batch->shape->n_elements);
@@ -329,10 +339,10 @@ static const enum layout dense = DENSE, sparse = SPARSE, ragged = RAGGED;
 // clang-format off
 #define COUNT(name, layout) {.op = (name), .constraints =                                \
     {{"T", DTYPES_INDEX}, {"output_type", COUNT_TYPES}}, .compute = count_sparse_output, \
-    .init = count_init_attrs, .arg = &(layout), .cost_ns_per_element = 30}
+    .init = count_init_attrs, .arg = &(layout)}
 #define BINCOUNT(name, layout) {.op = (name), .constraints =                                  \
     {{"T", COUNT_TYPES}, {"Tidx", DTYPES_INDEX}}, .compute = bincount, .init = bincount_init, \
-    .arg = &(layout), .cost_ns_per_element = 5}
+    .arg = &(layout)}
 static const struct kernel_def rows[] = {
     COUNT("DenseCountSparseOutput", dense),
     COUNT("SparseCountSparseOutput", sparse),

@@ -1,4 +1,5 @@
-/* RaggedCross: the feature crosses of ragged, sparse and dense features, as a ragged tensor. */
+/* Runs RaggedCross: computes the feature crosses of ragged, sparse and dense features, as a ragged
+ * tensor. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/cross.h"
@@ -9,7 +10,7 @@ extern const struct kernel_list ragged_cross_kernels;
 
 struct cross_state {
     int64_t n_ragged, n_sparse, n_dense, n_buckets, key;
-    struct span order; /* a letter per feature; borrowed from the node */
+    struct span order; /* one letter for each feature; borrowed from the node */
 };
 
 static struct status *count_list(const struct node *node, const char *attr, int64_t *ret) {
@@ -48,7 +49,7 @@ static struct status *ragged_cross_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* The inputs of each kind, list by list. */
+/* The inputs of each kind, as lists of tensors. */
 struct inputs {
     const struct tensor *ragged_values, *ragged_splits, *indices, *sparse_values, *shapes, *dense;
 };
@@ -136,12 +137,12 @@ static struct status *write_crosses(struct kernel_ctx *ctx, const struct cross *
     int64_t n_splits = cross->n_rows + 1, total = 0, n;
     TRY(kernel_alloc(ctx, 1, splits_dtype, (struct shape){1, &n_splits}));
     struct tensor *splits = &ctx->outputs[1];
-    ragged_set_int(splits, 0, 0);
+    tensor_set_index(splits, 0, 0);
     for (int64_t row = 0; row < cross->n_rows; row++) {
         TRY(cross_count(cross, row, &n));
         if (add_overflows_i64(total, n, &total) || (splits_dtype == DT_INT32 && total > INT32_MAX))
             return status_invalid("Row splits are too large for out_row_splits_type");
-        ragged_set_int(splits, row + 1, total);
+        tensor_set_index(splits, row + 1, total);
     }
     TRY(kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], (struct shape){1, &total}));
     for (int64_t row = 0; row < cross->n_rows; row++) {
@@ -174,8 +175,7 @@ static const struct kernel_def rows[] = {
     {.op = "RaggedCross",
      .constraints = {{"out_row_splits_type", DTYPES_INDEX}},
      .compute = ragged_cross,
-     .init = ragged_cross_init,
-     .cost_ns_per_element = 100},
+     .init = ragged_cross_init},
 };
 
 const struct kernel_list ragged_cross_kernels = {rows, ARRAY_LEN(rows)};

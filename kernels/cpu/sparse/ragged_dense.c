@@ -11,9 +11,9 @@ extern const struct kernel_list ragged_dense_kernels;
 
 /* ---- RaggedTensorToTensor ----
  *
- * Each ragged dimension turns the list "where does row i begin in the output, or -1" into the
- * same list for the next dimension. Offsets count in inner elements: what the values' own
- * dimensions after the first make up. */
+ * Each ragged dimension turns the list "where row i begins in the output, or -1" into the same list
+ * for the next dimension. Offsets count inner elements. An inner element has all dimensions of the
+ * values except their first. */
 
 enum partition { FIRST_DIM_SIZE, VALUE_ROWIDS, ROW_SPLITS };
 
@@ -57,7 +57,7 @@ static struct status *to_tensor_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* The partition of ragged dimension d, and its kind. */
+/* Returns the partition of ragged dimension d, and its kind. */
 static const struct tensor *partition_at(const struct kernel_ctx *ctx, int d, enum partition *ret) {
     const struct to_tensor_state *state = ctx->instance->state;
     int i = d + (state->partitions[0] == FIRST_DIM_SIZE);
@@ -85,7 +85,7 @@ static struct status *first_size(const struct kernel_ctx *ctx, int64_t *ret) {
                : NULL;
 }
 
-/* The length of the longest row. The partition has been checked. */
+/* The length of the longest row. The caller has checked the partition. */
 static int64_t longest_row(const struct tensor *partition, enum partition kind) {
     int64_t longest = 0, run = 0;
     for (int64_t i = 0; kind == ROW_SPLITS && i + 1 < partition->n_elements; i++)
@@ -119,7 +119,7 @@ static struct status *check_partition(const struct tensor *partition, enum parti
     return NULL;
 }
 
-/* How many rows the next dimension has. */
+/* The number of rows of the next dimension. */
 static int64_t n_children(const struct tensor *partition, enum partition kind) {
     return kind == ROW_SPLITS ? tensor_index_at(partition, partition->n_elements - 1)
                               : partition->n_elements;
@@ -157,7 +157,8 @@ static struct status *check_default(const struct tensor *value, const struct ten
     return NULL;
 }
 
-/* The output's sizes: as asked, else as the values say, else as long as the longest row. */
+/* Computes the output's sizes: the requested ones, else those of the values, else the longest row's
+ * length. */
 static struct status *output_sizes(const struct kernel_ctx *ctx, int64_t first, int64_t *dims,
                                    int *ret_rank) {
     const struct to_tensor_state *state = ctx->instance->state;
@@ -192,8 +193,8 @@ static struct status *output_sizes(const struct kernel_ctx *ctx, int64_t first, 
     return NULL;
 }
 
-/* *places, one per row of dimension d, becomes one per row of the next: `step` output rows
- * apart, at most `limit` of them in a row. */
+/* Turns *places from a list of the rows of dimension d into a list of the rows of the next
+ * dimension. Those are `step` output rows apart, and each row has at most `limit` of them. */
 static struct status *descend(const struct kernel_ctx *ctx, int d, int64_t step, int64_t limit,
                               int64_t **places) {
     enum partition kind;
@@ -218,7 +219,7 @@ static struct status *descend(const struct kernel_ctx *ctx, int d, int64_t step,
     return NULL;
 }
 
-/* Every inner element starts as the default value, broadcast to its shape. */
+/* Fills every inner element with the default value, broadcast to its shape. */
 static struct status *fill_default(const struct kernel_ctx *ctx, struct tensor *out,
                                    int64_t inner) {
     const struct tensor *value = &ctx->inputs[2], *values = &ctx->inputs[1];
@@ -307,15 +308,15 @@ static enum kernel_result ragged_to_tensor(struct kernel_ctx *ctx) {
 
 /* ---- RaggedTensorToSparse ---- */
 
-/* Where a walk over all values stands: the current row of each ragged dimension. */
+/* The position of a walk over all values: the current row of each ragged dimension. */
 struct walk {
     const struct tensor *splits;
     int n_splits;
     int64_t row[SHAPE_MAX_RANK];
 };
 
-/* Moves every dimension to the row that value i lies in, innermost first. Values come in order,
- * so rows only go up. */
+/* Moves every dimension to the row that holds value i, innermost first. Values are visited in
+ * order, so row numbers only rise. */
 static void walk_to(struct walk *walk, int64_t i, int64_t *ret_place) {
     for (int d = walk->n_splits - 1; d >= 0; d--) {
         while (tensor_index_at(&walk->splits[d], walk->row[d] + 1) <= i)
@@ -369,9 +370,9 @@ static enum kernel_result ragged_to_sparse(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "RaggedTensorToTensor", .constraints = {{"T", VALUE_TYPES}, {"Tindex", DTYPES_INDEX}},
-        .compute = ragged_to_tensor, .init = to_tensor_init, .cost_ns_per_element = 2},
+        .compute = ragged_to_tensor, .init = to_tensor_init},
     {.op = "RaggedTensorToSparse", .constraints = {{"Tsplits", DTYPES_INDEX}},
-        .compute = ragged_to_sparse, .cost_ns_per_element = 5},
+        .compute = ragged_to_sparse},
 };
 // clang-format on
 

@@ -6,7 +6,7 @@
 extern const struct kernel_list ragged_gather_kernels;
 
 struct gather_job {
-    const struct tensor *splits, *values, *indices; /* splits: n_splits of them */
+    const struct tensor *splits, *values, *indices; /* n_splits tensors of splits */
     int n_splits;
     struct tensor *out; /* the outputs' splits, then the values */
     int n_out;
@@ -27,8 +27,8 @@ static struct status *check_indices(const struct gather_job *job) {
     return NULL;
 }
 
-/* The splits of what is not ragged: each dimension of indices but the first has rows of one
- * length. */
+/* Makes the splits of dimensions that are not ragged: each dimension of indices except the first
+ * has rows of one length. */
 static struct status *make_regular_splits(struct kernel_ctx *ctx, const struct gather_job *job) {
     const struct tensor *indices = job->indices;
     enum dtype dtype = (enum dtype)job->splits->dtype;
@@ -38,13 +38,13 @@ static struct status *make_regular_splits(struct kernel_ctx *ctx, const struct g
         int64_t row_len = tensor_dim(indices, d + 1), n_splits = n_rows + 1;
         TRY(kernel_alloc(ctx, d, dtype, (struct shape){1, &n_splits}));
         for (int64_t i = 0; i <= n_rows; i++)
-            ragged_set_int(&job->out[d], i, i * row_len);
+            tensor_set_index(&job->out[d], i, i * row_len);
     }
     return NULL;
 }
 
-/* Splits of output dimension `dim` of the gathered rows. begins and ends hold each row's range
- * in that dimension and are moved on to the next. */
+/* Makes the splits of output dimension `dim` from the gathered rows. begins and ends hold each
+ * row's range in that dimension, and are then changed to its range in the next. */
 static struct status *gather_splits(struct kernel_ctx *ctx, struct gather_job *job, int dim,
                                     int64_t *begins, int64_t *ends) {
     const struct tensor *splits = &job->splits[dim];
@@ -54,14 +54,15 @@ static struct status *gather_splits(struct kernel_ctx *ctx, struct gather_job *j
     for (int64_t i = 0; i < n; i++)
         if (add_overflows_i64(n_splits, ends[i] - begins[i], &n_splits))
             return status_invalid("The gathered rows are too many to count");
-    if (output >= 0) { /* of a scalar index the outermost dimension is gone */
+    if (output >= 0) { /* a scalar index removes the outermost dimension */
         TRY(kernel_alloc(ctx, output, dtype, (struct shape){1, &n_splits}));
-        ragged_set_int(&job->out[output], at++, 0);
+        tensor_set_index(&job->out[output], at++, 0);
     }
     for (int64_t i = 0; i < n; i++) {
         int64_t first = tensor_index_at(splits, begins[i]), last = tensor_index_at(splits, ends[i]);
         for (int64_t j = begins[i]; output >= 0 && j < ends[i]; j++)
-            ragged_set_int(&job->out[output], at++, total + tensor_index_at(splits, j + 1) - first);
+            tensor_set_index(&job->out[output], at++,
+                             total + tensor_index_at(splits, j + 1) - first);
         if (add_overflows_i64(total, last - first, &total) ||
             (dtype == DT_INT32 && total > INT32_MAX))
             return status_invalid("The gathered values are too many for splits of type %s",

@@ -5,11 +5,11 @@
 
 extern const struct kernel_list ragged_range_kernels;
 
-/* Says how many numbers there are. False: more than an int64 counts. */
+/* Counts the numbers. False when there are more than an int64 counts. */
 typedef bool count_fn(const void *start, const void *limit, const void *delta, int64_t *ret_n);
 typedef void fill_fn(const void *start, const void *delta, int64_t n, void *out);
 
-/* Integers count in their unsigned type, where the distance of any two fits. */
+/* Integers are counted in their unsigned type, which holds the distance of any two. */
 #define NAME(x) x##_i32
 #define T int32_t
 #define U uint32_t
@@ -19,7 +19,7 @@ typedef void fill_fn(const void *start, const void *delta, int64_t n, void *out)
 #define U uint64_t
 #include "kernels/cpu/sparse/ragged_range.inc"
 
-/* Floats add up as they go: the rounding of each sum is part of the result. */
+/* Floats are made by repeated addition, because the rounding of each sum is part of the result. */
 #define FLOAT_RANGE(tag, T, CEIL)                                                             \
     static bool count_##tag(const void *start_, const void *limit_, const void *delta_,       \
                             int64_t *ret_n) {                                                 \
@@ -61,7 +61,7 @@ static bool is_zero(enum dtype dtype, const void *at) {
     }
 }
 
-/* Element i, or the only one of a scalar. */
+/* Element i, or the only element of a scalar. */
 static const void *element(const struct kernel_ctx *ctx, int input, int64_t i) {
     const struct tensor *t = &ctx->inputs[input];
     return (const char *)tensor_cdata(t) +
@@ -88,7 +88,7 @@ static struct status *make_splits(struct kernel_ctx *ctx, int64_t n_rows, int64_
                splits_dtype = (enum dtype)ctx->instance->out_types[0];
     int64_t n_splits = n_rows + 1, total = 0, n;
     TRY(kernel_alloc(ctx, 0, splits_dtype, (struct shape){1, &n_splits}));
-    ragged_set_int(&ctx->outputs[0], 0, 0);
+    tensor_set_index(&ctx->outputs[0], 0, 0);
     for (int64_t i = 0; i < n_rows; i++) {
         if (is_zero(dtype, element(ctx, 2, i)))
             return status_invalid("Requires delta != 0");
@@ -98,7 +98,7 @@ static struct status *make_splits(struct kernel_ctx *ctx, int64_t n_rows, int64_
         if (add_overflows_i64(total, n, &total) || (splits_dtype == DT_INT32 && total > INT32_MAX))
             return status_invalid("The total range size overflowed. Consider using int64 instead "
                                   "of int32 for row_splits_dtype.");
-        ragged_set_int(&ctx->outputs[0], i + 1, total);
+        tensor_set_index(&ctx->outputs[0], i + 1, total);
     }
     *ret_total = total;
     return NULL;

@@ -1,5 +1,5 @@
-/* Puts ragged tensors into variants and takes them out: RaggedTensorToVariant (whole, or row by
- * row), RaggedTensorFromVariant, RaggedTensorToVariantGradient. */
+/* Puts ragged tensors into variants, whole or row by row, and takes them out:
+ * RaggedTensorToVariant, RaggedTensorFromVariant, RaggedTensorToVariantGradient. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"
@@ -34,18 +34,19 @@ static enum kernel_result whole_to_variant(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Splits of rows [begin, end) of a dimension, from 0 on. */
+/* Makes the splits of rows [begin, end) of a dimension, which begin with 0. */
 static struct status *splits_of_rows(struct kernel_ctx *ctx, const struct tensor *splits,
                                      int64_t begin, int64_t end, struct tensor *ret) {
     int64_t n = end - begin + 1, first = tensor_index_at(splits, begin);
     TRY(tensor_new(ctx->instance->allocator, (enum dtype)splits->dtype, (struct shape){1, &n},
                    ret));
     for (int64_t i = 0; i < n; i++)
-        ragged_set_int(ret, i, tensor_index_at(splits, begin + i) - first);
+        tensor_set_index(ret, i, tensor_index_at(splits, begin + i) - first);
     return NULL;
 }
 
-/* Row i as a ragged tensor of one dimension less; its values share the input's memory. */
+/* Makes a variant of row i: a ragged tensor of one dimension less. Its values share the input's
+ * memory. */
 static struct status *row_to_variant(struct kernel_ctx *ctx, int64_t i,
                                      struct variant_tensors *variant) {
     const struct tensor *splits = ctx->inputs, *values = &ctx->inputs[variant->n];
@@ -59,7 +60,7 @@ static struct status *row_to_variant(struct kernel_ctx *ctx, int64_t i,
     return variant_tensors_seal(variant);
 }
 
-/* Row i of what is not ragged: values of one dimension less. */
+/* Makes a variant of row i of a dense tensor: values of one dimension less. */
 static struct status *dense_row_to_variant(struct kernel_ctx *ctx, int64_t i,
                                            struct variant_tensors *variant) {
     const struct tensor *values = &ctx->inputs[0];
@@ -98,11 +99,11 @@ static enum kernel_result to_variant(struct kernel_ctx *ctx) {
 
 /* ---- RaggedTensorFromVariant ---- */
 
-/* What all elements of the input hold, each with a reference. */
+/* The components that all elements of the input hold, each with a reference. */
 struct components {
     int64_t n;
     struct variant_tensors **at;
-    int n_splits; /* of each */
+    int n_splits; /* of each component */
 };
 
 static void components_fini(struct components *components) {
@@ -165,7 +166,7 @@ static const struct tensor *component_values(const struct components *components
     return &components->at[i]->held[components->n_splits];
 }
 
-/* A component without dimensions of its own is one row. */
+/* The number of rows of a component, which is 1 when the component has no dimensions of its own. */
 static int64_t component_rows(const struct components *components, int64_t i) {
     const struct tensor *values = component_values(components, i);
     if (components->n_splits > 0)
@@ -173,8 +174,8 @@ static int64_t component_rows(const struct components *components, int64_t i) {
     return values->rank > 0 ? tensor_dim(values, 0) : 1;
 }
 
-/* The splits of the input's own dimensions: regular ones, and at the innermost the components'
- * rows. */
+/* Makes the splits of the input's own dimensions. They are regular, except that the innermost ones
+ * are the components' numbers of rows. */
 static struct status *make_outer_splits(struct kernel_ctx *ctx,
                                         const struct components *components) {
     const struct tensor *in = &ctx->inputs[0];
@@ -184,17 +185,17 @@ static struct status *make_outer_splits(struct kernel_ctx *ctx,
         int64_t n_splits = n_rows + 1, total = 0;
         TRY(kernel_alloc(ctx, d, (enum dtype)ctx->instance->out_types[d],
                          (struct shape){1, &n_splits}));
-        ragged_set_int(&ctx->outputs[d], 0, 0);
+        tensor_set_index(&ctx->outputs[d], 0, 0);
         for (int64_t i = 0; i < n_rows; i++) {
             total += d + 1 < in->rank ? tensor_dim(in, d + 1) : component_rows(components, i);
-            ragged_set_int(&ctx->outputs[d], i + 1, total);
+            tensor_set_index(&ctx->outputs[d], i + 1, total);
         }
     }
     return NULL;
 }
 
-/* The components' splits of one dimension, one after the other. What a message claims may wrap,
- * but is only copied. */
+/* Joins the components' splits of one dimension. Splits from a message may wrap, but here they are
+ * only copied. */
 static struct status *join_splits(struct kernel_ctx *ctx, const struct components *components,
                                   int dim, int output) {
     int64_t n_splits = 1, at = 1;
@@ -203,18 +204,18 @@ static struct status *join_splits(struct kernel_ctx *ctx, const struct component
         n_splits += components->at[i]->held[dim].n_elements - 1;
     TRY(kernel_alloc(ctx, output, (enum dtype)ctx->instance->out_types[output],
                      (struct shape){1, &n_splits}));
-    ragged_set_int(&ctx->outputs[output], 0, 0);
+    tensor_set_index(&ctx->outputs[output], 0, 0);
     for (int64_t i = 0; i < components->n; i++) {
         const struct tensor *splits = &components->at[i]->held[dim];
         for (int64_t k = 1; k < splits->n_elements; k++)
-            ragged_set_int(&ctx->outputs[output], at++,
-                           (int64_t)(base + (uint64_t)tensor_index_at(splits, k)));
+            tensor_set_index(&ctx->outputs[output], at++,
+                             (int64_t)(base + (uint64_t)tensor_index_at(splits, k)));
         base = (uint64_t)tensor_index_at(&ctx->outputs[output], at - 1);
     }
     return NULL;
 }
 
-/* Values without components have no shape to go by: [0]. */
+/* Without components the values have no known shape, so it is [0]. */
 static struct status *joined_values_shape(const struct components *components, int64_t *dims,
                                           int *ret_rank) {
     *ret_rank = 1;
@@ -312,8 +313,8 @@ static enum kernel_result from_variant(struct kernel_ctx *ctx) {
 
 /* ---- RaggedTensorToVariantGradient ---- */
 
-/* The rows' gradients one after the other; a row that no gradient reached is zeros as long as
- * its splits say. */
+/* Joins the rows' gradients. A row that no gradient reached becomes zeros, as long as its splits
+ * say. */
 static struct status *join_gradients(struct kernel_ctx *ctx, const struct components *grads,
                                      struct shape shape) {
     const struct tensor *splits = &ctx->inputs[1];
@@ -368,7 +369,7 @@ static enum kernel_result to_variant_gradient(struct kernel_ctx *ctx) {
     int64_t dims[SHAPE_MAX_RANK];
     struct components grads = {0};
     KERNEL_TRY(ctx, ragged_check_splits(splits, -1, false));
-    /* a scalar is the whole tensor, not a row */
+    /* an input that is a scalar holds the whole tensor instead of rows */
     if (ctx->inputs[0].rank > 0 && ctx->inputs[0].n_elements != splits->n_elements - 1)
         return kernel_fail(
             ctx, status_invalid("encoded_ragged_grad has %lld elements, row_splits tell of %lld",
@@ -397,11 +398,11 @@ static enum kernel_result to_variant_gradient(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "RaggedTensorToVariant", .constraints = BY_TYPES, .compute = to_variant,
-        .init = to_variant_init, .cost_ns_per_element = 5},
+        .init = to_variant_init},
     {.op = "RaggedTensorFromVariant", .constraints = BY_TYPES, .compute = from_variant,
-        .init = from_variant_init, .cost_ns_per_element = 50},
-    {.op = "RaggedTensorToVariantGradient", .constraints = BY_TYPES, .compute = to_variant_gradient,
-        .cost_ns_per_element = 50},
+        .init = from_variant_init},
+    {.op = "RaggedTensorToVariantGradient", .constraints = BY_TYPES,
+        .compute = to_variant_gradient},
 };
 // clang-format on
 

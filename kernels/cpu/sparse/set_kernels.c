@@ -1,6 +1,6 @@
 /* Runs set operations along the last dimension of dense or sparse tensors: difference,
- * intersection, union and size. A set is the different values of one group, and a group is the
- * entries that agree in all other dimensions. */
+ * intersection, union and size. A group is the entries that agree in all other dimensions. A set is
+ * the different values of one group. */
 #include <stdlib.h>
 #include <strings.h>
 
@@ -13,7 +13,7 @@ extern const struct kernel_list set_kernels;
 
 /* ---- members ---- */
 
-/* An integer, or a string that is borrowed (NULL: the empty one). */
+/* An integer, or a string that is borrowed. NULL is the empty string. */
 struct member {
     int64_t number;
     const struct bytes *text;
@@ -41,7 +41,7 @@ static void members_add(struct members *members, struct member member) {
     members->at[members->n++] = member;
 }
 
-/* The different values among [begin, end), in order. */
+/* Collects the different values among [begin, end), in order. */
 static void members_collect(struct members *members, const struct tensor *values, int64_t begin,
                             int64_t end) {
     members->n = 0;
@@ -64,7 +64,7 @@ static void members_collect(struct members *members, const struct tensor *values
 /* ---- one operation ---- */
 
 struct set_state {
-    /* what is in the first set only, in the second only, in both */
+    /* whether members of only the first set, of only the second and of both are kept */
     bool keeps_a, keeps_b, keeps_both;
     bool validates;
 };
@@ -95,14 +95,14 @@ static struct status *set_init(struct kernel_init *init) {
                                      name.data);
 }
 
-/* All results so far: members side by side, and per set that is not empty its group's
+/* All results so far: the members of all sets, and for each set that is not empty its group's
  * coordinates and its size. */
 struct results {
     struct members members;
     int64_t *places, *sizes; /* n_sets × n_group, n_sets */
     int64_t n_sets, capacity, largest;
     int n_group;
-    struct members a, b; /* of the group at hand */
+    struct members a, b; /* the members of the present group */
 };
 
 static void results_fini(struct results *results) {
@@ -127,7 +127,7 @@ static void results_add_set(struct results *results, const int64_t *place, int64
     results->largest = MAX(results->largest, size);
 }
 
-/* The operation on the two sets at hand, both in order. */
+/* Applies the operation to the two sets of the present group, which are both in order. */
 static void combine(struct results *results, const struct set_state *state, const int64_t *place) {
     const struct members *a = &results->a, *b = &results->b;
     int64_t before = results->members.n;
@@ -200,7 +200,7 @@ static struct status *read_sparse(const struct kernel_ctx *ctx, int first, bool 
     return validates ? sparse_check(ret, SPARSE_INSIDE | SPARSE_ORDERED) : NULL;
 }
 
-/* What nobody validated may still lie outside. */
+/* Entries that were not validated may be outside of the shape. */
 static struct status *collect_run(struct members *members, const struct sparse *in, int64_t begin,
                                   int64_t end) {
     for (int64_t i = begin; i < end; i++) {
@@ -229,8 +229,8 @@ static struct status *check_groups(struct shape a, struct shape b) {
 
 /* ---- kernels ---- */
 
-/* Groups of a dense first set, one after the other; the second set's are dense too, or come in
- * the same order. */
+/* Walks the groups of a dense first set. The second set is dense too, or its groups have the same
+ * order. */
 static struct status *walk_dense(const struct kernel_ctx *ctx, struct results *results,
                                  const struct tensor *dense_b, const struct sparse *sparse_b) {
     const struct set_state *state = ctx->instance->state;
@@ -354,7 +354,7 @@ static enum kernel_result set_size(struct kernel_ctx *ctx) {
     (DTYPES_SIGNED_INT | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_UINT16) | DTYPE_BIT(DT_STRING))
 // clang-format off
 #define SETS(name, function, prepare) {.op = (name), .constraints = {{"T", MEMBER_TYPES}}, \
-    .compute = function, .init = prepare, .cost_ns_per_element = 50}
+    .compute = function, .init = prepare}
 static const struct kernel_def rows[] = {
     SETS("DenseToDenseSetOperation", dense_to_dense, set_init),
     SETS("DenseToSparseSetOperation", dense_to_sparse, set_init),

@@ -10,76 +10,44 @@ extern const struct kernel_list set_search_kernels;
 
 /* ---- LowerBound, UpperBound ---- */
 
-/* How many of the n sorted numbers are below the value (lower), or not above it (upper). What is
- * no number is above all and below none.
+/* Counts how many of the n sorted numbers are below the value (lower), or not above it (upper). A
+ * NaN is above all numbers, and is not below anything.
  *
- * Several values side by side and without branches: which half comes next is as good as random,
- * and the loads of one value need not wait for another's; every value takes the same halves.
- * Where there are few values, or the numbers are not sorted, which TensorFlow does not check,
- * one value after the other, at the places that std::lower_bound looks at: so it comes to the
- * same. */
+ * Several values are searched at a time, without branches, because the next half is as good as
+ * random and the loads for one value then need not wait for those of another. All of them halve the
+ * same range. Where there are few values, or the numbers are not sorted, which TensorFlow does not
+ * check, the values are searched one by one. The search then compares with the same numbers as
+ * std::lower_bound does, so that it has the same result. */
 enum { SEARCH_LANES = 8 };
 struct search_loops {
     bool (*is_sorted)(const void *numbers, int64_t n);
-    /* SEARCH_LANES values */
+    /* counts for SEARCH_LANES values at a time */
     void (*many)(const void *sorted, int64_t n, const void *values, bool is_upper, int64_t *places);
     int64_t (*one)(const void *sorted, int64_t n, const void *value, bool is_upper);
 };
-#define SEARCH(tag, T, V, LOAD)                                                                \
-    LANES_INLINE bool is_before_##tag(V number, V value, bool is_upper) {                      \
-        return is_upper ? !(value < number) : number < value;                                  \
-    }                                                                                          \
-    static bool is_sorted_##tag(const void *numbers, int64_t n) {                              \
-        const T *at = numbers;                                                                 \
-        bool is_sorted = true;                                                                 \
-        for (int64_t i = 1; i < n; i++)                                                        \
-            is_sorted &= LOAD(at[i - 1]) <= LOAD(at[i]);                                       \
-        return is_sorted;                                                                      \
-    }                                                                                          \
-    LANES_INLINE void search_lanes_##tag(const T *sorted, int64_t n, const T *values,          \
-                                         const bool is_upper, int64_t *places) {               \
-        const T *first[SEARCH_LANES];                                                          \
-        V value[SEARCH_LANES];                                                                 \
-        for (int k = 0; k < SEARCH_LANES; k++) {                                               \
-            first[k] = sorted;                                                                 \
-            value[k] = LOAD(values[k]);                                                        \
-        }                                                                                      \
-        for (int64_t left = n; left > 1; left -= left / 2)                                     \
-            for (int k = 0; k < SEARCH_LANES; k++)                                             \
-                first[k] += left / 2 & -(int64_t)is_before_##tag(LOAD(first[k][left / 2 - 1]), \
-                                                                 value[k], is_upper);          \
-        for (int k = 0; k < SEARCH_LANES; k++)                                                 \
-            places[k] = first[k] - sorted +                                                    \
-                        (n > 0 && is_before_##tag(LOAD(*first[k]), value[k], is_upper));       \
-    }                                                                                          \
-    static void search_many_##tag(const void *sorted, int64_t n, const void *values,           \
-                                  bool is_upper, int64_t *places) {                            \
-        if (is_upper)                                                                          \
-            search_lanes_##tag(sorted, n, values, true, places);                               \
-        else                                                                                   \
-            search_lanes_##tag(sorted, n, values, false, places);                              \
-    }                                                                                          \
-    static int64_t search_one_##tag(const void *sorted_, int64_t n, const void *value,         \
-                                    bool is_upper) {                                           \
-        const T *sorted = sorted_;                                                             \
-        int64_t low = 0, high = n;                                                             \
-        while (low < high) {                                                                   \
-            int64_t middle = low + (high - low) / 2;                                           \
-            bool is_before =                                                                   \
-                is_before_##tag(LOAD(sorted[middle]), LOAD(*(const T *)value), is_upper);      \
-            *(is_before ? &low : &high) = is_before ? middle + 1 : middle;                     \
-        }                                                                                      \
-        return low;                                                                            \
-    }                                                                                          \
-    static const struct search_loops search_##tag = {is_sorted_##tag, search_many_##tag,       \
-                                                     search_one_##tag};
 #define SAME(v) (v)
-#define SEARCH_NUMBER(tag, T, W, DT, ...) SEARCH(tag, T, T, SAME)
+#define V T
+#define LOAD SAME
+#define TEMPLATE "kernels/cpu/sparse/set_search_loops.inc"
+#include "kernels/support/for_real_types.inc"
+#undef TEMPLATE
+#undef V
+#undef LOAD
+#define T uint16_t
+#define V float
+#define NAME(x) x##_half
+#define LOAD half_to_float
+#include "kernels/cpu/sparse/set_search_loops.inc"
+#undef NAME
+#undef LOAD
+#define NAME(x) x##_bfloat16
+#define LOAD bfloat16_to_float
+#include "kernels/cpu/sparse/set_search_loops.inc"
+#undef T
+#undef V
+#undef NAME
+#undef LOAD
 #define SEARCH_ENTRY(tag, T, W, DT, ...) [DT] = &search_##tag,
-NUMBERS_INTS(SEARCH_NUMBER)
-NUMBERS_FLOATS(SEARCH_NUMBER)
-SEARCH(half, uint16_t, float, half_to_float)
-SEARCH(bfloat16, uint16_t, float, bfloat16_to_float)
 static const struct search_loops *const searches[DT_N_TYPES] = {
     NUMBERS_INTS(SEARCH_ENTRY) NUMBERS_FLOATS(SEARCH_ENTRY)[DT_HALF] = &search_half,
     [DT_BFLOAT16] = &search_bfloat16};
@@ -87,7 +55,7 @@ static const struct search_loops *const searches[DT_N_TYPES] = {
 struct search_job {
     const struct search_loops *loops;
     const char *sorted, *values;
-    int64_t n_sorted, n_values, size; /* per row; of an element */
+    int64_t n_sorted, n_values, size; /* of one row; size: bytes of an element */
     bool is_upper;
     struct tensor *out;
 };
@@ -101,11 +69,11 @@ static void store_places(struct tensor *out, int64_t at, const int64_t *places, 
         ((int32_t *)tensor_data(out))[at + i] = (int32_t)places[i];
 }
 
-/* Values [begin, end), all of one row. */
+/* Searches for values [begin, end), which are all in one row. */
 static void search_row(const struct search_job *job, int64_t begin, int64_t end) {
     const char *sorted = job->sorted + begin / job->n_values * job->n_sorted * job->size;
     int64_t places[SEARCH_LANES];
-    /* else looking costs more than it saves */
+    /* with fewer values the check costs more than it saves */
     if (job->n_sorted <= (end - begin) * 4 && job->loops->is_sorted(sorted, job->n_sorted)) {
         for (; begin + SEARCH_LANES <= end; begin += SEARCH_LANES) {
             job->loops->many(sorted, job->n_sorted, job->values + begin * job->size, job->is_upper,
@@ -179,20 +147,18 @@ static struct status *bucketize_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* A value is compared with a boundary as C compares it with a float: integers become floats
+/* A value is compared with a boundary as C compares it with a float, so integers become floats
  * first. */
 #define BUCKETIZE(tag, T)                                                              \
     static void bucketize_##tag(const struct boundaries *boundaries, const void *from, \
                                 int32_t *to, int64_t n) {                              \
-        const T *in = from;                                                            \
         for (int64_t i = 0; i < n; i++) {                                              \
+            const T x = ((const T *)from)[i];                                          \
             int64_t low = 0, high = boundaries->n;                                     \
             while (low < high) {                                                       \
                 int64_t middle = low + (high - low) / 2;                               \
-                if ((T)in[i] < boundaries->at[middle])                                 \
-                    high = middle;                                                     \
-                else                                                                   \
-                    low = middle + 1;                                                  \
+                bool is_below = x < boundaries->at[middle];                            \
+                *(is_below ? &high : &low) = is_below ? middle : middle + 1;           \
             }                                                                          \
             to[i] = (int32_t)low;                                                      \
         }                                                                              \
@@ -228,13 +194,12 @@ static const bool lower = false, upper = true;
 #define BUCKET_TYPES (DTYPES_INDEX | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 // clang-format off
 #define BOUND(name, side) {.op = (name), .constraints =                                 \
-    {{"T", DTYPES_REAL}, {"out_type", DTYPES_INDEX}}, .compute = bound, .arg = &(side), \
-    .cost_ns_per_element = 20}
+    {{"T", DTYPES_REAL}, {"out_type", DTYPES_INDEX}}, .compute = bound, .arg = &(side)}
 static const struct kernel_def rows[] = {
     BOUND("LowerBound", lower),
     BOUND("UpperBound", upper),
     {.op = "Bucketize", .constraints = {{"T", BUCKET_TYPES}}, .compute = bucketize,
-        .init = bucketize_init, .cost_ns_per_element = 10},
+        .init = bucketize_init},
 };
 // clang-format on
 

@@ -172,3 +172,13 @@ struct status *sparse_alloc(struct kernel_ctx *ctx, int first, int64_t n, int ra
         memcpy(tensor_data(&ctx->outputs[first + 2]), dims, (size_t)rank * sizeof(*dims));
     return NULL;
 }
+
+struct status *sparse_rows_of_inputs(const struct kernel_ctx *ctx, struct sparse *ret) {
+    int64_t n_dense;
+    TRY(sparse_of_inputs(ctx, 0, ret));
+    if (ret->rank < 2)
+        return status_invalid("Rank of input SparseTensor should be > 1, but saw rank: %d",
+                              ret->rank);
+    TRY(sparse_check_dims(ret->dims, ret->rank, &n_dense));
+    return sparse_check(ret, SPARSE_INSIDE | SPARSE_ORDERED);
+}

@@ -24,6 +24,9 @@ struct status *sparse_init(const struct tensor *indices, const struct tensor *va
 /* Reads a sparse tensor from the inputs first, first + 1 and first + 2. */
 struct status *sparse_of_inputs(const struct kernel_ctx *ctx, int first,
                                 struct sparse *ret) MUST_USE;
+/* Reads a sparse tensor of rank 2 or more from inputs 0 … 2, for ops that take it row by row. The
+ * entries are inside of the shape and in order. Errors: INVALID_ARGUMENT. */
+struct status *sparse_rows_of_inputs(const struct kernel_ctx *ctx, struct sparse *ret) MUST_USE;
 
 /* Checks that no size is negative and that the product, *ret_n, fits an int64. Errors:
  * INVALID_ARGUMENT. */

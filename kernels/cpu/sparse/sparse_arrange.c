@@ -7,7 +7,7 @@
 
 extern const struct kernel_list sparse_arrange_kernels;
 
-/* Sums of what strangers sent, which may wrap. */
+/* Adds numbers from clients, whose sum may wrap. */
 static inline int64_t wrapping_add(int64_t a, int64_t b) {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
@@ -35,7 +35,7 @@ static enum kernel_result sparse_reorder(struct kernel_ctx *ctx) {
 
 /* ---- SparseReshape ---- */
 
-/* The new sizes, the one that is -1 worked out. */
+/* Computes the new sizes, including the one that is -1. */
 static struct status *new_dims(const struct tensor *asked, int64_t n_dense, int64_t *dims) {
     int64_t product = 1;
     int unknown = -1;
@@ -138,12 +138,12 @@ static enum kernel_result sparse_reshape(struct kernel_ctx *ctx) {
 struct concat {
     struct sparse *parts;
     int n, dim;
-    int64_t *indices; /* of all entries, moved to where they end up; not in order yet */
+    int64_t *indices; /* of all entries, with coordinates of the output, not sorted yet */
     int64_t *order;
     int64_t dims[SHAPE_MAX_RANK];
 };
 
-/* Sizes of the parts are not negative and their products fit. */
+/* Reads the parts. Afterwards their sizes are not negative, and the products of the sizes fit. */
 static struct status *concat_read(struct kernel_ctx *ctx, struct concat *concat, int64_t *ret_n) {
     int64_t n_dense;
     *ret_n = 0;
@@ -251,7 +251,7 @@ static enum kernel_result sparse_concat(struct kernel_ctx *ctx) {
 
 /* ---- SparseSplit, SparseSlice ---- */
 
-/* A box of the input: entries inside it, with coordinates from its corner on. */
+/* A box of the input. The entries inside it get coordinates that begin at its corner. */
 struct box {
     int64_t begin[SHAPE_MAX_RANK], size[SHAPE_MAX_RANK];
 };
@@ -263,7 +263,7 @@ static bool box_has(const struct box *box, const int64_t *at, int rank) {
     return true;
 }
 
-/* Outputs indices, values and shape of a box. */
+/* Makes the outputs indices, values and shape from a box. */
 static struct status *cut_box(struct kernel_ctx *ctx, const struct sparse *in,
                               const struct box *box, int indices, int values, int shape) {
     int64_t n = 0, rank = in->rank;
@@ -304,9 +304,10 @@ static enum kernel_result sparse_split(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("Input num_split should be between 1 and the "
                                                "splitting dimension size (%lld), got %d",
                                                (long long)in.dims[axis], n_parts));
+    KERNEL_TRY(ctx, sparse_check(&in, SPARSE_INSIDE));
     struct box box = {0};
     memcpy(box.size, in.dims, (size_t)in.rank * sizeof(*in.dims));
-    for (int i = 0; i < n_parts; i++) { /* what is left over goes to the first parts, one each */
+    for (int i = 0; i < n_parts; i++) { /* the remainder is spread over the first parts, one each */
         box.size[axis] = in.dims[axis] / n_parts + (i < in.dims[axis] % n_parts);
         KERNEL_TRY(ctx, cut_box(ctx, &in, &box, i, n_parts + i, 2 * n_parts + i));
         box.begin[axis] += box.size[axis];
@@ -350,7 +351,8 @@ static enum kernel_result sparse_slice(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Both lists are in one order: a gradient belongs to the next input entry at its place. */
+/* Both lists have the same order, so a gradient belongs to the next input entry with its
+ * coordinates. */
 static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
     const struct tensor *grad = &ctx->inputs[0], *in = &ctx->inputs[1], *start = &ctx->inputs[2],
                         *out = &ctx->inputs[3];
@@ -405,17 +407,12 @@ static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "SparseReorder", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_reorder,
-        .cost_ns_per_element = 10},
-    {.op = "SparseReshape", .compute = sparse_reshape, .cost_ns_per_element = 5},
-    {.op = "SparseConcat", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_concat,
-        .cost_ns_per_element = 10},
-    {.op = "SparseSplit", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_split,
-        .cost_ns_per_element = 5},
-    {.op = "SparseSlice", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_slice,
-        .cost_ns_per_element = 5},
-    {.op = "SparseSliceGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = sparse_slice_grad,
-        .cost_ns_per_element = 5},
+    {.op = "SparseReorder", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_reorder},
+    {.op = "SparseReshape", .compute = sparse_reshape},
+    {.op = "SparseConcat", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_concat},
+    {.op = "SparseSplit", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_split},
+    {.op = "SparseSlice", .constraints = {{"T", VALUE_TYPES}}, .compute = sparse_slice},
+    {.op = "SparseSliceGrad", .constraints = {{"T", DTYPES_NUMBER}}, .compute = sparse_slice_grad},
 };
 // clang-format on
 

@@ -1,5 +1,5 @@
-/* SparseCross, SparseCrossV2, SparseCrossHashed: the feature crosses of sparse and dense
- * matrices, as a sparse matrix. */
+/* Runs SparseCross, SparseCrossV2 and SparseCrossHashed: computes the feature crosses of sparse and
+ * dense matrices, as a sparse matrix. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/cross.h"
@@ -8,8 +8,8 @@
 extern const struct kernel_list sparse_cross_kernels;
 
 struct cross_state {
-    int64_t n_sparse, n_dense, n_buckets, key; /* the last two: SparseCross only */
-    bool refuses_ints;                         /* texts were promised inside: SparseCross only */
+    int64_t n_sparse, n_dense, n_buckets, key; /* n_buckets and key are SparseCross's attrs */
+    bool refuses_ints;                         /* SparseCross only: the attrs promise strings */
 };
 
 static struct status *cross_init(struct kernel_init *init) {
@@ -35,7 +35,7 @@ static struct status *cross_init(struct kernel_init *init) {
 }
 
 struct inputs {
-    /* rest: the options of the newer ops */
+    /* rest: the first of the options that the newer ops have as inputs */
     const struct tensor *indices, *values, *shapes, *dense, *rest;
 };
 
@@ -208,11 +208,9 @@ static enum kernel_result sparse_cross_hashed(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {.op = "SparseCross", .constraints = {{"out_type", DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_STRING)},
         {"internal_type", DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_STRING)}},
-     .compute = sparse_cross, .init = cross_init, .cost_ns_per_element = 100},
-    {.op = "SparseCrossV2", .compute = sparse_cross_v2, .init = cross_init, .cost_ns_per_element =
-        100},
-    {.op = "SparseCrossHashed", .compute = sparse_cross_hashed, .init = cross_init,
-        .cost_ns_per_element = 50},
+     .compute = sparse_cross, .init = cross_init},
+    {.op = "SparseCrossV2", .compute = sparse_cross_v2, .init = cross_init},
+    {.op = "SparseCrossHashed", .compute = sparse_cross_hashed, .init = cross_init},
 };
 // clang-format on
 

@@ -1,5 +1,5 @@
 /* Combines sparse tensors with dense ones: SparseToDense, SparseTensorDenseAdd,
- * SparseDenseCwiseAdd, Mul and Div. Each entry becomes an offset into the dense tensor. */
+ * SparseDenseCwiseAdd, Mul and Div. Each entry is turned into an offset into the dense tensor. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
@@ -44,7 +44,7 @@ static struct status *check_to_dense(struct to_dense *job) {
     return NULL;
 }
 
-/* Entries as offsets; the order of the offsets is the order of the coordinates. */
+/* Turns entries into offsets. Offsets have the same order as coordinates. */
 static struct status *to_offsets(const struct to_dense *job, bool validates, int64_t *offsets) {
     for (int64_t i = 0; i < job->n; i++) {
         int64_t at[SHAPE_MAX_RANK];
@@ -170,7 +170,7 @@ static enum kernel_result sparse_tensor_dense_add(struct kernel_ctx *ctx) {
 
 /* ---- SparseDenseCwiseAdd, SparseDenseCwiseMul, SparseDenseCwiseDiv ---- */
 
-/* The dense side is stretched to the sparse one, never the other way. */
+/* The dense side is stretched to the sparse one, and the sparse side is never stretched. */
 static struct status *check_cwise(const struct sparse *a, const struct tensor *b) {
     int64_t n_dense;
     TRY(sparse_check_dims(a->dims, a->rank, &n_dense));
@@ -220,13 +220,12 @@ static const enum update_op cwise_add = UPDATE_ADD, cwise_mul = UPDATE_MUL, cwis
      DTYPE_BIT(DT_QUINT8) | DTYPE_BIT(DT_QINT16) | DTYPE_BIT(DT_QUINT16))
 // clang-format off
 #define CWISE(name, formula) {.op = (name), .constraints = {{"T", DTYPES_REAL}}, \
-    .compute = sparse_dense_cwise, .arg = &(formula), .cost_ns_per_element = 5}
+    .compute = sparse_dense_cwise, .arg = &(formula)}
 static const struct kernel_def rows[] = {
     {.op = "SparseToDense", .constraints = {{"T", TO_DENSE_TYPES}, {"Tindices", DTYPES_INDEX}},
-        .compute = sparse_to_dense, .init = to_dense_init, .cost_ns_per_element = 2},
+        .compute = sparse_to_dense, .init = to_dense_init},
     {.op = "SparseTensorDenseAdd", .constraints =
-        {{"T", DTYPES_NUMBER}, {"Tindices", DTYPES_INDEX}}, .compute = sparse_tensor_dense_add,
-        .cost_ns_per_element = 2},
+        {{"T", DTYPES_NUMBER}, {"Tindices", DTYPES_INDEX}}, .compute = sparse_tensor_dense_add},
     CWISE("SparseDenseCwiseAdd", cwise_add),
     CWISE("SparseDenseCwiseMul", cwise_mul),
     CWISE("SparseDenseCwiseDiv", cwise_div),

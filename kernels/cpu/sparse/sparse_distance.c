@@ -15,7 +15,7 @@ static struct status *distance_init(struct kernel_init *init) {
     return kernel_init_bool_attr(init, "normalize");
 }
 
-/* Equality as the type has it: two zeros are equal, a NaN equals nothing. */
+/* Compares values as their type does: the two zeros are equal, and a NaN equals nothing. */
 static bool values_equal(enum dtype dtype, const struct tensor *a, int64_t i,
                          const struct tensor *b, int64_t j) {
     const void *x = tensor_cdata(a), *y = tensor_cdata(b);
@@ -41,13 +41,13 @@ static bool values_equal(enum dtype dtype, const struct tensor *a, int64_t i,
     }
 }
 
-/* Entries [begin, end) of a sparse tensor: one sequence. */
+/* A sequence: entries [begin, end) of a sparse tensor. */
 struct sequence {
     const struct sparse *of;
     int64_t begin, end;
 };
 
-/* `row`: room for one more number than b has entries. */
+/* `row` has room for one more number than b has entries. */
 static int64_t edit_distance_of(struct sequence a, struct sequence b, int64_t *row) {
     enum dtype dtype = (enum dtype)a.of->values->dtype;
     int64_t n = a.end - a.begin, m = b.end - b.begin;
@@ -68,7 +68,7 @@ static int64_t edit_distance_of(struct sequence a, struct sequence b, int64_t *r
 
 struct distance_job {
     struct sparse hypothesis, truth;
-    int n_group; /* dimensions that tell sequences apart: all but the last */
+    int n_group; /* how many dimensions tell sequences apart: all but the last */
     int64_t dims[SHAPE_MAX_RANK];
     bool normalizes;
     int64_t *row;
@@ -103,7 +103,7 @@ static float normalized(const struct distance_job *job, int64_t distance, int64_
 
 static struct status *put(const struct distance_job *job, struct tensor *out, const int64_t *at,
                           float value) {
-    uint64_t place = 0; /* what lies outside may wrap */
+    uint64_t place = 0; /* wraps where an entry is outside of the shape */
     for (int d = 0; d < job->n_group; d++)
         place = place * (uint64_t)job->dims[d] + (uint64_t)at[d];
     if (place >= (uint64_t)out->n_elements)
@@ -115,7 +115,7 @@ static struct status *put(const struct distance_job *job, struct tensor *out, co
     return NULL;
 }
 
-/* Sequences of both sides, in order, side by side. */
+/* Walks the sequences of both sides in order, and compares those that belong together. */
 static struct status *compare_all(const struct distance_job *job, struct tensor *out) {
     const struct sparse *h = &job->hypothesis, *t = &job->truth;
     for (int64_t i = 0, j = 0; i < h->n || j < t->n;) {
@@ -152,8 +152,7 @@ static const struct kernel_def rows[] = {
     {.op = "EditDistance",
      .constraints = {{"T", DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING)}},
      .compute = edit_distance,
-     .init = distance_init,
-     .flags = KERNEL_EXPENSIVE},
+     .init = distance_init},
 };
 
 const struct kernel_list sparse_distance_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,5 +1,5 @@
 /* Runs SparseFillEmptyRows and RaggedFillEmptyRows, which put a default value into each empty row,
- * and their gradients. The ragged form knows its entries by row number alone. */
+ * and their gradients. The ragged form has only the entries' row numbers. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
@@ -10,10 +10,10 @@ extern const struct kernel_list sparse_fill_kernels;
 
 struct fill_job {
     const struct tensor *values, *filler;
-    const int64_t *indices; /* [n, rank]; the first column is the row */
+    const int64_t *indices; /* [n, rank]; the first column is the row number */
     int64_t n, n_rows;
     int rank;
-    bool is_ragged; /* output 0 is a vector */
+    bool is_ragged; /* the ragged form, whose output 0 is a vector */
 };
 
 static struct status *check_filler(const struct tensor *filler) {
@@ -61,7 +61,7 @@ static struct status *read_ragged(const struct kernel_ctx *ctx, struct fill_job 
     return NULL;
 }
 
-/* How many entries each row has, in next[row]. */
+/* Counts the entries of each row, in next[row]. */
 static struct status *count_rows(const struct fill_job *job, int64_t *next) {
     if (job->n_rows == 0 && job->n > 0)
         return status_invalid(
@@ -78,7 +78,8 @@ static struct status *count_rows(const struct fill_job *job, int64_t *next) {
     return NULL;
 }
 
-/* next[row] becomes where the row's first entry goes. Returns how many entries there will be. */
+/* Changes next[row] to the output position of the row's first entry. Returns how many entries there
+ * will be. */
 static int64_t place_rows(const struct fill_job *job, int64_t *next, bool *is_empty) {
     int64_t total = 0;
     for (int64_t row = 0; row < job->n_rows; row++) {
@@ -121,7 +122,7 @@ static enum kernel_result fill_empty_rows(struct kernel_ctx *ctx) {
                         ? read_ragged(ctx, &job)
                         : read_sparse(ctx, &job));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 2, DT_BOOL, (struct shape){1, &job.n_rows}));
-    /* of the device's memory: a shape may claim any number of rows */
+    /* the memory is the device's, because a shape may claim any number of rows */
     struct tensor next = TENSOR_INIT;
     KERNEL_TRY(
         ctx, tensor_new(ctx->instance->allocator, DT_INT64, (struct shape){1, &job.n_rows}, &next));
@@ -136,8 +137,8 @@ static enum kernel_result fill_empty_rows(struct kernel_ctx *ctx) {
 
 /* ---- gradients ---- */
 
-/* What entries were moved to is theirs; the rest was filled in, and its sum is the default
- * value's. */
+/* The gradient of an entry is that of its new position. All other gradients belong to filled
+ * positions, and their sum is the default value's gradient. */
 static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
     const struct tensor *map = &ctx->inputs[0], *grad = &ctx->inputs[1];
     enum dtype dtype = (enum dtype)grad->dtype;
@@ -178,14 +179,12 @@ static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "SparseFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows,
-        .cost_ns_per_element = 5},
-    {.op = "RaggedFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows,
-        .cost_ns_per_element = 5},
+    {.op = "SparseFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows},
+    {.op = "RaggedFillEmptyRows", .constraints = {{"T", VALUE_TYPES}}, .compute = fill_empty_rows},
     {.op = "SparseFillEmptyRowsGrad", .constraints = {{"T", DTYPES_NUMBER}},
-        .compute = fill_empty_rows_grad, .cost_ns_per_element = 5},
+        .compute = fill_empty_rows_grad},
     {.op = "RaggedFillEmptyRowsGrad", .constraints = {{"T", DTYPES_NUMBER}},
-        .compute = fill_empty_rows_grad, .cost_ns_per_element = 5},
+        .compute = fill_empty_rows_grad},
 };
 // clang-format on
 

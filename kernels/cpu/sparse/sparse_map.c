@@ -1,5 +1,5 @@
-/* Runs AddSparseToTensorsMap, AddManySparseToTensorsMap and TakeManySparseFromTensorsMap: keeps
- * sparse tensors in a container under numbers until they are taken. */
+/* Runs AddSparseToTensorsMap, AddManySparseToTensorsMap and TakeManySparseFromTensorsMap, which
+ * keep sparse tensors in a container under numbers until they are taken. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ static struct status *tensors_map_new(struct kernel_ctx *ctx, void *arg, struct 
     return NULL;
 }
 
-/* Takes the piece, whatever the answer. */
+/* Takes the piece, also when it fails. */
 static struct status *tensors_map_add(struct tensors_map *map, struct sparse_piece *piece,
                                       int64_t *ret_number) {
     pthread_mutex_lock(&map->lock);
@@ -76,8 +76,8 @@ static void map_fini(void *arg) {
     free(state);
 }
 
-/* Without a shared name, a map goes by the name of the node that adds to it; who takes from it
- * must know that. */
+/* Without a shared name, a map has the name of the node that adds to it. The op that takes from the
+ * map has to be given this name. */
 static struct status *map_init(struct kernel_init *init) {
     struct map_state *state = xcalloc(1, sizeof(*state));
     struct span container = {0}, name = {0};
@@ -136,7 +136,7 @@ static struct status *add_run(struct kernel_ctx *ctx, struct tensors_map *map,
     return tensors_map_add(map, piece, ret_number);
 }
 
-/* Rows with entries get their numbers first, then the empty ones. */
+/* Adds the rows. Rows with entries get their numbers first, then the empty ones. */
 static struct status *add_rows(struct kernel_ctx *ctx, struct tensors_map *map,
                                const struct sparse *in) {
     int64_t *numbers = tensor_data(&ctx->outputs[0]), n_rows = in->dims[0], begin = 0;
@@ -155,14 +155,7 @@ static struct status *add_rows(struct kernel_ctx *ctx, struct tensors_map *map,
 static enum kernel_result add_many_sparse(struct kernel_ctx *ctx) {
     struct sparse in;
     struct tensors_map *map = NULL;
-    int64_t n_dense;
-    KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &in));
-    if (in.rank < 2)
-        return kernel_fail(
-            ctx,
-            status_invalid("Rank of input SparseTensor should be > 1, but saw rank: %d", in.rank));
-    KERNEL_TRY(ctx, sparse_check_dims(in.dims, in.rank, &n_dense));
-    KERNEL_TRY(ctx, sparse_check(&in, SPARSE_INSIDE | SPARSE_ORDERED));
+    KERNEL_TRY(ctx, sparse_rows_of_inputs(ctx, &in));
     if (in.dims[0] > SPARSE_MAP_MAX_TENSORS)
         return kernel_fail(ctx, status_exhausted("A map of sparse tensors holds at most %d",
                                                  SPARSE_MAP_MAX_TENSORS));
@@ -223,7 +216,7 @@ static enum kernel_result take_many_sparse(struct kernel_ctx *ctx) {
 
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 // clang-format off
-#define MAP .init = map_init, .fini = map_fini, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 50
+#define MAP .init = map_init, .fini = map_fini, .flags = KERNEL_STATEFUL
 static const struct kernel_def rows[] = {
     {.op = "AddSparseToTensorsMap", .compute = add_sparse, MAP},
     {.op = "AddManySparseToTensorsMap", .constraints = {{"T", VALUE_TYPES}},

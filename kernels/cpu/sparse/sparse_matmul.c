@@ -1,6 +1,6 @@
 /* Runs SparseTensorDenseMatMul: multiplies a sparse matrix with a dense one. Entries may be in any
- * order; each adds a multiple of a row of b to a row of the product. half and bfloat16 are summed
- * in float and rounded once. */
+ * order, and each adds a multiple of a row of b to a row of the product. half and bfloat16 are
+ * summed in float and rounded once. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
@@ -14,21 +14,21 @@ struct matmul_state {
 };
 
 struct matmul_job;
-/* Columns [begin, end) of the product. */
+/* Computes columns [begin, end) of the product. */
 typedef void matmul_loop(const struct matmul_job *job, int64_t begin, int64_t end);
 
 struct matmul_job {
     matmul_loop *loop;
     const struct tensor *indices;
-    const void *values, *b; /* of the compute type */
-    void *out;              /* [m, n] zeros */
+    const void *values, *b; /* elements of the type that products are computed in */
+    void *out;              /* [m, n], zeros at first */
     int64_t n_entries, n;
-    int64_t b_row, b_column; /* strides of b as it is multiplied */
+    int64_t b_row, b_column; /* strides of b, transposed when the attr says so */
     bool adjoint_a, adjoint_b;
 };
 
 #define SAME(v) (v)
-/* W: what products are computed in. */
+/* W is the type that products are computed in. */
 #define NAME(x) x##_f32
 #define T float
 #define W float
@@ -104,7 +104,7 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct ma
     return NULL;
 }
 
-/* Of a product without elements nobody looks at the entries. */
+/* When the product has no elements, the entries are not checked. */
 static struct status *check_entries(const struct kernel_ctx *ctx, bool adjoint_a) {
     const struct tensor *indices = &ctx->inputs[0], *shape = &ctx->inputs[2];
     for (int64_t i = 0; i < indices->n_elements; i++) {
@@ -126,7 +126,7 @@ static void multiply(struct kernel_ctx *ctx, struct matmul_job *job) {
     pool_parallel_for(ctx->pool, job->n, 0.5 * (double)job->n_entries + 1, run_columns, job);
 }
 
-/* In float: copies of both inputs and of the product. */
+/* Computes in float, with copies of both inputs and of the product. */
 static struct status *multiply_narrow(struct kernel_ctx *ctx, struct matmul_job *job,
                                       enum dtype dtype) {
     const struct tensor *values = &ctx->inputs[1], *b = &ctx->inputs[3];
@@ -189,8 +189,7 @@ static const struct kernel_def rows[] = {
     {.op = "SparseTensorDenseMatMul",
      .constraints = {{"T", PRODUCT_TYPES}, {"Tindices", DTYPES_INDEX}},
      .compute = sparse_matmul,
-     .init = matmul_init,
-     .cost_ns_per_element = 5},
+     .init = matmul_init},
 };
 
 const struct kernel_list sparse_matmul_kernels = {rows, ARRAY_LEN(rows)};

@@ -11,12 +11,13 @@ extern const struct kernel_list sparse_pair_kernels;
 
 /* ---- merging ---- */
 
-/* One place of the merged tensor: an entry of a, of b, or of both; -1 where there is none. */
+/* One position of the merged tensor. It has an entry of a, of b, or of both; -1 where a side has
+ * none. */
 struct pair {
     int64_t a, b;
 };
 
-/* Room for all entries must be there. Returns how many places there are. */
+/* Merges into `to`, which has room for all entries. Returns how many positions there are. */
 static int64_t merge(const struct sparse *a, const struct sparse *b, struct pair *to) {
     int64_t i = 0, j = 0, n = 0;
     while (i < a->n || j < b->n) {
@@ -63,7 +64,7 @@ static const char *value_at(const struct sparse *sparse, int64_t i) {
            (size_t)i * dtype_size((enum dtype)sparse->values->dtype);
 }
 
-/* *to = op(a, b), where what is not there is 0. One element, at most 16 bytes. */
+/* *to = op(a, b), where a missing entry counts as 0. An element has at most 16 bytes. */
 static void combine(update_fn *fn, const struct sparse *a, const struct sparse *b, struct pair pair,
                     char *to) {
     static const char zero[16] __attribute__((aligned(16)));
@@ -73,7 +74,7 @@ static void combine(update_fn *fn, const struct sparse *a, const struct sparse *
 
 /* ---- SparseAdd ---- */
 
-/* Is the magnitude of a value at least the threshold? Nothing is when either is no number. */
+/* Is the magnitude of a value at least the threshold? False when either is NaN. */
 static bool is_kept(enum dtype dtype, const void *value, const void *threshold) {
     int64_t v, least;
     switch (dtype) {
@@ -100,8 +101,8 @@ static bool is_kept(enum dtype dtype, const void *value, const void *threshold) 
     return least <= 0 || (uint64_t)least <= (v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
 }
 
-/* Leaves out the sums that are too small; those that stay move up. What one side has alone is no
- * sum. */
+/* Leaves out the sums that are too small, and closes the gaps. An entry that only one side has is
+ * no sum, so it stays however small it is. */
 static int64_t drop_small(const struct sparse *a, const struct sparse *b,
                           const struct tensor *threshold, struct pair *pairs, int64_t n) {
     enum dtype dtype = (enum dtype)a->values->dtype;
@@ -133,14 +134,19 @@ static struct status *write_pairs(struct kernel_ctx *ctx, const struct sparse *a
     return NULL;
 }
 
+/* Reads the sparse tensors of inputs 0 … 2 and 3 … 5. */
+static struct status *read_pair(struct kernel_ctx *ctx, struct sparse *a, struct sparse *b) {
+    TRY(sparse_of_inputs(ctx, 0, a));
+    TRY(sparse_of_inputs(ctx, 3, b));
+    return check_pair(a, b);
+}
+
 static enum kernel_result sparse_add(struct kernel_ctx *ctx) {
     const struct tensor *threshold = &ctx->inputs[6];
     struct sparse a, b;
     struct pair *pairs = NULL;
     int64_t n;
-    KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &a));
-    KERNEL_TRY(ctx, sparse_of_inputs(ctx, 3, &b));
-    KERNEL_TRY(ctx, check_pair(&a, &b));
+    KERNEL_TRY(ctx, read_pair(ctx, &a, &b));
     if (threshold->rank != 0)
         return kernel_fail(ctx,
                            status_invalid("The magnitude threshold must be a scalar: got shape %s",
@@ -157,9 +163,7 @@ static enum kernel_result sparse_extremum(struct kernel_ctx *ctx) {
     struct sparse a, b;
     struct pair *pairs = NULL;
     int64_t n;
-    KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &a));
-    KERNEL_TRY(ctx, sparse_of_inputs(ctx, 3, &b));
-    KERNEL_TRY(ctx, check_pair(&a, &b));
+    KERNEL_TRY(ctx, read_pair(ctx, &a, &b));
     KERNEL_TRY(ctx, sparse_check(&a, SPARSE_INSIDE));
     KERNEL_TRY(ctx, sparse_check(&b, SPARSE_INSIDE));
     KERNEL_TRY(ctx, merge_alloc(&a, &b, &pairs, &n));
@@ -194,8 +198,8 @@ static struct status *check_add_grad(const struct kernel_ctx *ctx) {
     return NULL;
 }
 
-/* The gradient of one operand: what the sum's entry at the same place got; zero where the sum
- * left it out. */
+/* Makes the gradient of one operand: that of the sum's entry at the same coordinates, and zero
+ * where the sum left it out. */
 static struct status *add_grad_of(struct kernel_ctx *ctx, int operand) {
     const struct tensor *grad = &ctx->inputs[0], *indices = &ctx->inputs[1 + operand],
                         *sum = &ctx->inputs[3];
@@ -224,18 +228,16 @@ static const enum update_op op_max = UPDATE_MAX, op_min = UPDATE_MIN;
 #define SUM_TYPES (DTYPES_SIGNED_INT | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX)
 // clang-format off
 #define ADD(type, real) {.op = "SparseAdd", .constraints =                       \
-    {{"T", DTYPE_BIT(type)}, {"Treal", DTYPE_BIT(real)}}, .compute = sparse_add, \
-    .cost_ns_per_element = 10}
+    {{"T", DTYPE_BIT(type)}, {"Treal", DTYPE_BIT(real)}}, .compute = sparse_add}
 static const struct kernel_def rows[] = {
     ADD(DT_FLOAT, DT_FLOAT), ADD(DT_DOUBLE, DT_DOUBLE), ADD(DT_INT64, DT_INT64),
         ADD(DT_INT32, DT_INT32), ADD(DT_INT16, DT_INT16),
     ADD(DT_INT8, DT_INT8), ADD(DT_COMPLEX64, DT_FLOAT), ADD(DT_COMPLEX128, DT_DOUBLE),
-    {.op = "SparseAddGrad", .constraints = {{"T", SUM_TYPES}}, .compute = sparse_add_grad,
-        .cost_ns_per_element = 5},
+    {.op = "SparseAddGrad", .constraints = {{"T", SUM_TYPES}}, .compute = sparse_add_grad},
     {.op = "SparseSparseMaximum", .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_extremum,
-        .arg = &op_max, .cost_ns_per_element = 10},
+        .arg = &op_max},
     {.op = "SparseSparseMinimum", .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_extremum,
-        .arg = &op_min, .cost_ns_per_element = 10},
+        .arg = &op_min},
 };
 // clang-format on
 

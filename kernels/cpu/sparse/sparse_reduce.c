@@ -16,18 +16,18 @@ struct reduce_state {
     bool keeps_dims;
 };
 
-/* The row's arg. */
+/* The arg of a row. */
 struct reduce_op {
     enum update_op op;
-    bool is_sparse; /* the result is */
+    bool is_sparse; /* whether the result is sparse */
 };
 
 struct reduction {
     struct sparse in;
-    int kept[SHAPE_MAX_RANK]; /* the dimensions that stay, in order */
+    int kept[SHAPE_MAX_RANK]; /* the dimensions that are kept, in order */
     int n_kept, out_rank;
     int64_t out_dims[SHAPE_MAX_RANK];
-    int64_t *order; /* of the entries, by the kept dimensions, then the others */
+    int64_t *order; /* the entries, sorted by the kept dimensions, then by the others */
     update_fn *fn;
     bool keeps_dims;
 };
@@ -38,17 +38,31 @@ static struct status *reduce_init(struct kernel_init *init) {
     return node_get_b(init->node, "keep_dims", &state->keeps_dims);
 }
 
-static struct status *read_axes(const struct tensor *axes, struct reduction *reduction) {
-    bool is_reduced[SHAPE_MAX_RANK] = {false};
-    int rank = reduction->in.rank;
+/* Checks the axes by the shape alone, before the entries: TensorFlow names a wrong axis first. */
+static struct status *check_axes(const struct tensor *shape, const struct tensor *axes) {
+    if (shape->rank != 1)
+        return status_invalid("Expected input_shape to be a vector; got shape: %s",
+                              TENSOR_SHAPE_TEXT(shape));
     if (axes->rank > 1)
         return status_invalid("Expected reduction_axes to be a scalar or a vector; got shape: %s",
                               TENSOR_SHAPE_TEXT(axes));
+    int64_t rank = shape->n_elements;
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t axis = tensor_index_at(axes, i);
         if (axis < -rank || axis >= rank)
-            return status_invalid("Invalid reduction dimension %lld, for input with %d dimensions.",
-                                  (long long)axis, rank);
+            return status_invalid(
+                "Invalid reduction dimension %lld, for input with %lld dimensions.",
+                (long long)axis, (long long)rank);
+    }
+    return NULL;
+}
+
+/* check_axes has accepted the axes. */
+static void read_axes(const struct tensor *axes, struct reduction *reduction) {
+    bool is_reduced[SHAPE_MAX_RANK] = {false};
+    int rank = reduction->in.rank;
+    for (int64_t i = 0; i < axes->n_elements; i++) {
+        int64_t axis = tensor_index_at(axes, i);
         is_reduced[axis < 0 ? axis + rank : axis] = true;
     }
     for (int d = 0; d < rank; d++) {
@@ -57,7 +71,6 @@ static struct status *read_axes(const struct tensor *axes, struct reduction *red
         if (!is_reduced[d] || reduction->keeps_dims)
             reduction->out_dims[reduction->out_rank++] = is_reduced[d] ? 1 : reduction->in.dims[d];
     }
-    return NULL;
 }
 
 static struct status *reduction_init(const struct kernel_ctx *ctx, struct reduction *reduction) {
@@ -65,9 +78,10 @@ static struct status *reduction_init(const struct kernel_ctx *ctx, struct reduct
     int by[SHAPE_MAX_RANK], n = 0;
     int64_t n_dense;
     reduction->keeps_dims = ((const struct reduce_state *)ctx->instance->state)->keeps_dims;
+    TRY(check_axes(&ctx->inputs[2], &ctx->inputs[3]));
     TRY(sparse_of_inputs(ctx, 0, &reduction->in));
     TRY(sparse_check_dims(reduction->in.dims, reduction->in.rank, &n_dense));
-    TRY(read_axes(&ctx->inputs[3], reduction));
+    read_axes(&ctx->inputs[3], reduction);
     for (; n < reduction->n_kept; n++)
         by[n] = reduction->kept[n];
     for (int d = 0, k = 0; d < reduction->in.rank; d++) {
@@ -80,7 +94,7 @@ static struct status *reduction_init(const struct kernel_ctx *ctx, struct reduct
     return sparse_order(&reduction->in, by, n, &reduction->order);
 }
 
-/* The end of the run, in order, of entries that agree with the one at `begin` in the kept
+/* The end, in order, of the run of entries that agree with the one at `begin` in the kept
  * dimensions. */
 static int64_t run_end(const struct reduction *reduction, int64_t begin) {
     const int64_t *first = sparse_at(&reduction->in, reduction->order[begin]);
@@ -93,7 +107,7 @@ static int64_t run_end(const struct reduction *reduction, int64_t begin) {
     return reduction->in.n;
 }
 
-/* One value of a run; half and bfloat16 are rounded once, at the end. */
+/* Computes one value from a run. half and bfloat16 are rounded once, at the end. */
 static void reduce_run(const struct reduction *reduction, enum update_op op, int64_t begin,
                        int64_t end, char *to) {
     const struct tensor *values = reduction->in.values;
@@ -123,7 +137,7 @@ static struct status *reduce_to_dense(struct kernel_ctx *ctx, const struct reduc
     TRY(tensor_new_zeroed(ctx->instance->allocator, dtype, shape, &ctx->outputs[0]));
     for (int64_t begin = 0, end; begin < reduction->in.n; begin = end) {
         const int64_t *at = sparse_at(&reduction->in, reduction->order[begin]);
-        uint64_t place = 0; /* what lies outside may wrap */
+        uint64_t place = 0; /* wraps where an entry is outside of the shape */
         for (int k = 0; k < reduction->n_kept; k++)
             place = place * (uint64_t)reduction->in.dims[reduction->kept[k]] +
                     (uint64_t)at[reduction->kept[k]];
@@ -229,7 +243,7 @@ static const struct reduce_op sum_dense = {UPDATE_ADD, false}, sum_sparse = {UPD
 static const struct reduce_op max_dense = {UPDATE_MAX, false}, max_sparse = {UPDATE_MAX, true};
 // clang-format off
 #define REDUCE(name, types, kind) {.op = (name), .constraints = {{"T", types}}, \
-    .compute = sparse_reduce, .init = reduce_init, .arg = &(kind), .cost_ns_per_element = 20}
+    .compute = sparse_reduce, .init = reduce_init, .arg = &(kind)}
 static const struct kernel_def rows[] = {
     REDUCE("SparseReduceSum", DTYPES_NUMBER, sum_dense),
     REDUCE("SparseReduceSumSparse", DTYPES_NUMBER, sum_sparse),
@@ -237,7 +251,7 @@ static const struct kernel_def rows[] = {
     REDUCE("SparseReduceMaxSparse", DTYPES_REAL, max_sparse),
     {.op = "SparseSoftmax", .constraints =
         {{"T", DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
-        .compute = sparse_softmax, .cost_ns_per_element = 10},
+        .compute = sparse_softmax},
 };
 // clang-format on
 

@@ -8,10 +8,10 @@
 
 extern const struct kernel_list sparse_serial_kernels;
 
-/* A serialized tensor may claim so much memory whatever its proto holds. */
+/* A serialized tensor may claim this much memory beyond what its proto justifies. */
 enum { SPARE_CLAIM_BYTES = 1 << 20 };
 
-/* Element i of the output becomes the tensor. */
+/* Writes the tensor into element i of the output. */
 static struct status *put_tensor(struct tensor *out, int64_t i, const struct tensor *t) {
     if (out->dtype == DT_STRING) {
         struct str text = STR_INIT;
@@ -65,14 +65,8 @@ static struct status *put_run(struct kernel_ctx *ctx, const struct sparse *in, i
 
 static enum kernel_result serialize_many_sparse(struct kernel_ctx *ctx) {
     struct sparse in;
-    int64_t n_dense, begin = 0;
-    KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &in));
-    if (in.rank < 2)
-        return kernel_fail(
-            ctx,
-            status_invalid("Rank of input SparseTensor should be > 1, but saw rank: %d", in.rank));
-    KERNEL_TRY(ctx, sparse_check_dims(in.dims, in.rank, &n_dense));
-    KERNEL_TRY(ctx, sparse_check(&in, SPARSE_INSIDE | SPARSE_ORDERED));
+    int64_t begin = 0;
+    KERNEL_TRY(ctx, sparse_rows_of_inputs(ctx, &in));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0],
                                  (struct shape){2, (int64_t[]){in.dims[0], 3}}));
     for (int64_t row = 0; row < in.dims[0]; row++) {
@@ -84,7 +78,7 @@ static enum kernel_result serialize_many_sparse(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- and back ---- */
+/* ---- deserializing ---- */
 
 static struct status *get_tensor(const struct kernel_ctx *ctx, int64_t i, struct tensor *ret) {
     const struct tensor *in = &ctx->inputs[0];
@@ -152,13 +146,12 @@ static enum kernel_result deserialize_sparse(struct kernel_ctx *ctx) {
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "SerializeSparse", .constraints = {{"out_type", FORM}}, .compute = serialize_sparse,
-        .cost_ns_per_element = 5},
+    {.op = "SerializeSparse", .constraints = {{"out_type", FORM}}, .compute = serialize_sparse},
     {.op = "SerializeManySparse", .constraints = {{"T", VALUE_TYPES}, {"out_type", FORM}},
-        .compute = serialize_many_sparse, .cost_ns_per_element = 50},
+        .compute = serialize_many_sparse},
     {.op = "DeserializeSparse", .constraints = {{"Tserialized", FORM}},
-        .compute = deserialize_sparse, .cost_ns_per_element = 200},
-    {.op = "DeserializeManySparse", .compute = deserialize_sparse, .cost_ns_per_element = 200},
+        .compute = deserialize_sparse},
+    {.op = "DeserializeManySparse", .compute = deserialize_sparse},
 };
 // clang-format on
 

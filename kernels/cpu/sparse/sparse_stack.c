@@ -1,4 +1,4 @@
-/* Takes sparse tensors apart and stacks the pieces; see sparse_stack.h. */
+/* Splits sparse tensors into pieces and stacks them again; see sparse_stack.h. */
 #include "kernels/cpu/sparse/sparse_stack.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ struct status *sparse_piece_check(const struct sparse_piece *piece, enum dtype d
     return NULL;
 }
 
-/* The sizes of the stack. */
+/* Computes the sizes of the stack. */
 static struct status *stacked_dims(const struct sparse_piece *pieces, int64_t n, struct shape front,
                                    int64_t *dims, int *ret_rank, int64_t *ret_entries) {
     int64_t rank = pieces[0].shape.n_elements, entries = 0, n_dense;

@@ -1,12 +1,13 @@
 /* Runs ResourceGather and ResourceGatherNd: reads rows or slices of a variable without a copy of
  * the whole.
  *
- * With a snapshot, the next update would have to copy the whole variable. So a result that is small
- * against the variable is gathered under the variable's lock, and only one that is about as large
- * as the variable is gathered from a snapshot. */
+ * A snapshot would make the next update copy the whole variable. So a result that is small against
+ * the variable is gathered under the variable's lock. Only a result about as large as the variable
+ * is gathered from a snapshot. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 
@@ -26,8 +27,8 @@ static struct status *gather_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* n_slices slices of slice_len elements; slice s comes from `from` at offsets[s], or, without
- * offsets, from the row that indices[s] names within its batch. */
+/* Gathers n_slices slices of slice_len elements from `from`. Slice s is at offsets[s]; without
+ * offsets, slice s is the row that indices[s] names within its batch. */
 struct gather_job {
     enum dtype dtype;
     size_t slice_bytes;
@@ -35,7 +36,8 @@ struct gather_job {
     const char *from;
     char *to;
     const struct tensor *indices;
-    int64_t n_per_batch, batch_len; /* indices, and elements, of one batch */
+    /* how many indices, and elements of the variable, one batch has */
+    int64_t n_per_batch, batch_len;
     const int64_t *offsets;
     int64_t n_slices;
 };
@@ -67,8 +69,8 @@ static void gather_run(struct kernel_ctx *ctx, struct gather_job *job) {
         gather_range(job, 0, job->n_slices);
 }
 
-/* The rest of both: find the variable, and run `body` on its value under the lock, or on a
- * snapshot when much is asked of it. */
+/* Finds the variable and runs `body` on its value: under the lock, or on a snapshot when the result
+ * is large. */
 typedef struct status *gather_fn(struct kernel_ctx *ctx, const struct tensor *params,
                                  const struct tensor *indices);
 
@@ -130,7 +132,8 @@ static struct status *gather_body(struct kernel_ctx *ctx, const struct tensor *p
     if (rank > SHAPE_MAX_RANK)
         return status_invalid("Gathered shape of rank %d is beyond the limit of %d", rank,
                               SHAPE_MAX_RANK);
-    TRY(indices_check(indices, tensor_dim(params, batch)));
+    if (!tensor_is_on_device(indices))
+        TRY(indices_check(indices, tensor_dim(params, batch)));
     int64_t dims[SHAPE_MAX_RANK];
     for (int i = 0; i < rank; i++)
         dims[i] = i < indices->rank ? tensor_dim(indices, i)
@@ -138,7 +141,7 @@ static struct status *gather_body(struct kernel_ctx *ctx, const struct tensor *p
     TRY(kernel_alloc(ctx, 0, state->dtype, (struct shape){rank, dims}));
     if (ctx->outputs[0].n_elements == 0)
         return NULL;
-    /* Nothing is empty from here on, so these are parts of sizes that fit. */
+    /* The result is not empty, so the following products are parts of sizes that fit. */
     struct gather_job job = {.dtype = state->dtype,
                              .from = tensor_cdata(params),
                              .to = tensor_data(&ctx->outputs[0]),
@@ -150,6 +153,19 @@ static struct status *gather_body(struct kernel_ctx *ctx, const struct tensor *p
     for (int i = batch; i < indices->rank; i++)
         job.n_per_batch *= tensor_dim(indices, i);
     job.batch_len = job.slice_len * tensor_dim(params, batch);
+    if (kernel_is_for_device(ctx)) {
+        struct device_gather gather = {.to = job.to,
+                                       .from = job.from,
+                                       .indices = tensor_cdata(indices),
+                                       .index_dtype = (enum dtype)indices->dtype,
+                                       .element_bytes = dtype_size(state->dtype),
+                                       .n_batch = job.n_slices / job.n_per_batch,
+                                       .n_outer = 1,
+                                       .n_axis = tensor_dim(params, batch),
+                                       .n_picked = job.n_per_batch,
+                                       .len = job.slice_len};
+        return ctx->instance->engine->gather(ctx, &gather);
+    }
     gather_run(ctx, &job);
     return NULL;
 }
@@ -237,6 +253,15 @@ static struct status *gather_nd_body(struct kernel_ctx *ctx, const struct tensor
         return NULL;
     for (int i = (int)depth; i < params->rank; i++)
         slice_len *= tensor_dim(params, i);
+    if (kernel_is_for_device(ctx)) {
+        struct device_slices slices;
+        TRY(device_slices_init(&slices, indices, (int)depth, tensor_shape(params), n_slices));
+        return slice_len > 0
+                   ? ctx->instance->engine->gather_slices(ctx, &slices, dtype_size(state->dtype),
+                                                          tensor_data(&ctx->outputs[0]),
+                                                          tensor_cdata(params))
+                   : NULL;
+    }
     return gather_nd_copy(ctx, params, indices, (int)depth, n_slices, slice_len);
 }
 

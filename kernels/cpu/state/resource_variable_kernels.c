@@ -1,5 +1,6 @@
 /* CPU kernels of resource variables: the edge carries a handle, and the value is in a container.
- * (Reads by index: resource_gather.c; scattered updates: state_scatter.c, state_scatter_nd.c.) */
+ * resource_gather.c has the reads by index, state_scatter.c and state_scatter_nd.c the scattered
+ * updates. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,11 +19,11 @@ struct handle_state {
     char *container, *name;
     enum dtype dtype;
     bool is_anonymous;
-    _Atomic(struct resource_handle *) handle; /* made at the first execution; then constant */
+    _Atomic(struct resource_handle *) handle; /* made by the first execution, constant afterwards */
 };
 
-/* What TensorFlow's Python gives as shared_name to variables that want a resource of their own
- * for each execution. */
+/* TensorFlow's Python passes this shared_name for variables that need a new resource in each
+ * execution. */
 static const char anonymous_name[] = "cd2c89b7-88b7-44c8-ad83-06c2a9158347";
 
 static void handle_state_fini(void *arg) {
@@ -44,7 +45,7 @@ static struct status *handle_init(struct kernel_init *init) {
     TRY(node_get_type(init->node, "dtype", &state->dtype));
     state->is_anonymous = span_is(name, anonymous_name);
     if (name.len == 0)
-        name = span_of(init->node->name);
+        name = span_of(node_state_name(init->node));
     state->container = xstrndup(container.data, container.len);
     state->name = xstrndup(name.data, name.len);
     return NULL;
@@ -79,7 +80,7 @@ static enum kernel_result handle_compute(struct kernel_ctx *ctx) {
 
 /* ---- ReadVariableOp and similar ops ---- */
 
-/* A failed lookup as readers report it. */
+/* Words a failed lookup as readers report it. */
 static COLD struct status *not_found_for_read(const struct resource_handle *handle,
                                               struct status *why) {
     struct status *st = status_failed_precondition(
@@ -134,8 +135,8 @@ static enum kernel_result read_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Reads here are always by reference, so there is nothing to switch; but the variable has to be
- * there. */
+/* Our reads are always by reference, so there is nothing to switch off. The op only checks that the
+ * variable exists. */
 static enum kernel_result disable_copy_on_read(struct kernel_ctx *ctx) {
     struct variable *variable = NULL;
     KERNEL_TRY(ctx, find_for_read(ctx, &variable));
@@ -234,7 +235,7 @@ static enum kernel_result assign_variable(struct kernel_ctx *ctx) {
         }
         pthread_mutex_unlock(&variable->lock);
     }
-    tensor_clear(&value); /* the old one, or the refused one */
+    tensor_clear(&value); /* the replaced value, or the refused one */
     variable_unref(variable);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
@@ -262,24 +263,21 @@ static enum kernel_result destroy(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "VarHandleOp", .compute = handle_compute, .init = handle_init, .fini = handle_state_fini,
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "ReadVariableOp", .compute = read_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "DisableCopyOnRead", .compute = disable_copy_on_read, .flags = KERNEL_STATEFUL |
-        KERNEL_VIEW},
+        .flags = KERNEL_STATEFUL},
+    {.op = "ReadVariableOp", .compute = read_compute, .flags = KERNEL_STATEFUL},
+    {.op = "DisableCopyOnRead", .compute = disable_copy_on_read, .flags = KERNEL_STATEFUL},
     {.op = "AssignVariableOp", .compute = assign_variable, .init = assign_variable_init,
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+        .flags = KERNEL_STATEFUL},
     {.op = "AssignAddVariableOp", {{"dtype", DTYPES_NUMBER}}, .compute = assign_update,
         .arg = &assign_update_resource[0], .flags = KERNEL_STATEFUL},
     {.op = "AssignSubVariableOp", {{"dtype", DTYPES_NUMBER}}, .compute = assign_update,
         .arg = &assign_update_resource[1], .flags = KERNEL_STATEFUL},
-    {.op = "VarIsInitializedOp", .compute = var_is_initialized, .flags = KERNEL_STATEFUL |
-        KERNEL_VIEW},
+    {.op = "VarIsInitializedOp", .compute = var_is_initialized, .flags = KERNEL_STATEFUL},
     {.op = "VariableShape", {{"out_type", DTYPES_INDEX}}, .compute = variable_shape,
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+        .flags = KERNEL_STATEFUL},
     {.op = "ResourceCountUpTo", {{"T", DTYPES_INDEX}}, .compute = count_up_to, .init = count_init,
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "DestroyResourceOp", .compute = destroy, .init = destroy_init, .flags = KERNEL_STATEFUL |
-        KERNEL_VIEW},
+        .flags = KERNEL_STATEFUL},
+    {.op = "DestroyResourceOp", .compute = destroy, .init = destroy_init, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

@@ -2,11 +2,12 @@
  * CountUpTo.
  *
  * A variable that is the only holder of its buffer is changed in place. Otherwise the new value is
- * made in one pass, in the update's own memory when nobody else holds that. */
+ * computed in one pass, in the update's own memory when nobody else holds that memory. */
 #include <stdlib.h>
 
 #include "kernels/cpu/state/state_internal.h"
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/update.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
@@ -26,27 +27,35 @@ static COLD struct status *sizes_differ(const struct variable *variable, const s
         TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(by));
 }
 
-/* With the lock held. What the variable no longer needs goes to *old. */
+/* Computes dst = a op b where the values are. */
+static struct status *update_elements(struct kernel_ctx *ctx, enum update_op op, enum dtype dtype,
+                                      void *dst, const void *a, const void *b, int64_t n) {
+    if (!kernel_is_for_device(ctx))
+        return update_run(ctx->pool, update_find(op, dtype), dtype, dst, a, b, n);
+    return n > 0 ? ctx->instance->engine->update(ctx, op, dtype, dst, a, b, n) : NULL;
+}
+
+/* The caller holds the lock. *old receives the value that the variable no longer needs. */
 static struct status *update_value(struct kernel_ctx *ctx, struct variable *variable,
                                    const struct assign_update_row *row, struct tensor *old) {
     struct tensor *by = &ctx->inputs[1], *value = &variable->value;
+    TRY(device_input(ctx, 1));
     enum dtype dtype = (enum dtype)by->dtype;
     TRY(variable_check(variable, row->is_ref, dtype));
     if (unlikely(!shape_equal(tensor_shape(value), tensor_shape(by))))
         return sizes_differ(variable, by, row->is_ref);
-    update_fn *fn = update_find(row->op, dtype);
     int64_t n = value->n_elements;
     if (likely(tensor_is_sole(value)))
-        return update_run(ctx->pool, fn, dtype, tensor_data(value), tensor_cdata(value),
-                          tensor_cdata(by), n);
+        return update_elements(ctx, row->op, dtype, tensor_data(value), tensor_cdata(value),
+                               tensor_cdata(by), n);
     struct tensor made = TENSOR_INIT;
     if (by->storage == TENSOR_BUFFER && tensor_is_sole(by))
         TRY(variable_keep(ctx, 1, &made));
     else
-        TRY(tensor_new(ctx->instance->allocator, dtype, tensor_shape(value), &made));
+        TRY(kernel_new(ctx, dtype, tensor_shape(value), &made));
     const void *by_data = by->storage == TENSOR_NONE ? tensor_cdata(&made) : tensor_cdata(by);
     struct status *st =
-        update_run(ctx->pool, fn, dtype, tensor_data(&made), tensor_cdata(value), by_data, n);
+        update_elements(ctx, row->op, dtype, tensor_data(&made), tensor_cdata(value), by_data, n);
     if (st) {
         tensor_clear(&made);
         return st;
@@ -89,7 +98,7 @@ enum kernel_result count_up_to(struct kernel_ctx *ctx) {
             st = status_out_of_range("Reached limit of %lld", (long long)state->limit);
         } else {
             tensor_init_scalar(&ctx->outputs[0], state->dtype, tensor_cdata(&variable->value));
-            /* now is below an int64 limit; an int32's attr is checked at init */
+            /* now is below the limit, which init has checked to fit an int32 attr */
             int32_t next_32 = (int32_t)(now + 1);
             int64_t next = now + 1;
             struct tensor old = variable->value;
@@ -109,7 +118,7 @@ struct status *count_init(struct kernel_init *init) {
     init->state = state;
     TRY(node_get_i(init->node, "limit", &state->limit));
     TRY(node_get_type(init->node, "T", &state->dtype));
-    /* Beyond what the type holds the count would wrap; it stops at the largest number instead. */
+    /* The count stops at the type's largest number, where TensorFlow's would wrap. */
     if (state->dtype == DT_INT32)
         state->limit = MIN(state->limit, INT32_MAX);
     return NULL;

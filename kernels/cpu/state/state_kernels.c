@@ -1,5 +1,5 @@
-/* CPU kernels of reference variables: the variable itself, assignment, initialisation. (Scattered
- * updates: state_scatter.c.)
+/* CPU kernels of reference variables: the variable itself, assignment, initialisation.
+ * state_scatter.c has the scattered updates.
  *
  * The edge of a reference variable carries a counted pointer to the variable. An op that takes a
  * reference outputs it again. */
@@ -22,7 +22,7 @@ struct variable_state {
     enum dtype dtype;
     int rank;
     int64_t *dims;
-    _Atomic(struct resource_handle *) handle; /* made at the first execution; then constant */
+    _Atomic(struct resource_handle *) handle; /* made by the first execution, constant afterwards */
 };
 
 static void variable_state_fini(void *arg) {
@@ -36,7 +36,7 @@ static void variable_state_fini(void *arg) {
     free(state);
 }
 
-/* An unknown rank stands for a scalar here, as it does in TensorFlow. */
+/* As in TensorFlow, an unknown rank means a scalar here. */
 static struct status *state_read_shape(const struct node *node, struct variable_state *state) {
     struct shape shape = SHAPE_SCALAR;
     TRY(node_get_shape(node, "shape", &shape));
@@ -58,13 +58,13 @@ static struct status *variable_init(struct kernel_init *init) {
     TRY(node_get_s(init->node, "container", &container));
     TRY(node_get_s(init->node, "shared_name", &name));
     if (name.len == 0)
-        name = span_of(init->node->name);
+        name = span_of(node_state_name(init->node));
     state->container = xstrndup(container.data, container.len);
     state->name = xstrndup(name.data, name.len);
     return state_read_shape(init->node, state);
 }
 
-/* A variable without elements has its value from the start. */
+/* A variable without elements is initialised from the start. */
 static struct status *variable_create(struct kernel_ctx *ctx, void *arg, struct object **ret) {
     const struct variable_state *state = arg;
     struct shape shape = {state->rank, state->dims};
@@ -127,7 +127,7 @@ struct temporary_creation {
     bool is_new;
 };
 
-/* A temporary variable has a value from the start: zeros. */
+/* A temporary variable is initialised with zeros. */
 static struct status *temporary_create(struct kernel_ctx *ctx, void *arg, struct object **ret) {
     struct temporary_creation *creation = arg;
     const struct variable_state *state = creation->state;
@@ -174,7 +174,8 @@ static enum kernel_result destroy_temporary(struct kernel_ctx *ctx) {
         ctx->host->handle_make(ctx, NULL, ctx->instance->state, &variable_type, DT_INVALID);
     st = ctx->host->resource_delete(ctx, handle);
     object_unref(&handle->object);
-    tensor_clear(&ctx->inputs[0]); /* its memory may be the output's alone from here on */
+    /* from here on the output may be the only holder of the memory */
+    tensor_clear(&ctx->inputs[0]);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
 }
@@ -193,7 +194,7 @@ static struct status *assign_init(struct kernel_init *init) {
     return kernel_init_bool_attr(init, "validate_shape");
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct status *assign_validate(const struct variable *variable, const struct tensor *value) {
     bool has_value = tensor_has_value(&variable->value);
     if (!has_value && !variable->has_declared_shape)
@@ -229,7 +230,7 @@ static enum kernel_result assign(struct kernel_ctx *ctx) {
         }
         pthread_mutex_unlock(&variable->lock);
     }
-    tensor_clear(&value); /* the old one, or the refused one */
+    tensor_clear(&value); /* the replaced value, or the refused one */
     variable_unref(variable);
     KERNEL_TRY(ctx, st);
     kernel_pass(ctx, 0, 0);
@@ -239,23 +240,21 @@ static enum kernel_result assign(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "Variable", .compute = variable_compute, .init = variable_init,
-        .fini = variable_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+        .fini = variable_state_fini, .flags = KERNEL_STATEFUL},
     {.op = "VariableV2", .compute = variable_compute, .init = variable_init,
-        .fini = variable_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+        .fini = variable_state_fini, .flags = KERNEL_STATEFUL},
     {.op = "TemporaryVariable", .compute = temporary_compute, .init = temporary_init,
         .fini = variable_state_fini, .flags = KERNEL_STATEFUL},
     {.op = "DestroyTemporaryVariable", .compute = destroy_temporary, .init = destroy_temporary_init,
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "IsVariableInitialized", .compute = is_initialized, .flags = KERNEL_STATEFUL |
-        KERNEL_VIEW},
-    {.op = "Assign", .compute = assign, .init = assign_init, .flags = KERNEL_STATEFUL |
-        KERNEL_VIEW},
+        .flags = KERNEL_STATEFUL},
+    {.op = "IsVariableInitialized", .compute = is_initialized, .flags = KERNEL_STATEFUL},
+    {.op = "Assign", .compute = assign, .init = assign_init, .flags = KERNEL_STATEFUL},
     {.op = "AssignAdd", {{"T", DTYPES_NUMBER}}, .compute = assign_update,
         .arg = &assign_update_ref[0], .flags = KERNEL_STATEFUL},
     {.op = "AssignSub", {{"T", DTYPES_NUMBER}}, .compute = assign_update,
         .arg = &assign_update_ref[1], .flags = KERNEL_STATEFUL},
     {.op = "CountUpTo", {{"T", DTYPES_INDEX}}, .compute = count_up_to, .init = count_init,
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+        .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

@@ -5,11 +5,12 @@
  *   indices  int32 or int64, any shape
  *   updates  T indices.shape + [inner…], or a scalar for all
  *
- * All indices are checked before anything is written. Rows that are named twice are updated twice.
- */
+ * All indices are checked before anything is written. A row that is named twice is updated
+ * twice. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/update.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
@@ -49,7 +50,22 @@ static struct status *check_shapes(const struct tensor *params, const struct ten
                           TENSOR_SHAPE_TEXT(params));
 }
 
-/* With the lock held. */
+static struct status *scatter_on_device(struct kernel_ctx *ctx, struct tensor *params,
+                                        enum update_op op) {
+    const struct tensor *indices = &ctx->inputs[1], *updates = &ctx->inputs[2];
+    struct device_scatter job = {
+        .op = op, .dtype = (enum dtype)updates->dtype, .params = tensor_data(params)};
+    TRY(device_slices_init(&job.slices, indices, 1, tensor_shape(params), indices->n_elements));
+    if (updates->rank == 0) {
+        job.scalar = device_scalar_of(updates);
+    } else {
+        TRY(device_input(ctx, 2));
+        job.updates = tensor_cdata(updates);
+    }
+    return ctx->instance->engine->scatter(ctx, &job);
+}
+
+/* The caller holds the lock. */
 static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *variable,
                                    const struct scatter_row *row) {
     const struct tensor *indices = &ctx->inputs[1], *updates = &ctx->inputs[2];
@@ -57,10 +73,14 @@ static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *vari
     TRY(variable_check(variable, row->is_ref, dtype));
     struct tensor *params = &variable->value;
     TRY(check_shapes(params, indices, updates, row->is_ref));
-    TRY(indices_check(indices, tensor_dim(params, 0)));
+    if (!tensor_is_on_device(indices))
+        TRY(indices_check(indices, tensor_dim(params, 0)));
     if (indices->n_elements == 0 || params->n_elements == 0)
         return NULL;
     TRY(variable_make_writable(variable, ctx->instance->allocator));
+    TRY(device_input(ctx, 1));
+    if (kernel_is_for_device(ctx))
+        return scatter_on_device(ctx, params, row->op);
     struct scatter_job job = {
         .fn = update_find(row->op, dtype),
         .dtype = dtype,
@@ -72,8 +92,8 @@ static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *vari
         .n_slices = indices->n_elements,
         .slice_len = params->n_elements / tensor_dim(params, 0),
     };
-    /* A scalar that stands for [1 index, rows of one element] is both; either way it is one
-     * element. */
+    /* One index of a row with one element makes a scalar both: an update of the whole shape, and a
+     * scalar for all. The result is the same. */
     return scatter_run(ctx->pool, &job);
 }
 

@@ -3,14 +3,15 @@
  *
  *   params   T [d0 … dn]
  *   indices  int32 or int64 [batch…, depth]: each row names params[i0, …, i(depth-1), …]; a vector
- *            is [n, 1]
+ *            means [n, 1]
  *   updates  T [batch…] + params.shape[depth:]
  *
- * A coordinate outside is an error before anything is written, or its slice is left out
+ * A coordinate outside of params is an error before anything is written, or its slice is left out
  * (bad_indices_policy "IGNORE"). */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/update.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
@@ -40,7 +41,8 @@ static struct status *scatter_nd_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* How the indices cut params: n_slices slices of slice_len elements, `depth` coordinates each. */
+/* The slices of params that indices name: n_slices slices of slice_len elements, `depth`
+ * coordinates each. */
 struct scatter_nd_cut {
     int batch_rank, depth;
     int64_t n_slices, slice_len;
@@ -74,7 +76,8 @@ static struct status *cut_params(const struct tensor *params, const struct tenso
     int64_t depth = indices->rank > 1 ? tensor_dim(indices, indices->rank - 1) : 1;
     if (indices->rank < 1 || updates->rank < cut->batch_rank)
         return batches_differ(indices, updates, cut->batch_rank);
-    cut->n_slices = has_all ? 1 : 0; /* a part of the indices' size, so it fits */
+    /* the product is at most the size of the indices, so it fits */
+    cut->n_slices = has_all ? 1 : 0;
     for (int i = 0; i < cut->batch_rank; i++) {
         if (tensor_dim(indices, i) != tensor_dim(updates, i))
             return batches_differ(indices, updates, cut->batch_rank);
@@ -106,7 +109,7 @@ static COLD struct status *bad_index(const struct tensor *params, const struct t
     return st;
 }
 
-/* Element offsets of all slices; -1 for those to leave out. */
+/* Computes the element offsets of all slices, -1 for those that are left out. */
 static struct status *find_offsets(const struct tensor *params, const struct tensor *indices,
                                    const struct scatter_nd_cut *cut, bool ignores_bad_indices,
                                    int64_t *ret_offsets) {
@@ -118,7 +121,7 @@ static struct status *find_offsets(const struct tensor *params, const struct ten
             int64_t index = tensor_index_at(indices, s * cut->depth + i);
             is_inside = is_inside && index >= 0 && index < dims[i];
             if (is_inside)
-                offset = offset * dims[i] + index; /* below params' size */
+                offset = offset * dims[i] + index; /* stays below the size of params */
         }
         if (unlikely(!is_inside && !ignores_bad_indices))
             return bad_index(params, indices, cut, s);
@@ -129,8 +132,19 @@ static struct status *find_offsets(const struct tensor *params, const struct ten
 
 enum { OFFSETS_ON_STACK = 64 };
 
-/* params is the variable's value, made writable once all is checked; or, without a variable, a
- * tensor that is written as it is. */
+static struct status *scatter_on_device(struct kernel_ctx *ctx, struct tensor *params,
+                                        const struct scatter_nd_cut *cut, enum update_op op) {
+    const struct tensor *indices = &ctx->inputs[1], *updates = &ctx->inputs[2];
+    struct device_scatter job = {.op = op,
+                                 .dtype = (enum dtype)updates->dtype,
+                                 .params = tensor_data(params),
+                                 .updates = tensor_cdata(updates)};
+    TRY(device_slices_init(&job.slices, indices, cut->depth, tensor_shape(params), cut->n_slices));
+    return ctx->instance->engine->scatter(ctx, &job);
+}
+
+/* With a variable, params is its value, which is made writable after all checks. Without a
+ * variable, params is a tensor that is written as it is. */
 static struct status *scatter_nd_into(struct kernel_ctx *ctx, struct tensor *params,
                                       struct variable *variable, enum update_op op) {
     const struct scatter_nd_state *state = ctx->instance->state;
@@ -139,6 +153,13 @@ static struct status *scatter_nd_into(struct kernel_ctx *ctx, struct tensor *par
     TRY(cut_params(params, indices, updates, &cut));
     if (cut.n_slices == 0)
         return NULL;
+    if (kernel_is_for_device(ctx)) {
+        TRY(device_input(ctx, 1));
+        TRY(device_input(ctx, 2));
+        if (variable)
+            TRY(variable_make_writable(variable, ctx->instance->allocator));
+        return scatter_on_device(ctx, params, &cut, op);
+    }
     struct status *st = NULL;
     int64_t on_stack[OFFSETS_ON_STACK];
     int64_t *offsets = cut.n_slices <= OFFSETS_ON_STACK
@@ -183,7 +204,7 @@ static enum kernel_result scatter_nd(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* The output takes the input's memory where it may. */
+/* The output takes over the input's memory where it may. */
 static enum kernel_result scatter_nd_plain(struct kernel_ctx *ctx) {
     const struct scatter_nd_row *row = ctx->instance->def->arg;
     if (tensor_is_sole(&ctx->inputs[0]))

@@ -4,9 +4,11 @@
  * One engine runs all of them. An optimizer is a row with its slots, scalars and rule; the names of
  * the op's arguments tell which input is which. A step locks its variables in the order of their
  * addresses, checks everything, and only then writes. It writes in place when a variable alone
- * holds its buffer, else into a new buffer in the same pass (dense) or into a copy (sparse). */
+ * holds its buffer. Otherwise it writes into a new buffer in the same pass (dense), or into a copy
+ * (sparse). */
 #include "kernels/cpu/state/training_internal.h"
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 #include "kernels/support/half_blocks.h"
@@ -28,7 +30,7 @@ enum scalar_check {
 };
 
 struct train_scalar {
-    const char *name, *label; /* the argument's, and what messages call it (NULL: the name) */
+    const char *name, *label; /* the argument's name, and what messages call it (NULL: the name) */
     enum scalar_check check;
 };
 
@@ -36,7 +38,7 @@ struct optimizer {
     enum train_rule rule, sparse_rule;
     const char *slots[TRAIN_MAX_SLOTS];
     struct train_scalar scalars[TRAIN_MAX_SCALARS];
-    const char *flag; /* the attr */
+    const char *flag; /* the attr's name */
     double cost_ns;   /* of one element */
 };
 
@@ -120,7 +122,7 @@ struct train_state {
     enum dtype dtype;
     int n_slots, n_scalars;
     int8_t slot_inputs[TRAIN_MAX_SLOTS], scalar_inputs[TRAIN_MAX_SCALARS];
-    int8_t grad_input, indices_input, step_input; /* NO_INPUT where there is none */
+    int8_t grad_input, indices_input, step_input; /* NO_INPUT where the op has no such input */
     const char *grad_name;
     bool is_ref, flag;
 };
@@ -174,14 +176,15 @@ static struct status *train_init(struct kernel_init *init) {
     state->is_ref = node->op->inputs[state->slot_inputs[0]].is_ref;
     state->fn = rule_find(
         state->indices_input == NO_INPUT ? optimizer->rule : optimizer->sparse_rule, state->dtype);
-    CHECK(state->fn); /* the rows ask for the dtypes that have one */
+    CHECK(state->fn); /* the rows list only dtypes that have a function */
     return NULL;
 }
 
 /* ---- checks ---- */
 
 static int sign_of(enum dtype dtype, const struct tensor *scalar) {
-    double v = 0; /* a NaN has no sign: neither above nor below */
+    CHECK(!tensor_is_on_device(scalar));
+    double v = 0; /* a NaN has no sign */
     if (dtype == DT_DOUBLE)
         v = *(const double *)tensor_cdata(scalar);
     else if (dtype == DT_FLOAT)
@@ -206,6 +209,8 @@ static struct status *check_scalar(const struct train_state *state, const struct
         return is_scalar
                    ? NULL
                    : status_invalid("%s is not a scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
+    if (is_scalar && tensor_is_on_device(scalar)) /* its value is not known, as in TensorFlow */
+        return NULL;
     int sign = is_scalar ? sign_of(state->dtype, scalar) : 0;
     if (check == POSITIVE && (!is_scalar || sign <= 0))
         return status_invalid("%s is not a positive scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
@@ -247,7 +252,7 @@ static struct status *check_sparse(const struct tensor *var, const struct tensor
             return status_invalid("var and grad must match in dimension %d", i);
     }
     int64_t n_rows = tensor_dim(var, 0);
-    for (int64_t i = 0; i < indices->n_elements; i++) {
+    for (int64_t i = 0; i < indices->n_elements && !tensor_is_on_device(indices); i++) {
         int64_t row = tensor_index_at(indices, i);
         if (unlikely(row < 0 || row >= n_rows))
             return status_invalid("Index %lld at offset %lld in indices is out of range",
@@ -256,11 +261,13 @@ static struct status *check_sparse(const struct tensor *var, const struct tensor
     return NULL;
 }
 
-/* With all locks held. */
-static struct status *check_shapes(const struct kernel_ctx *ctx, const struct train_state *state,
-                                   struct variable *const *variables) {
+/* Checks in TensorFlow's order: the variables, the scalars, the shapes. The caller holds all locks.
+ */
+static struct status *check_all(const struct kernel_ctx *ctx, const struct train_state *state,
+                                struct variable *const *variables) {
     for (int k = 0; k < state->n_slots; k++)
         TRY(variable_check(variables[k], state->is_ref, state->dtype));
+    TRY(check_scalars(ctx, state));
     const struct tensor *var = &variables[0]->value, *grad = &ctx->inputs[state->grad_input];
     for (int k = 1; k < state->n_slots; k++) {
         if (unlikely(!shape_equal(tensor_shape(var), tensor_shape(&variables[k]->value))))
@@ -278,8 +285,8 @@ static struct status *check_shapes(const struct kernel_ctx *ctx, const struct tr
 
 /* ---- locks ---- */
 
-/* The step's variables without doubles, in the order of their addresses: the order in which
- * everybody locks them. */
+/* The step's variables, each once, in the order of their addresses. Every step locks in this
+ * order. */
 struct train_locks {
     struct variable *sorted[TRAIN_MAX_SLOTS];
     int n;
@@ -314,7 +321,7 @@ struct train_job {
     train_fn *fn;
     int n_slots;
     size_t size;
-    const struct tensor *indices; /* sparse: rows of row_len elements */
+    const struct tensor *indices; /* set in sparse steps, which update rows of row_len elements */
     int64_t row_len;
 };
 
@@ -323,7 +330,7 @@ static void train_dense(void *arg, int64_t begin, int64_t end) {
     job->fn(&job->run, begin, end);
 }
 
-/* Rows one after the other, in columns [begin, end) of each. */
+/* Updates the rows one after the other, in columns [begin, end) of each. */
 static void train_columns(const struct train_job *job, int64_t begin, int64_t end) {
     struct train_run run = job->run;
     for (int64_t i = 0; i < job->indices->n_elements; i++) {
@@ -342,6 +349,28 @@ enum { COLUMN_BLOCK = 64, PARALLEL_ELEMENTS = 16 * 1024 };
 static void train_blocks(void *arg, int64_t begin, int64_t end) {
     const struct train_job *job = arg;
     train_columns(job, begin * COLUMN_BLOCK, MIN(end * COLUMN_BLOCK, job->row_len));
+}
+
+static struct status *train_on_device(struct kernel_ctx *ctx, const struct train_state *state,
+                                      const struct train_job *job, const struct tensor *var,
+                                      int64_t n) {
+    struct device_train train = {.rule = job->indices ? state->optimizer->sparse_rule
+                                                      : state->optimizer->rule,
+                                 .dtype = state->dtype,
+                                 .n_slots = state->n_slots,
+                                 .n_scalars = state->n_scalars,
+                                 .run = job->run,
+                                 .n = n};
+    for (int i = 0; i < state->n_scalars; i++)
+        train.scalars[i] = device_scalar_of(&ctx->inputs[state->scalar_inputs[i]]);
+    if (job->indices) {
+        train.indices = tensor_cdata(job->indices);
+        train.index_dtype = (enum dtype)job->indices->dtype;
+        train.n_indices = job->indices->n_elements;
+        train.n_rows = tensor_dim(var, 0);
+        train.row_len = job->row_len;
+    }
+    return n > 0 ? ctx->instance->engine->train(ctx, &train) : NULL;
 }
 
 static void train_run_all(struct kernel_ctx *ctx, struct train_job *job, int64_t n,
@@ -363,14 +392,13 @@ static void train_run_all(struct kernel_ctx *ctx, struct train_job *job, int64_t
         train_columns(job, 0, job->row_len);
 }
 
-/* Where slot k is written: in place, or to new memory in `made`, which takes the variable's
- * place after the run. */
+/* Chooses where slot k is written: in place, or to new memory in `made`, which becomes the
+ * variable's value after the run. */
 static struct status *slot_open(struct kernel_ctx *ctx, struct train_job *job, int k,
                                 struct variable *variable, bool may_replace, struct tensor *made) {
     struct tensor *value = &variable->value;
     if (may_replace && !tensor_is_sole(value)) {
-        TRY(tensor_new(ctx->instance->allocator, (enum dtype)value->dtype, tensor_shape(value),
-                       made));
+        TRY(kernel_new(ctx, (enum dtype)value->dtype, tensor_shape(value), made));
         job->run.in[k] = tensor_cdata(value);
         job->run.out[k] = tensor_data(made);
         return NULL;
@@ -380,18 +408,18 @@ static struct status *slot_open(struct kernel_ctx *ctx, struct train_job *job, i
     return NULL;
 }
 
-/* With all locks held. made[k] holds the replaced value of slot k after. */
+/* The caller holds all locks. Afterwards made[k] holds the replaced value of slot k. */
 static struct status *train_locked(struct kernel_ctx *ctx, const struct train_state *state,
                                    struct variable *const *variables, bool has_doubles,
                                    struct tensor *made) {
-    TRY(check_shapes(ctx, state, variables));
+    TRY(check_all(ctx, state, variables));
     const struct tensor *grad = &ctx->inputs[state->grad_input];
     bool is_sparse = state->indices_input != NO_INPUT;
     struct train_job job = {
         .fn = state->fn, .n_slots = state->n_slots, .size = dtype_size(state->dtype)};
     for (int k = 0; k < state->n_slots; k++)
         TRY(slot_open(ctx, &job, k, variables[k], !is_sparse && !has_doubles, &made[k]));
-    for (int i = 0; i < state->n_scalars; i++)
+    for (int i = 0; i < state->n_scalars && !kernel_is_for_device(ctx); i++)
         job.run.scalars[i] = tensor_cdata(&ctx->inputs[state->scalar_inputs[i]]);
     if (state->step_input != NO_INPUT)
         job.run.global_step = *(const int64_t *)tensor_cdata(&ctx->inputs[state->step_input]);
@@ -402,7 +430,10 @@ static struct status *train_locked(struct kernel_ctx *ctx, const struct train_st
         job.indices = &ctx->inputs[state->indices_input];
         job.row_len = n_rows > 0 ? variables[0]->value.n_elements / n_rows : 0;
     }
-    train_run_all(ctx, &job, grad->n_elements, state->optimizer->cost_ns);
+    if (kernel_is_for_device(ctx))
+        TRY(train_on_device(ctx, state, &job, &variables[0]->value, grad->n_elements));
+    else
+        train_run_all(ctx, &job, grad->n_elements, state->optimizer->cost_ns);
     for (int k = 0; k < state->n_slots; k++) {
         if (made[k].storage == TENSOR_NONE)
             continue;
@@ -413,7 +444,7 @@ static struct status *train_locked(struct kernel_ctx *ctx, const struct train_st
     return NULL;
 }
 
-/* A failed lookup as the optimizers report it. */
+/* Words a failed lookup as the optimizers report it. */
 static COLD struct status *no_variable(struct status *why) {
     if (status_code(why) != STATUS_NOT_FOUND)
         return why;
@@ -433,7 +464,9 @@ static enum kernel_result train(struct kernel_ctx *ctx) {
     if (unlikely(st != NULL))
         st = no_variable(st);
     if (!st)
-        st = check_scalars(ctx, state);
+        st = device_input(ctx, state->grad_input);
+    if (!st && state->indices_input != NO_INPUT)
+        st = device_input(ctx, state->indices_input);
     if (!st) {
         struct train_locks locks;
         locks_take(&locks, variables, state->n_slots);
@@ -460,11 +493,10 @@ static enum kernel_result train(struct kernel_ctx *ctx) {
 // clang-format off
 #define DENSE(op_name, types, optimizer)                                                           \
     {.op = (op_name), {{"T", (types)}}, .compute = train, .init = train_init, .arg = &(optimizer), \
-        .flags = KERNEL_STATEFUL, .cost_ns_per_element = 1}
+        .flags = KERNEL_STATEFUL}
 #define SPARSE(op_name, types, optimizer)                                             \
     {.op = (op_name), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, .compute = train, \
-        .init = train_init, .arg = &(optimizer), .flags = KERNEL_STATEFUL,            \
-     .cost_ns_per_element = 0.5f}
+        .init = train_init, .arg = &(optimizer), .flags = KERNEL_STATEFUL}
 #define DENSE_BOTH(name, types, optimizer) DENSE("Apply" name, types, optimizer), \
     DENSE("ResourceApply" name, types, optimizer)
 #define SPARSE_BOTH(name, types, optimizer) SPARSE("SparseApply" name, types, optimizer), \

@@ -1,8 +1,7 @@
 /* CPU kernels of Python functions: PyFunc, PyFuncStateless, EagerPyFunc.
  *
- * The function lives in the process of the client that runs the session, which serves it
- * (millrace.py_functions; kernels/host/calls/py_service.h). A PyFunc of the reserved token is the
- * serving step itself. */
+ * The process of the client that runs the session serves the function (millrace.py_functions;
+ * kernels/host/calls/py_service.h). A PyFunc with the reserved token is the serving step itself. */
 #include <stdlib.h>
 
 #include "kernels/host/calls/py_service.h"

@@ -1,4 +1,4 @@
-/* Brings calls of Python functions and the client processes that serve them together. */
+/* Brings calls of Python functions together with the client processes that serve them. */
 #include "kernels/host/calls/py_service.h"
 
 #include <stdlib.h>
@@ -8,45 +8,55 @@
 #include "kernels/support/rows.h"
 #include "kernels/support/wait_room.h"
 
-enum { CALLERS, SERVERS }; /* lines of the room */
+enum { CALLERS, SERVERS }; /* the room's lines */
+
+/* One `with millrace.py_functions(...)` of the client. */
+struct py_server {
+    uint64_t id;
+    struct py_memory *memory; /* one reference; NULL: it shares none with this task */
+    int n_steps;              /* its serving steps that wait */
+};
 
 struct py_service {
     struct object object;
     struct wait_room room;
-    /* All below: guarded by the room's lock. */
-    uint64_t servers[PY_MAX_SERVERS];
+    /* The room's lock guards the fields below. */
+    struct py_server servers[PY_MAX_SERVERS];
     int n_servers;
     uint64_t next_id;
     struct list pending, in_flight; /* struct calling.link */
     struct alarm_clock *alarms;
     struct alarm
-        alarm; /* rings PY_SERVER_WAIT_MS after a call found no server; keeps a reference */
+        /* rings PY_SERVER_WAIT_MS after a call found no server; holds a reference while it is
+         * set */
+        alarm;
     bool is_alarm_set;
 };
 
 /* A call, from its kernel's begin to its end. */
 struct calling {
     struct wait wait;
-    struct py_service *service; /* kept by the wait */
-    struct list link;           /* pending, in_flight, or none once it is settled */
-    uint64_t id, server;        /* server: who has it in flight */
-    const char *token;          /* the kernel's */
+    struct py_service *service; /* the wait holds a reference */
+    struct list link;           /* in pending or in_flight, or in no list once the call has ended */
+    uint64_t id, server;        /* server: which server runs the call */
+    const char *token;          /* owned by the kernel */
     uint32_t flags;
     bool is_settled;
-    struct status *failure; /* of a settled call */
-    struct tensor *results; /* of a settled call; n_results */
+    struct status *failure; /* set when the call has ended */
+    struct tensor *results; /* set when the call has ended; n_results of them */
     int n_results;
 };
 
 /* A serving step that waits for a call. */
 struct serving {
     struct wait wait;
-    struct py_service *service; /* kept by the wait */
+    struct py_service *service; /* the wait holds a reference */
     uint64_t server;
-    uint64_t id; /* of the call that it took; 0: none, its server has left */
+    uint64_t id; /* the call that it took; 0 when there is none because its server has left */
     uint32_t flags;
     char *token;
-    struct tensor *values; /* shares the call's inputs */
+    struct py_memory *memory; /* one reference, or NULL */
+    struct tensor *values;    /* they share the memory of the call's inputs */
     int n_values;
 };
 
@@ -63,13 +73,13 @@ static COLD struct status *nobody_serves(void) {
         "millrace.py_functions(target)");
 }
 
-/* ---- with the lock held ---- */
+/* ---- the caller holds the lock ---- */
 
-static bool has_server(const struct py_service *service, uint64_t server) {
+static struct py_server *find_server(struct py_service *service, uint64_t id) {
     for (int i = 0; i < service->n_servers; i++)
-        if (service->servers[i] == server)
-            return true;
-    return false;
+        if (service->servers[i].id == id)
+            return &service->servers[i];
+    return NULL;
 }
 
 static void settle(struct calling *calling, struct status *failure_take) {
@@ -78,7 +88,7 @@ static void settle(struct calling *calling, struct status *failure_take) {
     calling->failure = failure_take;
 }
 
-/* The server's calls in flight have lost it. */
+/* Fails the server's calls in flight, because the server has left. */
 static void fail_calls_of(struct py_service *service, uint64_t server) {
     LIST_FOR_EACH_SAFE (link, next, &service->in_flight) {
         struct calling *calling = LIST_ENTRY(link, struct calling, link);
@@ -97,6 +107,24 @@ static struct calling *find_in_flight(struct py_service *service, uint64_t serve
             return calling;
     }
     return NULL;
+}
+
+static bool has_calls(const struct py_service *service, uint64_t server) {
+    LIST_FOR_EACH (link, &service->in_flight)
+        if (LIST_ENTRY(link, struct calling, link)->server == server)
+            return true;
+    return false;
+}
+
+/* A server without a serving step and without a call has probably died, and its memory is given
+ * back. If it lives after all, values pass through the connection until it joins again. */
+static struct py_memory *take_unused_memory(struct py_service *service, uint64_t id) {
+    struct py_server *server = find_server(service, id);
+    if (!server || server->n_steps > 0 || has_calls(service, id))
+        return NULL;
+    struct py_memory *memory = server->memory;
+    server->memory = NULL;
+    return memory;
 }
 
 /* ---- calls that wait for a first server ---- */
@@ -127,12 +155,12 @@ static void await_no_longer(struct py_service *service) {
     if (!service->is_alarm_set || !alarm_clear(service->alarms, &service->alarm))
         return;
     service->is_alarm_set = false;
-    py_service_unref(service); /* never the last reference: the caller has one */
+    py_service_unref(service); /* never the last reference, because the caller has one */
 }
 
 /* ---- a call ---- */
 
-/* The first attempt lists the call for the servers. */
+/* The first attempt adds the call to the list for servers. */
 static enum wait_result calling_begin(struct calling *calling) {
     struct py_service *service = calling->service;
     struct kernel_ctx *ctx = calling->wait.ctx;
@@ -183,6 +211,11 @@ static struct status *calling_finish(struct wait *wait) {
 
 static void calling_free(struct wait *wait) {
     struct calling *calling = calling_of(wait);
+    struct py_service *service = calling->service;
+    wait_room_lock(&service->room);
+    struct py_memory *unused = take_unused_memory(service, calling->server);
+    wait_room_unlock_elsewhere(&service->room);
+    py_memory_unref(unused);
     status_unref(calling->failure);
     rows_free(calling->results, (size_t)calling->n_results);
     free(calling);
@@ -211,7 +244,8 @@ enum kernel_result py_service_call(struct py_service *service, struct kernel_ctx
 static enum wait_result serving_attempt(struct wait *wait) {
     struct serving *serving = serving_of(wait);
     struct py_service *service = serving->service;
-    if (!has_server(service, serving->server))
+    const struct py_server *server = find_server(service, serving->server);
+    if (!server)
         return WAIT_ENDED;
     struct list *link = list_pop_front(&service->pending);
     if (!link)
@@ -221,7 +255,8 @@ static enum wait_result serving_attempt(struct wait *wait) {
     list_push_back(&service->in_flight, &calling->link);
     const struct kernel_ctx *caller = calling->wait.ctx;
     serving->id = calling->id;
-    serving->flags = calling->flags;
+    serving->flags = calling->flags | (server->memory ? PY_CALL_SHARES : 0);
+    serving->memory = py_memory_ref(server->memory);
     serving->token = xstrdup(calling->token);
     serving->n_values = caller->instance->n_inputs;
     serving->values = rows_new(serving->n_values);
@@ -230,7 +265,7 @@ static enum wait_result serving_attempt(struct wait *wait) {
     return WAIT_ENDED;
 }
 
-/* Fails the call that the step took: its inputs cannot be sent to the client. */
+/* Fails the call that the step took, because its inputs cannot be sent to the client. */
 static void fail_taken_call(struct serving *serving, struct status *why_take) {
     struct py_service *service = serving->service;
     wait_room_lock(&service->room);
@@ -253,12 +288,13 @@ static struct status *serving_finish(struct wait *wait) {
                            .flags = serving->flags,
                            .token = {serving->token, strlen(serving->token)},
                            .values = serving->values,
+                           .memory = serving->memory,
                            .n_values = serving->n_values};
     struct status *st =
         py_call_write(&call, wait->ctx->instance->allocator, &wait->ctx->outputs[0]);
     if (!st)
         return NULL;
-    fail_taken_call(serving, st); /* the caller's fault, not the server's */
+    fail_taken_call(serving, st); /* the caller is at fault, not the server */
     return output_nothing(wait->ctx);
 }
 
@@ -270,9 +306,29 @@ static int64_t serving_weight(const struct wait *wait) {
     return n;
 }
 
+static void step_begins(struct py_service *service, uint64_t id) {
+    wait_room_lock(&service->room);
+    struct py_server *server = find_server(service, id);
+    if (server)
+        server->n_steps++;
+    wait_room_unlock(&service->room);
+}
+
+static void step_ended(struct py_service *service, uint64_t id) {
+    wait_room_lock(&service->room);
+    struct py_server *server = find_server(service, id);
+    if (server)
+        server->n_steps--;
+    struct py_memory *unused = take_unused_memory(service, id);
+    wait_room_unlock_elsewhere(&service->room);
+    py_memory_unref(unused);
+}
+
 static void serving_free(struct wait *wait) {
     struct serving *serving = serving_of(wait);
+    step_ended(serving->service, serving->server);
     rows_free(serving->values, (size_t)serving->n_values);
+    py_memory_unref(serving->memory);
     free(serving->token);
     free(serving);
 }
@@ -291,12 +347,29 @@ static struct status *failure_of(const struct py_request *request) {
     return status_new(code, "%.*s", (int)request->message.len, request->message.data);
 }
 
-/* The result of the call that the request names; a call that has ended meanwhile is passed over. */
+/* Does the request's call still wait for its result? Then *ret_memory has its server's memory: one
+ * reference, or NULL. */
+static bool is_awaited(struct py_service *service, const struct py_request *request,
+                       struct py_memory **ret_memory) {
+    wait_room_lock(&service->room);
+    const struct py_server *server = find_server(service, request->server);
+    bool waits = server && find_in_flight(service, request->server, request->id);
+    *ret_memory = waits ? py_memory_ref(server->memory) : NULL;
+    wait_room_unlock(&service->room);
+    return waits;
+}
+
+/* Delivers the result of the call that the request names. A call that has ended meanwhile is
+ * skipped. */
 static struct status *deliver(struct py_service *service, struct kernel_ctx *ctx,
                               const struct py_request *request) {
+    struct py_memory *memory;
+    if (!is_awaited(service, request, &memory))
+        return NULL;
     struct tensor *results = rows_new(request->n_values);
     struct status *st =
-        py_values_read(kernel_input(ctx, 0), request, ctx->instance->allocator, results);
+        py_values_read(kernel_input(ctx, 0), request, memory, ctx->instance->allocator, results);
+    py_memory_unref(memory);
     wait_room_lock(&service->room);
     struct calling *calling = find_in_flight(service, request->server, request->id);
     if (calling) {
@@ -310,38 +383,58 @@ static struct status *deliver(struct py_service *service, struct kernel_ctx *ctx
     return st;
 }
 
-static struct status *join(struct py_service *service, uint64_t server) {
+/* A server that joins again has memory of its own again. Sets *ret_shares to whether it has some
+ * that this task reaches. */
+static struct status *join(struct py_service *service, const struct py_request *request,
+                           bool *ret_shares) {
     struct status *st = NULL;
+    struct py_memory *memory = py_memory_open(request->message), *old = NULL;
+    *ret_shares = memory != NULL;
     wait_room_lock(&service->room);
-    if (has_server(service, server))
-        fail_calls_of(service, server);
+    struct py_server *server = find_server(service, request->server);
+    if (server)
+        fail_calls_of(service, request->server);
     else if (service->n_servers < PY_MAX_SERVERS)
-        service->servers[service->n_servers++] = server;
+        *(server = &service->servers[service->n_servers++]) = (struct py_server){0};
     else
         st = status_exhausted("%d servers of Python functions are open already", PY_MAX_SERVERS);
+    if (server) {
+        old = server->memory;
+        *server = (struct py_server){request->server, memory, server->n_steps};
+        memory = NULL;
+    }
     await_no_longer(service);
     wait_room_unlock(&service->room);
+    py_memory_unref(old);
+    py_memory_unref(memory);
     return st;
 }
 
 static void leave(struct py_service *service, uint64_t server) {
+    struct py_memory *memory = NULL;
     wait_room_lock(&service->room);
     fail_calls_of(service, server);
-    for (int i = 0; i < service->n_servers; i++)
-        if (service->servers[i] == server)
-            service->servers[i] = service->servers[--service->n_servers];
+    struct py_server *found = find_server(service, server);
+    if (found) {
+        memory = found->memory;
+        *found = service->servers[--service->n_servers];
+    }
     if (service->n_servers == 0) {
         struct status *why = nobody_serves();
         wait_room_fail_line(&service->room, CALLERS, why);
         status_unref(why);
     }
     wait_room_unlock(&service->room);
+    py_memory_unref(memory);
 }
 
 static enum kernel_result serve(struct py_service *service, struct kernel_ctx *ctx,
                                 const struct py_request *request) {
-    if (request->id)
-        KERNEL_TRY(ctx, deliver(service, ctx, request));
+    step_begins(service, request->server);
+    struct status *st = request->id ? deliver(service, ctx, request) : NULL;
+    if (st)
+        step_ended(service, request->server);
+    KERNEL_TRY(ctx, st);
     struct serving *serving = xcalloc(1, sizeof(*serving));
     serving->wait.kind = &serving_kind;
     serving->service = service;
@@ -354,11 +447,14 @@ enum kernel_result py_service_serve(struct py_service *service, struct kernel_ct
     KERNEL_TRY(ctx, py_request_read(kernel_input(ctx, 0), &request));
     if (request.kind == PY_SERVE)
         return serve(service, ctx, &request);
+    bool shares = false;
     if (request.kind == PY_JOIN)
-        KERNEL_TRY(ctx, join(service, request.server));
+        KERNEL_TRY(ctx, join(service, &request, &shares));
     else
         leave(service, request.server);
-    KERNEL_TRY(ctx, output_nothing(ctx));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_UINT8, (struct shape){1, &(int64_t){shares}}));
+    if (shares)
+        *(uint8_t *)tensor_data(&ctx->outputs[0]) = 1;
     return KERNEL_DONE;
 }
 
@@ -367,6 +463,8 @@ enum kernel_result py_service_serve(struct py_service *service, struct kernel_ct
 static void service_free(struct object *object) {
     struct py_service *service = (struct py_service *)object;
     wait_room_fini(&service->room);
+    for (int i = 0; i < service->n_servers; i++)
+        py_memory_unref(service->servers[i].memory);
     free(service);
 }
 

@@ -40,7 +40,8 @@ enum kernel_result py_service_call(struct py_service *service, struct kernel_ctx
                                    const char *token, uint32_t flags);
 
 /* Handles the request in input 0 of ctx; output 0 is the next call's blob, or an empty one where
- * the request wants none. */
+ * the request wants none. For a PY_JOIN it has one byte when the task maps the memory that the
+ * message names (py_memory.h), and none otherwise. */
 enum kernel_result py_service_serve(struct py_service *service, struct kernel_ctx *ctx);
 
 #endif

@@ -3,6 +3,8 @@
  * container and shared_name, or by its node's name; the first op that names a resource makes it. */
 #include <stdlib.h>
 
+#include "common/graph/function_key.h"
+#include "common/graph/graph_proto.h"
 #include "kernels/support/rows.h"
 #include "kernels/host/data/batcher.h"
 #include "kernels/support/named_resource.h"
@@ -11,13 +13,14 @@
 extern const struct kernel_list batch_kernels;
 
 enum {
-    ADAPTIVE_MAX_RUNNING = 64, /* without a number of threads: as TensorFlow's limit */
+    /* the limit when the op gives no number of threads, as in TensorFlow */
+    ADAPTIVE_MAX_RUNNING = 64,
 };
 
 struct batch_state {
     struct named_resource resource;
     struct batcher_options options;
-    char *queue;
+    struct str queue; /* its key */
     int64_t n_threads, timeout_us;
     int n_in, n_captured;
 };
@@ -26,13 +29,13 @@ static void batch_state_fini(void *arg) {
     struct batch_state *state = arg;
     named_resource_fini(&state->resource);
     batcher_options_fini(&state->options);
-    free(state->queue);
+    str_fini(&state->queue);
     free(state);
 }
 
 /* ---- attrs ---- */
 
-/* What is not positive is taken and never chosen, as in TensorFlow. */
+/* As in TensorFlow, sizes that are not positive are accepted and never chosen. */
 static struct status *read_allowed(const struct node *node, struct batcher_options *options) {
     const struct attr_value *values = NULL;
     TRY(node_get_list(node, "allowed_batch_sizes", &values, &options->n_allowed));
@@ -45,22 +48,27 @@ static struct status *read_allowed(const struct node *node, struct batcher_optio
     return NULL;
 }
 
-/* What is negative has no limit. */
+/* A negative number means no limit. */
 static int64_t or_unlimited(int64_t n) { return n < 0 ? INT64_MAX : n; }
 
 /* Rows that one call may take together: of nodes with the same types and function, and the same
  * name for their queue. */
-static char *queue_key(const struct node *node, struct span name) {
-    static const char *const attrs[] = {"T", "Tin", "Tcaptured", "Tout", "f"};
-    struct str key = STR_INIT;
+static void queue_key(const struct node *node, struct span name, struct str *ret) {
+    static const char *const attrs[] = {"T", "Tin", "Tcaptured", "Tout"};
+    const struct attr_value *f = node_attr(node, "f");
+    struct str value = STR_INIT;
     for (size_t i = 0; i < ARRAY_LEN(attrs); i++) {
-        const struct attr_value *value = node_attr(node, attrs[i]);
-        if (value)
-            attr_value_print(value, &key);
-        str_add(&key, "\n");
+        str_clear(&value);
+        if (node_attr(node, attrs[i]))
+            attr_value_to_proto(node_attr(node, attrs[i]), &value);
+        str_add_bytes(ret, &value.len, sizeof(value.len));
+        str_add_bytes(ret, str_text(&value), value.len);
     }
-    str_add_bytes(&key, name.data, name.len);
-    return str_detach(&key);
+    str_add_bytes(ret, &name.len, sizeof(name.len));
+    str_add_bytes(ret, name.data, name.len);
+    if (f)
+        function_identity(f->func, ret);
+    str_fini(&value);
 }
 
 static struct status *read_common(struct kernel_init *init, struct batch_state *state) {
@@ -68,8 +76,8 @@ static struct status *read_common(struct kernel_init *init, struct batch_state *
     struct span queue;
     TRY(named_resource_init(&state->resource, init, &batcher_type, RESOURCE_BY_NODE_NAME, NULL));
     TRY(node_get_s(init->node, "batching_queue", &queue));
-    state->queue = queue_key(init->node, queue);
-    TRY(node_get_i(init->node, "num_batch_threads", &state->n_threads));
+    queue_key(init->node, queue, &state->queue);
+    TRY(node_get_i32(init->node, "num_batch_threads", &state->n_threads));
     TRY(node_get_i(init->node, "max_batch_size", &options->max_input_rows));
     TRY(node_get_i(init->node, "batch_timeout_micros", &options->timeout_us));
     TRY(node_get_i(init->node, "max_enqueued_batches", &options->max_enqueued));
@@ -159,7 +167,7 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, int n) {
     return st;
 }
 
-/* Of no rows nothing waits; TensorFlow answers vectors whatever the output. */
+/* An input without rows does not wait. As in TensorFlow, the outputs are vectors. */
 static enum kernel_result answer_nothing(struct kernel_ctx *ctx) {
     static const int64_t none[1] = {0};
     for (int i = 0; i < ctx->instance->n_outputs; i++)
@@ -225,7 +233,7 @@ static enum kernel_result enter(struct kernel_ctx *ctx, const struct batch_state
     struct batch_entry *entry = batch_entry_new(batcher, ctx, state->n_in);
     struct status *st = calls ? take_function(ctx, state, entry) : NULL;
     if (!st)
-        return batcher_enter(entry, state->queue);
+        return batcher_enter(entry, (struct span){state->queue.data, state->queue.len});
     batch_entry_unref(entry);
     return kernel_fail(ctx, st);
 }

@@ -20,7 +20,7 @@ static struct batch_part *last_part(const struct batch *batch) {
     return LIST_ENTRY(batch->parts.prev, struct batch_part, link);
 }
 
-/* How many rows the batch has with its padding: the first allowed size that holds them. */
+/* The number of rows with padding: the first allowed size that holds the batch. */
 static int64_t padded_size(const struct batch *batch) {
     const struct batcher_options *options = &batch->queue->batcher->options;
     for (int i = 0; i < options->n_allowed; i++)
@@ -29,7 +29,7 @@ static int64_t padded_size(const struct batch *batch) {
     return batch->n_rows;
 }
 
-/* Input i of all parts, padded with the first row of the first. */
+/* Joins input i of all parts, padded with the first row of the first part. */
 static struct status *join_input(const struct batch *batch, int i, const struct tensor **pieces,
                                  struct allocator *allocator, struct tensor *ret) {
     struct tensor row = TENSOR_INIT;
@@ -45,7 +45,7 @@ static struct status *join_input(const struct batch *batch, int i, const struct 
     return st;
 }
 
-/* The joined inputs become the first args. The parts do not change while the batch runs. */
+/* Joins the inputs, which become the first args. The parts do not change while the batch runs. */
 static struct status *join_inputs(struct batch *batch, struct allocator *allocator, int n_more) {
     int n_inputs = last_part(batch)->n_inputs;
     struct status *st = NULL;
@@ -67,7 +67,7 @@ static struct status *join_inputs(struct batch *batch, struct allocator *allocat
     return st;
 }
 
-/* ---- Batch: the last entry gets all ---- */
+/* ---- Batch: the last entry gets all rows ---- */
 
 static struct status *set_index(const struct batch *batch, struct allocator *allocator,
                                 struct tensor *ret) {
@@ -92,7 +92,7 @@ static struct status *set_nothing(const struct batch_part *part, struct tensor *
                       &outs[part->n_inputs]);
 }
 
-/* The last one whose step goes on. */
+/* Chooses the last part whose step still runs. */
 static struct batch_part *choose_owner(const struct batch *batch) {
     struct batcher *batcher = batch->queue->batcher;
     struct batch_part *found = NULL;
@@ -104,8 +104,8 @@ static struct batch_part *choose_owner(const struct batch *batch) {
     return found;
 }
 
-/* All entries are there to the end, those that have been cancelled, too. */
-static struct status *put_together(struct batch *batch) {
+/* Makes the outputs of Batch. No entry is freed before the end, not even a cancelled one. */
+static struct status *join_outputs(struct batch *batch) {
     struct batch_part *chosen = choose_owner(batch);
     if (!chosen)
         return NULL;
@@ -161,7 +161,7 @@ static struct status *take_rows(const struct batch *batch, const struct batch_pa
     return NULL;
 }
 
-/* Each entry that still wants them gets its rows. */
+/* Gives its rows to each entry that still wants them. */
 static struct status *hand_out(struct batch *batch) {
     struct batcher *batcher = batch->queue->batcher;
     int64_t first = 0;
@@ -186,7 +186,7 @@ static void finish_call(struct batch *batch) {
     batch_finish(batch, st);
 }
 
-/* False: somebody is just cancelling the call, and ends it. */
+/* False when another thread is cancelling the call, and will end it. */
 static bool leave_call(struct batch *batch) {
     struct batcher *batcher = batch->queue->batcher;
     pthread_mutex_lock(&batcher->lock);
@@ -203,8 +203,8 @@ void batch_on_done(struct function_call *call) {
         finish_call(batch);
 }
 
-/* The function that runs, and what it has captured: of the last entry that wants the result,
- * which may go at any time. */
+/* Chooses the function that runs, and its captured inputs: those of the last entry that wants the
+ * result. That entry may be cancelled at any time. */
 static struct function *choose_function(struct batch *batch, struct allocator **ret_allocator) {
     struct batcher *batcher = batch->queue->batcher;
     struct batch_entry *found = NULL;
@@ -225,7 +225,8 @@ static struct function *choose_function(struct batch *batch, struct allocator **
     return batch->function;
 }
 
-/* From here on a cancellation may cut the call short. False: nobody wants the result any more. */
+/* Allows cancellations to end the call from here on. False when no entry wants the result any
+ * more. */
 static bool enter_call(struct batch *batch) {
     struct batcher *batcher = batch->queue->batcher;
     pthread_mutex_lock(&batcher->lock);
@@ -247,7 +248,7 @@ static void call(struct batch *batch, struct function *function) {
     function->host->function_prepare(&batch->call);
     if (!enter_call(batch)) {
         function->host->function_finish(&batch->call);
-        batch_finish(batch, NULL); /* each entry has its status */
+        batch_finish(batch, NULL); /* each entry has its own status */
     } else if (function->host->function_call(&batch->call) == KERNEL_DONE && leave_call(batch)) {
         finish_call(batch);
     }
@@ -278,5 +279,5 @@ void batch_run(struct pool_task *task) {
     if (batch->queue->batcher->options.calls_function)
         call_function(batch);
     else
-        batch_finish(batch, put_together(batch));
+        batch_finish(batch, join_outputs(batch));
 }

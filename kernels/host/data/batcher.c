@@ -8,7 +8,7 @@
 #include "kernels/host.h"
 #include "kernels/support/rows.h"
 
-/* ---- batches, with the lock held ---- */
+/* ---- batches; the caller holds the lock ---- */
 
 static struct batch *open_batch(struct batch_queue *queue) {
     return LIST_ENTRY(queue->batches.prev, struct batch, link);
@@ -33,7 +33,7 @@ static void batch_free(struct batch *batch) {
     free(batch);
 }
 
-/* What parts hold is let go without the lock: into a list until then. */
+/* Moves a part to `dropped`, because what it holds must be freed without the lock. */
 static void part_drop(struct batch_part *part, struct list *dropped) {
     list_remove(&part->link);
     list_remove(&part->of_entry);
@@ -59,16 +59,17 @@ static bool is_open_due(struct batch_queue *queue) {
            alarm_clock_now_ns(batcher->alarms) >= queue->open_until_ns;
 }
 
-/* ---- the open batch's time ---- */
+/* ---- the open batch's deadline ---- */
 
 static void on_alarm(struct alarm *alarm);
 
 static void clear_alarm(struct batch_queue *queue) {
     if (alarm_clear(queue->batcher->alarms, &queue->alarm))
-        object_unref(&queue->batcher->object); /* never the last: the caller has one */
+        /* never the last reference, because the caller has one */
+        object_unref(&queue->batcher->object);
 }
 
-/* The open batch has got its first part, which has waited since then. */
+/* Sets the deadline of the open batch, whose first part has waited since `since_ns`. */
 static void start_time(struct batch_queue *queue, int64_t since_ns) {
     struct batcher *batcher = queue->batcher;
     int64_t timeout_us = batcher->options.timeout_us, now_ns = alarm_clock_now_ns(batcher->alarms);
@@ -82,16 +83,16 @@ static void start_time(struct batch_queue *queue, int64_t since_ns) {
     alarm_set(batcher->alarms, &queue->alarm, timeout_us - MIN(gone_us, timeout_us));
 }
 
-/* ---- what may run ---- */
+/* ---- batches that may run ---- */
 
 static void close_open(struct batch_queue *queue) {
     clear_alarm(queue);
     batch_append(queue);
 }
 
-/* Moves parts from the end of the open batch, whole ones, until it has just so many rows as a
- * smaller allowed size; those that left begin the next one. Where that does not come out even,
- * it stays as it is. */
+/* Moves whole parts from the end of the open batch to the next one, until the batch has exactly as
+ * many rows as a smaller allowed size. Where no number of parts gives that size, nothing is
+ * moved. */
 static void trim_down(struct batch_queue *queue, struct batch *batch) {
     const struct batcher_options *options = &queue->batcher->options;
     int64_t wanted = 0, n = batch->n_rows;
@@ -132,7 +133,7 @@ static struct batch *next_to_run(struct batch_queue *queue) {
     return LIST_ENTRY(list_pop_front(&queue->batches), struct batch, link);
 }
 
-/* What may run is on its way to the pool; queues take turns. */
+/* Submits all batches that may run to the pool. Queues take turns. */
 static void run_due(struct batcher *batcher) {
     bool has_found = true;
     while (has_found) {
@@ -149,7 +150,7 @@ static void run_due(struct batcher *batcher) {
             BATCH_FOR_EACH_PART(part, batch)
             batch->n_live++;
             batch->task.run = batch_run;
-            object_ref(&batcher->object); /* until batch_finish */
+            object_ref(&batcher->object); /* released by batch_finish */
             pool_submit(batcher->pool, &batch->task);
         }
     }
@@ -180,16 +181,16 @@ static struct status *check_options(const struct batcher_options *options) {
     return NULL;
 }
 
-static struct status *queue_of(struct batcher *batcher, const char *key, struct batch_queue **ret) {
+static struct status *queue_of(struct batcher *batcher, struct span key, struct batch_queue **ret) {
     LIST_FOR_EACH (link, &batcher->queues) {
         *ret = LIST_ENTRY(link, struct batch_queue, link);
-        if (strcmp((*ret)->key, key) == 0)
+        if (span_equal((struct span){(*ret)->key.data, (*ret)->key.len}, key))
             return NULL;
     }
     TRY(check_options(&batcher->options));
     struct batch_queue *queue = *ret = xcalloc(1, sizeof(*queue));
     queue->batcher = batcher;
-    queue->key = xstrdup(key);
+    str_add_bytes(&queue->key, key.data, key.len);
     list_init(&queue->batches);
     queue->alarm.ring = on_alarm;
     batch_append(queue);
@@ -259,7 +260,7 @@ void batch_entry_unref(struct batch_entry *entry) {
     object_unref(&batcher->object);
 }
 
-/* Its outputs, from those of its parts. */
+/* Sets the entry's outputs from those of its parts. */
 static struct status *set_outputs(struct batch_entry *entry) {
     struct kernel_ctx *ctx = entry->ctx;
     int n_outputs = ctx->instance->n_outputs;
@@ -278,11 +279,11 @@ static struct status *set_outputs(struct batch_entry *entry) {
     return st;
 }
 
-/* Without the lock: it has ended, and the step is told. */
+/* Ends an entry and tells its step. The caller does not hold the lock. */
 static void entry_conclude(struct batch_entry *entry) {
     struct kernel_ctx *ctx = entry->ctx;
     if (entry->has_hook && !entry->is_cancelled && ctx->host->cancel_deregister(ctx, &entry->hook))
-        batch_entry_unref(entry); /* the hook's */
+        batch_entry_unref(entry); /* the reference of the hook */
     struct status *st = status_ref(entry->status);
     if (!st)
         st = set_outputs(entry);
@@ -302,7 +303,7 @@ static void conclude_all(struct list *ended) {
     kernel_defer_wakes_end(host);
 }
 
-/* With the lock held: one of its parts is done with. */
+/* One of the entry's parts has ended. The caller holds the lock. */
 static void part_finish(struct batch_entry *entry, struct list *ended) {
     if (--entry->n_pending > 0)
         return;
@@ -310,7 +311,7 @@ static void part_finish(struct batch_entry *entry, struct list *ended) {
     list_push_back(ended, &entry->link);
 }
 
-static void leave_waiting(struct batch_part *part, struct list *dropped) {
+static void detach_waiting(struct batch_part *part, struct list *dropped) {
     struct batch *batch = part->batch;
     struct batch_queue *queue = batch->queue;
     batch->n_rows -= part->n_rows;
@@ -326,7 +327,8 @@ static void leave_waiting(struct batch_part *part, struct list *dropped) {
     batch_free(batch);
 }
 
-/* The call of a batch is cancelled, without the lock, which *batch's end waits for. */
+/* Cancels the call of a batch. The caller does not hold the lock. The batch does not end before
+ * this has returned. */
 static void cancel_call(struct batch *batch, struct status *why) {
     struct batcher *batcher = batch->queue->batcher;
     batch->call.function->host->function_cancel(&batch->call, why);
@@ -338,9 +340,9 @@ static void cancel_call(struct batch *batch, struct status *why) {
         batch_on_done(&batch->call);
 }
 
-/* With the lock held; false: nobody else wants the result, and the part stays until the batch
- * has ended. */
-static bool leave_running(struct batch_part *part) {
+/* False when no other entry wants the batch's result. The part then stays until the batch has
+ * ended. The caller holds the lock. */
+static bool detach_running(struct batch_part *part) {
     if (part->batch->n_live == 1 || !part->batch->queue->batcher->options.calls_function)
         return false;
     part->batch->n_live--;
@@ -349,7 +351,7 @@ static bool leave_running(struct batch_part *part) {
     return true;
 }
 
-/* A batch that only this entry still waits for, and whose call is under way. */
+/* Finds a batch that only this entry still waits for, and whose call is running. */
 static struct batch *next_to_cancel(struct batch_entry *entry) {
     LIST_FOR_EACH (link, &entry->parts) {
         struct batch *batch = LIST_ENTRY(link, struct batch_part, of_entry)->batch;
@@ -375,8 +377,8 @@ static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
         struct batch_part *part = LIST_ENTRY(link, struct batch_part, of_entry);
         bool is_waiting = !part->batch->is_running;
         if (is_waiting)
-            leave_waiting(part, &dropped);
-        if (is_waiting || leave_running(part))
+            detach_waiting(part, &dropped);
+        if (is_waiting || detach_running(part))
             part_finish(entry, &ended);
     }
     for (struct batch *batch; (batch = next_to_cancel(entry));) {
@@ -420,7 +422,7 @@ static int64_t room(const struct batcher *batcher, struct batch_queue *queue) {
     return MAX(batcher->options.max_batch_rows - open_batch(queue)->n_rows, (int64_t)0);
 }
 
-/* How many parts it makes: as many as batches it reaches into. */
+/* Counts the parts of an entry: one for each batch that its rows are in. */
 static int64_t count_parts(const struct batcher *batcher, struct batch_queue *queue,
                            int64_t n_rows) {
     int64_t in_open = room(batcher, queue), size = batcher->options.max_batch_rows;
@@ -430,7 +432,7 @@ static int64_t count_parts(const struct batcher *batcher, struct batch_queue *qu
     return (in_open > 0) + rest / size + (rest % size != 0);
 }
 
-static struct status *schedule(struct batch_entry *entry, const char *key) {
+static struct status *schedule(struct batch_entry *entry, struct span key) {
     struct batcher *batcher = entry->batcher;
     struct batch_queue *queue;
     int64_t n_rows = tensor_dim(&entry->ctx->inputs[0], 0), first = 0;
@@ -465,7 +467,7 @@ static struct status *schedule(struct batch_entry *entry, const char *key) {
     return NULL;
 }
 
-enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue_key) {
+enum kernel_result batcher_enter(struct batch_entry *entry, struct span queue_key) {
     struct batcher *batcher = entry->batcher;
     struct kernel_ctx *ctx = entry->ctx;
     struct status *st = NULL;
@@ -475,14 +477,15 @@ enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue_ke
     pthread_mutex_lock(&batcher->lock);
     st = schedule(entry, queue_key);
     if (!st) {
-        entry->hook.cancel = on_cancel; /* it may be called at once: it waits for the lock */
+        /* the hook may be called at once on another thread, which then waits for the lock */
+        entry->hook.cancel = on_cancel;
         atomic_fetch_add_explicit(&entry->n_refs, 1, memory_order_relaxed);
         entry->has_hook = ctx->host->cancel_register(ctx, &entry->hook, &st);
         if (!entry->has_hook)
             atomic_fetch_sub_explicit(&entry->n_refs, 1, memory_order_relaxed);
     }
     while (st && !list_is_empty(&entry->parts))
-        leave_waiting(LIST_ENTRY(entry->parts.next, struct batch_part, of_entry), &dropped);
+        detach_waiting(LIST_ENTRY(entry->parts.next, struct batch_part, of_entry), &dropped);
     run_due(batcher);
     pthread_mutex_unlock(&batcher->lock);
     parts_free(&dropped);
@@ -491,7 +494,8 @@ enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue_ke
         kernel_fail(ctx, st);
     }
     object_unref(&batcher->object);
-    return st ? KERNEL_DONE : KERNEL_PENDING; /* pending: ctx is no longer ours */
+    /* ctx belongs to the batcher while the entry is pending */
+    return st ? KERNEL_DONE : KERNEL_PENDING;
 }
 
 /* ---- the end of a batch ---- */
@@ -530,9 +534,9 @@ static void batcher_free(struct object *object) {
     struct batcher *batcher = (struct batcher *)object;
     for (struct list *link; (link = list_pop_front(&batcher->queues));) {
         struct batch_queue *queue = LIST_ENTRY(link, struct batch_queue, link);
-        /* there is no other, and it is empty: each entry holds the batcher */
+        /* the only batch, which is empty because each entry holds the batcher */
         batch_free(open_batch(queue));
-        free(queue->key);
+        str_fini(&queue->key);
         free(queue);
     }
     batcher_options_fini(&batcher->options);

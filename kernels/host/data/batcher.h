@@ -68,7 +68,7 @@ struct batcher {
 struct batch_queue {
     struct list link;
     struct batcher *batcher;
-    char *key; /* batching_queue, function and types */
+    struct str key; /* bytes: batching_queue, function and types */
     /* struct batch.link: the closed batches, then the open one, which may be empty */
     struct list batches;
     int n_batches;
@@ -142,7 +142,7 @@ struct batch_entry *batch_entry_new(struct batcher *batcher, struct kernel_ctx *
 /* for an entry that batcher_enter has not taken */
 void batch_entry_unref(struct batch_entry *entry);
 /* Adds the entry's rows to the queue of that key. Returns what the kernel must return. */
-enum kernel_result batcher_enter(struct batch_entry *entry_take, const char *queue_key);
+enum kernel_result batcher_enter(struct batch_entry *entry_take, struct span queue_key);
 
 /* ---- shared by batcher.c and batch_run.c ---- */
 

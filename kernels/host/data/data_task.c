@@ -6,12 +6,12 @@
 
 enum { TASK_IDLE, TASK_RUNNING, TASK_WOKEN, TASK_ENDED };
 enum {
-    INLINE_NS = 50000,    /* on a thread that is not the pool's, which may be a loop */
-    QUANTUM_NS = 2000000, /* on the pool */
-    CHECK_EVERY = 32,     /* questions between two looks at the clock */
+    INLINE_NS = 50000,    /* on a thread that is not one of the pool's, and may be a loop's */
+    QUANTUM_NS = 2000000, /* on a thread of the pool */
+    CHECK_EVERY = 32,     /* polls between two readings of the clock */
 };
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 void data_task_init(struct data_task *task, struct pool *pool) {
     atomic_init(&task->n_refs, 1);
@@ -57,7 +57,7 @@ static void submit(struct data_task *task) {
     pool_submit(task->pool, &task->pool_task);
 }
 
-/* The caller has made it RUNNING. */
+/* Runs a task that the caller has made RUNNING. */
 static void run(struct data_task *task) {
     task->until_ns =
         task->pool ? clock_now_ns() + (pool_is_current() ? QUANTUM_NS : INLINE_NS) : INT64_MAX;
@@ -131,13 +131,13 @@ bool data_task_must_stop(struct data_task *task, enum data_poll *ret) {
 static void call_end(struct data_call *call) {
     struct data_task *task = call->task;
     call->task = NULL;
-    /* the record is the poll's from here on */
+    /* the record belongs to the poll from here on */
     atomic_store_explicit(&call->is_ended, true, memory_order_release);
     data_task_wake(task);
     data_task_unref(task);
 }
 
-/* False: somebody is just cancelling it, and will end it. */
+/* False when another thread is cancelling the call, and will end it. */
 static bool call_leave(struct data_call *call) {
     struct data_task *task = call->task;
     pthread_mutex_lock(&task->lock);
@@ -187,7 +187,7 @@ struct status *data_call_take(struct data_call *call, struct data_task *task) {
     return st;
 }
 
-/* A call that nobody has cancelled yet, marked; with the lock held. */
+/* Finds a call that is not cancelled yet, and marks it. The caller holds the lock. */
 static struct data_call *next_to_cancel(struct data_task *task) {
     LIST_FOR_EACH (link, &task->calls) {
         struct data_call *call = LIST_ENTRY(link, struct data_call, link);

@@ -64,6 +64,11 @@ void data_task_cancel(struct data_task *task, struct status *why);
 
 /* ---- for polls ---- */
 enum data_poll data_task_fail(struct data_task *task, struct status *status_take);
+/* After DATA_FAILED: is the failure one of the element, so that the next one may follow? False: the
+ * task is cancelled. */
+static inline bool data_task_may_continue(const struct data_task *task) {
+    return !atomic_load(&task->is_cancelled) && status_code(task->status) != STATUS_CANCELLED;
+}
 /* Tells whether the poll must return *ret now. *ret is DATA_PENDING when the time slice is over;
  * the task then continues by itself. It is DATA_FAILED when the task is cancelled and nothing that
  * it started is in progress. */

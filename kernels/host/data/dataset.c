@@ -52,31 +52,80 @@ struct status *element_wrap(struct tensor *part, struct tensor *to, int64_t at) 
 
 /* ---- environments ---- */
 
-struct dataset_env *dataset_env_new(struct kernel_ctx *ctx) {
+static struct seed_owner *owner_of(struct dataset *dataset) {
+    struct seed_owner *owner = atomic_load_explicit(&dataset->owner, memory_order_acquire);
+    if (!owner) {
+        struct seed_owner *made = seed_owner_new();
+        if (atomic_compare_exchange_strong(&dataset->owner, &owner, made))
+            owner = made;
+        else
+            seed_owner_unref(made);
+    }
+    return seed_owner_ref(owner);
+}
+
+struct dataset_env *dataset_env_new(struct kernel_ctx *ctx, struct dataset *dataset) {
     struct dataset_env *env = xcalloc(1, sizeof(*env));
     atomic_init(&env->n_refs, 1);
     env->host = ctx->host;
     env->allocator = ctx->instance->allocator;
     env->pool = ctx->pool;
     env->io_pool = ctx->host->io_pool(ctx);
+    env->root = env;
+    env->owner = dataset ? owner_of(dataset) : seed_owner_new();
+    env->keeps_functions = !dataset;
     CHECK(pthread_mutex_init(&env->lock, NULL) == 0);
     return env;
 }
 
+static struct dataset_env *branch_new(struct dataset_env *env, int number) {
+    struct dataset_env *branch = xcalloc(1, sizeof(*branch));
+    branch->host = env->host;
+    branch->allocator = env->allocator;
+    branch->pool = env->pool;
+    branch->io_pool = env->io_pool;
+    branch->root = env->root;
+    branch->keeps_functions = env->keeps_functions;
+    branch->number = number;
+    branch->next = env->branches;
+    branch->owner = seed_owner_branch(env->owner, number);
+    CHECK(pthread_mutex_init(&branch->lock, NULL) == 0);
+    return branch;
+}
+
+struct dataset_env *dataset_env_branch(struct dataset_env *env, int i) {
+    pthread_mutex_lock(&env->lock);
+    struct dataset_env *branch = env->branches;
+    while (branch && branch->number != i)
+        branch = branch->next;
+    if (!branch)
+        branch = env->branches = branch_new(env, i);
+    pthread_mutex_unlock(&env->lock);
+    return branch;
+}
+
 struct dataset_env *dataset_env_ref(struct dataset_env *env) {
-    atomic_fetch_add_explicit(&env->n_refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&env->root->n_refs, 1, memory_order_relaxed);
     return env;
 }
 
-void dataset_env_unref(struct dataset_env *env) {
-    if (!env || atomic_fetch_sub_explicit(&env->n_refs, 1, memory_order_acq_rel) != 1)
-        return;
+static void env_free(struct dataset_env *env) {
+    for (struct dataset_env *branch = env->branches, *next; branch; branch = next) {
+        next = branch->next;
+        env_free(branch);
+    }
     object_unref(env->scope);
+    seed_owner_unref(env->owner);
     if (env->seeds)
         free(env->seeds->words);
     free(env->seeds);
     pthread_mutex_destroy(&env->lock);
     free(env);
+}
+
+void dataset_env_unref(struct dataset_env *env) {
+    if (env && atomic_fetch_sub_explicit(&env->root->n_refs, 1, memory_order_acq_rel) == 1)
+        env_free(env->root);
 }
 
 /* ---- datasets ---- */
@@ -97,6 +146,7 @@ static void dataset_free(struct object *object) {
     for (int i = 0; i < dataset->n_inputs; i++)
         dataset_unref(dataset->inputs[i]);
     free(dataset->inputs);
+    seed_owner_unref(atomic_load(&dataset->owner));
     free(dataset);
 }
 
@@ -108,7 +158,7 @@ void dataset_unref(struct dataset *dataset) {
         object_unref(&dataset->object);
 }
 
-static bool came_from_elsewhere(const struct object *object) {
+static bool is_sent_dataset(const struct object *object) {
     struct variant_parts parts;
     const struct bytes *bytes = CONTAINER_OF(object, const struct bytes, object);
     return object->type == &variant_proto_type && variant_read_parts(bytes_span(bytes), &parts) &&
@@ -136,7 +186,7 @@ struct status *dataset_of(const struct tensor *t, struct dataset **ret) {
     if (t->dtype != DT_VARIANT || t->rank != 0 || !tensor_has_value(t))
         return status_invalid("Dataset tensor must be a scalar of dtype DT_VARIANT.");
     struct object *object = *(struct object *const *)tensor_cdata(t);
-    if (!object || (object->type != &dataset_type && !came_from_elsewhere(object)))
+    if (!object || (object->type != &dataset_type && !is_sent_dataset(object)))
         return status_invalid("Tensor must be a Dataset object.");
     if (object->type != &dataset_type)
         return dataset_was_sent();
@@ -160,7 +210,7 @@ void dataset_set_components(struct dataset *dataset, int n, const uint8_t *types
         new_types[i] = types[i];
         new_shapes[i] = shapes ? shape_keep(shapes[i]) : SHAPE_UNKNOWN;
     }
-    set_no_components(dataset); /* may be where the arguments come from */
+    set_no_components(dataset); /* the arguments may come from this dataset */
     dataset->n_components = n;
     dataset->types = new_types;
     dataset->shapes = new_shapes;
@@ -173,7 +223,8 @@ static struct status *take_inputs(struct kernel_ctx *ctx, struct dataset *datase
         TRY(dataset_of(&ctx->inputs[i], &input));
         dataset->inputs[dataset->n_inputs++] = dataset_ref(input);
     }
-    for (int i = 0; i < ctx->instance->n_inputs; i++) /* what it captures may hold datasets too */
+    /* captured values may hold datasets as well */
+    for (int i = 0; i < ctx->instance->n_inputs; i++)
         dataset->depth = MAX(dataset->depth, (int)variant_depth_with(&ctx->inputs[i]));
     if (dataset->depth > DATASET_MAX_DEPTH)
         return status_invalid("Datasets nest too deep: the limit is %d", DATASET_MAX_DEPTH);
@@ -317,12 +368,22 @@ int dataset_list_length(const struct kernel_ctx *ctx, const char *attr) {
     return value && (value->type & ATTR_LIST) ? value->list.n_values : 0;
 }
 
+static struct status *take_function(const struct dataset_fn *fn, struct dataset_env *env,
+                                    struct function **ret) {
+    if (env->keeps_functions) {
+        object_ref(&fn->function->object);
+        *ret = fn->function;
+        return NULL;
+    }
+    pthread_mutex_lock(&env->lock);
+    struct status *st = env->host->function_fresh(fn->function, &env->scope, ret);
+    pthread_mutex_unlock(&env->lock);
+    return st;
+}
+
 struct status *dataset_call_init(struct dataset_call *call, const struct dataset_fn *fn,
                                  struct dataset_env *env, int n_inputs) {
-    pthread_mutex_lock(&env->lock);
-    struct status *st = env->host->function_fresh(fn->function, &env->scope, &call->function);
-    pthread_mutex_unlock(&env->lock);
-    TRY(st);
+    TRY(take_function(fn, env, &call->function));
     call->n_inputs = n_inputs;
     call->n_args = n_inputs + fn->n_captured;
     call->args = element_new(call->n_args);

@@ -54,20 +54,35 @@ struct dataset {
     struct dataset **inputs; /* a reference each */
     int n_inputs;
     int depth;
+    bool is_map; /* each element is a function of one element of input 0 */
     int n_components;
     uint8_t *types;       /* n_components */
     struct shape *shapes; /* n_components; each owns its sizes */
+    /* of the pipelines that begin with it, made for the first; a reference (dataset_random.h) */
+    _Atomic(struct seed_owner *) owner;
 };
 
-/* The environment that all iterators of one pipeline share. Counted. */
+/* The environment that the iterators of one pipeline share. Counted.
+ *
+ * A dataset may occur twice in a pipeline, as in zip((d, d)). The functions and the seeds of the
+ * two occurrences have states of their own. So a dataset with several inputs gives each of them a
+ * branch of the environment. An iterator that is made again, as for each round of a repeat, has the
+ * environment of the one before it, and continues. */
 struct dataset_env {
-    _Atomic uint32_t n_refs;
+    _Atomic uint32_t n_refs; /* of the root: those of its branches, too */
     const struct kernel_host *host;
     struct allocator *allocator;
     struct pool *pool, *io_pool;
+    struct dataset_env *root;     /* itself, except in a branch */
+    struct dataset_env *branches; /* the first of a list; guarded by lock */
+    struct dataset_env *next;     /* in the list that this one is in */
+    int number;                   /* among the branches of its environment */
+    struct seed_owner *owner;     /* a reference; dataset_random.h */
     pthread_mutex_t lock;
+    /* functions have the state of the graph that names them, which is kept from step to step */
+    bool keeps_functions;
     struct object *scope;   /* of function_fresh; guarded by lock */
-    struct seed_log *seeds; /* guarded by lock; NULL: draws are not noted */
+    struct seed_log *seeds; /* the root's; guarded by its lock; NULL: draws are not noted */
 };
 
 struct dataset_iter {
@@ -78,9 +93,15 @@ struct dataset_iter {
 extern const struct object_type dataset_type;
 
 /* ---- environments ---- */
-struct dataset_env *dataset_env_new(struct kernel_ctx *ctx);
+/* For a pipeline that begins with `dataset`: its functions have fresh state, and seeds continue
+ * from the pipeline before it. NULL: a kernel reads datasets by itself; their seeds begin again,
+ * and the functions' state is kept from step to step. As in TensorFlow. */
+struct dataset_env *dataset_env_new(struct kernel_ctx *ctx, struct dataset *dataset);
 struct dataset_env *dataset_env_ref(struct dataset_env *env);
 void dataset_env_unref(struct dataset_env *env); /* accepts NULL */
+/* The environment of input `i` of a dataset with several inputs, always the same branch. Borrowed:
+ * `env` owns it. */
+struct dataset_env *dataset_env_branch(struct dataset_env *env, int i);
 
 /* ---- datasets ---- */
 
@@ -183,7 +204,7 @@ enum data_poll dataset_call_poll(struct dataset_call *call, struct data_task *ta
 
 /* A kernel's row: an op whose output is a dataset. */
 #define DATASET_KERNEL(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
+    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL }
 
 /* Read a scalar input of integers or bool. Errors: INVALID_ARGUMENT naming the input. */
 struct status *dataset_scalar_i64(struct kernel_ctx *ctx, int input, const char *name,

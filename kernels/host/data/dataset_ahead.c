@@ -2,12 +2,12 @@
  *
  *   input ──► producer (a task of its own) ──► jobs, in order, at most `limit` ──► the consumer
  *
- * A job of prefetch is done at once. A job of parallel map is a task that calls the function on the
- * pool.
+ * A job of prefetch is complete at once. A job of parallel map is a task that calls the function on
+ * the pool.
  *
- * The producer stops when there are enough jobs, and is woken when half of them are taken. A
- * consumer that asks before the first job is done leaves its task as the waiter. The end of the
- * iterator cancels producer and jobs; the last of them to end frees the shared state. */
+ * The producer stops when there are enough jobs, and is woken when half of them are taken. When a
+ * consumer asks before the first job is complete, its task becomes the waiter. The end of the
+ * iterator cancels producer and jobs. The last of them to end frees the shared state. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_batch.h"
@@ -18,19 +18,20 @@ extern const struct kernel_list dataset_ahead_kernels;
 enum { AUTO_AHEAD = 8, MAX_PARALLEL = 4096 };
 
 struct ahead_dataset {
-    struct fn_dataset fn; /* of a parallel map */
-    int64_t limit;        /* jobs */
+    struct fn_dataset fn; /* parallel map only */
+    int64_t limit;        /* how many jobs may exist */
     bool is_map;
 };
 
 struct producer {
-    struct data_task task; /* counts the references on all this */
+    struct data_task task; /* its reference count is the producer's */
     struct ahead_dataset *dataset;
     struct dataset_env *env;
-    struct dataset_iter *input; /* the poll's */
-    struct tensor *element;     /* the poll's: what is on its way from the input */
-    pthread_mutex_t lock;       /* guards what follows */
-    struct list jobs;           /* struct job.link */
+    struct dataset_iter *input; /* used by the poll only */
+    /* used by the poll only: the element that is being read from the input */
+    struct tensor *element;
+    pthread_mutex_t lock; /* guards the fields below */
+    struct list jobs;     /* struct job.link */
     int64_t n_jobs;
     struct data_waiter waiter;
     bool is_parked, has_ended, is_closed;
@@ -44,7 +45,8 @@ struct job {
     enum data_poll result;
     struct status *status;
     struct tensor *element;
-    bool is_done; /* guarded by the producer's lock, as result and status are until then */
+    /* guarded by the producer's lock; until it is set, result and status are guarded as well */
+    bool is_done;
 };
 
 static int n_out(const struct producer *producer) {
@@ -88,7 +90,7 @@ static void job_ended(struct data_task *task, enum data_poll result) {
     struct status *status = result == DATA_FAILED ? map_failure(task->status) : NULL;
     task->status = NULL;
     job_done(job, result, status);
-    data_task_unref(task); /* its own while it ran */
+    data_task_unref(task); /* the reference that the task had while it ran */
 }
 
 static struct job *job_new(struct producer *producer) {
@@ -104,7 +106,7 @@ static struct job *job_new(struct producer *producer) {
     return job;
 }
 
-/* Takes the caller's reference. False: nobody will ask any more. */
+/* Takes the caller's reference. False when nobody will ask for jobs any more. */
 static bool job_push(struct producer *producer, struct job *job) {
     pthread_mutex_lock(&producer->lock);
     bool is_open = !producer->is_closed;
@@ -139,12 +141,13 @@ static bool has_enough(struct producer *producer) {
     return has;
 }
 
-/* A job that calls the function with what has come. */
+/* Starts a job that calls the function with the element that was read. */
 static bool start_call(struct producer *producer) {
     struct job *job = job_new(producer);
     int n = producer->dataset->fn.base.inputs[0]->n_components;
     struct status *st = dataset_call_init(&job->call, &producer->dataset->fn.fn, producer->env, n);
-    data_task_ref(&job->task); /* the queue's; the other is its own */
+    /* the reference of the list of jobs; the task itself has the other */
+    data_task_ref(&job->task);
     if (!st)
         element_move(job->call.args, producer->element, n);
     else
@@ -197,7 +200,7 @@ static enum data_poll producer_poll(struct data_task *task) {
 }
 
 static void producer_ended(struct data_task *task, enum data_poll result) {
-    data_task_unref(task); /* its own while it ran */
+    data_task_unref(task); /* the reference that the task had while it ran */
 }
 
 static struct status *producer_new(struct dataset_iter *iter, struct producer **ret) {
@@ -215,7 +218,7 @@ static struct status *producer_new(struct dataset_iter *iter, struct producer **
     return dataset_iter_new(iter->dataset->inputs[0], iter->env, &producer->input);
 }
 
-/* ---- who asks ---- */
+/* ---- the consumer ---- */
 
 struct ahead_iter {
     struct dataset_iter iter;
@@ -244,7 +247,7 @@ static void ahead_end(struct dataset_iter *iter) {
         data_task_cancel(&producer->task, why);
     for (struct list *link; (link = list_pop_front(&jobs));) {
         struct job *job = LIST_ENTRY(link, struct job, link);
-        if (producer->dataset->is_map)
+        if (job->call.function) /* else it hands on the end or a failure, and has no task to run */
             data_task_cancel(&job->task, why);
         data_task_unref(&job->task);
     }
@@ -252,7 +255,7 @@ static void ahead_end(struct dataset_iter *iter) {
     data_task_unref(&producer->task);
 }
 
-/* The first job, if it is done; else the task waits for it. */
+/* Takes the first job if it is complete. Otherwise the task waits for it. */
 static struct job *take_job(struct producer *producer, struct data_task *task,
                             bool *ret_wakes_producer) {
     struct job *job = NULL;
@@ -284,7 +287,7 @@ static enum data_poll ahead_next(struct dataset_iter *iter, struct data_task *ta
     struct job *job = take_job(producer, task, &wakes_producer);
     if (!self->has_started) {
         self->has_started = true;
-        data_task_ref(&producer->task); /* its own while it runs */
+        data_task_ref(&producer->task); /* the reference that the task has while it runs */
         data_task_wake_on_pool(&producer->task);
     } else if (wakes_producer) {
         data_task_wake_on_pool(&producer->task);
@@ -338,7 +341,7 @@ static enum kernel_result prefetch_compute(struct kernel_ctx *ctx) {
 static struct status *parallel_take(struct kernel_ctx *ctx, struct dataset *dataset,
                                     int calls_input) {
     struct ahead_dataset *self = (struct ahead_dataset *)dataset;
-    self->is_map = true;
+    self->is_map = dataset->is_map = true;
     TRY(fn_dataset_take(ctx, dataset, "f"));
     TRY(dataset_fn_check(&self->fn.fn, dataset->types, dataset->n_components));
     TRY(dataset_scalar_i64(ctx, calls_input, "num_parallel_calls", &self->limit));
@@ -356,7 +359,7 @@ static enum kernel_result parallel_map_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, parallel_take(ctx, dataset, ctx->instance->n_inputs - 1));
 }
 
-/* A batch of a parallel map; the declared shapes are the batch's. */
+/* Takes a batch of a parallel map. The declared shapes are those of the batch. */
 static struct status *map_and_batch_take(struct kernel_ctx *ctx, struct dataset *map,
                                          struct dataset **ret) {
     int first = 1 + dataset_list_length(ctx, "Targuments");
@@ -376,6 +379,7 @@ static struct status *map_and_batch_take(struct kernel_ctx *ctx, struct dataset 
     batch->n_inputs = 1;
     self->batch_size = batch_size;
     self->drops_remainder = drops_remainder;
+    self->is_fused = true;
     *ret = batch;
     return NULL;
 }

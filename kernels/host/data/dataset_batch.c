@@ -13,6 +13,13 @@ struct batch_iter {
     struct element_buffer buffer;
 };
 
+struct plain_batch_iter {
+    struct batch_iter batch;
+    /* of a fused batch: the elements that have failed, and the first failure */
+    int64_t n_failed;
+    struct status *failure;
+};
+
 struct status *batch_begin(struct dataset_iter *iter) {
     ((struct batch_iter *)iter)->buffer.n_components = iter->dataset->inputs[0]->n_components;
     return dataset_begin_one(iter);
@@ -23,16 +30,40 @@ void batch_end(struct dataset_iter *iter) {
     element_buffer_fini(&((struct batch_iter *)iter)->buffer);
 }
 
-/* The next batch is in the buffer: DATA_ELEMENT. What came before a failure is lost with it. */
-static enum data_poll collect(struct batch_iter *self, struct data_task *task) {
+/* `result` is the result of filling the buffer. The next batch is in the buffer: DATA_ELEMENT. What
+ * came before a failure is lost with it. */
+static enum data_poll collect(struct batch_iter *self, struct data_task *task,
+                              enum data_poll result) {
     const struct batch_dataset *dataset = (const struct batch_dataset *)self->one.iter.dataset;
-    enum data_poll result =
-        element_buffer_fill(&self->buffer, dataset->batch_size, self->one.input, task);
     if (result == DATA_END && self->buffer.n > 0 && !dataset->drops_remainder)
         return DATA_ELEMENT;
     if (result == DATA_END || result == DATA_FAILED)
         element_buffer_clear(&self->buffer);
     return result;
+}
+
+/* As collect, for a batch whose failed elements count. */
+static enum data_poll collect_fused(struct plain_batch_iter *self, struct data_task *task) {
+    struct batch_iter *batch = &self->batch;
+    const struct batch_dataset *dataset = (const struct batch_dataset *)batch->one.iter.dataset;
+    enum data_poll result;
+    while ((result = element_buffer_fill(&batch->buffer, dataset->batch_size - self->n_failed,
+                                         batch->one.input, task)) == DATA_FAILED &&
+           data_task_may_continue(task)) {
+        if (self->failure)
+            status_unref(task->status);
+        else
+            self->failure = task->status;
+        task->status = NULL;
+        self->n_failed++;
+    }
+    if (!self->failure || result == DATA_PENDING || result == DATA_FAILED)
+        return collect(batch, task, result);
+    struct status *failure = self->failure;
+    self->failure = NULL;
+    self->n_failed = 0;
+    element_buffer_clear(&batch->buffer);
+    return data_task_fail(task, failure);
 }
 
 /* Component i of the batch, from the elements in the buffer. */
@@ -41,7 +72,12 @@ typedef struct status *stack_fn(struct dataset_iter *iter, int i, struct tensor 
 static enum data_poll next_by(stack_fn *stack, struct dataset_iter *iter, struct data_task *task,
                               struct tensor *out) {
     struct batch_iter *self = (struct batch_iter *)iter;
-    enum data_poll result = collect(self, task);
+    const struct batch_dataset *dataset = (const struct batch_dataset *)iter->dataset;
+    enum data_poll result = dataset->is_fused
+                                ? collect_fused((struct plain_batch_iter *)iter, task)
+                                : collect(self, task,
+                                          element_buffer_fill(&self->buffer, dataset->batch_size,
+                                                              self->one.input, task));
     if (result != DATA_ELEMENT)
         return result;
     struct status *st = NULL;
@@ -64,6 +100,11 @@ static enum data_poll batch_next(struct dataset_iter *iter, struct data_task *ta
     return next_by(batch_stack, iter, task, out);
 }
 
+static void plain_batch_end(struct dataset_iter *iter) {
+    status_unref(((struct plain_batch_iter *)iter)->failure);
+    batch_end(iter);
+}
+
 static int64_t batch_cardinality(struct dataset *dataset) {
     const struct batch_dataset *self = (const struct batch_dataset *)dataset;
     int64_t n = dataset_cardinality(dataset->inputs[0]);
@@ -72,10 +113,10 @@ static int64_t batch_cardinality(struct dataset *dataset) {
 
 const struct dataset_kind batch_kind = {.name = "Batch",
                                         .dataset_size = sizeof(struct batch_dataset),
-                                        .iter_size = sizeof(struct batch_iter),
+                                        .iter_size = sizeof(struct plain_batch_iter),
                                         .begin = batch_begin,
                                         .next = batch_next,
-                                        .end = batch_end,
+                                        .end = plain_batch_end,
                                         .cardinality = batch_cardinality};
 
 struct status *batch_check_size(int64_t batch_size) {
@@ -89,7 +130,7 @@ static struct status *batch_take(struct kernel_ctx *ctx, struct dataset *dataset
     if (drop_input > 0)
         TRY(dataset_scalar_bool(ctx, drop_input, "drop_remainder", &self->drops_remainder));
     const struct dataset *input = dataset->inputs[0];
-    /* of padded batches */
+    /* only padded batches have Toutput_types */
     bool has_own_name = node_attr(ctx->instance->node, "Toutput_types") != NULL;
     TRY(dataset_declare(ctx, dataset, has_own_name ? "Toutput_types" : NULL, NULL));
     if (dataset->n_components != input->n_components ||
@@ -101,6 +142,7 @@ static struct status *batch_take(struct kernel_ctx *ctx, struct dataset *dataset
 static enum kernel_result batch_make(struct kernel_ctx *ctx, int drop_input) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, &batch_kind, 1, &dataset));
+    ((struct batch_dataset *)dataset)->is_fused = dataset->inputs[0]->is_map;
     return dataset_finish(ctx, dataset, batch_take(ctx, dataset, drop_input));
 }
 
@@ -114,8 +156,9 @@ static enum kernel_result parallel_batch_compute(struct kernel_ctx *ctx) {
 
 struct padded_dataset {
     struct batch_dataset batch;
-    struct tensor *shapes, *values; /* by component: int64 vector, -1 where it grows; scalar */
-    int n;                          /* of shapes, and of values */
+    /* for each component: an int64 vector, -1 where it grows; a scalar */
+    struct tensor *shapes, *values;
+    int n; /* of shapes and of values */
 };
 
 static void padded_fini(struct dataset *dataset) {
@@ -124,7 +167,7 @@ static void padded_fini(struct dataset *dataset) {
     element_free(self->values, self->n);
 }
 
-/* The sizes that all elements' component i fits in. */
+/* Computes the least sizes that component i of all elements fits in. */
 static struct status *padded_shape(const struct element_buffer *buffer, int i,
                                    const struct tensor *wanted, int64_t dims[]) {
     const int64_t *asked = tensor_cdata(wanted);
@@ -174,7 +217,7 @@ static void copy_run(struct tensor *to, int64_t to_at, const struct tensor *from
                           object_ref(((struct object *const *)tensor_cdata(from))[from_at + i]));
 }
 
-/* Puts the element into its row of `to`, run by run of its innermost size. */
+/* Copies the element into its row of `to`, one run of the innermost dimension at a time. */
 static void put(struct tensor *to, int64_t row, const struct tensor *from) {
     const int64_t *to_dims = tensor_dims(to) + 1, *from_dims = tensor_dims(from);
     int rank = from->rank;
@@ -270,7 +313,7 @@ static enum kernel_result padded_compute(struct kernel_ctx *ctx) {
 struct unbatch_iter {
     struct dataset_iter_one one;
     struct tensor *element;
-    int64_t at, n; /* rows of the element */
+    int64_t at, n; /* position in the element, and number of its rows */
 };
 
 static struct status *unbatch_begin(struct dataset_iter *iter) {

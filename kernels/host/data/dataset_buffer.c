@@ -6,7 +6,7 @@
 enum { FIRST_CAPACITY = 16 };
 
 struct tensor *element_buffer_reserve(struct element_buffer *buffer) {
-    /* what went left room */
+    /* elements that were taken have left room at the front */
     if (buffer->first > 0 && buffer->first + buffer->n == buffer->capacity) {
         memmove(buffer->tensors, element_at(buffer, 0),
                 (size_t)(buffer->n * buffer->n_components) * sizeof(struct tensor));

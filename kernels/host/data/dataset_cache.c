@@ -4,12 +4,12 @@
  *
  *                    ┌ PREFIX.index exists ─────► READING: elements in blocks of names
  *   OPENING (I/O) ───┤
- *                    └ not: PREFIX_0.lockfile ─► WRITING: elements pass by, and are written in
+ *                    └ not: PREFIX_0.lockfile ─► WRITING: elements are passed on, and written in
  *                                                blocks ─► end: the index ─► ENDED
  *
- * An iterator that is freed before the end removes its files: an I/O thread does it, and an
- * iterator that starts meanwhile removes the lock file first. An iterator that finds a foreign lock
- * file fails: another task is writing, or a task was killed while it wrote. */
+ * When an iterator is freed before the end, an I/O thread removes its files. An iterator that
+ * starts meanwhile removes the lock file first. An iterator that finds another process' lock file
+ * fails, because another task is writing, or a task was killed while it wrote. */
 #include "kernels/host/data/dataset_cache.h"
 
 #include <errno.h>
@@ -23,9 +23,9 @@
 #include "kernels/host.h"
 #include "kernels/host/data/dataset_buffer.h"
 
-/* what one visit of an I/O thread writes or reads */
+/* what an I/O thread writes or reads in one go */
 enum { BLOCK_ELEMENTS = 256, BLOCK_BYTES = 1 << 20 };
-/* of an element's number in a name, filled with blanks */
+/* of an element's number in a name, padded with blanks */
 enum { NUMBER_DIGITS = 7 };
 
 struct file_cache_dataset {
@@ -36,36 +36,38 @@ struct file_cache_dataset {
 enum cache_state { CACHE_OPENING, CACHE_READING, CACHE_WRITING, CACHE_ENDED };
 
 struct file_cache_iter {
-    struct dataset_iter_one one; /* the input while it writes */
+    struct dataset_iter_one one; /* the input, while the file is written */
     enum cache_state state;
     struct str path, lock_path;
     struct bundle_reader *reader;
     struct bundle_writer *writer;
-    /* read and not handed out yet, or handed out and not written yet */
+    /* elements that were read and not handed out yet, or handed out and not written yet */
     struct element_buffer block;
     size_t block_bytes;
-    int64_t number; /* of the next element to read or write */
+    int64_t number; /* the number of the next element to read or write */
     bool has_input_ended, has_file_ended;
     struct pool_task pool_task;
-    struct data_task *task; /* a reference while I/O is under way */
+    struct data_task *task; /* holds a reference while I/O is running */
     bool is_busy;
     _Atomic bool is_done;
-    struct status *status; /* of the I/O */
+    struct status *status; /* the I/O thread's result */
 };
 
 static const struct file_system *const fs = &file_system_posix;
 
-/* ---- lock files of iterators that have gone ---- */
+/* ---- lock files of iterators that were freed ---- */
 
-/* What an unfinished file leaves goes on an I/O thread. */
+/* The files of an unfinished cache, which an I/O thread removes. */
 struct abandoned_lock {
     struct pool_task task;
     struct list link;
     struct bundle_reader *reader;
     struct bundle_writer *writer;
-    /* guarded by leaving_lock, as what follows; empty once the file is gone */
+    /* guarded by leaving_lock, like the field below; empty once the file is removed */
     struct str lock_path;
-    bool is_unlinking; /* somebody is at it, without the lock, which loop threads take */
+    /* a thread removes the file now, without holding the lock, because loop threads take the
+     * lock */
+    bool is_unlinking;
 };
 
 static pthread_mutex_t leaving_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -78,7 +80,7 @@ static void unlock(struct str *lock_path) {
     str_clear(lock_path);
 }
 
-/* With the lock held, which it lets go of meanwhile. */
+/* The caller holds the lock. It is released and taken again. */
 static void unlock_abandoned(struct abandoned_lock *leaving) {
     leaving->is_unlinking = true;
     pthread_mutex_unlock(&leaving_lock);
@@ -98,7 +100,7 @@ static struct abandoned_lock *find_abandoned(const char *lock_path) {
     return NULL;
 }
 
-/* A lock file of that name is gone if its iterator is. */
+/* Removes the lock file of that name if its iterator was freed. */
 static void unlock_if_abandoned(const char *lock_path) {
     pthread_mutex_lock(&leaving_lock);
     for (struct abandoned_lock *leaving; (leaving = find_abandoned(lock_path));) {
@@ -112,7 +114,8 @@ static void unlock_if_abandoned(const char *lock_path) {
 
 static void abandon_on_io(struct pool_task *task) {
     struct abandoned_lock *leaving = CONTAINER_OF(task, struct abandoned_lock, task);
-    bundle_writer_free(leaving->writer); /* its files have names of their own */
+    /* the files being written have other names than the cache */
+    bundle_writer_free(leaving->writer);
     bundle_reader_close(leaving->reader);
     pthread_mutex_lock(&leaving_lock);
     while (leaving->is_unlinking)
@@ -140,7 +143,7 @@ static struct status *lock(struct file_cache_iter *self) {
     unlock_if_abandoned(str_text(&self->lock_path));
     int fd = fs->open(fs, str_text(&self->lock_path), FILE_CREATE);
     if (fd == -EEXIST) {
-        /* it may have gone meanwhile */
+        /* the lock file may have been removed meanwhile */
         status_unref(file_load(fs, str_text(&self->lock_path), 1 << 10, &text));
         st = status_new(STATUS_ALREADY_EXISTS,
                         "There appears to be a concurrent caching iterator running - cache "
@@ -149,7 +152,7 @@ static struct status *lock(struct file_cache_iter *self) {
                         "lockfile and re-initialize the "
                         "iterator. Lockfile contents: %s",
                         str_text(&self->lock_path), str_text(&text));
-        str_clear(&self->lock_path); /* not ours */
+        str_clear(&self->lock_path); /* the lock file is another process', so it is not removed */
     } else if (fd < 0) {
         st = file_failed(str_text(&self->lock_path), fd);
         str_clear(&self->lock_path);
@@ -204,7 +207,7 @@ static struct status *find_component(struct file_cache_iter *self, int i, struct
     return NULL;
 }
 
-/* The file holds elements of as many components as ours have, or none at all. */
+/* Checks that the file holds elements of as many components as ours have, or no elements. */
 static struct status *check_file(struct file_cache_iter *self, struct arena *arena,
                                  bool has_first) {
     int n = self->one.iter.dataset->n_components;
@@ -234,7 +237,7 @@ static struct status *read_component(struct file_cache_iter *self, int i, struct
     return bundle_read(self->reader, span_of(name), &entry, self->one.iter.env->allocator, ret);
 }
 
-/* The next element; none: the end. */
+/* Reads the next element. At the end there is none. */
 static struct status *read_element(struct file_cache_iter *self, struct arena *arena) {
     int n = self->one.iter.dataset->n_components;
     struct tensor *element = element_buffer_reserve(&self->block);
@@ -287,7 +290,7 @@ static struct status *write_block(struct file_cache_iter *self) {
     return NULL;
 }
 
-/* Lets go of the file; without an index nothing of it remains. */
+/* Closes the files. Without an index nothing of them remains. */
 static void close_files(struct file_cache_iter *self) {
     bundle_writer_free(self->writer);
     self->writer = NULL;
@@ -317,12 +320,13 @@ static void work_on_io(struct pool_task *pool_task) {
         break;
     default:
         self->status = write_and_finish(self);
-        if (self->status) { /* the next iterator begins again */
+        if (self->status) { /* the next iterator starts from the beginning */
             close_files(self);
             self->state = CACHE_ENDED;
         }
     }
-    atomic_store_explicit(&self->is_done, true, memory_order_release); /* the poll's again */
+    /* the fields belong to the poll again */
+    atomic_store_explicit(&self->is_done, true, memory_order_release);
     data_task_wake_on_pool(task);
     data_task_unref(task);
 }

@@ -1,4 +1,4 @@
-/* Makes datasets that hand on some elements of their input, by number: take, skip, shard,
+/* Makes datasets that pass some elements of their input on, by number: take, skip, shard,
  * repeat. */
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@ extern const struct kernel_list dataset_choose_kernels;
 
 struct count_dataset {
     struct dataset base;
-    int64_t count, index; /* of a shard: how many, which */
-    bool must_have;       /* a shard must not be empty */
+    int64_t count, index; /* of a shard: the number of shards, and its index */
+    bool must_have;       /* the shard must have an element */
 };
 
 struct count_iter {
@@ -50,6 +50,8 @@ static enum data_poll skip_next(struct dataset_iter *iter, struct data_task *tas
         return DATA_END;
     while (self->n_done < dataset->count) {
         enum data_poll result = dataset_iter_next(self->one.input, task, out);
+        if (result == DATA_FAILED)
+            self->n_done = 0; /* TensorFlow then skips as many again */
         if (result != DATA_ELEMENT)
             return result;
         element_clear(out, iter->dataset->n_components);
@@ -93,8 +95,7 @@ static int64_t shard_cardinality(struct dataset *dataset) {
     return n < 0 ? n : n / self->count + (self->index < n % self->count);
 }
 
-/* Each round has an iterator of its own. A round that hands out nothing ends an endless
- * repetition. */
+/* Each round has a new iterator. An endless repetition ends after a round without elements. */
 static enum data_poll repeat_next(struct dataset_iter *iter, struct data_task *task,
                                   struct tensor *out) {
     const struct count_dataset *dataset = (const struct count_dataset *)iter->dataset;
@@ -197,8 +198,46 @@ static enum kernel_result shard_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, shard_take(ctx, dataset));
 }
 
+/* ---- auto shard ---- */
+
+/* tf.data.experimental.AutoShardPolicy */
+enum auto_shard_policy { POLICY_OFF = -1, POLICY_AUTO, POLICY_FILE, POLICY_DATA, POLICY_HINT };
+
+/* Shards by elements, also under AUTO where TensorFlow would shard by files: each element goes to
+ * one worker either way. */
+static struct status *auto_shard_take(struct kernel_ctx *ctx, struct dataset *dataset,
+                                      enum auto_shard_policy policy) {
+    struct count_dataset *self = (struct count_dataset *)dataset;
+    TRY(dataset_scalar_i64(ctx, 1, "num_workers", &self->count));
+    TRY(dataset_scalar_i64(ctx, 2, "index", &self->index));
+    if (self->count <= 0)
+        return status_invalid("num_workers must be greater than zero.");
+    if (self->index < 0 || self->index >= self->count)
+        return status_invalid("index must be between 0 and %lld", (long long)self->count - 1);
+    if (self->count > 1 && (policy == POLICY_FILE || policy == POLICY_HINT))
+        return status_unimplemented("AutoShardDataset by %s, among %lld workers",
+                                    policy == POLICY_FILE ? "files" : "hints",
+                                    (long long)self->count);
+    return NULL;
+}
+
+static enum kernel_result auto_shard_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL, *input = NULL;
+    int64_t policy = POLICY_AUTO;
+    KERNEL_TRY(ctx, node_get_i(ctx->instance->node, "auto_shard_policy", &policy));
+    KERNEL_TRY(ctx, dataset_new(ctx, &shard_kind, 1, &dataset));
+    struct status *st = auto_shard_take(ctx, dataset, (enum auto_shard_policy)policy);
+    if (st || policy != POLICY_OFF)
+        return dataset_finish(ctx, dataset, st);
+    input = dataset_ref(dataset->inputs[0]);
+    dataset_unref(dataset);
+    return dataset_output(ctx, input);
+}
+
 // clang-format off
 static const struct kernel_def rows[] = {
+    DATASET_KERNEL("AutoShardDataset", auto_shard_compute),
+    DATASET_KERNEL("ExperimentalAutoShardDataset", auto_shard_compute),
     DATASET_KERNEL("TakeDataset", take_compute),
     DATASET_KERNEL("SkipDataset", skip_compute),
     DATASET_KERNEL("ShardDataset", shard_compute),

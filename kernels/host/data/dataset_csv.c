@@ -4,7 +4,7 @@
  *   file dataset: raw records ──► fields ──► numbers and strings
  *   (RECORD_CSV: quoted newlines belong to a record)
  *
- * A malformed record is an error; the iterator then continues with the next record. */
+ * A malformed record is an error. The iterator then continues with the next record. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_file.h"
@@ -13,15 +13,17 @@
 extern const struct kernel_list dataset_csv_kernels;
 
 struct csv_dataset {
-    struct dataset base; /* input 0: the records */
+    struct dataset base; /* input 0 is the dataset of records */
     char delimiter;
     bool has_quotes;
-    char *missing; /* the text of a field that is not there */
+    char *missing; /* the text that stands for a missing field */
     size_t missing_len;
-    int64_t *columns; /* which ones, rising; or which ones not */
+    /* the numbers of the wanted fields in rising order, or of those that are not wanted */
+    int64_t *columns;
     int n_columns;
     bool excludes;
-    /* one for each component: its value where it is missing; of no elements: it must be there */
+    /* for each component its value where the field is missing; without elements the field is
+     * required */
     struct tensor *defaults;
 };
 
@@ -32,10 +34,10 @@ struct csv_record {
     struct span text;
     size_t at;
     struct str field;
-    int64_t n_parsed; /* fields */
-    int n_taken;      /* of them, wanted ones */
+    int64_t n_parsed; /* fields that were read so far */
+    int n_taken;      /* how many of them are wanted */
     struct tensor *out;
-    struct status *status; /* the first error; what follows is only passed over */
+    struct status *status; /* the first error; the rest of the record is only skipped */
 };
 
 static void note_error(struct csv_record *record, struct status *status_take) {
@@ -94,7 +96,7 @@ static void end_field(struct csv_record *record, bool is_sound) {
         note_error(record, set_field(record, i));
 }
 
-/* From past the opening quote to past the delimiter. False at the end of the record. */
+/* Moves from behind the opening quote to behind the delimiter. False at the end of the record. */
 static bool take_quoted(struct csv_record *record) {
     struct span text = record->text;
     char delimiter = record->dataset->delimiter;
@@ -118,7 +120,7 @@ static bool take_quoted(struct csv_record *record) {
         }
         str_add_char(&record->field, '"');
     }
-    status_unref(record->status); /* whatever was wrong before */
+    status_unref(record->status); /* replaces any earlier error */
     record->status = status_invalid("Reached end of file without closing quoted field in record");
     record->n_taken = record->dataset->base.n_components;
     return false;
@@ -305,10 +307,9 @@ static enum kernel_result csv_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "CSVDataset", .compute = csv_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "CSVDatasetV2", .compute = csv_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "ExperimentalCSVDataset", .compute = csv_compute,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "CSVDataset", .compute = csv_compute, .flags = KERNEL_STATEFUL},
+    {.op = "CSVDatasetV2", .compute = csv_compute, .flags = KERNEL_STATEFUL},
+    {.op = "ExperimentalCSVDataset", .compute = csv_compute, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

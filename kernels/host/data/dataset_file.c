@@ -1,12 +1,10 @@
 /* Makes datasets of files' records: lines, TFRecords, blocks of equal size.
  *
- * I/O threads read the files, several records at a time, so that not each record costs a
- * change of threads:
+ * I/O threads read several records at a time, so that not every record needs a change of threads:
  *
  *   poll: records left? ─ yes ─► the next one
  *              └ no: a read starts ─► PENDING ─► (I/O thread) records, the end of the file,
- *                                                or a failure ─► the task is woken
- */
+ *                                                or a failure ─► the task is woken */
 #include "kernels/host/data/dataset_file.h"
 
 #include <stdlib.h>
@@ -15,25 +13,25 @@
 
 extern const struct kernel_list dataset_file_kernels;
 
-enum { READ_RECORDS = 256, READ_BYTES = 1 << 18 }; /* of one reading */
+enum { READ_RECORDS = 256, READ_BYTES = 1 << 18 }; /* how much one read takes */
 
 struct file_dataset {
     struct dataset base;
     struct tensor names;   /* a vector or a scalar of strings */
-    struct tensor offsets; /* int64, by name: where to begin; where there is none, at the front */
+    struct tensor offsets; /* int64, for each name: where to begin; 0 for names beyond its end */
     struct record_options options;
 };
 
 struct file_iter {
     struct dataset_iter iter;
-    int64_t at; /* which file */
+    int64_t at; /* the index of the file */
     struct record_source *source;
-    struct str key, value; /* of the reading */
+    struct str key, value; /* buffers of the read */
     struct pool_task pool_task;
-    struct data_task *task; /* a reference while a reading is under way */
+    struct data_task *task; /* holds a reference while a read is running */
     bool is_reading;
     _Atomic bool is_read;
-    /* What the reading has brought: */
+    /* The results of a read. */
     struct bytes *records[READ_RECORDS];
     int n_records, next;
     bool is_file_end;
@@ -62,7 +60,7 @@ static void file_end(struct dataset_iter *iter) {
 static struct status *open_file(struct file_iter *self) {
     const struct file_dataset *dataset = (const struct file_dataset *)self->iter.dataset;
     struct record_options options = dataset->options;
-    /* there may be fewer, or more */
+    /* there may be fewer or more offsets than names */
     if (tensor_has_value(&dataset->offsets) && self->at < dataset->offsets.n_elements)
         options.start_offset = tensor_index_at(&dataset->offsets, self->at);
     if (options.start_offset < 0)
@@ -73,7 +71,7 @@ static struct status *open_file(struct file_iter *self) {
 static struct status *read_records(struct file_iter *self) {
     size_t n_bytes = 0;
     struct status *st = self->source ? NULL : open_file(self);
-    /* it ends before the offset: it has no records */
+    /* a file that ends before the offset has no records */
     self->is_file_end = status_code(st) == STATUS_OUT_OF_RANGE;
     if (self->is_file_end) {
         status_unref(st);
@@ -95,7 +93,8 @@ static void read_on_io(struct pool_task *pool_task) {
     struct data_task *task = self->task;
     self->task = NULL;
     self->status = read_records(self);
-    atomic_store_explicit(&self->is_read, true, memory_order_release); /* the poll's again */
+    /* the fields belong to the poll again */
+    atomic_store_explicit(&self->is_read, true, memory_order_release);
     data_task_wake_on_pool(task);
     data_task_unref(task);
 }
@@ -135,7 +134,7 @@ static enum data_poll file_next(struct dataset_iter *iter, struct data_task *tas
             tensor_init_scalar_object(&out[0], DT_STRING, record ? &record->object : NULL);
             return DATA_ELEMENT;
         }
-        /* the rest of a damaged file is lost; one that cannot be opened is tried again */
+        /* the rest of a damaged file is skipped; a file that cannot be opened is tried again */
         if (self->status) {
             struct status *st = self->status;
             self->status = NULL;
@@ -185,7 +184,7 @@ struct status *file_take_compression(struct kernel_ctx *ctx, int input,
     return NULL;
 }
 
-/* Its value is a hint. */
+/* The value itself is only a hint, and is not used. */
 static struct status *check_buffer_size(struct kernel_ctx *ctx, int input, int64_t least) {
     int64_t size;
     TRY(dataset_scalar_i64(ctx, input, "buffer_size", &size));
@@ -200,9 +199,12 @@ static struct status *lines_take(struct kernel_ctx *ctx, struct file_dataset *se
 }
 
 static struct status *records_take(struct kernel_ctx *ctx, struct file_dataset *self) {
+    const struct tensor *compression = kernel_input(ctx, 1);
     self->options.format = RECORD_TFRECORD;
     TRY(take_names(ctx, self));
-    TRY(file_take_compression(ctx, 1, &self->options));
+    if (compression->rank != 0)
+        return status_invalid("compression_type must be a scalar");
+    self->options.coding = record_coding_named(tensor_string(compression, 0));
     TRY(check_buffer_size(ctx, 2, -1));
     if (ctx->instance->n_inputs < 4 || ctx->inputs[3].n_elements == 0)
         return NULL;

@@ -1,7 +1,8 @@
-/* GeneratorDataset: elements that a function makes, one call each, until it answers OUT_OF_RANGE.
+/* Makes GeneratorDataset: a function makes the elements, one for each call, until it answers
+ * OUT_OF_RANGE.
  *
  *   first element ──► init(args) ──► state ──► next(state, args) ──► element, again and again
- *   the end, or the iterator goes  ──► finalize(state, args), once
+ *   the end, or the iterator is freed ──► finalize(state, args), once
  *
  * Dataset.from_generator is built on it: the functions call Python code of the client
  * (kernels/host/calls). */
@@ -22,7 +23,7 @@ struct generator_iter {
     struct dataset_iter iter;
     struct dataset_call init, next, finalize;
     enum generator_phase phase;
-    struct tensor *state; /* n_state results of init, from GENERATOR_OPEN on */
+    struct tensor *state; /* the n_state results of init, set from GENERATOR_OPEN on */
     int n_state;
 };
 
@@ -36,7 +37,7 @@ static struct status *generator_begin(struct dataset_iter *iter) {
     return dataset_call_init(&self->finalize, &dataset->finalize, iter->env, self->n_state);
 }
 
-/* ---- an iterator that goes before its end: finalize runs by itself ---- */
+/* ---- an iterator that is freed before its end: finalize runs without it ---- */
 
 struct parting {
     struct function_call call;
@@ -48,7 +49,7 @@ struct parting {
 static void parting_end(struct parting *self) {
     struct function *function = self->call.function;
     function->host->function_finish(&self->call);
-    status_unref(self->call.status); /* nobody is left to hear of it */
+    status_unref(self->call.status); /* nobody is left to receive the failure */
     element_free(self->args, self->call.n_args);
     element_free(self->rets, function->n_rets);
     object_unref(&function->object);
@@ -183,7 +184,7 @@ static enum kernel_result generator_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {"GeneratorDataset", .compute = generator_compute, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {"GeneratorDataset", .compute = generator_compute, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

@@ -1,5 +1,5 @@
-/* Makes datasets that group elements by a key, which a function computes from each: group by
- * window, group by reducer. */
+/* Makes datasets that group elements by a key, which a function computes from each element: group
+ * by window, group by reducer. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_map.h"
@@ -12,16 +12,16 @@ enum { N_FUNCTIONS = 4 }; /* key, reduce, window size; or key, init, reduce, fin
 struct group_dataset {
     struct dataset base;
     struct dataset_fn fns[N_FUNCTIONS];
-    int n_state; /* of a reducer */
+    int n_state; /* group by reducer only */
 };
 
 struct group {
     int64_t key, window_size;
     struct element_buffer elements;
-    struct tensor *state; /* of a reducer */
+    struct tensor *state; /* group by reducer only */
 };
 
-/* What is under way between two polls. */
+/* What is being computed between two polls. */
 enum group_stage { GROUP_PULL, GROUP_KEY, GROUP_OPEN, GROUP_ADD, GROUP_FLUSH, GROUP_DRAIN };
 
 struct group_iter {
@@ -29,9 +29,9 @@ struct group_iter {
     struct dataset_call calls[N_FUNCTIONS];
     struct tensor *element;
     enum group_stage stage;
-    struct group *groups; /* by key, ascending */
+    struct group *groups; /* in the order of their keys */
     int64_t n_groups, capacity, at;
-    struct dataset_iter *current; /* what the reduce function made of a window */
+    struct dataset_iter *current; /* the dataset that the reduce function made of a window */
     bool has_input_ended;
 };
 
@@ -57,7 +57,8 @@ static void group_end(struct dataset_iter *iter) {
     free(self->groups);
 }
 
-/* The group's position; *ret_is_new: where it would be. */
+/* The position of the key's group. When there is none, *ret_is_new is true and the position is
+ * where the group belongs. */
 static int64_t group_find(const struct group_iter *self, int64_t key, bool *ret_is_new) {
     int64_t low = 0, high = self->n_groups;
     while (low < high) {
@@ -84,7 +85,7 @@ static struct group *group_insert(struct group_iter *self, int64_t at, int64_t k
     return &self->groups[at];
 }
 
-/* The scalar int64 that a function has handed out. */
+/* Reads the int64 scalar that a function has returned. */
 static struct status *take_number(struct dataset_call *call, const char *what, int64_t *ret) {
     const struct tensor *t = &call->rets[0];
     bool is_sound = call->function->n_rets == 1 && t->rank == 0 && t->dtype == DT_INT64;
@@ -96,8 +97,8 @@ static struct status *take_number(struct dataset_call *call, const char *what, i
 
 /* ---- the key of the next element ---- */
 
-/* Pulls an element and asks for its key; self->at is its group's position. *ret_is_new: there is
- * none yet. */
+/* Reads an element and computes its key. self->at becomes the position of the key's group.
+ * *ret_is_new: the group does not exist yet. */
 static enum data_poll next_key(struct group_iter *self, struct data_task *task, int64_t *ret_key) {
     int n = self->one.iter.dataset->inputs[0]->n_components;
     if (self->stage == GROUP_PULL) {
@@ -149,8 +150,7 @@ static struct status *add_element(struct group_iter *self, struct group *group) 
     return NULL;
 }
 
-/* The reduce function's arguments: the key, and a dataset of the group's elements, which has
- * them from here on. */
+/* Calls the reduce function with the key and a dataset, which takes the group's elements. */
 static void flush_group(struct group_iter *self, int64_t at) {
     struct group *group = &self->groups[at];
     struct tensor *args = self->calls[1].args;
@@ -197,7 +197,7 @@ static enum data_poll open_window(struct group_iter *self, struct data_task *tas
         return result;
     }
     element_clear(self->element, self->one.iter.dataset->inputs[0]->n_components);
-    /* it has no size: the next element of this key asks again */
+    /* the group has no size, so the next element of this key asks for it again */
     group_fini(&self->groups[self->at], 0);
     memmove(self->groups + self->at, self->groups + self->at + 1,
             (size_t)(--self->n_groups - self->at) * sizeof(*self->groups));
@@ -205,8 +205,9 @@ static enum data_poll open_window(struct group_iter *self, struct data_task *tas
     return result;
 }
 
-/* The group of the next element, which is pulled unless it has been. Where its key is new, the
- * group is too: the stage is GROUP_OPEN then, and `open` has the key as its argument. */
+/* Finds the group of the next element, which is read unless it has been read already. When the key
+ * is new, the group is made, the stage is GROUP_OPEN, and the key becomes the argument of
+ * `open`. */
 static enum data_poll next_group(struct group_iter *self, struct dataset_call *open, int n_state,
                                  struct data_task *task) {
     int64_t key = 0;
@@ -227,7 +228,7 @@ static enum data_poll next_group(struct group_iter *self, struct dataset_call *o
     return DATA_ELEMENT;
 }
 
-/* Adds elements until a group is to be flushed. DATA_END: all input is in groups. */
+/* Adds elements until a group must be flushed. DATA_END: all elements are in groups. */
 static enum data_poll collect_groups(struct group_iter *self, struct data_task *task) {
     for (;;) {
         enum data_poll result = next_group(self, &self->calls[2], 0, task);
@@ -249,7 +250,7 @@ static enum data_poll collect_groups(struct group_iter *self, struct data_task *
     }
 }
 
-/* The next group with elements, once the input has ended. */
+/* Flushes the next group that has elements, once the input has ended. */
 static bool flush_rest(struct group_iter *self) {
     for (self->at = 0; self->at < self->n_groups; self->at++)
         if (self->groups[self->at].elements.n > 0) {
@@ -317,7 +318,7 @@ static struct status *reducer_begin(struct dataset_iter *iter) {
                              dataset->n_state);
 }
 
-/* Takes all input in. DATA_END: done. */
+/* Adds all elements to their groups' states. DATA_END: the input has ended. */
 static enum data_poll reduce_all(struct group_iter *self, struct data_task *task) {
     const struct group_dataset *dataset = (const struct group_dataset *)self->one.iter.dataset;
     int n = dataset->base.inputs[0]->n_components, n_state = dataset->n_state;
@@ -351,7 +352,7 @@ static enum data_poll reducer_next(struct dataset_iter *iter, struct data_task *
     int n_state = ((const struct group_dataset *)iter->dataset)->n_state;
     if (self->stage != GROUP_FLUSH) {
         enum data_poll result = reduce_all(self, task);
-        if (result == DATA_FAILED) { /* the groups are not whole: nothing more comes */
+        if (result == DATA_FAILED) { /* the states are incomplete, so there are no elements */
             self->has_input_ended = true;
             self->at = self->n_groups;
             self->stage = GROUP_FLUSH;
@@ -413,7 +414,7 @@ static enum kernel_result windows_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, take_fns(ctx, (struct group_dataset *)dataset, names, 3));
 }
 
-/* States have the same types wherever they go. */
+/* Checks that the states have the same types at every function. */
 static struct status *check_states(struct group_dataset *self) {
     const struct function *init = self->fns[FN_INIT].function;
     self->n_state = init->n_rets;

@@ -1,14 +1,14 @@
-/* Ops on datasets that change no element: options, hints to an optimizer, thread pools,
- * statistics. Their output is their input; threads come from the task's own pool. */
+/* Computes the ops on datasets that change no element: options, hints to an optimizer, thread
+ * pools, statistics. Their output is their input, and threads come from the task's own pool. */
 #include "kernels/host.h"
 #include "kernels/host/data/dataset.h"
 
 extern const struct kernel_list dataset_hint_kernels;
 
-/* Datasets that GetOptions visits: one that is used twice counts twice. */
+/* How many datasets GetOptions visits. A dataset that is used twice counts twice. */
 enum { OPTIONS_MAX_VISITS = 1 << 14 };
 
-/* ---- options: kept for GetOptions, and otherwise without effect ---- */
+/* ---- options, which are kept for GetOptions and have no other effect ---- */
 
 struct options_dataset {
     struct dataset base;
@@ -34,7 +34,7 @@ static enum kernel_result options_compute(struct kernel_ctx *ctx) {
     return dataset_output(ctx, dataset);
 }
 
-/* Appends the options of the dataset's inputs, then its own: in a proto the last value of a field
+/* Appends the options of the dataset's inputs, then its own. In a proto the last value of a field
  * counts, and messages are merged. TensorFlow merges options in this order, too. */
 static void add_options(const struct dataset *dataset, int *n_visits, struct str *out) {
     for (int i = 0; i < dataset->n_inputs && ++*n_visits < OPTIONS_MAX_VISITS; i++)
@@ -79,7 +79,7 @@ static enum kernel_result thread_pool_compute(struct kernel_ctx *ctx) {
     return same_after_count(ctx, "num_threads");
 }
 
-/* A pool by name: functions run on the worker's one pool, whatever a graph asks for. */
+/* A named pool. Functions run on the worker's one pool, whatever the graph asks for. */
 static const struct object_type pool_type = {.name = "ThreadPoolResource"};
 
 static struct status *pool_init(struct kernel_init *init) {
@@ -96,14 +96,14 @@ static enum kernel_result pool_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Statistics under a tag, for an aggregator: there is none. */
+/* Statistics under a tag, for an aggregator. There is no aggregator. */
 static enum kernel_result tagged_compute(struct kernel_ctx *ctx) {
     if (kernel_input(ctx, 1)->rank != 0)
         return kernel_fail(ctx, status_invalid("tag must be a scalar"));
     return same_compute(ctx);
 }
 
-/* The inputs are to be alike, and any of them will do. */
+/* All inputs must have the same elements, so any of them is right. */
 static enum kernel_result fastest_compute(struct kernel_ctx *ctx) {
     struct dataset *dataset = NULL;
     for (int i = 0; i < ctx->instance->n_inputs; i++)
@@ -129,9 +129,9 @@ static const struct kernel_def rows[] = {
     DATASET_KERNEL("ThreadPoolDataset", same_compute),
     DATASET_KERNEL("ExperimentalThreadPoolDataset", same_compute),
     {.op = "ThreadPoolHandle", .compute = pool_compute, .init = pool_init,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
     {.op = "ExperimentalThreadPoolHandle", .compute = pool_compute, .init = pool_init,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
     DATASET_KERNEL("BytesProducedStatsDataset", tagged_compute),
     DATASET_KERNEL("ExperimentalBytesProducedStatsDataset", tagged_compute),
     DATASET_KERNEL("LatencyStatsDataset", tagged_compute),

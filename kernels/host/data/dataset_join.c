@@ -12,6 +12,7 @@ struct many_iter {
     struct dataset_iter **inputs;
     struct tensor *element; /* of zip: what has come so far */
     int at, n_components;   /* which input is next, and how many components have come */
+    struct status *failure; /* of zip: the first of the inputs that have failed */
 };
 
 static struct status *many_begin(struct dataset_iter *iter) {
@@ -19,7 +20,8 @@ static struct status *many_begin(struct dataset_iter *iter) {
     self->inputs = xcalloc((size_t)iter->dataset->n_inputs + 1, sizeof(*self->inputs));
     self->element = element_new(iter->dataset->n_components);
     for (int i = 0; i < iter->dataset->n_inputs; i++)
-        TRY(dataset_iter_new(iter->dataset->inputs[i], iter->env, &self->inputs[i]));
+        TRY(dataset_iter_new(iter->dataset->inputs[i], dataset_env_branch(iter->env, i),
+                             &self->inputs[i]));
     return NULL;
 }
 
@@ -28,6 +30,7 @@ static void many_end(struct dataset_iter *iter) {
     for (int i = 0; self->inputs && i < iter->dataset->n_inputs; i++)
         dataset_iter_free(self->inputs[i]);
     element_free(self->element, iter->dataset->n_components);
+    status_unref(self->failure);
     free(self->inputs);
 }
 
@@ -36,7 +39,23 @@ static void zip_reset(struct many_iter *self) {
     self->at = self->n_components = 0;
 }
 
-/* An input that fails does not keep the others from going on: the element as a whole is lost. */
+/* Keeps the failure of one input. The others take a step, too, so that all stay side by side. */
+static void keep_failure(struct many_iter *self, struct data_task *task) {
+    if (self->failure)
+        status_unref(task->status);
+    else
+        self->failure = task->status;
+    task->status = NULL;
+}
+
+static enum data_poll zip_fail(struct many_iter *self, struct data_task *task) {
+    struct status *failure = self->failure;
+    self->failure = NULL;
+    zip_reset(self);
+    return data_task_fail(task, failure);
+}
+
+/* Where an input fails, the element as a whole is lost. */
 static enum data_poll zip_next(struct dataset_iter *iter, struct data_task *task,
                                struct tensor *out) {
     struct many_iter *self = (struct many_iter *)iter;
@@ -45,12 +64,18 @@ static enum data_poll zip_next(struct dataset_iter *iter, struct data_task *task
             dataset_iter_next(self->inputs[self->at], task, self->element + self->n_components);
         if (result == DATA_PENDING)
             return result;
-        if (result != DATA_ELEMENT) {
+        if (result == DATA_FAILED && data_task_may_continue(task))
+            keep_failure(self, task);
+        else if (result == DATA_END && self->failure)
+            return zip_fail(self, task);
+        else if (result != DATA_ELEMENT) {
             zip_reset(self);
             return result;
         }
         self->n_components += iter->dataset->inputs[self->at]->n_components;
     }
+    if (self->failure)
+        return zip_fail(self, task);
     element_move(out, self->element, self->n_components);
     self->at = self->n_components = 0;
     return DATA_ELEMENT;
@@ -130,7 +155,7 @@ static const struct dataset_kind concatenate_kind = {.name = "Concatenate",
                                                      .end = many_end,
                                                      .cardinality = concatenate_cardinality};
 
-/* The shape that both fit: sizes that differ become unknown. */
+/* The most exact shape that both fit. Sizes that differ become unknown. */
 static struct shape shape_common(struct shape a, struct shape b, int64_t dims[SHAPE_MAX_RANK]) {
     if (a.rank < 0 || a.rank != b.rank)
         return SHAPE_UNKNOWN;
@@ -170,7 +195,7 @@ struct directed_dataset {
 struct directed_iter {
     struct many_iter many;
     struct tensor choice;
-    int64_t chosen; /* -1: to be asked for */
+    int64_t chosen; /* -1: must be read */
     int n_live;
 };
 

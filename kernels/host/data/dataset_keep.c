@@ -1,4 +1,4 @@
-/* Makes datasets that hand on their input's elements and keep something about them: cache in
+/* Makes datasets that pass their input's elements on and keep something about them: cache in
  * memory, unique, ignore errors, assert cardinality. */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ extern const struct kernel_list dataset_keep_kernels;
 
 /* ---- cache, in memory ---- */
 
-/* What the first iterator that came to the end has collected; then immutable. */
+/* The elements that the first iterator at the end has collected. They are immutable then. */
 struct cache_dataset {
     struct dataset base;
     pthread_mutex_t lock;
@@ -22,7 +22,7 @@ struct cache_dataset {
 };
 
 struct cache_iter {
-    struct dataset_iter_one one; /* no input: it reads the cache */
+    struct dataset_iter_one one; /* without input when the iterator reads the cache */
     struct element_buffer collected;
     int64_t at;
 };
@@ -44,7 +44,7 @@ static void cache_end(struct dataset_iter *iter) {
     element_buffer_fini(&((struct cache_iter *)iter)->collected);
 }
 
-/* This iterator has seen all; the first one's elements are kept. */
+/* This iterator has seen all elements. Those of the first iterator that has are kept. */
 static void publish(struct cache_iter *self) {
     struct cache_dataset *cache = (struct cache_dataset *)self->one.iter.dataset;
     pthread_mutex_lock(&cache->lock);
@@ -56,7 +56,7 @@ static void publish(struct cache_iter *self) {
     pthread_mutex_unlock(&cache->lock);
     dataset_end_one(&self->one.iter);
     self->one.input = NULL;
-    self->at = cache->elements.n; /* at its end */
+    self->at = cache->elements.n; /* this iterator is at its end */
 }
 
 static enum data_poll cache_next(struct dataset_iter *iter, struct data_task *task,
@@ -119,7 +119,7 @@ static enum kernel_result cache_compute(struct kernel_ctx *ctx) {
 
 struct unique_iter {
     struct dataset_iter_one one;
-    struct strmap seen; /* shape and elements → themselves */
+    struct strmap seen; /* a text of shape and elements, kept as key */
     struct arena keys;
     struct str key;
 };
@@ -197,8 +197,7 @@ static enum data_poll ignore_next(struct dataset_iter *iter, struct data_task *t
     for (;;) {
         enum data_poll result =
             dataset_iter_next(((struct dataset_iter_one *)iter)->input, task, out);
-        if (result != DATA_FAILED || atomic_load(&task->is_cancelled) ||
-            status_code(task->status) == STATUS_CANCELLED)
+        if (result != DATA_FAILED || !data_task_may_continue(task))
             return result;
     }
 }

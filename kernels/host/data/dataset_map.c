@@ -23,7 +23,7 @@ struct status *fn_dataset_take(struct kernel_ctx *ctx, struct dataset *dataset, 
 struct call_iter {
     struct dataset_iter_one one;
     struct dataset_call call;
-    struct tensor *element; /* of a filter: what the function is asked about */
+    struct tensor *element; /* filter: the element that the predicate is called with */
     bool has_element, has_ended;
 };
 
@@ -43,7 +43,7 @@ static void call_end(struct dataset_iter *iter) {
     dataset_call_fini(&self->call);
 }
 
-/* The function's results for the next element of the input. */
+/* Calls the function with the next element of the input. */
 static enum data_poll map_next(struct dataset_iter *iter, struct data_task *task,
                                struct tensor *out) {
     struct call_iter *self = (struct call_iter *)iter;
@@ -85,6 +85,7 @@ static const struct dataset_kind map_kind = {.name = "Map",
 static enum kernel_result map_compute(struct kernel_ctx *ctx) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, &map_kind, 1, &dataset));
+    dataset->is_map = true;
     struct status *st = fn_dataset_take(ctx, dataset, "f");
     return dataset_finish(ctx, dataset,
                           st ? st
@@ -94,7 +95,7 @@ static enum kernel_result map_compute(struct kernel_ctx *ctx) {
 
 /* ---- predicates ---- */
 
-/* The predicate's answer about the next element, which stays in self->element. */
+/* Calls the predicate with the next element, which stays in self->element. */
 static enum data_poll predicate_poll(struct call_iter *self, struct data_task *task,
                                      const char *what, bool *ret) {
     int n = self->one.iter.dataset->n_components;
@@ -195,7 +196,7 @@ static enum kernel_result take_while_compute(struct kernel_ctx *ctx) {
     return predicate_compute(ctx, &take_while_kind);
 }
 
-/* ---- scan: a state goes from call to call ---- */
+/* ---- scan: a state is passed from call to call ---- */
 
 struct scan_dataset {
     struct fn_dataset fn;
@@ -205,7 +206,7 @@ struct scan_dataset {
 
 struct scan_iter {
     struct dataset_iter_one one;
-    struct dataset_call call; /* its inputs: state, then element */
+    struct dataset_call call; /* its arguments are the state, then the element */
     struct tensor *state;
 };
 
@@ -262,7 +263,7 @@ static const struct dataset_kind scan_kind = {.name = "Scan",
                                               .fini = scan_fini,
                                               .keeps_cardinality = true};
 
-/* The function hands out the state's types, then the element's. */
+/* Checks that the function returns the state's types, then the element's. */
 static struct status *scan_check(const struct scan_dataset *self) {
     const struct dataset *dataset = &self->fn.base;
     int n = self->n_state + dataset->n_components;

@@ -19,16 +19,4 @@ struct status *fn_dataset_take(struct kernel_ctx *ctx, struct dataset *dataset,
  * end of the dataset. Takes and returns the status. */
 struct status *map_failure(struct status *status) MUST_USE;
 
-/* Iterates over the datasets that a function makes of elements. Flat map and interleave use it. */
-struct nested_iter {
-    struct dataset_iter_one one;
-    struct dataset_call call;
-    bool has_input_ended;
-};
-struct status *nested_begin(struct dataset_iter *iter) MUST_USE;
-void nested_end(struct dataset_iter *iter);
-/* Opens an iterator of the next element's dataset. DATA_ELEMENT: *ret is set. */
-enum data_poll nested_open(struct nested_iter *self, struct data_task *task,
-                           struct dataset_iter **ret);
-
 #endif

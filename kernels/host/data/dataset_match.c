@@ -1,5 +1,5 @@
-/* Makes MatchingFilesDataset: the names of the files that match patterns, sorted, pattern by
- * pattern. An I/O thread lists the directories. */
+/* Makes MatchingFilesDataset, whose elements are the names of the files that match patterns,
+ * sorted, pattern by pattern. An I/O thread lists the directories. */
 #include <stdlib.h>
 
 #include "common/io/file_root.h"
@@ -16,7 +16,7 @@ struct match_iter {
     struct dataset_iter iter;
     int64_t n_patterns_done;
     struct pool_task pool_task;
-    struct data_task *task; /* a reference while an I/O thread works */
+    struct data_task *task; /* holds a reference while an I/O thread works */
     bool is_working;
     _Atomic bool is_ready;
     /* the names of one pattern, made by the I/O thread */
@@ -42,10 +42,6 @@ static void match_end(struct dataset_iter *iter) {
     status_unref(self->status);
 }
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void match_on_io(struct pool_task *pool_task) {
     struct match_iter *self = CONTAINER_OF(pool_task, struct match_iter, pool_task);
     const struct match_dataset *dataset = (const struct match_dataset *)self->iter.dataset;
@@ -56,8 +52,9 @@ static void match_on_io(struct pool_task *pool_task) {
     if (self->status)
         self->n_names = 0;
     if (self->n_names > 1)
-        qsort(self->names, self->n_names, sizeof(*self->names), by_text);
-    atomic_store_explicit(&self->is_ready, true, memory_order_release); /* the poll's again */
+        qsort(self->names, self->n_names, sizeof(*self->names), text_compare);
+    /* the fields belong to the poll again */
+    atomic_store_explicit(&self->is_ready, true, memory_order_release);
     data_task_wake_on_pool(task);
     data_task_unref(task);
 }

@@ -1,12 +1,12 @@
 /* Makes datasets whose function returns a dataset for each element: flat map and interleave.
  *
  * Interleave visits a cycle of open datasets in turn and takes block_length elements from each.
- * Before it takes from an empty place of the cycle, it opens the dataset of the input's next
- * element there. When the input has ended, empty places are skipped.
+ * Before it takes from an empty slot of the cycle, it opens the dataset of the input's next element
+ * there. When the input has ended, empty slots are skipped.
  *
  * The first version of parallel interleave (tf.data.experimental.parallel_interleave) differs: it
- * fills all places at the start and a place as soon as its dataset has ended. When the input has
- * no more elements, the rest of a block is taken from the next place. */
+ * fills all slots at the start, and a slot as soon as its dataset has ended. When the input has no
+ * more elements, the rest of a block is taken from the next slot. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_map.h"
@@ -15,7 +15,14 @@ extern const struct kernel_list dataset_nested_kernels;
 
 /* ---- what both share ---- */
 
-struct status *nested_begin(struct dataset_iter *iter) {
+/* Iterates over the datasets that a function makes of elements. Flat map and interleave use it. */
+struct nested_iter {
+    struct dataset_iter_one one;
+    struct dataset_call call;
+    bool has_input_ended;
+};
+
+static struct status *nested_begin(struct dataset_iter *iter) {
     struct nested_iter *self = (struct nested_iter *)iter;
     const struct fn_dataset *dataset = (const struct fn_dataset *)iter->dataset;
     TRY(dataset_begin_one(iter));
@@ -23,12 +30,12 @@ struct status *nested_begin(struct dataset_iter *iter) {
                              iter->dataset->inputs[0]->n_components);
 }
 
-void nested_end(struct dataset_iter *iter) {
+static void nested_end(struct dataset_iter *iter) {
     dataset_end_one(iter);
     dataset_call_fini(&((struct nested_iter *)iter)->call);
 }
 
-/* Elements must be what the outer dataset promises. */
+/* Checks that elements are what the outer dataset declares. */
 static struct status *check_inner(const struct dataset *outer, const struct dataset *inner) {
     if (inner->n_components != outer->n_components)
         return status_invalid("The function's dataset has %d components where %d are declared",
@@ -48,8 +55,9 @@ static struct status *open_result(struct nested_iter *self, struct dataset_iter 
     return dataset_iter_new(dataset, self->one.iter.env, ret);
 }
 
-enum data_poll nested_open(struct nested_iter *self, struct data_task *task,
-                           struct dataset_iter **ret) {
+/* Opens an iterator of the next element's dataset. DATA_ELEMENT: *ret is set. */
+static enum data_poll nested_open(struct nested_iter *self, struct data_task *task,
+                                  struct dataset_iter **ret) {
     if (!self->call.is_running) {
         enum data_poll result = self->has_input_ended
                                     ? DATA_END
@@ -124,14 +132,14 @@ enum { MAX_CYCLE = 1 << 20, AUTO_CYCLE = 8 };
 struct interleave_dataset {
     struct fn_dataset fn;
     int64_t cycle_length, block_length;
-    bool is_first_version; /* of parallel interleave */
+    bool is_first_version; /* parallel interleave only */
 };
 
 struct interleave_iter {
     struct nested_iter nested;
     struct dataset_iter **cycle;
     int64_t at, n_in_block, n_open;
-    int64_t n_filled; /* first version: places that have been filled at the start */
+    int64_t n_filled; /* first version: slots that have been filled at the start */
 };
 
 static struct status *interleave_begin(struct dataset_iter *iter) {
@@ -155,20 +163,21 @@ static void next_place(struct interleave_iter *self, const struct interleave_dat
     self->n_in_block = 0;
 }
 
-/* Fills the place at the cursor if the input has more; otherwise skips the place. DATA_ELEMENT or
- * DATA_END: call again, or take from the place. */
+/* Fills the slot at the cursor if the input has more elements, and skips the slot otherwise. After
+ * DATA_ELEMENT and DATA_END the caller calls again, or takes from the slot. */
 static enum data_poll fill_place(struct interleave_iter *self,
                                  const struct interleave_dataset *dataset, struct data_task *task) {
     enum data_poll result = nested_open(&self->nested, task, &self->cycle[self->at]);
     self->n_open += result == DATA_ELEMENT;
     if (dataset->is_first_version && result == DATA_END)
-        self->at = (self->at + 1) % dataset->cycle_length; /* the block continues there */
+        /* the block continues at the next slot */
+        self->at = (self->at + 1) % dataset->cycle_length;
     else if (result == (dataset->is_first_version ? DATA_ELEMENT : DATA_END))
         next_place(self, dataset);
     return result;
 }
 
-/* First version: fills all places. DATA_ELEMENT: done. */
+/* First version: fills all slots. Returns DATA_ELEMENT when they are full. */
 static enum data_poll fill_cycle(struct interleave_iter *self,
                                  const struct interleave_dataset *dataset, struct data_task *task) {
     while (self->n_filled < dataset->cycle_length && !self->nested.has_input_ended) {
@@ -227,7 +236,7 @@ static struct status *interleave_take(struct kernel_ctx *ctx, struct dataset *da
     TRY(nested_take(ctx, dataset));
     TRY(dataset_scalar_i64(ctx, first, "cycle_length", &self->cycle_length));
     TRY(dataset_scalar_i64(ctx, first + 1, "block_length", &self->block_length));
-    if (self->cycle_length == -1) /* as the machine likes */
+    if (self->cycle_length == -1) /* a length that we choose */
         self->cycle_length = AUTO_CYCLE;
     if (self->cycle_length <= 0)
         return status_invalid("cycle_length must be greater than zero.");

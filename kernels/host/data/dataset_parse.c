@@ -21,10 +21,10 @@ extern const struct kernel_list dataset_parse_kernels;
 
 struct parse_dataset {
     struct dataset base;
-    struct arena arena; /* holds what follows: the dataset may outlive its node */
+    struct arena arena; /* holds the fields below, because the dataset may outlive its node */
     struct feature_types types;
     struct span *keys; /* of sparse, dense and ragged features */
-    int *places;       /* the component of each */
+    int *places;       /* the component of each key */
     struct tensor *defaults;
     bool has_arena;
 };
@@ -39,7 +39,7 @@ static struct span keep_span(struct arena *arena, struct span s) {
     return (struct span){s.len ? arena_memdup(arena, s.data, s.len) : "", s.len};
 }
 
-/* A list attr, copied; an op may not have it. */
+/* Copies a list attr, which the op may not have. */
 static struct status *keep_list(struct parse_dataset *self, const struct node *node,
                                 const char *name, const struct attr_value **ret, int *ret_n) {
     const struct attr_value *values;
@@ -93,7 +93,7 @@ static int compare_keys(struct span a, struct span b) {
     return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* A feature's component is the number of keys before its own. */
+/* A feature's component is the number of keys that sort before its own. */
 static struct status *place_keys(struct parse_dataset *self) {
     int n = n_features(&self->types), n_sparse = self->types.n_sparse,
         n_dense_end = n_sparse + self->types.n_dense;
@@ -123,13 +123,13 @@ static struct status *place_keys(struct parse_dataset *self) {
 
 /* ---- parsing ---- */
 
-/* The features that are asked for, with their keys and defaults. */
+/* Adds the wanted features, with their keys and defaults. */
 static struct status *open_set(const struct parse_dataset *self, struct feature_set *set) {
     TRY(feature_set_init(set, &self->types, false));
     for (int i = 0; i < set->n; i++)
         set->features[i].key = self->keys[i];
     for (int i = 0; i < self->types.n_dense; i++)
-        TRY(feature_set_default(&set->features[self->types.n_sparse + i], &self->defaults[i], i));
+        TRY(feature_set_default(set, i, &self->defaults[i]));
     return NULL;
 }
 
@@ -152,7 +152,7 @@ static struct status *wrap_ragged(struct tensor *values, struct tensor *splits,
     return variant_tensors_seal(variant);
 }
 
-/* What the parser emits, as the element's components. */
+/* Puts the parser's outputs in the order of the element's components. */
 static struct status *arrange(const struct parse_dataset *self, struct allocator *allocator,
                               struct tensor *parts, struct tensor *out) {
     int n_sparse = self->types.n_sparse, n_dense = self->types.n_dense,

@@ -1,5 +1,5 @@
-/* Makes datasets that cut the rows of their input's batches into batches of other sizes. A list
- * gives the sizes, and starts again at its end. */
+/* Makes datasets that split the rows of their input's batches into batches of other sizes. A list
+ * gives the sizes, and is repeated from its start. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_buffer.h"
@@ -14,10 +14,10 @@ struct rebatch_dataset {
 
 struct rebatch_iter {
     struct dataset_iter_one one;
-    struct element_buffer parts; /* runs of rows that make the next batch */
-    struct tensor *batch;        /* the input's, from row `at` */
-    int64_t at, n_rows, n_ready; /* rows of the batch, and in parts */
-    int64_t which;               /* the next size */
+    struct element_buffer parts; /* the runs of rows that the next batch is made of */
+    struct tensor *batch;        /* the input's present batch; rows before `at` are used */
+    int64_t at, n_rows, n_ready; /* n_rows: in the batch; n_ready: in parts */
+    int64_t which;               /* the index of the next size */
     bool has_ended;
 };
 
@@ -61,7 +61,7 @@ static int64_t wanted_size(const struct rebatch_iter *self) {
     return tensor_index_at(&dataset->sizes, self->which % dataset->sizes.n_elements);
 }
 
-/* Up to `n` rows of the batch become a part. */
+/* Adds up to `n` rows of the batch as a part. */
 static struct status *take_part(struct rebatch_iter *self, int64_t n) {
     struct tensor *room = element_buffer_reserve(&self->parts);
     if (!room)
@@ -79,7 +79,7 @@ static struct status *take_part(struct rebatch_iter *self, int64_t n) {
     return NULL;
 }
 
-/* Component i of the parts, one after the other. */
+/* Joins component i of the parts. */
 static struct status *join(const struct rebatch_iter *self, int i, struct allocator *allocator,
                            struct tensor *ret) {
     const struct tensor *first = &element_at(&self->parts, 0)[i];

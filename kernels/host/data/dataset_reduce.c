@@ -12,7 +12,7 @@ struct reduce_run {
     struct dataset *dataset;
     struct dataset_iter *iter;
     struct dataset_fn fn;
-    struct dataset_call call; /* its inputs: state, then element */
+    struct dataset_call call; /* its arguments are the state, then the element */
     struct tensor *state;
     int n_state;
     bool has_begun;
@@ -156,7 +156,7 @@ static enum kernel_result single_compute(struct kernel_ctx *ctx) {
     return pipeline_start(ctx, &self->run);
 }
 
-/* ---- how many ---- */
+/* ---- cardinality ---- */
 
 static enum kernel_result cardinality_compute(struct kernel_ctx *ctx) {
     struct dataset *dataset = NULL;
@@ -170,10 +170,9 @@ static const struct kernel_def rows[] = {
     {.op = "ReduceDataset", .compute = reduce_compute, .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
     {.op = "DatasetToSingleElement", .compute = single_compute,
      .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
-    {.op = "DatasetCardinality", .compute = cardinality_compute,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "DatasetCardinality", .compute = cardinality_compute, .flags = KERNEL_STATEFUL},
     {.op = "ExperimentalDatasetCardinality", .compute = cardinality_compute,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

@@ -1,7 +1,7 @@
 /* Makes random datasets: shuffle, random numbers, samples.
  *
- * Shuffle keeps a ring of elements, in slices of one epoch of the input each. An element is
- * drawn from the oldest slice, and the first element of that slice moves to its place:
+ * Shuffle keeps a ring of elements. A slice is the elements of one epoch of the input. An element
+ * is drawn from the oldest slice, and the first element of that slice moves to its position:
  *
  *   ring   . . [ a b c d ][ e f ] . .        draw c:   . . . [ b a d ][ e f ] . .
  *               slice 0    slice 1                            slice 0   slice 1
@@ -13,64 +13,19 @@
 
 #include <stdlib.h>
 
-#include "common/base/clock.h"
-
 extern const struct kernel_list dataset_shuffle_kernels;
 
-/* ---- streams ---- */
+/* ---- seeds from inputs ---- */
 
-struct philox_words dataset_words(int64_t seed, int64_t seed2) {
-    return (struct philox_words){.next = {.key = (uint64_t)seed, .hi = (uint64_t)seed2}};
+/* Are the seeds those of a resource, which all datasets that take it share? */
+static bool takes_resource(const struct kernel_instance *instance) {
+    for (int i = 0; i < instance->n_inputs; i++)
+        if (instance->in_types[i] == DT_RESOURCE)
+            return true;
+    return false;
 }
 
-void seed_source_init(struct seed_source *source, int64_t seed, int64_t seed2, bool is_fixed) {
-    if (seed == 0 && seed2 == 0) {
-        seed = (int64_t)random_u64();
-        seed2 = (int64_t)random_u64();
-    }
-    *source = (struct seed_source){.seed = seed, .seed2 = seed2, .is_fixed = is_fixed};
-    CHECK(pthread_mutex_init(&source->lock, NULL) == 0);
-    source->words = dataset_words(seed, seed2);
-}
-
-void seed_source_fini(struct seed_source *source) { pthread_mutex_destroy(&source->lock); }
-
-/* With the environment's lock held. False: nothing is left to replay. */
-static bool replay(struct seed_log *log, int64_t seeds[2]) {
-    if (log->n_replayed == log->n)
-        return false;
-    memcpy(seeds, log->words + 2 * log->n_replayed++, 2 * sizeof(*seeds));
-    return true;
-}
-
-/* With the environment's lock held. */
-static void note(struct seed_log *log, const int64_t seeds[2]) {
-    if (log->n == log->capacity) {
-        log->capacity = MAX(16, 2 * log->capacity);
-        log->words = xreallocarray(log->words, (size_t)log->capacity, 2 * sizeof(*log->words));
-    }
-    memcpy(log->words + 2 * log->n++, seeds, 2 * sizeof(*seeds));
-    log->n_replayed = log->n;
-}
-
-void seed_source_next(struct seed_source *source, struct dataset_env *env, int64_t *ret_seed,
-                      int64_t *ret_seed2) {
-    int64_t seeds[2];
-    pthread_mutex_lock(&env->lock);
-    if (!env->seeds || !replay(env->seeds, seeds)) {
-        pthread_mutex_lock(&source->lock);
-        seeds[0] = source->is_fixed ? source->seed : philox_words_u32(&source->words);
-        seeds[1] = source->is_fixed ? source->seed2 : philox_words_u32(&source->words);
-        pthread_mutex_unlock(&source->lock);
-        if (env->seeds && env->seeds->n < SEED_LOG_MAX)
-            note(env->seeds, seeds);
-    }
-    pthread_mutex_unlock(&env->lock);
-    *ret_seed = seeds[0];
-    *ret_seed2 = seeds[1];
-}
-
-/* Seeds from two inputs, and whether they change from the attr, if there is one. */
+/* Reads seeds from two inputs. The attr, if there is one, says whether they change each epoch. */
 static struct status *take_seeds(struct kernel_ctx *ctx, int first, const char *changes_attr,
                                  bool changes, struct seed_source *ret) {
     int64_t seed, seed2;
@@ -78,17 +33,17 @@ static struct status *take_seeds(struct kernel_ctx *ctx, int first, const char *
     TRY(dataset_scalar_i64(ctx, first + 1, "seed2", &seed2));
     if (changes_attr && node_attr(ctx->instance->node, changes_attr))
         TRY(node_get_b(ctx->instance->node, changes_attr, &changes));
-    seed_source_init(ret, seed, seed2, !changes);
+    seed_source_init(ret, seed, seed2, !changes, takes_resource(ctx->instance));
     return NULL;
 }
 
 /* ---- shuffle ---- */
 
-enum { MAX_SLICES = 4 }; /* rounds of the input in the ring */
+enum { MAX_SLICES = 4 }; /* epochs of the input in the ring */
 
 struct shuffle_dataset {
     struct dataset base;
-    int64_t buffer_size, count; /* rounds; -1: endless */
+    int64_t buffer_size, count; /* count: epochs; -1: endless */
     struct seed_source seeds;
     bool has_seeds;
 };
@@ -99,7 +54,7 @@ struct slice {
 
 struct shuffle_iter {
     struct dataset_iter_one one;
-    /* capacity elements; grows up to buffer_size, as it is first filled front to back */
+    /* `capacity` elements; grows up to buffer_size while the ring is filled for the first time */
     struct tensor *ring;
     int64_t capacity, n_elements, n_rounds;
     struct slice slices[MAX_SLICES];
@@ -133,7 +88,7 @@ static struct tensor *place(struct shuffle_iter *self, int64_t at) {
     return self->ring + at % dataset->buffer_size * dataset->base.n_components;
 }
 
-/* Room for one more: its place exists. */
+/* Makes room for one more element. */
 static struct status *grow(struct shuffle_iter *self) {
     const struct shuffle_dataset *dataset = (const struct shuffle_dataset *)self->one.iter.dataset;
     int64_t at = self->slices[self->n_slices - 1].end % dataset->buffer_size,
@@ -163,7 +118,7 @@ static bool wants_more(const struct shuffle_iter *self) {
     return self->n_elements < dataset->buffer_size;
 }
 
-/* The oldest is empty: its seeds have served. */
+/* Drops the oldest slice, which is empty. */
 static void drop_slice(struct shuffle_iter *self) {
     memmove(self->slices, self->slices + 1, (size_t)--self->n_slices * sizeof(struct slice));
     new_words(self);
@@ -171,14 +126,14 @@ static void drop_slice(struct shuffle_iter *self) {
 
 static struct status *begin_round(struct shuffle_iter *self) {
     int64_t at = self->n_slices > 0 ? self->slices[self->n_slices - 1].end : 0;
-    if (self->n_slices == MAX_SLICES) /* all of them empty */
+    if (self->n_slices == MAX_SLICES) /* all slices are empty */
         drop_slice(self);
     self->slices[self->n_slices++] = (struct slice){at, at};
     self->n_rounds++;
     return dataset_begin_one(&self->one.iter);
 }
 
-/* Fills the ring. DATA_END: nothing more comes; there may still be elements. */
+/* Fills the ring. DATA_END: the input has ended, but the ring may still have elements. */
 static enum data_poll fill_ring(struct shuffle_iter *self, struct data_task *task) {
     const struct shuffle_dataset *dataset = (const struct shuffle_dataset *)self->one.iter.dataset;
     while (wants_more(self)) {
@@ -199,7 +154,7 @@ static enum data_poll fill_ring(struct shuffle_iter *self, struct data_task *tas
             dataset_end_one(&self->one.iter);
             self->one.input = NULL;
             if (!self->has_any && dataset->count == -1)
-                return DATA_END; /* it would go round for ever */
+                return DATA_END; /* an endless repetition of an empty input would never end */
         }
     }
     return DATA_ELEMENT;
@@ -261,7 +216,7 @@ static struct status *shuffle_take(struct kernel_ctx *ctx, struct dataset *datas
     struct shuffle_dataset *self = (struct shuffle_dataset *)dataset;
     self->count = 1;
     TRY(dataset_scalar_i64(ctx, 1, "buffer_size", &self->buffer_size));
-    if (self->buffer_size == -2) /* all of it */
+    if (self->buffer_size == -2) /* the buffer holds the whole input */
         self->buffer_size = INT64_MAX;
     if (self->buffer_size <= 0)
         return status_invalid("buffer_size must be greater than zero.");
@@ -285,7 +240,7 @@ static enum kernel_result shuffle_and_repeat_compute(struct kernel_ctx *ctx) {
     return shuffle_make(ctx, 4);
 }
 
-/* A handle for the arguments of V3: the dataset has its seeds, and what it caches, by itself. */
+/* A handle for the arguments of V3. The dataset itself keeps its seeds and its cache. */
 static const struct object_type nothing_type = {.name = "nothing"};
 
 static enum kernel_result dummy_compute(struct kernel_ctx *ctx) {
@@ -301,7 +256,7 @@ struct random_dataset {
     struct dataset base;
     struct seed_source seeds;
     bool has_seeds;
-    float rate; /* of a sample */
+    float rate; /* sampling only */
 };
 
 struct random_iter {

@@ -12,7 +12,7 @@ extern const struct kernel_list dataset_source_kernels;
 struct tensor_dataset {
     struct dataset base;
     struct tensor *components;
-    int64_t n_rows; /* of slices */
+    int64_t n_rows; /* of slices only */
 };
 
 struct counting_iter {
@@ -57,9 +57,9 @@ static enum kernel_result tensor_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, st);
 }
 
-/* ---- their rows ---- */
+/* ---- rows of tensors ---- */
 
-/* Row `at` of a tensor of rank >= 1, as a value of its own when it is small. */
+/* Makes row `at` of a tensor of rank >= 1. A small row gets memory of its own. */
 struct status *dataset_row_of(const struct tensor *t, int64_t at, struct tensor *ret) {
     const int64_t *dims = tensor_dims(t);
     struct tensor row = TENSOR_INIT;
@@ -183,7 +183,7 @@ struct range_dataset {
     int64_t start, stop, step;
 };
 
-/* A value of the range in the dataset's type, which need not be an integer. */
+/* Makes a value of the range in the dataset's type, which need not be an integer. */
 static void range_value(enum dtype type, int64_t v, struct tensor *ret) {
     union {
         int8_t i8;
@@ -286,7 +286,7 @@ struct sparse_dataset {
 
 struct sparse_iter {
     struct dataset_iter iter;
-    int64_t row, at; /* the next row, and where its values begin */
+    int64_t row, at; /* the number of the next row, and where its values begin */
 };
 
 static void sparse_fini(struct dataset *dataset) {
@@ -296,7 +296,7 @@ static void sparse_fini(struct dataset *dataset) {
     tensor_clear(&self->shape);
 }
 
-/* Indices without their first column, values and the row's shape. */
+/* Makes the indices without their first column, the values and the row's shape. */
 static struct status *sparse_row(const struct sparse_dataset *dataset, struct allocator *allocator,
                                  int64_t begin, int64_t end, struct tensor *out) {
     int64_t rank = tensor_dim(&dataset->indices, 1), n = end - begin;

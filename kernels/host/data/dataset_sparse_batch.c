@@ -1,7 +1,7 @@
 /* Makes DenseToSparseBatchDataset: stacks elements of different sizes into sparse tensors.
  *
  *   an element is a variant [3], as SerializeSparse writes it:
- *     indices  int64 [n, rank + 1]   the element's number in the batch, then the place in it
+ *     indices  int64 [n, rank + 1]   the element's number in the batch, then the coordinates in it
  *     values   T [n]                 all elements of the batch, row by row
  *     shape    int64 [rank + 1]      the number of elements, then row_shape; where that is -1, the
  *                                    largest size in the batch */
@@ -55,7 +55,7 @@ static struct status *measure(const struct sparse_batch_dataset *dataset,
     return NULL;
 }
 
-/* Writes the index of each of element `e`'s values, row by row; returns the end. */
+/* Writes the index of each of element `e`'s values, row by row. Returns the end. */
 static int64_t *write_indices(const struct tensor *t, int64_t e, int64_t *to) {
     int64_t place[SHAPE_MAX_RANK] = {0};
     int rank = t->rank;
@@ -162,7 +162,10 @@ static struct status *sparse_batch_take(struct kernel_ctx *ctx, struct dataset *
         if (self->row_shape[k] < -1)
             return status_invalid("Dimension %lld must be >= -1", (long long)self->row_shape[k]);
     }
-    return dataset_declare(ctx, dataset, NULL, NULL);
+    TRY(dataset_declare(ctx, dataset, NULL, NULL));
+    if (dataset->n_components != 1 || dataset->types[0] != DT_VARIANT)
+        return status_invalid("output_types must be [variant]: the elements are sparse tensors");
+    return NULL;
 }
 
 static enum kernel_result sparse_batch_compute(struct kernel_ctx *ctx) {

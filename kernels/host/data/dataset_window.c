@@ -1,4 +1,4 @@
-/* Makes datasets whose elements are datasets of collected elements: windows. */
+/* Makes datasets whose elements are windows: datasets of collected elements. */
 #include "kernels/host/data/dataset_window.h"
 
 #include <stdlib.h>
@@ -61,22 +61,23 @@ struct window_dataset {
     struct dataset base;
     int64_t size, shift, stride;
     bool drops_remainder;
-    bool stacks; /* a window is a tensor, not a dataset */
+    bool stacks; /* a window is a tensor instead of a dataset */
 };
 
 /* An element of the input that failed. A window fails when it holds one. */
 struct failed_element {
-    int64_t number; /* among all elements of the input */
+    int64_t number; /* its number among all elements of the input */
     struct status *status;
 };
 
 struct window_iter {
     struct dataset_iter_one one;
-    struct element_buffer buffer;  /* from the window's first element on */
-    int64_t first_number;          /* the number of the buffer's first element */
-    struct failed_element *failed; /* those in the buffer, in order; they hold nothing there */
+    struct element_buffer buffer; /* begins with the window's first element */
+    int64_t first_number;         /* the number of the buffer's first element */
+    /* the failed elements in the buffer, in order; the buffer holds nothing for them */
+    struct failed_element *failed;
     int n_failed, failed_capacity;
-    /* before the next window: the shift is beyond what was collected */
+    /* elements to skip before the next window, when the shift is more than was collected */
     int64_t n_to_skip;
     bool has_input_ended;
 };
@@ -86,7 +87,7 @@ static struct status *window_begin(struct dataset_iter *iter) {
     return dataset_begin_one(iter);
 }
 
-/* Forgets the failures of the elements before the buffer. */
+/* Drops the failures of elements that have left the buffer. */
 static void drop_failures(struct window_iter *self) {
     int n = 0;
     while (n < self->n_failed && self->failed[n].number < self->first_number)
@@ -103,11 +104,6 @@ static void window_end(struct dataset_iter *iter) {
     self->first_number = INT64_MAX;
     drop_failures(self);
     free(self->failed);
-}
-
-/* Is the failure that the poll met one of the element's, and not the end of the task? */
-static bool is_of_element(const struct data_task *task) {
-    return !atomic_load(&task->is_cancelled) && status_code(task->status) != STATUS_CANCELLED;
 }
 
 /* The element at the buffer's end has failed: it counts, and its status is kept. */
@@ -128,9 +124,9 @@ static enum data_poll skip_elements(struct window_iter *self, struct data_task *
         if (!room)
             return data_task_fail(task, status_exhausted("Out of memory for an element"));
         enum data_poll result = dataset_iter_next(self->one.input, task, room);
-        if (result == DATA_PENDING || (result == DATA_FAILED && !is_of_element(task)))
+        if (result == DATA_PENDING || (result == DATA_FAILED && !data_task_may_continue(task)))
             return result;
-        if (result == DATA_FAILED) { /* nobody wants the element */
+        if (result == DATA_FAILED) { /* the element is skipped, so its failure does not matter */
             status_unref(task->status);
             task->status = NULL;
         }
@@ -151,13 +147,13 @@ static enum data_poll collect_window(struct window_iter *self, int64_t target,
     const struct window_dataset *dataset = (const struct window_dataset *)self->one.iter.dataset;
     while ((result = element_buffer_fill(&self->buffer, target, self->one.input, task)) ==
                DATA_FAILED &&
-           is_of_element(task) && !dataset->stacks)
+           data_task_may_continue(task) && !dataset->stacks)
         add_failed(self, task);
     self->has_input_ended = result == DATA_END;
     return result == DATA_END ? DATA_ELEMENT : result;
 }
 
-/* Every stride-th element's component i, as a dataset or as the rows of a tensor. */
+/* Makes component i of every stride-th element, as a dataset or as the rows of a tensor. */
 static struct status *window_of(const struct window_iter *self, int i, int64_t stride,
                                 struct tensor *ret) {
     const struct window_dataset *dataset = (const struct window_dataset *)self->one.iter.dataset;
@@ -183,7 +179,7 @@ static struct status *window_of(const struct window_iter *self, int i, int64_t s
     return NULL;
 }
 
-/* The first failure of an element that the window holds, with a reference; NULL: none. */
+/* Returns the first failure of an element in the window, with a reference, or NULL. */
 static struct status *failure_in_window(const struct window_iter *self, int64_t stride) {
     for (int i = 0; i < self->n_failed; i++)
         if ((self->failed[i].number - self->first_number) % stride == 0)
@@ -258,7 +254,7 @@ static struct status *window_take(struct kernel_ctx *ctx, struct dataset *datase
     TRY(dataset_scalar_bool(ctx, 4, "drop_remainder", &self->drops_remainder));
     int n = dataset->n_components;
     uint8_t *types = xmalloc((size_t)n + 1);
-    struct shape *shapes = xcalloc((size_t)n + 1, sizeof(*shapes)); /* scalars */
+    struct shape *shapes = xcalloc((size_t)n + 1, sizeof(*shapes)); /* the shapes of scalars */
     memset(types, DT_VARIANT, (size_t)n);
     dataset_set_components(dataset, n, types, shapes);
     free(types);

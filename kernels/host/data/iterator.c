@@ -1,4 +1,4 @@
-/* Keeps iterators as resources and runs the requests for their next elements
+/* Keeps iterators as resources, and runs the requests for their next elements
  * (kernels/host/data/iterator.h). */
 #include "kernels/host/data/iterator.h"
 
@@ -31,7 +31,7 @@ struct status *iterator_state_new(struct kernel_ctx *ctx, struct dataset *datase
     atomic_init(&state->n_refs, 1);
     CHECK(pthread_mutex_init(&state->lock, NULL) == 0);
     list_init(&state->waiting);
-    state->env = dataset_env_new(ctx);
+    state->env = dataset_env_new(ctx, dataset);
     state->env->seeds = seeds_take;
     struct status *st = dataset_iter_new(dataset, state->env, &state->iter);
     if (st)
@@ -131,16 +131,16 @@ void iterator_clear(struct iterator *iterator) { iterator_set_state(iterator, NU
 
 /* ---- requests ---- */
 
-/* A kernel's execution that polls. It is completed by whoever comes second: its kernel, when
- * that returns, or the poll's end. */
+/* A kernel's execution that polls. Two events must happen, the kernel's return and the end of the
+ * poll, and the later one completes the execution. */
 struct request {
     struct data_task task;
     struct kernel_ctx *ctx;
     struct kernel_cancel_hook hook;
-    struct iterator_state *state; /* of a GetNext */
-    struct pipeline_run *run;     /* of another */
-    struct list link;             /* state->waiting */
-    struct tensor *element;       /* of a GetNext as optional; else the outputs */
+    struct iterator_state *state; /* GetNext only */
+    struct pipeline_run *run;     /* other requests only */
+    struct list link;             /* in state->waiting */
+    struct tensor *element;       /* GetNextAsOptional only; otherwise the outputs are set */
     bool as_optional, has_hook;
     enum data_poll result;
     _Atomic int phase;
@@ -183,7 +183,7 @@ static struct status *fill_outputs(struct request *request) {
     return dataset_check_outputs(ctx);
 }
 
-/* The execution's answer is in ctx. */
+/* Completes the execution with the result in ctx. */
 static void complete(struct request *request) {
     struct kernel_ctx *ctx = request->ctx;
     if (request->has_hook && ctx->host->cancel_deregister(ctx, &request->hook))
@@ -193,7 +193,7 @@ static void complete(struct request *request) {
         kernel_fail(ctx, st);
 }
 
-/* Wakes the next request in line. `counts`: this one moved the position. */
+/* Wakes the next request in the line. `counts`: this request has advanced the position. */
 static void state_release(struct iterator_state *state, bool counts) {
     pthread_mutex_lock(&state->lock);
     state->n_done += counts;
@@ -214,7 +214,7 @@ static void request_end(struct request *request, enum data_poll result) {
         return;
     struct kernel_ctx *ctx = request->ctx;
     complete(request);
-    data_task_unref(&request->task); /* the execution's */
+    data_task_unref(&request->task); /* the execution's reference */
     ctx->host->done(ctx);
 }
 
@@ -230,7 +230,7 @@ static enum data_poll request_poll(struct data_task *task) {
     if (request->run)
         return request->run->poll(request->run, task);
     pthread_mutex_lock(&request->state->lock);
-    bool is_waiting = !list_is_empty(&request->link); /* woken too early */
+    bool is_waiting = !list_is_empty(&request->link); /* it was woken before its turn */
     pthread_mutex_unlock(&request->state->lock);
     if (is_waiting)
         return DATA_PENDING;
@@ -238,7 +238,7 @@ static enum data_poll request_poll(struct data_task *task) {
                              request->element ? request->element : request->ctx->outputs);
 }
 
-/* One that still waits for its turn ends here; another when its poll does. */
+/* Ends a request that waits for its turn. Any other request ends when its poll does. */
 static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
     struct request *request = CONTAINER_OF(hook, struct request, hook);
     bool was_waiting = false;
@@ -254,10 +254,10 @@ static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
     } else {
         data_task_cancel(&request->task, why);
     }
-    data_task_unref(&request->task); /* the hook's */
+    data_task_unref(&request->task); /* the reference of the hook */
 }
 
-/* Takes the execution's reference. `has_turn`: it need not wait for others. */
+/* Takes the execution's reference. `has_turn`: the request need not wait for others. */
 static enum kernel_result request_start(struct request *request, bool has_turn) {
     struct kernel_ctx *ctx = request->ctx;
     struct data_task *task = data_task_ref(&request->task);
@@ -345,7 +345,7 @@ enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *it
 enum kernel_result pipeline_start(struct kernel_ctx *ctx, struct pipeline_run *run_take) {
     struct request *request = request_new(ctx);
     run_take->ctx = ctx;
-    run_take->env = dataset_env_new(ctx);
+    run_take->env = dataset_env_new(ctx, NULL);
     request->run = run_take;
     return request_start(request, true);
 }

@@ -1,9 +1,9 @@
-/* Computes the ops of iterators: making them, starting them, getting the next element, and
- * iterators' names as strings. */
+/* Computes the ops of iterators that make and start them, get the next element, and turn iterators'
+ * names into strings and back. */
 #include <stdlib.h>
 
-#include "common/tensor/tensor_proto.h"
 #include "kernels/host.h"
+#include "kernels/host/data/handle_string.h"
 #include "kernels/host/data/iterator.h"
 #include "kernels/support/variable_input.h"
 
@@ -21,15 +21,16 @@ static void node_fini(void *arg) {
     free(node);
 }
 
-/* A private one's session has ended: what is buffered goes, and what is read ahead stops. */
-static void let_go(struct object *object) {
+/* Called when the session of a private iterator has ended: drops what is buffered, and stops
+ * reading ahead. */
+static void iterator_empty(struct object *object) {
     struct iterator *iterator = CONTAINER_OF(object, struct iterator, object);
     iterator_clear(iterator);
 }
 
 static struct status *handle_init(struct kernel_init *init) {
     struct iterator_node *node = init->state = xcalloc(1, sizeof(*node));
-    return named_resource_init(&node->resource, init, &iterator_type, RESOURCE_OWN, let_go);
+    return named_resource_init(&node->resource, init, &iterator_type, RESOURCE_OWN, iterator_empty);
 }
 
 static struct status *create(struct kernel_ctx *ctx, void *arg, struct object **ret) {
@@ -39,7 +40,7 @@ static struct status *create(struct kernel_ctx *ctx, void *arg, struct object **
     return NULL;
 }
 
-/* One that has its name already must be of the same kind. */
+/* Checks that an iterator that exists under the name declares the same elements. */
 static struct status *check_declared(struct kernel_ctx *ctx, const struct iterator *iterator) {
     struct iterator *wanted = NULL;
     TRY(iterator_new(ctx, &wanted));
@@ -60,41 +61,23 @@ static enum kernel_result handle_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Nobody but the step that made it can know its handle, so it goes with the step. */
+/* Only the step that makes an anonymous iterator knows its handle, so it is freed with the step. */
 static enum kernel_result anonymous_compute(struct kernel_ctx *ctx) {
-    struct object *object = NULL;
-    struct str name = STR_INIT;
-    str_addf(&name, "_AnonymousIterator_%llu", (unsigned long long)ctx->host->unique_id());
-    struct status *st = ctx->host->resource_lookup_or_create(ctx, NULL, str_text(&name),
-                                                             &iterator_type, create, NULL, &object);
-    if (!st) {
-        struct resource_handle *handle =
-            ctx->host->handle_make(ctx, NULL, str_text(&name), &iterator_type, DT_INVALID);
-        tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
-        if (ctx->instance->n_outputs > 1) /* V2's deleter: an empty variant */
-            tensor_init_scalar_object(&ctx->outputs[1], DT_VARIANT, NULL);
-    }
-    object_unref(object);
-    str_fini(&name);
-    KERNEL_TRY(ctx, st);
-    return KERNEL_DONE;
-}
-
-static enum kernel_result delete_compute(struct kernel_ctx *ctx) {
-    const struct resource_handle *handle = NULL;
-    KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
-    KERNEL_TRY(ctx, ctx->host->resource_delete(ctx, handle));
+    KERNEL_TRY(ctx,
+               named_resource_make_anonymous(ctx, "_AnonymousIterator_", &iterator_type, create));
+    if (ctx->instance->n_outputs > 1) /* V2's deleter is an empty variant */
+        tensor_init_scalar_object(&ctx->outputs[1], DT_VARIANT, NULL);
     return KERNEL_DONE;
 }
 
 /* ---- one shot ---- */
 
-/* The function that makes the dataset is called once, at the first execution; who comes
- * meanwhile waits. */
+/* The first execution calls the function that makes the dataset. Executions that arrive meanwhile
+ * wait for it. */
 struct one_shot {
     struct iterator_node node;
     pthread_mutex_t lock;
-    enum { SHOT_NEW, SHOT_UNDER_WAY, SHOT_DONE } phase; /* guarded by lock, as what follows */
+    enum { SHOT_NEW, SHOT_UNDER_WAY, SHOT_DONE } phase; /* guarded by lock, like the fields below */
     struct status *failure;
     struct list waiting; /* struct shot_wait.link */
 };
@@ -127,7 +110,7 @@ static struct status *one_shot_init(struct kernel_init *init) {
                                RESOURCE_BY_NODE_NAME, NULL);
 }
 
-/* The iterator with the dataset, or the one that somebody else has made under its name. */
+/* Makes the iterator with the dataset, or finds the one that was made under its name meanwhile. */
 static struct status *shot_make(struct kernel_ctx *ctx, struct shot *shot) {
     struct one_shot *one_shot = ctx->instance->state;
     struct object *object = NULL;
@@ -151,7 +134,7 @@ static struct status *shot_output(struct kernel_ctx *ctx, struct one_shot *one_s
                              : named_resource_output(ctx, &one_shot->node.resource);
 }
 
-/* It stays so. Ends everybody's wait but the first one's. */
+/* Sets the result for good, and ends all waits except that of the first execution. */
 static void one_shot_finish(struct one_shot *one_shot, struct status *st) {
     struct list waiting;
     list_init(&waiting);
@@ -276,71 +259,26 @@ static enum kernel_result get_device_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- handles as strings: the fields of a ResourceHandleProto ---- */
+/* ---- handles as strings ---- */
 
 static enum kernel_result to_string_compute(struct kernel_ctx *ctx) {
-    const struct resource_handle *handle = NULL;
-    struct object *object = NULL;
-    struct str text = STR_INIT;
-    KERNEL_TRY(ctx, named_resource_of(ctx, 0, &iterator_type, &object)); /* it must be one */
-    object_unref(object);
-    KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
-    KERNEL_TRY(ctx,
-               tensor_new(ctx->instance->allocator, DT_STRING, SHAPE_SCALAR, &ctx->outputs[0]));
-    proto_add_bytes(&text, 1, handle->device, strlen(handle->device));
-    proto_add_bytes(&text, 2, handle->container, strlen(handle->container));
-    proto_add_bytes(&text, 3, handle->name, strlen(handle->name));
-    proto_add_bytes(&text, 5, handle->type_name, strlen(handle->type_name));
-    tensor_set_string(&ctx->outputs[0], 0, str_text(&text), text.len);
-    str_fini(&text);
-    return KERNEL_DONE;
-}
-
-/* Texts of the fields 1 to 3; freed by the caller. False when the bytes are no such message. */
-static bool read_handle(struct span bytes, char *texts[3]) {
-    struct proto_field field;
-    int more;
-    while ((more = proto_next(&bytes, &field)) > 0) {
-        if (field.number < 1 || field.number > 3)
-            continue;
-        if (field.wire_type != 2 || memchr(field.bytes.data, 0, field.bytes.len))
-            return false;
-        free(texts[field.number - 1]);
-        texts[field.number - 1] = xstrndup(field.bytes.data, field.bytes.len);
-    }
-    return more == 0 && texts[0] && texts[1] && texts[2];
-}
-
-static struct status *handle_of_string(struct kernel_ctx *ctx, struct span bytes,
-                                       struct object **ret) {
-    char *texts[3] = {NULL};
-    struct object *object = NULL;
-    struct status *st = NULL;
-    if (!read_handle(bytes, texts))
-        TRY_OUT(status_invalid("Could not parse string_handle as a valid ResourceHandle"));
-    if (strcmp(texts[0], ctx->instance->device) != 0)
-        TRY_OUT(status_invalid(
-            "Attempted create an iterator on device \"%s\" from handle defined on device \"%s\"",
-            ctx->instance->device, texts[0]));
-    TRY_OUT(ctx->host->resource_lookup(ctx, texts[1], texts[2], &iterator_type, &object));
-    const struct attr_value *types = node_attr(ctx->instance->node, "output_types");
-    if (types && types->list.n_values > 0)
-        TRY_OUT(check_declared(ctx, CONTAINER_OF(object, struct iterator, object)));
-    *ret = &ctx->host->handle_make(ctx, texts[1], texts[2], &iterator_type, DT_INVALID)->object;
-out:
-    object_unref(object);
-    for (int i = 0; i < 3; i++)
-        free(texts[i]);
-    return st;
+    return handle_to_string(ctx, &iterator_type);
 }
 
 static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
-    const struct tensor *text = kernel_input(ctx, 0);
-    struct object *handle = NULL;
-    if (text->rank != 0)
-        return kernel_fail(ctx, status_invalid("string_handle must be a scalar"));
-    KERNEL_TRY(ctx, handle_of_string(ctx, tensor_string(text, 0), &handle));
-    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, handle);
+    const struct attr_value *types = node_attr(ctx->instance->node, "output_types");
+    struct resource_handle *handle = NULL;
+    struct object *object = NULL;
+    struct status *st = NULL;
+    KERNEL_TRY(ctx, handle_of_string(ctx, &iterator_type, &object, &handle));
+    if (types && types->list.n_values > 0)
+        st = check_declared(ctx, CONTAINER_OF(object, struct iterator, object));
+    object_unref(object);
+    if (st) {
+        object_unref(&handle->object);
+        return kernel_fail(ctx, st);
+    }
+    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
     return KERNEL_DONE;
 }
 
@@ -350,7 +288,7 @@ static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
         .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE                                  \
     }
 #define LOOKS(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
+    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL }
 #define WAITS(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_ASYNC }
 
@@ -358,11 +296,10 @@ static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     HANDLE("Iterator"), HANDLE("IteratorV2"),
     {.op = "OneShotIterator", .compute = one_shot_compute, .init = one_shot_init,
-     .fini = one_shot_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE | KERNEL_ASYNC},
+     .fini = one_shot_fini, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE | KERNEL_ASYNC},
     LOOKS("AnonymousIterator", anonymous_compute), LOOKS("AnonymousIteratorV2", anonymous_compute),
     LOOKS("AnonymousIteratorV3", anonymous_compute),
-    LOOKS("DeleteIterator", delete_compute),
+    LOOKS("DeleteIterator", named_resource_delete),
     LOOKS("MakeIterator", make_compute),
     WAITS("IteratorGetNext", get_next_compute), WAITS("IteratorGetNextSync", get_next_compute),
     WAITS("IteratorGetNextAsOptional", get_next_as_optional_compute),

@@ -1,15 +1,15 @@
-/* Computes SerializeIterator and DeserializeIterator: saves an iterator's position and restores it.
+/* Computes SerializeIterator and DeserializeIterator, which save an iterator's position and restore
+ * it.
  *
  * A position is the number of elements that the iterator has handed out, and the seeds that the
- * pipeline's random iterators have drawn. Restoring starts a fresh pipeline over the dataset of
- * the last MakeIterator, makes it draw the same seeds, and drops as many elements. So the position
- * is exact for each kind of dataset, and a restore takes as long as the elements took. It is not
- * exact where a function reads something that changes, and where shuffles behind several prefetches
- * start their later epochs in another order.
+ * pipeline's random iterators have drawn. Restoring starts a new pipeline over the dataset of the
+ * last MakeIterator, makes it draw the same seeds, and drops as many elements. So the position is
+ * exact for each kind of dataset, and a restore takes as long as the elements took. It is not exact
+ * where a function reads something that changes, and where shuffles behind several prefetches start
+ * their later epochs in another order.
  *
- *   SerializeIterator    variant [1]: a VariantTensorDataProto with the type name POSITION_TYPE,
- *                        and
- *                        as metadata n_done, n, and n pairs of seeds, all as varints */
+ *   SerializeIterator    variant [1]: a VariantTensorDataProto of type name POSITION_TYPE, whose
+ *                        metadata is n_done, n, and n pairs of seeds, all as varints */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -72,7 +72,7 @@ static enum kernel_result serialize_compute(struct kernel_ctx *ctx) {
 
 /* ---- restoring ---- */
 
-/* Reads a position into *ret_n_done and the seeds of `log`. False when malformed. */
+/* Reads a position into *ret_n_done and the seeds of `log`. False when the proto is malformed. */
 static bool read_position(struct span proto, int64_t *ret_n_done, struct seed_log *log) {
     struct variant_parts parts;
     uint64_t n_done, n, word;
@@ -91,11 +91,11 @@ static bool read_position(struct span proto, int64_t *ret_n_done, struct seed_lo
     return true;
 }
 
-/* An execution that drops elements of a fresh pipeline. */
+/* An execution that drops elements of a new pipeline. */
 struct restore_run {
     struct pipeline_run run;
-    struct iterator *iterator;    /* a reference */
-    struct iterator_state *state; /* a reference: the fresh one */
+    struct iterator *iterator;    /* holds a reference */
+    struct iterator_state *state; /* holds a reference to the new state */
     struct tensor *element;
     int64_t n_left;
 };
@@ -114,7 +114,7 @@ static enum data_poll restore_poll(struct pipeline_run *run, struct data_task *t
         enum data_poll result = dataset_iter_next(self->state->iter, task, self->element);
         if (result == DATA_PENDING || (result == DATA_FAILED && atomic_load(&task->is_cancelled)))
             return result;
-        if (result == DATA_FAILED) { /* it failed before, too */
+        if (result == DATA_FAILED) { /* the element failed before as well, so it counts */
             status_unref(task->status);
             task->status = NULL;
         }
@@ -142,7 +142,8 @@ static struct status *restore_new(struct kernel_ctx *ctx, struct iterator *itera
         TRY_OUT(status_invalid("The variant is no position of an iterator that this version of "
                                "Millrace has saved"));
     dataset = dataset_ref(old->iter->dataset);
-    iterator_clear(iterator); /* the old pipeline may hold a cache's lock file */
+    /* the old pipeline may hold a cache's lock file, so it is freed first */
+    iterator_clear(iterator);
     iterator_state_unref(old);
     old = NULL;
     st = iterator_state_new(ctx, dataset, log, &state);

@@ -16,7 +16,7 @@ struct fill_run {
     struct dataset_iter *iter;
     struct tensor *keys, *values; /* a vector for each element */
     int n, capacity;
-    struct tensor *element; /* 2 */
+    struct tensor *element; /* two components */
 };
 
 static void fill_fini(struct pipeline_run *run) {
@@ -38,7 +38,7 @@ static void grow(struct tensor **tensors, int n, int capacity) {
     *tensors = more;
 }
 
-/* Keys and values of an element, however many, as vectors. */
+/* Keeps the keys and values of an element, of any shape, as vectors. */
 static struct status *keep_element(struct fill_run *self) {
     const struct tensor *key = &self->element[0], *value = &self->element[1];
     if (key->n_elements != value->n_elements)

@@ -16,13 +16,13 @@ struct map_run {
     struct pipeline_run run;
     struct dataset_fn fn;
     struct dataset_call calls[MAP_MAX_CALLS];
-    int64_t row_of[MAP_MAX_CALLS]; /* of a call that runs */
+    int64_t row_of[MAP_MAX_CALLS]; /* the row that each call computes */
     int n_calls;
     int64_t n_rows, next, n_done;
     int n_arguments, n_results;
-    struct tensor *arguments, *results; /* results hold nothing before their shape is known */
-    struct shape *shapes;               /* of a row, as declared; the node's */
-    struct status *failure;             /* the first; no call starts after it */
+    struct tensor *arguments, *results; /* results are made once their shape is known */
+    struct shape *shapes;               /* the declared shapes of rows; owned by the node */
+    struct status *failure;             /* the first failure; no call starts after it */
     bool has_cancelled;
 };
 
@@ -86,7 +86,7 @@ static void keep_failure(struct map_run *self, struct status *status_take) {
         self->failure = status_take;
 }
 
-/* The call goes on, or begins with the next row; false: there is nothing to do for it now. */
+/* Lets the call advance, or begin with the next row. False when it has nothing to do now. */
 static bool advance(struct map_run *self, int i, struct data_task *task) {
     struct dataset_call *call = &self->calls[i];
     if (!call->is_running) {
@@ -138,12 +138,13 @@ static enum data_poll map_poll(struct pipeline_run *run, struct data_task *task)
                 return stop;
     if (task->n_running > 0 && self->failure && !self->has_cancelled) {
         self->has_cancelled = true;
-        data_task_cancel(task, self->failure); /* wakes the task */
+        data_task_cancel(task, self->failure); /* also wakes the task */
     }
     if (task->n_running > 0)
         return DATA_PENDING;
     for (int i = 0; i < self->n_results && !self->failure; i++)
-        if (self->results[i].storage == TENSOR_NONE) /* no row, and no shape to give nothing */
+        /* there are no rows, and the shape is unknown */
+        if (self->results[i].storage == TENSOR_NONE)
             keep_failure(self, status_invalid("Missing %d-th output from {{node %s}}", i,
                                               run->ctx->instance->node->name));
     if (self->failure)

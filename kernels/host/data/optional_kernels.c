@@ -1,5 +1,5 @@
 /* Computes the ops of optionals: variants that hold some tensors, or none. An optional is immutable
- * unless it has just one holder. */
+ * unless it has exactly one holder. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -9,16 +9,17 @@
 
 extern const struct kernel_list optional_kernels;
 
-/* A component of an optional that arrives may claim so much memory whatever its message holds. */
+/* A component of an optional that arrives may claim this much memory beyond what its message
+ * justifies. */
 enum { SPARE_CLAIM_BYTES = 1 << 20 };
 
 /* ---- the object ---- */
 
 struct optional {
     struct object object;
-    uint32_t depth; /* of nesting: variant_check_depth */
+    uint32_t depth; /* how deeply variants are nested in it: see variant_check_depth */
     bool has_value;
-    int64_t n; /* 0 without a value */
+    int64_t n; /* 0 when there is no value */
     struct tensor *components;
 };
 
@@ -30,8 +31,8 @@ static void optional_free(struct object *object) {
     free(optional);
 }
 
-/* VariantTensorDataProto: the components are its tensors, its metadata one byte: is there a
- * value? */
+/* Writes a VariantTensorDataProto whose tensors are the components. Its metadata is one byte, which
+ * tells whether there is a value. */
 static void optional_encode(const struct object *object, struct str *out) {
     const struct optional *optional = (const struct optional *)object;
     char has_value = optional->has_value;
@@ -49,7 +50,7 @@ static void optional_encode(const struct object *object, struct str *out) {
 static const struct object_type optional_type = {
     .name = "tensorflow::data::Optional", .free = optional_free, .encode = optional_encode};
 
-/* With n components that hold nothing yet. */
+/* Makes an optional with n components that hold nothing yet. */
 static struct status *optional_new(bool has_value, int64_t n, struct optional **ret) {
     size_t size = (size_t)n * sizeof(struct tensor);
     struct tensor *components = n > 0 ? aligned_alloc(_Alignof(struct tensor), size) : NULL;
@@ -104,7 +105,7 @@ static struct status *optional_decode(struct span proto, struct allocator *alloc
     return st;
 }
 
-/* *a becomes one that nobody else holds; its components may still be shared. */
+/* Makes *a an optional that nobody else holds. Its components may still be shared. */
 static struct status *optional_own(struct object **a) {
     struct optional *old = (struct optional *)*a, *made = NULL;
     if (atomic_load_explicit(&old->object.n_refs, memory_order_acquire) == 1)
@@ -173,7 +174,7 @@ static enum kernel_result optional_from_value(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* The optional that the input holds, with a reference of its own. */
+/* Returns the optional that the input holds, with a reference of its own. */
 static struct status *optional_of_input(struct kernel_ctx *ctx, struct optional **ret) {
     struct tensor *in = &ctx->inputs[0];
     const char *op = ctx->instance->def->op;
@@ -201,7 +202,7 @@ static enum kernel_result optional_has_value(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* The shapes that are wanted; borrowed from the node. */
+/* The requested shapes, borrowed from the node. */
 struct wanted {
     const struct attr_value *shapes;
     int n;
@@ -259,11 +260,10 @@ static enum kernel_result optional_get_value(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "OptionalNone", .compute = optional_none, .flags = KERNEL_VIEW},
-    {.op = "OptionalFromValue", .compute = optional_from_value, .flags = KERNEL_VIEW},
-    {.op = "OptionalHasValue", .compute = optional_has_value, .flags = KERNEL_VIEW},
-    {.op = "OptionalGetValue", .compute = optional_get_value, .init = get_value_init,
-     .flags = KERNEL_VIEW},
+    {.op = "OptionalNone", .compute = optional_none},
+    {.op = "OptionalFromValue", .compute = optional_from_value},
+    {.op = "OptionalHasValue", .compute = optional_has_value},
+    {.op = "OptionalGetValue", .compute = optional_get_value, .init = get_value_init},
 };
 // clang-format on
 

@@ -1,4 +1,4 @@
-/* Returns rows to their steps after a batch, and gradients into one step
+/* Returns rows to their steps after a batch, and collects gradients in one step
  * (kernels/host/data/unbatch.h). */
 #include "kernels/host/data/unbatch.h"
 
@@ -18,17 +18,17 @@ struct kept_rows {
 
 struct unbatch {
     struct object object;
-    struct wait_room room; /* its lock guards what follows */
+    struct wait_room room; /* its lock guards the fields below */
     struct alarm_clock *alarms;
     int64_t timeout_us;
     struct u64map kept; /* key → struct kept_rows */
     struct list by_time;
-    struct u64map waiting; /* key → who waits for it */
-    struct alarm alarm;    /* keeps a reference on this while it is set */
+    struct u64map waiting; /* key → the wait for it */
+    struct alarm alarm;    /* holds a reference while it is set */
     bool is_alarm_set;
 };
 
-/* ---- values that are kept, with the lock held ---- */
+/* ---- kept values; the caller holds the lock ---- */
 
 static void kept_free(struct kept_rows *kept) {
     tensor_clear(&kept->value);
@@ -50,8 +50,8 @@ static bool is_wanted(struct unbatch *unbatch, const struct kept_rows *kept) {
     return u64map_get(&unbatch->waiting, kept->key);
 }
 
-/* The oldest one; those that steps wait for (gradients, while others are missing) go behind the
- * younger ones instead. NULL: none. */
+/* Takes the oldest value, if it expires by `born_before_ns`, or returns NULL. A gradient that a
+ * step waits for, while others are missing, is not taken but moved behind the younger ones. */
 static struct kept_rows *take_oldest(struct unbatch *unbatch, int64_t born_before_ns) {
     int64_t now_ns = alarm_clock_now_ns(unbatch->alarms), life = life_ns(unbatch);
     for (size_t n = unbatch->kept.n_entries; n > 0; n--) {
@@ -87,7 +87,7 @@ static struct status *keep(struct unbatch *unbatch, uint64_t key, int64_t until_
     return NULL;
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static void unbatch_free(struct object *object) {
     struct unbatch *unbatch = (struct unbatch *)object;
@@ -126,7 +126,7 @@ struct object *unbatch_new(const struct object_type *type, struct alarm_clock *a
 
 struct unbatch_wait {
     struct wait wait;
-    struct unbatch *unbatch; /* kept by the wait */
+    struct unbatch *unbatch; /* the wait holds a reference */
     uint64_t key;
     int64_t until_ns;
     struct tensor value __attribute__((aligned(64)));
@@ -187,23 +187,23 @@ static const struct wait_kind unbatch_kind = {.cancelled = "Unbatch operation wa
 
 struct gradient_wait {
     struct wait wait;
-    struct unbatch *unbatch; /* kept by the wait */
-    uint64_t key;            /* of the gradient that it has put down itself */
+    struct unbatch *unbatch; /* the wait holds a reference */
+    uint64_t key;            /* the key of the gradient that this execution has stored itself */
     int64_t until_ns;
     int64_t n;
     uint64_t *keys;
-    struct tensor *pieces; /* n */
+    struct tensor *pieces; /* n of them */
 };
 
 static struct gradient_wait *gradient_wait_of(struct wait *wait) {
     return CONTAINER_OF(wait, struct gradient_wait, wait);
 }
 
-/* ---- the alarm, with the lock held ---- */
+/* ---- the alarm; the caller holds the lock ---- */
 
-/* Something ends then. What was there before ends before, as all have the same time: one alarm
- * does. */
-static void see_to_alarm(struct unbatch *unbatch, int64_t until_ns) {
+/* Sets the alarm for something that expires at `until_ns`, unless it is set. Everything has the
+ * same lifetime, so earlier things expire first, and one alarm is enough. */
+static void arm_alarm(struct unbatch *unbatch, int64_t until_ns) {
     if (unbatch->is_alarm_set)
         return;
     int64_t left_ns = MAX(until_ns - alarm_clock_now_ns(unbatch->alarms), (int64_t)0);
@@ -212,15 +212,16 @@ static void see_to_alarm(struct unbatch *unbatch, int64_t until_ns) {
     alarm_set(unbatch->alarms, &unbatch->alarm, left_ns / 1000 + (left_ns % 1000 != 0));
 }
 
-static void clear_alarm_of_nothing(struct unbatch *unbatch) {
+static void disarm_idle_alarm(struct unbatch *unbatch) {
     if (!list_is_empty(&unbatch->by_time) || !unbatch->is_alarm_set ||
         !alarm_clear(unbatch->alarms, &unbatch->alarm))
         return;
     unbatch->is_alarm_set = false;
-    object_unref(&unbatch->object); /* never the last: the caller has one */
+    object_unref(&unbatch->object); /* never the last reference, because the caller has one */
 }
 
-/* When the first of the values and of those that wait for one ends; INT64_MAX: there are none. */
+/* The time at which the first value, or the first wait for one, expires; INT64_MAX when there is
+ * nothing. */
 static int64_t next_end(const struct unbatch *unbatch) {
     const struct list *waits = &unbatch->room.lines[0].waits;
     int64_t at_ns = INT64_MAX;
@@ -242,11 +243,11 @@ static void on_alarm(struct alarm *alarm) {
     unbatch->is_alarm_set = false;
     for (struct kept_rows *kept; (kept = take_oldest(unbatch, now_ns));)
         list_push_back(&late, &kept->link);
-    wait_room_unlock(&unbatch->room); /* those that have waited too long end */
+    wait_room_unlock(&unbatch->room); /* unlocking ends the waits that have expired */
     wait_room_lock(&unbatch->room);
     int64_t next_ns = next_end(unbatch);
     if (next_ns < INT64_MAX)
-        see_to_alarm(unbatch, next_ns);
+        arm_alarm(unbatch, next_ns);
     wait_room_unlock(&unbatch->room);
     for (struct list *link; (link = list_pop_front(&late));)
         kept_free(LIST_ENTRY(link, struct kept_rows, link));
@@ -271,8 +272,8 @@ static struct status *check_index(const struct tensor *index, int64_t n_rows) {
     return NULL;
 }
 
-/* The rows of each key; what is left over is padding. Only their numbers count: keys follow one
- * another as the rows do. */
+/* Splits data into the rows of each key; the remaining rows are padding. Only the numbers of rows
+ * matter, because keys have the same order as rows. */
 static struct status *split(const struct tensor *data, const struct tensor *index,
                             struct tensor *pieces) {
     const int64_t *at = tensor_cdata(index);
@@ -291,8 +292,8 @@ static struct status *split(const struct tensor *data, const struct tensor *inde
     return NULL;
 }
 
-static struct status *put_down(struct unbatch *unbatch, const struct tensor *index,
-                               int64_t until_ns, struct tensor *pieces) {
+static struct status *keep_pieces(struct unbatch *unbatch, const struct tensor *index,
+                                  int64_t until_ns, struct tensor *pieces) {
     const int64_t *at = tensor_cdata(index);
     for (int64_t i = 0; i < tensor_dim(index, 0); i++) {
         uint64_t key = (uint64_t)at[3 * i];
@@ -321,8 +322,8 @@ enum kernel_result unbatch_run(struct object *object, struct kernel_ctx *ctx) {
     int64_t until_ns = alarm_clock_now_ns(unbatch->alarms) + life_ns(unbatch);
     if (!st) {
         wait_room_lock(&unbatch->room);
-        st = put_down(unbatch, index, until_ns, pieces);
-        see_to_alarm(unbatch, until_ns);
+        st = keep_pieces(unbatch, index, until_ns, pieces);
+        arm_alarm(unbatch, until_ns);
         wait_room_unlock(&unbatch->room);
     }
     rows_free(pieces, n);
@@ -340,7 +341,7 @@ enum kernel_result unbatch_run(struct object *object, struct kernel_ctx *ctx) {
 
 /* ---- UnbatchGrad ---- */
 
-static void gradient_give_back(struct wait *wait);
+static void gradient_release(struct wait *wait);
 
 static enum wait_result gradient_attempt(struct wait *wait) {
     struct gradient_wait *self = gradient_wait_of(wait);
@@ -354,7 +355,7 @@ static enum wait_result gradient_attempt(struct wait *wait) {
                                   "No step has brought the gradient of key %lld of batch_index "
                                   "within %d seconds.",
                                   (long long)self->keys[i], UNBATCH_GRADIENT_LIFE_S);
-        gradient_give_back(wait);
+        gradient_release(wait);
         return WAIT_ENDED;
     }
     for (int64_t i = 0; i < self->n && !wait->status; i++) {
@@ -369,11 +370,11 @@ static enum wait_result gradient_attempt(struct wait *wait) {
     for (int64_t i = 0; i < self->n; i++)
         if (u64map_get(&unbatch->waiting, self->keys[i]) == self)
             u64map_remove(&unbatch->waiting, self->keys[i]);
-    clear_alarm_of_nothing(unbatch);
+    disarm_idle_alarm(unbatch);
     return WAIT_ENDED;
 }
 
-static void gradient_give_back(struct wait *wait) {
+static void gradient_release(struct wait *wait) {
     struct gradient_wait *self = gradient_wait_of(wait);
     struct kept_rows *kept = kept_take(self->unbatch, self->key);
     if (kept)
@@ -381,7 +382,7 @@ static void gradient_give_back(struct wait *wait) {
     for (int64_t i = 0; i < self->n; i++)
         if (u64map_get(&self->unbatch->waiting, self->keys[i]) == self)
             u64map_remove(&self->unbatch->waiting, self->keys[i]);
-    clear_alarm_of_nothing(self->unbatch);
+    disarm_idle_alarm(self->unbatch);
 }
 
 static struct status *gradient_finish(struct wait *wait) {
@@ -417,7 +418,7 @@ static void gradient_wait_free(struct wait *wait) {
 
 static const struct wait_kind gradient_kind = {.cancelled = "UnbatchGrad operation was cancelled",
                                                .attempt = gradient_attempt,
-                                               .give_back = gradient_give_back,
+                                               .give_back = gradient_release,
                                                .finish = gradient_finish,
                                                .weight = gradient_weight,
                                                .free = gradient_wait_free};
@@ -436,9 +437,9 @@ static struct status *check_gradient_index(const struct tensor *index) {
                                   (long long)n, UNBATCH_MAX_KEPT);
 }
 
-/* The gradient lies there for whoever puts it together. */
-static struct status *put_gradient_down(struct unbatch *unbatch, uint64_t key,
-                                        const struct tensor *gradient) {
+/* Stores the gradient until the step that collects it arrives. */
+static struct status *keep_gradient(struct unbatch *unbatch, uint64_t key,
+                                    const struct tensor *gradient) {
     struct tensor value = TENSOR_INIT;
     int64_t until_ns = alarm_clock_now_ns(unbatch->alarms) + life_ns(unbatch);
     if (u64map_get(&unbatch->kept, key))
@@ -447,12 +448,12 @@ static struct status *put_gradient_down(struct unbatch *unbatch, uint64_t key,
     struct status *st = keep(unbatch, key, until_ns, &value);
     tensor_clear(&value);
     if (!st)
-        see_to_alarm(unbatch, until_ns);
+        arm_alarm(unbatch, until_ns);
     return st;
 }
 
-/* Who waits for which key; a key that is missing may be wanted once. */
-static struct status *want_all(struct gradient_wait *self) {
+/* Notes that this wait needs its keys. While a value is missing, only one wait may need it. */
+static struct status *register_keys(struct gradient_wait *self) {
     struct unbatch *unbatch = self->unbatch;
     for (int64_t i = 0; i < self->n; i++) {
         void *other = u64map_get(&unbatch->waiting, self->keys[i]);
@@ -481,7 +482,7 @@ static struct gradient_wait *gradient_wait_new(struct unbatch *unbatch, uint64_t
     return self;
 }
 
-/* An output of no rows: the step had none of the batch. */
+/* Makes an output without rows, because none of the batch's rows were the step's. */
 static struct status *no_rows(struct kernel_ctx *ctx, const struct tensor *gradient) {
     if (gradient->rank == 0)
         return status_invalid("grad must have at least one dimension");
@@ -504,10 +505,10 @@ enum kernel_result unbatch_grad_run(struct object *object, struct kernel_ctx *ct
         KERNEL_TRY(ctx, no_rows(ctx, gradient));
     }
     wait_room_lock(&unbatch->room);
-    struct status *st = put_gradient_down(unbatch, key, gradient);
-    if (!st && wait && (st = want_all(wait)))
-        gradient_give_back(&wait->wait);
-    wait_room_unlock(&unbatch->room); /* who waits for this one goes on */
+    struct status *st = keep_gradient(unbatch, key, gradient);
+    if (!st && wait && (st = register_keys(wait)))
+        gradient_release(&wait->wait);
+    wait_room_unlock(&unbatch->room); /* unlocking lets the wait for this key advance */
     if (!st && wait)
         return wait_room_enter(&unbatch->room, 0, ctx, &wait->wait);
     if (wait)

@@ -2,25 +2,26 @@
  *
  *   search ──► index ──► data file 0 ──► … ──► every tensor's checksum ──► on_end
  *
- * Each file is streamed into a file of its own, which is synced to the disk before the next one
- * starts. The names are new and end in ".tmp-…", so a later save never takes what a crash has left
- * for a part. */
+ * Each file is streamed into a local file, which is synced to the disk before the next one starts.
+ * The names are new and end in ".tmp-…", so a later save never mistakes the remains of a crash for
+ * a part. */
 #include <stdlib.h>
 
 #include "kernels/host/files/checkpoint_peer.h"
 #include "kernels/support/io_task.h"
 
-enum { START_WRITING_BYTES = 32 << 20 }; /* what collects before the disk is set to work */
+/* bytes that are written before the disk is told to start */
+enum { START_WRITING_BYTES = 32 << 20 };
 
 struct fetch {
     struct part_fetch *part;
     struct checkpoint_search search;
     struct checkpoint_stream stream;
     struct checkpoint_listing found;
-    int n_shards; /* as the index has it; 0 before it has come */
-    int shard;    /* the file that is on its way; INDEX_SHARD first */
+    int n_shards; /* from the index; 0 before it has arrived */
+    int shard;    /* the file that is being fetched; INDEX_SHARD is the first */
     int fd;
-    struct str path; /* of that file, here */
+    struct str path; /* the local path of that file */
     _Atomic int64_t n_written, n_started;
 };
 
@@ -61,7 +62,7 @@ static struct status *open_index(struct fetch *fetch, struct bundle_reader **ret
     return st;
 }
 
-/* All has come: is it what the index says? */
+/* Called when all files have arrived. Are they what the index says? */
 static struct status *check_all(struct fetch *fetch) {
     struct bundle_reader *reader = NULL;
     TRY(open_index(fetch, &reader));
@@ -70,8 +71,8 @@ static struct status *check_all(struct fetch *fetch) {
     return st;
 }
 
-/* A data file that the index counts and its task has not: nothing, where no tensor lies in it;
- * else check_all finds it missing. */
+/* Begins the next data file. The index may count a file that the task does not have. That is no
+ * error when no tensor is stored in the file, and otherwise check_all finds that it is missing. */
 static void next_file(struct fetch *fetch) {
     while (++fetch->shard < fetch->n_shards)
         if (checkpoint_listing_shard(&fetch->found, fetch->shard, fetch->n_shards)) {
@@ -115,7 +116,8 @@ static void on_stream_end(struct checkpoint_stream *stream, struct status *statu
         next_file(fetch);
 }
 
-/* Several pieces at a time; the disk is set to work on what has collected. */
+/* Writes a piece. Several pieces are written at the same time, and the disk is told to start when
+ * enough bytes have been written. */
 static struct status *take_piece(struct checkpoint_stream *stream, int64_t offset,
                                  const char *bytes, size_t n) {
     struct fetch *fetch = stream->arg;

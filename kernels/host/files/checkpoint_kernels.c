@@ -1,7 +1,7 @@
-/* Computes the ops of checkpoints in the V2 format: SaveV2 and RestoreV2. (MergeV2Checkpoints:
- * checkpoint_merge.c; the older format: checkpoint_v1.c; checkpoints that only another task has:
- * checkpoint_peer.h.) All work is done on I/O threads. A save writes from the inputs' own buffers:
- * a variable that is updated meanwhile gets another buffer. */
+/* Computes the ops of checkpoints in the V2 format, SaveV2 and RestoreV2. checkpoint_merge.c has
+ * MergeV2Checkpoints, checkpoint_v1.c the older format, checkpoint_peer.h checkpoints that only
+ * another task has. All work is done on I/O threads. A save writes from the inputs' own buffers,
+ * because a variable that is updated meanwhile gets another buffer. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -9,14 +9,15 @@
 #include "common/io/file_root.h"
 #include "kernels/host/files/checkpoint_internal.h"
 #include "kernels/host/files/checkpoint_peer.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 
 extern const struct kernel_list checkpoint_kernels;
 
 enum {
     N_FIXED_INPUTS = 3,                /* prefix, names, specs */
-    MAX_READERS = 4,                   /* of one RestoreV2 */
-    PARALLEL_RESTORE_BYTES = 16 << 20, /* below this one thread reads all */
+    MAX_READERS = 4,                   /* threads of one RestoreV2 */
+    PARALLEL_RESTORE_BYTES = 16 << 20, /* below this, one thread reads everything */
 };
 
 /* ---- SaveV2 and RestoreV2: their inputs ---- */
@@ -66,12 +67,12 @@ static struct status *save_one(struct bundle_writer *writer, struct span name, s
 static struct status *save_all(struct kernel_ctx *ctx, struct bundle_writer *writer) {
     const struct tensor *names = kernel_input(ctx, 1), *specs = kernel_input(ctx, 2);
     for (int64_t i = 0; i < names->n_elements; i++) {
-        TRY(io_check_cancelled(ctx));
+        TRY(kernel_check_cancelled(ctx));
         TRY(save_one(writer, tensor_string(names, i), tensor_string(specs, i),
                      kernel_input(ctx, N_FIXED_INPUTS + (int)i)));
     }
-    /* the last tensor may have taken long, and what comes replaces the checkpoint before */
-    TRY(io_check_cancelled(ctx));
+    /* the last tensor may have taken long, and the next call replaces the existing checkpoint */
+    TRY(kernel_check_cancelled(ctx));
     return bundle_writer_finish(writer);
 }
 
@@ -99,13 +100,13 @@ static enum kernel_result save_compute(struct kernel_ctx *ctx) {
 
 /* ---- RestoreV2 ---- */
 
-/* One RestoreV2 of a V2 checkpoint, shared by the threads that read: each takes the next tensor
- * until none is left. */
+/* One RestoreV2 of a V2 checkpoint. Several threads share it, and each takes the next tensor until
+ * there are no more. */
 struct restore {
     struct kernel_ctx *ctx;
     struct bundle_reader *reader;
     struct arena arena;
-    struct bundle_entry *entries; /* by output; constant */
+    struct bundle_entry *entries; /* for each output; constant */
     int n;
     _Atomic int next, n_threads;
     pthread_mutex_t lock;
@@ -117,7 +118,7 @@ struct restore_task {
     struct restore *restore;
 };
 
-/* The part of a tensor that a spec names, which has to be of that tensor. */
+/* Parses the part of a tensor that a spec names, and checks that the part is inside the tensor. */
 static struct status *parse_spec(struct span name, struct span spec,
                                  const struct bundle_entry *entry, struct arena *arena,
                                  struct tensor_slice *ret) {
@@ -163,7 +164,7 @@ struct status *checkpoint_visit_output(struct kernel_ctx *ctx, struct bundle_rea
 }
 
 static struct status *restore_one(struct restore *restore, int i) {
-    TRY(io_check_cancelled(restore->ctx));
+    TRY(kernel_check_cancelled(restore->ctx));
     return checkpoint_read_output(restore->ctx, restore->reader, &restore->entries[i], i);
 }
 
@@ -174,7 +175,7 @@ static void restore_fail(struct restore *restore, struct status *st_take) {
         st_take = NULL;
     }
     pthread_mutex_unlock(&restore->lock);
-    atomic_store(&restore->next, restore->n); /* the others need not go on */
+    atomic_store(&restore->next, restore->n); /* makes the other threads stop */
     status_unref(st_take);
 }
 
@@ -185,7 +186,7 @@ static void restore_free(struct restore *restore) {
     free(restore);
 }
 
-/* Reads what is left; the last thread to end ends the execution. */
+/* Reads the remaining tensors. The last thread to end ends the execution. */
 static void restore_work(struct restore *restore) {
     struct kernel_ctx *ctx = restore->ctx;
     for (int i; (i = atomic_fetch_add(&restore->next, 1)) < restore->n;) {
@@ -219,7 +220,7 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : (x->output > y->output) - (x->output < y->output);
 }
 
-/* In the order of names, which is the index's. */
+/* Looks the tensors up in the order of names, which is the order of the index. */
 struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader *reader,
                                    struct arena *arena, struct bundle_entry *entries) {
     int n = ctx->instance->n_outputs;
@@ -264,7 +265,7 @@ static struct status *restore_open(struct kernel_ctx *ctx, const char *prefix,
     return st;
 }
 
-/* How many more threads the sizes are worth. */
+/* How many additional threads the sizes are worth. */
 static int count_helpers(const struct restore *restore) {
     int64_t size = 0;
     for (int i = 0; i < restore->n; i++)
@@ -284,8 +285,8 @@ static void restore_start(struct restore *restore) {
     restore_work(restore);
 }
 
-/* As in TensorFlow, what is no V2 checkpoint may be one of the older format. What is neither,
- * another task may have. */
+/* As in TensorFlow, a file that is no V2 checkpoint may be a checkpoint of the older format. If it
+ * is neither, another task may have the checkpoint. */
 static void restore_begin(struct kernel_ctx *ctx) {
     struct restore *restore = NULL;
     bool is_elsewhere = false;

@@ -7,6 +7,7 @@
 #include "common/io/file_root.h"
 #include "common/io/temporary.h"
 #include "kernels/host/files/checkpoint_peer.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 
 extern const struct kernel_list checkpoint_merge_kernels;
@@ -25,23 +26,23 @@ static struct status *merge_init(struct kernel_init *init) {
 }
 
 struct merge_part {
-    char *name;  /* as the client has it */
-    char *local; /* where it is here */
-    int owner;   /* the task that it was fetched from, or -1 */
+    char *name;  /* as the client wrote it */
+    char *local; /* the local path */
+    int owner;   /* the task that the part was fetched from, or -1 */
     struct peer_call call;
     struct str request;
     struct merge_run *run;
 };
 
-/* One execution: parts are fetched one after the other, merged, and removed where they came
- * from. */
+/* One execution. Parts are fetched one after the other and merged, and then removed at their
+ * owners. */
 struct merge_run {
     struct kernel_ctx *ctx;
     struct merge_part *parts;
     int n, current;
     struct str destination;
     struct part_fetch fetch;
-    char *temporary; /* where the one that is being fetched goes */
+    char *temporary; /* the local path of the part that is being fetched */
     struct pool_task io_task;
     _Atomic int n_removing;
 };
@@ -61,7 +62,7 @@ static void end_run(struct merge_run *run, struct status *st_take) {
     ctx->host->done(ctx);
 }
 
-/* Those of the parts that are empty now; the checkpoint's own stays. */
+/* Removes the parts' directories that are empty now, except the checkpoint's own. */
 static void remove_dirs(const struct merge_run *run) {
     struct str kept = STR_INIT, dir = STR_INIT;
     file_dir_of(run->destination.data, &kept);
@@ -71,13 +72,13 @@ static void remove_dirs(const struct merge_run *run) {
         if (strcmp(dir.data, kept.data) != 0)
             file_system_posix.remove_dir(
                 &file_system_posix,
-                dir.data); /* another part may still be in it, or it is gone already */
+                dir.data); /* another part may still be in it, or it was removed already */
     }
     str_fini(&kept);
     str_fini(&dir);
 }
 
-/* ---- what came from elsewhere ---- */
+/* ---- fetched parts ---- */
 
 static int n_shards_of(const char *prefix) {
     struct bundle_reader *reader = NULL;
@@ -88,7 +89,7 @@ static int n_shards_of(const char *prefix) {
     return n;
 }
 
-/* The save has failed: its owners keep theirs, for the next one of that name to replace. */
+/* The save has failed. The owners keep their parts, which the next save of that name replaces. */
 static void drop_fetched(const struct merge_run *run) {
     for (int i = 0; i < run->n; i++)
         if (run->parts[i].owner >= 0)
@@ -104,7 +105,7 @@ static void removed_one(struct merge_run *run) {
         run->ctx->host->submit_io(run->ctx, &run->io_task);
 }
 
-/* That it could not be removed, since its task has gone, is no failure of the checkpoint. */
+/* When a part could not be removed, because its task has left, the checkpoint is still complete. */
 static void on_removed(struct peer_call *call) {
     struct merge_part *part = CONTAINER_OF(call, struct merge_part, call);
     status_unref(call->status);
@@ -145,7 +146,7 @@ static struct status *merge_all(struct merge_run *run) {
     const char **prefixes = xcalloc((size_t)run->n + 1, sizeof(*prefixes));
     for (int i = 0; i < run->n; i++)
         prefixes[i] = run->parts[i].local;
-    struct status *st = io_check_cancelled(run->ctx);
+    struct status *st = kernel_check_cancelled(run->ctx);
     if (!st)
         st = bundle_merge(&file_system_posix, prefixes, run->n, run->destination.data,
                           state->allow_missing_files);
@@ -192,11 +193,11 @@ static void on_fetched(struct part_fetch *fetch, struct status *status_take) {
         end_run(run, status_take);
         return;
     }
-    run->current++; /* one that nobody has: the merge says what that means */
+    run->current++; /* no task has the part; the merge reports what that means */
     fetch_rest(run);
 }
 
-/* Beside the destination, so that no rename leaves its file system. */
+/* A path next to the destination, so that a rename stays in its file system. */
 static char *temporary_prefix(const struct merge_run *run) {
     struct str path = STR_INIT;
     str_addf(&path, "%s.part", run->destination.data);

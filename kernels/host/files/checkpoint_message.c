@@ -1,11 +1,11 @@
-/* Prints and parses the requests and replies about checkpoint files. The bytes come from a
- * stranger, in both directions. */
+/* Prints and parses the requests and replies about checkpoint files. In both directions the bytes
+ * are not trusted. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/files/checkpoint_peer.h"
 
-/* Question: kind = 1, prefix = 2, shard = 3 (0: the index, else one more than its number),
+/* The request: kind = 1, prefix = 2, shard = 3 (0: the index, else one more than its number),
  * n_shards = 4, offset = 5, n = 6, identity = 7, removes_dir = 8. */
 void checkpoint_request_print(const struct checkpoint_request *request, struct str *out) {
     proto_add_int(out, 1, request->kind);
@@ -62,7 +62,7 @@ struct status *checkpoint_request_parse(struct span in, struct checkpoint_reques
     return NULL;
 }
 
-/* Found: is_there = 1, changed_ns = 2, index = 3, shards = 4; a file: shard = 1, n_shards = 2,
+/* A listing: is_there = 1, changed_ns = 2, index = 3, shards = 4; a file: shard = 1, n_shards = 2,
  * size = 3, identity = 4. */
 static void print_file(const struct checkpoint_file *file, uint32_t number, struct str *out) {
     size_t begin = proto_begin(out, number, 0);

@@ -3,25 +3,25 @@
  *   search ──► index, into memory ──► names and types ──► fetches
  *   a fetch: the next tensor ──► its bytes ──► checked ──► the output
  *
- * Only the needed ranges of the data files are fetched: a plain tensor straight into the output's
- * memory, strings and slices into buffers of their own, from which the usual reader assembles them.
- * That reader uses a small file system in memory, which has the index, the sizes of the data files
- * and the fetched ranges. */
+ * Only the needed ranges of the data files are fetched. A plain tensor is fetched directly into the
+ * output's memory. Strings and slices are fetched into buffers of their own, from which the usual
+ * reader assembles them. That reader uses a small file system in memory, which has the index, the
+ * sizes of the data files and the fetched ranges. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "kernels/host/files/checkpoint_peer.h"
-#include "kernels/support/io_task.h"
+#include "kernels/support/cancel.h"
 
 enum {
-    MAX_TENSOR_FETCHES = 4,    /* tensors on their way at a time */
+    MAX_TENSOR_FETCHES = 4,    /* tensors that are fetched at the same time */
     INDEX_MAX_BYTES = 1 << 30, /* of an index that is fetched into memory */
-    INDEX_FD = 0,              /* data files follow, in the order of `found` */
+    INDEX_FD = 0,              /* the numbers of data files follow, in the order of `found` */
 };
 
-/* Bytes of a data file that are here. */
+/* Bytes of a data file that have been fetched. */
 struct fetched_range {
-    struct list link; /* files->ranges */
+    struct list link; /* in files->ranges */
     int shard;
     int64_t offset, size_bytes;
     char *bytes;
@@ -38,7 +38,7 @@ struct fetched_files {
 
 struct remote_restore;
 
-/* One tensor at a time. */
+/* Fetches one tensor after another. */
 struct tensor_fetch {
     struct remote_restore *remote;
     int output;
@@ -116,7 +116,8 @@ static int64_t fetched_files_read(const struct file_system *fs, int fd, void *to
             offset - range->offset <= range->size_bytes - (int64_t)n)
             from = range->bytes + (offset - range->offset);
     }
-    pthread_mutex_unlock(&files->lock); /* the reader's own fetch holds the bytes */
+    /* stays valid, because the reader's own fetch holds the bytes */
+    pthread_mutex_unlock(&files->lock);
     if (!from)
         return -EIO;
     memcpy(to, from, n);
@@ -163,7 +164,7 @@ static void remote_restore_fail(struct remote_restore *remote, struct status *st
         st_take = NULL;
     }
     pthread_mutex_unlock(&remote->lock);
-    /* the other fetches need not go on */
+    /* makes the other fetches stop */
     atomic_store(&remote->next, remote->ctx->instance->n_outputs);
     status_unref(st_take);
 }
@@ -191,7 +192,7 @@ static struct span name_of(const struct tensor_fetch *fetch) {
 static struct status *add_piece(void *arg, const struct bundle_entry *piece) {
     struct tensor_fetch *fetch = arg;
     if (piece->dtype == DT_RESOURCE)
-        return NULL; /* the reader refuses it */
+        return NULL; /* the reader refuses the tensor later */
     TRY(bundle_check_claim(fetch->remote->reader, name_of(fetch), piece));
     if (fetch->n_pieces == fetch->capacity) {
         fetch->capacity = fetch->capacity ? 2 * fetch->capacity : 4;
@@ -203,7 +204,7 @@ static struct status *add_piece(void *arg, const struct bundle_entry *piece) {
     return NULL;
 }
 
-/* All of the tensor's bytes are here. */
+/* Called when all of the tensor's bytes have arrived. */
 static struct status *tensor_fetch_take(struct tensor_fetch *fetch) {
     struct remote_restore *remote = fetch->remote;
     const struct bundle_entry *entry = &remote->entries[fetch->output];
@@ -261,7 +262,7 @@ static void fetch_piece(struct tensor_fetch *fetch) {
     checkpoint_stream_start(&fetch->stream);
 }
 
-/* Memory for all pieces; none is taken before its claim was checked. */
+/* Allocates memory for all pieces. The claim is checked before any memory is taken. */
 static struct status *tensor_fetch_begin(struct tensor_fetch *fetch) {
     struct remote_restore *remote = fetch->remote;
     struct kernel_ctx *ctx = remote->ctx;
@@ -271,7 +272,7 @@ static struct status *tensor_fetch_begin(struct tensor_fetch *fetch) {
     fetch->current = 0;
     fetch->is_direct = false;
     fetch->n_pieces = 0;
-    TRY(io_check_cancelled(ctx));
+    TRY(kernel_check_cancelled(ctx));
     TRY(checkpoint_visit_output(ctx, remote->reader, entry, fetch->output, add_piece, fetch));
     fetch->is_direct = is_whole && fetch->n_pieces == 1 && !dtype_is_object(entry->dtype);
     if (fetch->is_direct) {
@@ -352,7 +353,7 @@ static void on_index_end(struct checkpoint_stream *stream, struct status *status
     atomic_store(&remote->n_lanes, n);
     for (int i = 0; i < n; i++) {
         remote->fetches[i].remote = remote;
-        tensor_fetch_next(&remote->fetches[i]); /* the last of them may end it all */
+        tensor_fetch_next(&remote->fetches[i]); /* the last call may end and free everything */
     }
 }
 

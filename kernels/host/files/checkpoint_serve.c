@@ -1,5 +1,5 @@
-/* Serves requests of other tasks for this task's checkpoint files. checkpoint_peer.h says what
- * others may read and remove. Runs on I/O threads. */
+/* Serves requests of other tasks for this task's checkpoint files. checkpoint_peer.h says which
+ * files they may read and remove. Runs on I/O threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 
 enum { SAVED_KEPT = 4096 };
 
-/* Which file it was: the index of a later save by somebody else is another one. */
+/* Identifies a saved file. The index of another process' later save has another identity. */
 struct saved {
     char *prefix;
     uint64_t identity;
@@ -58,7 +58,7 @@ void checkpoint_note_saved(const char *prefix) {
     str_fini(&path);
 }
 
-/* Forgets it as well: it is removed once. */
+/* Also removes the entry, because the file is removed only once. */
 static bool take_saved(const char *prefix, uint64_t identity) {
     bool is_ours = false;
     pthread_mutex_lock(&saved_lock);
@@ -76,11 +76,12 @@ static bool take_saved(const char *prefix, uint64_t identity) {
 
 /* ---- looking ---- */
 
-/* Of a link out of the roots this tells the link itself and nothing of where it leads; who reads
- * it is refused. */
+/* For a link to outside of the roots, this tells about the link itself and nothing about its
+ * target. Reading the link is refused. */
 static bool is_regular(const char *path, struct stat *ret) {
     int fd = -1;
-    if (stat(path, ret) < 0 || !S_ISREG(ret->st_mode)) /* before it is opened: a device may mind */
+    /* checked before the file is opened, because opening a device may have effects */
+    if (stat(path, ret) < 0 || !S_ISREG(ret->st_mode))
         return false;
     struct status *st = file_root_open(path, &fd);
     if (st) {
@@ -129,7 +130,7 @@ static struct status *look(const char *prefix, struct peer_reply *ret) {
         found.changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
         found.shards = xcalloc(LISTING_MAX_SHARDS, sizeof(*found.shards));
         file_dir_of(prefix, &dir);
-        /* what cannot be listed has no data files, and the asker will miss them */
+        /* a directory that cannot be listed has no data files, which the requester will report */
         fs->list(fs, dir.data, on_name, &scan);
     }
     checkpoint_listing_print(&found, &ret->bytes);
@@ -188,7 +189,8 @@ static void remove_files(const char *prefix, const struct checkpoint_listing *fo
                          const char *index_path) {
     const struct file_system *fs = &file_system_posix;
     struct str path = STR_INIT;
-    fs->unlink(fs, index_path); /* first: who sees it sees all */
+    /* removed first, because a task that sees the index must see all files */
+    fs->unlink(fs, index_path);
     for (int i = 0; i < found->n_shards; i++) {
         str_clear(&path);
         bundle_data_path(prefix, found->shards[i].shard, found->shards[i].n_shards, &path);
@@ -214,7 +216,7 @@ static struct status *remove_saved(const char *prefix, bool removes_dir) {
         fs->list(fs, dir.data, on_name, &scan);
         remove_files(prefix, &found, path.data);
         if (removes_dir)
-            fs->remove_dir(fs, dir.data); /* another part may still be in it */
+            fs->remove_dir(fs, dir.data); /* fails when another part is still in it */
     }
     checkpoint_listing_fini(&found);
     str_fini(&path);

@@ -1,11 +1,11 @@
-/* Requests checkpoint files from other tasks: searches for the task that has one, and streams a
- * file's bytes. */
+/* Requests checkpoint files from other tasks: searches for the task that has a file, and streams
+ * its bytes. */
 #include <stdlib.h>
 
 #include "common/io/crc32c.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/files/checkpoint_peer.h"
-#include "kernels/support/io_task.h"
+#include "kernels/support/cancel.h"
 
 bool checkpoint_has_peers(struct kernel_ctx *ctx) {
     return ctx->host->peer_count && ctx->host->peer_count(ctx) > 0;
@@ -21,7 +21,8 @@ struct status *checkpoint_check_name(struct span name) {
 
 /* ---- searching ---- */
 
-/* What one task said. It may be unable to say: then the others' answers are not the whole truth. */
+/* Takes the reply of one task. When a task could not answer, the other replies may be
+ * incomplete. */
 static void take_reply(struct checkpoint_search *search, struct peer_call *call) {
     struct checkpoint_listing found = {.index.shard = INDEX_SHARD};
     struct status *st = call->status;
@@ -35,7 +36,7 @@ static void take_reply(struct checkpoint_search *search, struct peer_call *call)
         found = older;
         search->task = call->task;
     }
-    /* Outside of its roots it has nothing that others may have. */
+    /* a path outside of the task's roots is one that it does not have */
     if (st && status_code(st) != STATUS_PERMISSION_DENIED && status_code(st) != STATUS_NOT_FOUND &&
         !search->status) {
         search->status = st;
@@ -127,7 +128,7 @@ struct status *checkpoint_search_not_found(struct kernel_ctx *ctx, const char *p
 static void on_piece(struct peer_call *call);
 static void work_on_piece(struct pool_task *task);
 
-/* What the stream ends with, once nothing of it is on its way. */
+/* Ends the stream once none of its requests is running. */
 static void end_stream(struct checkpoint_stream *stream) {
     struct status *st = stream->status;
     stream->status = NULL;
@@ -137,10 +138,10 @@ static void end_stream(struct checkpoint_stream *stream) {
     stream->on_end(stream, st);
 }
 
-/* The next bytes for a piece that is free; false when there are none left, or the stream has
+/* Chooses the next bytes for a free piece. False when there are none left, or the stream has
  * failed. */
 static bool claim(struct checkpoint_stream *stream, struct stream_piece *piece) {
-    struct status *cancelled = io_check_cancelled(stream->ctx);
+    struct status *cancelled = kernel_check_cancelled(stream->ctx);
     pthread_mutex_lock(&stream->lock);
     if (cancelled && !stream->status) {
         stream->status = cancelled;
@@ -180,7 +181,7 @@ static void on_piece(struct peer_call *call) {
     piece->stream->ctx->host->submit_io(piece->stream->ctx, &piece->task);
 }
 
-/* The answer's only field is the checksum: 1, fixed. */
+/* The reply's only field is the checksum: 1, fixed. */
 static struct status *check_piece(const struct stream_piece *piece) {
     struct span in = {str_text(&piece->call.reply), piece->call.reply.len};
     struct proto_field field;
@@ -254,7 +255,7 @@ void checkpoint_stream_start(struct checkpoint_stream *stream) {
     }
     for (int i = 0; i < STREAM_WINDOW && n > 0; i++) {
         if (!is_claimed[i])
-            break; /* they are claimed in order */
+            break; /* pieces are claimed in order */
         request_piece(&stream->pieces[i]);
     }
 }

@@ -3,13 +3,15 @@
 #include "common/io/file_root.h"
 #include "common/io/slices_file.h"
 #include "kernels/host/files/checkpoint_internal.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 
 extern const struct kernel_list checkpoint_v1_kernels;
 
 /* ---- saving ---- */
 
-/* Save: filename, names, tensors; SaveSlices has specs before the tensors. The row's arg. */
+/* How many inputs precede the tensors: filename and names in Save, also specs in SaveSlices. The
+ * arg of a row. */
 static const int save_fixed = 2, save_slices_fixed = 3;
 
 static int n_fixed(const struct kernel_ctx *ctx) { return *(const int *)ctx->instance->def->arg; }
@@ -67,7 +69,7 @@ static struct status *save_body(struct kernel_ctx *ctx) {
         st = save_one(writer, tensor_string(names, i), spec, kernel_input(ctx, fixed + (int)i));
     }
     if (!st)
-        st = io_check_cancelled(ctx);
+        st = kernel_check_cancelled(ctx);
     if (!st)
         st = slices_writer_finish(writer);
     slices_writer_free(writer);
@@ -143,7 +145,7 @@ struct status *checkpoint_v1_restore(struct kernel_ctx *ctx) {
     for (int i = 0; !st && i < ctx->instance->n_outputs; i++) {
         struct span spec =
             ctx->instance->n_inputs > 2 ? tensor_string(kernel_input(ctx, 2), i) : span_of("");
-        st = io_check_cancelled(ctx);
+        st = kernel_check_cancelled(ctx);
         if (!st)
             st = find_and_read(ctx, i, reader, pattern, tensor_string(kernel_input(ctx, 1), i),
                                spec);

@@ -81,10 +81,6 @@ static struct status *match_all(const struct tensor *patterns, struct matching_f
     return NULL;
 }
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static struct status *match_body(struct kernel_ctx *ctx) {
     struct matching_files found = {0};
     struct status *st = match_all(kernel_input(ctx, 0), &found);
@@ -92,7 +88,7 @@ static struct status *match_body(struct kernel_ctx *ctx) {
     if (!st)
         st = kernel_alloc(ctx, 0, DT_STRING, (struct shape){1, &n});
     if (!st && n > 1)
-        qsort(found.paths, found.n, sizeof(*found.paths), by_text);
+        qsort(found.paths, found.n, sizeof(*found.paths), text_compare);
     for (int64_t i = 0; !st && i < n; i++)
         tensor_set_string(&ctx->outputs[0], i, found.paths[i], strlen(found.paths[i]));
     file_match_free(found.paths, found.n);

@@ -60,7 +60,7 @@ static void op_submit(struct reader_op *op) {
     op->outer->host->submit_io(op->outer, &op->task);
 }
 
-/* Lets go of everything but the outer execution; its failure, if any, is there. */
+/* Frees everything but the outer execution, which has the failure, if there was any. */
 static struct kernel_ctx *op_free(struct reader_op *op) {
     struct kernel_ctx *outer = op->outer;
     tensor_clear(&op->work);
@@ -88,14 +88,14 @@ static struct status *take_failure(struct reader_op *op) {
     return st;
 }
 
-/* A wait of the inner context has ended, on any thread. */
+/* Called on any thread when a wait of the inner context has ended. */
 static void inner_done(struct kernel_ctx *ctx) {
     struct reader_op *op = (struct reader_op *)ctx;
     struct status *st = take_failure(op);
     if (!st) {
         op->is_waiting_for_reader = false;
         op_submit(op);
-    } else if (op->is_waiting_for_reader) { /* it never was ours */
+    } else if (op->is_waiting_for_reader) { /* the reader was never ours */
         kernel_fail(op->outer, st);
         struct kernel_ctx *outer = op_free(op);
         outer->host->done(outer);

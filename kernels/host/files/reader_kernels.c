@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/files/reader.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list reader_kernels;
 
@@ -52,7 +53,7 @@ static struct status *read_fixed(const struct node *node, struct record_options 
     return NULL;
 }
 
-/* The rows' arg. */
+/* The arg of a row. */
 struct reader_row {
     enum record_format format;
 };
@@ -95,14 +96,14 @@ static enum kernel_result reader_compute(struct kernel_ctx *ctx) {
 
 /* ---- reading ---- */
 
-/* A source to read from: the one under way, or that of the work name that came. *wants_work:
- * there is none. */
+/* Gives a source to read from: the present one, or that of the work name that has arrived.
+ * *wants_work: there is none, and a work name is needed. */
 static struct status *need_source(struct reader_op *op, bool *wants_work) {
     struct reader *reader = op->reader;
     if (reader->source)
         return NULL;
     if (!tensor_has_value(&op->work)) {
-        /* none is under way, also where none will come: a state shows it */
+        /* cleared also when there will be no more work, because a saved state shows it */
         str_clear(&reader->work);
         *wants_work = true;
         return NULL;
@@ -125,12 +126,12 @@ static void finish_work(struct reader *reader) {
     reader->n_finished = reader->n_started;
 }
 
-/* Such work is at its end with its record. */
+/* Such work ends with its one record. */
 static bool is_one_record(const struct reader *reader) {
     return reader->options.format == RECORD_IDENTITY || reader->options.format == RECORD_WHOLE_FILE;
 }
 
-/* The next record, across ends of files. */
+/* Reads the next record, from the next file when one has ended. */
 static struct status *next_record(struct reader_op *op, struct str *key, struct str *value,
                                   bool *wants_work) {
     bool is_end = true;
@@ -138,7 +139,7 @@ static struct status *next_record(struct reader_op *op, struct str *key, struct 
         TRY(need_source(op, wants_work));
         if (*wants_work)
             return NULL;
-        TRY(io_check_cancelled(op->outer));
+        TRY(kernel_check_cancelled(op->outer));
         TRY(record_source_next(op->reader->source, key, value, &is_end));
         if (is_end || is_one_record(op->reader))
             finish_work(op->reader);
@@ -166,11 +167,11 @@ static struct status *read_body(struct reader_op *op, bool *wants_work) {
     return st;
 }
 
-/* ReaderRead: the reader's next record. It waits for a work name where the reader has no file
- * under way.
+/* ReaderRead: the reader's next record. Waits for a work name when the reader has no open file.
  *   reader_handle, queue_handle   key string [], value string []
- * Errors  OUT_OF_RANGE the queue is closed and empty; NOT_FOUND a file is missing; DATA_LOSS it is
- *         damaged */
+ * Errors   OUT_OF_RANGE   the queue is closed and empty
+ *          NOT_FOUND      a file is missing
+ *          DATA_LOSS      a file is damaged */
 static enum kernel_result reader_read(struct kernel_ctx *ctx) {
     return reader_run(ctx, read_body, true);
 }
@@ -181,7 +182,7 @@ struct records {
     int64_t n, capacity;
 };
 
-/* What the file under way still has, at most `limit`. */
+/* Reads the remaining records of the present file, at most `limit`. */
 static struct status *collect(struct reader_op *op, struct records *records, int64_t limit) {
     bool is_end = false;
     while (records->n < limit && !is_end) {
@@ -192,8 +193,8 @@ static struct status *collect(struct reader_op *op, struct records *records, int
         }
         struct str *pair = records->texts + 2 * records->n;
         pair[0] = pair[1] = (struct str){0};
-        records->n++; /* so that it is let go whatever happens */
-        TRY(io_check_cancelled(op->outer));
+        records->n++; /* counted first, so that it is freed in any case */
+        TRY(kernel_check_cancelled(op->outer));
         TRY(record_source_next(op->reader->source, &pair[0], &pair[1], &is_end));
         if (!is_end && is_one_record(op->reader)) {
             finish_work(op->reader);
@@ -246,7 +247,7 @@ static enum kernel_result reader_read_up_to(struct kernel_ctx *ctx) {
     return reader_run(ctx, read_up_to_body, true);
 }
 
-/* ---- looking and setting ---- */
+/* ---- inspection and state ---- */
 
 static struct status *count_records_body(struct reader_op *op, bool *wants_work) {
     (void)wants_work;
@@ -384,7 +385,7 @@ static const struct reader_row identity = {RECORD_IDENTITY}, whole = {RECORD_WHO
 #define READER(name, kind)                                                                       \
     {                                                                                            \
         .op = (name), .compute = reader_compute, .init = reader_init, .fini = reader_state_fini, \
-        .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE            \
+        .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE                          \
     }
 #define READS(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_ASYNC | KERNEL_STATEFUL }
@@ -392,8 +393,7 @@ static const struct reader_row identity = {RECORD_IDENTITY}, whole = {RECORD_WHO
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "RecordInput", .compute = record_input, .init = record_input_init,
-     .fini = record_input_fini,
-     .flags = KERNEL_ASYNC | KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+     .fini = record_input_fini, .flags = KERNEL_ASYNC | KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     READER("IdentityReader", identity),
     READER("IdentityReaderV2", identity),
     READER("WholeFileReader", whole),

@@ -3,13 +3,14 @@
  *   files that match ── shuffled again each epoch ──► one after the other ──► a buffer
  *   a buffer ── a random record of it ──► the batch
  *
- * All records of an epoch come before those of the next. The stream belongs to the node in its
- * session; executions take turns, on I/O threads. */
+ * All records of an epoch are read before those of the next. The stream belongs to the node in its
+ * session. Executions take turns, on I/O threads. */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "common/io/file_root.h"
 #include "common/io/record_source.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 #include "kernels/support/philox.h"
 #include "kernels/host/files/reader.h"
@@ -18,13 +19,13 @@ struct record_input {
     char *pattern;
     struct record_options options;
     int64_t batch_size, buffer_size;
-    double shift;         /* the share of the files by which each epoch's order is turned */
-    pthread_mutex_t lock; /* guards the rest */
+    double shift;         /* by which part of the files each epoch's order is rotated */
+    pthread_mutex_t lock; /* guards the fields below */
     struct philox random;
-    char **files; /* of the epoch, in its order */
+    char **files; /* in the epoch's order */
     size_t n_files, next_file;
     struct record_source *source;
-    struct str *buffer; /* buffer_size of them, grown as needed */
+    struct str *buffer; /* has up to buffer_size records */
     int64_t n_buffered, capacity, n_in_epoch, n_epochs;
 };
 
@@ -67,7 +68,7 @@ struct status *record_input_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* A number below n. */
+/* A random number below n. */
 static uint64_t random_below(struct record_input *input, uint64_t n) {
     uint32_t words[PHILOX_BLOCK];
     philox_next(&input->random, words);
@@ -92,7 +93,8 @@ static struct status *start_epoch(struct record_input *input) {
     }
     double share = input->shift - (double)(int64_t)input->shift;
     input->next_file = share > 0 ? (size_t)(share * (double)input->n_files) : 0;
-    for (size_t i = 0; i < input->next_file; i++) { /* turned: what would come first comes last */
+    /* rotates the order: the first files become the last */
+    for (size_t i = 0; i < input->next_file; i++) {
         char *first = input->files[0];
         memmove(input->files, input->files + 1, (input->n_files - 1) * sizeof(*input->files));
         input->files[input->n_files - 1] = first;
@@ -114,7 +116,7 @@ static struct str *free_place(struct record_input *input) {
     return &input->buffer[input->n_buffered];
 }
 
-/* Reads on until the buffer is full or the epoch's files are at their end. */
+/* Reads until the buffer is full or the epoch's files have ended. */
 static struct status *fill(struct kernel_ctx *ctx, struct record_input *input) {
     struct str key = STR_INIT;
     struct status *st = NULL;
@@ -137,7 +139,7 @@ static struct status *fill(struct kernel_ctx *ctx, struct record_input *input) {
             input->n_in_epoch++;
         }
         if (!st && input->n_in_epoch % 256 == 0)
-            st = io_check_cancelled(ctx);
+            st = kernel_check_cancelled(ctx);
     }
     str_fini(&key);
     return st;
@@ -146,7 +148,7 @@ static struct status *fill(struct kernel_ctx *ctx, struct record_input *input) {
 static struct status *take_one(struct kernel_ctx *ctx, struct record_input *input, int64_t i) {
     TRY(fill(ctx, input));
     while (input->n_buffered == 0) {
-        TRY(io_check_cancelled(ctx));
+        TRY(kernel_check_cancelled(ctx));
         TRY(start_epoch(input));
         TRY(fill(ctx, input));
     }
@@ -170,6 +172,7 @@ static struct status *record_body(struct kernel_ctx *ctx) {
 
 /* RecordInput
  *   records  string [batch_size]
- * Errors   NOT_FOUND   no files, or no records in them; PERMISSION_DENIED
- * files outside of the roots; DATA_LOSS   damaged ones */
+ * Errors   NOT_FOUND           no files, or no records in them
+ *          PERMISSION_DENIED   files outside of the roots
+ *          DATA_LOSS           damaged files */
 enum kernel_result record_input(struct kernel_ctx *ctx) { return io_run(ctx, record_body); }

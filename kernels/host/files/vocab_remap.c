@@ -1,9 +1,10 @@
-/* Computes GenerateVocabRemapping and LoadAndRemapMatrix: loads a checkpoint's weights for a
+/* Computes GenerateVocabRemapping and LoadAndRemapMatrix, which load a checkpoint's weights for a
  * vocabulary that has changed since the save. Both read files, on an I/O thread. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
 #include "common/io/bundle.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 
 extern const struct kernel_list vocab_remap_kernels;
@@ -35,7 +36,7 @@ static void vocab_fini(struct vocab *vocab) {
     free(vocab->lines);
 }
 
-/* Lines without their ends; up to `max` of them (-1: all). */
+/* Splits the text into lines without their ends, at most `max` (-1: all). */
 static void split_lines(struct vocab *vocab, int64_t max) {
     struct span rest = {str_text(&vocab->text), vocab->text.len};
     while (rest.len > 0 && vocab->n != max) {
@@ -86,7 +87,7 @@ static struct status *vocab_load(struct kernel_ctx *ctx, int input, const char *
     return st;
 }
 
-/* Line → its number + 1, as a pointer that is not NULL. */
+/* Maps each line to its number + 1, as a pointer that is not NULL. */
 static struct status *index_lines(const struct vocab *vocab, struct strmap *map) {
     for (int64_t i = 0; i < vocab->n; i++) {
         void *before = strmap_put_span(map, vocab->lines[i], (void *)(uintptr_t)(i + 1));
@@ -131,11 +132,11 @@ out:
 
 /* GenerateVocabRemapping: attrs new_vocab_offset, num_new_vocab, old_vocab_size (-1: all).
  *   new_vocab_file, old_vocab_file  string, scalars: a word per line
- *   remapping  int64 [num_new_vocab]: the old line of each new word, -1 for none
- *   num_present  int32: how many have one
- * Errors   INVALID_ARGUMENT   fewer lines than the attrs say, an empty line;  FAILED_PRECONDITION
- *                             an old word twice;  those of the file
- * system */
+ *   remapping    int64 [num_new_vocab]: the old line of each new word, -1 for none
+ *   num_present  int32: how many new words have an old line
+ * Errors   INVALID_ARGUMENT      fewer lines than the attrs say, an empty line
+ *          FAILED_PRECONDITION   an old word twice
+ *          those of the file system */
 static enum kernel_result generate_vocab_remapping(struct kernel_ctx *ctx) {
     return io_run(ctx, remap_vocab);
 }
@@ -143,7 +144,7 @@ static enum kernel_result generate_vocab_remapping(struct kernel_ctx *ctx) {
 /* ---- matrices ---- */
 
 struct matrix_state {
-    int64_t n_rows, n_columns, max_rows; /* max_rows below 1: any number in memory */
+    int64_t n_rows, n_columns, max_rows; /* max_rows below 1: no limit on the rows in memory */
 };
 
 static struct status *matrix_init(struct kernel_init *init) {
@@ -154,13 +155,13 @@ static struct status *matrix_init(struct kernel_init *init) {
     return node_get_i(init->node, "max_rows_in_memory", &state->max_rows);
 }
 
-/* new_of[old] is the new index + 1, 0 for none. */
+/* new_of[old] is the new index + 1, or 0 for none. */
 struct remapping {
     int64_t *new_of;
     int64_t n_old;
 };
 
-/* `ids`: of each new index the old one; below 0: it is new. */
+/* `ids` has the old index of each new one, and a negative number where there is none. */
 static struct status *invert(const struct tensor *ids, int64_t n_old, const char *what,
                              struct remapping *ret) {
     const int64_t *old_ids = tensor_cdata(ids);
@@ -186,12 +187,12 @@ static struct status *invert(const struct tensor *ids, int64_t n_old, const char
 
 struct matrix {
     const struct matrix_state *state;
-    struct remapping rows, columns; /* columns.new_of NULL: as they are */
+    struct remapping rows, columns; /* columns.new_of is NULL when the columns stay as they are */
     float *to;
     bool *row_is_there;
 };
 
-/* Rows [first, first + n) of the old matrix to where they belong. */
+/* Moves rows [first, first + n) of the old matrix to their new positions. */
 static void place_rows(struct matrix *matrix, const struct tensor *part, int64_t first) {
     int64_t n_old_columns = tensor_dim(part, 1);
     const float *from = tensor_cdata(part);
@@ -223,7 +224,7 @@ static struct status *read_rows(struct kernel_ctx *ctx, struct bundle_reader *re
         int64_t starts[2] = {first, 0}, lengths[2] = {n, SLICE_ALL};
         struct tensor_slice slice = {2, starts, lengths};
         struct tensor part = TENSOR_INIT;
-        TRY(io_check_cancelled(ctx));
+        TRY(kernel_check_cancelled(ctx));
         TRY(bundle_read_slice(reader, name, entry, &slice, ctx->instance->allocator, &part));
         place_rows(matrix, &part, first);
         tensor_clear(&part);
@@ -231,7 +232,7 @@ static struct status *read_rows(struct kernel_ctx *ctx, struct bundle_reader *re
     return NULL;
 }
 
-/* What no old element went to takes the initializing values, in order. */
+/* Fills the elements that have no old one with the initializing values, in order. */
 static struct status *fill_missing(const struct matrix *matrix, const struct tensor *column_ids,
                                    const struct tensor *values) {
     const float *from = tensor_cdata(values);
@@ -288,6 +289,12 @@ static struct status *remap_from(struct kernel_ctx *ctx, struct bundle_reader *r
     struct matrix matrix = {.state = state};
     struct status *st = NULL;
     int64_t dims[2] = {state->n_rows, state->n_columns};
+    if (rows->rank != 1)
+        return status_invalid("The `row_remapping` tensor must be 1-D, got a tensor of shape %s",
+                              TENSOR_SHAPE_TEXT(rows));
+    if (columns->rank != 1)
+        return status_invalid("The `col_remapping` tensor must be 1-D, got a tensor of shape %s",
+                              TENSOR_SHAPE_TEXT(columns));
     TRY(io_scalar_string(ctx, 1, "old_tensor_name", &name));
     TRY(bundle_find(reader, name, arena, &entry));
     TRY(check_matrix(state, &entry, name, rows, columns));
@@ -327,16 +334,17 @@ static struct status *remap_matrix(struct kernel_ctx *ctx) {
     return st;
 }
 
-/* LoadAndRemapMatrix: a matrix of a checkpoint (V2) with its rows and columns in other places;
+/* LoadAndRemapMatrix: a matrix of a checkpoint (V2) with its rows and columns in other positions;
  * attrs num_rows, num_cols, max_rows_in_memory (how many old rows are read at a time).
  *   ckpt_path  string    old_tensor_name  string, scalar
  *   row_remapping  int64 [num_rows]: the old row of each new one, below 0: none
  *   col_remapping  int64 [num_cols], or [0]: the columns stay
- *   initializing_values  float: of what comes from nowhere, row by row
+ *   initializing_values  float: the elements that have no old one, row by row
  *   output_matrix  float [num_rows, num_cols]
- * Errors   INVALID_ARGUMENT   sizes, other than so many initializing values;  UNIMPLEMENTED
- * an old row or
- *          column twice;  INTERNAL   an old index beyond the matrix;  those of the checkpoint */
+ * Errors   INVALID_ARGUMENT   sizes, another number of initializing values
+ *          UNIMPLEMENTED      an old row or column twice
+ *          INTERNAL           an old index beyond the matrix
+ *          those of the checkpoint */
 static enum kernel_result load_and_remap_matrix(struct kernel_ctx *ctx) {
     return io_run(ctx, remap_matrix);
 }

@@ -52,7 +52,7 @@ void accumulator_empty(struct object *object) {
 
 /* ---- apply ---- */
 
-/* The first gradient makes the shape exact until it is taken. */
+/* The first gradient sets the exact shape until the sum is taken. */
 static struct status *check_dense(const struct accumulator *accumulator,
                                   const struct tensor *gradient) {
     struct shape expected = accumulator->sum.n_gradients > 0
@@ -103,9 +103,9 @@ struct status *accumulator_apply_sparse(struct accumulator *accumulator, int64_t
 /* ---- take ---- */
 
 struct take {
-    struct accumulated taken; /* first: it holds a tensor, and must be aligned like one */
+    struct accumulated taken; /* the first field, because a tensor needs this alignment */
     struct wait wait;
-    struct accumulator *accumulator; /* kept by the wait */
+    struct accumulator *accumulator; /* the wait holds a reference */
     int64_t n;
 };
 
@@ -116,7 +116,7 @@ static enum wait_result take_attempt(struct wait *wait) {
     struct accumulator *accumulator = take->accumulator;
     if (accumulator->sum.n_gradients < take->n)
         return WAIT_STUCK;
-    take->taken = accumulator->sum; /* moved */
+    take->taken = accumulator->sum; /* the sum is moved */
     accumulator->sum = (struct accumulated){0};
     accumulator->global_step++;
     return WAIT_ENDED;
@@ -167,7 +167,7 @@ enum kernel_result accumulator_take(struct accumulator *accumulator, struct kern
     return wait_room_enter(&accumulator->room, LINE_TAKES, ctx, &take->wait);
 }
 
-/* ---- looks ---- */
+/* ---- inspection ---- */
 
 int64_t accumulator_n_gradients(struct accumulator *accumulator) {
     wait_room_lock(&accumulator->room);

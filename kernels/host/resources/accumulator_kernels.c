@@ -19,7 +19,7 @@ static void accumulator_state_fini(void *arg) {
     free(state);
 }
 
-/* The row's arg. */
+/* The arg of a row. */
 static const bool dense = false, sparse = true;
 
 static struct status *accumulator_init(struct kernel_init *init) {
@@ -48,7 +48,7 @@ static struct status *make_accumulator(struct kernel_ctx *ctx, void *arg, struct
     return NULL;
 }
 
-/* Who shares a name shares what the first one declared. */
+/* Nodes that share a name share the accumulator that the first one declared. */
 static enum kernel_result accumulator_compute(struct kernel_ctx *ctx) {
     struct accumulator_state *state = ctx->instance->state;
     struct object *found = NULL;
@@ -177,20 +177,20 @@ static enum kernel_result accumulator_set_step_compute(struct kernel_ctx *ctx) {
     return with_accumulator(ctx, set_step);
 }
 
-/* What TensorFlow registers. */
+/* The types that TensorFlow registers. */
 #define TYPES (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 #define ACCUMULATOR(name, kind)                                                   \
     {                                                                             \
         .op = (name), {{"dtype", TYPES}}, .compute = accumulator_compute,         \
         .init = accumulator_init, .fini = accumulator_state_fini, .arg = &(kind), \
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE             \
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE                           \
     }
 #define TAKES(name, fn) \
     { .op = (name), {{"dtype", TYPES}}, .compute = (fn), .flags = KERNEL_ASYNC | KERNEL_STATEFUL }
 #define APPLIES(name, fn) \
     { .op = (name), {{"dtype", TYPES}}, .compute = (fn), .flags = KERNEL_STATEFUL }
 #define PLAIN(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
+    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL }
 
 // clang-format off
 static const struct kernel_def rows[] = {

@@ -49,7 +49,7 @@ static struct status *check_indices(struct shape declared, const struct sparse_g
     return NULL;
 }
 
-/* Dimensions from 1 on, where `expected` knows them. */
+/* Checks dimensions from 1 on, where `expected` knows them. */
 static struct status *check_row_shape(struct shape expected, const struct tensor *values) {
     for (int d = 1; d < expected.rank; d++)
         if (expected.dims[d] != -1 && expected.dims[d] != tensor_dim(values, d))
@@ -78,13 +78,14 @@ struct status *accumulator_check_sparse(const struct accumulator *accumulator,
 
 /* ---- merge ---- */
 
-/* Two lists side by side: the smaller index goes first, equal ones become one row. */
+/* Walks two lists side by side. The smaller index is first, and equal indices become one row. */
 struct merge {
     const int64_t *a, *b;
     int64_t n_a, n_b, i, j;
 };
 
-/* The next row: *from_a, *from_b are row numbers or -1. False at the end. */
+/* Moves to the next row, which is row *from_a, row *from_b (-1 where a list has none), or both.
+ * False at the end. */
 static bool merge_next(struct merge *m, int64_t *from_a, int64_t *from_b) {
     if (m->i == m->n_a && m->j == m->n_b)
         return false;
@@ -176,7 +177,7 @@ struct status *accumulator_finish_sparse(const struct accumulator *accumulator,
     int64_t *shape = tensor_data(&ctx->outputs[2]);
     for (int d = 0; d < rank; d++)
         shape[d] = tensor_dim(&taken->values, d);
-    /* what was declared: gradients need not tell */
+    /* the declared size, because gradients need not have it */
     shape[0] = accumulator->shape.rank > 0 ? accumulator->shape.dims[0] : -1;
     if (accumulator->is_mean)
         divide_rows(accumulator, taken);

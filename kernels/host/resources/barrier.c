@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-/* A tuple with gaps: components that hold nothing. */
+/* A tuple with gaps. Its missing components hold nothing. */
 struct incomplete {
-    struct span key; /* inside the tuple's last component, which keeps it */
+    struct span key; /* points into the tuple's last component, which keeps it alive */
     struct queue_element *element;
     int n_missing;
 };
@@ -102,7 +102,7 @@ static struct incomplete *incomplete_new(struct barrier *barrier, const struct t
     return incomplete;
 }
 
-/* With the lock held; *value is taken on success. */
+/* The caller holds the lock. *value is taken on success. */
 static struct status *insert_one(struct barrier *barrier, int component, const struct tensor *keys,
                                  int64_t at, struct tensor *value, bool *has_new) {
     struct span key = tensor_string(keys, at);
@@ -167,7 +167,7 @@ struct status *barrier_insert(struct barrier *barrier, struct allocator *allocat
 
 struct take {
     struct wait wait;
-    struct barrier *barrier; /* kept by the wait */
+    struct barrier *barrier; /* the wait holds a reference */
     int64_t n;
     bool is_small_allowed, has_entered;
     struct queue_element **taken;
@@ -181,7 +181,7 @@ static enum wait_result take_fails(struct take *take, int64_t n_total) {
     return WAIT_ENDED;
 }
 
-/* The first look at a closed barrier: what can still be had? */
+/* Called once a take sees the closed barrier. Can it still get anything? */
 static bool take_enters(struct take *take) {
     struct barrier *barrier = take->barrier;
     int64_t n_total = barrier->ready.n;
@@ -263,7 +263,7 @@ enum kernel_result barrier_take(struct barrier *barrier, struct kernel_ctx *ctx,
     return wait_room_enter(&barrier->room, QUEUE_LINE_OUT, ctx, &take->wait);
 }
 
-/* ---- close, looks ---- */
+/* ---- closing, inspection ---- */
 
 struct status *barrier_close(struct barrier *barrier, bool cancels) {
     struct status *st = NULL;

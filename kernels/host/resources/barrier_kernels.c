@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/resources/barrier.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list barrier_kernels;
 
@@ -180,8 +181,7 @@ static enum kernel_result barrier_take_compute(struct kernel_ctx *ctx) {
 }
 
 static struct status *close_init(struct kernel_init *init) {
-    bool *cancels = init->state = xcalloc(1, sizeof(*cancels));
-    return node_get_b(init->node, "cancel_pending_enqueues", cancels);
+    return kernel_init_bool_attr(init, "cancel_pending_enqueues");
 }
 
 static enum kernel_result close_it(struct kernel_ctx *ctx, struct barrier *barrier) {
@@ -215,17 +215,16 @@ static enum kernel_result barrier_incomplete_compute(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "Barrier", .compute = barrier_compute, .init = barrier_init, .fini = barrier_state_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE},
+     .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     {.op = "BarrierInsertMany", {{"T", INSERTED}}, .compute = barrier_insert_compute,
      .init = insert_init, .flags = KERNEL_STATEFUL},
     {.op = "BarrierTakeMany", .compute = barrier_take_compute, .init = take_init,
      .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
     {.op = "BarrierClose", .compute = barrier_close_compute, .init = close_init,
      .flags = KERNEL_STATEFUL},
-    {.op = "BarrierReadySize", .compute = barrier_ready_compute,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "BarrierReadySize", .compute = barrier_ready_compute, .flags = KERNEL_STATEFUL},
     {.op = "BarrierIncompleteSize", .compute = barrier_incomplete_compute,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

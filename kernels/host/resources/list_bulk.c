@@ -3,6 +3,7 @@
  *
  * Nothing is copied: an element is a view of its rows. */
 #include "kernels/host/resources/list_internal.h"
+#include "kernels/support/dims.h"
 
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@ static struct status *check_rows(const struct tensor *t) {
                           TENSOR_SHAPE_TEXT(t));
 }
 
-/* The element shape of a list of t's rows. */
+/* The requested element shape of a list of t's rows. */
 static struct status *row_shape_asked(const struct kernel_ctx *ctx, int input,
                                       const struct tensor *t, struct list_shape *ret) {
     struct shape row = {t->rank - 1, tensor_dims(t) + 1};
@@ -48,7 +49,7 @@ out:
 
 /* ---- TensorListScatter, TensorListScatterV2, TensorListScatterIntoExistingList ---- */
 
-/* The highest index; -1 when there is none. */
+/* Finds the highest index, or -1 when there are no indices. */
 static struct status *scatter_highest(const struct tensor *indices, int64_t *ret) {
     *ret = -1;
     for (int64_t i = 0; i < indices->n_elements; i++) {
@@ -67,7 +68,7 @@ static struct status *scatter_rows(struct tensor_list *list, const struct tensor
     return NULL;
 }
 
-/* How many elements the new list has. */
+/* Computes how many elements the new list has. */
 static struct status *scatter_size(const struct kernel_ctx *ctx, int64_t *ret) {
     const struct tensor *rows = kernel_input(ctx, 0), *indices = kernel_input(ctx, 1);
     int64_t n = -1, highest = -1;
@@ -204,9 +205,7 @@ static enum kernel_result list_split(struct kernel_ctx *ctx) {
 /* ---- TensorListConcatLists ---- */
 
 static struct status *concat_lists_init(struct kernel_init *init) {
-    enum dtype *dtype = xmalloc(sizeof(*dtype));
-    init->state = dtype;
-    return node_get_type(init->node, "element_dtype", dtype);
+    return kernel_init_type_attr(init, "element_dtype");
 }
 
 static struct status *pair_check(struct kernel_ctx *ctx, int64_t i,
@@ -229,7 +228,7 @@ static struct status *pair_check(struct kernel_ctx *ctx, int64_t i,
     return NULL;
 }
 
-/* pair[0] becomes what both hold. */
+/* Changes pair[0] to a list of the elements of both. */
 static struct status *pair_join(struct tensor_list **pair) {
     int64_t n = pair[0]->n, n_added = pair[1]->n;
     TRY(tensor_list_own(&pair[0], n + n_added));
@@ -240,7 +239,8 @@ static struct status *pair_join(struct tensor_list **pair) {
     return NULL;
 }
 
-/* The lists of a vector have another holder, the vector itself; those of scalars are taken. */
+/* The lists in a vector have the vector as another holder, so they are copied. Lists that are
+ * scalars are taken over. */
 static struct status *join_at(struct kernel_ctx *ctx, int64_t i, struct object **ret) {
     struct tensor_list *pair[2] = {NULL, NULL};
     struct status *st = NULL;

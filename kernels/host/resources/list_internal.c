@@ -6,8 +6,9 @@
 struct status *list_shape_read(const struct tensor *t, struct list_shape *ret) {
     if (t->rank == 0) {
         if (tensor_index_at(t, 0) != -1)
-            return status_invalid(
-                "The only valid scalar shape tensor is the fully unknown shape specified as -1.");
+            return status_invalid("The only valid scalar shape tensor is the fully unknown shape "
+                                  "specified as -1. It is %lld.",
+                                  (long long)tensor_index_at(t, 0));
         ret->rank = SHAPE_UNKNOWN_RANK;
         return NULL;
     }
@@ -77,7 +78,7 @@ struct status *list_take(struct kernel_ctx *ctx, int input, struct tensor_list *
         return status_invalid("Input list must be a scalar saw: %s", TENSOR_SHAPE_TEXT(in));
     struct object *object = *(struct object *const *)tensor_cdata(in);
     if (likely(object && object->type == &tensor_list_type && in->storage == TENSOR_INLINE)) {
-        in->storage = TENSOR_NONE; /* its reference is ours now */
+        in->storage = TENSOR_NONE; /* the input's reference is taken over */
         *ret = (struct tensor_list *)object;
         return NULL;
     }
@@ -99,7 +100,7 @@ struct status *list_scalar(const struct tensor *t, const char *what, int64_t *re
 
 /* ---- rows ---- */
 
-struct status *list_row(const struct tensor *t, int64_t i, struct tensor *ret) {
+static struct status *list_row(const struct tensor *t, int64_t i, struct tensor *ret) {
     struct tensor slice = TENSOR_INIT;
     TRY(tensor_slice_rows(t, i, i + 1, &slice));
     if (slice.rank > TENSOR_INLINE_RANK) {

@@ -50,10 +50,8 @@ static inline struct status *list_check_dtype(const struct tensor_list *list, en
 /* Reads an int32 scalar. The error message begins with `what`. */
 struct status *list_scalar(const struct tensor *t, const char *what, int64_t *ret) MUST_USE;
 
-/* Row i of a tensor of rank 1 or more, as a view that shares its elements. *ret must hold
- * nothing. */
-struct status *list_row(const struct tensor *t, int64_t i, struct tensor *ret) MUST_USE;
-/* Sets element `to` of a list that only the caller holds to row i of `t`, as list_row. */
+/* Sets element `to` of a list that only the caller holds to row i of `t`, as a view that shares
+ * the elements of `t`, whose rank is 1 or more. */
 struct status *list_set_row(struct tensor_list *list, int64_t to, const struct tensor *t,
                             int64_t i) MUST_USE;
 

@@ -12,9 +12,9 @@ struct join_job {
     enum dtype dtype;
     char *to;
     const struct tensor_list *list;
-    const struct tensor *indices; /* part i is element indices[i]; NULL: element i */
-    int64_t part_len;             /* elements of each part, or */
-    const int64_t *offsets;       /* where each part begins, and the last one ends */
+    const struct tensor *indices; /* part i is element indices[i]; when NULL, element i */
+    int64_t part_len;             /* elements of each part, unless offsets are given */
+    const int64_t *offsets;       /* where each part begins, and the end of the last one */
 };
 
 static const struct tensor *part_at(const struct tensor_list *list, const struct tensor *indices,
@@ -32,7 +32,7 @@ static void join_range(void *arg, int64_t begin, int64_t end) {
         char *to = job->to + (size_t)offset * size;
         if (part->storage != TENSOR_NONE)
             elements_copy(job->dtype, to, tensor_cdata(part), n);
-        else if (!dtype_is_object(job->dtype)) /* those are NULL already */
+        else if (!dtype_is_object(job->dtype)) /* pointers to objects are NULL already */
             memset(to, 0, (size_t)n * size);
     }
 }
@@ -49,7 +49,7 @@ static void join_run(struct kernel_ctx *ctx, struct join_job *job, int64_t n) {
         join_range(job, 0, n);
 }
 
-/* An output of shape [n] + inner, where inner begins at dimension `from` of a shape. */
+/* Makes an output of shape [n] + inner, where inner begins at dimension `from` of a shape. */
 static struct status *alloc_joined(struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                                    struct shape inner) {
     int64_t dims[SHAPE_MAX_RANK + 1];
@@ -64,7 +64,7 @@ static struct status *alloc_joined(struct kernel_ctx *ctx, enum dtype dtype, int
 
 /* ---- TensorListStack, TensorListGather ---- */
 
-/* How an op speaks of a shape that stays unknown. */
+/* The texts by which an op reports a shape that stays unknown. */
 struct stack_words {
     const char *nothing, *unset;
 };
@@ -138,7 +138,7 @@ static enum kernel_result list_gather(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t index = tensor_index_at(indices, i);
         if (unlikely(index < 0 || index >= list->n)) {
-            st = status_invalid("Index %lld out of range; list only has %lld elements.",
+            st = status_invalid("Trying to gather element %lld in a list with %lld elements.",
                                 (long long)index, (long long)list->n);
             goto out;
         }
@@ -152,16 +152,16 @@ out:
 
 /* ---- TensorListConcat, TensorListConcatV2 ---- */
 
-/* What is known of the parts: their first size (-1: they differ, or nobody says), and the
- * others. */
+/* What is known of the parts: their first size (-1 when the sizes differ or are unknown), and the
+ * other sizes. */
 struct concat_shape {
     int64_t n_rows;
-    bool is_fixed; /* n_rows was asked for, and every part must have it */
+    bool is_fixed; /* the op requests n_rows, so every part must have this many */
     struct list_shape rest;
 };
 
 static struct status *concat_v1_init(struct kernel_init *init) {
-    struct shape *shape = xmalloc(sizeof(*shape)); /* borrows from the node */
+    struct shape *shape = xmalloc(sizeof(*shape)); /* the sizes are borrowed from the node */
     init->state = shape;
     return node_get_shape(init->node, "element_shape", shape);
 }
@@ -174,8 +174,8 @@ static void concat_shape_of(struct shape element, struct concat_shape *ret) {
         ret->rest.dims[i] = element.dims[i + 1];
 }
 
-/* The first version goes by its attr alone, but for the sizes after the first; the second one by
- * its input and what the list says. */
+/* Reads the requested shape. The first version uses its attr for the first size, and the list only
+ * for the others. The second version uses its input and the list. */
 static struct status *concat_asked(struct kernel_ctx *ctx, const struct tensor_list *list,
                                    struct concat_shape *ret) {
     const struct shape *attr = ctx->instance->state;
@@ -196,7 +196,7 @@ static struct status *concat_asked(struct kernel_ctx *ctx, const struct tensor_l
     return NULL;
 }
 
-/* Learns from the elements that are set. */
+/* Adds what the elements that are set tell. */
 static struct status *concat_learn(const struct tensor_list *list, struct concat_shape *shape) {
     bool is_first = true;
     for (int64_t i = 0; i < list->n; i++) {
@@ -221,7 +221,7 @@ static struct status *concat_learn(const struct tensor_list *list, struct concat
     return NULL;
 }
 
-/* How many rows element i adds, when it was never set. */
+/* How many rows element i has when it was never set. */
 static struct status *unset_rows(struct kernel_ctx *ctx, const struct concat_shape *shape,
                                  int64_t i, int64_t *ret) {
     const struct tensor *leading = ctx->instance->n_inputs > 2 ? kernel_input(ctx, 2) : NULL;
@@ -247,7 +247,7 @@ static struct status *unset_rows(struct kernel_ctx *ctx, const struct concat_sha
     return NULL;
 }
 
-/* Sets the lengths (output 1), and the offsets of n + 1 parts of `row_len` elements in a row. */
+/* Makes the lengths (output 1), and the offsets of n + 1 parts of `row_len` elements in a row. */
 static struct status *concat_measure(struct kernel_ctx *ctx, const struct tensor_list *list,
                                      const struct concat_shape *shape, int64_t row_len,
                                      int64_t *offsets, int64_t *ret_n_rows) {
@@ -303,7 +303,7 @@ static struct status *concat_all(struct kernel_ctx *ctx, const struct tensor_lis
         return status_invalid("Trying to concat list with only uninitialized tensors but "
                               "element_shape_except_first_dim is not fully defined: %s",
                               SHAPE_TEXT(rest));
-    if (!is_learning) /* what is set must fit all the same */
+    if (!is_learning) /* elements that are set must still fit */
         TRY(concat_learn(list, &shape));
     return concat_parts(ctx, list, &shape);
 }

@@ -1,9 +1,10 @@
-/* Computes the ops of TensorLists: making, one element at a time, size and shape (many elements:
- * list_bulk.c, list_join.c).
+/* Computes the ops of TensorLists that make a list, work on one element, or report size and shape.
+ * Ops on many elements are in list_bulk.c and list_join.c.
  *
- * An op takes its input list. When nobody else holds the list, it changes in place
+ * An op takes its input list. When nobody else holds the list, it is changed in place
  * (kernels/host/resources/tensor_list.h). */
 #include "kernels/host/resources/list_internal.h"
+#include "kernels/support/dims.h"
 
 #include <stdlib.h>
 
@@ -12,9 +13,7 @@ extern const struct kernel_list list_kernels;
 /* ---- EmptyTensorList, TensorListReserve ---- */
 
 static struct status *dtype_init(struct kernel_init *init) {
-    enum dtype *dtype = xmalloc(sizeof(*dtype));
-    init->state = dtype;
-    return node_get_type(init->node, "element_dtype", dtype);
+    return kernel_init_type_attr(init, "element_dtype");
 }
 
 static enum kernel_result list_empty(struct kernel_ctx *ctx) {
@@ -172,8 +171,8 @@ static enum kernel_result list_push_batch(struct kernel_ctx *ctx) {
 
 /* ---- TensorListGetItem, TensorListPopBack ---- */
 
-/* An element that was never set has the shape that is asked for, or that the list has, or that
- * the other elements have. */
+/* Makes zeros for an element that was never set. Their shape is the requested one, combined with
+ * that of the list and of the other elements. */
 static struct status *read_unset(struct kernel_ctx *ctx, const struct tensor_list *list) {
     struct list_shape shape;
     TRY(list_shape_of_input(ctx, 2, list, &shape));
@@ -205,7 +204,7 @@ static enum kernel_result list_get(struct kernel_ctx *ctx) {
                             (long long)i, (long long)list->n);
     else if (unlikely(!tensor_list_has(list, i)))
         st = read_unset(ctx, list);
-    else if (tensor_list_is_sole(list)) /* nobody reads it again */
+    else if (tensor_list_is_sole(list)) /* no other holder reads the element again */
         tensor_move(&ctx->outputs[0], &list->elements[i]);
     else
         tensor_copy(&ctx->outputs[0], &list->elements[i]);
@@ -313,19 +312,16 @@ out:
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "EmptyTensorList", .compute = list_empty, .init = dtype_init, .flags = KERNEL_VIEW},
-    {.op = "TensorListReserve", .compute = list_reserve, .init = dtype_init, .flags = KERNEL_VIEW},
-    {.op = "TensorListLength", .compute = list_length, .flags = KERNEL_VIEW},
-    {.op = "TensorListElementShape", .compute = list_element_shape, .flags = KERNEL_VIEW},
-    {.op = "TensorListPushBack", .compute = list_push, .flags = KERNEL_VIEW},
-    {.op = "TensorListPushBackBatch", {{"element_dtype", TYPES_LIST}}, .compute = list_push_batch,
-     .flags = KERNEL_VIEW},
-    {.op = "TensorListGetItem", {{"element_dtype", TYPES_LIST}}, .compute = list_get,
-     .flags = KERNEL_VIEW},
-    {.op = "TensorListPopBack", {{"element_dtype", TYPES_LIST}}, .compute = list_pop,
-     .flags = KERNEL_VIEW},
-    {.op = "TensorListSetItem", .compute = list_set, .init = set_init, .flags = KERNEL_VIEW},
-    {.op = "TensorListResize", .compute = list_resize, .flags = KERNEL_VIEW},
+    {.op = "EmptyTensorList", .compute = list_empty, .init = dtype_init},
+    {.op = "TensorListReserve", .compute = list_reserve, .init = dtype_init},
+    {.op = "TensorListLength", .compute = list_length},
+    {.op = "TensorListElementShape", .compute = list_element_shape},
+    {.op = "TensorListPushBack", .compute = list_push},
+    {.op = "TensorListPushBackBatch", {{"element_dtype", TYPES_LIST}}, .compute = list_push_batch},
+    {.op = "TensorListGetItem", {{"element_dtype", TYPES_LIST}}, .compute = list_get},
+    {.op = "TensorListPopBack", {{"element_dtype", TYPES_LIST}}, .compute = list_pop},
+    {.op = "TensorListSetItem", .compute = list_set, .init = set_init},
+    {.op = "TensorListResize", .compute = list_resize},
 };
 // clang-format on
 

@@ -8,7 +8,7 @@
 enum { MIN_BUCKETS = 4 };
 
 struct dense {
-    struct lookup_table table; /* first; its entries stay empty */
+    struct lookup_table table; /* the first field; its entries stay empty */
     struct allocator *allocator;
     int64_t key_len, initial_buckets;
     float max_load;
@@ -47,7 +47,7 @@ static uint64_t element_hash(const struct tensor *keys, int64_t i) {
     return hash_murmur64(text.data, text.len, 0xDECAFCAFFEu);
 }
 
-/* TensorFlow's, because an export shows where keys lie. */
+/* TensorFlow's hash, because an export shows in which buckets keys are. */
 static uint64_t key_hash(const struct dense *dense, const struct tensor *keys, int64_t i) {
     if (dense->empty_key.rank == 0)
         return element_hash(keys, i);
@@ -80,7 +80,7 @@ static void set_row(enum dtype dtype, struct tensor *to, int64_t i, const struct
     elements_copy(dtype, at, (const char *)tensor_cdata(from) + (size_t)j * size, len);
 }
 
-/* All buckets empty, all values 0. */
+/* Makes buckets that are all empty, with values of 0. */
 static struct status *make_buckets(const struct dense *dense, int64_t n, struct tensor *ret_keys,
                                    struct tensor *ret_values) {
     int64_t key_dims[2] = {n, dense->key_len}, value_dims[2] = {n, dense->table.row_len};
@@ -107,7 +107,8 @@ static void take_buckets(struct dense *dense, struct tensor *keys, struct tensor
     dense->n_entries = 0;
 }
 
-/* The bucket of a key, or -1; then *ret_free is where it would go. There is always a free one. */
+/* Returns the bucket of a key, or -1. *ret_free is then the bucket where the key belongs. There is
+ * always a free bucket. */
 static int64_t find_bucket(const struct dense *dense, const struct tensor *keys, int64_t i,
                            int64_t *ret_free) {
     uint64_t mask = (uint64_t)dense->n_buckets - 1, at = key_hash(dense, keys, i) & mask;
@@ -125,7 +126,7 @@ static int64_t find_bucket(const struct dense *dense, const struct tensor *keys,
     return -1;
 }
 
-/* There is room. */
+/* The caller has checked that there is room. */
 static void put(struct dense *dense, const struct tensor *keys, const struct tensor *values,
                 int64_t i) {
     int64_t free_at, at = find_bucket(dense, keys, i, &free_at);
@@ -137,7 +138,7 @@ static void put(struct dense *dense, const struct tensor *keys, const struct ten
     set_row(dense->table.value_dtype, &dense->values, at, values, i, dense->table.row_len);
 }
 
-/* All entries of these buckets. */
+/* Adds all entries of these buckets. */
 static void put_all(struct dense *dense, const struct tensor *keys, const struct tensor *values,
                     int64_t n) {
     for (int64_t i = 0; i < n; i++) {
@@ -192,7 +193,7 @@ static struct status *dense_find(struct lookup_table *table, const struct tensor
     return st;
 }
 
-/* What dense_export gave: the buckets themselves. */
+/* Imports what dense_export returned: the buckets themselves. */
 static struct status *import_buckets(struct dense *dense, const struct tensor *keys,
                                      const struct tensor *values) {
     struct tensor new_keys = TENSOR_INIT, new_values = TENSOR_INIT;
@@ -267,7 +268,7 @@ static struct status *dense_export(struct lookup_table *table, struct allocator 
     return st;
 }
 
-/* The session has ended: what the values hold is let go. */
+/* Called when the session has ended: releases what the values hold. */
 static void dense_clear(struct lookup_table *table) {
     struct dense *dense = dense_of(table);
     struct tensor keys = TENSOR_INIT, values = TENSOR_INIT;
@@ -275,7 +276,8 @@ static void dense_clear(struct lookup_table *table) {
     struct status *st = make_buckets(dense, dense->initial_buckets, &keys, &values);
     if (!st)
         take_buckets(dense, &keys, &values, dense->initial_buckets);
-    status_unref(st); /* no memory: they stay until the table goes */
+    /* without memory for new buckets, the old ones stay until the table is freed */
+    status_unref(st);
     pthread_rwlock_unlock(&table->lock);
 }
 
@@ -293,7 +295,7 @@ static const struct lookup_methods dense_methods = {
 
 /* ---- making ---- */
 
-struct status *lookup_dense_check(const struct lookup_dense_options *options) {
+static struct status *check_options(const struct lookup_dense_options *options) {
     int64_t n = options->initial_buckets;
     if (!(options->max_load > 0 && options->max_load < 1))
         return status_invalid("max_load_factor must be between 0 and 1, got: %g",
@@ -322,7 +324,8 @@ struct status *lookup_dense_new(const struct lookup_dense_options *options,
                                 const struct tensor *deleted_key, struct lookup_table **ret) {
     struct tensor keys = TENSOR_INIT, values = TENSOR_INIT;
     TRY(check_markers(empty_key, deleted_key));
-    /* calloc promises 16 bytes, a tensor wants more */
+    TRY(check_options(options));
+    /* calloc aligns to 16 bytes, but a tensor needs more */
     struct dense *dense = aligned_alloc(_Alignof(struct dense), sizeof(*dense));
     if (!dense)
         out_of_memory(sizeof(*dense));

@@ -12,10 +12,9 @@ struct lookup_dense_options {
     int64_t initial_buckets; /* a power of two, 4 or more */
     float max_load;          /* in (0, 1): the share of buckets in use that makes the table grow */
 };
-/* Checks the options, which come from attrs. Errors: INVALID_ARGUMENT. */
-struct status *lookup_dense_check(const struct lookup_dense_options *options) MUST_USE;
-/* A table with one reference. empty_key and deleted_key are scalars or vectors and have the shape
- * of a key. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. */
+/* A table with one reference. The options come from attrs, and are checked. empty_key and
+ * deleted_key are scalars or vectors and have the shape of a key. Errors: INVALID_ARGUMENT,
+ * RESOURCE_EXHAUSTED. */
 struct status *lookup_dense_new(const struct lookup_dense_options *options,
                                 struct allocator *allocator, const struct tensor *empty_key,
                                 const struct tensor *deleted_key,

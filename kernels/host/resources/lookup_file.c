@@ -1,4 +1,4 @@
-/* Computes InitializeTableFromTextFileV2: fills a table from the lines of a file, on an I/O
+/* Computes InitializeTableFromTextFileV2, which fills a table from the lines of a file, on an I/O
  * thread. */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 
 extern const struct kernel_list lookup_file_kernels;
 
-/* Columns by number, and: */
+/* Columns have numbers from 0 on. These are special. */
 enum { LINE_NUMBER = -1, WHOLE_LINE = -2 };
 enum { FILE_MAX_BYTES = 1 << 30 };
 
 struct file_state {
-    int64_t vocab_size; /* lines that are taken; -1: all */
+    int64_t vocab_size; /* how many lines are read; -1: all */
     int64_t key_index, value_index, offset;
     char delimiter;
 };
@@ -36,7 +36,7 @@ static struct status *file_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* ---- what a column may be ---- */
+/* ---- checks of columns ---- */
 
 static struct status *check_index(const char *what, const char *role, int64_t index,
                                   enum dtype dtype) {
@@ -54,10 +54,11 @@ static struct status *check_index(const char *what, const char *role, int64_t in
 
 struct lines {
     struct span rest;
-    int64_t n; /* taken so far */
+    int64_t n; /* lines that were read so far */
 };
 
-/* The next line, without its end (a carriage return before it belongs to it). False at the end. */
+/* Reads the next line, without its line feed. A carriage return before that is part of the line.
+ * False at the end. */
 static bool take_line(struct lines *lines, struct span *ret) {
     if (lines->rest.len == 0)
         return false;
@@ -81,7 +82,7 @@ static int64_t count_lines(struct span text) {
     return n;
 }
 
-/* Column `index` of a line; false when there are fewer. */
+/* Finds column `index` of a line. False when there are fewer columns. */
 static bool find_column(struct span line, char delimiter, int64_t index, struct span *ret) {
     for (;; index--) {
         const char *end = line.len > 0 ? memchr(line.data, delimiter, line.len) : NULL;
@@ -108,7 +109,7 @@ static bool parse_integer(struct span field, int64_t min, int64_t max, int64_t *
     if (!text_take_int(&in, ret) || *ret < min || *ret > max)
         return false;
     text_skip_blanks(&in);
-    bool is_wrapped = *ret < 0 && !memchr(field.data, '-', field.len); /* above 2^63 */
+    bool is_wrapped = *ret < 0 && !memchr(field.data, '-', field.len); /* numbers from 2^63 on */
     return in.len == 0 && !is_wrapped;
 }
 
@@ -253,6 +254,8 @@ static enum kernel_result file_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
+    {.op = "InitializeTableFromTextFile", .compute = file_compute, .init = file_init,
+     .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
     {.op = "InitializeTableFromTextFileV2", .compute = file_compute, .init = file_init,
      .flags = KERNEL_STATEFUL | KERNEL_ASYNC},
 };

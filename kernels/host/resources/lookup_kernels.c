@@ -1,20 +1,21 @@
-/* Computes the ops of tables: making, filling, looking up and changing them (from files:
- * lookup_file.c). The edge carries a handle; a container holds the table.
+/* Computes the ops of tables that make them, fill them, look keys up and change them. lookup_file.c
+ * fills tables from files. The edge carries a handle, and a container holds the table.
  *
  * A table without a name belongs to its node in the session. An anonymous table belongs to the step
- * that made it. */
+ * that made it. The ops of the first version have references to strings as handles. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
 #include "kernels/host/resources/lookup_dense.h"
 #include "kernels/host/resources/lookup_table.h"
+#include "kernels/support/named_resource.h"
 #include "kernels/support/variable_input.h"
 
 extern const struct kernel_list lookup_kernels;
 
 /* ---- making ---- */
 
-/* The row's arg. */
+/* The arg of a row. */
 struct table_kind {
     bool is_static, is_anonymous, is_dense;
 };
@@ -28,12 +29,14 @@ struct table_state {
     struct lookup_table_options options;
     char *container, *name;
     int64_t row_len;
-    int64_t initial_buckets; /* of a dense table */
+    int64_t initial_buckets; /* dense tables only */
     float max_load;
     bool is_anonymous, is_private, is_dense;
-    _Atomic(struct resource_handle *) handle; /* made at the first execution; then constant */
-    /* of a private table: emptied when the session ends */
+    _Atomic(struct resource_handle *) handle; /* made by the first execution, constant afterwards */
+    /* private tables only: emptied when the session ends */
     _Atomic(struct lookup_table *) own;
+    bool is_first_version;
+    struct named_resource first_version; /* used instead of the name, the handle and own */
 };
 
 static void table_state_fini(void *arg) {
@@ -46,12 +49,14 @@ static void table_state_fini(void *arg) {
         lookup_table_clear(own);
         lookup_table_unref(own);
     }
+    if (state->is_first_version)
+        named_resource_fini(&state->first_version);
     free(state->container);
     free(state->name);
     free(state);
 }
 
-/* The shape of one value: an attr of tables of tensors, else []. */
+/* Reads the shape of one value: an attr in tables of tensors, else []. */
 static struct status *value_shape_init(const struct node *node, struct table_state *state) {
     struct shape shape = SHAPE_SCALAR;
     if (!node_attr(node, "value_shape"))
@@ -79,7 +84,7 @@ static struct status *name_init(const struct kernel_init *init, struct table_sta
     if (name.len > 0) {
         state->name = xstrndup(name.data, name.len);
     } else if (is_by_node_name) {
-        state->name = xstrdup(node->name);
+        state->name = xstrdup(node_state_name(node));
     } else {
         struct str text = STR_INIT;
         str_addf(&text, "_%llu_%s", (unsigned long long)(init->host ? init->host->unique_id() : 0),
@@ -88,6 +93,19 @@ static struct status *name_init(const struct kernel_init *init, struct table_sta
         state->is_private = true;
     }
     return NULL;
+}
+
+static void table_empty(struct object *object) {
+    lookup_table_clear(CONTAINER_OF(object, struct lookup_table, object));
+}
+
+static struct status *first_version_init(struct kernel_init *init, struct table_state *state) {
+    bool is_by_node_name = false;
+    TRY(node_get_b(init->node, "use_node_name_sharing", &is_by_node_name));
+    state->is_first_version = true;
+    state->name = xstrdup(init->node->name);
+    return named_resource_init(&state->first_version, init, &lookup_table_type,
+                               is_by_node_name ? RESOURCE_BY_NODE_NAME : RESOURCE_OWN, table_empty);
 }
 
 static struct status *table_init(struct kernel_init *init) {
@@ -104,6 +122,8 @@ static struct status *table_init(struct kernel_init *init) {
         TRY(node_get_i(init->node, "initial_num_buckets", &state->initial_buckets));
         TRY(node_get_f(init->node, "max_load_factor", &state->max_load));
     }
+    if (dtype_is_ref((enum dtype)init->node->out_types[0]))
+        return first_version_init(init, state);
     return kind->is_anonymous ? NULL : name_init(init, state);
 }
 
@@ -113,7 +133,6 @@ static struct status *make_table(struct kernel_ctx *ctx, void *arg, struct objec
         struct lookup_dense_options options = {state->options, state->initial_buckets,
                                                state->max_load};
         struct lookup_table *table = NULL;
-        TRY(lookup_dense_check(&options));
         TRY(lookup_dense_new(&options, ctx->instance->allocator, kernel_input(ctx, 0),
                              kernel_input(ctx, 1), &table));
         *ret = &table->object;
@@ -172,8 +191,20 @@ static void keep_own(struct table_state *state, struct lookup_table *table) {
         lookup_table_unref(table);
 }
 
+static struct status *first_version_output(struct kernel_ctx *ctx, struct table_state *state) {
+    struct object *found = NULL;
+    TRY(named_resource_get(ctx, &state->first_version, make_table, state, &found));
+    struct status *st = check_dtypes(state, CONTAINER_OF(found, struct lookup_table, object));
+    object_unref(found);
+    return st ? st : named_resource_output(ctx, &state->first_version);
+}
+
 static enum kernel_result table_compute(struct kernel_ctx *ctx) {
     struct table_state *state = ctx->instance->state;
+    if (state->is_first_version) {
+        KERNEL_TRY(ctx, first_version_output(ctx, state));
+        return KERNEL_DONE;
+    }
     if (state->is_anonymous) {
         KERNEL_TRY(ctx, anonymous_handle(ctx, state));
         return KERNEL_DONE;
@@ -197,30 +228,37 @@ static enum kernel_result table_compute(struct kernel_ctx *ctx) {
 struct status *lookup_table_of_input(struct kernel_ctx *ctx, struct lookup_table **ret) {
     const struct resource_handle *handle = NULL;
     struct object *found = NULL;
-    TRY(handle_of_input(ctx, 0, &handle));
-    TRY(ctx->host->handle_lookup(ctx, handle, &lookup_table_type, &found));
+    if (ctx->inputs[0].storage == TENSOR_REF) {
+        TRY(named_resource_of_input(ctx, &lookup_table_type, &found));
+    } else {
+        TRY(handle_of_input(ctx, 0, &handle));
+        TRY(ctx->host->handle_lookup(ctx, handle, &lookup_table_type, &found));
+    }
     *ret = (struct lookup_table *)found;
     return NULL;
 }
 
 struct status *lookup_check_static(const struct kernel_ctx *ctx, const struct lookup_table *table) {
     const struct resource_handle *handle = NULL;
-    TRY(handle_of_input(ctx, 0, &handle));
     if (table->is_static)
         return NULL;
+    if (ctx->inputs[0].storage == TENSOR_REF)
+        return status_invalid("The table is not initializable");
+    TRY(handle_of_input(ctx, 0, &handle));
     return status_invalid("Table %s %s is not initializable", handle->container, handle->name);
 }
 
-/* The op's types as they are and as the table has them. */
+/* Words the op's types, and the types that the table has. */
 static COLD struct status *wrong_signature(const struct kernel_ctx *ctx,
                                            const struct lookup_table *table) {
     const struct kernel_instance *instance = ctx->instance;
+    const char *handle = dtype_name((enum dtype)instance->in_types[0]);
     struct str have = STR_INIT;
-    str_add(&have, "resource");
+    str_add(&have, handle);
     for (int i = 1; i < instance->n_inputs; i++)
         str_addf(&have, ", %s", dtype_name((enum dtype)instance->in_types[i]));
-    str_addf(&have, "->%s expected: resource",
-             instance->n_outputs > 0 ? dtype_name((enum dtype)instance->out_types[0]) : "");
+    str_addf(&have, "->%s expected: %s",
+             instance->n_outputs > 0 ? dtype_name((enum dtype)instance->out_types[0]) : "", handle);
     if (instance->n_inputs > 1)
         str_addf(&have, ", %s", dtype_name(table->key_dtype));
     if (instance->n_inputs > 2)
@@ -231,7 +269,7 @@ static COLD struct status *wrong_signature(const struct kernel_ctx *ctx,
     return st;
 }
 
-/* The inputs after the handle are keys and values of this table. */
+/* Checks that the inputs after the handle are keys and values of this table. */
 static struct status *check_inputs(const struct kernel_ctx *ctx, const struct lookup_table *table) {
     const struct kernel_instance *instance = ctx->instance;
     bool is_right = (instance->n_inputs < 2 || instance->in_types[1] == table->key_dtype) &&
@@ -239,8 +277,8 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct lo
     return likely(is_right) ? NULL : wrong_signature(ctx, table);
 }
 
-/* keys' shape without that of a key, then one value's. `dims` has room for one more than the
- * largest rank. */
+/* The shape of keys without the dimensions of a key, followed by the shape of a value. `dims` has
+ * room for one more size than the largest rank. */
 static struct status *shape_of_values(const struct tensor *keys, const struct lookup_table *table,
                                       int64_t *dims, struct shape *ret) {
     int rank = 0, n_batch = keys->rank - table->key_shape.rank;
@@ -259,18 +297,36 @@ static struct status *shape_of_values(const struct tensor *keys, const struct lo
     return NULL;
 }
 
+/* As TensorFlow's, a dense table takes keys in one dimension only: [n], or [n, key]. */
+static struct status *check_dense_keys(const struct tensor *keys,
+                                       const struct lookup_table *table) {
+    int64_t n = keys->rank == 0 ? 1 : tensor_dim(keys, 0), key_len = 1;
+    if (!table->methods)
+        return NULL;
+    for (int i = 0; i < table->key_shape.rank; i++)
+        key_len *= table->key_shape.dims[i];
+    if (keys->n_elements == n * key_len)
+        return NULL;
+    int64_t dims[SHAPE_MAX_RANK + 1] = {n};
+    memcpy(dims + 1, table->key_shape.dims, (size_t)table->key_shape.rank * sizeof(*dims));
+    return status_invalid("Expected key shape %s got %s",
+                          SHAPE_TEXT((struct shape){1 + table->key_shape.rank, dims}),
+                          TENSOR_SHAPE_TEXT(keys));
+}
+
 static struct status *check_values(const struct kernel_ctx *ctx, const struct lookup_table *table) {
     int64_t dims[SHAPE_MAX_RANK + 1];
     struct shape wanted;
     TRY(check_inputs(ctx, table));
     TRY(shape_of_values(kernel_input(ctx, 1), table, dims, &wanted));
+    TRY(check_dense_keys(kernel_input(ctx, 1), table));
     if (shape_equal(wanted, tensor_shape(kernel_input(ctx, 2))))
         return NULL;
     return status_invalid("Expected shape %s for value, got %s", SHAPE_TEXT(wanted),
                           TENSOR_SHAPE_TEXT(kernel_input(ctx, 2)));
 }
 
-/* A kernel body on the table of input 0. */
+/* The body of a kernel that works on the table of input 0. */
 typedef struct status *table_fn(struct kernel_ctx *ctx, struct lookup_table *table);
 
 static enum kernel_result with_table(struct kernel_ctx *ctx, table_fn *fn) {
@@ -290,14 +346,15 @@ static struct status *find_in(struct kernel_ctx *ctx, struct lookup_table *table
     struct shape wanted;
     TRY(check_inputs(ctx, table));
     TRY(shape_of_values(keys, table, dims, &wanted));
+    TRY(check_dense_keys(keys, table));
     bool has_one_default = shape_equal(tensor_shape(defaults), table->value_shape);
     if (!has_one_default && !shape_equal(tensor_shape(defaults), wanted))
         return status_invalid("Expected shape %s or %s for default value, got %s",
                               SHAPE_TEXT(table->value_shape), SHAPE_TEXT(wanted),
                               TENSOR_SHAPE_TEXT(defaults));
     TRY(kernel_alloc(ctx, 0, table->value_dtype, wanted));
-    /* A static table has one default whatever it is given; TensorFlow's does not look further
-     * either. */
+    /* A static table has one default for all keys, whatever the input's shape. As in TensorFlow,
+     * that is not checked. */
     return lookup_table_find(table, keys, defaults, has_one_default || table->is_static,
                              &ctx->outputs[0]);
 }
@@ -312,10 +369,11 @@ static enum kernel_result lookup_size(struct kernel_ctx *ctx) { return with_tabl
 static struct status *export_from(struct kernel_ctx *ctx, struct lookup_table *table) {
     const uint8_t *types = ctx->instance->out_types;
     if (types[0] != table->key_dtype || types[1] != table->value_dtype)
-        return status_invalid(
-            "Signature mismatch, have: resource->%s, %s expected: resource->%s, %s",
-            dtype_name((enum dtype)types[0]), dtype_name((enum dtype)types[1]),
-            dtype_name(table->key_dtype), dtype_name(table->value_dtype));
+        return status_invalid("Signature mismatch, have: %s->%s, %s expected: %s->%s, %s",
+                              dtype_name((enum dtype)ctx->instance->in_types[0]),
+                              dtype_name((enum dtype)types[0]), dtype_name((enum dtype)types[1]),
+                              dtype_name((enum dtype)ctx->instance->in_types[0]),
+                              dtype_name(table->key_dtype), dtype_name(table->value_dtype));
     return lookup_table_export(table, ctx->instance->allocator, &ctx->outputs[0], &ctx->outputs[1]);
 }
 static enum kernel_result lookup_export(struct kernel_ctx *ctx) {
@@ -380,6 +438,7 @@ static struct status *remove_from(struct kernel_ctx *ctx, struct lookup_table *t
         struct shape unused;
         TRY(shape_of_values(kernel_input(ctx, 1), table, dims, &unused));
     }
+    TRY(check_dense_keys(kernel_input(ctx, 1), table));
     return lookup_table_remove(table, kernel_input(ctx, 1));
 }
 static enum kernel_result lookup_remove(struct kernel_ctx *ctx) {
@@ -390,8 +449,8 @@ static enum kernel_result lookup_remove(struct kernel_ctx *ctx) {
 
 #define BITS(a, b, c, d, e) \
     (DTYPE_BIT(a) | DTYPE_BIT(b) | DTYPE_BIT(c) | DTYPE_BIT(d) | DTYPE_BIT(e))
-/* What TensorFlow registers: values by type of key. Three sets: static tables, mutable ones of
- * scalars, mutable ones of tensors. */
+/* The types that TensorFlow registers: types of values for each type of key. There are three sets:
+ * for static tables, for mutable tables of scalars, and for mutable tables of tensors. */
 #define BY_INT32 (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPE_BIT(DT_INT32))
 #define BY_INT64 BITS(DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_STRING)
 #define BY_STRING BITS(DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_BOOL)
@@ -399,7 +458,7 @@ static enum kernel_result lookup_remove(struct kernel_ctx *ctx) {
     {                                                                                           \
         .op = (name), {{"key_dtype", DTYPE_BIT(key)}, {"value_dtype", (types)}},                \
         .compute = table_compute, .init = table_init, .fini = table_state_fini, .arg = &(kind), \
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE                           \
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE                                         \
     }
 #define TABLES(name, by_int32, by_int64, by_string, kind)                         \
     TABLE(name, DT_INT32, by_int32, kind), TABLE(name, DT_INT64, by_int64, kind), \
@@ -424,19 +483,22 @@ static const struct kernel_def rows[] = {
     TABLES("MutableHashTableOfTensorsV2", BY_INT32, BY_INT64, BY_STRING, mutable_kind),
     TABLES("AnonymousMutableHashTableOfTensors", BY_INT32, BY_INT64, BY_STRING,
     anonymous_mutable_kind),
-    {.op = "LookupTableFindV2", .compute = lookup_find, .flags = KERNEL_STATEFUL,
-     .cost_ns_per_element = 20},
-    {.op = "LookupTableSizeV2", .compute = lookup_size, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "LookupTableExportV2", .compute = lookup_export,
-     .flags = KERNEL_STATEFUL | KERNEL_EXPENSIVE},
-    {.op = "InitializeTableV2", .compute = lookup_initialize, .flags = KERNEL_STATEFUL,
-     .cost_ns_per_element = 50},
-    {.op = "LookupTableInsertV2", .compute = lookup_insert, .flags = KERNEL_STATEFUL,
-     .cost_ns_per_element = 50},
-    {.op = "LookupTableImportV2", .compute = lookup_import, .flags = KERNEL_STATEFUL,
-     .cost_ns_per_element = 50},
-    {.op = "LookupTableRemoveV2", .compute = lookup_remove, .flags = KERNEL_STATEFUL,
-     .cost_ns_per_element = 50},
+    STATIC_TABLES("HashTable", static_kind),
+    MUTABLE_TABLES("MutableHashTable", mutable_kind),
+    TABLES("MutableHashTableOfTensors", BY_INT32, BY_INT64, BY_STRING, mutable_kind),
+    {.op = "LookupTableFindV2", .compute = lookup_find, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableFind", .compute = lookup_find, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableSizeV2", .compute = lookup_size, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableSize", .compute = lookup_size, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableExportV2", .compute = lookup_export, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableExport", .compute = lookup_export, .flags = KERNEL_STATEFUL},
+    {.op = "InitializeTableV2", .compute = lookup_initialize, .flags = KERNEL_STATEFUL},
+    {.op = "InitializeTable", .compute = lookup_initialize, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableInsertV2", .compute = lookup_insert, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableInsert", .compute = lookup_insert, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableImportV2", .compute = lookup_import, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableImport", .compute = lookup_import, .flags = KERNEL_STATEFUL},
+    {.op = "LookupTableRemoveV2", .compute = lookup_remove, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

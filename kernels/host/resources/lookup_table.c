@@ -18,7 +18,7 @@ static struct span key_text(uint64_t key) {
     return bytes_span((const struct bytes *)(uintptr_t)key);
 }
 
-/* The key at i; a string's is borrowed. */
+/* The key at i. A string key is borrowed. */
 static uint64_t key_at(const struct lookup_table *table, const struct tensor *keys, int64_t i) {
     if (has_text_keys(table))
         return (uint64_t)(uintptr_t)((struct bytes *const *)tensor_cdata(keys))[i];
@@ -68,7 +68,7 @@ static const char *row_of(const struct lookup_table *table, const struct tensor 
 
 /* ---- entries ---- */
 
-/* The slot of a key, or the free one where it would be. There are slots. */
+/* The slot of a key, or the free slot where it belongs. The table must have slots. */
 static uint64_t slot_of(const struct lookup_table *table, uint64_t key, uint32_t hash) {
     uint64_t mask = table->n_slots - 1, at = hash & mask;
     for (; table->slots[at]; at = (at + 1) & mask) {
@@ -79,7 +79,7 @@ static uint64_t slot_of(const struct lookup_table *table, uint64_t key, uint32_t
     return at;
 }
 
-/* -1 when there is none. */
+/* Returns -1 when there is no such entry. */
 static int64_t find_entry(const struct lookup_table *table, uint64_t key) {
     return table->n == 0 ? -1
                          : (int64_t)table->slots[slot_of(table, key, key_hash(table, key))] - 1;
@@ -113,7 +113,7 @@ static bool grow_slots(struct lookup_table *table, int64_t n) {
     return true;
 }
 
-/* Room for n entries. */
+/* Makes room for n entries. */
 static struct status *reserve(struct lookup_table *table, int64_t n) {
     if (n <= table->capacity)
         return NULL;
@@ -130,7 +130,7 @@ static struct status *reserve(struct lookup_table *table, int64_t n) {
     return NULL;
 }
 
-/* There is room. */
+/* The caller has made room. */
 static void put(struct lookup_table *table, uint64_t key, const char *row) {
     uint32_t hash = key_hash(table, key);
     uint64_t at = slot_of(table, key, hash);
@@ -145,12 +145,13 @@ static void put(struct lookup_table *table, uint64_t key, const char *row) {
     elements_copy(table->value_dtype, row_at(table, entry), row, table->row_len);
 }
 
-/* Closes the gap at a slot: what was pushed on by it moves back. */
+/* Empties a slot. Entries behind it that were displaced by it move back. */
 static void free_slot(struct lookup_table *table, uint64_t gap) {
     uint64_t mask = table->n_slots - 1;
     for (uint64_t at = (gap + 1) & mask; table->slots[at]; at = (at + 1) & mask) {
         uint64_t home = table->hashes[table->slots[at] - 1] & mask;
-        if (((at - home) & mask) < ((at - gap) & mask)) /* its home lies behind the gap */
+        /* the entry's own slot is after the gap, so the entry stays */
+        if (((at - home) & mask) < ((at - gap) & mask))
             continue;
         table->slots[gap] = table->slots[at];
         gap = at;
@@ -219,7 +220,7 @@ void lookup_table_init(struct lookup_table *table, const struct lookup_table_opt
     for (int i = 0; i < options->value_shape.rank; i++)
         table->row_len *= dims[i] = options->value_shape.dims[i];
     table->value_shape = (struct shape){options->value_shape.rank, dims};
-    table->seed = random_u64(); /* so that strangers' keys cannot be made to collide */
+    table->seed = random_u64(); /* random, so that a client cannot choose keys that collide */
 }
 
 struct lookup_table *lookup_table_new(const struct lookup_table_options *options) {
@@ -272,9 +273,9 @@ struct status *lookup_table_insert(struct lookup_table *table, const struct tens
     return st;
 }
 
-/* One element as text, as messages show it. */
+/* Writes one element as messages show it. */
 static void add_element_text(struct str *out, enum dtype dtype, const void *element) {
-    /* borrows */
+    /* borrows the element */
     struct tensor t = {.dtype = (uint8_t)dtype, .storage = TENSOR_INLINE, .n_elements = 1};
     memcpy(t.bytes, element, dtype_size(dtype));
     if (dtype == DT_STRING) {

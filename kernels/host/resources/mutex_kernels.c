@@ -1,8 +1,8 @@
-/* Computes the ops of mutexes: a lock is a variant value, and holds the mutex until its last copy
+/* Computes the ops of mutexes. A lock is a variant value, and holds the mutex until its last copy
  * is freed.
  *
- * MutexLock waits, first in, first out. ConsumeMutexLock only takes the value and frees it, so a
- * program holds the lock between the two. */
+ * MutexLocks wait in the order of their arrival. ConsumeMutexLock only takes the value and frees
+ * it, so a program holds the lock between the two. */
 #include <stdlib.h>
 
 #include "kernels/support/named_resource.h"
@@ -29,10 +29,10 @@ static const struct object_type mutex_type = {.name = "tensorflow::Mutex", .free
 
 struct mutex_lock {
     struct object object;
-    struct mutex *mutex; /* one reference */
+    struct mutex *mutex; /* holds a reference */
 };
 
-/* Runs wherever the last holder lets go, perhaps with locks held. */
+/* Runs where the last holder releases the lock, perhaps with other locks held. */
 static void mutex_lock_free(struct object *object) {
     struct mutex_lock *lock = (struct mutex_lock *)object;
     wait_room_lock(&lock->mutex->room);
@@ -77,7 +77,7 @@ static enum kernel_result mutex_compute(struct kernel_ctx *ctx) {
 
 struct lock_wait {
     struct wait wait;
-    struct mutex *mutex; /* kept by the wait */
+    struct mutex *mutex; /* the wait holds a reference */
 };
 
 static enum wait_result lock_wait_attempt(struct wait *wait) {
@@ -128,10 +128,9 @@ static enum kernel_result mutex_consume_compute(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "MutexV2", .compute = mutex_compute, .init = mutex_init, .fini = mutex_state_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE},
+     .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     {.op = "MutexLock", .compute = mutex_lock_compute, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
-    {.op = "ConsumeMutexLock", .compute = mutex_consume_compute,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "ConsumeMutexLock", .compute = mutex_consume_compute, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

@@ -84,7 +84,7 @@ static COLD struct status *shapes_differ(const struct queue *queue,
     return st;
 }
 
-/* Partial shapes may differ as long as they could be the same. */
+/* Partial shapes agree when one full shape could fit both. */
 static bool shapes_agree(const struct queue_options *a, const struct queue_options *b) {
     if (a->n_shapes != b->n_shapes)
         return false;
@@ -119,9 +119,9 @@ struct status *queue_check_shared(const struct queue *queue, const struct queue_
     return shapes_agree(have, wanted) ? NULL : shapes_differ(queue, wanted);
 }
 
-/* ---- words ---- */
+/* ---- texts for messages ---- */
 
-/* What messages call the kind; a padding queue is one of first in, first out. */
+/* What messages call the kind of queue. A padding queue is called one of first in, first out. */
 static const char *kind_words(const struct queue *queue) {
     static const char *const words[] = {"FIFOQueue", "FIFOQueue", "RandomShuffleQueue",
                                         "PriorityQueue"};
@@ -142,7 +142,7 @@ static COLD struct status *insufficient(const struct queue *queue, int64_t reque
 
 struct enqueue {
     struct wait wait;
-    struct queue *queue; /* kept by the wait */
+    struct queue *queue; /* the wait holds a reference */
     struct queue_element **elements;
     int64_t n, n_done;
 };
@@ -188,7 +188,7 @@ enum kernel_result queue_enqueue(struct queue *queue, struct kernel_ctx *ctx,
 
 struct dequeue {
     struct wait wait;
-    struct queue *queue; /* kept by the wait */
+    struct queue *queue; /* the wait holds a reference */
     struct queue_request request;
     struct queue_element **taken;
     int64_t n_taken, capacity;
@@ -209,7 +209,7 @@ static void dequeue_take(struct dequeue *dequeue) {
     dequeue->taken[dequeue->n_taken++] = queue_elements_take(&dequeue->queue->elements);
 }
 
-/* The queue is closed and has too few: the rest, if that is allowed, or a failure. */
+/* The queue is closed and has too few elements: takes the rest if the op allows that, or fails. */
 static enum wait_result dequeue_from_closed(struct dequeue *dequeue) {
     struct queue *queue = dequeue->queue;
     dequeue_give_back(&dequeue->wait);
@@ -281,7 +281,7 @@ enum kernel_result queue_dequeue(struct queue *queue, struct kernel_ctx *ctx,
     dequeue->wait.kind = &dequeue_kind;
     dequeue->queue = queue;
     dequeue->request = request;
-    /* asks nobody, not even whether the queue is closed */
+    /* succeeds even when the queue is closed */
     if (request.is_batch && request.n == 0) {
         struct status *st = NULL;
         dequeue->wait.ctx = ctx;
@@ -297,7 +297,7 @@ enum kernel_result queue_dequeue(struct queue *queue, struct kernel_ctx *ctx,
 
 struct close {
     struct wait wait;
-    struct queue *queue; /* kept by the wait */
+    struct queue *queue; /* the wait holds a reference */
 };
 
 static enum wait_result close_attempt(struct wait *wait) {
@@ -327,7 +327,7 @@ enum kernel_result queue_close(struct queue *queue, struct kernel_ctx *ctx, bool
     return wait_room_enter(&queue->room, QUEUE_LINE_IN, ctx, &wait->wait);
 }
 
-/* ---- looks ---- */
+/* ---- inspection ---- */
 
 int64_t queue_size(struct queue *queue) {
     wait_room_lock(&queue->room);

@@ -80,7 +80,7 @@ static struct queue_element *pop_front(struct queue_elements *elements) {
 
 /* ---- random ---- */
 
-/* The last one takes its place: with the same seeds the order is TensorFlow's. */
+/* The last element moves to the gap. With the same seeds this gives TensorFlow's order. */
 static struct queue_element *take_random(struct queue_elements *elements) {
     struct queue_element **chosen =
         item_at(elements, (int64_t)(philox_words_u32(&elements->random) % (uint64_t)elements->n));
@@ -155,8 +155,8 @@ struct status *queue_row(struct allocator *allocator, const struct tensor *rows,
     return NULL;
 }
 
-/* Copies `from` into the corner of a box of the shape dims[0 … rank), the part of a batch that
- * is this element's. */
+/* Copies `from` into the corner of this element's part of a batch, which has the shape dims[0 …
+ * rank). */
 static void copy_corner(const struct tensor *from, const int64_t *dims, char *to) {
     enum dtype dtype = (enum dtype)from->dtype;
     size_t element_bytes = dtype_size(dtype);
@@ -183,7 +183,7 @@ static void copy_corner(const struct tensor *from, const int64_t *dims, char *to
     }
 }
 
-/* [n] and the largest size of each dimension; `shape` where nothing tells. */
+/* [n] and the largest size of each dimension. Without elements the sizes are those of `shape`. */
 static struct shape batch_shape(struct shape shape, bool is_padded, int component,
                                 struct queue_element *const *elements, int64_t n, int64_t *dims) {
     dims[0] = n;

@@ -1,8 +1,9 @@
-/* Computes the ops of queues: making, filling, draining, closing. Reads and checks attrs and
- * inputs; queue.c waits. */
+/* Computes the ops that make, fill, drain and close queues. Reads and checks attrs and inputs.
+ * queue.c does the waiting. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/queue.h"
+#include "kernels/support/dims.h"
 #include "kernels/support/variable_input.h"
 
 extern const struct kernel_list queue_kernels;
@@ -21,7 +22,7 @@ static void queue_state_fini(void *arg) {
     free(state);
 }
 
-/* The row's arg. */
+/* The arg of a row. */
 struct queue_row {
     enum queue_order order;
 };
@@ -48,7 +49,7 @@ static struct status *check_component_shapes(const struct queue_options *options
     return st;
 }
 
-/* A queue by priority has the priority before its declared components: an int64 scalar. */
+/* A priority queue has the priority, an int64 scalar, before its declared components. */
 static struct status *read_components(const struct node *node, struct queue_options *options) {
     int n_before = options->order == QUEUE_PRIORITY;
     TRY(read_types(node, "component_types", n_before, &options->types, &options->n_components));
@@ -86,7 +87,7 @@ static struct status *queue_init(struct kernel_init *init) {
     options->order = row->order;
     options->op = init->node->op->name;
     TRY(named_resource_init(&state->resource, init, &queue_type, RESOURCE_OWN, queue_empty));
-    TRY(node_get_i(init->node, "capacity", &options->capacity));
+    TRY(node_get_i32(init->node, "capacity", &options->capacity));
     if (options->capacity < 0)
         options->capacity = QUEUE_UNBOUNDED;
     TRY(read_components(init->node, options));
@@ -111,7 +112,7 @@ static enum kernel_result queue_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* A reference of the first form to a queue that has a handle of the second. */
+/* Makes a reference of the first form to a queue that has a handle of the second form. */
 static enum kernel_result queue_fake(struct kernel_ctx *ctx) {
     const struct resource_handle *handle = NULL;
     struct tensor words = TENSOR_INIT;
@@ -134,7 +135,8 @@ static struct status *no_timeout_init(struct kernel_init *init) {
     return timeout_ms == -1 ? NULL : status_invalid("Timeout not supported yet.");
 }
 
-/* A kernel body on the queue of input 0. It fails by kernel_fail, like a kernel. */
+/* The body of a kernel that works on the queue of input 0. It fails through kernel_fail, like a
+ * kernel. */
 typedef enum kernel_result queue_fn(struct kernel_ctx *ctx, struct queue *queue);
 
 static enum kernel_result with_queue(struct kernel_ctx *ctx, queue_fn *fn) {
@@ -156,7 +158,7 @@ static COLD struct status *wrong_shape(int component, struct shape expected,
                           SHAPE_TEXT(expected), TENSOR_SHAPE_TEXT(got));
 }
 
-/* Inputs 1 … are a tuple for this queue. */
+/* Checks that inputs 1 … are a tuple for this queue. */
 static struct status *check_tuple(const struct kernel_ctx *ctx, const struct queue *queue) {
     TRY(check_signature(ctx, components_of(queue), (struct type_list){NULL, 0}));
     for (int i = 0; i < queue->options.n_shapes; i++)
@@ -176,7 +178,7 @@ static struct status *check_batch_shape(const struct tensor *batch, struct shape
                : wrong_shape(component, expected, batch);
 }
 
-/* Inputs 1 … are batches of as many tuples for this queue. */
+/* Checks that inputs 1 … are batches of equally many tuples for this queue. */
 static struct status *check_batch(const struct kernel_ctx *ctx, const struct queue *queue,
                                   int64_t *ret_n) {
     TRY(check_signature(ctx, components_of(queue), (struct type_list){NULL, 0}));
@@ -315,8 +317,7 @@ static enum kernel_result queue_dequeue_up_to_compute(struct kernel_ctx *ctx) {
 }
 
 static struct status *close_init(struct kernel_init *init) {
-    bool *cancels = init->state = xcalloc(1, sizeof(*cancels));
-    return node_get_b(init->node, "cancel_pending_enqueues", cancels);
+    return kernel_init_bool_attr(init, "cancel_pending_enqueues");
 }
 
 static enum kernel_result close_queue(struct kernel_ctx *ctx, struct queue *queue) {
@@ -345,7 +346,7 @@ static enum kernel_result queue_is_closed_compute(struct kernel_ctx *ctx) {
 #define QUEUE(name, kind)                                                                     \
     {                                                                                         \
         .op = (name), .compute = queue_compute, .init = queue_init, .fini = queue_state_fini, \
-        .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE         \
+        .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE                       \
     }
 #define WAITS(name, fn)                                         \
     {                                                           \
@@ -358,7 +359,7 @@ static enum kernel_result queue_is_closed_compute(struct kernel_ctx *ctx) {
         .flags = KERNEL_ASYNC | KERNEL_STATEFUL                           \
     }
 #define LOOKS(name, fn) \
-    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
+    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL }
 
 // clang-format off
 static const struct kernel_def rows[] = {

@@ -1,6 +1,6 @@
-/* Computes session.run's handles: tensors that stay from step to step in the task that made them,
- * named by text that a client may hold. They are freed when they are deleted, or with their
- * session. */
+/* Computes the ops behind session.run's handles: tensors that stay from step to step in the task
+ * that made them. Text that a client may hold names each of them. They are freed when they are
+ * deleted, or with their session. */
 #include <inttypes.h>
 
 #include "common/base/str.h"
@@ -42,11 +42,11 @@ static enum kernel_result get_session_handle(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* GetSessionTensor: value = what a handle names.
+/* GetSessionTensor: value = the tensor that a handle names.
  *   handle   string, one element
  *   value    dtype, any shape: the kept memory itself
- * Errors   INVALID_ARGUMENT      a handle of nothing that the session keeps in this task; a tensor
- *                                of another type
+ * Errors   INVALID_ARGUMENT      the session keeps no such tensor in this task; a tensor of another
+ *                                type
  *          FAILED_PRECONDITION   inside of a function */
 static enum kernel_result get_session_tensor(struct kernel_ctx *ctx) {
     struct span handle;
@@ -66,9 +66,9 @@ static enum kernel_result get_session_tensor(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* DeleteSessionTensor: what a handle names is let go of.
+/* DeleteSessionTensor: releases the tensor that a handle names.
  *   handle   string, one element
- * Errors   as GetSessionTensor's */
+ * Errors   as GetSessionTensor */
 static enum kernel_result delete_session_tensor(struct kernel_ctx *ctx) {
     struct span handle;
     if (!ctx->host->session_value_delete)
@@ -80,12 +80,10 @@ static enum kernel_result delete_session_tensor(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "GetSessionHandle", {{"T", DTYPES_ALL}}, get_session_handle,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "GetSessionHandle", {{"T", DTYPES_ALL}}, get_session_handle, .flags = KERNEL_STATEFUL},
     {.op = "GetSessionTensor", {{"dtype", DTYPES_ALL}}, get_session_tensor,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "DeleteSessionTensor", .compute = delete_session_tensor,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
+    {.op = "DeleteSessionTensor", .compute = delete_session_tensor, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

@@ -1,8 +1,8 @@
-/* Computes the ops of stacks: a stack of tensors in the step's own container, in which loops keep
- * values for their gradients.
+/* Computes the ops of stacks. A stack of tensors is in the step's own container, and loops keep
+ * values for their gradients in it.
  *
- * StackV2 and the ops on it have a resource handle. Stack and the ops on it, the first version,
- * have a reference to a string vector {"_stacks", name}. */
+ * StackV2 and its ops use a resource handle. Stack and its ops, the first version, use a reference
+ * to a string vector {"_stacks", name}. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -17,7 +17,7 @@ struct stack {
     pthread_mutex_t lock;
     char *name;
     enum dtype dtype;
-    int64_t max_size; /* -1: none */
+    int64_t max_size; /* -1: no limit */
     /* guarded by lock */
     struct tensor *values;
     int64_t n, capacity;
@@ -84,7 +84,7 @@ static struct status *make_stack(struct kernel_ctx *ctx, void *arg, struct objec
     return NULL;
 }
 
-/* The handle to a new stack of a name that nobody else has. */
+/* Makes the handle to a new stack, under a name that no other stack has. */
 static struct status *stack_make(struct kernel_ctx *ctx, int64_t max_size,
                                  struct resource_handle **ret) {
     const struct stack_state *state = ctx->instance->state;
@@ -178,7 +178,7 @@ static COLD struct status *closed(const struct stack *stack) {
     return status_invalid("Stack[%s] has already been closed.", stack->name);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct status *push_locked(struct stack *stack, const struct tensor *value) {
     if (stack->is_closed)
         return closed(stack);
@@ -257,15 +257,15 @@ static enum kernel_result stack_close(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "StackV2", .compute = stack_compute, .init = stack_init, .fini = stack_state_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "StackPushV2", .compute = stack_push, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "StackPopV2", .compute = stack_pop, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "StackCloseV2", .compute = stack_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
+    {.op = "StackPushV2", .compute = stack_push, .flags = KERNEL_STATEFUL},
+    {.op = "StackPopV2", .compute = stack_pop, .flags = KERNEL_STATEFUL},
+    {.op = "StackCloseV2", .compute = stack_close, .flags = KERNEL_STATEFUL},
     {.op = "Stack", .compute = stack_v1_compute, .init = stack_init, .fini = stack_state_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "StackPush", .compute = stack_push, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "StackPop", .compute = stack_pop, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "StackClose", .compute = stack_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
+    {.op = "StackPush", .compute = stack_push, .flags = KERNEL_STATEFUL},
+    {.op = "StackPop", .compute = stack_pop, .flags = KERNEL_STATEFUL},
+    {.op = "StackClose", .compute = stack_close, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

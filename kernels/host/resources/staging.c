@@ -27,8 +27,8 @@ void staging_tuple_free(struct staging_tuple *staged) {
     free(staged);
 }
 
-/* What counts against a memory limit: strings with a header of 24 bytes each, as TensorFlow
- * counts them. */
+/* The size that counts against a memory limit. As in TensorFlow, a string has a header of 24
+ * bytes. */
 static int64_t tensor_weight(const struct tensor *t) {
     enum { STRING_HEADER_BYTES = 24 };
     if (t->storage == TENSOR_NONE)
@@ -89,7 +89,7 @@ struct staging *staging_new(const struct object_type *type, const struct staging
     struct staging *staging = xcalloc(1, sizeof(*staging));
     object_init(&staging->object, type);
     wait_room_init(&staging->room, &staging->object);
-    /* they wait for different things */
+    /* gets wait for different tuples, so one that waits must not hold up the next */
     staging->room.lines[LINE_GETS].is_scanned = true;
     /* the rest of a tuple must not wait behind another tuple */
     staging->room.lines[LINE_PUTS].is_scanned = type != &staging_area_type;
@@ -109,12 +109,13 @@ static bool is_map(const struct staging *staging) {
 
 struct put {
     struct wait wait;
-    struct staging *staging;      /* kept by the wait */
-    struct staging_tuple *staged; /* NULL once it is put */
+    struct staging *staging;      /* the wait holds a reference */
+    struct staging_tuple *staged; /* NULL once it is in the area */
     int64_t weight;
 };
 
-/* In its place in the list: keys mostly rise, so the search starts at the end. */
+/* Inserts at the tuple's position in the list. Keys mostly rise, so the search starts at the
+ * end. */
 static void insert(struct staging *staging, struct staging_tuple *staged) {
     struct list *after = staging->tuples.prev;
     while (staging->is_ordered && after != &staging->tuples &&
@@ -127,7 +128,8 @@ static void insert(struct staging *staging, struct staging_tuple *staged) {
     staging->size_bytes += staging_tuple_bytes(staged);
 }
 
-/* A key that is there already keeps its tuple, and the new one is dropped, as in TensorFlow. */
+/* When the key exists already, the old tuple is kept and the new one is dropped, as in
+ * TensorFlow. */
 static void insert_or_drop(struct staging *staging, struct staging_tuple *staged) {
     if (is_map(staging) && u64map_get(&staging->by_key, (uint64_t)staged->key))
         staging_tuple_free(staged);
@@ -135,7 +137,7 @@ static void insert_or_drop(struct staging *staging, struct staging_tuple *staged
         insert(staging, staged);
 }
 
-/* Tuples with gaps count against the limit of memory, not against the number of tuples. */
+/* Tuples with gaps count against the memory limit, but not against the number of tuples. */
 static bool has_memory(const struct staging *staging, int64_t weight) {
     int64_t limit = staging->options.memory_limit;
     return limit <= 0 || staging->size_bytes + staging->incomplete_bytes + weight <= limit;
@@ -225,11 +227,11 @@ enum kernel_result staging_put(struct staging *staging, struct kernel_ctx *ctx,
 
 struct get {
     struct wait wait;
-    struct staging *staging; /* kept by the wait */
+    struct staging *staging; /* the wait holds a reference */
     struct staging_request request;
     int32_t *indices; /* NULL: all components */
     int n_indices;
-    struct staging_tuple *got; /* components in the order of the outputs */
+    struct staging_tuple *got; /* the components in the order of the outputs */
 };
 
 static struct staging_tuple *find(const struct get *get) {
@@ -265,7 +267,7 @@ static void remove_tuple(struct staging *staging, struct staging_tuple *staged) 
     staging->n--;
 }
 
-/* Components are copied or moved out; a tuple of which nothing is left goes. */
+/* Copies or moves components out. A tuple without components left is freed. */
 static void take_components(struct get *get, struct staging_tuple *staged) {
     int n = get->indices ? get->n_indices : staged->n;
     get->got = staging_tuple_new(n);
@@ -347,7 +349,7 @@ enum kernel_result staging_get(struct staging *staging, struct kernel_ctx *ctx,
     return wait_room_enter(&staging->room, LINE_GETS, ctx, &get->wait);
 }
 
-/* ---- looks ---- */
+/* ---- inspection ---- */
 
 void staging_clear(struct staging *staging) {
     wait_room_lock(&staging->room);

@@ -19,7 +19,7 @@ static void staging_state_fini(void *arg) {
     free(state);
 }
 
-/* The row's arg is the kind of resource. */
+/* The arg of a row is the kind of resource. */
 static struct status *staging_init(struct kernel_init *init) {
     struct staging_state *state = xcalloc(1, sizeof(*state));
     const struct attr_value *types = NULL;
@@ -129,7 +129,7 @@ static struct status *check_order(const struct tensor *indices) {
     return NULL;
 }
 
-/* The values of inputs 2 … at their indices in a tuple of n. */
+/* Puts the values of inputs 2 … at their indices in a tuple of n. */
 static struct status *place_values(struct kernel_ctx *ctx, struct staging_tuple *staged) {
     const struct tensor *indices = kernel_input(ctx, 1);
     const int32_t *at = tensor_cdata(indices);
@@ -207,8 +207,8 @@ static enum kernel_result map_unstage_any_compute(struct kernel_ctx *ctx) {
         STAGING(prefix "MapPeek", map_peek_compute, kind, KERNEL_ASYNC),                \
         STAGING(prefix "MapUnstage", map_unstage_compute, kind, KERNEL_ASYNC),          \
         STAGING(prefix "MapUnstageNoKey", map_unstage_any_compute, kind, KERNEL_ASYNC), \
-        STAGING(prefix "MapSize", size_compute, kind, KERNEL_VIEW),                     \
-        STAGING(prefix "MapIncompleteSize", incomplete_compute, kind, KERNEL_VIEW),     \
+        STAGING(prefix "MapSize", size_compute, kind, 0),                               \
+        STAGING(prefix "MapIncompleteSize", incomplete_compute, kind, 0),               \
         STAGING(prefix "MapClear", clear_compute, kind, 0)
 
 // clang-format off
@@ -216,7 +216,7 @@ static const struct kernel_def rows[] = {
     STAGING("Stage", stage_compute, staging_area_type, KERNEL_ASYNC),
     STAGING("Unstage", unstage_compute, staging_area_type, KERNEL_ASYNC),
     STAGING("StagePeek", peek_compute, staging_area_type, KERNEL_ASYNC),
-    STAGING("StageSize", size_compute, staging_area_type, KERNEL_VIEW),
+    STAGING("StageSize", size_compute, staging_area_type, 0),
     STAGING("StageClear", clear_compute, staging_area_type, 0),
     MAP("", staging_map_type),
     MAP("Ordered", staging_ordered_map_type),

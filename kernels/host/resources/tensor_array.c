@@ -28,7 +28,7 @@ static void element_fini(struct tensor_array_element *element) {
     element->long_dims = NULL;
 }
 
-/* Room for n elements: zero pages until they are touched. */
+/* Makes room for n elements. The memory is zero pages until it is touched. */
 static struct status *reserve(struct tensor_array *array, int64_t n) {
     if (n <= array->capacity)
         return NULL;
@@ -49,17 +49,6 @@ static struct status *reserve(struct tensor_array *array, int64_t n) {
     return NULL;
 }
 
-static struct shape shape_own(struct shape shape) {
-    if (shape.rank < 0)
-        return SHAPE_UNKNOWN;
-    int64_t *dims = xcalloc((size_t)shape.rank + 1, sizeof(*dims));
-    for (int i = 0; i < shape.rank; i++)
-        dims[i] = shape.dims[i];
-    return (struct shape){shape.rank, dims};
-}
-
-static void shape_disown(struct shape shape) { free((void *)(uintptr_t)shape.dims); }
-
 /* ---- lifetime ---- */
 
 static void drop_elements(struct tensor_array *array) {
@@ -72,7 +61,7 @@ static void tensor_array_free(struct object *object) {
     if (!array->is_closed)
         drop_elements(array);
     pthread_mutex_destroy(&array->lock);
-    shape_disown(array->element_shape);
+    shape_free(array->element_shape);
     free(array->memory);
     free(array->name);
     free(array);
@@ -91,7 +80,7 @@ struct status *tensor_array_new(const struct tensor_array_options *options, int6
     array->clears_after_read = options->clears_after_read;
     array->is_dynamic = options->is_dynamic;
     array->n_split = -1;
-    array->element_shape = shape_own(options->element_shape);
+    array->element_shape = shape_keep(options->element_shape);
     struct status *st = reserve(array, n);
     if (st) {
         object_unref(&array->object);
@@ -116,13 +105,13 @@ static struct shape shape_join(struct shape before, struct shape after, int64_t 
     return (struct shape){before.rank + after.rank, dims};
 }
 
-/* With of's lock held. */
+/* The caller holds the lock of `of`. */
 static struct status *new_grad_locked(struct tensor_array *of, const char *name,
                                       struct shape prepend, struct tensor_array **ret) {
     int64_t dims[SHAPE_MAX_RANK];
     if (of->is_closed)
         return closed(of);
-    of->is_dynamic = false; /* a gradient for an element still to come would have no place */
+    of->is_dynamic = false; /* later elements would have no gradient, so the array may not grow */
     struct tensor_array_options options = {
         .name = name,
         .dtype = of->dtype,
@@ -139,7 +128,8 @@ static struct status *new_grad_locked(struct tensor_array *of, const char *name,
             continue;
         element_set_shape(&grad->elements[i],
                           shape_join(prepend, element_shape_of(&of->elements[i]), dims));
-        grad->elements[i].is_written = grad->elements[i].rank >= 0; /* as zeros */
+        /* gradients of elements with a known shape begin as zeros */
+        grad->elements[i].is_written = grad->elements[i].rank >= 0;
     }
     *ret = grad;
     return NULL;
@@ -185,7 +175,7 @@ static COLD struct status *wrong_shape(const struct tensor_array *array, int64_t
         array->name, (long long)index, TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(array->element_shape));
 }
 
-/* Adds *value to the element; takes it. */
+/* Adds *value to the element, and takes it. */
 static struct status *element_add(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
                                   struct tensor *value) {
     struct tensor_array_element *element = &array->elements[index];
@@ -226,7 +216,7 @@ static struct status *element_add(struct tensor_array *array, struct kernel_ctx 
     return st;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct status *write_locked(struct tensor_array *array, struct kernel_ctx *ctx,
                                    int64_t index, struct tensor *value) {
     if (unlikely(array->is_closed))
@@ -251,8 +241,8 @@ static struct status *write_locked(struct tensor_array *array, struct kernel_ctx
         return element_add(array, ctx, index, value);
     }
     if (array->has_identical_shapes && !shape_is_full(array->element_shape)) {
-        shape_disown(array->element_shape);
-        array->element_shape = shape_own(shape);
+        shape_free(array->element_shape);
+        array->element_shape = shape_keep(shape);
     }
     element_set_shape(element, shape);
     element->is_written = true;
@@ -303,7 +293,7 @@ static struct status *read_zeros(struct tensor_array *array, struct kernel_ctx *
                              ret);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct status *read_locked(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
                                   struct tensor *ret) {
     if (unlikely(array->is_closed))
@@ -349,7 +339,7 @@ struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_
     return st;
 }
 
-/* ---- the rest ---- */
+/* ---- size, closing ---- */
 
 struct status *tensor_array_size(struct tensor_array *array, int64_t *ret_n, bool *ret_is_dynamic) {
     pthread_mutex_lock(&array->lock);

@@ -88,11 +88,16 @@ void tensor_array_close(struct tensor_array *array); /* drops all elements */
 struct tensor *tensors_new(int64_t n);
 void tensors_free(struct tensor *tensors, int64_t n);
 
+/* The same for the handles of the first two versions: two strings, of which the second is the
+ * array's name, in a reference or a value. */
+struct status *tensor_array_of_words(struct kernel_ctx *ctx, struct tensor_array **ret) MUST_USE;
 /* Finds the array that the handle in input 0 names, and adds a reference for the caller. */
 static inline struct status *tensor_array_of_input(struct kernel_ctx *ctx,
                                                    struct tensor_array **ret) {
     const struct resource_handle *handle = NULL;
     struct object *found = NULL;
+    if (ctx->instance->in_types[0] != DT_RESOURCE)
+        return tensor_array_of_words(ctx, ret);
     TRY(handle_of_input(ctx, 0, &handle));
     TRY(ctx->host->handle_lookup(ctx, handle, &tensor_array_type, &found));
     *ret = (struct tensor_array *)found;
@@ -124,5 +129,11 @@ static inline struct status *tensor_array_check_read(const struct tensor_array *
     (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPE_BIT(DT_QINT8) | \
      DTYPE_BIT(DT_QUINT8) | DTYPE_BIT(DT_QINT32))
 #define TYPES_ARRAY_GATHER (TYPES_ARRAY_CONCAT | DTYPE_BIT(DT_VARIANT))
+
+/* The rows of an op's three versions, which one kernel serves. */
+// clang-format off
+#define TENSOR_ARRAY_VERSIONS(name, ...) \
+    {.op = name, __VA_ARGS__}, {.op = name "V2", __VA_ARGS__}, {.op = name "V3", __VA_ARGS__}
+// clang-format on
 
 #endif

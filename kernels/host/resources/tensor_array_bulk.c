@@ -1,7 +1,7 @@
-/* Computes the ops of TensorArrays on many elements at a time: gather (stack), concat, scatter
+/* Computes the ops of TensorArrays that work on many elements: gather (stack), concat, scatter
  * (unstack), split.
  *
- * Unstacking copies nothing: an element is a view of its rows. */
+ * Unstacking copies nothing, because an element is a view of its rows. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/tensor_array.h"
@@ -27,13 +27,34 @@ static struct status *concat_init(struct kernel_init *init) {
     return node_get_shape(init->node, "element_shape_except0", &state->wanted);
 }
 
+/* ---- the array in input 0 ---- */
+
+typedef struct status *array_fn(struct kernel_ctx *ctx, struct tensor_array *array);
+
+static enum kernel_result with_array(struct kernel_ctx *ctx, array_fn *fn) {
+    struct tensor_array *array = NULL;
+    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
+    struct status *st = fn(ctx, array);
+    tensor_array_unref(array);
+    KERNEL_TRY(ctx, st);
+    return KERNEL_DONE;
+}
+
+/* As with_array, for an op that writes: output 0 is the flow that input `flow` contains. */
+static enum kernel_result write_array(struct kernel_ctx *ctx, array_fn *fn, int flow) {
+    enum kernel_result result = with_array(ctx, fn);
+    if (!ctx->status)
+        kernel_pass(ctx, flow, 0);
+    return result;
+}
+
 /* ---- parts one after the other ---- */
 
 struct join_job {
     enum dtype dtype;
     char *to;
     const struct tensor *parts;
-    int64_t part_len;       /* elements of each part, or */
+    int64_t part_len;       /* elements of each part, unless offsets are given */
     const int64_t *offsets; /* where each part begins */
 };
 
@@ -70,7 +91,8 @@ static struct status *gather_check(const struct bulk_state *state, const int32_t
     if (!shape_is_compatible(state->wanted, first))
         return status_invalid("TensorArray was passed element_shape %s which does not match the "
                               "Tensor at index %d: %s",
-                              SHAPE_TEXT(state->wanted), indices[0], SHAPE_TEXT(first));
+                              SHAPE_TEXT(state->wanted), indices ? indices[0] : 0,
+                              SHAPE_TEXT(first));
     for (int64_t i = 1; i < n; i++) {
         if (unlikely(!shape_equal(first, tensor_shape(&parts[i]))))
             return status_invalid("TensorArray has inconsistent shapes.  Index 0 has shape: %s but "
@@ -80,7 +102,7 @@ static struct status *gather_check(const struct bulk_state *state, const int32_t
     return NULL;
 }
 
-/* A shape of [n] + inner. */
+/* Makes an output of the shape [n] + inner. */
 static struct status *alloc_stacked(struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                                     struct shape inner) {
     int64_t dims[SHAPE_MAX_RANK + 1];
@@ -114,6 +136,13 @@ out:
     return st;
 }
 
+static COLD struct status *no_elements(const struct bulk_state *state) {
+    return status_unimplemented("TensorArray has size zero, but element shape %s is not fully "
+                                "defined. Currently only static shapes are supported when packing "
+                                "zero-size TensorArrays.",
+                                SHAPE_TEXT(state->wanted));
+}
+
 static struct status *gather_all(struct kernel_ctx *ctx, struct tensor_array *array) {
     const struct bulk_state *state = ctx->instance->state;
     const struct tensor *indices = kernel_input(ctx, 1);
@@ -124,20 +153,12 @@ static struct status *gather_all(struct kernel_ctx *ctx, struct tensor_array *ar
     if (indices->n_elements > 0)
         return gather_parts(ctx, array, tensor_cdata(indices), indices->n_elements);
     if (!shape_is_full(state->wanted))
-        return status_unimplemented("TensorArray has size zero, but element shape %s is not fully "
-                                    "defined. Currently only static shapes are "
-                                    "supported when packing zero-size TensorArrays.",
-                                    SHAPE_TEXT(state->wanted));
+        return no_elements(state);
     return alloc_stacked(ctx, state->dtype, 0, state->wanted);
 }
 
 static enum kernel_result array_gather(struct kernel_ctx *ctx) {
-    struct tensor_array *array = NULL;
-    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
-    struct status *st = gather_all(ctx, array);
-    tensor_array_unref(array);
-    KERNEL_TRY(ctx, st);
-    return KERNEL_DONE;
+    return with_array(ctx, gather_all);
 }
 
 /* ---- TensorArrayConcatV3 ---- */
@@ -146,7 +167,8 @@ static struct shape except_0(const struct tensor *t) {
     return (struct shape){t->rank - 1, tensor_dims(t) + 1};
 }
 
-/* The parts fit; offsets[i] is where part i begins, *ret_rows the sum of their first sizes. */
+/* Checks that the parts fit. offsets[i] is where part i begins, *ret_rows the sum of their first
+ * sizes. */
 static struct status *concat_check(const struct bulk_state *state, const struct tensor *parts,
                                    int64_t n, int64_t *offsets, int64_t *ret_rows) {
     int64_t rows = 0, elements = 0;
@@ -223,12 +245,7 @@ static struct status *concat_all(struct kernel_ctx *ctx, struct tensor_array *ar
 }
 
 static enum kernel_result array_concat(struct kernel_ctx *ctx) {
-    struct tensor_array *array = NULL;
-    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
-    struct status *st = concat_all(ctx, array);
-    tensor_array_unref(array);
-    KERNEL_TRY(ctx, st);
-    return KERNEL_DONE;
+    return with_array(ctx, concat_all);
 }
 
 /* ---- TensorArrayScatterV3 ---- */
@@ -247,6 +264,11 @@ static struct status *drop_dim_0(struct tensor *t) {
     return NULL;
 }
 
+static COLD struct status *not_a_vector(const struct tensor *value) {
+    return status_invalid("Input value for unpack must be at least a vector but received shape: %s",
+                          TENSOR_SHAPE_TEXT(value));
+}
+
 static struct status *scatter_check(struct tensor_array *array, const struct tensor *indices,
                                     const struct tensor *value) {
     TRY(tensor_array_check_write(array, value));
@@ -254,9 +276,7 @@ static struct status *scatter_check(struct tensor_array *array, const struct ten
         return status_invalid("Expected indices to be a vector, but received shape: %s",
                               TENSOR_SHAPE_TEXT(indices));
     if (value->rank < 1)
-        return status_invalid(
-            "Input value for unpack must be at least a vector but received shape: %s",
-            TENSOR_SHAPE_TEXT(value));
+        return not_a_vector(value);
     if (indices->n_elements != tensor_dim(value, 0))
         return status_invalid("Expected len(indices) == values.shape[0], but saw: %lld vs. %lld",
                               (long long)indices->n_elements, (long long)tensor_dim(value, 0));
@@ -271,10 +291,11 @@ static struct status *scatter_check(struct tensor_array *array, const struct ten
     return NULL;
 }
 
-static struct status *scatter_all(struct kernel_ctx *ctx, struct tensor_array *array) {
-    const struct tensor *indices = kernel_input(ctx, 1), *value = kernel_input(ctx, 2);
-    TRY(scatter_check(array, indices, value));
-    int64_t n = indices->n_elements;
+/* Writes row i of an input into element indices[i], or into element i without indices. */
+static struct status *write_rows(struct kernel_ctx *ctx, struct tensor_array *array, int input,
+                                 const int32_t *indices) {
+    const struct tensor *value = kernel_input(ctx, input);
+    int64_t n = tensor_dim(value, 0);
     struct tensor *parts = tensors_new(n);
     if (!parts)
         return status_exhausted("Out of memory for the %lld elements of TensorArray %s",
@@ -284,21 +305,21 @@ static struct status *scatter_all(struct kernel_ctx *ctx, struct tensor_array *a
         TRY_OUT(tensor_slice_rows(value, i, i + 1, &parts[i]));
         TRY_OUT(drop_dim_0(&parts[i]));
     }
-    tensor_clear(&ctx->inputs[2]); /* so that a single row may be alone in its memory */
-    st = tensor_array_write_many(array, ctx, tensor_cdata(indices), n, parts);
+    tensor_clear(&ctx->inputs[input]); /* so that a single row may be alone in its memory */
+    st = tensor_array_write_many(array, ctx, indices, n, parts);
 out:
     tensors_free(parts, n);
     return st;
 }
 
+static struct status *scatter_all(struct kernel_ctx *ctx, struct tensor_array *array) {
+    const struct tensor *indices = kernel_input(ctx, 1);
+    TRY(scatter_check(array, indices, kernel_input(ctx, 2)));
+    return write_rows(ctx, array, 2, tensor_cdata(indices));
+}
+
 static enum kernel_result array_scatter(struct kernel_ctx *ctx) {
-    struct tensor_array *array = NULL;
-    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
-    struct status *st = scatter_all(ctx, array);
-    tensor_array_unref(array);
-    KERNEL_TRY(ctx, st);
-    kernel_pass(ctx, 3, 0);
-    return KERNEL_DONE;
+    return write_array(ctx, scatter_all, 3);
 }
 
 /* ---- TensorArraySplitV3 ---- */
@@ -356,25 +377,57 @@ out:
 }
 
 static enum kernel_result array_split(struct kernel_ctx *ctx) {
-    struct tensor_array *array = NULL;
-    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
-    struct status *st = split_all(ctx, array);
-    tensor_array_unref(array);
-    KERNEL_TRY(ctx, st);
-    kernel_pass(ctx, 3, 0);
-    return KERNEL_DONE;
+    return write_array(ctx, split_all, 3);
+}
+
+/* ---- TensorArrayPack, TensorArrayUnpack: all elements in order ---- */
+
+static struct status *pack_all(struct kernel_ctx *ctx, struct tensor_array *array) {
+    const struct bulk_state *state = ctx->instance->state;
+    int64_t n = 0;
+    TRY(tensor_array_check_read(array, state->dtype));
+    TRY(tensor_array_size(array, &n, NULL));
+    if (n > 0)
+        return gather_parts(ctx, array, NULL, n);
+    if (!shape_is_full(state->wanted))
+        return no_elements(state);
+    return alloc_stacked(ctx, state->dtype, 0, state->wanted);
+}
+
+static struct status *unpack_all(struct kernel_ctx *ctx, struct tensor_array *array) {
+    const struct tensor *value = kernel_input(ctx, 1);
+    int64_t size = 0;
+    bool is_dynamic = false;
+    TRY(tensor_array_check_write(array, value));
+    if (value->rank < 1)
+        return not_a_vector(value);
+    TRY(tensor_array_size(array, &size, &is_dynamic));
+    if (tensor_dim(value, 0) > size && !is_dynamic)
+        return status_invalid("Max scatter index must be < array size (%lld vs. %lld)",
+                              (long long)tensor_dim(value, 0) - 1, (long long)size);
+    return write_rows(ctx, array, 1, NULL);
+}
+
+static enum kernel_result array_pack(struct kernel_ctx *ctx) { return with_array(ctx, pack_all); }
+
+static enum kernel_result array_unpack(struct kernel_ctx *ctx) {
+    return write_array(ctx, unpack_all, 2);
 }
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "TensorArrayGatherV3", {{"dtype", TYPES_ARRAY_GATHER}}, .compute = array_gather,
-     .init = gather_init, .flags = KERNEL_STATEFUL},
-    {.op = "TensorArrayConcatV3", {{"dtype", TYPES_ARRAY_CONCAT}}, .compute = array_concat,
-     .init = concat_init, .flags = KERNEL_STATEFUL},
-    {.op = "TensorArrayScatterV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_scatter,
-     .flags = KERNEL_STATEFUL},
-    {.op = "TensorArraySplitV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_split,
-     .flags = KERNEL_STATEFUL},
+    TENSOR_ARRAY_VERSIONS("TensorArrayGather", .constraints = {{"dtype", TYPES_ARRAY_GATHER}},
+             .compute = array_gather, .init = gather_init, .flags = KERNEL_STATEFUL),
+    TENSOR_ARRAY_VERSIONS("TensorArrayConcat", .constraints = {{"dtype", TYPES_ARRAY_CONCAT}},
+             .compute = array_concat, .init = concat_init, .flags = KERNEL_STATEFUL),
+    TENSOR_ARRAY_VERSIONS("TensorArrayScatter", .constraints = {{"T", TYPES_ARRAY_WRITE}},
+             .compute = array_scatter, .flags = KERNEL_STATEFUL),
+    TENSOR_ARRAY_VERSIONS("TensorArraySplit", .constraints = {{"T", TYPES_ARRAY_WRITE}},
+             .compute = array_split, .flags = KERNEL_STATEFUL),
+    {.op = "TensorArrayPack", .constraints = {{"dtype", TYPES_ARRAY_GATHER}},
+     .compute = array_pack, .init = gather_init, .flags = KERNEL_STATEFUL},
+    {.op = "TensorArrayUnpack", .constraints = {{"T", TYPES_ARRAY_WRITE}},
+     .compute = array_unpack, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

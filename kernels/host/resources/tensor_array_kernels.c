@@ -1,8 +1,9 @@
-/* Computes the ops of TensorArrays: making, one element at a time, size and close (many elements:
- * tensor_array_bulk.c).
+/* Computes the ops of TensorArrays that make or close an array, work on one element, or report the
+ * size. Ops on many elements are in tensor_array_bulk.c.
  *
  * `flow` is a float that orders a graph's reads after its writes. Ops forward it unchanged; its
- * value has no meaning. */
+ * value has no meaning. The second version's handle is two strings, the first version's a reference
+ * to two strings. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -38,10 +39,12 @@ static struct status *array_init(struct kernel_init *init) {
     TRY(node_get_shape(node, "element_shape", &state->element_shape));
     TRY(node_get_b(node, "dynamic_size", &state->is_dynamic));
     TRY(node_get_b(node, "clear_after_read", &state->clears_after_read));
+    if (!node_attr(node, "identical_element_shapes"))
+        return NULL;
     return node_get_b(node, "identical_element_shapes", &state->has_identical_shapes);
 }
 
-/* One making: of a fresh array, or of the array of gradients of `of`. */
+/* What to make: a new array, or the array of gradients of `of`. */
 struct array_create_args {
     const struct array_state *state;
     const char *name;
@@ -71,9 +74,63 @@ static struct status *make_array(struct kernel_ctx *ctx, void *arg, struct objec
     return NULL;
 }
 
+/* ---- handles of the first two versions ---- */
+
+#define WORDS_CONTAINER "_tensor_arrays"
+
+struct status *tensor_array_of_words(struct kernel_ctx *ctx, struct tensor_array **ret) {
+    struct tensor words = TENSOR_INIT;
+    struct variable *variable = NULL;
+    struct object *found = NULL;
+    struct status *st = NULL;
+    if (ctx->inputs[0].storage == TENSOR_REF) {
+        TRY(variable_of_input(ctx, 0, &variable));
+        st = variable_read(variable, &words);
+        variable_unref(variable);
+        TRY(st);
+    } else {
+        tensor_copy(&words, &ctx->inputs[0]);
+    }
+    if (words.dtype != DT_STRING || words.n_elements != 2) {
+        st = status_invalid("Tensor array handle must be 2-element vector, but had shape: %s",
+                            TENSOR_SHAPE_TEXT(&words));
+    } else {
+        struct span text = tensor_string(&words, 1);
+        char *name = xstrndup(text.data, text.len);
+        st = ctx->host->resource_lookup(ctx, NULL, name, &tensor_array_type, &found);
+        free(name);
+    }
+    tensor_clear(&words);
+    if (!st)
+        *ret = (struct tensor_array *)found;
+    return st;
+}
+
+static struct status *make_words(struct kernel_ctx *ctx, struct array_create_args *making) {
+    static const int64_t two = 2;
+    struct tensor words = TENSOR_INIT;
+    struct object *found = NULL;
+    TRY(ctx->host->resource_lookup_or_create(ctx, NULL, making->name, &tensor_array_type,
+                                             make_array, making, &found));
+    object_unref(found);
+    TRY(tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, &two}, &words));
+    tensor_set_string(&words, 0, WORDS_CONTAINER, strlen(WORDS_CONTAINER));
+    tensor_set_string(&words, 1, making->name, strlen(making->name));
+    if (!dtype_is_ref((enum dtype)ctx->instance->out_types[0])) {
+        tensor_move(&ctx->outputs[0], &words);
+        return NULL;
+    }
+    struct variable *variable = variable_new(DT_STRING, making->name);
+    variable_assign_take(variable, &words);
+    tensor_init_ref(&ctx->outputs[0], DT_STRING, &variable->object);
+    return NULL;
+}
+
 /* Finds or makes the array in the step's container; its handle becomes output 0. */
 static struct status *make_handle(struct kernel_ctx *ctx, struct array_create_args *making,
                                   enum dtype dtype) {
+    if (ctx->instance->out_types[0] != DT_RESOURCE)
+        return make_words(ctx, making);
     struct resource_handle *handle =
         ctx->host->handle_make(ctx, NULL, making->name, &tensor_array_type, dtype);
     struct object *found = NULL;
@@ -103,7 +160,8 @@ static enum kernel_result array_compute(struct kernel_ctx *ctx) {
     struct status *st = make_handle(ctx, &making, state->dtype);
     str_fini(&name);
     KERNEL_TRY(ctx, st);
-    tensor_init_scalar_f32(&ctx->outputs[1], 0);
+    if (ctx->instance->n_outputs > 1)
+        tensor_init_scalar_f32(&ctx->outputs[1], 0);
     return KERNEL_DONE;
 }
 
@@ -147,7 +205,8 @@ static enum kernel_result grad_compute(struct kernel_ctx *ctx) {
     str_fini(&name);
     tensor_array_unref(of);
     KERNEL_TRY(ctx, st);
-    kernel_pass(ctx, 1, 1);
+    if (ctx->instance->n_outputs > 1)
+        kernel_pass(ctx, 1, 1);
     return KERNEL_DONE;
 }
 
@@ -189,7 +248,7 @@ static enum kernel_result array_read(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* ---- size and end ---- */
+/* ---- size and closing ---- */
 
 static enum kernel_result array_size(struct kernel_ctx *ctx) {
     struct tensor_array *array = NULL;
@@ -198,7 +257,8 @@ static enum kernel_result array_size(struct kernel_ctx *ctx) {
     struct status *st = tensor_array_size(array, &n, NULL);
     tensor_array_unref(array);
     KERNEL_TRY(ctx, st);
-    tensor_init_scalar_i32(&ctx->outputs[0], (int32_t)n); /* at most INT32_MAX */
+    /* cannot overflow, since arrays have at most INT32_MAX elements */
+    tensor_init_scalar_i32(&ctx->outputs[0], (int32_t)n);
     return KERNEL_DONE;
 }
 
@@ -211,19 +271,18 @@ static enum kernel_result array_close(struct kernel_ctx *ctx) {
 }
 
 // clang-format off
+#define STATEFUL .flags = KERNEL_STATEFUL
 static const struct kernel_def rows[] = {
-    {.op = "TensorArrayV3", .compute = array_compute, .init = array_init, .fini = array_state_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayGradV3", .compute = grad_compute, .init = grad_init,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayGradWithShape", .compute = grad_compute, .init = grad_init,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayWriteV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_write,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayReadV3", {{"dtype", TYPES_ARRAY_WRITE}}, .compute = array_read,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArraySizeV3", .compute = array_size, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "TensorArrayCloseV3", .compute = array_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    TENSOR_ARRAY_VERSIONS("TensorArray", .compute = array_compute, .init = array_init,
+             .fini = array_state_fini, STATEFUL),
+    TENSOR_ARRAY_VERSIONS("TensorArrayGrad", .compute = grad_compute, .init = grad_init, STATEFUL),
+    {.op = "TensorArrayGradWithShape", .compute = grad_compute, .init = grad_init, STATEFUL},
+    TENSOR_ARRAY_VERSIONS("TensorArrayWrite", .constraints = {{"T", TYPES_ARRAY_WRITE}},
+             .compute = array_write, STATEFUL),
+    TENSOR_ARRAY_VERSIONS("TensorArrayRead", .constraints = {{"dtype", TYPES_ARRAY_WRITE}},
+             .compute = array_read, STATEFUL),
+    TENSOR_ARRAY_VERSIONS("TensorArraySize", .compute = array_size, STATEFUL),
+    TENSOR_ARRAY_VERSIONS("TensorArrayClose", .compute = array_close, STATEFUL),
 };
 // clang-format on
 

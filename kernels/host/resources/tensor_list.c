@@ -7,28 +7,20 @@
 #include "kernels/kernel.h"
 
 enum { MIN_CAPACITY = 4 };
-/* An element of a list that arrives may claim so much memory whatever its message holds. */
+/* An element of a list that arrives may claim this much memory beyond what its message
+ * justifies. */
 enum { SPARE_CLAIM_BYTES = 1 << 20 };
-
-static struct shape shape_own(struct shape shape) {
-    if (shape.rank < 0)
-        return SHAPE_UNKNOWN;
-    int64_t *dims = xcalloc((size_t)shape.rank + 1, sizeof(*dims));
-    for (int i = 0; i < shape.rank; i++)
-        dims[i] = shape.dims[i];
-    return (struct shape){shape.rank, dims};
-}
 
 static void tensor_list_free(struct object *object) {
     struct tensor_list *list = (struct tensor_list *)object;
     for (int64_t i = 0; i < list->n; i++)
         tensor_clear(&list->elements[i]);
-    free((void *)(uintptr_t)list->element_shape.dims);
+    shape_free(list->element_shape);
     free(list->memory);
     free(list);
 }
 
-/* Room for n elements. Zero pages until they are touched. */
+/* Makes room for n elements. The memory is zero pages until it is touched. */
 static struct status *reserve(struct tensor_list *list, int64_t n) {
     if (n <= list->capacity)
         return NULL;
@@ -56,7 +48,7 @@ struct status *tensor_list_new(enum dtype dtype, struct shape element_shape, int
     list->dtype = dtype;
     list->max_n = -1;
     list->depth = 1;
-    list->element_shape = shape_own(element_shape);
+    list->element_shape = shape_keep(element_shape);
     struct status *st = reserve(list, n);
     if (st) {
         tensor_list_unref(list);
@@ -110,12 +102,12 @@ struct status *tensor_list_set(struct tensor_list *list, int64_t i, struct tenso
 
 void tensor_list_set_shape(struct tensor_list *list, struct shape element_shape) {
     struct shape old = list->element_shape;
-    list->element_shape = shape_own(element_shape);
+    list->element_shape = shape_keep(element_shape);
     free((void *)(uintptr_t)old.dims);
 }
 
-/* ---- on the wire ----
- * A VariantTensorDataProto: the elements that are set are its tensors, and its metadata is
+/* ---- on the wire ---- A list is a VariantTensorDataProto. The elements that are set are its
+ * tensors, and its metadata is
  *
  *   n_unset, the number of each, dtype, max_n (all varints, max_n as 64 bits), element_shape (a
  *   TensorShapeProto) */
@@ -128,7 +120,7 @@ static void tensor_list_encode(const struct object *object, struct str *out) {
         return;
     for (int64_t i = 0; i < list->n; i++)
         n_unset += !tensor_list_has(list, i);
-    /* as field 1 of a message; what follows tag and length is the shape's own */
+    /* written as field 1 of a message; the shape itself follows tag and length */
     struct str shape = STR_INIT;
     proto_add_shape(&shape, 1, list->element_shape);
     struct span fields = {str_text(&shape), shape.len};
@@ -160,7 +152,7 @@ static struct status *malformed(const char *what) {
     return status_invalid("Malformed TensorList: %s", what);
 }
 
-/* Fills the list, whose unset elements are named in `metadata`, with the tensors. */
+/* Fills the list with the tensors. `metadata` names the elements that are not set. */
 static struct status *decode_elements(struct tensor_list *list, struct span unset, uint64_t n_unset,
                                       struct span tensors, struct allocator *allocator) {
     struct span proto;
@@ -253,7 +245,7 @@ static struct status *add_check(const struct tensor_list *a, const struct tensor
     return NULL;
 }
 
-/* Compatible shapes: what either knows. */
+/* Merges compatible shapes: a size is known when either shape knows it. */
 static void merge_shape(struct tensor_list *list, struct shape other) {
     if (other.rank < 0)
         return;
@@ -261,7 +253,8 @@ static void merge_shape(struct tensor_list *list, struct shape other) {
         tensor_list_set_shape(list, other);
         return;
     }
-    int64_t *dims = (int64_t *)(uintptr_t)list->element_shape.dims; /* the list's own */
+    /* the shape's sizes belong to the list */
+    int64_t *dims = (int64_t *)(uintptr_t)list->element_shape.dims;
     for (int i = 0; i < other.rank; i++)
         if (dims[i] < 0)
             dims[i] = other.dims[i];

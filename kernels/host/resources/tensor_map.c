@@ -1,6 +1,6 @@
-/* Computes the ops of tensor maps: variants that hold tensors by keys, which are tensors, too. A
- * map with several holders is never changed. Entries are kept in the order of their insertion and
- * are found by the hashes of their keys. */
+/* Computes the ops of tensor maps: variants that hold tensors under keys, which are tensors as
+ * well. A map with several holders is never changed. Entries are kept in the order of their
+ * insertion and are found by the hashes of their keys. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -17,7 +17,7 @@ enum { SPARE_CLAIM_BYTES = 1 << 20, MAX_ENTRIES = 1 << 24 };
 struct tensor_map {
     struct object object;
     int n, capacity;
-    uint32_t depth; /* of nesting: variant_check_depth */
+    uint32_t depth; /* how deeply variants are nested in it: see variant_check_depth */
     uint64_t *hashes;
     struct tensor *keys, *values;
 };
@@ -32,7 +32,7 @@ static void map_free(struct object *object) {
     free(map);
 }
 
-/* VariantTensorDataProto: keys and values by turns. */
+/* Writes a VariantTensorDataProto of keys and values by turns. */
 static void map_encode(const struct object *object, struct str *out) {
     const struct tensor_map *map = (const struct tensor_map *)object;
     proto_add_bytes(out, 1, object->type->name, strlen(object->type->name));
@@ -61,7 +61,7 @@ static void grow(struct tensor_map *map, struct tensor **tensors, int capacity) 
     *tensors = more;
 }
 
-/* Room for an entry at the end, which is not counted yet. */
+/* Makes room for an entry at the end, which is not counted yet. */
 static struct status *map_reserve(struct tensor_map *map) {
     if (map->n == MAX_ENTRIES)
         return status_exhausted("A tensor map of more than %d entries", MAX_ENTRIES);
@@ -91,7 +91,7 @@ static int map_find(const struct tensor_map *map, const struct tensor *key) {
     return -1;
 }
 
-/* Adds, or replaces. The map is the caller's alone. */
+/* Adds or replaces an entry. The caller is the only holder of the map. */
 static struct status *map_put(struct tensor_map *map, const struct tensor *key,
                               const struct tensor *value) {
     int at = map_find(map, key);
@@ -118,7 +118,7 @@ static void map_erase(struct tensor_map *map, int at) {
     map->hashes[at] = map->hashes[last];
 }
 
-/* *object becomes a map that nobody else holds. */
+/* Makes *object a map that nobody else holds. */
 static struct status *map_own(struct object **object) {
     struct tensor_map *old = (struct tensor_map *)*object, *made;
     struct status *st = NULL;
@@ -175,7 +175,7 @@ static struct status *map_decode(struct span proto, struct allocator *allocator,
     return st;
 }
 
-/* Values of the same key are added; others are taken over. */
+/* Values under the same key are added. Values that only one map has are kept. */
 static struct status *map_add(struct kernel_ctx *ctx, struct object **a, const struct object *b) {
     const struct tensor_map *by = (const struct tensor_map *)b;
     TRY(map_own(a));
@@ -190,7 +190,7 @@ static struct status *map_add(struct kernel_ctx *ctx, struct object **a, const s
     return NULL;
 }
 
-/* Nothing is the zero of sums. */
+/* The zero of sums is an empty map. */
 static struct status *map_zeros(struct kernel_ctx *ctx, struct object **a) {
     object_unref(*a);
     *a = &map_new()->object;
@@ -201,7 +201,7 @@ const struct variant_kind map_variant_kind = {&map_type, map_decode, map_depth, 
 
 /* ---- kernels ---- */
 
-/* The map in input 0, taken out of it, with a reference. */
+/* Takes the map out of input 0, with a reference. */
 static struct status *map_of_input(struct kernel_ctx *ctx, struct object **ret) {
     struct tensor *in = &ctx->inputs[0];
     if (in->n_elements != 1 || in->rank != 0)
@@ -303,7 +303,7 @@ static struct status *stack_keys(struct kernel_ctx *ctx, struct object **object)
     return NULL;
 }
 
-/* The row's arg is one of these. */
+/* The arg of a row. */
 struct map_row {
     struct status *(*run)(struct kernel_ctx *ctx, struct object **map);
 };
@@ -332,7 +332,7 @@ static enum kernel_result empty_compute(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "EmptyTensorMap", .compute = empty_compute, .flags = KERNEL_VIEW},
+    {.op = "EmptyTensorMap", .compute = empty_compute},
     MAP("TensorMapInsert", insert_row),
     MAP("TensorMapErase", erase_row),
     MAP("TensorMapLookup", lookup_row),

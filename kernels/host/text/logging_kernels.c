@@ -16,7 +16,7 @@ extern const struct kernel_list logging_kernels;
 
 struct summary {
     const struct tensor *t;
-    int64_t limit, next; /* elements to show; the next one */
+    int64_t limit, next; /* limit: how many elements to show; next: the index of the next element */
     struct str *out;
 };
 
@@ -39,8 +39,8 @@ static void add_dim(struct summary *s, int dim) {
     }
 }
 
-/* "[[1 2][3...]...]": at most `limit` elements, all when it is negative, each row in brackets,
- * "..." where it stops. */
+/* Writes "[[1 2][3...]...]": at most `limit` elements, or all when it is negative. Each row is in
+ * brackets, with "..." where the text stops. */
 static void add_summary(struct str *out, const struct tensor *t, int64_t limit) {
     struct summary s = {
         .t = t, .limit = limit < 0 || limit > t->n_elements ? t->n_elements : limit, .out = out};
@@ -133,7 +133,7 @@ static enum kernel_result print_compute(struct kernel_ctx *ctx) {
         for (int i = 1; i < ctx->instance->n_inputs; i++)
             add_summary(&text, kernel_input(ctx, i), state->summarize);
         str_add_char(&text, '\n');
-        /* one call a line: lines of several threads stay whole */
+        /* one call for each line, so that lines of several threads stay whole */
         fwrite(text.data, 1, text.len, stderr);
         str_fini(&text);
     }
@@ -240,14 +240,13 @@ static enum kernel_result timestamp(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "Abort", .compute = abort_compute, .init = abort_init, .fini = free,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "Assert", .compute = assert_compute, .init = assert_init,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
+    {.op = "Assert", .compute = assert_compute, .init = assert_init, .flags = KERNEL_STATEFUL},
     {.op = "Print", .compute = print_compute, .init = print_init, .fini = print_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
     {.op = "PrintV2", .compute = print_v2, .init = print_v2_init, .fini = print_v2_fini,
-     .flags = KERNEL_STATEFUL | KERNEL_VIEW},
-    {.op = "Timestamp", .compute = timestamp, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+     .flags = KERNEL_STATEFUL},
+    {.op = "Timestamp", .compute = timestamp, .flags = KERNEL_STATEFUL},
 };
 // clang-format on
 

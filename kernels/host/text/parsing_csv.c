@@ -1,5 +1,5 @@
-/* Computes DecodeCSV: records of fields between delimiters become a tensor for each field [RFC
- * 4180]. */
+/* Computes DecodeCSV, which turns records of fields between delimiters into a tensor for each field
+ * [RFC 4180]. */
 #include <stdlib.h>
 
 #include "kernels/host/text/parsing_internal.h"
@@ -9,9 +9,9 @@
 struct csv_state {
     char delimiter;
     bool has_quotes;
-    struct span missing; /* the text of a field that is not there; borrowed from the node */
+    struct span missing; /* the text that stands for a missing field; borrowed from the node */
     int n_fields;
-    int64_t *columns; /* which ones, ascending; NULL: all */
+    int64_t *columns; /* the numbers of the wanted fields, ascending; NULL: all */
 };
 
 struct status *parsing_csv_init(struct kernel_init *init) {
@@ -51,10 +51,10 @@ void parsing_csv_fini(void *state_as_void) {
 
 /* ---- a record ---- */
 
-/* The wanted fields of a record, each with a NUL behind it. */
+/* The wanted fields of a record, each followed by a NUL. */
 struct fields {
     struct str text;
-    size_t *begins; /* n_fields + 1 of them */
+    size_t *begins; /* n_fields + 1 offsets */
     int n, n_max;
     int64_t n_seen;
 };
@@ -64,7 +64,7 @@ static bool wants(const struct csv_state *state, const struct fields *fields) {
            (fields->n < fields->n_max && state->columns[fields->n] == fields->n_seen);
 }
 
-/* What was written since `begin` is the next field. */
+/* Ends a field: its text was written from `begin` on. */
 static void end_field(struct fields *fields, size_t begin, bool is_wanted) {
     fields->n_seen++;
     if (!is_wanted)
@@ -77,7 +77,7 @@ static void end_field(struct fields *fields, size_t begin, bool is_wanted) {
         fields->begins[fields->n] = fields->text.len;
 }
 
-/* From *at, which is past the opening quote, past the delimiter. */
+/* Reads from *at, which is behind the opening quote, up to behind the delimiter. */
 static struct status *take_quoted(const struct csv_state *state, struct span record, size_t *at,
                                   bool is_wanted, struct str *out) {
     size_t i = *at;
@@ -177,11 +177,12 @@ static struct status *check_inputs(struct kernel_ctx *ctx, int n_fields) {
 }
 
 /* DecodeCSV: attrs field_delim, use_quote_delim, na_value, select_cols.
- *   records  string, any shape    record_defaults  a scalar or vector per field: its value where
- *   it is missing; none: it must be there
- *   output   a tensor per field, of the records' shape
- * Errors   INVALID_ARGUMENT   other than so many fields, one that is missing, no number, misplaced
- *                             quotes; at init: attrs */
+ *   records          string, any shape
+ *   record_defaults  a scalar or vector for each field: its value where the field is missing;
+ *                    without elements the field is required
+ *   output           a tensor for each field, of the records' shape
+ * Errors   INVALID_ARGUMENT   another number of fields, a required field that is missing, a field
+ *                             that is no number, misplaced quotes; at init: attrs */
 enum kernel_result parsing_decode_csv(struct kernel_ctx *ctx) {
     const struct csv_state *state = ctx->instance->state;
     const struct tensor *records = kernel_input(ctx, 0);

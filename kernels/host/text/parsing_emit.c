@@ -1,4 +1,4 @@
-/* Makes the output tensors from the features that were read: the last part of
+/* Makes the output tensors from the features that were read, which is the last part of
  * parsing_features.h. */
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ static int64_t example_begin(const struct feature *feature, int64_t i) {
     return i > 0 ? feature->outer_ends.at[i - 1] : 0;
 }
 
-/* Elements [from, from + n) of the feature, moved: each once. The destination's strings are
+/* Moves elements [from, from + n) of the feature, each of them once. The destination's strings are
  * NULL. */
 static void move_values(struct feature *feature, int64_t from, int64_t n, void *to) {
     size_t size = dtype_size(feature->dtype);
@@ -54,8 +54,8 @@ static int64_t longest_list(const struct feature *feature) {
     return longest;
 }
 
-/* Indices (example, step, place in the row); of a single example without the first, of no list
- * without the second. */
+/* Writes indices (example, step, position in the row). A single example has no first column, and a
+ * feature that is no list has no second. */
 static struct status *emit_sparse(const struct emit *emit, struct feature *feature,
                                   int indices_output, int values_output, int shape_output) {
     int rank = 1 + emit->are_lists + !emit->is_single;
@@ -74,7 +74,7 @@ static struct status *emit_sparse(const struct emit *emit, struct feature *featu
         if (!emit->are_lists)
             example = row;
         while (emit->are_lists &&
-               feature->outer_ends.at[example] <= row) { /* examples without steps */
+               feature->outer_ends.at[example] <= row) { /* skips examples without steps */
             example++;
             step = 0;
         }
@@ -105,7 +105,7 @@ static struct status *alloc_dense(const struct emit *emit, const struct feature 
     return kernel_alloc(emit->ctx, output, feature->dtype, (struct shape){rank, dims});
 }
 
-/* Element `default_value`, or zeros, n times. */
+/* Writes element `default_value`, or zeros, n times. */
 static void fill(const struct feature *feature, char *to, int64_t n) {
     size_t size = dtype_size(feature->dtype);
     memset(to, 0, (size_t)n * size);
@@ -114,8 +114,8 @@ static void fill(const struct feature *feature, char *to, int64_t n) {
                       1);
 }
 
-/* Rows of different lengths side by side, filled up at their ends. begin(i) and end(i) of
- * example i are elements. */
+/* Writes rows of different lengths side by side, padded at their ends. Example i has elements
+ * [begin(i), end(i)). */
 static struct status *emit_padded(const struct emit *emit, struct feature *feature, int output) {
     int64_t longest =
         emit->are_lists ? longest_list(feature) * feature->stride : longest_row(feature);
@@ -164,13 +164,13 @@ static struct status *emit_splits(const struct emit *emit, enum dtype dtype,
         return status_invalid("%lld values are more than row splits of int32 can count",
                               (long long)ends->at[ends->n - 1]);
     TRY(kernel_alloc(emit->ctx, output, dtype, (struct shape){1, &n}));
-    ragged_set_int(&emit->ctx->outputs[output], 0, 0);
+    tensor_set_index(&emit->ctx->outputs[output], 0, 0);
     for (int64_t i = 0; i < ends->n; i++)
-        ragged_set_int(&emit->ctx->outputs[output], i + 1, ends->at[i]);
+        tensor_set_index(&emit->ctx->outputs[output], i + 1, ends->at[i]);
     return NULL;
 }
 
-/* A single example needs no outer_ends splits. */
+/* Makes outer_ends splits of zeros or without elements, because a single example needs none. */
 static struct status *emit_no_splits(const struct emit *emit, enum dtype dtype, int output) {
     int64_t none = 0;
     struct shape shape = emit->is_of_sequence ? SHAPE_SCALAR : (struct shape){1, &none};

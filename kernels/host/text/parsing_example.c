@@ -1,18 +1,11 @@
-/* Computes ParseExample, ParseExampleV2 and ParseSingleExample: serialized tf.train.Examples become
- * a tensor for each feature. */
+/* Computes ParseExample, ParseExampleV2 and ParseSingleExample, which turn serialized
+ * tf.train.Examples into a tensor for each feature. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/text/parsing_features.h"
 #include "kernels/host/text/parsing_internal.h"
 #include "kernels/host/text/string_internal.h"
-
-/* The list of an attr that the op may not have. */
-static struct status *optional_list(const struct node *node, const char *name,
-                                    const struct attr_value **ret, int *ret_n) {
-    *ret_n = 0;
-    return node_attr(node, name) ? node_get_list(node, name, ret, ret_n) : NULL;
-}
 
 struct status *parsing_example_init(struct kernel_init *init) {
     struct feature_types *types = xcalloc(1, sizeof(*types));
@@ -23,10 +16,11 @@ struct status *parsing_example_init(struct kernel_init *init) {
     TRY(node_get_list(init->node, "sparse_types", &types->sparse_types, &types->n_sparse));
     TRY(node_get_list(init->node, "Tdense", &types->dense_types, &types->n_dense));
     TRY(node_get_list(init->node, "dense_shapes", &types->dense_shapes, &n_shapes));
-    TRY(optional_list(init->node, "ragged_value_types", &types->ragged_types, &types->n_ragged));
-    TRY(optional_list(init->node, "ragged_split_types", &types->split_types, &n_splits));
-    TRY(optional_list(init->node, "sparse_keys", &types->sparse_keys, &n_sparse_keys));
-    TRY(optional_list(init->node, "dense_keys", &types->dense_keys, &n_dense_keys));
+    TRY(node_get_list_if_any(init->node, "ragged_value_types", &types->ragged_types,
+                             &types->n_ragged));
+    TRY(node_get_list_if_any(init->node, "ragged_split_types", &types->split_types, &n_splits));
+    TRY(node_get_list_if_any(init->node, "sparse_keys", &types->sparse_keys, &n_sparse_keys));
+    TRY(node_get_list_if_any(init->node, "dense_keys", &types->dense_keys, &n_dense_keys));
     TRY(node_get_i(init->node, node_attr(init->node, "num_sparse") ? "num_sparse" : "Nsparse",
                    &n_sparse));
     if (n_sparse != types->n_sparse || (is_single && n_sparse_keys != types->n_sparse))
@@ -40,7 +34,7 @@ void parsing_example_fini(void *state) { free(state); }
 
 /* ---- keys and defaults ---- */
 
-/* Keys that are inputs of their own, from `input` on. */
+/* Reads keys that are inputs of their own, from `input` on. */
 static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n,
                                   struct feature *features) {
     for (int i = 0; i < n; i++) {
@@ -65,8 +59,7 @@ static struct status *vector_keys(struct kernel_ctx *ctx, int input, const char 
 
 static struct status *defaults(struct kernel_ctx *ctx, int input, struct feature_set *set) {
     for (int i = 0; i < set->types->n_dense; i++)
-        TRY(feature_set_default(&set->features[set->types->n_sparse + i],
-                                kernel_input(ctx, input + i), i));
+        TRY(feature_set_default(set, i, kernel_input(ctx, input + i)));
     return NULL;
 }
 
@@ -128,13 +121,15 @@ static enum kernel_result end(struct kernel_ctx *ctx, struct feature_set *set, s
 }
 
 /* ParseExample: attrs Nsparse, Ndense, sparse_types, Tdense, dense_shapes.
- *   serialized  string [n]    names  string [n] or [0], for errors
- *   sparse_keys, dense_keys  scalars    dense_defaults  a tensor each
+ *   serialized      string [n]
+ *   names           string [n] or [0], for errors
+ *   sparse_keys, dense_keys   scalars
+ *   dense_defaults  a tensor each
  *   of a sparse key   indices int64 [m, 2], values [m], shape int64 [2]
  *   of a dense key    values [n, dense_shape…]; with a first size of -1, as long as the longest,
- *                     filled up with the default
- * Errors   INVALID_ARGUMENT   no Example, another type, another number of values, a dense feature
- *                             without a default missing */
+ *                     padded with the default
+ * Errors   INVALID_ARGUMENT   no Example, another type, another number of values, a missing dense
+ *                             feature that has no default */
 enum kernel_result parsing_example(struct kernel_ctx *ctx) {
     const struct feature_types *types = ctx->instance->state;
     const struct tensor *serialized = kernel_input(ctx, 0);
@@ -151,8 +146,8 @@ enum kernel_result parsing_example(struct kernel_ctx *ctx) {
     return end(ctx, &set, st ? st : parse_all(ctx, &set, kernel_input(ctx, 1)));
 }
 
-/* ParseExampleV2: keys are vectors; serialized may be a scalar, then outputs have no batch
- * dimension.
+/* ParseExampleV2: as ParseExample, with vectors of keys. When serialized is a scalar, outputs have
+ * no batch dimension.
  *   of a ragged key   values [m], row splits [n + 1]
  * Errors   as ParseExample */
 enum kernel_result parsing_example_v2(struct kernel_ctx *ctx) {
@@ -177,7 +172,7 @@ enum kernel_result parsing_example_v2(struct kernel_ctx *ctx) {
     return end(ctx, &set, st ? st : parse_all(ctx, &set, kernel_input(ctx, 1)));
 }
 
-/* ParseSingleExample: keys are attrs; serialized is a scalar, and outputs have no batch dimension.
+/* ParseSingleExample: keys are attrs. serialized is a scalar, and outputs have no batch dimension.
  * Errors   as ParseExample */
 enum kernel_result parsing_single_example(struct kernel_ctx *ctx) {
     const struct feature_types *types = ctx->instance->state;

@@ -8,7 +8,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/text/string_internal.h"
 
-/* ---- what is asked for ---- */
+/* ---- wanted features ---- */
 
 struct status *feature_types_check(const struct feature_types *types, int n_shapes, int n_splits) {
     if (n_shapes != types->n_dense)
@@ -47,6 +47,7 @@ struct status *feature_set_init(struct feature_set *set, const struct feature_ty
     set->features = xcalloc((size_t)set->n + 1, sizeof(*set->features));
     for (int i = 0; i < set->n; i++) {
         struct feature *feature = &set->features[i];
+        feature->is_of_list = are_lists;
         if (i < types->n_sparse) {
             feature->kind = FEATURE_SPARSE;
             feature->dtype = types->sparse_types[i].dtype;
@@ -82,30 +83,34 @@ void feature_set_fini(struct feature_set *set) {
         strmap_fini(&set->by_key);
 }
 
-static COLD struct status *bad_default(const struct feature *feature,
-                                       const struct tensor *default_value, int index,
-                                       const char *why) {
+static COLD struct status *bad_default(const struct feature_set *set, int index,
+                                       const struct tensor *default_value, const char *why) {
     struct str wanted = STR_INIT, given = STR_INIT;
-    shape_print(feature->shape, &wanted);
+    shape_print(set->features[set->types->n_sparse + index].shape, &wanted);
     shape_print(tensor_shape(default_value), &given);
-    struct status *st = status_invalid(
-        "dense_defaults[%d].shape() == %s is not compatible with dense_shapes_[%d] == %s%s", index,
-        str_text(&given), index, str_text(&wanted), why);
+    struct status *st =
+        set->is_of_sequence
+            ? status_invalid("default_value[%d].shape() == %s != context_dense_shapes[%d] == %s%s",
+                             index, str_text(&given), index, str_text(&wanted), why)
+            : status_invalid("dense_defaults[%d].shape() == %s is not compatible with "
+                             "dense_shapes_[%d] == %s%s",
+                             index, str_text(&given), index, str_text(&wanted), why);
     str_fini(&wanted);
     str_fini(&given);
     return st;
 }
 
-struct status *feature_set_default(struct feature *feature, const struct tensor *default_value,
-                                   int index) {
+struct status *feature_set_default(struct feature_set *set, int index,
+                                   const struct tensor *default_value) {
+    struct feature *feature = &set->features[set->types->n_sparse + index];
     feature->default_value = default_value;
     if (feature->is_variable && default_value->n_elements != 1)
         return bad_default(
-            feature, default_value, index,
+            set, index, default_value,
             ", a variable length shape: the default must contain a single element, the padding");
     if (!feature->is_variable && default_value->n_elements > 0 &&
         !shape_equal(tensor_shape(default_value), feature->shape))
-        return bad_default(feature, default_value, index, "");
+        return bad_default(set, index, default_value, "");
     if (default_value->dtype != feature->dtype)
         return status_invalid("dense_defaults[%d].dtype() == %s != dense_types_[%d] == %s", index,
                               dtype_name((enum dtype)default_value->dtype), index,
@@ -123,7 +128,7 @@ static void offsets_add(struct offsets *numbers, int64_t value) {
     numbers->at[numbers->n++] = value;
 }
 
-/* Room for n more; where they go. */
+/* Makes room for n more elements, and returns where they belong. */
 static char *grow(struct feature *feature, int64_t n) {
     size_t size = dtype_size(feature->dtype);
     if (feature->n_values + n > feature->capacity) {
@@ -154,7 +159,8 @@ enum {
     WIRE_FIXED32 = 5
 };
 
-/* The list in a serialized Feature, the last one if several; DT_INVALID where there is none. */
+/* Finds the list in a serialized Feature, the last list if there are several. DT_INVALID where
+ * there is none. */
 static bool open_feature(struct span feature, enum dtype *ret_dtype, struct span *ret_list) {
     static const enum dtype types[] = {DT_INVALID, DT_STRING, DT_FLOAT, DT_INT64};
     struct proto_field field;
@@ -255,7 +261,7 @@ void feature_set_reset(struct feature_set *set) {
         set->features[i].is_found = false;
 }
 
-/* ---- taking an example's ---- */
+/* ---- reading an example's features ---- */
 
 static COLD struct status *wrong(const struct feature *feature, const struct feature_place *place,
                                  const char *what) {
@@ -267,7 +273,12 @@ static COLD struct status *wrong(const struct feature *feature, const struct fea
 static COLD struct status *wrong_size(const struct feature *feature,
                                       const struct feature_place *place, int64_t n) {
     struct str text = STR_INIT;
-    if (feature->is_variable)
+    if (feature->is_of_list)
+        str_addf(&text,
+                 "Number of %s values != expected.  Values size: %lld is not consistent with the "
+                 "output shape of each step of the feature list: ",
+                 dtype_name(feature->dtype), (long long)n);
+    else if (feature->is_variable)
         str_addf(&text,
                  "Number of %s values is not a multiple of stride length. Saw %lld values but "
                  "output shape is: ",
@@ -281,7 +292,7 @@ static COLD struct status *wrong_size(const struct feature *feature,
     return st;
 }
 
-/* A serialized Feature as the next row; *ret_is_there false when it holds no list. */
+/* Reads a serialized Feature as the next row. *ret_is_there is false when it holds no list. */
 static struct status *take_row(struct feature *feature, const struct feature_place *place,
                                struct span message, bool *ret_is_there) {
     enum dtype dtype;
@@ -323,7 +334,7 @@ static struct status *take_feature(struct feature *feature, const struct feature
     return NULL;
 }
 
-/* A serialized FeatureList: a row per step. */
+/* Reads a serialized FeatureList, with a row for each step. */
 static struct status *take_list(struct feature *feature, const struct feature_place *place) {
     struct span message = feature->is_found ? feature->found : (struct span){"", 0};
     struct proto_field field;

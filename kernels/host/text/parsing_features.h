@@ -29,6 +29,7 @@ struct feature {
     int64_t stride;
     /* dense: the first dimension is that of the longest example */
     bool is_variable;
+    bool is_of_list;  /* a row is a step of a feature list */
     bool is_optional; /* a dense feature list that may be missing, and is empty then */
     /* dense: the value where the example has none; NULL or empty: that is an error. With
      * is_variable: the padding */
@@ -71,10 +72,10 @@ struct status *feature_set_init(struct feature_set *set, const struct feature_ty
                                 bool are_lists) MUST_USE;
 void feature_set_index(struct feature_set *set);
 void feature_set_fini(struct feature_set *set); /* accepts an all-zero one */
-/* Sets a dense feature's default value, after checking that it is compatible with the feature's
- * shape, or is one element of padding. Borrows the tensor. Errors: INVALID_ARGUMENT. */
-struct status *feature_set_default(struct feature *feature, const struct tensor *default_value,
-                                   int index) MUST_USE;
+/* Sets the default value of dense feature `index`, after checking that it is compatible with the
+ * feature's shape, or is one element of padding. Borrows the tensor. Errors: INVALID_ARGUMENT. */
+struct status *feature_set_default(struct feature_set *set, int index,
+                                   const struct tensor *default_value) MUST_USE;
 
 /* Names an example in error messages. */
 struct feature_place {

@@ -1,9 +1,10 @@
-/* Computes DecodeJSONExample: translates tf.train.Example from JSON to its wire format. It follows
- * protobuf's JSON mapping: camelCase or the proto's own names, bytes in base64, 64-bit integers as
- * numbers or texts, "NaN" and "Infinity" as texts, null for a missing value, and in a list for zero
- * or nothing.
+/* Computes DecodeJSONExample, which translates tf.train.Example from JSON to its wire format. It
+ * follows protobuf's JSON mapping: camelCase or the proto's own names, bytes in base64, 64-bit
+ * integers as numbers or texts, "NaN" and "Infinity" as texts. null is a missing value, and in a
+ * list it is zero or an empty text.
  *
- * jansson is used here as well as in rpc/: the op's job is JSON, and no room below has it. */
+ * jansson is used here as well as in rpc/, because reading JSON is this op's work, and no lower
+ * room reads JSON. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -21,7 +22,7 @@ static COLD struct status *wrong(const char *what) {
 
 /* ---- values ---- */
 
-/* Base64 in either alphabet, padded or not. */
+/* Decodes base64 in either alphabet, padded or not. */
 static struct status *add_bytes(const json_t *value, struct str *out) {
     struct str bytes = STR_INIT;
     const char *text = json_is_null(value) ? "" : json_string_value(value);
@@ -80,7 +81,7 @@ static struct status *add_integer(const json_t *value, struct str *out) {
         number = strtoll(text, &end, 10);
         if (end == text || *end || errno)
             return wrong("no 64-bit integer");
-    } else if (json_is_real(value)) { /* 1.0 and 1e3 are integers, too */
+    } else if (json_is_real(value)) { /* 1.0 and 1e3 are integers as well */
         double real = json_real_value(value);
         if (real != floor(real) || real < -9223372036854775808.0 || real >= 9223372036854775808.0)
             return wrong("no 64-bit integer");
@@ -99,8 +100,8 @@ static bool is_field(const char *key, const char *camel, const char *own) {
     return strcmp(key, camel) == 0 || strcmp(key, own) == 0;
 }
 
-/* An array, or a value for an array of one. Each value is a field of its own, as protobuf's JSON
- * reader writes them. */
+/* Adds the values of an array. A value without an array counts as an array of one. As protobuf's
+ * JSON reader does, each value becomes a field of its own. */
 static struct status *add_values(const json_t *values, int field, struct str *out) {
     static struct status *(*const add[])(const json_t *, struct str *) = {NULL, add_bytes,
                                                                           add_float, add_integer};
@@ -191,7 +192,8 @@ static struct status *add_example(const json_t *example, struct str *out) {
 }
 
 /* DecodeJSONExample
- *   json_examples  string    binary_examples  string, its shape: serialized Examples
+ *   json_examples    string
+ *   binary_examples  string, its shape: serialized Examples
  * Errors   INVALID_ARGUMENT   no JSON, or not of an Example */
 enum kernel_result parsing_decode_json_example(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);

@@ -1,4 +1,4 @@
-/* Computes DecodeRaw and DecodePaddedRaw: reads the bytes of strings as numbers. */
+/* Computes DecodeRaw and DecodePaddedRaw, which read the bytes of strings as numbers. */
 #include <stdlib.h>
 
 #include "kernels/host/text/parsing_internal.h"
@@ -17,8 +17,8 @@ struct status *parsing_raw_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* Bytes that stand in reverse when the byte order is the other one: of complex numbers, those of
- * each part. */
+/* How many bytes are reversed together when the byte order is the other one. Complex numbers are
+ * reversed part by part. */
 static size_t unit_of(enum dtype dtype) {
     return dtype_size(dtype) / (dtype_in(dtype, DTYPES_COMPLEX) ? 2 : 1);
 }
@@ -39,7 +39,7 @@ static void put(const struct raw_state *state, enum dtype dtype, char *to, struc
             to[i] = to[i] != 0;
 }
 
-/* The output: the input's shape, and n numbers for each string. */
+/* Makes the output: the input's shape, and n numbers for each string. */
 static struct status *alloc_output(struct kernel_ctx *ctx, const struct tensor *input, int64_t n) {
     int64_t dims[SHAPE_MAX_RANK + 1];
     memcpy(dims, tensor_dims(input), (size_t)input->rank * sizeof(*dims));
@@ -49,8 +49,9 @@ static struct status *alloc_output(struct kernel_ctx *ctx, const struct tensor *
 }
 
 /* DecodeRaw: all strings have one length, a multiple of out_type's size.
- *   bytes  string, any shape    output  out_type, one dimension more
- * Errors   INVALID_ARGUMENT   lengths that differ, or no multiple */
+ *   bytes    string, any shape
+ *   output   out_type, one dimension more
+ * Errors   INVALID_ARGUMENT   lengths that differ, or are no multiple */
 enum kernel_result parsing_decode_raw(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
@@ -76,25 +77,26 @@ enum kernel_result parsing_decode_raw(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* DecodePaddedRaw: strings are cut, or filled up with zeros, to fixed_length bytes.
- *   input_bytes  string, any shape    fixed_length  int32, scalar
- *   output  out_type, one dimension more
+/* DecodePaddedRaw: strings are cut, or padded with zeros, to fixed_length bytes.
+ *   input_bytes    string, any shape
+ *   fixed_length   int32, scalar
+ *   output         out_type, one dimension more
  * Errors   INVALID_ARGUMENT   fixed_length no positive multiple of out_type's size */
 enum kernel_result parsing_decode_padded_raw(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0), *fixed = kernel_input(ctx, 1);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
-    if (fixed->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("k must be scalar, got shape %lld elements",
-                                               (long long)fixed->n_elements));
+    if (fixed->rank != 0)
+        return kernel_fail(ctx, status_invalid("k (fixed_length) must be scalar, got shape %s",
+                                               TENSOR_SHAPE_TEXT(fixed)));
     int64_t len = tensor_index_at(fixed, 0), size = (int64_t)dtype_size(dtype);
-    if (len <= 0)
-        return kernel_fail(
-            ctx, status_invalid("fixed_length (%lld) must be greater than zero.", (long long)len));
     if (len % size != 0)
         return kernel_fail(
             ctx,
             status_invalid("fixed_length (%lld) must be a multiple of the size of out_type (%lld)",
                            (long long)len, (long long)size));
+    if (len <= 0)
+        return kernel_fail(
+            ctx, status_invalid("fixed_length (%lld) must be greater than zero.", (long long)len));
     KERNEL_TRY(ctx, alloc_output(ctx, input, len / size));
     char *out = tensor_data(&ctx->outputs[0]);
     if (input->n_elements > 0)

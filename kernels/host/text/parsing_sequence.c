@@ -1,6 +1,6 @@
-/* Computes ParseSequenceExample, ParseSequenceExampleV2 and ParseSingleSequenceExample: serialized
- * tf.train.SequenceExamples, whose features are of two levels: of the whole example (context), and
- * of each step (feature lists). */
+/* Computes ParseSequenceExample, ParseSequenceExampleV2 and ParseSingleSequenceExample, which read
+ * serialized tf.train.SequenceExamples. Their features have two levels: those of the whole example
+ * (context), and those of each step (feature lists). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,33 +11,28 @@
 
 struct sequence_state {
     struct feature_types context, lists;
-    const struct attr_value *is_optional; /* of the first version: keys */
+    const struct attr_value *is_optional; /* the first version's list of keys */
     int n_may_miss;
 };
 
-static struct status *optional_list(const struct node *node, const char *name,
-                                    const struct attr_value **ret, int *ret_n) {
-    *ret_n = 0;
-    return node_attr(node, name) ? node_get_list(node, name, ret, ret_n) : NULL;
-}
-
-/* Attrs "context_…", or "feature_list_…". */
+/* Reads the attrs "context_…" or "feature_list_…". */
 static struct status *read_types(const struct node *node, bool is_context,
                                  struct feature_types *types) {
     const char *prefix = is_context ? "context" : "feature_list";
     char name[64];
     int n_shapes, n_splits, n_keys;
 #define ATTR(what) (snprintf(name, sizeof(name), "%s_%s", prefix, what), name)
-    TRY(optional_list(node, ATTR("sparse_types"), &types->sparse_types, &types->n_sparse));
-    TRY(optional_list(node, is_context ? "Tcontext_dense" : "feature_list_dense_types",
-                      &types->dense_types, &types->n_dense));
-    TRY(optional_list(node, ATTR("dense_shapes"), &types->dense_shapes, &n_shapes));
-    TRY(optional_list(node, ATTR("ragged_value_types"), &types->ragged_types, &types->n_ragged));
-    TRY(optional_list(node, ATTR("ragged_split_types"), &types->split_types, &n_splits));
-    TRY(optional_list(node, ATTR("sparse_keys"), &types->sparse_keys, &n_keys));
+    TRY(node_get_list_if_any(node, ATTR("sparse_types"), &types->sparse_types, &types->n_sparse));
+    TRY(node_get_list_if_any(node, is_context ? "Tcontext_dense" : "feature_list_dense_types",
+                             &types->dense_types, &types->n_dense));
+    TRY(node_get_list_if_any(node, ATTR("dense_shapes"), &types->dense_shapes, &n_shapes));
+    TRY(node_get_list_if_any(node, ATTR("ragged_value_types"), &types->ragged_types,
+                             &types->n_ragged));
+    TRY(node_get_list_if_any(node, ATTR("ragged_split_types"), &types->split_types, &n_splits));
+    TRY(node_get_list_if_any(node, ATTR("sparse_keys"), &types->sparse_keys, &n_keys));
     if (types->sparse_keys && n_keys != types->n_sparse)
         return status_invalid("len(%s_sparse_keys) != len(%s_sparse_types)", prefix, prefix);
-    TRY(optional_list(node, ATTR("dense_keys"), &types->dense_keys, &n_keys));
+    TRY(node_get_list_if_any(node, ATTR("dense_keys"), &types->dense_keys, &n_keys));
     if (types->dense_keys && n_keys != types->n_dense)
         return status_invalid("len(%s_dense_keys) != len(%s_dense_types)", prefix, prefix);
 #undef ATTR
@@ -148,9 +143,8 @@ static struct status *check_shapes(const struct sequence *sequence, int rank) {
 }
 
 static struct status *defaults(struct sequence *sequence, int input) {
-    struct feature *dense = sequence->context.features + sequence->state->context.n_sparse;
     for (int i = 0; i < sequence->state->context.n_dense; i++)
-        TRY(feature_set_default(&dense[i], kernel_input(sequence->ctx, input + i), i));
+        TRY(feature_set_default(&sequence->context, i, kernel_input(sequence->ctx, input + i)));
     return NULL;
 }
 
@@ -174,8 +168,8 @@ static struct status *parse_one(struct sequence *sequence, struct span example,
         }
     }
     if (more < 0)
-        return status_invalid("Could not parse example input, value: '%.*s'",
-                              (int)MIN(example.len, 500), example.data);
+        return status_invalid("Invalid protocol message input, example id: %.*s",
+                              (int)place->name.len, place->name.data);
     TRY(feature_set_take(&sequence->context, place));
     return feature_set_take(&sequence->lists, place);
 }
@@ -199,11 +193,12 @@ static struct status *parse_all(struct sequence *sequence, bool has_lengths) {
 /* ---- kernels ---- */
 
 /* ParseSequenceExample: keys are attrs.
- *   serialized  string [n]    debug_name  string [n] or [0]
+ *   serialized              string [n]
+ *   debug_name              string [n] or [0]
  *   context_dense_defaults  a tensor each
- *   context features as ParseExample's; of feature lists:
- *   sparse   indices int64 [m, 3] (example, step, place), values [m], shape int64 [3]
- *   dense    values [n, most steps, shape…], filled up with zeros; lengths int64 [n]
+ *   context features are as in ParseExample; of feature lists:
+ *   sparse   indices int64 [m, 3] (example, step, position), values [m], shape int64 [3]
+ *   dense    values [n, most steps, shape…], padded with zeros; lengths int64 [n]
  * Errors   INVALID_ARGUMENT   as ParseExample; a dense list that is missing and not in
  *                             feature_list_dense_missing_assumed_empty */
 enum kernel_result parsing_sequence(struct kernel_ctx *ctx) {
@@ -235,7 +230,7 @@ static struct status *level_keys(struct kernel_ctx *ctx, int input, struct featu
 
 static struct status *optional_flags(struct kernel_ctx *ctx, int input, struct feature_set *lists) {
     const struct tensor *flags = kernel_input(ctx, input);
-    if (flags->rank != 1 || flags->n_elements != lists->types->n_dense)
+    if (flags->n_elements != lists->types->n_dense)
         return status_invalid(
             "Expected len(feature_list_dense_missing_assumed_empty) == %d, but got: %lld",
             lists->types->n_dense, (long long)flags->n_elements);
@@ -245,8 +240,8 @@ static struct status *optional_flags(struct kernel_ctx *ctx, int input, struct f
     return NULL;
 }
 
-/* ParseSequenceExampleV2: keys are vectors; serialized may be a scalar, then outputs have no
- * batch dimension.
+/* ParseSequenceExampleV2: as ParseSequenceExample, with vectors of keys. When serialized is a
+ * scalar, outputs have no batch dimension.
  *   ragged lists   values [m], outer_ends splits [n + 1] (steps of each example), inner splits
  *                  [steps + 1]
  * Errors   as ParseSequenceExample */
@@ -266,8 +261,8 @@ enum kernel_result parsing_sequence_v2(struct kernel_ctx *ctx) {
     return sequence_end(&s, st ? st : parse_all(&s, true));
 }
 
-/* ParseSingleSequenceExample: one example; each key is an input. Outputs have no batch
- * dimension, dense lists no lengths.
+/* ParseSingleSequenceExample: one example, and each key is an input. Outputs have no batch
+ * dimension, and dense lists have no lengths.
  * Errors   as ParseSequenceExample */
 enum kernel_result parsing_single_sequence(struct kernel_ctx *ctx) {
     const struct sequence_state *state = ctx->instance->state;

@@ -1,5 +1,5 @@
-/* Computes ParseTensor, SerializeTensor, DecodeCompressed and Fingerprint: tensors and strings to
- * bytes and back. */
+/* Computes ParseTensor, SerializeTensor, DecodeCompressed and Fingerprint, which turn tensors and
+ * strings into bytes or back. */
 #include <stdlib.h>
 
 #include "common/io/inflate.h"
@@ -12,7 +12,7 @@ enum { INFLATED_MAX_BYTES = 1 << 30, CLAIM_SPARE_BYTES = 64 << 20 };
 
 /* ---- tensors ---- */
 
-/* ParseTensor: a serialized TensorProto.
+/* ParseTensor: reads a serialized TensorProto.
  *   serialized  string, scalar    output  out_type
  * Errors   INVALID_ARGUMENT   no scalar, no TensorProto, another dtype */
 enum kernel_result parsing_parse_tensor(struct kernel_ctx *ctx) {
@@ -87,8 +87,10 @@ struct status *parsing_compressed_init(struct kernel_init *init) {
 }
 
 /* DecodeCompressed: attr compression_type "", ZLIB or GZIP.
- *   bytes  string    output  string, its shape
- * Errors   DATA_LOSS   corrupt data;  RESOURCE_EXHAUSTED   above 1 GiB */
+ *   bytes    string
+ *   output   string, its shape
+ * Errors   DATA_LOSS            corrupt data
+ *          RESOURCE_EXHAUSTED   above 1 GiB */
 enum kernel_result parsing_decode_compressed(struct kernel_ctx *ctx) {
     const struct compressed_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0);
@@ -117,7 +119,8 @@ static void put_fingerprint(uint8_t *to, const void *data, size_t len) {
         to[i] = (uint8_t)(hash >> (8 * i));
 }
 
-/* Rows of strings: the fingerprint of all their fingerprints; of one string, its own. */
+/* A row of strings has the fingerprint of all its strings' fingerprints. A row of one string has
+ * that string's. */
 static void fingerprint_strings(const struct tensor *data, int64_t n_rows, int64_t row_len,
                                 uint8_t *out) {
     uint8_t *of_row = xcalloc((size_t)row_len + 1, 8);
@@ -135,7 +138,9 @@ static void fingerprint_strings(const struct tensor *data, int64_t n_rows, int64
 }
 
 /* Fingerprint: a hash of each row that never changes, FarmHash's 64 bits, the lowest byte first.
- *   data  T [n, …]    method  string, scalar: "farmhash64"    fingerprint  uint8 [n, 8]
+ *   data         T [n, …]
+ *   method       string, scalar: "farmhash64"
+ *   fingerprint  uint8 [n, 8]
  * Errors   INVALID_ARGUMENT   data a scalar, another method */
 enum kernel_result parsing_fingerprint(struct kernel_ctx *ctx) {
     const struct tensor *data = kernel_input(ctx, 0), *method = kernel_input(ctx, 1);

@@ -11,13 +11,13 @@
 #include "kernels/host/text/utf8.h"
 
 enum {
-    WHOLE_STEPS = 200 * 1000,        /* of backtracking, before the automaton is asked */
+    WHOLE_STEPS = 200 * 1000,        /* steps of backtracking before the automaton is used */
     SEARCH_STEPS = 20 * 1000 * 1000, /* about a second */
     AUTOMATON_STEPS = 20 * 1000 * 1000,
     HEAP_KIB = 64 * 1024,
     JIT_STACK_BYTES = 1 << 20,
-    WORKSPACE_MAX = 1 << 22, /* ints of the automaton's places */
-    NEST_LIMIT = 2000,       /* groups in groups in what regex_translate writes */
+    WORKSPACE_MAX = 1 << 22, /* ints for the automaton's states */
+    NEST_LIMIT = 2000,       /* groups inside groups in what regex_translate writes */
 };
 
 struct regex {
@@ -72,7 +72,8 @@ struct status *regex_new(struct span pattern, int use, struct regex **ret) {
                     &regex->code));
     if (use & REGEX_OFTEN)
         pcre2_jit_compile(regex->code,
-                          PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter goes on */
+                          /* where the compiler fails, the interpreter is used */
+                          PCRE2_JIT_COMPLETE);
     pcre2_pattern_info(regex->code, PCRE2_INFO_CAPTURECOUNT, &n_groups);
     regex->n_groups = (int)n_groups;
     *ret = regex;
@@ -118,8 +119,8 @@ void regex_run_free(struct regex_run *run) {
 
 /* ---- texts ---- */
 
-/* The length of the character at a text's front, 0 where there is none. RE2 takes the
- * surrogates' three bytes for characters, as PCRE2 does unless it is asked to check. */
+/* The length of the character at a text's front, 0 where there is none. Like PCRE2 unless it is
+ * asked to check, RE2 accepts the three bytes of a surrogate as a character. */
 static size_t char_len(const char *text, size_t len) {
     const unsigned char *p = (const unsigned char *)text;
     if (*p < 0x80)
@@ -129,7 +130,7 @@ static size_t char_len(const char *text, size_t len) {
     return utf8_well_formed_len(text, len);
 }
 
-/* How many bytes from the front on are characters. */
+/* How many bytes from the front on are well-formed characters. */
 static size_t well_formed_len(struct span text) {
     size_t at = 0;
     for (size_t len; at < text.len && (len = char_len(text.data + at, text.len - at)) > 0;)
@@ -145,7 +146,7 @@ static struct status *too_much(const struct regex_run *run, struct span text, in
         (int)run->regex->pattern.len, run->regex->pattern.data, text.len, message);
 }
 
-/* The automaton: slower by the step, but their number has no powers in it. */
+/* Uses the automaton. Its steps are slower, but their number is not exponential. */
 static struct status *matches_by_automaton(struct regex_run *run, struct span text, bool *ret) {
     pcre2_set_match_limit(run->context, AUTOMATON_STEPS);
     for (;;) {
@@ -182,8 +183,8 @@ struct status *regex_matches_all(struct regex_run *run, struct span text, bool *
 
 /* ---- replacing ---- */
 
-/* A text between ill-formed bytes, which match nothing: PCRE2 sees one such stretch at a time,
- * and hears where an end is none of the whole text's. */
+/* A part of a text between ill-formed bytes, which match nothing. PCRE2 searches one stretch at a
+ * time, and is told which of its ends are not ends of the whole text. */
 struct stretch {
     size_t begin, end;
 };
@@ -206,19 +207,19 @@ static struct stretch stretch_from(struct span text, size_t at) {
     return (struct stretch){at, at + well_formed_len((struct span){text.data + at, text.len - at})};
 }
 
-/* A text that is searched, and the place of its last match. */
+/* A search in a text, with its last match. */
 struct search {
     struct regex_run *run;
     struct span text;
-    struct stretch in; /* that `at` was in last */
+    struct stretch in; /* the stretch that `at` was in last */
     size_t match_begin, match_end;
 };
 
-/* The first match from `at` on. `at` never goes back, and is no place inside of a character. */
+/* Finds the first match from `at` on. `at` never moves back, and is never inside of a character. */
 static struct status *search_from(struct search *search, size_t at, bool *ret_found) {
     struct span text = search->text;
     for (;; at = search->in.begin) {
-        if (at > search->in.end) /* past the ill-formed byte there */
+        if (at > search->in.end) /* the stretch has ended at an ill-formed byte */
             search->in = stretch_from(text, at);
         TRY(search_stretch(search->run, text, search->in, at, ret_found));
         if (*ret_found) {
@@ -233,7 +234,7 @@ static struct status *search_from(struct search *search, size_t at, bool *ret_fo
     }
 }
 
-/* The highest group that a rewrite names. */
+/* The highest number of a group in a rewrite. */
 static int highest_group(struct span rewrite) {
     int highest = 0;
     for (size_t i = 0; i + 1 < rewrite.len; i++) {
@@ -246,7 +247,7 @@ static int highest_group(struct span rewrite) {
     return highest;
 }
 
-/* False, with what came before written, at a backslash that means nothing. */
+/* Writes the rewrite. At a backslash that means nothing it stops and returns false. */
 static bool write_rewrite(const struct search *search, struct span rewrite, struct str *out) {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(search->run->match);
     for (size_t i = 0; i < rewrite.len; i++) {
@@ -286,7 +287,8 @@ static struct status *replace_first(struct search *search, struct span rewrite, 
     return NULL;
 }
 
-/* An empty match where the last match ended does not count: one character is passed instead. */
+/* Replaces all matches. An empty match where the last match ended does not count, so the next
+ * character is copied instead. */
 static struct status *replace_all(struct search *search, struct span rewrite, struct str *out) {
     struct span text = search->text;
     size_t at = 0, last_end = SIZE_MAX;

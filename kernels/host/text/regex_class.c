@@ -5,7 +5,7 @@
 
 enum { MAX_CHAR = 0x10ffff };
 
-/* Beyond ASCII, these are k and s in other clothes. */
+/* Beyond ASCII, these two fold to s and k when case is ignored. */
 enum { LONG_S = 0x17f, KELVIN = 0x212a };
 
 // clang-format off
@@ -107,7 +107,7 @@ void ascii_class_add(const struct ascii_class *class, bool is_negated, bool igno
     }
     if (!is_negated)
         return;
-    if (ignores_case && has_k) { /* whoever has k has s */
+    if (ignores_case && has_k) { /* all classes with k have s as well */
         regex_add_range(out, next, LONG_S - 1);
         regex_add_range(out, LONG_S + 1, KELVIN - 1);
         next = KELVIN + 1;
@@ -133,7 +133,8 @@ int unicode_class_add(struct span name, bool is_negated, bool ignores_case, stru
         str_addf(out, "\\%c{Any}", sign);
         return 1;
     }
-    if (is_name(name, "C")) { /* PCRE2's has the unassigned characters, too */
+    /* unlike RE2's, PCRE2's class has the unassigned characters as well */
+    if (is_name(name, "C")) {
         if (is_negated)
             return -1;
         str_add(out, "\\p{Cc}\\p{Cf}\\p{Co}\\p{Cs}");

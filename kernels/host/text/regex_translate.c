@@ -1,12 +1,12 @@
 /* Translates RE2's syntax to PCRE2's, by recursive descent. Each part is written with its meaning
  * in PCRE2's syntax:
  *
- *   ^ $ \A \z      ^ and $, in (?m: ) where lines are meant: PCRE2 can be told that a text's end
- *                  is none (see regex.c)
+ *   ^ $ \A \z      ^ and $, in (?m: ) where lines are meant; PCRE2 can be told that a text's
+ *                  end is none (see regex.c)
  *   . \d \w [[:x:]]  classes by their ranges
  *   x              itself, as \x{…} unless it is a letter or digit
  *   (?i)           written where it changes; (?s) (?m) (?U) are part of what they change
- *   (?P<n>x)       a group like any other: nobody uses its name */
+ *   (?P<n>x)       a group like any other, because nobody uses its name */
 #include <stdlib.h>
 
 #include "kernels/host/text/regex.h"
@@ -23,7 +23,7 @@ struct flags {
 struct translator {
     struct span whole, rest;
     struct flags flags;
-    bool ignores_case_now; /* what PCRE2 will think here */
+    bool ignores_case_now; /* whether PCRE2 ignores case at this point of the output */
     int depth;
     struct span *names;
     size_t n_names;
@@ -66,7 +66,7 @@ static bool take(struct translator *t, const char *text) {
     return true;
 }
 
-/* The pattern as a whole is well-formed: see regex_translate. */
+/* The pattern as a whole is well-formed, which regex_translate has checked. */
 static uint32_t take_char(struct translator *t) {
     size_t len;
     uint32_t c = utf8_decode(t->rest, &len);
@@ -82,7 +82,8 @@ static int digit_of(char c, int base) {
     return d < base ? d : -1;
 }
 
-/* Digits up to a number, which stays at `limit` once it is beyond it; how many there were. */
+/* Reads digits of a number, which stays at `limit` once it is above that. Returns how many digits
+ * there were. */
 static int take_number(struct translator *t, int base, int max_digits, int64_t limit,
                        int64_t *ret) {
     int n = 0;
@@ -123,7 +124,7 @@ static struct status *take_hex(struct translator *t, const char *begin, uint32_t
     return NULL;
 }
 
-/* What a backslash and what follows it stand for, when that is one character. */
+/* Reads an escape that stands for one character. */
 static struct status *take_escaped(struct translator *t, uint32_t *ret) {
     static const char from[] = "ntrfva", to[] = "\n\t\r\f\v\a";
     const char *begin = t->rest.data;
@@ -151,7 +152,7 @@ static struct status *take_escaped(struct translator *t, uint32_t *ret) {
     return !known && is_letter ? wrong_at(t, "invalid escape sequence", begin) : NULL;
 }
 
-/* \pN and \p{Name}, in which ^ negates, too. */
+/* Reads \pN and \p{Name}, where ^ negates as well. */
 static struct status *take_unicode_class(struct translator *t, struct str *out, bool is_in_class) {
     const char *begin = t->rest.data;
     bool is_negated = begin[1] == 'P';
@@ -187,7 +188,7 @@ static struct status *take_unicode_class(struct translator *t, struct str *out, 
 
 /* ---- classes ---- */
 
-/* [:alpha:] and its kin; *ret_done false where the text is something else. */
+/* Reads [:alpha:] and similar names. *ret_done is false where the text is something else. */
 static struct status *take_named_class(struct translator *t, bool *ret_done) {
     *ret_done = false;
     if (t->rest.len < 2 || memcmp(t->rest.data, "[:", 2) != 0)
@@ -213,7 +214,7 @@ static struct status *take_class_char(struct translator *t, uint32_t *ret) {
     return NULL;
 }
 
-/* One member of a class: a character, a range, or a class of its own. */
+/* Translates one member of a class: a character, a range, or a class. */
 static struct status *translate_member(struct translator *t) {
     bool is_done;
     TRY(take_named_class(t, &is_done));
@@ -259,11 +260,11 @@ static struct status *translate_class(struct translator *t) {
 
 /* ---- groups ---- */
 
-/* Everything below answers how often its deepest part repeats, all counted repetitions around it
- * multiplied. */
+/* Each function below returns how often its most repeated part is repeated: the product of all
+ * counted repetitions around that part. */
 static struct status *translate_alternatives(struct translator *t, int64_t *ret_repeats);
 
-/* After "(?": "ims-U" with ")" or ":", which is taken; *ret_opens for ":". */
+/* Reads what follows "(?": flags such as "ims-U" and ")" or ":". *ret_opens is true after ":". */
 static struct status *take_flags(struct translator *t, const char *begin, bool *ret_opens) {
     bool value = true, is_flag_missing = false;
     while (t->rest.len > 0) {
@@ -325,8 +326,8 @@ static struct status *take_group_name(struct translator *t, const char *begin) {
     return NULL;
 }
 
-/* From "(" on. Flags that are set inside hold to the group's end; "(?i)" alone holds on and is
- * no part: *ret_is_part false. */
+/* Translates a group, from "(" on. Flags that are set inside hold until the group's end. "(?i)"
+ * holds until the end of the group around it and is no part, so *ret_is_part is false. */
 static struct status *translate_group(struct translator *t, bool *ret_is_part,
                                       int64_t *ret_repeats) {
     struct flags before = t->flags;
@@ -389,7 +390,7 @@ static struct status *translate_escape(struct translator *t) {
     return NULL;
 }
 
-/* After \Q. What follows its last character repeats that one only. */
+/* Translates what follows \Q. A repetition after it repeats only its last character. */
 static void translate_quoted(struct translator *t, bool *ret_is_part) {
     while (t->rest.len > 0 && !take(t, "\\E")) {
         write_char(t, take_char(t));
@@ -397,7 +398,7 @@ static void translate_quoted(struct translator *t, bool *ret_is_part) {
     }
 }
 
-/* "{n}", "{n,}", "{n,m}"; anything else is plain text. max -1: no limit. */
+/* Reads "{n}", "{n,}" or "{n,m}". Anything else is plain text. max -1: no limit. */
 static bool take_counts(struct translator *t, int64_t *ret_min, int64_t *ret_max) {
     struct span before = t->rest;
     bool is_good = take(t, "{");
@@ -425,7 +426,7 @@ static bool takes_repetition(struct translator *t, int64_t *ret_min, int64_t *re
     return take(t, "*") || take(t, "+") || take(t, "?") || take_counts(t, ret_min, ret_max);
 }
 
-/* After a part, which repeats *repeats times inside. */
+/* Reads the repetition after a part whose inside is repeated *repeats times. */
 static struct status *translate_repetition(struct translator *t, int64_t *repeats) {
     int64_t min, max;
     const char *begin = t->rest.data;
@@ -490,8 +491,8 @@ static struct status *translate_part(struct translator *t, bool *ret_is_part,
     return NULL;
 }
 
-/* "a(?i)*": the flags are no part, so the part before them repeats. It may do so already: a
- * group around it. */
+/* In "a(?i)*" the flags are no part, so the part before them is repeated. That part may be repeated
+ * already, so it becomes a group. */
 static struct status *repeat_earlier(struct translator *t, size_t begin, bool case_then,
                                      int64_t *repeats) {
     int64_t min, max;

@@ -62,9 +62,9 @@ static void hash_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* StringToHashBucketFast (FarmHash), StringToHashBucket (Murmur), StringToHashBucketStrong
- * (SipHash with attr key): the string's hash modulo num_buckets, int64, the input's shape.
- * Errors   INVALID_ARGUMENT   at init: a key that is not of two numbers */
+/* StringToHashBucketFast (FarmHash), StringToHashBucket (Murmur), StringToHashBucketStrong (SipHash
+ * with the attr key): the string's hash modulo num_buckets, int64, of the input's shape.
+ * Errors   INVALID_ARGUMENT   at init: a key that is not two numbers */
 enum kernel_result string_hash(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT64, tensor_shape(input)));
@@ -108,13 +108,13 @@ static struct bytes *encode(struct span text, bool pads) {
     return out;
 }
 
-/* EncodeBase64: attr pad adds '=' up to a multiple of four. */
+/* EncodeBase64: the attr pad adds '=' up to a multiple of four. */
 enum kernel_result string_encode_base64(struct kernel_ctx *ctx) {
     const struct base64_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(input)));
     struct bytes **out = string_elements(&ctx->outputs[0]);
-    for (int64_t i = 0; i < input->n_elements; i++)
+    for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++)
         out[i] = encode(tensor_string(input, i), state->pads);
     return KERNEL_DONE;
 }
@@ -123,7 +123,7 @@ static struct status *decode(struct span text, struct bytes **ret) {
     if (text.len % 4 == 1)
         return status_invalid("Base64 string length cannot be 1 modulo 4.");
     size_t n = text.len;
-    if (n % 4 == 0) { /* only a whole last group may be padded */
+    if (n % 4 == 0) { /* only a complete last group may be padded */
         for (int i = 0; i < 2 && n > 0 && text.data[n - 1] == '='; i++)
             n--;
     }
@@ -134,7 +134,7 @@ static struct status *decode(struct span text, struct bytes **ret) {
     for (size_t i = 0; i < n; i++) {
         char c = text.data[i];
         int digit = base64_digit(c);
-        if (digit < 0 || c == '+' || c == '/') { /* the alphabet of URLs alone */
+        if (digit < 0 || c == '+' || c == '/') { /* only the alphabet of URLs is accepted */
             object_unref(out ? &out->object : NULL);
             return status_invalid("Invalid character found in base64.");
         }
@@ -149,13 +149,13 @@ static struct status *decode(struct span text, struct bytes **ret) {
     return NULL;
 }
 
-/* DecodeBase64: padded or not.
- * Errors   INVALID_ARGUMENT   a character outside the alphabet, an impossible length */
+/* DecodeBase64: the text may be padded or not.
+ * Errors   INVALID_ARGUMENT   a character outside of the alphabet, an impossible length */
 enum kernel_result string_decode_base64(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(input)));
     struct bytes **out = string_elements(&ctx->outputs[0]);
-    for (int64_t i = 0; i < input->n_elements; i++)
+    for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++)
         KERNEL_TRY(ctx, decode(tensor_string(input, i), &out[i]));
     return KERNEL_DONE;
 }

@@ -1,4 +1,4 @@
-/* Computes StringFormat: replaces the placeholders of a template by summaries of tensors.
+/* Computes StringFormat, which replaces the placeholders of a template by summaries of tensors.
  *
  * A summary is nested brackets. Of a long dimension, the first and last `summarize` elements are
  * shown, with "..." between them. */
@@ -10,7 +10,7 @@
 struct format_state {
     int64_t summarize;
     int n_parts;
-    struct span *parts; /* of the template, between placeholders; borrowed from the node */
+    struct span *parts; /* the template's parts between placeholders; borrowed from the node */
 };
 
 static const char *find(struct span text, struct span what) {
@@ -85,7 +85,7 @@ static void add_dim(struct str *out, const struct tensor *t, int dim, int64_t n_
 }
 
 /* StringFormat: the template with each placeholder replaced by the summary of its tensor; a scalar.
- * Errors   INVALID_ARGUMENT   at init: as many placeholders as tensors are needed */
+ * Errors   INVALID_ARGUMENT   at init: the number of placeholders is not that of tensors */
 enum kernel_result string_format(struct kernel_ctx *ctx) {
     const struct format_state *state = ctx->instance->state;
     struct str out = STR_INIT;

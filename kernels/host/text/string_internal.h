@@ -2,8 +2,15 @@
 #ifndef MILLRACE_KERNELS_HOST_TEXT_STRING_INTERNAL_H
 #define MILLRACE_KERNELS_HOST_TEXT_STRING_INTERNAL_H
 
+#include "common/base/pool_cancel.h"
 #include "kernels/host.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
+
+/* The spaces of C's isspace, in any locale. */
+static inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+struct span skip_spaces(struct span text);  /* without the leading spaces (string_text.c) */
+struct span strip_spaces(struct span text); /* without the spaces at both ends (string_text.c) */
 
 /* string_text.c: ops from one string to one string or number */
 struct status *string_case_init(struct kernel_init *init);
@@ -44,6 +51,12 @@ kernel_fn string_ngrams;
 
 /* ---- helpers ---- */
 
+/* May a loop over texts go on to element i? False once nobody wants the result any more. */
+static inline bool text_goes_on(int64_t i) {
+    enum { TEXTS_PER_POLL = 4096 };
+    return i % TEXTS_PER_POLL != 0 || !pool_is_unwanted();
+}
+
 /* Counts a kernel's work, so that a kernel that runs long notices the end of its step. */
 struct text_work {
     struct kernel_ctx *ctx;
@@ -58,10 +71,7 @@ static inline struct status *text_work_add(struct text_work *work, int64_t n) {
     if (likely(work->n < TEXT_CHECK_UNITS))
         return NULL;
     work->n = 0;
-    const struct kernel_host *host = work->ctx->host;
-    if (!host || !host->is_cancelled || !host->is_cancelled(work->ctx))
-        return NULL;
-    return status_new(STATUS_CANCELLED, "The step was cancelled");
+    return kernel_check_cancelled(work->ctx);
 }
 
 /* The elements of a string tensor that the kernel is making. */

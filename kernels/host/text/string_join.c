@@ -18,7 +18,8 @@ struct status *string_join_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* StringJoin: element by element, with the separator between. Scalars stand for every element.
+/* StringJoin: joins element by element, with the separator between. A scalar is joined with every
+ * element.
  * Errors   INVALID_ARGUMENT   shapes differ */
 enum kernel_result string_join(struct kernel_ctx *ctx) {
     const struct join_state *state = ctx->instance->state;
@@ -38,7 +39,7 @@ enum kernel_result string_join(struct kernel_ctx *ctx) {
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, model ? tensor_shape(model) : SHAPE_SCALAR));
     struct bytes **out = string_elements(&ctx->outputs[0]);
-    for (int64_t i = 0; i < ctx->outputs[0].n_elements; i++) {
+    for (int64_t i = 0; i < ctx->outputs[0].n_elements && text_goes_on(i); i++) {
         size_t len = n_inputs > 1 ? state->separator.len * (size_t)(n_inputs - 1) : 0;
         for (int k = 0; k < n_inputs; k++)
             len += tensor_string(&ctx->inputs[k], ctx->inputs[k].rank ? i : 0).len;
@@ -58,7 +59,7 @@ enum kernel_result string_join(struct kernel_ctx *ctx) {
 
 /* ---- ReduceJoin ---- */
 
-/* The dimensions to join over, in the order asked. */
+/* Reads the dimensions to join over, in the requested order. */
 static struct status *join_axes(const struct tensor *inputs, const struct tensor *axes,
                                 int *ret_axes, bool *is_joined) {
     for (int64_t i = 0; i < axes->n_elements; i++) {
@@ -70,12 +71,12 @@ static struct status *join_axes(const struct tensor *inputs, const struct tensor
         if (unlikely(is_joined[axis]))
             return status_invalid("Duplicate reduction dimension %lld", (long long)asked);
         is_joined[axis] = true;
-        ret_axes[i] = (int)axis; /* no more than rank of them pass */
+        ret_axes[i] = (int)axis; /* at most `rank` of them pass the checks, so there is room */
     }
     return NULL;
 }
 
-/* A walk over some dimensions of a tensor, the last one fastest. */
+/* Walks some dimensions of a tensor, of which the last advances fastest. */
 struct walk {
     int rank;
     int64_t dims[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK], index[SHAPE_MAX_RANK];
@@ -105,10 +106,12 @@ static void walk_next(struct walk *walk) {
     }
 }
 
-/* ReduceJoin: joins the strings along dimensions; the first dimension asked is the fastest.
- *   inputs  string    reduction_indices  int32    output  string, without those dimensions (size 1
- *   if keep_dims)
- * Errors    OUT_OF_RANGE   no such dimension;  INVALID_ARGUMENT   one twice */
+/* ReduceJoin: joins the strings along dimensions. The first requested dimension advances fastest.
+ *   inputs              string
+ *   reduction_indices   int32
+ *   output              string, without those dimensions (with size 1 if keep_dims)
+ * Errors    OUT_OF_RANGE       no such dimension
+ *           INVALID_ARGUMENT   a dimension twice */
 enum kernel_result string_reduce_join(struct kernel_ctx *ctx) {
     const struct join_state *state = ctx->instance->state;
     const struct tensor *inputs = kernel_input(ctx, 0), *axes = kernel_input(ctx, 1);
@@ -133,14 +136,14 @@ enum kernel_result string_reduce_join(struct kernel_ctx *ctx) {
     for (int64_t i = axes->n_elements; i-- > 0;)
         walk_add(&inner, tensor_dim(inputs, chosen[i]), strides[chosen[i]]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, (struct shape){out_rank, dims}));
-    if (inputs->n_elements == 0) /* joins of nothing are empty */
+    if (inputs->n_elements == 0) /* a join without elements is an empty string */
         return KERNEL_DONE;
     struct bytes **out = string_elements(&ctx->outputs[0]);
     int64_t n_joined = walk_n_elements(&inner);
     struct str joined = STR_INIT;
     for (int64_t i = 0; i < ctx->outputs[0].n_elements; i++, walk_next(&outer_ends)) {
         str_clear(&joined);
-        for (int64_t k = 0; k < n_joined; k++, walk_next(&inner)) {
+        for (int64_t k = 0; k < n_joined && text_goes_on(i + k); k++, walk_next(&inner)) {
             struct span part = tensor_string(inputs, outer_ends.offset + inner.offset);
             if (k > 0)
                 str_add_bytes(&joined, state->separator.data, state->separator.len);
@@ -181,11 +184,13 @@ static struct status *check_segments(const struct tensor *inputs, const struct t
     return NULL;
 }
 
-/* UnsortedSegmentJoin: joins the rows of each segment, in their order; a segment without rows is
+/* UnsortedSegmentJoin: joins the rows of each segment, in their order. A segment without rows has
  * empty strings.
- *   inputs  string [ids' shape, rest...]    segment_ids  Tindices    num_segments  scalar
- *   output  string [num_segments, rest...]
- * Errors    INVALID_ARGUMENT   shapes, or an id outside [0, num_segments) */
+ *   inputs         string [ids' shape, rest...]
+ *   segment_ids    Tindices
+ *   num_segments   scalar
+ *   output         string [num_segments, rest...]
+ * Errors    INVALID_ARGUMENT   shapes, or an id outside of [0, num_segments) */
 enum kernel_result string_unsorted_segment_join(struct kernel_ctx *ctx) {
     const struct join_state *state = ctx->instance->state;
     const struct tensor *inputs = kernel_input(ctx, 0), *ids = kernel_input(ctx, 1),
@@ -201,23 +206,24 @@ enum kernel_result string_unsorted_segment_join(struct kernel_ctx *ctx) {
             inner = ids->n_elements ? inputs->n_elements / ids->n_elements : 0;
     if (n_out == 0 || inner == 0)
         return KERNEL_DONE;
-    /* First the lengths, then the bytes: `places` holds an output's length with separators, then
-     * how much of it is written. A separator follows only what is not empty so far, as in
-     * TensorFlow. */
+    /* Computes first the lengths, then the bytes. `places` holds the length of each output with its
+     * separators, then how many bytes of it are written. As in TensorFlow, a separator is written
+     * only after an output that is not empty. */
     struct bytes **out = string_elements(&ctx->outputs[0]);
     size_t *places = calloc((size_t)n_out, sizeof(*places)), separator_len = state->separator.len;
     if (!places)
         return kernel_fail(ctx,
                            status_exhausted("no memory to join %lld segments", (long long)n_out));
-    for (int64_t i = 0; i < inputs->n_elements; i++) {
+    for (int64_t i = 0; i < inputs->n_elements && text_goes_on(i); i++) {
         int64_t to = tensor_index_at(ids, i / inner) * inner + i % inner;
         places[to] += tensor_string(inputs, i).len + (places[to] ? separator_len : 0);
     }
-    for (int64_t i = 0; i < n_out; i++) {
+    bool is_unwanted = pool_is_unwanted(); /* then lengths are missing */
+    for (int64_t i = 0; i < n_out && !is_unwanted; i++) {
         out[i] = bytes_new_uninit(places[i]);
         places[i] = 0;
     }
-    for (int64_t i = 0; i < inputs->n_elements; i++) {
+    for (int64_t i = 0; i < inputs->n_elements && !is_unwanted && text_goes_on(i); i++) {
         int64_t to = tensor_index_at(ids, i / inner) * inner + i % inner;
         struct span part = tensor_string(inputs, i);
         if (!out[to])

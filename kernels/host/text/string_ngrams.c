@@ -1,4 +1,4 @@
-/* Computes StringNGrams: joins each n neighbouring strings in the rows of a ragged matrix. */
+/* Computes StringNGrams, which joins each n neighbouring strings in the rows of a ragged matrix. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"
@@ -6,9 +6,9 @@
 
 struct ngrams_state {
     struct span separator, left_pad, right_pad; /* borrowed from the node */
-    const struct attr_value *widths;            /* so, too */
+    const struct attr_value *widths;            /* borrowed from the node as well */
     int n_widths;
-    int64_t pad_width; /* below 0: as many as make every string the first of an n-gram */
+    int64_t pad_width; /* below 0: as many pads as make every string the first of an n-gram */
     bool keeps_short;
 };
 
@@ -19,11 +19,8 @@ struct status *string_ngrams_init(struct kernel_init *init) {
     TRY(node_get_s(init->node, "left_pad", &state->left_pad));
     TRY(node_get_s(init->node, "right_pad", &state->right_pad));
     TRY(node_get_list(init->node, "ngram_widths", &state->widths, &state->n_widths));
-    TRY(node_get_i(init->node, "pad_width", &state->pad_width));
+    TRY(node_get_i32(init->node, "pad_width", &state->pad_width));
     TRY(node_get_b(init->node, "preserve_short_sequences", &state->keeps_short));
-    if (state->pad_width > INT32_MAX || state->pad_width < INT32_MIN)
-        return status_invalid("Attr pad_width has value %lld out of range for an int32",
-                              (long long)state->pad_width);
     for (int i = 0; i < state->n_widths; i++)
         if (state->widths[i].i <= 0 || state->widths[i].i > INT32_MAX)
             return status_invalid("ngram_widths must contain positive values, got %lld",
@@ -39,7 +36,7 @@ static int64_t count_of(const struct ngrams_state *state, int64_t len, int64_t w
     return MAX(len + 2 * pads_of(state, width) - width + 1, 0);
 }
 
-enum { MAX_TOKENS = 1 << 28 }; /* strings and pads that all n-grams together may hold */
+enum { MAX_TOKENS = 1 << 28 }; /* the limit of strings and pads in all n-grams together */
 
 static struct status *add_tokens(int64_t *n_tokens, int64_t n, int64_t width) {
     int64_t more;
@@ -49,8 +46,8 @@ static struct status *add_tokens(int64_t *n_tokens, int64_t n, int64_t width) {
     return NULL;
 }
 
-/* How many n-grams a row of len strings gives, of all widths; *ret_short when it is one that
- * holds the whole row. */
+/* Counts the n-grams of all widths that a row of len strings gives. *ret_short: there is only one,
+ * which is the whole row. */
 static struct status *count_row(const struct ngrams_state *state, int64_t len, int64_t *n_tokens,
                                 int64_t *ret_n, bool *ret_short) {
     int64_t n = 0;
@@ -93,7 +90,7 @@ static void add_part(struct str *out, struct span separator, struct span part, b
     str_add_bytes(out, part.data, part.len);
 }
 
-/* The row's n-grams of one width into out[0 .. n). */
+/* Writes the row's n-grams of one width to out[0 .. n). */
 static struct status *make_row(const struct ngrams_state *state, const struct tensor *data,
                                int64_t row, int64_t n, int64_t width, struct str *text,
                                struct bytes **out) {
@@ -121,7 +118,7 @@ static struct status *make_all(struct kernel_ctx *ctx, const struct tensor *data
     struct bytes **out = string_elements(&ctx->outputs[0]);
     struct str text = STR_INIT;
     struct status *st = NULL;
-    for (int64_t i = 0; i + 1 < splits->n_elements && !st; i++) {
+    for (int64_t i = 0; i + 1 < splits->n_elements && !st && text_goes_on(i); i++) {
         int64_t begin = tensor_index_at(splits, i), len = tensor_index_at(splits, i + 1) - begin,
                 n_all, n_tokens = 0;
         bool is_short;
@@ -141,7 +138,7 @@ out:
     return st;
 }
 
-/* Splits of the output; *ret_n is how many n-grams there are. */
+/* Makes the output's splits. *ret_n is the number of n-grams. */
 static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *splits,
                                    int64_t *ret_n) {
     const struct ngrams_state *state = ctx->instance->state;
@@ -158,17 +155,19 @@ static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *
         if (splits->dtype == DT_INT32 && *ret_n > INT32_MAX)
             return status_invalid("%lld n-grams are more than splits of int32 can count",
                                   (long long)*ret_n);
-        ragged_set_int(&ctx->outputs[1], i, *ret_n);
+        tensor_set_index(&ctx->outputs[1], i, *ret_n);
     }
     return NULL;
 }
 
-/* StringNGrams: attrs ngram_widths (of each row first all of the first width, …), separator,
- * left_pad, right_pad, pad_width, preserve_short_sequences (a row too short for any gives one of
- * its own length).
- *   data  string [m]    data_splits  Tsplits [n + 1]    ngrams  string [k]
- *   ngrams_splits  Tsplits [n + 1]
- * Errors   INVALID_ARGUMENT   splits that are none of the data; at init: a width below 1 */
+/* StringNGrams: attrs ngram_widths (each row has first all n-grams of the first width, …),
+ * separator, left_pad, right_pad, pad_width, preserve_short_sequences (a row that is too short for
+ * any n-gram gives one of its own length).
+ *   data            string [m]
+ *   data_splits     Tsplits [n + 1]
+ *   ngrams          string [k]
+ *   ngrams_splits   Tsplits [n + 1]
+ * Errors   INVALID_ARGUMENT   splits that do not fit the data; at init: a width below 1 */
 enum kernel_result string_ngrams(struct kernel_ctx *ctx) {
     const struct tensor *data = kernel_input(ctx, 0), *splits = kernel_input(ctx, 1);
     int64_t n = 0;
@@ -176,11 +175,11 @@ enum kernel_result string_ngrams(struct kernel_ctx *ctx) {
         return kernel_fail(ctx,
                            status_invalid("Shape must be rank 1 but is rank %d", splits->rank));
     KERNEL_TRY(ctx, check_splits(splits, data->n_elements));
-    /* no rows, or rows of nothing, which padding does not fill */
+    /* there are no rows, or all rows are empty, which are not padded */
     if (data->n_elements == 0 || splits->n_elements == 0) {
         KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)splits->dtype,
                                           tensor_shape(splits), &ctx->outputs[1]));
-        /* as TensorFlow has it: empty strings */
+        /* as in TensorFlow, these are empty strings */
         KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(data)));
         return KERNEL_DONE;
     }

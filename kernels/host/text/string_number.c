@@ -17,15 +17,15 @@ enum { FORMAT_BYTES = 64, MAX_WIDTH = 1 << 16 };
 
 struct as_string_state {
     enum dtype dtype;
-    char real[FORMAT_BYTES];    /* printf formats: of a double, */
-    char integer[FORMAT_BYTES]; /* of a long long, */
-    char natural[FORMAT_BYTES]; /* of an unsigned long long */
-    /* of a string: precision cuts it where there is a width, as in TensorFlow */
+    char real[FORMAT_BYTES];    /* the printf format of a double */
+    char integer[FORMAT_BYTES]; /* the printf format of a long long */
+    char natural[FORMAT_BYTES]; /* the printf format of an unsigned long long */
+    /* of texts: as in TensorFlow, the precision cuts a text where there is a width */
     int width, precision;
-    bool is_left, is_bare; /* whole numbers: neither width nor flag */
+    bool is_left, is_bare; /* is_bare: whole numbers are printed with neither width nor flag */
 };
 
-/* Attrs that a dtype cannot follow are refused, as in TensorFlow. */
+/* As in TensorFlow, attrs that a dtype cannot follow are refused. */
 static struct status *check_format(enum dtype dtype, int64_t precision, bool is_scientific,
                                    bool is_shortest) {
     if (dtype == DT_STRING || dtype_in(dtype, DTYPES_REAL_FLOAT | DTYPES_COMPLEX)) {
@@ -49,8 +49,7 @@ static struct status *check_fill(struct span fill) {
     return NULL;
 }
 
-/* The attrs become printf formats, made here from parts that were checked: a flag, numbers, a
- * conversion. */
+/* Makes a printf format from parts that were checked: a flag, numbers, a conversion. */
 static void format_make(char format[FORMAT_BYTES], const char *flag, int width, int precision,
                         const char *conversion) {
     char width_text[16] = "", precision_text[16] = "";
@@ -66,8 +65,8 @@ struct status *string_as_string_init(struct kernel_init *init) {
     bool is_scientific, is_shortest;
     struct span fill;
     struct as_string_state state = {.dtype = (enum dtype)init->node->in_types[0]};
-    TRY(node_get_i(init->node, "precision", &precision));
-    TRY(node_get_i(init->node, "width", &width));
+    TRY(node_get_i32(init->node, "precision", &precision));
+    TRY(node_get_i32(init->node, "width", &width));
     TRY(node_get_b(init->node, "scientific", &is_scientific));
     TRY(node_get_b(init->node, "shortest", &is_shortest));
     TRY(node_get_s(init->node, "fill", &fill));
@@ -106,7 +105,7 @@ struct status *string_as_string_init(struct kernel_init *init) {
 
 static void add_real(const struct as_string_state *state, double v, struct str *out) {
     if (isnan(v))
-        v = NAN; /* printf would show the sign of one */
+        v = NAN; /* replaces a NaN with a sign, which printf would show */
     ADD(out, state->real, v);
 }
 
@@ -187,7 +186,7 @@ static void add_element(const struct as_string_state *state, const struct tensor
 }
 #pragma GCC diagnostic pop
 
-/* The digits of v, the last at end[-1]; answers the first. */
+/* Writes the digits of v so that the last is at end[-1]. Returns the first. */
 static char *write_digits(char *end, uint64_t v) {
     static const char pairs[] = "000102030405060708091011121314151617181920212223242526272829303132"
                                 "33343536373839404142434445464748495051525354"
@@ -213,20 +212,20 @@ static struct bytes *whole_text(uint64_t magnitude, bool is_negative) {
     return bytes_new(first, (size_t)(end - first));
 }
 
-#define SIGNED_TEXTS(DT, T)                                                 \
-    case DT:                                                                \
-        for (int64_t i = 0; i < input->n_elements; i++) {                   \
-            int64_t v = ((const T *)tensor_cdata(input))[i];                \
-            out[i] = whole_text(v < 0 ? -(uint64_t)v : (uint64_t)v, v < 0); \
-        }                                                                   \
+#define SIGNED_TEXTS(DT, T)                                                  \
+    case DT:                                                                 \
+        for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++) { \
+            int64_t v = ((const T *)tensor_cdata(input))[i];                 \
+            out[i] = whole_text(v < 0 ? -(uint64_t)v : (uint64_t)v, v < 0);  \
+        }                                                                    \
         return true;
 #define UNSIGNED_TEXTS(DT, T)                                                \
     case DT:                                                                 \
-        for (int64_t i = 0; i < input->n_elements; i++)                      \
+        for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++)   \
             out[i] = whole_text(((const T *)tensor_cdata(input))[i], false); \
         return true;
 
-/* Whole numbers as they are, without printf. False: another type. */
+/* Writes whole numbers without printf. False when the type is another one. */
 static bool write_whole(const struct tensor *input, struct bytes **out) {
     switch (input->dtype) {
         SIGNED_TEXTS(DT_INT8, int8_t)
@@ -253,7 +252,7 @@ enum kernel_result string_as_string(struct kernel_ctx *ctx) {
     if (state->is_bare && write_whole(input, out))
         return KERNEL_DONE;
     struct str text = STR_INIT;
-    for (int64_t i = 0; i < input->n_elements; i++) {
+    for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++) {
         str_clear(&text);
         add_element(state, input, i, &text);
         out[i] = bytes_new(text.data, text.len);
@@ -264,21 +263,12 @@ enum kernel_result string_as_string(struct kernel_ctx *ctx) {
 
 /* ---- StringToNumber ---- */
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+/* a double holds every whole number of this many digits, and every power of ten up to it */
+enum { EXACT_DIGITS = 15 };
 
-static struct span strip(struct span text) {
-    while (text.len > 0 && is_space(text.data[0]))
-        text = (struct span){text.data + 1, text.len - 1};
-    while (text.len > 0 && is_space(text.data[text.len - 1]))
-        text.len--;
-    return text;
-}
-
-enum { EXACT_DIGITS = 15 }; /* whole numbers of as many digits are doubles, powers of ten too */
-
-/* A plain decimal [sign] digits [. digits] of few digits: m / 10^k, both exact, so that one
- * division rounds it as strtod does [Clinger: "How to read floating point numbers accurately",
- * PLDI 1990]. False: something else, perhaps no number. */
+/* Parses a plain decimal [sign] digits [. digits] of few digits: m / 10^k. Both numbers are exact,
+ * so that one division rounds as strtod does [Clinger: "How to read floating point numbers
+ * accurately", PLDI 1990]. False when the text is something else, perhaps no number. */
 static bool parse_decimal(struct span text, double *ret) {
     size_t i = text.data[0] == '-' || text.data[0] == '+', begin = i, point = 0;
     uint64_t m = 0;
@@ -301,17 +291,17 @@ static bool parse_decimal(struct span text, double *ret) {
     return true;
 }
 
-/* Whether rounding v, itself rounded, to a float gives what rounding the number that was rounded
- * to v gives: v is not about half-way between two floats. */
+/* v is a rounded number. Does rounding v to a float give the same as rounding that number directly?
+ * It does unless v is almost half-way between two floats. */
 static bool rounds_once(double v) {
     uint64_t bits;
     memcpy(&bits, &v, sizeof(bits));
-    uint64_t rest = bits & 0x1fffffff; /* what a float has no room for */
+    uint64_t rest = bits & 0x1fffffff; /* the fraction bits that a float does not have */
     return v == 0 || (fabs(v) >= FLT_MIN && (rest < 0x0fffffff || rest > 0x10000001));
 }
 
-/* Elements end with a NUL or with the spaces that strip took, so strtod stops at text's end; a
- * NUL inside ends it early. */
+/* An element ends with a NUL or with the spaces that strip_spaces took, so strtod stops at the end
+ * of the text. A NUL inside makes it stop early. */
 static bool parse_real(struct span text, bool is_float, double *ret) {
     if (text.len == 0)
         return false;
@@ -370,18 +360,18 @@ static bool parse_into(enum dtype dtype, struct span text, void *to) {
 }
 
 bool string_parse_number(enum dtype dtype, struct span text, void *to) {
-    return parse_into(dtype, strip(text), to);
+    return parse_into(dtype, strip_spaces(text), to);
 }
 
-/* StringToNumber: the number that each string spells, spaces around it allowed; floats as strtod
- * reads them, integers decimal.
+/* StringToNumber: the number in each string, which may have spaces around it. Floats are read as
+ * strtod does, integers are decimal.
  * Errors   INVALID_ARGUMENT   no such number, or beyond out_type's integers */
 enum kernel_result string_to_number(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, tensor_shape(input)));
     char *out = tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; i < input->n_elements; i++) {
+    for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++) {
         struct span text = tensor_string(input, i);
         if (unlikely(!string_parse_number(dtype, text, out + (size_t)i * dtype_size(dtype))))
             return kernel_fail(

@@ -1,11 +1,12 @@
-/* Computes the ops of regular expressions: which texts match a pattern as a whole, and texts with
- * their matches replaced. */
+/* Computes the ops of regular expressions, which tell whether a text matches a pattern as a whole,
+ * or replace the matches in a text. */
 #include <stdlib.h>
 
 #include "kernels/host/text/regex.h"
 #include "kernels/host/text/string_internal.h"
 
-enum { OFTEN = 64 }; /* texts from which machine code for a pattern that is used once pays */
+/* from this many texts on, machine code for a pattern that is used once saves time */
+enum { OFTEN = 64 };
 
 struct regex_state {
     struct regex *regex;
@@ -44,7 +45,7 @@ void string_regex_fini(void *state_as_void) {
     free(state);
 }
 
-/* ---- over a tensor ---- */
+/* ---- the texts of a tensor ---- */
 
 static struct status *match_texts(struct kernel_ctx *ctx, const struct regex *regex) {
     const struct tensor *input = kernel_input(ctx, 0);
@@ -52,7 +53,7 @@ static struct status *match_texts(struct kernel_ctx *ctx, const struct regex *re
     TRY(kernel_alloc(ctx, 0, DT_BOOL, tensor_shape(input)));
     bool *out = tensor_data(&ctx->outputs[0]);
     struct regex_run *run = regex_run_new(regex);
-    for (int64_t i = 0; i < input->n_elements && !st; i++)
+    for (int64_t i = 0; i < input->n_elements && !st && text_goes_on(i); i++)
         st = regex_matches_all(run, tensor_string(input, i), &out[i]);
     regex_run_free(run);
     return st;
@@ -67,7 +68,7 @@ static struct status *replace_in_texts(struct kernel_ctx *ctx, const struct rege
     TRY(kernel_alloc(ctx, 0, DT_STRING, tensor_shape(input)));
     struct bytes **out = string_elements(&ctx->outputs[0]);
     struct regex_run *run = regex_run_new(regex);
-    for (int64_t i = 0; i < input->n_elements && !st; i++) {
+    for (int64_t i = 0; i < input->n_elements && !st && text_goes_on(i); i++) {
         str_clear(&text);
         st = regex_replace(run, tensor_string(input, i), rewrite, state->replaces_all, &text);
         out[i] = bytes_new(str_text(&text), text.len);
@@ -77,7 +78,7 @@ static struct status *replace_in_texts(struct kernel_ctx *ctx, const struct rege
     return st;
 }
 
-/* The pattern (or rewrite) that an input gives. */
+/* Reads the pattern or rewrite from an input. */
 static struct status *scalar_text(struct kernel_ctx *ctx, int input, const char *what,
                                   struct span *ret) {
     const struct tensor *t = kernel_input(ctx, input);
@@ -96,11 +97,11 @@ static enum kernel_result end(struct kernel_ctx *ctx, struct status *st) {
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;
 }
 
-/* StaticRegexFullMatch (attr pattern), RegexFullMatch (input 1): does each text as a whole
- * match?
- *   input  string    output  bool, its shape
- * Errors   INVALID_ARGUMENT   a pattern that RE2 refuses, or that is no scalar;
- *                             RESOURCE_EXHAUSTED   a match beyond its limits */
+/* StaticRegexFullMatch (attr pattern), RegexFullMatch (input 1): does each text as a whole match?
+ *   input   string
+ *   output  bool, its shape
+ * Errors   INVALID_ARGUMENT     a pattern that RE2 refuses, or that is no scalar
+ *          RESOURCE_EXHAUSTED   a match beyond its limits */
 enum kernel_result string_static_regex_match(struct kernel_ctx *ctx) {
     const struct regex_state *state = ctx->instance->state;
     return end(ctx, match_texts(ctx, state->regex));
@@ -119,10 +120,11 @@ enum kernel_result string_regex_match(struct kernel_ctx *ctx) {
     return end(ctx, st);
 }
 
-/* StaticRegexReplace (attrs pattern, rewrite), RegexReplace (inputs 1 and 2): each text with its
- * first match, or with all of them (attr replace_global), replaced by the rewrite, in which \1
- * to \9 stand for groups and \0 for the match.
- *   input  string    output  string, its shape
+/* StaticRegexReplace (attrs pattern, rewrite), RegexReplace (inputs 1 and 2): replaces the first
+ * match in each text, or all of them (attr replace_global), by the rewrite, in which \1 to \9 stand
+ * for groups and \0 for the match.
+ *   input   string
+ *   output  string, its shape
  * Errors   as above */
 enum kernel_result string_static_regex_replace(struct kernel_ctx *ctx) {
     const struct regex_state *state = ctx->instance->state;

@@ -1,11 +1,11 @@
-/* Computes StringSplit and StringSplitV2: splits strings into the rows of a sparse matrix. */
+/* Computes StringSplit and StringSplitV2, which split strings into the rows of a sparse matrix. */
 #include <stdlib.h>
 
 #include "kernels/host/text/string_internal.h"
 
 struct split_state {
     bool skips_empty;
-    int64_t max_splits; /* V2; negative: no limit */
+    int64_t max_splits; /* V2's attr; negative: no limit */
 };
 
 struct status *string_split_init(struct kernel_init *init) {
@@ -13,7 +13,7 @@ struct status *string_split_init(struct kernel_init *init) {
     init->state = state;
     if (node_attr(init->node, "skip_empty"))
         return node_get_b(init->node, "skip_empty", &state->skips_empty);
-    return node_get_i(init->node, "maxsplit", &state->max_splits);
+    return node_get_i32(init->node, "maxsplit", &state->max_splits);
 }
 
 /* The parts of all strings, one after the other. */
@@ -21,17 +21,17 @@ struct parts {
     struct span *parts;
     int64_t n, capacity;
     struct text_work work;
-    struct status *status; /* the step was cancelled: no more parts are wanted */
+    struct status *status; /* set when the step was cancelled */
 };
 
-/* False: stop. */
+/* Counts work. False when the caller must stop. */
 static bool parts_work(struct parts *parts, int64_t n) {
     if (!parts->status)
         parts->status = text_work_add(&parts->work, n);
     return !parts->status;
 }
 
-/* False: stop. */
+/* Adds a part. False when the caller must stop. */
 static bool parts_add(struct parts *parts, const char *data, size_t len) {
     if (parts->n == parts->capacity) {
         parts->capacity = MAX(16, parts->capacity * 2);
@@ -43,12 +43,12 @@ static bool parts_add(struct parts *parts, const char *data, size_t len) {
 
 enum {
     SCAN_BYTES = 1 << 12
-}; /* bytes that are scanned in about the time of SCAN_BYTES / 8 units */
+}; /* scanning this many bytes takes about as long as SCAN_BYTES / 8 units of other work */
 static bool is_time_to_stop(struct parts *parts, size_t i) {
     return i % SCAN_BYTES == SCAN_BYTES - 1 && !parts_work(parts, SCAN_BYTES / 8);
 }
 
-/* V1: every byte of `separators` separates; without any, every byte is a part. */
+/* V1: every byte of `separators` separates. Without separators, every byte is a part. */
 static void split_at_bytes(struct parts *parts, struct span text, struct span separators,
                            bool skips_empty) {
     size_t begin = 0;
@@ -68,16 +68,8 @@ static void split_at_bytes(struct parts *parts, struct span text, struct span se
     }
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-static struct span skip_spaces(struct span text) {
-    while (text.len > 0 && is_space(text.data[0]))
-        text = (struct span){text.data + 1, text.len - 1};
-    return text;
-}
-
-/* Runs of spaces separate. After max_splits parts the rest is one part, even an empty one, as in
- * TensorFlow. */
+/* Splits at runs of spaces. As in TensorFlow, the text after max_splits parts is one part, even
+ * when it is empty. */
 static void split_at_spaces(struct parts *parts, struct span text, int64_t max_splits) {
     int64_t n = 0;
     for (text = skip_spaces(text); text.len > 0; text = skip_spaces(text)) {
@@ -95,7 +87,7 @@ static void split_at_spaces(struct parts *parts, struct span text, int64_t max_s
     }
 }
 
-/* Parts are short mostly: looking at each byte is quicker than calling a search for each part. */
+/* Parts are mostly short, so looking at each byte is faster than calling a search for each part. */
 static void split_at_byte(struct parts *parts, struct span text, char separator,
                           int64_t max_splits) {
     size_t begin = 0;
@@ -138,8 +130,8 @@ static struct status *check(const struct tensor *input, const struct tensor *sep
     return st;
 }
 
-/* The three outputs: indices int64 [n, 2], values string [n], shape int64 [2]. ends[i]: parts up
- * to string i's last. */
+/* Makes the outputs: indices int64 [n, 2], values string [n], shape int64 [2]. ends[i] is the
+ * number of parts of strings 0 … i. */
 static struct status *make_sparse(struct kernel_ctx *ctx, struct parts *parts, const int64_t *ends,
                                   int64_t n_strings) {
     int64_t dims[2] = {parts->n, 2};
@@ -191,11 +183,12 @@ static enum kernel_result split(struct kernel_ctx *ctx, bool is_v2) {
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;
 }
 
-/* StringSplit: at any byte of delimiter; attr skip_empty drops empty parts.
- *   input  string [n]    delimiter  string, scalar    indices, values, shape: a sparse [n, most
- *   parts]
+/* StringSplit: splits at any byte of delimiter. The attr skip_empty drops empty parts.
+ *   input                    string [n]
+ *   delimiter                string, scalar
+ *   indices, values, shape   a sparse matrix [n, most parts]
  * Errors   INVALID_ARGUMENT   input not a vector, delimiter not a scalar */
 enum kernel_result string_split(struct kernel_ctx *ctx) { return split(ctx, false); }
-/* StringSplitV2: at each sep, or at runs of spaces when it is empty; attr maxsplit limits how
- * often. As Python's split. */
+/* StringSplitV2: splits at each sep, or at runs of spaces when sep is empty, as Python's split. The
+ * attr maxsplit limits the number of splits. */
 enum kernel_result string_split_v2(struct kernel_ctx *ctx) { return split(ctx, true); }

@@ -44,7 +44,7 @@ static enum kernel_result map_strings(struct kernel_ctx *ctx,
     return KERNEL_DONE;
 }
 
-/* Only ASCII letters change: other bytes may be of any encoding. */
+/* Changes only ASCII letters, because other bytes may be of any encoding. */
 static struct bytes *ascii_lower(struct span text) {
     struct bytes *out = bytes_new_uninit(text.len);
     for (size_t i = 0; i < text.len; i++)
@@ -86,17 +86,25 @@ enum kernel_result string_upper(struct kernel_ctx *ctx) {
 
 /* ---- StringStrip ---- */
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-static struct bytes *strip(struct span text) {
+struct span skip_spaces(struct span text) {
     while (text.len > 0 && is_space(text.data[0]))
         text = (struct span){text.data + 1, text.len - 1};
+    return text;
+}
+
+struct span strip_spaces(struct span text) {
+    text = skip_spaces(text);
     while (text.len > 0 && is_space(text.data[text.len - 1]))
         text.len--;
+    return text;
+}
+
+static struct bytes *strip(struct span text) {
+    text = strip_spaces(text);
     return bytes_new(text.data, text.len);
 }
 
-/* StringStrip: without the spaces at both ends. */
+/* StringStrip: removes the spaces at both ends. */
 enum kernel_result string_strip(struct kernel_ctx *ctx) { return map_strings(ctx, strip); }
 
 /* ---- units ---- */
@@ -118,13 +126,13 @@ static bool counts_characters(const struct kernel_ctx *ctx) {
     return ((const struct unit_state *)ctx->instance->state)->is_utf8;
 }
 
-/* StringLength: bytes, or bytes that start a character. output int32, the input's shape. */
+/* StringLength: counts bytes, or bytes that start a character. output int32, the input's shape. */
 enum kernel_result string_length(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT32, tensor_shape(input)));
     int32_t *out = tensor_data(&ctx->outputs[0]);
     bool is_utf8 = counts_characters(ctx);
-    for (int64_t i = 0; i < input->n_elements; i++) {
+    for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++) {
         struct span text = tensor_string(input, i);
         size_t n = text.len;
         for (size_t at = 0; is_utf8 && at < text.len; at++)
@@ -136,7 +144,8 @@ enum kernel_result string_length(struct kernel_ctx *ctx) {
 
 /* ---- Substr ---- */
 
-/* Byte offset after n characters from `at`, at most the end; *ret_n counts those found. */
+/* The byte offset after n characters from `at`, at most the end. *ret_n counts the characters
+ * found. */
 static size_t skip_characters(struct span text, size_t at, uint64_t n, uint64_t *ret_n) {
     uint64_t found = 0;
     for (; found < n && at < text.len; found++) {
@@ -148,7 +157,7 @@ static size_t skip_characters(struct span text, size_t at, uint64_t n, uint64_t 
     return at;
 }
 
-/* False: pos lies outside. A character's worth is counted from the front, a negative one from
+/* False when pos is outside of the text. A position is counted from the front, a negative one from
  * the back. */
 static bool substr_utf8(struct span text, int64_t pos, int64_t len, struct span *ret) {
     uint64_t found;
@@ -192,11 +201,12 @@ static COLD struct status *pos_out_of_range(int64_t pos, struct span text, int64
                           (int)MIN(text.len, 200), text.data, (long long)i);
 }
 
-/* Substr: characters [pos, pos + len) of each string; input, and pos and len, are broadcast to
- * one shape.
- *   input  string    pos, len  T, of one shape    output  string
- * Errors   INVALID_ARGUMENT   pos and len of different shapes, no broadcast, pos outside a string
- *                             */
+/* Substr: characters [pos, pos + len) of each string. input is broadcast with pos and len.
+ *   input      string
+ *   pos, len   T, of one shape
+ *   output     string
+ * Errors   INVALID_ARGUMENT   pos and len of different shapes, no broadcast, pos outside of a
+ *                             string */
 enum kernel_result string_substr(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0), *pos = kernel_input(ctx, 1),
                         *len = kernel_input(ctx, 2);
@@ -221,7 +231,8 @@ enum kernel_result string_substr(struct kernel_ctx *ctx) {
     if (plan.n_elements > 0)
         broadcast_seek(&plan, 0, &cursor);
     for (int64_t row = 0; row < plan.n_elements; row += inner) {
-        for (cursor.inner = 0; cursor.inner < inner; cursor.inner++) {
+        for (cursor.inner = 0; cursor.inner < inner && text_goes_on(row + cursor.inner);
+             cursor.inner++) {
             struct span text = tensor_string(input, broadcast_offset(&plan, &cursor, 0)), part;
             int64_t at = broadcast_offset(&plan, &cursor, 1), p = tensor_index_at(pos, at),
                     n = tensor_index_at(len, at);

@@ -1,4 +1,4 @@
-/* Computes AudioSummary and AudioSummaryV2: writes sound as WAV files of 16-bit samples. */
+/* Computes AudioSummary and AudioSummaryV2, which write sound as WAV files of 16-bit samples. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,13 +10,13 @@ enum { AUDIO_SAMPLE_RATE = 1, AUDIO_N_CHANNELS, AUDIO_N_FRAMES, AUDIO_ENCODED, A
 
 struct audio_state {
     int64_t max_outputs;
-    float sample_rate; /* of the first version */
+    float sample_rate; /* the first version's attr */
 };
 
 struct status *summary_audio_init(struct kernel_init *init) {
     struct audio_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
-    TRY(node_get_i(init->node, "max_outputs", &state->max_outputs));
+    TRY(node_get_i32(init->node, "max_outputs", &state->max_outputs));
     if (state->max_outputs <= 0)
         return status_invalid("max_outputs must be > 0");
     return node_attr(init->node, "sample_rate")
@@ -71,8 +71,9 @@ struct status *summary_add_audio(const struct tensor *t, struct span tag, float 
 
 /* AudioSummary (attr sample_rate), AudioSummaryV2 (input 2): the first max_outputs sounds of a
  * batch.
- *   tag  string, scalar    tensor  float [batch, frames] or [batch, frames, channels], from -1 to 1
- * Errors   INVALID_ARGUMENT   other ranks; a sample rate that is none */
+ *   tag      string, scalar
+ *   tensor   float [batch, frames] or [batch, frames, channels], from -1 to 1
+ * Errors   INVALID_ARGUMENT   other ranks; a sample rate that is not positive */
 enum kernel_result summary_audio(struct kernel_ctx *ctx) {
     const struct audio_state *state = ctx->instance->state;
     struct span tag;

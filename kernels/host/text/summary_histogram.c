@@ -1,5 +1,5 @@
-/* Computes HistogramSummary: counts values in buckets whose limits grow by a tenth, from 1e-12 to
- * 1e20, on both sides of 0. */
+/* Computes HistogramSummary, which counts values in buckets. The buckets' limits grow by a tenth,
+ * from 1e-12 to 1e20, on both sides of 0. */
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ enum {
     HISTOGRAM_BUCKETS
 };
 
-/* Bucket i holds what is at least limits[i - 1] and less than limits[i]. */
+/* Bucket i counts values that are at least limits[i - 1] and less than limits[i]. */
 static double limits[MAX_LIMITS];
 static int n_limits;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -119,8 +119,9 @@ struct status *summary_add_histogram(const struct kernel_ctx *ctx, struct span t
 }
 
 /* HistogramSummary
- *   tag  string, scalar    values  T, any shape    summary  string, scalar: a Summary with one
- *   histogram
+ *   tag       string, scalar
+ *   values    T, any shape
+ *   summary   string, scalar: a Summary with one histogram
  * Errors   INVALID_ARGUMENT   a tag that is no scalar; NaN or infinity among the values */
 enum kernel_result summary_histogram(struct kernel_ctx *ctx) {
     struct span tag;

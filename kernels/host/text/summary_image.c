@@ -1,5 +1,5 @@
-/* Computes ImageSummary: writes pictures as PNG files. Numbers that are no bytes are scaled to
- * bytes, picture by picture. */
+/* Computes ImageSummary, which writes pictures as PNG files. Numbers that are no bytes are scaled
+ * to bytes, picture by picture. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ struct status *summary_image_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* How numbers become bytes: rounded to the type of the tensor after each step, as there. */
+/* How numbers become bytes. As in TensorFlow, each step is rounded to the type of the tensor. */
 struct scaling {
     enum dtype dtype;
     double scale, offset;
@@ -57,8 +57,8 @@ static bool is_finite_pixel(const struct tensor *t, int64_t first, int64_t depth
     return true;
 }
 
-/* Numbers of both signs are centred at 128, others start at 0; the largest ones come to the
- * ends. */
+/* Scales the largest magnitude to the end of the bytes' range. Where there are negative numbers, 0
+ * becomes 128, otherwise 0. */
 static struct scaling scaling_of(const struct tensor *t, int64_t first, int64_t n_pixels,
                                  int64_t depth) {
     static const float nothing = 1e-6f;
@@ -73,7 +73,7 @@ static struct scaling scaling_of(const struct tensor *t, int64_t first, int64_t 
         }
     }
     float size = (float)(min < 0 ? fmax(fabs(min), fabs(max)) : max), full = min < 0 ? 127 : 255;
-    /* in float whatever the type, as there */
+    /* as in TensorFlow, a float whatever the tensor's type */
     ret.scale = size < nothing ? 0 : round_to(ret.dtype, (double)(full / size));
     ret.offset = min < 0 ? 128 : 0;
     return ret;
@@ -154,8 +154,9 @@ struct status *summary_add_images(const struct tensor *t, struct span tag,
 }
 
 /* ImageSummary
- *   tag  string, scalar    tensor  T [batch, height, width, 1, 3 or 4]
- *   summary  string, scalar: a Summary with the first max_images as PNG files
+ *   tag       string, scalar
+ *   tensor    T [batch, height, width, 1, 3 or 4]
+ *   summary   string, scalar: a Summary with the first max_images as PNG files
  * Errors   INVALID_ARGUMENT   another shape; a bad_color that is too short */
 enum kernel_result summary_image(struct kernel_ctx *ctx) {
     const struct image_state *state = ctx->instance->state;

@@ -66,7 +66,11 @@ void summary_add_tensor(struct str *out, const struct tensor *t);
 /* omits an empty text, as proto3 does */
 void summary_add_text(struct str *out, uint32_t number, struct span text);
 
+/* Element i. */
 double summary_number_at(const struct tensor *t, int64_t i);
+/* The same as a float. A float is taken as it is: a conversion would make zero of a denormal number
+ * on a thread that runs kernels. */
+float summary_float_at(const struct tensor *t, int64_t i);
 /* Reads a scalar string input. Errors: INVALID_ARGUMENT "WHAT must be a scalar". */
 struct status *summary_scalar_text(const struct kernel_ctx *ctx, int input, const char *what,
                                    struct span *ret) MUST_USE;

@@ -1,5 +1,5 @@
-/* Computes ScalarSummary, TensorSummary, TensorSummaryV2 and MergeSummary: writes
- * tensorflow.Summary protos by the wire format. */
+/* Computes ScalarSummary, TensorSummary, TensorSummaryV2 and MergeSummary, which write
+ * tensorflow.Summary protos in the wire format. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -42,6 +42,11 @@ double summary_number_at(const struct tensor *t, int64_t i) {
     }
 }
 
+float summary_float_at(const struct tensor *t, int64_t i) {
+    return t->dtype == DT_FLOAT ? ((const float *)tensor_cdata(t))[i]
+                                : (float)summary_number_at(t, i);
+}
+
 struct status *summary_scalar_text(const struct kernel_ctx *ctx, int input, const char *what,
                                    struct span *ret) {
     const struct tensor *t = kernel_input(ctx, input);
@@ -58,16 +63,11 @@ enum kernel_result summary_end(struct kernel_ctx *ctx, struct str *proto) {
     return KERNEL_DONE;
 }
 
-static void add_little_endian(struct str *out, uint64_t bits, int n_bytes) {
-    for (int i = 0; i < n_bytes; i++)
-        str_add_char(out, (char)(bits >> (8 * i) & 0xff));
-}
-
 void summary_add_float(struct str *out, uint32_t number, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
     proto_add_tag(out, number, WIRE_32);
-    add_little_endian(out, bits, 4);
+    str_add_little_endian(out, bits, 4);
 }
 
 void summary_add_double(struct str *out, uint32_t number, double value) {
@@ -76,7 +76,7 @@ void summary_add_double(struct str *out, uint32_t number, double value) {
     if (bits == 0)
         return;
     proto_add_tag(out, number, WIRE_64);
-    add_little_endian(out, bits, 8);
+    str_add_little_endian(out, bits, 8);
 }
 
 void summary_add_text(struct str *out, uint32_t number, struct span text) {
@@ -86,8 +86,10 @@ void summary_add_text(struct str *out, uint32_t number, struct span text) {
 
 /* ---- kernels ---- */
 
-/* ScalarSummary: a value per tag.
- *   tags  string, any shape    values  T, the same    summary  string, scalar: a Summary
+/* ScalarSummary: a value for each tag.
+ *   tags      string, any shape
+ *   values    T, the same shape
+ *   summary   string, scalar: a Summary
  * Errors   INVALID_ARGUMENT   shapes differ */
 enum kernel_result summary_scalar(struct kernel_ctx *ctx) {
     const struct tensor *tags = kernel_input(ctx, 0), *values = kernel_input(ctx, 1);
@@ -101,7 +103,7 @@ enum kernel_result summary_scalar(struct kernel_ctx *ctx) {
         struct span tag = tensor_string(tags, i);
         size_t begin = proto_begin(&out, SUMMARY_VALUE, tag.len + 16);
         summary_add_text(&out, VALUE_TAG, tag);
-        summary_add_float(&out, VALUE_SIMPLE, (float)summary_number_at(values, i));
+        summary_add_float(&out, VALUE_SIMPLE, summary_float_at(values, i));
         proto_end(&out, begin, tag.len + 16);
     }
     return summary_end(ctx, &out);
@@ -144,7 +146,7 @@ enum kernel_result summary_tensor_v2(struct kernel_ctx *ctx) {
 
 /* ---- MergeSummary ---- */
 
-/* The tag of a serialized Summary.Value; false when malformed. */
+/* Reads the tag of a serialized Summary.Value. False when the proto is malformed. */
 static bool read_tag(struct span value, struct span *ret) {
     struct proto_field field;
     int more;
@@ -164,7 +166,7 @@ static struct status *merge_one(struct span summary, struct strmap *tags, struct
             continue;
         if (field.wire_type != WIRE_BYTES || !read_tag(field.bytes, &tag))
             return status_invalid("Could not parse one of the summary inputs");
-        if (tag.len > 0 && strmap_put_span(tags, tag, tags)) /* tensors' values have none */
+        if (tag.len > 0 && strmap_put_span(tags, tag, tags)) /* values of tensors have no tag */
             return status_invalid("Duplicate tag %.*s found in summary inputs", (int)tag.len,
                                   tag.data);
         proto_add_bytes(out, SUMMARY_VALUE, field.bytes.data, field.bytes.len);
@@ -173,7 +175,8 @@ static struct status *merge_one(struct span summary, struct strmap *tags, struct
 }
 
 /* MergeSummary: the values of several Summaries as one.
- *   inputs  strings, any shapes    summary  string, scalar
+ *   inputs    strings, any shapes
+ *   summary   string, scalar
  * Errors   INVALID_ARGUMENT   no Summary; a tag twice */
 enum kernel_result summary_merge(struct kernel_ctx *ctx) {
     struct str out = STR_INIT;

@@ -1,12 +1,12 @@
 /* Keeps summary writers, resources that append Events to a TensorBoard file, and computes the ops
- * that write.
+ * that write Events.
  *
  *   events.out.tfevents.SECONDS.HOST.PID.NUMBER SUFFIX, of records: length (8 bytes), its
  *   checksum, an Event, its checksum
  *
- * Events are kept in memory until there are more than max_queue, or until flush_millis after the
- * last write. A flush, a close and the end of the resource write them, too. All of this runs on I/O
- * threads. */
+ * Events are kept in memory until there are more than max_queue of them, or flush_millis have
+ * passed since the last write. A flush, a close and the end of the resource write them as well. All
+ * of this runs on I/O threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,7 +23,8 @@ enum { EVENT_WALL_TIME = 1, EVENT_STEP, EVENT_FILE_VERSION, EVENT_GRAPH, EVENT_S
 
 struct writer {
     struct object object;
-    pthread_mutex_t lock; /* guards the rest; held while writing, by I/O threads only */
+    /* guards the fields below; only I/O threads take it, and hold it while they write */
+    pthread_mutex_t lock;
     char *path;
     int fd;
     int64_t offset, max_queue, flush_ns, flushed_ns;
@@ -47,14 +48,14 @@ static int64_t now_ns(clockid_t clock) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct status *write_pending(struct writer *writer) {
     writer->flushed_ns = now_ns(CLOCK_MONOTONIC);
     if (writer->n_pending == 0)
         return NULL;
     struct status *st = file_write_all(&file_system_posix, writer->fd, writer->path,
                                        writer->pending.data, writer->pending.len, writer->offset);
-    /* a later record goes over what was written of a lost one */
+    /* after a failure the next record overwrites what was written of the lost one */
     writer->offset += st ? 0 : (int64_t)writer->pending.len;
     writer->n_pending = 0;
     str_clear(&writer->pending);
@@ -73,17 +74,12 @@ static void writer_free(struct object *object) {
     free(writer);
 }
 
-static void add_fixed(struct str *out, uint64_t value, int n_bytes) {
-    for (int i = 0; i < n_bytes; i++)
-        str_add_char(out, (char)(value >> (8 * i) & 0xff));
-}
-
 static void add_record(struct str *out, struct span event) {
     size_t begin = out->len;
-    add_fixed(out, event.len, 8);
-    add_fixed(out, crc32c_mask(crc32c(out->data + begin, 8)), 4);
+    str_add_little_endian(out, event.len, 8);
+    str_add_little_endian(out, crc32c_mask(crc32c(out->data + begin, 8)), 4);
     str_add_bytes(out, event.data, event.len);
-    add_fixed(out, crc32c_mask(crc32c(event.data, event.len)), 4);
+    str_add_little_endian(out, crc32c_mask(crc32c(event.data, event.len)), 4);
 }
 
 static struct status *append(struct writer *writer, struct span event) {
@@ -103,7 +99,7 @@ static void begin_event(struct str *event, int64_t step) {
     proto_add_int(event, EVENT_STEP, (uint64_t)step);
 }
 
-/* ---- making one ---- */
+/* ---- making a writer ---- */
 
 struct status *summary_writer_init(struct kernel_init *init) {
     struct named_resource *resource = init->state = xcalloc(1, sizeof(*resource));
@@ -194,12 +190,13 @@ static struct status *create_body(struct kernel_ctx *ctx) {
     return NULL;
 }
 
-/* CreateSummaryFileWriter: opens a new file in logdir, unless the handle's writer is there
- * already.
- *   writer  resource    logdir, filename_suffix  string scalars
- *   max_queue, flush_millis  int32 scalars
- * Errors   INVALID_ARGUMENT   no scalars; PERMISSION_DENIED
- * a directory outside of the roots; those of the file system */
+/* CreateSummaryFileWriter: opens a new file in logdir, unless the handle's writer exists already.
+ *   writer                    resource
+ *   logdir, filename_suffix   string scalars
+ *   max_queue, flush_millis   int32 scalars
+ * Errors   INVALID_ARGUMENT    no scalars
+ *          PERMISSION_DENIED   a directory outside of the roots
+ *          those of the file system */
 enum kernel_result summary_writer_create(struct kernel_ctx *ctx) {
     static const char *const names[] = {"writer", "logdir", "max_queue", "flush_millis",
                                         "filename_suffix"};
@@ -244,7 +241,7 @@ enum kernel_result summary_writer_close(struct kernel_ctx *ctx) { return io_run(
 /* ---- writing ---- */
 
 struct write_state {
-    int64_t max; /* max_images, max_outputs */
+    int64_t max; /* max_images or max_outputs */
 };
 
 struct status *summary_write_init(struct kernel_init *init) {
@@ -263,7 +260,7 @@ static struct status *add_scalar(const struct kernel_ctx *ctx, struct span tag,
         return status_invalid("value must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(value));
     size_t begin = proto_begin(summary, SUMMARY_VALUE, tag.len + 16);
     summary_add_text(summary, VALUE_TAG, tag);
-    summary_add_float(summary, VALUE_SIMPLE, (float)summary_number_at(value, 0));
+    summary_add_float(summary, VALUE_SIMPLE, summary_float_at(value, 0));
     proto_end(summary, begin, tag.len + 16);
     return NULL;
 }
@@ -292,8 +289,8 @@ static struct status *check_proto(struct span proto, const char *what) {
                     : NULL;
 }
 
-/* The Summary that an op says; all but WriteSummary and WriteRawProtoSummary have their tag in
- * input 2. */
+/* Adds the values of the Summary that the op describes. All ops except WriteSummary and
+ * WriteRawProtoSummary have their tag in input 2. */
 static struct status *add_values(const struct kernel_ctx *ctx, enum summary_write kind,
                                  struct str *summary) {
     const struct write_state *state = ctx->instance->state;
@@ -363,10 +360,10 @@ static struct status *write_body(struct kernel_ctx *ctx) {
     return st;
 }
 
-/* WriteScalarSummary, WriteHistogramSummary, WriteImageSummary, WriteAudioSummary: (writer,
- * step, tag, values …). WriteSummary: (writer, step, tensor, tag, metadata).
- * WriteRawProtoSummary, WriteGraphSummary: (writer, step, a serialized proto). ImportEvent:
- * (writer, a serialized Event).
- * Errors   NOT_FOUND   no writer of that name; INVALID_ARGUMENT
- * what the summaries' ops refuse; DATA_LOSS   a proto that is none */
+/* WriteScalarSummary, WriteHistogramSummary, WriteImageSummary, WriteAudioSummary: (writer, step,
+ * tag, values …). WriteSummary: (writer, step, tensor, tag, metadata). WriteRawProtoSummary,
+ * WriteGraphSummary: (writer, step, a serialized proto). ImportEvent: (writer, a serialized Event).
+ * Errors   NOT_FOUND          no writer of that name
+ *          INVALID_ARGUMENT   what the summaries' ops refuse
+ *          DATA_LOSS          a malformed proto */
 enum kernel_result summary_write(struct kernel_ctx *ctx) { return io_run(ctx, write_body); }

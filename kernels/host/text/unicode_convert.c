@@ -66,8 +66,8 @@ static void add_char(struct str *out, enum encoding encoding, uint32_t code) {
     }
 }
 
-/* What becomes of a character that is wrong, or a control character that is to be replaced.
- * False: nothing. */
+/* Replaces a character that is wrong, or a control character that the attr wants replaced. False
+ * when nothing takes its place. */
 static bool handle_wrong(const struct unicode_state *state, bool is_wrong, int32_t *code) {
     if (!is_wrong && !(state->replaces_controls && *code <= 0x1f))
         return true;
@@ -171,10 +171,11 @@ static struct status *set_split(struct tensor *splits, int64_t i, int64_t n) {
     return NULL;
 }
 
-/* UnicodeDecode, UnicodeDecodeWithOffsets: the characters of all texts, one after the other, as
- * a ragged matrix.
- *   input  string, n texts    row_splits  Tsplits [n + 1]    char_values  int32 [m]
- *   char_to_byte_starts  int64 [m]: where in its text each character begins
+/* UnicodeDecode, UnicodeDecodeWithOffsets: the characters of all texts as a ragged matrix.
+ *   input                 string, n texts
+ *   row_splits            Tsplits [n + 1]
+ *   char_values           int32 [m]
+ *   char_to_byte_starts   int64 [m]: where in its text each character begins
  * Errors   as UnicodeTranscode */
 enum kernel_result unicode_decode(struct kernel_ctx *ctx) {
     const struct unicode_state *state = ctx->instance->state;
@@ -216,7 +217,8 @@ static bool is_character(int32_t code) {
 }
 
 static struct status *check_splits(const struct tensor *values, const struct tensor *splits) {
-    if (values->rank != 1 || splits->rank != 1) /* its shape function says so where it can */
+    /* the op's shape function refuses this, too, where it knows the ranks */
+    if (values->rank != 1 || splits->rank != 1)
         return status_invalid("Shape must be rank 1 but is rank %d",
                               values->rank != 1 ? values->rank : splits->rank);
     if (splits->n_elements == 0)
@@ -252,11 +254,12 @@ static struct status *encode(const struct unicode_state *state, const int32_t *c
     return NULL;
 }
 
-/* UnicodeEncode: characters to texts.
- *   input_values  int32 [m]    input_splits  Tsplits [n + 1]: text i has characters splits[i] up
- *   to splits[i + 1]    output  string [n]
- * Errors   INVALID_ARGUMENT   splits that do not ascend from 0; with errors="strict", what is no
- *                             character */
+/* UnicodeEncode: makes texts of characters.
+ *   input_values   int32 [m]
+ *   input_splits   Tsplits [n + 1]: text i has characters splits[i] up to splits[i + 1]
+ *   output         string [n]
+ * Errors   INVALID_ARGUMENT   splits that do not ascend from 0; with errors="strict", a number that
+ *                             is no character */
 enum kernel_result unicode_encode(struct kernel_ctx *ctx) {
     const struct unicode_state *state = ctx->instance->state;
     const struct tensor *values = kernel_input(ctx, 0), *splits = kernel_input(ctx, 1);
@@ -267,7 +270,7 @@ enum kernel_result unicode_encode(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, (struct shape){1, &n}));
     struct bytes **out = string_elements(&ctx->outputs[0]);
     const int32_t *codes = tensor_cdata(values);
-    for (int64_t i = 0; i < n && !st; i++) {
+    for (int64_t i = 0; i < n && !st && text_goes_on(i); i++) {
         int64_t begin = tensor_index_at(splits, i);
         str_clear(&text);
         st = encode(state, codes + begin, tensor_index_at(splits, i + 1) - begin, &text);
@@ -277,15 +280,17 @@ enum kernel_result unicode_encode(struct kernel_ctx *ctx) {
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;
 }
 
-/* UnicodeScript: the script of each character, by ICU's numbers; -1 for what is no character.
- *   input  int32    output  int32, its shape */
+/* UnicodeScript: the script of each character, by ICU's numbers; -1 for a number that is no
+ * character.
+ *   input    int32
+ *   output   int32, its shape */
 enum kernel_result unicode_script(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, unicode_script_load());
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT32, tensor_shape(input)));
     const int32_t *codes = tensor_cdata(input);
     int32_t *out = tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; i < input->n_elements; i++)
+    for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++)
         out[i] = unicode_script_of(codes[i]);
     return KERNEL_DONE;
 }

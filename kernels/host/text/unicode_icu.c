@@ -1,4 +1,4 @@
-/* Decodes texts in any encoding: UTF-8 by its own code, others by ICU's converters. ICU is large
+/* Decodes texts in any encoding: UTF-8 by our own code, others by ICU's converters. ICU is large
  * and few programs need it, so it is loaded at first use. */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include "kernels/host/text/unicode_internal.h"
 #include "kernels/host/text/utf8.h"
 
-/* ICU's names end with its version, which its headers' macros hide. */
+/* The names of ICU's functions end with its version, which macros in its headers hide. */
 #define ICU_NAME_(name) #name
 #define ICU_NAME(name) ICU_NAME_(name)
 
@@ -105,7 +105,7 @@ void unicode_decoder_free(struct unicode_decoder *decoder) {
     free(decoder);
 }
 
-/* A converter that has seen a byte order mark keeps to it in later texts, as TensorFlow's does. */
+/* As in TensorFlow, a converter that has read a byte order mark uses it for later texts as well. */
 void unicode_decoder_start(struct unicode_decoder *decoder, struct span text) {
     decoder->rest = text;
 }
@@ -120,7 +120,7 @@ bool unicode_decoder_next(struct unicode_decoder *decoder, int32_t *ret_code, si
         UErrorCode error = U_ZERO_ERROR;
         decoder->is_wrong = false;
         *ret_code = icu.next(decoder->converter, &source, end, &error);
-        if (U_FAILURE(error)) /* only marks were left */
+        if (U_FAILURE(error)) /* only byte order marks were left */
             source = end;
         *ret_len = (size_t)(source - rest->data);
         *ret_is_wrong = decoder->is_wrong;

@@ -1,5 +1,5 @@
-/* UTF-8 and Unicode's case mapping (the full one of the Unicode standard, chapter 3.13, without
- * any locale's exceptions). */
+/* Decodes UTF-8, and maps Unicode's cases (the full mapping of the Unicode standard, chapter 3.13,
+ * without any locale's exceptions). */
 #include "kernels/host/text/utf8.h"
 #include "common/base/str.h"
 #include "kernels/host/text/unicode_case.h"
@@ -20,7 +20,7 @@ uint32_t utf8_decode(struct span text, size_t *ret_len) {
         return REPLACEMENT;
     uint32_t code = lead & (0x7fu >> n);
     for (size_t i = 1; i < n; i++) {
-        /* The second byte's range leaves out overlong forms, surrogates and what is beyond
+        /* The second byte's range leaves out overlong forms, surrogates and characters beyond
          * U+10FFFF. */
         unsigned low = 0x80, high = 0xbf;
         if (i == 1) {
@@ -47,7 +47,7 @@ static bool in_ranges(const struct code_range *ranges, size_t n, uint32_t code) 
     return begin < n && code >= ranges[begin].first;
 }
 
-/* Is there a cased letter before `at` (after it), but for what is ignored between? */
+/* Is there a cased letter before `at`, or after it, when ignorable characters are skipped? */
 static bool is_cased_before(struct span text, size_t at) {
     while (at > 0) {
         size_t begin = at - 1, len;

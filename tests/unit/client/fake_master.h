@@ -1,13 +1,13 @@
-/* A master without a cluster, on a thread of its own, for tests of clients. It keeps sessions by
- * name only, and a step does what its targets are called:
+/* A master without a cluster, on a thread of its own, for tests of clients. It keeps only the names
+ * of sessions. The name of a target says what the step does:
  *
- *   fetches            each fetch is answered with the feed of the same name
+ *   fetches            the reply has the feed of the same name for each fetch
  *   fail_in_body       an error in the reply's body
  *   fail_in_trailers   an error of the call
- *   hang               no answer until the call is cancelled
+ *   hang               no reply until the call is cancelled
  *   leave_out          no fetches in the reply
- *   garbage            a reply that is no message
- *   bad_tensor         fetches that are no tensors */
+ *   garbage            a reply that is not a message
+ *   bad_tensor         fetches that are not tensors */
 #ifndef MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
 #define MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
 

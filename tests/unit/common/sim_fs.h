@@ -1,11 +1,10 @@
-/* A file system in memory for tests: it fails any call on demand, and keeps a log of what was
- * done, from which it makes the states that a power cut may leave.
+/* A file system in memory for tests. It fails any call on demand. It logs all changes, and makes
+ * from the log the states that a power cut may leave.
  *
- * What a cut leaves after the first k entries of the log: a write is there for sure once its
- * file was synced after it, a name (created, renamed, removed, a directory's too) once its
- * directory was; what lies in a directory that is not there is lost. Of what is not there for
- * sure, any part may be: names in any combination, writes wholly, by half, or as zeros. Entries
- * for one name keep their order. Threads: one. */
+ * A cut after the first k entries of the log keeps each write whose file was synced later, and each
+ * change of a name (of a file or directory) whose directory was synced later. The contents of a
+ * lost directory are lost. Other changes may be kept or lost in any combination; such a write may
+ * be whole, half, or zeros. Changes of one name keep their order. Threads: one. */
 #ifndef MILLRACE_TESTS_UNIT_COMMON_SIM_FS_H
 #define MILLRACE_TESTS_UNIT_COMMON_SIM_FS_H
 
@@ -49,9 +48,9 @@ struct sim_fs {
     char **dirs;
     int n_files, n_names, n_log, n_dirs;
     int open_files[SIM_MAX_OPEN]; /* file numbers by descriptor, -1 where free */
-    /* Failing: the call after so many more fails; -1: none. Reads are calls too. */
+    /* How many calls succeed before one fails; -1: none fails. Reads count, too. */
     int fail_after, fail_error;
-    bool fail_once;  /* only that call; else all from it on */
+    bool fail_once;  /* only that call fails; otherwise all later calls fail, too */
     bool short_once; /* a write moves half of its bytes instead of failing */
     int n_calls;
 };
@@ -68,7 +67,7 @@ struct sim_choice {
     int entry;     /* SIM_ALL_BUT, SIM_ONLY */
     uint64_t seed; /* SIM_RANDOM */
 };
-/* What is there when power comes back. The first `n_settled` entries are on the disk. */
+/* The files after the power cut. The first `n_settled` entries are on the disk. */
 struct sim_fs *sim_after_cut(const struct sim_fs *sim, int n_settled, int k,
                              struct sim_choice choice);
 /* May entry i be missing after k entries? */

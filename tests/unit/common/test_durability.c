@@ -1,5 +1,5 @@
-/* Saves that power cuts and failing disks interrupt: a checkpoint that was reported is there and
- * whole, whatever happens to the next. */
+/* Saves that are interrupted by power cuts and failing disks: a checkpoint that was reported as
+ * saved stays whole, whatever happens to the next one. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdio.h>

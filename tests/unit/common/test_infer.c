@@ -1,6 +1,5 @@
-/* Static shapes of whole graphs: what is known, what is left open, and what is refused. Values
- * are computed by a stand-in that knows AddV2 of int32; the kernels' own part is in
- * tests/differential/run_shapes.py. */
+/* Static shapes of whole graphs: known, open and refused ones. An evaluator of the test computes
+ * AddV2 of int32; tests/differential/run_shapes.py uses the real kernels. */
 #include "common/ops/infer.h"
 
 #include <setjmp.h>

@@ -129,8 +129,8 @@ static void damaged_files_are_refused(void **state) {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (100,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, "
-        "9223372036854775807)}",
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, "
+         "9223372036854775807)}"),
         "{'descr': '<f4x', 'fortran_order': False, 'shape': (1,)}",
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
     };

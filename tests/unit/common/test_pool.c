@@ -1,6 +1,8 @@
 /* The compute pool: order, lazy threads, draining, resubmission, and loops that nest and cover
  * their range exactly once. */
 #include "common/base/pool.h"
+#include "common/base/clock.h"
+#include "common/base/pool_cancel.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -229,6 +231,87 @@ static void a_loop_needs_no_thread_but_its_callers(void **state) {
     pthread_barrier_destroy(&barrier);
 }
 
+/* ---- work that becomes unwanted ---- */
+
+struct unwanted {
+    _Atomic int n_ranges; /* that have begun */
+    _Atomic int64_t longest;
+    int wanted;              /* ranges */
+    _Atomic int64_t n_units; /* of slow_range */
+};
+
+static bool is_unwanted(void *arg) {
+    struct unwanted *unwanted = arg;
+    return atomic_load(&unwanted->n_ranges) >= unwanted->wanted;
+}
+
+static void count_range(void *arg, int64_t begin, int64_t end) {
+    struct unwanted *unwanted = arg;
+    int64_t longest = atomic_load(&unwanted->longest);
+    while (end - begin > longest &&
+           !atomic_compare_exchange_weak(&unwanted->longest, &longest, end - begin))
+        ;
+    atomic_fetch_add(&unwanted->n_ranges, 1);
+}
+
+static void an_unwanted_loop_leaves_out_what_has_not_begun(void **state) {
+    for (int n_threads = 0; n_threads <= 3; n_threads++) {
+        struct pool *pool = n_threads > 0 ? pool_new(n_threads) : NULL;
+        struct unwanted unwanted = {.wanted = 5};
+        struct pool_cancel cancel = {is_unwanted, &unwanted};
+        assert_null(pool_set_cancel(&cancel));
+        assert_false(pool_is_unwanted());
+        pool_parallel_for(pool, 100000, 1e5, count_range, &unwanted); /* ten seconds */
+        assert_true(pool_is_unwanted());
+        assert_true(unwanted.n_ranges >= 5 && unwanted.n_ranges <= 5 + n_threads);
+        assert_true(unwanted.longest <= 1000); /* a tenth of a second, at most */
+        assert_ptr_equal(pool_set_cancel(NULL), &cancel);
+        assert_false(pool_is_unwanted());
+        unwanted.n_ranges = 0;
+        unwanted.wanted = INT32_MAX;
+        pool_parallel_for(pool, 1000, 1e5, count_range, &unwanted); /* nobody asks any more */
+        assert_true(unwanted.n_ranges >= 1);
+        pool_free(pool);
+    }
+}
+
+/* Each unit takes a hundred times what the loop is told. */
+static void slow_range(void *arg, int64_t begin, int64_t end) {
+    struct unwanted *unwanted = arg;
+    count_range(arg, begin, end);
+    atomic_fetch_add(&unwanted->n_units, end - begin);
+    int64_t until_ns = clock_now_ns() + (end - begin) * 1000;
+    while (clock_now_ns() < until_ns)
+        ;
+}
+
+static void a_loop_whose_cost_is_underestimated_is_cut_into_short_pieces(void **state) {
+    struct unwanted unwanted = {.wanted = 4};
+    struct pool_cancel cancel = {is_unwanted, &unwanted};
+    pool_set_cancel(&cancel);
+    pool_parallel_for(NULL, 1 << 20, 10, slow_range, &unwanted); /* a second */
+    pool_set_cancel(NULL);
+    assert_int_equal(unwanted.n_ranges, 4);
+    assert_true(unwanted.n_units < 1 << 17); /* the estimate alone would make one range of it */
+}
+
+static void loop_inside(void *arg, int64_t begin, int64_t end) {
+    (void)begin, (void)end;
+    CHECK(pool_set_cancel(pool_set_cancel(NULL)) == NULL); /* helpers have it, too */
+    pool_parallel_for(NULL, 1000, 1e6, count_range, arg);
+}
+
+static void loops_inside_an_unwanted_loop_end_with_it(void **state) {
+    struct pool *pool = pool_new(2);
+    struct unwanted unwanted = {.wanted = 7};
+    struct pool_cancel cancel = {is_unwanted, &unwanted};
+    pool_set_cancel(&cancel);
+    pool_parallel_for(pool, 10, 1e9, loop_inside, &unwanted);
+    pool_set_cancel(NULL);
+    assert_true(unwanted.n_ranges >= 7 && unwanted.n_ranges <= 7 + 2);
+    pool_free(pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unused_pool_has_no_threads),
@@ -240,6 +323,9 @@ int main(void) {
         cmocka_unit_test(nested_loops_end),
         cmocka_unit_test(several_threads_loop_on_one_pool),
         cmocka_unit_test(a_loop_needs_no_thread_but_its_callers),
+        cmocka_unit_test(an_unwanted_loop_leaves_out_what_has_not_begun),
+        cmocka_unit_test(a_loop_whose_cost_is_underestimated_is_cut_into_short_pieces),
+        cmocka_unit_test(loops_inside_an_unwanted_loop_end_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void blocks_come_back_as_zeros(void **state) {
     struct shm_arena *arena;
     assert_null(shm_arena_new(64 << 20, &arena));
     char *a = shm_arena_take(arena, CLASS, BLOCK), *b = shm_arena_take(arena, CLASS, BLOCK);
-    uint64_t at_a, at_b;
+    uint64_t at_a = 0, at_b = 0;
     assert_true(shm_arena_find(arena, a, &at_a) && shm_arena_find(arena, b + BLOCK - 1, &at_b));
     assert_true(at_b >= at_a + BLOCK || at_a > at_b);
     assert_false(shm_arena_find(arena, &at_a, &at_b));

@@ -280,8 +280,8 @@ static void what_is_no_tensor_is_told_how_one_is_written(void **state) {
     struct tensor t;
     struct status *st = tensor_parse(&in, allocator_host(), &t);
     assert_non_null(st);
-    assert_non_null(
-        strstr(status_message(st), "'[1, 2]' is no tensor; one is written as float[2]{1, 2}"));
+    assert_non_null(strstr(status_message(st),
+                           "'[1, 2]' is not a tensor; a tensor is written as float[2]{1, 2}"));
     status_unref(st);
 }
 

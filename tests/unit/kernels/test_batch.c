@@ -1,6 +1,6 @@
-/* Batching across steps: who is put together by size and by time, what a cancelled step leaves
- * behind, functions that are called and cut short. Time stands still but for the test; functions
- * are this file's. */
+/* Batching across steps: which requests form a batch, by size and by time; what a cancelled step
+ * leaves behind; functions that are called and cancelled. Time advances only by the test, and the
+ * functions are of this file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,10 @@ struct fake_function {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct function_call *under_way;
-    bool is_patient; /* calls wait for finish_call */
-    bool is_wrong;   /* the result has a row too many */
+    struct function_call *cancelled; /* before it was called */
+    struct status *why;              /* of that */
+    bool is_patient;                 /* calls wait for finish_call */
+    bool is_wrong;                   /* the result has a row too many */
     _Atomic int n_calls, n_cancelled, n_prepared, n_finished;
     int64_t last_rows;
 };
@@ -52,8 +54,10 @@ static void compute(struct function_call *call) {
 static enum kernel_result call_function(struct function_call *call) {
     pthread_mutex_lock(&fake.lock);
     fake.n_calls++;
-    bool is_patient = fake.is_patient;
-    if (is_patient)
+    bool is_cancelled = fake.cancelled == call, is_patient = fake.is_patient && !is_cancelled;
+    if (is_cancelled)
+        call->status = status_ref(fake.why);
+    else if (is_patient)
         fake.under_way = call;
     else
         compute(call);
@@ -83,10 +87,22 @@ static void finish_call(void) {
     call->on_done(call);
 }
 
-/* Ends the call inside of the cancellation, as a function may that waits. */
+/* Ends the call inside of the cancellation, as a function may that waits. A call that comes later
+ * ends at once. */
 static void cancel_function(struct function_call *call, struct status *why) {
+    pthread_mutex_lock(&fake.lock);
     fake.n_cancelled++;
-    assert_ptr_equal(take_call(), call);
+    bool is_under_way = fake.under_way == call;
+    if (is_under_way) {
+        fake.under_way = NULL;
+    } else {
+        status_unref(fake.why);
+        fake.why = status_ref(why);
+        fake.cancelled = call;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    if (!is_under_way)
+        return;
     call->status = status_ref(why);
     call->on_done(call);
 }
@@ -164,6 +180,7 @@ static void fixture_init(struct fixture *f, const char *attrs) {
 static void fixture_fini(struct fixture *f) {
     assert_int_equal(alarm_clock_run(f->host->alarms), INT64_MAX);
     assert_int_equal(fake.n_prepared, fake.n_finished);
+    status_unref(fake.why);
     test_graph_fini(&f->graph);
     test_host_free(f->host);
     assert_int_equal(atomic_load(&fake.base.object.n_refs), 1);

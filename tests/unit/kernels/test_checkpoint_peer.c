@@ -1,4 +1,4 @@
-/* What a task answers about its checkpoint files, and to whom it does not
+/* What a task replies about its checkpoint files, and which requests it refuses
  * (kernels/host/files/checkpoint_peer.h). */
 #include "kernels/host/files/checkpoint_peer.h"
 

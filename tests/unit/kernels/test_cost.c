@@ -145,6 +145,31 @@ static void every_row_names_an_op_once_for_each_type(void **state) {
     assert_true(cpu_costs.n_rows > 500);
 }
 
+static const struct cost_row *row_of(const char *op) {
+    for (size_t i = 0; i < cpu_costs.n_rows; i++)
+        if (strcmp(cpu_costs.rows[i].op, op) == 0)
+            return &cpu_costs.rows[i];
+    return NULL;
+}
+
+/* An asynchronous kernel with such a name runs a dataset. The others only describe one. */
+static void a_dataset_costs_the_same_whatever_its_inputs(void **state) {
+    int n_datasets = 0;
+    const struct kernel_def *kernel;
+    for (size_t i = 0; (kernel = kernel_at("CPU", i)) != NULL; i++) {
+        const char *name = strstr(kernel->op, "Dataset");
+        bool is_dataset =
+            name && (strcmp(name, "Dataset") == 0 || strncmp(name, "DatasetV", 8) == 0);
+        if (!is_dataset || kernel->flags & KERNEL_ASYNC)
+            continue;
+        const struct cost_row *row = row_of(kernel->op);
+        if (!row || !cost_is_constant(row))
+            fail_msg("%s costs more for larger inputs", kernel->op);
+        n_datasets++;
+    }
+    assert_true(n_datasets > 80);
+}
+
 /* ---- from shapes only ---- */
 
 static struct cost cost_of(const char *node_text, const struct shape *in, const struct shape *out) {
@@ -231,6 +256,7 @@ int main(void) {
         cmocka_unit_test(much_into_little_is_much),
         cmocka_unit_test(bad_inputs_are_estimated_at_nothing),
         cmocka_unit_test(every_row_names_an_op_once_for_each_type),
+        cmocka_unit_test(a_dataset_costs_the_same_whatever_its_inputs),
         cmocka_unit_test(a_product_costs_its_inner_dimension),
         cmocka_unit_test(a_convolution_costs_the_same_in_each_direction),
         cmocka_unit_test(a_view_costs_the_same_whatever_its_size),

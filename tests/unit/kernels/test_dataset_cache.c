@@ -1,5 +1,5 @@
-/* A dataset kept in a file: who writes, who reads, what an iterator that goes too early leaves,
- * and files that do not fit. */
+/* A dataset that is kept in a file: which iterator writes, which ones read, what an iterator that
+ * is freed too early leaves, and files that do not fit. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -88,7 +88,7 @@ static void fixture_init(struct fixture *f, const char *name, int n_components, 
     assert_int_equal(dataset_cache_file(&ctx, span_of(prefix)), KERNEL_DONE);
     assert_null(dataset_of(&output, &f->cached));
     dataset_ref(f->cached);
-    f->env = dataset_env_new(&ctx);
+    f->env = dataset_env_new(&ctx, f->cached);
     f->env->host = NULL; /* nothing here calls functions */
     assert_null(dataset_iter_new(f->cached, f->env, &f->iter));
     tensor_clear(&input);

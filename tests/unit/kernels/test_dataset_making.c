@@ -4,7 +4,8 @@
  * A row is a node of the kind with good arguments. The name of an argument tells what it is (v_ a
  * dataset, i_ an int64, b_ a bool, s_ a string, x_ a tensor); each is replaced in turn by every
  * wrong one of the same type. An allocator that fails at its first, second, … request does the
- * same for what the iterators allocate. */
+ * same for what the iterators allocate, and so do calls of functions. A function of this file has
+ * its signature in its name: f_ARGS_RETS, a letter for each type. It returns its last arguments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,6 +31,11 @@ static const char prelude[] =
     "i_square = Const() {dtype=int64, value=int64[2]{2, 2}}\n"
     "i_empty = Const() {dtype=int64, value=int64[0]{}}\n"
     "i_matrix = Const() {dtype=int64, value=int64[1,1]{0}}\n"
+    "i_row = Const() {dtype=int64, value=int64[1]{2}}\n"
+    "n_two = Const() {dtype=int32, value=int32[]{2}}\n"
+    "n_vector = Const() {dtype=int32, value=int32[2]{1, 2}}\n"
+    "r_half = Const() {dtype=float, value=float[]{0.5}}\n"
+    "r_vector = Const() {dtype=float, value=float[2]{0.5, 2}}\n"
     "i_shape = Const() {dtype=int64, value=int64[0]{}}\n"
     "i_indices = Const() {dtype=int64, value=int64[2,2]{0, 0, 1, 1}}\n"
     "i_unsorted = Const() {dtype=int64, value=int64[2,2]{1, 1, 0, 0}}\n"
@@ -99,6 +105,41 @@ static const char *const rows[] = {
     "sparse_types=[], Tdense=[int64], dense_shapes=[[]], " ONE "}",
     "ChooseFastestDataset(v_range, v_range) {N=2, num_experiments=1, " ONE "}",
     "OptionsDataset(v_range) {serialized_options=\"\", " ONE "}",
+    "AutoShardDataset(v_range, i_two, i_one) {" ONE "}",
+    "DenseToSparseBatchDataset(v_rows, i_two, i_row) {output_types=[variant], "
+    "output_shapes=[<unknown>]}",
+    "SamplingDataset(v_range, r_half, i_one, i_two) {" ONE "}",
+    "MatchingFilesDataset(s_vector)",
+    "ParseExampleDatasetV2(v_texts, i_one, i_one) {sparse_keys=[], dense_keys=[\"a\"], "
+    "sparse_types=[], Tdense=[int64], dense_shapes=[[]], ragged_keys=[], ragged_value_types=[], "
+    "ragged_split_types=[], " ONE "}",
+    "ModelDataset(v_range) {" ONE "}",
+    "MaxIntraOpParallelismDataset(v_range, i_two) {" ONE "}",
+    "PrivateThreadPoolDataset(v_range, i_two) {" ONE "}",
+    /* functions */
+    "MapDataset(v_range) {f=&f_i_i, Targuments=[], " ONE "}",
+    "MapDataset(v_range, i_vector) {f=&f_ii_i, Targuments=[int64], " ONE "}",
+    "ParallelMapDataset(v_range, n_two) {f=&f_i_i, Targuments=[], " ONE "}",
+    "ParallelMapDatasetV2(v_range, i_two) {f=&f_i_i, Targuments=[], " ONE "}",
+    "MapAndBatchDataset(v_range, i_two, i_two, b_yes) {f=&f_i_i, Targuments=[], " ONE "}",
+    "FilterDataset(v_range, b_yes) {predicate=&f_ib_b, Targuments=[bool], " ONE "}",
+    "ParallelFilterDataset(v_range, b_yes, i_two) {predicate=&f_ib_b, Targuments=[bool], " ONE "}",
+    "TakeWhileDataset(v_range, b_yes) {predicate=&f_ib_b, Targuments=[bool], " ONE "}",
+    "FlatMapDataset(v_range, v_rows) {f=&f_iv_v, Targuments=[variant], " ONE "}",
+    "InterleaveDataset(v_range, v_rows, i_two, i_one) {f=&f_iv_v, Targuments=[variant], " ONE "}",
+    "ParallelInterleaveDatasetV2(v_range, v_rows, i_two, i_one, i_two) {f=&f_iv_v, "
+    "Targuments=[variant], " ONE "}",
+    "ParallelInterleaveDatasetV4(v_range, v_rows, i_two, i_one, i_zero, i_zero, i_two) {f=&f_iv_v, "
+    "Targuments=[variant], " ONE "}",
+    "LegacyParallelInterleaveDatasetV2(v_range, v_rows, i_two, i_one, i_one, i_one) {f=&f_iv_v, "
+    "Targuments=[variant], " ONE "}",
+    "ScanDataset(v_range, i_zero) {f=&f_ii_ii, Tstate=[int64], Targuments=[], " ONE "}",
+    "GroupByWindowDataset(v_range) {key_func=&f_i_i, reduce_func=&f_iv_v, "
+    "window_size_func=&f_i_i, Tkey_func_other_arguments=[], Treduce_func_other_arguments=[], "
+    "Twindow_size_func_other_arguments=[], " ONE "}",
+    "GroupByReducerDataset(v_range) {key_func=&f_i_i, init_func=&f_i_i, reduce_func=&f_ii_i, "
+    "finalize_func=&f_i_i, Tkey_func_other_arguments=[], Tinit_func_other_arguments=[], "
+    "Treduce_func_other_arguments=[], Tfinalize_func_other_arguments=[], " ONE "}",
 };
 
 /* ---- an allocator that fails once ---- */
@@ -112,6 +153,78 @@ static struct buffer *alloc_or_fail(struct allocator *allocator, size_t size) {
 }
 static struct allocator failing = {.name = "failing", .alloc = alloc_or_fail};
 
+/* ---- functions ---- */
+
+enum { MAX_ARGS = 4 };
+
+struct fake_function {
+    struct function base;
+    uint8_t arg_types[MAX_ARGS], ret_types[MAX_ARGS];
+};
+
+static void fake_free(struct object *object) { free(object); }
+static const struct object_type fake_type = {.name = "fake function", .free = fake_free};
+
+/* Reads letters up to '_' or the end. */
+static const char *read_types(const char *letters, uint8_t *types, int *n) {
+    for (*n = 0; *letters && *letters != '_'; letters++)
+        types[(*n)++] = *letters == 'i' ? DT_INT64 : *letters == 'b' ? DT_BOOL : DT_VARIANT;
+    return letters + (*letters == '_');
+}
+
+static struct status *find_function(struct kernel_ctx *ctx, const char *attr,
+                                    struct function **ret) {
+    const struct attr_value *value = node_attr(ctx->instance->node, attr);
+    assert_non_null(value);
+    struct fake_function *fake = xcalloc(1, sizeof(*fake));
+    object_init(&fake->base.object, &fake_type);
+    fake->base.host = ctx->host;
+    fake->base.name = "fake";
+    fake->base.arg_types = fake->arg_types;
+    fake->base.ret_types = fake->ret_types;
+    const char *letters = read_types(value->func->name + 2, fake->arg_types, &fake->base.n_args);
+    read_types(letters, fake->ret_types, &fake->base.n_rets);
+    *ret = &fake->base;
+    return NULL;
+}
+
+static struct status *fresh_function(struct function *function, struct object **scope,
+                                     struct function **ret) {
+    object_ref(&function->object);
+    *ret = function;
+    return NULL;
+}
+
+static void no_call(struct function_call *call) {}
+static void no_cancel(struct function_call *call, struct status *why) {}
+
+static enum kernel_result call_function(struct function_call *call) {
+    int n = call->function->n_rets;
+    if (n_until_failure-- == 0) {
+        call->status = status_exhausted("The function fails");
+        return KERNEL_DONE;
+    }
+    for (int i = 0; i < call->n_args; i++)
+        if (i >= call->function->n_args || call->args[i].dtype != call->function->arg_types[i]) {
+            call->status = status_invalid("Argument %d has another type", i);
+            return KERNEL_DONE;
+        }
+    for (int i = 0; i < n; i++)
+        tensor_copy(&call->rets[i], &call->args[call->n_args - n + i]);
+    return KERNEL_DONE;
+}
+
+static struct test_host *host_with_functions(void) {
+    struct test_host *host = test_host_new(0);
+    host->host.function_find = find_function;
+    host->host.function_fresh = fresh_function;
+    host->host.function_prepare = no_call;
+    host->host.function_call = call_function;
+    host->host.function_cancel = no_cancel;
+    host->host.function_finish = no_call;
+    return host;
+}
+
 /* ---- one graph ---- */
 
 enum { MAX_TEXT = 8192 };
@@ -121,7 +234,7 @@ static bool make(const char *dataset_text, bool is_expected) {
     char text[MAX_TEXT];
     struct tensor value = TENSOR_INIT, element = TENSOR_INIT;
     struct test_graph graph;
-    struct test_host *host = test_host_new(0);
+    struct test_host *host = host_with_functions();
     const char *fetches[] = {"d", "e"};
     snprintf(text, sizeof(text),
              "%sd = %s\none = TakeDataset(d, i_one) {" ONE "}\n"

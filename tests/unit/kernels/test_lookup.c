@@ -27,7 +27,7 @@ static struct tensor key_of(enum dtype dtype, int i) {
         return t;
     }
     char text[32];
-    int len = snprintf(text, sizeof(text), i == 0 ? "" : "key %d", i);
+    int len = i == 0 ? 0 : snprintf(text, sizeof(text), "key %d", i);
     struct bytes *bytes = bytes_new(text, (size_t)len);
     tensor_init_scalar_object(&t, DT_STRING, bytes ? &bytes->object : NULL);
     return t;

@@ -71,8 +71,8 @@ static const char *const pooled[] = {
     "a = Placeholder() {dtype=float}\nr = BiasAddGrad(a) {T=float}",
     "a = Placeholder() {dtype=float}\nr = L2Loss(a) {T=float}",
     "a = Placeholder() {dtype=float}\nk = Placeholder() {dtype=int32}\nr = TopKV2(a, k) {T=float}",
-    "a = Placeholder() {dtype=float}\nk = Placeholder() {dtype=int32}\nr = NthElement(a, k) "
-    "{T=float}",
+    ("a = Placeholder() {dtype=float}\nk = Placeholder() {dtype=int32}\nr = NthElement(a, k) "
+     "{T=float}"),
     "a = Placeholder() {dtype=float}\nr = SoftmaxCrossEntropyWithLogits(a, a) {T=float}",
 };
 

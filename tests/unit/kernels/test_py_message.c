@@ -61,7 +61,7 @@ static struct status *read_all(const struct tensor *blob, struct tensor values[2
     TRY(py_request_read(blob, &request));
     if (request.n_values > 2)
         return status_invalid("more values than the test gives");
-    return py_values_read(blob, &request, allocator_host(), values);
+    return py_values_read(blob, &request, NULL, allocator_host(), values);
 }
 
 static void sound_values_are_read(void **state) {

@@ -1,6 +1,6 @@
-/* Waiting: who is served first, what a cancelled wait leaves behind, and random cancellations
- * from several threads. What one step after the other does is
- * tests/differential/cases_queue.py's business, what programs see is programs' and sessions'. */
+/* Waiting at queues: the order in which waits end, what a cancelled wait leaves behind, and random
+ * cancellations from several threads. tests/differential/cases_queue.py compares sequences of ops
+ * with TensorFlow. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* Variables of both kinds. What values come out is tests/differential/cases_state.py's business;
- * here: the rule that a buffer with another holder is never written, updates in place, threads,
- * and the words of refusals. */
+/* Variables of both kinds: a buffer with another holder is never written; updates in place;
+ * threads; error messages. tests/differential/cases_state.py compares the values with TensorFlow.
+ * */
 #include "kernels/kernel.h"
 #include "kernels/support/update.h"
 #include "tests/unit/kernels/kernel_test.h"

@@ -336,6 +336,14 @@ static void random_graph(struct dice *dice, int n_nodes, struct str *out) {
     }
 }
 
+static int task_of_device(const struct device_table *table, const char *full_name) {
+    for (int i = 0; i < table->n_devices; i++)
+        if (strcmp(table->devices[i].full_name, full_name) == 0)
+            return table->devices[i].task;
+    fail_msg("no device '%s'", full_name);
+    return -1;
+}
+
 /* Every edge has one Send and one Recv, on the tasks it names; every node is on a device of its
  * task. */
 static void check_partitions(const struct compiled *compiled) {
@@ -348,9 +356,7 @@ static void check_partitions(const struct compiled *compiled) {
             const struct node *node = partition->graph.nodes[id];
             if (node->is_removed)
                 continue;
-            assert_int_equal(
-                compiled->devices->devices[device_table_find(compiled->devices, node->device)].task,
-                partition->task);
+            assert_int_equal(task_of_device(compiled->devices, node->device), partition->task);
             bool is_send = node_is_op(node, "_MrSend");
             if (!is_send && !node_is_op(node, "_MrRecv"))
                 continue;

@@ -1,6 +1,6 @@
-/* Kernels for the tests of folding and placement: they stand in for kernels/cpu/cpu_kernels.c,
- * so that these tests say what the passes do and not which kernels there are. The linker takes
- * this list and leaves the library's alone. */
+/* Kernels for the tests of folding and placement. They replace kernels/cpu/cpu_kernels.c, so that
+ * the tests depend on the passes and not on the list of kernels. The linker takes this list instead
+ * of the library's. */
 #include "tests/unit/master/test_kernels.h"
 
 #include "kernels/kernel.h"
@@ -48,6 +48,7 @@ static enum kernel_result identity(struct kernel_ctx *ctx) {
 }
 
 static enum kernel_result join(struct kernel_ctx *ctx) {
+    n_calls++;
     struct str text = STR_INIT;
     for (int i = 0; i < 2; i++)
         str_add_bytes(&text, tensor_string(kernel_input(ctx, i), 0).data,
@@ -72,6 +73,7 @@ static const struct kernel_def rows[] = {
     {.op = "NoOp",       .compute = identity},
     {.op = "StringJoin", .compute = join},
     {.op = "MapDataset", .compute = identity, .flags = KERNEL_STATEFUL},
+    {.op = "RandomUniform", .compute = identity, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     {.op = "ReadFile",   .compute = identity, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
 };
 static const struct kernel_def gpu_rows[] = {

@@ -1,5 +1,5 @@
-/* An HTTP server of the test's own in place of etcd: each connection a thread, each answer what
- * the test's function says. */
+/* An HTTP server that stands in for etcd. Each connection has a thread, and a function of the test
+ * writes the replies. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_FAKE_GATEWAY_H
 #define MILLRACE_TESTS_UNIT_RPC_FAKE_GATEWAY_H
 
@@ -14,14 +14,16 @@
 #include "common/base/str.h"
 
 struct fake_gateway {
-    struct fake_gateway *next; /* of those that were made */
+    struct fake_gateway *next; /* the list of all gateways */
     int fd, port;
     pthread_t thread;
     pthread_mutex_t lock; /* held while `answer` runs */
     void *arg;
-    /* Writes the body; returns the HTTP status. 0: the connection is closed without an answer.
-     * -1: it hangs until the peer goes. -2: what was written is the beginning of a stream that
-     * goes on for ever; -3: and ends. */
+    /* Writes the body and returns the HTTP status, or one of these:
+     *    0  closes the connection without a reply
+     *   -1  sends nothing until the peer closes the connection
+     *   -2  the body begins a stream that does not end
+     *   -3  the body is a stream that ends */
     int (*answer)(void *arg, const char *path, const char *body, struct str *out);
 };
 
@@ -40,7 +42,7 @@ static inline void fake_write(int fd, const char *data, size_t len) {
     }
 }
 
-/* The request's path and body; false at the end. */
+/* Reads a request's path and body. Returns false at the end of the connection. */
 static inline bool fake_read(int fd, struct str *request, char *path, size_t path_size,
                              const char **ret_body) {
     str_clear(request);
@@ -106,7 +108,7 @@ static inline void *fake_accept(void *arg) {
     return NULL;
 }
 
-/* It lives as long as the process: its connections' threads may end after the test. */
+/* The gateway is never freed, because the threads of its connections may end after the test. */
 static inline struct fake_gateway *
 fake_gateway_new(int (*answer)(void *arg, const char *path, const char *body, struct str *out),
                  void *arg) {

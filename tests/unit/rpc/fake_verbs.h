@@ -1,9 +1,9 @@
 /* An RDMA device made of memory: the table of rpc/rdma/verbs.h over queue pairs that copy within
- * the process, as strict as hardware about keys, ranges, protection domains, rights and states,
- * and obedient to tests that want something to fail or to wait.
+ * the process. It is as strict as hardware about keys, ranges, protection domains, rights and
+ * states, and it fails or delays calls when a test wants that.
  *
- * Writes are carried out by fake_verbs_run, as many as it is told to, unless is_held is off:
- * then at once. Loop thread, but for registering. */
+ * Writes are carried out at once; while is_held is set, fake_verbs_run carries out as many as it is
+ * told. Loop thread, except for registering. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_FAKE_VERBS_H
 #define MILLRACE_TESTS_UNIT_RPC_FAKE_VERBS_H
 

@@ -1,4 +1,4 @@
-/* Turning a loop by hand until something has happened. */
+/* Runs a loop turn by turn until a condition holds. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_LOOP_TURNS_H
 #define MILLRACE_TESTS_UNIT_RPC_LOOP_TURNS_H
 
@@ -7,22 +7,22 @@
 
 #include "rpc/loop.h"
 
-/* One turn; waits for an event a millisecond at most, since a task that another thread posts
- * between turns wakes nobody. */
+/* Runs one turn. It waits at most a millisecond for an event, because a task that another thread
+ * posts between turns does not wake the loop. */
 static inline void loop_turn(struct loop *loop) {
     struct pollfd events = {.fd = uv_backend_fd(loop_uv(loop)), .events = POLLIN};
     uv_run(loop_uv(loop), UV_RUN_NOWAIT);
     (void)poll(&events, 1, 1);
 }
 
-/* Whose users have gone: runs what they left behind, and ends it. */
+/* Runs the remaining tasks of a loop that has no more users, and frees it. */
 static inline void loop_end(struct loop *loop) {
     loop_stop(loop);
     loop_run(loop);
     loop_free(loop);
 }
 
-/* The process ends by SIGALRM when it takes a minute. */
+/* SIGALRM kills the process after a minute. */
 #define TURN_UNTIL(loop, condition) \
     do {                            \
         alarm(60);                  \

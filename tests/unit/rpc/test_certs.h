@@ -1,4 +1,4 @@
-/* Makes the certificates of a test, in a directory of its own, so that none is ever too old. */
+/* Makes certificates for a test in a new directory, so that they never expire. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_TEST_CERTS_H
 #define MILLRACE_TESTS_UNIT_RPC_TEST_CERTS_H
 
@@ -14,7 +14,7 @@ struct test_certs {
     struct tls_authority *authority;
 };
 
-/* A path in the directory; of the last four calls. */
+/* A path in the directory. The text stays valid for the next three calls. */
 static inline const char *test_path(struct test_certs *certs, const char *name,
                                     const char *ending) {
     static char paths[4][128];
@@ -56,7 +56,8 @@ static inline void test_certs_fini(struct test_certs *certs) {
     CHECK(system(command) == 0);
 }
 
-/* With the certificate `file`, believing `others`' authority; each may be NULL. */
+/* Makes a TLS context with the certificate `file`, which trusts the authority of `others`. Each may
+ * be NULL. */
 static inline struct tls *test_tls(struct test_certs *certs, const char *file,
                                    struct test_certs *others, const char *protocol) {
     struct tls *tls;

@@ -82,16 +82,16 @@ static void tf_config_gives_cluster_and_task(void **state) {
 
 static void a_wrong_tf_config_is_refused(void **state) {
     static const char *const cases[][2] = {
-        {"nonsense", "no JSON"},
+        {"nonsense", "not JSON"},
         {"{}", "no \"cluster\" object"},
         {"[]", "no \"cluster\" object"},
         {"{\"cluster\": {}}", "without tasks"},
-        {"{\"cluster\": {\"ps\": \"a:1\"}}", "no list of addresses"},
-        {"{\"cluster\": {\"ps\": [1]}}", "is no string"},
+        {"{\"cluster\": {\"ps\": \"a:1\"}}", "not a list of addresses"},
+        {"{\"cluster\": {\"ps\": [1]}}", "is not a string"},
         {"{\"cluster\": {\"ps\": [\"a\"]}}", "has no port"},
         {"{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": 3}", "\"task\" is not"},
         {"{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": {\"type\": \"ps\", \"index\": \"x\"}}",
-         "index is no number"},
+         "index is not a number"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *job;

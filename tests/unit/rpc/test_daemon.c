@@ -1,5 +1,5 @@
-/* What the daemons share: addresses that may be listened on, the admin port, TF_CONFIG as
- * settings. */
+/* What the daemons share: addresses that they may listen on, the admin port, and settings from
+ * TF_CONFIG. */
 #include "rpc/daemon/daemon.h"
 
 #include <setjmp.h>

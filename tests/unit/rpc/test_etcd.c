@@ -412,7 +412,7 @@ static void test_a_holder_that_cannot_be_asked_but_keeps_its_lease_stays(void **
         TURN_UNTIL(f->loop, f->is_held || f->is_taken);
         assert_true(f->is_taken);
         assert_int_equal(f->n_claims, 1);
-        assert_non_null(strstr(f->why, "keeps its lease"));
+        assert_non_null(strstr(f->why, "renews its lease"));
         assert_non_null(
             strstr(f->why, is_master ? "no admin port" : "cannot connect to 127.0.0.1:2"));
         leave(f, e);

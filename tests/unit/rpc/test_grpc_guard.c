@@ -1,4 +1,4 @@
-/* What a peer's frames cost it: floods run dry, and use never does. */
+/* The budgets for a peer's frames: floods exceed them, and normal use does not. */
 #include "rpc/grpc/grpc_guard.h"
 
 #include <setjmp.h>

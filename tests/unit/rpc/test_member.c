@@ -1,4 +1,4 @@
-/* Registrations: values and keys, there and back. */
+/* Registrations: writes values and keys, and reads them back. */
 #include "rpc/membership/member.h"
 
 #include <setjmp.h>
@@ -55,9 +55,9 @@ static void test_values(void **state) {
     check_value(
         "{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"colour\": [\"red\"]}",
         NULL);
-    check_value("", "no JSON object");
-    check_value("ended", "no JSON object");
-    check_value("[]", "no JSON object");
+    check_value("", "not a JSON object");
+    check_value("ended", "not a JSON object");
+    check_value("[]", "not a JSON object");
     check_value("{\"address\": \"h:1\"}", "\"incarnation\"");
     check_value("{\"incarnation\": 255, \"address\": \"h:1\"}", "\"incarnation\"");
     check_value("{\"incarnation\": \"0x000000000000ff\", \"address\": \"h:1\"}", "\"incarnation\"");

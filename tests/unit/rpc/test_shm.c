@@ -1,5 +1,5 @@
-/* What one process has given another by reference (the ledger), and what it holds of another's
- * arena (the map). */
+/* The ledger of values that a process has given away by reference, and the map of another process'
+ * arena. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ enum { BLOCK = 1 << 20, CLASS = 32 };
 static void what_is_given_is_held_until_it_is_released(void **state) {
     struct shm_ledger *ledger = shm_ledger_new(0);
     struct buffer *buffer = buffer_alloc(allocator_host(), 100);
-    uint64_t first, second;
+    uint64_t first = 0, second = 0;
     assert_true(shm_ledger_give(ledger, buffer, 100, &first) &&
                 shm_ledger_give(ledger, buffer, 50, &second));
     assert_true(second > first);
@@ -332,12 +332,12 @@ static void expect_refused_file(int fd, uint64_t size, const char *words) {
 static void a_file_that_could_shrink_is_not_mapped(void **state) {
     int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, BLOCK), 0);
-    expect_refused_file(dup(fd), BLOCK, "may shrink");
+    expect_refused_file(dup(fd), BLOCK, "sealed against shrinking");
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    expect_refused_file(dup(fd), 2 * BLOCK, "said to have");
-    expect_refused_file(dup(fd), 0, "said to have");
+    expect_refused_file(dup(fd), 2 * BLOCK, "announced with");
+    expect_refused_file(dup(fd), 0, "announced with");
     close(fd);
-    expect_refused_file(open("/dev/zero", O_RDONLY), BLOCK, "no memory file");
+    expect_refused_file(open("/dev/zero", O_RDONLY), BLOCK, "not a memory file");
     expect_refused_file(-1, BLOCK, "without a descriptor");
 }
 

@@ -242,7 +242,7 @@ static void test_a_certificate_is_needed(void **state) {
     expect_broken(pair.server, "shows no certificate");
     /* it thought that all was well, and is told now */
     assert_int_equal(tls_stream_decrypt(pair.client, &byte, 1), -1);
-    expect_broken(pair.client, "wants a certificate");
+    expect_broken(pair.client, "requires a certificate");
     free_pair(&pair);
     pair = new_pair(test_tls(&certs, NULL, &certs, TLS_ALPN_GRPC),
                     test_tls(&certs, "master", NULL, TLS_ALPN_GRPC));
@@ -269,7 +269,7 @@ static void test_plain_bytes(void **state) {
         struct pair pair = new_pair(wire_tls("master"), wire_tls("ps-0"));
         tls_stream_feed(pair.server, greetings[i], strlen(greetings[i]));
         assert_false(tls_stream_shake(pair.server));
-        expect_broken(pair.server, "speaks no TLS");
+        expect_broken(pair.server, "does not speak TLS");
         assert_int_equal(tls_stream_is_plain(pair.server), i == 0);
         free_pair(&pair);
     }
@@ -437,7 +437,7 @@ static void test_bad_files_are_named(void **state) {
                "/no/such.pem: No such file");
     expect_bad((struct tls_options){.cert_file = cert, .key_file = "/no/such.key"},
                "/no/such.key: No such file");
-    expect_bad((struct tls_options){.cert_file = cert}, "goes with its key");
+    expect_bad((struct tls_options){.cert_file = cert}, "needs its key");
     expect_bad(
         (struct tls_options){.cert_file = cert, .key_file = test_path(&certs, "master", "key")},
         "master.key: ");

@@ -1,5 +1,5 @@
-/* The worker wire over TLS: messages of all sizes both ways and from many threads at once, and
- * who is turned away with what words. */
+/* The worker wire over TLS: messages of all sizes, both ways, from many threads at once; and which
+ * peers are refused, with which message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -192,7 +192,7 @@ static void test_who_shows_no_certificate(void **state) {
     send_payload(here.conn, 0, 1000);
     TURN_UNTIL(loop, here.n_closed && there.n_closed);
     expect_why(&there, "shows no certificate");
-    expect_why(&here, "wants a certificate");
+    expect_why(&here, "requires a certificate");
     assert_int_equal(there.n_messages, 0);
     tls_unref(nobody);
 }
@@ -202,7 +202,7 @@ static void test_in_the_clear_to_a_port_with_tls(void **state) {
     connect_here(NULL, NULL);
     send_payload(here.conn, 0, 1000);
     TURN_UNTIL(loop, here.n_closed && there.n_closed);
-    expect_why(&there, "speaks no TLS");
+    expect_why(&there, "does not speak TLS");
     expect_why(&here, "wants TLS");
 }
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "rpc/wire/messages.h"
+#include "rpc/wire/step_messages.h"
 #include "rpc/wire/wire_values.h"
 #include "tests/unit/rpc/grpc_dial.h"
 #include "tests/unit/rpc/wire_ends.h"
@@ -237,12 +237,14 @@ static void strings_cross(const size_t *lens, size_t n, size_t n_parts) {
     struct buffer *payload = buffer_alloc(allocator_host(), there.last_payload.len + 1);
     memcpy(payload->data, str_text(&there.last_payload), there.last_payload.len);
     struct wire_message message = {.payload = payload, .payload_len = there.last_payload.len};
-    struct span rest = {str_text(&there.last_meta), there.last_meta.len};
+    struct run_done_message done;
+    assert_null(
+        run_done_read((struct span){str_text(&there.last_meta), there.last_meta.len}, &done));
     for (size_t i = 0; i < n; i++) {
-        struct proto_field field;
+        struct span fetch;
         struct tensor got = TENSOR_INIT;
-        assert_int_equal(proto_next(&rest, &field), 1);
-        assert_null(tensor_meta_read(field.bytes, &one));
+        assert_true(run_done_next_fetch(&done, &fetch));
+        assert_null(tensor_meta_read(fetch, &one));
         assert_null(tensor_meta_take(&one, &message, &offset, allocator_host(), &got));
         struct span want = tensor_string(&tensors[i], 0), have = tensor_string(&got, 0);
         assert_int_equal(have.len, want.len);

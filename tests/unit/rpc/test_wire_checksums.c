@@ -1,4 +1,5 @@
-/* Checksums on the worker wire: who asks for them, what they cover, what a flipped bit leads to. */
+/* Checksums on the worker wire: which end requests them, what they cover, and what happens after a
+ * flipped bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,19 +17,19 @@ static void check_both_ways(void) {
 }
 
 static void messages_of_all_sizes_cross_with_sums(void **state) {
-    here.asks_for_sums = there.asks_for_sums = true;
+    here.asks_for_checksums = there.asks_for_checksums = true;
     check_sizes();
     check_both_ways();
 }
 
 static void the_end_that_connects_may_ask_for_them(void **state) {
-    here.asks_for_sums = true;
+    here.asks_for_checksums = true;
     check_sizes();
     check_both_ways();
 }
 
 static void the_end_that_is_connected_to_may_ask_for_them(void **state) {
-    there.asks_for_sums = true;
+    there.asks_for_checksums = true;
     check_sizes();
     check_both_ways();
 }
@@ -36,7 +37,7 @@ static void the_end_that_is_connected_to_may_ask_for_them(void **state) {
 static void they_cross_tcp(void **state) {
     wire_server_close(server);
     listen_on("127.0.0.1:0");
-    there.asks_for_sums = true;
+    there.asks_for_checksums = true;
     check_sizes();
     check_both_ways();
 }
@@ -52,7 +53,7 @@ static void large_metas_have_theirs(void **state) {
     char *meta = malloc(len);
     for (size_t i = 0; i < len; i++)
         meta[i] = (char)(i * 31);
-    here.asks_for_sums = true;
+    here.asks_for_checksums = true;
     connect_here();
     wire_send(here.conn, &(struct wire_out){.type = WIRE_RUN_DONE, .id = 1, .meta = {meta, len}});
     send_text(here.conn, WIRE_PING, 2, "after");
@@ -65,7 +66,7 @@ static void a_payload_that_is_dropped_is_summed_as_well(void **state) {
     struct tensor t;
     make_tensor(&t, 2000000, 1);
     const struct tensor *tensors[1] = {&t};
-    here.asks_for_sums = there.discard_payloads = true;
+    here.asks_for_checksums = there.discard_payloads = true;
     connect_here();
     wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
     send_text(here.conn, WIRE_PING, 1, "after");

@@ -20,7 +20,7 @@ struct end {
     struct str last_meta, last_payload;
     enum status_code closed_code;
     struct str closed_why;
-    bool refuse_payloads, discard_payloads, close_on_message, asks_for_sums;
+    bool refuse_payloads, discard_payloads, close_on_message, asks_for_checksums;
     uint64_t next_by_sender[8];
     bool is_out_of_order;
 };
@@ -70,7 +70,7 @@ static const struct wire_handlers handlers = {
 
 static inline void on_accept(void *arg, struct wire_conn *conn_take) {
     there.conn = conn_take;
-    if (there.asks_for_sums)
+    if (there.asks_for_checksums)
         wire_conn_use_checksums(conn_take);
     wire_conn_set_owner(conn_take, &there, &handlers);
 }
@@ -112,7 +112,7 @@ static inline int teardown(void **state) {
 
 static inline void connect_here(void) {
     here.conn = wire_connect(loop, address, &handlers, &here);
-    if (here.asks_for_sums)
+    if (here.asks_for_checksums)
         wire_conn_use_checksums(here.conn);
 }
 

@@ -1,4 +1,4 @@
-/* The end of what runs on other threads: told once, waited for by the test. */
+/* Lets a test wait for the end of something that runs on other threads. */
 #ifndef MILLRACE_TESTS_UNIT_WORKER_ENDING_H
 #define MILLRACE_TESTS_UNIT_WORKER_ENDING_H
 
@@ -9,7 +9,7 @@
 struct ending {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_done; /* guarded by lock, as all that follows */
+    bool is_done; /* guarded by lock, like the fields below */
     int n_done;
     struct status *status;
 };
@@ -17,7 +17,7 @@ struct ending {
 #define ENDING_INIT \
     { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER }
 
-/* For another run: drops the status. */
+/* Prepares for another run; drops the status. */
 static inline void ending_reset(struct ending *ending) {
     status_unref(ending->status);
     ending->status = NULL;

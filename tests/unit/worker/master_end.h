@@ -219,18 +219,15 @@ static inline void send_run(struct master_end *end, uint64_t graph, uint64_t ste
     struct str meta = STR_INIT;
     const struct tensor *plain[8];
     size_t n_plain = 0;
-    proto_add_int(&meta, 1, graph);
-    proto_add_tag(&meta, 2, 1);
-    str_add_bytes(&meta, &step_id, 8);
-    uint64_t master = MASTER;
-    proto_add_tag(&meta, 3, 1);
-    str_add_bytes(&meta, &master, 8);
+    run_graph_write(&meta, &(struct run_graph_message){.graph = graph,
+                                                       .step_id = step_id,
+                                                       .master_incarnation = MASTER,
+                                                       .collect_stats = collect_stats});
     for (size_t i = 0; i < n_feeds; i++) {
-        tensor_meta_add(&meta, 5, &feeds[i], 0);
+        run_graph_add_feed(&meta, &(struct step_feed){.value = &feeds[i]});
         if (!dtype_is_object((enum dtype)feeds[i].dtype))
             plain[n_plain++] = &feeds[i];
     }
-    proto_add_int(&meta, 6, collect_stats);
     wire_send(end->conn, &(struct wire_out){.type = WIRE_RUN_GRAPH,
                                             .id = step_id,
                                             .meta = {meta.data, meta.len},
@@ -245,35 +242,29 @@ static inline int take_done(struct master_end *end, uint64_t step_id, struct ten
     assert_int_equal(end->n_closed, 0);
     assert_int_equal(end->last.type, WIRE_RUN_DONE);
     assert_int_equal(end->last.id, step_id);
-    struct span rest = end->last.meta;
-    struct proto_field field;
-    int code = 0, n = 0;
+    struct run_done_message done;
+    struct span fetch;
     size_t offset = 0;
-    while (proto_next(&rest, &field) > 0) {
-        if (field.number == 1)
-            code = (int)field.value;
-        if (field.number == 2 && ret_message) {
-            str_clear(ret_message);
-            str_add_bytes(ret_message, field.bytes.data, field.bytes.len);
-        }
-        if (field.number == 3 && n < n_fetches) {
-            struct tensor_meta meta;
-            assert_null(tensor_meta_read(field.bytes, &meta));
-            assert_null(tensor_meta_take(&meta, &end->last, &offset, allocator_host(), &ret[n++]));
-        }
+    int n = 0;
+    assert_null(run_done_read(end->last.meta, &done));
+    if (done.code && ret_message) {
+        str_clear(ret_message);
+        str_add_bytes(ret_message, done.message.data, done.message.len);
     }
-    if (code == 0)
+    while (n < n_fetches && run_done_next_fetch(&done, &fetch)) {
+        struct tensor_meta meta;
+        assert_null(tensor_meta_read(fetch, &meta));
+        assert_null(tensor_meta_take(&meta, &end->last, &offset, allocator_host(), &ret[n++]));
+    }
+    if (done.code == 0)
         assert_int_equal(n, n_fetches);
-    return code;
+    return done.code;
 }
 
 static inline bool is_derived(struct master_end *end) {
-    struct span rest = end->last.meta;
-    struct proto_field field;
-    while (proto_next(&rest, &field) > 0)
-        if (field.number == 5)
-            return field.value != 0;
-    return false;
+    struct run_done_message done;
+    assert_null(run_done_read(end->last.meta, &done));
+    return done.is_derived;
 }
 
 static inline void expect_text(const struct tensor *t, const char *text) {
@@ -294,11 +285,10 @@ static inline void expect_code(struct master_end *end, int n, uint64_t step_id, 
 }
 
 static inline void send_cancel(struct master_end *end, uint64_t step_id) {
+    struct status *why = status_new(STATUS_CANCELLED, "not wanted");
     struct str meta = STR_INIT;
-    proto_add_tag(&meta, 1, 1);
-    str_add_bytes(&meta, &step_id, 8);
-    proto_add_int(&meta, 2, STATUS_CANCELLED);
-    proto_add_bytes(&meta, 3, "not wanted", 10);
+    cancel_step_write(&meta, step_id, why);
+    status_unref(why);
     wire_send(
         end->conn,
         &(struct wire_out){.type = WIRE_CANCEL_STEP, .id = step_id, .meta = {meta.data, meta.len}});

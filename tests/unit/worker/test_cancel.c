@@ -2,12 +2,12 @@
  * conditional in its body, and a wait outside.
  *
  *   worker   while: enqueue, dequeue, a cond, send ─► ... ◄─ recv
- *            beside it: a batch of 5 from a stock of 3, which waits
+ *            at the same time: a dequeue of 5 from a queue of 3, which waits
  *   ps       the loop's other part: recv the predicate, recv, Neg, send
  *
- * Whatever the moment, both runs end once and soon, with the cancel's words; the queues hold
- * what they should; a checked build finds nothing lost. MILLRACE_CANCEL_POINTS moments (300
- * without), from MILLRACE_SEED. */
+ * At every moment both runs end once, soon, and with the cancel's message. The queues keep the
+ * right elements, and a build with sanitizers finds no leak. MILLRACE_CANCEL_POINTS is the number
+ * of moments (default 300), MILLRACE_SEED their seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -167,7 +167,7 @@ static void begin(struct part *part, struct plan *plan, uint64_t step_id) {
     part->run.pool = pool;
     part->run.inline_budget_ns = 50000;
     part->run.on_done = on_done;
-    part->run.rendezvous = part->rendezvous = rendezvous_open(part->task.rendezvous, step_id);
+    part->run.rendezvous = part->rendezvous = rendezvous_open(part->task.rendezvous, step_id, NULL);
     execution_start(&part->run);
 }
 

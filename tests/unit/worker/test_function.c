@@ -129,7 +129,7 @@ static struct function_table *table_new(const char *name, const char *text, cons
     struct function_table *table = NULL;
     parse(text, calls, &graph);
     graph_to_graphdef(&graph, NULL, &bytes);
-    str_addf(&key, "%s@%s", name, DEVICE);
+    str_addf(&key, "%s#0@%s", name, DEVICE);
     const struct function_source source = {str_text(&key), name, {str_text(&bytes), bytes.len}};
     struct status *st = function_table_new(&options, &source, 1, &table);
     if (st)

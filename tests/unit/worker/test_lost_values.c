@@ -1,5 +1,5 @@
-/* Values that a part of a step has sent before it ended, and whose connection is lost before the
- * other part begins: nobody waits for them in vain. */
+/* A part of a step sends values and ends, and their connection is lost before the other part
+ * begins. The other part must not wait for these values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,16 +13,19 @@
 static struct loop *loop;
 static struct test_task a, b;
 
-static int setup(void **state) {
+static int setup_with(int64_t heartbeat_ms) {
     loop = loop_new();
     task_init(&a, loop, "/job:worker/replica:0/task:0");
     task_init(&b, loop, "/job:ps/replica:0/task:0");
-    peer_table_set_heartbeat(a.peers, 20);
+    peer_table_set_heartbeat(a.peers, heartbeat_ms);
     tasks_meet(&a, &b);
     peer_connect(a.other);
     TURN_UNTIL(loop, b.other->channels[CHANNEL_CONTROL] != NULL);
     return 0;
 }
+
+static int setup(void **state) { return setup_with(20); }
+static int setup_patient(void **state) { return setup_with(1000); }
 
 static int teardown(void **state) {
     tasks_fini(&a, &b);
@@ -175,7 +178,7 @@ static void more_than_may_be_kept_early_fails_its_steps_only(void **state) {
     task_receive(&b, a.name, (uint64_t)n_steps, 0, &wait);
     TURN_UNTIL(loop, wait.n_calls == 1);
     assert_int_equal(status_code(wait.status), STATUS_UNAVAILABLE);
-    assert_non_null(strstr(status_message(wait.status), "was dropped: more than 256 MiB"));
+    assert_non_null(strstr(status_message(wait.status), "because more than 256 MiB"));
     status_unref(wait.status);
     for (int64_t step = 1; step <= n_steps; step++)
         rendezvous_end_step(b.rendezvous, (uint64_t)step);
@@ -194,7 +197,9 @@ int main(void) {
         TEST(what_was_acknowledged_survives_the_loss),
         TEST(a_running_step_is_never_acknowledged),
         TEST(a_step_that_has_ended_there_is_left_alone),
-        TEST(more_than_may_be_kept_early_fails_its_steps_only),
+        /* The loop is busy for long, so silence must not be taken for a loss. */
+        cmocka_unit_test_setup_teardown(more_than_may_be_kept_early_fails_its_steps_only,
+                                        setup_patient, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

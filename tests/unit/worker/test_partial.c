@@ -1,5 +1,5 @@
-/* Partial runs of the executor: feeds that come late, in any order, from other threads; fetches
- * that leave while the step goes on; a step that is cancelled while it waits to be fed. */
+/* Partial runs of the executor: feeds that arrive late, in any order, from other threads; fetches
+ * that are returned while the step runs; a step that is cancelled while it waits for a feed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

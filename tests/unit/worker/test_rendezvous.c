@@ -88,7 +88,7 @@ static void the_drawing_of_slots_is_their_table(void **state) {
 /* ---- within a task ---- */
 
 static void a_value_waits_for_its_receive(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct wait wait;
     send_floats(step, channel, 5, 3, 1);
@@ -99,7 +99,7 @@ static void a_value_waits_for_its_receive(void **state) {
 }
 
 static void a_receive_waits_for_its_value(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct wait wait, other;
     assert_false(start(step, &channel, 5, &wait));
@@ -116,7 +116,7 @@ static void a_receive_waits_for_its_value(void **state) {
 
 static void many_keys_meet(void **state) {
     enum { N = 2000 };
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
     struct wait *waits = calloc(N, sizeof(*waits));
     for (int i = 0; i < N; i += 2) {
         struct plan_channel channel = within_a((uint32_t)i % 7, DT_FLOAT);
@@ -137,7 +137,7 @@ static void many_keys_meet(void **state) {
 }
 
 static void a_second_value_for_a_key_is_an_error(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct tensor t;
     send_floats(step, channel, 0, 1, 1);
@@ -149,17 +149,17 @@ static void a_second_value_for_a_key_is_an_error(void **state) {
 }
 
 static void a_value_of_another_type_fails_the_receive(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
     struct plan_channel channel = within_a(1, DT_INT64);
     struct wait wait;
     assert_false(start(step, &channel, 0, &wait));
     send_floats(step, channel, 0, 1, 1);
-    expect_failure(&wait, STATUS_INTERNAL, "carries int64, and a value of float came");
+    expect_failure(&wait, STATUS_INTERNAL, "carries int64, but a value of float arrived");
     end(&a, step, 1);
 }
 
 static void an_abort_ends_waits_now_and_later(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct wait now, later;
     struct status *why = status_unavailable("the sky fell");
@@ -177,13 +177,13 @@ static void an_abort_ends_waits_now_and_later(void **state) {
 /* ---- ended steps ---- */
 
 static void an_ended_step_is_not_opened_again(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 7);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 7, NULL);
     end(&a, step, 7);
-    assert_null(rendezvous_open(a.rendezvous, 7));
+    assert_null(rendezvous_open(a.rendezvous, 7, NULL));
     assert_true(rendezvous_is_ended(a.rendezvous, 7));
     rendezvous_prune(a.rendezvous, 1, 100);
     assert_true(rendezvous_is_ended(a.rendezvous, 99));
-    assert_null(rendezvous_open(a.rendezvous, 99));
+    assert_null(rendezvous_open(a.rendezvous, 99, NULL));
     assert_false(rendezvous_is_ended(a.rendezvous, 100));
 }
 
@@ -216,8 +216,8 @@ static void check_crossing(int64_t n, bool recv_first) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT);
     static uint64_t step_id = 100;
     step_id++;
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id),
-                      *receiver = rendezvous_open(b.rendezvous, step_id);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, step_id, NULL);
     struct wait wait = {0};
     peer_connect(a.other);
     if (recv_first)
@@ -258,8 +258,8 @@ static void small_and_large_values_cross(void **state) {
 
 static void a_dead_value_crosses(void **state) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     struct wait wait;
     struct tensor dead;
     peer_connect(a.other);
@@ -277,8 +277,8 @@ static void check_strings(int64_t n, size_t len) {
     static uint64_t step_id = 500;
     step_id++;
     struct plan_channel out = to_b(3, DT_STRING), in = from_a(3, DT_STRING);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id),
-                      *receiver = rendezvous_open(b.rendezvous, step_id);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, step_id, NULL);
     struct tensor t = TENSOR_INIT;
     struct wait wait;
     char *text = malloc(len);
@@ -307,10 +307,113 @@ static void strings_cross_small_and_large(void **state) {
     check_strings(100, 5000);
 }
 
+/* ---- much text, on the pool ---- */
+
+struct text_send {
+    struct text_encoding encoding;
+    struct plan_channel channel;
+    struct tensor value;
+    _Atomic int n_encoded;
+    enum status_code code;
+};
+
+static void on_encoded(struct text_encoding *encoding, struct status *status_take,
+                       struct buffer *proto_take) {
+    struct text_send *send = CONTAINER_OF(encoding, struct text_send, encoding);
+    bool is_offered = false;
+    send->code = status_code(status_take);
+    if (status_take)
+        status_unref(status_take);
+    else /* without an offer, nobody is told of the grant */
+        assert_null(rendezvous_send_encoded(encoding->rendezvous, &send->channel, 0, &send->value,
+                                            proto_take, NULL, &is_offered));
+    atomic_fetch_add(&send->n_encoded, 1);
+}
+
+struct text_wait {
+    struct rendezvous_recv recv;
+    struct tensor value;
+    _Atomic int n_calls;
+};
+
+static void on_text(struct rendezvous_recv *recv, struct status *status_take,
+                    struct tensor *value_take) {
+    struct text_wait *wait = CONTAINER_OF(recv, struct text_wait, recv);
+    assert_null(status_take);
+    assert_true(pool_is_current()); /* the loop did not decode it */
+    tensor_move(&wait->value, value_take);
+    atomic_fetch_add(&wait->n_calls, 1);
+}
+
+static void make_texts(struct tensor *t, int64_t n) {
+    char text[32];
+    *t = TENSOR_INIT;
+    assert_null(tensor_new(allocator_host(), DT_STRING, (struct shape){1, &n}, t));
+    for (int64_t i = 0; i < n; i++)
+        tensor_set_string(t, i, text,
+                          (size_t)snprintf(text, sizeof(text), "text %lld", (long long)i));
+}
+
+static void start_text(struct text_send *send, struct rendezvous *rendezvous, int64_t n) {
+    send->channel = to_b(3, DT_STRING);
+    send->encoding.on_encoded = on_encoded;
+    make_texts(&send->value, n);
+    assert_true(rendezvous_encodes_apart(rendezvous, &send->channel, &send->value));
+    text_encoding_start(&send->encoding, rendezvous, &send->value);
+}
+
+static void much_text_is_encoded_and_decoded_on_the_pool(void **state) {
+    enum { N_TEXTS = 300000 };
+    struct pool *pool = pool_new(2);
+    rendezvous_table_set_pool(a.rendezvous, pool);
+    rendezvous_table_set_pool(b.rendezvous, pool);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 900, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 900, NULL);
+    struct text_send *send = aligned_alloc(64, sizeof(*send));
+    struct text_wait *wait = aligned_alloc(64, sizeof(*wait));
+    struct plan_channel in = from_a(3, DT_STRING);
+    memset(send, 0, sizeof(*send));
+    memset(wait, 0, sizeof(*wait));
+    wait->recv.on_value = on_text;
+    peer_connect(a.other);
+    assert_false(rendezvous_recv_start(receiver, &in, 0, &wait->recv, &wait->value));
+    start_text(send, sender, N_TEXTS);
+    TURN_UNTIL(loop, atomic_load(&wait->n_calls) == 1 && atomic_load(&send->n_encoded) == 1);
+    assert_int_equal(wait->value.n_elements, N_TEXTS);
+    assert_memory_equal(tensor_string(&wait->value, N_TEXTS - 1).data, "text 299999", 11);
+    tensor_clear(&wait->value);
+    tensor_clear(&send->value);
+    end(&a, sender, 900);
+    end(&b, receiver, 900);
+    pool_free(pool);
+    free(wait);
+    free(send);
+}
+
+static void an_abort_ends_the_encoding(void **state) {
+    struct pool *pool = pool_new(1);
+    rendezvous_table_set_pool(a.rendezvous, pool);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 901, NULL);
+    struct text_send *send = aligned_alloc(64, sizeof(*send));
+    struct status *why = status_new(STATUS_CANCELLED, "cancelled by the test");
+    memset(send, 0, sizeof(*send));
+    peer_connect(a.other);
+    rendezvous_abort(sender, why);
+    start_text(send, sender, 100000);
+    pool_free(pool); /* runs what is queued */
+    assert_int_equal(atomic_load(&send->n_encoded), 1);
+    assert_int_equal(send->code, STATUS_CANCELLED);
+    status_unref(why);
+    tensor_clear(&send->value);
+    rendezvous_table_set_pool(a.rendezvous, NULL);
+    end(&a, sender, 901);
+    free(send);
+}
+
 static void what_comes_before_its_step_is_opened_waits(void **state) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT),
                         out_2 = to_b(4, DT_FLOAT), in_2 = from_a(4, DT_FLOAT);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL);
     struct wait wait, second;
     peer_connect(a.other);
     send_floats(sender, out, 0, 100, 1);
@@ -319,7 +422,7 @@ static void what_comes_before_its_step_is_opened_waits(void **state) {
     for (int i = 0; i < 5; i++)
         loop_turn(loop);
     assert_int_equal(atomic_load(&b.rendezvous->in_flight_bytes), 0);
-    struct rendezvous *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
     assert_true(start(receiver, &in, 0, &wait));
     check_floats(&wait.value, 100, 1);
@@ -333,14 +436,14 @@ static void what_comes_before_its_step_is_opened_waits(void **state) {
 }
 
 static void what_nobody_opens_is_dropped_in_the_end(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL);
     peer_connect(a.other);
     send_floats(sender, to_b(3, DT_FLOAT), 0, 100, 1);
     TURN_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
     rendezvous_expire(b.rendezvous, INT64_MAX);
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
-    assert_null(rendezvous_open(b.rendezvous, 1));
-    struct rendezvous *second = rendezvous_open(a.rendezvous, 2);
+    assert_null(rendezvous_open(b.rendezvous, 1, NULL));
+    struct rendezvous *second = rendezvous_open(a.rendezvous, 2, NULL);
     send_floats(second, to_b(3, DT_FLOAT), 0, 100, 1);
     TURN_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
     rendezvous_prune(b.rendezvous, 0, 3); /* the master says that it has ended */
@@ -350,8 +453,8 @@ static void what_nobody_opens_is_dropped_in_the_end(void **state) {
 }
 
 static void a_late_arrival_is_dropped(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     peer_connect(a.other);
     end(&b, receiver, 1);
     send_floats(sender, to_b(3, DT_FLOAT), 0, 100, 1);
@@ -363,8 +466,8 @@ static void a_late_arrival_is_dropped(void **state) {
 
 static void a_full_budget_delays_grants_and_all_arrive(void **state) {
     enum { N = 20, ELEMENTS = 50000 };
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     struct wait waits[N];
     rendezvous_table_set_in_flight_limit(b.rendezvous, ELEMENTS * 4 * 2);
     peer_connect(a.other);
@@ -400,8 +503,8 @@ static void a_value_larger_than_the_budget_comes_when_it_is_all_that_is_awaited(
     rendezvous_table_set_in_flight_limit(b.rendezvous, 1);
     peer_connect(a.other);
     for (uint64_t i = 0; i < 2; i++) {
-        senders[i] = rendezvous_open(a.rendezvous, i + 1);
-        receivers[i] = rendezvous_open(b.rendezvous, i + 1);
+        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL);
+        receivers[i] = rendezvous_open(b.rendezvous, i + 1, NULL);
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, 100000, 1);
     }
@@ -424,8 +527,8 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
     peer_connect(a.other);
     int n_done = 0;
     for (uint64_t i = 0; i < N; i++) {
-        senders[i] = rendezvous_open(a.rendezvous, i + 1);
-        receivers[i] = rendezvous_open_in(b.rendezvous, i + 1, flows[i % 2]);
+        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL);
+        receivers[i] = rendezvous_open(b.rendezvous, i + 1, flows[i % 2]);
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, ELEMENTS, (float)i);
     }
@@ -451,10 +554,10 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
 /* Small values come all the time, so there is never room for a large one but by its claim. */
 static void a_large_value_does_not_starve_among_small_ones(void **state) {
     enum { SMALL = 20000, LARGE = 1000000, MAX_ROUNDS = 2000 };
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
-    struct rendezvous *large_sender = rendezvous_open(a.rendezvous, 2),
-                      *large_receiver = rendezvous_open(b.rendezvous, 2);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *large_sender = rendezvous_open(a.rendezvous, 2, NULL),
+                      *large_receiver = rendezvous_open(b.rendezvous, 2, NULL);
     struct plan_channel large_in = from_a(7, DT_FLOAT);
     struct wait large, small[2];
     rendezvous_table_set_in_flight_limit(b.rendezvous, 16 * SMALL * 4);
@@ -491,8 +594,8 @@ static void a_claim_goes_with_its_step(void **state) {
     atomic_store(&b.rendezvous->in_flight_bytes, 1000); /* of some other peer's, that is slow */
     peer_connect(a.other);
     for (uint64_t i = 0; i < 3; i++) {
-        senders[i] = rendezvous_open(a.rendezvous, i + 1);
-        receivers[i] = rendezvous_open(b.rendezvous, i + 1);
+        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL);
+        receivers[i] = rendezvous_open(b.rendezvous, i + 1, NULL);
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, 100000, (float)i);
     }
@@ -516,8 +619,8 @@ static void a_claim_goes_with_its_step(void **state) {
 
 static void memory_that_is_out_fails_the_step_and_not_the_connection(void **state) {
     struct allocator *small = allocator_host_new("small", 1000);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     struct plan_channel in = from_a(1, DT_FLOAT);
     struct wait wait;
     b.rendezvous->allocator = small;
@@ -535,8 +638,8 @@ static void memory_that_is_out_fails_the_step_and_not_the_connection(void **stat
 }
 
 static void an_abort_drops_what_is_granted_and_its_bytes_are_read_past(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     struct status *why = status_new(STATUS_CANCELLED, "no more");
     peer_connect(a.other);
     send_floats(sender, to_b(1, DT_FLOAT), 0, 4000000, 1);
@@ -551,8 +654,8 @@ static void an_abort_drops_what_is_granted_and_its_bytes_are_read_past(void **st
 }
 
 static void a_grant_is_good_for_one_message(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     struct plan_channel in = from_a(1, DT_FLOAT);
     struct wait wait;
     struct tensor like;
@@ -587,7 +690,7 @@ static void a_grant_is_good_for_one_message(void **state) {
 }
 
 static void sending_without_a_connection_is_unavailable(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL);
     struct plan_channel out = to_b(1, DT_FLOAT), nowhere = {.edge = 2,
                                                             .tensor_name = "y:0",
                                                             .peer_task = "/job:x/replica:0/task:0"};
@@ -641,8 +744,8 @@ static bool all_came(struct threaded *t) {
 static void threads_send_and_receive(void **state) {
     struct threaded *t = calloc(N_THREADS, sizeof(*t));
     pthread_t receivers[N_THREADS];
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
-                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     peer_connect(a.other);
     for (uint32_t i = 0; i < N_THREADS; i++) {
         t[i].edge = i;
@@ -681,6 +784,8 @@ int main(void) {
         TEST(small_and_large_values_cross),
         TEST(a_dead_value_crosses),
         TEST(strings_cross_small_and_large),
+        TEST(much_text_is_encoded_and_decoded_on_the_pool),
+        TEST(an_abort_ends_the_encoding),
         TEST(what_comes_before_its_step_is_opened_waits),
         TEST(what_nobody_opens_is_dropped_in_the_end),
         TEST(a_late_arrival_is_dropped),

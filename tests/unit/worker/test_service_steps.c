@@ -76,13 +76,11 @@ static void statistics_come_when_asked_for(void **state) {
     send_run(&to_worker, graph, ++next_step, &feed, 1, true);
     await_message(&to_worker, 3);
     assert_int_equal(take_done(&to_worker, next_step, &fetch, 1, NULL), 0);
-    struct span rest = to_worker.last.meta;
-    struct proto_field field;
-    struct span stats = {NULL, 0};
-    while (proto_next(&rest, &field) > 0)
-        if (field.number == 4)
-            stats = field.bytes;
-    assert_true(stats.len > 0);
+    struct run_done_message done;
+    assert_null(run_done_read(to_worker.last.meta, &done));
+    struct span stats = {NULL, done.trace_size_bytes};
+    assert_true(stats.len > 0 && stats.len <= to_worker.last.payload_len);
+    stats.data = to_worker.last.payload->data + to_worker.last.payload_len - stats.len;
     assert_non_null(memmem(stats.data, stats.len, worker.device_name, strlen(worker.device_name)));
     assert_non_null(memmem(stats.data, stats.len, "pass = Identity(", 16));
 }
@@ -126,10 +124,10 @@ static void a_run_that_does_not_fit_its_graph_is_refused(void **state) {
     tensor_init_scalar_i64(&feeds[1], 2);
     send_run(&to_worker, graph, ++next_step, feeds, 1, false);
     expect_code(&to_worker, 5, next_step, STATUS_INVALID_ARGUMENT,
-                "feed 0 is int64, the graph wants float");
+                "feed 0 is int64, but the graph expects float");
     tensor_init_scalar_f32(&feeds[0], 2);
     send_run(&to_worker, graph, ++next_step, feeds, 2, false);
-    expect_code(&to_worker, 6, next_step, STATUS_INVALID_ARGUMENT, "more than the 1 feeds");
+    expect_code(&to_worker, 6, next_step, STATUS_INVALID_ARGUMENT, "more feeds than the 1");
 }
 
 static void feeds_beyond_the_limit_fail_their_step_and_not_the_connection(void **state) {
@@ -139,7 +137,8 @@ static void feeds_beyond_the_limit_fail_their_step_and_not_the_connection(void *
     worker.service->options.max_feed_bytes = 1000;
     assert_null(tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &feed));
     send_run(&to_worker, graph, ++next_step, &feed, 1, false);
-    expect_code(&to_worker, 3, next_step, STATUS_RESOURCE_EXHAUSTED, "400000 bytes of feeds");
+    expect_code(&to_worker, 3, next_step, STATUS_RESOURCE_EXHAUSTED,
+                "takes at most 1000 bytes for feeds");
     tensor_clear(&feed);
     tensor_init_scalar_f32(&feed, 2);
     send_run(&to_worker, graph, ++next_step, &feed, 1, false);

@@ -1,5 +1,5 @@
-/* The credit of small values: a part of a step that is faster than its other half is held back,
- * in what it has pushed and in what is granted to it, and all its values arrive. */
+/* Credit of a step: a part that is faster than its other half has to wait with what it pushes and
+ * with what is granted to it, and all its values arrive. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static int setup(void **state) {
     tasks_meet(&a, &b);
     peer_connect(a.other);
     TURN_UNTIL(loop, task_says(&b, "\"transport\":\"unix\""));
-    sender = rendezvous_open(a.rendezvous, STEP);
+    sender = rendezvous_open(a.rendezvous, STEP, NULL);
     channel = (struct plan_channel){.edge = EDGE, .tensor_name = "x:0", .peer_task = b.name};
     return 0;
 }
@@ -68,7 +68,7 @@ static void offer_value(uint64_t iteration, struct tensor *value, struct offer *
 
 static void receive(uint64_t iteration, struct wait *wait) {
     struct plan_channel in = {.edge = EDGE, .tensor_name = "x:0", .peer_task = a.name};
-    struct rendezvous *receiver = rendezvous_open(b.rendezvous, STEP);
+    struct rendezvous *receiver = rendezvous_open(b.rendezvous, STEP, NULL);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(receiver, &in, iteration, &wait->recv, &wait->value))
@@ -143,6 +143,36 @@ static void a_short_step_needs_no_credit_message(void **state) {
                      VALUES * (4 * N + RENDEZVOUS_VALUE_BYTES)); /* nothing was given back */
 }
 
+/* A step with very many edges: what is announced is not searched for among all that wait. */
+static void announcements_do_not_search_all_that_waits(void **state) {
+    enum { WAITING = 5000, OFFERS = 100 };
+    static struct wait waits[WAITING];
+    static struct offer offers[OFFERS];
+    struct plan_channel in = {.edge = EDGE, .tensor_name = "x:0", .peer_task = a.name};
+    struct rendezvous *receiver = rendezvous_open(b.rendezvous, STEP, NULL);
+    memset(waits, 0, sizeof(waits));
+    for (uint64_t i = 0; i < WAITING; i++) {
+        waits[i].recv.on_value = wait_on_value;
+        assert_false(
+            rendezvous_recv_start(receiver, &in, 1000000 + i, &waits[i].recv, &waits[i].value));
+    }
+    uint64_t n = push_all(1000);
+    for (uint64_t i = 0; i < OFFERS; i++) {
+        struct tensor value;
+        value_make(&value, allocator_host(), 1000, 1);
+        offer_value(n + i, &value, &offers[i]);
+    }
+    TURN_UNTIL(loop, offers[OFFERS - 1].is_granted);
+    assert_true(receiver->n_considered >= OFFERS);
+    assert_true(receiver->n_considered <= 10 * OFFERS);
+    rendezvous_unref(receiver);
+    rendezvous_end_step(b.rendezvous, STEP);
+    for (size_t i = 0; i < WAITING; i++) {
+        assert_int_equal(waits[i].n_calls, 1);
+        status_unref(waits[i].status);
+    }
+}
+
 /* Announced for want of credit: of every kind that is pushed else. */
 static void every_kind_of_small_value_can_wait_for_its_grant(void **state) {
     struct tensor dead, empty, text, floats;
@@ -186,7 +216,7 @@ static void what_nobody_waits_for_is_granted_up_to_a_bound(void **state) {
     enum { N = 1 << 20, OFFERS = 40 }; /* floats: 4 MiB each */
     struct offer offers[OFFERS];
     uint64_t n_granted = 0;
-    rendezvous_unref(rendezvous_open(b.rendezvous, STEP));
+    rendezvous_unref(rendezvous_open(b.rendezvous, STEP, NULL));
     for (uint64_t i = 0; i < OFFERS; i++) {
         struct tensor value;
         value_make(&value, allocator_host(), N, (float)i);
@@ -218,6 +248,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_sender_is_held_back_and_goes_on_when_its_values_are_taken),
         TEST(a_short_step_needs_no_credit_message),
+        TEST(announcements_do_not_search_all_that_waits),
         TEST(every_kind_of_small_value_can_wait_for_its_grant),
         TEST(what_nobody_waits_for_is_granted_up_to_a_bound),
     };

@@ -208,27 +208,29 @@ static void start_with_budget(struct fixture *f) {
 
 /* ---- two steps that wake each other without end ---- */
 
-#define HAND_TO_HAND(from, to)                                                                     \
-    QUEUE(from, "4")                                                                               \
-    QUEUE(to, "4")                                                                                 \
-    INT("zero", "0")                                                                               \
-    INT("never", "2000000000")                                                                     \
-    "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=1}\n"                         \
-    "limit = Enter(never) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"  \
-    "in = Enter(" from                                                                             \
-    ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"                  \
-    "to = Enter(" to ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n" \
-    "m = Merge(e, n) {T=int32, N=2}\n"                                                             \
-    "less = Less(m, limit) {T=int32}\n"                                                            \
-    "p = LoopCond(less)\n"                                                                         \
-    "s = Switch(m, p) {T=int32}\n"                                                                 \
-    "b = Identity(s:1) {T=int32}\n"                                                                \
-    "got = QueueDequeueV2(in, ^b) {component_types=[int32]}\n"                                     \
-    "put = QueueEnqueueV2(to, got) {Tcomponents=[int32]}\n"                                        \
-    "pass = Identity(got, ^put) {T=int32}\n"                                                       \
-    "n = NextIteration(pass) {T=int32}\n"                                                          \
-    "x = Exit(s) {T=int32}\n"                                                                      \
+#define HAND_LOOP                                              \
+    "m = Merge(e, n) {T=int32, N=2}\n"                         \
+    "less = Less(m, limit) {T=int32}\n"                        \
+    "p = LoopCond(less)\n"                                     \
+    "s = Switch(m, p) {T=int32}\n"                             \
+    "b = Identity(s:1) {T=int32}\n"                            \
+    "got = QueueDequeueV2(in, ^b) {component_types=[int32]}\n" \
+    "put = QueueEnqueueV2(to, got) {Tcomponents=[int32]}\n"    \
+    "pass = Identity(got, ^put) {T=int32}\n"                   \
+    "n = NextIteration(pass) {T=int32}\n"                      \
+    "x = Exit(s) {T=int32}\n"                                  \
     "out = _MrFetch(x) {T=int32, index=0}\n"
+#define HAND_TO_HAND(from, to)                                                                    \
+    QUEUE(from, "4")                                                                              \
+    QUEUE(to, "4")                                                                                \
+    INT("zero", "0")                                                                              \
+    INT("never", "2000000000")                                                                    \
+    "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=1}\n"                        \
+    "limit = Enter(never) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n" \
+    "in = Enter(" from                                                                            \
+    ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"                 \
+    "to = Enter(" to                                                                              \
+    ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n" HAND_LOOP
 
 static void steps_that_wake_each_other_leave_a_thread_to_others(void **state) {
     struct fixture there, back, begin;

@@ -81,6 +81,48 @@ static inline void close_fixture(struct fixture *f) {
     plan_unref(f->plan);
 }
 
+static inline void expect_fetch(const struct fixture *f, int i, const char *text) {
+    struct str printed = STR_INIT;
+    if (f->end.status)
+        fail_msg("%s", status_message(f->end.status));
+    if (f->fetches[i].storage == TENSOR_DEAD)
+        str_add(&printed, "dead");
+    else
+        tensor_print(&f->fetches[i], 16, &printed);
+    assert_string_equal(str_text(&printed), text);
+    str_fini(&printed);
+}
+
+/* Runs the text several times on one plan, since a recycled execution must behave like a new one,
+ * and compares fetch 0. */
+static inline void expect_result(const char *text, const char *result) {
+    struct fixture f;
+    open_fixture(&f, text);
+    for (int i = 0; i < 3; i++) {
+        start(&f);
+        await(&f);
+        expect_fetch(&f, 0, result);
+        tensor_clear(&f.fetches[0]);
+    }
+    close_fixture(&f);
+}
+
+static inline void expect_failure(const char *text, enum status_code code, const char *words) {
+    struct fixture f;
+    open_fixture(&f, text);
+    for (int i = 0; i < 3; i++) {
+        start(&f);
+        await(&f);
+        assert_int_equal(status_code(f.end.status), code);
+        if (!strstr(status_message(f.end.status), words))
+            fail_msg("'%s' lacks '%s'", status_message(f.end.status), words);
+        assert_int_equal(f.fetches[0].storage, TENSOR_NONE);
+        status_unref(f.end.status);
+        f.end.status = NULL;
+    }
+    close_fixture(&f);
+}
+
 /* Before the first test; `own` rows and costs come before the CPU's. */
 static inline void text_runs_begin(const struct kernel_list *own,
                                    const struct cost_list *own_costs) {

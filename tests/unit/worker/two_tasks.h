@@ -91,7 +91,7 @@ static inline void task_init(struct test_task *task, struct loop *loop, const ch
     CHECK(!st);
 }
 
-/* For transports that go over TCP. */
+/* For transports over TCP. */
 static inline void task_listen_tcp(struct test_task *task, const char *host) {
     char address[64];
     snprintf(address, sizeof(address), "%s:0", host);
@@ -117,7 +117,7 @@ static inline void tasks_fini(struct test_task *a, struct test_task *b) {
     loop_end(loop);
 }
 
-/* As a registration says it. */
+/* Makes the tasks known to each other, as a registration does. */
 static inline void tasks_meet(struct test_task *a, struct test_task *b) {
     struct status *st =
         peer_table_know(a->peers, b->name, "127.0.0.1:1", b->address, b->incarnation, &a->other);
@@ -126,7 +126,7 @@ static inline void tasks_meet(struct test_task *a, struct test_task *b) {
     CHECK(!st);
 }
 
-/* The same, as tasks of two hosts: they have no Unix address for each other. */
+/* As tasks_meet, for tasks on two hosts: they have no Unix address for each other. */
 static inline void tasks_meet_over_tcp(struct test_task *a, struct test_task *b) {
     struct status *st =
         peer_table_know(a->peers, b->name, b->tcp_address, "", b->incarnation, &a->other);
@@ -135,7 +135,7 @@ static inline void tasks_meet_over_tcp(struct test_task *a, struct test_task *b)
     CHECK(!st);
 }
 
-/* `receiver` takes what comes in the place of their rendezvous, for `at_a` and `at_b`. */
+/* Replaces the rendezvous of both tasks by `receiver`, with the arguments `at_a` and `at_b`. */
 static inline void tasks_receive(struct test_task *a, struct test_task *b,
                                  const struct peer_receiver *receiver, void *at_a, void *at_b) {
     rendezvous_table_free(a->rendezvous);
@@ -145,7 +145,7 @@ static inline void tasks_receive(struct test_task *a, struct test_task *b,
     peer_table_set_receiver(b->peers, receiver, at_b);
 }
 
-/* A receive and what came of it. */
+/* A receive and its result. */
 struct wait {
     struct rendezvous_recv recv; /* on_value: wait_on_value */
     struct tensor value;
@@ -166,7 +166,7 @@ static inline void task_receive(struct test_task *task, const char *from, uint64
                                 uint32_t edge, struct wait *wait) {
     struct plan_channel channel = {
         .edge = edge, .tensor_name = "v:0", .peer_task = from, .dtype = DT_INVALID};
-    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step);
+    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step, NULL);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(rendezvous, &channel, 0, &wait->recv, &wait->value))
@@ -178,7 +178,7 @@ static inline void task_send(struct test_task *task, const char *to, uint64_t st
                              const struct tensor *value) {
     struct plan_channel channel = {
         .edge = edge, .tensor_name = "v:0", .peer_task = to, .dtype = DT_INVALID};
-    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step);
+    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step, NULL);
     struct tensor copy;
     tensor_copy(&copy, value);
     struct status *st = rendezvous_send(rendezvous, &channel, 0, &copy);
@@ -187,7 +187,7 @@ static inline void task_send(struct test_task *task, const char *to, uint64_t st
     rendezvous_unref(rendezvous);
 }
 
-/* Does the peers' page say it? */
+/* Does the page about the peers contain the words? */
 static inline bool task_says(struct test_task *task, const char *words) {
     struct str page = STR_INIT;
     peer_table_describe(task->peers, &page);

@@ -1,0 +1,25 @@
+/* Lets long work on compute threads see that nobody wants its result any more. Any thread. */
+#ifndef MILLRACE_COMMON_BASE_POOL_CANCEL_H
+#define MILLRACE_COMMON_BASE_POOL_CANCEL_H
+
+#include "common/base/base.h"
+
+/* Answers whether the result of some work is of no use any more; any thread. Once it has said so,
+ * it must go on to say so. */
+struct pool_cancel {
+    bool (*is_unwanted)(void *arg);
+    void *arg;
+};
+
+/* While it is set on a thread, the loops that this thread starts (pool_parallel_for) ask it every
+ * few milliseconds, on each thread that works for them. Once the work is unwanted they leave out
+ * the ranges that have not begun, so the caller of pool_parallel_for must drop the result. Until it
+ * does, it must not use what it finds there as an index. NULL: loops run to their end. Returns what
+ * was set before, for the caller to set again. */
+const struct pool_cancel *pool_set_cancel(const struct pool_cancel *cancel);
+
+/* Asks what is set on this thread; false where nothing is. Long work that is no loop of the pool
+ * asks it at least once in 10 ms, and ends early, with any result, once it is unwanted. */
+bool pool_is_unwanted(void);
+
+#endif

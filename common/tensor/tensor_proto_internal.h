@@ -1,0 +1,25 @@
+/* What decoding a TensorProto at once and in pieces share. For this room only. */
+#ifndef MILLRACE_COMMON_TENSOR_TENSOR_PROTO_INTERNAL_H
+#define MILLRACE_COMMON_TENSOR_TENSOR_PROTO_INTERNAL_H
+
+#include "common/tensor/tensor_pieces.h"
+#include "common/tensor/tensor_proto.h"
+
+/* Notes what one field says, if it is the type, the shape or the content. */
+struct status *tensor_parts_add(struct tensor_parts *parts,
+                                const struct proto_field *field) MUST_USE;
+/* Checks the type and the shape once all fields have been added. */
+struct status *tensor_parts_check(struct tensor_parts *parts) MUST_USE;
+/* The field that lists the elements of an object dtype. */
+uint32_t tensor_parts_list_field(enum dtype dtype);
+/* Makes a string, handle or variant from its bytes. False when malformed. */
+bool tensor_object_decode(enum dtype dtype, struct span bytes, struct object **ret) MUST_USE;
+struct status *tensor_proto_malformed(const char *what);
+/* Type, shape, and the tag and length of a tensor_content of that size. */
+void tensor_proto_add_head(const struct tensor *t, size_t content_bytes, struct str *out);
+
+/* A decoder whose fields have been visited already. */
+void tensor_decoder_init_parts(struct tensor_decoder *decoder, struct span proto,
+                               const struct tensor_parts *parts, struct allocator *allocator);
+
+#endif

@@ -1,0 +1,349 @@
+/* Runs matrix products by cuBLASLt (blas.h).
+ *
+ * cuBLASLt stores matrices column by column. Ours are stored row by row, which is the transposed
+ * matrix there. So out = x · y is computed as out' = y' · x', where ' only reads what is stored the
+ * other way: nothing is moved.
+ *
+ * Which algorithm is best is asked once for each kind of product and kept by the device. */
+#include "kernels/cuda/blas.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/blas_api.h"
+#include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/products_args.h"
+
+enum { MAX_WORKSPACE_BYTES = 32 << 20, MAX_PATH = 4096, MAX_KINDS = 4096 };
+
+/* Set by gpu_blas_open, then constant. */
+static struct blas_api blas;
+static bool has_blas, may_use_tf32;
+static struct str why_missing = STR_INIT;
+
+/* ---- the library ---- */
+
+static const char *const sonames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+
+static void *open_in(const char *folder, size_t len) {
+    char path[MAX_PATH];
+    for (size_t i = 0; i < ARRAY_LEN(sonames); i++) {
+        snprintf(path, sizeof path, "%.*s%s%s", (int)len, folder, len ? "/" : "", sonames[i]);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library)
+            return library;
+    }
+    const char *why = dlerror();
+    str_addf(&why_missing, "%s%s", why_missing.len ? ", " : "", why ? why : path);
+    return NULL;
+}
+
+static void *open_library(const char *folders) {
+    while (folders && *folders) {
+        size_t len = strcspn(folders, ":");
+        void *library = open_in(folders, len);
+        if (library)
+            return library;
+        folders += len + (folders[len] == ':');
+    }
+    return open_in("", 0);
+}
+
+static const struct {
+    const char *name;
+    size_t offset; /* in struct blas_api */
+} calls[] = {
+#define BLAS_CALL(name, arguments) {#name, offsetof(struct blas_api, name)},
+#include "kernels/cuda/blas_calls.inc"
+};
+
+static bool find_calls(void *library) {
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        void *symbol = dlsym(library, calls[i].name);
+        if (!symbol) {
+            str_addf(&why_missing, "the library has no %s", calls[i].name);
+            return false;
+        }
+        memcpy((char *)&blas + calls[i].offset, &symbol, sizeof symbol);
+    }
+    return true;
+}
+
+void gpu_blas_open(const char *folders, bool allow_tf32) {
+    void *library = open_library(folders);
+    may_use_tf32 = allow_tf32;
+    has_blas = library && find_calls(library);
+}
+
+const char *gpu_blas_missing(void) {
+    return has_blas || !why_missing.len ? NULL : str_text(&why_missing);
+}
+
+/* ---- choices ---- */
+
+struct product_type {
+    enum dtype dtype;
+    enum products_type simulated;
+    int type, compute, scale;
+};
+static const struct product_type types[] = {
+    {DT_HALF, PRODUCTS_F16, CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
+    {DT_BFLOAT16, PRODUCTS_BF16, CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F},
+    {DT_FLOAT, PRODUCTS_F32, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
+    {DT_DOUBLE, PRODUCTS_F64, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F},
+    {DT_COMPLEX64, PRODUCTS_C64, CUDA_C_32F, CUBLAS_COMPUTE_32F, CUDA_C_32F},
+    {DT_COMPLEX128, PRODUCTS_C128, CUDA_C_64F, CUBLAS_COMPUTE_64F, CUDA_C_64F},
+};
+
+static const struct product_type *type_find(enum dtype dtype) {
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (types[i].dtype == dtype)
+            return &types[i];
+    return NULL;
+}
+
+/* What a device keeps for products of one kind. */
+struct gpu_product {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t first, second, out; /* in the order in which cuBLASLt takes them */
+    cublasLtMatmulHeuristicResult_t choice;
+};
+
+/* All that decides; compared as bytes. */
+struct product_kind {
+    int64_t m, n, k, n_products, x_stride, y_stride;
+    int32_t dtype;
+    uint8_t transposes_x, transposes_y, conjugates, alignment;
+};
+
+static struct status *check(int error, const char *what) {
+    return likely(error == 0) ? NULL
+                              : status_internal("%s failed with cuBLAS status %d", what, error);
+}
+
+static struct status *new_layout(cublasLtMatrixLayout_t *ret, int type, int64_t rows, int64_t cols,
+                                 int64_t n, int64_t stride) {
+    int32_t count = (int32_t)n;
+    TRY(check(blas.cublasLtMatrixLayoutCreate(ret, type, (uint64_t)rows, (uint64_t)cols, rows),
+              "cublasLtMatrixLayoutCreate"));
+    if (n <= 1)
+        return NULL;
+    TRY(check(blas.cublasLtMatrixLayoutSetAttribute(*ret, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                    &count, sizeof count),
+              "cublasLtMatrixLayoutSetAttribute"));
+    return check(blas.cublasLtMatrixLayoutSetAttribute(
+                     *ret, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+                 "cublasLtMatrixLayoutSetAttribute");
+}
+
+static int operation(bool transposes, bool conjugates) {
+    return !transposes ? CUBLAS_OP_N : conjugates ? CUBLAS_OP_C : CUBLAS_OP_T;
+}
+
+static struct status *choose(cublasLtHandle_t handle, struct gpu_product *product) {
+    cublasLtMatmulPreference_t preference;
+    size_t workspace_bytes = MAX_WORKSPACE_BYTES;
+    int n = 0;
+    TRY(check(blas.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate"));
+    struct status *st = check(blas.cublasLtMatmulPreferenceSetAttribute(
+                                  preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                  &workspace_bytes, sizeof workspace_bytes),
+                              "cublasLtMatmulPreferenceSetAttribute");
+    if (!st)
+        st = check(blas.cublasLtMatmulAlgoGetHeuristic(handle, product->desc, product->first,
+                                                       product->second, product->out, product->out,
+                                                       preference, 1, &product->choice, &n),
+                   "cublasLtMatmulAlgoGetHeuristic");
+    blas.cublasLtMatmulPreferenceDestroy(preference);
+    if (!st && (n == 0 || product->choice.state != 0))
+        st = status_unimplemented("cuBLASLt has no algorithm for this product");
+    return st;
+}
+
+static void product_free(struct gpu_product *product) {
+    if (product->desc)
+        blas.cublasLtMatmulDescDestroy(product->desc);
+    if (product->first)
+        blas.cublasLtMatrixLayoutDestroy(product->first);
+    if (product->second)
+        blas.cublasLtMatrixLayoutDestroy(product->second);
+    if (product->out)
+        blas.cublasLtMatrixLayoutDestroy(product->out);
+    free(product);
+}
+
+static struct status *product_build(cublasLtHandle_t handle, const struct product_kind *kind,
+                                    const struct product_type *type, struct gpu_product *product) {
+    int compute = may_use_tf32 && (type->dtype == DT_FLOAT || type->dtype == DT_COMPLEX64)
+                      ? CUBLAS_COMPUTE_32F_FAST_TF32
+                      : type->compute;
+    int first = operation(kind->transposes_y, kind->conjugates),
+        second = operation(kind->transposes_x, kind->conjugates);
+    int64_t m = kind->m, n = kind->n, k = kind->k;
+    TRY(check(blas.cublasLtMatmulDescCreate(&product->desc, compute, type->scale),
+              "cublasLtMatmulDescCreate"));
+    TRY(check(blas.cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                  &first, sizeof first),
+              "cublasLtMatmulDescSetAttribute"));
+    TRY(check(blas.cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_TRANSB,
+                                                  &second, sizeof second),
+              "cublasLtMatmulDescSetAttribute"));
+    TRY(new_layout(&product->first, type->type, kind->transposes_y ? k : n,
+                   kind->transposes_y ? n : k, kind->n_products, kind->y_stride));
+    TRY(new_layout(&product->second, type->type, kind->transposes_x ? m : k,
+                   kind->transposes_x ? k : m, kind->n_products, kind->x_stride));
+    TRY(new_layout(&product->out, type->type, n, m, kind->n_products, m * n));
+    return choose(handle, product);
+}
+
+/* With the device's lock. */
+static struct status *product_find(struct gpu_device *gpu, const struct product_kind *kind,
+                                   const struct product_type *type, struct gpu_product **ret) {
+    struct span key = {(const char *)kind, sizeof *kind};
+    if (!gpu->blas_handle)
+        TRY(check(blas.cublasLtCreate((cublasLtHandle_t *)&gpu->blas_handle), "cublasLtCreate"));
+    *ret = strmap_get_span(&gpu->products, key);
+    if (*ret)
+        return NULL;
+    if (gpu->products.n_entries >= MAX_KINDS)
+        gpu_blas_forget(gpu);
+    struct gpu_product *product = xcalloc(1, sizeof *product);
+    struct status *st = product_build(gpu->blas_handle, kind, type, product);
+    if (st) {
+        product_free(product);
+        return st;
+    }
+    strmap_put_span(&gpu->products, key, product);
+    *ret = product;
+    return NULL;
+}
+
+void gpu_blas_forget(struct gpu_device *gpu) {
+    size_t cursor = 0;
+    struct span key;
+    void *product;
+    while (strmap_next(&gpu->products, &cursor, &key, &product))
+        product_free(product);
+    strmap_fini(&gpu->products);
+    strmap_init(&gpu->products);
+}
+
+void gpu_blas_close(struct gpu_device *gpu) {
+    gpu_blas_forget(gpu);
+    strmap_fini(&gpu->products);
+    if (gpu->blas_handle)
+        blas.cublasLtDestroy(gpu->blas_handle);
+}
+
+/* ---- products ---- */
+
+static uint8_t alignment_of(const struct device_products *p) {
+    uintptr_t bits = (uintptr_t)p->x | (uintptr_t)p->y | (uintptr_t)p->out | 256;
+    return (uint8_t)__builtin_ctzll(bits);
+}
+
+static struct status *multiply_locked(struct gpu_device *gpu, const struct device_products *p,
+                                      const struct gpu_product *product, void *workspace) {
+    static const float one_f = 1, zero_f = 0;
+    static const double one_d = 1, zero_d = 0;
+    static const float one_c64[2] = {1, 0}, zero_c64[2] = {0, 0};
+    static const double one_c128[2] = {1, 0}, zero_c128[2] = {0, 0};
+    const void *one = p->dtype == DT_DOUBLE       ? (const void *)&one_d
+                      : p->dtype == DT_COMPLEX64  ? (const void *)one_c64
+                      : p->dtype == DT_COMPLEX128 ? (const void *)one_c128
+                                                  : (const void *)&one_f;
+    const void *zero = p->dtype == DT_DOUBLE       ? (const void *)&zero_d
+                       : p->dtype == DT_COMPLEX64  ? (const void *)zero_c64
+                       : p->dtype == DT_COMPLEX128 ? (const void *)zero_c128
+                                                   : (const void *)&zero_f;
+    int error = blas.cublasLtMatmul(gpu->blas_handle, product->desc, one, p->y, product->first,
+                                    p->x, product->second, zero, p->out, product->out, p->out,
+                                    product->out, &product->choice.algo, workspace,
+                                    product->choice.workspace_bytes, gpu->compute);
+    gpu_count_enqueued(gpu);
+    return check(error, "cublasLtMatmul");
+}
+
+static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct device_products *p,
+                                          const struct product_type *type) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    struct product_kind kind;
+    memset(&kind, 0, sizeof kind); /* compared as bytes */
+    kind.m = p->m;
+    kind.n = p->n;
+    kind.k = p->k;
+    kind.n_products = p->n_products;
+    kind.x_stride = p->x_stride;
+    kind.y_stride = p->y_stride;
+    kind.dtype = (int32_t)p->dtype;
+    kind.transposes_x = p->transposes_x;
+    kind.transposes_y = p->transposes_y;
+    kind.conjugates = p->conjugates;
+    kind.alignment = alignment_of(p);
+    struct gpu_product *product;
+    struct buffer *workspace = NULL;
+    TRY(gpu_lock(gpu));
+    struct status *st = product_find(gpu, &kind, type, &product);
+    size_t workspace_bytes = st ? 0 : product->choice.workspace_bytes;
+    gpu_unlock(gpu);
+    if (st)
+        return st;
+    if (workspace_bytes > 0)
+        TRY(gpu_scratch(ctx, workspace_bytes, &workspace));
+    st = gpu_lock(gpu);
+    if (!st) {
+        st = product_find(gpu, &kind, type, &product); /* others may have made room meanwhile */
+        if (!st)
+            st = multiply_locked(gpu, p, product, workspace ? workspace->data : NULL);
+        gpu_unlock(gpu);
+    }
+    buffer_unref(workspace);
+    return st;
+}
+
+static int64_t extent(int64_t matrix, int64_t stride, int64_t n) {
+    return matrix + (n - 1) * stride;
+}
+
+static struct status *multiply_simulated(struct gpu_device *gpu, const struct device_products *p,
+                                         const struct product_type *type) {
+    int64_t size = (int64_t)dtype_size(p->dtype);
+    struct products_args args = {p->x,
+                                 p->y,
+                                 p->out,
+                                 p->m,
+                                 p->n,
+                                 p->k,
+                                 p->n_products,
+                                 p->x_stride,
+                                 p->y_stride,
+                                 (int32_t)type->simulated,
+                                 p->transposes_x,
+                                 p->transposes_y,
+                                 p->conjugates};
+    struct driver_range reads[] = {
+        {(CUdeviceptr)p->x, (size_t)(extent(p->m * p->k, p->x_stride, p->n_products) * size)},
+        {(CUdeviceptr)p->y, (size_t)(extent(p->k * p->n, p->y_stride, p->n_products) * size)}};
+    struct driver_range write = {(CUdeviceptr)p->out, (size_t)(p->m * p->n * p->n_products * size)};
+    TRY(gpu_lock(gpu));
+    CUresult error = gpu->checker->enqueue_host(gpu->compute, "gpu_products", &args, sizeof args,
+                                                reads, 2, &write, 1);
+    gpu_count_enqueued(gpu);
+    gpu_unlock(gpu);
+    return gpu_check(gpu, error, "a matrix product");
+}
+
+struct status *gpu_multiply(struct kernel_ctx *ctx, const struct device_products *p) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    const struct product_type *type = type_find(p->dtype);
+    if (!type)
+        return status_unimplemented("No matrix product on a GPU takes the type %s",
+                                    dtype_name(p->dtype));
+    if (gpu->checker)
+        return multiply_simulated(gpu, p, type);
+    if (!has_blas)
+        return status_unimplemented("Matrix products on a GPU need cuBLASLt: %s",
+                                    str_text(&why_missing));
+    return multiply_by_library(ctx, p, type);
+}

@@ -1,0 +1,502 @@
+/* Copies between a GPU's memory and the host's, and waits for the device: device_ops of a GPU.
+ *
+ *   small, to the device   through the stage, on the compute stream: enqueued when the call returns
+ *   large, to the device   by the copier `in`, in pieces
+ *   to the host            by the copiers `out` and `large_out`, in pieces
+ *
+ *   piece 0   fill ─ copy ─────────── fill ─ copy …      a copier has two pieces, so that the
+ *   piece 1          fill ─ copy ─────────── fill …      host's work on one and the device's copy
+ *                                                        of the other overlap
+ *
+ * A copier asks the device in the order in which its jobs came. Because all wait for the one
+ * compute stream, an earlier job is never ready later than a later one. */
+#include <stdlib.h>
+
+#include "kernels/cuda/gpu_device.h"
+
+enum { PIECE_BYTES = 4 << 20, LARGE_OUT_BYTES = 256 << 10 };
+
+struct gpu_job {
+    struct list link;
+    void (*run)(struct gpu_copier *copier, struct gpu_job *job);
+    CUevent ready;         /* what the compute stream must have passed; NULL: nothing */
+    uint64_t number;       /* of the compute stream at `ready` */
+    struct status *status; /* why the job cannot start, or NULL */
+    struct device_copy *copy;
+    struct device_wait *wait;
+    struct tensor held; /* what stays alive until the compute stream has passed `ready` */
+};
+
+/* ---- copiers ---- */
+
+static void job_free(struct gpu_device *gpu, struct gpu_job *job) {
+    if (job->ready)
+        gpu_event_put(gpu, job->ready);
+    free(job);
+}
+
+static void *copier_serve(void *arg) {
+    struct gpu_copier *copier = arg;
+    pthread_mutex_lock(&copier->lock);
+    for (;;) {
+        while (list_is_empty(&copier->jobs) && !copier->is_closed)
+            pthread_cond_wait(&copier->changed, &copier->lock);
+        struct list *link = list_pop_front(&copier->jobs);
+        if (!link)
+            break;
+        pthread_mutex_unlock(&copier->lock);
+        struct gpu_job *job = LIST_ENTRY(link, struct gpu_job, link);
+        gpu_set_current(copier->gpu); /* the last job may have freed another device's buffer */
+        job->run(copier, job);
+        pthread_mutex_lock(&copier->lock);
+    }
+    pthread_mutex_unlock(&copier->lock);
+    return NULL;
+}
+
+static void copier_submit(struct gpu_copier *copier, struct gpu_job *job) {
+    pthread_mutex_lock(&copier->lock);
+    list_push_back(&copier->jobs, &job->link);
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->lock);
+}
+
+static struct status *copier_start(struct gpu_device *gpu, struct gpu_copier *copier,
+                                   const char *name) {
+    copier->gpu = gpu;
+    copier->name = name;
+    list_init(&copier->jobs);
+    pthread_mutex_init(&copier->lock, NULL);
+    pthread_cond_init(&copier->changed, NULL);
+    TRY(gpu_check(gpu,
+                  gpu->api->cuStreamCreateWithPriority(&copier->stream, CU_STREAM_NON_BLOCKING, 0),
+                  "cuStreamCreateWithPriority"));
+    for (int i = 0; i < 2; i++)
+        TRY(gpu_check(gpu,
+                      gpu->api->cuEventCreate(&copier->piece_done[i],
+                                              CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+                      "cuEventCreate"));
+    if (pthread_create(&copier->thread, NULL, copier_serve, copier) != 0)
+        return status_exhausted("no thread for copies");
+    copier->is_started = true;
+    return NULL;
+}
+
+static void copier_stop(struct gpu_copier *copier) {
+    struct gpu_device *gpu = copier->gpu;
+    if (!gpu)
+        return;
+    if (copier->is_started) {
+        pthread_mutex_lock(&copier->lock);
+        copier->is_closed = true;
+        pthread_cond_signal(&copier->changed);
+        pthread_mutex_unlock(&copier->lock);
+        pthread_join(copier->thread, NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (copier->pieces[i])
+            gpu->api->cuMemFreeHost(copier->pieces[i]);
+        if (copier->piece_done[i])
+            gpu->api->cuEventDestroy(copier->piece_done[i]);
+    }
+    if (copier->stream)
+        gpu->api->cuStreamDestroy(copier->stream);
+    pthread_mutex_destroy(&copier->lock);
+    pthread_cond_destroy(&copier->changed);
+}
+
+struct status *gpu_copiers_start(struct gpu_device *gpu) {
+    TRY(copier_start(gpu, &gpu->in, "in"));
+    TRY(copier_start(gpu, &gpu->out, "out"));
+    return copier_start(gpu, &gpu->large_out, "large out");
+}
+
+void gpu_copiers_stop(struct gpu_device *gpu) {
+    if (gpu->context)
+        gpu_set_current(gpu);
+    copier_stop(&gpu->in);
+    copier_stop(&gpu->out);
+    copier_stop(&gpu->large_out);
+}
+
+static struct status *need_pieces(struct gpu_copier *copier, size_t size_bytes) {
+    struct gpu_device *gpu = copier->gpu;
+    for (int i = 0; i < (size_bytes > PIECE_BYTES ? 2 : 1); i++)
+        if (!copier->pieces[i])
+            TRY(gpu_check(gpu,
+                          gpu->api->cuMemHostAlloc((void **)&copier->pieces[i], PIECE_BYTES,
+                                                   CU_MEMHOSTALLOC_PORTABLE),
+                          "cuMemHostAlloc"));
+    return NULL;
+}
+
+static struct status *wait_for_piece(struct gpu_copier *copier, int i) {
+    return gpu_check(copier->gpu, copier->gpu->api->cuEventSynchronize(copier->piece_done[i]),
+                     "waiting for a copy");
+}
+
+static struct status *mark_piece(struct gpu_copier *copier, int i) {
+    return gpu_check(copier->gpu,
+                     copier->gpu->api->cuEventRecord(copier->piece_done[i], copier->stream),
+                     "cuEventRecord");
+}
+
+/* The copier's stream goes on when the compute stream has passed the job's event. */
+static struct status *follow_compute(struct gpu_copier *copier, const struct gpu_job *job) {
+    return !job->ready
+               ? NULL
+               : gpu_check(copier->gpu,
+                           copier->gpu->api->cuStreamWaitEvent(copier->stream, job->ready, 0),
+                           "cuStreamWaitEvent");
+}
+
+/* ---- to the host ---- */
+
+static struct status *start_out_piece(struct gpu_copier *copier, const char *from, size_t offset,
+                                      size_t size_bytes) {
+    int i = (int)(offset / PIECE_BYTES % 2);
+    TRY(gpu_check(copier->gpu,
+                  copier->gpu->api->cuMemcpyDtoHAsync(copier->pieces[i], (CUdeviceptr)from + offset,
+                                                      MIN(size_bytes - offset, (size_t)PIECE_BYTES),
+                                                      copier->stream),
+                  "a copy to the host"));
+    return mark_piece(copier, i);
+}
+
+static struct status *copy_out_pieces(struct gpu_copier *copier, const char *from, char *to,
+                                      size_t size_bytes) {
+    TRY(start_out_piece(copier, from, 0, size_bytes));
+    for (size_t done = 0; done < size_bytes; done += PIECE_BYTES) {
+        int i = (int)(done / PIECE_BYTES % 2);
+        if (size_bytes - done > PIECE_BYTES)
+            TRY(start_out_piece(copier, from, done + PIECE_BYTES, size_bytes));
+        TRY(wait_for_piece(copier, i));
+        memcpy(to + done, copier->pieces[i], MIN(size_bytes - done, (size_t)PIECE_BYTES));
+    }
+    return NULL;
+}
+
+static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job) {
+    struct device_copy *copy = job->copy;
+    const struct tensor *from = &copy->from;
+    struct tensor value = TENSOR_INIT;
+    size_t size_bytes = tensor_size_bytes(from);
+    TRY(need_pieces(copier, size_bytes));
+    TRY(follow_compute(copier, job));
+    TRY(tensor_new(copy->allocator, (enum dtype)from->dtype, tensor_shape(from), &value));
+    struct status *st = copy_out_pieces(copier, from->data, tensor_data(&value), size_bytes);
+    if (st) { /* a piece may still be on its way to pinned memory */
+        tensor_clear(&value);
+        copier->gpu->api->cuStreamSynchronize(copier->stream);
+        return st;
+    }
+    tensor_move(copy->ret, &value);
+    gpu_note_ended(copier->gpu, job->number);
+    return NULL;
+}
+
+static void end_copy(struct gpu_device *gpu, struct gpu_job *job, struct status *st) {
+    struct device_copy *copy = job->copy;
+    copy->status = st;
+    tensor_clear(&copy->from);
+    atomic_fetch_sub(&gpu->n_copies, 1);
+    job_free(gpu, job);
+    copy->on_done(copy);
+}
+
+static void run_copy_out(struct gpu_copier *copier, struct gpu_job *job) {
+    end_copy(copier->gpu, job, job->status ? job->status : copy_out(copier, job));
+}
+
+/* ---- to the device ---- */
+
+static struct status *start_in_piece(struct gpu_copier *copier, CUdeviceptr to, const char *from,
+                                     size_t done, size_t size_bytes) {
+    int i = (int)(done / PIECE_BYTES % 2);
+    size_t piece = MIN(size_bytes - done, (size_t)PIECE_BYTES);
+    if (done >= 2 * PIECE_BYTES)
+        TRY(wait_for_piece(copier, i));
+    memcpy(copier->pieces[i], from + done, piece);
+    TRY(gpu_check(
+        copier->gpu,
+        copier->gpu->api->cuMemcpyHtoDAsync(to + done, copier->pieces[i], piece, copier->stream),
+        "a copy to the device"));
+    return mark_piece(copier, i);
+}
+
+/* The compute stream goes on when the last piece has arrived. */
+static struct status *compute_follows(struct gpu_copier *copier, int last_piece) {
+    struct gpu_device *gpu = copier->gpu;
+    TRY(gpu_lock(gpu));
+    struct status *st =
+        gpu_check(gpu, gpu->api->cuStreamWaitEvent(gpu->compute, copier->piece_done[last_piece], 0),
+                  "cuStreamWaitEvent");
+    gpu_unlock(gpu);
+    return st;
+}
+
+/* Copies host bytes into `to`. When it returns, later work of the compute stream finds them, and
+ * the pieces may be filled again. */
+static struct status *copy_in(struct gpu_copier *copier, struct gpu_job *job, const char *from,
+                              struct tensor *to) {
+    struct gpu_device *gpu = copier->gpu;
+    size_t size_bytes = tensor_size_bytes(to);
+    TRY(need_pieces(copier, size_bytes));
+    TRY(follow_compute(copier, job));
+    if (gpu->checker) /* the memory is new for this stream */
+        gpu->checker->block_allocated((CUdeviceptr)to->buffer->data, to->buffer->size_bytes,
+                                      copier->stream);
+    struct status *st = NULL;
+    for (size_t done = 0; done < size_bytes && !st; done += PIECE_BYTES)
+        st = start_in_piece(copier, (CUdeviceptr)to->data, from, done, size_bytes);
+    int last = (int)((size_bytes - 1) / PIECE_BYTES % 2);
+    if (!st)
+        st = compute_follows(copier, last);
+    /* The next job fills the pieces from the start. */
+    struct status *waited =
+        gpu_check(gpu, gpu->api->cuStreamSynchronize(copier->stream), "waiting for a copy");
+    if (st)
+        status_unref(waited);
+    return st ? st : waited;
+}
+
+/* The event that the stream of copies to the device waits for before it writes into memory that was
+ * freed when the compute stream was at `free_number`. */
+static struct status *after_free(struct gpu_device *gpu, uint64_t free_number,
+                                 struct gpu_job *job) {
+    if (free_number <= atomic_load_explicit(&gpu->ended, memory_order_acquire) && !gpu->checker)
+        return NULL;
+    TRY(gpu_lock(gpu));
+    struct status *st = gpu_record(gpu, &job->ready, &job->number);
+    gpu_unlock(gpu);
+    return st;
+}
+
+/* A tensor of the device for a copy by `stream`, and what that must wait for. */
+static struct status *new_destination(struct gpu_device *gpu, const struct tensor *value,
+                                      CUstream stream, struct gpu_job *job, struct tensor *ret) {
+    struct buffer *buffer;
+    uint64_t free_number;
+    TRY(gpu_buffer_new(gpu, tensor_size_bytes(value), stream, &buffer, &free_number));
+    struct status *st =
+        tensor_view(buffer, buffer->data, (enum dtype)value->dtype, tensor_shape(value), ret);
+    buffer_unref(buffer); /* the tensor holds it */
+    if (!st && job)
+        st = after_free(gpu, free_number, job);
+    if (st)
+        tensor_clear(ret);
+    return st;
+}
+
+static struct status *copy_in_now(struct gpu_device *gpu, const struct tensor *value,
+                                  struct tensor *ret) {
+    struct tensor made = TENSOR_INIT;
+    TRY(new_destination(gpu, value, gpu->compute, NULL, &made));
+    struct status *st = gpu_lock(gpu);
+    if (!st) {
+        st = gpu_stage_in(gpu, (CUdeviceptr)made.data, tensor_cdata(value),
+                          tensor_size_bytes(value));
+        gpu_unlock(gpu);
+    }
+    if (st)
+        tensor_clear(&made);
+    else
+        tensor_move(ret, &made);
+    return st;
+}
+
+static void run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
+    struct device_copy *copy = job->copy;
+    struct tensor made = TENSOR_INIT;
+    struct status *st = new_destination(copier->gpu, &copy->from, copier->stream, job, &made);
+    if (!st)
+        st = copy_in(copier, job, tensor_cdata(&copy->from), &made);
+    if (st)
+        tensor_clear(&made);
+    else
+        tensor_move(copy->ret, &made);
+    end_copy(copier->gpu, job, st);
+}
+
+/* ---- between devices ---- */
+
+static void run_release(struct gpu_copier *copier, struct gpu_job *job) {
+    struct gpu_device *gpu = copier->gpu;
+    status_unref(gpu_check(gpu, gpu->api->cuEventSynchronize(job->ready), "waiting for a copy"));
+    gpu_note_ended(gpu, job->number);
+    tensor_clear(&job->held);
+    atomic_fetch_sub(&gpu->n_copies, 1);
+    job_free(gpu, job);
+}
+
+/* With the lock of `to`. The compute stream of `to` waits for `ready` of the other device. */
+static struct status *enqueue_peer_copy(struct gpu_device *to, struct gpu_device *from,
+                                        CUevent ready, const struct tensor *value,
+                                        const struct tensor *made, struct gpu_job *release) {
+    TRY(gpu_check(to, to->api->cuStreamWaitEvent(to->compute, ready, 0), "cuStreamWaitEvent"));
+    TRY(gpu_check(to,
+                  to->api->cuMemcpyPeerAsync((CUdeviceptr)made->data, to->context,
+                                             (CUdeviceptr)value->data, from->context,
+                                             tensor_size_bytes(value), to->compute),
+                  "a copy between devices"));
+    gpu_count_enqueued(to);
+    return gpu_record(to, &release->ready, &release->number);
+}
+
+static struct status *copy_between(struct gpu_device *from, struct gpu_device *to,
+                                   struct device_copy *copy, struct tensor *made) {
+    CUevent ready;
+    uint64_t number;
+    TRY(new_destination(to, &copy->from, to->compute, NULL, made));
+    TRY(gpu_lock(from));
+    struct status *st = gpu_record(from, &ready, &number);
+    gpu_unlock(from);
+    if (st)
+        return st;
+    struct gpu_job *release = xcalloc(1, sizeof *release);
+    release->run = run_release;
+    st = gpu_lock(to);
+    if (!st) {
+        st = enqueue_peer_copy(to, from, ready, &copy->from, made, release);
+        gpu_unlock(to);
+    }
+    gpu_event_put(from, ready);
+    if (st) {
+        free(release);
+        return st;
+    }
+    tensor_move(&release->held, &copy->from); /* until the copy has ended */
+    atomic_fetch_add(&to->n_copies, 1);
+    copier_submit(&to->out, release);
+    return NULL;
+}
+
+/* ---- the device's table ---- */
+
+static bool ended(struct device_copy *copy, struct status *st) {
+    copy->status = st;
+    tensor_clear(&copy->from);
+    return true;
+}
+
+static bool start_between(struct device_copy *copy) {
+    struct tensor made = TENSOR_INIT;
+    struct status *st = copy_between(copy->src->state, copy->dst->state, copy, &made);
+    if (st)
+        tensor_clear(&made);
+    else
+        tensor_move(copy->ret, &made);
+    return ended(copy, st);
+}
+
+static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct gpu_job *job) {
+    job->copy = copy;
+    atomic_fetch_add(&copier->gpu->n_copies, 1);
+    copier_submit(copier, job);
+    return false;
+}
+
+static bool start_in(struct gpu_device *gpu, struct device_copy *copy) {
+    if (tensor_size_bytes(&copy->from) <= GPU_SMALL_BYTES)
+        return ended(copy, copy_in_now(gpu, &copy->from, copy->ret));
+    struct gpu_job *job = xcalloc(1, sizeof *job);
+    job->run = run_copy_in;
+    return submit(&gpu->in, copy, job);
+}
+
+static bool start_out(struct gpu_device *gpu, struct device_copy *copy) {
+    struct gpu_job *job = xcalloc(1, sizeof *job);
+    job->run = run_copy_out;
+    /* After a failure the copier ends the copy, so that a caller sees one way only. */
+    job->status = gpu_lock(gpu);
+    if (!job->status) {
+        job->status = gpu_record(gpu, &job->ready, &job->number);
+        gpu_unlock(gpu);
+    }
+    bool is_large = tensor_size_bytes(&copy->from) > LARGE_OUT_BYTES;
+    return submit(is_large ? &gpu->large_out : &gpu->out, copy, job);
+}
+
+static bool copy_start(struct device *device, struct device_copy *copy) {
+    if (copy->src && copy->dst && copy->src != copy->dst)
+        return start_between(copy);
+    return copy->dst ? start_in(device->state, copy) : start_out(device->state, copy);
+}
+
+/* ---- uploads ---- */
+
+struct upload {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool has_ended;
+    struct device_copy copy;
+};
+
+static void on_uploaded(struct device_copy *copy) {
+    struct upload *upload = CONTAINER_OF(copy, struct upload, copy);
+    pthread_mutex_lock(&upload->lock);
+    upload->has_ended = true;
+    pthread_cond_signal(&upload->changed);
+    pthread_mutex_unlock(&upload->lock);
+}
+
+static struct status *upload(struct device *device, const struct tensor *value,
+                             struct tensor *ret) {
+    struct upload upload = {.copy = {.dst = device, .ret = ret, .on_done = on_uploaded}};
+    pthread_mutex_init(&upload.lock, NULL);
+    pthread_cond_init(&upload.changed, NULL);
+    tensor_copy(&upload.copy.from, value);
+    if (!start_in(device->state, &upload.copy)) {
+        pthread_mutex_lock(&upload.lock);
+        while (!upload.has_ended)
+            pthread_cond_wait(&upload.changed, &upload.lock);
+        pthread_mutex_unlock(&upload.lock);
+    }
+    pthread_mutex_destroy(&upload.lock);
+    pthread_cond_destroy(&upload.changed);
+    return upload.copy.status;
+}
+
+/* ---- waits ---- */
+
+static void run_wait(struct gpu_copier *copier, struct gpu_job *job) {
+    struct gpu_device *gpu = copier->gpu;
+    struct device_wait *wait = job->wait;
+    wait->status =
+        gpu_check(gpu, gpu->api->cuEventSynchronize(job->ready), "waiting for the device");
+    if (!wait->status)
+        gpu_note_ended(gpu, job->number);
+    job_free(gpu, job);
+    wait->on_done(wait);
+}
+
+static bool wait_start(struct device *device, struct device_wait *wait) {
+    struct gpu_device *gpu = device->state;
+    uint64_t enqueued = atomic_load_explicit(&gpu->memory.enqueued, memory_order_acquire);
+    wait->status = gpu_lock(gpu);
+    if (wait->status)
+        return true;
+    struct gpu_job *job = NULL;
+    if (enqueued > atomic_load_explicit(&gpu->ended, memory_order_acquire)) {
+        job = xcalloc(1, sizeof *job);
+        job->run = run_wait;
+        job->wait = wait;
+        wait->status = gpu_record(gpu, &job->ready, &job->number);
+    }
+    gpu_unlock(gpu);
+    if (!job || wait->status) {
+        free(job);
+        return true;
+    }
+    copier_submit(&gpu->out, job);
+    return false;
+}
+
+static void describe(struct device *device, struct str *out) {
+    const struct gpu_device *gpu = device->state;
+    str_addf(out, "device: %d, name: %s, pci bus id: %s, compute capability: %d.%d", gpu->ordinal,
+             gpu->name, gpu->bus_id, gpu->major, gpu->minor);
+}
+
+const struct device_ops gpu_device_ops = {
+    .copy_start = copy_start, .upload = upload, .wait_start = wait_start, .describe = describe};

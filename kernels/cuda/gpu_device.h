@@ -1,0 +1,161 @@
+/* One GPU inside the plugin: its context, its compute stream, its memory, and the threads that copy
+ * between its memory and the host's.
+ *
+ *   compute stream   kernels of all steps, small copies to the device, copies within it
+ *   in               large copies to the device, in pieces through pinned memory
+ *   out, large out   copies to the host and waits, in pieces through pinned memory
+ *
+ * Everything is enqueued on the compute stream under `lock`, so what happens before on the host is
+ * the order of the stream, and between its entries no event is needed. A copy on another stream
+ * first waits for an event of the compute stream, and holds a reference to the device's buffer
+ * until it has ended.
+ *
+ * A host thread waits for the device in one place only: the thread of a copier, which sleeps in
+ * cuEventSynchronize. */
+#ifndef MILLRACE_KERNELS_CUDA_GPU_DEVICE_H
+#define MILLRACE_KERNELS_CUDA_GPU_DEVICE_H
+
+#include <pthread.h>
+
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/gpu_kernel.h"
+#include "kernels/cuda/gpu_memory.h"
+
+enum {
+    GPU_STAGE_PARTS = 4,
+    GPU_STAGE_PART_BYTES = 1 << 20,
+    GPU_SMALL_BYTES = 64 << 10, /* a copy to the device of at most this size is enqueued at once */
+    GPU_MAX_FREE_EVENTS = 256,
+    GPU_HOLDER_BYTES = 48,
+};
+
+/* Pinned memory for what is copied to the device on the compute stream. It is filled part by part;
+ * a part is used again once the event that was recorded when it was full has passed. */
+struct gpu_stage {
+    char *memory; /* NULL until its first use */
+    int part;     /* which part is being filled */
+    size_t used_bytes;
+    CUevent full[GPU_STAGE_PARTS];
+    bool is_full[GPU_STAGE_PARTS]; /* its event was recorded, and is not known to have passed */
+};
+
+/* A thread with a stream of its own, which serves its jobs one after another. */
+struct gpu_copier {
+    struct gpu_device *gpu;
+    const char *name;
+    pthread_t thread;
+    CUstream stream;
+    CUevent piece_done[2];
+    char *pieces[2];      /* pinned; NULL until the first copy */
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    struct list jobs; /* struct gpu_job */
+    bool is_started, is_closed;
+};
+
+struct gpu_device {
+    struct allocator allocator; /* of its memory; first, so that it leads to the device */
+    const struct driver_api *api;
+    const struct driver_checker *checker;
+    struct device *device; /* what plans name; set by gpu_device_bind */
+    CUdevice cuda_device;
+    CUcontext context;
+    int ordinal;
+    char name[128], bus_id[32];
+    int major, minor;       /* compute capability */
+    unsigned n_busy_blocks; /* this many blocks of GPU_BLOCK_THREADS fill all multiprocessors */
+    size_t alignment;
+    struct gpu_memory memory;
+    CUlibrary *libraries; /* the kernels, one for each image */
+    size_t n_libraries;
+    CUstream compute;
+    struct gpu_copier in, out, large_out;
+    /* the number of the last work on the compute stream that is known to have ended */
+    _Atomic uint64_t ended;
+    /* The error after which the context can do nothing more; NULL while all is well. Set once. */
+    _Atomic(struct status *) failure;
+    _Atomic int n_copies; /* that hold buffers of the device and have not ended */
+
+    pthread_mutex_t buffers_lock; /* guards what follows */
+    pthread_cond_t buffer_freed;
+    struct list buffers; /* all that are alive */
+    uint64_t n_freed;
+
+    pthread_mutex_t lock; /* for all that is enqueued on the compute stream; guards what follows */
+    struct gpu_stage stage;
+    struct strmap functions; /* name → struct gpu_function */
+    struct strmap products;  /* kind → struct gpu_product (blas.c) */
+    void *blas_handle;       /* NULL until the first product */
+    CUevent free_events[GPU_MAX_FREE_EVENTS];
+    int n_free_events;
+};
+
+struct gpu_function {
+    CUfunction function;
+    char *name;
+};
+
+struct gpu_device_options {
+    const struct driver_api *api;
+    const struct driver_checker *checker; /* NULL on a real device */
+    int ordinal;
+    int64_t memory_limit_bytes; /* 0: 92 % of what is free */
+};
+
+/* Opens a device: context, streams, memory, kernels. Errors: the driver's. */
+struct status *gpu_device_new(const struct gpu_device_options *options,
+                              struct gpu_device **ret) MUST_USE;
+/* Nothing may use the device or its memory any more. Accepts NULL. */
+void gpu_device_free(struct gpu_device *gpu);
+/* Fills in what plans and kernels see of it, under a name that must stay valid. */
+void gpu_device_bind(struct gpu_device *gpu, struct device *device);
+static inline struct gpu_device *gpu_of_allocator(struct allocator *allocator) {
+    return CONTAINER_OF(allocator, struct gpu_device, allocator);
+}
+
+/* ---- inside the plugin ---- */
+
+/* Makes the device's context current for this thread. */
+void gpu_set_current(struct gpu_device *gpu);
+/* NULL for success, otherwise what failed; a sticky error is kept as the device's failure. */
+struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *what) MUST_USE;
+/* Locks the compute stream for this thread, which may enqueue then. Errors: the device's failure,
+ * and the lock is not held. */
+struct status *gpu_lock(struct gpu_device *gpu) MUST_USE;
+void gpu_unlock(struct gpu_device *gpu);
+/* Counts one entry of the compute stream, with the lock held. */
+static inline void gpu_count_enqueued(struct gpu_device *gpu) {
+    atomic_fetch_add_explicit(&gpu->memory.enqueued, 1, memory_order_relaxed);
+}
+/* Everything up to a number has ended. Any thread. */
+void gpu_note_ended(struct gpu_device *gpu, uint64_t number);
+
+/* An event that was recorded on the compute stream after all that is enqueued, and its number.
+ * With the lock held. Give it back when no wait for it will be enqueued any more. */
+struct status *gpu_record(struct gpu_device *gpu, CUevent *ret_event,
+                          uint64_t *ret_number) MUST_USE;
+void gpu_event_put(struct gpu_device *gpu, CUevent event); /* without the lock */
+
+/* Sets up the allocator of the device's memory; finds no memory yet. */
+void gpu_allocator_init(struct gpu_device *gpu);
+void gpu_allocator_fini(struct gpu_device *gpu);
+void gpu_functions_free(struct gpu_device *gpu);
+/* Allocates for work on `stream`, which must be told to wait for the compute stream up to
+ * *ret_free_number before it uses the memory. */
+struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
+                              struct buffer **ret, uint64_t *ret_free_number) MUST_USE;
+/* Enqueues a copy of host bytes on the compute stream, through the stage. The bytes may be reused
+ * when the call returns. With the lock held; it may wait for earlier work of the stream. */
+struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *from,
+                            size_t size_bytes) MUST_USE;
+
+/* ---- copies and waits (gpu_copies.c) ---- */
+
+extern const struct device_ops gpu_device_ops;
+struct status *gpu_copiers_start(struct gpu_device *gpu) MUST_USE;
+/* Serves what is queued, then ends the threads. */
+void gpu_copiers_stop(struct gpu_device *gpu);
+
+#endif

@@ -1,0 +1,91 @@
+/* What the compute functions of a GPU's kernels use: functions of the device, launches, fills,
+ * scratch memory.
+ *
+ * A compute function enqueues work on the device's compute stream and answers KERNEL_DONE. What it
+ * enqueues runs after everything that was enqueued before, by any thread, so it never waits. The
+ * data pointers of tensors in the device's memory are addresses of the device: the host hands them
+ * to kernels and never follows them.
+ *
+ *     static enum kernel_result relu_compute(struct kernel_ctx *ctx) {
+ *         const struct tensor *x = kernel_input(ctx, 0);
+ *         const void *from = x->data;
+ *         KERNEL_TRY(ctx, device_forward_or_alloc(ctx, 0, 0, dtype, tensor_shape(x)));
+ *         struct unary_args args = {from, ctx->outputs[0].data, n};
+ *         return gpu_run(ctx, ctx->instance->state, gpu_grid_for(ctx, n), &args);
+ *     }
+ *
+ * Outputs come from device_alloc and device_forward_or_alloc (kernels/device.h). Nothing is
+ * launched for zero elements: an output without elements is finished once it is made.
+ *
+ * Threads: any, unless a comment says otherwise. */
+#ifndef MILLRACE_KERNELS_CUDA_GPU_KERNEL_H
+#define MILLRACE_KERNELS_CUDA_GPU_KERNEL_H
+
+#include "kernels/device.h"
+
+struct gpu_device;
+struct gpu_function; /* a kernel of the plugin's image on one device; lives as long as it */
+
+enum { GPU_BLOCK_THREADS = 256, GPU_MAX_ARGS_BYTES = 4000 };
+
+struct gpu_device *gpu_of(const struct kernel_ctx *ctx);
+struct gpu_device *gpu_of_init(const struct kernel_init *init);
+
+/* ---- when a plan is made ---- */
+
+/* The suffix of a dtype in the names of kernels: "f16", "bf16", "f32", "f64", "i8" … "i64", "u8" …
+ * "u64", "bool", "c64", "c128". NULL for others. */
+const char *gpu_dtype_suffix(enum dtype dtype);
+/* The suffix of a size: "b1", "b2", "b4", "b8", "b16". NULL for others. */
+const char *gpu_size_suffix(size_t size_bytes);
+/* Finds the kernel NAME of the image. Errors: UNIMPLEMENTED naming it; the driver's. */
+struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
+                                 const struct gpu_function **ret) MUST_USE;
+/* An init that wants one function: STEM_SUFFIX, where STEM is the row's arg (a string) and SUFFIX
+ * that of the first input's dtype, or of the first output's if there is no input. The state is the
+ * function; the row's fini must be gpu_no_fini. */
+struct status *gpu_init_function(struct kernel_init *init) MUST_USE;
+void gpu_no_fini(void *state);
+
+/* ---- when a node runs ---- */
+
+struct gpu_grid {
+    unsigned n_blocks, n_threads; /* of a block: a multiple of 32, at most 1,024 */
+    unsigned shared_bytes;        /* dynamic shared memory, at most 48 KiB */
+};
+/* Blocks of GPU_BLOCK_THREADS threads for n pieces of work: as many as are needed, or as keep the
+ * device busy if that is less. Kernels loop: for (i = first; i < n; i += n_threads_of_grid). */
+struct gpu_grid gpu_grid_for(const struct kernel_ctx *ctx, int64_t n);
+
+/* Launches a kernel. `args` is the struct that its KERNEL declares, copied before the call returns.
+ * Errors: INTERNAL naming the node and the driver's error. */
+struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *function,
+                          struct gpu_grid grid, const void *args) MUST_USE;
+/* The same as the end of a compute function: KERNEL_DONE, with ctx->status set on failure. */
+enum kernel_result gpu_run(struct kernel_ctx *ctx, const struct gpu_function *function,
+                           struct gpu_grid grid, const void *args);
+/* Sets bytes to zero; copies bytes within the device's memory. */
+struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) MUST_USE;
+struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *from,
+                               size_t size_bytes) MUST_USE;
+/* Memory for what a node computes on the way. Give it back with buffer_unref as soon as the last
+ * kernel that uses it is enqueued: what is enqueued later may have the same memory. */
+struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) MUST_USE;
+/* The same, with a copy of host bytes, which may be reused when the call returns. For tables that
+ * are too long for a kernel's arguments, such as the addresses of a thousand inputs. */
+struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_bytes,
+                         struct buffer **ret) MUST_USE;
+
+/* Bytes that come back to the host, for asynchronous kernels whose output's size is computed on the
+ * device. The kernel owns the record and answers KERNEL_PENDING. */
+struct gpu_read {
+    struct device_copy copy; /* the device's */
+    struct tensor value;     /* uint8 [size_bytes] in host memory, set before on_done */
+    struct status *status;   /* for on_done to take */
+    void (*on_done)(struct gpu_read *read); /* once, on any thread, never inside gpu_read_start */
+};
+/* Starts to copy the first size_bytes of `from`, of which the read holds a reference. */
+void gpu_read_start(struct kernel_ctx *ctx, struct gpu_read *read, struct buffer *from,
+                    size_t size_bytes);
+
+#endif

@@ -1,0 +1,205 @@
+/* Finds the kernels of the image and enqueues them (gpu_kernel.h). */
+#include <stdlib.h>
+
+#include "kernels/cuda/gpu_device.h"
+
+/* ---- names ---- */
+
+const char *gpu_dtype_suffix(enum dtype dtype) {
+    static const char *const suffixes[DT_N_TYPES] = {
+        [DT_HALF] = "f16",  [DT_BFLOAT16] = "bf16", [DT_FLOAT] = "f32",      [DT_DOUBLE] = "f64",
+        [DT_INT8] = "i8",   [DT_INT16] = "i16",     [DT_INT32] = "i32",      [DT_INT64] = "i64",
+        [DT_UINT8] = "u8",  [DT_UINT16] = "u16",    [DT_UINT32] = "u32",     [DT_UINT64] = "u64",
+        [DT_BOOL] = "bool", [DT_COMPLEX64] = "c64", [DT_COMPLEX128] = "c128"};
+    return dtype < DT_N_TYPES ? suffixes[dtype] : NULL;
+}
+
+const char *gpu_size_suffix(size_t size_bytes) {
+    switch (size_bytes) {
+    case 1:
+        return "b1";
+    case 2:
+        return "b2";
+    case 4:
+        return "b4";
+    case 8:
+        return "b8";
+    case 16:
+        return "b16";
+    default:
+        return NULL;
+    }
+}
+
+/* ---- functions ---- */
+
+struct gpu_device *gpu_of(const struct kernel_ctx *ctx) {
+    return gpu_of_allocator(ctx->instance->allocator);
+}
+
+struct gpu_device *gpu_of_init(const struct kernel_init *init) {
+    return gpu_of_allocator(init->allocator);
+}
+
+static struct status *load_function(struct gpu_device *gpu, const char *name,
+                                    struct gpu_function **ret) {
+    CUkernel kernel;
+    CUfunction function;
+    CUresult error = CUDA_ERROR_NOT_FOUND;
+    for (size_t i = 0; i < gpu->n_libraries && error == CUDA_ERROR_NOT_FOUND; i++)
+        error = gpu->api->cuLibraryGetKernel(&kernel, gpu->libraries[i], name);
+    if (error == CUDA_ERROR_NOT_FOUND)
+        return status_unimplemented("The plugin for GPUs has no kernel '%s'", name);
+    TRY(gpu_check(gpu, error, "cuLibraryGetKernel"));
+    TRY(gpu_check(gpu, gpu->api->cuKernelGetFunction(&function, kernel), "cuKernelGetFunction"));
+    *ret = xcalloc(1, sizeof **ret);
+    (*ret)->function = function;
+    (*ret)->name = xstrdup(name);
+    return NULL;
+}
+
+struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
+                                 const struct gpu_function **ret) {
+    TRY(gpu_lock(gpu));
+    struct status *st = NULL;
+    struct gpu_function *function = strmap_get(&gpu->functions, name);
+    if (!function) {
+        st = load_function(gpu, name, &function);
+        if (!st)
+            strmap_put(&gpu->functions, name, function);
+    }
+    gpu_unlock(gpu);
+    if (!st)
+        *ret = function;
+    return st;
+}
+
+void gpu_functions_free(struct gpu_device *gpu) {
+    size_t cursor = 0;
+    struct span name;
+    void *value;
+    while (strmap_next(&gpu->functions, &cursor, &name, &value)) {
+        free(((struct gpu_function *)value)->name);
+        free(value);
+    }
+    strmap_fini(&gpu->functions);
+}
+
+struct status *gpu_init_function(struct kernel_init *init) {
+    const struct node *node = init->node;
+    uint8_t dtype = node->n_data > 0 ? node->in_types[0] : node->out_types[0];
+    const char *suffix = gpu_dtype_suffix(dtype_base((enum dtype)dtype));
+    const struct gpu_function *function;
+    struct str name = STR_INIT;
+    if (!suffix)
+        return status_unimplemented("No kernel for a GPU takes the type %s",
+                                    dtype_name((enum dtype)dtype));
+    str_addf(&name, "%s_%s", (const char *)init->arg, suffix);
+    struct status *st = gpu_function_find(gpu_of_init(init), str_text(&name), &function);
+    str_fini(&name);
+    if (!st)
+        init->state = (void *)(uintptr_t)function;
+    return st;
+}
+
+void gpu_no_fini(void *state) {}
+
+/* ---- launches ---- */
+
+struct gpu_grid gpu_grid_for(const struct kernel_ctx *ctx, int64_t n) {
+    int64_t n_blocks = (n + GPU_BLOCK_THREADS - 1) / GPU_BLOCK_THREADS;
+    int64_t most = gpu_of(ctx)->n_busy_blocks;
+    return (struct gpu_grid){(unsigned)MAX(MIN(n_blocks, most), 1), GPU_BLOCK_THREADS, 0};
+}
+
+static struct status *at_node(struct kernel_ctx *ctx, const char *what, struct status *st) {
+    return likely(!st) ? NULL
+                       : status_suffix_take(st, " (%s)\n\t [[{{node %s}}]]", what,
+                                            ctx->instance->node->name);
+}
+
+struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *function,
+                          struct gpu_grid grid, const void *args) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    void *arguments[] = {(void *)(uintptr_t)args};
+    TRY(gpu_lock(gpu));
+    CUresult error =
+        gpu->api->cuLaunchKernel(function->function, grid.n_blocks, 1, 1, grid.n_threads, 1, 1,
+                                 grid.shared_bytes, gpu->compute, arguments, NULL);
+    gpu_count_enqueued(gpu);
+    gpu_unlock(gpu);
+    return at_node(ctx, function->name, gpu_check(gpu, error, "a launch"));
+}
+
+enum kernel_result gpu_run(struct kernel_ctx *ctx, const struct gpu_function *function,
+                           struct gpu_grid grid, const void *args) {
+    KERNEL_TRY(ctx, gpu_launch(ctx, function, grid, args));
+    return KERNEL_DONE;
+}
+
+struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    if (size_bytes == 0)
+        return NULL;
+    TRY(gpu_lock(gpu));
+    CUresult error = gpu->api->cuMemsetD8Async((CUdeviceptr)to, 0, size_bytes, gpu->compute);
+    gpu_count_enqueued(gpu);
+    gpu_unlock(gpu);
+    return at_node(ctx, "zeroes", gpu_check(gpu, error, "a fill"));
+}
+
+struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *from,
+                               size_t size_bytes) {
+    struct allocator *allocator = ctx->instance->allocator;
+    if (size_bytes == 0)
+        return NULL;
+    return at_node(ctx, "bytes", allocator->device_memory->copy(allocator, to, from, size_bytes));
+}
+
+struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    uint64_t free_number;
+    TRY(at_node(ctx, "scratch memory",
+                gpu_buffer_new(gpu, size_bytes, gpu->compute, ret, &free_number)));
+    gpu->allocator.device_memory->set_holder(*ret, ctx->instance->node->name);
+    return NULL;
+}
+
+struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_bytes,
+                         struct buffer **ret) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    TRY(gpu_scratch(ctx, size_bytes, ret));
+    struct status *st = gpu_lock(gpu);
+    if (!st) {
+        st = gpu_stage_in(gpu, (CUdeviceptr)(*ret)->data, from, size_bytes);
+        gpu_unlock(gpu);
+    }
+    if (st)
+        buffer_unref(*ret);
+    return at_node(ctx, "a table", st);
+}
+
+/* ---- reading back ---- */
+
+static void on_read(struct device_copy *copy) {
+    struct gpu_read *read = CONTAINER_OF(copy, struct gpu_read, copy);
+    read->status = copy->status;
+    read->on_done(read);
+}
+
+void gpu_read_start(struct kernel_ctx *ctx, struct gpu_read *read, struct buffer *from,
+                    size_t size_bytes) {
+    int64_t n = (int64_t)size_bytes;
+    struct gpu_device *gpu = gpu_of(ctx);
+    read->value = TENSOR_INIT;
+    read->copy = (struct device_copy){.src = gpu->device,
+                                      .allocator = allocator_host(),
+                                      .from = TENSOR_INIT,
+                                      .ret = &read->value,
+                                      .on_done = on_read};
+    struct status *st =
+        tensor_view(from, from->data, DT_UINT8, (struct shape){1, &n}, &read->copy.from);
+    CHECK(!st);
+    bool has_ended = gpu->device->ops->copy_start(gpu->device, &read->copy);
+    CHECK(!has_ended);
+}

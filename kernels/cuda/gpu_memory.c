@@ -1,0 +1,318 @@
+/* The allocator of a GPU's memory (gpu_memory.h).
+ *
+ * Blocks are a list by address that covers what is mapped without a gap. No two free blocks are
+ * neighbours. Free blocks are also in a bin by size; a bin holds sizes within an eighth of each
+ * other, so the best fit is the smallest of the first bin with one that fits. */
+#include "kernels/cuda/gpu_memory.h"
+
+#include <stdlib.h>
+
+#include "common/base/base.h"
+#include "kernels/cuda/driver.h"
+
+enum { STEP_BYTES = 32 << 20 };
+
+struct gpu_block {
+    struct gpu_block *before, *after;      /* by address */
+    struct gpu_block *bin_next, *bin_prev; /* a free one's bin */
+    CUdeviceptr address;
+    size_t size_bytes;
+    uint64_t free_number; /* of the latest free of a part of it */
+    bool is_free;
+};
+
+CUdeviceptr gpu_block_address(const struct gpu_block *block) { return block->address; }
+size_t gpu_block_size(const struct gpu_block *block) { return block->size_bytes; }
+
+/* ---- bins ---- */
+
+/* Grows with the size: three bits below the leading one. */
+static size_t bin_of(size_t size_bytes) {
+    size_t units = size_bytes >> 8; /* blocks are multiples of 256 at least */
+    if (units < 8)
+        return units;
+    unsigned log2 = 63 - (unsigned)__builtin_clzll(units);
+    return (size_t)(log2 - 2) * 8 + ((units >> (log2 - 3)) & 7);
+}
+
+static void bin_add(struct gpu_memory *memory, struct gpu_block *block) {
+    size_t bin = bin_of(block->size_bytes);
+    block->is_free = true;
+    block->bin_prev = NULL;
+    block->bin_next = memory->bins[bin];
+    if (block->bin_next)
+        block->bin_next->bin_prev = block;
+    memory->bins[bin] = block;
+    memory->bin_bits[bin / 64] |= UINT64_C(1) << bin % 64;
+}
+
+static void bin_remove(struct gpu_memory *memory, struct gpu_block *block) {
+    size_t bin = bin_of(block->size_bytes);
+    if (block->bin_prev)
+        block->bin_prev->bin_next = block->bin_next;
+    else
+        memory->bins[bin] = block->bin_next;
+    if (block->bin_next)
+        block->bin_next->bin_prev = block->bin_prev;
+    if (!memory->bins[bin])
+        memory->bin_bits[bin / 64] &= ~(UINT64_C(1) << bin % 64);
+    block->is_free = false;
+}
+
+static struct gpu_block *smallest_that_fits(struct gpu_block *block, size_t size_bytes) {
+    struct gpu_block *best = NULL;
+    for (; block; block = block->bin_next)
+        if (block->size_bytes >= size_bytes && (!best || block->size_bytes < best->size_bytes))
+            best = block;
+    return best;
+}
+
+static struct gpu_block *best_fit(struct gpu_memory *memory, size_t size_bytes) {
+    size_t first = bin_of(size_bytes);
+    for (size_t word = first / 64; word < ARRAY_LEN(memory->bin_bits); word++) {
+        uint64_t bits = memory->bin_bits[word];
+        if (word == first / 64)
+            bits &= ~UINT64_C(0) << first % 64;
+        for (; bits; bits &= bits - 1) {
+            size_t bin = word * 64 + (size_t)__builtin_ctzll(bits);
+            struct gpu_block *block = smallest_that_fits(memory->bins[bin], size_bytes);
+            if (block)
+                return block;
+        }
+    }
+    return NULL;
+}
+
+/* ---- the mapped part ---- */
+
+static CUmemAllocationProp properties_of(const struct gpu_memory *memory) {
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requested_handle_types =
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, memory->device}};
+    return properties;
+}
+
+static struct status *map_step(struct gpu_memory *memory) {
+    const struct driver_api *api = memory->api;
+    CUmemAllocationProp properties = properties_of(memory);
+    CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr address = memory->base + memory->mapped_bytes;
+    CUmemGenericAllocationHandle handle;
+    CUresult error = api->cuMemCreate(&handle, memory->step_bytes, &properties, 0);
+    if (error != CUDA_SUCCESS)
+        return driver_status(error, "cuMemCreate");
+    error = api->cuMemMap(address, memory->step_bytes, 0, handle, 0);
+    if (error != CUDA_SUCCESS) {
+        api->cuMemRelease(handle);
+        return driver_status(error, "cuMemMap");
+    }
+    error = api->cuMemSetAccess(address, memory->step_bytes, &access, 1);
+    if (error != CUDA_SUCCESS) {
+        api->cuMemUnmap(address, memory->step_bytes);
+        api->cuMemRelease(handle);
+        return driver_status(error, "cuMemSetAccess");
+    }
+    memory->steps = xreallocarray(memory->steps, memory->n_steps + 1, sizeof(*memory->steps));
+    memory->steps[memory->n_steps++] = handle;
+    memory->mapped_bytes += memory->step_bytes;
+    return NULL;
+}
+
+static void unmap_step(struct gpu_memory *memory) {
+    memory->mapped_bytes -= memory->step_bytes;
+    memory->api->cuMemUnmap(memory->base + memory->mapped_bytes, memory->step_bytes);
+    memory->api->cuMemRelease(memory->steps[--memory->n_steps]);
+}
+
+/* Adds a fresh step to the free block at the end of the range, or makes that block. */
+static void append_step(struct gpu_memory *memory) {
+    struct gpu_block *last = memory->last;
+    if (last && last->is_free) {
+        bin_remove(memory, last);
+    } else {
+        struct gpu_block *block = xcalloc(1, sizeof(*block));
+        block->address = memory->base + memory->mapped_bytes - memory->step_bytes;
+        block->before = last;
+        if (last)
+            last->after = block;
+        memory->last = last = block;
+    }
+    last->size_bytes += memory->step_bytes;
+    bin_add(memory, last);
+}
+
+/* Maps steps until a block of that size is free at the end. */
+static struct status *grow(struct gpu_memory *memory, size_t size_bytes) {
+    size_t at_end = memory->last && memory->last->is_free ? memory->last->size_bytes : 0;
+    size_t wanted = size_bytes - at_end; /* no free block fits, so the last is smaller */
+    if (wanted > memory->limit_bytes - memory->mapped_bytes)
+        return status_exhausted("%zu bytes do not fit: %zu of %zu bytes are in use", size_bytes,
+                                memory->used_bytes, memory->limit_bytes);
+    for (size_t mapped = 0; mapped < wanted; mapped += memory->step_bytes) {
+        TRY(map_step(memory));
+        append_step(memory);
+    }
+    return NULL;
+}
+
+/* ---- blocks ---- */
+
+/* Cuts off what is beyond size_bytes as a free block. */
+static void split(struct gpu_memory *memory, struct gpu_block *block, size_t size_bytes) {
+    if (block->size_bytes == size_bytes)
+        return;
+    struct gpu_block *rest = xcalloc(1, sizeof(*rest));
+    *rest = (struct gpu_block){.before = block,
+                               .after = block->after,
+                               .address = block->address + size_bytes,
+                               .size_bytes = block->size_bytes - size_bytes,
+                               .free_number = block->free_number};
+    if (rest->after)
+        rest->after->before = rest;
+    else
+        memory->last = rest;
+    block->after = rest;
+    block->size_bytes = size_bytes;
+    bin_add(memory, rest);
+}
+
+struct status *gpu_memory_alloc(struct gpu_memory *memory, size_t size_bytes,
+                                struct gpu_block **ret, uint64_t *ret_free_number) {
+    struct status *st = NULL;
+    if (size_bytes > memory->limit_bytes)
+        return status_exhausted("%zu bytes are more than the limit of %zu", size_bytes,
+                                memory->limit_bytes);
+    size_t size =
+        MAX(size_bytes + memory->alignment - 1, memory->alignment) & ~(memory->alignment - 1);
+    pthread_mutex_lock(&memory->lock);
+    struct gpu_block *block = best_fit(memory, size);
+    if (!block && !(st = grow(memory, size)))
+        block = best_fit(memory, size);
+    if (block) {
+        bin_remove(memory, block);
+        split(memory, block, size);
+        memory->used_bytes += size;
+        memory->peak_bytes = MAX(memory->peak_bytes, memory->used_bytes);
+        *ret_free_number = block->free_number;
+        *ret = block;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    CHECK(block || st);
+    return st;
+}
+
+/* Joins `next` to the block before it. Neither is in a bin. */
+static void join(struct gpu_memory *memory, struct gpu_block *block, struct gpu_block *next) {
+    block->size_bytes += next->size_bytes;
+    block->free_number = MAX(block->free_number, next->free_number);
+    block->after = next->after;
+    if (next->after)
+        next->after->before = block;
+    else
+        memory->last = block;
+    free(next);
+}
+
+void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block) {
+    if (!block)
+        return;
+    pthread_mutex_lock(&memory->lock);
+    CHECK(!block->is_free);
+    memory->used_bytes -= block->size_bytes;
+    block->free_number = atomic_load_explicit(&memory->enqueued, memory_order_relaxed);
+    if (block->after && block->after->is_free) {
+        bin_remove(memory, block->after);
+        join(memory, block, block->after);
+    }
+    if (block->before && block->before->is_free) {
+        block = block->before;
+        bin_remove(memory, block);
+        join(memory, block, block->after);
+    }
+    bin_add(memory, block);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void gpu_memory_trim(struct gpu_memory *memory) {
+    pthread_mutex_lock(&memory->lock);
+    struct gpu_block *last = memory->last;
+    if (last && last->is_free && last->size_bytes >= memory->step_bytes) {
+        bin_remove(memory, last);
+        for (; last->size_bytes >= memory->step_bytes; last->size_bytes -= memory->step_bytes)
+            unmap_step(memory);
+        if (last->size_bytes > 0) {
+            bin_add(memory, last);
+        } else {
+            memory->last = last->before;
+            if (last->before)
+                last->before->after = NULL;
+            free(last);
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+}
+
+/* ---- life ---- */
+
+struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
+                               CUdevice device, size_t limit_bytes) {
+    size_t granularity = 0;
+    int alignment = 0;
+    *memory = (struct gpu_memory){.api = api, .device = device};
+    CUmemAllocationProp properties = properties_of(memory);
+    TRY(driver_status(
+        api->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device),
+        "cuDeviceGetAttribute"));
+    TRY(driver_status(api->cuMemGetAllocationGranularity(&granularity, &properties,
+                                                         CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+                      "cuMemGetAllocationGranularity"));
+    memory->alignment = (size_t)MAX(alignment, 256);
+    if (granularity == 0 || (memory->alignment & (memory->alignment - 1)) != 0)
+        return status_internal("the CUDA driver says an alignment of %d and a granularity of %zu",
+                               alignment, granularity);
+    memory->step_bytes = (STEP_BYTES + granularity - 1) / granularity * granularity;
+    size_t n_steps = limit_bytes / memory->step_bytes + (limit_bytes % memory->step_bytes != 0);
+    memory->limit_bytes = MAX(n_steps, (size_t)1) * memory->step_bytes;
+    TRY(driver_status(api->cuMemAddressReserve(&memory->base, memory->limit_bytes, 0, 0, 0),
+                      "cuMemAddressReserve"));
+    pthread_mutex_init(&memory->lock, NULL);
+    return NULL;
+}
+
+void gpu_memory_fini(struct gpu_memory *memory) {
+    if (!memory->limit_bytes)
+        return;
+    if (memory->base) {
+        CHECK(memory->used_bytes == 0);
+        gpu_memory_trim(memory);
+        CHECK(!memory->last && memory->n_steps == 0);
+        memory->api->cuMemAddressFree(memory->base, memory->limit_bytes);
+        pthread_mutex_destroy(&memory->lock);
+    }
+    free(memory->steps);
+    *memory = (struct gpu_memory){0};
+}
+
+void gpu_memory_check(struct gpu_memory *memory) {
+    size_t mapped = 0, used = 0, n_free = 0, n_in_bins = 0;
+    pthread_mutex_lock(&memory->lock);
+    for (struct gpu_block *block = memory->last; block; block = block->before) {
+        CHECK(block->size_bytes > 0 && block->size_bytes % memory->alignment == 0);
+        CHECK(!block->after || block->after->before == block);
+        CHECK(!block->after || block->address + block->size_bytes == block->after->address);
+        CHECK(!block->is_free || !block->after || !block->after->is_free);
+        mapped += block->size_bytes;
+        used += block->is_free ? 0 : block->size_bytes;
+        n_free += block->is_free;
+    }
+    for (size_t bin = 0; bin < GPU_MEMORY_BINS; bin++) {
+        CHECK(!memory->bins[bin] == !(memory->bin_bits[bin / 64] >> bin % 64 & 1));
+        for (struct gpu_block *block = memory->bins[bin]; block; block = block->bin_next) {
+            CHECK(block->is_free && bin_of(block->size_bytes) == bin);
+            n_in_bins++;
+        }
+    }
+    CHECK(mapped == memory->mapped_bytes && used == memory->used_bytes && n_free == n_in_bins);
+    pthread_mutex_unlock(&memory->lock);
+}

@@ -1,0 +1,72 @@
+/* The memory of one GPU: blocks in one range of addresses that is reserved once and gets memory in
+ * steps, as it is needed.
+ *
+ *   reserved   ├──────────────────────────────────────────────────────────────┤ limit
+ *   mapped     ├───────────────────────────────┤
+ *   blocks     │ used │ free │ used │   free    │
+ *
+ * Because the range is one, a free block at its end grows with the next step, and no memory is lost
+ * between segments. A block is the best fit; a free one joins its free neighbours at once. What is
+ * mapped stays mapped until gpu_memory_trim.
+ *
+ * A freed block may be used again at once by whatever is enqueued after the free on the compute
+ * stream. Work on another stream must first wait for the compute stream as far as it was at the
+ * free: each block carries that number.
+ *
+ * Threads: any; the memory has a lock of its own, under which the driver is called. */
+#ifndef MILLRACE_KERNELS_CUDA_GPU_MEMORY_H
+#define MILLRACE_KERNELS_CUDA_GPU_MEMORY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/base/status.h"
+#include "kernels/cuda/driver_api.h"
+
+struct gpu_block; /* a used or free run of bytes */
+
+enum {
+    GPU_MEMORY_BINS = 512, /* free blocks by size: 8 for each power of two */
+};
+
+struct gpu_memory {
+    const struct driver_api *api;
+    CUdevice device;
+    size_t alignment;   /* of blocks; a power of two */
+    size_t step_bytes;  /* what is mapped at a time, a multiple of the driver's granularity */
+    size_t limit_bytes; /* what is reserved */
+    CUdeviceptr base;
+    /* The number of the last work that was enqueued on the compute stream. Set by the device. */
+    _Atomic uint64_t enqueued;
+    pthread_mutex_t lock; /* guards what follows */
+    size_t mapped_bytes, used_bytes, peak_bytes;
+    CUmemGenericAllocationHandle *steps; /* one for each step that is mapped */
+    size_t n_steps;
+    struct gpu_block *last; /* by address */
+    struct gpu_block *bins[GPU_MEMORY_BINS];
+    uint64_t bin_bits[GPU_MEMORY_BINS / 64]; /* which bins hold blocks */
+};
+
+/* Reserves addresses for limit_bytes, rounded up to whole steps. Maps nothing. The device's context
+ * must be current, here and in every thread that allocates. Errors: the driver's. */
+struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
+                               CUdevice device, size_t limit_bytes) MUST_USE;
+/* Every block must have been freed. Accepts an all-zero memory. */
+void gpu_memory_fini(struct gpu_memory *memory);
+
+/* A block of at least size_bytes. *ret_free_number gets the compute stream's number at the latest
+ * free of a part of it, 0 for fresh memory. Errors: RESOURCE_EXHAUSTED when the limit or the
+ * device's memory is reached; the driver's. */
+struct status *gpu_memory_alloc(struct gpu_memory *memory, size_t size_bytes,
+                                struct gpu_block **ret, uint64_t *ret_free_number) MUST_USE;
+void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block);
+CUdeviceptr gpu_block_address(const struct gpu_block *block);
+size_t gpu_block_size(const struct gpu_block *block); /* usable */
+
+/* Returns to the driver the whole steps at the end of the range that no used block touches. Nothing
+ * that is enqueued may use them. */
+void gpu_memory_trim(struct gpu_memory *memory);
+/* For tests: CHECKs the invariants of blocks and bins. */
+void gpu_memory_check(struct gpu_memory *memory);
+
+#endif

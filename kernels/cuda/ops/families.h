@@ -1,0 +1,9 @@
+/* The functions of all op families, for the plugin's table. */
+#ifndef MILLRACE_KERNELS_CUDA_OPS_FAMILIES_H
+#define MILLRACE_KERNELS_CUDA_OPS_FAMILIES_H
+
+#include "kernels/cuda/gpu_kernel.h"
+#include "kernels/cuda/ops/elementwise.h"
+#include "kernels/cuda/ops/reductions.h"
+
+#endif

@@ -1,0 +1,81 @@
+/* The plugin's export: opens the driver and its devices, and adds the kernels (gpu_plugin.h). */
+#include "kernels/cuda/rows/gpu_plugin.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "kernels/cuda/blas.h"
+#include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/images.h"
+// clang-format off
+#include "kernels/cuda/ops/families.h"
+// clang-format on
+
+static struct driver_api api;
+static int driver_version;
+
+/* What we compute, with its functions. */
+// clang-format off
+#define GPU_KERNEL(op, attr, types, flags, ...) {op, attr, types, flags, __VA_ARGS__},
+static const struct gpu_implementation implementations[] = {
+#include "kernels/cuda/rows/implementations.inc"
+};
+// clang-format on
+
+static struct status *open_devices(const struct gpu_plugin_options *options,
+                                   const struct driver_checker *checker, struct device *devices,
+                                   int *ret_n) {
+    int n = 0;
+    TRY(driver_status(api.cuDeviceGetCount(&n), "cuDeviceGetCount"));
+    n = MIN(n, GPU_MAX_DEVICES);
+    for (int i = 0; i < n; i++) {
+        struct gpu_device *gpu;
+        struct gpu_device_options device_options = {.api = &api,
+                                                    .checker = checker,
+                                                    .ordinal = i,
+                                                    .memory_limit_bytes =
+                                                        options->memory_limit_bytes};
+        TRY(gpu_device_new(&device_options, &gpu));
+        gpu_device_bind(gpu, &devices[i]);
+        *ret_n = i + 1;
+    }
+    return n > 0 ? NULL : status_unavailable("the CUDA driver finds no device");
+}
+
+static void plugin_close(struct device *devices, int n) {
+    for (int i = 0; i < n; i++)
+        gpu_device_free(devices[i].state);
+}
+
+static struct status *plugin_open(const struct gpu_plugin_options *options, struct device *devices,
+                                  int *ret_n) {
+    const struct driver_checker *checker;
+    *ret_n = 0;
+    TRY(driver_open("libcuda.so.1", &api, &checker));
+    if (!checker)
+        gpu_blas_open(options->libraries, options->allow_tf32);
+    status_unref(driver_status(api.cuDriverGetVersion(&driver_version), "cuDriverGetVersion"));
+    if (n_gpu_images == 0 && !checker)
+        return status_unavailable("the plugin was built without nvcc, so it has no kernels");
+    struct status *st = open_devices(options, checker, devices, ret_n);
+    if (st) {
+        plugin_close(devices, *ret_n);
+        *ret_n = 0;
+    }
+    return st;
+}
+
+static void plugin_describe(struct str *out) {
+    str_addf(out, "driver for CUDA %d.%d", driver_version / 1000, driver_version % 1000 / 10);
+    if (gpu_blas_missing())
+        str_addf(out, "; no matrix products, because cuBLASLt is missing: %s", gpu_blas_missing());
+}
+
+extern const struct gpu_plugin gpu_plugin_export; /* found by dlsym */
+const struct gpu_plugin gpu_plugin_export = {.abi = GPU_PLUGIN_ABI_HERE,
+                                             .version = MILLRACE_VERSION,
+                                             .implementations = implementations,
+                                             .n_implementations = ARRAY_LEN(implementations),
+                                             .open = plugin_open,
+                                             .close = plugin_close,
+                                             .describe = plugin_describe};

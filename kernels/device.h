@@ -1,0 +1,98 @@
+/* A device of a task: where its memory is, and how values get into it and out of it. A CPU is a
+ * device whose memory is the host's, so its `ops` are NULL and nothing here is ever called for it.
+ *
+ * A device with a memory of its own (a GPU) works on queues, and its kernels are done once they are
+ * enqueued. Whatever the host enqueues in order runs in order, so between two kernels of one device
+ * the host never waits. It waits in two places only: for a copy to the host, and at the end of a
+ * step, so that an error of the device belongs to the step that caused it.
+ *
+ *   host tensor ──copy──► device tensor ──kernel──► device tensor ──copy──► host tensor
+ *                         (enqueued)      (enqueued)                (done when the bytes are there)
+ *
+ * Each argument of a kernel is in the device's memory or in the host's, which the kernel's row says
+ * (kernel_def.host_args). The plan puts a copy where an edge leads from one memory to another. */
+#ifndef MILLRACE_KERNELS_DEVICE_H
+#define MILLRACE_KERNELS_DEVICE_H
+
+#include "common/base/list.h"
+#include "common/graph/device_name.h"
+#include "kernels/kernel.h"
+
+struct device;
+
+/* One copy of a value between two memories. The caller owns the record and leaves it alone from
+ * device_copy_start until the copy has ended. */
+struct device_copy {
+    /* One of the two at least has a memory of its own. NULL: the host's memory. */
+    struct device *src, *dst;
+    /* of the new value; the device's own allocator where dst is a device */
+    struct allocator *allocator;
+    struct tensor from;    /* a reference, which the copy releases when it needs it no longer */
+    struct tensor *ret;    /* holds nothing; set on success */
+    struct status *status; /* set at the end, for the caller to take */
+    /* Called once, on any thread, never inside device_copy_start; not called when that returned
+     * true. */
+    void (*on_done)(struct device_copy *copy);
+    struct list link; /* the device's */
+    void *record;     /* the device's */
+};
+
+/* A wait for everything that a device was told to do before. The caller owns the record. */
+struct device_wait {
+    struct status *status;                     /* set at the end: the device's failure, or NULL */
+    void (*on_done)(struct device_wait *wait); /* as device_copy.on_done */
+    struct list link;                          /* the device's */
+    void *record;                              /* the device's */
+};
+
+/* What a type of device does. Every method may be called on any thread that does not hold a lock of
+ * the device, and none blocks unless its comment says so. */
+struct device_ops {
+    /* Starts a copy of at least one element from or to this device's memory. True: the copy has
+     * ended, or it is enqueued so that whatever is enqueued later finds the value. False: on_done
+     * will be called. Errors, in copy->status: RESOURCE_EXHAUSTED for memory, INTERNAL or
+     * UNAVAILABLE for a device that has failed. */
+    bool (*copy_start)(struct device *device, struct device_copy *copy);
+    /* Copies a host value to the device before it returns; it may wait for staging memory, but for
+     * no kernel. For constants, when a plan is made. *ret must hold nothing. */
+    struct status *(*upload)(struct device *device, const struct tensor *value,
+                             struct tensor *ret)MUST_USE;
+    /* Starts a wait until the device has done everything that was enqueued before the call. True:
+     * nothing was to be waited for. */
+    bool (*wait_start)(struct device *device, struct device_wait *wait);
+    /* Adds a line that describes the device to clients, in TensorFlow's words ("device: 0, name:
+     * …, pci bus id: …, compute capability: 9.0"). */
+    void (*describe)(struct device *device, struct str *out);
+};
+
+struct device {
+    struct device_name name;
+    char *full_name;              /* "/job:worker/replica:0/task:0/device:CPU:0" */
+    const char *type;             /* "CPU", "GPU" */
+    const struct device_ops *ops; /* NULL: its memory is the host's */
+    struct allocator *allocator;  /* of the device's memory */
+    /* for what other tasks of this host are likely to map; NULL: `allocator` serves for it */
+    struct allocator *shared_allocator;
+    uint64_t incarnation;
+    /* What clients are told: the allocator's limit, or the host's memory if there is no limit. */
+    int64_t memory_limit_bytes;
+    void *state; /* of the type */
+};
+
+/* ---- helpers for the compute functions of such a device ---- */
+
+/* A fresh output in the device's memory. The node is noted as its holder. */
+struct status *device_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype,
+                            struct shape shape) MUST_USE;
+/* As kernel_forward_or_alloc, for an output in the device's memory. */
+struct status *device_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
+                                       enum dtype dtype, struct shape shape) MUST_USE;
+
+/* Is the name among a row's host_args? */
+bool kernel_names_host_arg(const char *const *host_args, const char *name);
+/* Is the argument in host memory, for a node on a device with a memory of its own? `def` is the
+ * node's row on the device's type. Cost: a look at the op's arguments. */
+bool kernel_input_is_on_host(const struct kernel_def *def, const struct node *node, int input);
+bool kernel_output_is_on_host(const struct kernel_def *def, const struct node *node, int output);
+
+#endif

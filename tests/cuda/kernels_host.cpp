@@ -1,0 +1,2 @@
+// The tests' kernels, compiled for the host.
+#include "tests/cuda/kernels.cu"

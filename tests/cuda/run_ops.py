@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Compares elementwise ops, reductions, softmaxes and scans of a simulated GPU with the CPU's
+kernels, in one cluster of ours.
+
+    tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N]
+
+Each case is one op with fed operands, once for each device. The shapes are those at which the GPU's
+kernels change their form: equal, scalar, rows, any broadcast, few and many outputs, chunks. The
+simulated device reports races, missing barriers and addresses out of bounds, each of which is a
+failure. Without --long types other than float take turns. Ends with "N passed, N failed".
+"""
+import argparse
+import glob
+import inspect
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "differential"))
+
+import numpy  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from cluster import Cluster  # noqa: E402
+
+RAW, tf1 = tf.raw_ops, tf.compat.v1
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
+             "complex64": 1e-5, "complex128": 1e-11}
+SCAN_SLACK = 20  # a scan is a long sum
+BATCH = 60       # cases of one step
+
+REAL = ["half", "bfloat16", "float32", "float64"]
+HALF_TO_DOUBLE = ["half", "float32", "float64"]
+WIDE = ["float32", "float64"]
+COMPLEX = ["complex64", "complex128"]
+INT = ["int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64"]
+UNARY = {
+    "Neg Sign": REAL + COMPLEX + ["int8", "int64"], "Abs": REAL + ["int16"],
+    "Square": REAL + ["int8", "uint16", "uint64"], "Round": REAL + ["int32", "int64"],
+    "Reciprocal Inv Exp Sin Cos Tan Sinh Cosh": REAL + COMPLEX,
+    "Sqrt Rsqrt Expm1 Log Log1p Sigmoid Asin Acos Atan Tanh Asinh Acosh Atanh Floor Ceil IsNan "
+    "IsInf IsFinite Erf Erfc Relu6 LeakyRelu Elu Selu L2Loss": REAL,
+    "Rint Lgamma Digamma Softplus Softsign BesselI0 BesselI1 BesselI0e BesselI1e BesselJ0 BesselJ1 "
+    "BesselK0 BesselK1 BesselK0e BesselK1e BesselY0 BesselY1": HALF_TO_DOUBLE,
+    "Erfinv Ndtri Dawsn Expint Spence FresnelCos FresnelSin": WIDE,
+    "Invert": INT + ["int32"], "PopulationCount": ["int8", "int16", "int32", "int64", "uint8"],
+    "Conj": COMPLEX, "LogicalNot": ["bool"], "Relu": REAL + ["int8", "uint8", "int64"],
+    "Softmax LogSoftmax": REAL, "ZerosLike OnesLike": REAL + COMPLEX + ["bool", "uint64"],
+}
+SPECIAL_PAIRS = "Zeta Polygamma Igamma Igammac IgammaGradA RandomGammaGrad"
+BINARY = {
+    "AddV2 Sub Mul Div": REAL + COMPLEX + INT, "MulNoNan": HALF_TO_DOUBLE + COMPLEX,
+    "RealDiv DivNoNan Xlogy Xdivy Xlog1py": REAL + COMPLEX, "FloorDiv Maximum Minimum": REAL + INT,
+    "TruncateDiv FloorMod": HALF_TO_DOUBLE + INT, "SquaredDifference": REAL + ["int64"],
+    "Pow": REAL + ["int64"], "Atan2": REAL, "NextAfter": WIDE,
+    "BitwiseAnd BitwiseOr BitwiseXor LeftShift RightShift": INT + ["int32"],
+    "Less LessEqual Greater GreaterEqual": REAL + INT, "LogicalAnd LogicalOr": ["bool"],
+    "Equal NotEqual": REAL + INT + COMPLEX + ["bool"],
+    SPECIAL_PAIRS: WIDE,
+}
+GRADIENTS = ("ReciprocalGrad InvGrad SigmoidGrad TanhGrad SqrtGrad RsqrtGrad ReluGrad Relu6Grad "
+             "LeakyReluGrad EluGrad SeluGrad SoftplusGrad SoftsignGrad")
+REDUCTIONS = {"Sum": REAL + COMPLEX + ["int64"], "Prod": REAL + COMPLEX + ["int32", "int64"],
+              "Mean EuclideanNorm": REAL + COMPLEX, "Max": REAL + ["int64"], "Min": REAL,
+              "All Any": ["bool"]}
+SCANS = {"Cumsum": REAL + ["int32", "int64"], "Cumprod": REAL, "CumulativeLogsumexp": REAL}
+PAIRS = [([1003], [1003]), ([257], []), ([], [64]), ([16, 8, 4], [16, 1, 4]), ([37, 5], [5]),
+         ([3, 1, 5, 1], [1, 4, 1, 7]), ([64, 32], [32]), ([64, 32], [64, 1])]
+REDUCED = [([1003], [0]), ([4, 300], [1]), ([300, 4], [0]), ([40, 64], [0]), ([3, 4, 5, 6], [0, 2]),
+           ([3, 4, 5, 6], [1, 3]), ([5, 5], [0, 1]), ([7, 3], []), ([0, 3], [0]), ([3, 70000], [1]),
+           ([9000, 3], [0]), ([2, 1, 5], [1]), ([2048, 40], [0])]
+ALONG = [([5000], 0), ([7, 9], 1), ([7, 9], 0), ([3, 300, 5], 1)]
+
+
+class Cases:
+    """Cases by name: a function that makes the op from placeholders, and what is fed."""
+
+    def __init__(self, seed, only):
+        self.rng, self.only, self.list = numpy.random.default_rng(seed), only, []
+
+    def values(self, dtype, shape, low=-3, high=3, is_special=False):
+        dtype = tf.as_dtype(dtype)
+        if dtype == tf.bool:
+            return self.rng.integers(0, 2, shape).astype(bool)
+        if dtype.is_integer:
+            limits = numpy.iinfo(dtype.as_numpy_dtype)
+            values = self.rng.integers(max(limits.min, -60), min(limits.max, 60), shape)
+            return numpy.asarray(values).astype(dtype.as_numpy_dtype)
+        values = numpy.asarray(self.rng.uniform(low, high, shape))
+        if dtype.is_complex:
+            return (values + 1j * self.rng.uniform(low, high, shape)).astype(dtype.as_numpy_dtype)
+        if is_special and values.size > 10:
+            values.flat[:6] = [0, -0.0, numpy.nan, numpy.inf, -numpy.inf, 1]
+        return values.astype(dtype.as_numpy_dtype)
+
+    def add(self, name, make, *operands):
+        if not self.only or self.only in name:
+            self.list.append((name, make, operands))
+
+
+def raw(op, n, **attrs):
+    """A function of n operands that makes the op."""
+    function = getattr(RAW, op)
+    names = [name for name in inspect.signature(function).parameters][:n]
+    return lambda *operands: function(**dict(zip(names, operands)), **attrs)
+
+
+def each(table):
+    for ops, dtypes in table.items():
+        for op in ops.split():
+            for dtype in dtypes:
+                yield op, dtype
+
+
+def elementwise_cases(cases):
+    for op, dtype in each(UNARY):
+        for shape in ([1003], [4, 64]):
+            cases.add(f"{op}/{dtype}/{shape}", raw(op, 1),
+                      cases.values(dtype, shape, is_special=True))
+    for op, dtype in each(BINARY):
+        for a, b in PAIRS:
+            x, y = (cases.values(dtype, shape, is_special=True) for shape in (a, b))
+            if "Div" in op or "Mod" in op:
+                if y.dtype.kind in "iu":
+                    y = numpy.where(y == 0, numpy.asarray(3, y.dtype), y)
+            elif op == "Pow" and y.dtype.kind == "i":
+                y = numpy.abs(y) % 7
+            elif op in SPECIAL_PAIRS.split():
+                x, y = cases.values(dtype, a, 1.5, 9), cases.values(dtype, b, 0.3, 9)
+                x = numpy.floor(x) if op == "Polygamma" else x
+            cases.add(f"{op}/{dtype}/{a}{b}", raw(op, 2), x, y)
+    for op in GRADIENTS.split():
+        for dtype in REAL:
+            cases.add(f"{op}/{dtype}", raw(op, 2), cases.values(dtype, [1003], is_special=True),
+                      cases.values(dtype, [1003]))
+
+
+def mixed_cases(cases):
+    every = REAL + INT + ["int32", "bool"] + COMPLEX
+    for source in every:
+        for target in every:
+            values = cases.values(source, [133], -300 if source in REAL else 0, 300, True)
+            cases.add(f"Cast/{source}/{target}", raw("Cast", 1, DstT=tf.as_dtype(target)), values)
+    for dtype in REAL + COMPLEX + ["bool", "int32", "int64"]:
+        x, y = cases.values(dtype, [6, 8]), cases.values(dtype, [6, 8])
+        for shape in ([6, 8], [6], []):
+            condition = cases.values("bool", shape)
+            cases.add(f"Select/{dtype}/{shape}", raw("Select", 3), condition, x, y)
+        cases.add(f"SelectV2/{dtype}", raw("SelectV2", 3), cases.values("bool", [6, 1]), x,
+                  cases.values(dtype, [8]))
+        cases.add(f"Fill/{dtype}", lambda value: RAW.Fill(dims=tf.constant([7, 9]), value=value),
+                  cases.values(dtype, []))
+    for dtype in REAL + ["int64", "uint8"]:
+        cases.add(f"ClipByValue/{dtype}", raw("ClipByValue", 3), cases.values(dtype, [99]),
+                  cases.values(dtype, []), cases.values(dtype, []))
+    for dtype in WIDE + COMPLEX + ["int64", "uint32"]:
+        for n in (1, 2, 5, 70, 140):
+            cases.add(f"AddN/{dtype}/{n}", lambda *inputs: RAW.AddN(inputs=inputs),
+                      *(cases.values(dtype, [45]) for _ in range(n)))
+    for dtype in REAL:
+        x, bias = cases.values(dtype, [5, 7, 4, 9]), cases.values(dtype, [9])
+        cases.add(f"BiasAdd/{dtype}", raw("BiasAdd", 2), x, bias)
+        cases.add(f"BiasAdd/NCHW/{dtype}", raw("BiasAdd", 2, data_format="NCHW"), x, bias[:7])
+        for data_format in ("NHWC", "NCHW"):
+            cases.add(f"BiasAddGrad/{data_format}/{dtype}",
+                      raw("BiasAddGrad", 1, data_format=data_format), x)
+        cases.add(f"chain/{dtype}", lambda a, b: tf.nn.relu(tf.exp(a) * b + a) - b,
+                  cases.values(dtype, [64, 32]), cases.values(dtype, [32]))
+
+
+def reduction_cases(cases, is_long):
+    for op, dtype in each(REDUCTIONS):
+        low, high = (0.9, 1.1) if op == "Prod" else (-3, 3)
+        if op == "Prod" and dtype in COMPLEX:  # of a size near 1
+            low, high = low / 2**0.5, high / 2**0.5
+        for shape, axes in REDUCED:
+            if numpy.prod(shape) > 20000 and dtype != "float32" and not is_long:
+                continue
+            make = lambda x, op=op, axes=axes: getattr(RAW, op)(  # noqa: E731
+                input=x, axis=tf.constant(axes, tf.int32), keep_dims=len(axes) == 2)
+            cases.add(f"{op}/{dtype}/{shape}{axes}", make, cases.values(dtype, shape, low, high))
+    for dtype in REAL:
+        for shape in ([1, 1], [5, 10], [3, 1500], [33, 40]):
+            logits, labels = cases.values(dtype, shape), cases.values(dtype, shape, 0, 1)
+            cases.add(f"CrossEntropy/{dtype}/{shape}", raw("SoftmaxCrossEntropyWithLogits", 2),
+                      logits, labels)
+            cases.add(f"CrossEntropy/broadcast/{dtype}/{shape}",
+                      raw("SoftmaxCrossEntropyWithLogits", 2), logits[:1], labels)
+            if dtype != "float64":
+                cases.add(f"SparseCrossEntropy/{dtype}/{shape}",
+                          raw("SparseSoftmaxCrossEntropyWithLogits", 2), logits,
+                          cases.rng.integers(0, shape[1], shape[0]))
+    for op in ("ArgMax", "ArgMin"):
+        for dtype in REAL + ["bool"]:
+            for shape, axis in ALONG:
+                make = lambda x, op=op, axis=axis: getattr(RAW, op)(  # noqa: E731
+                    input=x, dimension=tf.constant(axis), output_type=tf.int32)
+                cases.add(f"{op}/{dtype}/{shape}{axis}", make, cases.values(dtype, shape))
+    for op, dtype in each(SCANS):
+        low, high = (0.97, 1.03) if op == "Cumprod" else (-1, 1)
+        for shape, axis in ALONG:
+            for mode in range(4):
+                make = lambda x, op=op, axis=axis, mode=mode: getattr(RAW, op)(  # noqa: E731
+                    x=x, axis=tf.constant(axis), exclusive=bool(mode & 1), reverse=mode > 1)
+                cases.add(f"{op}/{dtype}/{shape}{axis}/{mode}", make,
+                          cases.values(dtype, shape, low, high))
+
+
+def difference(name, cpu, gpu):
+    """What differs, or None."""
+    cpu, gpu = numpy.asarray(cpu), numpy.asarray(gpu)
+    if cpu.dtype != gpu.dtype or cpu.shape != gpu.shape:
+        return f"{cpu.dtype}{cpu.shape} on a CPU, {gpu.dtype}{gpu.shape} on a GPU"
+    if cpu.dtype.name not in TOLERANCE:
+        agrees = cpu == gpu
+    else:
+        tolerance = TOLERANCE[cpu.dtype.name] * (SCAN_SLACK if name.startswith("Cum") else 1)
+        wide = "complex128" if cpu.dtype.kind == "c" else "float64"
+        x, y = cpu.astype(wide), gpu.astype(wide)
+        agrees = numpy.isclose(x, y, tolerance, tolerance, True) | numpy.isnan(x) & numpy.isnan(y)
+    if agrees.all():
+        return None
+    at = tuple(numpy.argwhere(~agrees)[0])
+    return f"{(~agrees).sum()} of {cpu.size}, at {at} {cpu[at]} on a CPU, {gpu[at]} on a GPU"
+
+
+def run_batch(target, part):
+    """The failures of some cases, which are one step. A step that fails is halved."""
+    with tf1.Graph().as_default() as graph:
+        fetches, feeds = [], {}
+        for _, make, operands in part:
+            both = []
+            for device in ("CPU", "GPU"):
+                with tf.device(f"/job:worker/task:0/device:{device}:0"):
+                    places = [tf1.placeholder(tf.as_dtype(x.dtype), x.shape) for x in operands]
+                    feeds.update(zip(places, operands))
+                    both.append(make(*places))
+            fetches.append([tf.nest.flatten(tuple(x) if isinstance(x, tuple) else x) for x in both])
+        config = tf1.ConfigProto(allow_soft_placement=False)
+        with tf1.Session(target, graph=graph, config=config) as session:
+            try:
+                values = session.run(fetches, feeds)
+            except tf.errors.OpError as error:
+                if len(part) == 1:
+                    return [f"{part[0][0]}: {error.message}"]
+                half = len(part) // 2
+                return run_batch(target, part[:half]) + run_batch(target, part[half:])
+    found = []
+    for (name, _, _), (cpu, gpu) in zip(part, values):
+        different = [text for a, b in zip(cpu, gpu) if (text := difference(name, a, b))]
+        found += [f"{name}: {different[0]}"] if different else []
+    return found
+
+
+def reports(cluster):
+    """What the simulated device says in the daemons' logs."""
+    for daemon in cluster.daemons:
+        with open(daemon.log_path, errors="replace") as log:
+            yield from (line.strip() for line in log if line.startswith("simulated device"))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--only")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    cases = Cases(arguments.seed, arguments.only)
+    elementwise_cases(cases)
+    mixed_cases(cases)
+    reduction_cases(cases, arguments.long)
+    listed = cases.list
+    if not arguments.long:
+        listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]
+    tests = os.path.join(BUILD, "tests", "cuda")
+    path = os.environ.get("LD_LIBRARY_PATH", "")
+    os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
+    os.environ["MILLRACE_SIM_DEVICES"] = "1"
+    os.environ["MILLRACE_SIM_SEED"] = str(arguments.seed)
+    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(glob.glob(os.path.join(tests, "gpu_*.so")))
+    plugin = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
+    with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:
+        failures = []
+        for first in range(0, len(listed), BATCH):
+            failures += run_batch(cluster.target, listed[first:first + BATCH])
+        failures += reports(cluster)
+        cluster.check()
+    print("\n".join(failures))
+    print(f"{len(listed) - len(failures)} passed, {len(failures)} failed")
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

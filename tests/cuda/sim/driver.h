@@ -1,0 +1,136 @@
+/* The parts of the simulated libcuda.so.1 and what they share. Files in reading order:
+ * driver_calls.c (every call begins there), driver_link.c (the device process), driver_devices.c,
+ * driver_ranges.c, driver_memory.c, driver_pinned.c, driver_streams.c, driver_kernels.c,
+ * driver_graphs.c. All functions of the API may be called by any thread. */
+#ifndef MILLRACE_TESTS_CUDA_SIM_DRIVER_H
+#define MILLRACE_TESTS_CUDA_SIM_DRIVER_H
+
+#include "kernels/cuda/driver_api.h"
+#include "tests/cuda/sim/protocol.h"
+#include "tests/cuda/sim/sim.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Every exported function of the API, as the table of calls declares it. */
+#define EXPORTED __attribute__((visibility("default")))
+#define DRIVER_CALL(name, symbol, arguments) EXPORTED CUresult symbol arguments;
+#include "kernels/cuda/driver_calls.inc"
+
+/* ---- calls (driver_calls.c) ---- */
+
+enum call {
+#define DRIVER_CALL(name, symbol, arguments) CALL_##symbol,
+#include "kernels/cuda/driver_calls.inc"
+    N_CALLS
+};
+
+/* Counts the call. Returns the error that it was told to fail with, or CUDA_ERROR_NOT_INITIALIZED.
+ */
+CUresult call_begin(enum call call);
+#define BEGIN(symbol)                               \
+    do {                                            \
+        CUresult begun = call_begin(CALL_##symbol); \
+        if (begun != CUDA_SUCCESS)                  \
+            return begun;                           \
+    } while (0)
+#define TRY(expression)                \
+    do {                               \
+        CUresult tried = (expression); \
+        if (tried != CUDA_SUCCESS)     \
+            return tried;              \
+    } while (0)
+
+/* Reads MILLRACE_SIM_FAIL, the first time. */
+CUresult calls_init(void);
+
+/* ---- devices and contexts (driver_devices.c) ---- */
+
+struct sim {
+    atomic_bool is_initialized;
+    bool is_null; /* no device process, calls return at once */
+    int n_devices;
+    uint64_t base, memory;
+    const char *name;
+    int memory_files[SIM_MAX_DEVICES];
+};
+extern struct sim sim;
+
+struct CUctx_st {
+    int device;
+    int n_retained;
+    unsigned flags;
+    bool peers[SIM_MAX_DEVICES]; /* whose memory its kernels may use */
+};
+
+/* The thread's context, and no sticky error; else the error. */
+CUresult context_now(struct CUctx_st **ret_context);
+extern atomic_int device_errors[SIM_MAX_DEVICES]; /* sticky */
+
+/* ---- the device process (driver_link.c) ---- */
+
+/* Starts the process. */
+CUresult link_start(void);
+/* Messages are sent in the order of the lock, which also guards what numbers them: the clocks of
+ * streams, all tables of the library. */
+void link_lock(void);
+void link_unlock(void);
+/* Sends under the lock; file -1: none. A device that is lost shows in device_errors. */
+void link_send(const struct sim_message *message, const void *bytes, int file);
+/* Sends under the lock, releases it, waits for the answer. */
+CUresult link_request(struct sim_message *message, const void *bytes, struct sim_answer *answer);
+void link_report(const char *text);
+/* Moves a descriptor away from the numbers that the process is given. -1: it is none. */
+int file_moved(int file);
+
+/* ---- ranges of addresses (driver_ranges.c) ---- */
+
+struct range {
+    uint64_t start, size;
+    void *data;
+};
+struct ranges {
+    struct range *list; /* sorted, without overlaps */
+    size_t n, max;
+};
+/* The range that has the address; NULL: none. Valid until the next change. */
+struct range *ranges_find(const struct ranges *ranges, uint64_t address);
+/* False: it overlaps, or memory is out. */
+bool ranges_add(struct ranges *ranges, struct range range);
+void ranges_remove(struct ranges *ranges, uint64_t start);
+/* The lowest gap in [from, to) of a size, at a multiple of alignment. False: none. */
+bool ranges_find_gap(const struct ranges *ranges, uint64_t from, uint64_t to, uint64_t size,
+                     uint64_t alignment, uint64_t *ret_start);
+void ranges_clear(struct ranges *ranges);
+
+/* ---- memory (driver_memory.c, driver_pinned.c) ---- */
+
+/* Forgets all memory of a device, after a reset. Under the lock. */
+void memory_reset(int device);
+
+/* Finds a range of pinned memory. False: some of it is not. Under the lock. */
+bool pinned_find(const void *pointer, size_t size, uint64_t *ret_number, uint64_t *ret_offset);
+/* Protects a range while a copy is under way, until the host knows that the operation has ended. */
+void pinned_protect(const void *pointer, size_t size, bool is_written, const struct sim_message *m);
+/* Lifts the protection of all copies that have ended as the clocks say; of a device's copies. */
+void pinned_release(const uint32_t *host_clocks);
+void pinned_release_device(uint32_t device);
+/* From now on a fault on memory that a copy uses, or on device memory, is told before it ends the
+ * process as it would without the simulator. */
+void host_faults_init(void);
+
+/* ---- streams (driver_streams.c) ---- */
+
+struct CUstream_st {
+    uint32_t magic, number;
+    int device, priority;
+    struct CUstream_st *next;
+};
+/* Sends an operation of a stream, with the stream's next number. On success the lock is held and
+ * message is complete: the caller does what belongs to the operation, sends and unlocks. */
+CUresult stream_begin(CUstream stream, enum sim_command command, struct sim_message *message);
+void stream_finish(const struct sim_message *message, const void *bytes);
+/* Forgets the streams and events of a device. Under the lock. */
+void streams_reset(int device);
+
+#endif

@@ -1,0 +1,129 @@
+/* What every call begins with: it is counted, and it may have been told to fail. */
+#include "tests/cuda/sim/driver.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const symbols[N_CALLS] = {
+#define DRIVER_CALL(name, symbol, arguments) #symbol,
+#include "kernels/cuda/driver_calls.inc"
+};
+
+static const char *const base_names[N_CALLS] = {
+#define DRIVER_CALL(name, symbol, arguments) #name,
+#include "kernels/cuda/driver_calls.inc"
+};
+
+static atomic_ulong counts[N_CALLS];
+static struct failure {
+    atomic_ulong at; /* the count of the call that fails; 0: none */
+    CUresult error;
+} failures[N_CALLS];
+
+static bool is_free_of_init(enum call call) {
+    return call == CALL_cuInit || call == CALL_cuDriverGetVersion || call == CALL_cuGetErrorName ||
+           call == CALL_cuGetErrorString || call == CALL_cuGetProcAddress_v2;
+}
+
+CUresult call_begin(enum call call) {
+    unsigned long n = atomic_fetch_add_explicit(&counts[call], 1, memory_order_relaxed) + 1;
+    if (atomic_load_explicit(&failures[call].at, memory_order_acquire) == n)
+        return failures[call].error;
+    if (!atomic_load_explicit(&sim.is_initialized, memory_order_acquire) && !is_free_of_init(call))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return CUDA_SUCCESS;
+}
+
+static int call_find(const char *symbol) {
+    for (int i = 0; i < N_CALLS; i++)
+        if (strcmp(symbols[i], symbol) == 0 || strcmp(base_names[i], symbol) == 0)
+            return i;
+    return -1;
+}
+
+EXPORTED unsigned long simCallCount(const char *symbol) {
+    int call = call_find(symbol);
+    return call < 0 ? 0 : atomic_load(&counts[call]);
+}
+
+EXPORTED CUresult simFailCall(const char *symbol, unsigned long n, CUresult error) {
+    int call = call_find(symbol);
+    if (call < 0)
+        return CUDA_ERROR_NOT_FOUND;
+    failures[call].error = error;
+    atomic_store_explicit(&failures[call].at, n == 0 ? 0 : atomic_load(&counts[call]) + n,
+                          memory_order_release);
+    return CUDA_SUCCESS;
+}
+
+static CUresult failures_result;
+
+static void failures_read(void) {
+    const char *text = getenv("MILLRACE_SIM_FAIL");
+    char *copy = strdup(text != NULL ? text : ""), *rest = copy, *item;
+    failures_result = copy != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    while (failures_result == CUDA_SUCCESS && (item = strsep(&rest, ",")) != NULL &&
+           *item != '\0') {
+        char symbol[64];
+        unsigned long n;
+        int error;
+        if (sscanf(item, "%63[^:]:%lu:%d", symbol, &n, &error) != 3 ||
+            simFailCall(symbol, n, (CUresult)error) != CUDA_SUCCESS) {
+            link_report("MILLRACE_SIM_FAIL: not SYMBOL:N:ERROR, or no such call");
+            failures_result = CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    free(copy);
+}
+
+CUresult calls_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, failures_read);
+    return failures_result;
+}
+
+/* ---- names ---- */
+
+static const struct {
+    CUresult number;
+    const char *name, *text;
+} errors[] = {
+#define DRIVER_ERROR(name, number, text) {name, #name, text},
+#include "kernels/cuda/driver_errors.inc"
+};
+
+CUresult cuGetErrorName(CUresult error, const char **ret_name) {
+    BEGIN(cuGetErrorName);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].number == error) {
+            *ret_name = errors[i].name;
+            return CUDA_SUCCESS;
+        }
+    *ret_name = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **ret_text) {
+    BEGIN(cuGetErrorString);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].number == error) {
+            *ret_text = errors[i].text;
+            return CUDA_SUCCESS;
+        }
+    *ret_text = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **ret_function, int version, uint64_t flags,
+                             int *ret_status) {
+    static void *const functions[N_CALLS] = {
+#define DRIVER_CALL(base, symbol, arguments) (void *)symbol,
+#include "kernels/cuda/driver_calls.inc"
+    };
+    BEGIN(cuGetProcAddress_v2);
+    int call = call_find(name);
+    if (ret_status != NULL)
+        *ret_status = call < 0 ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
+    *ret_function = call < 0 ? NULL : functions[call];
+    return call < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}

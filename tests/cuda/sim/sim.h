@@ -1,0 +1,58 @@
+/* What the simulated device offers beyond the driver API. Tests find these functions by dlsym in
+ * libcuda.so.1; a real libcuda has none of them.
+ *
+ * The environment, read by cuInit:
+ *   MILLRACE_SIM_KERNELS  shared objects of kernels and host operations, joined by ":"
+ *   MILLRACE_SIM_DEVICES  how many devices, 1 to 8 (default 1)
+ *   MILLRACE_SIM_MEMORY   bytes of memory of each device (default 2 GiB)
+ *   MILLRACE_SIM_SEED     the seed of all that is drawn (default 1)
+ *   MILLRACE_SIM_ORDER    "drawn" (default), "lazy" (an operation runs when something waits for it)
+ *                         or "eager" (at once)
+ *   MILLRACE_SIM_CHECK    "0" turns off the search for missing waits, for speed
+ *   MILLRACE_SIM_MODE     "null": all calls return at once, there is no device process
+ *   MILLRACE_SIM_FAIL     calls to fail, as SYMBOL:N:ERROR, joined by ",": the Nth call of SYMBOL
+ *                         returns the number ERROR and does nothing, once
+ *   MILLRACE_SIM_REPORT   the file that reports are appended to (default standard error)
+ *   MILLRACE_SIM_PROCESS  the program of the device process (default sim_device beside the library)
+ *   MILLRACE_SIM_NAME     the name of the devices */
+#ifndef MILLRACE_TESTS_CUDA_SIM_SIM_H
+#define MILLRACE_TESTS_CUDA_SIM_SIM_H
+
+#include "kernels/cuda/driver_api.h"
+#include <stddef.h>
+
+/* Memory of the device that a host operation uses. */
+struct sim_range {
+    CUdeviceptr start;
+    size_t size;
+};
+
+/* Enqueues a function of a shared object of MILLRACE_SIM_KERNELS, extern "C" void name(const void
+ * *args). It runs in the device process, in the order of the stream, with a copy of args. It may
+ * use the ranges only, which count as its reads and writes. Errors: CUDA_ERROR_NOT_FOUND. */
+CUresult simEnqueueHostOperation(CUstream stream, const char *name, const void *args, size_t size,
+                                 const struct sim_range *reads, size_t n_reads,
+                                 const struct sim_range *writes, size_t n_writes);
+
+/* An allocator that divides its memory itself tells where its blocks begin and end, in the order of
+ * the stream. A new block is filled with NaN, which counts as a write. A freed block may not be
+ * used before its memory belongs to a new one. Blocks begin at multiples of 4,096. */
+CUresult simBlockAllocated(CUdeviceptr start, size_t size, CUstream stream);
+CUresult simBlockFreed(CUdeviceptr start, size_t size, CUstream stream);
+
+/* How many mistakes have been reported. */
+unsigned long simReportCount(void);
+
+/* How often a call was made, by its exported symbol. */
+unsigned long simCallCount(const char *symbol);
+
+/* The nth call from now of a symbol fails with an error, once. */
+CUresult simFailCall(const char *symbol, unsigned long n, CUresult error);
+
+/* The device has a sticky error from now on, as after an ECC error. */
+CUresult simFailDevice(CUdevice device, CUresult error);
+
+/* The id of the device process, for a test that kills it. 0: there is none. */
+int simDeviceProcess(void);
+
+#endif

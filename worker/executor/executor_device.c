@@ -1,0 +1,157 @@
+/* What an execution does about devices with a memory of their own: it copies values between
+ * memories, and it ends only when the devices have done its work.
+ *
+ * A kernel of such a device is done once it is enqueued, so an execution that has run all its nodes
+ * still has two things to do: copy the fetched variables, which are read last, to the host; and
+ * wait for each device that it has used, so that a failure of the device is the execution's. */
+#include "worker/executor/executor_internal.h"
+
+enum end_phase { END_COPY_FETCHES, END_WAIT_FOR_DEVICES, END_IS_REACHED };
+
+/* ---- copies ---- */
+
+static void on_copied(struct device_copy *copy) {
+    struct async_op *op = CONTAINER_OF(copy, struct async_op, copy);
+    op->ctx.status = copy->status;
+    executor_post(op);
+}
+
+/* Starts the copy of op->copy.from into *ret. */
+static bool start_copy(struct async_op *op, struct device *src, struct device *dst,
+                       struct allocator *allocator, struct tensor *ret) {
+    op->copy.src = src;
+    op->copy.dst = dst;
+    op->copy.allocator = allocator;
+    op->copy.ret = ret;
+    op->copy.status = NULL;
+    op->copy.on_done = on_copied;
+    struct device *device = src ? src : dst;
+    if (!device->ops->copy_start(device, &op->copy))
+        return false;
+    op->ctx.status = op->copy.status;
+    return true;
+}
+
+bool device_start_copy(struct async_op *op) {
+    const struct plan_copy *copy = &op->executor->plan->copies[op->node->aux];
+    struct tensor *value = &op->ctx.inputs[0];
+    bool is_as_wanted = value->n_elements == 0 ||
+                        (copy->keeps_inline && value->storage == TENSOR_INLINE) ||
+                        (!copy->dst && !tensor_is_on_device(value));
+    if (is_as_wanted) {
+        tensor_move(&op->outputs[0], value);
+        return true;
+    }
+    op->copy.from = TENSOR_INIT;
+    tensor_move(&op->copy.from, value);
+    return start_copy(op, copy->src, copy->dst, copy->allocator, &op->outputs[0]);
+}
+
+/* The used device whose memory holds the value. */
+static struct device *owner_of(const struct plan *plan, const struct tensor *value) {
+    for (uint32_t i = 0; i < plan->n_used_devices; i++)
+        if (plan->used_devices[i]->allocator == value->buffer->allocator)
+            return plan->used_devices[i];
+    return NULL;
+}
+
+static struct status *foreign_memory(const struct tensor *value) {
+    return status_internal("a value of %s is in the memory of a device that the plan does not use",
+                           value->buffer->allocator->name);
+}
+
+bool device_start_fetch(struct async_op *op) {
+    struct tensor *value = &op->ctx.inputs[0];
+    struct device *owner = owner_of(op->executor->plan, value);
+    if (!owner) {
+        op->ctx.status = foreign_memory(value);
+        return true;
+    }
+    op->copy.from = TENSOR_INIT;
+    tensor_move(&op->copy.from, value);
+    return start_copy(op, owner, NULL, allocator_host(), &op->outputs[0]);
+}
+
+/* ---- the end ---- */
+
+static void end_op_done(struct executor *executor, struct async_op *op) {
+    struct status *st = op->ctx.status;
+    op->ctx.status = NULL;
+    op->is_end = false;
+    executor->n_async--;
+    op->next = executor->free_ops;
+    executor->free_ops = op;
+    if (st)
+        executor_fail(executor, NULL, st);
+}
+
+static struct async_op *end_op_new(struct executor *executor) {
+    struct async_op *op = async_op_take(executor);
+    op->is_end = true;
+    op->ctx.status = NULL;
+    executor->n_async++;
+    return op;
+}
+
+void device_end_arrived(struct async_op *op) { end_op_done(op->executor, op); }
+
+/* Replaces a fetched reference to a variable in a device's memory by the variable's value. */
+static void copy_fetch(struct executor *executor, struct tensor *fetch) {
+    struct tensor value = TENSOR_INIT;
+    if (fetch->storage != TENSOR_REF)
+        return;
+    struct status *st = executor_read_reference(fetch, &value);
+    if (st) {
+        executor_fail(executor, NULL, st);
+        return;
+    }
+    if (!tensor_is_on_device(&value)) { /* the end of the execution reads it */
+        tensor_clear(&value);
+        return;
+    }
+    struct device *owner = owner_of(executor->plan, &value);
+    if (!owner) {
+        executor_fail(executor, NULL, foreign_memory(&value));
+        tensor_clear(&value);
+        return;
+    }
+    struct async_op *op = end_op_new(executor);
+    tensor_clear(fetch);
+    op->copy.from = TENSOR_INIT;
+    tensor_move(&op->copy.from, &value);
+    if (start_copy(op, owner, NULL, allocator_host(), fetch))
+        end_op_done(executor, op);
+}
+
+static void on_idle(struct device_wait *wait) {
+    struct async_op *op = CONTAINER_OF(wait, struct async_op, wait);
+    op->ctx.status = wait->status;
+    executor_post(op);
+}
+
+static void wait_for(struct executor *executor, struct device *device) {
+    struct async_op *op = end_op_new(executor);
+    op->wait.status = NULL;
+    op->wait.on_done = on_idle;
+    if (!device->ops->wait_start(device, &op->wait))
+        return;
+    op->ctx.status = op->wait.status;
+    end_op_done(executor, op);
+}
+
+bool device_may_end(struct executor *executor) {
+    const struct plan *plan = executor->plan;
+    if (executor->end_phase == END_COPY_FETCHES) {
+        executor->end_phase = END_WAIT_FOR_DEVICES;
+        for (uint32_t i = 0; i < plan->n_fetches && !executor->status; i++)
+            copy_fetch(executor, &executor->execution->fetches[i]);
+        if (executor->n_async > 0)
+            return false;
+    }
+    if (executor->end_phase == END_WAIT_FOR_DEVICES) {
+        executor->end_phase = END_IS_REACHED;
+        for (uint32_t i = 0; i < plan->n_used_devices; i++)
+            wait_for(executor, plan->used_devices[i]);
+    }
+    return executor->n_async == 0;
+}

@@ -1,0 +1,33 @@
+/* Shared by the files that build plans, and visible to them only. */
+#ifndef MILLRACE_WORKER_PLAN_PLAN_INTERNAL_H
+#define MILLRACE_WORKER_PLAN_PLAN_INTERNAL_H
+
+#include "worker/plan/plan.h"
+
+enum { PLAN_MAX_PLAIN_STATES = 64 /* a larger one is not shared */ };
+
+/* The data that the steps of building share. */
+struct plan_builder {
+    struct plan *plan;
+    const struct plan_options *options;
+    struct node **order;
+    struct plan_frame_map frames;
+    uint32_t *index_of; /* by node id: position in plan->nodes */
+    bool *is_reference; /* by node id: its values may be references that are read late */
+    /* by node id: its outputs are allocated in memory that peers can map; NULL: no node's are */
+    bool *is_shared;
+    bool has_device_memory; /* some device of the task has a memory of its own */
+    struct graph_consumers consumers;
+    /* one of each state that instances may share */
+    const struct kernel_instance *plain[PLAN_MAX_PLAIN_STATES];
+    int n_plain;
+};
+
+/* Fills in plan->nodes[index], with the node's kernel, constant, channel or copy. Errors name the
+ * node. */
+struct status *plan_build_node(struct plan_builder *b, const struct node *node,
+                               uint32_t index) MUST_USE;
+/* The task's first device whose memory is the host's; NULL: none. */
+struct device *plan_first_cpu(const struct plan_options *options);
+
+#endif

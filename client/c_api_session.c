@@ -1,6 +1,5 @@
 /* Runs sessions of the C client: writes requests and reads replies by hand, one blocking call at a
- * time over rpc/grpc/grpc_client. docs/compatibility.md
- * lists the fields of the protocol. */
+ * time over rpc/grpc/grpc_client. docs/compatibility.md lists the fields of the protocol. */
 #include "client/c_api.h"
 
 #include <stdlib.h>
@@ -39,30 +38,7 @@ static void on_done(void *arg, struct status *status_take, struct grpc_message m
  * NamedTensorProto.tensor (2) → tensor_content (4). */
 static size_t align_reply(struct span head, size_t body_len) {
     static const uint32_t path[] = {1, 2, 4};
-    struct span in = head;
-    unsigned depth = 0;
-    uint64_t tag, len;
-    while (in.len && proto_read_varint(&in, &tag)) {
-        if ((tag & 7) == 0) {
-            if (!proto_read_varint(&in, &len))
-                return 0;
-            continue;
-        }
-        if ((tag & 7) != 2 || !proto_read_varint(&in, &len))
-            return 0;
-        size_t offset = (size_t)(in.data - head.data);
-        if (tag >> 3 == path[depth] && len >= SHARE_BYTES) {
-            if (depth == 2)
-                return offset;
-            depth++;
-            continue;
-        }
-        if (len > in.len)
-            return 0;
-        in.data += len;
-        in.len -= len;
-    }
-    return 0;
+    return grpc_find_large(head, body_len, path, ARRAY_LEN(path), SHARE_BYTES);
 }
 
 /* Calls and waits. On success the reply's buffer belongs to the caller. Takes the body's

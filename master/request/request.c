@@ -245,69 +245,14 @@ struct span run_step_request_key(const struct run_step_request *request, struct 
     return (struct span){key, len};
 }
 
-/* Walks nested fields of the head, whose lengths may exceed it. */
-static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wire_type,
-                         uint64_t *ret_len) {
-    uint64_t tag;
-    if (!proto_read_varint(in, &tag))
-        return false;
-    *ret_number = (uint32_t)(tag >> 3);
-    *ret_wire_type = tag & 7;
-    switch (*ret_wire_type) {
-    case 0:
-        *ret_len = 0;
-        uint64_t ignored;
-        return proto_read_varint(in, &ignored);
-    case 1:
-    case 5:
-        *ret_len = *ret_wire_type == 1 ? 8 : 4;
-        if (in->len < *ret_len)
-            return false;
-        in->data += *ret_len;
-        in->len -= *ret_len;
-        return true;
-    case 2:
-        return proto_read_varint(in, ret_len);
-    default:
-        return false;
-    }
-}
-
-/* Finds where the first large field at the end of a path of field numbers starts. */
-static size_t find_large(struct span head, size_t body_len, const uint32_t *path,
-                         unsigned path_len) {
-    struct span in = head;
-    unsigned depth = 0;
-    uint32_t number, wire_type;
-    uint64_t len;
-    while (in.len > 0 && next_in_head(&in, &number, &wire_type, &len)) {
-        if (wire_type != 2)
-            continue;
-        size_t offset = (size_t)(in.data - head.data);
-        if (len > body_len - MIN(offset, body_len))
-            return 0;
-        if (number == path[depth] && len >= ALIGN_WORTH_BYTES) {
-            if (depth == path_len - 1)
-                return offset;
-            depth++; /* descend: the next fields are inside this one */
-            continue;
-        }
-        if (len > in.len)
-            return 0;
-        in.data += len;
-        in.len -= len;
-    }
-    return 0;
-}
-
 size_t run_step_request_align(struct span head, size_t body_len) {
     static const uint32_t path[] = {2, 2, 4}; /* feed → tensor → tensor_content */
-    return find_large(head, body_len, path, ARRAY_LEN(path));
+    return grpc_find_large(head, body_len, path, ARRAY_LEN(path), ALIGN_WORTH_BYTES);
 }
 
 size_t run_callable_request_align(struct span head, size_t body_len) {
     static const uint32_t path[] = {3, 4}; /* feed → tensor_content */
-    return find_large(head, body_len, path, ARRAY_LEN(path));
+    return grpc_find_large(head, body_len, path, ARRAY_LEN(path), ALIGN_WORTH_BYTES);
 }
 
 /* ---- any request ---- */

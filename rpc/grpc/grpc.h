@@ -33,15 +33,20 @@ void grpc_body_init(struct grpc_body *body);
 void grpc_body_fini(struct grpc_body *body);
 /* Copies `bytes`; adjacent copies coalesce into one slice. */
 void grpc_body_add_copy(struct grpc_body *body, const void *bytes, size_t len);
-/* Adds the bytes without a copy; they lie in the buffer, whose reference is taken. */
+/* Adds the bytes without a copy. They are inside the buffer, whose reference is taken. */
 void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
                           struct buffer *buffer_take);
 
 /* An alignment function: says where the first large tensor of a message begins, so that it can be
  * received aligned. `head` is the beginning of the message, at least min(body_len, 4096) bytes.
  * Returns the offset of the byte that should be aligned to 64 bytes, or 0 when it does not matter.
- * Pure; must bear any bytes. */
+ * Pure. Must accept any bytes. */
 typedef size_t grpc_align_fn(struct span head, size_t body_len);
+/* For alignment functions of protobuf messages: returns the offset of the contents of the first
+ * field of at least min_bytes that is found by following field numbers through nested messages; 0
+ * when there is none in the head. */
+size_t grpc_find_large(struct span head, size_t body_len, const uint32_t *path, size_t path_len,
+                       size_t min_bytes);
 
 /* Encode and decode the text of the header grpc-message: bytes outside 0x20..0x7e and '%' become
  * %XX. The encoded text is cut at 6000 bytes. */

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 enum {
-    MAX_SOCKETS = 8,           /* of one listener: how many addresses one name may have */
-    MAX_ACCEPTS_PER_TURN = 64, /* then the existing connections have their turn */
+    MAX_SOCKETS = 8,            /* of one listener: how many addresses one name may have */
+    MAX_ACCEPTS_PER_EVENT = 64, /* then the existing connections are served */
     BACKLOG = 4096,
     N_PORT_ATTEMPTS = 16,     /* how often to look for a port that is free in both families */
     EXHAUSTED_PAUSE_MS = 100, /* how long a listener without free descriptors pauses */
@@ -281,7 +281,7 @@ static void on_pause_over(struct loop_timer *timer) {
 static void on_acceptable(uv_poll_t *poll, int status, int events) {
     struct listen_socket *s = CONTAINER_OF(poll, struct listen_socket, poll);
     struct listener *listener = s->listener;
-    for (int i = 0; i < MAX_ACCEPTS_PER_TURN && !listener->is_closed; i++) {
+    for (int i = 0; i < MAX_ACCEPTS_PER_EVENT && !listener->is_closed; i++) {
         int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             int one = 1;

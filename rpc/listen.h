@@ -48,8 +48,8 @@ struct listener;
 struct status *listener_new(struct loop *loop, const char *address, listener_accept_fn *on_accept,
                             void *arg, struct listener **ret_listener) MUST_USE;
 int listener_port(const struct listener *listener); /* the bound port, 0 for Unix */
-/* Stops accepting at once and removes the Unix socket file. The memory is freed by the loop's next
- * turn. Accepts NULL. */
+/* Stops accepting at once and removes the Unix socket file. The loop frees the memory later.
+ * Accepts NULL. */
 void listener_close(struct listener *listener);
 
 #endif

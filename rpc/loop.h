@@ -24,8 +24,8 @@ struct loop_task {
 struct loop *loop_new(void);
 void loop_free(struct loop *loop); /* after loop_run returned */
 void loop_run(struct loop *loop);  /* until loop_stop and until all handles are closed */
-/* Runs one turn: sleeps until an event, a task or a timer is due, and handles it. For a thread that
- * waits for one reply (the C client): `while (!is_done) loop_run_once(loop)`. */
+/* Runs one iteration: sleeps until an event, a task or a timer is due, and handles it. For a thread
+ * that waits for one reply (the C client): `while (!is_done) loop_run_once(loop)`. */
 void loop_run_once(struct loop *loop);
 void loop_stop(struct loop *loop); /* loop thread */
 uv_loop_t *loop_uv(struct loop *loop);

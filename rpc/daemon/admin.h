@@ -1,7 +1,7 @@
 /* Serves the pages of a daemon over HTTP/1.1, for operators, kubelets, Prometheus and browsers
  * (libmicrohttpd on the loop).
  *
- *   /livez     200 while the loop turns
+ *   /livez     200 while the loop runs
  *   /readyz    200 when the daemon can serve, otherwise 503 with the reason (also /healthz)
  *   /metrics   Prometheus text
  *   /statusz   the daemon's page: HTML, or JSON with ?format=json or Accept: application/json

@@ -1,4 +1,4 @@
-/* Reads, writes and ends one HTTP/2 connection; nghttp2 is entered from its read and its turn
+/* Reads, writes and ends one HTTP/2 connection; nghttp2 is entered from its read and its flush
  * only. */
 #include "rpc/grpc/grpc_connection.h"
 
@@ -18,15 +18,15 @@ enum {
     LINGER_MS = 1000,
     /* how much of such input is read; a peer that floods loses our last bytes */
     LINGER_BYTES = 1 << 20,
-    DRAIN_MS = 1000,               /* how long the peer has to learn of a drain */
-    READ_BYTES_PER_TURN = 4 << 20, /* then other sockets have their turn */
-    WRITE_BYTES_PER_TURN = 16 << 20,
+    DRAIN_MS = 1000,                /* how long the peer has to learn of a drain */
+    READ_BYTES_PER_EVENT = 4 << 20, /* then other sockets are served */
+    WRITE_BYTES_PER_FLUSH = 16 << 20,
     /* how much of a frame must be missing to read it directly into its message */
     DIRECT_MIN_BYTES = 32 * 1024,
     FRAME_HEADER_BYTES = 9,
 };
 
-static void run_turn(struct loop_task *task);
+static void run_flush(struct loop_task *task);
 static void on_socket(uv_poll_t *poll, int status, int events);
 static void on_timer(struct loop_timer *timer);
 
@@ -43,7 +43,7 @@ struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take,
     connection->role = role;
     connection->fd = fd_take;
     connection->limits = limits;
-    connection->turn.run = run_turn;
+    connection->flush.run = run_flush;
     connection->preface = role->is_server ? xcalloc(1, sizeof(*connection->preface)) : NULL;
     list_init(&connection->link);
     list_init(&connection->streams);
@@ -72,10 +72,10 @@ void grpc_connection_refuse_calls(struct grpc_connection *connection, struct sta
     connection->calls_get = why_take;
 }
 
-/* Frees the memory when no handle and no turn can call back any more. */
+/* Frees the memory when no handle and no flush can call back any more. */
 static void free_if_unused(struct grpc_connection *connection) {
     if (connection->state != CONNECTION_BURIED || connection->n_handles > 0 ||
-        connection->turn_is_due)
+        connection->flush_is_due)
         return;
     list_remove(&connection->link);
     connection->role->on_closed(connection);
@@ -102,10 +102,10 @@ static void on_timer_closed(struct loop_timer *timer) {
 }
 
 void grpc_connection_schedule(struct grpc_connection *connection) {
-    if (connection->turn_is_due || connection->state == CONNECTION_BURIED)
+    if (connection->flush_is_due || connection->state == CONNECTION_BURIED)
         return;
-    connection->turn_is_due = true;
-    loop_defer(connection->loop, &connection->turn);
+    connection->flush_is_due = true;
+    loop_defer(connection->loop, &connection->flush);
 }
 
 void grpc_connection_break(struct grpc_connection *connection, struct status *why_take) {
@@ -284,7 +284,7 @@ static bool flush(struct grpc_connection *connection) {
         n_written += n;
         has_more = error == 0 && n > 0 && connection->session &&
                    nghttp2_session_want_write(connection->session);
-    } while (has_more && n_written < WRITE_BYTES_PER_TURN);
+    } while (has_more && n_written < WRITE_BYTES_PER_FLUSH);
     connection->n_written += n_written;
     if (connection->role->bytes_sent && n_written > 0)
         metric_add(connection->role->bytes_sent, (int64_t)n_written);
@@ -295,15 +295,15 @@ static bool flush(struct grpc_connection *connection) {
     set_poll_events(connection,
                     waits_to_write(connection, error) ? UV_READABLE | UV_WRITABLE : UV_READABLE);
     if (has_more)
-        grpc_connection_schedule(connection); /* the connection's share of this turn is used up */
+        grpc_connection_schedule(connection); /* the connection's share of this flush is used up */
     return true;
 }
 
 static void read_socket(struct grpc_connection *connection);
 
-static void run_turn(struct loop_task *task) {
-    struct grpc_connection *connection = CONTAINER_OF(task, struct grpc_connection, turn);
-    connection->turn_is_due = false;
+static void run_flush(struct loop_task *task) {
+    struct grpc_connection *connection = CONTAINER_OF(task, struct grpc_connection, flush);
+    connection->flush_is_due = false;
     if (connection->state == CONNECTION_OPEN && connection->read_is_due)
         read_socket(connection);
     /* HTTP/2 does not have to write, but TLS does */
@@ -316,7 +316,7 @@ static void run_turn(struct loop_task *task) {
             !nghttp2_session_want_read(connection->session))
             linger(connection);
     }
-    if (connection->turn_is_due)
+    if (connection->flush_is_due)
         return; /* the connection has just broken */
     if (connection->state == CONNECTION_BROKEN)
         bury(connection);
@@ -405,7 +405,8 @@ static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
     if (connection->data_left >= DIRECT_MIN_BYTES)
         stream =
             nghttp2_session_get_stream_user_data(connection->session, connection->data_stream_id);
-    if (stream && grpc_receiver_place(&stream->in, &place, &room) && room >= connection->data_left)
+    if (stream && grpc_receiver_destination(&stream->in, &place, &room) &&
+        room >= connection->data_left)
         direct = connection->data_left;
     /* these bytes belong to the message, and are read directly, too */
     bool more_frames = room > direct;
@@ -464,7 +465,7 @@ static void after_tls_read(struct grpc_connection *connection, bool is_full) {
 static void read_socket(struct grpc_connection *connection) {
     size_t n_read = 0;
     bool is_full = true;
-    while (is_full && n_read < READ_BYTES_PER_TURN && connection->state == CONNECTION_OPEN) {
+    while (is_full && n_read < READ_BYTES_PER_EVENT && connection->state == CONNECTION_OPEN) {
         ssize_t n = read_some(connection, &is_full);
         if (n > 0) {
             n_read += (size_t)n;

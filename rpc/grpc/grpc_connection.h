@@ -1,17 +1,17 @@
 /* One HTTP/2 connection of the server or the client: an nghttp2 session over a socket on the loop.
  *
  *   socket readable → read → nghttp2 → the role's callbacks (they note and submit; no user code)
- *   → dispatch: user code submits (reply, request, reset) → a turn is deferred → after all events
+ *   → dispatch: user code submits (reply, request, reset) → a flush is deferred → after all events
  *   of the loop: nghttp2 → output queue → one writev
  *
- * nghttp2 is called from two places only, the read and the turn, and no user code runs inside it. A
- * broken connection closes its socket at once. Its streams and session are freed by its next turn,
- * so never inside a call that uses them.
+ * nghttp2 is called from two places only, the read and the flush, and no user code runs inside it.
+ * A broken connection closes its socket at once. Its streams and session are freed by its next
+ * flush, so never inside a call that uses them.
  *
  *   OPEN ── session over (GOAWAY, drained) and all written, or ──► LINGERING
  *     │     the peer broke a limit of the guard: GOAWAY             │ the peer's end, or 1 s
  *     └──── error, peer's end, grpc_connection_break ────► BROKEN ◄─┘
- *                                                            │ turn: frees streams and session
+ *                                                            │ flush: frees streams and session
  *                                                            ▼
  *                                                          BURIED ── handles closed ──► freed
  *
@@ -77,7 +77,7 @@ struct grpc_role {
     bool (*submit_trailers)(struct grpc_stream *stream);
     /* as grpc_stream_wake asked; may be NULL */
     void (*on_ready)(struct grpc_stream *stream);
-    /* before its memory goes */
+    /* called before the connection's memory is freed */
     void (*on_closed)(struct grpc_connection *connection);
     void (*free_stream)(struct grpc_stream *stream);
 };
@@ -103,7 +103,7 @@ struct grpc_connection {
     /* a server's: the status that ends every call; the connection ends after the first. NULL: calls
      * are served */
     struct status *calls_get;
-    /* `tls` holds bytes that it has read from the socket already: the turn continues to read */
+    /* `tls` holds bytes that it has read from the socket already: the flush continues to read */
     bool read_is_due;
     uv_poll_t poll;
     int poll_events;
@@ -123,8 +123,8 @@ struct grpc_connection {
     size_t n_lingered_bytes;
     bool is_draining, has_said_goaway;
     unsigned n_handles; /* still open */
-    struct loop_task turn;
-    bool turn_is_due;
+    struct loop_task flush;
+    bool flush_is_due;
     struct list streams; /* open ones */
     struct list ready;
     struct grpc_output out;
@@ -154,7 +154,7 @@ void grpc_connection_expel(struct grpc_connection *connection, enum grpc_refusal
 void grpc_connection_drain(struct grpc_connection *connection);
 /* The peer knows of the drain, or has had enough time. May be called inside nghttp2. */
 void grpc_connection_finish_drain(struct grpc_connection *connection);
-/* Something was submitted: has it sent after all events of the loop's turn. */
+/* Something was submitted: has it sent after all events that are ready now. */
 void grpc_connection_schedule(struct grpc_connection *connection);
 
 /* The caller holds one reference. */

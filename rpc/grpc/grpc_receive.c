@@ -203,10 +203,10 @@ struct status *grpc_receiver_end(struct grpc_receiver *in) {
                                       in->body_len));
 }
 
-bool grpc_receiver_place(struct grpc_receiver *in, char **ret_place, size_t *ret_len) {
+bool grpc_receiver_destination(struct grpc_receiver *in, char **ret_to, size_t *ret_len) {
     if (in->state != RECEIVE_BODY || !in->buffer)
         return false;
-    *ret_place = in->body + in->n_body;
+    *ret_to = in->body + in->n_body;
     *ret_len = in->body_len - in->n_body;
     return true;
 }

@@ -64,10 +64,10 @@ struct status *grpc_receiver_feed(struct grpc_receiver *in, const void *bytes, s
 struct status *grpc_receiver_end(struct grpc_receiver *in) MUST_USE;
 /* The message is not wanted: frees what it holds and ignores further bytes. */
 void grpc_receiver_refuse(struct grpc_receiver *in);
-/* Returns where the next bytes of the body belong. A caller that reads them into that place
- * and then feeds them saves a copy, because feed recognises the address. False when there is no
- * such place. */
-bool grpc_receiver_place(struct grpc_receiver *in, char **ret_place, size_t *ret_len);
+/* Returns where the next bytes of the body belong. A caller that reads them there and then
+ * feeds them saves a copy, because feed recognises the address. Returns false when there is no
+ * memory for them yet. */
+bool grpc_receiver_destination(struct grpc_receiver *in, char **ret_to, size_t *ret_len);
 /* Returns the whole message, compressed if is_compressed. Its buffer reference is the caller's. */
 struct grpc_message grpc_receiver_take(struct grpc_receiver *in);
 

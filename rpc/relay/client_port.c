@@ -19,7 +19,7 @@
 #include "rpc/listen.h"
 #include "rpc/membership/member.h"
 
-enum { RETRY_MS = 200, READS_PER_TURN = 16 };
+enum { RETRY_MS = 200, READS_PER_EVENT = 16 };
 
 static struct metric connections_total =
     METRIC_COUNTER_INIT("millrace_client_port_connections_total",
@@ -155,7 +155,7 @@ static bool flush(struct relay_end *end) {
 static bool move(struct relay_end *from) {
     struct relay_end *to = other(from);
     char *buffer = loop_read_buffer(from->connection->port->loop);
-    for (int i = 0; i < READS_PER_TURN && to->pending.len == 0; i++) {
+    for (int i = 0; i < READS_PER_EVENT && to->pending.len == 0; i++) {
         size_t n_written = 0;
         ssize_t n = read(from->fd, buffer, LOOP_READ_BUFFER_BYTES);
         if (n < 0)

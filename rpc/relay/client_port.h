@@ -29,7 +29,7 @@ struct client_port_options {
 struct status *client_port_new(struct loop *loop, const struct client_port_options *options,
                                struct client_port **ret) MUST_USE;
 int client_port_number(const struct client_port *port); /* the bound port */
-/* Stops accepting and ends all connections at once. The memory is freed by the loop's next turns.
+/* Stops accepting and ends all connections at once. The loop frees the memory later.
  * Accepts NULL. */
 void client_port_close(struct client_port *port);
 /* Appends a JSON object: port, connections, master. */

@@ -27,7 +27,7 @@ int tls_tunnel_port(const struct tls_tunnel *tunnel);  /* the bound port */
 int tls_tunnel_count(const struct tls_tunnel *tunnel); /* the present number of connections */
 /* Stops accepting. Calls on_drained once, when the last connection has ended. */
 void tls_tunnel_drain(struct tls_tunnel *tunnel, void (*on_drained)(void *arg), void *arg);
-/* Ends all connections at once. The memory is freed by the loop's next turns. Accepts NULL. */
+/* Ends all connections at once. The loop frees the memory later. Accepts NULL. */
 void tls_tunnel_close(struct tls_tunnel *tunnel);
 
 #endif

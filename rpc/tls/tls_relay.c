@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 64 * 1024, READS_PER_TURN = 16, HANDSHAKE_MS = 20000, SPEAK_MS = 1000 };
+enum { READ_BYTES = 64 * 1024, READS_PER_EVENT = 16, HANDSHAKE_MS = 20000, SPEAK_MS = 1000 };
 
 struct relay_poll {
     uv_poll_t uv;
@@ -117,7 +117,7 @@ static bool move_to_tls(struct tls_relay *relay) {
     char *buffer = loop_read_buffer(relay->loop);
     if (!flush_tls(relay))
         return false;
-    for (int i = 0; i < READS_PER_TURN && relay->may_read_plain && !relay->plain_has_ended &&
+    for (int i = 0; i < READS_PER_EVENT && relay->may_read_plain && !relay->plain_has_ended &&
                     tls_is_free(relay);
          i++) {
         size_t n_written;
@@ -160,7 +160,7 @@ static bool move_to_plain(struct tls_relay *relay) {
     if (!write_plain(relay, relay->to_plain.data, relay->to_plain.len, &n_written))
         return false;
     drop_front(&relay->to_plain, n_written);
-    for (int i = 0; i < READS_PER_TURN && !relay->tls_has_ended && relay->to_plain.len == 0; i++) {
+    for (int i = 0; i < READS_PER_EVENT && !relay->tls_has_ended && relay->to_plain.len == 0; i++) {
         struct iovec piece = {buffer, READ_BYTES};
         ssize_t n = tls_socket_read(relay->stream, relay->tls_fd, &piece, 1);
         if (n < 0)
@@ -179,7 +179,7 @@ static bool move_to_plain(struct tls_relay *relay) {
     return true;
 }
 
-/* ---- turns ---- */
+/* ---- passing bytes on ---- */
 
 static void on_ready(uv_poll_t *uv, int status, int events);
 

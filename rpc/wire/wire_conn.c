@@ -15,7 +15,7 @@
 
 /* After this much the thread stops writing and the loop continues, so that a large tensor occupies
  * no thread. */
-enum { WRITE_BYTES_PER_TURN = 1 << 20 };
+enum { WRITE_BYTES_PER_FLUSH = 1 << 20 };
 
 static void on_poll(uv_poll_t *uv, int error, int events);
 static void on_arm_posted(struct loop_task *task);
@@ -303,7 +303,7 @@ static struct status *write_locked(struct wire_conn *conn) {
             pthread_mutex_lock(&conn->lock);
         }
         if ((size_t)n < n_bytes ||
-            (written >= WRITE_BYTES_PER_TURN && conn->output.n_segments > 0)) {
+            (written >= WRITE_BYTES_PER_FLUSH && conn->output.n_segments > 0)) {
             conn->is_blocked = true;
             break;
         }

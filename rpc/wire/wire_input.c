@@ -298,7 +298,7 @@ static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_ask
     struct wire_input *input = &conn->input;
     size_t missing = input->large.payload_len - input->n_got;
     size_t n_direct = input->payload
-                          ? MIN(missing, (size_t)WIRE_BYTES_PER_TURN)
+                          ? MIN(missing, (size_t)WIRE_BYTES_PER_EVENT)
                           : MIN(missing, (size_t)LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES);
     struct iovec iov[2] = {
         {.iov_base =
@@ -373,7 +373,7 @@ static void on_read_due(struct loop_task *task) {
     wire_conn_unref(conn);
 }
 
-/* The connection's share of this turn is used up, and the socket may not report that there is
+/* The connection's share of this event is used up, and the socket may not report that there is
  * more. */
 static void read_on_later(struct wire_conn *conn) {
     if (!conn->tls || !tls_stream_has_input(conn->tls) || conn->is_read_due ||
@@ -389,7 +389,7 @@ struct status *wire_input_read(struct wire_conn *conn) {
     char *scratch = loop_read_buffer(conn->loop);
     struct status *why = NULL;
     size_t total = 0;
-    while (wire_conn_is_live(conn) && total < WIRE_BYTES_PER_TURN) {
+    while (wire_conn_is_live(conn) && total < WIRE_BYTES_PER_EVENT) {
         size_t asked;
         ssize_t n = input->is_large ? read_large(conn, scratch, &asked, &why)
                                     : read_front(conn, scratch, &asked, &why);

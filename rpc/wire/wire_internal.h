@@ -97,7 +97,7 @@ enum {
     WIRE_SHARE_MIN_BYTES = 4096,
     /* how much of a payload with a checksum is written at a time, so that it stays in the cache
      * until its checksum is computed */
-    WIRE_CHECKSUM_TURN_BYTES = 512 << 10,
+    WIRE_CHECKSUM_WRITE_BYTES = 512 << 10,
 };
 
 void wire_output_fini(struct wire_output *output); /* all-zero is an empty output */
@@ -133,7 +133,7 @@ struct wire_input {
 enum {
     WIRE_READ_BYTES = 64 * 1024,      /* of one read, when no large payload is being received */
     WIRE_LARGE_MIN_BYTES = 16 * 1024, /* larger payloads are read directly into their buffer */
-    WIRE_BYTES_PER_TURN = 1 << 20,    /* then the loop's other connections have their turn */
+    WIRE_BYTES_PER_EVENT = 1 << 20,   /* then the loop's other connections are served */
 };
 
 void wire_input_init(struct wire_input *input);

@@ -174,7 +174,7 @@ static void fill_in_checksum(struct wire_output *output, struct wire_segment *se
 int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_bytes) {
     int max = (int)MIN(output->n_segments, (size_t)WIRE_MAX_IOV), n = 0;
     size_t bytes = 0, summed = 0;
-    for (; n < max && summed < WIRE_CHECKSUM_TURN_BYTES; n++) {
+    for (; n < max && summed < WIRE_CHECKSUM_WRITE_BYTES; n++) {
         struct wire_segment *segment = segment_at(output, (size_t)n);
         size_t len = segment->len;
         if (segment->kind == WIRE_PAYLOAD_CHECKSUM && n > 0)
@@ -182,7 +182,7 @@ int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_
         if (segment->kind == WIRE_PAYLOAD_CHECKSUM)
             fill_in_checksum(output, segment);
         if (segment->kind == WIRE_PAYLOAD)
-            summed += len = MIN(len, WIRE_CHECKSUM_TURN_BYTES - summed);
+            summed += len = MIN(len, WIRE_CHECKSUM_WRITE_BYTES - summed);
         iov[n] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = len};
         bytes += len;
     }

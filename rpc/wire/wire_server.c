@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS_PER_TURN = 64,
+    ACCEPTS_PER_EVENT = 64,
     BACKLOG = 1024,
     EXHAUSTED_PAUSE_MS =
         /* how long a listener without free descriptors pauses; new connections wait in the
@@ -58,7 +58,7 @@ static void on_fd(void *arg, int fd_take) {
 
 static void on_abstract_readable(uv_poll_t *poll, int error, int events) {
     struct wire_server *server = CONTAINER_OF(poll, struct wire_server, poll);
-    for (int i = 0; i < ACCEPTS_PER_TURN && server->fd >= 0; i++) {
+    for (int i = 0; i < ACCEPTS_PER_EVENT && server->fd >= 0; i++) {
         int fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
             /* The listener is readable, but accept fails. Without a pause the loop would spin. */

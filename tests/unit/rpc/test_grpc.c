@@ -222,9 +222,9 @@ static void bytes_read_straight_into_place_are_not_copied(void **state) {
     char *bytes = framed_message(10000), *place;
     size_t room;
     grpc_receiver_init(&in, &quota, align_at_49);
-    assert_false(grpc_receiver_place(&in, &place, &room));
+    assert_false(grpc_receiver_destination(&in, &place, &room));
     assert_null(grpc_receiver_feed(&in, bytes, 5000));
-    assert_true(grpc_receiver_place(&in, &place, &room));
+    assert_true(grpc_receiver_destination(&in, &place, &room));
     assert_int_equal(room, 10005 - 5000);
     memcpy(place, bytes + 5000, room);
     assert_null(grpc_receiver_feed(&in, place, room));

@@ -40,8 +40,10 @@ static bool read_handle(struct span bytes, char *texts[3]) {
     return more == 0 && texts[0] && texts[1] && texts[2];
 }
 
-struct status *handle_of_string(struct kernel_ctx *ctx, const struct object_type *type,
-                                struct object **ret_resource, struct resource_handle **ret_handle) {
+/* Finds the resource. *ret_resource and *ret_handle get a reference each. */
+static struct status *handle_of_string(struct kernel_ctx *ctx, const struct object_type *type,
+                                       struct object **ret_resource,
+                                       struct resource_handle **ret_handle) {
     const struct tensor *text = kernel_input(ctx, 0);
     char *texts[3] = {NULL};
     struct status *st = NULL;
@@ -59,4 +61,19 @@ out:
     for (int i = 0; i < 3; i++)
         free(texts[i]);
     return st;
+}
+
+enum kernel_result handle_from_string(struct kernel_ctx *ctx, const struct object_type *type,
+                                      handle_check_fn *check) {
+    struct resource_handle *handle = NULL;
+    struct object *object = NULL;
+    KERNEL_TRY(ctx, handle_of_string(ctx, type, &object, &handle));
+    struct status *st = check(ctx, object);
+    object_unref(object);
+    if (st) {
+        object_unref(&handle->object);
+        return kernel_fail(ctx, st);
+    }
+    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
+    return KERNEL_DONE;
 }

@@ -8,11 +8,12 @@
 /* Sets output 0 to the handle in input 0 as a string. The handle must be one of a resource of that
  * type. */
 enum kernel_result handle_to_string(struct kernel_ctx *ctx, const struct object_type *type);
-/* Finds the resource of the handle in the scalar string of input 0. *ret_resource and *ret_handle
- * get a reference each. Errors: INVALID_ARGUMENT for a malformed string or another device;
- * NOT_FOUND. */
-struct status *handle_of_string(struct kernel_ctx *ctx, const struct object_type *type,
-                                struct object **ret_resource,
-                                struct resource_handle **ret_handle) MUST_USE;
+/* Checks the resource that a string names. */
+typedef struct status *handle_check_fn(struct kernel_ctx *ctx, struct object *resource);
+/* Sets output 0 to the handle that the scalar string of input 0 holds, once `check` has accepted
+ * the handle's resource. Errors: INVALID_ARGUMENT for a malformed string or another device;
+ * NOT_FOUND; those of `check`. */
+enum kernel_result handle_from_string(struct kernel_ctx *ctx, const struct object_type *type,
+                                      handle_check_fn *check);
 
 #endif

@@ -265,21 +265,15 @@ static enum kernel_result to_string_compute(struct kernel_ctx *ctx) {
     return handle_to_string(ctx, &iterator_type);
 }
 
-static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
+static struct status *check_named(struct kernel_ctx *ctx, struct object *iterator) {
     const struct attr_value *types = node_attr(ctx->instance->node, "output_types");
-    struct resource_handle *handle = NULL;
-    struct object *object = NULL;
-    struct status *st = NULL;
-    KERNEL_TRY(ctx, handle_of_string(ctx, &iterator_type, &object, &handle));
-    if (types && types->list.n_values > 0)
-        st = check_declared(ctx, CONTAINER_OF(object, struct iterator, object));
-    object_unref(object);
-    if (st) {
-        object_unref(&handle->object);
-        return kernel_fail(ctx, st);
-    }
-    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
-    return KERNEL_DONE;
+    if (!types || types->list.n_values == 0)
+        return NULL;
+    return check_declared(ctx, CONTAINER_OF(iterator, struct iterator, object));
+}
+
+static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
+    return handle_from_string(ctx, &iterator_type, check_named);
 }
 
 #define HANDLE(name)                                                                     \

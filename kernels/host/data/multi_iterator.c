@@ -381,30 +381,20 @@ static enum kernel_result to_string_compute(struct kernel_ctx *ctx) {
     return handle_to_string(ctx, &multi_type);
 }
 
-static struct status *check_declared(struct kernel_ctx *ctx, const struct multi_iterator *multi) {
+static struct status *check_declared(struct kernel_ctx *ctx, struct object *multi) {
     const struct attr_value *types = node_attr(ctx->instance->node, "output_types");
     struct iterator *wanted = NULL;
     if (!types || types->list.n_values == 0)
         return NULL;
     TRY(iterator_new(ctx, &wanted));
-    struct status *st =
-        iterator_check(multi->declared, wanted->types, wanted->shapes, wanted->n_components);
+    struct status *st = iterator_check(multi_of(multi)->declared, wanted->types, wanted->shapes,
+                                       wanted->n_components);
     object_unref(&wanted->object);
     return st;
 }
 
 static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
-    struct resource_handle *handle = NULL;
-    struct object *object = NULL;
-    KERNEL_TRY(ctx, handle_of_string(ctx, &multi_type, &object, &handle));
-    struct status *st = check_declared(ctx, multi_of(object));
-    object_unref(object);
-    if (st) {
-        object_unref(&handle->object);
-        return kernel_fail(ctx, st);
-    }
-    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
-    return KERNEL_DONE;
+    return handle_from_string(ctx, &multi_type, check_declared);
 }
 
 #define LOOKS(name, fn) \

@@ -123,3 +123,17 @@ struct status *count_init(struct kernel_init *init) {
         state->limit = MIN(state->limit, INT32_MAX);
     return NULL;
 }
+
+enum kernel_result variable_change(struct kernel_ctx *ctx, variable_change_fn *change,
+                                   bool is_ref) {
+    struct variable *variable = NULL;
+    KERNEL_TRY(ctx, variable_of_input(ctx, 0, &variable));
+    pthread_mutex_lock(&variable->lock);
+    struct status *st = change(ctx, variable, ctx->instance->def->arg);
+    pthread_mutex_unlock(&variable->lock);
+    variable_unref(variable);
+    KERNEL_TRY(ctx, st);
+    if (is_ref)
+        kernel_pass(ctx, 0, 0);
+    return KERNEL_DONE;
+}

@@ -16,6 +16,13 @@ struct assign_update_row {
 extern const struct assign_update_row assign_update_ref[2], assign_update_resource[2];
 kernel_fn assign_update;
 
+/* Changes a variable, whose lock the caller holds, as the kernel's inputs and its row's arg say. */
+typedef struct status *variable_change_fn(struct kernel_ctx *ctx, struct variable *variable,
+                                          const void *arg);
+/* Calls `change` for the variable of input 0, under its lock. With is_ref it then passes the
+ * reference on to output 0. Returns what the kernel must return. */
+enum kernel_result variable_change(struct kernel_ctx *ctx, variable_change_fn *change, bool is_ref);
+
 /* CountUpTo and ResourceCountUpTo. */
 struct count_state {
     int64_t limit;

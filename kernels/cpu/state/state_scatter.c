@@ -9,10 +9,8 @@
  * twice. */
 #include <stdlib.h>
 
-#include "kernels/kernel.h"
+#include "kernels/cpu/state/state_internal.h"
 #include "kernels/support/device_engine.h"
-#include "kernels/support/update.h"
-#include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 
 extern const struct kernel_list state_scatter_kernels;
@@ -65,9 +63,10 @@ static struct status *scatter_on_device(struct kernel_ctx *ctx, struct tensor *p
     return ctx->instance->engine->scatter(ctx, &job);
 }
 
-/* The caller holds the lock. */
+/* A variable_change_fn. */
 static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *variable,
-                                   const struct scatter_row *row) {
+                                   const void *arg) {
+    const struct scatter_row *row = arg;
     const struct tensor *indices = &ctx->inputs[1], *updates = &ctx->inputs[2];
     enum dtype dtype = (enum dtype)updates->dtype;
     TRY(variable_check(variable, row->is_ref, dtype));
@@ -99,16 +98,7 @@ static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *vari
 
 static enum kernel_result scatter(struct kernel_ctx *ctx) {
     const struct scatter_row *row = ctx->instance->def->arg;
-    struct variable *variable = NULL;
-    KERNEL_TRY(ctx, variable_of_input(ctx, 0, &variable));
-    pthread_mutex_lock(&variable->lock);
-    struct status *st = scatter_into(ctx, variable, row);
-    pthread_mutex_unlock(&variable->lock);
-    variable_unref(variable);
-    KERNEL_TRY(ctx, st);
-    if (row->is_ref)
-        kernel_pass(ctx, 0, 0);
-    return KERNEL_DONE;
+    return variable_change(ctx, scatter_into, row->is_ref);
 }
 
 #define TYPES_SCATTER_UPDATE (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)

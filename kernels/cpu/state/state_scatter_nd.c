@@ -10,10 +10,8 @@
  * (bad_indices_policy "IGNORE"). */
 #include <stdlib.h>
 
-#include "kernels/kernel.h"
+#include "kernels/cpu/state/state_internal.h"
 #include "kernels/support/device_engine.h"
-#include "kernels/support/update.h"
-#include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 
 extern const struct kernel_list state_scatter_nd_kernels;
@@ -188,20 +186,17 @@ out:
     return st;
 }
 
+/* A variable_change_fn. */
+static struct status *scatter_nd_variable(struct kernel_ctx *ctx, struct variable *variable,
+                                          const void *arg) {
+    const struct scatter_nd_row *row = arg;
+    TRY(variable_check(variable, row->is_ref, (enum dtype)ctx->inputs[2].dtype));
+    return scatter_nd_into(ctx, &variable->value, variable, row->op);
+}
+
 static enum kernel_result scatter_nd(struct kernel_ctx *ctx) {
     const struct scatter_nd_row *row = ctx->instance->def->arg;
-    struct variable *variable = NULL;
-    KERNEL_TRY(ctx, variable_of_input(ctx, 0, &variable));
-    pthread_mutex_lock(&variable->lock);
-    struct status *st = variable_check(variable, row->is_ref, (enum dtype)ctx->inputs[2].dtype);
-    if (!st)
-        st = scatter_nd_into(ctx, &variable->value, variable, row->op);
-    pthread_mutex_unlock(&variable->lock);
-    variable_unref(variable);
-    KERNEL_TRY(ctx, st);
-    if (row->is_ref)
-        kernel_pass(ctx, 0, 0);
-    return KERNEL_DONE;
+    return variable_change(ctx, scatter_nd_variable, row->is_ref);
 }
 
 /* The output takes over the input's memory where it may. */

@@ -34,7 +34,7 @@ static struct status *shape_conv_of(struct shape_inference *ctx, int n_spatial) 
     shape_dims_or_unknown(ctx->in[0], rank, in);
     shape_dims_or_unknown(ctx->in[1], rank, filter);
     TRY(check_groups(in[window_channel_dim(&attrs)], filter[n_spatial], filter[n_spatial + 1]));
-    return shape_of_places(ctx, &attrs, filter, filter[n_spatial + 1], 0);
+    return shape_of_positions(ctx, &attrs, filter, filter[n_spatial + 1], 0);
 }
 
 struct status *shape_conv(struct shape_inference *ctx) {
@@ -125,7 +125,7 @@ static struct status *shape_depthwise(struct shape_inference *ctx) {
     TRY(shape_merge_dims(in[window_channel_dim(&attrs)], filter[2], &channels));
     if (channels >= 0 && filter[3] >= 0 && mul_overflows_i64(channels, filter[3], &channels))
         return status_invalid("depth_multiplier * in_depth overflows");
-    return shape_of_places(ctx, &attrs, filter, filter[3] < 0 ? -1 : channels, 0);
+    return shape_of_positions(ctx, &attrs, filter, filter[3] < 0 ? -1 : channels, 0);
 }
 
 /* ---- morphological dilation, patches ---- */
@@ -139,7 +139,7 @@ static struct status *shape_dilation(struct shape_inference *ctx) {
     shape_dims_or_unknown(ctx->in[0], 4, in);
     shape_dims_or_unknown(ctx->in[1], 3, filter);
     TRY(shape_merge_dims(in[3], filter[2], &channels));
-    return shape_of_places(ctx, &attrs, filter, channels, 0);
+    return shape_of_positions(ctx, &attrs, filter, channels, 0);
 }
 
 static struct status *shape_as_filter(struct shape_inference *ctx) {

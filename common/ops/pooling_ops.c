@@ -13,14 +13,14 @@ static int64_t pooled_channels(const struct window_attrs *attrs, int64_t channel
     return channels < size ? 0 : (channels - size) / stride + 1;
 }
 
-static struct status *shape_places(struct shape_inference *ctx, const struct window_attrs *attrs,
-                                   int output) {
+static struct status *shape_positions(struct shape_inference *ctx, const struct window_attrs *attrs,
+                                      int output) {
     int rank = attrs->n_spatial + 2;
     int64_t in[WINDOW_MAX_RANK];
     TRY(shape_require_rank(ctx, 0, rank, NULL));
     shape_dims_or_unknown(ctx->in[0], rank, in);
-    return shape_of_places(ctx, attrs, attrs->size.spatial,
-                           pooled_channels(attrs, in[window_channel_dim(attrs)]), output);
+    return shape_of_positions(ctx, attrs, attrs->size.spatial,
+                              pooled_channels(attrs, in[window_channel_dim(attrs)]), output);
 }
 
 struct status *shape_pool(struct shape_inference *ctx) {
@@ -33,7 +33,7 @@ struct status *shape_pool(struct shape_inference *ctx) {
     TRY(st);
     if (attrs.is_vect_c)
         return NULL;
-    TRY(shape_places(ctx, &attrs, 0));
+    TRY(shape_positions(ctx, &attrs, 0));
     if (node_is_op(ctx->node, "AvgPool") && (attrs.size.channel != 1 || attrs.strides.channel != 1))
         ctx->out[0] = shape_unknown_of_rank(ctx, 4); /* the kernel reports it */
     for (int i = 1; i < ctx->node->n_outputs; i++)
@@ -67,7 +67,7 @@ static struct status *shape_pool_v2(struct shape_inference *ctx) {
         TRY(window_list_set(&attrs, i == 0 ? "ksize" : "strides", values,
                             (int)MIN(t->n_elements, 99), i == 0 ? &attrs.size : &attrs.strides));
     }
-    return shape_places(ctx, &attrs, 0);
+    return shape_positions(ctx, &attrs, 0);
 }
 
 static struct status *shape_max_pool_grad(struct shape_inference *ctx) {
@@ -79,9 +79,9 @@ static struct status *shape_max_pool_grad(struct shape_inference *ctx) {
 static struct status *shape_max_pool_grad_grad(struct shape_inference *ctx) {
     int rank = spatial_of(ctx->node) + 2;
     TRY(shape_require_rank(ctx, 0, rank, NULL));
-    struct shape places;
-    TRY(shape_require_rank(ctx, 1, rank, &places));
-    ctx->out[0] = places;
+    struct shape positions;
+    TRY(shape_require_rank(ctx, 1, rank, &positions));
+    ctx->out[0] = positions;
     return NULL;
 }
 

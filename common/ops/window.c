@@ -1,4 +1,4 @@
-/* Reads the attrs of sliding windows and counts their places. */
+/* Reads the attrs of sliding windows and counts their positions. */
 #include "common/ops/window.h"
 
 /* ---- attrs ---- */
@@ -112,7 +112,7 @@ struct status *window_attrs_read(const struct node *node, int n_spatial, struct 
     return NULL;
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 /* The number of elements from the first tap of the window to its last. */
 static struct status *reach_of(int64_t size, int64_t rate, int64_t *ret) {

@@ -1,4 +1,4 @@
-/* Reads the attrs of sliding windows and counts a window's places: for convolution, pooling,
+/* Reads the attrs of sliding windows and counts a window's positions: for convolution, pooling,
  * dilation and patches.
  *
  * Lists of sizes are for the spatial dimensions, outermost first; batch and channels have fields of
@@ -50,13 +50,13 @@ static inline int window_spatial_dim(const struct window_attrs *attrs, int i) {
 struct window_fit {
     int64_t out, pad_before, pad_after;
 };
-/* The number of places of a window of `size` along spatial dimension i with `input` elements, as
- * kernels count: a window that does not fit has 0 places. Errors: INVALID_ARGUMENT "Computed output
- * size would be negative". */
+/* Counts the positions of a window of `size` along spatial dimension i with `input` elements, as
+ * kernels count: a window that does not fit has 0 positions. Errors: INVALID_ARGUMENT "Computed
+ * output size would be negative". */
 struct status *window_fit(const struct window_attrs *attrs, int i, int64_t input, int64_t size,
                           struct window_fit *ret) MUST_USE;
-/* The same for static shapes: -1 where input or size is -1. A window larger than the padded input
- * is an error. */
+/* Does the same for static shapes: *ret_out is -1 when input or size is -1. A window that is larger
+ * than the padded input is INVALID_ARGUMENT. */
 struct status *window_fit_static(const struct window_attrs *attrs, int i, int64_t input,
                                  int64_t size, int64_t *ret_out) MUST_USE;
 

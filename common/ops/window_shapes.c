@@ -6,8 +6,8 @@ void shape_dims_or_unknown(struct shape shape, int rank, int64_t *ret) {
         ret[i] = shape.rank == rank ? shape.dims[i] : -1;
 }
 
-struct status *shape_of_places(struct shape_inference *ctx, const struct window_attrs *attrs,
-                               const int64_t *window, int64_t channels, int output) {
+struct status *shape_of_positions(struct shape_inference *ctx, const struct window_attrs *attrs,
+                                  const int64_t *window, int64_t channels, int output) {
     int rank = attrs->n_spatial + 2;
     int64_t dims[WINDOW_MAX_RANK];
     TRY(shape_require_rank(ctx, 0, rank, NULL));

@@ -56,6 +56,9 @@ double conv_n_multiplications(const struct conv_shape *shape);
  * divides the batch. */
 int64_t conv_images_per_share(const struct conv_shape *shape, double least);
 
+/* Checks what TensorFlow's kernels for depthwise and for quantized images require: one stride for
+ * rows and columns, and none for batch and channels. Errors: INVALID_ARGUMENT. */
+struct status *conv_check_image_strides(const struct window_attrs *attrs) MUST_USE;
 /* Fills in one spatial dimension of a shape that kernels see as three-dimensional. Errors:
  * INVALID_ARGUMENT when the window does not fit. */
 struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t input, int64_t window,

@@ -108,6 +108,16 @@ struct status *conv_read_sizes(const struct tensor *t, const char *what, int n, 
     return NULL;
 }
 
+struct status *conv_check_image_strides(const struct window_attrs *attrs) {
+    if (attrs->strides.spatial[0] != attrs->strides.spatial[1])
+        return status_invalid("Current implementation only supports equal length strides in the "
+                              "row and column dimensions.");
+    if (attrs->strides.batch != 1 || attrs->strides.channel != 1)
+        return status_invalid("Current implementation does not yet support strides in the batch "
+                              "and depth dimensions.");
+    return NULL;
+}
+
 struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t input, int64_t window,
                             struct conv_shape *shape, int64_t *ret_out) {
     struct window_fit fit;

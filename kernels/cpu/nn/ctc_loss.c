@@ -132,7 +132,7 @@ static struct status *take_all_labels(struct loss_job *job, const struct tensor 
 
 struct sequence {
     const struct loss_job *job;
-    int64_t b, time, n_places;
+    int64_t b, time, n_positions;
     const int32_t *labels;
     double *log_norm; /* by time step */
     /* [time, states]: the probability of all paths from the start to a state at a time step,
@@ -159,7 +159,7 @@ static bool may_jump(const struct sequence *s, int64_t u) {
 }
 
 static void forward(const struct sequence *s) {
-    int64_t n = s->n_places;
+    int64_t n = s->n_positions;
     for (int64_t u = 0; u < n; u++)
         s->alpha[u] = u < 2 ? log_output(s, 0, u) : -INFINITY;
     for (int64_t t = 1; t < s->time; t++) {
@@ -177,7 +177,7 @@ static void forward(const struct sequence *s) {
 
 /* Computes beta of time step t from that of t + 1. */
 static void step_back(struct sequence *s, int64_t t) {
-    int64_t n = s->n_places;
+    int64_t n = s->n_positions;
     double *next = s->further;
     for (int64_t u = 0; u < n; u++)
         next[u] = s->beta[u] == -INFINITY ? -INFINITY : s->beta[u] + log_output(s, t + 1, u);
@@ -204,9 +204,9 @@ static void gradient_at(const struct sequence *s, int64_t t, double log_p) {
     const struct ctc_inputs *in = &s->job->in;
     for (int64_t c = 0; c < in->classes; c++)
         s->by_class[c] = -INFINITY;
-    for (int64_t u = 0; u < s->n_places && log_p != -INFINITY; u++) {
+    for (int64_t u = 0; u < s->n_positions && log_p != -INFINITY; u++) {
         double *sum = &s->by_class[class_at(s, u)];
-        *sum = ctc_log_add(*sum, s->alpha[t * s->n_places + u] + s->beta[u]);
+        *sum = ctc_log_add(*sum, s->alpha[t * s->n_positions + u] + s->beta[u]);
     }
     int64_t row = (t * in->batch + s->b) * in->classes;
     for (int64_t c = 0; c < in->classes; c++) {
@@ -217,14 +217,14 @@ static void gradient_at(const struct sequence *s, int64_t t, double log_p) {
 }
 
 static void run_recursion(struct sequence *s) {
-    const double *last = s->alpha + (s->time - 1) * s->n_places;
+    const double *last = s->alpha + (s->time - 1) * s->n_positions;
     forward(s);
-    double log_p = last[s->n_places - 1];
-    if (s->n_places > 1)
-        log_p = ctc_log_add(log_p, last[s->n_places - 2]);
+    double log_p = last[s->n_positions - 1];
+    if (s->n_positions > 1)
+        log_p = ctc_log_add(log_p, last[s->n_positions - 2]);
     set_real(s->job->in.dtype, s->job->loss, s->b, -log_p);
-    for (int64_t u = 0; u < s->n_places; u++)
-        s->beta[u] = u >= s->n_places - 2 ? 0 : -INFINITY;
+    for (int64_t u = 0; u < s->n_positions; u++)
+        s->beta[u] = u >= s->n_positions - 2 ? 0 : -INFINITY;
     for (int64_t t = s->time - 1; t >= 0; t--) {
         if (t < s->time - 1)
             step_back(s, t);
@@ -235,19 +235,22 @@ static void run_recursion(struct sequence *s) {
 static struct status *run_sequence(const struct loss_job *job, int64_t b) {
     const int64_t *first = job->targets.first + b;
     struct tensor memory[2] = {TENSOR_INIT, TENSOR_INIT};
-    struct sequence s = {
-        .job = job, .b = b, .time = job->in.lengths[b], .n_places = 2 * (first[1] - first[0]) + 1};
+    struct sequence s = {.job = job,
+                         .b = b,
+                         .time = job->in.lengths[b],
+                         .n_positions = 2 * (first[1] - first[0]) + 1};
     s.labels = job->targets.labels + first[0];
     if (s.time == 0 || job->targets.is_longer[b])
         return NULL; /* its loss is 0 */
-    struct status *st = scratch_new(job->ctx, DT_DOUBLE, s.time, s.n_places, &memory[0], &s.alpha);
+    struct status *st =
+        scratch_new(job->ctx, DT_DOUBLE, s.time, s.n_positions, &memory[0], &s.alpha);
     if (!st)
-        st = scratch_new(job->ctx, DT_DOUBLE, s.time + 2 * s.n_places + job->in.classes, 1,
+        st = scratch_new(job->ctx, DT_DOUBLE, s.time + 2 * s.n_positions + job->in.classes, 1,
                          &memory[1], &s.log_norm);
     if (!st) {
         s.beta = s.log_norm + s.time;
-        s.further = s.beta + s.n_places;
-        s.by_class = s.further + s.n_places;
+        s.further = s.beta + s.n_positions;
+        s.by_class = s.further + s.n_positions;
         for (int64_t t = 0; t < s.time; t++)
             s.log_norm[t] = ctc_log_norm(&job->in, t, b);
         run_recursion(&s);

@@ -57,12 +57,7 @@ struct status *depthwise_init(struct kernel_init *init) {
     state->direction = *(const enum conv_direction *)init->arg;
     state->dtype = (enum dtype)init->node->out_types[0];
     TRY(window_attrs_read(init->node, 2, attrs));
-    if (attrs->strides.spatial[0] != attrs->strides.spatial[1])
-        return status_invalid("Current implementation only supports equal length strides in the "
-                              "row and column dimensions.");
-    if (attrs->strides.batch != 1 || attrs->strides.channel != 1)
-        return status_invalid("Current implementation does not yet support strides in the batch "
-                              "and depth dimensions.");
+    TRY(conv_check_image_strides(attrs));
     const struct window_list *rates = &attrs->rates;
     if (state->direction == CONV_FORWARD && (rates->batch != 1 || rates->channel != 1 ||
                                              rates->spatial[0] != 1 || rates->spatial[1] != 1))
@@ -153,10 +148,10 @@ static void backprop_image(const struct depthwise_job *job, const char *gradient
         row.out = in + y * in_row;
         for (int64_t i = (y + s->pad_before[1]) % s->stride[1]; i < s->window[1];
              i += s->stride[1]) {
-            int64_t place = (y + s->pad_before[1] - i) / s->stride[1];
-            if (y + s->pad_before[1] < i || place >= s->out[1])
+            int64_t position = (y + s->pad_before[1] - i) / s->stride[1];
+            if (y + s->pad_before[1] < i || position >= s->out[1])
                 continue;
-            row.in[row.n_rows] = gradient + place * out_row;
+            row.in[row.n_rows] = gradient + position * out_row;
             row.filter[row.n_rows++] = job->filter + i * tap_row;
             if (row.n_rows == MAX_TAP_ROWS)
                 run_rows(job, job->loops->backprop_row, &row, wide_row(job, s->in), extra,
@@ -249,12 +244,12 @@ static struct status *run_by_onednn(const struct kernel_ctx *ctx, enum conv_dire
         return conv_by_onednn(ctx, direction, s, o, ret_done);
     if (direction == CONV_BACKPROP_FILTER || s->stride[1] != 1 || s->stride[2] != 1)
         return NULL;
-    struct conv_shape turned = *s;
+    struct conv_shape mirrored = *s;
     for (int i = 1; i < 3; i++) {
-        turned.in[i] = s->out[i];
-        turned.out[i] = s->in[i];
-        turned.pad_before[i] = s->window[i] - 1 - s->pad_before[i];
-        if (turned.pad_before[i] < 0)
+        mirrored.in[i] = s->out[i];
+        mirrored.out[i] = s->in[i];
+        mirrored.pad_before[i] = s->window[i] - 1 - s->pad_before[i];
+        if (mirrored.pad_before[i] < 0)
             return NULL;
     }
     struct tensor scratch = TENSOR_INIT;
@@ -264,7 +259,7 @@ static struct status *run_by_onednn(const struct kernel_ctx *ctx, enum conv_dire
         memcpy(filter + i * channels, (const float *)o->filter + (n_taps - 1 - i) * channels,
                (size_t)channels * sizeof(float));
     struct conv_operands operands = {.in = o->out, .filter = filter, .result = o->result};
-    struct status *st = conv_by_onednn(ctx, CONV_FORWARD, &turned, &operands, ret_done);
+    struct status *st = conv_by_onednn(ctx, CONV_FORWARD, &mirrored, &operands, ret_done);
     tensor_clear(&scratch);
     return st;
 }
@@ -365,8 +360,8 @@ static struct status *geometry_of(const struct depthwise_state *state, const str
         return status_invalid("depth_multiplier * in_depth overflows: %lld * %lld",
                               (long long)filter[3], (long long)filter[2]);
     for (int i = 0; i < 2; i++) {
-        int64_t places;
-        TRY(conv_fit_dim(attrs, i, in[window_spatial_dim(attrs, i)], filter[i], s, &places));
+        int64_t positions;
+        TRY(conv_fit_dim(attrs, i, in[window_spatial_dim(attrs, i)], filter[i], s, &positions));
     }
     if (!is_forward && attrs->is_channels_first)
         return status_unimplemented(

@@ -55,8 +55,8 @@ struct patches_job {
     int64_t pixel; /* bytes */
 };
 
-static void copy_place(const struct patches_job *job, const char *image, const int64_t place[3],
-                       char *to) {
+static void copy_position(const struct patches_job *job, const char *image,
+                          const int64_t position[3], char *to) {
     const struct conv_shape *s = job->shape;
     int64_t tap[3], at[3];
     for (tap[0] = 0; tap[0] < s->window[0]; tap[0]++) {
@@ -64,7 +64,7 @@ static void copy_place(const struct patches_job *job, const char *image, const i
             for (tap[2] = 0; tap[2] < s->window[2]; tap[2]++, to += job->pixel) {
                 bool is_inside = true;
                 for (int i = 0; i < 3; i++) {
-                    at[i] = place[i] * s->stride[i] - s->pad_before[i] + tap[i] * s->rate[i];
+                    at[i] = position[i] * s->stride[i] - s->pad_before[i] + tap[i] * s->rate[i];
                     is_inside &= at[i] >= 0 && at[i] < s->in[i];
                 }
                 if (is_inside)
@@ -77,18 +77,20 @@ static void copy_place(const struct patches_job *job, const char *image, const i
     }
 }
 
-static void places_range(void *arg, int64_t begin, int64_t end) {
+static void positions_range(void *arg, int64_t begin, int64_t end) {
     const struct patches_job *job = arg;
     const struct conv_shape *s = job->shape;
-    int64_t n_places = conv_n_positions(s->out), patch = conv_n_positions(s->window) * job->pixel,
+    int64_t n_positions = conv_n_positions(s->out),
+            patch = conv_n_positions(s->window) * job->pixel,
             image = conv_n_positions(s->in) * job->pixel;
     for (; begin < end; begin++) {
-        int64_t rest = begin % n_places, place[3];
+        int64_t rest = begin % n_positions, position[3];
         for (int i = 2; i >= 0; i--) {
-            place[i] = rest % s->out[i];
+            position[i] = rest % s->out[i];
             rest /= s->out[i];
         }
-        copy_place(job, job->in + begin / n_places * image, place, job->out + begin * patch);
+        copy_position(job, job->in + begin / n_positions * image, position,
+                      job->out + begin * patch);
     }
 }
 
@@ -118,8 +120,8 @@ enum kernel_result patches_compute(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     struct patches_job job = {&s, tensor_cdata(in), tensor_data(&ctx->outputs[0]),
                               s.in_channels * (int64_t)dtype_size(state->dtype)};
-    int64_t n_places = s.batch * conv_n_positions(s.out);
+    int64_t n_positions = s.batch * conv_n_positions(s.out);
     double cost_ns = (double)conv_n_positions(s.window) * (5 + (double)job.pixel * 0.05);
-    pool_parallel_for(ctx->pool, n_places, cost_ns, places_range, &job);
+    pool_parallel_for(ctx->pool, n_positions, cost_ns, positions_range, &job);
     return KERNEL_DONE;
 }

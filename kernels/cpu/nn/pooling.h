@@ -25,12 +25,12 @@ struct pooling_op {
 
 enum { POOLING_USUAL_TAPS = 4 }; /* the taps of a 2 by 2 window, whose loops are unrolled */
 
-/* The loops of one element type, over the channels of one place (pooling_loops.inc). half and
- * bfloat16 are computed in float. max computes n_places contiguous places, whose taps are `step`
- * elements apart. */
+/* The loops of one element type, over the channels of one position (pooling_loops.inc). half and
+ * bfloat16 are computed in float. max computes n_positions contiguous positions, whose taps are
+ * `step` elements apart. */
 struct pooling_loops {
-    void (*max)(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n,
-                void *out);
+    void (*max)(const void *const *taps, int64_t n_taps, int64_t n_positions, int64_t step,
+                int64_t n, void *out);
     void (*search)(const void *const *taps, int64_t n_taps, int64_t n, void *best, int32_t *at);
     void (*scatter)(void *const *to, const int32_t *at, int64_t n, const void *gradient);
     void (*scatter_equal)(void *const *to, const void *const *taps, int64_t n_taps, int64_t n,
@@ -41,9 +41,9 @@ struct pooling_loops {
                        const void *gradient);
 };
 extern const struct pooling_loops *const pooling_loops_of[DT_N_TYPES];
-/* Takes float, double, qint8 and quint8 and computes the mean of the taps, place by place as max
- * does. */
-void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
+/* Takes float, double, qint8 and quint8 and computes the mean of the taps, position by position as
+ * max does. */
+void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_positions,
                   int64_t step, int64_t n, void *out);
 
 /* One execution. All operands have one dtype, which is not half or bfloat16. */
@@ -55,7 +55,7 @@ struct pooling_job {
     enum dtype dtype;
     const void *in, *out, *gradient; /* inputs of the op; NULL when the op does not have them */
     void *result;
-    void *argmax; /* POOLING_ARGMAX: where the places of the maxima are written */
+    void *argmax; /* POOLING_ARGMAX: where the positions of the maxima are written */
     bool is_argmax_wide, counts_batch;
     struct status *failure; /* the first failure of any share */
 };

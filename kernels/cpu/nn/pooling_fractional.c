@@ -214,10 +214,10 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
     struct tensor scratch = TENSOR_INIT;
     KERNEL_TRY(ctx, job_begin(ctx, &job, &scratch));
     char *to = tensor_data(&ctx->outputs[0]);
-    for (int64_t place = 0; place < out[0] * out[1] * out[2];
-         place++, to += job.dims[3] * job.size) {
-        int64_t n = region_taps(&job, tensor_cdata(value), place / (out[1] * out[2]),
-                                place / out[2] % out[1], place % out[2]);
+    for (int64_t position = 0; position < out[0] * out[1] * out[2];
+         position++, to += job.dims[3] * job.size) {
+        int64_t n = region_taps(&job, tensor_cdata(value), position / (out[1] * out[2]),
+                                position / out[2] % out[1], position % out[2]);
         if (state->is_average)
             mean(state->dtype, job.taps, n, job.dims[3], to);
         else
@@ -260,10 +260,11 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
     memset(result, 0, (size_t)(n_in * job->size));
     if (sums)
         memset(sums, 0, (size_t)n_in * sizeof(*sums));
-    for (int64_t place = 0; !st && place < job->dims[0] * job->n_rows * job->n_columns; place++) {
-        int64_t n = place / (job->n_rows * job->n_columns),
-                y = place / job->n_columns % job->n_rows, x = place % job->n_columns;
-        const char *g = (const char *)tensor_cdata(gradient) + place * channels * job->size;
+    for (int64_t position = 0; !st && position < job->dims[0] * job->n_rows * job->n_columns;
+         position++) {
+        int64_t n = position / (job->n_rows * job->n_columns),
+                y = position / job->n_columns % job->n_rows, x = position % job->n_columns;
+        const char *g = (const char *)tensor_cdata(gradient) + position * channels * job->size;
         const char *base = in ? tensor_cdata(in) : result;
         int64_t n_taps = region_taps(job, base, n, y, x);
         if (n_taps == 0)

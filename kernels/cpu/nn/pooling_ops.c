@@ -107,15 +107,15 @@ static struct status *expect_shape(const struct tensor *t, const char *what,
 }
 
 static struct status *geometry_of(const struct window_attrs *attrs, struct shape in,
-                                  struct conv_shape *s, int64_t *places) {
+                                  struct conv_shape *s, int64_t *positions) {
     int n_spatial = attrs->n_spatial;
     *s = (struct conv_shape){.in = {1, 1, 1},
                              .out = {1, 1, 1},
                              .window = {1, 1, 1},
                              .stride = {1, 1, 1},
                              .rate = {1, 1, 1}};
-    s->batch = places[0] = in.dims[0];
-    s->in_channels = s->out_channels = places[n_spatial + 1] = in.dims[n_spatial + 1];
+    s->batch = positions[0] = in.dims[0];
+    s->in_channels = s->out_channels = positions[n_spatial + 1] = in.dims[n_spatial + 1];
     s->groups = 1;
     for (int i = 0; i < n_spatial; i++) {
         struct window_fit fit;
@@ -131,7 +131,7 @@ static struct status *geometry_of(const struct window_attrs *attrs, struct shape
         TRY(window_fit(attrs, i, in.dims[1 + i], size, &fit));
         s->in[at] = in.dims[1 + i];
         s->window[at] = size;
-        s->out[at] = places[1 + i] = fit.out;
+        s->out[at] = positions[1 + i] = fit.out;
         s->stride[at] = attrs->strides.spatial[i];
         s->pad_before[at] = fit.pad_before;
     }
@@ -141,7 +141,7 @@ static struct status *geometry_of(const struct window_attrs *attrs, struct shape
 /* MaxPool over groups of channels is pooling along the last dimension: [pixels, channels / size,
  * size]. */
 static struct status *channel_geometry(const struct window_attrs *attrs, struct shape in,
-                                       struct conv_shape *s, int64_t *places) {
+                                       struct conv_shape *s, int64_t *positions) {
     int64_t size = attrs->size.channel, channels = in.dims[3];
     if (attrs->size.spatial[0] != 1 || attrs->size.spatial[1] != 1)
         return status_unimplemented("MaxPooling supports exactly one of pooling across depth or "
@@ -155,13 +155,13 @@ static struct status *channel_geometry(const struct window_attrs *attrs, struct 
     for (int i = 0; i < 2; i++) {
         struct window_fit fit;
         TRY(window_fit(attrs, i, in.dims[1 + i], 1, &fit));
-        places[1 + i] = fit.out;
+        positions[1 + i] = fit.out;
         if (fit.out != in.dims[1 + i])
             return status_unimplemented(
                 "Depthwise max pooling requires strides of 1 across width and height");
     }
-    places[0] = in.dims[0];
-    places[3] = channels / size;
+    positions[0] = in.dims[0];
+    positions[3] = channels / size;
     /* One row of output pixels for each image row, so that work can be split. */
     *s = (struct conv_shape){.in_channels = 1, .out_channels = 1, .groups = 1, .rate = {1, 1, 1}};
     s->batch = in.dims[0];
@@ -224,11 +224,11 @@ static struct status *sizes_of(const struct tensor *t, int rank, int64_t *ret) {
 /* Reads the input's shape, and checks the shapes of the op's other inputs. `result` is the shape to
  * allocate. */
 static struct status *check_inputs(const struct pooling_state *state, const struct kernel_ctx *ctx,
-                                   int64_t *sizes, struct conv_shape *s, int64_t *places,
+                                   int64_t *sizes, struct conv_shape *s, int64_t *positions,
                                    struct shape *result) {
     int rank = state->op.n_spatial + 2;
     const struct tensor *t = ctx->inputs;
-    struct shape in = tensor_shape(&t[0]), out = {rank, places};
+    struct shape in = tensor_shape(&t[0]), out = {rank, positions};
     if (state->op.kind == POOLING_AVG_GRAD) {
         TRY(sizes_of(&t[0], rank, sizes));
         in = (struct shape){rank, sizes};
@@ -240,10 +240,10 @@ static struct status *check_inputs(const struct pooling_state *state, const stru
         return status_invalid("tensor_in must not be empty (2)");
     if (state->attrs.size.channel != 1) {
         if (state->op.kind == POOLING_MAX)
-            return channel_geometry(&state->attrs, in, s, places);
+            return channel_geometry(&state->attrs, in, s, positions);
         return status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)");
     }
-    TRY(geometry_of(&state->attrs, in, s, places));
+    TRY(geometry_of(&state->attrs, in, s, positions));
     switch (state->op.kind) {
     case POOLING_AVG_GRAD:
         *result = in;
@@ -263,11 +263,11 @@ static struct status *check_inputs(const struct pooling_state *state, const stru
 enum kernel_result pooling_compute(struct kernel_ctx *ctx) {
     struct pooling_state state;
     struct conv_shape s;
-    int64_t sizes[WINDOW_MAX_RANK], places[WINDOW_MAX_RANK];
+    int64_t sizes[WINDOW_MAX_RANK], positions[WINDOW_MAX_RANK];
     struct shape result;
     const struct tensor *t = ctx->inputs;
     KERNEL_TRY(ctx, read_windows(ctx->instance->state, ctx, &state));
-    KERNEL_TRY(ctx, check_inputs(&state, ctx, sizes, &s, places, &result));
+    KERNEL_TRY(ctx, check_inputs(&state, ctx, sizes, &s, positions, &result));
     enum pooling_kind kind = state.op.kind;
     struct pooling_job job = {.ctx = ctx,
                               .shape = &s,
@@ -305,15 +305,15 @@ enum kernel_result pooling_argmax_grad(struct kernel_ctx *ctx) {
     const struct pooling_state *state = ctx->instance->state;
     const struct tensor *t = ctx->inputs;
     struct conv_shape s;
-    int64_t places[WINDOW_MAX_RANK];
+    int64_t positions[WINDOW_MAX_RANK];
     if (t[0].rank != 4)
         return kernel_fail(ctx, status_invalid("tensor_in must be 4-dimensional"));
     if (state->attrs.size.channel != 1)
         return kernel_fail(
             ctx, status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)"));
-    KERNEL_TRY(ctx, geometry_of(&state->attrs, tensor_shape(&t[0]), &s, places));
-    KERNEL_TRY(ctx, expect_shape(&t[1], "grad", (struct shape){4, places}));
-    KERNEL_TRY(ctx, expect_shape(&t[2], "argmax", (struct shape){4, places}));
+    KERNEL_TRY(ctx, geometry_of(&state->attrs, tensor_shape(&t[0]), &s, positions));
+    KERNEL_TRY(ctx, expect_shape(&t[1], "grad", (struct shape){4, positions}));
+    KERNEL_TRY(ctx, expect_shape(&t[2], "argmax", (struct shape){4, positions}));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(&t[0])));
     int64_t n_in = t[0].n_elements, n_out = t[1].n_elements,
             n_images = state->counts_batch ? 1 : s.batch;

@@ -78,41 +78,41 @@ const struct pooling_loops *const pooling_loops_of[DT_N_TYPES] = {
 #include "kernels/cpu/nn/pooling_mean.inc"
 
 /* The mean of codes drops the fraction. */
-#define CODE_MEAN(s, T)                                                                           \
-    static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, \
-                         int64_t n, void *out) {                                                  \
-        for (int64_t at = 0; at < n_places * n; at++) {                                           \
-            int64_t from = at / n * step + at % n, sum = 0;                                       \
-            for (int64_t i = 0; i < n_taps; i++)                                                  \
-                sum += ((const T *)taps[i])[from];                                                \
-            ((T *)out)[at] = (T)(n_taps ? sum / n_taps : 0);                                      \
-        }                                                                                         \
+#define CODE_MEAN(s, T)                                                                \
+    static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_positions, \
+                         int64_t step, int64_t n, void *out) {                         \
+        for (int64_t at = 0; at < n_positions * n; at++) {                             \
+            int64_t from = at / n * step + at % n, sum = 0;                            \
+            for (int64_t i = 0; i < n_taps; i++)                                       \
+                sum += ((const T *)taps[i])[from];                                     \
+            ((T *)out)[at] = (T)(n_taps ? sum / n_taps : 0);                           \
+        }                                                                              \
     }
 CODE_MEAN(i8, int8_t)
 CODE_MEAN(u8, uint8_t)
 
-void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
+void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_positions,
                   int64_t step, int64_t n, void *out) {
     switch (dtype) {
     case DT_FLOAT:
-        mean_f32(taps, n_taps, n_places, step, n, out);
+        mean_f32(taps, n_taps, n_positions, step, n, out);
         return;
     case DT_QINT8:
-        mean_i8(taps, n_taps, n_places, step, n, out);
+        mean_i8(taps, n_taps, n_positions, step, n, out);
         return;
     case DT_QUINT8:
-        mean_u8(taps, n_taps, n_places, step, n, out);
+        mean_u8(taps, n_taps, n_positions, step, n, out);
         return;
     default:
-        mean_f64(taps, n_taps, n_places, step, n, out);
+        mean_f64(taps, n_taps, n_positions, step, n, out);
     }
 }
 
 /* Takes float and double and gives the gradient of a mean back to the taps: it stores it with
- * is_only, when no tap belongs to two places, and adds it otherwise. */
-static void mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
+ * is_only, when no tap belongs to two positions, and adds it otherwise. */
+static void mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_positions,
                       int64_t step, int64_t n, const void *gradient, bool is_only) {
-    (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n_places, step, n, gradient,
+    (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n_positions, step, n, gradient,
                                                         is_only);
 }
 
@@ -169,7 +169,7 @@ static void write_argmax(const struct pooling_job *job, int64_t n, int64_t p,
     }
 }
 
-static void run_place(const struct pooling_job *job, int64_t n, int64_t p, struct share *share) {
+static void run_position(const struct pooling_job *job, int64_t n, int64_t p, struct share *share) {
     const struct conv_shape *s = job->shape;
     const struct pooling_loops *loops = pooling_loops_of[job->dtype];
     int64_t channels = s->in_channels,
@@ -206,9 +206,9 @@ static void run_place(const struct pooling_job *job, int64_t n, int64_t p, struc
 
 /* ---- all output pixels ---- */
 
-static struct status *run_places(const struct pooling_job *job, int64_t begin, int64_t end) {
+static struct status *run_positions(const struct pooling_job *job, int64_t begin, int64_t end) {
     const struct conv_shape *s = job->shape;
-    int64_t n_places = conv_n_positions(s->out), n_taps = 1;
+    int64_t n_positions = conv_n_positions(s->out), n_taps = 1;
     for (int i = 0; i < 3; i++)
         n_taps *= MIN(s->window[i], s->in[i]);
     struct tensor scratch = TENSOR_INIT, channels = TENSOR_INIT;
@@ -222,7 +222,7 @@ static struct status *run_places(const struct pooling_job *job, int64_t begin, i
                               .at = (int32_t *)(void *)wide,
                               .best = wide + s->in_channels};
         for (; begin < end; begin++)
-            run_place(job, begin / n_places, begin % n_places, &share);
+            run_position(job, begin / n_positions, begin % n_positions, &share);
     }
     tensor_clear(&scratch);
     tensor_clear(&channels);
@@ -270,22 +270,22 @@ static void run_row(const struct pooling_job *job, int64_t row, const void **tap
     const char *in = is_backward ? job->result : job->in;
     char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) +
                 row * s->out[2] * pixel;
-    for (int64_t x = 0, n_places; x < s->out[2]; x += n_places, out += n_places * pixel) {
+    for (int64_t x = 0, n_positions; x < s->out[2]; x += n_positions, out += n_positions * pixel) {
         int64_t origin = x * stride - s->pad_before[2], n_taps = 0,
                 room = s->in[2] - s->window[2] - origin;
         clip_window(job, 2, origin, &begin, &end);
-        n_places = origin >= 0 && room >= 0 ? MIN(room / stride + 1, s->out[2] - x) : 1;
+        n_positions = origin >= 0 && room >= 0 ? MIN(room / stride + 1, s->out[2] - x) : 1;
         for (int64_t r = 0; r < n_rows; r++)
             for (int64_t at = begin; at < end; at++)
                 taps[n_taps++] = in + rows[r] + at * pixel;
         if (is_backward)
-            mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places,
+            mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_positions,
                       stride * s->in_channels, s->in_channels, out, is_only);
         else if (job->kind == POOLING_MAX)
-            pooling_loops_of[job->dtype]->max(taps, n_taps, n_places, stride * s->in_channels,
+            pooling_loops_of[job->dtype]->max(taps, n_taps, n_positions, stride * s->in_channels,
                                               s->in_channels, out);
         else
-            pooling_mean(job->dtype, taps, n_taps, n_places, stride * s->in_channels,
+            pooling_mean(job->dtype, taps, n_taps, n_positions, stride * s->in_channels,
                          s->in_channels, out);
     }
 }
@@ -312,7 +312,7 @@ static void run_rows(struct pooling_job *job, int64_t begin, int64_t end) {
 static void forward_range(void *arg, int64_t begin, int64_t end) { run_rows(arg, begin, end); }
 
 static void run_units(struct pooling_job *job, int64_t begin, int64_t end, int64_t unit) {
-    note_failure(job, run_places(job, begin * unit, end * unit));
+    note_failure(job, run_positions(job, begin * unit, end * unit));
 }
 
 static void rows_range(void *arg, int64_t begin, int64_t end) {
@@ -341,14 +341,14 @@ struct status *pooling_run(struct pooling_job *job) {
     const struct conv_shape *s = job->shape;
     bool is_backward = job->kind == POOLING_MAX_GRAD || job->kind == POOLING_AVG_GRAD;
     double taps = (double)conv_n_positions(s->window),
-           per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
+           per_position = taps * (2 + (double)s->in_channels * 0.05) + 10;
     if (is_backward) {
         pool_parallel_for(job->ctx->pool, s->batch,
-                          2 * per_place * (double)conv_n_positions(s->out), images_range, job);
+                          2 * per_position * (double)conv_n_positions(s->out), images_range, job);
     } else {
         int64_t n_rows = s->batch * s->out[0] * s->out[1];
         bool is_plain = job->kind == POOLING_MAX || job->kind == POOLING_AVG;
-        pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2],
+        pool_parallel_for(job->ctx->pool, n_rows, per_position * (double)s->out[2],
                           is_plain ? forward_range : rows_range, job);
     }
     return job->failure;

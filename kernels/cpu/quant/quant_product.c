@@ -177,12 +177,7 @@ struct status *quant_conv_init(struct kernel_init *init) {
     struct window_attrs *attrs = xcalloc(1, sizeof(*attrs));
     init->state = attrs;
     TRY(window_attrs_read(init->node, 2, attrs));
-    if (attrs->strides.spatial[0] != attrs->strides.spatial[1])
-        return status_invalid("Current implementation only supports equal length strides in the "
-                              "row and column dimensions.");
-    if (attrs->strides.batch != 1 || attrs->strides.channel != 1)
-        return status_invalid("Current implementation does not yet support strides in the batch "
-                              "and depth dimensions.");
+    TRY(conv_check_image_strides(attrs));
     if (attrs->rates.spatial[0] != 1 || attrs->rates.spatial[1] != 1)
         return status_invalid("Current implementation only supports dilated rate as 1 in the row "
                               "and column dimensions.");
@@ -194,7 +189,7 @@ struct status *quant_conv_init(struct kernel_init *init) {
 
 static struct status *conv_geometry(const struct window_attrs *attrs, const struct tensor *in,
                                     const struct tensor *filter, struct conv_shape *shape,
-                                    int64_t places[4]) {
+                                    int64_t positions[4]) {
     if (in->rank != 4)
         return status_invalid("input must be rank 4 but is rank %d", in->rank);
     if (filter->rank != 4)
@@ -213,11 +208,11 @@ static struct status *conv_geometry(const struct window_attrs *attrs, const stru
                                  .window = {1, 1, 1},
                                  .stride = {1, 1, 1},
                                  .rate = {1, 1, 1}};
-    places[0] = shape->batch;
-    places[3] = shape->out_channels;
+    positions[0] = shape->batch;
+    positions[3] = shape->out_channels;
     for (int i = 0; i < 2; i++)
         TRY(conv_fit_dim(attrs, i, tensor_dim(in, 1 + i), tensor_dim(filter, i), shape,
-                         &places[1 + i]));
+                         &positions[1 + i]));
     return NULL;
 }
 
@@ -248,16 +243,16 @@ out:
 enum kernel_result quant_conv(struct kernel_ctx *ctx) {
     static const char *const names[4] = {"min_input", "max_input", "min_filter", "max_filter"};
     struct conv_shape shape;
-    int64_t places[4];
+    int64_t positions[4];
     float ranges[4];
     for (int i = 0; i < 4; i++)
         KERNEL_TRY(ctx, quant_scalar(ctx, 2 + i, names[i], &ranges[i]));
-    KERNEL_TRY(
-        ctx, conv_geometry(ctx->instance->state, &ctx->inputs[0], &ctx->inputs[1], &shape, places));
+    KERNEL_TRY(ctx, conv_geometry(ctx->instance->state, &ctx->inputs[0], &ctx->inputs[1], &shape,
+                                  positions));
     struct operand operands[2];
     for (int i = 0; i < 2; i++)
         operand_init(&ctx->inputs[i], ranges[2 * i], ranges[2 * i + 1], &operands[i]);
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_QINT32, (struct shape){4, places}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_QINT32, (struct shape){4, positions}));
     if (ctx->outputs[0].n_elements > 0)
         KERNEL_TRY(ctx, convolve(ctx, &shape, operands));
     set_product_range(ctx, &operands[0], &operands[1]);

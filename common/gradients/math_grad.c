@@ -97,8 +97,8 @@ static void complex_abs_grad(struct gradient_ctx *g) {
 
 /* arg(x), x = a + bi: (-b + ai) / |x|², which is -1 / (b + ai). */
 static void angle_grad(struct gradient_ctx *g) {
-    struct node_input dy = DY(0), turned = complex_of(g, LIKE("Imag", IN(0)), LIKE("Real", IN(0)));
-    SET(0, NEG(DIV(complex_of(g, dy, ZEROS(dy)), turned)));
+    struct node_input dy = DY(0), swapped = complex_of(g, LIKE("Imag", IN(0)), LIKE("Real", IN(0)));
+    SET(0, NEG(DIV(complex_of(g, dy, ZEROS(dy)), swapped)));
 }
 
 static void complex_grad(struct gradient_ctx *g) {

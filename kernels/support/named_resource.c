@@ -36,7 +36,7 @@ void named_resource_fini(struct named_resource *resource) {
     if (own && resource->empty)
         resource->empty(own);
     object_unref(own);
-    variable_unref(atomic_load(&resource->words));
+    variable_unref(atomic_load(&resource->strings));
     free(resource->container);
     free(resource->name);
 }
@@ -71,11 +71,11 @@ struct status *named_resource_get(struct kernel_ctx *ctx, struct named_resource 
     return NULL;
 }
 
-static struct status *words_of(struct kernel_ctx *ctx, struct named_resource *resource,
-                               struct variable **ret) {
-    struct variable *words = atomic_load_explicit(&resource->words, memory_order_acquire);
+static struct status *strings_of(struct kernel_ctx *ctx, struct named_resource *resource,
+                                 struct variable **ret) {
+    struct variable *strings = atomic_load_explicit(&resource->strings, memory_order_acquire);
     struct tensor value = TENSOR_INIT;
-    if (!words) {
+    if (!strings) {
         const char *container = handle_of(ctx, resource)->container;
         TRY(tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, (const int64_t[]){2}},
                        &value));
@@ -83,20 +83,20 @@ static struct status *words_of(struct kernel_ctx *ctx, struct named_resource *re
         tensor_set_string(&value, 1, resource->name, strlen(resource->name));
         struct variable *made = variable_new(DT_STRING, resource->name);
         variable_assign_take(made, &value);
-        if (atomic_compare_exchange_strong(&resource->words, &words, made))
-            words = made;
+        if (atomic_compare_exchange_strong(&resource->strings, &strings, made))
+            strings = made;
         else
             variable_unref(made);
     }
-    *ret = words;
+    *ret = strings;
     return NULL;
 }
 
 struct status *named_resource_output(struct kernel_ctx *ctx, struct named_resource *resource) {
     if (dtype_base((enum dtype)ctx->instance->out_types[0]) == DT_STRING) {
-        struct variable *words = NULL;
-        TRY(words_of(ctx, resource, &words));
-        tensor_init_ref(&ctx->outputs[0], DT_STRING, object_ref(&words->object));
+        struct variable *strings = NULL;
+        TRY(strings_of(ctx, resource, &strings));
+        tensor_init_ref(&ctx->outputs[0], DT_STRING, object_ref(&strings->object));
     } else {
         tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE,
                                   object_ref(&handle_of(ctx, resource)->object));
@@ -123,25 +123,25 @@ struct status *named_resource_make_anonymous(struct kernel_ctx *ctx, const char 
 
 /* ---- handles as inputs ---- */
 
-static struct status *find_by_words(struct kernel_ctx *ctx, int input,
-                                    const struct object_type *type, struct object **ret) {
+static struct status *find_by_strings(struct kernel_ctx *ctx, int input,
+                                      const struct object_type *type, struct object **ret) {
     struct variable *variable = NULL;
-    struct tensor words = TENSOR_INIT;
+    struct tensor strings = TENSOR_INIT;
     TRY(variable_of_input(ctx, input, &variable));
-    struct status *st = variable_read(variable, &words);
+    struct status *st = variable_read(variable, &strings);
     variable_unref(variable);
     TRY(st);
-    if (words.dtype != DT_STRING || words.n_elements != 2) {
+    if (strings.dtype != DT_STRING || strings.n_elements != 2) {
         st = status_invalid("Resource handle must have 2 elements, but had shape: %s",
-                            TENSOR_SHAPE_TEXT(&words));
+                            TENSOR_SHAPE_TEXT(&strings));
     } else {
-        char *container = xstrndup(tensor_string(&words, 0).data, tensor_string(&words, 0).len);
-        char *name = xstrndup(tensor_string(&words, 1).data, tensor_string(&words, 1).len);
+        char *container = xstrndup(tensor_string(&strings, 0).data, tensor_string(&strings, 0).len);
+        char *name = xstrndup(tensor_string(&strings, 1).data, tensor_string(&strings, 1).len);
         st = ctx->host->resource_lookup(ctx, container, name, type, ret);
         free(container);
         free(name);
     }
-    tensor_clear(&words);
+    tensor_clear(&strings);
     return st;
 }
 
@@ -161,7 +161,7 @@ struct status *named_resource_of(struct kernel_ctx *ctx, int input, const struct
                                  struct object **ret) {
     const struct resource_handle *handle = NULL;
     if (ctx->inputs[input].storage == TENSOR_REF)
-        return find_by_words(ctx, input, type, ret);
+        return find_by_strings(ctx, input, type, ret);
     TRY(handle_of_input(ctx, input, &handle));
     struct status *st = ctx->host->handle_lookup(ctx, handle, type, ret);
     return unlikely(st != NULL) ? wrong_type(handle, type, st) : NULL;

@@ -22,7 +22,7 @@ struct named_resource {
     /* set by the first execution, never changed after that */
     _Atomic(struct resource_handle *) handle;
     /* V1 only; set by the first execution, never changed after that */
-    _Atomic(struct variable *) words;
+    _Atomic(struct variable *) strings;
     _Atomic(struct object *) own; /* the resource of a node without shared_name */
 };
 

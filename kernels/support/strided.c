@@ -7,7 +7,7 @@
 /* A copy of fewer output bytes than this never leaves its thread. */
 enum { PARALLEL_MIN_BYTES = 256 * 1024 };
 
-/* The two innermost loops: n1 turns of n0 turns. */
+/* The two innermost loops: n1 iterations of n0 iterations. */
 struct inner {
     int64_t n1, n0;
     int64_t from1, from0, to1, to0;
@@ -102,8 +102,8 @@ static void walk(const struct strided *s, inner_fn *inner, size_t size, char *to
         inner(to, from, &in);
         return;
     }
-    int64_t turn[STRIDED_MAX_LOOPS];
-    memset(turn, 0, sizeof(turn[0]) * (size_t)n_outer);
+    int64_t index[STRIDED_MAX_LOOPS];
+    memset(index, 0, sizeof(index[0]) * (size_t)n_outer);
     int64_t to_at = 0, from_at = 0;
     for (;;) {
         inner(to + to_at * (int64_t)size, from + from_at * (int64_t)size, &in);
@@ -111,11 +111,11 @@ static void walk(const struct strided *s, inner_fn *inner, size_t size, char *to
         for (; i >= 0; i--) {
             to_at += s->to[i];
             from_at += s->from[i];
-            if (++turn[i] < s->dims[i])
+            if (++index[i] < s->dims[i])
                 break;
             to_at -= s->to[i] * s->dims[i];
             from_at -= s->from[i] * s->dims[i];
-            turn[i] = 0;
+            index[i] = 0;
         }
         if (i < 0)
             return;
@@ -128,7 +128,7 @@ struct share {
     size_t size;
     char *to;
     const char *from;
-    int loop; /* the loop whose turns are split among the threads */
+    int loop; /* the loop whose iterations are split among the threads */
 };
 
 static void run_share(void *arg, int64_t begin, int64_t end) {

@@ -18,7 +18,7 @@ typedef uint32_t row_u32 __attribute__((vector_size(TILE_BYTES), aligned(4), may
 typedef uint64_t row_u64 __attribute__((vector_size(TILE_BYTES), aligned(8), may_alias));
 
 /* Writes the columns of the tile at `from` as rows. */
-LANES_INLINE void turn_tile_u32(row_u32 *to, const uint32_t *from) {
+LANES_INLINE void transpose_tile_u32(row_u32 *to, const uint32_t *from) {
     row_u32 r[8], t[8];
     for (int i = 0; i < 8; i++)
         r[i] = *(const row_u32 *)(from + i * BLOCK);
@@ -39,7 +39,7 @@ LANES_INLINE void turn_tile_u32(row_u32 *to, const uint32_t *from) {
     }
 }
 
-LANES_INLINE void turn_tile_u64(row_u64 *to, const uint64_t *from) {
+LANES_INLINE void transpose_tile_u64(row_u64 *to, const uint64_t *from) {
     row_u64 r[4], t[4];
     for (int i = 0; i < 4; i++)
         r[i] = *(const row_u64 *)(from + i * BLOCK);
@@ -54,33 +54,33 @@ LANES_INLINE void turn_tile_u64(row_u64 *to, const uint64_t *from) {
 }
 
 /* Turns two tiles, one below the other, so that each written row is a whole cache line. */
-#define TURN_TILES(tag, T)                                                              \
-    LANES_INLINE void turn_##tag(T *to, int64_t to1, const T *from, const int n_rows) { \
-        enum { TILE = TILE_BYTES / sizeof(T) };                                         \
-        row_##tag left[TILE], right[TILE];                                              \
-        for (int i1 = 0; i1 < BLOCK; i1 += TILE) {                                      \
-            for (int i0 = 0; i0 < n_rows; i0 += 2 * TILE) {                             \
-                turn_tile_##tag(left, from + i0 * BLOCK + i1);                          \
-                turn_tile_##tag(right, from + (i0 + TILE) * BLOCK + i1);                \
-                for (int i = 0; i < TILE; i++) {                                        \
-                    *(row_##tag *)(to + (i1 + i) * to1 + i0) = left[i];                 \
-                    *(row_##tag *)(to + (i1 + i) * to1 + i0 + TILE) = right[i];         \
-                }                                                                       \
-            }                                                                           \
-        }                                                                               \
+#define TRANSPOSE_TILES(tag, T)                                                                  \
+    LANES_INLINE void transpose_run_##tag(T *to, int64_t to1, const T *from, const int n_rows) { \
+        enum { TILE = TILE_BYTES / sizeof(T) };                                                  \
+        row_##tag left[TILE], right[TILE];                                                       \
+        for (int i1 = 0; i1 < BLOCK; i1 += TILE) {                                               \
+            for (int i0 = 0; i0 < n_rows; i0 += 2 * TILE) {                                      \
+                transpose_tile_##tag(left, from + i0 * BLOCK + i1);                              \
+                transpose_tile_##tag(right, from + (i0 + TILE) * BLOCK + i1);                    \
+                for (int i = 0; i < TILE; i++) {                                                 \
+                    *(row_##tag *)(to + (i1 + i) * to1 + i0) = left[i];                          \
+                    *(row_##tag *)(to + (i1 + i) * to1 + i0 + TILE) = right[i];                  \
+                }                                                                                \
+            }                                                                                    \
+        }                                                                                        \
     }
-TURN_TILES(u32, uint32_t)
-TURN_TILES(u64, uint64_t)
+TRANSPOSE_TILES(u32, uint32_t)
+TRANSPOSE_TILES(u64, uint64_t)
 
-#define TURN(tag, T)                                                                    \
-    LANES_INLINE void turn_##tag(T *to, int64_t to1, const T *from, const int n_rows) { \
-        for (int i1 = 0; i1 < BLOCK; i1++)                                              \
-            for (int i0 = 0; i0 < n_rows; i0++)                                         \
-                to[i1 * to1 + i0] = from[i0 * BLOCK + i1];                              \
+#define TRANSPOSE(tag, T)                                                                        \
+    LANES_INLINE void transpose_run_##tag(T *to, int64_t to1, const T *from, const int n_rows) { \
+        for (int i1 = 0; i1 < BLOCK; i1++)                                                       \
+            for (int i0 = 0; i0 < n_rows; i0++)                                                  \
+                to[i1 * to1 + i0] = from[i0 * BLOCK + i1];                                       \
     }
-TURN(u8, uint8_t)
-TURN(u16, uint16_t)
-TURN(u128, struct wide_element)
+TRANSPOSE(u8, uint8_t)
+TRANSPOSE(u16, uint16_t)
+TRANSPOSE(u128, struct wide_element)
 
 #define NAME(x) x##_u8
 #define T uint8_t

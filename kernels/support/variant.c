@@ -109,7 +109,7 @@ static struct span type_name_of(const struct object *object) {
     return name;
 }
 
-const char *variant_words(const struct object *object) {
+const char *variant_text(const struct object *object) {
     static _Thread_local char words[160];
     struct span name = type_name_of(object);
     snprintf(words, sizeof(words), "Variant<type: %.*s>", (int)name.len, name.data);
@@ -204,7 +204,7 @@ static struct status *object_zeros(struct kernel_ctx *ctx, struct object **objec
     if (!kind || !kind->zeros_like)
         return status_invalid(
             "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: %s",
-            variant_words(*object));
+            variant_text(*object));
     nesting++;
     struct status *st = variant_check_depth(nesting);
     if (!st)

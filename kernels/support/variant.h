@@ -47,7 +47,7 @@ struct status *variant_tensor_zeros(struct kernel_ctx *ctx, struct tensor *t) MU
 
 /* Returns a name for messages, such as "Variant<type: tensorflow::TensorList>". The text is valid
  * until the thread's next call. */
-const char *variant_words(const struct object *object);
+const char *variant_text(const struct object *object);
 
 /* Splits a VariantTensorDataProto into fields, which are borrowed from it. Returns false when the
  * message is malformed. */

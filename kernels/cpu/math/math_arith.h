@@ -28,7 +28,7 @@
     X(is_finite) X(logical_not) X(invert) X(conj) X(real) X(imag) X(population_count)
 /* Ops whose loops vectorise by means of vmath.h's polynomials. */
 #define MATH_EXP_OPS(X) X(exp) X(log) X(tanh) X(sigmoid) X(expm1) X(log1p) X(erf)
-#define MATH_TURN_OPS(X) X(sin) X(cos)
+#define MATH_SINCOS_OPS(X) X(sin) X(cos)
 #define MATH_SLOW_UNARY_OPS(X)                                                                     \
     X(complex_abs) X(angle) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh)                \
     X(acosh) X(atanh) X(erfc) X(erfinv) X(ndtri) X(lgamma) X(digamma)                              \
@@ -49,9 +49,9 @@ MATH_COMPARE_OPS(DECLARE_BINARY)
 MATH_SLOW_BINARY_OPS(DECLARE_BINARY)
 MATH_SIMPLE_OPS(DECLARE_UNARY)
 MATH_EXP_OPS(DECLARE_UNARY)
-MATH_TURN_OPS(DECLARE_UNARY)
+MATH_SINCOS_OPS(DECLARE_UNARY)
 MATH_EXP_OPS(DECLARE_WIDE)
-MATH_TURN_OPS(DECLARE_WIDE)
+MATH_SINCOS_OPS(DECLARE_WIDE)
 MATH_SLOW_UNARY_OPS(DECLARE_UNARY)
 #undef DECLARE_BINARY
 #undef DECLARE_UNARY

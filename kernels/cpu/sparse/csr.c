@@ -111,7 +111,7 @@ struct status *csr_of_input(struct kernel_ctx *ctx, int input, enum dtype dtype,
     TRY(variant_tensors_at(t, 0, &variant_csr_type, ctx->instance->allocator, &csr.held));
     if (!csr.held)
         return status_invalid("Unable to retrieve CSRSparseMatrix from input %d: it holds %s",
-                              input, variant_words(*(struct object *const *)tensor_cdata(t)));
+                              input, variant_text(*(struct object *const *)tensor_cdata(t)));
     if (!csr_is_sound(&csr))
         st = status_invalid("The CSRSparseMatrix of input %d is malformed", input);
     else if (dtype != DT_INVALID && csr.dtype != dtype)

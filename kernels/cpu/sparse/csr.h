@@ -36,15 +36,15 @@ enum { CSR_SHAPE, CSR_BATCH, CSR_ROW, CSR_COL, CSR_VALUES };
  * INVALID_ARGUMENT for sizes that int32 cannot count; RESOURCE_EXHAUSTED. */
 struct status *csr_new(struct kernel_ctx *ctx, enum dtype dtype, int rank, const int64_t *dims,
                        int64_t n_entries, struct csr *ret) MUST_USE;
-/* The matrix of a variant input, with a reference. dtype DT_INVALID: of any type. Errors:
- * INVALID_ARGUMENT. */
+/* Takes a reference to the matrix of a variant input, and checks its structure. Its values must
+ * have the dtype; DT_INVALID allows any dtype. Errors: INVALID_ARGUMENT. */
 struct status *csr_of_input(struct kernel_ctx *ctx, int input, enum dtype dtype,
                             struct csr *ret) MUST_USE;
 void csr_fini(struct csr *csr); /* accepts a zeroed one */
 /* Sets output 0 to the matrix, which is empty after that. */
 void csr_output(struct kernel_ctx *ctx, struct csr *csr);
 
-/* The entries of a row: [*ret_end is past the last]. */
+/* Returns the first entry of a row. *ret_end is the entry after its last one. */
 static inline int64_t csr_row(const struct csr *csr, int64_t batch, int64_t row, int64_t *ret_end) {
     const int32_t *rows = csr->row + batch * (csr->n_rows + 1);
     *ret_end = csr->batch[batch] + rows[row + 1];
@@ -80,7 +80,7 @@ static inline void csr_store(enum dtype dtype, void *values, int64_t at, double 
     }
 }
 
-/* *ret becomes the transpose, conjugated if asked. */
+/* Makes the transpose; with `conjugate`, its values are conjugated. Errors: RESOURCE_EXHAUSTED. */
 struct status *csr_transpose(struct kernel_ctx *ctx, const struct csr *from, bool conjugate,
                              struct csr *ret) MUST_USE;
 

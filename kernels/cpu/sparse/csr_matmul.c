@@ -104,9 +104,9 @@ static struct status *dense_product(struct kernel_ctx *ctx, struct dense_job *jo
     const struct tensor *b = kernel_input(ctx, 1);
     TRY(check_dense(job->a, b, job->b_form, &job->n_cols));
     int64_t rows = job->a->n_rows, n_batches = job->a->n_batches;
-    bool is_turned = job->out_form.is_transposed;
-    const int64_t dims[] = {n_batches, is_turned ? job->n_cols : rows,
-                            is_turned ? rows : job->n_cols};
+    bool is_out_transposed = job->out_form.is_transposed;
+    const int64_t dims[] = {n_batches, is_out_transposed ? job->n_cols : rows,
+                            is_out_transposed ? rows : job->n_cols};
     job->dtype = (enum dtype)b->dtype;
     job->b = tensor_cdata(b);
     TRY(kernel_alloc(ctx, 0, job->dtype, (struct shape){job->a->rank, dims + (3 - job->a->rank)}));

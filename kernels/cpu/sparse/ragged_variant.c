@@ -156,7 +156,7 @@ static struct status *components_init(struct kernel_ctx *ctx, int n_splits,
         if (!components->at[i])
             return status_invalid(
                 "Input Variant element at index %lld doesn't hold a RaggedTensorVariant: %s",
-                (long long)i, variant_words(((struct object *const *)tensor_cdata(in))[i]));
+                (long long)i, variant_text(((struct object *const *)tensor_cdata(in))[i]));
         TRY(check_component(ctx, components->at[i], n_splits, i));
     }
     return NULL;

@@ -240,7 +240,7 @@ static struct status *walk_dense(const struct kernel_ctx *ctx, struct results *r
             next = 0, place[SHAPE_MAX_RANK];
     int64_t len_b = dense_b ? tensor_dim(dense_b, n_group) : 0;
     for (int64_t g = 0; g < n_groups; g++) {
-        sparse_place(g, tensor_dims(a), n_group, place);
+        sparse_coordinates(g, tensor_dims(a), n_group, place);
         members_collect(&results->a, a, g * len_a, (g + 1) * len_a);
         results->b.n = 0;
         if (dense_b) {

@@ -65,7 +65,7 @@ static inline int64_t sparse_offset(const int64_t *at, const int64_t *dims, int 
     return offset;
 }
 /* Computes the coordinates of a row-major offset. */
-static inline void sparse_place(int64_t offset, const int64_t *dims, int n, int64_t *ret_at) {
+static inline void sparse_coordinates(int64_t offset, const int64_t *dims, int n, int64_t *ret_at) {
     for (int d = n - 1; d >= 0; d--) {
         ret_at[d] = offset % dims[d];
         offset /= dims[d];

@@ -95,7 +95,7 @@ static struct status *get_tensor(const struct kernel_ctx *ctx, int64_t i, struct
         return status_invalid(
             "Could not get a tensor from serialized_sparse[%lld, %lld]: it holds %s",
             (long long)(i / 3), (long long)(i % 3),
-            variant_words(((struct object *const *)tensor_cdata(in))[i]));
+            variant_text(((struct object *const *)tensor_cdata(in))[i]));
     tensor_copy(ret, &variant->held[0]);
     variant_tensors_unref(variant);
     return NULL;

@@ -116,7 +116,7 @@ struct status *sparse_stack(struct kernel_ctx *ctx, const struct sparse_piece *p
     for (int64_t i = 0; i < n; i++) {
         const int64_t *from = tensor_cdata(&pieces[i].indices);
         for (int64_t j = 0; j < pieces[i].values.n_elements; j++, to += rank) {
-            sparse_place(i, front.dims, front.rank, to);
+            sparse_coordinates(i, front.dims, front.rank, to);
             memcpy(to + front.rank, from + j * own_rank, (size_t)own_rank * sizeof(*to));
             sparse_copy_value(&ctx->outputs[1], at++, &pieces[i].values, j);
         }

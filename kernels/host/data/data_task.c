@@ -68,8 +68,8 @@ static void run(struct data_task *task) {
             task->ended(task, result);
             return;
         }
-        if (task->wants_turn) {
-            task->wants_turn = false;
+        if (task->is_slice_over) {
+            task->is_slice_over = false;
             submit(task);
         }
         int expected = TASK_RUNNING;
@@ -121,7 +121,7 @@ bool data_task_must_stop(struct data_task *task, enum data_poll *ret) {
     if (likely(++task->n_checks % CHECK_EVERY != 0) || task->until_ns == INT64_MAX ||
         clock_now_ns() < task->until_ns)
         return false;
-    task->wants_turn = true;
+    task->is_slice_over = true;
     *ret = DATA_PENDING;
     return true;
 }

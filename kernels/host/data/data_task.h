@@ -42,7 +42,7 @@ struct data_task {
     void (*free)(struct data_task *task);
     struct pool *pool; /* NULL: the task always runs on the thread that wakes it */
     struct pool_task pool_task;
-    bool wants_turn; /* the poll's: its time slice is over, so it continues on the pool */
+    bool is_slice_over; /* the poll's: its time slice is over, so it continues on the pool */
     uint32_t n_checks;
     /* the poll's: the number of calls and reads in progress; the task ends after them */
     int n_running;

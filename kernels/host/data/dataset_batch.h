@@ -8,8 +8,8 @@ struct batch_dataset {
     struct dataset base;
     int64_t batch_size;
     bool drops_remainder;
-    /* a batch of a map, which TensorFlow runs as one dataset: an element that fails has its place
-     * in the batch, which fails as a whole */
+    /* a batch of a map, which TensorFlow runs as one dataset: an element that fails is counted in
+     * its batch, and the whole batch fails */
     bool is_fused;
 };
 extern const struct dataset_kind batch_kind;

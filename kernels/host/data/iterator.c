@@ -230,7 +230,7 @@ static enum data_poll request_poll(struct data_task *task) {
     if (request->run)
         return request->run->poll(request->run, task);
     pthread_mutex_lock(&request->state->lock);
-    bool is_waiting = !list_is_empty(&request->link); /* it was woken before its turn */
+    bool is_waiting = !list_is_empty(&request->link); /* it was woken while others are before it */
     pthread_mutex_unlock(&request->state->lock);
     if (is_waiting)
         return DATA_PENDING;
@@ -238,7 +238,8 @@ static enum data_poll request_poll(struct data_task *task) {
                              request->element ? request->element : request->ctx->outputs);
 }
 
-/* Ends a request that waits for its turn. Any other request ends when its poll does. */
+/* Ends a request that waits for the requests before it. Any other request ends when its poll does.
+ */
 static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
     struct request *request = CONTAINER_OF(hook, struct request, hook);
     bool was_waiting = false;
@@ -257,11 +258,11 @@ static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
     data_task_unref(&request->task); /* the reference of the hook */
 }
 
-/* Takes the execution's reference. `has_turn`: the request need not wait for others. */
-static enum kernel_result request_start(struct request *request, bool has_turn) {
+/* Takes the execution's reference. `starts_now`: the request need not wait for others. */
+static enum kernel_result request_start(struct request *request, bool starts_now) {
     struct kernel_ctx *ctx = request->ctx;
     struct data_task *task = data_task_ref(&request->task);
-    if (has_turn)
+    if (starts_now)
         data_task_wake(task);
     if (atomic_load_explicit(&request->phase, memory_order_acquire) != PHASE_ENDED) {
         struct status *why = NULL;
@@ -334,12 +335,12 @@ enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *it
     if (as_optional)
         request->element = element_new(state->iter->dataset->n_components);
     pthread_mutex_lock(&state->lock);
-    bool has_turn = !state->is_busy;
+    bool starts_now = !state->is_busy;
     state->is_busy = true;
-    if (!has_turn)
+    if (!starts_now)
         list_push_back(&state->waiting, &request->link);
     pthread_mutex_unlock(&state->lock);
-    return request_start(request, has_turn);
+    return request_start(request, starts_now);
 }
 
 enum kernel_result pipeline_start(struct kernel_ctx *ctx, struct pipeline_run *run_take) {

@@ -35,21 +35,21 @@ struct reader *reader_new(const struct record_options *options, const char *name
     return reader;
 }
 
-struct reader_turn {
+struct reader_wait {
     struct wait wait;
     struct reader *reader;
 };
 
-static enum wait_result turn_attempt(struct wait *wait) {
-    struct reader *reader = CONTAINER_OF(wait, struct reader_turn, wait)->reader;
+static enum wait_result wait_attempt(struct wait *wait) {
+    struct reader *reader = CONTAINER_OF(wait, struct reader_wait, wait)->reader;
     if (reader->is_busy)
         return WAIT_STUCK;
     reader->is_busy = true;
     return WAIT_ENDED;
 }
 
-static const struct wait_kind turn_kind = {.cancelled = "Reader operation was cancelled",
-                                           .attempt = turn_attempt};
+static const struct wait_kind wait_kind_of_reader = {.cancelled = "Reader operation was cancelled",
+                                                     .attempt = wait_attempt};
 
 /* ---- an operation ---- */
 
@@ -171,10 +171,10 @@ enum kernel_result reader_run(struct kernel_ctx *ctx, reader_body *body, bool ha
     op->queue = (struct queue *)queue;
     op->body = body;
     op->is_waiting_for_reader = true;
-    struct reader_turn *turn = xcalloc(1, sizeof(*turn));
-    turn->wait.kind = &turn_kind;
-    turn->reader = op->reader;
-    if (wait_room_enter(&op->reader->room, 0, &op->inner, &turn->wait) == KERNEL_PENDING)
+    struct reader_wait *wait = xcalloc(1, sizeof(*wait));
+    wait->wait.kind = &wait_kind_of_reader;
+    wait->reader = op->reader;
+    if (wait_room_enter(&op->reader->room, 0, &op->inner, &wait->wait) == KERNEL_PENDING)
         return KERNEL_PENDING;
     st = take_failure(op);
     if (st) {

@@ -215,7 +215,7 @@ static struct status *pair_check(struct kernel_ctx *ctx, int64_t i,
         if (!pair[k])
             return status_invalid(
                 "input_%c is not a TensorList at index %lld.  Saw: '%s'", 'a' + k, (long long)i,
-                variant_words(((struct object *const *)tensor_cdata(kernel_input(ctx, k)))[i]));
+                variant_text(((struct object *const *)tensor_cdata(kernel_input(ctx, k)))[i]));
         if (pair[k]->dtype != *dtype)
             return status_invalid("input_%c[%lld].dtype != element_dtype.  Saw: %s vs. %s", 'a' + k,
                                   (long long)i, dtype_name(pair[k]->dtype), dtype_name(*dtype));

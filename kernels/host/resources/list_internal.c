@@ -85,7 +85,7 @@ struct status *list_take(struct kernel_ctx *ctx, int input, struct tensor_list *
     struct tensor_list *list = NULL;
     TRY(list_at(in, 0, ctx->instance->allocator, &list));
     if (!list)
-        return status_invalid("Input handle is not a list. Saw: '%s'", variant_words(object));
+        return status_invalid("Input handle is not a list. Saw: '%s'", variant_text(object));
     tensor_clear(in);
     *ret = list;
     return NULL;

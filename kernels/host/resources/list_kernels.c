@@ -129,7 +129,7 @@ static struct status *push_row(struct kernel_ctx *ctx, int64_t i) {
     TRY(list_at(handles, i, ctx->instance->allocator, &list));
     if (!list)
         return status_invalid("Input handle at index %lld is not a list. Saw: '%s'", (long long)i,
-                              variant_words(((struct object *const *)tensor_cdata(handles))[i]));
+                              variant_text(((struct object *const *)tensor_cdata(handles))[i]));
     if (list->dtype != (enum dtype)rows->dtype) {
         st = status_invalid("Invalid data type at index %lld; op elements %s but list elements %s",
                             (long long)i, dtype_name((enum dtype)rows->dtype),

@@ -121,7 +121,7 @@ static enum kernel_result mutex_consume_compute(struct kernel_ctx *ctx) {
         return kernel_fail(
             ctx, status_invalid(
                      "Expected input to contain a SharedLockReleaser object, but saw variant: '%s'",
-                     lock ? variant_words(lock) : "Variant<type: (empty)>"));
+                     lock ? variant_text(lock) : "Variant<type: (empty)>"));
     return KERNEL_DONE;
 }
 

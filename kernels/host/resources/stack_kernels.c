@@ -121,15 +121,15 @@ static enum kernel_result stack_compute(struct kernel_ctx *ctx) {
 
 static enum kernel_result stack_v1_compute(struct kernel_ctx *ctx) {
     struct resource_handle *handle = NULL;
-    struct tensor words = TENSOR_INIT;
+    struct tensor strings = TENSOR_INIT;
     KERNEL_TRY(ctx, stack_make(ctx, -1, &handle));
     struct status *st = tensor_new(ctx->instance->allocator, DT_STRING,
-                                   (struct shape){1, (const int64_t[]){2}}, &words);
+                                   (struct shape){1, (const int64_t[]){2}}, &strings);
     if (!st) {
-        tensor_set_string(&words, 0, "_stacks", strlen("_stacks"));
-        tensor_set_string(&words, 1, handle->name, strlen(handle->name));
+        tensor_set_string(&strings, 0, "_stacks", strlen("_stacks"));
+        tensor_set_string(&strings, 1, handle->name, strlen(handle->name));
         struct variable *variable = variable_new(DT_STRING, handle->name);
-        variable_assign_take(variable, &words);
+        variable_assign_take(variable, &strings);
         tensor_init_ref(&ctx->outputs[0], DT_STRING, &variable->object);
     }
     object_unref(&handle->object);
@@ -139,21 +139,21 @@ static enum kernel_result stack_v1_compute(struct kernel_ctx *ctx) {
 
 /* ---- finding ---- */
 
-static struct status *find_by_words(struct kernel_ctx *ctx, struct object **ret) {
+static struct status *find_by_strings(struct kernel_ctx *ctx, struct object **ret) {
     struct variable *variable = NULL;
-    struct tensor words = TENSOR_INIT;
+    struct tensor strings = TENSOR_INIT;
     TRY(variable_of_input(ctx, 0, &variable));
-    struct status *st = variable_read(variable, &words);
+    struct status *st = variable_read(variable, &strings);
     variable_unref(variable);
     TRY(st);
-    if (words.dtype != DT_STRING || words.n_elements != 2) {
-        tensor_clear(&words);
+    if (strings.dtype != DT_STRING || strings.n_elements != 2) {
+        tensor_clear(&strings);
         return status_invalid(
             "Stack handle must have two elements, but %s refers to something else",
             ctx->instance->node->name);
     }
-    char *name = xstrndup(tensor_string(&words, 1).data, tensor_string(&words, 1).len);
-    tensor_clear(&words);
+    char *name = xstrndup(tensor_string(&strings, 1).data, tensor_string(&strings, 1).len);
+    tensor_clear(&strings);
     st = ctx->host->resource_lookup(ctx, NULL, name, &stack_type, ret);
     free(name);
     return st;
@@ -163,7 +163,7 @@ static struct status *stack_of_input(struct kernel_ctx *ctx, struct stack **ret)
     const struct resource_handle *handle = NULL;
     struct object *found = NULL;
     if (ctx->inputs[0].storage == TENSOR_REF) {
-        TRY(find_by_words(ctx, &found));
+        TRY(find_by_strings(ctx, &found));
     } else {
         TRY(handle_of_input(ctx, 0, &handle));
         TRY(ctx->host->handle_lookup(ctx, handle, &stack_type, &found));

@@ -88,16 +88,16 @@ void tensor_array_close(struct tensor_array *array); /* drops all elements */
 struct tensor *tensors_new(int64_t n);
 void tensors_free(struct tensor *tensors, int64_t n);
 
-/* The same for the handles of the first two versions: two strings, of which the second is the
- * array's name, in a reference or a value. */
-struct status *tensor_array_of_words(struct kernel_ctx *ctx, struct tensor_array **ret) MUST_USE;
+/* Finds the array that a handle of an op's first two versions names: two strings, of which the
+ * second is the array's name, in a reference or a value. Adds a reference for the caller. */
+struct status *tensor_array_of_strings(struct kernel_ctx *ctx, struct tensor_array **ret) MUST_USE;
 /* Finds the array that the handle in input 0 names, and adds a reference for the caller. */
 static inline struct status *tensor_array_of_input(struct kernel_ctx *ctx,
                                                    struct tensor_array **ret) {
     const struct resource_handle *handle = NULL;
     struct object *found = NULL;
     if (ctx->instance->in_types[0] != DT_RESOURCE)
-        return tensor_array_of_words(ctx, ret);
+        return tensor_array_of_strings(ctx, ret);
     TRY(handle_of_input(ctx, 0, &handle));
     TRY(ctx->host->handle_lookup(ctx, handle, &tensor_array_type, &found));
     *ret = (struct tensor_array *)found;

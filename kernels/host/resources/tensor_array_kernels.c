@@ -78,50 +78,50 @@ static struct status *make_array(struct kernel_ctx *ctx, void *arg, struct objec
 
 #define WORDS_CONTAINER "_tensor_arrays"
 
-struct status *tensor_array_of_words(struct kernel_ctx *ctx, struct tensor_array **ret) {
-    struct tensor words = TENSOR_INIT;
+struct status *tensor_array_of_strings(struct kernel_ctx *ctx, struct tensor_array **ret) {
+    struct tensor strings = TENSOR_INIT;
     struct variable *variable = NULL;
     struct object *found = NULL;
     struct status *st = NULL;
     if (ctx->inputs[0].storage == TENSOR_REF) {
         TRY(variable_of_input(ctx, 0, &variable));
-        st = variable_read(variable, &words);
+        st = variable_read(variable, &strings);
         variable_unref(variable);
         TRY(st);
     } else {
-        tensor_copy(&words, &ctx->inputs[0]);
+        tensor_copy(&strings, &ctx->inputs[0]);
     }
-    if (words.dtype != DT_STRING || words.n_elements != 2) {
+    if (strings.dtype != DT_STRING || strings.n_elements != 2) {
         st = status_invalid("Tensor array handle must be 2-element vector, but had shape: %s",
-                            TENSOR_SHAPE_TEXT(&words));
+                            TENSOR_SHAPE_TEXT(&strings));
     } else {
-        struct span text = tensor_string(&words, 1);
+        struct span text = tensor_string(&strings, 1);
         char *name = xstrndup(text.data, text.len);
         st = ctx->host->resource_lookup(ctx, NULL, name, &tensor_array_type, &found);
         free(name);
     }
-    tensor_clear(&words);
+    tensor_clear(&strings);
     if (!st)
         *ret = (struct tensor_array *)found;
     return st;
 }
 
-static struct status *make_words(struct kernel_ctx *ctx, struct array_create_args *making) {
+static struct status *make_strings(struct kernel_ctx *ctx, struct array_create_args *making) {
     static const int64_t two = 2;
-    struct tensor words = TENSOR_INIT;
+    struct tensor strings = TENSOR_INIT;
     struct object *found = NULL;
     TRY(ctx->host->resource_lookup_or_create(ctx, NULL, making->name, &tensor_array_type,
                                              make_array, making, &found));
     object_unref(found);
-    TRY(tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, &two}, &words));
-    tensor_set_string(&words, 0, WORDS_CONTAINER, strlen(WORDS_CONTAINER));
-    tensor_set_string(&words, 1, making->name, strlen(making->name));
+    TRY(tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, &two}, &strings));
+    tensor_set_string(&strings, 0, WORDS_CONTAINER, strlen(WORDS_CONTAINER));
+    tensor_set_string(&strings, 1, making->name, strlen(making->name));
     if (!dtype_is_ref((enum dtype)ctx->instance->out_types[0])) {
-        tensor_move(&ctx->outputs[0], &words);
+        tensor_move(&ctx->outputs[0], &strings);
         return NULL;
     }
     struct variable *variable = variable_new(DT_STRING, making->name);
-    variable_assign_take(variable, &words);
+    variable_assign_take(variable, &strings);
     tensor_init_ref(&ctx->outputs[0], DT_STRING, &variable->object);
     return NULL;
 }
@@ -130,7 +130,7 @@ static struct status *make_words(struct kernel_ctx *ctx, struct array_create_arg
 static struct status *make_handle(struct kernel_ctx *ctx, struct array_create_args *making,
                                   enum dtype dtype) {
     if (ctx->instance->out_types[0] != DT_RESOURCE)
-        return make_words(ctx, making);
+        return make_strings(ctx, making);
     struct resource_handle *handle =
         ctx->host->handle_make(ctx, NULL, making->name, &tensor_array_type, dtype);
     struct object *found = NULL;

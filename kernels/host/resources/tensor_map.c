@@ -210,7 +210,7 @@ static struct status *map_of_input(struct kernel_ctx *ctx, struct object **ret) 
     struct status *st = variant_resolve(&object, ctx->instance->allocator);
     if (!st && (!object || object->type != &map_type))
         st = status_invalid("Input handle is not a map. Saw: '%s'",
-                            object ? variant_words(object) : "Variant<type: (empty)>");
+                            object ? variant_text(object) : "Variant<type: (empty)>");
     if (st) {
         object_unref(object);
         return st;

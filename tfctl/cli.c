@@ -20,7 +20,7 @@ static void add_help(struct str *out, const char *name, const char *value_name, 
         str_add_char(out, ' ');
     while (out->len - begin < 28);
     str_add(out, help);
-    if (default_text)
+    if (default_text && *default_text)
         str_addf(out, " (default %s)", default_text);
     str_add_char(out, '\n');
 }

@@ -28,8 +28,8 @@ static void print_help(FILE *out) {
         fprintf(out, "  %-10s %s\n", subcommands[i].name, subcommands[i].summary);
     fprintf(
         out,
-        "\ntfctl SUBCOMMAND --help tells its options. Where a target is needed and not given, it "
-        "is $MILLRACE_TARGET.\n"
+        "\ntfctl SUBCOMMAND --help lists the options of a subcommand. The default target is "
+        "$MILLRACE_TARGET.\n"
         "Exit codes: 0, 64 usage, 70 the cluster or the step failed, 74 input or output failed.\n");
 }
 

@@ -44,12 +44,12 @@ static const struct cli_list_row lists[] = {
 // clang-format on
 
 static const char epilog[] =
-    "\nWrites into DIR: ca.pem and ca.key (kept where they are there already), master.pem and "
+    "\nWrites into DIR: ca.pem and ca.key (unless they exist already), master.pem and "
     ".key, JOB-INDEX.pem and .key for each task,\n"
     "client.pem and .key. Keys are readable by their owner only; ca.key is for making further "
     "certificates, and belongs on no host of the\n"
-    "cluster. Run again it makes new certificates of the same authority: HUP has the daemons take "
-    "them.\n"
+    "cluster. A second run makes new certificates of the same authority; send HUP to the daemons "
+    "to make them read\nthe new files.\n"
     "\nExample:\n"
     "  tfctl certs /etc/millrace/tls --tasks ps=1,worker=2 --host master.example\n"
     "  tf-worker --job ps --tls-ca ca.pem --tls-cert ps-0.pem --tls-key ps-0.key ...\n";

@@ -27,9 +27,10 @@ static const struct cli_spec spec = {
                            "the older format, or a directory: its newest one.\n\n"
                            "  ls PATH                names, types, shapes, sizes\n"
                            "  show PATH NAME...      values\n"
-                           "  verify PATH            reads all, compares checksums; 70 when "
-                           "something is damaged\n"
-                           "  diff PATH PATH         what differs; 1 when anything does",
+                           "  verify PATH            reads everything and compares "
+                           "checksums; exits with 70 when something is damaged\n"
+                           "  diff PATH PATH         what differs; exits with 1 when "
+                           "something does",
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "ls|show|verify|diff PATH... [OPTION]...",

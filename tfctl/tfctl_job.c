@@ -23,18 +23,18 @@ struct job_flags {
 // clang-format off
 static const struct option_row rows[] = {
     {ROW("etcd", OPTION_STRING, etcd.urls, NULL, "URL[,URL...]",
-        "write it into the cluster's etcd, so that all its processes learn of it, also those "
+        "write the request into the cluster's etcd, for all its processes, also those "
         "that start later")},
     {ROW("cluster-name", OPTION_STRING, etcd.cluster_name, "default", "NAME",
         "the cluster's name in etcd")},
     {ROW("etcd-ca", OPTION_STRING, etcd.ca_file, NULL, "PATH",
         "the authorities that vouch for an https etcd (PEM)")},
     {ROW("etcd-cert", OPTION_STRING, etcd.cert_file, NULL, "PATH",
-        "our certificate for etcd (PEM)")},
+        "this client's certificate for etcd (PEM)")},
     {ROW("etcd-key", OPTION_STRING, etcd.key_file, NULL, "PATH",
         "the private key of --etcd-cert (PEM)")},
     {ROW("admin", OPTION_STRING, admin, NULL, "[https://]HOST:PORT",
-        "send it to the master's admin port (default: the target's port + 10000)")},
+        "send the request to the master's admin port (default: the target's port + 10000)")},
     {ROW("tls-ca", OPTION_STRING, tls_ca, NULL, "PATH",
         "with --admin https://HOST:PORT, the authorities that vouch for the master (PEM; "
         "default $MILLRACE_TLS_CA)")},
@@ -48,7 +48,7 @@ static const struct option_row rows[] = {
 static const struct cli_spec spec = {
     .options = {.program = "tfctl job",
                 .summary = "end: the master lets its steps end, then it and all tasks exit with 0. "
-                           "begin: with --etcd, takes that back.",
+                           "begin: with --etcd, allows the job to start again.",
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "end|begin [OPTION]...",

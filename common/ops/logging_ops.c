@@ -12,7 +12,7 @@ static struct status *shape_print_v2(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"Abort", "fails, with its message; the task goes on", shape_none},
+    {"Abort", "fails with its message; the task continues", shape_none},
     {"Assert", "fails with the data in the message unless the condition holds", shape_none},
     {"Print", "hands its input on and writes the data to standard error", shape_pass_input},
     {"PrintV2", "writes a text to a stream", shape_print_v2},

@@ -82,34 +82,37 @@ struct peer_reply {
 typedef struct status *peer_handler_fn(struct span request, struct peer_reply *ret);
 
 struct kernel_host {
-    /* Asynchronous kernels: the execution of ctx has ended (ctx->status, ctx->outputs are
-     * final). Any thread, exactly once. */
+    /* Called by an asynchronous kernel: the execution of ctx has ended, and ctx->status and
+     * ctx->outputs are final. Any thread, exactly once for each execution. */
     void (*done)(struct kernel_ctx *ctx);
-    /* Between the two, the steps that this thread wakes do not run, so a kernel can wake several
-     * and the first does not run before the last is woken. Pairs nest; the end of the outermost
-     * pair runs the woken steps. NULL where done never runs a step. */
+    /* Between the two calls, the executions that this thread wakes do not run. So a kernel can wake
+     * several, and the first does not run before the last is woken. Pairs nest; the end of the
+     * outermost pair runs the woken executions. NULL where `done` never runs an execution. */
     void (*defer_wakes_begin)(void);
     void (*defer_wakes_end)(void);
 
-    /* ---- resources: named objects in the containers of ctx's device's task ---- `container` ""
-     * means the default; NULL means the step's own container, which is dropped when the step ends
-     * (TensorArrays, stacks). `type` is compared by address. A name that another kind uses
-     * is INVALID_ARGUMENT. *ret_resource gets one reference. Any thread. */
+    /* ---- resources: named objects in the containers of the task of ctx's device ---- */
+    /* Find a resource, or make a missing one. `container` "" is the default container; NULL is the
+     * step's own, which is dropped when the step ends (TensorArrays, stacks). `type` is compared by
+     * address. *ret_resource gets one reference. Errors: NOT_FOUND, which names container, name and
+     * kind; INVALID_ARGUMENT for a name that another kind uses; those of `create`. Any thread. */
     struct status *(*resource_lookup)(struct kernel_ctx *ctx, const char *container,
                                       const char *name, const struct object_type *type,
-                                      /* NOT_FOUND names container, name, kind */
                                       struct object **ret_resource);
     struct status *(*resource_lookup_or_create)(struct kernel_ctx *ctx, const char *container,
                                                 const char *name, const struct object_type *type,
                                                 resource_create_fn *create, void *arg,
                                                 struct object **ret_resource);
+    /* Removes the handle's resource from its container. Errors: NOT_FOUND. Any thread. */
     struct status *(*resource_delete)(struct kernel_ctx *ctx, const struct resource_handle *handle);
-    /* Makes a handle to a name (the resource need not exist yet), and finds the resource of a
-     * handle, quickly by the handle's entry. Errors: NOT_FOUND; INVALID_ARGUMENT for a handle of
-     * another device or kind. */
+    /* Makes a handle to a name; the resource need not exist yet. The caller gets one reference. Any
+     * thread. */
     struct resource_handle *(*handle_make)(struct kernel_ctx *ctx, const char *container,
                                            const char *name, const struct object_type *type,
                                            enum dtype dtype);
+    /* Find the resource of a handle, quickly by the handle's entry. *ret_resource gets one
+     * reference. Errors: NOT_FOUND; INVALID_ARGUMENT for a handle of another device or kind; those
+     * of `create`. Any thread. */
     struct status *(*handle_lookup)(struct kernel_ctx *ctx, const struct resource_handle *handle,
                                     const struct object_type *type, struct object **ret_resource);
     struct status *(*handle_lookup_or_create)(struct kernel_ctx *ctx,
@@ -118,67 +121,78 @@ struct kernel_host {
                                               resource_create_fn *create, void *arg,
                                               struct object **ret_resource);
 
-    /* ---- cancellation: for kernels that wait ---- False: the step is cancelled already, the
-     * hook is not registered and the kernel must end now with *ret_why (a new reference). */
+    /* ---- cancellation, for kernels that wait; any thread ---- */
+    /* Registers the hook, which is called when the step is cancelled. False: the step is cancelled
+     * already and the hook is not registered; the kernel must end now with *ret_why, a new
+     * reference. */
     bool (*cancel_register)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
                             struct status **ret_why);
-    /* False: cancel has run or is running, and the record must stay until it has returned. */
+    /* False: `cancel` of the hook has run or is running, and the hook's record must stay valid
+     * until it has returned. */
     bool (*cancel_deregister)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook);
     bool (*is_cancelled)(struct kernel_ctx *ctx);
 
-    /* Runs blocking work (files) on a thread of its own kind, never on the pool. */
+    /* Runs work that blocks on files on an I/O thread, never on the pool. */
     void (*submit_io)(struct kernel_ctx *ctx, struct pool_task *task);
-    /* the pool of those threads, for work that outlives the step */
+    /* Returns the pool of the I/O threads, for work that outlives the step. */
     struct pool *(*io_pool)(struct kernel_ctx *ctx);
-    /* A save says that it holds all of its inputs; it says so once for each execution. Any thread.
-     * May be NULL. */
+    /* A save calls this once for each execution, when it holds all of its inputs. Any thread. The
+     * member may be NULL. */
     void (*inputs_taken)(struct kernel_ctx *ctx);
-    /* Alarms of the task (common/base/alarm.h), which may ring after the step has ended: on a
-     * loop thread, where nothing may block. Any thread; The member is NULL, or the
-     * answer is, where there are no alarms. */
+    /* Returns the alarms of the task (common/base/alarm.h). They may ring after the step has ended,
+     * on a loop thread, where nothing may block. Any thread. The member or the result is NULL where
+     * there are no alarms. */
     struct alarm_clock *(*alarms)(struct kernel_ctx *ctx);
-    /* ---- the other tasks of the cluster, as the graph's registration names them. NULL where
-     * there is no such thing ---- No thread waits for an answer, and none is held by who answers
-     * but to read a file. Any thread. */
+
+    /* ---- calls to the other tasks of the cluster, which the graph's registration names; NULL
+     * where there are no other tasks; any thread ---- No thread waits for a reply. At the other
+     * task, a handler blocks an I/O thread only while it reads a file. */
     int (*peer_count)(struct kernel_ctx *ctx);
-    /* "/job:ps/replica:0/task:1"; while the step runs */
+    /* "/job:ps/replica:0/task:1"; valid while the step runs */
     const char *(*peer_name)(struct kernel_ctx *ctx, int task);
     void (*peer_call_start)(struct kernel_ctx *ctx, struct peer_call *call);
-    /* ---- functions: those that the node's attrs of kind func name, which the master has
-     * compiled for this task ---- The function of an attr, with one reference. Errors: NOT_FOUND
-     * when the graph came without it; RESOURCE_EXHAUSTED when functions call each other too
-     * deep. Any thread; NULL where the host has no functions. */
+
+    /* ---- functions that the node's attrs of type func name, and that the master has compiled for
+     * this task; NULL where the host has no functions ---- */
+    /* Finds the function of an attr. *ret gets one reference. Errors: NOT_FOUND when the graph was
+     * registered without the function; RESOURCE_EXHAUSTED when function calls nest too deep. Any
+     * thread. */
     struct status *(*function_find)(struct kernel_ctx *ctx, const char *attr,
                                     struct function **ret);
-    /* The same function with state of its own (random streams), one for each `scope`: *scope,
-     * NULL at first, is made and kept by the caller. What is made so, or has no state, is its
-     * own. Returns a reference. Callers take turns with a scope. */
+    /* Makes the same function with state of its own (random streams), which all functions of one
+     * scope share. *scope is NULL at first; the call makes the scope, and the caller keeps it and
+     * releases it. A function that has no state, or was made by this call, is returned itself. *ret
+     * gets one reference. Only one thread at a time may use a scope. */
     struct status *(*function_fresh)(struct function *function, struct object **scope,
                                      struct function **ret);
-    /* A call is prepared (it may be cancelled from here on), called and finished. Calling runs
-     * it, on the caller's thread at first: KERNEL_DONE when it has ended already (on_done is not
-     * called), else on_done is, once, on any thread. */
+    /* A call is prepared, called and finished, in this order. It may be cancelled once it is
+     * prepared. function_call runs the function, at first on the caller's thread. It returns
+     * KERNEL_DONE when the function has ended, and then on_done is not called. Otherwise on_done is
+     * called once, on any thread. */
     void (*function_prepare)(struct function_call *call);
     enum kernel_result (*function_call)(struct function_call *call);
-    /* Ends a call soon. Any thread, between prepare and finish; not while somebody holds what
-     * on_done locks. */
+    /* Ends a call soon. Any thread, between prepare and finish. The caller must hold no lock that
+     * on_done takes. */
     void (*function_cancel)(struct function_call *call, struct status *why);
     void (*function_finish)(struct function_call *call);
-    /* ---- what a client's process shares on this task, over all of its sessions ---- The object
-     * of that type, with one reference; `make` makes it at first use. Errors: FAILED_PRECONDITION
-     * for a session without a client. Any thread; NULL where the host has no clients. */
+
+    /* Returns the object of that type which all sessions of a client's process share on this task,
+     * with one reference; `make` makes it at first use. Errors: FAILED_PRECONDITION for a session
+     * without a client. Any thread. NULL where the host has no clients. */
     struct status *(*client_object)(struct kernel_ctx *ctx, const struct object_type *type,
                                     struct object *(*make)(void), struct object **ret);
-    /* ---- values that the session of ctx's step keeps in this task, by name; a function's nodes
-     * have none (FAILED_PRECONDITION). Any thread; NULL where there are no sessions ---- */
+
+    /* ---- values that the session of ctx's step keeps in this task, by name; NULL where there are
+     * no sessions; any thread ---- Errors: FAILED_PRECONDITION for nodes of a function, which have
+     * no such values; INVALID_ARGUMENT for a name without a value. */
     struct status *(*session_value_put)(struct kernel_ctx *ctx, const char *name,
                                         const struct tensor *value);
-    /* INVALID_ARGUMENT */
     struct status *(*session_value_get)(struct kernel_ctx *ctx, struct span name,
                                         struct tensor *ret);
-    /* INVALID_ARGUMENT */
     struct status *(*session_value_delete)(struct kernel_ctx *ctx, struct span name);
-    /* Unique per process and never 0: names of anonymous resources. */
+
+    /* Returns a number that is unique in the process and never 0: for names of anonymous
+     * resources. */
     uint64_t (*unique_id)(void);
 };
 

@@ -1,11 +1,11 @@
-/* Keeps what kernels of a session need from one registered graph to the next: how far a random op
- * is in its sequence (KERNEL_SESSION_STATE), and tensors that a client has a handle to
+/* Keeps what kernels of a session need from one registered graph to the next: the position of a
+ * random op in its sequence (KERNEL_SESSION_STATE), and tensors that a client has a handle to
  * (GetSessionHandle).
  *
  * A session registers a graph for each (feeds, fetches, targets) that it asks for, and a node may
- * be in many of them. As in TensorFlow the node's sequence belongs to the session, so another fetch
- * list does not restart it. State is found by node_state_name, so the
- * copies of a function's node share one; it lives as long as any plan of the session does. */
+ * be in many of them. As in TensorFlow, the node's sequence belongs to the session, so another
+ * fetch list does not restart it. State is found by node_state_name, so the copies of a function's
+ * node share one state. The state lives as long as any plan of the session does. */
 #ifndef MILLRACE_WORKER_SESSION_STATE_H
 #define MILLRACE_WORKER_SESSION_STATE_H
 

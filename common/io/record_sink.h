@@ -9,9 +9,10 @@ struct record_sink;
  * Errors: those of the file system. */
 struct status *record_sink_open(const char *path, enum record_coding coding,
                                 struct record_sink **ret) MUST_USE;
-/* Appends one record. Blocks now and then. */
+/* Appends one record. Blocks when the buffer is written. Errors: those of the file system. */
 struct status *record_sink_add(struct record_sink *sink, struct span record) MUST_USE;
-/* Writes what is buffered. The sink takes no more records after that. Blocks. */
+/* Writes what is buffered. No record may be added after that. Blocks. Errors: those of the file
+ * system. */
 struct status *record_sink_finish(struct record_sink *sink) MUST_USE;
 /* Closes the file without deleting it. Accepts NULL. */
 void record_sink_free(struct record_sink *sink);

@@ -4,9 +4,9 @@
 
 #include "common/tensor/tensor.h"
 
-/* The element at a row-major index, which must be within the tensor (or one past its end).
- * tensor_at: see tensor_data for when it may be written. */
 static inline enum dtype tensor_dtype(const struct tensor *t) { return (enum dtype)t->dtype; }
+/* Return the address of the element at a row-major index, which must be within the tensor or one
+ * past its end. tensor_data says when the element of tensor_at may be written. */
 static inline void *tensor_at(struct tensor *t, int64_t index) {
     return (char *)tensor_data(t) + index * (int64_t)dtype_size(tensor_dtype(t));
 }
@@ -20,7 +20,8 @@ int64_t tensor_int_at(const struct tensor *t, int64_t index);
 /* An element of any integer or real dtype, rounded to double. 0 for other dtypes. */
 double tensor_real_at(const struct tensor *t, int64_t index);
 
-/* Writes the one of a number or bool dtype to the first of 16 bytes, and zeros to the others. */
+/* Writes the value 1 (true for bool) of a dtype of numbers or bool to the beginning of 16 bytes,
+ * and zeros to the rest. */
 void element_set_one(enum dtype dtype, void *value);
 
 #endif

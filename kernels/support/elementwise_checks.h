@@ -8,11 +8,11 @@
 #include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
 
-/* The two shapes cannot be broadcast together. */
+/* Makes the error that the two shapes cannot be broadcast together. */
 struct status *elementwise_incompatible(struct shape a, struct shape b) MUST_USE;
-/* Inputs 0 and 1 have as many elements, for gradients of functions. */
+/* Checks that inputs 0 and 1 have the same number of elements, for gradients of functions. */
 struct status *elementwise_check_equal_sizes(const struct kernel_ctx *ctx) MUST_USE;
-/* All inputs have the shape of the first one. */
+/* Checks that all inputs have the shape of the first one. */
 struct status *elementwise_check_same_shapes(const struct kernel_ctx *ctx) MUST_USE;
 
 /* SelectV2: condition, then and else are broadcast against each other. */
@@ -23,9 +23,10 @@ struct status *elementwise_plan_select(const struct kernel_ctx *ctx,
                                        struct broadcast *ret) MUST_USE;
 /* ClipByValue: each limit is a scalar or has the shape of the input. */
 struct status *elementwise_check_clip(const struct kernel_ctx *ctx) MUST_USE;
-/* ApproximateEqual: one shape. */
+/* ApproximateEqual: both inputs have the same shape. */
 struct status *elementwise_check_approximate(const struct kernel_ctx *ctx) MUST_USE;
-/* Betainc: one shape, or scalars. The shape is borrowed from an input. */
+/* Betainc: all inputs that are not scalars have the same shape. *ret is that shape, borrowed from
+ * an input. */
 struct status *elementwise_check_betainc(const struct kernel_ctx *ctx, struct shape *ret) MUST_USE;
 
 /* A value with channels is treated as outer × channels × inner: in NHWC inner is 1, in NCHW outer
@@ -33,16 +34,17 @@ struct status *elementwise_check_betainc(const struct kernel_ctx *ctx, struct sh
 struct bias_extent {
     int64_t outer, channels, inner;
 };
-/* Of input 0. */
+/* Reads the extent of input 0. */
 struct status *bias_extent_of(const struct kernel_ctx *ctx, bool is_nchw,
                               struct bias_extent *ret) MUST_USE;
-/* Input 1 has a bias for each channel. */
+/* Checks that input 1 has a bias for each channel. */
 struct status *bias_check(const struct kernel_ctx *ctx, bool is_nchw,
                           const struct bias_extent *extent) MUST_USE;
-/* The attr data_format, which BiasAddV1 lacks. */
+/* Reads the attr data_format. BiasAddV1 does not have it: then the format is NHWC. */
 struct status *bias_read_format(const struct node *node, bool *ret_is_nchw) MUST_USE;
 
-/* The number of fraction bits of a floating type, or one that is larger than any of them. */
+/* Returns the number of fraction bits of a floating type. For any other dtype returns a number that
+ * is larger than that of every floating type. */
 int elementwise_fraction_bits(enum dtype dtype);
 
 #endif

@@ -12,8 +12,8 @@
 uint64_t hash_fingerprint64(const void *data, size_t len);
 /* MurmurHash64A. */
 uint64_t hash_murmur64(const void *data, size_t len, uint64_t seed);
-/* SipHash-2-4 [Aumasson, Bernstein 2012]. It is keyed: who does not know the key cannot choose
- * inputs that collide. */
+/* SipHash-2-4 [Aumasson, Bernstein 2012]. It is keyed: a client that does not know the key cannot
+ * choose inputs that collide. */
 uint64_t hash_sip24(const void *data, size_t len, uint64_t key0, uint64_t key1);
 
 #endif

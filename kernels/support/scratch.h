@@ -5,9 +5,9 @@
 
 #include "kernels/kernel.h"
 
-/* Allocates n · each elements. *ret_tensor must hold nothing; tensor_clear frees the memory. With
- * no elements *ret_data is still a valid address. Errors: RESOURCE_EXHAUSTED, also when the product
- * of the sizes overflows. */
+/* Allocates count · n elements, and sets *(void **)ret_data to their address. *ret_tensor must hold
+ * nothing; tensor_clear frees the memory. With no elements *ret_data is still a valid address.
+ * Errors: RESOURCE_EXHAUSTED, also when the product of the sizes overflows. */
 static inline struct status *scratch_new(const struct kernel_ctx *ctx, enum dtype dtype,
                                          int64_t count, int64_t n, struct tensor *ret_tensor,
                                          void *ret_data) {

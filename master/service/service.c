@@ -423,8 +423,8 @@ static void on_tick(struct loop_timer *timer) {
     review_waiting(service);
     steps_expire_saves(&service->env);
     grpc_server_review_health(service->server);
-    if (now_ms - service->tidied_ms > MEMORY_TRIM_INTERVAL_MS) {
-        service->tidied_ms = now_ms;
+    if (now_ms - service->trimmed_ms > MEMORY_TRIM_INTERVAL_MS) {
+        service->trimmed_ms = now_ms;
         memory_trim(service->env.pool);
     }
     LIST_FOR_EACH_SAFE (link, next, &service->sessions) {

@@ -19,9 +19,9 @@ struct service {
     struct strmap by_handle;
     int n_sessions;
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
-    struct retry_filter retries; /* recognises retries of calls that waited in vain */
-    int64_t tidied_ms;
-    struct loop_timer timer; /* ends waits, collects sessions */
+    struct retry_filter retries; /* recognises retries of calls that have failed */
+    int64_t trimmed_ms;          /* when memory was trimmed last */
+    struct loop_timer timer;     /* ends waits, collects sessions */
     bool is_draining, is_stopping, is_server_closed;
     /* Sessions in memory, also closed ones whose steps or jobs still run. They use everything
      * above. */

@@ -3,8 +3,7 @@
  *
  *   local   both ends are this task: values meet in the step's own table, without a channel
  *   shm     two tasks of one host and user: as unix, and large values in the sender's arena are
- * sent
- *           as references into it (worker/exchange/peer_shm.h)
+ *           sent as references into it (worker/exchange/peer_shm.h)
  *   unix    two tasks of one host and network namespace: a Unix socket
  *   rdma    this task has an RDMA device: as tcp, and large values are written into the receiver's
  *           memory if the two devices reach each other (worker/exchange/peer_rdma.h)

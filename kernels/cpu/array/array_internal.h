@@ -1,4 +1,4 @@
-/* What the array files share: outputs that are an input in another shape, and sums of slices. */
+/* Declares what the array files share: sums of slices. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_ARRAY_ARRAY_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_ARRAY_ARRAY_INTERNAL_H
 
@@ -7,9 +7,9 @@
 #include "kernels/support/moves.h"
 #include "kernels/kernel.h"
 
-/* to[i] += from[i] for n elements. Integers wrap, and bools are ored. array_slice_add_find returns
- * NULL for a dtype without sums. */
+/* to[i] += from[i] for n elements. Integers wrap, and bools are ored. */
 typedef void array_slice_fn(void *to, const void *from, int64_t n);
+/* Finds the function for a dtype. Returns NULL for a dtype without sums. */
 array_slice_fn *array_add_fn(enum dtype dtype);
 
 #endif

@@ -22,7 +22,8 @@ struct matmul {
  * DT_COMPLEX64 or DT_COMPLEX128. */
 void matmul_run(enum dtype dtype, const struct matmul *g);
 
-/* Returns about how many nanoseconds one multiplication takes in a product of so many. */
+/* Estimates how many nanoseconds one multiplication takes, in a product that has this many
+ * multiplications. */
 double matmul_cost_ns(enum dtype dtype, double multiplications);
 
 /* Answers whether a library conjugates what it transposes, for sizes like these. */

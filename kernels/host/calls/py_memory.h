@@ -34,11 +34,12 @@ struct py_memory *py_memory_open(struct span name);
 struct py_memory *py_memory_ref(struct py_memory *memory);
 void py_memory_unref(struct py_memory *memory);
 
-/* Copies the bytes into a block for the server, and returns where they are. 0: there is no room. */
+/* Copies the bytes into a block for the server, and returns their offset. Returns 0 when no block
+ * is free. */
 uint64_t py_memory_put(struct py_memory *memory, const void *bytes, size_t size);
 
 /* Copies the bytes that the server has put at `at`, and frees their block. Errors:
- * INVALID_ARGUMENT for a place outside of the server's half. */
+ * INVALID_ARGUMENT for an offset outside of the server's half. */
 struct status *py_memory_take(struct py_memory *memory, uint64_t at, void *to,
                               size_t size) MUST_USE;
 

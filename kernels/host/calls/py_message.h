@@ -13,7 +13,7 @@
  * strings are a u64 length each, then all bytes; size counts both.
  *
  * Where both ends share memory (py_memory.h), a value of PY_SHARED_MIN_BYTES and more that has room
- * there has PY_VALUE_SHARED in its dtype. Its elements in the blob are a u64: the place of the
+ * there has PY_VALUE_SHARED in its dtype. Its elements in the blob are a u64: the offset of the
  * `size` bytes in that memory. Its receiver frees the block. Strings are never shared. */
 #ifndef MILLRACE_KERNELS_HOST_CALLS_PY_MESSAGE_H
 #define MILLRACE_KERNELS_HOST_CALLS_PY_MESSAGE_H
@@ -29,9 +29,10 @@ enum {
 
 /* What a request asks for. */
 enum py_request_kind {
-    PY_JOIN,  /* the server may be given calls; what an earlier one of its number had is failed */
+    /* the server takes calls from now on; calls of an earlier server with its number fail */
+    PY_JOIN,
     PY_SERVE, /* the result of the call `id` (0: none), then wait for the next call */
-    PY_LEAVE, /* the server takes no more calls; those that it has are failed */
+    PY_LEAVE, /* the server takes no more calls; those that it has fail */
     PY_N_REQUEST_KINDS
 };
 

@@ -2,7 +2,7 @@
  *
  * The client's process serves them with steps of a session of its own: a step of the reserved
  * token PY_SERVE_TOKEN delivers the result of the last call and waits for the next one. So calls
- * need no connection of their own, and TLS, relays and restarts are the session's affair.
+ * need no connection of their own, and the session handles TLS, relays and restarts.
  *
  *   node PyFunc ──► py_service_call ──► pending ──► in flight ──► settled ──► outputs
  *                                         │             ▲ │          ▲

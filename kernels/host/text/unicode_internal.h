@@ -20,10 +20,11 @@ void unicode_decoder_start(struct unicode_decoder *decoder, struct span text);
 bool unicode_decoder_next(struct unicode_decoder *decoder, int32_t *ret_code, size_t *ret_len,
                           bool *ret_is_wrong);
 
-/* unicode_script_of returns the script of a character by ICU's numbers, or -1 when `code` is no
- * character. Call unicode_script_load first. Errors: UNIMPLEMENTED when ICU is not installed. */
+/* Loads ICU. Errors: UNIMPLEMENTED when ICU is not installed. */
 struct status *unicode_script_load(void) MUST_USE;
-int32_t unicode_script_of(int32_t code); /* after unicode_script_load */
+/* Returns the script of a character by ICU's numbers, or -1 when `code` is no character. Call
+ * unicode_script_load first. */
+int32_t unicode_script_of(int32_t code);
 
 /* ---- unicode_convert.c ---- */
 struct status *unicode_init(struct kernel_init *init);

@@ -43,7 +43,7 @@ PAPERS = (
           "a cost model": "file:master/compile/*cost_model*.c"}),
         ("3.2.2", "Send and Recv, one Recv for each tensor and task",
          "master/compile/pass_partition.c worker/exchange/rendezvous*.c",
-         "unit/master/data/partition.txt unit/worker/test_rendezvous.c", {}),
+         "unit/master/data/partition.txt unit/worker/test_rendezvous*.c", {}),
         ("3.3", "distributed execution: one message for each worker and step",
          "master/step/step.c worker/service/service_steps.c rpc/wire/wire*.c "
          "worker/exchange/peer.c",
@@ -82,7 +82,7 @@ PAPERS = (
         ("5.1", "common subexpression elimination", "master/compile/pass_cse.c",
          "unit/master/data/cse.txt", {}),
         ("5.2", "scheduling of receives", "worker/exchange/rendezvous_wire.c",
-         "unit/worker/test_rendezvous.c",
+         "unit/worker/test_rendezvous*.c",
          {"large values are announced and granted": "file:worker/exchange/rendezvous_wire.c",
           "an analysis of the graph": "file:master/compile/*schedule*.c"}),
         ("5.3", "asynchronous kernels", "kernels/kernel.h worker/executor/executor_async.c",

@@ -44,17 +44,21 @@ def sum_of_ones():
                  node("sum", "Sum", ("minus", "axis"), WORKER, T=F, Tidx=I))  # fmt: skip
 
 
+def start_cluster(case, cluster):
+    """Starts the cluster for a test, and returns it once its master is ready."""
+    cluster.start()
+    case.addCleanup(cluster.stop)
+    deadline = time.monotonic() + harness.DEADLINE_S
+    while raw.page(cluster.master.admin_port, "/readyz")[0] != 200:
+        case.assertLess(time.monotonic(), deadline)
+    return cluster
+
+
 class TestWireChecksum(TestCase):
     def start(self, worker_flags, master_flags=()):
-        cluster = RelayedCluster(n_workers=1, bin_dir=harness.BIN,
-                                 worker_flags=("--unix=off", *worker_flags),
-                                 master_flags=master_flags)
-        cluster.start()
-        self.addCleanup(cluster.stop)
-        deadline = time.monotonic() + harness.DEADLINE_S
-        while raw.page(cluster.master.admin_port, "/readyz")[0] != 200:
-            self.assertLess(time.monotonic(), deadline)
-        return cluster
+        return start_cluster(self, RelayedCluster(n_workers=1, bin_dir=harness.BIN,
+                                                  worker_flags=("--unix=off", *worker_flags),
+                                                  master_flags=master_flags))
 
     def run_sum(self, client, handle):
         one = raw.tensor(FLOAT, (), struct.pack("<f", 1))

@@ -11,7 +11,7 @@ from fault_case import Cluster
 from harness import TestCase, sanitized_too
 from raw_clients import Client, Refused, const, graph, node, type_attr
 from test_tls import TlsCase
-from test_wire_checksum import PS, WORKER, F, I, RelayedCluster
+from test_wire_checksum import PS, WORKER, F, I, RelayedCluster, start_cluster
 
 N_VALUES = 5 << 20  # 20 MiB
 
@@ -62,17 +62,10 @@ def open_streams(case, client, handle, status, n_streams):
 
 
 class TestWireStreams(TestCase):
-    def start(self, cluster):
-        cluster.start()
-        self.addCleanup(cluster.stop)
-        deadline = time.monotonic() + harness.DEADLINE_S
-        while raw.page(cluster.master.admin_port, "/readyz")[0] != 200:
-            self.assertLess(time.monotonic(), deadline)
-        return cluster
-
     def check(self, n_streams, *flags):
-        cluster = self.start(Cluster(n_workers=1, bin_dir=harness.BIN,
-                                     worker_flags=(f"--wire-streams={n_streams}", *flags)))
+        cluster = start_cluster(self, Cluster(
+            n_workers=1, bin_dir=harness.BIN,
+            worker_flags=(f"--wire-streams={n_streams}", *flags)))
         with Client(cluster.master.port) as client:
             handle = client.create(round_trip())
             before = open_streams(self, client, handle,
@@ -94,8 +87,8 @@ class TestWireStreams(TestCase):
         self.check(8, "--shm=off", "--wire-checksum")
 
     def test_a_cut_socket(self):
-        cluster = self.start(RelayedCluster(n_workers=1, bin_dir=harness.BIN,
-                                            worker_flags=("--unix=off", "--wire-streams=3")))
+        cluster = start_cluster(self, RelayedCluster(
+            n_workers=1, bin_dir=harness.BIN, worker_flags=("--unix=off", "--wire-streams=3")))
         with Client(cluster.master.port) as client:
             handle = client.create(round_trip())
             open_streams(self, client, handle,

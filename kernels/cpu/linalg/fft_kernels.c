@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/linalg/complex_values.h"
+#include "kernels/support/complex_values.h"
 #include "kernels/cpu/linalg/fft.h"
 #include "kernels/kernel.h"
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/linalg/complex_values.h"
+#include "kernels/support/complex_values.h"
 #include "kernels/cpu/linalg/linalg.h"
 
 /* Copies the matrix by columns. False when an element is not finite. */

@@ -138,9 +138,9 @@ static void transpose_batch(const struct csr *from, int64_t b, bool conjugate, s
         int64_t end, i = csr_row(from, b, r, &end);
         for (; i < end; i++) {
             int64_t at = first + rows[from->col[i]]++;
-            double complex value = csr_load(from->dtype, from->values, i);
+            double complex value = c128_load(from->dtype, from->values, i);
             to->col[at] = (int32_t)r;
-            csr_store(to->dtype, to->values, at, conjugate ? conj(value) : value);
+            c128_store(to->dtype, to->values, at, conjugate ? conj(value) : value);
         }
     }
     for (int64_t r = to->n_rows; r > 0; r--)

@@ -12,9 +12,8 @@
 #ifndef MILLRACE_KERNELS_CPU_SPARSE_CSR_H
 #define MILLRACE_KERNELS_CPU_SPARSE_CSR_H
 
-#include <complex.h>
-
 #include "kernels/kernel.h"
+#include "kernels/support/complex_values.h"
 #include "kernels/support/variant_tensors.h"
 
 struct csr {
@@ -49,35 +48,6 @@ static inline int64_t csr_row(const struct csr *csr, int64_t batch, int64_t row,
     const int32_t *rows = csr->row + batch * (csr->n_rows + 1);
     *ret_end = csr->batch[batch] + rows[row + 1];
     return csr->batch[batch] + rows[row];
-}
-
-static inline double complex csr_load(enum dtype dtype, const void *values, int64_t at) {
-    switch (dtype) {
-    case DT_FLOAT:
-        return ((const float *)values)[at];
-    case DT_DOUBLE:
-        return ((const double *)values)[at];
-    case DT_COMPLEX64:
-        return ((const float complex *)values)[at];
-    default:
-        return ((const double complex *)values)[at];
-    }
-}
-
-static inline void csr_store(enum dtype dtype, void *values, int64_t at, double complex value) {
-    switch (dtype) {
-    case DT_FLOAT:
-        ((float *)values)[at] = (float)creal(value);
-        break;
-    case DT_DOUBLE:
-        ((double *)values)[at] = creal(value);
-        break;
-    case DT_COMPLEX64:
-        ((float complex *)values)[at] = (float complex)value;
-        break;
-    default:
-        ((double complex *)values)[at] = value;
-    }
 }
 
 /* Makes the transpose; with `conjugate`, its values are conjugated. Errors: RESOURCE_EXHAUSTED. */

@@ -97,7 +97,7 @@ static enum kernel_result from_sparse(struct kernel_ctx *ctx) {
                                                TENSOR_SHAPE_TEXT(values)));
     KERNEL_TRY(ctx, from_entries(ctx, &entries, (enum dtype)values->dtype, &to, &source));
     for (int64_t i = 0; i < to.n_entries; i++)
-        csr_store(to.dtype, to.values, i, csr_load(to.dtype, tensor_cdata(values), source[i]));
+        c128_store(to.dtype, to.values, i, c128_load(to.dtype, tensor_cdata(values), source[i]));
     free(source);
     csr_output(ctx, &to);
     return KERNEL_DONE;
@@ -124,7 +124,7 @@ static enum kernel_result from_dense(struct kernel_ctx *ctx) {
         int64_t offset = 0;
         for (int d = 0; d < entries.rank; d++)
             offset = offset * entries.dims[d] + at[d];
-        csr_store(to.dtype, to.values, i, csr_load(to.dtype, tensor_cdata(dense), offset));
+        c128_store(to.dtype, to.values, i, c128_load(to.dtype, tensor_cdata(dense), offset));
     }
     free(source);
     csr_output(ctx, &to);
@@ -154,8 +154,8 @@ static struct status *to_dense_of(struct kernel_ctx *ctx, const struct csr *csr)
         for (int64_t r = 0; r < csr->n_rows; r++) {
             int64_t end, i = csr_row(csr, b, r, &end);
             for (; i < end; i++)
-                csr_store(csr->dtype, out, (b * csr->n_rows + r) * csr->n_cols + csr->col[i],
-                          csr_load(csr->dtype, csr->values, i));
+                c128_store(csr->dtype, out, (b * csr->n_rows + r) * csr->n_cols + csr->col[i],
+                           c128_load(csr->dtype, csr->values, i));
         }
     return NULL;
 }
@@ -201,8 +201,8 @@ static struct status *components_of(struct kernel_ctx *ctx, const struct csr *cs
     memcpy(tensor_data(&ctx->outputs[0]), csr->row + b * n_rows, (size_t)n_rows * sizeof(int32_t));
     memcpy(tensor_data(&ctx->outputs[1]), csr->col + first, (size_t)n * sizeof(int32_t));
     for (int64_t i = 0; i < n; i++)
-        csr_store(csr->dtype, tensor_data(&ctx->outputs[2]), i,
-                  csr_load(csr->dtype, csr->values, first + i));
+        c128_store(csr->dtype, tensor_data(&ctx->outputs[2]), i,
+                   c128_load(csr->dtype, csr->values, first + i));
     return NULL;
 }
 static enum kernel_result components(struct kernel_ctx *ctx) {

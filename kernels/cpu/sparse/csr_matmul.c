@@ -55,18 +55,18 @@ static void dense_row(const struct dense_job *job, int64_t batch, int64_t row,
     for (int64_t j = 0; j < n; j++)
         sums[j] = 0;
     for (; i < end; i++) {
-        double complex x = csr_load(a->dtype, a->values, i);
+        double complex x = c128_load(a->dtype, a->values, i);
         int64_t k = a->col[i], base = batch * k_size * n;
         for (int64_t j = 0; j < n; j++) {
             int64_t at = base + (job->b_form.is_transposed ? j * k_size + k : k * n + j);
-            double complex y = csr_load(job->dtype, job->b, at);
+            double complex y = c128_load(job->dtype, job->b, at);
             sums[j] += x * (job->b_form.is_conjugated ? conj(y) : y);
         }
     }
     for (int64_t j = 0; j < n; j++) {
         int64_t base = batch * a->n_rows * n;
         int64_t at = base + (job->out_form.is_transposed ? j * a->n_rows + row : row * n + j);
-        csr_store(job->dtype, job->out, at, job->out_form.is_conjugated ? conj(sums[j]) : sums[j]);
+        c128_store(job->dtype, job->out, at, job->out_form.is_conjugated ? conj(sums[j]) : sums[j]);
     }
 }
 
@@ -166,10 +166,10 @@ static void meet(struct pair *pair, int32_t stamp, int32_t col, double complex v
 static void product_row(struct pair *pair, int64_t batch, int64_t row, int32_t stamp) {
     int64_t end, i = csr_row(&pair->a, batch, row, &end);
     for (; i < end; i++) {
-        double complex x = csr_load(pair->a.dtype, pair->a.values, i);
+        double complex x = c128_load(pair->a.dtype, pair->a.values, i);
         int64_t b_end, k = csr_row(&pair->b, batch, pair->a.col[i], &b_end);
         for (; k < b_end; k++)
-            meet(pair, stamp, pair->b.col[k], x * csr_load(pair->b.dtype, pair->b.values, k));
+            meet(pair, stamp, pair->b.col[k], x * c128_load(pair->b.dtype, pair->b.values, k));
     }
 }
 
@@ -190,7 +190,7 @@ static int64_t visit_rows(struct pair *pair, int64_t n_rows, int64_t n_cols) {
                 qsort(pair->found, (size_t)pair->n_found, sizeof(int32_t), compare_cols);
                 for (int32_t i = 0; i < pair->n_found; i++) {
                     pair->to.col[n + i] = pair->found[i];
-                    csr_store(pair->to.dtype, pair->to.values, n + i, pair->sums[pair->found[i]]);
+                    c128_store(pair->to.dtype, pair->to.values, n + i, pair->sums[pair->found[i]]);
                 }
                 pair->to.row[batch * (n_rows + 1) + row + 1] =
                     (int32_t)(n + pair->n_found - pair->to.batch[batch]);

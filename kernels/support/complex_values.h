@@ -1,7 +1,7 @@
 /* Reads and writes single elements of the float and complex types as complex doubles, for kernels
  * that compute in complex doubles whatever their type. */
-#ifndef MILLRACE_KERNELS_CPU_LINALG_COMPLEX_VALUES_H
-#define MILLRACE_KERNELS_CPU_LINALG_COMPLEX_VALUES_H
+#ifndef MILLRACE_KERNELS_SUPPORT_COMPLEX_VALUES_H
+#define MILLRACE_KERNELS_SUPPORT_COMPLEX_VALUES_H
 
 #include <complex.h>
 

@@ -23,7 +23,7 @@ struct master_flags {
     const char *listen, *cluster, *port_file, *admin, *disable_passes, *dump_graph, *expect;
     struct etcd_flags etcd;
     struct tls_flags tls;
-    int log_level;
+    int log_level, placement;
     bool insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves;
     int64_t threads, task_wait_ms, save_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
@@ -33,6 +33,9 @@ struct master_flags {
     struct cluster_spec spec;
     struct arena arena;
 };
+
+static const char *const placements[] = {
+    [PLACEMENT_SIMPLE] = "simple", [PLACEMENT_COST] = "cost", NULL};
 
 #define ROW(name_, kind_, field, default_, value_, help_)                             \
     .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), \
@@ -118,6 +121,9 @@ static const struct option_row rows[] = {
         "how long folding may take when a step is compiled")},
     {ROW("check-shapes", OPTION_BOOL, check_shapes, NULL, NULL,
         "refuse a graph whose shapes do not fit when it arrives, not when a step needs it")},
+    {ROW("placement", OPTION_CHOICE, placement, "simple", NULL,
+        "where nodes run that have no state and that the client left open: on the session's default"
+        " task, or where a simulation by estimated costs ends soonest"), .choices = placements},
     {ROW("bfloat16-sends", OPTION_BOOL, bfloat16_sends, NULL, NULL,
         "send floats between tasks as bfloat16, whatever clients ask for: half the bytes, 8 "
         "bits of precision")},
@@ -351,6 +357,7 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->max_nodes = (int)flags->max_nodes;
     ret->max_executables = (int)flags->max_executables;
     ret->check_shapes = flags->check_shapes;
+    ret->compile.placement = (enum placement)flags->placement;
     ret->compile.bfloat16_sends = flags->bfloat16_sends;
     ret->compile.consistent_saves = flags->consistent_saves;
     ret->save_wait_ms = flags->save_wait_ms;

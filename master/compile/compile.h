@@ -27,7 +27,13 @@ struct signature {
     bool is_partial;
 };
 
+enum placement {
+    PLACEMENT_SIMPLE, /* what nobody constrained is on the session's default task */
+    PLACEMENT_COST,   /* what has no state goes where the simulated step is shortest */
+};
+
 struct compile_options {
+    enum placement placement;
     bool allow_soft_placement;
     bool no_fold, no_cse; /* opt_level L0, or an operator's --disable-pass */
     /* floats travel between tasks as bfloat16: the client's wish, or the operator's */

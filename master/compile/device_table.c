@@ -72,8 +72,14 @@ void device_table_add_device(struct device_table *table, const char *full_name, 
         .memory_limit_bytes = memory_limit_bytes,
         .incarnation = incarnation,
         .description = arena_strdup(table->arena, description ? description : ""),
+        .slowness = 1,
     };
     str_fini(&canonical);
+}
+
+void device_table_set_slowness(struct device_table *table, double slowness) {
+    if (table->n_devices > 0 && slowness > 0)
+        table->devices[table->n_devices - 1].slowness = slowness;
 }
 
 /* ---- order ---- */

@@ -17,6 +17,7 @@ struct device_info {
     int64_t memory_limit_bytes;
     uint64_t incarnation;
     const char *description;
+    double slowness; /* how much longer it takes than the cost rows say; 1 as far as is known */
 };
 
 struct task_info {
@@ -47,6 +48,8 @@ void device_table_add(struct device_table *table, const char *task, const char *
 void device_table_add_device(struct device_table *table, const char *full_name, const char *type,
                              int64_t memory_limit_bytes, uint64_t incarnation,
                              const char *description); /* of the task that was added last */
+void device_table_set_slowness(struct device_table *table,
+                               double slowness); /* of the last device */
 /* Sorts the tasks and chooses the default device. */
 void device_table_finish(struct device_table *table);
 /* Makes the first device of that task the default, if it has a device. Call it after

@@ -1,5 +1,5 @@
-/* Placing what has no state, per signature [WP 3.2.1]: the simple rule, not the cost
- * model.
+/* Placing what has no state, per signature [WP 3.2.1]: the simple rule. With PLACEMENT_COST the
+ * cost model (place_cost.c) chooses for groups that are still open after 2.
  *
  *   1. groups that somebody constrained go where the constraint leads (place.c); 2. free nodes
  *   of a loop go to the task of the loop's constrained nodes, if those agree: a loop must stay
@@ -94,7 +94,7 @@ static void place_groups(struct step_placer *p) {
         if (group->device < 0 && group->n_members == 1 && follows_others(node))
             continue;
         int device = group->device >= 0 ? group->device : p->c->devices->default_device;
-        node->placed = placer_best_device(&p->placer, group, device);
+        node->placed = group->is_chosen ? device : placer_best_device(&p->placer, group, device);
     }
 }
 
@@ -178,6 +178,8 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) {
     graph_consumers_init(&p.consumers, &c->graph);
     find_loop_tasks(&p);
     place_loops(&p);
+    if (c->options->placement == PLACEMENT_COST)
+        TRY_OUT(place_by_cost(c, &p.placer, &p.frames, p.order));
     place_groups(&p);
     place_followers(&p);
     place_generators(&p);

@@ -92,6 +92,7 @@ static void make_groups(struct placer *placer) {
         if (!placer->groups[root]) {
             placer->groups[root] = arena_new(placer->arena, struct place_group);
             placer->groups[root]->pinned = placer->groups[root]->device = NO_DEVICE;
+            placer->groups[root]->id = root;
         }
         placer->groups[root]->n_members++;
     }
@@ -353,6 +354,30 @@ static int request_device(const struct placer *placer, struct place_request *req
     return request->device;
 }
 
+bool device_is_first_of_type(const struct device_table *devices, int device) {
+    for (int i = devices->tasks[devices->devices[device].task].first_device; i < device; i++)
+        if (strcmp(devices->devices[i].type, devices->devices[device].type) == 0)
+            return false;
+    return true;
+}
+
+/* Does the request leave the choice of a task to the cost model? */
+static bool request_is_open(const struct placer *placer, const struct place_request *request) {
+    const struct device_table *devices = placer->devices;
+    int task = -1;
+    if (placer->options->placement != PLACEMENT_COST)
+        return false;
+    for (int i = 0; i < devices->n_devices; i++) {
+        if (!device_is_first_of_type(devices, i) ||
+            !device_name_matches(&request->name, &devices->devices[i].name))
+            continue;
+        if (task >= 0 && devices->devices[i].task != task)
+            return true;
+        task = devices->devices[i].task;
+    }
+    return false;
+}
+
 bool node_lacks_kernel(const struct node *node, const struct device_table *devices, int device) {
     const char *type = devices->devices[device].name.type;
     if (strcmp(type, "CPU") == 0 || !kernel_at(type, 0) || kernel_find(node, type))
@@ -378,6 +403,7 @@ static struct status *check_kernels(struct placer *placer, bool only_wanted) {
                                   "kernel for %s devices is available.\n\t [[{{node %s}}]]",
                                   node->name, group->request->text, type, node->name);
         group->device = device_host(placer->devices, group->device);
+        group->is_open = false;
     }
     return NULL;
 }
@@ -403,6 +429,8 @@ struct status *placer_settle(struct placer *placer, bool only_wanted) {
             group->device = group->pinned;
         else if (group->request)
             group->device = request_device(placer, group->request);
+        if (group->pinned < 0 && group->request && !only_wanted)
+            group->is_open = request_is_open(placer, group->request);
         if (group->device >= 0)
             group->device = placer_best_device(placer, group, group->device);
         if (group->request && group->device < 0)

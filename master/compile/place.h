@@ -18,7 +18,7 @@
 #ifndef MILLRACE_MASTER_COMPILE_PLACE_H
 #define MILLRACE_MASTER_COMPILE_PLACE_H
 
-#include "master/compile/compile.h"
+#include "master/compile/compile_internal.h"
 
 /* A device name that a node asks for, or an intersection of such names. Interned: equal names are
  * one object. */
@@ -35,7 +35,10 @@ struct place_group {
     int pinned;                    /* the device of members placed before; -1: none */
     const struct node *pinned_by;
     int device; /* the result; -1: not decided */
+    int id;     /* of the root node */
     int n_members;
+    bool is_open;   /* the request leaves several tasks open, of which `device` is the first */
+    bool is_chosen; /* `device` was chosen by cost: also its type */
     bool is_wanted; /* place_session: the group has a stateful member */
     bool needs_cpu; /* some member has no kernel for GPUs; known only if there are GPUs */
 };
@@ -67,6 +70,16 @@ struct status *placer_settle(struct placer *placer, bool only_wanted) MUST_USE;
 
 /* Finds out which groups could be on a GPU. After placer_init, once. */
 void placer_find_types(struct placer *placer);
+/* Chooses by the cost model the devices of groups that the client left open (place_cost.c). Call it
+ * after placer_settle(placer, false); `order` is the topological order. Changes nothing where that
+ * gains nothing. Errors: INVALID_ARGUMENT for a cycle. */
+struct status *place_by_cost(struct compilation *c, struct placer *placer,
+                             const struct loop_frames *frames, struct node *const *order) MUST_USE;
+
+/* Is it the first device of its type in its task? The CPUs of a task share its cores, so the cost
+ * model looks at one of them. */
+bool device_is_first_of_type(const struct device_table *devices, int device);
+
 /* The device for a group that the simple rule puts on `device`: the first GPU of the same task, if
  * nobody asked for a type and all members have kernels for GPUs; otherwise `device`. */
 int placer_best_device(const struct placer *placer, const struct place_group *group, int device);

@@ -4,12 +4,12 @@ the same, bit by bit.
 
     run_passes.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--trace]
 
-What can be switched: fold and cse (tf-master --disable-passes, and OptimizerOptions.L0 of a
-session), outputs that take their inputs' memory (tf-worker --no-in-place), Unix sockets between
-tasks (--unix off), threads for kernels and steps (--threads 1). The programs are those of
-programs_*.py, random graphs and random control flow. There are two sets of tasks, one with all
-options off. Each has a master for each way to compile. Without --long a seeded sample. The last
-line is "N passed, N failed".
+What can be switched: placement by cost (tf-master --placement), fold and cse (tf-master
+--disable-passes, and OptimizerOptions.L0 of a session), outputs that take their inputs' memory
+(tf-worker --no-in-place), Unix sockets between tasks (--unix off), threads for kernels and steps
+(--threads 1). The programs are those of programs_*.py, random graphs and random control flow. There
+are two sets of tasks, one with all options off. Each has a master for each way to compile. Without
+--long a seeded sample. The last line is "N passed, N failed".
 """
 
 import argparse
@@ -42,6 +42,7 @@ WAYS = {
     "cse alone": (True, ("--disable-passes", "fold"), False),
     "in place, threads and Unix sockets alone": (False, ("--disable-passes", "fold,cse"), False),
     "L0": (False, (), True),
+    "placed by cost": (False, ("--placement", "cost"), False),
     "small constants folded": (False, ("--fold-max", "64"), False),
 }  # fmt: skip
 

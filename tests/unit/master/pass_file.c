@@ -145,14 +145,17 @@ struct device_table *devices_from_text(const char *tasks) {
         assert_true(sscanf(names.texts[i], "%60[^:]:%d%31s", job, &index, more) >= 2);
         char *task = arena_printf(&arena, "/job:%s/replica:0/task:%d", job, index);
         device_table_add(table, task, "localhost:1", NULL, 1);
-        device_table_add_device(table, arena_printf(&arena, "%s/device:CPU:0", task), "CPU", 0, 1,
-                                "");
+        const char *limit = strstr(more, "~");
+        device_table_add_device(table, arena_printf(&arena, "%s/device:CPU:0", task), "CPU",
+                                limit ? strtol(limit + 1, NULL, 10) << 20 : 0, 1, "");
         if (strstr(more, "+cpu"))
             device_table_add_device(table, arena_printf(&arena, "%s/device:CPU:1", task), "CPU", 0,
                                     1, "");
         if (strstr(more, "+gpu"))
             device_table_add_device(table, arena_printf(&arena, "%s/device:GPU:0", task), "GPU", 0,
                                     1, "");
+        if (strstr(more, "*"))
+            device_table_set_slowness(table, strtod(strstr(more, "*") + 1, NULL));
     }
     device_table_finish(table);
     arena_fini(&arena);
@@ -252,6 +255,8 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     options.max_inlined_nodes =
         has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;
     options.bfloat16_sends = has_word(&pass_case->options, "bfloat16");
+    options.placement =
+        has_word(&pass_case->options, "by_cost") ? PLACEMENT_COST : PLACEMENT_SIMPLE;
     options.fold_max_bytes = 1024;
     options.fold_budget_ns = 60 * INT64_C(1000000000);
     compilation_init(&c, &signature, devices, &options, NULL);

@@ -4,14 +4,16 @@
  *
  *   == what must be so
  *   tasks: worker:0 ps:0+gpu         the cluster; default worker:0. "+gpu" gives a task GPU:0,
- *                                    "+cpu" CPU:1
+ *                                    "+cpu" CPU:1, "*3" makes its last device take three
+ *                                    times as long, "~4" limits CPU:0 to 4 MiB
  *   feeds: a:0                       the signature
  *   fetches: c:0
  *   targets: n
  *   passes: cut prune                default: what the test program says
- *   options: soft session few_nodes bfloat16  soft placement; place_session before the passes;
- *                                             functions may make 1000 nodes, not a
- *                                    million; floats cross as bfloat16
+ *   options: soft session            soft placement; place_session before the passes
+ *            few_nodes bfloat16      functions may make 1000 nodes, not a million; floats cross as
+ *                                    bfloat16
+ *            by_cost                 PLACEMENT_COST
  *   -- in
  *   a = Placeholder() {dtype=float}
  *   -- extend                        (optional) nodes that join later: placed by a second

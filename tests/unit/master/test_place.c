@@ -11,10 +11,15 @@ static void place_makes_graphs_of_text(void **state) {
     pass_file_run("place.txt", "cut prune place");
 }
 
+static void place_by_cost_makes_graphs_of_text(void **state) {
+    pass_file_run("place_cost.txt", "cut prune place");
+}
+
 int main(void) {
     test_kernels_add_gpu();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(place_makes_graphs_of_text),
+        cmocka_unit_test(place_by_cost_makes_graphs_of_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

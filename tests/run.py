@@ -152,6 +152,7 @@ def suite_kernels(options):
     compared.add(run_python_suite("tests/differential/run_reasons.py", options))
     compared.add(run_python_suite("tests/differential/vary_kernels.py", options, 7200,
                                   arguments=["all"]))
+    compared.add(run_python_suite("tests/differential/run_cancel.py", options))
     return compared
 
 

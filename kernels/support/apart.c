@@ -14,7 +14,8 @@ enum { POLL_NS = 5 * 1000 * 1000, STACK_BYTES = 8 << 20 };
 struct apart_state {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool has_ended, is_abandoned; /* guarded by lock */
+    bool has_ended;            /* guarded by lock */
+    _Atomic bool is_abandoned; /* written under lock */
     struct apart *call;
 };
 
@@ -26,9 +27,15 @@ static void state_free(struct apart_state *state) {
     free(state);
 }
 
+static bool is_unwanted(void *arg) {
+    return atomic_load_explicit(&((struct apart_state *)arg)->is_abandoned, memory_order_relaxed);
+}
+
 static void *thread_main(void *arg) {
     struct apart_state *state = arg;
+    struct pool_cancel cancel = {is_unwanted, state};
     denormals_flush_to_zero();
+    pool_set_cancel(&cancel);
     state->call->work(state->call);
     pthread_mutex_lock(&state->lock);
     bool is_abandoned = state->is_abandoned;

@@ -1,6 +1,6 @@
 /* Runs a call into a library that cannot be interrupted (LAPACK on a large matrix takes minutes) on
  * a thread of its own, so that a kernel can end when its step is cancelled. The abandoned call
- * continues and owns what it works on. */
+ * continues and owns what it works on. Our own code in it asks pool_is_unwanted, and ends early. */
 #ifndef MILLRACE_KERNELS_SUPPORT_APART_H
 #define MILLRACE_KERNELS_SUPPORT_APART_H
 

@@ -4,6 +4,7 @@
 
 #include <complex.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/float16.h"
 
 #define SAME(v) (v)
@@ -212,7 +213,7 @@ static inline int64_t slice_offset(const struct scatter_job *job, int64_t slice)
 
 static void scatter_columns(struct scatter_job *job, int64_t begin, int64_t end) {
     size_t size = dtype_size(job->dtype);
-    for (int64_t s = 0; s < job->n_slices; s++) {
+    for (int64_t s = 0; s < job->n_slices && pool_goes_on(s); s++) {
         int64_t offset = slice_offset(job, s);
         if (offset < 0)
             continue;

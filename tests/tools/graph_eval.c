@@ -27,6 +27,7 @@
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
 #include "tests/tools/test_host.h"
+#include "tests/tools/test_polls.h"
 
 enum { MAX_REQUEST_BYTES = 1 << 30 };
 
@@ -265,6 +266,7 @@ int main(void) {
     const char *failures = getenv("GRAPH_EVAL_FAILURES");
     int n_failures = failures ? (int)strtol(failures, NULL, 10) : 0;
     uint32_t len;
+    test_polls_init();
     while (read_full(&len, 4)) {
         if (len > MAX_REQUEST_BYTES)
             return 1;

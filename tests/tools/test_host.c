@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/tools/test_polls.h"
+
 /* ---- resources ---- */
 
 struct test_resource {
@@ -194,7 +196,7 @@ static bool host_is_cancelled(struct kernel_ctx *ctx) {
     pthread_mutex_lock(&step->lock);
     bool is = step->cancelled != NULL;
     pthread_mutex_unlock(&step->lock);
-    return is;
+    return test_polls_ask() || is;
 }
 
 static void host_done(struct kernel_ctx *ctx) {
@@ -344,7 +346,10 @@ void test_call_start(struct test_call *call, struct test_step *step,
     };
     for (int i = 0; i < instance->n_inputs; i++)
         tensor_copy(&call->ctx.inputs[i], &inputs[i]);
-    if (instance->compute(&call->ctx) == KERNEL_DONE) {
+    test_polls_begin(instance);
+    enum kernel_result result = instance->compute(&call->ctx);
+    test_polls_end(&call->ctx, result);
+    if (result == KERNEL_DONE) {
         pthread_mutex_lock(&call->lock);
         CHECK(!call->is_done); /* done() is only for PENDING */
         call->is_done = true;

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array/array_index.h"
@@ -216,7 +217,7 @@ static struct status *scatter_apply(struct kernel_ctx *ctx, const struct tensor 
     size_t bytes = (size_t)len * dtype_size(dtype);
     const char *from = tensor_cdata(updates);
     char *to = tensor_data(out);
-    for (int64_t row = 0; row < n; row++) {
+    for (int64_t row = 0; row < n && pool_goes_on(row); row++) {
         if (at[row] < 0)
             continue;
         if (state->op == SCATTER_PUT)

@@ -16,7 +16,10 @@ enum {
     LARGEST_RADIX = 13,
     N_KEPT = 8,
     KEPT_MAX_LENGTH = 1 << 16,
-    ROOTS_PER_POLL = 1 << 16
+    ROOTS_PER_POLL = 1 << 16,
+    /* butterflies, or numbers, between which a long transform asks whether it is wanted: some
+     * milliseconds */
+    WORK_PER_POLL = 1 << 18,
 };
 
 /* One step of Stockham's form, which splits a radix p off. For s interleaved transforms of length n
@@ -62,22 +65,27 @@ struct parts {
 #define TR(k) t[(int64_t)(2 * ((k)-1)) * m + q]
 #define TI(k) t[(int64_t)(2 * ((k)-1) + 1) * m + q]
 
+/* The part of a pass that a step computes: q and j of struct pass. */
+struct part {
+    int64_t q, q_end, j, j_end;
+};
+
 /* Defines a radix' step from its butterfly, which reads at i, i + d, …, and writes at o, o + e,
  * … */
-#define STEP(p, BUTTERFLY)                                                                   \
-    VECTOR_CLONES static void step_##p(const struct pass *pass, struct parts v) {            \
-        const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles; \
-        double *restrict yr = v.yr, *restrict yi = v.yi;                                     \
-        int64_t m = pass->m, s = pass->s, d = s * m;                                         \
-        if (s == 1) {                                                                        \
-            _Pragma("GCC ivdep") for (int64_t q = 0; q < m; q++) { BUTTERFLY(q, p *q, 1); }  \
-            return;                                                                          \
-        }                                                                                    \
-        for (int64_t q = 0; q < m; q++) {                                                    \
-            _Pragma("GCC ivdep") for (int64_t j = 0; j < s; j++) {                           \
-                BUTTERFLY(s *q + j, p * s * q + j, s);                                       \
-            }                                                                                \
-        }                                                                                    \
+#define STEP(p, BUTTERFLY)                                                                       \
+    VECTOR_CLONES static void step_##p(const struct pass *pass, struct parts v, struct part w) { \
+        const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles;     \
+        double *restrict yr = v.yr, *restrict yi = v.yi;                                         \
+        int64_t m = pass->m, s = pass->s, d = s * m, e = w.q_end, f = w.j_end;                   \
+        if (s == 1) {                                                                            \
+            _Pragma("GCC ivdep") for (int64_t q = w.q; q < e; q++) { BUTTERFLY(q, p *q, 1); }    \
+            return;                                                                              \
+        }                                                                                        \
+        for (int64_t q = w.q; q < e; q++) {                                                      \
+            _Pragma("GCC ivdep") for (int64_t j = w.j; j < f; j++) {                             \
+                BUTTERFLY(s *q + j, p * s * q + j, s);                                           \
+            }                                                                                    \
+        }                                                                                        \
     }
 
 #define BUTTERFLY_2(i, o, e)                                           \
@@ -129,7 +137,7 @@ STEP(5, BUTTERFLY_5)
 
 /* A step of any larger prime p: sums of p products. These are the last steps, so that s is large
  * when the length has small factors as well. */
-VECTOR_CLONES static void step_any(const struct pass *pass, struct parts v) {
+VECTOR_CLONES static void step_any(const struct pass *pass, struct parts v, struct part part) {
     const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles;
     double *restrict yr = v.yr, *restrict yi = v.yi;
     int64_t m = pass->m, s = pass->s, d = s * m, p = pass->p;
@@ -138,10 +146,10 @@ VECTOR_CLONES static void step_any(const struct pass *pass, struct parts v) {
         cosines[k] = cos(2 * 3.14159265358979323846 * (double)k / (double)p);
         sines[k] = -sin(2 * 3.14159265358979323846 * (double)k / (double)p);
     }
-    for (int64_t q = 0; q < m; q++) {
+    for (int64_t q = part.q; q < part.q_end; q++) {
         for (int64_t k = 0; k < p; k++) {
             double wr = k ? TR(k) : 1, wi = k ? TI(k) : 0;
-            for (int64_t j = 0; j < s; j++) {
+            for (int64_t j = part.j; j < part.j_end; j++) {
                 double re = 0, im = 0;
                 for (int64_t i = 0; i < p; i++) {
                     double c = cosines[i * k % p], n = sines[i * k % p], ar = xr[s * q + j + d * i],
@@ -155,24 +163,40 @@ VECTOR_CLONES static void step_any(const struct pass *pass, struct parts v) {
     }
 }
 
-static void run_pass(const struct pass *pass, struct parts v) {
+static void run_part(const struct pass *pass, struct parts v, struct part part) {
     switch (pass->p) {
     case 2:
-        step_2(pass, v);
+        step_2(pass, v, part);
         break;
     case 3:
-        step_3(pass, v);
+        step_3(pass, v, part);
         break;
     case 4:
-        step_4(pass, v);
+        step_4(pass, v, part);
         break;
     case 5:
-        step_5(pass, v);
+        step_5(pass, v, part);
         break;
     default:
-        step_any(pass, v);
+        step_any(pass, v, part);
         break;
     }
+}
+
+/* Leaves out what has not begun once nobody wants the result. */
+static void run_pass(const struct pass *pass, struct parts v) {
+    int64_t m = pass->m, s = pass->s;
+    if (m * s <= WORK_PER_POLL) {
+        run_part(pass, v, (struct part){0, m, 0, s});
+        return;
+    }
+    int64_t lines = MAX(WORK_PER_POLL / s, (int64_t)1), width = MIN(s, (int64_t)WORK_PER_POLL);
+    for (int64_t q = 0; q < m; q += lines)
+        for (int64_t j = 0; j < s; j += width) {
+            if (pool_is_unwanted())
+                return;
+            run_part(pass, v, (struct part){q, MIN(q + lines, m), j, MIN(j + width, s)});
+        }
 }
 
 /* Runs the forward transform in place on re and im. The lanes are independent transforms, and a
@@ -233,6 +257,8 @@ int64_t fft_plan_scratch(const struct fft_plan *plan) {
 static void multiply_lanes(const double *from_re, const double *from_im, const c128 *by,
                            double *to_re, double *to_im, int64_t n, int64_t lanes) {
     for (int64_t k = 0; k < n; k++) {
+        if (k % WORK_PER_POLL == WORK_PER_POLL - 1 && pool_is_unwanted())
+            return;
         double wr = creal(by[k]), wi = cimag(by[k]);
         for (int64_t i = k * lanes; i < (k + 1) * lanes; i++) {
             double re = from_re[i], im = from_im[i];

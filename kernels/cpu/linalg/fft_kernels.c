@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/support/complex_values.h"
 #include "kernels/cpu/linalg/fft.h"
 #include "kernels/kernel.h"
@@ -47,6 +48,9 @@ struct fft_job {
 
 /* Lanes that are transformed together: a few vectors wide, and few enough to stay in the cache. */
 enum { LANES = 8 };
+/* Numbers of a long line that are copied between two questions whether the result is wanted. */
+enum { NUMBERS_PER_POLL = 1 << 17 };
+static inline bool copy_goes_on(int64_t i) { return i < NUMBERS_PER_POLL || !pool_is_unwanted(); }
 
 /* ---- between the tensors and the copy, a row of the last axis at a time ---- */
 
@@ -84,9 +88,13 @@ static void load_row(const struct fft_job *job, int64_t row, double *re, double 
     int64_t length = job->lengths[job->kind->rank - 1], at = row_offset(job, row, job->in_dims);
     int64_t n = MIN(length, job->in_used);
     if (job->in == DT_COMPLEX64 && step == 1) {
-        split_f32((const float *)job->from + 2 * at, 0, 1, n, re, im);
+        for (int64_t i = 0; i < n && copy_goes_on(i); i += NUMBERS_PER_POLL)
+            split_f32((const float *)job->from + 2 * (at + i), 0, 1,
+                      MIN(n - i, (int64_t)NUMBERS_PER_POLL), re + i, im + i);
     } else {
         for (int64_t i = 0; i < n; i++) {
+            if (i % NUMBERS_PER_POLL == 0 && !copy_goes_on(i))
+                return;
             c128 value = c128_load(job->in, job->from, at + i);
             re[i * step] = creal(value);
             im[i * step] = cimag(value);
@@ -102,9 +110,11 @@ static void store_row(const struct fft_job *job, int64_t row, const double *re, 
     double scale = job->kind->inverse ? 1 / (double)job->n : 1;
     int64_t at = row_offset(job, row, job->out_dims), n = job->out_dims[last];
     if (job->out == DT_COMPLEX64 && step == 1) {
-        join_f32((float *)job->to + 2 * at, 0, 1, n, re, im, scale);
+        for (int64_t i = 0; i < n && copy_goes_on(i); i += NUMBERS_PER_POLL)
+            join_f32((float *)job->to + 2 * (at + i), 0, 1, MIN(n - i, (int64_t)NUMBERS_PER_POLL),
+                     re + i, im + i, scale);
     } else {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n && (i % NUMBERS_PER_POLL != 0 || copy_goes_on(i)); i++)
             c128_store(job->out, job->to, at + i,
                        CMPLX(re[i * step] * scale, im[i * step] * scale));
     }
@@ -171,6 +181,19 @@ static void transform_rows(void *arg, int64_t begin, int64_t end) {
     free(re);
 }
 
+/* Splits `lanes` lines into parts, or joins them again. */
+static void copy_lines(double *base, int64_t stride, int64_t n, int64_t lanes, double *re,
+                       double *im, bool splits) {
+    for (int64_t k = 0; k < n && copy_goes_on(k * lanes); k += NUMBERS_PER_POLL / LANES) {
+        int64_t count = MIN(n - k, (int64_t)NUMBERS_PER_POLL / LANES), at = k * lanes;
+        double *line = base + 2 * k * stride;
+        if (splits)
+            split_f64(line, stride, count, lanes, re + at, im + at);
+        else
+            join_f64(line, stride, count, lanes, re + at, im + at, 1);
+    }
+}
+
 /* Transforms lines along an axis of the copy. For other axes than the last, neighbouring lines are
  * lanes as they are stored. */
 static void transform_lines(void *arg, int64_t begin, int64_t end) {
@@ -184,9 +207,9 @@ static void transform_lines(void *arg, int64_t begin, int64_t end) {
         lanes = MIN(MIN((int64_t)LANES, end - i), stride - i % stride);
         double *base = (double *)(job->work + i / stride * stride * n + i % stride), *re = memory,
                *im = re + n * lanes;
-        split_f64(base, stride, n, lanes, re, im);
+        copy_lines(base, stride, n, lanes, re, im, true);
         transform(job, axis, re, im, lanes);
-        join_f64(base, stride, n, lanes, re, im, 1);
+        copy_lines(base, stride, n, lanes, re, im, false);
     }
     free(memory);
 }

@@ -292,7 +292,9 @@ enum kernel_result linalg_compute(struct kernel_ctx *ctx) {
         return kernel_fail(
             ctx, status_unimplemented("Op '%s' needs LAPACK, and no OpenBLAS that has it was found",
                                       ctx->instance->node->op->name));
-    plan.cost_ns = 500 + 2.0 * (double)MAX(plan.m, plan.n) * (double)MIN(plan.m, plan.n) *
+    double weight =
+        dtype_in(state->compute, DTYPES_COMPLEX) ? 4 * state->op->weight : state->op->weight;
+    plan.cost_ns = 500 + weight * 2.0 * (double)MAX(plan.m, plan.n) * (double)MIN(plan.m, plan.n) *
                              (double)MAX(MIN(plan.m, plan.n), plan.k);
     KERNEL_TRY(ctx, run(ctx, &job));
     return KERNEL_DONE;

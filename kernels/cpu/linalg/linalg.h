@@ -9,6 +9,7 @@
 
 #include <complex.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/linalg/lapack.h"
 #include "kernels/kernel.h"
@@ -26,6 +27,7 @@ typedef struct status *linalg_check(const struct kernel_ctx *ctx, struct linalg_
 struct linalg_op {
     linalg_fn *f32, *f64, *c64, *c128;
     linalg_check *check;
+    double weight; /* time of a real problem ÷ that of a matrix product of its size */
 };
 
 struct linalg_state {
@@ -77,6 +79,13 @@ struct linalg_problem {
 void *linalg_scratch(struct linalg_problem *p, size_t size) MUST_USE;
 COLD struct status *linalg_no_memory(void) NEVER_NULL;
 COLD struct status *linalg_not_invertible(void) NEVER_NULL;
+
+/* May a loop over the rows of an n by n matrix go on? False once nobody wants the result, and the
+ * routine then returns at once. */
+static inline bool linalg_goes_on(int64_t n) {
+    enum { WORTH_ASKING = 128 };
+    return n < WORTH_ASKING || !pool_is_unwanted();
+}
 
 kernel_fn linalg_compute;
 struct status *linalg_init(struct kernel_init *init);

@@ -98,13 +98,13 @@ static struct status *store_similar(struct linalg_problem *p, const struct schur
     double real_size = 0, imaginary_size = 0;
     memset(half_way, 0, (size_t)(n * n) * sizeof(*half_way));
     for (int64_t j = 0; j < n; j++) {
-        for (int64_t k = 0; k <= j; k++) {
+        for (int64_t k = 0; k <= j && linalg_goes_on(n); k++) {
             for (int64_t i = 0; i < n; i++)
                 half_way[j * n + i] += z[k * n + i] * f[j * n + k];
         }
     }
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n; j++) {
+        for (int64_t j = 0; j < n && linalg_goes_on(n); j++) {
             c128 sum = 0;
             for (int64_t k = 0; k < n; k++)
                 sum += half_way[k * n + i] * conj(z[k * n + j]);
@@ -123,7 +123,7 @@ static void triangle_square_root(const c128 *t, int64_t n, c128 *r) {
     memset(r, 0, (size_t)(n * n) * sizeof(*r));
     for (int64_t j = 0; j < n; j++) {
         r[j * n + j] = csqrt(t[j * n + j]);
-        for (int64_t i = j - 1; i >= 0; i--) {
+        for (int64_t i = j - 1; i >= 0 && linalg_goes_on(n); i--) {
             c128 rest = t[j * n + i];
             for (int64_t k = i + 1; k < j; k++)
                 rest -= r[k * n + i] * r[j * n + k];
@@ -147,7 +147,7 @@ struct status *linalg_square_root(struct linalg_problem *p) {
 /* x := (I + node·y)⁻¹·y for upper triangles y, all stored by columns. */
 static void solve_shifted(const c128 *y, int64_t n, double node, c128 *x) {
     for (int64_t j = 0; j < n; j++) {
-        for (int64_t i = n - 1; i >= 0; i--) {
+        for (int64_t i = n - 1; i >= 0 && linalg_goes_on(n); i--) {
             c128 rest = i <= j ? y[j * n + i] : 0;
             for (int64_t k = i + 1; k <= j; k++)
                 rest -= node * y[k * n + i] * x[j * n + k];

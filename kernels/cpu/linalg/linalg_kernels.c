@@ -3,32 +3,33 @@
 
 extern const struct kernel_list linalg_kernels;
 
-#define OP(name, check_name)                                                              \
-    static const struct linalg_op op_##name = {linalg_##name##_f32, linalg_##name##_f64,  \
-                                               linalg_##name##_c64, linalg_##name##_c128, \
-                                               linalg_check_##check_name};
-#define OP_OF_ALL(name, check_name)                                                         \
-    static const struct linalg_op op_##name = {linalg_##name, linalg_##name, linalg_##name, \
-                                               linalg_##name, linalg_check_##check_name};
-OP(cholesky, cholesky)
-OP(cholesky_grad, cholesky_grad)
-OP(determinant, determinant)
-OP(log_determinant, log_determinant)
-OP(inverse, square)
-OP(solve, solve)
-OP(triangular_solve, triangular_solve)
-OP(banded_solve, banded_solve)
-OP(lu, lu)
-OP(qr, qr)
-OP(svd, svd)
-OP(self_adjoint_eig, self_adjoint_eig)
-OP(self_adjoint_eig_v1, self_adjoint_eig_v1)
-OP(solve_ls, solve_ls)
-OP(tridiagonal_solve, tridiagonal_solve)
-OP(tridiagonal_matmul, tridiagonal_matmul)
-OP_OF_ALL(eig, eig)
-OP_OF_ALL(square_root, square)
-OP_OF_ALL(logarithm, square)
+#define OP(name, check_name, weight)                                                            \
+    static const struct linalg_op op_##name = {linalg_##name##_f32,       linalg_##name##_f64,  \
+                                               linalg_##name##_c64,       linalg_##name##_c128, \
+                                               linalg_check_##check_name, weight};
+#define OP_OF_ALL(name, check_name, weight)                                                    \
+    static const struct linalg_op op_##name = {                                                \
+        linalg_##name, linalg_##name, linalg_##name, linalg_##name, linalg_check_##check_name, \
+        weight};
+OP(cholesky, cholesky, 1)
+OP(cholesky_grad, cholesky_grad, 20)
+OP(determinant, determinant, 1)
+OP(log_determinant, log_determinant, 1)
+OP(inverse, square, 2)
+OP(solve, solve, 2)
+OP(triangular_solve, triangular_solve, 1)
+OP(banded_solve, banded_solve, 10)
+OP(lu, lu, 5)
+OP(qr, qr, 3)
+OP(svd, svd, 20)
+OP(self_adjoint_eig, self_adjoint_eig, 10)
+OP(self_adjoint_eig_v1, self_adjoint_eig_v1, 10)
+OP(solve_ls, solve_ls, 20)
+OP(tridiagonal_solve, tridiagonal_solve, 10)
+OP(tridiagonal_matmul, tridiagonal_matmul, 10)
+OP_OF_ALL(eig, eig, 300)
+OP_OF_ALL(square_root, square, 300)
+OP_OF_ALL(logarithm, square, 1000)
 
 #define F32 DTYPE_BIT(DT_FLOAT)
 #define F64 DTYPE_BIT(DT_DOUBLE)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/support/half_blocks.h"
 #include "common/tensor/element.h"
 
@@ -201,7 +202,7 @@ static enum kernel_result histogram_compute(struct kernel_ctx *ctx) {
                                       (struct shape){1, &n_bins}, &ctx->outputs[0]));
     void *out = tensor_data(&ctx->outputs[0]);
     double step = (high - low) / (double)n_bins;
-    for (int64_t i = 0; i < values->n_elements; i++) {
+    for (int64_t i = 0; i < values->n_elements && pool_goes_on(i); i++) {
         double value = tensor_real_at(values, i);
         if (value != value)
             return kernel_fail(ctx, status_invalid("Histogram values must not contain NaN"));
@@ -222,7 +223,7 @@ typedef void cross_loop(const void *a, const void *b, void *out, int64_t n_vecto
     static void cross_##tag(const void *a, const void *b, void *out, int64_t n_vectors) {         \
         const T *x = a, *y = b;                                                                   \
         T *to = out;                                                                              \
-        for (int64_t i = 0; i < n_vectors; i++, x += 3, y += 3, to += 3) {                        \
+        for (int64_t i = 0; i < n_vectors && pool_goes_on(i); i++, x += 3, y += 3, to += 3) {     \
             W x0 = (W)x[0], x1 = (W)x[1], x2 = (W)x[2], y0 = (W)y[0], y1 = (W)y[1], y2 = (W)y[2]; \
             to[0] = (T)(x1 * y2 - x2 * y1);                                                       \
             to[1] = (T)(x2 * y0 - x0 * y2);                                                       \

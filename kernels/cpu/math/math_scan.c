@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/lanes.h"
 #include "kernels/support/reduction_checks.h"

@@ -10,6 +10,7 @@
 #include <float.h>
 #include <stdlib.h>
 
+#include "kernels/support/cancel.h"
 #include "kernels/support/device_engine.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/math/math_reduce.h"
@@ -128,6 +129,7 @@ static void segment_units(void *arg, int64_t begin, int64_t end) {
 static struct status *check_ids(const struct tensor *ids, int64_t n_rows) {
     int64_t n = ids->n_elements;
     for (int64_t i = 1; i < n; i++) {
+        TRY(kernel_loop_check(i));
         if (tensor_index_at(ids, i) < tensor_index_at(ids, i - 1))
             return status_invalid("segment ids are not increasing");
     }
@@ -157,6 +159,7 @@ static struct status *find_segments(const struct tensor *ids, int64_t n_rows, in
 
 static struct status *check_indices(const struct tensor *indices, int64_t n_data_rows) {
     for (int64_t i = 0; i < indices->n_elements; i++) {
+        TRY(kernel_loop_check(i));
         int64_t index = tensor_index_at(indices, i);
         if (index < 0 || index >= n_data_rows)
             return status_invalid("Bad: indices[%lld] == %lld out of range [0, %lld)", (long long)i,
@@ -323,7 +326,7 @@ static void unsorted_columns(void *arg, int64_t begin, int64_t end) {
     int64_t n = end - begin;
     for (int64_t row = 0; row < job->n_rows; row++)
         job->loops->fill(job->out + (row * job->inner + begin) * job->size, n, job->dtype);
-    for (int64_t i = 0; i < job->ids->n_elements; i++) {
+    for (int64_t i = 0; i < job->ids->n_elements && pool_goes_on(i); i++) {
         int64_t id = id_at(job->ids, i);
         if (id < 0)
             continue;
@@ -357,6 +360,7 @@ static struct status *check_unsorted(const struct tensor *data, const struct ten
     /* without data no id is used, and none is checked */
     bool is_read = data->n_elements > 0 && !tensor_is_on_device(ids);
     for (int64_t i = 0; is_read && i < ids->n_elements; i++) {
+        TRY(kernel_loop_check(i));
         if (id_at(ids, i) >= n_rows)
             return status_invalid("segment_ids[%lld] = %lld is out of range [0, %lld)",
                                   (long long)i, (long long)id_at(ids, i), (long long)n_rows);

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/support/half_blocks.h"
 
 struct sparse_grad_job {
@@ -120,7 +121,7 @@ static struct status *scatter_rows(struct kernel_ctx *ctx, struct sparse_grad_jo
     memset(job->out, 0, (size_t)out->n_elements * (wide ? sizeof(*wide) : dtype_size(job->dtype)));
     for (int64_t i = 0; i < ids->n_elements; i++)
         counts[tensor_index_at(ids, i)]++;
-    for (int64_t i = 0; i < ids->n_elements; i++) {
+    for (int64_t i = 0; i < ids->n_elements && pool_goes_on(i); i++) {
         int64_t id = tensor_index_at(ids, i), to = tensor_index_at(indices, i);
         double n = (double)counts[id];
         if (rows)

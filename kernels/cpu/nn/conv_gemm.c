@@ -9,6 +9,7 @@
  * Columns are made for a block of positions at a time, small enough to stay in the cache. A window
  * of one element with strides of one needs no columns, because the input is its own column
  * matrix. */
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/nn/conv.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/support/scratch.h"
@@ -16,6 +17,9 @@
 enum {
     COLUMN_BLOCK_BYTES = 1 << 18,
     MAX_FILTER_SHARES = 16, /* partial sums of a filter gradient */
+    /* multiplications of a block, between which a cancel is seen: some 10 ms */
+    BLOCK_MULTIPLICATIONS = 1 << 25,
+    LEAST_BLOCK = 16,
 };
 
 struct gemm_job {
@@ -26,7 +30,7 @@ struct gemm_job {
     int64_t group_in, group_out; /* channels of one group */
     /* elements of a window in one group, which is the width of the columns */
     int64_t depth;
-    int64_t block;            /* window positions in a block of columns */
+    int64_t block;            /* window positions in a block */
     bool is_pointwise;        /* the input itself is the column matrix */
     int64_t images_per_share; /* images in one unit of work */
     /* the filter gradients of the shares; NULL when there is one share */
@@ -213,7 +217,7 @@ static void run_shares(struct gemm_job *job, enum conv_direction direction, int6
         char *partial = job->partials ? job->partials + image / job->images_per_share * filter_bytes
                                       : job->operands->result;
         for (int64_t group = 0; group < s->groups; group++) {
-            for (int64_t p = 0; p < n_places; p += job->block)
+            for (int64_t p = 0; p < n_places && !pool_is_unwanted(); p += job->block)
                 block_product(job, direction, image, group, p, MIN(job->block, n_places - p),
                               columns, partial);
         }
@@ -263,9 +267,11 @@ struct status *conv_by_gemm(const struct kernel_ctx *ctx, enum conv_direction di
     job.depth = conv_n_positions(s->window) * job.group_in;
     job.is_pointwise = is_pointwise(s);
     int64_t n_places = conv_n_positions(s->out);
-    job.block = job.is_pointwise
-                    ? n_places
-                    : MIN(n_places, MAX(16, COLUMN_BLOCK_BYTES / job.size / job.depth));
+    job.block = MAX(BLOCK_MULTIPLICATIONS / job.depth / job.group_out, (int64_t)LEAST_BLOCK);
+    if (!job.is_pointwise)
+        job.block =
+            MIN(job.block, MAX(COLUMN_BLOCK_BYTES / job.size / job.depth, (int64_t)LEAST_BLOCK));
+    job.block = MIN(job.block, n_places);
     job.images_per_share = direction == CONV_BACKPROP_FILTER ? conv_images_per_share(s, 1e6) : 1;
     struct tensor partials = TENSOR_INIT;
     struct status *st = NULL;

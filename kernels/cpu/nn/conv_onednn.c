@@ -1,266 +1,52 @@
-/* Computes convolutions of floats by oneDNN. A primitive is made once for each shape and direction,
- * and all nodes, steps and threads share it.
+/* Computes convolutions of floats by oneDNN.
  *
  * Activations keep TensorFlow's layout (channels last). The filter is reordered into the layout
- * that the primitive wants, once for each execution. The batch is split into equal shares. Each
- * share runs on one thread of our pool with the same primitive. The filter gradients of the shares
- * are added in order.
+ * that the primitive wants, once for each execution. The batch is split into equal shares, and a
+ * share that takes long into pieces (conv_split.h). Each piece runs on one thread of our pool. The
+ * filter gradients of the shares are added in order.
  *
  *   in, out   [n, spatial, c] ──────────────┐
- *   filter    [spatial, i, o] ── reorder ── primitive (per share) ── result
+ *   filter    [spatial, i, o] ── reorder ── primitive (per piece) ── result
  *
  * conv_gemm.c computes what oneDNN refuses, or would compute with its reference code. */
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/nn/conv.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/nn/conv_primitive.h"
+#include "kernels/cpu/nn/conv_split.h"
 #include "kernels/support/scratch.h"
 
 enum {
-    MAX_PRIMITIVES = 1024, /* how many are kept; further ones are made for each execution */
     MAX_FILTER_SHARES = 16,
     LEAST_SHARE = 4000000,        /* multiplications that are worth waking a thread */
     LEAST_GROUPED_SHARE = 500000, /* with groups each multiplication is slower */
+    /* multiplications of a piece, between which a cancel is seen: some 10 ms */
+    MOST_PIECE = 500000000,
+    MOST_GROUPED_PIECE = 100000000,
 };
-
-struct primitive_key {
-    struct conv_shape shape; /* the shape of one share */
-    int64_t direction;
-};
-
-/* A primitive is immutable once it is in the table. It is never freed then, since MAX_PRIMITIVES
- * bounds their number. */
-struct primitive {
-    struct primitive_key key;
-    bool is_usable; /* false: oneDNN has no good implementation for the shape */
-    bool reorders;  /* the primitive wants a filter layout of its own */
-    dnnl_primitive_t compute, reorder;
-    dnnl_memory_desc_t in, out, filter, own_filter, scratch;
-    int64_t filter_bytes, scratch_bytes; /* the size of own_filter */
-    struct primitive *next;
-};
-
-/* ---- making a primitive ---- */
-
-struct layout {
-    int n_dims, n_spatial, first; /* leading spatial dimensions of size one are left out */
-    bool is_grouped;
-};
-
-static struct layout layout_of(const struct conv_shape *s) {
-    int first = s->in[0] == 1 && s->out[0] == 1 && s->window[0] == 1 ? 1 : 0;
-    return (struct layout){
-        .n_dims = 5 - first, .n_spatial = 3 - first, .first = first, .is_grouped = s->groups > 1};
-}
-
-static dnnl_status_t describe_activation(const struct onednn *lib, const struct conv_shape *s,
-                                         const int64_t spatial[3], int64_t channels,
-                                         dnnl_memory_desc_t *ret) {
-    struct layout layout = layout_of(s);
-    dnnl_dims_t dims = {s->batch, channels};
-    for (int i = 0; i < layout.n_spatial; i++)
-        dims[2 + i] = spatial[layout.first + i];
-    return lib->memory_desc_init_by_tag(ret, layout.n_dims, dims, dnnl_f32,
-                                        layout.n_dims == 4 ? dnnl_nhwc : dnnl_ndhwc);
-}
-
-static dnnl_status_t describe_filter(const struct onednn *lib, const struct conv_shape *s, bool any,
-                                     dnnl_memory_desc_t *ret) {
-    struct layout layout = layout_of(s);
-    int64_t group_in = s->in_channels / s->groups, group_out = s->out_channels / s->groups,
-            step = group_in * s->out_channels;
-    dnnl_dims_t dims, strides;
-    int n = 0;
-    if (layout.is_grouped)
-        dims[n] = s->groups, strides[n++] = group_out;
-    dims[n] = group_out, strides[n++] = 1;
-    dims[n] = group_in, strides[n++] = s->out_channels;
-    for (int i = layout.n_spatial - 1; i >= 0; i--) {
-        dims[n + i] = s->window[layout.first + i];
-        strides[n + i] = step;
-        step *= dims[n + i];
-    }
-    n += layout.n_spatial;
-    if (any)
-        return lib->memory_desc_init_by_tag(ret, n, dims, dnnl_f32, dnnl_format_tag_any);
-    return lib->memory_desc_init_by_strides(ret, n, dims, dnnl_f32, strides);
-}
-
-static dnnl_status_t describe(const struct onednn *lib, enum conv_direction direction,
-                              const struct conv_shape *s, const struct primitive *p,
-                              const dnnl_memory_desc_t *filter, dnnl_convolution_desc_t *ret) {
-    struct layout layout = layout_of(s);
-    dnnl_dims_t strides, rates, before, after;
-    for (int i = 0; i < layout.n_spatial; i++) {
-        int at = layout.first + i;
-        strides[i] = s->stride[at];
-        rates[i] = s->rate[at] - 1;
-        before[i] = s->pad_before[at];
-        /* Just enough padding for the last window position. Input beyond it is not read. */
-        after[i] = (s->out[at] - 1) * s->stride[at] + (s->window[at] - 1) * s->rate[at] + 1 -
-                   s->in[at] - before[i];
-    }
-    switch (direction) {
-    case CONV_FORWARD:
-        return lib->dilated_convolution_forward_desc_init(
-            ret, dnnl_forward_inference, dnnl_convolution_direct, &p->in, filter, NULL, &p->out,
-            strides, rates, before, after);
-    case CONV_BACKPROP_INPUT:
-        return lib->dilated_convolution_backward_data_desc_init(
-            ret, dnnl_convolution_direct, &p->in, filter, &p->out, strides, rates, before, after);
-    default:
-        return lib->dilated_convolution_backward_weights_desc_init(ret, dnnl_convolution_direct,
-                                                                   &p->in, filter, NULL, &p->out,
-                                                                   strides, rates, before, after);
-    }
-}
-
-static bool is_good(const struct onednn *lib, dnnl_primitive_desc_t pd) {
-    const char *name = NULL;
-    return lib->primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-           name && !strstr(name, "ref") && !strstr(name, "gemm");
-}
-
-/* The descriptors of gradients need the forward descriptor as a hint. */
-static dnnl_primitive_desc_t make_descriptor(const struct onednn *lib,
-                                             enum conv_direction direction,
-                                             const struct conv_shape *s,
-                                             const struct primitive *p) {
-    dnnl_memory_desc_t any;
-    dnnl_convolution_desc_t description;
-    dnnl_primitive_desc_t hint = NULL, pd = NULL;
-    if (describe_filter(lib, s, true, &any) != dnnl_success)
-        return NULL;
-    if (direction != CONV_FORWARD &&
-        (describe(lib, CONV_FORWARD, s, p, &any, &description) != dnnl_success ||
-         lib->primitive_desc_create(&hint, &description, lib->attr, lib->engine, NULL) !=
-             dnnl_success))
-        return NULL;
-    if (describe(lib, direction, s, p, &any, &description) != dnnl_success ||
-        lib->primitive_desc_create(&pd, &description, lib->attr, lib->engine, hint) != dnnl_success)
-        pd = NULL;
-    if (hint)
-        lib->primitive_desc_destroy(hint);
-    return pd;
-}
-
-static bool make_reorder(const struct onednn *lib, enum conv_direction direction,
-                         struct primitive *p) {
-    bool is_result = direction == CONV_BACKPROP_FILTER;
-    const dnnl_memory_desc_t *from = is_result ? &p->own_filter : &p->filter,
-                             *to = is_result ? &p->filter : &p->own_filter;
-    dnnl_primitive_desc_t pd = NULL;
-    if (lib->reorder_primitive_desc_create(&pd, from, lib->engine, to, lib->engine, lib->attr) !=
-        dnnl_success)
-        return false;
-    const dnnl_memory_desc_t *scratch =
-        lib->primitive_desc_query_md(pd, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
-    bool ok = (!scratch || lib->memory_desc_get_size(scratch) == 0) &&
-              lib->primitive_create(&p->reorder, pd) == dnnl_success;
-    lib->primitive_desc_destroy(pd);
-    return ok;
-}
-
-static bool fill(const struct onednn *lib, enum conv_direction direction,
-                 const struct conv_shape *s, struct primitive *p) {
-    if (describe_activation(lib, s, s->in, s->in_channels, &p->in) != dnnl_success ||
-        describe_activation(lib, s, s->out, s->out_channels, &p->out) != dnnl_success ||
-        describe_filter(lib, s, false, &p->filter) != dnnl_success)
-        return false;
-    dnnl_primitive_desc_t pd = make_descriptor(lib, direction, s, p);
-    if (!pd)
-        return false;
-    int filter_arg = direction == CONV_BACKPROP_FILTER ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
-    bool ok = is_good(lib, pd) && lib->primitive_create(&p->compute, pd) == dnnl_success;
-    if (ok) {
-        p->own_filter = *lib->primitive_desc_query_md(pd, dnnl_query_exec_arg_md, filter_arg);
-        p->scratch = *lib->primitive_desc_query_md(pd, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
-        p->filter_bytes = (int64_t)lib->memory_desc_get_size(&p->own_filter);
-        p->scratch_bytes = (int64_t)lib->memory_desc_get_size(&p->scratch);
-        p->reorders = !lib->memory_desc_equal(&p->own_filter, &p->filter);
-        ok = !p->reorders || make_reorder(lib, direction, p);
-    }
-    lib->primitive_desc_destroy(pd);
-    return ok;
-}
-
-static void primitive_free(const struct onednn *lib, struct primitive *p) {
-    if (p->compute)
-        lib->primitive_destroy(p->compute);
-    if (p->reorder)
-        lib->primitive_destroy(p->reorder);
-    free(p);
-}
-
-/* ---- the table of primitives ---- */
-
-enum { N_BUCKETS = 256 };
-static struct {
-    pthread_mutex_t lock;
-    struct primitive *buckets[N_BUCKETS]; /* guarded by lock */
-    int n;
-} primitives = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static size_t bucket_of(const struct primitive_key *key) {
-    const int64_t *words = (const int64_t *)(const void *)key;
-    uint64_t hash = 0;
-    for (size_t i = 0; i < sizeof(*key) / sizeof(int64_t); i++)
-        hash = (hash ^ (uint64_t)words[i]) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29;
-    return hash % N_BUCKETS;
-}
-
-static struct primitive *find(const struct primitive_key *key, size_t bucket) {
-    struct primitive *p = primitives.buckets[bucket];
-    while (p && memcmp(&p->key, key, sizeof(*key)) != 0)
-        p = p->next;
-    return p;
-}
-
-/* Returns the primitive of a share. *ret_owned is what the caller frees, and NULL when the table
- * keeps the primitive. The primitive is made outside of the lock, so two threads that need the same
- * one at the same time may both make it. */
-static const struct primitive *obtain(const struct onednn *lib, enum conv_direction direction,
-                                      const struct conv_shape *s, struct primitive **ret_owned) {
-    struct primitive_key key;
-    memset(&key, 0, sizeof(key));
-    key.shape = *s;
-    key.direction = direction;
-    size_t bucket = bucket_of(&key);
-    *ret_owned = NULL;
-    pthread_mutex_lock(&primitives.lock);
-    struct primitive *found = find(&key, bucket);
-    pthread_mutex_unlock(&primitives.lock);
-    if (found)
-        return found;
-    struct primitive *made = xcalloc(1, sizeof(*made));
-    made->key = key;
-    made->is_usable = fill(lib, direction, s, made);
-    pthread_mutex_lock(&primitives.lock);
-    found = find(&key, bucket);
-    if (!found && primitives.n < MAX_PRIMITIVES) {
-        primitives.n++;
-        made->next = primitives.buckets[bucket];
-        primitives.buckets[bucket] = made;
-        pthread_mutex_unlock(&primitives.lock);
-        return made;
-    }
-    pthread_mutex_unlock(&primitives.lock);
-    *ret_owned = made;
-    return made;
-}
 
 /* ---- executing ---- */
 
-struct onednn_job {
-    const struct kernel_ctx *ctx;
-    const struct primitive *primitive;
-    enum conv_direction direction;
-    const struct conv_operands *operands;
+/* Pieces of one shape. */
+struct piece_kind {
+    const struct conv_primitive *primitive;
+    struct conv_primitive *owned; /* see conv_primitive_obtain */
     /* in the primitive's layout; for the filter's gradient one for each share */
     char *filter;
-    int64_t in_bytes, out_bytes; /* of one share */
-    struct status *failure;      /* the first failure */
+    struct tensor scratch; /* the filter's memory */
+};
+
+struct onednn_job {
+    const struct kernel_ctx *ctx;
+    enum conv_direction direction;
+    const struct conv_operands *operands;
+    const struct conv_split *split;
+    int64_t in_bytes, out_bytes; /* of one image */
+    int n_kinds;
+    int kind_of[CONV_MAX_BANDS]; /* by band */
+    struct piece_kind kinds[CONV_MAX_BANDS];
+    struct status *failure; /* the first failure */
 };
 
 static struct status *execute(const struct onednn *lib, dnnl_primitive_t primitive, int n,
@@ -280,12 +66,19 @@ static struct status *execute(const struct onednn *lib, dnnl_primitive_t primiti
         status = lib->primitive_execute(primitive, lib->stream, n, bound);
     while (n_made-- > 0)
         lib->memory_destroy(bound[n_made].memory);
+    if (status == dnnl_out_of_memory)
+        return status_exhausted("OOM in a convolution");
     return status == dnnl_success ? NULL
                                   : status_internal("oneDNN failed with status %d", (int)status);
 }
 
-static struct status *run_share(const struct onednn_job *job, int64_t share) {
-    const struct primitive *p = job->primitive;
+/* Runs a band of a group of images, which begins with image `image`. `filter` is in the primitive's
+ * layout. */
+static struct status *run_piece(const struct onednn_job *job, int64_t image, int band_index,
+                                char *filter) {
+    const struct conv_split *split = job->split;
+    const struct conv_band *band = &split->bands[band_index];
+    const struct conv_primitive *p = job->kinds[job->kind_of[band_index]].primitive;
     const struct conv_operands *o = job->operands;
     const struct onednn *lib = onednn_get();
     struct tensor scratch = TENSOR_INIT;
@@ -294,9 +87,10 @@ static struct status *run_share(const struct onednn_job *job, int64_t share) {
     bool is_forward = job->direction == CONV_FORWARD,
          is_filter = job->direction == CONV_BACKPROP_FILTER;
     char *in = (char *)(uintptr_t)(job->direction == CONV_BACKPROP_INPUT ? o->result : o->in) +
-               share * job->in_bytes;
-    char *out = (char *)(uintptr_t)(is_forward ? o->result : o->out) + share * job->out_bytes;
-    char *filter = job->filter + (is_filter ? share * p->filter_bytes : 0);
+               image * job->in_bytes +
+               band->in_row * split->in_row_elements * (int64_t)sizeof(float);
+    char *out = (char *)(uintptr_t)(is_forward ? o->result : o->out) + image * job->out_bytes +
+                band->out_row * split->out_row_elements * (int64_t)sizeof(float);
     const int args[] = {job->direction == CONV_BACKPROP_INPUT ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC,
                         is_filter ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
                         is_forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD};
@@ -308,13 +102,21 @@ static struct status *run_share(const struct onednn_job *job, int64_t share) {
     return st;
 }
 
-static void shares_range(void *arg, int64_t begin, int64_t end) {
+static void job_fail(struct onednn_job *job, struct status *st_take) {
+    struct status *none = NULL;
+    if (st_take && !__atomic_compare_exchange_n(&job->failure, &none, st_take, false,
+                                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        status_unref(st_take);
+}
+
+/* Units are the pieces of all shares. */
+static void pieces_range(void *arg, int64_t begin, int64_t end) {
     struct onednn_job *job = arg;
-    for (; begin < end; begin++) {
-        struct status *st = run_share(job, begin), *none = NULL;
-        if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL,
-                                               __ATOMIC_ACQUIRE))
-            status_unref(st);
+    const struct conv_split *split = job->split;
+    for (; begin < end && !pool_is_unwanted(); begin++) {
+        int band = (int)(begin % split->n_bands);
+        job_fail(job, run_piece(job, begin / split->n_bands * split->images, band,
+                                job->kinds[job->kind_of[band]].filter));
     }
 }
 
@@ -323,7 +125,7 @@ static void add_floats(float *to, const float *from, int64_t n) {
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-static struct status *reorder_filter(const struct primitive *p, bool is_result, void *plain,
+static struct status *reorder_filter(const struct conv_primitive *p, bool is_result, void *plain,
                                      void *own) {
     const struct onednn *lib = onednn_get();
     const int args[] = {DNNL_ARG_FROM, DNNL_ARG_TO};
@@ -336,40 +138,133 @@ static struct status *reorder_filter(const struct primitive *p, bool is_result, 
                    (void *const[]){plain, own});
 }
 
-static struct status *run_primitive(const struct kernel_ctx *ctx, const struct primitive *p,
-                                    enum conv_direction direction, int64_t n_shares, double cost_ns,
-                                    const struct conv_operands *operands) {
-    const struct conv_shape *share = &p->key.shape;
-    struct onednn_job job = {
-        .ctx = ctx, .primitive = p, .direction = direction, .operands = operands};
-    job.in_bytes =
-        share->batch * conv_n_positions(share->in) * share->in_channels * (int64_t)sizeof(float);
-    job.out_bytes =
-        share->batch * conv_n_positions(share->out) * share->out_channels * (int64_t)sizeof(float);
-    bool is_result = direction == CONV_BACKPROP_FILTER;
-    void *plain = is_result ? operands->result : (void *)(uintptr_t)operands->filter;
+/* ---- gradients of the filter: the pieces of a share are added, for each kind by itself ---- */
+
+static struct status *run_filter_share(const struct onednn_job *job, int64_t share) {
+    const struct conv_split *split = job->split;
+    bool has_begun[CONV_MAX_BANDS] = {false};
+    int64_t n_pieces = split->n_groups * split->n_bands, most_bytes = 0;
     struct tensor scratch = TENSOR_INIT;
+    char *piece = NULL;
     struct status *st = NULL;
-    job.filter = plain;
-    if (p->reorders || (is_result && n_shares > 1))
-        TRY_OUT(scratch_new(ctx, DT_UINT8, is_result ? n_shares : 1, p->filter_bytes, &scratch,
-                            &job.filter));
-    if (p->reorders && !is_result)
-        TRY_OUT(reorder_filter(p, false, plain, job.filter));
-    pool_parallel_for(ctx->pool, n_shares, cost_ns, shares_range, &job);
-    TRY_OUT(job.failure);
-    if (!is_result)
-        goto out;
-    for (int64_t i = 1; i < n_shares; i++)
-        add_floats((float *)(void *)job.filter, (float *)(void *)(job.filter + i * p->filter_bytes),
-                   p->filter_bytes / 4);
-    if (p->reorders)
-        st = reorder_filter(p, true, plain, job.filter);
-    else if (job.filter != plain)
-        memcpy(plain, job.filter, (size_t)p->filter_bytes);
+    for (int k = 0; k < job->n_kinds; k++)
+        most_bytes = MAX(most_bytes, job->kinds[k].primitive->filter_bytes);
+    if (n_pieces > job->n_kinds)
+        TRY(scratch_new(job->ctx, DT_UINT8, most_bytes, 1, &scratch, &piece));
+    for (int64_t i = 0; i < n_pieces && !pool_is_unwanted(); i++) {
+        int band = (int)(i % split->n_bands), k = job->kind_of[band];
+        int64_t image = (share * split->n_groups + i / split->n_bands) * split->images;
+        int64_t bytes = job->kinds[k].primitive->filter_bytes;
+        char *sum = job->kinds[k].filter + share * bytes;
+        TRY_OUT(run_piece(job, image, band, has_begun[k] ? piece : sum));
+        if (has_begun[k])
+            add_floats((float *)(void *)sum, (float *)(void *)piece, bytes / 4);
+        has_begun[k] = true;
+    }
 out:
     tensor_clear(&scratch);
     return st;
+}
+
+static void filter_shares_range(void *arg, int64_t begin, int64_t end) {
+    struct onednn_job *job = arg;
+    for (; begin < end; begin++)
+        job_fail(job, run_filter_share(job, begin));
+}
+
+/* Adds the shares of one kind, and stores the sum at `plain`. */
+static struct status *sum_shares(const struct piece_kind *kind, int64_t n_shares, void *plain) {
+    const struct conv_primitive *p = kind->primitive;
+    for (int64_t i = 1; i < n_shares; i++)
+        add_floats((float *)(void *)kind->filter,
+                   (float *)(void *)(kind->filter + i * p->filter_bytes), p->filter_bytes / 4);
+    if (p->reorders)
+        return reorder_filter(p, true, plain, kind->filter);
+    if (kind->filter != plain)
+        memcpy(plain, kind->filter, (size_t)p->filter_bytes);
+    return NULL;
+}
+
+static struct status *sum_kinds(const struct onednn_job *job, int64_t n_shares,
+                                int64_t plain_bytes) {
+    void *plain = job->operands->result, *addend;
+    struct tensor scratch = TENSOR_INIT;
+    TRY(sum_shares(&job->kinds[0], n_shares, plain));
+    if (job->n_kinds == 1)
+        return NULL;
+    TRY(scratch_new(job->ctx, DT_UINT8, plain_bytes, 1, &scratch, &addend));
+    struct status *st = NULL;
+    for (int k = 1; k < job->n_kinds && !st; k++) {
+        st = sum_shares(&job->kinds[k], n_shares, addend);
+        if (!st)
+            add_floats(plain, addend, plain_bytes / 4);
+    }
+    tensor_clear(&scratch);
+    return st;
+}
+
+/* ---- the whole convolution ---- */
+
+static struct status *prepare_filters(struct onednn_job *job, int64_t n_shares) {
+    bool is_result = job->direction == CONV_BACKPROP_FILTER;
+    void *plain = is_result ? job->operands->result : (void *)(uintptr_t)job->operands->filter;
+    for (int k = 0; k < job->n_kinds; k++) {
+        struct piece_kind *kind = &job->kinds[k];
+        const struct conv_primitive *p = kind->primitive;
+        kind->filter = plain;
+        if (p->reorders || (is_result && (n_shares > 1 || job->n_kinds > 1)))
+            TRY(scratch_new(job->ctx, DT_UINT8, is_result ? n_shares : 1, p->filter_bytes,
+                            &kind->scratch, &kind->filter));
+        if (p->reorders && !is_result)
+            TRY(reorder_filter(p, false, plain, kind->filter));
+    }
+    return NULL;
+}
+
+static struct status *run_job(struct onednn_job *job, int64_t n_shares, double cost_ns) {
+    const struct conv_shape *band = &job->split->bands[0].shape;
+    int64_t n_pieces = job->split->n_groups * job->split->n_bands;
+    TRY(prepare_filters(job, n_shares));
+    if (job->direction != CONV_BACKPROP_FILTER) {
+        pool_parallel_for(job->ctx->pool, n_shares * n_pieces, cost_ns / (double)n_pieces,
+                          pieces_range, job);
+        return job->failure;
+    }
+    pool_parallel_for(job->ctx->pool, n_shares, cost_ns, filter_shares_range, job);
+    if (job->failure || pool_is_unwanted())
+        return job->failure;
+    return sum_kinds(job, n_shares,
+                     conv_n_positions(band->window) * (band->in_channels / band->groups) *
+                         band->out_channels * (int64_t)sizeof(float));
+}
+
+/* Finds the primitives of the pieces. False: oneDNN has no good one for some of them. */
+static bool obtain_kinds(struct onednn_job *job, const struct onednn *lib) {
+    for (int band = 0; band < job->split->n_bands; band++) {
+        const struct conv_shape *shape = &job->split->bands[band].shape;
+        int k = 0;
+        while (k < job->n_kinds &&
+               memcmp(&job->kinds[k].primitive->key.shape, shape, sizeof(*shape)) != 0)
+            k++;
+        job->kind_of[band] = k;
+        if (k < job->n_kinds)
+            continue;
+        struct piece_kind *kind = &job->kinds[job->n_kinds++];
+        *kind = (struct piece_kind){.scratch = TENSOR_INIT};
+        kind->primitive = conv_primitive_obtain(lib, job->direction, shape, &kind->owned);
+        if (!kind->primitive->is_usable)
+            return false;
+    }
+    return true;
+}
+
+static void forget_kinds(struct onednn_job *job, const struct onednn *lib) {
+    for (int k = 0; k < job->n_kinds; k++) {
+        tensor_clear(&job->kinds[k].scratch);
+        if (job->kinds[k].owned)
+            conv_primitive_free(lib, job->kinds[k].owned);
+    }
+    job->n_kinds = 0;
 }
 
 /* oneDNN's generated code counts bytes in 32 bits in some places. */
@@ -384,27 +279,31 @@ struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction 
                               bool *ret_done) {
     *ret_done = false;
     const struct onednn *lib = onednn_get();
-    if (!lib)
-        return NULL;
-    int64_t images =
-        conv_images_per_share(shape, shape->groups > 1 ? LEAST_GROUPED_SHARE : LEAST_SHARE);
-    if (!fits(shape))
+    bool is_grouped = shape->groups > 1;
+    int64_t images = conv_images_per_share(shape, is_grouped ? LEAST_GROUPED_SHARE : LEAST_SHARE);
+    if (!lib || !fits(shape))
         return NULL;
     while (direction == CONV_BACKPROP_FILTER &&
            (shape->batch / images > MAX_FILTER_SHARES || shape->batch % images != 0))
         images++;
     struct conv_shape share = *shape;
     share.batch = images;
-    struct primitive *owned;
-    const struct primitive *p = obtain(lib, direction, &share, &owned);
-    struct status *st = NULL;
-    if (p->is_usable) {
-        st = run_primitive(
-            ctx, p, direction, shape->batch / images,
-            conv_n_multiplications(&share) * (shape->groups > 1 ? 0.04 : 0.01) + 2000, operands);
-        *ret_done = true;
+    struct conv_split split;
+    struct onednn_job job = {
+        .ctx = ctx, .direction = direction, .operands = operands, .split = &split};
+    job.in_bytes = conv_n_positions(shape->in) * shape->in_channels * (int64_t)sizeof(float);
+    job.out_bytes = conv_n_positions(shape->out) * shape->out_channels * (int64_t)sizeof(float);
+    conv_split(direction, &share, is_grouped ? MOST_GROUPED_PIECE : MOST_PIECE, &split);
+    *ret_done = obtain_kinds(&job, lib);
+    if (!*ret_done && split.n_groups * split.n_bands > 1) {
+        forget_kinds(&job, lib);
+        conv_split_none(&share, &split);
+        *ret_done = obtain_kinds(&job, lib);
     }
-    if (owned)
-        primitive_free(lib, owned);
+    struct status *st = NULL;
+    if (*ret_done)
+        st = run_job(&job, shape->batch / images,
+                     conv_n_multiplications(&share) * (is_grouped ? 0.04 : 0.01) + 2000);
+    forget_kinds(&job, lib);
     return st;
 }

@@ -138,12 +138,12 @@ static void top_k_row(const struct top_k_job *job, int64_t row, void *scratch) {
     if (is_short(job->dtype, job->cols)) {
         uint64_t *entries = scratch;
         entries_top_u64(job->dtype, x, job->cols, job->k, job->sorted, entries);
-        for (int64_t i = 0; i < job->k; i++)
+        for (int64_t i = 0; i < job->k && pool_goes_on(i); i++)
             put(job, row, i, column_of_u64(entries[i]));
     } else {
         u128 *entries = scratch;
         entries_top_u128(job->dtype, x, job->cols, job->k, job->sorted, entries);
-        for (int64_t i = 0; i < job->k; i++)
+        for (int64_t i = 0; i < job->k && pool_goes_on(i); i++)
             put(job, row, i, column_of_u128(entries[i]));
     }
 }
@@ -152,13 +152,14 @@ static void nth_row(const struct top_k_job *job, int64_t row, void *scratch) {
     const char *x = job->x + (size_t)(row * job->cols) * job->size;
     int64_t column;
     if (is_short(job->dtype, job->cols)) {
-        entries_fill_u64(job->dtype, x, 0, job->cols, scratch);
+        entries_fill_all_u64(job->dtype, x, job->cols, scratch);
         column = column_of_u64(entries_select_u64(scratch, job->cols, job->k));
     } else {
-        entries_fill_u128(job->dtype, x, 0, job->cols, scratch);
+        entries_fill_all_u128(job->dtype, x, job->cols, scratch);
         column = column_of_u128(entries_select_u128(scratch, job->cols, job->k));
     }
-    memcpy(job->values + (size_t)row * job->size, x + (size_t)column * job->size, job->size);
+    if (!pool_is_unwanted()) /* else the entries may not be whole */
+        memcpy(job->values + (size_t)row * job->size, x + (size_t)column * job->size, job->size);
 }
 
 static void top_k_rows(void *arg, int64_t begin, int64_t end) {
@@ -347,7 +348,8 @@ static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
             continue;
         float at_target = x[target];
         /* stops when k are above it, because the answer is then known */
-        for (int64_t first = 0; first < job->classes && n_above < job->k; first += IN_TOP_K_BLOCK) {
+        for (int64_t first = 0; first < job->classes && n_above < job->k && pool_goes_on(first);
+             first += IN_TOP_K_BLOCK) {
             int64_t last = MIN(first + IN_TOP_K_BLOCK, job->classes);
             for (int64_t i = first; i < last; i++) {
                 n_above += x[i] > at_target;

@@ -228,7 +228,7 @@ static enum kernel_result chain_compute(struct kernel_ctx *ctx) {
     const float *d = tensor_cdata(distances);
     struct philox_words words = {.next = {.key = *(const uint64_t *)tensor_cdata(seed)}};
     int64_t at = 0;
-    for (int64_t i = 1; i < distances->n_elements; i++) {
+    for (int64_t i = 1; i < distances->n_elements && pool_goes_on(i); i++) {
         /* A point of distance 0 is left at the first opportunity. */
         if ((double)d[i] > (double)d[at] * (double)philox_words_f32(&words))
             at = i;

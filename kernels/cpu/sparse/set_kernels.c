@@ -8,6 +8,7 @@
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
 #include "kernels/support/dims.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list set_kernels;
 
@@ -240,7 +241,12 @@ static struct status *walk_dense(const struct kernel_ctx *ctx, struct results *r
             next = 0, place[SHAPE_MAX_RANK];
     int64_t len_b = dense_b ? tensor_dim(dense_b, n_group) : 0;
     for (int64_t g = 0; g < n_groups; g++) {
+<<<<<<< HEAD
         sparse_coordinates(g, tensor_dims(a), n_group, place);
+=======
+        TRY(kernel_loop_check(0));
+        sparse_place(g, tensor_dims(a), n_group, place);
+>>>>>>> d087b17 (kernels: stop more long kernels when a step is cancelled)
         members_collect(&results->a, a, g * len_a, (g + 1) * len_a);
         results->b.n = 0;
         if (dense_b) {
@@ -293,6 +299,7 @@ static struct status *walk_sparse(const struct set_state *state, struct results 
         const int64_t *place = order <= 0 ? sparse_at(a, i) : sparse_at(b, j);
         int64_t end_a = order <= 0 ? sparse_run_end(a, i, results->n_group) : i;
         int64_t end_b = order >= 0 ? sparse_run_end(b, j, results->n_group) : j;
+        TRY(kernel_loop_check(0));
         TRY(collect_run(&results->a, a, i, end_a));
         TRY(collect_run(&results->b, b, j, end_b));
         combine(results, state, place);

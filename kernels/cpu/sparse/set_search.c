@@ -1,6 +1,7 @@
 /* Finds positions of values in sorted rows: LowerBound, UpperBound, Bucketize. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/float16.h"
 #include "kernels/kernel.h"
 #include "kernels/support/lanes.h"
@@ -152,7 +153,7 @@ static struct status *bucketize_init(struct kernel_init *init) {
 #define BUCKETIZE(tag, T)                                                              \
     static void bucketize_##tag(const struct boundaries *boundaries, const void *from, \
                                 int32_t *to, int64_t n) {                              \
-        for (int64_t i = 0; i < n; i++) {                                              \
+        for (int64_t i = 0; i < n && pool_goes_on(i); i++) {                           \
             const T x = ((const T *)from)[i];                                          \
             int64_t low = 0, high = boundaries->n;                                     \
             while (low < high) {                                                       \

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list sparse_arrange_kernels;
 
@@ -24,7 +25,7 @@ static enum kernel_result sparse_reorder(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, sparse_order(&in, NULL, in.rank, &order));
     struct status *st = sparse_alloc(ctx, 0, in.n, in.rank, (enum dtype)in.values->dtype, NULL);
     int64_t *to = st ? NULL : tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; !st && i < in.n; i++) {
+    for (int64_t i = 0; !st && i < in.n && pool_goes_on(i); i++) {
         memcpy(to + i * in.rank, sparse_at(&in, order[i]), (size_t)in.rank * sizeof(*to));
         sparse_copy_value(&ctx->outputs[1], i, in.values, order[i]);
     }
@@ -220,7 +221,7 @@ static struct status *concat_write(struct kernel_ctx *ctx, const struct concat *
     for (int i = 0; i < concat->n; i++)
         first[i + 1] = first[i] + concat->parts[i].n;
     int64_t *to = st ? NULL : tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; !st && i < n; i++) {
+    for (int64_t i = 0; !st && i < n && pool_goes_on(i); i++) {
         int64_t entry = concat->order[i];
         int low = 0, high = concat->n; /* first[low] <= entry < first[high] */
         while (high - low > 1) {

@@ -6,6 +6,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/update.h"
 #include "kernels/support/dims.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list sparse_dense_kernels;
 
@@ -127,6 +128,7 @@ static struct status *check_dense_add(const struct kernel_ctx *ctx) {
 static struct status *dense_add_offsets(const struct kernel_ctx *ctx, int64_t *offsets) {
     const struct tensor *indices = &ctx->inputs[0], *b = &ctx->inputs[3];
     for (int64_t i = 0; i < tensor_dim(indices, 0); i++) {
+        TRY(kernel_loop_check(i));
         offsets[i] = 0;
         for (int d = 0; d < b->rank; d++) {
             int64_t at = tensor_index_at(indices, i * b->rank + d);

@@ -5,6 +5,7 @@
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
 #include "kernels/support/update.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list sparse_fill_kernels;
 
@@ -69,6 +70,7 @@ static struct status *count_rows(const struct fill_job *job, int64_t *next) {
             (long long)job->n);
     memset(next, 0, (size_t)job->n_rows * sizeof(*next));
     for (int64_t i = 0; i < job->n; i++) {
+        TRY(kernel_loop_check(i));
         int64_t row = job->indices[i * job->rank];
         if (row < 0 || row >= job->n_rows)
             return status_invalid("indices(%lld, 0) is invalid: %lld is not in [0, %lld)",
@@ -107,7 +109,7 @@ static struct status *write_rows(struct kernel_ctx *ctx, const struct fill_job *
             sparse_copy_value(&ctx->outputs[1], next[row], job->filler, 0);
         }
     }
-    for (int64_t i = 0; i < job->n; i++) {
+    for (int64_t i = 0; i < job->n && pool_goes_on(i); i++) {
         int64_t at = next[job->indices[i * job->rank]]++;
         memcpy(to + at * job->rank, job->indices + i * job->rank, (size_t)job->rank * sizeof(*to));
         sparse_copy_value(&ctx->outputs[1], at, job->values, i);

@@ -7,6 +7,7 @@
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/support/update.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list sparse_reduce_kernels;
 
@@ -135,7 +136,9 @@ static struct status *reduce_to_dense(struct kernel_ctx *ctx, const struct reduc
     enum dtype dtype = (enum dtype)reduction->in.values->dtype;
     struct shape shape = {reduction->out_rank, reduction->out_dims};
     TRY(tensor_new_zeroed(ctx->instance->allocator, dtype, shape, &ctx->outputs[0]));
+    int64_t n_polls = 0;
     for (int64_t begin = 0, end; begin < reduction->in.n; begin = end) {
+        TRY(kernel_loop_check(n_polls++));
         const int64_t *at = sparse_at(&reduction->in, reduction->order[begin]);
         uint64_t place = 0; /* wraps where an entry is outside of the shape */
         for (int k = 0; k < reduction->n_kept; k++)
@@ -162,7 +165,9 @@ static struct status *reduce_to_sparse(struct kernel_ctx *ctx, const struct redu
     int64_t *places = tensor_data(&ctx->outputs[0]);
     char *values = tensor_data(&ctx->outputs[1]);
     memset(places, 0, tensor_size_bytes(&ctx->outputs[0]));
+    int64_t n_polls = 0;
     for (int64_t begin = 0, end; begin < reduction->in.n; begin = end) {
+        TRY(kernel_loop_check(n_polls++));
         const int64_t *at = sparse_at(&reduction->in, reduction->order[begin]);
         for (int k = 0; k < reduction->n_kept; k++)
             places[reduction->keeps_dims ? reduction->kept[k] : k] = at[reduction->kept[k]];

@@ -5,6 +5,7 @@
 #include "kernels/cpu/sparse/sparse_stack.h"
 #include "kernels/kernel.h"
 #include "kernels/support/variant_tensors.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list sparse_serial_kernels;
 
@@ -70,6 +71,9 @@ static enum kernel_result serialize_many_sparse(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0],
                                  (struct shape){2, (int64_t[]){in.dims[0], 3}}));
     for (int64_t row = 0; row < in.dims[0]; row++) {
+        enum { ROWS_PER_POLL = 256 };
+        if (row % ROWS_PER_POLL == 0)
+            KERNEL_TRY(ctx, kernel_loop_check(0));
         int64_t end =
             begin < in.n && sparse_at(&in, begin)[0] == row ? sparse_run_end(&in, begin, 1) : begin;
         KERNEL_TRY(ctx, put_run(ctx, &in, row, begin, end));

@@ -194,6 +194,9 @@ enum kernel_result parsing_decode_csv(struct kernel_ctx *ctx) {
                                      tensor_shape(records)));
     fields.begins = xcalloc((size_t)state->n_fields + 1, sizeof(*fields.begins));
     for (int64_t i = 0; i < records->n_elements; i++) {
+        enum { RECORDS_PER_POLL = 256 };
+        if (i % RECORDS_PER_POLL == 0)
+            TRY_OUT(kernel_check_cancelled(ctx));
         TRY_OUT(split_record(state, tensor_string(records, i), &fields));
         if (fields.n != state->n_fields) {
             st = status_invalid("Expect %d fields but have %d in record %lld", state->n_fields,

@@ -86,6 +86,8 @@ static struct status *parse_one(struct feature_set *set, struct span example,
     return feature_set_take(set, place);
 }
 
+enum { EXAMPLES_PER_POLL = 64 };
+
 struct status *parsing_run_examples(struct kernel_ctx *ctx, struct feature_set *set,
                                     const struct tensor *serialized, const struct tensor *names,
                                     bool is_single) {
@@ -96,6 +98,8 @@ struct status *parsing_run_examples(struct kernel_ctx *ctx, struct feature_set *
                                           ? tensor_string(names, i)
                                           : (struct span){"<unknown>", 9},
                                       i};
+        if (i % EXAMPLES_PER_POLL == 0)
+            TRY(kernel_check_cancelled(ctx));
         TRY(parse_one(set, tensor_string(serialized, i), &place));
     }
     return feature_set_emit(set, ctx, serialized->n_elements, is_single, false, &output);

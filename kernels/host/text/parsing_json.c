@@ -202,7 +202,10 @@ enum kernel_result parsing_decode_json_example(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(input)));
     struct bytes **out = string_elements(&ctx->outputs[0]);
     for (int64_t i = 0; i < input->n_elements && !st; i++) {
+        enum { TEXTS_PER_CHECK = 64 };
         struct span json = tensor_string(input, i);
+        if (i % TEXTS_PER_CHECK == 0 && (st = kernel_check_cancelled(ctx)) != NULL)
+            break;
         json_error_t error;
         json_t *root = json_loadb(json.data, json.len, JSON_REJECT_DUPLICATES, &error);
         str_clear(&text);

@@ -16,13 +16,14 @@ struct call {
     struct apart apart;
     sem_t may_end, freed;
     _Atomic bool has_begun;
-    bool has_ended;
+    bool has_ended, was_unwanted;
 };
 
 static void work(struct apart *apart) {
     struct call *call = CONTAINER_OF(apart, struct call, apart);
     atomic_store(&call->has_begun, true);
     CHECK(sem_wait(&call->may_end) == 0);
+    call->was_unwanted = pool_is_unwanted();
     call->has_ended = true;
 }
 
@@ -43,6 +44,7 @@ static void a_call_is_waited_for(void **state) {
     CHECK(sem_post(&call.may_end) == 0);
     assert_true(apart_run(&call.apart));
     assert_true(call.has_ended);
+    assert_false(call.was_unwanted);
     assert_int_not_equal(sem_trywait(&call.freed), 0); /* the record is still the caller's */
 }
 
@@ -56,6 +58,7 @@ static void an_unwanted_call_is_abandoned_and_frees_its_record(void **state) {
     CHECK(sem_post(&call.may_end) == 0);
     CHECK(sem_wait(&call.freed) == 0);
     assert_true(call.has_ended);
+    assert_true(call.was_unwanted); /* its own code can end early */
 }
 
 static void with_too_many_abandoned_calls_the_next_is_waited_for(void **state) {

@@ -12,7 +12,8 @@ heavy step ÷ p99 beside the idle loops: what is above 1 the cores do not explai
 
     bench/isolation.py --cancel
 
-Gives steps that each run one long kernel a deadline of half a second. "answered" is how much later
+Gives steps that each run one long kernel (tests/differential/long_kernels.py) a deadline of half a
+second. "answered" is how much later
 the client hears of it, "gone" how much later the worker has ended the step: at most 100 ms is the
 aim, whatever the kernel."""
 
@@ -26,8 +27,11 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "differential"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 
+import long_kernels  # noqa: E402
 import numpy as np  # noqa: E402
+import raw_clients as rc  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from programs import WORKER0, WORKER1, tf, tf1  # noqa: E402
 
@@ -135,40 +139,38 @@ def _traced(target):
     return lambda: session.run(fetch, {x: 1.0}, options=options, run_metadata=tf1.RunMetadata())
 
 
+def _listed_numbers(target):
+    """A step that is fed 50 million numbers as a list. TensorFlow's client sends none."""
+    graph = rc.graph(rc.node("x", "Placeholder", (), WORKER0, dtype=rc.type_attr(3)),
+                     rc.node("y", "Size", ("x",), WORKER0, T=rc.type_attr(3),
+                             out_type=rc.type_attr(3)))
+    client = rc.Client(int(target.rsplit(":", 1)[1]))
+    handle = client.create(graph)
+    n = 50_000_000
+    dims = rc.data(2, rc.number(1, n))
+    feed = rc.number(1, 3) + rc.data(2, dims) + rc.data(7, b"\x07" * n)
+    return lambda: client.run(handle, feeds=[("x:0", feed)], fetches=["y:0"])
+
+
+def _graphs_asked_for(target):
+    """A step over 200,000 nodes whose graphs are asked for."""
+    graph = tf.Graph()
+    with graph.as_default(), tf.device(WORKER0):
+        x = tf1.placeholder(tf.float32, [])
+        sums = [tf.add_n([x + float(k) for k in range(2_000)]) for _ in range(100)]
+        fetch = tf.add_n(sums)
+    session = tf1.Session(target, graph=graph)
+    options = tf1.RunOptions(output_partition_graphs=True)
+    return lambda: session.run(fetch, {x: 1.0}, options=options, run_metadata=tf1.RunMetadata())
+
+
 FED = {"a million strings fed": _fed_strings, "a string of 490 MB fed": _long_string,
-       "200,000 nodes traced": _traced}
+       "a list of 50 million fed": _listed_numbers, "200,000 nodes traced": _traced,
+       "graphs of 200,000 nodes": _graphs_asked_for}
 
 
-# ---- steps that are cut short: each runs one kernel for seconds ----
+# ---- steps that are cut short: each runs one kernel for a second or so (long_kernels.py) ----
 
-def _large(*shape):
-    return tf.random.uniform(shape, seed=1)
-
-
-LONG = {
-    "MatMul": lambda: tf.matmul(_large(8000, 8000), _large(8000, 8000))[0, 0],
-    "BatchMatMul": lambda: tf.matmul(_large(4, 5000, 5000), _large(4, 5000, 5000))[0, 0, 0],
-    "Mul, broadcast": lambda: tf.reduce_max(_large(40_000, 1) * _large(1, 40_000)),
-    "Conv2D": lambda: tf.nn.conv2d(_large(16, 256, 256, 64), _large(7, 7, 64, 128), 1,
-                                   "SAME")[0, 0, 0, 0],
-    "FFT": lambda: tf.abs(tf.signal.fft(tf.cast(_large(1 << 25), tf.complex64)))[0],
-    "TopKV2": lambda: tf.math.top_k(_large(50_000_000), 25_000_000)[0][0],
-    "Unique": lambda: tf.size(tf.unique(_large(50_000_000))[0]),
-    "Svd": lambda: tf.linalg.svd(_large(2500, 2500))[0][0],
-    "SelfAdjointEigV2": lambda: tf.linalg.eigh(_large(3000, 3000))[0][0],
-    "Cholesky": lambda: tf.linalg.cholesky(_large(9000, 9000) + 9e6 * tf.eye(9000))[0, 0],
-    "MatrixInverse": lambda: tf.linalg.inv(_large(6000, 6000))[0, 0],
-    "Cumsum": lambda: tf.cumsum(_large(400_000_000))[0],
-    "EncodePng": lambda: tf.strings.length(tf.io.encode_png(
-        tf.cast(tf.random.uniform([12_000, 12_000, 3], 0, 256, tf.int32), tf.uint8))),
-    "EncodeJpeg": lambda: tf.strings.length(tf.io.encode_jpeg(
-        tf.cast(tf.random.uniform([20_000, 20_000, 3], 0, 256, tf.int32), tf.uint8))),
-    "Igamma": lambda: tf.reduce_sum(tf.math.igamma(_large(50_000_000), _large(50_000_000))),
-    "StringSplit": lambda: tf.size(tf1.strings.split(
-        [tf.strings.reduce_join(tf.fill([20_000_000], "a b "))]).values),
-    "Range": lambda: tf.range(tf.cast(_large(), tf.int32) + 1_500_000_000)[-1],
-    "UniqueStrings": lambda: tf.size(tf.unique(tf.strings.as_string(tf.range(10_000_000)))[0]),
-}
 LONG_DEADLINE_MS = 500
 
 
@@ -176,7 +178,8 @@ def _cut_short(cluster, build):
     """Answered and gone: how many seconds after the deadline; None: the step ended before it."""
     session = tf1.Session(cluster.target, graph=tf.Graph())
     with session.graph.as_default(), tf.device(WORKER0):
-        fetch = build()
+        made = build()
+        fetch = tf.group(made) if isinstance(made, tf.Tensor) else tf.group(*made)
     worker = next(task for task in cluster.tasks if task.name == "worker0")
     options = tf1.RunOptions(timeout_in_ms=LONG_DEADLINE_MS)
     begin = time.perf_counter()
@@ -195,16 +198,16 @@ def _cut_short(cluster, build):
 
 
 def cancel_all(arguments):
-    print(f"{'kernel':20} {'answered':>10} {'gone':>10}")
+    print(f"{'kernel':36} {'answered':>10} {'gone':>10}")
     with Cluster(bin_dir=arguments.bin) as cluster:
-        for name, build in LONG.items():
+        for name, build in long_kernels.CASES.items():
             if arguments.only not in name:
                 continue
             took = [_cut_short(cluster, build) for _ in range(arguments.rounds)]
             late = [one for one in took if one]
             text = "ended before its deadline" if not late else (
                 f"{max(a for a, _ in late) * 1e3:7.0f} ms {max(g for _, g in late) * 1e3:7.0f} ms")
-            print(f"{name:20} {text}", flush=True)
+            print(f"{name:36} {text}", flush=True)
     os._exit(0)
 
 

@@ -1,4 +1,5 @@
-/* Decodes and encodes strings in pieces (tensor_pieces.h). The steps of a decoder:
+/* Decodes and encodes strings in pieces (tensor_pieces.h); tensor_pieces_plain.c decodes numbers.
+ * The steps of a decoder:
  *
  *   visit the fields ─► tensor_content: check the lengths ─► make the objects
  *                    └► a list: make an object of each field, repeat the last one */
@@ -39,10 +40,8 @@ static enum dtype type_of(const struct tensor_decoder *decoder) {
 /* The fields have been visited. */
 static struct status *begin_elements(struct tensor_decoder *decoder) {
     struct shape shape = {decoder->parts.rank, decoder->parts.dims};
-    if (!dtype_is_object(type_of(decoder))) { /* at once: there is little to do for an element */
-        decoder->phase = DECODER_LIST;
-        return tensor_from_proto(decoder->proto, NULL, decoder->allocator, &decoder->value);
-    }
+    if (!dtype_is_object(type_of(decoder)))
+        return tensor_plain_begin(decoder);
     TRY(shape_n_elements(shape, &decoder->n_elements));
     decoder->lengths = decoder->bytes = decoder->parts.content;
     decoder->phase = decoder->parts.content.len > 0 ? DECODER_LENGTHS : DECODER_LIST;
@@ -175,8 +174,12 @@ struct status *tensor_decoder_run(struct tensor_decoder *decoder, int64_t *units
         TRY(check_lengths(decoder, units));
     if (decoder->phase < DECODER_CONTENT)
         return NULL;
-    TRY(make_elements(decoder, units));
-    if (decoder->n_done == decoder->n_elements) {
+    if (decoder->phase >= DECODER_PLAIN_CONTENT)
+        TRY(tensor_plain_run(decoder, units));
+    else
+        TRY(make_elements(decoder, units));
+    if (decoder->phase < DECODER_PLAIN_CONTENT ? decoder->n_done == decoder->n_elements
+                                               : decoder->phase == DECODER_DONE) {
         tensor_move(ret, &decoder->value);
         decoder->value = TENSOR_INIT;
     }

@@ -1,5 +1,5 @@
-/* Decodes, encodes and releases tensors of many or long strings in pieces, so that the thread can
- * do other work in between.
+/* Decodes, encodes and releases large tensors in pieces, so that the thread can do other work in
+ * between: tensors of many or long strings, and decoding those of numbers that are listed.
  *
  * The work is counted in units of about 100 ns: an element, a field, or TENSOR_UNIT_BYTES bytes. A
  * call takes what it does from *units, and returns when that is used up or the work is done. Any
@@ -21,21 +21,33 @@ struct tensor_parts {
     struct span content;
 };
 
-enum tensor_decoder_phase { DECODER_FIELDS, DECODER_LENGTHS, DECODER_CONTENT, DECODER_LIST };
+enum tensor_decoder_phase {
+    DECODER_FIELDS,
+    DECODER_LENGTHS, /* of the strings in tensor_content */
+    DECODER_CONTENT,
+    DECODER_LIST,
+    DECODER_PLAIN_CONTENT, /* plain dtypes */
+    DECODER_PLAIN_LIST,
+    DECODER_PLAIN_REPEAT,
+    DECODER_DONE,
+};
 
 struct tensor_decoder {
     struct span proto, fields; /* all of it; what has not been visited yet */
     struct allocator *allocator;
     enum tensor_decoder_phase phase;
     struct tensor_parts parts;
-    struct span lengths, bytes; /* of tensor_content: what has not been read yet */
+    /* of tensor_content, or of a packed field of numbers: what has not been read yet */
+    struct span lengths, bytes;
     uint64_t total_bytes;
     int64_t n_elements, n_done;
     struct tensor value;  /* n_done elements are set */
     struct bytes *string; /* a long string that is being copied, from `from` */
     struct span from;
     size_t n_copied;
-    bool is_list_over; /* the last value is being repeated */
+    bool is_list_over;   /* the last value is being repeated */
+    size_t n_bytes;      /* of numbers: how many bytes have been stored */
+    size_t listed_bytes; /* how many of them are not repeated */
 };
 
 /* `proto` and the allocator must outlive the decoder. */

@@ -22,9 +22,7 @@ enum { VIEW_MIN_BYTES = 4096, VIEW_ALWAYS_BYTES = 1 << 20, VIEW_MAX_WASTE = 16 }
 
 /* The field that lists the elements of a type. `unit_bytes` is the size of one listed value (a
  * complex element has two). */
-static const struct value_field {
-    uint8_t number, wire_type, unit_bytes;
-} value_fields[DT_N_TYPES] = {
+static const struct tensor_value_field value_fields[DT_N_TYPES] = {
     /* clang-format off */
     [DT_FLOAT] = {5, 5, 4}, [DT_DOUBLE] = {6, 1, 8}, [DT_COMPLEX64] = {9, 5, 4},
     [DT_COMPLEX128] = {12, 1, 8}, [DT_INT32] = {7, 0, 4}, [DT_UINT8] = {7, 0, 1},
@@ -134,6 +132,9 @@ struct status *tensor_proto_malformed(const char *what) {
     return status_invalid("Malformed TensorProto: %s", what);
 }
 
+const struct tensor_value_field *tensor_value_field(enum dtype dtype) {
+    return &value_fields[dtype];
+}
 uint32_t tensor_parts_list_field(enum dtype dtype) { return value_fields[dtype].number; }
 
 struct status *tensor_parts_add(struct tensor_parts *parts, const struct proto_field *field) {
@@ -192,17 +193,24 @@ static bool has_only_bools(struct span content) {
     return seen <= 1;
 }
 
-static struct status *plain_from_content(const struct tensor_parts *parts, struct buffer *owner,
-                                         struct allocator *allocator, struct tensor *ret) {
+struct status *tensor_content_check(const struct tensor_parts *parts) {
     int64_t n_elements;
     size_t element_bytes = dtype_size(type_of(parts));
-    struct span content = parts->content;
     TRY(shape_n_elements(shape_of(parts), &n_elements));
-    if ((uint64_t)n_elements != content.len / element_bytes || content.len % element_bytes != 0)
+    if ((uint64_t)n_elements != parts->content.len / element_bytes ||
+        parts->content.len % element_bytes != 0)
         return status_invalid("Malformed TensorProto: tensor_content has %zu bytes where %lld "
                               "elements of type %s have %lld each",
-                              content.len, (long long)n_elements, dtype_name(type_of(parts)),
+                              parts->content.len, (long long)n_elements, dtype_name(type_of(parts)),
                               (long long)element_bytes);
+    return NULL;
+}
+
+static struct status *plain_from_content(const struct tensor_parts *parts, struct buffer *owner,
+                                         struct allocator *allocator, struct tensor *ret) {
+    size_t element_bytes = dtype_size(type_of(parts));
+    struct span content = parts->content;
+    TRY(tensor_content_check(parts));
     bool is_clean = type_of(parts) != DT_BOOL || has_only_bools(content);
     if (is_clean && wants_view(content, element_bytes, owner))
         return tensor_view(owner, (char *)content.data, type_of(parts), shape_of(parts), ret);
@@ -217,7 +225,8 @@ static struct status *plain_from_content(const struct tensor_parts *parts, struc
 /* ---- typed lists ---- */
 
 /* The number of values in a field: one, or as many as are packed in it. */
-static int64_t count_values(const struct proto_field *field, const struct value_field *wanted) {
+static int64_t count_values(const struct proto_field *field,
+                            const struct tensor_value_field *wanted) {
     if (field->number != wanted->number)
         return 0;
     if (wanted->number == FIELD_FLOAT8)
@@ -235,7 +244,8 @@ static int64_t count_values(const struct proto_field *field, const struct value_
 }
 
 /* Do the packed values end where the field ends? */
-static bool is_whole(const struct proto_field *field, const struct value_field *wanted) {
+bool tensor_value_field_is_whole(const struct proto_field *field,
+                                 const struct tensor_value_field *wanted) {
     if (field->number != wanted->number || field->wire_type != 2 || field->bytes.len == 0 ||
         wanted->wire_type == 2)
         return true;
@@ -253,7 +263,7 @@ static void store_value(enum dtype dtype, uint64_t value, size_t unit_bytes, cha
 /* Stores the values of one field, at most up to `end`. Returns the position after the last one;
  * NULL when malformed. */
 static char *store_field(enum dtype dtype, const struct proto_field *field,
-                         const struct value_field *wanted, char *to, char *end) {
+                         const struct tensor_value_field *wanted, char *to, char *end) {
     struct span packed = field->bytes;
     size_t unit = wanted->unit_bytes, room = (size_t)(end - to);
     if (field->wire_type == wanted->wire_type && wanted->number != FIELD_FLOAT8) {
@@ -302,13 +312,13 @@ static void repeat_last(struct tensor *t, int64_t n) {
 
 static struct status *plain_from_list(struct span proto, const struct tensor_parts *parts,
                                       struct allocator *allocator, struct tensor *ret) {
-    const struct value_field *wanted = &value_fields[type_of(parts)];
+    const struct tensor_value_field *wanted = &value_fields[type_of(parts)];
     struct proto_field field;
     int64_t n_elements, n_values = 0;
     TRY(shape_n_elements(shape_of(parts), &n_elements));
     for (struct span in = proto; proto_next(&in, &field) > 0;) {
         n_values += count_values(&field, wanted);
-        if (!is_whole(&field, wanted))
+        if (!tensor_value_field_is_whole(&field, wanted))
             return tensor_proto_malformed("its values cannot be read");
     }
     int64_t units = (int64_t)(dtype_size(type_of(parts)) / wanted->unit_bytes),
@@ -372,27 +382,28 @@ struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) 
                             (long long)n_elements, dtype_name(type_of(&parts)));
 }
 
-bool tensor_proto_peek(struct span proto, enum dtype *ret_dtype, int64_t *ret_n_elements) {
+bool tensor_proto_peek(struct span proto, struct tensor_proto_peek *ret) {
     enum { FIRST_FIELDS = 4 };
     struct proto_field field;
     int64_t dims[SHAPE_MAX_RANK];
     int rank = 0;
     bool has_shape = false;
     uint64_t dtype = DT_INVALID;
-    for (int i = 0; i < FIRST_FIELDS && (dtype == DT_INVALID || !has_shape); i++) {
-        if (proto_next(&proto, &field) <= 0)
-            return false;
+    *ret = (struct tensor_proto_peek){.content = {NULL, 0}};
+    for (int i = 0; i < FIRST_FIELDS && proto_next(&proto, &field) > 0; i++) {
         if (field.number == FIELD_DTYPE && field.wire_type == 0)
             dtype = field.value;
         else if (field.number == FIELD_SHAPE && field.wire_type == 2)
             has_shape = proto_read_shape(field.bytes, dims, &rank) && rank >= 0;
+        else if (field.number == FIELD_CONTENT && field.wire_type == 2)
+            ret->content = field.bytes;
     }
     if (dtype == DT_INVALID || dtype >= DT_N_TYPES || !has_shape)
         return false;
-    struct status *st = shape_n_elements((struct shape){rank, dims}, ret_n_elements);
+    struct status *st = shape_n_elements((struct shape){rank, dims}, &ret->n_elements);
     bool is_valid = st == NULL;
     status_unref(st);
-    *ret_dtype = (enum dtype)dtype;
+    ret->dtype = (enum dtype)dtype;
     return is_valid;
 }
 

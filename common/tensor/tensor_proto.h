@@ -22,11 +22,16 @@ struct status *tensor_from_proto(struct span proto, struct buffer *owner,
  * here. */
 struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) MUST_USE;
 
-/* Reads the dtype and the number of elements from the beginning of a TensorProto, for a process
- * that only passes the value on. Returns false unless both are among the first fields and valid, as
- * every writer has them. The cost does not depend on the number of values, which are not
- * checked. */
-bool tensor_proto_peek(struct span proto, enum dtype *ret_dtype, int64_t *ret_n_elements);
+/* What the beginning of a TensorProto says. */
+struct tensor_proto_peek {
+    enum dtype dtype;
+    int64_t n_elements;
+    struct span content; /* tensor_content; empty where the values are listed */
+};
+/* Reads the beginning of a TensorProto, for a process that only passes the value on. Returns false
+ * unless dtype and shape are among the first fields and valid, as every writer has them. The cost
+ * does not depend on the number of values, which are not checked. */
+bool tensor_proto_peek(struct span proto, struct tensor_proto_peek *ret);
 
 /* Writes the beginning of a TensorProto of a plain dtype to `out`: dtype, shape, and the tag and
  * length of tensor_content. The caller sends `out`, then tensor_size_bytes(t) bytes from

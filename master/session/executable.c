@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/graph/graph_proto.h"
+#include "common/tensor/tensor_proto.h"
 #include "master/session/session.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -89,18 +90,22 @@ static void forget(struct executable *executable) {
     executable_unref(executable);
 }
 
-/* Moves to READY or FAILED and calls all waiters. The caller holds a reference. */
-static void settle(struct executable *executable, enum executable_state state) {
+static void call_waiters(struct executable *executable) {
     struct list waiting;
-    move(executable, state);
-    if (state == EXECUTABLE_FAILED)
-        forget(executable);
     list_init(&waiting);
     list_splice_back(&waiting, &executable->waiting);
     for (struct list *link; (link = list_pop_front(&waiting));) {
         struct executable_wait *waiter = LIST_ENTRY(link, struct executable_wait, link);
         waiter->settled(waiter);
     }
+}
+
+/* Moves to READY or FAILED and calls all waiters. The caller holds a reference. */
+static void settle(struct executable *executable, enum executable_state state) {
+    move(executable, state);
+    if (state == EXECUTABLE_FAILED)
+        forget(executable);
+    call_waiters(executable);
 }
 
 /* ---- registering ---- */
@@ -235,6 +240,69 @@ static void register_partition(struct executable *executable, int index,
     arena_fini(&scratch);
 }
 
+/* ---- encoding the graphs again, on the pool ---- */
+
+struct encode_job {
+    struct session_job job;
+    struct executable *executable;
+    struct str *graphdefs; /* by partition */
+    struct str graphs;     /* the same as fields of RunMetadata, for hand_out_graphs */
+    void (*done)(struct encode_job *job);
+};
+
+static void register_again(struct encode_job *job);
+static void hand_out_graphs(struct encode_job *job);
+
+static void encode_work(struct session_job *session_job) {
+    struct encode_job *job = CONTAINER_OF(session_job, struct encode_job, job);
+    const struct compiled *compiled = job->executable->compiled;
+    for (int i = 0; i < compiled->n_partitions; i++)
+        graph_to_graphdef(&compiled->partitions[i].graph, NULL, &job->graphdefs[i]);
+    for (int i = 0; job->done == hand_out_graphs && i < compiled->n_partitions; i++) {
+        proto_add_bytes(&job->graphs, 3, job->graphdefs[i].data, job->graphdefs[i].len);
+        str_fini(&job->graphdefs[i]);
+    }
+}
+
+static void encode_done(struct session_job *session_job) {
+    struct encode_job *job = CONTAINER_OF(session_job, struct encode_job, job);
+    struct executable *executable = job->executable;
+    job->done(job);
+    for (int i = 0; i < executable->compiled->n_partitions; i++)
+        str_fini(&job->graphdefs[i]);
+    free(job->graphdefs);
+    free(job);
+    executable_unref(executable);
+}
+
+static void start_encoding(struct executable *executable, void (*done)(struct encode_job *job)) {
+    struct encode_job *job = xcalloc(1, sizeof *job);
+    job->executable = executable;
+    executable->n_refs++; /* the job's */
+    job->graphdefs =
+        xcalloc((size_t)executable->compiled->n_partitions + 1, sizeof *job->graphdefs);
+    job->done = done;
+    job->job.work = encode_work;
+    job->job.done = encode_done;
+    session_run_job(executable->session, &job->job);
+}
+
+static void register_again(struct encode_job *job) {
+    for (int i = 0; i < job->executable->compiled->n_partitions; i++)
+        register_partition(job->executable, i, &job->graphdefs[i]);
+}
+
+static void hand_out_graphs(struct encode_job *job) {
+    struct executable *executable = job->executable;
+    size_t len = job->graphs.len;
+    char *bytes = str_detach(&job->graphs);
+    executable->is_encoding_graphs = false;
+    executable->graphs = buffer_wrap(bytes, len, free, bytes);
+    call_waiters(executable);
+    buffer_unref(executable->graphs);
+    executable->graphs = NULL;
+}
+
 /* True: READY, and registered under the present incarnation and membership of each of its tasks.
  * False: not READY, or it has just begun to register all partitions again. */
 static bool ensure_registered(struct executable *executable) {
@@ -254,17 +322,25 @@ static bool ensure_registered(struct executable *executable) {
     /* Peers name each other by incarnation, so all partitions are registered again, also at tasks
      * that still hold the old ones. */
     deregister(executable);
-    for (int i = 0; i < executable->compiled->n_partitions; i++) {
-        struct str graphdef = STR_INIT;
-        graph_to_graphdef(&executable->compiled->partitions[i].graph, NULL, &graphdef);
-        register_partition(executable, i, &graphdef);
-    }
+    start_encoding(executable, register_again);
     return false;
 }
 
 bool executable_await(struct executable *executable, struct executable_wait *waiter) {
     if (executable->state == EXECUTABLE_FAILED || ensure_registered(executable))
         return true;
+    list_push_back(&executable->waiting, &waiter->link);
+    return false;
+}
+
+bool executable_await_graphs(struct executable *executable, struct executable_wait *waiter,
+                             struct buffer **ret_graphs) {
+    *ret_graphs = executable->graphs ? buffer_ref(executable->graphs) : NULL;
+    if (executable->graphs || executable->compiled->n_partitions == 0)
+        return true;
+    if (!executable->is_encoding_graphs)
+        start_encoding(executable, hand_out_graphs);
+    executable->is_encoding_graphs = true;
     list_push_back(&executable->waiting, &waiter->link);
     return false;
 }

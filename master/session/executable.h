@@ -68,6 +68,8 @@ struct executable {
     struct list waiting;             /* struct executable_wait.link */
     struct list lru_link;            /* session->lru, while it is in the cache */
     struct list live_link;           /* session->live_executables, until it is freed */
+    struct buffer *graphs;           /* while it is handed to those who wait for it */
+    bool is_encoding_graphs;
 };
 
 /* The cached executable of a key, or a new one that starts to compile. The caller owns one
@@ -84,5 +86,10 @@ void session_graphs_at(const struct session *session, const struct task *task, s
  * it is being compiled or registered (again, if a task has restarted), and `waiter->settled` is
  * called later. A waiter that no longer wants the call removes its link from the list. */
 bool executable_await(struct executable *executable, struct executable_wait *waiter);
+/* RunMetadata.partition_graphs of an executable that is READY: its fields, one for each partition.
+ * True: *ret_graphs is a new reference; NULL where there is no partition. False: the graphs are
+ * being encoded on the pool, and `waiter->settled` is called when the next call has them. */
+bool executable_await_graphs(struct executable *executable, struct executable_wait *waiter,
+                             struct buffer **ret_graphs);
 
 #endif

@@ -256,8 +256,8 @@ static struct status *take_feeds(struct partial_run *run, const struct run_step_
     struct step *step = run->step;
     for (int i = 0; i < request->n_feeds; i++) {
         tensor_clear(&step->feeds[feeds[i]]); /* of a call that was refused */
-        TRY(step_decode_feed(request->feed_names[i], feeds[i], request->feed_protos[i], buffer,
-                             &step->feeds[feeds[i]]));
+        TRY(step_decode_feed(step, request->feed_names[i], feeds[i], request->feed_protos[i],
+                             buffer));
         TRY(step_check_feed(step, feeds[i]));
         step->request.feed_protos[feeds[i]] = request->feed_protos[i];
     }

@@ -14,6 +14,8 @@
 enum {
     /* by how much a feed may be larger than its message, because this thread fills its memory */
     FEED_SPARE_BYTES = 16 << 20,
+    FEED_MAX_GROWTH = 16,       /* the same, as a factor, of a feed that its task decodes */
+    QUICK_FEED_BYTES = 1 << 20, /* are copied on this thread */
     /* how long a cancelled step waits for a task that does not end its part (the task is stopped,
      * or a kernel runs) */
     END_GRACE_MS = 10000,
@@ -68,6 +70,7 @@ static void step_free(struct step *step) {
     struct session *session = step->session;
     struct arena arena = step->arena;
     buffer_unref(step->message.buffer);
+    buffer_unref(step->graphs);
     for (int i = 0; step->feeds && i < step->request.n_feeds; i++)
         tensor_clear(&step->feeds[i]);
     for (int i = 0; step->fetched && i < step->request.n_fetches; i++)
@@ -245,32 +248,46 @@ void step_executable_settled(struct executable_wait *waiter) {
         return;
     if (executable->state == EXECUTABLE_FAILED)
         finish(step, status_ref(executable->status));
-    else
+    else if (!step->request.output_partition_graphs || step->graphs ||
+             executable_await_graphs(executable, waiter, &step->graphs))
         step_launch(step);
 }
 
 /* ---- the request ---- */
 
-/* A feed of many or long strings is decoded by its task. The master needs its dtype only, and
- * millions of strings would block its loop. Their number must fit their bytes, because each takes
- * two at least. */
+/* A feed that takes long to decode is decoded by its task, in pieces on its pool. The master needs
+ * its dtype only. Strings must fit their bytes in number, because each takes two at least; of other
+ * dtypes the shape may not claim much more memory than the message has. */
 static bool is_passed_on(struct span proto, enum dtype *ret_dtype) {
-    int64_t n_elements;
-    return proto.len > WIRE_INLINE_PROTO_BYTES &&
-           tensor_proto_peek(proto, ret_dtype, &n_elements) && *ret_dtype == DT_STRING &&
-           n_elements <= (int64_t)proto.len / 2;
+    struct tensor_proto_peek peek;
+    int64_t size_bytes;
+    if (proto.len <= WIRE_INLINE_PROTO_BYTES || !tensor_proto_peek(proto, &peek))
+        return false;
+    *ret_dtype = peek.dtype;
+    if (peek.dtype == DT_STRING)
+        return peek.n_elements <= (int64_t)proto.len / 2;
+    if (dtype_is_object(peek.dtype) ||
+        mul_overflows_i64(peek.n_elements, (int64_t)dtype_size(peek.dtype), &size_bytes))
+        return false;
+    /* Content that is aligned is not even copied. */
+    bool is_quick =
+        peek.content.len > 0 && (peek.content.len <= QUICK_FEED_BYTES ||
+                                 (peek.dtype != DT_BOOL && (uintptr_t)peek.content.data % 8 == 0));
+    return !is_quick && size_bytes <= (int64_t)proto.len * FEED_MAX_GROWTH;
 }
 
-struct status *step_decode_feed(struct span name, int position, struct span proto,
-                                struct buffer *buffer, struct tensor *ret) {
+struct status *step_decode_feed(struct step *step, struct span name, int position,
+                                struct span proto, struct buffer *buffer) {
+    struct tensor *feed = &step->feeds[position];
     struct status *st = NULL;
-    enum dtype dtype;
-    if (is_passed_on(proto, &dtype))
-        st = tensor_new(allocator_host(), dtype, (struct shape){1, &(int64_t){0}}, ret);
+    enum dtype dtype = DT_INVALID;
+    step->is_passed_on[position] = is_passed_on(proto, &dtype);
+    if (step->is_passed_on[position])
+        st = tensor_new(allocator_host(), dtype, (struct shape){1, &(int64_t){0}}, feed);
     else
         st = tensor_proto_check_claim(proto, FEED_SPARE_BYTES);
-    if (!st && ret->storage == TENSOR_NONE)
-        st = tensor_from_proto(proto, buffer, allocator_host(), ret);
+    if (!st && feed->storage == TENSOR_NONE)
+        st = tensor_from_proto(proto, buffer, allocator_host(), feed);
     return st ? status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", position,
                                    (int)MIN(name.len, (size_t)200), name.data)
               : NULL;
@@ -279,8 +296,8 @@ struct status *step_decode_feed(struct span name, int position, struct span prot
 static struct status *decode_feeds(struct step *step) {
     const struct run_step_request *request = &step->request;
     for (int i = 0; i < request->n_feeds; i++)
-        TRY(step_decode_feed(request->feed_names[i], i, request->feed_protos[i],
-                             step->message.buffer, &step->feeds[i]));
+        TRY(step_decode_feed(step, request->feed_names[i], i, request->feed_protos[i],
+                             step->message.buffer));
     return NULL;
 }
 
@@ -328,6 +345,7 @@ struct step *step_new(struct session *session, struct grpc_call *call,
     step->request = *request;
     step->feeds = arena_alloc_aligned(&step->arena, feeds_size, 64);
     memset(step->feeds, 0, feeds_size);
+    step->is_passed_on = arena_array(&step->arena, bool, request->n_feeds + 1);
     step->start_ns = clock_now_ns();
     list_init(&step->wait.link);
     list_init(&step->live_link);

@@ -2,7 +2,6 @@
  * the workers' replies. */
 #include <stdlib.h>
 
-#include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
 #include "master/step/step_internal.h"
 
@@ -45,37 +44,29 @@ void step_add_fetch(struct grpc_body *body, const char *name, const struct fetch
     str_fini(&tensor);
 }
 
-static void add_graphs(const struct step *step, struct str *out) {
-    for (int i = 0; i < step->executable->compiled->n_partitions; i++) {
-        struct str graph = STR_INIT;
-        graph_to_graphdef(&step->executable->compiled->partitions[i].graph, NULL, &graph);
-        proto_add_bytes(out, 3, graph.data, graph.len);
-        str_fini(&graph);
-    }
-}
-
 /* RunMetadata {step_stats 1, partition_graphs 3}; the messages of several tasks, one behind the
  * other, are one StepStats. */
 void step_add_metadata(const struct step *step, struct grpc_body *body) {
-    struct str graphs = STR_INIT, head = STR_INIT;
-    size_t stats = step->traces_size_bytes, stats_head = 0;
-    if (step->request.output_partition_graphs)
-        add_graphs(step, &graphs);
+    struct str head = STR_INIT;
+    size_t stats = step->traces_size_bytes, stats_head = 0,
+           graphs = step->graphs ? step->graphs->size_bytes : 0;
     if (stats > 0)
         stats_head = 1 + proto_varint_size(stats);
-    if (graphs.len + stats > 0) {
+    if (graphs + stats > 0) {
         proto_add_tag(&head, 2, 2);
-        proto_add_varint(&head, graphs.len + stats_head + stats);
-        str_add_bytes(&head, str_text(&graphs), graphs.len);
-        if (stats > 0) {
-            proto_add_tag(&head, 1, 2);
-            proto_add_varint(&head, stats);
-        }
+        proto_add_varint(&head, graphs + stats_head + stats);
+        grpc_body_add_copy(body, head.data, head.len);
+    }
+    if (graphs > 0)
+        grpc_body_add_shared(body, step->graphs->data, graphs, buffer_ref(step->graphs));
+    if (stats > 0) {
+        head.len = 0;
+        proto_add_tag(&head, 1, 2);
+        proto_add_varint(&head, stats);
         grpc_body_add_copy(body, head.data, head.len);
     }
     for (const struct trace *trace = step->traces; trace; trace = trace->next)
         grpc_body_add_shared(body, trace->bytes.data, trace->bytes.len, buffer_ref(trace->buffer));
-    str_fini(&graphs);
     str_fini(&head);
 }
 

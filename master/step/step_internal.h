@@ -48,12 +48,14 @@ struct step {
     struct run_step_request request;
     struct arena arena;
     struct tensor *feeds;
+    bool *is_passed_on; /* by feed: its task decodes it, and the tensor has its dtype only */
     struct fetched *fetched;
     struct step_part *parts;
     bool *is_running;
     struct step_machine machine;
     struct trace *traces; /* in the arena */
     size_t traces_size_bytes;
+    struct buffer *graphs; /* RunMetadata.partition_graphs, or NULL; one reference */
     struct loop_timer timer;
     bool has_timer, is_finished;
     uint64_t id;
@@ -68,8 +70,9 @@ struct step {
  * it takes. `call` is NULL for the step of a partial run. */
 struct step *step_new(struct session *session, struct grpc_call *call,
                       const struct run_step_request *request, struct arena *arena_take);
-struct status *step_decode_feed(struct span name, int position, struct span proto,
-                                struct buffer *buffer, struct tensor *ret) MUST_USE;
+/* Decodes a feed of the step, unless its task shall do that. `buffer` contains the TensorProto. */
+struct status *step_decode_feed(struct step *step, struct span name, int position,
+                                struct span proto, struct buffer *buffer) MUST_USE;
 /* Writes the signature of a new executable: session_executable's `fill`, its argument a
  * run_step_request. */
 void step_fill_executable(void *request, struct executable *executable);

@@ -146,7 +146,7 @@ static struct status *add_feed(struct wire_values *values, const struct step *st
                                struct buffer *buffer, struct step_feed *ret) {
     const struct tensor *value = &step->feeds[position];
     *ret = (struct step_feed){.value = value};
-    if (!dtype_is_object((enum dtype)value->dtype))
+    if (!dtype_is_object((enum dtype)value->dtype) && !step->is_passed_on[position])
         return wire_values_add(values, value, &ret->proto_size_bytes);
     ret->proto = step->request.feed_protos[position];
     return wire_values_add_proto(values, ret->proto, buffer, &ret->proto_size_bytes);

@@ -63,6 +63,8 @@ void tensor_meta_add_proto(struct str *out, uint32_t number, enum dtype dtype, s
         proto_add_int(out, 4, proto_size_bytes);
     else
         proto_add_bytes(out, 5, proto.data, proto.len);
+    if (proto_size_bytes > 0 && !dtype_is_object(dtype))
+        proto_add_int(out, 6, 1);
     proto_end(out, begin, META_SIZE_HINT);
 }
 
@@ -108,6 +110,9 @@ static struct status *tensor_meta_read_field(const struct proto_field *field,
     case 5:
         ret->proto = field->bytes;
         return is_bytes ? NULL : message_malformed("TensorMeta");
+    case 6:
+        ret->is_proto = field->value != 0;
+        return is_bytes ? message_malformed("TensorMeta") : NULL;
     default:
         return NULL;
     }
@@ -117,7 +122,7 @@ struct status *tensor_meta_read(struct span in, struct tensor_meta *ret) {
     struct proto_field field;
     int rc;
     ret->dtype = DT_INVALID;
-    ret->is_dead = false;
+    ret->is_dead = ret->is_proto = false;
     ret->size_bytes = 0;
     ret->proto = (struct span){NULL, 0};
     ret->rank = 0;

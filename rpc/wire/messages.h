@@ -14,6 +14,7 @@
 struct tensor_meta {
     enum dtype dtype;
     bool is_dead;
+    bool is_proto; /* the payload part is a TensorProto, although the dtype is plain */
     uint64_t size_bytes;
     struct span proto; /* inline_proto */
     int rank;
@@ -24,7 +25,7 @@ struct tensor_meta {
  * `proto_size_bytes` > 0 its TensorProto, of that size, is a payload part instead. */
 void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t,
                      size_t proto_size_bytes);
-/* Does the same for a value of an object dtype whose TensorProto exists already. With
+/* Does the same for a value of any dtype whose TensorProto exists already. With
  * `proto_size_bytes` > 0 the TensorProto is a payload part of that size, and `proto` is not
  * used. */
 void tensor_meta_add_proto(struct str *out, uint32_t number, enum dtype dtype, struct span proto,
@@ -57,7 +58,7 @@ struct status *tensor_meta_find_proto(const struct tensor_meta *meta,
 bool tensor_meta_fits(const struct tensor_meta *meta, const struct tensor *t);
 /* Are the tensor's elements plain memory, which can be a payload part as they are? */
 static inline bool tensor_meta_is_plain(const struct tensor_meta *meta) {
-    return dtype_in(meta->dtype, DTYPES_PLAIN);
+    return dtype_in(meta->dtype, DTYPES_PLAIN) && !meta->is_proto;
 }
 
 /* Where a value is in its sender's arena. Token 0: the value is not in the arena. */

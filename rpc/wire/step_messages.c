@@ -55,7 +55,7 @@ void run_graph_write(struct str *out, const struct run_graph_message *message) {
 
 static void add_feed(struct str *out, uint32_t number, const struct step_feed *feed) {
     enum dtype dtype = (enum dtype)feed->value->dtype;
-    if (feed->proto.data && dtype_is_object(dtype))
+    if (feed->proto.data)
         tensor_meta_add_proto(out, number, dtype, feed->proto, feed->proto_size_bytes);
     else
         tensor_meta_add(out, number, feed->value, feed->proto_size_bytes);

@@ -11,7 +11,7 @@
 /* A feed that is written. */
 struct step_feed {
     const struct tensor *value;
-    struct span proto; /* of an object dtype: its TensorProto; data NULL: `value` is encoded */
+    struct span proto;       /* its TensorProto; data NULL: `value` is encoded */
     size_t proto_size_bytes; /* > 0: the TensorProto is a payload part of this size */
 };
 

@@ -136,6 +136,47 @@ static void a_short_list_repeats_its_last_value(void **state) {
     str_fini(&proto);
 }
 
+/* A proto of one packed list. */
+static void list_numbers(enum dtype dtype, int64_t size, uint32_t field, struct span packed,
+                         struct str *out) {
+    proto_add_int(out, 1, dtype);
+    proto_add_shape(out, 2, (struct shape){1, &size});
+    proto_add_bytes(out, field, packed.data, packed.len);
+}
+
+static void numbers_take_as_many_calls_as_they_are_long(void **state) {
+    enum { N = 1 << 20, UNITS = 100 };
+    char *bytes = xcalloc(N, 4);
+    for (int i = 0; i < N; i++)
+        bytes[i] = (char)(i % 100);
+    static const struct {
+        enum dtype dtype;
+        uint32_t field;
+        int64_t size, least_calls;
+        size_t packed_bytes;
+    } cases[] = {
+        {DT_INT32, 7, N, 100, N},        /* varints */
+        {DT_FLOAT, 5, N, 10, 4 * N},     /* are copied */
+        {DT_FLOAT, 5, 2 * N, 20, 4 * N}, /* half of them repeated */
+        {DT_INT32, 7, N / 2, 50, N},     /* more than the tensor holds */
+        {DT_BOOL, 11, N, 100, N},
+        {DT_COMPLEX64, 9, N, 10, 4 * 7}, /* half a number at the end */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct str proto = STR_INIT;
+        struct tensor value;
+        int64_t n_calls;
+        list_numbers(cases[i].dtype, cases[i].size, cases[i].field,
+                     (struct span){bytes, cases[i].packed_bytes}, &proto);
+        assert_same_in_pieces((struct span){proto.data, proto.len});
+        assert_null(decode((struct span){proto.data, proto.len}, UNITS, &value, &n_calls));
+        assert_true(n_calls >= cases[i].least_calls);
+        tensor_clear(&value);
+        str_fini(&proto);
+    }
+    free(bytes);
+}
+
 static void encoding_in_pieces_gives_the_same_bytes(void **state) {
     static const struct {
         int64_t n;
@@ -197,6 +238,7 @@ int main(void) {
         cmocka_unit_test(tensorflows_protos_decode_the_same),
         cmocka_unit_test(a_call_does_no_more_than_it_may),
         cmocka_unit_test(a_short_list_repeats_its_last_value),
+        cmocka_unit_test(numbers_take_as_many_calls_as_they_are_long),
         cmocka_unit_test(encoding_in_pieces_gives_the_same_bytes),
         cmocka_unit_test(what_nobody_else_holds_is_released_in_pieces),
         cmocka_unit_test(much_text_is_many_strings_or_long_ones),

@@ -286,9 +286,11 @@ static void a_peek_reads_the_head_and_no_values(void **state) {
         bool is_read;
         enum dtype dtype;
         int64_t n;
+        size_t content_bytes;
     } cases[] = {
         {{"\x08\x07\x12\x08\x12\x02\x08\x02\x12\x02\x08\x03\x42\xff", 14}, true, DT_STRING, 6},
         {{"\x12\x00\x08\x01", 4}, true, DT_FLOAT, 1},
+        {{"\x08\x04\x12\x00\x22\x01\x09", 7}, true, DT_UINT8, 1, 1},
         {{"\x08\x07", 2}, false},                                          /* no shape */
         {{"\x12\x00", 2}, false},                                          /* no dtype */
         {{"\x08\x7f\x12\x00", 4}, false},                                  /* an unknown dtype */
@@ -296,12 +298,12 @@ static void a_peek_reads_the_head_and_no_values(void **state) {
         {{"\x08", 1}, false},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        enum dtype dtype = DT_INVALID;
-        int64_t n = -1;
-        assert_int_equal(tensor_proto_peek(cases[i].proto, &dtype, &n), cases[i].is_read);
+        struct tensor_proto_peek peek;
+        assert_int_equal(tensor_proto_peek(cases[i].proto, &peek), cases[i].is_read);
         if (cases[i].is_read) {
-            assert_int_equal(dtype, cases[i].dtype);
-            assert_int_equal(n, cases[i].n);
+            assert_int_equal(peek.dtype, cases[i].dtype);
+            assert_int_equal(peek.n_elements, cases[i].n);
+            assert_int_equal(peek.content.len, cases[i].content_bytes);
         }
     }
 }

@@ -180,6 +180,24 @@ def check_banned_calls():
                 yield f"{path}:{line}: {match.group(1)} is banned"
 
 
+def check_internal_errors():
+    """INTERNAL is for broken invariants: every place that says it has been reviewed."""
+    import internal_errors
+    found = {}
+    for path, text in sources():
+        if path.split("/")[0] in internal_errors.FOLDERS and not path.startswith(
+            "common/base/status."):
+            n = len(re.findall(r"\bstatus_internal\(|\bSTATUS_INTERNAL\b",
+                               strip_comments_and_strings(text)))
+            if n:
+                found[path] = n
+    for path in sorted({*found, *internal_errors.REVIEWED}):
+        listed = internal_errors.REVIEWED.get(path, (0,))[0]
+        if found.get(path, 0) != listed and os.path.exists(os.path.join(ROOT, path)):
+            yield (f"{path}: says INTERNAL {found.get(path, 0)} times, reviewed are {listed}: "
+                   "can a client provoke it? (tools/internal_errors.py)")
+
+
 def check_header_guards():
     for path, text in sources((".h",)):
         guard = "MILLRACE_" + re.sub(r"[^A-Za-z0-9]", "_", path).upper()

@@ -57,6 +57,15 @@ class TestSources(PlantedTree):
         self.write("master/step/a.c", OPENING + '#include "worker/plan/plan.h"\n')
         self.assert_finds(check.check_include_table, "master/ may not include worker/plan/plan.h")
 
+    def test_an_internal_error_that_nobody_reviewed_is_found(self):
+        self.write("kernels/cpu/a.c", OPENING + "x = status_internal(\"%s\", why);\n")
+        self.assert_finds(check.check_internal_errors, "kernels/cpu/a.c", "says INTERNAL 1 times")
+
+    def test_a_reviewed_internal_error_is_allowed(self):
+        self.write("common/io/inflate.c", OPENING + "x = status_internal(\"%s\", why);\n")
+        self.write("master/step/a.c", OPENING + "x = status_internal(\"%s\", why);\n")
+        self.assert_silent(check.check_internal_errors)
+
     def test_an_internal_header_of_another_room_is_found(self):
         self.write("worker/executor/a.c", OPENING + '#include "worker/plan/plan_internal.h"\n')
         self.assert_finds(check.check_include_table, "is for its own room only")

@@ -137,8 +137,8 @@ static void executor_give_back(struct executor *executor) {
  * step, as TensorFlow's fetches do. */
 static struct status *settle_fetch(struct tensor *fetch, uint32_t position) {
     if (fetch->storage == TENSOR_NONE)
-        return status_internal(
-            "the step ended without a value for fetch %u: the graph never produced it", position);
+        return status_invalid(
+            "Retval[%u] does not have value: the step ended, and its node never ran", position);
     if (likely(fetch->storage != TENSOR_REF))
         return NULL;
     struct tensor value;

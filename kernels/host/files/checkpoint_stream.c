@@ -189,9 +189,9 @@ static struct status *check_piece(const struct stream_piece *piece) {
     const char *from = stream->ctx->host->peer_name(stream->ctx, stream->task);
     uint32_t crc;
     if (piece->call.payload_bytes != (size_t)piece->n_bytes)
-        return status_internal("%s sent %zu of the %lld bytes at offset %lld of %s", from,
-                               piece->call.payload_bytes, (long long)piece->n_bytes,
-                               (long long)piece->offset, stream->prefix);
+        return status_new(STATUS_DATA_LOSS, "%s sent %zu of the %lld bytes at offset %lld of %s",
+                          from, piece->call.payload_bytes, (long long)piece->n_bytes,
+                          (long long)piece->offset, stream->prefix);
     if (proto_next(&in, &field) <= 0 || field.number != 1 || field.wire_type != 5)
         return status_internal("%s sent bytes of %s without a checksum", from, stream->prefix);
     crc = crc32c(piece->call.payload->data, (size_t)piece->n_bytes);

@@ -153,7 +153,7 @@ struct status *barrier_insert(struct barrier *barrier, struct allocator *allocat
         (barrier->is_cancelled || (keys->n_elements > 0 && n_incomplete(barrier) == 0)))
         st = closed(barrier, keys->n_elements);
     else if (barrier->next_index == INT64_MAX)
-        st = status_internal(
+        st = status_exhausted(
             "Barrier has had %lld insertions and can no longer keep track of new ones.",
             (long long)INT64_MAX);
     else

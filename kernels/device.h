@@ -79,15 +79,6 @@ struct device {
     void *state; /* of the type */
 };
 
-/* ---- helpers for the compute functions of such a device ---- */
-
-/* A fresh output in the device's memory. The node is noted as its holder. */
-struct status *device_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype,
-                            struct shape shape) MUST_USE;
-/* As kernel_forward_or_alloc, for an output in the device's memory. */
-struct status *device_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
-                                       enum dtype dtype, struct shape shape) MUST_USE;
-
 /* Is the name among a row's host_args? */
 bool kernel_names_host_arg(const char *const *host_args, const char *name);
 /* Is the argument in host memory, for a node on a device with a memory of its own? `def` is the

@@ -366,18 +366,6 @@ struct status *kernel_new_on_device(struct kernel_ctx *ctx, enum dtype dtype, st
     return NULL;
 }
 
-struct status *device_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype,
-                            struct shape shape) {
-    return kernel_new_on_device(ctx, dtype, shape, false, &ctx->outputs[output]);
-}
-
-struct status *device_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
-                                       enum dtype dtype, struct shape shape) {
-    bool is_forwarded;
-    TRY(forward(ctx, input, output, dtype, shape, &is_forwarded));
-    return is_forwarded ? NULL : device_alloc(ctx, output, dtype, shape);
-}
-
 void kernel_pass(struct kernel_ctx *ctx, int input, int output) {
     tensor_move(&ctx->outputs[output], &ctx->inputs[input]);
 }

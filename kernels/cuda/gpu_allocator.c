@@ -6,7 +6,6 @@
 
 #include "common/base/clock.h"
 #include "kernels/cuda/gpu_device.h"
-#include "kernels/cuda/ops/engine.h"
 
 enum { WAIT_FOR_COPIES_S = 10, MAX_HOLDERS_SHOWN = 5 };
 
@@ -179,18 +178,17 @@ static void describe_holders(struct allocator *allocator, struct str *out) {
     pthread_mutex_unlock(&gpu->buffers_lock);
 }
 
-static const struct device_memory device_memory = {.copy = copy_within,
-                                                   .set_holder = set_holder,
-                                                   .describe_holders = describe_holders,
-                                                   .zero = zero_within,
-                                                   .engine = &gpu_engine};
-
-void gpu_allocator_init(struct gpu_device *gpu) {
+void gpu_allocator_init(struct gpu_device *gpu, const struct device_engine *engine) {
+    gpu->device_memory = (struct device_memory){.copy = copy_within,
+                                                .set_holder = set_holder,
+                                                .describe_holders = describe_holders,
+                                                .zero = zero_within,
+                                                .engine = engine};
     gpu->allocator = (struct allocator){.name = "GPU",
                                         .alloc = device_alloc_buffer,
                                         .free = device_free_buffer,
                                         .likes = is_own,
-                                        .device_memory = &device_memory};
+                                        .device_memory = &gpu->device_memory};
     list_init(&gpu->buffers);
     pthread_mutex_init(&gpu->buffers_lock, NULL);
     pthread_cond_init(&gpu->buffer_freed, NULL);

@@ -233,7 +233,7 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     pthread_mutex_init(&gpu->lock, NULL);
     strmap_init(&gpu->functions);
     strmap_init(&gpu->products);
-    gpu_allocator_init(gpu);
+    gpu_allocator_init(gpu, options->engine);
     struct status *st = device_open(gpu, options);
     if (st) {
         gpu_device_free(gpu);

@@ -29,6 +29,8 @@ enum {
     GPU_SMALL_BYTES = 64 << 10, /* a copy to the device of at most this size is enqueued at once */
     GPU_MAX_FREE_EVENTS = 256,
     GPU_HOLDER_BYTES = 48,
+    GPU_MAX_STEMS = 512,
+    GPU_SUFFIX_BYTES = 8,
 };
 
 /* Pinned memory for what is copied to the device on the compute stream. It is filled part by part;
@@ -57,6 +59,7 @@ struct gpu_copier {
 
 struct gpu_device {
     struct allocator allocator; /* of its memory; first, so that it leads to the device */
+    struct device_memory device_memory;
     const struct driver_api *api;
     const struct driver_checker *checker;
     struct device *device; /* what plans name; set by gpu_device_bind */
@@ -86,8 +89,10 @@ struct gpu_device {
     pthread_mutex_t lock; /* for all that is enqueued on the compute stream; guards what follows */
     struct gpu_stage stage;
     struct strmap functions; /* name → struct gpu_function */
-    struct strmap products;  /* kind → struct gpu_product (blas.c) */
-    void *blas_handle;       /* NULL until the first product */
+    /* by the stem's number; written with the lock, read without it */
+    _Atomic(struct gpu_found *) found[GPU_MAX_STEMS];
+    struct strmap products; /* kind → struct gpu_product (blas.c) */
+    void *blas_handle;      /* NULL until the first product */
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
 };
@@ -97,9 +102,17 @@ struct gpu_function {
     char *name;
 };
 
+/* A function of a stem. Constant once it is in the list. */
+struct gpu_found {
+    struct gpu_found *next;
+    const struct gpu_function *function;
+    char suffix[GPU_SUFFIX_BYTES];
+};
+
 struct gpu_device_options {
     const struct driver_api *api;
     const struct driver_checker *checker; /* NULL on a real device */
+    const struct device_engine *engine;   /* what the CPU's kernels hand their elements to */
     int ordinal;
     int64_t memory_limit_bytes; /* 0: 92 % of what is free */
 };
@@ -139,7 +152,7 @@ struct status *gpu_record(struct gpu_device *gpu, CUevent *ret_event,
 void gpu_event_put(struct gpu_device *gpu, CUevent event); /* without the lock */
 
 /* Sets up the allocator of the device's memory; finds no memory yet. */
-void gpu_allocator_init(struct gpu_device *gpu);
+void gpu_allocator_init(struct gpu_device *gpu, const struct device_engine *engine);
 void gpu_allocator_fini(struct gpu_device *gpu);
 void gpu_functions_free(struct gpu_device *gpu);
 /* Allocates for work on `stream`, which must be told to wait for the compute stream up to

@@ -9,13 +9,12 @@
  *     static enum kernel_result relu_compute(struct kernel_ctx *ctx) {
  *         const struct tensor *x = kernel_input(ctx, 0);
  *         const void *from = x->data;
- *         KERNEL_TRY(ctx, device_forward_or_alloc(ctx, 0, 0, dtype, tensor_shape(x)));
+ *         KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, dtype, tensor_shape(x)));
  *         struct unary_args args = {from, ctx->outputs[0].data, n};
  *         return gpu_run(ctx, ctx->instance->state, gpu_grid_for(ctx, n), &args);
  *     }
  *
- * Outputs come from device_alloc and device_forward_or_alloc (kernels/device.h). Nothing is
- * launched for zero elements: an output without elements is finished once it is made.
+ * Outputs come from kernel_alloc and kernel_forward_or_alloc. Nothing is launched for zero elements: an output without elements is finished once it is made.
  *
  * Threads: any, unless a comment says otherwise. */
 #ifndef MILLRACE_KERNELS_CUDA_GPU_KERNEL_H
@@ -41,6 +40,16 @@ const char *gpu_size_suffix(size_t size_bytes);
 /* Finds the kernel NAME of the image. Errors: UNIMPLEMENTED naming it; the driver's. */
 struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
                                  const struct gpu_function **ret) MUST_USE;
+/* The kernels STEM_SUFFIX of the image, for one stem: a static record beside what launches them.
+ * Each device keeps the functions that it has found for it, so that a launch looks up no name. */
+struct gpu_stem {
+    const char *name;
+    _Atomic unsigned number; /* among all stems; 0 until the first use */
+};
+/* Finds the kernel of a stem with a suffix; a NULL suffix has none. Errors: as
+ * gpu_function_find. Cost: a few ns, after the first time. */
+struct status *gpu_stem_find(struct gpu_device *gpu, struct gpu_stem *stem, const char *suffix,
+                             const struct gpu_function **ret) MUST_USE;
 /* An init that wants one function: STEM_SUFFIX, where STEM is the row's arg (a string) and SUFFIX
  * that of the first input's dtype, or of the first output's if there is no input. The state is the
  * function; the row's fini must be gpu_no_fini. */

@@ -74,6 +74,57 @@ struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
     return st;
 }
 
+static unsigned stem_number(struct gpu_stem *stem) {
+    static _Atomic unsigned n_stems;
+    unsigned number = atomic_load_explicit(&stem->number, memory_order_relaxed);
+    if (likely(number > 0))
+        return number;
+    unsigned next = atomic_fetch_add(&n_stems, 1) + 1;
+    CHECK(next < GPU_MAX_STEMS);
+    return atomic_compare_exchange_strong(&stem->number, &number, next) ? next : number;
+}
+
+static const struct gpu_found *list_find(const struct gpu_found *found, const char *suffix) {
+    while (found && strcmp(found->suffix, suffix) != 0)
+        found = found->next;
+    return found;
+}
+
+static COLD struct status *stem_load(struct gpu_device *gpu, struct gpu_stem *stem,
+                                     const char *suffix, const struct gpu_function **ret) {
+    struct str name = STR_INIT;
+    str_addf(&name, "%s_%s", stem->name, suffix);
+    struct status *st = gpu_function_find(gpu, str_text(&name), ret);
+    str_fini(&name);
+    TRY(st);
+    TRY(gpu_lock(gpu));
+    _Atomic(struct gpu_found *) *first = &gpu->found[stem_number(stem)];
+    struct gpu_found *list = atomic_load_explicit(first, memory_order_relaxed);
+    if (!list_find(list, suffix)) {
+        struct gpu_found *found = xcalloc(1, sizeof *found);
+        CHECK(strlen(suffix) < sizeof found->suffix);
+        memcpy(found->suffix, suffix, strlen(suffix) + 1);
+        found->function = *ret;
+        found->next = list;
+        atomic_store_explicit(first, found, memory_order_release);
+    }
+    gpu_unlock(gpu);
+    return NULL;
+}
+
+struct status *gpu_stem_find(struct gpu_device *gpu, struct gpu_stem *stem, const char *suffix,
+                             const struct gpu_function **ret) {
+    if (unlikely(!stem->name || !suffix))
+        return status_unimplemented("The plugin for GPUs has no kernel '%s_%s'",
+                                    stem->name ? stem->name : "?", suffix ? suffix : "?");
+    const struct gpu_found *found = list_find(
+        atomic_load_explicit(&gpu->found[stem_number(stem)], memory_order_acquire), suffix);
+    if (unlikely(!found))
+        return stem_load(gpu, stem, suffix, ret);
+    *ret = found->function;
+    return NULL;
+}
+
 void gpu_functions_free(struct gpu_device *gpu) {
     size_t cursor = 0;
     struct span name;
@@ -83,6 +134,11 @@ void gpu_functions_free(struct gpu_device *gpu) {
         free(value);
     }
     strmap_fini(&gpu->functions);
+    for (size_t i = 0; i < ARRAY_LEN(gpu->found); i++)
+        for (struct gpu_found *found = gpu->found[i], *next; found; found = next) {
+            next = found->next;
+            free(found);
+        }
 }
 
 struct status *gpu_init_function(struct kernel_init *init) {

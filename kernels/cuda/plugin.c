@@ -7,6 +7,7 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/gpu_device.h"
 #include "kernels/cuda/images.h"
+#include "kernels/cuda/ops/engine.h"
 // clang-format off
 #include "kernels/cuda/ops/families.h"
 // clang-format on
@@ -32,6 +33,7 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
         struct gpu_device *gpu;
         struct gpu_device_options device_options = {.api = &api,
                                                     .checker = checker,
+                                                    .engine = &gpu_engine,
                                                     .ordinal = i,
                                                     .memory_limit_bytes =
                                                         options->memory_limit_bytes};

@@ -43,7 +43,7 @@ enum kernel_result along_arg(struct kernel_ctx *ctx) {
         if (i != axis)
             dims[rank++] = shape.dims[i];
     enum dtype out_dtype = kernel_out_dtype(ctx, 0);
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, out_dtype, (struct shape){rank, dims}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, out_dtype, (struct shape){rank, dims}));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
     struct along_args args = {
@@ -85,7 +85,7 @@ enum kernel_result along_scan(struct kernel_ctx *ctx) {
         args.in = in->data;
         set_along(&args, shape, axis);
     }
-    KERNEL_TRY(ctx, device_forward_or_alloc(ctx, 0, 0, (enum dtype)in->dtype, shape));
+    KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, (enum dtype)in->dtype, shape));
     if (is_empty)
         return KERNEL_DONE;
     args.out = ctx->outputs[0].data;

@@ -75,7 +75,7 @@ enum kernel_result elementwise_unary(struct kernel_ctx *ctx) {
     elementwise_begin(ctx, &launch);
     KERNEL_TRY(ctx, elementwise_take(ctx, &launch, 0));
     struct status *st =
-        device_forward_or_alloc(ctx, 0, 0, kernel_out_dtype(ctx, 0), tensor_shape(in));
+        kernel_forward_or_alloc(ctx, 0, 0, kernel_out_dtype(ctx, 0), tensor_shape(in));
     if (st) {
         elementwise_drop(&launch);
         return kernel_fail(ctx, st);
@@ -104,7 +104,7 @@ static enum kernel_result run_shaped(struct kernel_ctx *ctx, const struct broadc
     for (int k = 0; k < n_operands; k++)
         KERNEL_TRY(ctx, elementwise_take(ctx, &launch, k));
     int taken = input_to_take(ctx, first, n_operands, plan->n_elements);
-    struct status *st = device_forward_or_alloc(ctx, taken, 0, kernel_out_dtype(ctx, 0), shape);
+    struct status *st = kernel_forward_or_alloc(ctx, taken, 0, kernel_out_dtype(ctx, 0), shape);
     if (st) {
         elementwise_drop(&launch);
         return kernel_fail(ctx, st);
@@ -131,7 +131,7 @@ enum kernel_result elementwise_equal(struct kernel_ctx *ctx) {
         return run_shaped(ctx, &plan, broadcast_shape(&plan), 0, 2);
     if (!state->accepts_incompatible)
         return kernel_fail(ctx, elementwise_incompatible(shapes[0], shapes[1]));
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, DT_BOOL, SHAPE_SCALAR));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, SHAPE_SCALAR));
     struct buffer *answer;
     KERNEL_TRY(ctx, gpu_stage(ctx, &state->incompatible_result, 1, &answer));
     struct status *st = gpu_copy_within(ctx, ctx->outputs[0].data, answer->data, 1);
@@ -229,7 +229,7 @@ enum kernel_result elementwise_fill(struct kernel_ctx *ctx) {
     struct elementwise_launch launch;
     elementwise_begin(ctx, &launch);
     KERNEL_TRY(ctx, elementwise_take(ctx, &launch, 1));
-    struct status *st = device_alloc(ctx, 0, (enum dtype)value->dtype, dims_shape(&dims));
+    struct status *st = kernel_alloc(ctx, 0, (enum dtype)value->dtype, dims_shape(&dims));
     if (st) {
         elementwise_drop(&launch);
         return kernel_fail(ctx, st);
@@ -239,7 +239,7 @@ enum kernel_result elementwise_fill(struct kernel_ctx *ctx) {
 
 enum kernel_result elementwise_zeros_like(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, (enum dtype)in->dtype, tensor_shape(in)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)in->dtype, tensor_shape(in)));
     if (in->n_elements > 0)
         KERNEL_TRY(ctx, gpu_zero(ctx, ctx->outputs[0].data, tensor_size_bytes(&ctx->outputs[0])));
     return KERNEL_DONE;
@@ -252,7 +252,7 @@ enum kernel_result elementwise_ones_like(struct kernel_ctx *ctx) {
     element_set_one((enum dtype)in->dtype, launch.args.values[0]);
     launch.args.is_inline = 1;
     launch.n_operands = 1;
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, (enum dtype)in->dtype, tensor_shape(in)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)in->dtype, tensor_shape(in)));
     return run_fill(ctx, &launch);
 }
 
@@ -325,7 +325,7 @@ enum kernel_result elementwise_add_n(struct kernel_ctx *ctx) {
     for (int k = 0; k < n_inputs; k++)
         in[k] = n > 0 ? kernel_input(ctx, k)->data : NULL;
     int taken = input_to_take(ctx, 0, MIN(n_inputs, ADD_N_MAX), n);
-    struct status *st = device_forward_or_alloc(ctx, taken, 0, dtype, shape);
+    struct status *st = kernel_forward_or_alloc(ctx, taken, 0, dtype, shape);
     void *out = !st && n > 0 ? ctx->outputs[0].data : NULL;
     int done = 0;
     while (!st && n > 0 && done < n_inputs) {

@@ -1,8 +1,6 @@
 /* The engine's table, and what its files share: functions by name, grids, arguments. */
 #include "kernels/cuda/ops/engine.h"
 
-#include <stdio.h>
-
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/ops/engine_internal.h"
 
@@ -27,18 +25,14 @@ const struct device_engine gpu_engine = {
     .multiply = gpu_multiply,
 };
 
-enum { MAX_NAME = 64 };
-
-struct status *engine_launch(struct kernel_ctx *ctx, const char *stem, const char *suffix,
+struct status *engine_launch(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
                              struct gpu_grid grid, const void *args) {
-    char name[MAX_NAME];
-    const struct gpu_function *function = NULL;
-    snprintf(name, sizeof name, "%s_%s", stem, suffix ? suffix : "?");
-    TRY(gpu_function_find(gpu_of(ctx), name, &function));
+    const struct gpu_function *function;
+    TRY(gpu_stem_find(gpu_of(ctx), stem, suffix, &function));
     return gpu_launch(ctx, function, grid, args);
 }
 
-struct status *engine_launch_for(struct kernel_ctx *ctx, const char *stem, const char *suffix,
+struct status *engine_launch_for(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
                                  int64_t n, const void *args) {
     return engine_launch(ctx, stem, suffix, gpu_grid_for(ctx, n), args);
 }

@@ -1,7 +1,6 @@
 /* The engine of a GPU (kernels/support/device_engine.h): what the CPU's kernels that serve every
- * memory hand their elements to. The device's allocator names it:
- *
- *     static const struct device_memory gpu_memory = {…, .engine = &gpu_engine};
+ * memory hand their elements to. The plugin hands it to each device that it opens, whose allocator
+ * names it (device_memory.engine).
  *
  * The kernels of these ops are rows with KERNEL_OF_CPU (rows/arrays.inc, rows/state.inc,
  * rows/random.inc). */

@@ -7,10 +7,10 @@
 #include "kernels/support/device_engine.h"
 
 /* Launches the kernel STEM_SUFFIX of the node's device. */
-struct status *engine_launch(struct kernel_ctx *ctx, const char *stem, const char *suffix,
+struct status *engine_launch(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
                              struct gpu_grid grid, const void *args) MUST_USE;
 /* The same with threads for n pieces of work. */
-struct status *engine_launch_for(struct kernel_ctx *ctx, const char *stem, const char *suffix,
+struct status *engine_launch_for(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
                                  int64_t n, const void *args) MUST_USE;
 /* The grid of a kernel whose slices have owners (owners.h), and the groups and parts of it. */
 struct gpu_grid engine_owner_grid(const struct pick_slices *slices, int64_t *ret_n_groups,

@@ -6,6 +6,10 @@
 #include "kernels/cuda/ops/engine_internal.h"
 #include "kernels/cuda/ops/moves_args.h"
 
+static struct gpu_stem move_tiles_stem = {"move_tiles"};
+static struct gpu_stem move_one_stem = {"move_one"};
+static struct gpu_stem move_batch_stem = {"move_batch"};
+
 _Static_assert((int)MOVE_LOOPS == (int)DEVICE_MOVE_LOOPS, "both count loops");
 _Static_assert((int)MOVE_BATCH == (int)DEVICE_MOVE_BATCH, "both count copies");
 _Static_assert(sizeof(struct move_batch_args) <= GPU_MAX_ARGS_BYTES, "a launch takes a batch");
@@ -139,7 +143,7 @@ static struct status *launch_tiles(struct kernel_ctx *ctx, const struct move_loo
         turns * ((args.n_a + MOVE_TILE - 1) / MOVE_TILE) * ((args.n_b + MOVE_TILE - 1) / MOVE_TILE);
     struct gpu_grid grid = {.n_blocks = (unsigned)MIN(args.n_tiles, (int64_t)MAX_BLOCKS),
                             .n_threads = MOVE_TILE * MOVE_TILE_ROWS};
-    return engine_launch(ctx, "move_tiles", gpu_size_suffix(size), grid, &args);
+    return engine_launch(ctx, &move_tiles_stem, gpu_size_suffix(size), grid, &args);
 }
 
 /* ---- one copy, several copies ---- */
@@ -175,7 +179,7 @@ static struct status *move_one(struct kernel_ctx *ctx, size_t element_bytes,
     if (!loops->from)
         value_repeat(move, element_bytes, loops->value);
     loops->end = loops_n_elements(loops);
-    return engine_launch_for(ctx, "move_one", gpu_size_suffix(size), loops->end, &args);
+    return engine_launch_for(ctx, &move_one_stem, gpu_size_suffix(size), loops->end, &args);
 }
 
 struct status *engine_move(struct kernel_ctx *ctx, size_t element_bytes,
@@ -202,5 +206,5 @@ struct status *engine_move(struct kernel_ctx *ctx, size_t element_bytes,
         end += loops_n_elements(&args.loops[i]);
         args.loops[i].end = end;
     }
-    return engine_launch_for(ctx, "move_batch", gpu_size_suffix(size), end, &args);
+    return engine_launch_for(ctx, &move_batch_stem, gpu_size_suffix(size), end, &args);
 }

@@ -1,6 +1,15 @@
 /* Launches gathers and other kernels of picks.cu. */
 #include "kernels/cuda/ops/engine_internal.h"
 
+static struct gpu_stem gather_stem = {"gather"};
+static struct gpu_stem gather_slices_stem = {"gather_slices"};
+static struct gpu_stem one_hot_stem = {"one_hot"};
+static struct gpu_stem band_stem = {"band"};
+static struct gpu_stem reverse_sequence_stem = {"reverse_sequence"};
+static struct gpu_stem conjugate_stem = {"conjugate"};
+static struct gpu_stem range_stem = {"range"};
+static struct gpu_stem mirror_grad_stem = {"mirror_grad"};
+
 struct status *engine_gather(struct kernel_ctx *ctx, const struct device_gather *gather) {
     size_t size = engine_widen(gather->element_bytes, gather->len,
                                (uintptr_t)gather->to | (uintptr_t)gather->from);
@@ -16,7 +25,7 @@ struct status *engine_gather(struct kernel_ctx *ctx, const struct device_gather 
         .len = gather->len / by,
     };
     args.n = gather->n_batch * gather->n_outer * gather->n_picked * args.len;
-    return engine_launch_for(ctx, "gather", gpu_size_suffix(size), args.n, &args);
+    return engine_launch_for(ctx, &gather_stem, gpu_size_suffix(size), args.n, &args);
 }
 
 struct status *engine_gather_slices(struct kernel_ctx *ctx, const struct device_slices *slices,
@@ -25,7 +34,7 @@ struct status *engine_gather_slices(struct kernel_ctx *ctx, const struct device_
     struct gather_slices_args args = {to, from, 0, engine_slices(slices)};
     args.slices.len /= (int64_t)(size / element_bytes);
     args.n = slices->n_rows * args.slices.len;
-    return engine_launch_for(ctx, "gather_slices", gpu_size_suffix(size), args.n, &args);
+    return engine_launch_for(ctx, &gather_slices_stem, gpu_size_suffix(size), args.n, &args);
 }
 
 struct status *engine_one_hot(struct kernel_ctx *ctx, const struct device_one_hot *one_hot) {
@@ -39,7 +48,7 @@ struct status *engine_one_hot(struct kernel_ctx *ctx, const struct device_one_ho
         .depth = one_hot->depth,
         .suffix = one_hot->suffix,
     };
-    return engine_launch_for(ctx, "one_hot", gpu_size_suffix(one_hot->element_bytes), args.n,
+    return engine_launch_for(ctx, &one_hot_stem, gpu_size_suffix(one_hot->element_bytes), args.n,
                              &args);
 }
 
@@ -53,7 +62,7 @@ struct status *engine_band(struct kernel_ctx *ctx, const struct device_band *ban
         .lower = band->lower,
         .upper = band->upper,
     };
-    return engine_launch_for(ctx, "band", gpu_size_suffix(band->element_bytes), args.n, &args);
+    return engine_launch_for(ctx, &band_stem, gpu_size_suffix(band->element_bytes), args.n, &args);
 }
 
 struct status *engine_reverse_sequence(struct kernel_ctx *ctx,
@@ -72,12 +81,12 @@ struct status *engine_reverse_sequence(struct kernel_ctx *ctx,
         .batch_is_first = reverse->batch_is_first,
     };
     args.n = reverse->outer * args.n_steps * args.middle * args.n_batch * args.inner;
-    return engine_launch_for(ctx, "reverse_sequence", gpu_size_suffix(size), args.n, &args);
+    return engine_launch_for(ctx, &reverse_sequence_stem, gpu_size_suffix(size), args.n, &args);
 }
 
 struct status *engine_conjugate(struct kernel_ctx *ctx, enum dtype dtype, void *at, int64_t n) {
     struct conjugate_args args = {at, n};
-    return engine_launch_for(ctx, "conjugate", gpu_dtype_suffix(dtype), n, &args);
+    return engine_launch_for(ctx, &conjugate_stem, gpu_dtype_suffix(dtype), n, &args);
 }
 
 struct status *engine_range(struct kernel_ctx *ctx, enum dtype dtype, const void *start,
@@ -85,7 +94,7 @@ struct status *engine_range(struct kernel_ctx *ctx, enum dtype dtype, const void
     struct range_args args = {.to = to, .n = n};
     memcpy(&args.start, start, dtype_size(dtype));
     memcpy(&args.delta, delta, dtype_size(dtype));
-    return engine_launch_for(ctx, "range", gpu_dtype_suffix(dtype), n, &args);
+    return engine_launch_for(ctx, &range_stem, gpu_dtype_suffix(dtype), n, &args);
 }
 
 struct status *engine_mirror_grad(struct kernel_ctx *ctx, const struct device_mirror *mirror) {
@@ -101,5 +110,6 @@ struct status *engine_mirror_grad(struct kernel_ctx *ctx, const struct device_mi
         args.before[i] = mirror->before[i];
         args.after[i] = mirror->after[i];
     }
-    return engine_launch_for(ctx, "mirror_grad", gpu_dtype_suffix(mirror->dtype), args.n, &args);
+    return engine_launch_for(ctx, &mirror_grad_stem, gpu_dtype_suffix(mirror->dtype), args.n,
+                             &args);
 }

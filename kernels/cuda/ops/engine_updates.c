@@ -1,11 +1,19 @@
 /* Launches scatters, updates, optimizers' steps and random numbers. */
 #include <float.h>
-#include <stdio.h>
 
 #include "kernels/cpu/random/random_fill.h"
 #include "kernels/cuda/ops/engine_internal.h"
 #include "kernels/cuda/ops/random_args.h"
 #include "kernels/cuda/ops/train_args.h"
+
+static struct gpu_stem scatter_assign_stem = {"scatter_assign"};
+static struct gpu_stem scatter_stem = {"scatter"};
+static struct gpu_stem update_stem = {"update"};
+static struct gpu_stem segment_stem = {"segment"};
+static struct gpu_stem narrow_stem = {"narrow"};
+static struct gpu_stem random_advance_stem = {"random_advance"};
+static struct gpu_stem multinomial_sums_stem = {"multinomial_sums"};
+static struct gpu_stem multinomial_draw_stem = {"multinomial_draw"};
 
 struct status *engine_scatter(struct kernel_ctx *ctx, const struct device_scatter *job) {
     struct scatter_args args = {.params = job->params,
@@ -21,7 +29,7 @@ struct status *engine_scatter(struct kernel_ctx *ctx, const struct device_scatte
         args.slices.len /= (int64_t)(size / element_bytes);
     }
     struct gpu_grid grid = engine_owner_grid(&args.slices, &args.n_groups, &args.n_parts);
-    return engine_launch(ctx, is_assign ? "scatter_assign" : "scatter",
+    return engine_launch(ctx, is_assign ? &scatter_assign_stem : &scatter_stem,
                          is_assign ? gpu_size_suffix(size) : gpu_dtype_suffix(job->dtype), grid,
                          &args);
 }
@@ -29,7 +37,7 @@ struct status *engine_scatter(struct kernel_ctx *ctx, const struct device_scatte
 struct status *engine_update(struct kernel_ctx *ctx, enum update_op op, enum dtype dtype, void *dst,
                              const void *a, const void *b, int64_t n) {
     struct update_args args = {.dst = dst, .a = a, .b = b, .op = op, .n = n};
-    return engine_launch_for(ctx, "update", gpu_dtype_suffix(dtype), n, &args);
+    return engine_launch_for(ctx, &update_stem, gpu_dtype_suffix(dtype), n, &args);
 }
 
 /* ---- segments ---- */
@@ -67,7 +75,7 @@ static struct status *segments_into(struct kernel_ctx *ctx, const struct device_
                                 .op = segments->op,
                                 .slices = engine_slices(&segments->slices)};
     struct gpu_grid grid = engine_owner_grid(&args.slices, &args.n_groups, &args.n_parts);
-    return engine_launch(ctx, "segment", gpu_dtype_suffix(segments->dtype), grid, &args);
+    return engine_launch(ctx, &segment_stem, gpu_dtype_suffix(segments->dtype), grid, &args);
 }
 
 struct status *engine_segments(struct kernel_ctx *ctx, const struct device_segments *segments) {
@@ -78,7 +86,7 @@ struct status *engine_segments(struct kernel_ctx *ctx, const struct device_segme
     struct status *st = segments_into(ctx, segments, wide->data, sizeof(float));
     if (!st) {
         struct narrow_args args = {segments->out, wide->data, segments->n_out};
-        st = engine_launch_for(ctx, "narrow", gpu_dtype_suffix(segments->dtype), args.n, &args);
+        st = engine_launch_for(ctx, &narrow_stem, gpu_dtype_suffix(segments->dtype), args.n, &args);
     }
     buffer_unref(wide);
     return st;
@@ -86,32 +94,48 @@ struct status *engine_segments(struct kernel_ctx *ctx, const struct device_segme
 
 /* ---- optimizers ---- */
 
-static const char *const rule_names[N_TRAIN_RULES] = {
-    [RULE_GRADIENT_DESCENT] = "gradient_descent",
-    [RULE_MOMENTUM] = "momentum",
-    [RULE_KERAS_MOMENTUM] = "keras_momentum",
-    [RULE_ADAGRAD] = "adagrad",
-    [RULE_ADAGRAD_V2] = "adagrad_v2",
-    [RULE_PROXIMAL_ADAGRAD] = "proximal_adagrad",
-    [RULE_ADADELTA] = "adadelta",
-    [RULE_RMSPROP] = "rmsprop",
-    [RULE_CENTERED_RMSPROP] = "centered_rmsprop",
-    [RULE_ADAM] = "adam",
-    [RULE_ADAM_AMSGRAD] = "adam_amsgrad",
-    [RULE_ADAMAX] = "adamax",
-    [RULE_FTRL] = "ftrl",
-    [RULE_FTRL_V2] = "ftrl_v2",
-    [RULE_ADD_SIGN] = "add_sign",
-    [RULE_POWER_SIGN] = "power_sign",
+static struct gpu_stem rules[N_TRAIN_RULES] = {
+    [RULE_GRADIENT_DESCENT] = {"train_gradient_descent"},
+    [RULE_MOMENTUM] = {"train_momentum"},
+    [RULE_KERAS_MOMENTUM] = {"train_keras_momentum"},
+    [RULE_ADAGRAD] = {"train_adagrad"},
+    [RULE_ADAGRAD_V2] = {"train_adagrad_v2"},
+    [RULE_PROXIMAL_ADAGRAD] = {"train_proximal_adagrad"},
+    [RULE_ADADELTA] = {"train_adadelta"},
+    [RULE_RMSPROP] = {"train_rmsprop"},
+    [RULE_CENTERED_RMSPROP] = {"train_centered_rmsprop"},
+    [RULE_ADAM] = {"train_adam"},
+    [RULE_ADAM_AMSGRAD] = {"train_adam_amsgrad"},
+    [RULE_ADAMAX] = {"train_adamax"},
+    [RULE_FTRL] = {"train_ftrl"},
+    [RULE_FTRL_V2] = {"train_ftrl_v2"},
+    [RULE_ADD_SIGN] = {"train_add_sign"},
+    [RULE_POWER_SIGN] = {"train_power_sign"},
+};
+static struct gpu_stem sparse_rules[N_TRAIN_RULES] = {
+    [RULE_GRADIENT_DESCENT] = {"train_sparse_gradient_descent"},
+    [RULE_MOMENTUM] = {"train_sparse_momentum"},
+    [RULE_KERAS_MOMENTUM] = {"train_sparse_keras_momentum"},
+    [RULE_ADAGRAD] = {"train_sparse_adagrad"},
+    [RULE_ADAGRAD_V2] = {"train_sparse_adagrad_v2"},
+    [RULE_PROXIMAL_ADAGRAD] = {"train_sparse_proximal_adagrad"},
+    [RULE_ADADELTA] = {"train_sparse_adadelta"},
+    [RULE_RMSPROP] = {"train_sparse_rmsprop"},
+    [RULE_CENTERED_RMSPROP] = {"train_sparse_centered_rmsprop"},
+    [RULE_ADAM] = {"train_sparse_adam"},
+    [RULE_ADAM_AMSGRAD] = {"train_sparse_adam_amsgrad"},
+    [RULE_ADAMAX] = {"train_sparse_adamax"},
+    [RULE_FTRL] = {"train_sparse_ftrl"},
+    [RULE_FTRL_V2] = {"train_sparse_ftrl_v2"},
+    [RULE_ADD_SIGN] = {"train_sparse_add_sign"},
+    [RULE_POWER_SIGN] = {"train_sparse_power_sign"},
 };
 
 struct status *engine_train(struct kernel_ctx *ctx, const struct device_train *train) {
     struct train_args args = {.run = train->run, .n_slots = train->n_slots, .n = train->n};
     for (int i = 0; i < train->n_scalars; i++)
         args.scalars[i] = engine_scalar(&train->scalars[i]);
-    char stem[48];
-    snprintf(stem, sizeof stem, "train_%s%s", train->indices ? "sparse_" : "",
-             rule_names[train->rule] ? rule_names[train->rule] : "?");
+    struct gpu_stem *stem = &(train->indices ? sparse_rules : rules)[train->rule];
     const char *suffix = gpu_dtype_suffix(train->dtype);
     if (!train->indices)
         return engine_launch_for(ctx, stem, suffix, train->n, &args);
@@ -129,12 +153,13 @@ struct status *engine_train(struct kernel_ctx *ctx, const struct device_train *t
 
 struct status *engine_random(struct kernel_ctx *ctx, const struct random_fill *fill,
                              const struct device_generator *generator, void *out, int64_t n) {
-    static const char *const stems[] = {
-        [RANDOM_UNIFORM] = "random_uniform",
-        [RANDOM_NORMAL] = "random_normal",
-        [RANDOM_TRUNCATED] = "random_truncated",
-        [RANDOM_RANGE] = "random_int",
-        [RANDOM_BITS] = "random_int",
+    static struct gpu_stem random_int_stem = {"random_int"};
+    static struct gpu_stem uniform_stem = {"random_uniform"}, normal_stem = {"random_normal"},
+                           truncated_stem = {"random_truncated"};
+    static struct gpu_stem *const stems[] = {
+        [RANDOM_UNIFORM] = &uniform_stem,     [RANDOM_NORMAL] = &normal_stem,
+        [RANDOM_TRUNCATED] = &truncated_stem, [RANDOM_RANGE] = &random_int_stem,
+        [RANDOM_BITS] = &random_int_stem,
     };
     struct random_args args = {
         .out = out,
@@ -157,7 +182,7 @@ struct status *engine_random(struct kernel_ctx *ctx, const struct random_fill *f
 struct status *engine_advance(struct kernel_ctx *ctx, uint64_t *words, uint64_t n_blocks,
                               uint64_t *before) {
     struct random_advance_args args = {words, before, n_blocks};
-    return engine_launch_for(ctx, "random_advance", "u64", 1, &args);
+    return engine_launch_for(ctx, &random_advance_stem, "u64", 1, &args);
 }
 
 struct status *engine_multinomial(struct kernel_ctx *ctx, const struct device_multinomial *job) {
@@ -169,7 +194,7 @@ struct status *engine_multinomial(struct kernel_ctx *ctx, const struct device_mu
     struct gpu_grid grid = {.n_blocks = (unsigned)MIN(job->n_rows, (int64_t)MAX_BLOCKS),
                             .n_threads = GPU_BLOCK_THREADS};
     struct status *st =
-        engine_launch(ctx, "multinomial_sums", gpu_dtype_suffix(job->dtype), grid, &sums_args);
+        engine_launch(ctx, &multinomial_sums_stem, gpu_dtype_suffix(job->dtype), grid, &sums_args);
     if (!st) {
         struct multinomial_draw_args args = {.sums = sums_args.sums,
                                              .out = job->out,
@@ -179,7 +204,7 @@ struct status *engine_multinomial(struct kernel_ctx *ctx, const struct device_mu
                                              .key = job->generator.key,
                                              .lo = job->generator.lo,
                                              .hi = job->generator.hi};
-        st = engine_launch_for(ctx, "multinomial_draw", job->out_is_int32 ? "i32" : "i64",
+        st = engine_launch_for(ctx, &multinomial_draw_stem, job->out_is_int32 ? "i32" : "i64",
                                job->n_rows * job->n_samples, &args);
     }
     buffer_unref(sums);

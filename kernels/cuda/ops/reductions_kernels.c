@@ -182,7 +182,7 @@ static enum kernel_result reduce(struct kernel_ctx *ctx, bool is_identity_of_one
         KERNEL_TRY(ctx, tensor_reshape(in, out_shape, &ctx->outputs[0]));
         return KERNEL_DONE;
     }
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, (enum dtype)in->dtype, out_shape));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)in->dtype, out_shape));
     args.in = in->n_elements > 0 ? in->data : NULL;
     args.out = ctx->outputs[0].data;
     KERNEL_TRY(ctx, run(ctx, &args));
@@ -203,7 +203,7 @@ enum kernel_result reduction_bias_grad(struct kernel_ctx *ctx) {
     bool reduces;
     KERNEL_TRY(ctx, set_axes(&args, (struct shape){3, dims}, is_reduced, &reduces));
     KERNEL_TRY(ctx,
-               device_alloc(ctx, 0, (enum dtype)in->dtype, (struct shape){1, &extent.channels}));
+               kernel_alloc(ctx, 0, (enum dtype)in->dtype, (struct shape){1, &extent.channels}));
     args.in = in->n_elements > 0 ? in->data : NULL;
     args.out = ctx->outputs[0].data;
     KERNEL_TRY(ctx, run(ctx, &args));
@@ -216,7 +216,7 @@ enum kernel_result reduction_to_scalar(struct kernel_ctx *ctx) {
     int64_t n = in->n_elements;
     struct reduction_args args;
     KERNEL_TRY(ctx, set_axes(&args, (struct shape){1, &n}, &is_reduced, &reduces));
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, (enum dtype)in->dtype, SHAPE_SCALAR));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)in->dtype, SHAPE_SCALAR));
     args.in = n > 0 ? in->data : NULL;
     args.out = ctx->outputs[0].data;
     KERNEL_TRY(ctx, run(ctx, &args));

@@ -26,7 +26,7 @@ enum kernel_result softmax_of_rows(struct kernel_ctx *ctx) {
                                 .in_row_step = columns,
                                 .in_step = 1};
     KERNEL_TRY(ctx,
-               device_forward_or_alloc(ctx, 0, 0, (enum dtype)logits->dtype, tensor_shape(logits)));
+               kernel_forward_or_alloc(ctx, 0, 0, (enum dtype)logits->dtype, tensor_shape(logits)));
     args.out = ctx->outputs[0].data;
     KERNEL_TRY(ctx, run(ctx, &args));
     return KERNEL_DONE;
@@ -38,11 +38,11 @@ static struct status *make_outputs(struct kernel_ctx *ctx, struct softmax_args *
     enum dtype dtype = (enum dtype)ctx->inputs[0].dtype;
     int64_t dims[2] = {args->n_rows, args->n_columns};
     struct shape matrix = {2, dims};
-    TRY(device_alloc(ctx, 0, dtype, (struct shape){1, dims}));
+    TRY(kernel_alloc(ctx, 0, dtype, (struct shape){1, dims}));
     if (takes_features)
-        TRY(device_forward_or_alloc(ctx, 0, 1, dtype, matrix));
+        TRY(kernel_forward_or_alloc(ctx, 0, 1, dtype, matrix));
     else
-        TRY(device_alloc(ctx, 1, dtype, matrix));
+        TRY(kernel_alloc(ctx, 1, dtype, matrix));
     args->loss = ctx->outputs[0].data;
     args->out = ctx->outputs[1].data;
     return NULL;

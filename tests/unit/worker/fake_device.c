@@ -257,7 +257,8 @@ static enum kernel_result launch(struct kernel_ctx *ctx, enum dtype dtype,
     count(work->fake, &work->fake->counts.launches);
     take_operand(work, 0, a);
     take_operand(work, 1, b);
-    struct status *st = device_alloc(ctx, 0, dtype, tensor_shape(a->rank >= b->rank ? a : b));
+    struct status *st = kernel_new_on_device(ctx, dtype, tensor_shape(a->rank >= b->rank ? a : b),
+                                             false, &ctx->outputs[0]);
     CHECK(!st);
     work->to = real_of(work->fake, ctx->outputs[0].data);
     work->size_bytes = tensor_size_bytes(&ctx->outputs[0]);

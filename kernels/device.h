@@ -60,6 +60,12 @@ struct device_ops {
     /* Starts a wait until the device has done everything that was enqueued before the call. True:
      * nothing was to be waited for. */
     bool (*wait_start)(struct device *device, struct device_wait *wait);
+    /* Is so much enqueued that the device has not done that a caller should not enqueue more before
+     * catch_up_start has ended? Else a driver may make the caller wait inside a call. Cheap; NULL:
+     * never. */
+    bool (*is_far_ahead)(struct device *device);
+    /* Starts a wait until the device has done a good part of what is enqueued. True: it has. */
+    bool (*catch_up_start)(struct device *device, struct device_wait *wait);
     /* Adds a line that describes the device to clients, in TensorFlow's words ("device: 0, name:
      * …, pci bus id: …, compute capability: 9.0"). */
     void (*describe)(struct device *device, struct str *out);
@@ -74,6 +80,8 @@ struct device {
     /* for what other tasks of this host are likely to map; NULL: `allocator` serves for it */
     struct allocator *shared_allocator;
     uint64_t incarnation;
+    /* executions that use the device now, if it has a memory of its own */
+    _Atomic int n_steps;
     /* What clients are told: the allocator's limit, or the host's memory if there is no limit. */
     int64_t memory_limit_bytes;
     void *state; /* of the type */

@@ -507,8 +507,8 @@ static void flush(struct executor *executor) {
 }
 
 /* The cost of running a node, counted in nodes. MUST_MOVE: the node has not run, because the
- * execution must move to the pool first. */
-enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES, NOT_RUN };
+ * execution must move to the pool first. PAUSED: it has not run, because a device must catch up. */
+enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES, NOT_RUN, PAUSED };
 
 /* Replaces references among the inputs of the node that was on top of the ready stack by values,
  * unless the node takes references. NOT_RUN: the node is still to be run. */
@@ -573,8 +573,14 @@ static inline unsigned run_next(struct executor *executor) {
     }
     if (node->n_presets > 0 && !item.is_dead)
         fetch_presets(executor, node, inputs);
-    if (unlikely(node->flags & PLAN_DEREF) && !item.is_dead) {
-        unsigned cost = read_references(executor, item.iteration, node, inputs);
+    if (unlikely(node->flags & (PLAN_DEREF | PLAN_ENQUEUES)) && !item.is_dead) {
+        if ((node->flags & PLAN_ENQUEUES) && device_pauses(executor)) {
+            executor->n_ready++; /* the node stays on top */
+            return PAUSED;
+        }
+        unsigned cost = node->flags & PLAN_DEREF
+                            ? read_references(executor, item.iteration, node, inputs)
+                            : NOT_RUN;
         if (cost != NOT_RUN)
             return cost;
     }
@@ -653,15 +659,17 @@ static COLD void run_early(struct executor *executor) {
     }
 }
 
-/* Runs what is ready. True: something has arrived, or nothing is left. False: the time slice is
+/* Runs what is ready. True: something has arrived, or nothing can run now. False: the time slice is
  * over, and the execution has moved to the pool. */
 static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_since_check) {
-    while (executor->n_ready > 0) {
+    while (executor->n_ready > 0 && !executor->is_paused) {
         unsigned cost = run_next(executor);
         if (unlikely(cost == MUST_MOVE)) {
             executor_move_to_pool(executor);
             return false;
         }
+        if (unlikely(cost == PAUSED))
+            return true;
         *n_since_check += cost;
         if (unlikely(*n_since_check >= CHECK_EVERY_NODES)) {
             if (executor->n_ready == 0)
@@ -695,7 +703,8 @@ void executor_run(struct executor *executor, struct async_op *mail) {
             drop_ready(executor);
         if (!run_ready(executor, until, &n_since_check))
             return;
-        if (executor->n_ready == 0)
+        bool can_run = executor->n_ready > 0 && !executor->is_paused;
+        if (!can_run)
             flush(executor);
         struct async_op *expected = NULL;
         struct async_op *arrived = atomic_load_explicit(&executor->mailbox, memory_order_acquire);
@@ -704,7 +713,7 @@ void executor_run(struct executor *executor, struct async_op *mail) {
             take_mail(executor, arrived);
             continue;
         }
-        if (executor->n_ready > 0)
+        if (can_run)
             continue;
         if (executor->n_async == 0 &&
             (likely(executor->plan->n_used_devices == 0) || device_may_end(executor))) {

@@ -3,7 +3,10 @@
  *
  * A kernel of such a device is done once it is enqueued, so an execution that has run all its nodes
  * still has two things to do: copy the fetched variables, which are read last, to the host; and
- * wait for each device that it has used, so that a failure of the device is the execution's. */
+ * wait for each device that it has used, so that a failure of the device is the execution's.
+ *
+ * An execution that is far ahead of a device pauses: it runs no node until the device has done a
+ * good part of what is enqueued, and gives up its thread. */
 #include "worker/executor/executor_internal.h"
 
 enum end_phase { END_COPY_FETCHES, END_WAIT_FOR_DEVICES, END_IS_REACHED };
@@ -78,6 +81,7 @@ static void end_op_done(struct executor *executor, struct async_op *op) {
     struct status *st = op->ctx.status;
     op->ctx.status = NULL;
     op->is_end = false;
+    executor->is_paused = false;
     executor->n_async--;
     op->next = executor->free_ops;
     executor->free_ops = op;
@@ -138,6 +142,38 @@ static void wait_for(struct executor *executor, struct device *device) {
     op->ctx.status = op->wait.status;
     end_op_done(executor, op);
 }
+
+/* ---- the devices' steps ---- */
+
+static void count_step(struct executor *executor, int change) {
+    for (uint32_t i = 0; i < executor->plan->n_used_devices; i++)
+        atomic_fetch_add(&executor->plan->used_devices[i]->n_steps, change);
+}
+
+void device_steps_begin(struct executor *executor) { count_step(executor, 1); }
+void device_steps_end(struct executor *executor) { count_step(executor, -1); }
+
+/* ---- a device that has to catch up ---- */
+
+bool device_pauses(struct executor *executor) {
+    const struct plan *plan = executor->plan;
+    for (uint32_t i = 0; i < plan->n_used_devices && !executor->is_aborted; i++) {
+        struct device *device = plan->used_devices[i];
+        if (likely(!device->ops->is_far_ahead || !device->ops->is_far_ahead(device)))
+            continue;
+        struct async_op *op = end_op_new(executor);
+        op->wait.status = NULL;
+        op->wait.on_done = on_idle;
+        executor->is_paused = true;
+        if (!device->ops->catch_up_start(device, &op->wait))
+            return true;
+        op->ctx.status = op->wait.status;
+        end_op_done(executor, op);
+    }
+    return false;
+}
+
+/* ---- the end of an execution ---- */
 
 bool device_may_end(struct executor *executor) {
     const struct plan *plan = executor->plan;

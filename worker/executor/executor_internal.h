@@ -95,7 +95,7 @@ struct async_op {
     };
     uint32_t outputs_capacity;
     bool is_cancel;    /* the step's cancel message, no execution */
-    bool is_end;       /* a copy or a wait of the end of an execution that uses devices */
+    bool is_end;       /* a wait for a device, or a copy at the end of an execution that uses one */
     bool is_dead_send; /* a Send, of a dead value */
     struct tensor *outputs;
 };
@@ -118,6 +118,8 @@ struct executor {
     bool is_aborted;       /* owner's: nothing more is started */
     uint8_t end_phase;     /* owner's: enum end_phase, of a plan that uses devices */
     bool wants_flush;      /* owner's: something was queued for peers */
+    /* owner's: no node is run until a device has caught up; a wait for that is under way */
+    bool is_paused;
     bool is_on_pool;
     struct tensor *outputs;             /* scratch for one node's outputs */
     struct iteration **free_iterations; /* by plan frame */
@@ -242,10 +244,16 @@ void async_complete(struct async_op *op);
 bool device_start_copy(struct async_op *op);
 /* Starts copying a value that a partial run fetches from a device's memory to the host's. */
 bool device_start_fetch(struct async_op *op);
+/* Counts the execution among those that use its devices, and no longer. */
+void device_steps_begin(struct executor *executor);
+void device_steps_end(struct executor *executor);
+/* Is too much enqueued on a device of the execution? Then the execution is paused: a wait for the
+ * device has begun, as an asynchronous operation. */
+bool device_pauses(struct executor *executor);
 /* Called when nothing is ready and nothing waited for, in an execution that uses devices: starts
  * what is left to do before it may end. True: nothing is left. */
 bool device_may_end(struct executor *executor);
-/* Completes what device_may_end has started. */
+/* Completes what device_may_end or device_pauses has started. */
 void device_end_arrived(struct async_op *op);
 
 /* ---- executor_partial.c ---- */

@@ -174,6 +174,7 @@ void executor_end(struct executor *executor) {
     execution->n_executed = executor->n_executed;
     execution->stats = executor->stats;
     executor->stats = NULL;
+    device_steps_end(executor);
     executor_give_back(executor);
     execution->on_done(execution, st);
 }
@@ -185,7 +186,7 @@ void execution_start(struct execution *execution) {
     plan_ref(execution->plan);
     executor->execution = execution;
     executor->status = NULL;
-    executor->is_aborted = executor->wants_flush = false;
+    executor->is_aborted = executor->wants_flush = executor->is_paused = false;
     executor->is_on_pool = pool_is_current();
     executor->n_async = 0;
     executor->n_executed = 0;
@@ -200,6 +201,7 @@ void execution_start(struct execution *execution) {
     execution->n_executed = 0;
     if (execution->collect_stats)
         stats_begin(executor);
+    device_steps_begin(executor);
     executor->root = iteration_new(executor, 0);
     partial_begin(execution, executor->root);
     for (uint32_t i = 0; i < execution->plan->n_roots; i++)

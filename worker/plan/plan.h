@@ -60,6 +60,8 @@ enum plan_node_flags {
     /* looks at the value and passes the reference on: each consumer reads the variable when it
      * runs */
     PLAN_LATE_READ = 32,
+    /* a kernel that enqueues on a device: it waits while the device is far behind */
+    PLAN_ENQUEUES = 128,
 };
 
 enum plan_edge_flags {

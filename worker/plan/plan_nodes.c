@@ -200,6 +200,8 @@ static struct status *build_kernel(struct plan_builder *b, const struct node *no
                              allocator_of(b, owner, node), b->options->host));
     if (owner == device)
         use_device(b, device);
+    if (owner == device && device->ops)
+        out->flags |= PLAN_ENQUEUES;
     plan->n_instances++;
     if (instance->plain_state_bytes > 0)
         share_plain_state(b, instance);

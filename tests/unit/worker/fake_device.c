@@ -32,6 +32,8 @@ struct fake_device {
     pthread_cond_t changed;
     struct work *first, **last; /* guarded by lock, as all that follows */
     bool is_held, is_closed;
+    int n_queued, max_queued;
+    struct device_wait *paused; /* until half of max_queued are done */
     struct status *failure;
     struct fake_counts counts;
     int n_buffers;
@@ -80,6 +82,7 @@ static void enqueue(struct fake_device *fake, struct work *work) {
     pthread_mutex_lock(&fake->lock);
     *fake->last = work;
     fake->last = &work->next;
+    fake->n_queued++;
     pthread_cond_broadcast(&fake->changed);
     pthread_mutex_unlock(&fake->lock);
 }
@@ -115,6 +118,13 @@ static void *serve(void *arg) {
         for (size_t i = 0; i < ARRAY_LEN(work->held); i++)
             tensor_clear(&work->held[i]);
         free(work);
+        pthread_mutex_lock(&fake->lock);
+        struct device_wait *paused = --fake->n_queued <= fake->max_queued / 2 ? fake->paused : NULL;
+        if (!paused)
+            continue;
+        fake->paused = NULL;
+        pthread_mutex_unlock(&fake->lock);
+        paused->on_done(paused);
         pthread_mutex_lock(&fake->lock);
     }
     pthread_mutex_unlock(&fake->lock);
@@ -193,11 +203,33 @@ static bool fake_wait_start(struct device *device, struct device_wait *wait) {
     return false;
 }
 
+static bool fake_is_far_ahead(struct device *device) {
+    struct fake_device *fake = device->state;
+    pthread_mutex_lock(&fake->lock);
+    bool is_far = fake->max_queued > 0 && fake->n_queued >= fake->max_queued;
+    pthread_mutex_unlock(&fake->lock);
+    return is_far;
+}
+
+static bool fake_catch_up_start(struct device *device, struct device_wait *wait) {
+    struct fake_device *fake = device->state;
+    pthread_mutex_lock(&fake->lock);
+    bool has_ended = fake->n_queued <= fake->max_queued / 2;
+    CHECK(!fake->paused);
+    if (!has_ended)
+        fake->paused = wait;
+    pthread_cond_broadcast(&fake->changed);
+    pthread_mutex_unlock(&fake->lock);
+    return has_ended;
+}
+
 static void fake_describe(struct device *device, struct str *out) { str_add(out, "a fake"); }
 
 static const struct device_ops fake_ops = {.copy_start = fake_copy_start,
                                            .upload = fake_upload,
                                            .wait_start = fake_wait_start,
+                                           .is_far_ahead = fake_is_far_ahead,
+                                           .catch_up_start = fake_catch_up_start,
                                            .describe = fake_describe};
 
 static struct status *fake_memory_copy(struct allocator *allocator, char *to, const char *from,
@@ -374,6 +406,19 @@ static void set_held(struct fake_device *fake, bool is_held) {
 
 void fake_device_hold(struct fake_device *fake) { set_held(fake, true); }
 void fake_device_release(struct fake_device *fake) { set_held(fake, false); }
+
+void fake_device_limit(struct fake_device *fake, int max_queued) {
+    pthread_mutex_lock(&fake->lock);
+    fake->max_queued = max_queued;
+    pthread_mutex_unlock(&fake->lock);
+}
+
+void fake_device_await_pause(struct fake_device *fake) {
+    pthread_mutex_lock(&fake->lock);
+    while (!fake->paused)
+        pthread_cond_wait(&fake->changed, &fake->lock);
+    pthread_mutex_unlock(&fake->lock);
+}
 
 void fake_device_fail(struct fake_device *fake, struct status *status_take) {
     pthread_mutex_lock(&fake->lock);

@@ -19,6 +19,10 @@ const struct device *fake_device_of(struct fake_device *fake);
 /* Between the two, the queue takes work and does none. */
 void fake_device_hold(struct fake_device *fake);
 void fake_device_release(struct fake_device *fake);
+/* The device is far ahead with this many entries in the queue, until half of them are done. */
+void fake_device_limit(struct fake_device *fake, int max_queued);
+/* Waits until an execution has paused. */
+void fake_device_await_pause(struct fake_device *fake);
 /* The next wait for the device ends with this failure. */
 void fake_device_fail(struct fake_device *fake, struct status *status_take);
 /* Copies made so far, to the device, from it, and within it. */

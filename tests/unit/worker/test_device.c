@@ -333,6 +333,77 @@ static void a_step_ends_when_its_device_has(void **state) {
     close_fixture(&f);
 }
 
+static const char LONG_CHAIN[] = "x = _MrFeed() {T=float, index=0}\n"
+                                 "c = Const() {dtype=float, value=float[8]{2, …}} @F\n"
+                                 "a1 = Mul(x, c) {T=float} @F\n"
+                                 "a2 = Mul(a1, c) {T=float} @F\n"
+                                 "a3 = Mul(a2, c) {T=float} @F\n"
+                                 "a4 = Mul(a3, c) {T=float} @F\n"
+                                 "a5 = Mul(a4, c) {T=float} @F\n"
+                                 "a6 = Mul(a5, c) {T=float} @F\n"
+                                 "a7 = Mul(a6, c) {T=float} @F\n"
+                                 "a8 = Mul(a7, c) {T=float} @F\n"
+                                 "a9 = Mul(a8, c) {T=float} @F\n"
+                                 "y = _MrFetch(a9) {T=float, index=0}\n";
+
+static const char CPU_CHAIN[] = "x = _MrFeed() {T=float, index=0}\n"
+                                "a = Mul(x, x) {T=float} @C\n"
+                                "y = _MrFetch(a) {T=float, index=0}\n";
+
+/* Starts a step that pauses: the device is held, and takes four entries. Returns how many kernels
+ * had been launched before. */
+static int start_paused(struct fixture *f) {
+    int n_launches = fake_device_counts(fake).launches;
+    open_fixture(f, LONG_CHAIN);
+    fake_device_limit(fake, 4);
+    fake_device_hold(fake);
+    feed(f, 0, 8, 1);
+    start(f);
+    fake_device_await_pause(fake);
+    return n_launches;
+}
+
+/* The paused step holds no thread: the pool has one, and another step runs on it. */
+static void a_step_pauses_when_it_is_far_ahead_of_the_device(void **state) {
+    struct fixture f, other;
+    struct pool *usual = pool;
+    pool = pool_new(1);
+    int before = start_paused(&f);
+    assert_true(fake_device_counts(fake).launches - before < 5);
+    open_fixture(&other, CPU_CHAIN);
+    feed(&other, 0, 8, 3);
+    start(&other);
+    await(&other);
+    expect_fetched(&other, 0, 9);
+    close_fixture(&other);
+    assert_true(fake_device_counts(fake).launches - before < 5);
+    fake_device_release(fake);
+    await(&f);
+    expect_fetched(&f, 0, 512);
+    assert_int_equal(fake_device_counts(fake).launches - before, 9);
+    close_fixture(&f);
+    pool_free(pool);
+    pool = usual;
+    fake_device_limit(fake, 0);
+    assert_int_equal(fake_device_n_buffers(fake), 0);
+}
+
+static void a_paused_step_can_be_cancelled(void **state) {
+    struct fixture f;
+    int before = start_paused(&f);
+    struct status *why = status_new(STATUS_CANCELLED, "no longer wanted");
+    execution_cancel(&f.run, why);
+    status_unref(why);
+    fake_device_release(fake);
+    await(&f);
+    assert_non_null(f.end.status);
+    assert_string_equal(status_message(f.end.status), "no longer wanted");
+    assert_true(fake_device_counts(fake).launches - before < 5);
+    close_fixture(&f);
+    fake_device_limit(fake, 0);
+    assert_int_equal(fake_device_n_buffers(fake), 0);
+}
+
 static const char LOOP[] = "x = _MrFeed() {T=float, index=0}\n"
                            "k = _MrFeed() {T=float, index=1}\n"
                            "e = Enter(x) {T=float, frame_name=\"loop\"} @C\n"
@@ -461,6 +532,8 @@ int main(void) {
         cmocka_unit_test(a_chain_makes_one_copy_each_way),
         cmocka_unit_test(nodes_are_done_when_they_are_enqueued),
         cmocka_unit_test(a_step_ends_when_its_device_has),
+        cmocka_unit_test(a_step_pauses_when_it_is_far_ahead_of_the_device),
+        cmocka_unit_test(a_paused_step_can_be_cancelled),
         cmocka_unit_test(a_loop_runs_on_both_devices),
         cmocka_unit_test(dead_values_pass_copies),
         cmocka_unit_test(variables_live_on_the_device),

@@ -34,10 +34,11 @@ struct str;
 struct device_memory {
     struct status *(*copy)(struct allocator *allocator, char *to, const char *from,
                            size_t size_bytes);
-    /* Says which node a buffer was made for; and adds how much is in use and by whom, for the
-     * message when memory runs out. Either may be NULL. */
+    /* Says which node a buffer was made for. May be NULL. */
     void (*set_holder)(struct buffer *buffer, const char *name);
-    void (*describe_holders)(struct allocator *allocator, struct str *out);
+    /* As allocator.alloc, but says why there is no memory: RESOURCE_EXHAUSTED with how much is in
+     * use and by whom, or the device's failure. NULL: allocator.alloc serves. */
+    struct status *(*alloc)(struct allocator *allocator, size_t size_bytes, struct buffer **ret);
     /* sets bytes to zero */
     struct status *(*zero)(struct allocator *allocator, char *to, size_t size_bytes);
     /* What the device does for kernels that serve every memory (kernels/support/device_engine.h).

@@ -123,8 +123,10 @@ static void set_head(struct tensor *ret, enum dtype dtype, struct shape shape, i
         memcpy(ret->dims, shape.dims, (size_t)shape.rank * sizeof(shape.dims[0]));
 }
 
+/* `why_take` may be NULL. */
 static COLD struct status *out_of_tensor_memory(struct allocator *allocator, enum dtype dtype,
-                                                struct shape shape, size_t size_bytes) {
+                                                struct shape shape, size_t size_bytes,
+                                                struct status *why_take) {
     char limit[32] = "";
     struct str text = STR_INIT;
     shape_print(shape, &text);
@@ -135,13 +137,21 @@ static COLD struct status *out_of_tensor_memory(struct allocator *allocator, enu
                          "allocator %s: %lld%s bytes in use",
                          str_text(&text), dtype_name(dtype), size_bytes, allocator->name,
                          (long long)atomic_load(&allocator->in_use_bytes), limit);
-    if (allocator->device_memory && allocator->device_memory->describe_holders) {
-        str_clear(&text);
-        allocator->device_memory->describe_holders(allocator, &text);
-        st = status_suffix_take(st, ". %s", str_text(&text));
-    }
+    if (why_take)
+        st = status_suffix_take(st, ". %s", status_message(why_take));
+    status_unref(why_take);
     str_fini(&text);
     return st;
+}
+
+/* Memory of a device. Errors: the allocator's reason, which for a lack of memory is the end of the
+ * message. */
+static COLD struct status *no_device_memory(struct allocator *allocator, enum dtype dtype,
+                                            struct shape shape, size_t size_bytes,
+                                            struct status *why_take) {
+    return status_code(why_take) == STATUS_RESOURCE_EXHAUSTED
+               ? out_of_tensor_memory(allocator, dtype, shape, size_bytes, why_take)
+               : why_take;
 }
 
 enum tensor_place { ON_HOST, ON_DEVICE };
@@ -156,17 +166,25 @@ static inline struct status *tensor_make(struct allocator *allocator, enum dtype
     int64_t n_elements, size_bytes;
     TRY(shape_n_elements(shape, &n_elements));
     if (unlikely(mul_overflows_i64(n_elements, (int64_t)element_bytes, &size_bytes)))
-        return out_of_tensor_memory(allocator, dtype, shape, SIZE_MAX);
+        return out_of_tensor_memory(allocator, dtype, shape, SIZE_MAX, NULL);
     if (size_bytes <= (where == ON_HOST ? TENSOR_INLINE_BYTES : 0)) {
         set_head(ret, dtype, shape, n_elements, TENSOR_INLINE);
         memset(ret->bytes, 0, sizeof(ret->bytes)); /* cheaper than asking whether it is needed */
         return NULL;
     }
     bool is_object = dtype_is_object(dtype);
-    struct buffer *buffer = is_object ? object_array_new(allocator, n_elements)
-                                      : buffer_alloc(allocator, (size_t)size_bytes);
+    struct buffer *buffer;
+    if (where == ON_DEVICE && allocator->device_memory->alloc) {
+        struct status *why =
+            allocator->device_memory->alloc(allocator, (size_t)size_bytes, &buffer);
+        if (unlikely(why != NULL))
+            return no_device_memory(allocator, dtype, shape, (size_t)size_bytes, why);
+    } else {
+        buffer = is_object ? object_array_new(allocator, n_elements)
+                           : buffer_alloc(allocator, (size_t)size_bytes);
+    }
     if (unlikely(!buffer))
-        return out_of_tensor_memory(allocator, dtype, shape, (size_t)size_bytes);
+        return out_of_tensor_memory(allocator, dtype, shape, (size_t)size_bytes, NULL);
     CHECK(!(buffer->flags & BUFFER_IS_DEVICE) == (where == ON_HOST));
     if (is_zeroed && !is_object && !(buffer->flags & BUFFER_IS_ZERO))
         memset(buffer->data, 0, (size_t)size_bytes);

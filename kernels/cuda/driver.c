@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "common/base/base.h"
+#include "common/base/log.h"
 
 static const struct driver_error {
     CUresult number;
@@ -42,6 +42,13 @@ struct status *driver_status(CUresult error, const char *what) {
                       (int)error);
 }
 
+void driver_note(CUresult error, const char *call) {
+    struct status *st = driver_status(error, call);
+    if (st)
+        log_warning("%s", status_message(st));
+    status_unref(st);
+}
+
 bool driver_error_is_sticky(CUresult error) {
     switch (error) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -67,6 +74,9 @@ static const struct driver_checker *find_checker(void *handle) {
     *(void **)&checker.block_allocated = dlsym(handle, "simBlockAllocated");
     *(void **)&checker.block_freed = dlsym(handle, "simBlockFreed");
     *(void **)&checker.enqueue_host = dlsym(handle, "simEnqueueHostOperation");
+    int (*is_null)(void);
+    *(void **)&is_null = dlsym(handle, "simIsNull");
+    checker.is_null = is_null && is_null();
     return checker.block_allocated && checker.block_freed && checker.enqueue_host ? &checker : NULL;
 }
 

@@ -13,6 +13,7 @@ struct driver_range {
 /* What a simulated driver offers beyond the driver API (tests/cuda/sim/sim.h). A real driver has
  * none of these calls. */
 struct driver_checker {
+    bool is_null; /* its calls return at once and check nothing */
     /* An allocator that divides its memory itself tells where blocks begin and end, in the order of
      * a stream, so that the use of a freed block is found. */
     CUresult (*block_allocated)(CUdeviceptr start, size_t size, CUstream stream);
@@ -35,6 +36,8 @@ struct status *driver_open(const char *library, struct driver_api *ret,
  * RESOURCE_EXHAUSTED for memory, UNAVAILABLE for a device that is lost, INTERNAL for the others.
  * Any thread. */
 struct status *driver_status(CUresult error, const char *what) MUST_USE;
+/* Logs a failure of a call that gives something back. Nobody can do anything about it. */
+void driver_note(CUresult error, const char *call);
 /* Is the error one after which the device's context can do nothing more? */
 bool driver_error_is_sticky(CUresult error);
 

@@ -12,6 +12,7 @@
  * compute stream, an earlier job is never ready later than a later one. */
 #include <stdlib.h>
 
+#include "common/base/log.h"
 #include "kernels/cuda/gpu_device.h"
 
 enum { PIECE_BYTES = 4 << 20, LARGE_OUT_BYTES = 256 << 10 };
@@ -46,7 +47,12 @@ static void *copier_serve(void *arg) {
             break;
         pthread_mutex_unlock(&copier->lock);
         struct gpu_job *job = LIST_ENTRY(link, struct gpu_job, link);
-        gpu_set_current(copier->gpu); /* the last job may have freed another device's buffer */
+        /* the last job may have freed another device's buffer */
+        struct status *st = gpu_set_current(copier->gpu);
+        if (!job->status)
+            job->status = st;
+        else
+            status_unref(st);
         job->run(copier, job);
         pthread_mutex_lock(&copier->lock);
     }
@@ -61,6 +67,14 @@ static void copier_submit(struct gpu_copier *copier, struct gpu_job *job) {
     pthread_mutex_unlock(&copier->lock);
 }
 
+/* The job is served next. */
+static void copier_submit_first(struct gpu_copier *copier, struct gpu_job *job) {
+    pthread_mutex_lock(&copier->lock);
+    list_push_front(&copier->jobs, &job->link);
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->lock);
+}
+
 static struct status *copier_start(struct gpu_device *gpu, struct gpu_copier *copier,
                                    const char *name) {
     copier->gpu = gpu;
@@ -68,14 +82,10 @@ static struct status *copier_start(struct gpu_device *gpu, struct gpu_copier *co
     list_init(&copier->jobs);
     pthread_mutex_init(&copier->lock, NULL);
     pthread_cond_init(&copier->changed, NULL);
-    TRY(gpu_check(gpu,
-                  gpu->api->cuStreamCreateWithPriority(&copier->stream, CU_STREAM_NON_BLOCKING, 0),
-                  "cuStreamCreateWithPriority"));
+    TRY(gpu_call(gpu, cuStreamCreateWithPriority, &copier->stream, CU_STREAM_NON_BLOCKING, 0));
     for (int i = 0; i < 2; i++)
-        TRY(gpu_check(gpu,
-                      gpu->api->cuEventCreate(&copier->piece_done[i],
-                                              CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
-                      "cuEventCreate"));
+        TRY(gpu_call(gpu, cuEventCreate, &copier->piece_done[i],
+                     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
     if (pthread_create(&copier->thread, NULL, copier_serve, copier) != 0)
         return status_exhausted("no thread for copies");
     copier->is_started = true;
@@ -95,12 +105,12 @@ static void copier_stop(struct gpu_copier *copier) {
     }
     for (int i = 0; i < 2; i++) {
         if (copier->pieces[i])
-            gpu->api->cuMemFreeHost(copier->pieces[i]);
+            gpu_give_back(gpu, cuMemFreeHost, copier->pieces[i]);
         if (copier->piece_done[i])
-            gpu->api->cuEventDestroy(copier->piece_done[i]);
+            gpu_give_back(gpu, cuEventDestroy, copier->piece_done[i]);
     }
     if (copier->stream)
-        gpu->api->cuStreamDestroy(copier->stream);
+        gpu_give_back(gpu, cuStreamDestroy, copier->stream);
     pthread_mutex_destroy(&copier->lock);
     pthread_cond_destroy(&copier->changed);
 }
@@ -113,7 +123,7 @@ struct status *gpu_copiers_start(struct gpu_device *gpu) {
 
 void gpu_copiers_stop(struct gpu_device *gpu) {
     if (gpu->context)
-        gpu_set_current(gpu);
+        gpu_try_set_current(gpu);
     copier_stop(&gpu->in);
     copier_stop(&gpu->out);
     copier_stop(&gpu->large_out);
@@ -123,31 +133,23 @@ static struct status *need_pieces(struct gpu_copier *copier, size_t size_bytes) 
     struct gpu_device *gpu = copier->gpu;
     for (int i = 0; i < (size_bytes > PIECE_BYTES ? 2 : 1); i++)
         if (!copier->pieces[i])
-            TRY(gpu_check(gpu,
-                          gpu->api->cuMemHostAlloc((void **)&copier->pieces[i], PIECE_BYTES,
-                                                   CU_MEMHOSTALLOC_PORTABLE),
-                          "cuMemHostAlloc"));
+            TRY(gpu_call(gpu, cuMemHostAlloc, (void **)&copier->pieces[i], PIECE_BYTES,
+                         CU_MEMHOSTALLOC_PORTABLE));
     return NULL;
 }
 
 static struct status *wait_for_piece(struct gpu_copier *copier, int i) {
-    return gpu_check(copier->gpu, copier->gpu->api->cuEventSynchronize(copier->piece_done[i]),
-                     "waiting for a copy");
+    return gpu_call(copier->gpu, cuEventSynchronize, copier->piece_done[i]);
 }
 
 static struct status *mark_piece(struct gpu_copier *copier, int i) {
-    return gpu_check(copier->gpu,
-                     copier->gpu->api->cuEventRecord(copier->piece_done[i], copier->stream),
-                     "cuEventRecord");
+    return gpu_call(copier->gpu, cuEventRecord, copier->piece_done[i], copier->stream);
 }
 
 /* The copier's stream goes on when the compute stream has passed the job's event. */
 static struct status *follow_compute(struct gpu_copier *copier, const struct gpu_job *job) {
-    return !job->ready
-               ? NULL
-               : gpu_check(copier->gpu,
-                           copier->gpu->api->cuStreamWaitEvent(copier->stream, job->ready, 0),
-                           "cuStreamWaitEvent");
+    return !job->ready ? NULL
+                       : gpu_call(copier->gpu, cuStreamWaitEvent, copier->stream, job->ready, 0);
 }
 
 /* ---- to the host ---- */
@@ -155,11 +157,8 @@ static struct status *follow_compute(struct gpu_copier *copier, const struct gpu
 static struct status *start_out_piece(struct gpu_copier *copier, const char *from, size_t offset,
                                       size_t size_bytes) {
     int i = (int)(offset / PIECE_BYTES % 2);
-    TRY(gpu_check(copier->gpu,
-                  copier->gpu->api->cuMemcpyDtoHAsync(copier->pieces[i], (CUdeviceptr)from + offset,
-                                                      MIN(size_bytes - offset, (size_t)PIECE_BYTES),
-                                                      copier->stream),
-                  "a copy to the host"));
+    TRY(gpu_call(copier->gpu, cuMemcpyDtoHAsync, copier->pieces[i], (CUdeviceptr)from + offset,
+                 MIN(size_bytes - offset, (size_t)PIECE_BYTES), copier->stream));
     return mark_piece(copier, i);
 }
 
@@ -187,7 +186,7 @@ static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job) {
     struct status *st = copy_out_pieces(copier, from->data, tensor_data(&value), size_bytes);
     if (st) { /* a piece may still be on its way to pinned memory */
         tensor_clear(&value);
-        copier->gpu->api->cuStreamSynchronize(copier->stream);
+        gpu_drain(copier->gpu, copier->stream);
         return st;
     }
     tensor_move(copy->ret, &value);
@@ -217,10 +216,8 @@ static struct status *start_in_piece(struct gpu_copier *copier, CUdeviceptr to, 
     if (done >= 2 * PIECE_BYTES)
         TRY(wait_for_piece(copier, i));
     memcpy(copier->pieces[i], from + done, piece);
-    TRY(gpu_check(
-        copier->gpu,
-        copier->gpu->api->cuMemcpyHtoDAsync(to + done, copier->pieces[i], piece, copier->stream),
-        "a copy to the device"));
+    TRY(gpu_call(copier->gpu, cuMemcpyHtoDAsync, to + done, copier->pieces[i], piece,
+                 copier->stream));
     return mark_piece(copier, i);
 }
 
@@ -229,8 +226,7 @@ static struct status *compute_follows(struct gpu_copier *copier, int last_piece)
     struct gpu_device *gpu = copier->gpu;
     TRY(gpu_lock(gpu));
     struct status *st =
-        gpu_check(gpu, gpu->api->cuStreamWaitEvent(gpu->compute, copier->piece_done[last_piece], 0),
-                  "cuStreamWaitEvent");
+        gpu_call(gpu, cuStreamWaitEvent, gpu->compute, copier->piece_done[last_piece], 0);
     gpu_unlock(gpu);
     return st;
 }
@@ -253,8 +249,9 @@ static struct status *copy_in(struct gpu_copier *copier, struct gpu_job *job, co
     if (!st)
         st = compute_follows(copier, last);
     /* The next job fills the pieces from the start. */
-    struct status *waited =
-        gpu_check(gpu, gpu->api->cuStreamSynchronize(copier->stream), "waiting for a copy");
+    struct status *waited = gpu_call(gpu, cuStreamSynchronize, copier->stream);
+    if (waited)
+        gpu_drain(gpu, copier->stream);
     if (st)
         status_unref(waited);
     return st ? st : waited;
@@ -308,7 +305,9 @@ static struct status *copy_in_now(struct gpu_device *gpu, const struct tensor *v
 static void run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
     struct device_copy *copy = job->copy;
     struct tensor made = TENSOR_INIT;
-    struct status *st = new_destination(copier->gpu, &copy->from, copier->stream, job, &made);
+    struct status *st = job->status;
+    if (!st)
+        st = new_destination(copier->gpu, &copy->from, copier->stream, job, &made);
     if (!st)
         st = copy_in(copier, job, tensor_cdata(&copy->from), &made);
     if (st)
@@ -320,27 +319,35 @@ static void run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
 
 /* ---- between devices ---- */
 
+/* The step that made the copy may have ended, so a failure is only logged. */
 static void run_release(struct gpu_copier *copier, struct gpu_job *job) {
     struct gpu_device *gpu = copier->gpu;
-    status_unref(gpu_check(gpu, gpu->api->cuEventSynchronize(job->ready), "waiting for a copy"));
-    gpu_note_ended(gpu, job->number);
+    struct status *st = job->status ? job->status : gpu_call(gpu, cuEventSynchronize, job->ready);
+    if (st) {
+        log_warning("GPU %d: %s", gpu->ordinal, status_message(st));
+        status_unref(st);
+        gpu_drain(gpu, gpu->compute);
+    } else {
+        gpu_note_ended(gpu, job->number);
+    }
     tensor_clear(&job->held);
     atomic_fetch_sub(&gpu->n_copies, 1);
     job_free(gpu, job);
 }
 
-/* With the lock of `to`. The compute stream of `to` waits for `ready` of the other device. */
+/* With the lock of `to`. The compute stream of `to` waits for `ready` of the other device. After a
+ * failure no copy is under way. */
 static struct status *enqueue_peer_copy(struct gpu_device *to, struct gpu_device *from,
                                         CUevent ready, const struct tensor *value,
                                         const struct tensor *made, struct gpu_job *release) {
-    TRY(gpu_check(to, to->api->cuStreamWaitEvent(to->compute, ready, 0), "cuStreamWaitEvent"));
-    TRY(gpu_check(to,
-                  to->api->cuMemcpyPeerAsync((CUdeviceptr)made->data, to->context,
-                                             (CUdeviceptr)value->data, from->context,
-                                             tensor_size_bytes(value), to->compute),
-                  "a copy between devices"));
+    TRY(gpu_call(to, cuStreamWaitEvent, to->compute, ready, 0));
+    TRY(gpu_call(to, cuMemcpyPeerAsync, (CUdeviceptr)made->data, to->context,
+                 (CUdeviceptr)value->data, from->context, tensor_size_bytes(value), to->compute));
     gpu_count_enqueued(to);
-    return gpu_record(to, &release->ready, &release->number);
+    struct status *st = gpu_record(to, &release->ready, &release->number);
+    if (st)
+        gpu_drain(to, to->compute);
+    return st;
 }
 
 static struct status *copy_between(struct gpu_device *from, struct gpu_device *to,
@@ -462,12 +469,18 @@ static struct status *upload(struct device *device, const struct tensor *value,
 static void run_wait(struct gpu_copier *copier, struct gpu_job *job) {
     struct gpu_device *gpu = copier->gpu;
     struct device_wait *wait = job->wait;
-    wait->status =
-        gpu_check(gpu, gpu->api->cuEventSynchronize(job->ready), "waiting for the device");
+    wait->status = job->status ? job->status : gpu_call(gpu, cuEventSynchronize, job->ready);
     if (!wait->status)
         gpu_note_ended(gpu, job->number);
     job_free(gpu, job);
     wait->on_done(wait);
+}
+
+static struct gpu_job *wait_job(struct device_wait *wait) {
+    struct gpu_job *job = xcalloc(1, sizeof *job);
+    job->run = run_wait;
+    job->wait = wait;
+    return job;
 }
 
 static bool wait_start(struct device *device, struct device_wait *wait) {
@@ -478,9 +491,7 @@ static bool wait_start(struct device *device, struct device_wait *wait) {
         return true;
     struct gpu_job *job = NULL;
     if (enqueued > atomic_load_explicit(&gpu->ended, memory_order_acquire)) {
-        job = xcalloc(1, sizeof *job);
-        job->run = run_wait;
-        job->wait = wait;
+        job = wait_job(wait);
         wait->status = gpu_record(gpu, &job->ready, &job->number);
     }
     gpu_unlock(gpu);
@@ -492,11 +503,35 @@ static bool wait_start(struct device *device, struct device_wait *wait) {
     return false;
 }
 
+static bool is_far_ahead(struct device *device) { return gpu_is_far_ahead(device->state); }
+
+static bool catch_up_start(struct device *device, struct device_wait *wait) {
+    struct gpu_device *gpu = device->state;
+    CUevent event = NULL;
+    uint64_t number = 0;
+    wait->status = gpu_lock(gpu);
+    if (wait->status)
+        return true;
+    wait->status = gpu_mark_take(gpu, &event, &number);
+    gpu_unlock(gpu);
+    if (!event)
+        return true;
+    struct gpu_job *job = wait_job(wait);
+    job->ready = event;
+    job->number = number;
+    copier_submit_first(&gpu->out, job);
+    return false;
+}
+
 static void describe(struct device *device, struct str *out) {
     const struct gpu_device *gpu = device->state;
     str_addf(out, "device: %d, name: %s, pci bus id: %s, compute capability: %d.%d", gpu->ordinal,
              gpu->name, gpu->bus_id, gpu->major, gpu->minor);
 }
 
-const struct device_ops gpu_device_ops = {
-    .copy_start = copy_start, .upload = upload, .wait_start = wait_start, .describe = describe};
+const struct device_ops gpu_device_ops = {.copy_start = copy_start,
+                                          .upload = upload,
+                                          .wait_start = wait_start,
+                                          .is_far_ahead = is_far_ahead,
+                                          .catch_up_start = catch_up_start,
+                                          .describe = describe};

@@ -9,29 +9,39 @@
 
 /* ---- contexts, errors, the lock ---- */
 
-void gpu_set_current(struct gpu_device *gpu) {
+struct status *gpu_set_current(struct gpu_device *gpu) {
     static _Thread_local struct gpu_device *current;
     if (likely(current == gpu))
-        return;
-    /* A failure shows in the call that needs the context. */
-    if (gpu->api->cuCtxSetCurrent(gpu->context) == CUDA_SUCCESS)
-        current = gpu;
+        return NULL;
+    TRY(gpu_call(gpu, cuCtxSetCurrent, gpu->context));
+    current = gpu;
+    return NULL;
 }
 
+void gpu_try_set_current(struct gpu_device *gpu) {
+    struct status *st = gpu_set_current(gpu);
+    if (st)
+        log_warning("GPU %d: %s", gpu->ordinal, status_message(st));
+    status_unref(st);
+}
+
+/* The step that sees the error first gets the error itself, all others this. */
 static void keep_failure(struct gpu_device *gpu, struct status *st) {
     struct status *none = NULL,
-                  *failure = status_prefix_take(
-                      status_ref(st), "GPU %d (%s) has failed: ", gpu->ordinal, gpu->bus_id);
+                  *failure =
+                      status_unavailable("GPU %d (%s) has failed, so nothing runs on it until its "
+                                         "worker is started again: %s",
+                                         gpu->ordinal, gpu->bus_id, status_message(st));
     if (atomic_compare_exchange_strong(&gpu->failure, &none, failure))
         log_error("%s", status_message(failure));
     else
         status_unref(failure);
 }
 
-struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *what) {
+struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) {
     if (likely(error == CUDA_SUCCESS))
         return NULL;
-    struct status *st = driver_status(error, what);
+    struct status *st = driver_status(error, call);
     if (driver_error_is_sticky(error))
         keep_failure(gpu, st);
     return st;
@@ -41,12 +51,26 @@ struct status *gpu_lock(struct gpu_device *gpu) {
     struct status *failure = atomic_load_explicit(&gpu->failure, memory_order_acquire);
     if (unlikely(failure))
         return status_ref(failure);
+    TRY(gpu_set_current(gpu));
     pthread_mutex_lock(&gpu->lock);
-    gpu_set_current(gpu);
     return NULL;
 }
 
 void gpu_unlock(struct gpu_device *gpu) { pthread_mutex_unlock(&gpu->lock); }
+
+void gpu_drain(struct gpu_device *gpu, CUstream stream) {
+    enum { TRIES = 3 };
+    CUresult error = CUDA_SUCCESS;
+    for (int i = 0; i < TRIES; i++) {
+        error = gpu->api->cuStreamSynchronize(stream);
+        if (error == CUDA_SUCCESS)
+            return;
+        driver_note(error, "cuStreamSynchronize");
+    }
+    struct status *st = driver_status(error, "cuStreamSynchronize");
+    keep_failure(gpu, st);
+    status_unref(st);
+}
 
 void gpu_note_ended(struct gpu_device *gpu, uint64_t number) {
     uint64_t before = atomic_load_explicit(&gpu->ended, memory_order_relaxed);
@@ -61,13 +85,10 @@ struct status *gpu_record(struct gpu_device *gpu, CUevent *ret_event, uint64_t *
     if (gpu->n_free_events > 0)
         event = gpu->free_events[--gpu->n_free_events];
     else
-        TRY(gpu_check(
-            gpu, gpu->api->cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
-            "cuEventCreate"));
-    struct status *st =
-        gpu_check(gpu, gpu->api->cuEventRecord(event, gpu->compute), "cuEventRecord");
+        TRY(gpu_call(gpu, cuEventCreate, &event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+    struct status *st = gpu_call(gpu, cuEventRecord, event, gpu->compute);
     if (st) {
-        gpu->api->cuEventDestroy(event);
+        gpu_give_back(gpu, cuEventDestroy, event);
         return st;
     }
     *ret_event = event;
@@ -75,14 +96,76 @@ struct status *gpu_record(struct gpu_device *gpu, CUevent *ret_event, uint64_t *
     return NULL;
 }
 
+static void event_put(struct gpu_device *gpu, CUevent event) {
+    if (gpu->n_free_events < GPU_MAX_FREE_EVENTS)
+        gpu->free_events[gpu->n_free_events++] = event;
+    else
+        gpu_give_back(gpu, cuEventDestroy, event);
+}
+
 void gpu_event_put(struct gpu_device *gpu, CUevent event) {
     pthread_mutex_lock(&gpu->lock);
-    bool is_kept = gpu->n_free_events < GPU_MAX_FREE_EVENTS;
-    if (is_kept)
-        gpu->free_events[gpu->n_free_events++] = event;
+    event_put(gpu, event);
     pthread_mutex_unlock(&gpu->lock);
-    if (!is_kept)
-        gpu->api->cuEventDestroy(event);
+}
+
+/* ---- marks ---- */
+
+static void mark_clear(struct gpu_device *gpu, struct gpu_mark *mark) {
+    if (mark->event)
+        event_put(gpu, mark->event);
+    mark->event = NULL;
+}
+
+void gpu_mark(struct gpu_device *gpu, uint64_t number) {
+    struct gpu_mark *mark = &gpu->marks[number / GPU_MARK_EVERY % ARRAY_LEN(gpu->marks)];
+    mark_clear(gpu, mark);
+    struct status *st = gpu_record(gpu, &mark->event, &mark->number);
+    if (!st)
+        return;
+    mark->event = NULL; /* who waits uses another one */
+    log_warning("GPU %d: %s", gpu->ordinal, status_message(st));
+    status_unref(st);
+}
+
+/* Clears the marks that the device has passed. */
+static struct status *marks_look(struct gpu_device *gpu) {
+    for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++) {
+        struct gpu_mark *mark = &gpu->marks[i];
+        if (!mark->event)
+            continue;
+        bool has_passed = mark->number <= atomic_load_explicit(&gpu->ended, memory_order_acquire);
+        if (!has_passed) {
+            CUresult error = gpu->api->cuEventQuery(mark->event);
+            if (error == CUDA_ERROR_NOT_READY)
+                continue;
+            TRY(gpu_check(gpu, error, "cuEventQuery"));
+            gpu_note_ended(gpu, mark->number);
+        }
+        mark_clear(gpu, mark);
+    }
+    return NULL;
+}
+
+struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event, uint64_t *ret_number) {
+    struct gpu_mark *best = NULL;
+    *ret_event = NULL;
+    TRY(marks_look(gpu));
+    if (!gpu_is_far_ahead(gpu))
+        return NULL;
+    uint64_t wanted =
+        atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed) - GPU_MAX_AHEAD / 2;
+    for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++) {
+        struct gpu_mark *mark = &gpu->marks[i];
+        if (mark->event && mark->number >= wanted && (!best || mark->number < best->number))
+            best = mark;
+    }
+    if (!best)
+        return gpu_record(gpu, ret_event, ret_number);
+    *ret_event = best->event;
+    *ret_number = best->number;
+    best->event = NULL;
+    return NULL;
 }
 
 /* ---- the stage ---- */
@@ -91,31 +174,25 @@ static struct status *stage_open(struct gpu_device *gpu) {
     struct gpu_stage *stage = &gpu->stage;
     for (int i = 0; i < GPU_STAGE_PARTS; i++)
         if (!stage->full[i])
-            TRY(gpu_check(gpu,
-                          gpu->api->cuEventCreate(&stage->full[i],
-                                                  CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
-                          "cuEventCreate"));
-    return gpu_check(gpu,
-                     gpu->api->cuMemHostAlloc((void **)&stage->memory,
-                                              GPU_STAGE_PARTS * GPU_STAGE_PART_BYTES,
-                                              CU_MEMHOSTALLOC_PORTABLE),
-                     "cuMemHostAlloc");
+            TRY(gpu_call(gpu, cuEventCreate, &stage->full[i],
+                         CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+    return gpu_call(gpu, cuMemHostAlloc, (void **)&stage->memory,
+                    GPU_STAGE_PARTS * GPU_STAGE_PART_BYTES, CU_MEMHOSTALLOC_PORTABLE);
 }
 
-/* Ends the part that is being filled, and waits until the next one may be overwritten. The compute
- * stream has then passed three parts of one MiB, so a wait is rare. */
+/* Ends the part that is being filled, once the next one may be overwritten. The compute stream has
+ * then passed three parts of one MiB, so a wait is rare. After a failure the part is still the one
+ * that is being filled. */
 static struct status *stage_next_part(struct gpu_device *gpu) {
     struct gpu_stage *stage = &gpu->stage;
-    TRY(gpu_check(gpu, gpu->api->cuEventRecord(stage->full[stage->part], gpu->compute),
-                  "cuEventRecord"));
+    TRY(gpu_call(gpu, cuEventRecord, stage->full[stage->part], gpu->compute));
     stage->is_full[stage->part] = true;
-    stage->part = (stage->part + 1) % GPU_STAGE_PARTS;
+    int next = (stage->part + 1) % GPU_STAGE_PARTS;
+    if (stage->is_full[next])
+        TRY(gpu_call(gpu, cuEventSynchronize, stage->full[next]));
+    stage->is_full[next] = false;
+    stage->part = next;
     stage->used_bytes = 0;
-    if (!stage->is_full[stage->part])
-        return NULL;
-    TRY(gpu_check(gpu, gpu->api->cuEventSynchronize(stage->full[stage->part]),
-                  "cuEventSynchronize"));
-    stage->is_full[stage->part] = false;
     return NULL;
 }
 
@@ -128,8 +205,7 @@ static struct status *stage_piece(struct gpu_device *gpu, CUdeviceptr to, const 
         TRY(stage_next_part(gpu));
     char *at = stage->memory + (size_t)stage->part * GPU_STAGE_PART_BYTES + stage->used_bytes;
     memcpy(at, from, size_bytes);
-    TRY(gpu_check(gpu, gpu->api->cuMemcpyHtoDAsync(to, at, size_bytes, gpu->compute),
-                  "a copy to the device"));
+    TRY(gpu_call(gpu, cuMemcpyHtoDAsync, to, at, size_bytes, gpu->compute));
     stage->used_bytes += (size_bytes + gpu->alignment - 1) / gpu->alignment * gpu->alignment;
     gpu_count_enqueued(gpu);
     return NULL;
@@ -148,52 +224,42 @@ struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *
 static void stage_close(struct gpu_device *gpu) {
     for (int i = 0; i < GPU_STAGE_PARTS; i++)
         if (gpu->stage.full[i])
-            gpu->api->cuEventDestroy(gpu->stage.full[i]);
+            gpu_give_back(gpu, cuEventDestroy, gpu->stage.full[i]);
     if (gpu->stage.memory)
-        gpu->api->cuMemFreeHost(gpu->stage.memory);
+        gpu_give_back(gpu, cuMemFreeHost, gpu->stage.memory);
 }
 
 /* ---- life ---- */
 
-static int attribute(const struct gpu_device *gpu, CUdevice_attribute which, int fallback) {
-    int value;
-    if (gpu->api->cuDeviceGetAttribute(&value, which, gpu->cuda_device) != CUDA_SUCCESS)
-        return fallback;
-    return value;
+static struct status *read_attribute(struct gpu_device *gpu, CUdevice_attribute which, int *ret) {
+    return gpu_call(gpu, cuDeviceGetAttribute, ret, which, gpu->cuda_device);
 }
 
 static struct status *read_properties(struct gpu_device *gpu) {
-    const struct driver_api *api = gpu->api;
-    TRY(gpu_check(gpu, api->cuDeviceGet(&gpu->cuda_device, gpu->ordinal), "cuDeviceGet"));
-    TRY(gpu_check(gpu, api->cuDeviceGetName(gpu->name, sizeof gpu->name, gpu->cuda_device),
-                  "cuDeviceGetName"));
-    TRY(gpu_check(gpu, api->cuDeviceGetPCIBusId(gpu->bus_id, sizeof gpu->bus_id, gpu->cuda_device),
-                  "cuDeviceGetPCIBusId"));
-    gpu->major = attribute(gpu, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
-    gpu->minor = attribute(gpu, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
-    gpu->alignment = (size_t)attribute(gpu, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512);
-    int n_multiprocessors = attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1);
-    int n_threads = attribute(gpu, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 1024);
+    int alignment, n_multiprocessors, n_threads;
+    TRY(gpu_call(gpu, cuDeviceGet, &gpu->cuda_device, gpu->ordinal));
+    TRY(gpu_call(gpu, cuDeviceGetName, gpu->name, sizeof gpu->name, gpu->cuda_device));
+    TRY(gpu_call(gpu, cuDeviceGetPCIBusId, gpu->bus_id, sizeof gpu->bus_id, gpu->cuda_device));
+    TRY(read_attribute(gpu, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &gpu->major));
+    TRY(read_attribute(gpu, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &gpu->minor));
+    TRY(read_attribute(gpu, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, &alignment));
+    TRY(read_attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &n_multiprocessors));
+    TRY(read_attribute(gpu, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &n_threads));
+    gpu->alignment = (size_t)alignment;
     gpu->n_busy_blocks = (unsigned)(n_multiprocessors * (n_threads / GPU_BLOCK_THREADS));
     return NULL;
 }
 
 static struct status *open_context(struct gpu_device *gpu) {
-    const struct driver_api *api = gpu->api;
-    TRY(gpu_check(gpu,
-                  api->cuDevicePrimaryCtxSetFlags(gpu->cuda_device, CU_CTX_SCHED_BLOCKING_SYNC),
-                  "cuDevicePrimaryCtxSetFlags"));
-    TRY(gpu_check(gpu, api->cuDevicePrimaryCtxRetain(&gpu->context, gpu->cuda_device),
-                  "cuDevicePrimaryCtxRetain"));
-    TRY(gpu_check(gpu, api->cuCtxSetCurrent(gpu->context), "cuCtxSetCurrent"));
-    gpu_set_current(gpu);
-    return gpu_check(gpu, api->cuStreamCreateWithPriority(&gpu->compute, CU_STREAM_NON_BLOCKING, 0),
-                     "cuStreamCreateWithPriority");
+    TRY(gpu_call(gpu, cuDevicePrimaryCtxSetFlags, gpu->cuda_device, CU_CTX_SCHED_BLOCKING_SYNC));
+    TRY(gpu_call(gpu, cuDevicePrimaryCtxRetain, &gpu->context, gpu->cuda_device));
+    TRY(gpu_set_current(gpu));
+    return gpu_call(gpu, cuStreamCreateWithPriority, &gpu->compute, CU_STREAM_NON_BLOCKING, 0);
 }
 
 static struct status *open_memory(struct gpu_device *gpu, int64_t limit_bytes) {
     size_t free_bytes, total_bytes;
-    TRY(gpu_check(gpu, gpu->api->cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
+    TRY(gpu_call(gpu, cuMemGetInfo, &free_bytes, &total_bytes));
     size_t limit = limit_bytes > 0 ? (size_t)limit_bytes : free_bytes / 100 * 92;
     TRY(gpu_memory_init(&gpu->memory, gpu->api, gpu->cuda_device, MIN(limit, total_bytes)));
     gpu->allocator.limit_bytes = (int64_t)gpu->memory.limit_bytes;
@@ -207,10 +273,8 @@ static struct status *load_images(struct gpu_device *gpu) {
     size_t n = MAX(n_gpu_images, (size_t)1);
     gpu->libraries = xcalloc(n, sizeof *gpu->libraries);
     for (size_t i = 0; i < n; i++) {
-        TRY(gpu_check(gpu,
-                      gpu->api->cuLibraryLoadData(&gpu->libraries[i], images[i], NULL, NULL, 0,
-                                                  NULL, NULL, 0),
-                      "loading the kernels"));
+        TRY(gpu_call(gpu, cuLibraryLoadData, &gpu->libraries[i], images[i], NULL, NULL, 0, NULL,
+                     NULL, 0));
         gpu->n_libraries++;
     }
     return NULL;
@@ -248,23 +312,24 @@ void gpu_device_free(struct gpu_device *gpu) {
         return;
     gpu_copiers_stop(gpu);
     if (gpu->context) {
-        gpu_set_current(gpu);
+        gpu_try_set_current(gpu);
         if (gpu->compute)
-            gpu->api->cuStreamSynchronize(gpu->compute);
+            gpu_drain(gpu, gpu->compute);
         stage_close(gpu);
+        for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++)
+            mark_clear(gpu, &gpu->marks[i]);
         for (int i = 0; i < gpu->n_free_events; i++)
-            gpu->api->cuEventDestroy(gpu->free_events[i]);
+            gpu_give_back(gpu, cuEventDestroy, gpu->free_events[i]);
         gpu_blas_close(gpu);
         for (size_t i = 0; i < gpu->n_libraries; i++)
-            gpu->api->cuLibraryUnload(gpu->libraries[i]);
+            gpu_give_back(gpu, cuLibraryUnload, gpu->libraries[i]);
         gpu_memory_fini(&gpu->memory);
         if (gpu->compute)
-            gpu->api->cuStreamDestroy(gpu->compute);
-        gpu->api->cuDevicePrimaryCtxRelease(gpu->cuda_device);
+            gpu_give_back(gpu, cuStreamDestroy, gpu->compute);
+        gpu_give_back(gpu, cuDevicePrimaryCtxRelease, gpu->cuda_device);
     }
     free(gpu->libraries);
     gpu_functions_free(gpu);
-    gpu_allocator_fini(gpu);
     status_unref(gpu->failure);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);

@@ -28,8 +28,10 @@ enum {
     GPU_STAGE_PART_BYTES = 1 << 20,
     GPU_SMALL_BYTES = 64 << 10, /* a copy to the device of at most this size is enqueued at once */
     GPU_MAX_FREE_EVENTS = 256,
-    GPU_HOLDER_BYTES = 48,
     GPU_MAX_STEMS = 512,
+    /* A driver makes its caller wait once about a thousand entries are enqueued. */
+    GPU_MAX_AHEAD = 512,
+    GPU_MARK_EVERY = 64,
     GPU_SUFFIX_BYTES = 8,
 };
 
@@ -81,11 +83,6 @@ struct gpu_device {
     _Atomic(struct status *) failure;
     _Atomic int n_copies; /* that hold buffers of the device and have not ended */
 
-    pthread_mutex_t buffers_lock; /* guards what follows */
-    pthread_cond_t buffer_freed;
-    struct list buffers; /* all that are alive */
-    uint64_t n_freed;
-
     pthread_mutex_t lock; /* for all that is enqueued on the compute stream; guards what follows */
     struct gpu_stage stage;
     struct strmap functions; /* name → struct gpu_function */
@@ -95,6 +92,12 @@ struct gpu_device {
     void *blas_handle;      /* NULL until the first product */
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
+    /* Events of the compute stream, one for every GPU_MARK_EVERY entries, by which a step that is
+     * far ahead waits for a part of what is enqueued. */
+    struct gpu_mark {
+        CUevent event; /* NULL: none */
+        uint64_t number;
+    } marks[GPU_MAX_AHEAD / GPU_MARK_EVERY * 2];
 };
 
 struct gpu_function {
@@ -130,17 +133,41 @@ static inline struct gpu_device *gpu_of_allocator(struct allocator *allocator) {
 
 /* ---- inside the plugin ---- */
 
-/* Makes the device's context current for this thread. */
-void gpu_set_current(struct gpu_device *gpu);
+/* Makes the device's context current for this thread. Errors: the driver's. */
+struct status *gpu_set_current(struct gpu_device *gpu) MUST_USE;
+/* The same for what cannot fail, which logs the failure. */
+void gpu_try_set_current(struct gpu_device *gpu);
 /* NULL for success, otherwise what failed; a sticky error is kept as the device's failure. */
-struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *what) MUST_USE;
+struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) MUST_USE;
+/* Makes a call of the driver: gpu_call(gpu, cuEventRecord, event, stream). */
+#define gpu_call(gpu, call, ...) gpu_check((gpu), (gpu)->api->call(__VA_ARGS__), #call)
+/* The same for a call that gives something back, whose failure is logged. */
+#define gpu_give_back(gpu, call, ...) driver_note((gpu)->api->call(__VA_ARGS__), #call)
+/* Waits until a stream has done all its work, so that the memory which the work uses is free. For
+ * the ways out after a failure: if the driver cannot tell, the device has failed. */
+void gpu_drain(struct gpu_device *gpu, CUstream stream);
+/* Is more than GPU_MAX_AHEAD enqueued that is not known to have ended? */
+static inline bool gpu_is_far_ahead(struct gpu_device *gpu) {
+    return atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed) -
+               atomic_load_explicit(&gpu->ended, memory_order_relaxed) >=
+           GPU_MAX_AHEAD;
+}
+/* Takes the event of a mark that has at most half of GPU_MAX_AHEAD behind it, with the lock held.
+ * *ret_event is NULL if the device has come that far. Errors: the driver's. */
+struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event,
+                             uint64_t *ret_number) MUST_USE;
 /* Locks the compute stream for this thread, which may enqueue then. Errors: the device's failure,
  * and the lock is not held. */
 struct status *gpu_lock(struct gpu_device *gpu) MUST_USE;
 void gpu_unlock(struct gpu_device *gpu);
+/* Records a mark, with the lock held. */
+void gpu_mark(struct gpu_device *gpu, uint64_t number);
 /* Counts one entry of the compute stream, with the lock held. */
 static inline void gpu_count_enqueued(struct gpu_device *gpu) {
-    atomic_fetch_add_explicit(&gpu->memory.enqueued, 1, memory_order_relaxed);
+    uint64_t n = atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed) + 1;
+    atomic_store_explicit(&gpu->memory.enqueued, n, memory_order_relaxed);
+    if (unlikely(n % GPU_MARK_EVERY == 0))
+        gpu_mark(gpu, n);
 }
 /* Everything up to a number has ended. Any thread. */
 void gpu_note_ended(struct gpu_device *gpu, uint64_t number);
@@ -153,7 +180,6 @@ void gpu_event_put(struct gpu_device *gpu, CUevent event); /* without the lock *
 
 /* Sets up the allocator of the device's memory; finds no memory yet. */
 void gpu_allocator_init(struct gpu_device *gpu, const struct device_engine *engine);
-void gpu_allocator_fini(struct gpu_device *gpu);
 void gpu_functions_free(struct gpu_device *gpu);
 /* Allocates for work on `stream`, which must be told to wait for the compute stream up to
  * *ret_free_number before it uses the memory. */

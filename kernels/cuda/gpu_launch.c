@@ -51,7 +51,7 @@ static struct status *load_function(struct gpu_device *gpu, const char *name,
     if (error == CUDA_ERROR_NOT_FOUND)
         return status_unimplemented("The plugin for GPUs has no kernel '%s'", name);
     TRY(gpu_check(gpu, error, "cuLibraryGetKernel"));
-    TRY(gpu_check(gpu, gpu->api->cuKernelGetFunction(&function, kernel), "cuKernelGetFunction"));
+    TRY(gpu_call(gpu, cuKernelGetFunction, &function, kernel));
     *ret = xcalloc(1, sizeof **ret);
     (*ret)->function = function;
     (*ret)->name = xstrdup(name);
@@ -184,7 +184,7 @@ struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *fun
                                  grid.shared_bytes, gpu->compute, arguments, NULL);
     gpu_count_enqueued(gpu);
     gpu_unlock(gpu);
-    return at_node(ctx, function->name, gpu_check(gpu, error, "a launch"));
+    return at_node(ctx, function->name, gpu_check(gpu, error, "cuLaunchKernel"));
 }
 
 enum kernel_result gpu_run(struct kernel_ctx *ctx, const struct gpu_function *function,
@@ -201,7 +201,7 @@ struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) {
     CUresult error = gpu->api->cuMemsetD8Async((CUdeviceptr)to, 0, size_bytes, gpu->compute);
     gpu_count_enqueued(gpu);
     gpu_unlock(gpu);
-    return at_node(ctx, "zeroes", gpu_check(gpu, error, "a fill"));
+    return at_node(ctx, "zeroes", gpu_check(gpu, error, "cuMemsetD8Async"));
 }
 
 struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *from,

@@ -5,24 +5,31 @@
  * other, so the best fit is the smallest of the first bin with one that fits. */
 #include "kernels/cuda/gpu_memory.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/base/base.h"
 #include "kernels/cuda/driver.h"
 
 enum { STEP_BYTES = 32 << 20 };
 
-struct gpu_block {
-    struct gpu_block *before, *after;      /* by address */
-    struct gpu_block *bin_next, *bin_prev; /* a free one's bin */
-    CUdeviceptr address;
-    size_t size_bytes;
-    uint64_t free_number; /* of the latest free of a part of it */
-    bool is_free;
-};
+enum { WAIT_NS = 100000000 };
 
-CUdeviceptr gpu_block_address(const struct gpu_block *block) { return block->address; }
-size_t gpu_block_size(const struct gpu_block *block) { return block->size_bytes; }
+/* ---- records ---- */
+
+static struct gpu_block *record_new(struct gpu_memory *memory) {
+    struct gpu_block *block = memory->spare;
+    if (unlikely(!block))
+        return xcalloc(1, sizeof(*block));
+    memory->spare = block->bin_next;
+    return block;
+}
+
+static void record_free(struct gpu_memory *memory, struct gpu_block *block) {
+    block->bin_next = memory->spare;
+    memory->spare = block;
+}
 
 /* ---- bins ---- */
 
@@ -120,9 +127,11 @@ static struct status *map_step(struct gpu_memory *memory) {
 }
 
 static void unmap_step(struct gpu_memory *memory) {
+    const struct driver_api *api = memory->api;
     memory->mapped_bytes -= memory->step_bytes;
-    memory->api->cuMemUnmap(memory->base + memory->mapped_bytes, memory->step_bytes);
-    memory->api->cuMemRelease(memory->steps[--memory->n_steps]);
+    driver_note(api->cuMemUnmap(memory->base + memory->mapped_bytes, memory->step_bytes),
+                "cuMemUnmap");
+    driver_note(api->cuMemRelease(memory->steps[--memory->n_steps]), "cuMemRelease");
 }
 
 /* Adds a fresh step to the free block at the end of the range, or makes that block. */
@@ -131,9 +140,12 @@ static void append_step(struct gpu_memory *memory) {
     if (last && last->is_free) {
         bin_remove(memory, last);
     } else {
-        struct gpu_block *block = xcalloc(1, sizeof(*block));
+        struct gpu_block *block = record_new(memory);
         block->address = memory->base + memory->mapped_bytes - memory->step_bytes;
+        block->size_bytes = 0;
+        block->free_number = 0;
         block->before = last;
+        block->after = NULL;
         if (last)
             last->after = block;
         memory->last = last = block;
@@ -147,8 +159,7 @@ static struct status *grow(struct gpu_memory *memory, size_t size_bytes) {
     size_t at_end = memory->last && memory->last->is_free ? memory->last->size_bytes : 0;
     size_t wanted = size_bytes - at_end; /* no free block fits, so the last is smaller */
     if (wanted > memory->limit_bytes - memory->mapped_bytes)
-        return status_exhausted("%zu bytes do not fit: %zu of %zu bytes are in use", size_bytes,
-                                memory->used_bytes, memory->limit_bytes);
+        return status_exhausted("%zu free bytes in a row are not to be had", size_bytes);
     for (size_t mapped = 0; mapped < wanted; mapped += memory->step_bytes) {
         TRY(map_step(memory));
         append_step(memory);
@@ -162,12 +173,12 @@ static struct status *grow(struct gpu_memory *memory, size_t size_bytes) {
 static void split(struct gpu_memory *memory, struct gpu_block *block, size_t size_bytes) {
     if (block->size_bytes == size_bytes)
         return;
-    struct gpu_block *rest = xcalloc(1, sizeof(*rest));
-    *rest = (struct gpu_block){.before = block,
-                               .after = block->after,
-                               .address = block->address + size_bytes,
-                               .size_bytes = block->size_bytes - size_bytes,
-                               .free_number = block->free_number};
+    struct gpu_block *rest = record_new(memory);
+    rest->before = block;
+    rest->after = block->after;
+    rest->address = block->address + size_bytes;
+    rest->size_bytes = block->size_bytes - size_bytes;
+    rest->free_number = block->free_number;
     if (rest->after)
         rest->after->before = rest;
     else
@@ -211,7 +222,7 @@ static void join(struct gpu_memory *memory, struct gpu_block *block, struct gpu_
         next->after->before = block;
     else
         memory->last = block;
-    free(next);
+    record_free(memory, next);
 }
 
 void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block) {
@@ -231,6 +242,42 @@ void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block) {
         join(memory, block, block->after);
     }
     bin_add(memory, block);
+    memory->n_freed++;
+    if (unlikely(memory->n_waiting > 0))
+        pthread_cond_broadcast(&memory->freed);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+uint64_t gpu_memory_n_freed(struct gpu_memory *memory) {
+    pthread_mutex_lock(&memory->lock);
+    uint64_t n = memory->n_freed;
+    pthread_mutex_unlock(&memory->lock);
+    return n;
+}
+
+bool gpu_memory_wait_freed(struct gpu_memory *memory, uint64_t n_freed) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WAIT_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&memory->lock);
+    memory->n_waiting++;
+    while (memory->n_freed == n_freed)
+        if (pthread_cond_timedwait(&memory->freed, &memory->lock, &until) == ETIMEDOUT)
+            break;
+    memory->n_waiting--;
+    bool has_changed = memory->n_freed != n_freed;
+    pthread_mutex_unlock(&memory->lock);
+    return has_changed;
+}
+
+void gpu_memory_each_used(struct gpu_memory *memory,
+                          void (*visit)(void *arg, const struct gpu_block *block), void *arg) {
+    pthread_mutex_lock(&memory->lock);
+    for (const struct gpu_block *block = memory->last; block; block = block->before)
+        if (!block->is_free)
+            visit(arg, block);
     pthread_mutex_unlock(&memory->lock);
 }
 
@@ -247,7 +294,7 @@ void gpu_memory_trim(struct gpu_memory *memory) {
             memory->last = last->before;
             if (last->before)
                 last->before->after = NULL;
-            free(last);
+            record_free(memory, last);
         }
     }
     pthread_mutex_unlock(&memory->lock);
@@ -277,6 +324,7 @@ struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_ap
     TRY(driver_status(api->cuMemAddressReserve(&memory->base, memory->limit_bytes, 0, 0, 0),
                       "cuMemAddressReserve"));
     pthread_mutex_init(&memory->lock, NULL);
+    pthread_cond_init(&memory->freed, NULL);
     return NULL;
 }
 
@@ -287,8 +335,15 @@ void gpu_memory_fini(struct gpu_memory *memory) {
         CHECK(memory->used_bytes == 0);
         gpu_memory_trim(memory);
         CHECK(!memory->last && memory->n_steps == 0);
-        memory->api->cuMemAddressFree(memory->base, memory->limit_bytes);
+        driver_note(memory->api->cuMemAddressFree(memory->base, memory->limit_bytes),
+                    "cuMemAddressFree");
         pthread_mutex_destroy(&memory->lock);
+        pthread_cond_destroy(&memory->freed);
+    }
+    while (memory->spare) {
+        struct gpu_block *block = memory->spare;
+        memory->spare = block->bin_next;
+        free(block);
     }
     free(memory->steps);
     *memory = (struct gpu_memory){0};

@@ -21,12 +21,26 @@
 #include <stdatomic.h>
 
 #include "common/base/status.h"
+#include "common/tensor/buffer.h"
 #include "kernels/cuda/driver_api.h"
-
-struct gpu_block; /* a used or free run of bytes */
 
 enum {
     GPU_MEMORY_BINS = 512, /* free blocks by size: 8 for each power of two */
+    GPU_HOLDER_BYTES = 48,
+};
+
+/* A used or free run of bytes. The record of a used block serves as its buffer, so that a value
+ * costs one record. */
+struct gpu_block {
+    struct buffer buffer;          /* first; the user's, while the block is used */
+    char holder[GPU_HOLDER_BYTES]; /* the user's */
+    /* the memory's */
+    struct gpu_block *before, *after;      /* by address */
+    struct gpu_block *bin_next, *bin_prev; /* a free one's bin */
+    CUdeviceptr address;
+    size_t size_bytes;    /* usable */
+    uint64_t free_number; /* of the latest free of a part of it */
+    bool is_free;
 };
 
 struct gpu_memory {
@@ -42,7 +56,12 @@ struct gpu_memory {
     size_t mapped_bytes, used_bytes, peak_bytes;
     CUmemGenericAllocationHandle *steps; /* one for each step that is mapped */
     size_t n_steps;
-    struct gpu_block *last; /* by address */
+    struct gpu_block *last;  /* by address */
+    struct gpu_block *spare; /* records to use again, by bin_next */
+    /* Counts frees; who waits for one. */
+    uint64_t n_freed;
+    int n_waiting;
+    pthread_cond_t freed;
     struct gpu_block *bins[GPU_MEMORY_BINS];
     uint64_t bin_bits[GPU_MEMORY_BINS / 64]; /* which bins hold blocks */
 };
@@ -60,8 +79,13 @@ void gpu_memory_fini(struct gpu_memory *memory);
 struct status *gpu_memory_alloc(struct gpu_memory *memory, size_t size_bytes,
                                 struct gpu_block **ret, uint64_t *ret_free_number) MUST_USE;
 void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block);
-CUdeviceptr gpu_block_address(const struct gpu_block *block);
-size_t gpu_block_size(const struct gpu_block *block); /* usable */
+/* How often a block has been freed. */
+uint64_t gpu_memory_n_freed(struct gpu_memory *memory);
+/* Waits until that number has changed. False: it has not within 100 ms. */
+bool gpu_memory_wait_freed(struct gpu_memory *memory, uint64_t n_freed);
+/* Calls `visit` for each used block, in no order. It must not call the memory. */
+void gpu_memory_each_used(struct gpu_memory *memory,
+                          void (*visit)(void *arg, const struct gpu_block *block), void *arg);
 
 /* Returns to the driver the whole steps at the end of the range that no used block touches. Nothing
  * that is enqueued may use them. */

@@ -31,12 +31,12 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
     n = MIN(n, GPU_MAX_DEVICES);
     for (int i = 0; i < n; i++) {
         struct gpu_device *gpu;
-        struct gpu_device_options device_options = {.api = &api,
-                                                    .checker = checker,
-                                                    .engine = &gpu_engine,
-                                                    .ordinal = i,
-                                                    .memory_limit_bytes =
-                                                        options->memory_limit_bytes};
+        struct gpu_device_options device_options = {
+            .api = &api,
+            .checker = checker && !checker->is_null ? checker : NULL,
+            .engine = &gpu_engine,
+            .ordinal = i,
+            .memory_limit_bytes = options->memory_limit_bytes};
         TRY(gpu_device_new(&device_options, &gpu));
         gpu_device_bind(gpu, &devices[i]);
         *ret_n = i + 1;
@@ -54,9 +54,9 @@ static struct status *plugin_open(const struct gpu_plugin_options *options, stru
     const struct driver_checker *checker;
     *ret_n = 0;
     TRY(driver_open("libcuda.so.1", &api, &checker));
+    TRY(driver_status(api.cuDriverGetVersion(&driver_version), "cuDriverGetVersion"));
     if (!checker)
         gpu_blas_open(options->libraries, options->allow_tf32);
-    status_unref(driver_status(api.cuDriverGetVersion(&driver_version), "cuDriverGetVersion"));
     if (n_gpu_images == 0 && !checker)
         return status_unavailable("the plugin was built without nvcc, so it has no kernels");
     struct status *st = open_devices(options, checker, devices, ret_n);

@@ -2,6 +2,7 @@
 #include "kernels/cuda/rows/gpu_plugin.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -22,7 +23,9 @@ static bool find_beside(const char *folder, struct str *out) {
 static struct status *find_file(const struct gpu_plugin_options *options, struct str *out) {
     if (options->plugin) {
         str_add(out, options->plugin);
-        return NULL;
+        return access(options->plugin, R_OK) == 0
+                   ? NULL
+                   : status_unavailable("no plugin %s: %s", options->plugin, strerror(errno));
     }
     char path[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -35,6 +38,15 @@ static struct status *find_file(const struct gpu_plugin_options *options, struct
     if (!find_beside(path, out))
         return status_unavailable("no %s in %s or ../lib/millrace", FILE_NAME, path);
     return NULL;
+}
+
+/* A host without a driver need not load the plugin, whose pages would stay for nothing. The driver
+ * stays loaded for the plugin. */
+static struct status *find_driver(void) {
+    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL))
+        return NULL;
+    const char *why = dlerror();
+    return status_unavailable("no CUDA driver: %s", why ? why : "libcuda.so.1");
 }
 
 static struct status *check_plugin(const struct gpu_plugin *plugin, const char *path) {
@@ -51,6 +63,8 @@ static struct status *load(const struct gpu_plugin_options *options,
                            const struct gpu_plugin **ret) {
     struct str path = STR_INIT;
     struct status *st = find_file(options, &path);
+    if (!st)
+        st = find_driver();
     void *library = st ? NULL : dlopen(str_text(&path), RTLD_NOW | RTLD_LOCAL);
     if (!st && !library) {
         const char *why = dlerror();

@@ -50,9 +50,9 @@ struct gpu_plugin {
     void (*describe)(struct str *out);
 };
 
-/* Loads the plugin, opens its devices as plugin.open does, and adds its kernels to the registry as
- * those of the type "GPU". Errors: UNAVAILABLE with what is missing: the file, a symbol, an equal
- * build, the driver, a device. */
+/* Looks for the plugin and the driver. With both, loads the plugin, opens its devices as
+ * plugin.open does, and adds its kernels to the registry as those of the type "GPU". Errors: UNAVAILABLE with
+ * what is missing: the file, the driver, a symbol, an equal build, a device. */
 struct status *gpu_plugin_open(const struct gpu_plugin_options *options, struct device *devices,
                                int *ret_n, const struct gpu_plugin **ret) MUST_USE;
 

@@ -141,8 +141,8 @@ static void nothing_is_mapped_before_it_is_needed(void **state) {
     assert_int_equal(driver.n_mapped, 0);
     struct gpu_block *block = alloc(1);
     assert_int_equal(driver.n_mapped, 1);
-    assert_int_equal(gpu_block_size(block), 512);
-    assert_int_equal(gpu_block_address(block), BASE);
+    assert_int_equal(block->size_bytes, 512);
+    assert_int_equal(block->address, BASE);
     release_block(block);
 }
 
@@ -150,7 +150,7 @@ static void nothing_is_mapped_before_it_is_needed(void **state) {
 static void a_large_block_spans_steps(void **state) {
     struct gpu_block *small = alloc(STEP / 2), *large = alloc(2 * (size_t)STEP);
     assert_int_equal(driver.n_mapped, 3);
-    assert_int_equal(gpu_block_address(large), BASE + STEP / 2);
+    assert_int_equal(large->address, BASE + STEP / 2);
     release_block(small);
     release_block(large);
     struct gpu_block *all = alloc(4 * (size_t)STEP);
@@ -163,12 +163,12 @@ static void the_best_fit_is_taken(void **state) {
     static const size_t sizes[] = {4096, 512, 2048, 512, 2560, 512, MIB};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         blocks[i] = alloc(sizes[i]);
-    CUdeviceptr middle = gpu_block_address(blocks[2]);
+    CUdeviceptr middle = blocks[2]->address;
     release_block(blocks[0]);
     release_block(blocks[4]);
     release_block(blocks[2]);
     struct gpu_block *block = alloc(2000);
-    assert_int_equal(gpu_block_address(block), middle);
+    assert_int_equal(block->address, middle);
     release_block(block);
     for (int i = 1; i < 7; i += 2)
         release_block(blocks[i]);

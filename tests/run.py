@@ -222,11 +222,14 @@ def suite_sim(options):
 def suite_cuda(options):
     """With --long the library under the sanitizers, too."""
     tally = run_python_suite("tests/cuda/run.py", options)
+    tally.add(run_python_suite("tests/cuda/run_failures.py", options, 14400))
+    short, kernels = argparse.Namespace(long=False), os.environ.get("MILLRACE_BUILD", "build")
     for directory in ("build-asan", "build-tsan") if options.long else ():
         if build(directory):
-            tally.add(run_python_suite("tests/cuda/run.py", argparse.Namespace(long=False),
-                                       env={"MILLRACE_BUILD": directory},
+            env = {"MILLRACE_BUILD": directory, "MILLRACE_KERNELS_BUILD": kernels}
+            tally.add(run_python_suite("tests/cuda/run.py", short, env=env,
                                        arguments=["--seeds", "20"]))
+            tally.add(run_python_suite("tests/cuda/run_failures.py", short, env=env))
         else:
             tally.failed += 1
     return tally
@@ -271,7 +274,8 @@ SUITES = [
     ("sim", suite_sim,
      "whole clusters in virtual time, under seeds of random faults; --long: planted bugs, too"),
     ("cuda", suite_cuda,
-     "the simulated CUDA device: planted bugs are found with every seed, right programs run"),
+     "the simulated CUDA device: planted bugs are found with every seed, right programs run; each "
+     "call of the driver fails once"),
     ("gpu", suite_gpu, "kernels of a simulated GPU against the CPU's and TensorFlow's"),
     ("kernels", suite_kernels, "every kernel against TensorFlow in process"),
     ("shapes", suite_shapes, "static shapes of whole graphs against TensorFlow's"),

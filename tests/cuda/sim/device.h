@@ -80,6 +80,7 @@ struct clocks event_clocks(uint32_t event);
 uint64_t event_elapsed_ns(uint32_t start, uint32_t end);
 /* The device's sticky error; 0: none. */
 extern int device_errors[SIM_MAX_DEVICES];
+extern bool devices_are_held; /* nothing runs */
 void device_fail(uint32_t device, int error);
 
 /* ---- memory (device_pages.c) ---- */

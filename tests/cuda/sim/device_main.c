@@ -45,14 +45,13 @@ static void answer_request(const struct sim_message *message, int result, uint64
 
 /* The host waits for an operation, or asks whether it has ended. What it then knows is what was
  * enqueued before its request. */
-static void synchronize(const struct sim_message *message) {
+static void synchronize(const struct sim_message *message, struct clocks after) {
     uint32_t stream = message->stream, clock = message->clock;
     bool waits = message->value == 0;
-    struct clocks after =
-        message->event != 0 ? event_clocks(message->event) : stream_clocks(stream);
     if (waits)
         stream_run_until(stream, clock);
-    else if (!stream_has_ended(stream, clock)) /* who asks again and again gets there */
+    else if (!stream_has_ended(stream, clock) && !devices_are_held)
+        /* who asks again and again gets there */
         stream_run_one_for(stream);
     bool has_ended = stream_has_ended(stream, clock);
     if (has_ended)
@@ -63,6 +62,40 @@ static void synchronize(const struct sim_message *message) {
                    : has_ended ? CUDA_SUCCESS
                                : CUDA_ERROR_NOT_READY,
                    0, 0);
+}
+
+/* What waits while the devices are held. */
+struct waiting {
+    struct waiting *next;
+    struct sim_message message;
+    struct clocks after;
+};
+static struct waiting *waiting;
+
+static void synchronize_or_wait(const struct sim_message *message) {
+    struct clocks after =
+        message->event != 0 ? event_clocks(message->event) : stream_clocks(message->stream);
+    bool waits = message->value == 0 && !stream_has_ended(message->stream, message->clock);
+    if (!devices_are_held || !waits) {
+        synchronize(message, after);
+        return;
+    }
+    struct waiting *record = malloc(sizeof *record);
+    if (record == NULL)
+        abort();
+    *record = (struct waiting){waiting, *message, after};
+    waiting = record;
+}
+
+static void hold(const struct sim_message *message) {
+    devices_are_held = message->value != 0;
+    answer_request(message, CUDA_SUCCESS, 0, 0);
+    while (!devices_are_held && waiting != NULL) {
+        struct waiting *record = waiting;
+        waiting = record->next;
+        synchronize(&record->message, record->after);
+        free(record);
+    }
 }
 
 static void synchronize_device(const struct sim_message *message) {
@@ -147,7 +180,10 @@ static void handle(const struct sim_message *message, void *bytes, int file) {
         find(message, bytes);
         break;
     case SIM_SYNCHRONIZE:
-        synchronize(message);
+        synchronize_or_wait(message);
+        break;
+    case SIM_HOLD:
+        hold(message);
         break;
     case SIM_SYNCHRONIZE_DEVICE:
         synchronize_device(message);
@@ -203,7 +239,7 @@ static void serve(void) {
     enum { IDLE_MS = 1 };
     struct pollfd poll_fd = {.fd = SIM_SOCKET, .events = POLLIN};
     for (;;) {
-        bool is_busy = streams_run_some();
+        bool is_busy = !devices_are_held && streams_run_some();
         int n = poll(&poll_fd, 1, is_busy ? IDLE_MS : -1);
         if (n == 0)
             streams_run_one();

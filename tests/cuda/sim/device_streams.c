@@ -24,6 +24,7 @@ struct event {
 static struct event *events[SIM_MAX_EVENTS];
 
 int device_errors[SIM_MAX_DEVICES];
+bool devices_are_held;
 
 void device_fail(uint32_t device, int error) {
     if (device_errors[device] != 0)
@@ -99,8 +100,13 @@ void stream_enqueue(const struct sim_message *message, const void *bytes) {
     else
         stream->last->next = operation;
     stream->last = operation;
-    if (++stream->n_queued > MAX_QUEUED)
+    if (++stream->n_queued <= MAX_QUEUED)
+        return;
+    if (!devices_are_held)
         stream_run_until(message->stream, stream->first->message.clock);
+    else if (stream->n_queued == MAX_QUEUED + 1)
+        report("the driver would make its caller wait: %u operations are queued",
+               (unsigned)stream->n_queued);
 }
 
 bool stream_has_ended(uint32_t stream, uint32_t clock) { return streams[stream].ended >= clock; }

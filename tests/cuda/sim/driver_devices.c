@@ -91,6 +91,15 @@ CUresult cuInit(unsigned flags) {
     return result;
 }
 
+EXPORTED CUresult simHold(int is_held) {
+    struct sim_message message = {.command = SIM_HOLD, .value = is_held != 0};
+    struct sim_answer answer;
+    link_lock();
+    return link_request(&message, NULL, &answer);
+}
+
+EXPORTED int simIsNull(void) { return sim.is_null; }
+
 CUresult cuDriverGetVersion(int *ret_version) {
     BEGIN(cuDriverGetVersion);
     *ret_version = DRIVER_VERSION;

@@ -49,6 +49,7 @@ enum sim_command {
     SIM_ELAPSED, /* events at and from. The answer: nanoseconds */
     SIM_RESET,   /* device */
     SIM_FAIL,    /* device, value: its error from now on */
+    SIM_HOLD,    /* value 1: nothing runs until value 0 */
 };
 
 struct sim_message {

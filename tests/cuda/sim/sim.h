@@ -40,6 +40,9 @@ CUresult simEnqueueHostOperation(CUstream stream, const char *name, const void *
 CUresult simBlockAllocated(CUdeviceptr start, size_t size, CUstream stream);
 CUresult simBlockFreed(CUdeviceptr start, size_t size, CUstream stream);
 
+/* 1 in the mode "null", else 0. After cuInit. */
+int simIsNull(void);
+
 /* How many mistakes have been reported. */
 unsigned long simReportCount(void);
 
@@ -51,6 +54,10 @@ CUresult simFailCall(const char *symbol, unsigned long n, CUresult error);
 
 /* The device has a sticky error from now on, as after an ECC error. */
 CUresult simFailDevice(CUdevice device, CUresult error);
+
+/* Holds all devices: nothing that is enqueued runs, and who waits for it waits, until the devices
+ * are released. Meanwhile an enqueueing call that a real driver would make wait is reported. */
+CUresult simHold(int is_held);
 
 /* The id of the device process, for a test that kills it. 0: there is none. */
 int simDeviceProcess(void);

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Fails each call of the CUDA driver once, while cuda_steps runs steps on simulated GPUs.
+
+    tests/cuda/run_failures.py [--long] [--only CALL[,CALL]] [--seed N]
+
+A first run counts the calls. Then each occurrence of each call fails once, in a run of its own: a
+plain error, an error after which the device can do nothing more, and for calls that make something
+a lack of memory. After each of them
+  - a status, or a line of the log for a call that gives something back, names the call and the
+    driver's number of the error;
+  - the run ends, the steps that follow a plain error succeed, and after a sticky one every step on
+    the device says that it has failed, while steps on the CPU go on;
+  - no memory of a device is in use at the end, and what was made of the driver was given back;
+  - the simulated device reports nothing.
+Other runs count the calls of a warm step, hold the device until a step is far ahead of it, and run
+many steps at once. Without --long a sample of the calls fails, drawn by the seed. Ends with
+"N passed, N failed[, N skipped]".
+"""
+import argparse
+import collections
+import concurrent.futures
+import glob
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
+# A sanitized build has no kernels of its own: the device process is not sanitized.
+KERNELS = os.path.join(ROOT, os.environ.get("MILLRACE_KERNELS_BUILD", BUILD), "tests", "cuda")
+PROGRAM = os.path.join(BUILD, "tests", "cuda", "cuda_steps")
+PLUGIN = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
+TIMEOUT_S = 120
+N_SAMPLED = 60
+UNKNOWN, ILLEGAL_ADDRESS, OUT_OF_MEMORY = 999, 700, 2
+PAIRS = {"cuMemHostAlloc": "cuMemFreeHost", "cuMemCreate": "cuMemRelease", "cuMemMap": "cuMemUnmap",
+         "cuMemAddressReserve": "cuMemAddressFree", "cuEventCreate": "cuEventDestroy",
+         "cuStreamCreateWithPriority": "cuStreamDestroy", "cuLibraryLoadData": "cuLibraryUnload",
+         "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRelease"}
+# These may find no memory.
+MAKERS = (*PAIRS, "cuLaunchKernel")
+
+MODES = ("warm", "ahead", "many")
+
+Case = collections.namedtuple("Case", "call n error")
+
+
+def environment(case, report, seed):
+    env = {**os.environ,
+           "LD_LIBRARY_PATH": os.path.join(BUILD, "tests", "cuda", "sim"),
+           "MILLRACE_SIM_KERNELS": ":".join(sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))),
+           "MILLRACE_SIM_DEVICES": "2", "MILLRACE_SIM_SEED": str(seed),
+           "MILLRACE_SIM_REPORT": report,
+           "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0",
+           "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+           "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1"}
+    if case:
+        env["MILLRACE_SIM_FAIL"] = f"{case.call}:{case.n}:{case.error}"
+    return env
+
+
+def run(case, folder, seed, mode=""):
+    """The run's output, its calls, and what is wrong with it in itself."""
+    with tempfile.NamedTemporaryFile(dir=folder) as report:
+        try:
+            done = subprocess.run([PROGRAM, PLUGIN, mode], env=environment(case, report.name, seed),
+                                  timeout=TIMEOUT_S, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
+        except subprocess.TimeoutExpired as late:
+            return (late.stdout or b"").decode(errors="replace"), {}, "it does not end"
+        reports = report.read().decode(errors="replace")
+    output = done.stdout.decode(errors="replace")
+    calls = {name: int(n) for name, n in re.findall(r"^call (\w+) (\d+)$", output, re.M)}
+    problem = f"it ends with {done.returncode}" if done.returncode else None
+    problem = problem or (f"the simulated device reports: {reports}" if reports else None)
+    return output, calls, problem
+
+
+def unbalanced(case, calls):
+    """What was made and not given back, or the reverse."""
+    for make, give_back in PAIRS.items():
+        made = calls[make] - (case.call == make)
+        returned = calls[give_back] - (case.call == give_back)
+        if made != returned and not (case.call == give_back and made == returned + 1):
+            return f"{make} made {made}, {give_back} gave back {returned}"
+    return None
+
+
+def problem_of(case, folder, seed):
+    """None, or what is wrong after the failure."""
+    output, calls, problem = run(case, folder, seed)
+    if problem:
+        return f"{problem}\n{output}"
+    if calls[case.call] < case.n:
+        return None  # threads made fewer calls this time
+    named = re.compile(rf"\b{case.call} failed: .*CUDA error {case.error}\b")
+    failed = [line for line in output.splitlines() if ": failed: " in line]
+    is_sticky = case.error == ILLEGAL_ADDRESS
+    is_closed = any(line.startswith("open: failed") for line in failed)
+    # Memory of a device is asked for again before the step fails.
+    is_repeated = case.error == OUT_OF_MEMORY and case.call in ("cuMemCreate", "cuMemMap")
+    if not named.search(output) and not (is_repeated and not failed):
+        problem = "nothing names the call"
+    elif not is_sticky and len(failed) > 1:
+        problem = "more than one step fails"
+    elif not is_sticky and "did not end well: 0" not in output:
+        problem = "later steps fail"
+    elif any(not named.search(line) for line in failed):
+        problem = "a failure without a reason"
+    elif output.count("cpu: ok") != 2:
+        problem = "the CPU's steps fail"
+    elif not is_closed and output.count("in use: 0") != 2:
+        problem = "memory is lost"
+    elif not is_sticky:
+        problem = unbalanced(case, calls)
+    return f"{problem}\n{output}" if problem else None
+
+
+def all_cases(calls):
+    for call, count in calls.items():
+        for n in range(1, count + 1):
+            yield Case(call, n, UNKNOWN)
+            yield Case(call, n, ILLEGAL_ADDRESS)
+            if call in MAKERS:
+                yield Case(call, n, OUT_OF_MEMORY)
+
+
+def sampled(cases, rng):
+    """One case of each call, and others."""
+    first = {}
+    rng.shuffle(cases)
+    for case in cases:
+        first.setdefault(case.call, case)
+    others = [case for case in cases if case is not first[case.call]]
+    return [*first.values(), *others[:max(0, N_SAMPLED - len(first))]]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--long", action="store_true", help="every occurrence of every call")
+    parser.add_argument("--only", help="calls, joined by commas")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if not os.path.exists(PROGRAM):
+        print("0 passed, 0 failed, 1 skipped")
+        return 0
+    n_failed = 0
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        output, calls, problem = run(None, folder, options.seed)
+        if problem or "failed" in output.replace("programs that did not", ""):
+            print(f"without a failure: {problem}\n{output}\n0 passed, 1 failed")
+            return 1
+        modes = [] if options.only else MODES
+        for mode in modes:
+            output, _, problem = run(None, folder, options.seed, mode)
+            if problem or "did not end well: 0" not in output:
+                n_failed += 1
+                print(f"{mode}: {problem}\n{output}", flush=True)
+        cases = [case for case in all_cases(calls)
+                 if not options.only or case.call in options.only.split(",")]
+        if not options.long and not options.only:
+            cases = sampled(cases, random.Random(options.seed))
+        for case, problem in zip(cases, pool.map(
+                lambda case: problem_of(case, folder, options.seed), cases)):
+            if problem:
+                n_failed += 1
+                print(f"{case.call}, call {case.n}, error {case.error}: {problem}", flush=True)
+    print(f"{len(cases) + len(modes) - n_failed} passed, {n_failed} failed")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

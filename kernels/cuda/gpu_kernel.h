@@ -68,7 +68,7 @@ struct gpu_grid {
 struct gpu_grid gpu_grid_for(const struct kernel_ctx *ctx, int64_t n);
 
 /* Launches a kernel. `args` is the struct that its KERNEL declares, copied before the call returns.
- * Errors: INTERNAL naming the node and the driver's error. */
+ * Errors: INTERNAL naming the kernel and the driver's error. */
 struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *function,
                           struct gpu_grid grid, const void *args) MUST_USE;
 /* The same as the end of a compute function: KERNEL_DONE, with ctx->status set on failure. */

@@ -168,10 +168,9 @@ struct gpu_grid gpu_grid_for(const struct kernel_ctx *ctx, int64_t n) {
     return (struct gpu_grid){(unsigned)MAX(MIN(n_blocks, most), 1), GPU_BLOCK_THREADS, 0};
 }
 
-static struct status *at_node(struct kernel_ctx *ctx, const char *what, struct status *st) {
-    return likely(!st) ? NULL
-                       : status_suffix_take(st, " (%s)\n\t [[{{node %s}}]]", what,
-                                            ctx->instance->node->name);
+/* Adds what the node was about. The executor adds its name. */
+static struct status *about(const char *what, struct status *st) {
+    return likely(!st) ? NULL : status_suffix_take(st, " (%s)", what);
 }
 
 struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *function,
@@ -184,7 +183,7 @@ struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *fun
                                  grid.shared_bytes, gpu->compute, arguments, NULL);
     gpu_count_enqueued(gpu);
     gpu_unlock(gpu);
-    return at_node(ctx, function->name, gpu_check(gpu, error, "cuLaunchKernel"));
+    return about(function->name, gpu_check(gpu, error, "cuLaunchKernel"));
 }
 
 enum kernel_result gpu_run(struct kernel_ctx *ctx, const struct gpu_function *function,
@@ -201,7 +200,7 @@ struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) {
     CUresult error = gpu->api->cuMemsetD8Async((CUdeviceptr)to, 0, size_bytes, gpu->compute);
     gpu_count_enqueued(gpu);
     gpu_unlock(gpu);
-    return at_node(ctx, "zeroes", gpu_check(gpu, error, "cuMemsetD8Async"));
+    return about("zeroes", gpu_check(gpu, error, "cuMemsetD8Async"));
 }
 
 struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *from,
@@ -209,14 +208,13 @@ struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *fro
     struct allocator *allocator = ctx->instance->allocator;
     if (size_bytes == 0)
         return NULL;
-    return at_node(ctx, "bytes", allocator->device_memory->copy(allocator, to, from, size_bytes));
+    return about("bytes", allocator->device_memory->copy(allocator, to, from, size_bytes));
 }
 
 struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) {
     struct gpu_device *gpu = gpu_of(ctx);
     uint64_t free_number;
-    TRY(at_node(ctx, "scratch memory",
-                gpu_buffer_new(gpu, size_bytes, gpu->compute, ret, &free_number)));
+    TRY(about("scratch memory", gpu_buffer_new(gpu, size_bytes, gpu->compute, ret, &free_number)));
     gpu->allocator.device_memory->set_holder(*ret, ctx->instance->node->name);
     return NULL;
 }
@@ -232,7 +230,7 @@ struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_b
     }
     if (st)
         buffer_unref(*ret);
-    return at_node(ctx, "a table", st);
+    return about("a table", st);
 }
 
 /* ---- reading back ---- */

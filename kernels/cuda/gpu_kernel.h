@@ -14,8 +14,8 @@
  *         return gpu_run(ctx, ctx->instance->state, gpu_grid_for(ctx, n), &args);
  *     }
  *
- * Outputs come from kernel_alloc and kernel_forward_or_alloc. Nothing is launched for zero elements:
- * an output without elements is finished once it is made.
+ * Outputs come from kernel_alloc and kernel_forward_or_alloc. Nothing is launched for zero
+ * elements: an output without elements is finished once it is made.
  *
  * Threads: any, unless a comment says otherwise. */
 #ifndef MILLRACE_KERNELS_CUDA_GPU_KERNEL_H

@@ -83,7 +83,8 @@ class TestGpu(harness.TestCase):
         output = self.run_on_gpus("sh", "-c", 'exec "$0" -c "$1" "$MILLRACE_TARGET"', WARM_PYTHON,
                                   TWO_STEPS, more={"MILLRACE_SIM_FAIL": "cuLaunchKernel:1:999"})
         first, second = output.splitlines()
-        self.assertRegex(first, r"^InternalError .*cuLaunchKernel failed: .*CUDA error 999\) \(add_f32\)")
+        self.assertRegex(first, r"^InternalError .*cuLaunchKernel failed: .*CUDA error 999\) "
+                                r"\(add_f32\)")
         self.assertEqual(second, "3.0")
 
     def test_a_worker_without_a_driver_does_not_load_the_plugin(self):

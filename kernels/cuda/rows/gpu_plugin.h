@@ -51,8 +51,8 @@ struct gpu_plugin {
 };
 
 /* Looks for the plugin and the driver. With both, loads the plugin, opens its devices as
- * plugin.open does, and adds its kernels to the registry as those of the type "GPU". Errors: UNAVAILABLE with
- * what is missing: the file, the driver, a symbol, an equal build, a device. */
+ * plugin.open does, and adds its kernels to the registry as those of the type "GPU". Errors:
+ * UNAVAILABLE with what is missing: the file, the driver, a symbol, an equal build, a device. */
 struct status *gpu_plugin_open(const struct gpu_plugin_options *options, struct device *devices,
                                int *ret_n, const struct gpu_plugin **ret) MUST_USE;
 

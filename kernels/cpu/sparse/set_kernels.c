@@ -241,12 +241,8 @@ static struct status *walk_dense(const struct kernel_ctx *ctx, struct results *r
             next = 0, place[SHAPE_MAX_RANK];
     int64_t len_b = dense_b ? tensor_dim(dense_b, n_group) : 0;
     for (int64_t g = 0; g < n_groups; g++) {
-<<<<<<< HEAD
-        sparse_coordinates(g, tensor_dims(a), n_group, place);
-=======
         TRY(kernel_loop_check(0));
-        sparse_place(g, tensor_dims(a), n_group, place);
->>>>>>> d087b17 (kernels: stop more long kernels when a step is cancelled)
+        sparse_coordinates(g, tensor_dims(a), n_group, place);
         members_collect(&results->a, a, g * len_a, (g + 1) * len_a);
         results->b.n = 0;
         if (dense_b) {

@@ -42,8 +42,8 @@ enum kernel_flags {
     /* ---- rows of a device with a memory of its own ---- */
     /* The CPU's row of the op computes it: all its arguments are in host memory, or it touches no
      * element itself (Reshape, Shape, ReadVariableOp), or it hands the elements to the device's
-     * engine (kernel_instance.engine: Transpose, ApplyAdam). Its allocator is the host's if it has
-     * an output there, else the device's. */
+     * engine (kernel_instance.engine: Transpose, ApplyAdam). Its allocator is the host's if all
+     * its outputs are there, else the device's. */
     KERNEL_OF_CPU = 32,
     /* An input that is a small value in host memory (TENSOR_INLINE) is taken as it is, because the
      * kernel passes it along with its launch. */

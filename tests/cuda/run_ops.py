@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares elementwise ops, reductions, softmaxes and scans of a simulated GPU with the CPU's
-kernels, in one cluster of ours.
+"""Compares elementwise ops, reductions, softmaxes, scans, sorts, selections and segments of a
+simulated GPU with the CPU's kernels, in one cluster of ours.
 
     tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N]
 
@@ -208,6 +208,113 @@ def reduction_cases(cases, is_long):
                           cases.values(dtype, shape, low, high))
 
 
+def select_cases(cases):
+    for dtype in WIDE + COMPLEX + ["bool", "int8", "uint8", "int64"]:
+        for shape in ([1], [5000], [7, 9], [3, 1, 5, 2], [0, 3], [2, 3001]):
+            values = cases.values(dtype, shape, is_special=dtype in WIDE)
+            kept = cases.rng.integers(0, 3, shape) == 0
+            cases.add(f"Where/{dtype}/{shape}", raw("Where", 1),
+                      numpy.where(kept, values, 0).astype(values.dtype))
+        cases.add(f"Where/none/{dtype}", raw("Where", 1), cases.values(dtype, [70, 2]) * 0 != 0)
+    for dtype in REAL + INT + ["int32", "bool"]:
+        for n in (0, 1, 37, 5000, 9001):
+            values = cases.values(dtype, [n], is_special=True)
+            for out_idx in (tf.int32, tf.int64):
+                cases.add(f"Unique/{dtype}/{n}", raw("Unique", 1, out_idx=out_idx), values)
+            cases.add(f"UniqueWithCounts/{dtype}/{n}", raw("UniqueWithCounts", 1), values)
+        cases.add(f"Unique/same/{dtype}", raw("Unique", 1), numpy.ones_like(values))
+    for dtype in REAL + COMPLEX + ["int32", "int64"]:
+        for shape, rank, n_parts in (([9, 3], 1, 2), ([5000], 1, 7), ([4, 6, 2], 2, 300),
+                                     ([0], 1, 3), ([700, 2, 0], 1, 2)):
+            parts = cases.rng.integers(0, n_parts, shape[:rank]).astype(numpy.int32)
+            cases.add(f"DynamicPartition/{dtype}/{shape}{n_parts}",
+                      lambda data, partitions, n=n_parts: tuple(RAW.DynamicPartition(
+                          data=data, partitions=partitions, num_partitions=n)),
+                      cases.values(dtype, shape), parts)
+
+
+def order_cases(cases):
+    for dtype in REAL + INT + ["int32"]:
+        for shape, k in (([1003], 1), ([7, 300], 5), ([3, 5000], 64), ([2, 1500], 1500),
+                         ([4, 2], 2), ([9, 1], 1), ([0, 5], 2), ([5, 3], 0), ([2, 2, 40], 7),
+                         ([2, 1100], 1100)):
+            values = cases.values(dtype, shape, is_special=True)
+            cases.add(f"TopKV2/{dtype}/{shape}{k}",
+                      lambda x, k=k: RAW.TopKV2(input=x, k=tf.constant(k)), values)
+        for op in ("LowerBound", "UpperBound"):
+            rows, values = cases.values(dtype, [4, 37]), cases.values(dtype, [4, 50])
+            for out_type in (tf.int32, tf.int64):
+                cases.add(f"{op}/{dtype}", raw(op, 2, out_type=out_type), numpy.sort(rows), values)
+        cases.add(f"Cross/{dtype}", raw("Cross", 2), cases.values(dtype, [5, 3]),
+                  cases.values(dtype, [5, 3]))
+    for dtype in ("int32", "int64", "float32", "float64"):
+        for boundaries in ([], [0.0], [-2.0, -1.0, 0.5, 0.5, 20.0]):
+            cases.add(f"Bucketize/{dtype}/{len(boundaries)}",
+                      raw("Bucketize", 1, boundaries=boundaries), cases.values(dtype, [301]))
+    for index in ("int32", "int64"):
+        predictions = cases.values("float32", [9, 400])
+        predictions[2, 7], predictions[3] = numpy.nan, 1
+        targets = cases.rng.integers(-1, 401, 9).astype(index)
+        cases.add(f"InTopKV2/{index}", raw("InTopKV2", 3), predictions, targets,
+                  numpy.asarray(40, index))
+    for dtype in REAL + ["int64", "bool"]:
+        places = cases.rng.integers(0, 60, [700, 2])
+        cases.add(f"SparseReorder/{dtype}", raw("SparseReorder", 3), places,
+                  cases.values(dtype, [700]), numpy.array([60, 60]))
+        cases.add(f"SparseToDense/{dtype}",
+                  lambda at, values: RAW.SparseToDense(
+                      sparse_indices=at, output_shape=tf.constant([60, 60], tf.int64),
+                      sparse_values=values, default_value=tf.cast(1, values.dtype),
+                      validate_indices=False), places[:300], cases.values(dtype, [300]))
+
+
+def count_cases(cases):
+    for index in ("int32", "int64"):
+        for weights in ("float32", "int32"):
+            for shape in ([5000], [3, 400], [0]):
+                values = cases.rng.integers(0, 40, shape).astype(index)
+                size = lambda values: tf.constant(30, values.dtype)  # noqa: E731
+                for is_binary in (False, True):
+                    make = lambda values, weights, b=is_binary: RAW.DenseBincount(  # noqa: E731
+                        input=values, size=size(values), weights=weights, binary_output=b)
+                    cases.add(f"DenseBincount/{index}/{weights}/{shape}", make, values,
+                              cases.values(weights, [0]))
+                    cases.add(f"DenseBincount/weights/{index}/{weights}/{shape}", make, values,
+                              cases.values(weights, shape, 0.5, 3))
+    for dtype in WIDE:
+        cases.add(f"HistogramFixedWidth/{dtype}",
+                  lambda x: RAW.HistogramFixedWidth(
+                      values=x, value_range=tf.cast([-1, 2], x.dtype), nbins=tf.constant(9)),
+                  cases.values(dtype, [3000]))
+    for dtype in REAL:
+        for op in ("Sum", "Mean", "Prod", "Min", "Max"):
+            low, high = (0.9, 1.1) if op == "Prod" else (-3, 3)
+            for shape in ([500], [40, 3], [7, 300], [3000, 2], [1, 1], [0, 4]):
+                for index in ("int32", "int64"):
+                    ids = numpy.sort(cases.rng.integers(0, max(shape[0] // 5, 1) + 3, shape[0]))
+                    cases.add(f"Segment{op}/{dtype}/{index}{shape}", raw(f"Segment{op}", 2),
+                              cases.values(dtype, shape, low, high), ids.astype(index))
+        for kind in ("Sum", "Mean", "SqrtN"):
+            rows, ids = cases.rng.integers(0, 50, 300), numpy.sort(cases.rng.integers(0, 70, 300))
+            data, op = cases.values(dtype, [50, 6]), f"SparseSegment{kind}"
+            for index, id_type in (("int32", "int32"), ("int64", "int32"), ("int32", "int64")):
+                operands = rows.astype(index), ids.astype(id_type)
+                name = f"{dtype}/{index}/{id_type}"
+                cases.add(f"{op}/{name}", raw(op, 3), data, *operands)
+                cases.add(f"{op}WithNumSegments/{name}", lambda d, r, i, op=op: getattr(
+                    RAW, op + "WithNumSegments")(data=d, indices=r, segment_ids=i,
+                                                 num_segments=tf.constant(80)), data, *operands)
+                grad = cases.values(dtype, [70, 6])
+                cases.add(f"{op}Grad/{name}", lambda g, r, i, op=op: getattr(RAW, op + "Grad")(
+                    grad=g, indices=r, segment_ids=i, output_dim0=tf.constant(55)), grad, *operands)
+                cases.add(f"{op}GradV2/{name}", lambda g, r, i, op=op: getattr(RAW, op + "GradV2")(
+                    grad=g, indices=r, segment_ids=i, dense_output_dim0=tf.constant(55)),
+                    grad, *operands)
+        if dtype != "bfloat16":
+            cases.add(f"CheckNumerics/{dtype}", raw("CheckNumerics", 1, message="here"),
+                      cases.values(dtype, [3000]))
+
+
 def difference(name, cpu, gpu):
     """What differs, or None."""
     cpu, gpu = numpy.asarray(cpu), numpy.asarray(gpu)
@@ -271,6 +378,9 @@ def main():
     elementwise_cases(cases)
     mixed_cases(cases)
     reduction_cases(cases, arguments.long)
+    select_cases(cases)
+    order_cases(cases)
+    count_cases(cases)
     listed = cases.list
     if not arguments.long:
         listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]

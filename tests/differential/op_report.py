@@ -55,6 +55,18 @@ GPU_EXPLAINED = {
     r"Pow/int\d+/negative$": "a kernel cannot fail: a negative integer power is rounded to zero",
     r"SparseSoftmaxCrossEntropyWithLogits/wrong/.*\[(\d+, -\d+|[35], 0)\]$":
         "a kernel cannot fail: a label outside of the classes gives NaN",
+    r"(Dense)?Bincount/wrong/.*-1":
+        "the host cannot read the values: one below zero is in no bin",
+    r"Segment\w+/wrong/.*\[(0, 2, 1|-1, 0, 0|0, -1, 0)\]$":
+        "TensorFlow's documentation: ids that are not sorted are no error on a GPU, and the result "
+        "is not specified",
+    r"SparseSegment\w+/wrong/\(3, 2\)/\[0, (-1|1|3)\]/\[(0, 0|-1, 0|1, 0)\]$":
+        "the host cannot read ids that are not sorted, and rows out of range, which count as zeros",
+    r"SparseSegment\w+WithNumSegments/wrong/2$":
+        "the host cannot read the last id: segments beyond their number are left out",
+    r"SparseSegment\w+Grad/wrong/\[0, (-1|4)\]/\[0, 1\]/4$|SparseSegment\w+Grad/wrong/\[0, 1\]/"
+    r"\[(-1, 0|0, 2)\]/4$|SparseSegment\w+GradV2/(\[(-1|4)\]/\[0\]|\[0\]/\[(-1|3)\])/4$":
+        "the host cannot read ids and indices: what is out of range is left out",
 }
 
 

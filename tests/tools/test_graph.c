@@ -135,9 +135,9 @@ static const struct kernel_def *device_row(const struct run *run, const struct n
 
 static struct status *init_kernel(struct run *run, const struct node *node,
                                   const struct kernel_def *def, struct kernel_instance *instance) {
-    bool is_of_cpu = !def || (def->flags & KERNEL_OF_CPU), makes_host_values = false;
+    bool is_of_cpu = !def || (def->flags & KERNEL_OF_CPU), makes_host_values = node->n_outputs > 0;
     for (int i = 0; def && i < node->n_outputs; i++)
-        makes_host_values |= kernel_output_is_on_host(def, node, i);
+        makes_host_values &= kernel_output_is_on_host(def, node, i);
     struct allocator *allocator =
         def && !(is_of_cpu && makes_host_values) ? test_device()->allocator : run->graph->allocator;
     return kernel_instance_init(instance, node, is_of_cpu ? "CPU" : "GPU", TEST_DEVICE, allocator,

@@ -177,11 +177,13 @@ static struct allocator *allocator_of(const struct plan_builder *b, const struct
     return is_shared ? device->shared_allocator : device->allocator;
 }
 
+/* Are all its outputs in host memory? Of an op with some there and some on the device
+ * (TensorArrayConcatV3) the kernel makes those in host memory itself. */
 static bool makes_host_values(const struct kernel_def *def, const struct node *node) {
     for (int i = 0; i < node->n_outputs; i++)
-        if (kernel_output_is_on_host(def, node, i))
-            return true;
-    return false;
+        if (!kernel_output_is_on_host(def, node, i))
+            return false;
+    return node->n_outputs > 0;
 }
 
 static struct status *build_kernel(struct plan_builder *b, const struct node *node,

@@ -194,8 +194,7 @@ static enum kernel_result empty(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, dims_read(sizes, "shape", &dims));
     /* The memory is always zeroed, because undefined elements would let a client read another's
      * memory. */
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 0),
-                                      dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 0, kernel_out_dtype(ctx, 0), dims_shape(&dims)));
     return KERNEL_DONE;
 }
 

@@ -9,7 +9,9 @@
  *                             size */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/nn/conv_internal.h"
+#include "kernels/support/moves.h"
 
 enum { MAX_FORMAT = 5 };
 
@@ -109,10 +111,15 @@ enum kernel_result data_format_vec_permute(struct kernel_ctx *ctx) {
                      "Destination and source format must determine a permutation, got %s and %s",
                      src, dst));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)x->dtype, tensor_shape(x)));
-    size_t bytes = (size_t)columns * dtype_size((enum dtype)x->dtype);
-    char *y = tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(y + (size_t)(strchr(dst, src[i]) - dst) * bytes,
-               (const char *)tensor_cdata(x) + (size_t)i * bytes, bytes);
+    struct moves moves;
+    moves_begin(&moves, ctx, (enum dtype)x->dtype);
+    for (int64_t i = 0; i < rows; i++) {
+        struct strided s;
+        strided_init(&s);
+        strided_add(&s, columns, 1, 1);
+        moves_add(&moves, &s, tensor_at(&ctx->outputs[0], (strchr(dst, src[i]) - dst) * columns),
+                  tensor_cat(x, i * columns));
+    }
+    KERNEL_TRY(ctx, moves_end(&moves));
     return KERNEL_DONE;
 }

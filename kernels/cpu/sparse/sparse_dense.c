@@ -4,9 +4,11 @@
 
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
-#include "kernels/support/update.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 #include "kernels/support/cancel.h"
+#include "kernels/support/moves.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list sparse_dense_kernels;
 
@@ -64,6 +66,25 @@ static struct status *to_offsets(const struct to_dense *job, bool validates, int
     return NULL;
 }
 
+/* On a device the order of entries is not checked: of equal ones the last wins. */
+static struct status *to_dense_on_device(struct kernel_ctx *ctx, const struct to_dense *job) {
+    struct tensor *out = &ctx->outputs[0];
+    struct device_scatter scatter = {
+        .op = UPDATE_ASSIGN, .dtype = (enum dtype)out->dtype, .params = tensor_data(out)};
+    if (out->n_elements == 0)
+        return NULL;
+    TRY(move_fill(ctx, scatter.dtype, scatter.params, tensor_cdata(job->filler), out->n_elements));
+    if (job->n == 0)
+        return NULL;
+    if (job->values->rank > 0)
+        scatter.updates = tensor_cdata(job->values);
+    else
+        scatter.scalar = device_scalar_of(job->values);
+    TRY(device_slices_init(&scatter.slices, job->indices, (int)job->n_dims, tensor_shape(out),
+                           job->n));
+    return ctx->instance->engine->scatter(ctx, &scatter);
+}
+
 static enum kernel_result sparse_to_dense(struct kernel_ctx *ctx) {
     struct to_dense job = {.indices = &ctx->inputs[0],
                            .sizes = &ctx->inputs[1],
@@ -72,6 +93,10 @@ static enum kernel_result sparse_to_dense(struct kernel_ctx *ctx) {
     enum dtype dtype = (enum dtype)job.values->dtype;
     KERNEL_TRY(ctx, check_to_dense(&job));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){(int)job.n_dims, job.dims}));
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, to_dense_on_device(ctx, &job));
+        return KERNEL_DONE;
+    }
     struct tensor *out = &ctx->outputs[0];
     int64_t *offsets = malloc(((size_t)job.n + 1) * sizeof(*offsets));
     struct status *st =

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/update.h"
 
 /* ---- elements ---- */
@@ -175,6 +176,18 @@ static COLD struct status *wrong_shape(const struct tensor_array *array, int64_t
         array->name, (long long)index, TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(array->element_shape));
 }
 
+static bool can_add(const struct kernel_ctx *ctx, enum dtype dtype) {
+    return kernel_is_for_device(ctx) || update_find(UPDATE_ADD, dtype) != NULL;
+}
+
+/* to = a + b, in whatever memory they are. */
+static struct status *add_values(struct kernel_ctx *ctx, enum dtype dtype, void *to, const void *a,
+                                 const void *b, int64_t n) {
+    if (!kernel_is_for_device(ctx))
+        return update_run(ctx->pool, update_find(UPDATE_ADD, dtype), dtype, to, a, b, n);
+    return n == 0 ? NULL : ctx->instance->engine->update(ctx, UPDATE_ADD, dtype, to, a, b, n);
+}
+
 /* Adds *value to the element, and takes it. */
 static struct status *element_add(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
                                   struct tensor *value) {
@@ -190,15 +203,14 @@ static struct status *element_add(struct tensor_array *array, struct kernel_ctx 
         tensor_move(sum, value);
         return NULL;
     }
-    update_fn *add = update_find(UPDATE_ADD, array->dtype);
-    if (!add)
+    if (!can_add(ctx, array->dtype))
         return status_invalid("TensorArray %s: Could not aggregate to TensorArray index %lld "
                               "because type %s cannot be added",
                               array->name, (long long)index, dtype_name(array->dtype));
     int64_t n = sum->n_elements;
     if (tensor_is_sole(sum)) {
-        TRY(update_run(ctx->pool, add, array->dtype, tensor_data(sum), tensor_cdata(sum),
-                       tensor_cdata(value), n));
+        TRY(add_values(ctx, array->dtype, tensor_data(sum), tensor_cdata(sum), tensor_cdata(value),
+                       n));
         tensor_clear(value);
         return NULL;
     }
@@ -206,10 +218,9 @@ static struct status *element_add(struct tensor_array *array, struct kernel_ctx 
     if (tensor_is_sole(value))
         tensor_move(&made, value);
     else
-        TRY(tensor_new(ctx->instance->allocator, array->dtype, tensor_shape(sum), &made));
+        TRY(kernel_new(ctx, array->dtype, tensor_shape(sum), &made));
     const void *by = value->storage == TENSOR_NONE ? tensor_cdata(&made) : tensor_cdata(value);
-    struct status *st =
-        update_run(ctx->pool, add, array->dtype, tensor_data(&made), tensor_cdata(sum), by, n);
+    struct status *st = add_values(ctx, array->dtype, tensor_data(&made), tensor_cdata(sum), by, n);
     tensor_clear(sum);
     tensor_clear(value);
     tensor_move(sum, &made);
@@ -289,8 +300,10 @@ static struct status *read_zeros(struct tensor_array *array, struct kernel_ctx *
         element_set_shape(element, array->element_shape);
         element->is_written = true;
     }
-    return tensor_new_zeroed(ctx->instance->allocator, array->dtype, element_shape_of(element),
-                             ret);
+    struct shape shape = element_shape_of(element);
+    return kernel_is_for_device(ctx)
+               ? kernel_new_on_device(ctx, array->dtype, shape, true, ret)
+               : tensor_new_zeroed(ctx->instance->allocator, array->dtype, shape, ret);
 }
 
 /* The caller holds the lock. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/resources/tensor_array.h"
+#include "kernels/support/moves.h"
 
 extern const struct kernel_list tensor_array_bulk_kernels;
 
@@ -72,15 +73,36 @@ static void join_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static void join_run(struct kernel_ctx *ctx, struct join_job *job, int64_t n) {
+static struct status *join_on_device(struct kernel_ctx *ctx, const struct join_job *job,
+                                     int64_t n) {
+    struct moves moves;
+    moves_begin(&moves, ctx, job->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        const struct tensor *part = &job->parts[i];
+        int64_t offset = job->offsets ? job->offsets[i] : i * job->part_len;
+        struct strided s;
+        if (part->n_elements == 0)
+            continue;
+        strided_init(&s);
+        strided_add(&s, part->n_elements, 1, 1);
+        moves_add(&moves, &s, job->to + (size_t)offset * dtype_size(job->dtype),
+                  tensor_cdata(part));
+    }
+    return moves_end(&moves);
+}
+
+static struct status *join_run(struct kernel_ctx *ctx, struct join_job *job, int64_t n) {
     int64_t n_all = ctx->outputs[0].n_elements;
     if (n_all == 0)
-        return;
+        return NULL;
+    if (kernel_is_for_device(ctx))
+        return join_on_device(ctx, job, n);
     double part_ns = 5 + 0.1 * (double)dtype_size(job->dtype) * (double)(n_all / n);
     if (ctx->pool && n_all >= 64 * 1024)
         pool_parallel_for(ctx->pool, n, part_ns, join_range, job);
     else
         join_range(job, 0, n);
+    return NULL;
 }
 
 /* ---- TensorArrayGatherV3 ---- */
@@ -130,7 +152,7 @@ static struct status *gather_parts(struct kernel_ctx *ctx, struct tensor_array *
                            .to = tensor_data(&ctx->outputs[0]),
                            .parts = parts,
                            .part_len = parts[0].n_elements};
-    join_run(ctx, &job, n);
+    st = join_run(ctx, &job, n);
 out:
     tensors_free(parts, n);
     return st;
@@ -199,6 +221,13 @@ static struct status *concat_check(const struct bulk_state *state, const struct 
     return NULL;
 }
 
+/* Makes the lengths, which are in host memory also where the elements are on a device. */
+static struct status *alloc_lengths(struct kernel_ctx *ctx, int64_t n) {
+    struct allocator *allocator =
+        kernel_is_for_device(ctx) ? allocator_host() : ctx->instance->allocator;
+    return tensor_new(allocator, DT_INT64, (struct shape){1, &n}, &ctx->outputs[1]);
+}
+
 static struct status *concat_parts(struct kernel_ctx *ctx, struct tensor_array *array, int64_t n) {
     const struct bulk_state *state = ctx->instance->state;
     struct tensor *parts = tensors_new(n);
@@ -213,7 +242,7 @@ static struct status *concat_parts(struct kernel_ctx *ctx, struct tensor_array *
     TRY_OUT(tensor_array_read_many(array, ctx, NULL, n, parts));
     TRY_OUT(concat_check(state, parts, n, offsets, &n_rows));
     TRY_OUT(alloc_stacked(ctx, state->dtype, n_rows, except_0(&parts[0])));
-    TRY_OUT(kernel_alloc(ctx, 1, DT_INT64, (struct shape){1, &n}));
+    TRY_OUT(alloc_lengths(ctx, n));
     int64_t *lengths = tensor_data(&ctx->outputs[1]);
     for (int64_t i = 0; i < n; i++)
         lengths[i] = tensor_dim(&parts[i], 0);
@@ -221,7 +250,7 @@ static struct status *concat_parts(struct kernel_ctx *ctx, struct tensor_array *
                            .to = tensor_data(&ctx->outputs[0]),
                            .parts = parts,
                            .offsets = offsets};
-    join_run(ctx, &job, n);
+    st = join_run(ctx, &job, n);
 out:
     tensors_free(parts, n);
     free(offsets);
@@ -241,7 +270,7 @@ static struct status *concat_all(struct kernel_ctx *ctx, struct tensor_array *ar
                                     "are supported when concatenating zero-size TensorArrays.",
                                     SHAPE_TEXT(state->wanted));
     TRY(alloc_stacked(ctx, state->dtype, 0, state->wanted));
-    return kernel_alloc(ctx, 1, DT_INT64, (struct shape){1, &n});
+    return alloc_lengths(ctx, n);
 }
 
 static enum kernel_result array_concat(struct kernel_ctx *ctx) {

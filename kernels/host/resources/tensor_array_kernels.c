@@ -8,6 +8,7 @@
 
 #include "kernels/host.h"
 #include "kernels/host/resources/tensor_array.h"
+#include "kernels/support/device_engine.h"
 
 extern const struct kernel_list tensor_array_kernels;
 
@@ -160,7 +161,9 @@ static enum kernel_result array_compute(struct kernel_ctx *ctx) {
     struct status *st = make_handle(ctx, &making, state->dtype);
     str_fini(&name);
     KERNEL_TRY(ctx, st);
-    if (ctx->instance->n_outputs > 1)
+    if (ctx->instance->n_outputs > 1 && kernel_is_for_device(ctx))
+        KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 1, DT_FLOAT, SHAPE_SCALAR));
+    else if (ctx->instance->n_outputs > 1)
         tensor_init_scalar_f32(&ctx->outputs[1], 0);
     return KERNEL_DONE;
 }

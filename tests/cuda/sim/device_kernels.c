@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OBJECTS = 16 };
+enum { MAX_OBJECTS = 64 };
 static void *objects[MAX_OBJECTS];
 static int n_objects;
 
@@ -24,8 +24,13 @@ bool kernels_load(const char *paths) {
     char *copy = strdup(paths), *rest = copy, *path;
     bool is_done = true;
     while (is_done && (path = strsep(&rest, ":")) != NULL) {
-        if (*path == '\0' || n_objects == MAX_OBJECTS)
+        if (*path == '\0')
             continue;
+        if (n_objects == MAX_OBJECTS) {
+            report("no kernels: there are more than %d objects", MAX_OBJECTS);
+            is_done = false;
+            break;
+        }
         objects[n_objects] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (objects[n_objects] == NULL) {
             report("no kernels: %s", dlerror());

@@ -11,6 +11,16 @@
 #include "kernels/cuda/ops/sized_job.h"
 #include "kernels/support/dims.h"
 
+static struct gpu_stem bin_stem = {"bin"};
+static struct gpu_stem bincount_stem = {"bincount"};
+static struct gpu_stem counts_stem = {"counts"};
+static struct gpu_stem histogram_stem = {"histogram"};
+static struct gpu_stem in_top_stem = {"in_top"};
+static struct gpu_stem search_stem = {"search"};
+static struct gpu_stem bucketize_stem = {"bucketize"};
+static struct gpu_stem check_numbers_stem = {"check_numbers"};
+static struct gpu_stem coordinate_stem = {"coordinate"};
+
 /* ---- Bincount, DenseBincount ---- */
 
 struct bins_state {
@@ -60,7 +70,7 @@ static struct status *sum_weights(struct kernel_ctx *ctx, int64_t n_rows, int64_
                                  .row_len = n / n_rows,
                                  .n_bins = n_bins,
                                  .n_rows = n_rows};
-    TRY_OUT(engine_launch_for(ctx, "bin", "keys", n, &keys));
+    TRY_OUT(engine_launch_for(ctx, &bin_stem, "keys", n, &keys));
     TRY_OUT(order_sort_run(ctx, &sort));
     TRY_OUT(order_longs(ctx, n_all + 1, &firsts));
     TRY_OUT(order_bounds(ctx, sort.keys->data, BOUNDS_U64, n, n_all, order_longs_of(firsts)));
@@ -99,10 +109,10 @@ static struct status *count_values(struct kernel_ctx *ctx, int64_t n_rows, int64
                                  .is_binary = state->is_binary};
     struct status *st = gpu_zero(ctx, counts, size_bytes);
     if (!st && args.n > 0)
-        st = engine_launch(ctx, "bincount", "all", gpu_grid_for(ctx, args.n), &args);
+        st = engine_launch(ctx, &bincount_stem, "all", gpu_grid_for(ctx, args.n), &args);
     if (!st && is_float) {
         struct counts_float_args to_float = {counts, tensor_data(out), out->n_elements};
-        st = engine_launch_for(ctx, "counts", "float", to_float.n, &to_float);
+        st = engine_launch_for(ctx, &counts_stem, "float", to_float.n, &to_float);
     }
     buffer_unref(scratch);
     return st;
@@ -116,7 +126,7 @@ enum kernel_result count_bins(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, check_bins(ctx, &n_bins));
     struct shape shape =
         has_rows ? (struct shape){2, (int64_t[]){n_rows, n_bins}} : (struct shape){1, &n_bins};
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, (enum dtype)weights->dtype, shape));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)weights->dtype, shape));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
     bool has_weights = weights->n_elements > 0 && !state->is_binary;
@@ -145,7 +155,7 @@ enum kernel_result count_histogram(struct kernel_ctx *ctx) {
     if (n_bins <= 0)
         return kernel_fail(ctx, status_invalid("nbins should be a positive number, but got '%lld'",
                                                (long long)n_bins));
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, DT_INT32, (struct shape){1, &n_bins}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT32, (struct shape){1, &n_bins}));
     struct histogram_args args = {.values = tensor_cdata(values),
                                   .counts = tensor_data(&ctx->outputs[0]),
                                   .n = values->n_elements,
@@ -155,8 +165,8 @@ enum kernel_result count_histogram(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, gpu_zero(ctx, args.counts, tensor_size_bytes(&ctx->outputs[0])));
     if (args.n > 0)
         KERNEL_TRY(ctx,
-                   engine_launch_for(ctx, "histogram", gpu_dtype_suffix((enum dtype)values->dtype),
-                                     args.n, &args));
+                   engine_launch_for(ctx, &histogram_stem,
+                                     gpu_dtype_suffix((enum dtype)values->dtype), args.n, &args));
     return KERNEL_DONE;
 }
 
@@ -184,7 +194,7 @@ enum kernel_result count_in_top_k(struct kernel_ctx *ctx) {
     if (k && k->rank != 0)
         return kernel_fail(ctx,
                            status_invalid("k must be 0-D, got shape %s", TENSOR_SHAPE_TEXT(k)));
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, DT_BOOL, (struct shape){1, &n_rows}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, (struct shape){1, &n_rows}));
     if (n_rows == 0)
         return KERNEL_DONE;
     struct in_top_k_args args = {.predictions = tensor_cdata(predictions),
@@ -197,7 +207,7 @@ enum kernel_result count_in_top_k(struct kernel_ctx *ctx) {
                                  .k = *(const int64_t *)ctx->instance->state};
     struct gpu_grid grid = {.n_blocks = (unsigned)MIN(n_rows, (int64_t)1 << 16),
                             .n_threads = ORDER_THREADS};
-    KERNEL_TRY(ctx, engine_launch(ctx, "in_top", "k", grid, &args));
+    KERNEL_TRY(ctx, engine_launch(ctx, &in_top_stem, "k", grid, &args));
     return KERNEL_DONE;
 }
 
@@ -218,7 +228,7 @@ enum kernel_result count_search(struct kernel_ctx *ctx) {
         return kernel_fail(
             ctx,
             status_invalid("trailing dim_size must less than %d for int32 output type", INT32_MAX));
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, out_dtype, tensor_shape(values)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, out_dtype, tensor_shape(values)));
     if (values->n_elements == 0)
         return KERNEL_DONE;
     struct search_args args = {.sorted = tensor_cdata(sorted),
@@ -229,8 +239,8 @@ enum kernel_result count_search(struct kernel_ctx *ctx) {
                                .n_values = tensor_dim(values, 1),
                                .is_upper = node_is_op(ctx->instance->node, "UpperBound"),
                                .out_bytes = (int64_t)dtype_size(out_dtype)};
-    KERNEL_TRY(ctx, engine_launch_for(ctx, "search", gpu_dtype_suffix((enum dtype)values->dtype),
-                                      args.n, &args));
+    KERNEL_TRY(ctx, engine_launch_for(ctx, &search_stem,
+                                      gpu_dtype_suffix((enum dtype)values->dtype), args.n, &args));
     return KERNEL_DONE;
 }
 
@@ -258,7 +268,7 @@ enum kernel_result count_bucketize(struct kernel_ctx *ctx) {
     const struct boundaries *boundaries = ctx->instance->state;
     const struct tensor *in = &ctx->inputs[0];
     struct buffer *table = NULL;
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, DT_INT32, tensor_shape(in)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT32, tensor_shape(in)));
     if (in->n_elements == 0)
         return KERNEL_DONE;
     if (boundaries->n > 0)
@@ -269,8 +279,8 @@ enum kernel_result count_bucketize(struct kernel_ctx *ctx) {
                                   .out = tensor_data(&ctx->outputs[0]),
                                   .n = in->n_elements,
                                   .n_boundaries = boundaries->n};
-    struct status *st =
-        engine_launch_for(ctx, "bucketize", gpu_dtype_suffix((enum dtype)in->dtype), args.n, &args);
+    struct status *st = engine_launch_for(ctx, &bucketize_stem,
+                                          gpu_dtype_suffix((enum dtype)in->dtype), args.n, &args);
     buffer_unref(table);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
@@ -287,7 +297,7 @@ enum kernel_result count_cross(struct kernel_ctx *ctx) {
     if (tensor_dim(a, a->rank - 1) != 3)
         return kernel_fail(ctx, status_failed_precondition(
                                     "Cross-products are only defined for 3-element vectors."));
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, (enum dtype)a->dtype, tensor_shape(a)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)a->dtype, tensor_shape(a)));
     struct cross_args args = {tensor_cdata(a), tensor_cdata(b), tensor_data(&ctx->outputs[0]),
                               a->n_elements / 3};
     if (args.n_vectors == 0)
@@ -345,8 +355,8 @@ static struct status *check_start(struct kernel_ctx *ctx, struct check_job *job)
     TRY(gpu_scratch(ctx, sizeof(uint32_t), &job->found));
     TRY(gpu_zero(ctx, job->found->data, sizeof(uint32_t)));
     struct check_args args = {tensor_cdata(x), (uint32_t *)(void *)job->found->data, x->n_elements};
-    return engine_launch_for(ctx, "check_numbers", gpu_dtype_suffix((enum dtype)x->dtype), args.n,
-                             &args);
+    return engine_launch_for(ctx, &check_numbers_stem, gpu_dtype_suffix((enum dtype)x->dtype),
+                             args.n, &args);
 }
 
 enum kernel_result check_numbers(struct kernel_ctx *ctx) {
@@ -403,8 +413,8 @@ static struct status *take_rows(struct kernel_ctx *ctx, const struct order_sort 
 enum kernel_result sparse_reorder(struct kernel_ctx *ctx) {
     const struct tensor *indices = &ctx->inputs[0], *values = &ctx->inputs[1];
     KERNEL_TRY(ctx, check_sparse(ctx));
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, DT_INT64, tensor_shape(indices)));
-    KERNEL_TRY(ctx, device_alloc(ctx, 1, (enum dtype)values->dtype, tensor_shape(values)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT64, tensor_shape(indices)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 1, (enum dtype)values->dtype, tensor_shape(values)));
     struct order_sort sort = {.n = values->n_elements, .key_bytes = 8, .n_bits = 64};
     if (sort.n == 0)
         return KERNEL_DONE;
@@ -415,7 +425,7 @@ enum kernel_result sparse_reorder(struct kernel_ctx *ctx) {
                                     .keys = (uint64_t *)(void *)sort.keys->data,
                                     .n = sort.n,
                                     .rank = tensor_dim(indices, 1)};
-    TRY_OUT(engine_launch_for(ctx, "coordinate", "keys", sort.n, &args));
+    TRY_OUT(engine_launch_for(ctx, &coordinate_stem, "keys", sort.n, &args));
     TRY_OUT(order_sort_run(ctx, &sort));
     TRY_OUT(take_rows(ctx, &sort, 0));
     TRY_OUT(take_rows(ctx, &sort, 1));

@@ -5,6 +5,13 @@
 
 #include "kernels/cuda/ops/engine_internal.h"
 
+static struct gpu_stem order_scan_stem = {"order_scan"};
+static struct gpu_stem radix_count_stem = {"radix_count"};
+static struct gpu_stem radix_place_stem = {"radix_place"};
+static struct gpu_stem order_keys_stem = {"order_keys"};
+static struct gpu_stem order_index_stem = {"order_index"};
+static struct gpu_stem order_stem = {"order"};
+
 enum {
     SCAN_ONE_MOST = 16 * SCAN_TILE_LEN, /* values that one block scans alone */
     MAX_TILE_BLOCKS = 1 << 16,
@@ -23,14 +30,14 @@ static struct gpu_grid tile_grid(int64_t n_tiles) {
 
 static struct status *scan_one(struct kernel_ctx *ctx, int64_t *values, int64_t n, int64_t *total) {
     struct scan_args args = {.values = values, .n = n, .total = total};
-    return engine_launch(ctx, "order_scan", "one", tile_grid(1), &args);
+    return engine_launch(ctx, &order_scan_stem, "one", tile_grid(1), &args);
 }
 
 static struct status *scan_by_tiles(struct kernel_ctx *ctx, struct scan_args *args,
                                     int64_t n_tiles) {
-    TRY(engine_launch(ctx, "order_scan", "sums", tile_grid(n_tiles), args));
+    TRY(engine_launch(ctx, &order_scan_stem, "sums", tile_grid(n_tiles), args));
     TRY(scan_one(ctx, args->tiles, n_tiles, args->total));
-    return engine_launch(ctx, "order_scan", "tiles", tile_grid(n_tiles), args);
+    return engine_launch(ctx, &order_scan_stem, "tiles", tile_grid(n_tiles), args);
 }
 
 struct status *order_scan(struct kernel_ctx *ctx, int64_t *values, int64_t n, int64_t *total) {
@@ -91,10 +98,10 @@ static struct status *radix_pass(struct kernel_ctx *ctx, struct order_sort *sort
                               .n = sort->n,
                               .n_tiles = n_tiles,
                               .shift = shift};
-    TRY_OUT(engine_launch(ctx, "radix_count", gpu_size_suffix(sort->key_bytes), tile_grid(n_tiles),
-                          &args));
+    TRY_OUT(engine_launch(ctx, &radix_count_stem, gpu_size_suffix(sort->key_bytes),
+                          tile_grid(n_tiles), &args));
     TRY_OUT(order_scan(ctx, counts, RADIX_DIGITS * n_tiles, NULL));
-    TRY_OUT(engine_launch(ctx, "radix_place", suffix, tile_grid(n_tiles), &args));
+    TRY_OUT(engine_launch(ctx, &radix_place_stem, suffix, tile_grid(n_tiles), &args));
     order_sort_fini(sort);
     sort->keys = keys;
     sort->positions = positions;
@@ -126,7 +133,7 @@ struct status *order_keys(struct kernel_ctx *ctx, struct order_sort *sort, enum 
     sort->n_bits = 8 * (int)size;
     TRY(gpu_scratch(ctx, (size_t)sort->n * sort->key_bytes, &sort->keys));
     struct keys_args args = {from, sort->keys->data, sort->n, is_descending};
-    return engine_launch_for(ctx, "order_keys", gpu_dtype_suffix(dtype), sort->n, &args);
+    return engine_launch_for(ctx, &order_keys_stem, gpu_dtype_suffix(dtype), sort->n, &args);
 }
 
 struct status *order_index_keys(struct kernel_ctx *ctx, struct order_sort *sort, enum dtype dtype,
@@ -140,11 +147,11 @@ struct status *order_index_keys(struct kernel_ctx *ctx, struct order_sort *sort,
                                    .n = sort->n,
                                    .n_valid = n_valid,
                                    .key_bytes = (int64_t)sort->key_bytes};
-    return engine_launch_for(ctx, "order_index", "keys", sort->n, &args);
+    return engine_launch_for(ctx, &order_index_stem, "keys", sort->n, &args);
 }
 
 struct status *order_bounds(struct kernel_ctx *ctx, const void *keys, int64_t kind, int64_t n,
                             int64_t n_values, int64_t *firsts) {
     struct bounds_args args = {keys, kind, firsts, n, n_values};
-    return engine_launch_for(ctx, "order", "bounds", n_values + 1, &args);
+    return engine_launch_for(ctx, &order_stem, "bounds", n_values + 1, &args);
 }

@@ -13,6 +13,9 @@
 #include "kernels/cuda/ops/sized_job.h"
 #include "kernels/support/dims.h"
 
+static struct gpu_stem runs_stem = {"runs"};
+static struct gpu_stem group_stem = {"group"};
+
 const struct segments_op segments_sum = {.op = UPDATE_ADD};
 const struct segments_op segments_mean = {.op = UPDATE_ADD, .scale = SEGMENTS_MEAN};
 const struct segments_op segments_prod = {.op = UPDATE_MUL};
@@ -43,7 +46,7 @@ struct status *segments_run(struct kernel_ctx *ctx, enum dtype dtype, struct run
                       ((args->inner + args->width - 1) / args->width);
     struct gpu_grid grid = {.n_blocks = (unsigned)MIN(n_units, (int64_t)1 << 16),
                             .n_threads = ORDER_THREADS};
-    return engine_launch(ctx, "runs", gpu_dtype_suffix(dtype), grid, args);
+    return engine_launch(ctx, &runs_stem, gpu_dtype_suffix(dtype), grid, args);
 }
 
 /* ---- SegmentX, SparseSegmentX, SparseSegmentXWithNumSegments ---- */
@@ -88,7 +91,7 @@ static struct status *alloc_rows(struct kernel_ctx *ctx, const struct tensor *da
     struct dims dims;
     dims_set(&dims, tensor_shape(data));
     dims.at[0] = n_rows;
-    TRY(device_alloc(ctx, 0, (enum dtype)data->dtype, dims_shape(&dims)));
+    TRY(kernel_alloc(ctx, 0, (enum dtype)data->dtype, dims_shape(&dims)));
     *ret_inner = ctx->outputs[0].n_elements > 0 ? dims_product(dims.at, 1, dims.rank) : 1;
     return NULL;
 }
@@ -246,7 +249,7 @@ static struct status *grad_finish(struct sized_job *base, const void *sizes) {
     struct kernel_ctx *ctx = base->ctx;
     int64_t n_rows = *(const int64_t *)sizes;
     enum dtype dtype = kernel_out_dtype(ctx, 1);
-    TRY(device_alloc(ctx, 1, dtype, (struct shape){1, &n_rows}));
+    TRY(kernel_alloc(ctx, 1, dtype, (struct shape){1, &n_rows}));
     TRY(grad_run(ctx, grad, n_rows));
     if (n_rows == 0)
         return NULL;
@@ -256,7 +259,7 @@ static struct status *grad_finish(struct sized_job *base, const void *sizes) {
                                    .n_groups = n_rows,
                                    .key_bytes = (int64_t)grad->sort.key_bytes,
                                    .to_bytes = (int64_t)dtype_size(dtype)};
-    return engine_launch_for(ctx, "group", "keys", n_rows, &args);
+    return engine_launch_for(ctx, &group_stem, "keys", n_rows, &args);
 }
 
 static struct status *grad_compact(struct kernel_ctx *ctx, struct grad_job *grad, int64_t n_rows) {
@@ -279,7 +282,7 @@ enum kernel_result segments_grad(struct kernel_ctx *ctx) {
         KERNEL_TRY(ctx, alloc_rows(ctx, &ctx->inputs[0], is_compact ? 0 : n_rows, &inner));
         if (is_compact)
             KERNEL_TRY(ctx,
-                       device_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &none}));
+                       kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &none}));
         KERNEL_TRY(
             ctx, gpu_zero(ctx, tensor_data(&ctx->outputs[0]), tensor_size_bytes(&ctx->outputs[0])));
         return KERNEL_DONE;

@@ -10,6 +10,15 @@
 #include "kernels/cuda/ops/sized_job.h"
 #include "kernels/support/dims.h"
 
+static struct gpu_stem where_write_stem = {"where_write"};
+static struct gpu_stem where_count_stem = {"where_count"};
+static struct gpu_stem unique_write_stem = {"unique_write"};
+static struct gpu_stem group_heads_stem = {"group_heads"};
+static struct gpu_stem group_starts_stem = {"group_starts"};
+static struct gpu_stem top_k_rows_stem = {"top_k_rows"};
+static struct gpu_stem order_row_stem = {"order_row"};
+static struct gpu_stem top_k_pick_stem = {"top_k_pick"};
+
 /* ---- Where ---- */
 
 struct where_job {
@@ -34,11 +43,11 @@ static struct status *where_finish(struct sized_job *base, const void *sizes) {
     struct where_job *where = CONTAINER_OF(base, struct where_job, job);
     struct kernel_ctx *ctx = base->ctx;
     int64_t dims[2] = {*(const int64_t *)sizes, where->args.rank};
-    TRY(device_alloc(ctx, 0, DT_INT64, (struct shape){2, dims}));
+    TRY(kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, dims}));
     if (ctx->outputs[0].n_elements == 0)
         return NULL;
     where->args.out = tensor_data(&ctx->outputs[0]);
-    return engine_launch(ctx, "where_write", gpu_dtype_suffix((enum dtype)ctx->inputs[0].dtype),
+    return engine_launch(ctx, &where_write_stem, gpu_dtype_suffix((enum dtype)ctx->inputs[0].dtype),
                          tiles_grid(where->args.n), &where->args);
 }
 
@@ -47,7 +56,7 @@ static struct status *where_start(struct kernel_ctx *ctx, struct where_job *wher
     TRY(order_longs(ctx, n_tiles + 1, &where->counts));
     TRY(order_longs(ctx, 1, &where->total));
     where->args.counts = order_longs_of(where->counts);
-    TRY(engine_launch(ctx, "where_count", gpu_dtype_suffix((enum dtype)ctx->inputs[0].dtype),
+    TRY(engine_launch(ctx, &where_count_stem, gpu_dtype_suffix((enum dtype)ctx->inputs[0].dtype),
                       tiles_grid(n), &where->args));
     return order_scan(ctx, where->args.counts, n_tiles, order_longs_of(where->total));
 }
@@ -59,7 +68,7 @@ enum kernel_result select_where(struct kernel_ctx *ctx) {
                            status_invalid("WhereOp : Unhandled input dimensions: %d", in->rank));
     if (in->n_elements == 0) {
         KERNEL_TRY(ctx,
-                   device_alloc(ctx, 0, DT_INT64, (struct shape){2, (int64_t[]){0, in->rank}}));
+                   kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, (int64_t[]){0, in->rank}}));
         return KERNEL_DONE;
     }
     struct where_job *where = xcalloc(1, sizeof *where);
@@ -112,10 +121,10 @@ static struct status *unique_finish(struct sized_job *base, const void *sizes) {
     enum dtype dtype = (enum dtype)x->dtype, out_dtype = kernel_out_dtype(ctx, 1);
     int64_t n_unique = *(const int64_t *)sizes;
     bool has_counts = ctx->instance->n_outputs > 2;
-    TRY(device_alloc(ctx, 0, dtype, (struct shape){1, &n_unique}));
-    TRY(device_alloc(ctx, 1, out_dtype, tensor_shape(x)));
+    TRY(kernel_alloc(ctx, 0, dtype, (struct shape){1, &n_unique}));
+    TRY(kernel_alloc(ctx, 1, out_dtype, tensor_shape(x)));
     if (has_counts)
-        TRY(device_alloc(ctx, 2, out_dtype, (struct shape){1, &n_unique}));
+        TRY(kernel_alloc(ctx, 2, out_dtype, (struct shape){1, &n_unique}));
     struct unique_args args = {.x = tensor_cdata(x),
                                .y = tensor_data(&ctx->outputs[0]),
                                .of = tensor_data(&ctx->outputs[1]),
@@ -126,7 +135,7 @@ static struct status *unique_finish(struct sized_job *base, const void *sizes) {
                                .ranks = order_longs_of(unique->marks),
                                .n = x->n_elements,
                                .out_bytes = (int64_t)dtype_size(out_dtype)};
-    return engine_launch_for(ctx, "unique_write", gpu_size_suffix(dtype_size(dtype)), args.n,
+    return engine_launch_for(ctx, &unique_write_stem, gpu_size_suffix(dtype_size(dtype)), args.n,
                              &args);
 }
 
@@ -141,9 +150,11 @@ struct status *select_groups(struct kernel_ctx *ctx, const struct order_sort *so
                                .n = sort->n,
                                .distinct_above = bounds->distinct_above,
                                .n_valid = bounds->n_valid};
-    TRY(engine_launch_for(ctx, "group_heads", gpu_size_suffix(sort->key_bytes), sort->n, &args));
+    TRY(engine_launch_for(ctx, &group_heads_stem, gpu_size_suffix(sort->key_bytes), sort->n,
+                          &args));
     TRY(order_scan(ctx, heads, sort->n, total));
-    return engine_launch_for(ctx, "group_starts", gpu_size_suffix(sort->key_bytes), sort->n, &args);
+    return engine_launch_for(ctx, &group_starts_stem, gpu_size_suffix(sort->key_bytes), sort->n,
+                             &args);
 }
 
 static struct status *unique_start(struct kernel_ctx *ctx, struct unique_job *unique) {
@@ -175,7 +186,7 @@ enum kernel_result select_unique(struct kernel_ctx *ctx) {
                                                INT32_MAX));
     if (x->n_elements == 0) {
         for (int i = 0; i < ctx->instance->n_outputs; i++)
-            KERNEL_TRY(ctx, device_alloc(ctx, i, kernel_out_dtype(ctx, i), tensor_shape(x)));
+            KERNEL_TRY(ctx, kernel_alloc(ctx, i, kernel_out_dtype(ctx, i), tensor_shape(x)));
         return KERNEL_DONE;
     }
     struct unique_job *unique = xcalloc(1, sizeof *unique);
@@ -207,7 +218,7 @@ static struct status *partition_alloc(struct kernel_ctx *ctx, int p, int64_t n_r
         dims.at[i] = tensor_dim(data, partitions->rank + i - 1);
     if (dims.rank > SHAPE_MAX_RANK)
         return status_invalid("The parts would pass the rank limit of %d", SHAPE_MAX_RANK);
-    return device_alloc(ctx, p, (enum dtype)data->dtype, dims_shape(&dims));
+    return kernel_alloc(ctx, p, (enum dtype)data->dtype, dims_shape(&dims));
 }
 
 static struct status *partition_finish(struct sized_job *base, const void *sizes) {
@@ -286,7 +297,8 @@ static struct status *top_k_rows(struct kernel_ctx *ctx, struct top_k_args *args
     struct gpu_grid grid = {.n_blocks = (unsigned)MIN(args->n_rows, (int64_t)1 << 16),
                             .n_threads = ORDER_THREADS,
                             .shared_bytes = (unsigned)((size_t)args->n_entries * entry)};
-    return engine_launch(ctx, "top_k_rows", gpu_dtype_suffix((enum dtype)in->dtype), grid, args);
+    return engine_launch(ctx, &top_k_rows_stem, gpu_dtype_suffix((enum dtype)in->dtype), grid,
+                         args);
 }
 
 /* Replaces the sorted keys by the numbers of the rows, and sorts by them. */
@@ -302,7 +314,7 @@ static struct status *sort_by_row(struct kernel_ctx *ctx, struct order_sort *sor
                                  .n = sort->n,
                                  .by = n_cols,
                                  .key_bytes = (int64_t)sort->key_bytes};
-    TRY(engine_launch_for(ctx, "order_row", "keys", sort->n, &args));
+    TRY(engine_launch_for(ctx, &order_row_stem, "keys", sort->n, &args));
     return order_sort_run(ctx, sort);
 }
 
@@ -325,7 +337,7 @@ static struct status *top_k_sorted(struct kernel_ctx *ctx, const struct top_k_ar
                                        .n_cols = args->n_cols,
                                        .k = args->k,
                                        .index_bytes = args->index_bytes};
-        st = engine_launch_for(ctx, "top_k_pick", gpu_size_suffix(dtype_size(dtype)),
+        st = engine_launch_for(ctx, &top_k_pick_stem, gpu_size_suffix(dtype_size(dtype)),
                                args->n_rows * args->k, &pick);
     }
     order_sort_fini(&sort);
@@ -373,8 +385,8 @@ enum kernel_result select_top_k(struct kernel_ctx *ctx) {
     dims_set(&dims, tensor_shape(input));
     int64_t n_cols = dims.at[dims.rank - 1];
     dims.at[dims.rank - 1] = k;
-    KERNEL_TRY(ctx, device_alloc(ctx, 0, (enum dtype)input->dtype, dims_shape(&dims)));
-    KERNEL_TRY(ctx, device_alloc(ctx, 1, kernel_out_dtype(ctx, 1), dims_shape(&dims)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)input->dtype, dims_shape(&dims)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), dims_shape(&dims)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
     struct top_k_args args = {.in = tensor_cdata(input),

@@ -2,7 +2,8 @@
  * (compile.h).
  *
  * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c,
- * pass_datasets.c, place.h, pass_place.c, pass_partition.c, pass_functions.c. */
+ * pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_partition.c,
+ * pass_functions.c. */
 #include "master/compile/compile.h"
 
 #include <stdlib.h>
@@ -20,8 +21,10 @@ const struct pass compile_passes[] = {
     {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false},
     {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true},
     {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true},
+    {"waits",     pass_waits,     "what only waits is not computed",           true},
+    {"controls",  pass_controls,  "control edges that say nothing new",        true},
     {"datasets",  pass_datasets,  "datasets as graphs, for clients",           false},
-    {"sweep",     pass_prune,     "what inline, fold and cse left unused",     false},
+    {"sweep",     pass_prune,     "what the passes before it left unused",     false},
     {"place",     pass_place,     "WP 3.2.1 node placement",                   false},
     {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false},
     {"functions", pass_functions, "CF 3: functions that kernels call",         false},
@@ -56,7 +59,7 @@ void compile_options_default(struct compile_options *options) {
 static bool is_switched_off(const struct pass *pass, const struct compile_options *options) {
     if (!pass->is_optional)
         return false;
-    if ((options->no_fold && pass->run == pass_fold) || (options->no_cse && pass->run == pass_cse))
+    if (options->no_optimizations)
         return true;
     for (const char *const *name = options->disabled_passes; name && *name; name++)
         if (strcmp(*name, pass->name) == 0)

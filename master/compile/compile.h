@@ -1,8 +1,8 @@
 /* The compiler: makes partitions from a session's graph and a step's signature [WP 3.2.1, 3.3.1,
  * 5.1; OSDI 3.3].
  *
- *   session graph ─► cut at feeds and fetches ─► prune ─► inline ─► fold ─► cse ─► place ─►
- *     partition ─► one graph per task, with the functions that its kernels call
+ *   session graph ─► cut at feeds and fetches ─► prune ─► inline ─► fold ─► cse ─► waits ─►
+ *     controls ─► place ─► partition ─► one graph per task, with the functions that kernels call
  *
  * Stateful nodes and their colocation groups have been placed before, once for the session's whole
  * graph (place_session). The passes are rows of a table (compile.c). A pass says whether it changed
@@ -35,7 +35,7 @@ enum placement {
 struct compile_options {
     enum placement placement;
     bool allow_soft_placement;
-    bool no_fold, no_cse; /* opt_level L0, or an operator's --disable-pass */
+    bool no_optimizations; /* opt_level L0: no optional pass */
     /* floats travel between tasks as bfloat16: the client's wish, or the operator's */
     bool bfloat16_sends;
     const char *const *disabled_passes; /* names; NULL-terminated or NULL */

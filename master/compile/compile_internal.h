@@ -22,6 +22,8 @@ struct status *pass_prune(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_inline(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_fold(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_cse(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_waits(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_controls(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_datasets(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_place(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_partition(struct compilation *c, bool *ret_changed) MUST_USE;

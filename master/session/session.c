@@ -20,7 +20,7 @@ struct session *session_new(struct master_env *env, const struct session_config 
     session->n_refs = 1;
     session->options = env->options.compile;
     session->options.allow_soft_placement = config->allow_soft_placement;
-    session->options.no_fold = session->options.no_cse = config->no_optimizations;
+    session->options.no_optimizations = config->no_optimizations;
     session->options.bfloat16_sends |= config->bfloat16_sends;
     session->operation_timeout_ms = config->operation_timeout_ms;
     session->is_isolated = config->is_isolated;

@@ -2,7 +2,8 @@
 tasks, control edges and conditionals, with random feeds (inner endpoints too) and fetches. A case
 is a seed: the same graph in every run.
 
-    cases(first, n) yields (name, build) as programs.py has it.
+    cases(first, n) yields (name, build) as programs.py has it. waiting_cases are graphs in which
+    most nodes wait for others, often without taking their values.
 """
 
 import numpy as np
@@ -25,8 +26,8 @@ def _value(rng, dtype, shape):
 
 
 class _Builder:
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, seed, waiting=0.15):
+        self.rng, self.waiting = np.random.default_rng(seed), waiting
         self.tensors, self.placeholders, self.variables, self.updates = [], [], [], []
 
     def pick(self, dtypes=DTYPES, shape=None, rank=None):
@@ -129,7 +130,7 @@ class _Builder:
 
     def grow(self, n_nodes):
         for _ in range(n_nodes):
-            before = [self.pick().op] if self.rng.random() < 0.15 else []
+            before = [self.pick().op] if self.rng.random() < self.waiting else []
             with tf.device(self.task()), tf.control_dependencies(before):
                 made = self.node()
             if made.shape.num_elements() is not None and made.shape.num_elements() < 5000:
@@ -150,9 +151,9 @@ class _Builder:
                    + [t.op for t in fetches[:1]], {t: v for t, v in feeds.items()})
 
 
-def _build(seed, n_nodes):
+def _build(seed, n_nodes, **options):
     def build():
-        builder = _Builder(seed)
+        builder = _Builder(seed, **options)
         builder.start()
         builder.grow(n_nodes)
         runs = [Run(tf1.global_variables_initializer())]
@@ -169,3 +170,8 @@ def _build(seed, n_nodes):
 def cases(first, n):
     for seed in range(first, first + n):
         yield f"random/{seed}", _build(seed, 10 + seed % 5 * 15), {"rtol": 1e-4}
+
+
+def waiting_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"waiting/{seed}", _build(seed, 10 + seed % 5 * 15, waiting=0.7), {"rtol": 1e-4})

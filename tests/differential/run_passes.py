@@ -4,12 +4,13 @@ the same, bit by bit.
 
     run_passes.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--trace]
 
-What can be switched: placement by cost (tf-master --placement), fold and cse (tf-master
+What can be switched: placement by cost (tf-master --placement), the optional passes (tf-master
 --disable-passes, and OptimizerOptions.L0 of a session), outputs that take their inputs' memory
 (tf-worker --no-in-place), Unix sockets between tasks (--unix off), threads for kernels and steps
-(--threads 1). The programs are those of programs_*.py, random graphs and random control flow. There
-are two sets of tasks, one with all options off. Each has a master for each way to compile. Without
---long a seeded sample. The last line is "N passed, N failed".
+(--threads 1). The programs are those of programs_*.py, random graphs, some of them with many
+control edges, and random control flow. There are two sets of tasks, one with all options off. Each
+has a master for each way to compile. Without --long a seeded sample. The last line is "N passed, N
+failed".
 """
 
 import argparse
@@ -30,17 +31,19 @@ from programs import tf1  # noqa: E402
 # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
-SAMPLE = {"programs": 30, "random": 15, "loops": 8}
-LONG = {"programs": None, "random": 1000, "loops": 500}
+SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "loops": 8}
+LONG = {"programs": None, "random": 1000, "waiting": 1000, "loops": 500}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
+PASSES = ("fold", "cse", "waits", "controls")  # the optional ones
 REFERENCE = "all on"
 # name: (are the tasks plain?, master flags, is the session L0?)
 WAYS = {
     REFERENCE: (False, (), False),
-    "all off": (True, ("--disable-passes", "fold,cse"), False),
-    "fold alone": (True, ("--disable-passes", "cse"), False),
-    "cse alone": (True, ("--disable-passes", "fold"), False),
-    "in place, threads and Unix sockets alone": (False, ("--disable-passes", "fold,cse"), False),
+    "all off": (True, ("--disable-passes", ",".join(PASSES)), False),
+    **{f"{name} alone": (True, ("--disable-passes", ",".join(p for p in PASSES if p != name)),
+                         False) for name in PASSES},
+    "in place, threads and Unix sockets alone": (False, ("--disable-passes", ",".join(PASSES)),
+                                                 False),
     "L0": (False, (), True),
     "placed by cost": (False, ("--placement", "cost"), False),
     "small constants folded": (False, ("--fold-max", "64"), False),
@@ -140,6 +143,7 @@ class Runner:
         self.clusters.start()
         sections = {"programs": known,
                     "random": random_graphs.cases(arguments.seed, limits["random"]),
+                    "waiting": random_graphs.waiting_cases(arguments.seed, limits["waiting"]),
                     "loops": random_loops.cases(arguments.seed, limits["loops"])}
         for title, cases in sections.items():
             began, before = time.time(), (self.passed, self.failed)

@@ -104,7 +104,7 @@ static void check_compiled(const struct compiled *compiled, const struct signatu
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const char *disabled[3];
+    const char *disabled[5];
     const char *lists[5][MAX_LINES];
     struct signature s = {.feeds = lists[0],
                           .fetches = lists[1],
@@ -119,10 +119,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     if (!graph)
         start();
-    static const char *const passes[] = {"fold", "cse"};
-    for (int i = 0; i < 2; i++)
-        if (data[0] >> i & 1)
-            disabled[n++] = passes[i];
+    static const struct {
+        int bit;
+        const char *name;
+    } passes[] = {{0, "fold"}, {1, "cse"}, {4, "waits"}, {5, "controls"}};
+    for (size_t i = 0; i < ARRAY_LEN(passes); i++)
+        if (data[0] >> passes[i].bit & 1)
+            disabled[n++] = passes[i].name;
     disabled[n] = NULL;
     compile_options_default(&options);
     options.verify = true;

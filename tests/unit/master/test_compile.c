@@ -160,13 +160,14 @@ static void partitions_survive_the_wire(void **state) {
 static void optional_passes_can_be_switched_off(void **state) {
     const char *feeds[] = {"x:0"}, *fetches[] = {"y:0"};
     struct signature signature = {feeds, fetches, NULL, 1, 1, 0};
-    const char *const disabled[] = {"prune", "fold", "cse", "sweep", "place", NULL};
+    const char *const disabled[] = {"prune",    "fold",  "cse",   "waits",
+                                    "controls", "sweep", "place", NULL};
     struct world world;
     world_init(&world, program, "worker:0 ps:0");
     struct compiled *all = compile(&world, &signature);
-    world.options.no_fold = world.options.no_cse = true;
+    world.options.no_optimizations = true;
     struct compiled *few = compile(&world, &signature);
-    world.options.disabled_passes = disabled; /* only fold and cse are optional */
+    world.options.disabled_passes = disabled; /* prune, sweep and place are not optional */
     struct compiled *none = compile(&world, &signature);
     assert_int_equal(n_live(few), n_live(all) + 2); /* one, b */
     assert_int_equal(n_live(none), n_live(few));

@@ -96,9 +96,9 @@ static void fold_can_be_switched_off(void **state) {
     const char *const disabled[] = {"fold", NULL};
     compile_options_default(&options);
     int n_before = test_kernels_n_calls();
-    options.no_fold = true;
+    options.no_optimizations = true;
     assert_int_equal(n_nodes_after_folding(&options, 50), 52);
-    options.no_fold = false;
+    options.no_optimizations = false;
     options.disabled_passes = disabled;
     assert_int_equal(n_nodes_after_folding(&options, 50), 52);
     assert_int_equal(test_kernels_n_calls() - n_before, 0);

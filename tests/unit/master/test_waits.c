@@ -1,0 +1,18 @@
+/* What only waits: data/waits.txt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/unit/master/pass_file.h"
+
+static void waits_makes_graphs_of_text(void **state) {
+    pass_file_run("waits.txt", "cut prune waits sweep");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_makes_graphs_of_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

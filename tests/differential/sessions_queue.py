@@ -200,16 +200,35 @@ def closing_is_quick(target, note):
         survivor.close()
 
 
+def _fail_beside_a_dequeue(one, queue):
+    with tf.device(WORKER0):
+        zero = tf1.placeholder_with_default(0, [])
+        bad = tf.math.floordiv(1, zero, name="bad")
+    return attempt(one.run, [queue.dequeue(), bad])
+
+
 def error_ends_a_wait(target, note):
-    """A step whose other branch fails does not wait on."""
+    """A step whose other branch fails does not wait on. The element is there twice, because
+    TensorFlow's servers answer before their dequeue has ended, and it may take one of them."""
     with tf.Graph().as_default(), session(target) as one:
         queue = _shared_queue(name="failing")
-        with tf.device(WORKER0):
-            zero = tf1.placeholder_with_default(0, [])
-            bad = tf.math.floordiv(1, zero, name="bad")
-        note("the error", attempt(one.run, [queue.dequeue(), bad]))
+        note("the error", _fail_beside_a_dequeue(one, queue))
+        put = queue.enqueue([[1, 2], "x"])
+        one.run(put)
+        one.run(put)
+        note("the queue serves", attempt(one.run, queue.dequeue()))
+
+
+def ended_wait_takes_nothing(target, note):
+    """When a failed step is answered, its dequeue has ended: an element put afterwards stays."""
+    with tf.Graph().as_default(), session(target) as one:
+        queue = _shared_queue(name="failing")
+        error = _fail_beside_a_dequeue(one, queue)
+        assert error.code == tf.errors.INVALID_ARGUMENT, error
         one.run(queue.enqueue([[1, 2], "x"]))
-        note("it is whole", attempt(one.run, queue.dequeue()))
+        assert one.run(queue.size()) == 1
+        numbers, text = one.run(queue.dequeue())
+        assert (numbers.tolist(), text) == ([1, 2], b"x")
 
 
 # ---- input pipelines ----
@@ -473,6 +492,7 @@ def scripts():
     yield "queue/deadline", deadline_leaves_the_queue_whole, {"ours_only": True}
     yield "queue/closing_is_quick", closing_is_quick, {"ours_only": True}
     yield "queue/error_ends_a_wait", error_ends_a_wait
+    yield "queue/ended_wait_takes_nothing", ended_wait_takes_nothing, {"ours_only": True}
     yield "queue/batches", batches
     yield "queue/shuffled_batches", shuffled_batches
     yield "queue/joined_batches", joined_batches

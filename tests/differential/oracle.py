@@ -28,12 +28,9 @@ placeholders of known rank).
 """
 
 import argparse
-import atexit
 import importlib
 import os
 import re
-import struct
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -43,6 +40,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import numpy  # noqa: E402
 import tensorflow as tf  # noqa: E402
+from evaluator import Crashed, Evaluator  # noqa: E402
 from tensorflow.core.framework import tensor_pb2  # noqa: E402
 
 tf.compat.v1.disable_v2_behavior()
@@ -88,91 +86,6 @@ def _samples(rng, dtype, n):
 def sample(rng, dtype, shape):
     """A seeded array of moderate values of any dtype, strings included."""
     return _samples(rng, dtype, int(numpy.prod(shape, dtype=numpy.int64))).reshape(shape)
-
-
-# ---- our side ----
-
-
-class Crashed(Exception):
-    pass
-
-
-class Evaluator:
-    """A graph_eval process; started again after a crash."""
-
-    def __init__(self, path):
-        self.path, self.process = path, None
-        atexit.register(self.stop)
-
-    def stop(self):
-        if self.process:
-            self.process.stdin.close()
-            self.process.wait()
-            self.process = None
-
-    def _read(self, n):
-        data = self.process.stdout.read(n)
-        if len(data) < n:
-            code = self.process.wait()
-            self.process = None
-            raise Crashed(f"graph_eval ended with {code}")
-        return data
-
-    def run(self, graphdef, steps):
-        """steps: a list of (feeds {endpoint: TensorProto bytes}, fetch endpoints, target names).
-        Returns per step (code, message, protos, shapes); one failed entry when the graph itself is
-        refused."""
-        if not self.process:
-            self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE)
-        out = bytearray()
-
-        def add(data):
-            out.extend(struct.pack("<I", len(data)) + data)
-
-        def count(n):
-            out.extend(struct.pack("<I", n))
-
-        add(graphdef)
-        count(len(steps))
-        for feeds, fetches, targets in steps:
-            count(len(feeds))
-            for endpoint, proto in feeds.items():
-                add(endpoint.encode())
-                add(proto)
-            for names in (fetches, targets):
-                count(len(names))
-                for name in names:
-                    add(name.encode())
-        try:
-            self.process.stdin.write(struct.pack("<I", len(out)) + bytes(out))
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        reply = self._read(struct.unpack("<I", self._read(4))[0])
-        at = 0
-
-        def number():
-            nonlocal at
-            at += 4
-            return struct.unpack_from("<I", reply, at - 4)[0]
-
-        def chunk():
-            nonlocal at
-            n = number()
-            at += n
-            return reply[at - n : at]
-
-        code, message = number(), chunk().decode(errors="replace")
-        if code:
-            return [(code, message, [], [])]
-        results = []
-        for _, fetches, _ in steps:
-            code, message = number(), chunk().decode(errors="replace")
-            protos = [chunk() for _ in fetches] if not code else []
-            shapes = [chunk().decode(errors="replace") for _ in fetches] if not code else []
-            results.append((code, message, protos, shapes))
-        return results
 
 
 # ---- TensorFlow's side ----

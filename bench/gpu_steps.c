@@ -1,0 +1,129 @@
+/* gpu_steps: times the steps of one graph for a C client. A part of tools/gpu_run, which runs it
+ * where there is no TensorFlow.
+ *
+ *   gpu_steps --graph FILE [--init NODE] [--step NODE] [--fetch NAME] [--warm N] [--steps N]
+ *
+ * A step runs the node, or fetches the endpoint, or both. Prints JSON: how long each measured step
+ * took, in ns, and the fetched values of all steps as floats (the first element). */
+#define PROGRAM "gpu_steps"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/client_step.h"
+
+struct flags {
+    const char *target, *graph, *init, *step, *fetch;
+    int64_t warm, steps;
+};
+
+#define TEXT(field, shown, explained)                                                   \
+    {                                                                                   \
+        .name = #field, .kind = OPTION_STRING, .offset = offsetof(struct flags, field), \
+        .value_name = shown, .help = explained                                          \
+    }
+#define COUNT(field, preset, explained)                                                          \
+    {                                                                                            \
+        .name = #field, .kind = OPTION_INT, .offset = offsetof(struct flags, field),             \
+        .value_name = "N", .default_text = preset, .help = explained, .min = 0, .max = 100000000 \
+    }
+static const struct option_row rows[] = {
+    TEXT(target, "URL", "default $MILLRACE_TARGET"),
+    TEXT(graph, "FILE", "a GraphDef"),
+    TEXT(init, "NODE", "run once, first"),
+    TEXT(step, "NODE", "run in each step"),
+    TEXT(fetch, "NAME", "fetched in each step"),
+    COUNT(warm, "3", "steps before those that are measured"),
+    COUNT(steps, "20", "measured steps"),
+};
+
+static const struct options_spec spec = {.program = PROGRAM,
+                                         .section = PROGRAM,
+                                         .summary = "Times the steps of one graph.",
+                                         .rows = rows,
+                                         .n_rows = ARRAY_LEN(rows)};
+
+static void extend(TF_DeprecatedSession *session, const char *path, TF_Status *status) {
+    struct str graph = STR_INIT;
+    char chunk[65536];
+    FILE *file = path ? fopen(path, "rb") : NULL;
+    if (!file) {
+        fprintf(stderr, PROGRAM ": cannot read the graph %s\n", path ? path : "(--graph)");
+        exit(66);
+    }
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;)
+        str_add_bytes(&graph, chunk, n);
+    fclose(file);
+    TF_ExtendGraph(session, graph.data, graph.len, status);
+    die_on_error(status);
+    str_fini(&graph);
+}
+
+/* The first element of a float or int32 tensor. */
+static double first_value(const TF_Tensor *tensor) {
+    if (TF_TensorByteSize(tensor) < sizeof(float))
+        return 0;
+    const void *data = TF_TensorData(tensor);
+    return TF_TensorType(tensor) == 1 ? *(const float *)data : *(const int32_t *)data;
+}
+
+static int64_t run_step(TF_DeprecatedSession *session, const struct flags *flags, double *ret_value,
+                        TF_Status *status) {
+    TF_Tensor *fetched = NULL;
+    const char *fetch = flags->fetch, *step = flags->step;
+    int64_t began = clock_now_ns();
+    TF_Run(session, NULL, NULL, NULL, 0, &fetch, &fetched, fetch != NULL, &step, step != NULL, NULL,
+           status);
+    int64_t took = clock_now_ns() - began;
+    die_on_error(status);
+    *ret_value = fetched ? first_value(fetched) : 0;
+    TF_DeleteTensor(fetched);
+    return took;
+}
+
+static void measure(TF_DeprecatedSession *session, const struct flags *flags, TF_Status *status) {
+    int64_t n = flags->warm + flags->steps;
+    double *values = xcalloc((size_t)n + 1, sizeof *values);
+    printf("{\"step_ns\": [");
+    for (int64_t i = 0; i < n; i++) {
+        int64_t took = run_step(session, flags, &values[i], status);
+        if (i >= flags->warm)
+            printf("%s%lld", i > flags->warm ? ", " : "", (long long)took);
+    }
+    printf("], \"values\": [");
+    for (int64_t i = 0; flags->fetch && i < n; i++) {
+        const char *comma = i ? ", " : "";
+        if (isfinite(values[i]))
+            printf("%s%.9g", comma, values[i]);
+        else
+            printf("%snull", comma);
+    }
+    printf("]}\n");
+    free(values);
+}
+
+int main(int argc, char **argv) {
+    struct flags flags = {0};
+    struct options options;
+    int code;
+    options_init(&options, &spec, &flags);
+    if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_EXIT) {
+        options_fini(&options);
+        return code;
+    }
+    const char *target = flags.target ? flags.target : getenv("MILLRACE_TARGET");
+    TF_Status *status = TF_NewStatus();
+    TF_SessionOptions *session_options = TF_NewSessionOptions();
+    TF_SetTarget(session_options, target ? target : "");
+    TF_DeprecatedSession *session = TF_NewDeprecatedSession(session_options, status);
+    die_on_error(status);
+    extend(session, flags.graph, status);
+    if (flags.init)
+        timed_step(session, flags.init, status);
+    measure(session, &flags, status);
+    TF_DeleteDeprecatedSession(session, status);
+    TF_DeleteSessionOptions(session_options);
+    TF_DeleteStatus(status);
+    options_fini(&options);
+    return 0;
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Tries tools/gpu_run whole on a simulated device: a small pack is made, carried, run, and its
+report brought back; a wrong expected value is noticed; the table has a row for each bar.
+
+    tests/cuda/run_gpu_run.py [--long]
+
+Under tools/dev gpu-sim 1. Ends with "N passed, N failed".
+"""
+import argparse
+import json
+import lzma
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GPU_RUN = os.path.join(ROOT, "tools", "gpu_run")
+TIMEOUT_S = 900
+FAMILIES, SAMPLE = "nn,training", 12
+is_long = False
+
+
+def run(*command, cwd):
+    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=TIMEOUT_S)
+    return done.returncode, done.stdout
+
+
+class TestGpuRun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="millrace-gpu-run-")
+        cls.pack, cls.report = os.path.join(cls.folder, "pack"), os.path.join(cls.folder, "json")
+        sample = [] if is_long else ["--families", FAMILIES, "--sample", str(SAMPLE)]
+        code, text = run(GPU_RUN, "--no-build", "--small", *sample, "--pack", cls.pack,
+                         cwd=cls.folder)
+        if code:
+            raise RuntimeError(text)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def rows(self, name):
+        with open(name, encoding="utf-8") as file:
+            found = json.load(file)
+        return found, {row["what"]: row for row in found["rows"]}
+
+    def test_a_carried_pack_brings_its_report_back(self):
+        code, text = run(GPU_RUN, "--carry", self.pack, "--on", "sh -c", "--json", self.report,
+                         cwd=self.folder)
+        self.assertEqual(code, 0, text)
+        found, rows = self.rows(self.report)
+        self.assertTrue(found["environment"]["simulated"])
+        self.assertIn("GPU:0", found["environment"]["devices"])
+        self.assertGreater(sum(family["agree"] for family in found["replay"].values()), SAMPLE)
+        self.assertEqual(rows["differential cases"]["result"], "pass", text)
+        for network in ("mlp", "word2vec", "lstm", "lstm_functional"):
+            self.assertEqual(rows[f"{network}: losses beside TensorFlow's CPU"]["result"], "pass",
+                             text)
+        self.assertEqual(rows["AlexNet"]["reason"], "needs convolution")
+        self.assertEqual(rows["alloc and free"]["reason"], "simulated: no meaning")
+        for row in rows.values():
+            self.assertIn(row["result"], ("pass", "unmeasured"), row)
+        code, table = run(GPU_RUN, "--table", self.report, cwd=self.folder)
+        self.assertEqual(code, 0)
+        for what in rows:
+            self.assertIn(f"| {what} | ", table)
+
+    def test_a_wrong_value_is_a_difference(self):
+        wrong = os.path.join(self.folder, "wrong")
+        shutil.copytree(self.pack, wrong)
+        path = os.path.join(wrong, "cases", "cases_nn.xz")
+        with lzma.open(path, "rb") as file:
+            cases = [pickle.load(file) for _ in range(SAMPLE)]
+        case = next(c for c in cases if "explained" not in c["options"] and not
+                    c["options"].get("ignore") and c["expected"][0].get("values")
+                    and len(c["expected"][0]["values"][0][2]) > 3)
+        dtype, shape, data = case["expected"][0]["values"][0]
+        case["expected"][0]["values"][0] = (dtype, shape, bytes(255 - byte for byte in data))
+        with lzma.open(path, "wb") as file:
+            for each in cases:
+                pickle.dump(each, file)
+        code, text = run(os.path.join(wrong, "gpu_run"), "--run", "--only", "replay", "--json",
+                         self.report + ".wrong", cwd=self.folder)
+        self.assertEqual(code, 1, text)
+        self.assertIn(f"differs: cases_nn: {case['name']}: ", text)
+        _, rows = self.rows(self.report + ".wrong")
+        self.assertEqual(rows["differential cases"]["result"], "fail")
+
+
+def main():
+    global is_long
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--long", action="store_true", help="pack every case")
+    is_long = parser.parse_args().long
+    result = unittest.TextTestRunner(verbosity=1).run(
+        unittest.defaultTestLoader.loadTestsFromTestCase(TestGpuRun))
+    n_failed = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - n_failed} passed, {n_failed} failed")
+    return bool(n_failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

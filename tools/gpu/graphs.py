@@ -1,0 +1,191 @@
+"""The graphs that tools/gpu_run times, and what the networks' losses are on TensorFlow's CPU. Made
+where TensorFlow is, run where a GPU is.
+
+Each program is a graph with the nodes "init" (run once), "step" (run in each step) and, for
+networks, the scalar "loss:0" (fetched with each step).
+"""
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+tf1 = tf.compat.v1
+tf1.disable_v2_behavior()
+CHAIN_NODES = 10000
+GPU, CPU = "/job:worker/task:0/device:GPU:0", "/job:worker/task:0/device:CPU:0"
+EXPECTED_STEPS = 12
+SMALL = {"elements": 1 << 14, "repeats": 4, "chain": 200, "products": 32, "layer": 64}
+
+
+def variable(name, shape, dtype=tf.float32, stddev=1.0, seed=1):
+    """Fresh random data, made where the variable is."""
+    made = tf.cast(tf1.random_normal(shape, stddev=stddev, seed=seed), dtype)
+    return tf1.get_variable(name, initializer=made, use_resource=True)
+
+
+def finish(result):
+    """The step ends when the result has been computed; nothing is fetched."""
+    with tf1.control_dependencies([result]):
+        tf1.no_op("step")
+    tf1.group(tf1.global_variables_initializer(), name="init")
+
+
+def chain(device, n):
+    """n small nodes, one after another: what a launched node costs."""
+    def build():
+        with tf1.device(device):
+            y = variable("x", [16])
+            for _ in range(n):
+                y = tf.negative(y)
+        finish(y)
+    return build
+
+
+def elementwise(n_elements, repeats):
+    def build():
+        with tf1.device(GPU):
+            y = variable("x", [n_elements])
+            for _ in range(repeats):
+                y = tf.negative(y)
+        finish(y)
+    return build
+
+
+def products(n, dtype, repeats):
+    def build():
+        with tf1.device(GPU):
+            y = variable("x", [n, n], dtype)
+            w = variable("w", [n, n], dtype, stddev=n**-0.5, seed=2)
+            for _ in range(repeats):
+                y = tf.matmul(y, w)
+        finish(y)
+    return build
+
+
+def scalar_fetch(device):
+    """One kernel whose scalar the client fetches."""
+    def build():
+        with tf1.device(device):
+            x = variable("x", [])
+            tf.negative(x, name="loss")
+        finish(x)
+    return build
+
+
+def train(loss, optimizer):
+    tf.identity(loss, name="loss")
+    step = optimizer.minimize(loss)
+    tf1.group(step, name="step")
+    tf1.group(tf1.global_variables_initializer(), name="init")
+
+
+def weights(name, shape):
+    values = np.random.RandomState(len(name)).randn(*shape).astype(np.float32)
+    return tf1.get_variable(name, initializer=values * shape[0]**-0.5, use_resource=True)
+
+
+def data(shape, seed=3):
+    return np.random.RandomState(seed).randn(*shape).astype(np.float32)
+
+
+def dense(name, x, n):
+    return tf.matmul(x, weights(name + "_w", [int(x.shape[-1]), n])) + tf1.get_variable(
+        name + "_b", initializer=np.zeros(n, np.float32), use_resource=True)
+
+
+def mlp(size, batch):
+    def build():
+        x = tf.constant(data([batch, size]))
+        labels = tf.constant(np.arange(batch) % 10)
+        hidden = tf.nn.relu(dense("first", x, size))
+        logits = dense("second", tf.nn.relu(dense("hidden", hidden, size)), 10)
+        train(tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=labels, logits=logits)), tf1.train.AdamOptimizer(0.001))
+    return build
+
+
+def word2vec(words, size, batch, sampled):
+    def build():
+        rng = np.random.RandomState(5)
+        embeddings, nce = weights("embeddings", [words, size]), weights("nce", [words, size])
+        biases = tf1.get_variable("biases", initializer=np.zeros(words, np.float32),
+                                  use_resource=True)
+        found = tf.nn.embedding_lookup(embeddings, tf.constant(rng.randint(0, words, batch)))
+        labels = tf.constant(rng.randint(0, words, [batch, 1]))
+        chosen = tf.constant(rng.choice(words, sampled, False))
+        values = (chosen, tf.fill([batch, 1], 0.1), tf.fill([sampled], 0.1))
+        train(tf.reduce_mean(tf1.nn.sampled_softmax_loss(
+            weights=nce, biases=biases, labels=labels, inputs=found, num_sampled=sampled,
+            num_classes=words, sampled_values=values)), tf1.train.GradientDescentOptimizer(0.2))
+    return build
+
+
+def lstm(size, batch, steps, is_functional):
+    def build():
+        (tf1.enable_control_flow_v2 if is_functional else tf1.disable_control_flow_v2)()
+        sequence, zero = tf.constant(data([batch, steps, size])), tf.zeros([batch, size])
+        gates, bias = weights("gates", [2 * size, 4 * size]), tf1.get_variable(
+            "bias", initializer=np.zeros(4 * size, np.float32), use_resource=True)
+
+        def body(t, h, c):
+            x = tf.gather(sequence, t, axis=1)
+            i, j, f, o = tf.split(tf.matmul(tf.concat([x, h], 1), gates) + bias, 4, 1)
+            c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
+            return t + 1, tf.tanh(c) * tf.sigmoid(o), c
+
+        _, h, _ = tf1.while_loop(lambda t, h, c: t < steps, body, [0, zero, zero])
+        train(tf.reduce_mean(tf.square(h - 0.2)), tf1.train.AdamOptimizer(0.001))
+        tf1.disable_control_flow_v2()
+    return build
+
+
+def programs(is_small):
+    """(name, build, a row's facts): what one step does, how often it is run."""
+    if is_small:
+        n, repeats, links, size = (SMALL[key] for key in ("elements", "repeats", "chain", "layer"))
+        sides, batch, words, time = [SMALL["products"]], 16, 200, 5
+    else:
+        n, repeats, links, size = 64 << 20, 40, CHAIN_NODES, 1024
+        sides, batch, words, time = [1024, 4096, 8192], 128, 50000, 32
+    yield "chain_gpu", chain(GPU, links), {"nodes": links}
+    yield "chain_cpu", chain(CPU, links), {"nodes": links}
+    yield "scalar_gpu", scalar_fetch(GPU), {"fetch": True}
+    yield "scalar_cpu", scalar_fetch(CPU), {"fetch": True}
+    yield "elementwise", elementwise(n, repeats), {"bytes": 8 * n * repeats, "elements": n,
+                                                   "repeats": repeats}
+    for dtype in (tf.float32, tf.float16, tf.bfloat16, tf.float64):
+        for side in sides:
+            count = 4 if is_small else max(4, (8192 // side)**2 * (2 if dtype.size == 8 else 8))
+            yield f"products_{dtype.name}_{side}", products(side, dtype, count), {
+                "flops": 2 * side**3 * count, "side": side, "dtype": dtype.name, "repeats": count}
+    small = size // 16 if is_small else 128
+    yield "mlp", mlp(size, batch), {"network": [size, batch]}
+    yield "mlp_small", mlp(small, 32), {"network": [small, 32]}
+    yield "word2vec", word2vec(words, small, batch, 64), {"network": [words, small, batch, 64]}
+    for is_functional in (False, True):
+        yield "lstm_functional" if is_functional else "lstm", lstm(
+            small, 32, time, is_functional), {"network": [small, 32, time]}
+
+
+def write(folder, is_small):
+    """Writes the graphs. Returns a row for each: its file, facts and, for a network, its losses on
+    TensorFlow's CPU."""
+    rows = {}
+    for name, build, facts in programs(is_small):
+        with tf.Graph().as_default() as graph:
+            tf1.set_random_seed(1)
+            build()
+            with open(os.path.join(folder, name + ".pb"), "wb") as file:
+                file.write(graph.as_graph_def().SerializeToString())
+            if "network" in facts:
+                with tf1.Session(graph=graph) as session:
+                    session.run("init")
+                    facts["losses"] = [float(session.run(["loss:0", "step"])[0])
+                                       for _ in range(EXPECTED_STEPS)]
+        rows[name] = facts
+    with tf.Graph().as_default() as graph:
+        tf.negative(tf.constant(data([16]), name="x"), name="y")
+        with open(os.path.join(folder, "launch.pb"), "wb") as file:
+            file.write(graph.as_graph_def().SerializeToString())
+    return rows

@@ -1,0 +1,212 @@
+"""The half of tools/gpu_run that runs where TensorFlow is: writes a folder with all that the other
+half needs.
+
+    pack.py FOLDER [--sample N] [--small] [--families NAME,NAME]
+
+    FOLDER/gpu_run, gpu/       the half that runs where the GPU is
+           payload.tar.xz      bin/ and lib/: the programs, and what they link except the C
+                               library
+           cases/FAMILY.xz     the differential cases with an op that a GPU computes: graph, feeds,
+                               and what TensorFlow's CPU answers
+           graphs/NAME.pb      the graphs that are timed (graphs.py)
+           pack.json           what is in it
+"""
+import argparse
+import glob
+import importlib
+import json
+import lzma
+import os
+import pickle
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
+sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "differential")]
+
+import graphs  # noqa: E402
+import op_report  # noqa: E402
+import oracle  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+MAX_BYTES = 64 << 20
+MAX_CASE_BYTES = 1 << 20  # a case that takes more is left out, and counted
+SCRATCH = os.path.join(tempfile.gettempdir(), "millrace-cases").encode()  # files of this machine
+PROGRAMS = ("bin/tf-master", "bin/tf-worker", "bin/tfctl", "tests/tools/graph_eval",
+            "bench/gpu_rates", "bench/gpu_steps")
+PLUGIN = "kernels/cuda/millrace-cuda.so"
+# What every machine with the same or a newer C library has.
+SYSTEM_LIBRARIES = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*|linux-vdso)\.so")
+
+
+def gpu_ops():
+    """The ops that a kernel of the plugin computes, not the CPU's under its name."""
+    ops = set()
+    for path in glob.glob(os.path.join(ROOT, "kernels", "cuda", "rows", "*.inc")):
+        with open(path, encoding="utf-8") as file:
+            for match in re.finditer(r'^\w+\("(\w+)"(.*)$', file.read(), re.M):
+                if "KERNEL_OF_CPU" not in match[2]:
+                    ops.add(match[1])
+    return ops
+
+
+# ---- programs ----
+
+def stripped(path, folder):
+    """A copy without debugging symbols."""
+    copy = os.path.join(folder, os.path.basename(path))
+    subprocess.run(["strip", "-o", copy, path], check=True)
+    return copy
+
+
+def pack_programs(folder):
+    """Programs share most of their code, so they are compressed together."""
+    libraries = set()
+    with tempfile.TemporaryDirectory() as scratch, tarfile.open(
+            os.path.join(folder, "payload.tar.xz"), "w:xz", preset=9) as payload:
+        for program in (*PROGRAMS, PLUGIN):
+            path = os.path.join(BUILD, program)
+            target = "lib/millrace" if program == PLUGIN else "bin"
+            payload.add(stripped(path, scratch), f"{target}/{os.path.basename(path)}")
+            listing = subprocess.run(["ldd", path], check=True, stdout=subprocess.PIPE, text=True)
+            libraries.update(found for found in re.findall(r"^\s*(\S+) => (/\S+)", listing.stdout,
+                                                           re.M)
+                             if not SYSTEM_LIBRARIES.match(found[0]))
+        for name, library in sorted(libraries):
+            payload.add(os.path.realpath(library), "lib/" + name)
+    shutil.copy(os.path.join(ROOT, "tools", "gpu_run"), folder)
+    os.makedirs(os.path.join(folder, "gpu"))
+    shutil.copy(os.path.join(ROOT, "tests", "differential", "evaluator.py"),
+                os.path.join(folder, "gpu"))
+    for name in ("replay", "measure", "beside_torch", "report"):
+        shutil.copy(os.path.join(HERE, name + ".py"), os.path.join(folder, "gpu"))
+
+
+# ---- cases ----
+
+def value_of(array, dtype):
+    """(dtype, shape, bytes), or a list of bytes for strings."""
+    if dtype == tf.string:
+        array = oracle.numpy.asarray(array, object)
+        return "string", list(array.shape), [
+            x.encode() if isinstance(x, str) else bytes(x) for x in array.ravel()]
+    array = oracle.numpy.asarray(array)
+    return dtype.name, list(array.shape), array.astype(dtype.as_numpy_dtype).tobytes()
+
+
+def expected_step(step, result):
+    code, message, values = result
+    if code:
+        return {"code": code, "message": message[:200]}
+    return {"code": 0, "values": [value_of(value, fetch.dtype.base_dtype)
+                                  for fetch, value in zip(step.fetches, values)]}
+
+
+def pack_case(name, build, options, ops):
+    """The case as the other half wants it; None if nothing of it is for a GPU, or if it reads files
+    of this machine."""
+    mode = options.get("modes", ("static",))[0]
+    try:
+        graph, steps = oracle._build(build, mode)
+    except (ValueError, tf.errors.OpError):
+        return None
+    graphdef = graph.as_graph_def()
+    nodes = [*graphdef.node, *(n for f in graphdef.library.function for n in f.node_def)]
+    if not any(node.op in ops for node in nodes):
+        return None
+    serialized, wire = graphdef.SerializeToString(), oracle._wire_steps(steps)
+    if SCRATCH in serialized or any(SCRATCH in feed for feeds, _, _ in wire
+                                    for feed in feeds.values()):
+        return None
+    results = oracle._run_tensorflow(graph, steps)
+    kept = {key: options[key] for key in ("rtol", "atol", "bits", "to_largest", "ignore",
+                                          "explained") if key in options}
+    reason = op_report.gpu_reason(name)
+    if reason:
+        kept["explained"] = reason
+    return {"name": name, "graph": serialized, "steps": wire, "options": kept,
+            "expected": [expected_step(*pair) for pair in zip(steps, results)]}
+
+
+def case_size(case):
+    values = [value[2] for step in case["expected"] for value in step.get("values", ())]
+    return len(case["graph"]) + sum(len(value) for value in values) + sum(
+        len(feed) for feeds, _, _ in case["steps"] for feed in feeds.values())
+
+
+def pack_family(path, family, ops, sample):
+    """Returns how many cases are packed, and how many are too large."""
+    listed = [case if len(case) == 3 else (*case, {})
+              for case in importlib.import_module(family).cases()]
+    if sample:
+        random.Random(family).shuffle(listed)
+    n = n_large = 0
+    with lzma.open(path, "wb", preset=6) as file:
+        for case in listed:
+            packed = pack_case(*case, ops)
+            if packed and case_size(packed) > MAX_CASE_BYTES:
+                n_large += 1
+            elif packed:
+                pickle.dump(packed, file, protocol=4)
+                n += 1
+            if sample and n == sample:
+                break
+    if not n:
+        os.remove(path)
+    return n, n_large
+
+
+def families(wanted):
+    found = sorted(os.path.basename(path)[:-3] for path in glob.glob(
+        os.path.join(ROOT, "tests", "differential", "cases_*.py")))
+    return [name for name in found if not wanted or name[len("cases_"):] in wanted]
+
+
+def folder_size(folder):
+    return sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(folder)
+               for name in names)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--sample", type=int, help="at most this many cases of each family")
+    parser.add_argument("--small", action="store_true", help="small graphs, for a simulated device")
+    parser.add_argument("--families", help="names without cases_, joined by commas")
+    options = parser.parse_args()
+    shutil.rmtree(options.folder, ignore_errors=True)
+    os.makedirs(os.path.join(options.folder, "cases"))
+    os.makedirs(os.path.join(options.folder, "graphs"))
+    pack_programs(options.folder)
+    manifest = {"graphs": graphs.write(os.path.join(options.folder, "graphs"), options.small),
+                "small": options.small, "sample": options.sample, "cases": {}, "too_large": {}}
+    ops = gpu_ops()
+    for family in families((options.families or "").split(",") if options.families else None):
+        path = os.path.join(options.folder, "cases", family + ".xz")
+        n, n_large = pack_family(path, family, ops, options.sample)
+        if n:
+            manifest["cases"][family] = n
+        if n_large:
+            manifest["too_large"][family] = n_large
+        print(f"{family}: {n} cases, {n_large} too large", flush=True)
+    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True,
+                              stdout=subprocess.PIPE).stdout.strip()
+    with open(os.path.join(options.folder, "pack.json"), "w", encoding="utf-8") as file:
+        json.dump({**manifest, "revision": revision}, file, indent=1)
+    size = folder_size(options.folder)
+    print(f"{sum(manifest['cases'].values())} cases, {size / 2**20:.1f} MiB: {options.folder}")
+    if size > MAX_BYTES:
+        print(f"the pack is larger than {MAX_BYTES >> 20} MiB; use --sample or --families")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

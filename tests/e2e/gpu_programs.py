@@ -12,6 +12,7 @@ import tempfile
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
+from tensorflow.python.client import timeline  # noqa: E402
 
 tf1 = tf.compat.v1
 tf1.disable_v2_behavior()
@@ -202,8 +203,32 @@ def checkpoint():
     return run
 
 
+def traced_loop():
+    """The devices of a loop's nodes, and the copies of its result, as timelines show them."""
+    x = tf.constant(X)
+    _, total = tf1.while_loop(lambda i, total: i < 3,
+                              lambda i, total: (i + 1, tf.sin(total)), [0, x])
+
+    def run(session):
+        metadata = tf1.RunMetadata()
+        session.run(total, options=tf1.RunOptions(trace_level=3), run_metadata=metadata)
+        shown = timeline.Timeline(metadata.step_stats).generate_chrome_trace_format()
+        if not session.sess_str:
+            return [True, True, True]
+        nodes = {node.node_name: device.device for device in metadata.step_stats.dev_stats
+                 for node in device.node_stats}
+        copies = [node.timeline_label for device in metadata.step_stats.dev_stats
+                  if device.device.endswith("/device:GPU:0/memcpy") for node in device.node_stats]
+        return ["GPU:0" in nodes["while/Sin"] and "GPU:0" in nodes["while/Switch_1"],
+                any("while/Exit_1" in label and label.endswith("to host") for label in copies),
+                "memcpy" in shown]
+
+    return run
+
+
 PROGRAMS = [mlp, momentum, rms_prop, reference_variables, word2vec, lstm_lowered, lstm_functional,
-            replicas, replicas_of_two_tasks, mixed_devices, arrays, random_numbers, checkpoint]
+            replicas, replicas_of_two_tasks, mixed_devices, arrays, random_numbers, checkpoint,
+            traced_loop]
 
 
 def flat(value):

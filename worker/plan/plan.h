@@ -156,7 +156,8 @@ struct plan_channel {
 struct plan_copy {
     struct device *src, *dst; /* NULL: the host's memory */
     struct allocator *allocator;
-    bool keeps_inline; /* hands a small host value on as it is */
+    bool keeps_inline;        /* hands a small host value on as it is */
+    const char *trace_device; /* what traces call the place of its rows */
 };
 
 struct function_table; /* worker/plan/function_table.h */

@@ -265,6 +265,8 @@ static struct status *build_copy(struct plan_builder *b, const struct node *node
                               node->name);
     copy->allocator = allocator_of(b, copy->dst ? copy->dst : plan_first_cpu(b->options), node);
     copy->keeps_inline = node_attr(node, "_keeps_inline") != NULL;
+    copy->trace_device = arena_printf(&plan->graph.arena, "%s/memcpy",
+                                      (copy->src ? copy->src : copy->dst)->full_name);
     *ret_index = plan->n_copies++;
     return NULL;
 }

@@ -96,6 +96,46 @@ static bool is_internal(const struct node_stats *row) {
            row->node->node->name[0] == '_';
 }
 
+/* A small host value that was handed on is no copy. */
+static bool is_copy(const struct step_stats *stats, const struct node_stats *row) {
+    return row->node->kind == PLAN_COPY && row->output.dtype != DT_INVALID &&
+           !(stats->plan->copies[row->node->aux].keeps_inline &&
+             row->output.size_bytes <= (int64_t)TENSOR_INLINE_BYTES);
+}
+
+static bool is_shown(const struct step_stats *stats, const struct node_stats *row) {
+    return row->node->kind == PLAN_RECV || is_copy(stats, row) || !is_internal(row);
+}
+
+static const char *memory_name(const struct device *device) {
+    return device ? device->full_name : "host";
+}
+
+/* A copy between memories, as TensorFlow's timelines show it: a row of the device DEVICE/memcpy.
+ * It lasts from the request until the value has arrived, or until its copy is enqueued where the
+ * device goes on without the host. */
+static void add_copy(struct str *out, const struct step_stats *stats,
+                     const struct node_stats *row) {
+    const struct plan_copy *copy = &stats->plan->copies[row->node->aux];
+    const struct node_input *from = &row->node->node->inputs[0];
+    int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
+    int64_t elapsed_us = (row->end_ns - row->start_ns) / 1000;
+    struct str node = STR_INIT, label = STR_INIT;
+    str_addf(&label, "[%lldB] %.*s:%d from %s to %s", (long long)row->output.size_bytes,
+             LABEL_MAX_BYTES, from->src->name, from->index, memory_name(copy->src),
+             memory_name(copy->dst));
+    proto_add_bytes(&node, 1, from->src->name, strlen(from->src->name));
+    proto_add_int(&node, 2, (uint64_t)start_us);
+    proto_add_int(&node, 4, (uint64_t)elapsed_us);
+    proto_add_int(&node, 5, (uint64_t)elapsed_us);
+    add_output(&node, row);
+    proto_add_bytes(&node, 8, str_text(&label), label.len);
+    proto_add_int(&node, 10, row->thread_id);
+    proto_add_bytes(out, 2, node.data, node.len);
+    str_fini(&node);
+    str_fini(&label);
+}
+
 /* A value that came from another task, as TensorFlow's workers log it: a row "RecvTensor" of the
  * receiving device, labelled "[40.0MB] [812.3Mb/s] x:0 from DEVICE to DEVICE". */
 static void add_transfer(struct str *out, const struct step_stats *stats,
@@ -134,12 +174,19 @@ static const char *device_of(const struct step_stats *stats, const struct node_s
                              const char *fallback) {
     if (row->node->kind == PLAN_RECV)
         return stats->plan->channels[row->node->aux].dst_device;
-    return row->node->instance ? row->node->instance->device : fallback;
+    if (is_copy(stats, row))
+        return stats->plan->copies[row->node->aux].trace_device;
+    if (row->node->instance)
+        return row->node->instance->device;
+    const char *device = row->node->node->device; /* control flow, constants */
+    return device && *device ? device : fallback;
 }
 
 static void add_row(struct str *out, const struct step_stats *stats, const struct node_stats *row) {
     if (row->node->kind == PLAN_RECV)
         add_transfer(out, stats, row);
+    else if (is_copy(stats, row))
+        add_copy(out, stats, row);
     else if (!is_internal(row))
         add_node(out, stats, row);
 }
@@ -215,7 +262,7 @@ bool stats_writer_run(struct stats_writer *writer, int64_t *units) {
         if (strcmp(device_of(stats, row, writer->device), writer->name) != 0)
             continue;
         if (writer->out.len + writer->rows.len >= writer->max_bytes)
-            writer->n_left_out += row->node->kind == PLAN_RECV || !is_internal(row);
+            writer->n_left_out += is_shown(stats, row);
         else
             add_row(&writer->rows, stats, row);
         *units -= UNITS_PER_ROW;

@@ -47,13 +47,15 @@ SYSTEM_LIBRARIES = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*|lin
 
 
 def gpu_ops():
-    """The ops that a kernel of the plugin computes, not the CPU's under its name."""
+    """The ops whose elements a GPU computes. implementations.inc itself lists those that touch no
+    element, and includes the files of the others."""
     ops = set()
     for path in glob.glob(os.path.join(ROOT, "kernels", "cuda", "rows", "*.inc")):
+        if os.path.basename(path) == "implementations.inc":
+            continue
         with open(path, encoding="utf-8") as file:
-            for match in re.finditer(r'^\w+\("(\w+)"(.*)$', file.read(), re.M):
-                if "KERNEL_OF_CPU" not in match[2]:
-                    ops.add(match[1])
+            found = set(re.findall(r'^\w+\("(\w+)"', file.read(), re.M))
+        ops |= found | {op + "Grad" for op in found}
     return ops
 
 

@@ -35,11 +35,15 @@ static bool is_job_name(struct span name) {
     return true;
 }
 
+static struct status *not_a_job_name(struct span job) {
+    return status_invalid(
+        "\"%.*s\" is not a job name: a letter, then letters, digits and _, at most %d",
+        (int)MIN(job.len, (size_t)80), job.data, MAX_JOB_BYTES);
+}
+
 static struct status *check_job(const struct cluster_spec *spec, struct span job) {
     if (!is_job_name(job))
-        return status_invalid(
-            "\"%.*s\" is not a job name: a letter, then letters, digits and _, at most %d",
-            (int)MIN(job.len, (size_t)80), job.data, MAX_JOB_BYTES);
+        return not_a_job_name(job);
     for (int i = 0; i < spec->n_tasks; i++)
         if (span_is(job, spec->tasks[i].job))
             return status_invalid("job %s is listed twice", spec->tasks[i].job);
@@ -226,6 +230,21 @@ struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spe
     *ret_job = job;
     *ret_index = index;
     return NULL;
+}
+
+struct status *cluster_spec_add(struct cluster_spec *spec, struct span job, int index,
+                                struct span address) {
+    if (!is_job_name(job))
+        return not_a_job_name(job);
+    const char *name = arena_strndup(&spec->arena, job.data, job.len);
+    if (index < 0 || index >= MAX_TASKS)
+        return status_invalid("%d is not the number of a task of job %s", index, name);
+    for (int i = 0; i < spec->n_tasks; i++)
+        if (spec->tasks[i].index == index && strcmp(spec->tasks[i].job, name) == 0)
+            return status_invalid("task %d of job %s is listed twice", index, name);
+    if (memchr(address.data, '\0', address.len))
+        return status_invalid("task %d of job %s: an address with a NUL byte", index, name);
+    return add_task(spec, name, index, address);
 }
 
 void cluster_spec_print(const struct cluster_spec *spec, struct str *out) {

@@ -37,6 +37,9 @@ struct status *cluster_spec_parse(const char *text, struct cluster_spec *spec) M
  * others. */
 struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spec *spec,
                                             const char **ret_job, int *ret_index) MUST_USE;
+/* Adds a task of a job; `index` may leave a gap. Errors: INVALID_ARGUMENT, as above. */
+struct status *cluster_spec_add(struct cluster_spec *spec, struct span job, int index,
+                                struct span address) MUST_USE;
 /* Appends the list as --cluster takes it. */
 void cluster_spec_print(const struct cluster_spec *spec, struct str *out);
 

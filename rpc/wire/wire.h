@@ -75,6 +75,9 @@ enum wire_type {
     /* LostSteps: values of these steps were lost with a connection (worker/exchange/peer.h) */
     WIRE_LOST_STEPS,
     WIRE_CREDIT, /* Credit; the header's id is the step's: small values have been received */
+    /* empty; no answer: the master leaves for good, so all that is its own is freed, and the task
+     * closes its connections */
+    WIRE_LEAVE,
     WIRE_TYPE_END,
 };
 
@@ -142,7 +145,9 @@ struct wire_conn *wire_connect(struct loop *loop, const char *address,
                                const struct wire_handlers *handlers, void *owner);
 /* Call it right after wire_connect. Over TCP the connection speaks TLS, and the other end must
  * be this task ("/job:ps/replica:0/task:0" or "master"; rpc/tls/tls.h); nothing is sent before
- * that has been checked. The process at the other end of a Unix socket must have this process'
+ * that has been checked. With a NULL `task` it may be any process of the authority, and the caller
+ * has to call wire_conn_check_task once it knows the name. The process at the other end of a Unix
+ * socket must have this process'
  * user. A NULL `tls` changes nothing. */
 void wire_conn_secure(struct wire_conn *conn, struct tls *tls, const char *task);
 /* Call it right after wire_connect, or in on_accept: this end sends checksums, and the other end

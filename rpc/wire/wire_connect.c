@@ -124,6 +124,8 @@ void wire_conn_secure(struct wire_conn *conn, struct tls *tls, const char *task)
         return;
     }
     set_securing(conn, tls, false);
+    if (!task)
+        return;
     tls_task_name(tls, task, &name);
     tls_stream_expect(conn->tls, str_text(&name));
     str_fini(&name);

@@ -68,6 +68,7 @@ static const char *const type_names[] = {
     [WIRE_STRIPE] = "Stripe",
     [WIRE_LOST_STEPS] = "LostSteps",
     [WIRE_CREDIT] = "Credit",
+    [WIRE_LEAVE] = "Leave",
 };
 _Static_assert(ARRAY_LEN(type_names) == WIRE_TYPE_END, "each type has its name");
 

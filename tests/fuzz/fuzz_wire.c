@@ -47,7 +47,7 @@ static void start(void) {
     options.max_feed_bytes = 1 << 20;
     st = worker_service_new(loop, &options, &service);
     CHECK(!st);
-    st = peer_table_know(service->peers, "/job:ps/replica:0/task:0", "127.0.0.1:1", "",
+    st = peer_table_know(service->home->peers, "/job:ps/replica:0/task:0", "127.0.0.1:1", "",
                          PEER_INCARNATION, &peer);
     CHECK(!st);
 }

@@ -33,7 +33,7 @@ static void check_calls(void) {
 }
 
 static void check_grants(const struct cluster_node *node) {
-    const struct rendezvous_table *table = node->worker_service->rendezvous;
+    const struct rendezvous_table *table = node->worker_service->home->rendezvous;
     int64_t in_flight = atomic_load(&table->in_flight_bytes);
     if (in_flight < 0 || in_flight > table->max_in_flight_bytes)
         sim_fail("%s has granted %lld bytes and has room for %lld", node->name,
@@ -75,7 +75,7 @@ static int64_t list_length(const struct list *list) {
 
 static void check_worker(const struct cluster_node *node) {
     struct worker_service *service = node->worker_service;
-    struct rendezvous_table *table = service->rendezvous;
+    struct rendezvous_table *table = service->home->rendezvous;
     expect_none(node->name, "steps", service->n_runs);
     expect_none(node->name, "steps by id", (int64_t)service->by_step.n_entries);
     expect_none(node->name, "early cancels", (int64_t)service->early_cancels.n_entries);
@@ -86,9 +86,9 @@ static void check_worker(const struct cluster_node *node) {
     expect_none(node->name, "bytes granted ahead", atomic_load(&table->pregrant_bytes));
     expect_none(node->name, "bytes that came early", atomic_load(&table->early_bytes));
     expect_none(node->name, "rendezvous in line", list_length(&table->pending));
-    if (service->peers)
+    if (service->home)
         for (int i = 1; i < cluster.n_nodes; i++) {
-            struct peer *peer = peer_find(service->peers, cluster.nodes[i].name);
+            struct peer *peer = peer_find(service->home->peers, cluster.nodes[i].name);
             if (!peer)
                 continue;
             expect_none(node->name, "bytes granted to a peer",

@@ -24,6 +24,11 @@ struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t 
     return table;
 }
 
+void peer_table_set_cluster(struct peer_table *table, uint64_t cluster, const char *own_task) {
+    table->cluster = cluster;
+    text_replace(&table->own_task, own_task);
+}
+
 void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms) {
     table->heartbeat_ms = interval_ms;
 }
@@ -81,6 +86,7 @@ static void peer_free(struct peer *peer) {
     peer_rdma_fini(&peer->rdma);
     str_fini(&peer->why);
     free(peer->task);
+    free(peer->own_task);
     free(peer->address);
     free(peer->unix_address);
     free(peer);
@@ -98,6 +104,7 @@ void peer_table_free_when_done(struct peer_table *table) {
     pthread_mutex_destroy(&table->lock);
     free(table->rdma.why_not);
     free(table->task);
+    free(table->own_task);
     free(table);
 }
 
@@ -254,6 +261,10 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
     }
     *ret_peer = peer;
     return NULL;
+}
+
+void peer_set_own_task(struct peer *peer, const char *own_task) {
+    text_replace(&peer->own_task, own_task);
 }
 
 static void on_timer_closed(struct loop_timer *timer) {

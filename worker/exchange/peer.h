@@ -75,6 +75,10 @@ void peer_table_set_receiver(struct peer_table *table, const struct peer_receive
                              void *arg);
 void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg);
 /* The settings below are made before the first connection. */
+/* The table is that of a session's cluster (worker/service/exchange.h): its tasks have other names
+ * there than their own. `own_task` (copied) is this task's own name. Each peer's own name has to be
+ * set, and proves who a task is. Default: the names in the table are the tasks' own. */
+void peer_table_set_cluster(struct peer_table *table, uint64_t cluster, const char *own_task);
 void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms); /* default 2 s */
 /* Values in shared memory are exchanged by reference; by default they are not. `arena` is this
  * process' own; if it is NULL, the arenas of peers are used all the same. Borrowed. */
@@ -105,6 +109,9 @@ const char *peer_table_task(const struct peer_table *table); /* this task's name
 struct status *peer_table_know(struct peer_table *table, const char *task, const char *address,
                                const char *unix_address, uint64_t incarnation,
                                struct peer **ret_peer) MUST_USE;
+/* In a session's cluster: the task's name in its own cluster, as its certificate has it (copied).
+ * Call it after each peer_table_know. */
+void peer_set_own_task(struct peer *peer, const char *own_task);
 /* Returns NULL when the task is not known. Any thread. */
 struct peer *peer_find(struct peer_table *table, const char *task);
 const char *peer_name(const struct peer *peer);
@@ -122,6 +129,7 @@ void peer_connect(struct peer *peer);
 /* The contents of the Hello by which another task opens a channel. */
 struct peer_greeting {
     const char *task;
+    const char *own_task; /* in a session's cluster: its name in its own cluster */
     uint64_t incarnation;
     enum channel_kind kind;
     unsigned n_streams; /* control channel: how many sockets the task takes for a value */
@@ -248,5 +256,7 @@ void peer_table_describe_rdma(struct peer_table *table, struct str *out);
  * channel_kind. `expected_incarnation` is the process that it wants to reach; 0: any. */
 void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel,
                       uint64_t expected_incarnation);
+/* Adds to a Hello between tasks of a session's cluster: the cluster, and the sender's own name. */
+void peer_hello_add_cluster(struct str *out, uint64_t cluster, const char *own_task);
 
 #endif

@@ -13,6 +13,8 @@
 struct peer_call_table {
     struct loop *loop;
     char *task;
+    uint64_t cluster; /* of a session; 0: the tasks' own */
+    char *own_task;   /* this task's name in its own cluster; NULL: `task` */
     uint64_t incarnation;
     int64_t heartbeat_ms;
     struct tls *tls;
@@ -26,6 +28,7 @@ struct peer_call_table {
 struct peer_call_task {
     struct peer_call_table *table;
     char *name;
+    char *own_task; /* its name in its own cluster; NULL: `name` */
     char *address, *unix_address;
     struct wire_conn *conn; /* one reference, or NULL */
     bool is_unix, is_greeted, avoid_unix;
@@ -269,7 +272,7 @@ static void open_conn(struct peer_call_task *task) {
     task->idle_since_ns = clock_now_ns();
     task->conn = wire_connect(table->loop, task->is_unix ? task->unix_address : task->address,
                               &handlers, task);
-    wire_conn_secure(task->conn, table->tls, task->name);
+    wire_conn_secure(task->conn, table->tls, task->own_task ? task->own_task : task->name);
     if (table->uses_checksums)
         wire_conn_use_checksums(task->conn);
     heartbeat_start(&task->heartbeat, table->heartbeat_ms, false, clock_now_ns());
@@ -277,6 +280,8 @@ static void open_conn(struct peer_call_task *task) {
         loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms),
                          heartbeat_tick_ms(table->heartbeat_ms));
     peer_hello_write(&hello, table->task, table->incarnation, CHANNEL_PEER_CALLS, 0);
+    if (table->cluster)
+        peer_hello_add_cluster(&hello, table->cluster, table->own_task);
     wire_queue(task->conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     str_fini(&hello);
 }
@@ -335,6 +340,12 @@ void peer_call_table_set_checksums(struct peer_call_table *table, bool uses_chec
 }
 void peer_call_table_set_tls(struct peer_call_table *table, struct tls *tls) { table->tls = tls; }
 
+void peer_call_table_set_cluster(struct peer_call_table *table, uint64_t cluster,
+                                 const char *own_task) {
+    table->cluster = cluster;
+    text_replace(&table->own_task, own_task);
+}
+
 struct status *peer_call_table_know(struct peer_call_table *table, const char *name,
                                     const char *address, const char *unix_address,
                                     struct peer_call_task **ret) {
@@ -361,6 +372,9 @@ struct status *peer_call_table_know(struct peer_call_table *table, const char *n
     return NULL;
 }
 
+void peer_call_task_set_own(struct peer_call_task *task, const char *own_task) {
+    text_replace(&task->own_task, own_task);
+}
 const char *peer_call_task_name(const struct peer_call_task *task) { return task->name; }
 
 void peer_call_table_stop(struct peer_call_table *table) {
@@ -387,12 +401,14 @@ static void table_free_when_done(struct peer_call_table *table) {
         u64map_fini(&task->calls);
         pthread_mutex_destroy(&task->lock);
         free(task->name);
+        free(task->own_task);
         free(task->address);
         free(task->unix_address);
         free(task);
     }
     strmap_fini(&table->tasks);
     free(table->task);
+    free(table->own_task);
     free(table);
 }
 

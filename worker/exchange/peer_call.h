@@ -39,6 +39,9 @@ struct peer_call_table *peer_call_table_new(struct loop *loop, const char *task,
 void peer_call_table_set_checksums(struct peer_call_table *table, bool uses_checksums);
 /* Before the first call. NULL, the default: without TLS. Borrowed for the table's life. */
 void peer_call_table_set_tls(struct peer_call_table *table, struct tls *tls);
+/* Before the first call: the table is that of a session's cluster (peer_table_set_cluster). */
+void peer_call_table_set_cluster(struct peer_call_table *table, uint64_t cluster,
+                                 const char *own_task);
 /* Ends all connections and calls, and refuses new ones with UNAVAILABLE. */
 void peer_call_table_stop(struct peer_call_table *table);
 /* Stops the table; no call may be under way. The memory is freed when the last connection has
@@ -50,6 +53,8 @@ void peer_call_table_free(struct peer_call_table *table);
 struct status *peer_call_table_know(struct peer_call_table *table, const char *task,
                                     const char *address, const char *unix_address,
                                     struct peer_call_task **ret) MUST_USE;
+/* As peer_set_own_task. */
+void peer_call_task_set_own(struct peer_call_task *task, const char *own_task);
 const char *peer_call_task_name(const struct peer_call_task *task);
 void peer_call_start(struct peer_call_task *task, struct peer_call *call);
 

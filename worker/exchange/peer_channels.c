@@ -211,6 +211,12 @@ void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, u
     free(bytes);
 }
 
+void peer_hello_add_cluster(struct str *out, uint64_t cluster, const char *own_task) {
+    proto_add_tag(out, 9, 1);
+    str_add_bytes(out, &cluster, sizeof(cluster));
+    proto_add_bytes(out, 10, own_task, strlen(own_task));
+}
+
 static void peer_set_channel(struct peer *peer, enum channel_kind kind,
                              struct transport_channel *channel_take, bool is_adopted) {
     peer->is_adopted[kind] = is_adopted;
@@ -248,6 +254,8 @@ static struct transport_channel *open_channel(struct peer *peer, const struct tr
     peer_hello_write(&hello, table->task, table->incarnation, kind,
                      peer->is_greeted ? peer->incarnation : 0);
     add_epoch(peer, kind, &hello);
+    if (table->cluster)
+        peer_hello_add_cluster(&hello, table->cluster, table->own_task);
     struct wire_out out = {.type = WIRE_HELLO, .meta = {hello.data, hello.len}};
     channel->transport->queue(channel, &out);
     channel->transport->flush(channel);
@@ -267,6 +275,7 @@ static struct transport_endpoint endpoint_here(const struct peer_table *table) {
 
 static struct transport_endpoint endpoint_there(const struct peer *peer) {
     return (struct transport_endpoint){.task = peer->task,
+                                       .own_task = peer->own_task ? peer->own_task : peer->task,
                                        .incarnation = peer->incarnation,
                                        .address = peer->address,
                                        .unix_address = peer->unix_address,
@@ -376,6 +385,10 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
         return status_failed_precondition(
             "task %.200s is not known to %s: no registered graph exchanges with it", task,
             table->task);
+    if (peer->own_task && strcmp(peer->own_task, greeting->own_task) != 0)
+        return status_failed_precondition(
+            "task %s of a session's cluster is %s, but %.200s connected under its name", task,
+            peer->own_task, greeting->own_task);
     if (peer->is_greeted && greeting->incarnation != peer->incarnation) {
         if (kind > CHANNEL_STREAM)
             return status_failed_precondition("task %s opens a stream as another incarnation",

@@ -17,6 +17,8 @@
 struct peer_table {
     struct loop *loop;
     char *task;
+    uint64_t cluster; /* of a session; 0: the tasks' own */
+    char *own_task;   /* this task's name in its own cluster; NULL: `task` */
     uint64_t incarnation;
     const struct peer_receiver *receiver;
     void *receiver_arg;
@@ -44,6 +46,7 @@ struct peer_table {
 struct peer {
     struct peer_table *table;
     char *task;
+    char *own_task; /* loop thread: its name in its own cluster; NULL: `task` */
     bool is_self;
     char *address, *unix_address; /* loop thread */
     /* Loop thread. The incarnation in the last Hello of the task itself; 0: there was none yet. A

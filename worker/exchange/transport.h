@@ -41,8 +41,9 @@ struct transport_endpoint {
     const char *address;      /* "host:port" */
     const char *unix_address; /* "unix:@…"; "" if the other end cannot reach one */
     bool uses_shm;            /* here: arenas are not switched off */
-    /* there: TCP uses TLS, and the other end must be `task`; NULL: without TLS */
+    /* there: TCP uses TLS, and the other end must be `own_task`; NULL: without TLS */
     struct tls *tls;
+    const char *own_task;    /* there: its name in its own cluster, which its certificate proves */
     bool uses_checksums;     /* there: messages carry checksums */
     bool uses_rdma;          /* here: there is an RDMA device */
     const char *why_no_rdma; /* here: if there is none */

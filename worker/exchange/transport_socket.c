@@ -81,7 +81,7 @@ static struct socket_channel *socket_new(const struct transport *transport, enum
 
 /* Settings of both ends, which have to be made before the first message. */
 static void prepare(struct wire_conn *conn, const struct transport_endpoint *there) {
-    wire_conn_secure(conn, there->tls, there->task);
+    wire_conn_secure(conn, there->tls, there->own_task);
     if (there->uses_checksums)
         wire_conn_use_checksums(conn);
 }

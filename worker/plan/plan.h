@@ -217,6 +217,9 @@ enum { PLAN_MAX_CPU_DEVICES = 64 }; /* that a session may name in one task */
 struct plan_options {
     struct device *devices; /* of this task; each node's device names one of them */
     int n_devices;
+    /* This task's name in the graph, where that is not its own name: a session's cluster may call
+     * it otherwise. Borrowed; NULL: its own. */
+    const char *task;
     const struct kernel_host *host;
     struct session_state *session_state; /* borrowed; NULL: the plan shares no state with others */
     struct client_state *client;         /* borrowed; NULL: the plan has no client */

@@ -43,10 +43,8 @@ bool plan_has_device_memory(const struct plan_options *options) {
 /* ---- where values are ---- */
 
 static int device_index(const struct plan_options *options, const struct node *node) {
-    for (int i = 0; i < options->n_devices; i++)
-        if (options->devices[i].ops && strcmp(options->devices[i].full_name, node->device) == 0)
-            return i;
-    return PLAN_HOST;
+    int index = plan_device_index(options, node->device);
+    return index >= 0 && options->devices[index].ops ? index : PLAN_HOST;
 }
 
 static const struct kernel_def *row_of(const struct plan_options *options, const struct node *node,

@@ -27,6 +27,9 @@ struct plan_builder {
  * node. */
 struct status *plan_build_node(struct plan_builder *b, const struct node *node,
                                uint32_t index) MUST_USE;
+/* The index of the device of that full name in options->devices; -1: there is none. The name may be
+ * that of a session's cluster (plan_options.task). */
+int plan_device_index(const struct plan_options *options, const char *device);
 /* The task's first device whose memory is the host's; NULL: none. */
 struct device *plan_first_cpu(const struct plan_options *options);
 

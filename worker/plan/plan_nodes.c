@@ -48,14 +48,42 @@ static const struct plan_op *plan_op_find(const char *op) {
     return NULL;
 }
 
+/* Writes a device's name as this task knows it, where the graph calls the task otherwise. */
+static void add_own_name(const struct plan_options *options, const char *device, struct str *out) {
+    size_t n = options->task ? strlen(options->task) : 0;
+    const char *own = options->n_devices > 0 ? options->devices[0].full_name : "";
+    const char *own_end = strstr(own, "/device:");
+    if (n > 0 && own_end && strncmp(device, options->task, n) == 0 && device[n] == '/') {
+        str_add_bytes(out, own, (size_t)(own_end - own));
+        device += n;
+    }
+    str_add(out, device);
+}
+
+int plan_device_index(const struct plan_options *options, const char *device) {
+    struct str own = STR_INIT;
+    int found = -1;
+    if (options->task)
+        add_own_name(options, device, &own);
+    const char *name = options->task ? str_text(&own) : device;
+    for (int i = 0; i < options->n_devices && found < 0; i++)
+        if (strcmp(options->devices[i].full_name, name) == 0)
+            found = i;
+    str_fini(&own);
+    return found;
+}
+
 /* A session may ask for more CPU devices than the task has. The further ones share the memory of
  * the first one, under names of their own. */
 static struct device *device_of(const struct plan_builder *b, const struct node *node) {
     struct device_name name;
-    for (int i = 0; i < b->options->n_devices; i++)
-        if (strcmp(b->options->devices[i].full_name, node->device) == 0)
-            return &b->options->devices[i];
-    struct status *st = device_name_parse(span_of(node->device), &name);
+    int index = plan_device_index(b->options, node->device);
+    if (index >= 0)
+        return &b->options->devices[index];
+    struct str own = STR_INIT;
+    add_own_name(b->options, node->device, &own);
+    struct status *st = device_name_parse(span_of(str_text(&own)), &name);
+    str_fini(&own);
     bool is_cpu =
         !st && strcmp(name.type, "CPU") == 0 && name.id >= 0 && name.id < PLAN_MAX_CPU_DEVICES;
     status_unref(st);

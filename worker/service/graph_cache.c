@@ -65,6 +65,7 @@ void graph_entry_unref(struct graph_entry *entry) {
     free(entry->feed_types);
     free(entry->peers);
     free(entry->others);
+    exchange_unref(entry->exchange);
     free(entry);
 }
 
@@ -274,6 +275,8 @@ static struct status *build_partition(struct build *build, struct plan_options *
 static void build_plan(struct build *build) {
     int64_t start_ns = clock_now_ns();
     struct plan_options options = build->cache->options;
+    if (build->entry->exchange->cluster)
+        options.task = build->entry->exchange->task;
     if (build->entry->session->client)
         options.client = build->entry->session->client->state;
     if (build->n_functions > 0)
@@ -344,6 +347,7 @@ void graph_cache_register(struct graph_cache *cache, const struct graph_registra
     entry->credit = session_credit_ref(entry->session->credit);
     if (entry->session->containers)
         entry->containers = container_table_ref(entry->session->containers);
+    entry->exchange = exchange_ref(registration->exchange);
     entry->peers = registration->peers;
     entry->n_peers = registration->n_peers;
     entry->others = registration->others;

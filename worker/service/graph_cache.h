@@ -18,6 +18,7 @@
 #include "worker/exchange/peer.h"
 #include "worker/plan/plan.h"
 #include "worker/exchange/rendezvous.h"
+#include "worker/service/exchange.h"
 
 struct graph_cache;
 
@@ -49,8 +50,9 @@ struct graph_entry {
     struct container_table *containers; /* one reference; NULL: the task's */
     struct session_credit *credit;      /* its session's; one reference */
     struct plan *plan;
-    uint8_t *feed_types; /* plan->n_feeds of them; DT_INVALID where every type is accepted */
-    struct peer **peers; /* the tasks at the other ends of its channels */
+    uint8_t *feed_types;       /* plan->n_feeds of them; DT_INVALID where every type is accepted */
+    struct exchange *exchange; /* of the cluster that it belongs to; one reference */
+    struct peer **peers;       /* the tasks at the other ends of its channels; the exchange's */
     int n_peers;
     struct peer_call_task **others; /* the tasks that its kernels may call */
     int n_others;
@@ -74,7 +76,8 @@ void graph_cache_free(struct graph_cache *cache);
 /* What RegisterGraph contains in addition to the graph. */
 struct graph_registration {
     uint64_t master_incarnation;
-    uint64_t client; /* whose session it is; 0: none */
+    struct exchange *exchange; /* the entry gets a reference */
+    uint64_t client;           /* whose session it is; 0: none */
     const char *session;
     bool is_isolated;
     struct span graphdef;                    /* points into `bytes` */

@@ -113,35 +113,35 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
 }
 
 /* The other end is another task: its connection belongs to worker/exchange/peer from now on. */
-static struct status *become_peer(struct service_connection *connection,
+static struct status *become_peer(struct service_connection *connection, struct exchange *exchange,
                                   const struct peer_greeting *greeting) {
-    struct worker_service *service = connection->service;
     bool is_stream =
         greeting->kind > CHANNEL_STREAM && greeting->kind < CHANNEL_STREAM + PEER_MAX_STREAMS;
     if (greeting->kind > CHANNEL_ARENA && !is_stream)
         return status_invalid("Hello of task %s for channel %u", greeting->task, greeting->kind);
-    TRY(peer_table_accept(service->peers, connection->wire, greeting));
+    TRY(peer_table_accept(exchange->peers, connection->wire, greeting));
     connection_free(connection);
     return NULL;
 }
 
-static void answer_hello(const struct worker_service *service, struct wire_conn *conn, uint64_t id,
-                         unsigned channel) {
+static void answer_hello(const struct exchange *exchange, struct wire_conn *conn, uint64_t id,
+                         unsigned channel, uint64_t incarnation) {
     struct str answer = STR_INIT;
-    peer_hello_write(&answer, service->task, service->incarnation, channel, 0);
+    peer_hello_write(&answer, exchange->task, incarnation, channel, 0);
     service_send(conn, WIRE_HELLO, id, answer.data, answer.len);
     str_fini(&answer);
 }
 
 /* The answer says that the stream is accepted. Before it nothing is sent on the stream, so its end
  * loses nothing. */
-static struct status *become_stream(struct service_connection *connection, uint64_t id,
+static struct status *become_stream(struct service_connection *connection,
+                                    struct exchange *exchange, uint64_t id,
                                     const struct peer_greeting *greeting) {
-    struct worker_service *service = connection->service;
+    uint64_t incarnation = connection->service->incarnation;
     struct wire_conn *conn = connection->wire;
     unsigned channel = greeting->kind;
-    TRY(become_peer(connection, greeting));
-    answer_hello(service, conn, id, channel);
+    TRY(become_peer(connection, exchange, greeting));
+    answer_hello(exchange, conn, id, channel, incarnation);
     return NULL;
 }
 
@@ -162,6 +162,38 @@ static struct status *check_hello(const struct worker_service *service,
     return NULL;
 }
 
+static struct status *greet_master(struct service_connection *connection, const char *as_task) {
+    struct worker_service *service = connection->service;
+    connection->master = master_join(service, connection->incarnation);
+    if (!connection->master)
+        return status_exhausted("more than %d masters", SERVICE_MAX_MASTERS);
+    return *as_task ? master_enter_cluster(service, connection->master, as_task) : NULL;
+}
+
+/* Handles the Hello of a task, a master or a tool. */
+static struct status *greet(struct service_connection *connection, struct exchange *exchange,
+                            const Millrace__Hello *hello, uint64_t id) {
+    const char *task = str_text(&connection->hello_task);
+    unsigned channel = hello->channel;
+    struct peer_greeting greeting = {.task = task,
+                                     .own_task = hello->own_task,
+                                     .incarnation = hello->incarnation,
+                                     .kind = (enum channel_kind)channel,
+                                     .n_streams = hello->streams,
+                                     .epoch = hello->epoch};
+    bool is_master = strcmp(task, "master") == 0;
+    if (*task && channel > CHANNEL_STREAM && !is_master)
+        return become_stream(connection, exchange, id, &greeting);
+    answer_hello(exchange, connection->wire, id, channel, connection->service->incarnation);
+    if (!*task)
+        return NULL; /* a tool */
+    connection->is_caller = channel == CHANNEL_PEER_CALLS;
+    if (connection->is_caller)
+        return NULL;
+    return is_master ? greet_master(connection, hello->as_task)
+                     : become_peer(connection, exchange, &greeting);
+}
+
 static struct status *on_hello(struct service_connection *connection,
                                const struct wire_message *message) {
     struct worker_service *service = connection->service;
@@ -172,36 +204,20 @@ static struct status *on_hello(struct service_connection *connection,
     if (!hello)
         return status_invalid("malformed Hello");
     struct status *st = check_hello(service, hello);
+    struct exchange *exchange = service_find_exchange(service, hello->cluster);
+    if (!st && !exchange)
+        st = status_failed_precondition("%s does not belong to the session's cluster %016llx",
+                                        service->task, (unsigned long long)hello->cluster);
     if (!st && *hello->task) /* tools have no name */
-        st = wire_conn_check_task(connection->wire, hello->task);
-    unsigned channel = hello->channel;
-    struct peer_greeting greeting = {.incarnation = hello->incarnation,
-                                     .kind = (enum channel_kind)channel,
-                                     .n_streams = hello->streams,
-                                     .epoch = hello->epoch};
+        st = wire_conn_check_task(connection->wire, hello->cluster ? hello->own_task : hello->task);
     if (!st) {
         connection->is_greeted = true;
         connection->incarnation = hello->incarnation;
         str_add(&connection->hello_task, hello->task);
+        st = greet(connection, exchange, hello, message->id);
     }
     millrace__hello__free_unpacked(hello, NULL);
-    if (st)
-        return st;
-    greeting.task = str_text(&connection->hello_task);
-    if (connection->hello_task.len > 0 && channel > CHANNEL_STREAM &&
-        strcmp(str_text(&connection->hello_task), "master") != 0)
-        return become_stream(connection, message->id, &greeting);
-    answer_hello(service, connection->wire, message->id, channel);
-    if (connection->hello_task.len == 0)
-        return NULL; /* a tool */
-    connection->is_caller = channel == CHANNEL_PEER_CALLS;
-    if (connection->is_caller)
-        return NULL;
-    if (strcmp(str_text(&connection->hello_task), "master") != 0)
-        return become_peer(connection, &greeting);
-    connection->master = master_join(service, connection->incarnation);
-    return connection->master ? NULL
-                              : status_exhausted("more than %d masters", SERVICE_MAX_MASTERS);
+    return st;
 }
 
 static struct status *not_for_masters(const struct wire_message *message) {
@@ -230,6 +246,9 @@ static struct status *on_master_message(struct service_connection *connection,
         return service_close_session(connection, message);
     case WIRE_KEEP_GRAPHS:
         return service_keep_graphs(connection, message);
+    case WIRE_LEAVE:
+        service_master_leaves(connection);
+        return NULL;
     case WIRE_END_JOB:
         if (connection->service->options.on_job_ended)
             connection->service->options.on_job_ended(
@@ -277,6 +296,7 @@ static struct status *dispatch(struct service_connection *connection,
     case WIRE_CLOSE_SESSION:
     case WIRE_KEEP_GRAPHS:
     case WIRE_END_JOB:
+    case WIRE_LEAVE:
     case WIRE_RESET:
         return on_master_message(connection, message);
     default:
@@ -404,7 +424,9 @@ static void on_tick(struct loop_timer *timer) {
     connections_expire(service, now_ns);
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
-    rendezvous_expire(service->rendezvous, now_ns);
+    rendezvous_expire(service->home->rendezvous, now_ns);
+    LIST_FOR_EACH (link, &service->exchanges)
+        rendezvous_expire(LIST_ENTRY(link, struct exchange, link)->rendezvous, now_ns);
     if (now_ns - service->trimmed_ns > MEMORY_TRIM_INTERVAL_MS * 1000000ll) {
         service->trimmed_ns = now_ns;
         memory_trim(service->options.pool);
@@ -502,24 +524,11 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     }
     register_metrics();
     service->drain_task.run = on_last_run_ended;
-    service->peers = peer_table_new(loop, service->task, service->incarnation);
-    if (options->use_shm)
-        peer_table_use_shm(service->peers, allocator_host_arena());
-    peer_table_set_tls(service->peers, options->tls);
-    peer_table_set_checksums(service->peers, options->use_checksums);
-    peer_table_set_shm_limit(service->peers, options->max_shm_kept_bytes);
-    peer_table_set_streams(service->peers, (unsigned)options->n_streams);
-    peer_table_use_rdma(service->peers, options->rdma_mode, options->rdma_device,
-                        options->why_no_rdma);
-    peer_table_set_heartbeat(service->peers, options->heartbeat_ms);
-    service->peer_calls =
-        peer_call_table_new(loop, service->task, service->incarnation, options->heartbeat_ms);
-    peer_call_table_set_tls(service->peer_calls, options->tls);
-    peer_call_table_set_checksums(service->peer_calls, options->use_checksums);
-    peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
-    service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);
-    rendezvous_table_set_in_flight_limit(service->rendezvous, options->max_in_flight_bytes);
-    rendezvous_table_set_pool(service->rendezvous, options->pool);
+    list_init(&service->exchanges);
+    service->home = exchange_new(loop, options, service->incarnation, 0, service->task,
+                                 service_exchange_freed, service);
+    service->n_exchanges = 1;
+    peer_table_set_on_lost(service->home->peers, service_on_peer_lost, service);
     service->containers = container_table_new();
     struct plan_options plan_options = {
         .devices = options->devices, .n_devices = options->n_devices, .host = &executor_host};
@@ -538,6 +547,12 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
 
 static bool any_run(const struct graph_run *run, const void *arg) { return true; }
 
+void service_exchange_freed(void *arg) {
+    struct worker_service *service = arg;
+    if (--service->n_exchanges == 0 && !service->is_ending)
+        service_maybe_free(service);
+}
+
 /* Frees the service when the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
     if (!service->is_freed || service->n_connections > 0 || service->n_registering > 0 ||
@@ -550,13 +565,21 @@ void service_maybe_free(struct worker_service *service) {
     pthread_mutex_unlock(&service->lock);
     if (n_runs > 0)
         return;
+    /* What holds an exchange goes first. The last one to be freed calls this again. */
+    service->is_ending = true; /* it would call this inside itself */
     masters_free(service);
+    graph_cache_remove_all(service->graphs);
+    if (service->home) {
+        struct exchange *home = service->home;
+        service->home = NULL;
+        exchange_unref(home);
+    }
+    service->is_ending = false;
+    if (service->n_exchanges > 0)
+        return;
     early_cancels_clear(service);
     u64map_fini(&service->early_cancels);
     graph_cache_free(service->graphs);
-    rendezvous_table_free(service->rendezvous);
-    peer_table_free(service->peers);
-    peer_call_table_free(service->peer_calls);
     container_table_free(service->containers);
     /* resources in containers may set alarms until they are freed */
     alarm_clock_free(service->alarms);
@@ -581,7 +604,9 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     wire_server_close(service->server);
     wire_server_close(service->unix_server);
     service_cancel_runs(service, any_run, NULL, why);
-    peer_call_table_stop(service->peer_calls);
+    peer_call_table_stop(service->home->peer_calls);
+    LIST_FOR_EACH (link, &service->exchanges)
+        peer_call_table_stop(LIST_ENTRY(link, struct exchange, link)->peer_calls);
     LIST_FOR_EACH (link, &service->connections)
         wire_conn_close(LIST_ENTRY(link, struct service_connection, link)->wire, status_ref(why));
     status_unref(why);

@@ -43,9 +43,10 @@ struct status *early_cancel_take(struct worker_service *service, uint64_t step_i
     return why;
 }
 
-static void cancel_early(struct worker_service *service, uint64_t step_id,
+static void cancel_early(struct service_connection *connection, uint64_t step_id,
                          struct status *why_take) {
-    if (rendezvous_is_ended(service->rendezvous, step_id) ||
+    struct worker_service *service = connection->service;
+    if (rendezvous_is_ended(exchange_of(connection)->rendezvous, step_id) ||
         service->early_cancels.n_entries >= SERVICE_MAX_EARLY_CANCELS) {
         status_unref(why_take); /* RunDone and CancelStep have crossed */
         return;
@@ -79,7 +80,7 @@ struct status *service_cancel_step(struct service_connection *connection,
     } else if (run) {
         status_unref(why);
     } else {
-        cancel_early(service, request.step_id, why);
+        cancel_early(connection, request.step_id, why);
     }
     return NULL;
 }
@@ -118,7 +119,7 @@ static void expire_early_cancels(struct worker_service *service, int64_t before_
     void *value;
     while (u64map_next(&service->early_cancels, &cursor, &step_id, &value))
         if (((struct early_cancel *)value)->since_ns < before_ns ||
-            rendezvous_is_ended(service->rendezvous, step_id))
+            rendezvous_is_ended(service->home->rendezvous, step_id))
             status_unref(early_cancel_take(service, step_id));
 }
 

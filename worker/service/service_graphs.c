@@ -47,6 +47,48 @@ static bool is_of_master(const struct graph_run *run, const void *arg) {
     return run->master_incarnation == *(const uint64_t *)arg;
 }
 
+struct exchange *service_find_exchange(struct worker_service *service, uint64_t cluster) {
+    if (cluster == 0)
+        return service->home;
+    LIST_FOR_EACH (link, &service->exchanges) {
+        struct exchange *exchange = LIST_ENTRY(link, struct exchange, link);
+        if (exchange->cluster == cluster && !exchange->is_closed)
+            return exchange;
+    }
+    return NULL;
+}
+
+struct status *master_enter_cluster(struct worker_service *service, struct master *master,
+                                    const char *task) {
+    if (master->exchange && strcmp(master->exchange->task, task) == 0)
+        return NULL;
+    if (master->exchange)
+        return status_failed_precondition("%s is %s of the session's cluster, and cannot also be "
+                                          "%.200s",
+                                          service->task, master->exchange->task, task);
+    if (strlen(task) > 512)
+        return status_invalid("a task name of %zu bytes in Hello", strlen(task));
+    master->exchange = exchange_new(service->loop, &service->options, service->incarnation,
+                                    master->incarnation, task, service_exchange_freed, service);
+    service->n_exchanges++;
+    list_push_back(&service->exchanges, &master->exchange->link);
+    peer_table_set_on_lost(master->exchange->peers, service_on_peer_lost, service);
+    return NULL;
+}
+
+/* Frees what the master has here. Its exchange lives until the last step that uses it has ended. */
+static void master_free(struct worker_service *service, struct master *master) {
+    graph_cache_remove_master(service->graphs, master->incarnation);
+    if (service->home)
+        rendezvous_forget_master(service->home->rendezvous, master->incarnation);
+    if (master->exchange)
+        master->exchange->is_closed = true;
+    exchange_unref(master->exchange);
+    list_remove(&master->link);
+    free(master);
+    count_graphs(service);
+}
+
 /* The last connection of a master has ended: its steps end now, and its graphs wait for a while. */
 void master_leave(struct worker_service *service, struct master *master) {
     if (--master->n_connections > 0)
@@ -58,6 +100,8 @@ void master_leave(struct worker_service *service, struct master *master) {
     struct status *why = status_unavailable("%s lost its connection to the master", service->task);
     service_cancel_runs(service, is_of_master, &master->incarnation, why);
     status_unref(why);
+    if (master->has_left)
+        master_free(service, master);
 }
 
 void master_pinged(struct master *master, struct span meta, int64_t now_ns) {
@@ -98,17 +142,25 @@ void masters_expire(struct worker_service *service, int64_t now_ns) {
             continue;
         log_info("dropping the graphs of master %016llx, which has not returned",
                  (unsigned long long)master->incarnation);
-        graph_cache_remove_master(service->graphs, master->incarnation);
-        rendezvous_forget_master(service->rendezvous, master->incarnation);
-        list_remove(&master->link);
-        free(master);
+        master_free(service, master);
     }
-    count_graphs(service);
 }
 
 void masters_free(struct worker_service *service) {
-    for (struct list *link; (link = list_pop_front(&service->masters));)
-        free(LIST_ENTRY(link, struct master, link));
+    LIST_FOR_EACH_SAFE (link, next, &service->masters)
+        master_free(service, LIST_ENTRY(link, struct master, link));
+}
+
+void service_master_leaves(struct service_connection *connection) {
+    struct worker_service *service = connection->service;
+    struct master *master = connection->master;
+    struct status *why = status_new(STATUS_CANCELLED, "the master has left");
+    master->has_left = true;
+    service_cancel_runs(service, is_of_master, &master->incarnation, why);
+    graph_cache_remove_master(service->graphs, master->incarnation);
+    count_graphs(service);
+    end_connections(service, master, why);
+    status_unref(why);
 }
 
 /* ---- registering ---- */
@@ -157,28 +209,42 @@ static void on_built(void *arg, struct graph_entry *entry, struct status *status
     service_maybe_free(service);
 }
 
-static struct status *know_peers(struct worker_service *service,
+static struct status *know_peers(const struct service_connection *connection,
                                  const Millrace__RegisterGraph *message, struct peer **peers,
                                  int *ret_n) {
+    struct exchange *exchange = exchange_of(connection);
     int n = 0;
+    if (exchange->cluster && connection->service->options.rdma_mode == RDMA_REQUIRE &&
+        message->n_peer > 0)
+        return status_failed_precondition(
+            "%s runs with --rdma=require, but the clusters of sessions do not use RDMA",
+            exchange->own_task);
     for (size_t i = 0; i < message->n_peer; i++) {
         const Millrace__Peer *from = message->peer[i];
-        if (strcmp(from->task, service->task) != 0)
-            TRY(peer_table_know(service->peers, from->task, from->address, from->unix_address,
-                                from->incarnation, &peers[n++]));
+        if (strcmp(from->task, exchange->task) == 0)
+            continue;
+        TRY(peer_table_know(exchange->peers, from->task, from->address, from->unix_address,
+                            from->incarnation, &peers[n]));
+        if (exchange->cluster)
+            peer_set_own_task(peers[n], from->own_task);
+        n++;
     }
     *ret_n = n;
     return NULL;
 }
 
-static struct status *know_others(struct worker_service *service,
-                                  const Millrace__RegisterGraph *message,
+static struct status *know_others(struct exchange *exchange, const Millrace__RegisterGraph *message,
                                   struct peer_call_task **others, int *ret_n) {
     for (size_t i = 0; i < message->n_other; i++) {
         const Millrace__Peer *from = message->other[i];
-        if (strcmp(from->task, service->task) != 0)
-            TRY(peer_call_table_know(service->peer_calls, from->task, from->address,
-                                     from->unix_address, &others[(*ret_n)++]));
+        struct peer_call_task *other;
+        if (strcmp(from->task, exchange->task) == 0)
+            continue;
+        TRY(peer_call_table_know(exchange->peer_calls, from->task, from->address,
+                                 from->unix_address, &other));
+        if (exchange->cluster)
+            peer_call_task_set_own(other, from->own_task);
+        others[(*ret_n)++] = other;
     }
     return NULL;
 }
@@ -218,6 +284,7 @@ struct status *service_register_graph(struct service_connection *connection,
     struct peer_call_task **others = xcalloc(request->n_other + 1, sizeof(struct peer_call_task *));
     struct function_source *functions = xcalloc(request->n_function + 1, sizeof(*functions));
     struct graph_registration graphs = {.master_incarnation = request->master_incarnation,
+                                        .exchange = exchange_of(connection),
                                         .session = request->session,
                                         .client = request->client,
                                         .is_isolated = request->is_isolated};
@@ -227,9 +294,9 @@ struct status *service_register_graph(struct service_connection *connection,
     else if (service->is_draining)
         st = status_unavailable("%s is draining", service->task);
     else
-        st = know_peers(service, request, peers, &n_peers);
+        st = know_peers(connection, request, peers, &n_peers);
     if (!st)
-        st = know_others(service, request, others, &n_others);
+        st = know_others(exchange_of(connection), request, others, &n_others);
     if (!st)
         st = find_graphs(request, message, functions, &graphs);
     if (st) {

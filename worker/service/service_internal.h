@@ -47,6 +47,8 @@ struct master {
     uint64_t membership; /* random; tells this record from a later one of the same master */
     int n_connections;
     int64_t lost_ns;            /* when the last of its connections ended */
+    struct exchange *exchange;  /* of a session's cluster; NULL: the task's own cluster */
+    bool has_left;              /* for good: the record goes with its last connection */
     struct heartbeat heartbeat; /* passive: the master pings; it starts with the first ping */
 };
 
@@ -100,9 +102,9 @@ struct worker_service {
     char *task, *unix_address;
     uint64_t incarnation;
     struct wire_server *server, *unix_server;
-    struct peer_table *peers;
-    struct peer_call_table *peer_calls;
-    struct rendezvous_table *rendezvous;
+    struct exchange *home; /* of the task's own cluster; one reference */
+    struct list exchanges; /* struct exchange.link: those of sessions' clusters */
+    int n_exchanges;       /* all that are not freed yet */
     struct container_table *containers;
     struct graph_cache *graphs;
     struct list connections, masters;
@@ -123,6 +125,7 @@ struct worker_service {
     int n_connections, n_registering, n_served_calls;
     int n_open_timers;
     bool is_draining, is_freed;
+    bool is_ending; /* service_maybe_free is under way */
     void (*on_drained)(void *arg);
     void *on_drained_arg;
     void (*on_freed)(void *arg);
@@ -142,6 +145,7 @@ extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps
 
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
+void service_exchange_freed(void *service); /* struct exchange.on_freed */
 /* Closes connections that have not said Hello in time. */
 void connections_expire(struct worker_service *service, int64_t now_ns);
 /* Notices that this process was stopped, or that its host slept. Masters may have given the task up
@@ -162,6 +166,19 @@ void service_alarms_close(struct worker_service *service,
 bool service_alarms_is_busy(const struct worker_service *service);
 
 /* ---- service_graphs.c ---- */
+/* The exchange of the cluster that the connection's master drives. */
+static inline struct exchange *exchange_of(const struct service_connection *connection) {
+    return connection->master && connection->master->exchange ? connection->master->exchange
+                                                              : connection->service->home;
+}
+/* The exchange of a cluster, by its id; 0: the task's own. NULL: there is none. */
+struct exchange *service_find_exchange(struct worker_service *service, uint64_t cluster);
+/* The master drives a session's cluster, in which this task has that name. Errors:
+ * FAILED_PRECONDITION (it has another name in that cluster already). */
+struct status *master_enter_cluster(struct worker_service *service, struct master *master,
+                                    const char *task) MUST_USE;
+/* Leave: frees everything of the master and closes its connections. */
+void service_master_leaves(struct service_connection *connection);
 /* The record of a master, made when it is new. NULL: there are too many masters. */
 struct master *master_join(struct worker_service *service, uint64_t incarnation);
 void master_leave(struct worker_service *service, struct master *master);

@@ -146,12 +146,17 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
              ",\"n_resources\":%zu,\"resources\":", container_n_resources(service->containers));
     container_describe(service->containers, MAX_ROWS_SHOWN, out);
     str_add(out, ",\"peers\":");
-    peer_table_describe(service->peers, out);
-    str_add(out, ",\"gpu\":\"");
+    peer_table_describe(service->home->peers, out);
+    str_add(out, ",\"session_clusters\":[");
+    LIST_FOR_EACH (link, &service->exchanges) {
+        str_add(out, link == service->exchanges.next ? "" : ",");
+        exchange_describe(LIST_ENTRY(link, struct exchange, link), out);
+    }
+    str_add(out, "],\"gpu\":\"");
     str_add_json_escaped(out, service->options.gpu_text, strlen(service->options.gpu_text));
     str_add(out, "\",\"rdma\":");
-    peer_table_describe_rdma(service->peers, out);
+    peer_table_describe_rdma(service->home->peers, out);
     str_add(out, ",\"rendezvous\":");
-    rendezvous_table_describe(service->rendezvous, out);
+    rendezvous_table_describe(service->home->rendezvous, out);
     str_add(out, "}\n");
 }

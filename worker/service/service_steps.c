@@ -185,7 +185,7 @@ void graph_run_finish(struct graph_run *run, const struct encoded_answer *encode
     u64map_remove(&service->by_step, run->id);
     list_remove(&run->link);
     pthread_mutex_unlock(&service->lock);
-    rendezvous_end_step(service->rendezvous, run->id);
+    rendezvous_end_step(run->graph->exchange->rendezvous, run->id);
     rendezvous_unref(execution->rendezvous);
     execution->rendezvous = NULL;
     status_unref(status);
@@ -240,7 +240,7 @@ static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take,
 
 void service_refuse_run(struct service_connection *connection, const struct wire_message *message,
                         struct status *why_take) {
-    rendezvous_end_step(connection->service->rendezvous, message->id);
+    rendezvous_end_step(exchange_of(connection)->rendezvous, message->id);
     refuse(connection->wire, message->id, why_take, false);
 }
 
@@ -281,15 +281,16 @@ static struct status *prepare(struct worker_service *service, struct graph_run *
                               const struct run_graph_message *request) {
     const struct plan *plan = run->graph->plan;
     struct execution *execution = &run->execution;
+    struct rendezvous_table *rendezvous = run->graph->exchange->rendezvous;
     bool is_over;
     execution->rendezvous = NULL;
     run_make_values(run, plan->n_feeds + plan->n_fetches);
     if (plan->n_channels > 0) {
         connect_peers(run->graph);
-        execution->rendezvous = rendezvous_open(service->rendezvous, run->id, run->graph->credit);
+        execution->rendezvous = rendezvous_open(rendezvous, run->id, run->graph->credit);
         is_over = execution->rendezvous == NULL;
     } else {
-        is_over = rendezvous_is_ended(service->rendezvous, run->id);
+        is_over = rendezvous_is_ended(rendezvous, run->id);
     }
     if (is_over)
         return status_new(STATUS_ABORTED, "step %llx has ended here already",
@@ -313,11 +314,14 @@ static struct status *prepare(struct worker_service *service, struct graph_run *
     return NULL;
 }
 
-static void prune(struct worker_service *service, const struct run_graph_message *request) {
+static void prune(const struct service_connection *connection,
+                  const struct run_graph_message *request) {
+    struct worker_service *service = connection->service;
     if (request->oldest_live_step == 0 || request->oldest_live_step == service->oldest_live_step)
         return;
     service->oldest_live_step = request->oldest_live_step;
-    rendezvous_prune(service->rendezvous, request->master_incarnation, request->oldest_live_step);
+    rendezvous_prune(exchange_of(connection)->rendezvous, request->master_incarnation,
+                     request->oldest_live_step);
 }
 
 struct status *service_run_graph(struct service_connection *connection,
@@ -332,11 +336,11 @@ struct status *service_run_graph(struct service_connection *connection,
     service_check_awake(service, now_ns);
     if (!wire_conn_is_open(connection->wire))
         return NULL;
-    prune(service, &request);
+    prune(connection, &request);
     struct status *early =
         service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
     if (unlikely(early != NULL)) {
-        rendezvous_end_step(service->rendezvous, message->id);
+        rendezvous_end_step(exchange_of(connection)->rendezvous, message->id);
         refuse(connection->wire, message->id, early, true);
         return NULL;
     }
@@ -368,7 +372,7 @@ struct status *service_run_graph(struct service_connection *connection,
     if (unlikely(st != NULL)) {
         if (has_entered) {
             leave(service, run);
-            rendezvous_end_step(service->rendezvous, run->id);
+            rendezvous_end_step(graph->exchange->rendezvous, run->id);
         }
         rendezvous_unref(run->execution.rendezvous);
         run->execution.rendezvous = NULL;

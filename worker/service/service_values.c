@@ -355,7 +355,7 @@ bool service_encode_later(struct graph_run *run, const struct status *status) {
     job->run = run;
     job->n_fetches = n;
     if (stats) {
-        stats_writer_init(&job->trace, stats, run->service->options.devices[0].full_name,
+        stats_writer_init(&job->trace, stats, run->graph->exchange->cpu_device,
                           SERVICE_MAX_TRACE_BYTES);
         job->has_trace = true;
     }

@@ -26,7 +26,9 @@ struct master_flags {
     int log_level, placement;
     bool insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves;
     int64_t threads, task_wait_ms, save_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
+    int session_clusters; /* enum session_clusters_mode */
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
+    int64_t max_session_clusters;
     struct grpc_server_limits grpc;
     int64_t fold_max_bytes, fold_budget_ms;
     const char **disabled_passes; /* the parts of disable_passes, NULL-terminated; in the arena */
@@ -36,6 +38,8 @@ struct master_flags {
 
 static const char *const placements[] = {
     [PLACEMENT_SIMPLE] = "simple", [PLACEMENT_COST] = "cost", NULL};
+/* in the order of enum session_clusters_mode */
+static const char *const session_clusters_modes[] = {"off", "own", "any", NULL};
 
 #define ROW(name_, kind_, field, default_, value_, help_)                             \
     .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), \
@@ -83,6 +87,11 @@ static const struct option_row rows[] = {
         "how many steps may run at a time"), .min = 1, .max = 10000000},
     {ROW("max-session-steps", OPTION_INT, max_session_steps, "10000", "N",
         "how many steps of one session may run at a time"), .min = 1, .max = 10000000},
+    {ROW("session-clusters", OPTION_CHOICE, session_clusters, "own", NULL,
+        "which addresses a client's ConfigProto.cluster_def may name: none, those of this "
+        "cluster's tasks, or any that the master can reach"), .choices = session_clusters_modes},
+    {ROW("max-session-clusters", OPTION_INT, max_session_clusters, "64", "N",
+        "how many sessions may have a cluster_def at a time"), .min = 1, .max = 1024},
     {ROW("max-nodes", OPTION_INT, max_nodes, "1000000", "N",
         "how many nodes the graph of one session may have"), .min = 1, .max = 100000000},
     {ROW("max-executables", OPTION_INT, max_executables, "1000", "N",
@@ -354,6 +363,8 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->max_sessions = (int)flags->max_sessions;
     ret->max_steps = (int)flags->max_steps;
     ret->max_session_steps = (int)flags->max_session_steps;
+    ret->session_clusters = (enum session_clusters_mode)flags->session_clusters;
+    ret->max_session_clusters = (int)flags->max_session_clusters;
     ret->max_nodes = (int)flags->max_nodes;
     ret->max_executables = (int)flags->max_executables;
     ret->check_shapes = flags->check_shapes;

@@ -6,6 +6,9 @@
 
 #include "common/base/clock.h"
 
+/* Of the tasks without metrics: written, and never shown. */
+static struct task_metrics unlisted;
+
 static struct task_metrics *metrics_new(const char *task) {
     struct task_metrics *metrics = xcalloc(1, sizeof(*metrics));
     struct str labels = STR_INIT;
@@ -33,7 +36,8 @@ static struct task_metrics *metrics_new(const char *task) {
 }
 
 void task_health_init(struct task_health *health, const char *task, int64_t interval_ms) {
-    *health = (struct task_health){.interval_ms = interval_ms, .metrics = metrics_new(task)};
+    *health = (struct task_health){.interval_ms = interval_ms,
+                                   .metrics = task ? metrics_new(task) : &unlisted};
 }
 
 void task_health_watch(struct task_health *health, bool is_ready) {
@@ -73,6 +77,7 @@ void task_health_lost(struct task_health *health, bool was_ready) {
     heartbeat_stop(&health->heartbeat);
     metric_set(&health->metrics->up, 0);
     metric_add(&health->metrics->losses, was_ready);
+    health->n_losses += was_ready;
 }
 
 static double seconds_since(int64_t then_ns) { return (double)(clock_now_ns() - then_ns) / 1e9; }
@@ -92,9 +97,8 @@ void task_health_describe_seen(const struct task_health *health, struct str *out
 void task_health_describe(const struct task_health *health, struct str *out) {
     if (health->seen_ns != 0)
         str_addf(out, "\"last_seen_s\": %.3f, ", seconds_since(health->seen_ns));
-    str_addf(out, "\"rtt_us\": %lld, \"clock_offset_us\": %lld, \"missed\": %llu, \"losses\": %lld",
+    str_addf(out, "\"rtt_us\": %lld, \"clock_offset_us\": %lld, \"missed\": %llu, \"losses\": %llu",
              (long long)(health->heartbeat.rtt_ns / 1000),
              (long long)heartbeat_offset_us(&health->heartbeat),
-             (unsigned long long)health->heartbeat.n_missed,
-             (long long)metric_get(&health->metrics->losses));
+             (unsigned long long)health->heartbeat.n_missed, (unsigned long long)health->n_losses);
 }

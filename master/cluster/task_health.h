@@ -18,9 +18,11 @@ struct task_health {
     struct heartbeat heartbeat;
     int64_t interval_ms;
     int64_t seen_ns; /* when its last message arrived; 0: none has */
+    uint64_t n_losses;
     struct task_metrics *metrics;
 };
 
+/* `task` NULL: without metrics, for a task that is soon forgotten. */
 void task_health_init(struct task_health *health, const char *task, int64_t interval_ms);
 /* Starts to watch new connections of the task. `is_ready`: the task has become READY. */
 void task_health_watch(struct task_health *health, bool is_ready);

@@ -44,6 +44,8 @@ static void send_hello(struct task *task, struct wire_conn *conn, unsigned chann
     hello.channel = channel;
     hello.host_id = (char *)host_id();
     hello.expected_incarnation = expected;
+    if (task->tasks->is_of_session && conn != task->probe)
+        hello.as_task = task->name;
     uint8_t bytes[1024];
     CHECK(millrace__hello__get_packed_size(&hello) <= sizeof bytes);
     size_t len = millrace__hello__pack(&hello, bytes);
@@ -188,7 +190,7 @@ void task_down(struct task *task, struct status *why) {
     drop_conn(&task->bulk, why);
     task_health_lost(&task->health, was_ready);
     fail_calls(task);
-    if (tasks->is_closing)
+    if (tasks->is_closing || tasks->leaving_ns)
         return;
     if (was_ready) {
         log_warning("lost task %s: %s", task->name, status_message(why));
@@ -219,7 +221,8 @@ static bool is_connected(const struct wire_conn *conn) { return !conn || wire_co
 
 static struct wire_conn *connect_to(struct task *task, const char *address) {
     struct wire_conn *conn = wire_connect(task->tasks->loop, address, &handlers, task);
-    wire_conn_secure(conn, task->tasks->tls, task->name);
+    wire_conn_secure(conn, task->tasks->tls,
+                     task->tasks->is_of_session ? task->own_name : task->name);
     if (task->tasks->uses_checksums)
         wire_conn_use_checksums(conn);
     return conn;
@@ -290,15 +293,52 @@ static void reconcile(struct task *task, bool is_remembered) {
     str_fini(&meta);
 }
 
+/* Checks that the process at the address may be the task, and notes its own name. */
+static struct status *check_name(struct task *task, const char *stated) {
+    const char *expected = task->tasks->is_of_session ? task->own_name : task->name;
+    struct device_name name;
+    if (expected && strcmp(stated, expected) != 0)
+        return status_failed_precondition("%s answered as %.200s: is the list of the cluster "
+                                          "correct?",
+                                          task->address, stated);
+    if (expected)
+        return NULL;
+    TRY(status_prefix_take(device_name_parse(span_of(stated), &name),
+                           "%s answered as: ", task->address));
+    TRY(wire_conn_check_task(task->probe, stated));
+    task->own_name = xstrdup(stated);
+    return NULL;
+}
+
+/* A device's name with the session's name of its task. NULL: it is no device of the task. */
+static char *session_device(const struct task *task, const char *device) {
+    size_t n = strlen(task->own_name);
+    struct str out = STR_INIT;
+    if (strncmp(device, task->own_name, n) != 0 || device[n] != '/')
+        return NULL;
+    str_addf(&out, "%s%s", task->name, device + n);
+    return str_detach(&out);
+}
+
+static void take_devices(struct task *task, const Millrace__WorkerStatus *status) {
+    free_devices(task);
+    task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
+    for (size_t i = 0; i < status->n_device; i++) {
+        const Millrace__DeviceInfo *from = status->device[i];
+        char *name = task->own_name ? session_device(task, from->name) : xstrdup(from->name);
+        if (name)
+            task->devices[task->n_devices++] =
+                (struct device_row){name, xstrdup(from->type), xstrdup(from->description),
+                                    (int64_t)from->memory_limit_bytes, from->incarnation};
+    }
+}
+
 static struct status *take_status(struct task *task, struct span meta) {
     Millrace__WorkerStatus *status =
         millrace__worker_status__unpack(NULL, meta.len, (const uint8_t *)meta.data);
     if (!status)
         return status_internal("task %s sent a malformed WorkerStatus", task->name);
-    struct status *st = NULL;
-    if (strcmp(status->task, task->name) != 0)
-        st = status_failed_precondition("%s answered as %s: is the list of the cluster correct?",
-                                        task->address, status->task);
+    struct status *st = check_name(task, status->task);
     if (!st) {
         free(task->unix_address);
         free(task->host_id);
@@ -306,14 +346,7 @@ static struct status *take_status(struct task *task, struct span meta) {
         task->host_id = xstrdup(status->host_id);
         task->incarnation = status->incarnation;
         task->membership = status->membership;
-        free_devices(task);
-        task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
-        for (size_t i = 0; i < status->n_device; i++) {
-            const Millrace__DeviceInfo *from = status->device[i];
-            task->devices[task->n_devices++] = (struct device_row){
-                xstrdup(from->name), xstrdup(from->type), xstrdup(from->description),
-                (int64_t)from->memory_limit_bytes, from->incarnation};
-        }
+        take_devices(task, status);
     }
     millrace__worker_status__free_unpacked(status, NULL);
     return st;
@@ -410,9 +443,21 @@ static void hear_bytes(struct task *task, int64_t now_ns) {
     task->n_received = n;
 }
 
+static void review_leaving(struct tasks *tasks, int64_t now_ns) {
+    bool is_over = now_ns - tasks->leaving_ns > TASKS_LEAVE_MS * 1000000ll;
+    for (int i = 0; i < tasks->n && !is_over; i++)
+        if (tasks->rows[i]->state != TASK_DOWN)
+            return;
+    tasks_free(tasks);
+}
+
 static void on_tick(struct loop_timer *timer) {
     struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
     int64_t now_ns = clock_now_ns();
+    if (tasks->leaving_ns) {
+        review_leaving(tasks, now_ns);
+        return;
+    }
     for (int i = 0; i < tasks->n; i++) {
         struct task *task = tasks->rows[i];
         hear_bytes(task, now_ns);
@@ -434,7 +479,7 @@ struct task *task_add(struct tasks *tasks, const char *name, const char *address
     task->unix_address = xstrdup("");
     task->host_id = xstrdup("");
     u64map_init(&task->calls);
-    task_health_init(&task->health, task->name, tasks->heartbeat_ms);
+    task_health_init(&task->health, tasks->is_of_session ? NULL : task->name, tasks->heartbeat_ms);
     loop_timer_init(tasks->loop, &task->timer, on_timer);
     if ((tasks->n & (tasks->n - 1)) == 0) /* a power of two: the array is full */
         tasks->rows =
@@ -443,11 +488,13 @@ struct task *task_add(struct tasks *tasks, const char *name, const char *address
     return task;
 }
 
-struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation,
-                        int64_t heartbeat_ms, task_event_fn *on_ready, task_event_fn *on_lost,
-                        task_holdings_fn *holdings, void *arg) {
+static struct tasks *table_new(struct loop *loop, const struct cluster_spec *cluster,
+                               bool is_of_session, uint64_t incarnation, int64_t heartbeat_ms,
+                               task_event_fn *on_ready, task_event_fn *on_lost,
+                               task_holdings_fn *holdings, void *arg) {
     struct tasks *tasks = xcalloc(1, sizeof *tasks);
     *tasks = (struct tasks){.loop = loop,
+                            .is_of_session = is_of_session,
                             .incarnation = incarnation,
                             .heartbeat_ms = heartbeat_ms,
                             .on_ready = on_ready,
@@ -467,6 +514,24 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
     return tasks;
 }
 
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation,
+                        int64_t heartbeat_ms, task_event_fn *on_ready, task_event_fn *on_lost,
+                        task_holdings_fn *holdings, void *arg) {
+    return table_new(loop, cluster, false, incarnation, heartbeat_ms, on_ready, on_lost, holdings,
+                     arg);
+}
+
+struct tasks *tasks_new_session(struct loop *loop, const struct cluster_spec *cluster,
+                                uint64_t incarnation, int64_t heartbeat_ms, task_event_fn *on_ready,
+                                task_event_fn *on_lost, task_holdings_fn *holdings, void *arg) {
+    return table_new(loop, cluster, true, incarnation, heartbeat_ms, on_ready, on_lost, holdings,
+                     arg);
+}
+
+void task_expect_own(struct task *task, const char *own_name) {
+    text_replace(&task->own_name, own_name);
+}
+
 void tasks_set_checksums(struct tasks *tasks, bool uses_checksums) {
     tasks->uses_checksums = uses_checksums;
 }
@@ -480,6 +545,7 @@ static void timer_closed(struct loop_timer *timer) {
     status_unref(task->why_down);
     free(task->name);
     free(task->address);
+    free(task->own_name);
     free(task->unix_address);
     free(task->host_id);
     free(task);
@@ -527,4 +593,19 @@ void tasks_free(struct tasks *tasks) {
     tasks_close(tasks);
     tasks->is_freed = true;
     free_when_quiet(tasks);
+}
+
+void tasks_leave(struct tasks *tasks) {
+    if (!tasks)
+        return;
+    struct status *why = status_new(STATUS_CANCELLED, "the session's cluster is left");
+    tasks->leaving_ns = clock_now_ns();
+    for (int i = 0; i < tasks->n; i++) {
+        struct task *task = tasks->rows[i];
+        loop_timer_stop(&task->timer);
+        task_send_in_order(task, &(struct wire_out){.type = WIRE_LEAVE});
+        if (task->state != TASK_READY)
+            task_down(task, why);
+    }
+    status_unref(why);
 }

@@ -51,6 +51,7 @@ typedef void task_event_fn(void *arg, struct task *task);
 /* Appends a KeepGraphs message: what the master still uses at a task that it had lost. */
 typedef void task_holdings_fn(void *arg, const struct task *task, struct str *out);
 
+/* `incarnation` is what the tasks know the master by. */
 struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation,
                         int64_t heartbeat_ms, task_event_fn *on_ready, task_event_fn *on_lost,
                         task_holdings_fn *holdings, void *arg);
@@ -82,6 +83,31 @@ void tasks_register(struct tasks *tasks, const char *name, const char *address,
                     uint64_t incarnation);
 /* The task has left. A READY one keeps its connection until that is lost. */
 void tasks_deregister(struct tasks *tasks, const char *name);
+
+/* ---- the cluster of a session (master/service/session_cluster.h) ----
+ *
+ * Its tasks belong to clusters of their own, under other names than the session gives them. To the
+ * tasks its table is a master like any other, with an incarnation of its own, except that each task
+ * is told its name in the session's cluster. */
+/* Makes the table of a session's cluster. Tasks that tasks_expect_own does not name may have any
+ * name of their own. */
+struct tasks *tasks_new_session(struct loop *loop, const struct cluster_spec *cluster,
+                                uint64_t incarnation, int64_t heartbeat_ms, task_event_fn *on_ready,
+                                task_event_fn *on_lost, task_holdings_fn *holdings, void *arg);
+/* The process at the task's address must be this task of its own cluster. Call it right after
+ * tasks_new_session. */
+void task_expect_own(struct task *task, const char *own_name);
+/* The task's name in its own cluster; NULL: it is not known yet, or the task is not of a session's
+ * cluster. */
+const char *task_own_name(const struct task *task);
+/* Errors: INVALID_ARGUMENT if two READY tasks are one process, which cannot have two names. */
+struct status *tasks_check_distinct(const struct tasks *tasks) MUST_USE;
+/* Tells the tasks to free what this master has there, then frees the table, at most
+ * TASKS_LEAVE_MS later. No callback is called any more. Calls must have ended. Accepts NULL. */
+void tasks_leave(struct tasks *tasks);
+enum { TASKS_LEAVE_MS = 2000 };
+/* The table that the task is in. */
+const struct tasks *task_table(const struct task *task);
 
 int tasks_count(const struct tasks *tasks); /* of all rows, also of tasks that are gone */
 struct task *tasks_at(struct tasks *tasks, int index);

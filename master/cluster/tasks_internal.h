@@ -11,8 +11,9 @@ struct task {
     struct tasks *tasks;
     int index;
     char *name;
-    char *address; /* "" if it is expected and has not registered */
-    uint8_t state; /* enum task_state */
+    char *address;  /* "" if it is expected and has not registered */
+    char *own_name; /* of a session's cluster: in its own cluster; NULL: not known yet */
+    uint8_t state;  /* enum task_state */
     struct wire_conn *probe, *control, *bulk;
     uint64_t n_received; /* over control and bulk, as the last tick saw it */
     int n_linked;        /* how many of control and bulk have greeted */
@@ -45,7 +46,9 @@ struct tasks {
     /* Rows are never removed: others point to them, and a task of that name may return. */
     struct task **rows;
     int n;
-    bool is_dynamic; /* tasks may come and go (tasks_members.c) */
+    bool is_dynamic;    /* tasks may come and go (tasks_members.c) */
+    bool is_of_session; /* tasks have own names (tasks.h) */
+    int64_t leaving_ns; /* since when the table is left (tasks_leave); 0: it is in use */
     uint64_t incarnation, id_prefix, next_sequence;
     int64_t heartbeat_ms;
     task_holdings_fn *holdings;

@@ -52,6 +52,18 @@ void tasks_describe_missing(const struct tasks *tasks, const struct session_conf
         str_add(out, "no task has registered");
 }
 
+struct status *tasks_check_distinct(const struct tasks *tasks) {
+    for (int i = 0; i < tasks->n; i++)
+        for (int k = 0; k < i; k++)
+            if (tasks->rows[i]->incarnation == tasks->rows[k]->incarnation &&
+                tasks->rows[i]->state == TASK_READY && tasks->rows[k]->state == TASK_READY)
+                return status_invalid("ConfigProto.cluster_def: %s at %s and %s at %s are the same "
+                                      "process",
+                                      tasks->rows[k]->name, tasks->rows[k]->address,
+                                      tasks->rows[i]->name, tasks->rows[i]->address);
+    return NULL;
+}
+
 /* A worker runs nodes of any CPU device number. The additional devices differ only by name and
  * incarnation. */
 static void add_further_cpus(struct device_table *table, const struct task *task, int wanted) {
@@ -109,11 +121,14 @@ void tasks_describe(struct tasks *tasks, struct str *out) {
         const struct task *task = tasks->rows[i];
         str_addf(out,
                  "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": "
-                 "\"%016llx\", \"transport\": \"%s\", \"why\": \"",
+                 "\"%016llx\", \"transport\": \"%s\", \"own_task\": \"",
                  i ? ", " : "", task->name, task->address,
                  task_is_member(task) ? states[task->state] : "gone",
                  (unsigned long long)task->incarnation,
                  task->control ? wire_conn_peer(task->control) : "");
+        if (task->own_name) /* a stranger's text */
+            str_add_json_escaped(out, task->own_name, strlen(task->own_name));
+        str_add(out, "\", \"why\": \"");
         const char *why = task->why_down ? status_message(task->why_down) : "";
         str_add_json_escaped(out, why, strlen(why));
         str_addf(out,
@@ -135,4 +150,6 @@ uint64_t task_incarnation(const struct task *task) { return task->incarnation; }
 uint64_t task_membership(const struct task *task) { return task->membership; }
 const char *task_address(const struct task *task) { return task->address; }
 const char *task_unix_address(const struct task *task) { return task->unix_address; }
+const char *task_own_name(const struct task *task) { return task->own_name; }
+const struct tasks *task_table(const struct task *task) { return task->tasks; }
 const char *task_host_id(const struct task *task) { return task->host_id; }

@@ -5,8 +5,8 @@
 
 #include "common/base/metrics.h"
 
-static const char *const names[N_BUDGETS] = {"sessions", "steps", "session_steps", "nodes",
-                                             "fold_ms"};
+static const char *const names[N_BUDGETS] = {"sessions",         "steps", "session_steps",
+                                             "session_clusters", "nodes", "fold_ms"};
 
 #define REFUSAL(name_)                                                                          \
     {                                                                                           \
@@ -19,6 +19,7 @@ static struct metric refused[N_BUDGETS] = {
     [BUDGET_SESSIONS] = REFUSAL("sessions"),
     [BUDGET_STEPS] = REFUSAL("steps"),
     [BUDGET_SESSION_STEPS] = REFUSAL("session_steps"),
+    [BUDGET_SESSION_CLUSTERS] = REFUSAL("session_clusters"),
     [BUDGET_NODES] = REFUSAL("nodes"),
     [BUDGET_FOLD] = REFUSAL("fold_ms"),
 };

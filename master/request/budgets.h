@@ -11,9 +11,10 @@
 
 enum budget {
     BUDGET_SESSIONS,
-    BUDGET_STEPS,         /* in flight, of all sessions */
-    BUDGET_SESSION_STEPS, /* in flight, of one session */
-    BUDGET_NODES,         /* of one session's graph; also its constants and lists */
+    BUDGET_STEPS,            /* in flight, of all sessions */
+    BUDGET_SESSION_STEPS,    /* in flight, of one session */
+    BUDGET_SESSION_CLUSTERS, /* clusters that sessions have brought */
+    BUDGET_NODES,            /* of one session's graph; also its constants and lists */
     /* of folding in one compiled step: nothing is refused, but nodes stay unfolded */
     BUDGET_FOLD,
     N_BUDGETS

@@ -65,6 +65,67 @@ static struct status *read_filter(struct span text, struct session_config *ret) 
     return NULL;
 }
 
+/* An entry of map<int32, string> tasks. */
+static struct status *read_cluster_task(struct span in, struct span job,
+                                        struct cluster_spec *cluster) {
+    struct proto_field field;
+    struct span address = {"", 0};
+    int32_t index = 0;
+    int more;
+    while ((more = proto_next(&in, &field)) > 0) {
+        if (field.number == 1 && field.wire_type == 0)
+            index = (int32_t)field.value;
+        else if (field.number == 2 && field.wire_type == 2)
+            address = field.bytes;
+    }
+    if (more < 0)
+        return malformed(".cluster_def.job.tasks");
+    if (cluster->n_tasks >= SESSION_MAX_CLUSTER_TASKS)
+        return status_invalid("ConfigProto.cluster_def has more than %d tasks, the limit",
+                              SESSION_MAX_CLUSTER_TASKS);
+    return status_prefix_take(cluster_spec_add(cluster, job, index, address),
+                              "ConfigProto.cluster_def: ");
+}
+
+/* A JobDef: a name, and tasks. */
+static struct status *read_cluster_job(struct span in, struct cluster_spec *cluster) {
+    struct proto_field field;
+    struct span job = {"", 0}, rest = in;
+    int more;
+    while ((more = proto_next(&rest, &field)) > 0)
+        if (field.number == 1 && field.wire_type == 2)
+            job = field.bytes;
+    if (more < 0)
+        return malformed(".cluster_def.job");
+    for (int i = 0; i < cluster->n_tasks; i++)
+        if (span_is(job, cluster->tasks[i].job))
+            return status_invalid("ConfigProto.cluster_def: job %s is listed twice",
+                                  cluster->tasks[i].job);
+    for (rest = in; proto_next(&rest, &field) > 0;)
+        if (field.number == 2 && field.wire_type == 2)
+            TRY(read_cluster_task(field.bytes, job, cluster));
+    return NULL;
+}
+
+static struct status *read_cluster(struct span in, struct session_config *ret) {
+    struct proto_field field;
+    int more;
+    if (!ret->cluster) {
+        ret->cluster = xmalloc(sizeof(*ret->cluster));
+        cluster_spec_init(ret->cluster);
+    }
+    while ((more = proto_next(&in, &field)) > 0)
+        if (field.number == 1 && field.wire_type == 2)
+            TRY(read_cluster_job(field.bytes, ret->cluster));
+    return more < 0 ? malformed(".cluster_def") : NULL;
+}
+
+static void drop_cluster(struct session_config *config) {
+    cluster_spec_fini(config->cluster);
+    free(config->cluster);
+    config->cluster = NULL;
+}
+
 struct status *session_config_parse(struct span config_proto, struct session_config *ret) {
     struct proto_field field;
     int more;
@@ -83,9 +144,13 @@ struct status *session_config_parse(struct span config_proto, struct session_con
             TRY(read_graph_options(field.bytes, ret));
         else if (field.number == 11 && is_number)
             ret->operation_timeout_ms = (int64_t)field.value;
+        else if (field.number == 14 && is_bytes)
+            TRY(read_cluster(field.bytes, ret));
         else if (field.number == 15 && is_number)
             ret->is_isolated = field.value != 0;
     }
+    if (ret->cluster && ret->cluster->n_tasks == 0)
+        drop_cluster(ret); /* as in TensorFlow, an empty one is none */
     return more < 0 ? malformed("") : NULL;
 }
 
@@ -95,6 +160,7 @@ void session_config_fini(struct session_config *config) {
     config->n_filters = 0;
     free(config->default_task);
     config->default_task = NULL;
+    drop_cluster(config);
 }
 
 bool session_config_has_task(const struct session_config *config, const char *task) {

@@ -5,8 +5,12 @@
 
 #include "common/base/str.h"
 #include "common/graph/device_name.h"
+#include "rpc/membership/cluster.h"
 
-enum { SESSION_MAX_CPU_DEVICES = 64 }; /* per task; the same limit as a worker's */
+enum {
+    SESSION_MAX_CPU_DEVICES = 64,    /* per task; the same limit as a worker's */
+    SESSION_MAX_CLUSTER_TASKS = 512, /* of a cluster_def */
+};
 
 struct session_config {
     bool allow_soft_placement, log_device_placement;
@@ -21,10 +25,15 @@ struct session_config {
     /* Nodes without a device are placed on this task's CPU:0: the task that the client dialled.
      * NULL: the cluster's default task. malloc'd */
     char *default_task;
+    /* cluster_def: the session's own cluster. Its tasks are as the client listed them, with valid
+     * names and addresses. NULL: the session uses the master's cluster. malloc'd */
+    struct cluster_spec *cluster;
 };
 
-/* Errors: INVALID_ARGUMENT for malformed bytes, for a device filter that is not a device name, and
- * for too many devices. `ret` is set also after an error; free it with session_config_fini. */
+/* Errors: INVALID_ARGUMENT for malformed bytes, for a device filter that is not a device name, for
+ * too many devices, and for a cluster_def with more than SESSION_MAX_CLUSTER_TASKS tasks or with a
+ * name or an address that is invalid or listed twice. `ret` is set also after an error; free it
+ * with session_config_fini. */
 struct status *session_config_parse(struct span config_proto, struct session_config *ret) MUST_USE;
 void session_config_fini(struct session_config *config);
 /* May the session use the task ("/job:ps/replica:0/task:1")? With a NULL config it may use every

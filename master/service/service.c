@@ -31,6 +31,8 @@ void master_options_default(struct master_options *options) {
                                        .max_sessions = 10000,
                                        .max_steps = 100000,
                                        .max_session_steps = 10000,
+                                       .session_clusters = SESSION_CLUSTERS_OWN,
+                                       .max_session_clusters = 64,
                                        .max_nodes = 1000000,
                                        .max_executables = 1000};
     grpc_server_limits_default(&options->limits);
@@ -78,19 +80,23 @@ struct status *service_called_session(struct service *service, struct grpc_call 
 
 /* ---- calls that wait for tasks ---- */
 
+/* `cluster_take` is the session's own; NULL: none. */
 typedef struct status *task_call_fn(struct service *service, struct grpc_call *call,
-                                    const struct session_config *config);
+                                    const struct session_config *config,
+                                    struct session_cluster *cluster_take);
 
 struct waiting_call {
     struct list link; /* service->waiting_creates */
     struct grpc_call *call;
-    struct session_config config; /* all zero: every task is waited for */
+    struct session_config config;    /* all zero: every task is waited for */
+    struct session_cluster *cluster; /* whose tasks are waited for; NULL: the master's */
     int64_t until_ns;
     task_call_fn *go;
 };
 
 static void waiting_free(struct waiting_call *waiting) {
     list_remove(&waiting->link);
+    session_cluster_free(waiting->cluster);
     session_config_fini(&waiting->config);
     free(waiting);
 }
@@ -105,12 +111,18 @@ static void fail_if(struct grpc_call *call, struct status *st) {
         grpc_call_fail(call, st);
 }
 
-static struct status *tell_missing(struct service *service, const struct session_config *config) {
+static struct tasks *tasks_of(struct service *service, struct session_cluster *cluster) {
+    return cluster ? cluster->env.tasks : service->env.tasks;
+}
+
+static struct status *tell_missing(struct service *service, const struct session_config *config,
+                                   struct session_cluster *cluster) {
     struct str missing = STR_INIT;
-    tasks_describe_missing(service->env.tasks, config, &missing);
+    tasks_describe_missing(tasks_of(service, cluster), config, &missing);
     struct status *st =
-        status_unavailable("Waited %.1f s for tasks of the cluster that are missing: %s",
-                           (double)service->env.options.task_wait_ms / 1000, str_text(&missing));
+        status_unavailable("Waited %.1f s for tasks of the %scluster that are missing: %s",
+                           (double)service->env.options.task_wait_ms / 1000,
+                           cluster ? "session's " : "", str_text(&missing));
     str_fini(&missing);
     return st;
 }
@@ -125,22 +137,44 @@ static bool take_retry(struct service *service, struct grpc_call *call) {
            retry_filter_take(&service->retries, key_of(call), now_ns);
 }
 
+/* Repeats the answer to a call that has waited, to a retry of it. */
+static struct status *tell_again(struct service *service, struct grpc_call *call,
+                                 const struct session_config *config) {
+    bool is_told = service->told && service->told_key == key_of(call);
+    return is_told ? status_ref(service->told) : tell_missing(service, config, NULL);
+}
+
 static void when_tasks_are_ready(struct service *service, struct grpc_call *call,
                                  struct session_config *config_take, task_call_fn *go) {
-    bool is_ready = tasks_all_ready(service->env.tasks, config_take);
-    if (is_ready || take_retry(service, call)) {
-        fail_if(call,
-                is_ready ? go(service, call, config_take) : tell_missing(service, config_take));
+    struct session_cluster *cluster = NULL;
+    bool is_ready = !config_take->cluster && tasks_all_ready(service->env.tasks, config_take);
+    bool is_retry = !is_ready && take_retry(service, call);
+    struct status *st = is_retry               ? tell_again(service, call, config_take)
+                        : is_ready             ? go(service, call, config_take, NULL)
+                        : config_take->cluster ? session_cluster_new(service, config_take, &cluster)
+                                               : NULL;
+    if (is_ready || is_retry || st) {
+        fail_if(call, st);
         session_config_fini(config_take);
         return;
     }
     struct waiting_call *waiting = xcalloc(1, sizeof *waiting);
     waiting->call = call;
     waiting->config = *config_take;
+    waiting->cluster = cluster;
     waiting->go = go;
     waiting->until_ns = clock_now_ns() + service->env.options.task_wait_ms * 1000000;
     list_push_back(&service->waiting_creates, &waiting->link);
     grpc_call_set_user(call, waiting, waiting_cancelled);
+}
+
+/* The call is about to be answered with `st` (borrowed), and its retries will be, too. */
+static void note_told(struct service *service, struct grpc_call *call, struct status *st,
+                      int64_t now_ns) {
+    service->told_key = key_of(call);
+    status_unref(service->told);
+    service->told = status_ref(st);
+    retry_filter_note(&service->retries, service->told_key, now_ns);
 }
 
 /* Continues waiting calls whose tasks are all ready, and fails those that have waited too long. */
@@ -148,15 +182,22 @@ static void review_waiting(struct service *service) {
     int64_t now_ns = clock_now_ns();
     LIST_FOR_EACH_SAFE (link, next, &service->waiting_creates) {
         struct waiting_call *waiting = LIST_ENTRY(link, struct waiting_call, link);
-        bool is_ready = tasks_all_ready(service->env.tasks, &waiting->config);
-        if (!is_ready && now_ns < waiting->until_ns)
+        struct tasks *tasks = tasks_of(service, waiting->cluster);
+        bool is_ready = tasks_all_ready(tasks, &waiting->config);
+        struct status *st = waiting->cluster ? tasks_check_distinct(tasks) : NULL;
+        if (!is_ready && !st && now_ns < waiting->until_ns)
             continue;
         struct grpc_call *call = waiting->call;
+        struct session_cluster *cluster = waiting->cluster;
         grpc_call_set_user(call, NULL, NULL);
-        if (!is_ready)
-            retry_filter_note(&service->retries, key_of(call), now_ns);
-        fail_if(call, is_ready ? waiting->go(service, call, &waiting->config)
-                               : tell_missing(service, &waiting->config));
+        if (!st && is_ready) {
+            waiting->cluster = NULL;
+            st = waiting->go(service, call, &waiting->config, cluster);
+        } else if (!st) {
+            st = tell_missing(service, &waiting->config, cluster);
+            note_told(service, call, st, now_ns);
+        }
+        fail_if(call, st);
         waiting_free(waiting);
     }
 }
@@ -169,6 +210,8 @@ static void on_create_session(void *arg, struct grpc_call *call) {
         st = session_config_parse(bytes, &config);
     if (!st && grpc_call_relay_task(call))
         config.default_task = xstrdup(grpc_call_relay_task(call));
+    if (!st)
+        st = session_cluster_check(arg, call, &config);
     if (!st) {
         when_tasks_are_ready(arg, call, &config, service_create_session);
         return;
@@ -180,7 +223,7 @@ static void on_create_session(void *arg, struct grpc_call *call) {
 /* ---- the other methods ---- */
 
 static struct status *check_steps(const struct session *session) {
-    const struct master_env *env = session->env;
+    const struct master_env *env = session->env->home;
     if (env->n_steps >= env->options.max_steps)
         return budget_refused(
             BUDGET_STEPS,
@@ -316,7 +359,8 @@ static void reply_devices(struct grpc_call *call, struct device_table *devices_t
 }
 
 static struct status *list_all_devices(struct service *service, struct grpc_call *call,
-                                       const struct session_config *config) {
+                                       const struct session_config *config,
+                                       struct session_cluster *cluster_take) {
     reply_devices(call, tasks_devices(service->env.tasks));
     return NULL;
 }
@@ -370,11 +414,13 @@ static bool is_serving(void *arg) {
     return !service->is_draining && service->env.tasks && tasks_all_ready(service->env.tasks, NULL);
 }
 
-static void write_holdings(void *arg, const struct task *task, struct str *out) {
+void service_write_holdings(void *arg, const struct task *task, struct str *out) {
     const struct service *service = arg;
     struct str graphs = STR_INIT;
     LIST_FOR_EACH (link, &service->sessions) {
         const struct session *session = LIST_ENTRY(link, struct session, link);
+        if (session->env->tasks != task_table(task))
+            continue; /* of another cluster, which has another master there */
         session_graphs_at(session, task, &graphs);
         if (session->is_isolated)
             proto_add_bytes(out, 2, session->handle, strlen(session->handle));
@@ -384,13 +430,13 @@ static void write_holdings(void *arg, const struct task *task, struct str *out) 
     str_fini(&graphs);
 }
 
-static void on_task_ready(void *arg, struct task *task) {
+void service_task_ready(void *arg, struct task *task) {
     struct service *service = arg;
     review_waiting(service);
     grpc_server_review_health(service->server);
 }
 
-static void on_task_lost(void *arg, struct task *task) {
+void service_task_lost(void *arg, struct task *task) {
     grpc_server_review_health(((struct service *)arg)->server);
 }
 
@@ -422,6 +468,8 @@ static void on_tick(struct loop_timer *timer) {
         return; /* The timer only keeps the loop running until the last session is freed. */
     review_waiting(service);
     steps_expire_saves(&service->env);
+    LIST_FOR_EACH (link, &service->clusters)
+        steps_expire_saves(&LIST_ENTRY(link, struct session_cluster, link)->env);
     grpc_server_review_health(service->server);
     if (now_ms - service->trimmed_ms > MEMORY_TRIM_INTERVAL_MS) {
         service->trimmed_ms = now_ms;
@@ -446,12 +494,15 @@ static void on_tick(struct loop_timer *timer) {
 struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster,
                            const struct master_options *options, struct service **ret) {
     struct service *service = xcalloc(1, sizeof *service);
+    service->env.service = service;
+    service->env.home = &service->env;
     service->env.loop = loop;
     service->env.pool = pool;
     save_barrier_init(&service->env.save_barrier);
     service->env.options = *options;
     service->env.incarnation = random_u64();
     list_init(&service->sessions);
+    list_init(&service->clusters);
     list_init(&service->env.live_steps);
     list_init(&service->waiting_creates);
     strmap_init(&service->by_handle);
@@ -475,8 +526,9 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     metrics_register(&service_sessions_total);
     step_metrics_register();
     budgets_register_metrics();
-    service->env.tasks = tasks_new(loop, cluster, service->env.incarnation, options->heartbeat_ms,
-                                   on_task_ready, on_task_lost, write_holdings, service);
+    service->env.tasks =
+        tasks_new(loop, cluster, service->env.incarnation, options->heartbeat_ms,
+                  service_task_ready, service_task_lost, service_write_holdings, service);
     tasks_set_tls(service->env.tasks, options->tls_wire);
     tasks_set_checksums(service->env.tasks, options->use_checksums);
     loop_timer_init(loop, &service->timer, on_tick);
@@ -500,6 +552,7 @@ static void timer_closed(struct loop_timer *timer) {
     struct service *service = CONTAINER_OF(timer, struct service, timer);
     strmap_fini(&service->by_handle);
     client_ids_fini(&service->clients);
+    status_unref(service->told);
     free(service);
 }
 
@@ -512,8 +565,9 @@ static void end_when_unused(struct service *service) {
 }
 
 void service_session_ended(struct session *session) {
-    struct service *service = CONTAINER_OF(session->env, struct service, env);
+    struct service *service = session->env->service;
     callables_free(session->callables);
+    session_cluster_free(session_cluster_of(session));
     service->n_held_sessions--;
     end_when_unused(service);
 }
@@ -558,6 +612,7 @@ static void describe_budgets(const struct service *service, struct str *out) {
         [BUDGET_SESSIONS] = {options->max_sessions, service->n_sessions},
         [BUDGET_STEPS] = {options->max_steps, service->env.n_steps},
         [BUDGET_SESSION_STEPS] = {options->max_session_steps, most_steps},
+        [BUDGET_SESSION_CLUSTERS] = {options->max_session_clusters, service->n_clusters},
         [BUDGET_NODES] = {options->max_nodes, NOT_COUNTED},
         [BUDGET_FOLD] = {options->compile.fold_budget_ns / 1000000, NOT_COUNTED},
     };
@@ -571,6 +626,7 @@ void service_describe(struct service *service, struct str *out) {
              (unsigned long long)service->env.incarnation, service->is_draining ? "true" : "false",
              service->n_sessions, service->env.n_steps);
     tasks_describe(service->env.tasks, out);
+    session_clusters_describe(service, out);
     str_addf(out,
              ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, "
              "\"max_executables\": %d, \"task_wait_ms\": %lld, "

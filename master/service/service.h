@@ -15,13 +15,17 @@ struct service {
     struct master_env env;
     struct grpc_server *server;
     struct list sessions; /* struct session.link */
+    struct list clusters; /* struct session_cluster.link */
+    int n_clusters;
     struct client_ids clients;
     struct strmap by_handle;
     int n_sessions;
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
     struct retry_filter retries; /* recognises retries of calls that have failed */
-    int64_t trimmed_ms;          /* when memory was trimmed last */
-    struct loop_timer timer;     /* ends waits, collects sessions */
+    struct status *told;         /* what the last of those calls was answered with; NULL: none */
+    uint64_t told_key;
+    int64_t trimmed_ms;      /* when memory was trimmed last */
+    struct loop_timer timer; /* ends waits, collects sessions */
     bool is_draining, is_stopping, is_server_closed;
     /* Sessions in memory, also closed ones whose steps or jobs still run. They use everything
      * above. */

@@ -6,6 +6,7 @@
 
 #include "common/base/metrics.h"
 #include "master/service/service.h"
+#include "master/service/session_cluster.h"
 #include "master/request/session_config.h"
 
 /* memory that one session may hold for graphs that were refused */
@@ -20,13 +21,19 @@ void service_reply(struct grpc_call *call, const struct str *message);
  * Errors: ABORTED if there is no such session. */
 struct status *service_called_session(struct service *service, struct grpc_call *call,
                                       struct span *ret_handle, struct session **ret) MUST_USE;
+/* The callbacks of tables of tasks (master/cluster/tasks.h); arg: the service. */
+void service_task_ready(void *arg, struct task *task);
+void service_task_lost(void *arg, struct task *task);
+void service_write_holdings(void *arg, const struct task *task, struct str *out);
 /* A session's memory is about to be freed: session_new's on_end. */
 void service_session_ended(struct session *session);
 
 /* ---- service_sessions.c ---- */
-/* Creates a session. NULL: the call is answered later. A status: the caller answers the call. */
+/* Creates a session, of that cluster or, if it is NULL, of the master's. NULL: the call is answered
+ * later. A status: the caller answers the call. */
 struct status *service_create_session(struct service *service, struct grpc_call *call,
-                                      const struct session_config *config) MUST_USE;
+                                      const struct session_config *config,
+                                      struct session_cluster *cluster_take) MUST_USE;
 /* Ends its steps with `why` (shared), drops its executables at the tasks, and takes it out of the
  * service's table. */
 void service_end_session(struct session *session, struct status *why);

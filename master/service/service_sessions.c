@@ -87,7 +87,7 @@ static void graph_work(struct session_job *session_job) {
 }
 
 void service_end_session(struct session *session, struct status *why) {
-    struct service *service = CONTAINER_OF(session->env, struct service, env);
+    struct service *service = session->env->service;
     if (!session_begin_close(session))
         return;
     if (strmap_remove(&service->by_handle, session->handle)) {
@@ -156,9 +156,8 @@ static void start_graph_job(struct session *session, struct grpc_call *call, str
     session_run_job(session, &job->job);
 }
 
-struct status *service_create_session(struct service *service, struct grpc_call *call,
-                                      const struct session_config *config) {
-    struct span body = grpc_call_message(call)->body, graph_def;
+static struct status *check_create(struct service *service, struct grpc_call *call,
+                                   struct span *ret_graph_def) {
     if (service->is_draining)
         return status_unavailable("This master is shutting down");
     if (service->n_sessions >= service->env.options.max_sessions)
@@ -166,8 +165,20 @@ struct status *service_create_session(struct service *service, struct grpc_call 
             BUDGET_SESSIONS,
             status_exhausted("There are %d sessions already, the limit (--max-sessions)",
                              service->n_sessions));
-    TRY(request_find_bytes(body, 1, &graph_def));
-    struct session *session = session_new(&service->env, config, service_session_ended);
+    return request_find_bytes(grpc_call_message(call)->body, 1, ret_graph_def);
+}
+
+struct status *service_create_session(struct service *service, struct grpc_call *call,
+                                      const struct session_config *config,
+                                      struct session_cluster *cluster_take) {
+    struct span graph_def;
+    struct status *st = check_create(service, call, &graph_def);
+    if (st) {
+        session_cluster_free(cluster_take);
+        return st;
+    }
+    struct session *session = session_new(cluster_take ? &cluster_take->env : &service->env, config,
+                                          service_session_ended);
     service->n_held_sessions++;
     if (session->devices->n_devices == 0) {
         session_unref(session);

@@ -149,6 +149,8 @@ static void fill_peer(const struct executable *executable, int peer_task, struct
     ret->address = (char *)(task ? task_address(task) : "");
     ret->unix_address = (char *)(is_near ? task_unix_address(task) : "");
     ret->incarnation = task ? task_incarnation(task) : 0;
+    if (task && task_own_name(task))
+        ret->own_task = (char *)task_own_name(task);
 }
 
 /* Does the partition have kernels that may read files of other tasks? */

@@ -1,7 +1,10 @@
-/* What all sessions of a master share: its threads, its tasks, its limits and its live steps.
+/* What the sessions of a cluster share: the master's threads and limits, the cluster's tasks, and
+ * its live steps.
  *
- * The service (master/service/service.h) owns it; sessions and steps borrow it for as long as they
- * live. Loop thread. */
+ * The service (master/service/service.h) owns that of the master's own cluster. A session that
+ * brings a cluster has one of its own (master/service/session_cluster.h), because to its tasks it
+ * is another master: with another incarnation and step ids of its own. Sessions and steps borrow it
+ * for as long as they live. Loop thread. */
 #ifndef MILLRACE_MASTER_SESSION_MASTER_ENV_H
 #define MILLRACE_MASTER_SESSION_MASTER_ENV_H
 
@@ -11,6 +14,9 @@
 #include "master/compile/compile.h"
 #include "master/session/save_barrier.h"
 #include "rpc/grpc/grpc_server.h"
+
+/* Whose addresses a session's cluster_def may have: --session-clusters. */
+enum session_clusters_mode { SESSION_CLUSTERS_OFF, SESSION_CLUSTERS_OWN, SESSION_CLUSTERS_ANY };
 
 struct master_options {
     const char *listen; /* "127.0.0.1:2222" */
@@ -35,17 +41,26 @@ struct master_options {
     int64_t save_wait_ms;
     /* refuse a graph whose shapes cannot fit when it arrives; TensorFlow's servers accept it */
     bool check_shapes;
+    /* which addresses a session's cluster may have; default: those of the master's own tasks */
+    enum session_clusters_mode session_clusters;
+    int max_session_clusters; /* at one time; default 64 */
     /* executables kept per session, default 1000; the least recently used one is freed first */
     int max_executables;
 };
 
+struct service;
+
 struct master_env {
+    struct service *service; /* the owner */
+    /* that of the master's own cluster, perhaps this one: it counts the steps of all clusters */
+    struct master_env *home;
     struct loop *loop;
     struct pool *pool;
     struct tasks *tasks;
     struct master_options options;
-    uint64_t incarnation; /* tells this process from the one before it at the same address */
-    int n_steps;          /* of all sessions */
+    /* what its tasks know the master by; tells this process from the one before it */
+    uint64_t incarnation;
+    int n_steps; /* of all sessions, also of other clusters; home only */
     struct save_barrier
         save_barrier;       /* which steps may run when a save asks for a consistent checkpoint */
     struct list live_steps; /* struct step.live_link, in the order of their ids */

@@ -23,7 +23,7 @@ struct session *session_new(struct master_env *env, const struct session_config 
     session->options.no_optimizations = config->no_optimizations;
     session->options.bfloat16_sends |= config->bfloat16_sends;
     session->operation_timeout_ms = config->operation_timeout_ms;
-    session->is_isolated = config->is_isolated;
+    session->is_isolated = config->is_isolated || config->cluster;
     session->log_device_placement = config->log_device_placement;
     session->devices = tasks_session_devices(env->tasks, config);
     session->created_us = clock_wall_us();

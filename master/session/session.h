@@ -74,7 +74,8 @@ struct session {
     int64_t created_us, n_steps_total;
 };
 
-/* A new session that can use the devices of the ready tasks that `config` allows. `on_end` is
+/* A new session that can use the devices of those of the environment's ready tasks that `config`
+ * allows. With a cluster of its own it is isolated. `on_end` is
  * called once, just before the session's memory is freed. The caller owns one reference. */
 struct session *session_new(struct master_env *env, const struct session_config *config,
                             void (*on_end)(struct session *session));

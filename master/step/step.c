@@ -102,7 +102,7 @@ static void finish(struct step *step, struct status *status_take) {
     list_remove(&step->session_link);
     list_remove(&step->live_link);
     step->session->n_steps--;
-    step->session->env->n_steps--;
+    step->session->env->home->n_steps--;
     step_barrier_leave(step);
     for (int i = 0; step->parts && i < step->machine.n_parts; i++)
         task_call_forget(&step->parts[i].call);
@@ -354,7 +354,7 @@ struct step *step_new(struct session *session, struct grpc_call *call,
     list_push_back(&session->steps, &step->session_link);
     session->n_steps++;
     session->n_steps_total++;
-    session->env->n_steps++;
+    session->env->home->n_steps++;
     return step;
 }
 

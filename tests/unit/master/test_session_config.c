@@ -88,6 +88,90 @@ static void filters_leave_tasks(void **state) {
     str_fini(&bytes);
 }
 
+/* ---- cluster_def ---- */
+
+static void add_job(struct str *cluster, const char *name, int first, int n, int port) {
+    struct str job = STR_INIT;
+    for (int i = 0; i < n; i++) {
+        struct str task = STR_INIT, address = STR_INIT;
+        str_addf(&address, "host:%d", port + i);
+        proto_add_int(&task, 1, (uint64_t)(int64_t)(first + i));
+        proto_add_bytes(&task, 2, address.data, address.len);
+        proto_add_bytes(&job, 2, task.data, task.len);
+        str_fini(&task);
+        str_fini(&address);
+    }
+    proto_add_bytes(&job, 1, name, strlen(name)); /* after the tasks, which proto3 allows */
+    proto_add_bytes(cluster, 1, job.data, job.len);
+    str_fini(&job);
+}
+
+static struct status *parse_cluster(struct str *cluster, struct session_config *config) {
+    struct str bytes = STR_INIT;
+    proto_add_bytes(&bytes, 14, cluster->data ? cluster->data : "", cluster->len);
+    struct status *st = parse(&bytes, config);
+    str_fini(&bytes);
+    str_fini(cluster);
+    return st;
+}
+
+static void a_cluster_is_read(void **state) {
+    struct session_config config;
+    struct str cluster = STR_INIT;
+    add_job(&cluster, "store", 0, 2, 100);
+    add_job(&cluster, "a", 7, 1, 200);
+    assert_null(parse_cluster(&cluster, &config));
+    assert_int_equal(config.cluster->n_tasks, 3);
+    assert_string_equal(config.cluster->tasks[1].name, "/job:store/replica:0/task:1");
+    assert_string_equal(config.cluster->tasks[1].address, "host:101");
+    assert_string_equal(config.cluster->tasks[2].name, "/job:a/replica:0/task:7");
+    session_config_fini(&config);
+    assert_null(config.cluster);
+}
+
+static void an_empty_cluster_is_none(void **state) {
+    struct session_config config;
+    struct str cluster = STR_INIT;
+    add_job(&cluster, "a", 0, 0, 0);
+    assert_null(parse_cluster(&cluster, &config));
+    assert_null(config.cluster);
+    session_config_fini(&config);
+}
+
+static void expect_wrong_cluster(struct str *cluster, const char *words) {
+    struct session_config config;
+    struct status *st = parse_cluster(cluster, &config);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+    if (!strstr(status_message(st), words))
+        fail_msg("%s lacks '%s'", status_message(st), words);
+    status_unref(st);
+    session_config_fini(&config);
+}
+
+static void wrong_clusters_are_refused(void **state) {
+    struct str cluster = STR_INIT;
+    add_job(&cluster, "a", 0, SESSION_MAX_CLUSTER_TASKS, 1);
+    struct session_config largest;
+    assert_null(parse_cluster(&cluster, &largest));
+    session_config_fini(&largest);
+    add_job(&cluster, "a", 0, SESSION_MAX_CLUSTER_TASKS + 1, 1);
+    expect_wrong_cluster(&cluster, "more than 512 tasks");
+    add_job(&cluster, "a", 0, 1, 1);
+    add_job(&cluster, "a", 1, 1, 2);
+    expect_wrong_cluster(&cluster, "job a is listed twice");
+    add_job(&cluster, "a", 0, 1, 1);
+    add_job(&cluster, "b", 0, 1, 1);
+    expect_wrong_cluster(&cluster, "the address of two tasks");
+    add_job(&cluster, "a", -1, 1, 1);
+    expect_wrong_cluster(&cluster, "-1 is not the number of a task");
+    add_job(&cluster, "a/b", 0, 1, 1);
+    expect_wrong_cluster(&cluster, "not a job name");
+    add_job(&cluster, "a", 0, 1, 0);
+    expect_wrong_cluster(&cluster, "host:0");
+    str_add(&cluster, "\x0a\x7f");
+    expect_wrong_cluster(&cluster, "cluster_def");
+}
+
 static void wrong_bytes_are_refused(void **state) {
     static const struct span wrong[] = {{"\x22\x06//\xff/b", 8},
                                         {"\x0a\x7f", 2},
@@ -110,6 +194,9 @@ int main(void) {
         cmocka_unit_test(flags_are_read),
         cmocka_unit_test(devices_are_counted),
         cmocka_unit_test(filters_leave_tasks),
+        cmocka_unit_test(a_cluster_is_read),
+        cmocka_unit_test(an_empty_cluster_is_none),
+        cmocka_unit_test(wrong_clusters_are_refused),
         cmocka_unit_test(wrong_bytes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,8 +208,9 @@ static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
 /* ---- units ---- */
 
 static struct shape full_shape(struct cost_placer *p, struct shape shape) {
+    static const int64_t unknown_dims[] = {-1};
     if (shape.rank == SHAPE_UNKNOWN_RANK)
-        shape = (struct shape){1, (const int64_t[]){-1}};
+        shape = (struct shape){1, unknown_dims};
     int64_t *dims = arena_array(&p->arena, int64_t, shape.rank + 1);
     for (int d = 0; d < shape.rank; d++)
         dims[d] = shape.dims[d] < 0 ? UNKNOWN_SIZE : shape.dims[d];

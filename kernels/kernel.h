@@ -39,6 +39,10 @@ enum kernel_flags {
     /* Of a stateful kernel: it may be cut short anywhere, since its effect (a random stream that
      * moves on) happens at once, before its long work. */
     KERNEL_STOPPABLE = 128,
+    /* Each element of the one output depends only on the elements at its place of the inputs, after
+     * these have been broadcast: the op may become part of a fused program (common/graph/fused.h),
+     * whose kernel has an entry for the row's compute function. */
+    KERNEL_ELEMENTWISE = 256,
     /* ---- rows of a device with a memory of its own ---- */
     /* The CPU's row of the op computes it: all its arguments are in host memory, or it touches no
      * element itself (Reshape, Shape, ReadVariableOp), or it hands the elements to the device's

@@ -1,6 +1,8 @@
 /* Defines the signatures of our own ops. */
 #include "common/graph/internal_ops.h"
 
+#include "common/graph/fused.h"
+
 /* clang-format off */
 static const struct op_arg_signature value_arg[] = {{.name = "value", .type_attr = "T"}};
 
@@ -21,6 +23,18 @@ static const struct op_attr_signature copy_attrs[] = {
     {.name = "dst_device", .type = ATTR_STRING},
 };
 
+static const struct op_arg_signature fused_inputs[] = {{.name = "args", .type_list_attr = "Tin"}};
+static const struct op_arg_signature fused_outputs[] = {
+    {.name = "results", .type_list_attr = "Tout"}};
+static const struct op_attr_signature fused_attrs[] = {
+    {.name = "Tin", .type = ATTR_LIST_TYPE},
+    {.name = "Tout", .type = ATTR_LIST_TYPE},
+    {.name = "program", .type = ATTR_LIST_FUNC},
+    {.name = "names", .type = ATTR_LIST_STRING},
+    {.name = "operands", .type = ATTR_LIST_INT},
+    {.name = "results", .type = ATTR_LIST_INT},
+};
+
 static const struct op_signature internal_ops[] = {
     {.name = OP_FEED, .outputs = value_arg, .n_outputs = 1, .attrs = slot_attrs,
      .n_attrs = ARRAY_LEN(slot_attrs), .is_stateful = true},
@@ -32,6 +46,8 @@ static const struct op_signature internal_ops[] = {
      .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
     {.name = OP_COPY, .inputs = value_arg, .n_inputs = 1, .outputs = value_arg, .n_outputs = 1,
      .attrs = copy_attrs, .n_attrs = ARRAY_LEN(copy_attrs), .is_stateful = true},
+    {.name = OP_FUSED, .inputs = fused_inputs, .n_inputs = 1, .outputs = fused_outputs,
+     .n_outputs = 1, .attrs = fused_attrs, .n_attrs = ARRAY_LEN(fused_attrs)},
 };
 /* clang-format on */
 

@@ -1,5 +1,5 @@
-/* Declares our own ops, which partitions use for the ends of cut edges. A client's graph may not
- * contain them.
+/* Declares our own ops, which the compiler and workers put into partitions: the ends of cut edges,
+ * copies, fused programs. A client's graph may not contain them.
  *
  *   _MrFeed            the value of a feed, by its index in the feeds of the step
  *   _MrFetch           takes the value of a fetch, by its index in the fetches of the step
@@ -7,8 +7,9 @@
  *                      registered graph
  *   _MrCopy            copies a value from one memory of a task to another; a worker adds it when
  *                      it makes a plan. `src_device` and `dst_device` are "" for host memory
+ *   _MrFused           a fused program (common/graph/fused.h)
  *
- * All are stateful, so that passes neither fold nor merge them. Any thread. */
+ * All but the last are stateful, so that passes neither fold nor merge them. Any thread. */
 #ifndef MILLRACE_COMMON_GRAPH_INTERNAL_OPS_H
 #define MILLRACE_COMMON_GRAPH_INTERNAL_OPS_H
 

@@ -10,24 +10,25 @@
 
 #include "common/base/log.h"
 #include "common/graph/graph_text.h"
+#include "kernels/infer_eval.h"
 #include "master/compile/compile_internal.h"
 
 /* ---- the table ---- */
 
 // clang-format off
 const struct pass compile_passes[] = {
-    {"cut",       pass_cut,       "WP 4.2 partial execution",                  false},
-    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          false},
-    {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false},
-    {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true},
-    {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true},
-    {"waits",     pass_waits,     "what only waits is not computed",           true},
-    {"controls",  pass_controls,  "control edges that say nothing new",        true},
-    {"datasets",  pass_datasets,  "datasets as graphs, for clients",           false},
-    {"sweep",     pass_prune,     "what the passes before it left unused",     false},
-    {"place",     pass_place,     "WP 3.2.1 node placement",                   false},
-    {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false},
-    {"functions", pass_functions, "CF 3: functions that kernels call",         false},
+    {"cut",       pass_cut,       "WP 4.2 partial execution",                  false, false},
+    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          false, true},
+    {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false, false},
+    {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true,  false},
+    {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true,  false},
+    {"waits",     pass_waits,     "what only waits is not computed",           true,  false},
+    {"controls",  pass_controls,  "control edges that say nothing new",        true,  true},
+    {"datasets",  pass_datasets,  "datasets as graphs, for clients",           false, false},
+    {"sweep",     pass_prune,     "what the passes before it left unused",     false, true},
+    {"place",     pass_place,     "WP 3.2.1 node placement",                   false, true},
+    {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false, false},
+    {"functions", pass_functions, "CF 3: functions that kernels call",         false, false},
 };
 // clang-format on
 const size_t n_compile_passes = ARRAY_LEN(compile_passes);
@@ -102,6 +103,8 @@ struct status *compilation_run_pass(struct compilation *c, const struct pass *pa
     if (is_switched_off(pass, c->options))
         return NULL;
     TRY(pass->run(c, ret_changed));
+    if (*ret_changed && !pass->keeps_shapes)
+        compilation_drop_shapes(c);
     if (!c->result)
         return look_at(c, pass, &c->graph, "", *ret_changed);
     for (int i = 0; i < c->result->n_partitions; i++) {
@@ -119,14 +122,35 @@ void compilation_init(struct compilation *c, const struct signature *signature,
     *c = (struct compilation){
         .signature = signature, .devices = devices, .options = options, .pool = pool};
     graph_init(&c->graph);
+    graph_shapes_init(&c->shapes);
     arena_init(&c->arena);
 }
 
 void compilation_fini(struct compilation *c) {
+    graph_shapes_fini(&c->shapes);
     graph_fini(&c->graph);
     arena_fini(&c->arena);
     compiled_free(c->result);
     c->result = NULL;
+}
+
+/* ---- static shapes ---- */
+
+const struct graph_shapes *compilation_shapes(struct compilation *c) {
+    struct infer_options options;
+    infer_options_with_kernels(&options);
+    if (c->shapes.n_nodes < c->graph.n_nodes) {
+        struct status *st = graph_infer_shapes(&c->graph, &c->shapes, &options);
+        status_unref(st); /* a cycle, which each pass that needs an order reports */
+    }
+    return &c->shapes;
+}
+
+void compilation_drop_shapes(struct compilation *c) {
+    if (c->shapes.n_nodes == 0)
+        return;
+    graph_shapes_fini(&c->shapes);
+    graph_shapes_init(&c->shapes);
 }
 
 /* ---- the part of the session's graph that a step can need ---- */

@@ -13,6 +13,7 @@
 
 #include "common/base/pool.h"
 #include "common/graph/graph.h"
+#include "common/ops/infer.h"
 #include "master/compile/device_table.h"
 
 /* What a step asks for, in the client's names: endpoints "node:index" and names of nodes. */
@@ -71,8 +72,9 @@ struct compilation {
     int n_barrier_saves;
     /* by task, if n_barrier_saves > 0: are values of that task saved? */
     bool *is_saved_task;
-    struct arena arena;      /* scratch, lives as long as the compilation */
-    struct compiled *result; /* filled by partition */
+    struct graph_shapes shapes; /* what compilation_shapes keeps */
+    struct arena arena;         /* scratch, lives as long as the compilation */
+    struct compiled *result;    /* filled by partition */
 };
 
 struct pass {
@@ -80,6 +82,9 @@ struct pass {
     struct status *(*run)(struct compilation *c, bool *ret_changed);
     const char *source; /* the paper's section, for docs and --help */
     bool is_optional;   /* it may be switched off without changing results */
+    /* its changes leave the shapes of the remaining values alone, so that compilation_shapes need
+     * not infer them again */
+    bool keeps_shapes;
 };
 extern const struct pass compile_passes[];
 extern const size_t n_compile_passes;

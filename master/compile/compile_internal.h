@@ -16,6 +16,15 @@ void compilation_fini(struct compilation *c);
 struct status *compilation_run_pass(struct compilation *c, const struct pass *pass,
                                     bool *ret_changed) MUST_USE;
 
+/* The static shapes of c->graph, inferred at the first call and kept for the passes after it. Nodes
+ * that were added since the last call are inferred in this one. compilation_run_pass drops the
+ * shapes after a pass that changed the graph, unless its row says that it keeps them. A pass that
+ * asks again after it gave nodes other inputs or attrs calls compilation_drop_shapes before. A hint
+ * (common/ops/infer.h): on a cycle without NextIteration nothing new is known. Borrowed, valid
+ * until the next of these calls. */
+const struct graph_shapes *compilation_shapes(struct compilation *c);
+void compilation_drop_shapes(struct compilation *c);
+
 /* ---- the passes: rows of compile.c's table ---- */
 struct status *pass_cut(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_prune(struct compilation *c, bool *ret_changed) MUST_USE;

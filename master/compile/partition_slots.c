@@ -21,7 +21,6 @@
 #include <stdlib.h>
 
 #include "common/base/map.h"
-#include "common/ops/infer.h"
 #include "master/compile/partition.h"
 
 enum {
@@ -42,7 +41,7 @@ struct condition {
 
 struct partitioner_slots {
     struct arena *arena;
-    struct graph_shapes shapes;
+    const struct graph_shapes *shapes;
     struct condition *conditions; /* [ALWAYS] */
     int n_conditions, capacity;
     int *first_of; /* by hash; 0: none */
@@ -151,7 +150,6 @@ static int condition_of_node(struct partitioner_slots *slots, const struct node 
 void partitioner_slots_free(struct partitioner_slots *slots) {
     if (!slots)
         return;
-    graph_shapes_fini(&slots->shapes);
     free(slots->conditions);
 }
 
@@ -167,7 +165,6 @@ static bool crosses_tasks(const struct partitioner *p) {
 
 struct status *partitioner_find_slots(struct partitioner *p) {
     const struct graph *graph = &p->c->graph;
-    struct infer_options options;
     struct node **order;
     if (p->c->signature->is_partial || !crosses_tasks(p))
         return NULL;
@@ -181,10 +178,9 @@ struct status *partitioner_find_slots(struct partitioner *p) {
     for (int i = 0; i < graph->n_live; i++)
         slots->of[order[i]->id] = condition_of_node(slots, order[i]);
     free(order);
-    graph_shapes_init(&slots->shapes);
-    infer_options_default(&options);
+    slots->shapes = compilation_shapes(p->c);
     p->slots = slots;
-    return graph_infer_shapes(graph, &slots->shapes, &options);
+    return NULL;
 }
 
 void partitioner_say_shape(const struct partitioner *p, const struct node *src, int index,
@@ -193,7 +189,7 @@ void partitioner_say_shape(const struct partitioner *p, const struct node *src, 
     if (!slots || src->id >= p->n_ids || p->frames.out[src->id] != 0 || node_is_switch(src) ||
         slots->of[src->id] != ALWAYS)
         return;
-    if (graph_shapes_bytes(&slots->shapes, src, index) > SLOT_MIN_BYTES)
+    if (graph_shapes_bytes(slots->shapes, src, index) > SLOT_MIN_BYTES)
         node_set_attr_shape(&p->c->graph, recv, "_shape",
-                            graph_shapes_of(&slots->shapes, src, index));
+                            graph_shapes_of(slots->shapes, src, index));
 }

@@ -179,7 +179,7 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) {
     find_loop_tasks(&p);
     place_loops(&p);
     if (c->options->placement == PLACEMENT_COST)
-        TRY_OUT(place_by_cost(c, &p.placer, &p.frames, p.order));
+        place_by_cost(c, &p.placer, &p.frames, p.order);
     place_groups(&p);
     place_followers(&p);
     place_generators(&p);

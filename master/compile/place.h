@@ -72,9 +72,9 @@ struct status *placer_settle(struct placer *placer, bool only_wanted) MUST_USE;
 void placer_find_types(struct placer *placer);
 /* Chooses by the cost model the devices of groups that the client left open (place_cost.c). Call it
  * after placer_settle(placer, false); `order` is the topological order. Changes nothing where that
- * gains nothing. Errors: INVALID_ARGUMENT for a cycle. */
-struct status *place_by_cost(struct compilation *c, struct placer *placer,
-                             const struct loop_frames *frames, struct node *const *order) MUST_USE;
+ * gains nothing. */
+void place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
+                   struct node *const *order);
 
 /* Is it the first device of its type in its task? The CPUs of a task share its cores, so the cost
  * model looks at one of them. */

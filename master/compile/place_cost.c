@@ -14,9 +14,7 @@
 
 #include "common/base/log.h"
 #include "common/graph/internal_ops.h"
-#include "common/ops/infer.h"
 #include "kernels/cost.h"
-#include "kernels/infer_eval.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/place.h"
 #include "master/compile/schedule.h"
@@ -44,7 +42,7 @@ struct cost_placer {
     const struct loop_frames *frames;
     struct node *const *order;
     struct arena arena;
-    struct graph_shapes shapes;
+    const struct graph_shapes *shapes;
     int *device_of;  /* candidates: index in the problem → index in the device table */
     int *unit_of;    /* by node id; -1: no unit */
     int *group_of;   /* by root id of the placer: the problem's group; -1: none */
@@ -219,7 +217,7 @@ static struct shape full_shape(struct cost_placer *p, struct shape shape) {
 
 static double value_bytes(struct cost_placer *p, const struct node *node, int output) {
     enum dtype dtype = dtype_base((enum dtype)node->out_types[output]);
-    struct shape shape = full_shape(p, graph_shapes_of(&p->shapes, node, output));
+    struct shape shape = full_shape(p, graph_shapes_of(p->shapes, node, output));
     double bytes = dtype == DT_RESOURCE ? 0 : (double)MAX(dtype_size(dtype), 1);
     if (dtype == DT_STRING)
         bytes = MIN_STRING_BYTES;
@@ -234,9 +232,9 @@ static double unit_ns(struct cost_placer *p, const struct node *node,
     struct shape *out = arena_array(&p->arena, struct shape, node->n_outputs + 1);
     for (int i = 0; i < node->n_data; i++)
         in[i] =
-            full_shape(p, graph_shapes_of(&p->shapes, node->inputs[i].src, node->inputs[i].index));
+            full_shape(p, graph_shapes_of(p->shapes, node->inputs[i].src, node->inputs[i].index));
     for (int i = 0; i < node->n_outputs; i++)
-        out[i] = full_shape(p, graph_shapes_of(&p->shapes, node, i));
+        out[i] = full_shape(p, graph_shapes_of(p->shapes, node, i));
     double ns = DISPATCH_NS + cost_of_shapes(device->type, node, in, out).ns * device->slowness;
     return outermost_loop(p, node) != 0 ? ns * LOOP_TRIPS : ns;
 }
@@ -373,13 +371,10 @@ static bool has_choice(const struct cost_placer *p) {
     return false;
 }
 
-struct status *place_by_cost(struct compilation *c, struct placer *placer,
-                             const struct loop_frames *frames, struct node *const *order) {
+void place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
+                   struct node *const *order) {
     struct cost_placer p = {.c = c, .placer = placer, .frames = frames, .order = order};
-    struct infer_options options;
-    struct status *st = NULL;
     arena_init(&p.arena);
-    graph_shapes_init(&p.shapes);
     p.unit_of = arena_array(&p.arena, int, c->graph.n_nodes + 1);
     p.group_of = arena_array(&p.arena, int, c->graph.n_nodes + 1);
     p.loop_group = arena_array(&p.arena, int, frames->n_frames + 1);
@@ -392,14 +387,10 @@ struct status *place_by_cost(struct compilation *c, struct placer *placer,
     find_groups(&p, is_fixed_loop);
     constrain_groups(&p, is_fixed_loop);
     if (has_choice(&p)) {
-        infer_options_with_kernels(&options);
-        TRY_OUT(graph_infer_shapes(&c->graph, &p.shapes, &options));
+        p.shapes = compilation_shapes(c);
         find_units(&p);
         search(&p);
     }
-out:
     free(is_fixed_loop);
-    graph_shapes_fini(&p.shapes);
     arena_fini(&p.arena);
-    return st;
 }

@@ -177,6 +177,85 @@ static void optional_passes_can_be_switched_off(void **state) {
     world_fini(&world);
 }
 
+/* ---- static shapes ---- */
+
+static const char shaped[] = "x = Placeholder() {dtype=float, shape=[2,3]}\n"
+                             "unused = Exp(x) {T=float}\n"
+                             "y = Exp(x) {T=float}\n"
+                             "z = Neg(y) {T=float}\n";
+
+static void run_pass(struct compilation *c, const char *name, bool changes) {
+    bool changed;
+    assert_null(compilation_run_pass(c, pass_find(name), &changed));
+    assert_true(changed == changes);
+}
+
+static int64_t bytes_of(struct compilation *c, const char *node) {
+    return graph_shapes_bytes(compilation_shapes(c), graph_find(&c->graph, node), 0);
+}
+
+/* `n_outputs` counts the outputs that were inferred, so it grows with each further inference. */
+static void shapes_are_inferred_once_for_all_passes(void **state) {
+    const char *fetches[] = {"z:0"};
+    struct signature signature = {.fetches = fetches, .n_fetches = 1};
+    struct world world;
+    struct compilation c;
+    world_init(&world, "", "worker:0 ps:0");
+    compilation_init(&c, &signature, world.devices, &world.options, NULL);
+    assert_null(graph_parse(shaped, &c.graph));
+    run_pass(&c, "cut", true);
+    assert_int_equal(c.shapes.n_outputs, 0); /* nobody asked yet */
+    assert_int_equal(bytes_of(&c, "z"), 24);
+    assert_int_equal(c.shapes.n_outputs, 4);
+    run_pass(&c, "prune", true); /* keeps the shapes */
+    run_pass(&c, "cse", false);  /* changes nothing here */
+    run_pass(&c, "place", true); /* keeps the shapes */
+    assert_int_equal(bytes_of(&c, "z"), 24);
+    assert_int_equal(c.shapes.n_outputs, 4);
+    struct node *added;
+    assert_null(graph_add_node(&c.graph, "added", "Neg", "", &added));
+    node_set_attr_type(&c.graph, added, "T", DT_FLOAT);
+    node_add_input(&c.graph, added, graph_find(&c.graph, "z"), 0);
+    assert_null(node_finish(&c.graph, added));
+    assert_int_equal(bytes_of(&c, "added"), 24);
+    assert_int_equal(c.shapes.n_outputs, 5); /* the others were not inferred again */
+    compilation_fini(&c);
+    world_fini(&world);
+}
+
+static void a_pass_that_changes_the_graph_drops_the_shapes(void **state) {
+    const char *feeds[] = {"y:0"}, *fetches[] = {"z:0"};
+    struct signature signature = {feeds, fetches, NULL, 1, 1, 0};
+    struct world world;
+    struct compilation c;
+    world_init(&world, "", "worker:0");
+    compilation_init(&c, &signature, world.devices, &world.options, NULL);
+    assert_null(graph_parse(shaped, &c.graph));
+    assert_int_equal(bytes_of(&c, "z"), 24);
+    run_pass(&c, "cut", true); /* a feed of y may have any shape */
+    assert_int_equal(c.shapes.n_outputs, 0);
+    assert_int_equal(bytes_of(&c, "z"), -1);
+    compilation_drop_shapes(&c);
+    compilation_drop_shapes(&c); /* again, with nothing to drop */
+    assert_int_equal(bytes_of(&c, "x"), 24);
+    compilation_fini(&c);
+    world_fini(&world);
+}
+
+/* Each pass that needs an order reports the cycle, so asking for shapes does not. */
+static void a_cycle_has_no_shapes(void **state) {
+    struct signature signature = {0};
+    struct world world;
+    struct compilation c;
+    world_init(&world, "", "worker:0");
+    compilation_init(&c, &signature, world.devices, &world.options, NULL);
+    assert_null(graph_parse(shaped, &c.graph));
+    node_set_input(graph_find(&c.graph, "y"), 0, graph_find(&c.graph, "z"), 0);
+    assert_int_equal(bytes_of(&c, "z"), -1);
+    compilation_fini(&c);
+    world_fini(&world);
+}
+
 static void a_failure_says_why_and_leaves_nothing(void **state) {
     const char *feeds[] = {"x:0"}, *fetches[] = {"elsewhere:0"}, *unknown[] = {"zz:0"};
     struct signature unplaceable = {feeds, fetches, NULL, 1, 1, 0},
@@ -503,6 +582,9 @@ int main(void) {
         cmocka_unit_test(a_step_becomes_partitions_and_leaves_the_session_alone),
         cmocka_unit_test(partitions_survive_the_wire),
         cmocka_unit_test(optional_passes_can_be_switched_off),
+        cmocka_unit_test(shapes_are_inferred_once_for_all_passes),
+        cmocka_unit_test(a_pass_that_changes_the_graph_drops_the_shapes),
+        cmocka_unit_test(a_cycle_has_no_shapes),
         cmocka_unit_test(a_failure_says_why_and_leaves_nothing),
         cmocka_unit_test(no_devices_at_all),
         cmocka_unit_test(a_place_from_another_table_is_refused),

@@ -59,10 +59,10 @@ static void list_operands(struct maker *m) {
     for (int i = 0; i < m->n_members; i++)
         for (int k = 0; k < m->members[i]->n_data; k++) {
             int member = member_index(m, m->members[i]->inputs[k].src);
-            m->operands[m->n_operands++] = (struct attr_value){
-                .type = ATTR_INT,
-                .i = member >= 0 ? m->n_inputs + member
-                                 : input_number(m, &m->members[i]->inputs[k])};
+            m->operands[m->n_operands++] =
+                (struct attr_value){.type = ATTR_INT,
+                                    .i = member >= 0 ? m->n_inputs + member
+                                                     : input_number(m, &m->members[i]->inputs[k])};
         }
 }
 
@@ -101,8 +101,8 @@ static void set_attrs(struct maker *m, struct node *node, const bool *is_result)
             (struct attr_value){.type = ATTR_TYPE, .dtype = m->members[i]->out_types[0]};
     }
     for (int i = 0; i < m->n_inputs; i++)
-        in_types[i] = (struct attr_value){
-            .type = ATTR_TYPE, .dtype = m->inputs[i].src->out_types[m->inputs[i].index]};
+        in_types[i] = (struct attr_value){.type = ATTR_TYPE,
+                                          .dtype = m->inputs[i].src->out_types[m->inputs[i].index]};
     node_change_op(m->graph, node, OP_FUSED);
     set_list(m->graph, node, "Tin", ATTR_LIST_TYPE, in_types, m->n_inputs);
     set_list(m->graph, node, "Tout", ATTR_LIST_TYPE, out_types, n_results);

@@ -2,8 +2,8 @@
  * (compile.h).
  *
  * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c,
- * pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_partition.c,
- * pass_functions.c. */
+ * pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_fuse.c,
+ * pass_partition.c, pass_functions.c. */
 #include "master/compile/compile.h"
 
 #include <stdlib.h>
@@ -27,6 +27,7 @@ const struct pass compile_passes[] = {
     {"datasets",  pass_datasets,  "datasets as graphs, for clients",           false, false},
     {"sweep",     pass_prune,     "what the passes before it left unused",     false, true},
     {"place",     pass_place,     "WP 3.2.1 node placement",                   false, true},
+    {"fuse",      pass_fuse,      "WP 5.1: elementwise nodes as one",          true,  false},
     {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false, false},
     {"functions", pass_functions, "CF 3: functions that kernels call",         false, false},
 };

@@ -35,6 +35,7 @@ struct status *pass_waits(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_controls(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_datasets(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_place(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_fuse(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_partition(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_functions(struct compilation *c, bool *ret_changed) MUST_USE;
 

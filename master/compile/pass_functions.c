@@ -12,6 +12,7 @@
 
 #include "common/graph/function_body.h"
 #include "common/graph/function_key.h"
+#include "common/graph/fused.h"
 #include "common/graph/graph_proto.h"
 #include "common/graph/internal_ops.h"
 #include "kernels/kernel.h"
@@ -149,6 +150,21 @@ static struct status *run_passes(struct compilation *c, int device) {
     return NULL;
 }
 
+/* Takes the prefix from the names that a fused program remembers. */
+static void name_instructions(struct graph *graph, struct node *node, size_t prefix) {
+    struct attr_value names = *node_attr(node, "names");
+    int n = names.list.n_values;
+    struct attr_value *values = arena_array(&graph->arena, struct attr_value, n + 1);
+    for (int i = 0; i < n; i++) {
+        struct span name = names.list.values[i].s;
+        values[i] = names.list.values[i];
+        if (name.len > prefix && memcmp(name.data, "call/", prefix) == 0)
+            values[i].s = (struct span){name.data + prefix, name.len - prefix};
+    }
+    names.list.values = values;
+    node_set_attr(graph, node, "names", &names);
+}
+
 /* Restores the names that messages use: a node of a body has its name in the body, and a feed has
  * the number of its argument although unused arguments were removed. */
 static void name_as_body(struct partition *partition) {
@@ -162,6 +178,8 @@ static void name_as_body(struct partition *partition) {
             node_set_attr_i(graph, node, "index", partition->feeds[node_attr(node, "index")->i]);
         if (node_is_op(node, OP_FETCH))
             node_set_attr_i(graph, node, "index", partition->fetches[node_attr(node, "index")->i]);
+        if (node_is_op(node, OP_FUSED))
+            name_instructions(graph, node, prefix);
         if (strncmp(node->name, "call/", prefix) != 0 || node->name[prefix] == '\0' ||
             graph_find(graph, node->name + prefix))
             continue;

@@ -34,7 +34,7 @@ from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options,
 SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "loops": 8}
 LONG = {"programs": None, "random": 1000, "waiting": 1000, "loops": 500}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
-PASSES = ("fold", "cse", "waits", "controls")  # the optional ones
+PASSES = ("fold", "cse", "waits", "controls", "fuse")  # the optional ones
 REFERENCE = "all on"
 # name: (are the tasks plain?, master flags, is the session L0?)
 WAYS = {

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "common/graph/references.h"
 #include "worker/plan/function_table.h"
 #include "worker/plan/plan_internal.h"
 
@@ -174,7 +175,7 @@ static struct status *add_copies(struct plan_builder *b) {
     if (!b->has_device_memory)
         return NULL;
     graph_consumers_init(&consumers, graph);
-    bool *is_reference = plan_find_references(graph, &consumers);
+    bool *is_reference = graph_find_references(graph, &consumers);
     graph_consumers_fini(&consumers);
     struct status *st = plan_add_copies(graph, b->options, is_reference);
     free(is_reference);
@@ -208,7 +209,7 @@ static struct status *build(struct plan_builder *b) {
     memset(plan->constants, 0, n * sizeof *plan->constants);
     b->index_of = xcalloc((size_t)graph->n_nodes + 1, sizeof *b->index_of);
     graph_consumers_init(&b->consumers, graph);
-    b->is_reference = plan_find_references(graph, &b->consumers);
+    b->is_reference = graph_find_references(graph, &b->consumers);
     if (b->options->n_devices > 0 && b->options->devices[0].shared_allocator)
         b->is_shared = plan_find_shared(graph);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {

@@ -239,9 +239,6 @@ struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* no execution may hold the last reference */
 
 /* ---- plan_references.c: variables that are read late ---- */
-/* By node id: may its values be references, although its op makes values? malloc'd. Cost:
- * linear. */
-bool *plan_find_references(const struct graph *graph, const struct graph_consumers *consumers);
 /* Does the op look at the value and pass the reference on, as an Identity of a reference does? */
 bool plan_reads_late(const struct node *node, const bool *is_reference);
 /* Does a reference arrive where the op needs the value? */
@@ -251,7 +248,7 @@ bool plan_wants_values(const struct node *node, const bool *is_reference);
 /* Has some device a memory of its own? */
 bool plan_has_device_memory(const struct plan_options *options);
 /* Puts a node _MrCopy where an edge leads from one memory to another. `is_reference` is
- * plan_find_references' of the graph. Some device must be a CPU. Cost: linear. */
+ * graph_find_references' of the graph. Some device must be a CPU. Cost: linear. */
 struct status *plan_add_copies(struct graph *graph, const struct plan_options *options,
                                const bool *is_reference) MUST_USE;
 /* Where an output of a node is: PLAN_HOST, or an index in options->devices. */

@@ -1,88 +1,16 @@
-/* Finds the values that are references to variables and are read late, as late as in TensorFlow.
- *
- * Clients make "v/read", an Identity of the reference, outside of all control dependencies, and yet
- * rely on "update v, then use v". In TensorFlow the output of such an Identity shares the
- * variable's buffer, which updates write in place, and so does the output of every op that forwards
- * its input's buffer: a Reshape, a CheckNumerics, an Enter. So here these ops pass the reference
- * itself on, with the shape that their output has, and each consumer reads the variable when it
- * runs.
- * docs/compatibility.md says where this ends. */
-#include <stdlib.h>
-
+/* Says how a node takes references to variables (common/graph/references.h): whether it reads them
+ * late, and whether it wants their values. */
+#include "common/graph/references.h"
 #include "worker/plan/plan.h"
 
-static bool input_is_reference(const struct node *node, int input) {
-    const struct node_input *in = &node->inputs[input];
-    return dtype_is_ref((enum dtype)in->src->out_types[in->index]);
-}
-
-/* Control flow passes a value on without reading it. The row says how many inputs, from the first
- * on. */
-static int n_passed_on(const struct node *node) {
-    if (node_is_either(node, "Merge", "RefMerge"))
-        return node->n_data;
-    return node_is_either(node, "Enter", "RefEnter") || node_is_either(node, "Exit", "RefExit") ||
-           node_is_either(node, "NextIteration", "RefNextIteration") ||
-           node_is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
-}
-
-/* These ops read the value, and in TensorFlow their output k shares the buffer of input k. Snapshot
- * is not one of them, because it copies a value that is shared. */
-static int n_forwarded(const struct node *node) {
-    static const char *const ops[] = {"Identity",        "StopGradient",
-                                      "PreventGradient", "CheckNumerics",
-                                      "CheckNumericsV2", "EnsureShape",
-                                      "Reshape",         "Squeeze",
-                                      "ExpandDims",      "PlaceholderWithDefault",
-                                      "GuaranteeConst",  "Print"};
-    if (node_is_op(node, "IdentityN"))
-        return node->n_data;
-    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
-        if (node_is_op(node, ops[i]))
-            return MIN(1, node->n_data);
-    return 0;
-}
-
-/* An op does at most one of passing on and forwarding. */
-static int n_shared(const struct node *node) { return MAX(n_passed_on(node), n_forwarded(node)); }
-
-static bool begins_reference(const struct node *node) {
-    for (int i = 0; i < n_shared(node); i++)
-        if (input_is_reference(node, i))
-            return true;
-    return false;
-}
-
-bool *plan_find_references(const struct graph *graph, const struct graph_consumers *consumers) {
-    bool *is_reference = xcalloc((size_t)graph->n_nodes + 1, sizeof *is_reference);
-    int *found = xcalloc((size_t)graph->n_nodes + 1, sizeof *found), n_found = 0;
-    for (int id = 0; id < graph->n_nodes; id++)
-        if (!graph->nodes[id]->is_removed && begins_reference(graph->nodes[id])) {
-            is_reference[id] = true;
-            found[n_found++] = id;
-        }
-    while (n_found > 0) {
-        int id = found[--n_found];
-        for (int k = consumers->first[id]; k < consumers->first[id + 1]; k++) {
-            const struct node_output_edge *edge = &consumers->edges[k];
-            if (edge->index == CONTROL_EDGE || is_reference[edge->dst->id] ||
-                edge->position >= n_shared(edge->dst))
-                continue;
-            is_reference[edge->dst->id] = true;
-            found[n_found++] = edge->dst->id;
-        }
-    }
-    free(found);
-    return is_reference;
-}
-
 bool plan_reads_late(const struct node *node, const bool *is_reference) {
-    return is_reference[node->id] && n_forwarded(node) > 0;
+    return is_reference[node->id] && node_n_forwarded(node) > 0;
 }
 
 bool plan_wants_values(const struct node *node, const bool *is_reference) {
-    for (int i = n_passed_on(node); i < node->n_data; i++)
-        if ((input_is_reference(node, i) || is_reference[node->inputs[i].src->id]) &&
+    for (int i = node_n_passed_on(node); i < node->n_data; i++)
+        if ((dtype_is_ref((enum dtype)node->inputs[i].src->out_types[node->inputs[i].index]) ||
+             is_reference[node->inputs[i].src->id]) &&
             !dtype_is_ref((enum dtype)node->in_types[i]))
             return true;
     return false;

@@ -74,6 +74,11 @@ static const struct kernel_def rows[] = {
     {.op = "StringJoin", .compute = join},
     {.op = "MapDataset", .compute = identity, .flags = KERNEL_STATEFUL},
     {.op = "RandomUniform", .compute = identity, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {.op = "QueueDequeueV2", .compute = identity, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
+    /* elementwise, as far as passes can tell */
+    {.op = "Tanh",       .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
+    {.op = "Maximum",    .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
+    {.op = "Minimum",    .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
     {.op = "ReadFile",   .compute = identity, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
 };
 static const struct kernel_def gpu_rows[] = {

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
+#include "common/graph/references.h"
 #include "tests/unit/worker/ending.h"
 #include "tests/unit/worker/fake_device.h"
 #include "worker/container.h"
@@ -67,7 +68,7 @@ static void expect_copies(const char *text, const char *expected) {
     struct str shown = STR_INIT;
     parse(text, &graph);
     graph_consumers_init(&consumers, &graph);
-    bool *is_reference = plan_find_references(&graph, &consumers);
+    bool *is_reference = graph_find_references(&graph, &consumers);
     graph_consumers_fini(&consumers);
     struct status *st = plan_add_copies(&graph, &options, is_reference);
     if (st)

@@ -18,6 +18,7 @@
 #include "common/base/str.h"
 #include "common/graph/graph_proto.h"
 #include "common/graph/internal_ops.h"
+#include "common/graph/references.h"
 #include "kernels/cuda/rows/gpu_rows.h"
 #include "master/compile/compile.h"
 #include "worker/plan/plan.h"
@@ -126,7 +127,7 @@ static struct device_table *one_task(void) {
 static void add_copies(struct graph *graph) {
     struct graph_consumers consumers;
     graph_consumers_init(&consumers, graph);
-    bool *is_reference = plan_find_references(graph, &consumers);
+    bool *is_reference = graph_find_references(graph, &consumers);
     graph_consumers_fini(&consumers);
     must(plan_add_copies(graph, &plan_options, is_reference));
     free(is_reference);

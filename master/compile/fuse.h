@@ -1,0 +1,25 @@
+/* Groups of elementwise nodes that may become one node (pass_fuse.c). For this room. Pool thread. */
+#ifndef MILLRACE_MASTER_COMPILE_FUSE_H
+#define MILLRACE_MASTER_COMPILE_FUSE_H
+
+#include "master/compile/compile_internal.h"
+
+struct fuse_group {
+    struct node **members; /* producers first */
+    int n_members;
+};
+
+/* Arrays are in the compilation's arena. */
+struct fuse_groups {
+    int *of; /* by node id: its group; -1: it is in none */
+    struct fuse_group *groups;
+    int n_groups;
+};
+
+/* Finds the groups of two and more nodes in a placed graph. If each group became one node, the graph
+ * would have no cycle, and no value would wait for what can wait for it. `order` is the topological
+ * order. */
+void fuse_groups_find(struct compilation *c, struct node *const *order,
+                      const struct graph_consumers *consumers, struct fuse_groups *ret);
+
+#endif

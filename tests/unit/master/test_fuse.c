@@ -1,0 +1,18 @@
+/* Fused programs: data/fuse.txt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/unit/master/pass_file.h"
+
+static void fuse_makes_graphs_of_text(void **state) {
+    pass_file_run("fuse.txt", "cut prune place fuse");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fuse_makes_graphs_of_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

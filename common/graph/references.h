@@ -3,9 +3,9 @@
  * Clients make "v/read", an Identity of the reference, outside of all control dependencies, and yet
  * rely on "update v, then use v". In TensorFlow the output of such an Identity shares the
  * variable's buffer, which updates write in place, and so does the output of every op that forwards
- * its input's buffer: a Reshape, a CheckNumerics, an Enter. So in a worker's plan these ops pass the
- * reference itself on, with the shape that their output has, and each consumer reads the variable
- * when it runs. docs/compatibility.md says where this ends. Any thread. */
+ * its input's buffer: a Reshape, a CheckNumerics, an Enter. So in a worker's plan these ops pass
+ * the reference itself on, with the shape that their output has, and each consumer reads the
+ * variable when it runs. docs/compatibility.md says where this ends. Any thread. */
 #ifndef MILLRACE_COMMON_GRAPH_REFERENCES_H
 #define MILLRACE_COMMON_GRAPH_REFERENCES_H
 

@@ -6,8 +6,8 @@
  *
  * A node has the innermost condition of its inputs. If one of these does not contain the other, the
  * node is uncertain. A loop is entered and left under the condition of its Enters; within the loop,
- * the side of its LoopCond is a condition as well. A node below more than 64 conditions is uncertain
- * too, since joining two conditions costs the difference of their depths. */
+ * the side of its LoopCond is a condition as well. A node below more than 64 conditions is
+ * uncertain too, since joining two conditions costs the difference of their depths. */
 #ifndef MILLRACE_MASTER_COMPILE_CONDITIONS_H
 #define MILLRACE_MASTER_COMPILE_CONDITIONS_H
 

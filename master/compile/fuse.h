@@ -1,4 +1,5 @@
-/* Groups of elementwise nodes that may become one node (pass_fuse.c). For this room. Pool thread. */
+/* Finds groups of elementwise nodes that may become one node each (pass_fuse.c). For this room.
+ * Pool thread. */
 #ifndef MILLRACE_MASTER_COMPILE_FUSE_H
 #define MILLRACE_MASTER_COMPILE_FUSE_H
 
@@ -16,9 +17,9 @@ struct fuse_groups {
     int n_groups;
 };
 
-/* Finds the groups of two and more nodes in a placed graph. If each group became one node, the graph
- * would have no cycle, and no value would wait for what can wait for it. `order` is the topological
- * order. */
+/* Finds the groups of two and more nodes in a placed graph. If each group became one node, the
+ * graph would have no cycle, and no value would wait for what can wait for it. `order` is the
+ * topological order. */
 void fuse_groups_find(struct compilation *c, struct node *const *order,
                       const struct graph_consumers *consumers, struct fuse_groups *ret);
 

@@ -15,9 +15,10 @@
  *   2. A group whose values are all taken by one other group joins that one, whatever the depth:
  *      the result waits for all of it in any case.
  *
- * A node that reads a reference to a variable reads it when it runs, and must not come to run later:
- * an update that nothing orders would mostly come before it then. So its group has only early nodes,
- * which wait for nothing but references, feeds and constants, and 2 leaves the group alone.
+ * A node that reads a reference to a variable reads it when it runs, and must not come to run
+ * later: an update that nothing orders would mostly come before it then. So its group has only
+ * early nodes, which wait for nothing but references, feeds and constants, and 2 leaves the group
+ * alone.
  */
 #include "master/compile/fuse.h"
 

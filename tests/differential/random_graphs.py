@@ -3,14 +3,14 @@ tasks, control edges and conditionals, with random feeds (inner endpoints too) a
 is a seed: the same graph in every run.
 
     cases(first, n) yields (name, build) as programs.py has it. waiting_cases are graphs in which
-    most nodes wait for others, often without taking their values.
+    most nodes wait for others, often without taking their values; elementwise_cases are mostly
+    elementwise ops over shapes that broadcast, of up to some thousand elements.
 """
 
 import numpy as np
 from programs import TASKS, Run, tf, tf1
 
 DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
-SHAPES = ((), (1,), (4,), (2, 3), (3, 1), (2, 2, 2), (0, 3))
 N_RUNS = 5
 
 
@@ -26,6 +26,8 @@ def _value(rng, dtype, shape):
 
 
 class _Builder:
+    SHAPES = ((), (1,), (4,), (2, 3), (3, 1), (2, 2, 2), (0, 3))
+
     def __init__(self, seed, waiting=0.15):
         self.rng, self.waiting = np.random.default_rng(seed), waiting
         self.tensors, self.placeholders, self.variables, self.updates = [], [], [], []
@@ -42,7 +44,7 @@ class _Builder:
             return wanted[int(self.rng.integers(len(wanted)))]
         dtype = str(self.rng.choice(dtypes))
         if shape is None:
-            shapes = [s for s in SHAPES if rank is None or len(s) >= rank]
+            shapes = [s for s in self.SHAPES if rank is None or len(s) >= rank]
             shape = shapes[int(self.rng.integers(len(shapes)))]
         return tf.constant(_value(self.rng, dtype, tuple(shape)), dtype)
 
@@ -110,13 +112,14 @@ class _Builder:
 
     def start(self):
         for i in range(int(self.rng.integers(2, 5))):
-            dtype, shape = str(self.rng.choice(DTYPES)), SHAPES[int(self.rng.integers(len(SHAPES)))]
+            dtype = str(self.rng.choice(DTYPES))
+            shape = self.SHAPES[int(self.rng.integers(len(self.SHAPES)))]
             x = tf1.placeholder(dtype, shape)
             self.placeholders.append(x)
             self.tensors.append(x)
         for i in range(int(self.rng.integers(0, 4))):
-            dtype, shape = str(self.rng.choice(DTYPES[:4])), SHAPES[
-                int(self.rng.integers(len(SHAPES)))]
+            dtype = str(self.rng.choice(DTYPES[:4]))
+            shape = self.SHAPES[int(self.rng.integers(len(self.SHAPES)))]
             with tf.device(self.task()):
                 v = tf1.get_variable(f"v{i}",
                                      initializer=tf.constant(_value(self.rng, dtype, shape), dtype),
@@ -151,9 +154,54 @@ class _Builder:
                    + [t.op for t in fetches[:1]], {t: v for t, v in feeds.items()})
 
 
-def _build(seed, n_nodes, **options):
+class _ElementwiseBuilder(_Builder):
+    """What a fused program takes, and now and then what ends one."""
+
+    SHAPES = ((), (5,), (40, 1), (40, 5), (3, 40, 5), (1, 40, 1), (3, 1, 1), (0, 5))
+    UNARY = (tf.tanh, tf.sigmoid, tf.exp, tf.nn.relu, tf.nn.elu, tf.nn.softplus, tf.negative, tf.abs,
+             tf.square, tf.sign, tf.floor, tf.math.erf, tf.nn.leaky_relu)  # fmt: skip
+    BINARY = (tf.add, tf.subtract, tf.multiply, tf.maximum, tf.minimum, tf.math.squared_difference,
+              tf.math.divide_no_nan)
+
+    def node(self):
+        rng, kind = self.rng, int(self.rng.integers(0, 20))
+        if kind < 6:
+            t = self.pick(("float32", "float64"))
+            return rng.choice(self.UNARY)(tf.clip_by_value(t, -20, 20) if kind == 0 else t)
+        if kind < 14:
+            t = self.pick(DTYPES[:4])
+            other = self.pick((t.dtype.base_dtype.name,))
+            ops = self.BINARY[: len(self.BINARY) - (not t.dtype.is_floating)]
+            return ops[int(rng.integers(len(ops)))](t, other)
+        if kind == 14:
+            t = self.pick(DTYPES[:4])
+            return rng.choice([tf.less, tf.greater_equal])(t, self.pick((t.dtype.base_dtype.name,)))
+        if kind == 15:
+            t = self.pick(DTYPES[:4])
+            return tf1.where_v2(self.pick(("bool",)), t, self.like(t))
+        if kind == 16:
+            t = self.pick(DTYPES[:4] + ("bool",))
+            return tf.cast(t if not t.dtype.is_floating else tf.clip_by_value(t, -1e3, 1e3),
+                           str(rng.choice(DTYPES[:4])))
+        if kind == 17:
+            t = self.pick(DTYPES[:4], rank=1)
+            return tf.reduce_max(t, int(rng.integers(t.shape.rank)), keepdims=True)
+        return super().node()
+
+    def grow(self, n_nodes):
+        """Nodes whose shapes do not broadcast are tried again: nothing is left of them."""
+        for _ in range(n_nodes):
+            for _ in range(20):
+                try:
+                    super().grow(1)
+                    break
+                except ValueError:
+                    continue
+
+
+def _build(seed, n_nodes, kind=_Builder, **options):
     def build():
-        builder = _Builder(seed, **options)
+        builder = kind(seed, **options)
         builder.start()
         builder.grow(n_nodes)
         runs = [Run(tf1.global_variables_initializer())]
@@ -175,3 +223,9 @@ def cases(first, n):
 def waiting_cases(first, n):
     for seed in range(first, first + n):
         yield (f"waiting/{seed}", _build(seed, 10 + seed % 5 * 15, waiting=0.7), {"rtol": 1e-4})
+
+
+def elementwise_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"elementwise/{seed}", _build(seed, 15 + seed % 5 * 20, _ElementwiseBuilder),
+               {"rtol": 1e-4})

@@ -31,8 +31,8 @@ from programs import tf1  # noqa: E402
 # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
-SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "loops": 8}
-LONG = {"programs": None, "random": 1000, "waiting": 1000, "loops": 500}
+SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "loops": 8}
+LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "loops": 500}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
 PASSES = ("fold", "cse", "waits", "controls", "fuse")  # the optional ones
 REFERENCE = "all on"
@@ -144,6 +144,8 @@ class Runner:
         sections = {"programs": known,
                     "random": random_graphs.cases(arguments.seed, limits["random"]),
                     "waiting": random_graphs.waiting_cases(arguments.seed, limits["waiting"]),
+                    "elementwise": random_graphs.elementwise_cases(arguments.seed,
+                                                                   limits["elementwise"]),
                     "loops": random_loops.cases(arguments.seed, limits["loops"])}
         for title, cases in sections.items():
             began, before = time.time(), (self.passed, self.failed)

@@ -293,7 +293,8 @@ struct status *kernel_eval(const struct node *node, struct allocator *allocator,
     if (st) {
         for (int i = 0; i < instance.n_outputs; i++)
             tensor_clear(&outputs[i]);
-        st = status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
+        if (!(instance.def->flags & KERNEL_NAMES_NODES))
+            st = status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
     }
     free(heap);
     kernel_instance_fini(&instance);

@@ -43,6 +43,9 @@ enum kernel_flags {
      * these have been broadcast: the op may become part of a fused program (common/graph/fused.h),
      * whose kernel has an entry for the row's compute function. */
     KERNEL_ELEMENTWISE = 256,
+    /* A failure of compute says already which node it is of (a fused program: which of the nodes
+     * that it stands for), so the caller does not add the name. */
+    KERNEL_NAMES_NODES = 512,
     /* ---- rows of a device with a memory of its own ---- */
     /* The CPU's row of the op computes it: all its arguments are in host memory, or it touches no
      * element itself (Reshape, Shape, ReadVariableOp), or it hands the elements to the device's

@@ -42,6 +42,7 @@ ROOMS = (
     ("kernels/cpu/linalg", ("kernels/cpu/linalg/",)),
     ("kernels/cpu/random", ("kernels/cpu/random/",)),
     ("kernels/cpu/nn", ("kernels/cpu/nn/",)),
+    ("kernels/cpu/fused", ("kernels/cpu/fused/",)),
     ("kernels/cpu/sparse", ("kernels/cpu/sparse/",)),
     ("kernels/cpu/media", ("kernels/cpu/media/",)),
     ("kernels/cpu/quant", ("kernels/cpu/quant/",)),

@@ -38,6 +38,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("_MrFetch"),
     NO_GRADIENT("_MrSend"),
     NO_GRADIENT("_MrRecv"),
+    NO_GRADIENT("_MrFused"),
 };
 // clang-format on
 

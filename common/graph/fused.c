@@ -101,8 +101,9 @@ static void set_attrs(struct maker *m, struct node *node, const bool *is_result)
             (struct attr_value){.type = ATTR_TYPE, .dtype = m->members[i]->out_types[0]};
     }
     for (int i = 0; i < m->n_inputs; i++)
-        in_types[i] = (struct attr_value){.type = ATTR_TYPE,
-                                          .dtype = m->inputs[i].src->out_types[m->inputs[i].index]};
+        in_types[i] = (struct attr_value){
+            .type = ATTR_TYPE, /* a reference is read before the kernel sees it */
+            .dtype = dtype_base((enum dtype)m->inputs[i].src->out_types[m->inputs[i].index])};
     node_change_op(m->graph, node, OP_FUSED);
     set_list(m->graph, node, "Tin", ATTR_LIST_TYPE, in_types, m->n_inputs);
     set_list(m->graph, node, "Tout", ATTR_LIST_TYPE, out_types, n_results);

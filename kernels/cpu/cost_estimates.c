@@ -6,6 +6,7 @@
  * doubles, so nothing overflows. */
 #include "kernels/cpu/cost_estimates.h"
 
+#include "kernels/cpu/fused/fused.h"
 #include "kernels/host/resources/tensor_array.h"
 #include "kernels/host/resources/tensor_list.h"
 #include "kernels/support/variable_input.h"
@@ -211,7 +212,8 @@ double cost_all_inputs(const struct cost_query *q) {
     return of_elements(q, n);
 }
 
-double cost_broadcast(const struct cost_query *q) {
+/* The number of elements that all inputs have after they are broadcast. */
+static double n_broadcast(const struct cost_query *q) {
     double n = 1;
     int rank = 0, n_inputs = q->node->n_data;
     for (int i = 0; i < n_inputs; i++)
@@ -225,7 +227,17 @@ double cost_broadcast(const struct cost_query *q) {
         }
         n *= (double)size;
     }
-    return of_elements(q, n);
+    return n;
+}
+
+double cost_broadcast(const struct cost_query *q) { return of_elements(q, n_broadcast(q)); }
+
+/* Where only shapes are known, each instruction costs the row's time. */
+double cost_fused(const struct cost_query *q) {
+    const struct attr_value *program = node_attr(q->node, "program");
+    if (q->ctx)
+        return n_broadcast(q) * fused_ns_per_element(q->ctx->instance);
+    return program ? of_elements(q, n_broadcast(q) * program->list.n_values) : 0;
 }
 
 /* Takes rows · depth · columns multiplications. */

@@ -12,6 +12,6 @@ cost_fn cost_shape_in_0, cost_shape_in_0_and_values, cost_shape_in_1, cost_shape
     cost_cropped, cost_diagonal, cost_diagonal_in, cost_diagonal_of_all, cost_all_inputs,
     cost_broadcast, cost_matrix_product, cost_einsum, cost_sparse_product, cost_gather,
     cost_gather_nd, cost_resource_gather, cost_resource_gather_nd, cost_bytes_gather,
-    cost_tensor_array, cost_tensor_list, cost_text, cost_joined_segments;
+    cost_tensor_array, cost_tensor_list, cost_text, cost_joined_segments, cost_fused;
 
 #endif

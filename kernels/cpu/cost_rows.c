@@ -113,6 +113,7 @@ static const struct cost_row rows[] = {
     {.op = "LogicalAnd", EACH(0.5f), BY(broadcast, FEW)},
     {.op = "LogicalOr", EACH(0.5f), BY(broadcast, FEW)},
     {.op = "SelectV2", EACH(0.5f), BY(broadcast, FEW / 8)},
+    {.op = "_MrFused", EACH(0.5f), BY(fused, FEW / 8)},
     {.op = "AddN", HEAVY(0.5f), .types = DTYPE_BIT(DT_VARIANT)},
     {.op = "AddN", EACH(0.5f), BY(all_inputs, ALWAYS)},
     {.op = "AccumulateNV2", EACH(0.5f), BY(all_inputs, ALWAYS)}, {.op = "Sum", EACH(0.4f)},

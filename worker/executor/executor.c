@@ -352,13 +352,18 @@ static inline void node_completed(struct executor *executor, struct iteration *i
         frame_iteration_idle(executor, iteration);
 }
 
+/* Does a failure of the node's kernel name the node already? */
+static bool names_nodes(const struct plan_node *node) {
+    return node->instance && (node->instance->def->flags & KERNEL_NAMES_NODES);
+}
+
 void executor_finish_node(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *outputs, bool is_dead,
                           struct status *status_take) {
     clear_inputs(executor, &iteration->slots[node->first_slot], node->n_inputs);
     if (unlikely(status_take != NULL)) {
         clear_inputs(executor, outputs, node->n_outputs);
-        executor_fail(executor, node, status_take);
+        executor_fail(executor, names_nodes(node) ? NULL : node, status_take);
     } else if (likely(!executor->is_aborted)) {
         executor_propagate(executor, iteration, node, outputs, is_dead);
     } else {

@@ -20,6 +20,7 @@
  *   - A fetched reference is read at the end of the step, by the executor. */
 #include <stdlib.h>
 
+#include "common/graph/fused.h"
 #include "common/graph/internal_ops.h"
 #include "worker/plan/plan_internal.h"
 
@@ -54,7 +55,7 @@ static const struct kernel_def *row_of(const struct plan_options *options, const
 
 /* The ends of edges between tasks, of feeds and of fetches are the host's. */
 static bool is_host_node(const struct node *node) {
-    return internal_op_find(span_of(node->op_name)) && !node_is_op(node, OP_COPY);
+    return internal_op_find(span_of(node->op_name)) && !node_is_either(node, OP_COPY, OP_FUSED);
 }
 
 static bool is_plain(uint8_t dtype) {

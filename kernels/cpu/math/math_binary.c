@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "kernels/cpu/math/math_blocks.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
@@ -218,3 +219,24 @@ enum kernel_result binary_compute(struct kernel_ctx *ctx) {
                ? out_of_domain(ctx, state)
                : KERNEL_DONE;
 }
+
+static unsigned binary_block(const struct kernel_instance *instance, const void *const *operands,
+                             unsigned ones, void *out, int64_t n) {
+    return run_span(instance->state, operands[0], operands[1], out, n,
+                    ones & 1   ? LEFT_IS_ONE
+                    : ones & 2 ? RIGHT_IS_ONE
+                               : BOTH_VECTORS);
+}
+
+static enum block_shapes binary_shapes(const struct kernel_instance *instance) {
+    const struct binary_state *state = instance->state;
+    return state->op->needs_equal_sizes ? BLOCK_EQUAL : BLOCK_BROADCAST;
+}
+
+static bool binary_may_fail(const struct kernel_instance *instance) {
+    const struct binary_state *state = instance->state;
+    return state->op->domain_error && dtype_in(state->in, DTYPES_INT);
+}
+
+const struct block_engine math_binary_engine = {binary_compute, binary_block, BLOCK_BROADCAST,
+                                                binary_shapes, binary_may_fail};

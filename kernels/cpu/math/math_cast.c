@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cpu/math/math_blocks.h"
 #include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
 
@@ -334,11 +335,30 @@ static enum kernel_result cast_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+static unsigned cast_block(const struct kernel_instance *instance, const void *const *operands,
+                           unsigned ones, void *out, int64_t n) {
+    const struct cast_state *state = instance->state;
+    struct cast_job job = {state, operands[0], out};
+    (void)ones;
+    if (state->is_same)
+        memmove(out, operands[0], (size_t)n * state->in_size);
+    else
+        (state->passes_complex ? cast_complex_range : cast_range)(&job, 0, n);
+    return 0;
+}
+
+const struct block_engine math_cast_engine = {cast_compute, cast_block, BLOCK_BROADCAST, NULL,
+                                              NULL};
+
 #define CASTABLE                                                                         \
     (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_QUANTIZED | DTYPE_BIT(DT_FLOAT8_E5M2) | \
      DTYPE_BIT(DT_FLOAT8_E4M3FN) | DTYPE_BIT(DT_INT4) | DTYPE_BIT(DT_UINT4))
 static const struct kernel_def rows[] = {
-    {"Cast", {{"SrcT", CASTABLE}, {"DstT", CASTABLE}}, cast_compute, cast_init},
+    {"Cast",
+     {{"SrcT", CASTABLE}, {"DstT", CASTABLE}},
+     cast_compute,
+     cast_init,
+     .flags = KERNEL_ELEMENTWISE},
 };
 
 const struct kernel_list math_cast_kernels = {rows, ARRAY_LEN(rows)};

@@ -81,12 +81,17 @@ BINARY_OP(random_gamma_grad)
 #define ANY_FLOAT (DTYPES_REAL_FLOAT | DTYPES_COMPLEX)
 /* Add is older than the wide unsigned types, so only AddV2 takes them. */
 #define ADDABLE (ANY_FLOAT | DTYPES_SIGNED_INT | DTYPE_BIT(DT_UINT8))
+#define UNARY_RUN(name) unary_compute, unary_init, .arg = &unary_##name, .flags = KERNEL_ELEMENTWISE
+#define BINARY_RUN(name) \
+    binary_compute, binary_init, .arg = &binary_##name, .flags = KERNEL_ELEMENTWISE
 #define UNARY(op, name, types) \
-    { (op), {{"T", (types)}}, unary_compute, unary_init, .arg = &unary_##name }
+    { (op), {{"T", (types)}}, UNARY_RUN(name) }
 #define UNARY_OUT(op, name, in, out) \
-    { (op), {{"T", (in)}, {"Tout", (out)}}, unary_compute, unary_init, .arg = &unary_##name }
+    { (op), {{"T", (in)}, {"Tout", (out)}}, UNARY_RUN(name) }
 #define BINARY(op, name, types) \
-    { (op), {{"T", (types)}}, binary_compute, binary_init, .arg = &binary_##name }
+    { (op), {{"T", (types)}}, BINARY_RUN(name) }
+#define STRINGS(op, name) \
+    { (op), {{"T", DTYPE_BIT(DT_STRING)}}, binary_compute, binary_init, .arg = &binary_##name }
 
 // clang-format off
 static const struct kernel_def rows[] = {
@@ -117,7 +122,7 @@ static const struct kernel_def rows[] = {
     UNARY("Rint", round, DTYPES_REAL_FLOAT),
     UNARY("IsNan", is_nan, DTYPES_REAL_FLOAT), UNARY("IsInf", is_inf, DTYPES_REAL_FLOAT),
     UNARY("IsFinite", is_finite, DTYPES_REAL_FLOAT),
-    {"LogicalNot", {{NULL, 0}}, unary_compute, unary_init, .arg = &unary_logical_not},
+    {"LogicalNot", {{NULL, 0}}, UNARY_RUN(logical_not)},
     UNARY("Invert", invert, DTYPES_INT), UNARY("PopulationCount", population_count, DTYPES_INT),
     UNARY("Conj", conj, DTYPES_COMPLEX),
     {"Conj", {{"T", DTYPE_BIT(DT_VARIANT)}}, kernel_identity},
@@ -154,7 +159,7 @@ static const struct kernel_def rows[] = {
     BINARY("InvGrad", reciprocal_grad, ANY_FLOAT),
     BINARY("SigmoidGrad", sigmoid_grad, ANY_FLOAT), BINARY("TanhGrad", tanh_grad, ANY_FLOAT),
 
-    BINARY("Add", add, ADDABLE), BINARY("Add", add_strings, DTYPE_BIT(DT_STRING)),
+    BINARY("Add", add, ADDABLE), STRINGS("Add", add_strings),
     BINARY("AddV2", add, DTYPES_NUMBER), BINARY("Sub", sub, DTYPES_NUMBER),
     BINARY("Mul", mul, DTYPES_NUMBER),
     BINARY("MulNoNan", mul_no_nan, ANY_FLOAT),
@@ -175,22 +180,20 @@ static const struct kernel_def rows[] = {
     BINARY("Atan2", atan2, DTYPES_REAL_FLOAT),
     BINARY("Xlogy", xlogy, ANY_FLOAT), BINARY("Xdivy", xdivy, ANY_FLOAT),
     BINARY("Xlog1py", xlog1py, ANY_FLOAT),
-    {"Complex", {{"T", F32}, {"Tout", C64}}, binary_compute, binary_init,
-        .arg = &binary_make_complex},
-    {"Complex", {{"T", F64}, {"Tout", C128}}, binary_compute, binary_init,
-        .arg = &binary_make_complex},
+    {"Complex", {{"T", F32}, {"Tout", C64}}, BINARY_RUN(make_complex)},
+    {"Complex", {{"T", F64}, {"Tout", C128}}, BINARY_RUN(make_complex)},
     BINARY("BitwiseAnd", bitwise_and, DTYPES_INT), BINARY("BitwiseOr", bitwise_or, DTYPES_INT),
     BINARY("BitwiseXor", bitwise_xor, DTYPES_INT),
     BINARY("LeftShift", left_shift, DTYPES_INT), BINARY("RightShift", right_shift, DTYPES_INT),
     BINARY("NextAfter", next_after, WIDE_FLOAT),
     BINARY("Equal", equal, DTYPES_NUMBER | DTYPES_QUANTIZED | DTYPE_BIT(DT_BOOL)),
-    BINARY("Equal", equal, DTYPE_BIT(DT_STRING)),
+    STRINGS("Equal", equal),
     BINARY("NotEqual", not_equal, DTYPES_NUMBER | DTYPES_QUANTIZED | DTYPE_BIT(DT_BOOL)),
-    BINARY("NotEqual", not_equal, DTYPE_BIT(DT_STRING)),
+    STRINGS("NotEqual", not_equal),
     BINARY("Less", less, DTYPES_REAL), BINARY("LessEqual", less_equal, DTYPES_REAL),
     BINARY("Greater", greater, DTYPES_REAL), BINARY("GreaterEqual", greater_equal, DTYPES_REAL),
-    {"LogicalAnd", {{NULL, 0}}, binary_compute, binary_init, .arg = &binary_logical_and},
-    {"LogicalOr", {{NULL, 0}}, binary_compute, binary_init, .arg = &binary_logical_or},
+    {"LogicalAnd", {{NULL, 0}}, BINARY_RUN(logical_and)},
+    {"LogicalOr", {{NULL, 0}}, BINARY_RUN(logical_or)},
 };
 // clang-format on
 

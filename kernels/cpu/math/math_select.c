@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cpu/math/math_blocks.h"
 #include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
 
@@ -167,6 +168,18 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
     return select_with_plan(ctx, &plan);
 }
 
+static unsigned select_block(const struct kernel_instance *instance, const void *const *operands,
+                             unsigned ones, void *out, int64_t n) {
+    select_run((enum dtype)instance->out_types[0], operands[0], !(ones & 1), operands[1],
+               !(ones & 2), operands[2], !(ones & 4), out, n);
+    return 0;
+}
+
+const struct block_engine math_select_engine = {select_compute, select_block, BLOCK_SELECT, NULL,
+                                                NULL};
+const struct block_engine math_select_v2_engine = {select_v2_compute, select_block, BLOCK_BROADCAST,
+                                                   NULL, NULL};
+
 /* ---- ClipByValue: max(min(t, high), low), each limit a scalar or of t's shape ---- */
 
 typedef void clip_loop(const void *t, const void *low, int64_t low_step, const void *high,
@@ -243,6 +256,23 @@ static enum kernel_result clip_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+static unsigned clip_block(const struct kernel_instance *instance, const void *const *operands,
+                           unsigned ones, void *out, int64_t n) {
+    enum dtype dtype = (enum dtype)instance->in_types[0];
+    struct clip_job job = {dtype,
+                           operands[0],
+                           operands[1],
+                           operands[2],
+                           !(ones & 2),
+                           !(ones & 4),
+                           (int64_t)dtype_size(dtype),
+                           out};
+    clip_range(&job, 0, n);
+    return 0;
+}
+
+const struct block_engine math_clip_engine = {clip_compute, clip_block, BLOCK_CLIP, NULL, NULL};
+
 /* ---- AddN, AccumulateNV2 ---- Adds all inputs block by block, so that the running sum stays in
  * the first-level cache. */
 
@@ -263,8 +293,7 @@ static void (*const add_loops[DT_N_TYPES])(const void *, const void *, void *, i
     NUMBERS_INTS(ADD_ENTRY) NUMBERS_FLOATS(ADD_ENTRY)};
 
 struct add_job {
-    struct kernel_ctx *ctx;
-    const void **inputs;
+    const void *const *inputs;
     int n_inputs;
     enum dtype dtype;
     char *out;
@@ -304,6 +333,11 @@ static void add_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
+/* The dtype of the loop. */
+static enum dtype add_dtype(enum dtype dtype) {
+    return dtype == DT_COMPLEX64 ? DT_FLOAT : dtype == DT_COMPLEX128 ? DT_DOUBLE : dtype;
+}
+
 static enum kernel_result add_n_compute(struct kernel_ctx *ctx) {
     enum { STACK_INPUTS = 16 };
     int n = ctx->instance->n_inputs;
@@ -314,12 +348,13 @@ static enum kernel_result add_n_compute(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     }
     const void *stack[STACK_INPUTS],
-        **heap = n > STACK_INPUTS ? xmalloc((size_t)n * sizeof(*heap)) : NULL;
+        **heap = n > STACK_INPUTS ? xmalloc((size_t)n * sizeof(*heap)) : NULL,
+        **inputs = heap ? heap : stack;
     enum dtype dtype = (enum dtype)ctx->inputs[0].dtype;
-    struct add_job job = {ctx, heap ? heap : stack, n, dtype, NULL};
+    struct add_job job = {inputs, n, add_dtype(dtype), NULL};
     int taken = 0;
     for (int k = 0; k < n; k++) {
-        job.inputs[k] = tensor_cdata(&ctx->inputs[k]);
+        inputs[k] = tensor_cdata(&ctx->inputs[k]);
         if (!tensor_is_sole(&ctx->inputs[taken]) && tensor_is_sole(&ctx->inputs[k]))
             taken = k;
     }
@@ -328,13 +363,26 @@ static enum kernel_result add_n_compute(struct kernel_ctx *ctx) {
     if (!st) {
         job.out = tensor_data(&ctx->outputs[0]);
         bool is_complex = dtype_in(dtype, DTYPES_COMPLEX);
-        job.dtype = dtype == DT_COMPLEX64 ? DT_FLOAT : dtype == DT_COMPLEX128 ? DT_DOUBLE : dtype;
         pool_parallel_for(ctx->pool, is_complex ? 2 * n_elements : n_elements, 0.3 * n, add_range,
                           &job);
     }
     free(heap);
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;
 }
+
+static unsigned add_n_block(const struct kernel_instance *instance, const void *const *operands,
+                            unsigned ones, void *out, int64_t n) {
+    enum dtype dtype = (enum dtype)instance->in_types[0];
+    struct add_job job = {operands, instance->n_inputs, add_dtype(dtype), out};
+    (void)ones;
+    if (instance->n_inputs == 1)
+        memmove(out, operands[0], (size_t)n * dtype_size(dtype));
+    else
+        add_range(&job, 0, dtype_in(dtype, DTYPES_COMPLEX) ? 2 * n : n);
+    return 0;
+}
+
+const struct block_engine math_add_n_engine = {add_n_compute, add_n_block, BLOCK_EQUAL, NULL, NULL};
 
 /* ---- ApproximateEqual ---- */
 
@@ -344,31 +392,48 @@ static struct status *approximate_equal_init(struct kernel_init *init) {
     return node_get_f(init->node, "tolerance", tolerance);
 }
 
+static unsigned approximate_equal_block(const struct kernel_instance *instance,
+                                        const void *const *operands, unsigned ones, void *out,
+                                        int64_t n) {
+    float tolerance = *(const float *)instance->state;
+    const void *a = operands[0], *b = operands[1];
+    uint8_t *to = out;
+    (void)ones;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = instance->in_types[0] == DT_FLOAT
+                    ? fabsf(((const float *)a)[i] - ((const float *)b)[i]) < tolerance
+                    : fabs(((const double *)a)[i] - ((const double *)b)[i]) < (double)tolerance;
+    return 0;
+}
+
 static enum kernel_result approximate_equal_compute(struct kernel_ctx *ctx) {
     struct tensor *x = &ctx->inputs[0], *y = &ctx->inputs[1];
     KERNEL_TRY(ctx, elementwise_check_approximate(ctx));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, tensor_shape(x)));
-    float tolerance = *(const float *)ctx->instance->state;
-    uint8_t *out = tensor_data(&ctx->outputs[0]);
-    const void *a = tensor_cdata(x), *b = tensor_cdata(y);
-    for (int64_t i = 0; i < x->n_elements; i++)
-        out[i] = x->dtype == DT_FLOAT
-                     ? fabsf(((const float *)a)[i] - ((const float *)b)[i]) < tolerance
-                     : fabs(((const double *)a)[i] - ((const double *)b)[i]) < (double)tolerance;
+    const void *operands[2] = {tensor_cdata(x), tensor_cdata(y)};
+    approximate_equal_block(ctx->instance, operands, 0, tensor_data(&ctx->outputs[0]),
+                            x->n_elements);
     return KERNEL_DONE;
 }
 
-#define SELECTABLE (DTYPES_ALL)
+const struct block_engine math_approximate_engine = {
+    approximate_equal_compute, approximate_equal_block, BLOCK_EQUAL, NULL, NULL};
+
+#define ELEMENTWISE(op, types, compute) \
+    { (op), {{"T", (types)}}, (compute), .flags = KERNEL_ELEMENTWISE }
 static const struct kernel_def rows[] = {
-    {"Select", {{"T", SELECTABLE}}, select_compute},
-    {"SelectV2", {{"T", SELECTABLE}}, select_v2_compute},
-    {"ClipByValue", {{"T", DTYPES_NUMBER}}, clip_compute},
-    {"AddN", {{"T", DTYPES_NUMBER}}, add_n_compute},
-    {"AccumulateNV2", {{"T", DTYPES_NUMBER}}, add_n_compute},
+    ELEMENTWISE("Select", DTYPES_PLAIN, select_compute),
+    {"Select", {{"T", DTYPES_OBJECT}}, select_compute},
+    ELEMENTWISE("SelectV2", DTYPES_PLAIN, select_v2_compute),
+    {"SelectV2", {{"T", DTYPES_OBJECT}}, select_v2_compute},
+    ELEMENTWISE("ClipByValue", DTYPES_NUMBER, clip_compute),
+    ELEMENTWISE("AddN", DTYPES_NUMBER, add_n_compute),
+    ELEMENTWISE("AccumulateNV2", DTYPES_NUMBER, add_n_compute),
     {"ApproximateEqual",
      {{"T", DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
      approximate_equal_compute,
-     approximate_equal_init},
+     approximate_equal_init,
+     .flags = KERNEL_ELEMENTWISE},
 };
 
 const struct kernel_list math_select_kernels = {rows, ARRAY_LEN(rows)};

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cpu/math/math_blocks.h"
 #include "kernels/support/half_blocks.h"
 
 struct unary_state {
@@ -79,3 +80,14 @@ enum kernel_result unary_compute(struct kernel_ctx *ctx) {
     pool_parallel_for(ctx->pool, n, state->cost_ns, run_flat, &job);
     return KERNEL_DONE;
 }
+
+static unsigned unary_block(const struct kernel_instance *instance, const void *const *operands,
+                            unsigned ones, void *out, int64_t n) {
+    (void)ones;
+    struct unary_job job = {.state = instance->state, .in = operands[0], .out = out};
+    run_flat(&job, 0, n);
+    return 0;
+}
+
+const struct block_engine math_unary_engine = {unary_compute, unary_block, BLOCK_BROADCAST, NULL,
+                                               NULL};

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"
+#include "kernels/cpu/nn/nn_blocks.h"
 #include "kernels/cpu/nn/nn_internal.h"
 #include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
@@ -217,3 +218,16 @@ enum kernel_result nn_activation(struct kernel_ctx *ctx) {
     pool_parallel_for(ctx->pool, n, state->cost_ns, activation_range, &job);
     return KERNEL_DONE;
 }
+
+static unsigned activation_block(const struct kernel_instance *instance,
+                                 const void *const *operands, unsigned ones, void *out, int64_t n) {
+    const struct activation_state *state = instance->state;
+    struct activation_job job = {state, state->is_gradient ? operands[0] : NULL,
+                                 operands[state->is_gradient], out};
+    (void)ones;
+    activation_range(&job, 0, n);
+    return 0;
+}
+
+const struct block_engine nn_activation_engine = {nn_activation, activation_block, BLOCK_EQUAL,
+                                                  NULL, NULL};

@@ -6,6 +6,7 @@
 #include <complex.h>
 #include <stdlib.h>
 
+#include "kernels/cpu/nn/nn_blocks.h"
 #include "kernels/cpu/nn/nn_internal.h"
 #include "kernels/support/elementwise_checks.h"
 #include "kernels/support/half_blocks.h"
@@ -150,6 +151,21 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
                           add_planes, &job);
     return KERNEL_DONE;
 }
+
+static unsigned bias_block(const struct kernel_instance *instance, const void *const *operands,
+                           unsigned ones, void *out, int64_t n) {
+    enum dtype dtype = (enum dtype)instance->in_types[0];
+    struct bias_job job = {.dtype = dtype, .size = dtype_size(dtype), .x = operands[0], .y = out};
+    add_run(&job, 0, operands[1], ones & 2, n);
+    return 0;
+}
+
+static enum block_shapes bias_shapes(const struct kernel_instance *instance) {
+    const struct bias_state *state = instance->state;
+    return state->is_nchw ? BLOCK_NEVER : BLOCK_BIAS;
+}
+
+const struct block_engine nn_bias_engine = {nn_bias_add, bias_block, BLOCK_BIAS, bias_shapes, NULL};
 
 /* ---- sums ---- */
 

@@ -4,8 +4,9 @@
 #define BIAS_TYPES (DTYPES_NUMBER)
 
 // clang-format off
-#define ACTIVATION(name, types) {name, {{"T", types}}, nn_activation, nn_activation_init}
-#define BIAS(name, function) {name, {{"T", BIAS_TYPES}}, function, nn_bias_init}
+#define ACTIVATION(name, types) \
+    {name, {{"T", types}}, nn_activation, nn_activation_init, .flags = KERNEL_ELEMENTWISE}
+#define BIAS(name, function, ...) {name, {{"T", BIAS_TYPES}}, function, nn_bias_init, __VA_ARGS__}
 
 static const struct kernel_def rows[] = {
     ACTIVATION("Relu",          DTYPES_REAL),
@@ -22,9 +23,9 @@ static const struct kernel_def rows[] = {
     ACTIVATION("SoftplusGrad",  DTYPES_REAL_FLOAT),
     ACTIVATION("Softsign",      DTYPES_REAL_FLOAT),
     ACTIVATION("SoftsignGrad",  DTYPES_REAL_FLOAT),
-    BIAS("BiasAdd",     nn_bias_add),
-    BIAS("BiasAddV1",   nn_bias_add),
-    BIAS("BiasAddGrad", nn_bias_add_grad),
+    BIAS("BiasAdd",     nn_bias_add, .flags = KERNEL_ELEMENTWISE),
+    BIAS("BiasAddV1",   nn_bias_add, .flags = KERNEL_ELEMENTWISE),
+    BIAS("BiasAddGrad", nn_bias_add_grad, .flags = 0),
     {"L2Loss", {{"T", DTYPES_REAL_FLOAT}}, nn_l2_loss},
     {"Softmax",    {{"T", DTYPES_REAL_FLOAT}}, nn_softmax},
     {"LogSoftmax", {{"T", DTYPES_REAL_FLOAT}}, nn_log_softmax},

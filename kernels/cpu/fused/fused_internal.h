@@ -1,0 +1,94 @@
+/* What the files of the fused kernel share.
+ *
+ * The operands of instructions are values. Values are numbered as in common/graph/fused.h: first
+ * the node's inputs, then the instructions. */
+#ifndef MILLRACE_KERNELS_CPU_FUSED_FUSED_INTERNAL_H
+#define MILLRACE_KERNELS_CPU_FUSED_FUSED_INTERNAL_H
+
+#include "common/base/arena.h"
+#include "common/graph/fused.h"
+#include "kernels/support/block_engine.h"
+
+enum {
+    /* An instruction with more runs only by its own kernel. */
+    FUSED_MAX_OPERANDS = 64,
+    /* A program with more inputs and instructions runs only one instruction after the other. */
+    FUSED_MAX_VALUES = 256,
+};
+
+/* fused_engines.c: the engine of a row with this compute function, or NULL. */
+const struct block_engine *fused_engine_find(kernel_fn *compute);
+
+/* ---- what init prepares ---- */
+
+struct fused_instruction {
+    struct kernel_instance kernel;
+    const struct block_engine *engine;
+    enum block_shapes shapes;
+    const int *operands; /* n_operands values */
+    /* by operand: does nobody read its value afterwards, the node's outputs included? */
+    const bool *is_last_use;
+    int n_operands;
+    size_t size; /* of an element of the result */
+    int output;  /* the first output of the node that is the result, or -1 */
+};
+
+struct fused_state {
+    struct fused_program program;
+    struct fused_instruction *instructions; /* in the arena of the program's graph */
+    int n_inputs, n_instructions, n_outputs;
+    bool may_fail;       /* an engine may find an element outside of its op's domain */
+    bool can_be_scalars; /* all instructions take scalars */
+    bool can_be_blocks;  /* no instruction is BLOCK_NEVER */
+    double ns_per_element;
+};
+
+static inline int fused_n_values(const struct fused_state *state) {
+    return state->n_inputs + state->n_instructions;
+}
+
+/* ---- one execution by blocks ---- */
+
+/* A shape that values of this execution have. */
+struct fused_class {
+    struct shape shape;
+    int64_t n_elements;
+    int64_t short_dims[TENSOR_INLINE_RANK];
+};
+
+struct fused_value {
+    int class_of; /* index in the classes */
+    size_t size;  /* of an element */
+    /* All elements in order. NULL: the value exists only block by block. */
+    char *data;
+};
+
+struct fused_run {
+    struct kernel_ctx *ctx;
+    const struct fused_state *state;
+    struct arena arena;
+    struct fused_class *classes;
+    int n_classes;
+    struct fused_value *values;
+    struct tensor *scratch; /* by instruction: the memory of a value that is no output */
+};
+
+/* fused_plan.c: finds the shapes of all values. False: the instructions have to run one by one. */
+bool fused_plan_shapes(struct fused_run *run) MUST_USE;
+/* Lists the classes of the instructions in an order in which operands come first. Returns how many
+ * there are. */
+int fused_plan_stages(const struct fused_run *run, int *ret_classes);
+/* Gives memory to each value that an output or a later stage needs. */
+struct status *fused_plan_memory(struct fused_run *run, const int *stages, int n_stages) MUST_USE;
+
+/* fused_run.c: computes all instructions whose results have the class. Returns nonzero when an
+ * element was outside of a domain. */
+unsigned fused_run_stage(struct fused_run *run, int class_of);
+
+/* fused_apart.c: runs the instructions one after the other by their own kernels. */
+enum kernel_result fused_run_apart(struct kernel_ctx *ctx);
+/* Fails with the name of the instruction's node. */
+enum kernel_result fused_fail(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
+                              struct status *status_take);
+
+#endif

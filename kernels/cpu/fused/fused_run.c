@@ -1,0 +1,269 @@
+/* Computes one stage of a fused program: all instructions whose results have one shape, block by
+ * block, so that the values between them stay in the cache.
+ *
+ *   for each block of the share of a thread
+ *       copy the elements of operands that are broadcast, in the order of the result
+ *       for each instruction: its engine, from block to block
+ *
+ * A value that an output or a later stage needs is written where it belongs. The others are written
+ * to buffers, which a linear scan gives to the next value as soon as the last reader has run. */
+#include <stdatomic.h>
+
+#include "kernels/cost.h"
+#include "kernels/cpu/fused/fused_internal.h"
+#include "kernels/support/broadcast.h"
+
+enum {
+    BLOCK_BYTES = 8192,  /* of the widest value; several blocks fit the first-level cache */
+    STACK_BYTES = 65536, /* of all buffers of a thread */
+};
+
+/* Where a block of a value is. */
+struct place {
+    char *base;  /* element 0 of the stage; NULL: in a buffer */
+    size_t step; /* bytes from element to element; 0: one element stands for all */
+    int buffer;
+};
+
+/* An operand that is stretched to the shape of the stage. */
+struct gather {
+    struct broadcast plan; /* of the result and the operand */
+    int value, buffer;
+    bool repeats; /* each block has the same elements */
+};
+
+struct step {
+    const struct fused_instruction *instruction;
+    const struct place *operands;
+    unsigned ones;
+    struct place result;
+};
+
+struct stage {
+    struct fused_run *run;
+    int class_of;
+    int64_t n_elements, block; /* elements */
+    size_t buffer_bytes;       /* of one buffer */
+    struct step *steps;
+    struct gather **gathers;
+    int n_steps, n_gathers;
+    int n_buffers;
+    size_t widest;
+    double cost_ns;
+    _Atomic unsigned bad;
+};
+
+/* ---- buffers ---- */
+
+/* Which value a buffer holds now: a value's number, or FREE, or GATHERED for the whole stage. */
+enum { FREE = -1, GATHERED = -2 };
+
+struct scan {
+    struct stage *stage;
+    int holder[FUSED_MAX_VALUES];
+    int *buffer_of; /* by value, -1 where it is in none */
+    int *last_step; /* by value: the last step of the stage that reads it */
+};
+
+static int buffer_for(struct scan *scan, int holder) {
+    struct stage *stage = scan->stage;
+    for (int b = 0; b < stage->n_buffers; b++)
+        if (scan->holder[b] == FREE) {
+            scan->holder[b] = holder;
+            return b;
+        }
+    CHECK(stage->n_buffers < FUSED_MAX_VALUES);
+    scan->holder[stage->n_buffers] = holder;
+    return stage->n_buffers++;
+}
+
+/* The buffer of an operand that the step is the last to read, if its elements are as wide as the
+ * result's; engines may write there. Else a free one. */
+static int buffer_for_result(struct scan *scan, int at, const struct fused_instruction *instruction,
+                             int value) {
+    const struct fused_value *values = scan->stage->run->values;
+    for (int i = 0; i < instruction->n_operands; i++) {
+        int operand = instruction->operands[i], buffer = scan->buffer_of[operand];
+        if (buffer < 0 || scan->holder[buffer] != operand || scan->last_step[operand] != at ||
+            values[operand].size != values[value].size)
+            continue;
+        scan->holder[buffer] = value;
+        return buffer;
+    }
+    return buffer_for(scan, value);
+}
+
+static void release_operands(struct scan *scan, int at,
+                             const struct fused_instruction *instruction) {
+    for (int i = 0; i < instruction->n_operands; i++) {
+        int operand = instruction->operands[i], buffer = scan->buffer_of[operand];
+        if (buffer >= 0 && scan->holder[buffer] == operand && scan->last_step[operand] == at)
+            scan->holder[buffer] = FREE;
+    }
+}
+
+/* ---- building ---- */
+
+static void add_gather(struct scan *scan, int value) {
+    struct stage *stage = scan->stage;
+    struct fused_run *run = stage->run;
+    struct gather *gather = arena_alloc(&run->arena, sizeof(*gather));
+    struct shape shapes[2] = {run->classes[stage->class_of].shape,
+                              run->classes[run->values[value].class_of].shape};
+    CHECK(broadcast_init(&gather->plan, shapes, 2));
+    gather->value = value;
+    gather->buffer = scan->buffer_of[value] = buffer_for(scan, GATHERED);
+    gather->repeats = gather->plan.rank == 2 && !(gather->plan.inner_stretched & 2);
+    stage->gathers[stage->n_gathers++] = gather;
+}
+
+/* Their buffers come first, because they are filled before the first step of a block. */
+static void add_gathers(struct scan *scan, const struct fused_instruction *instruction) {
+    const struct fused_run *run = scan->stage->run;
+    for (int i = 0; i < instruction->n_operands; i++) {
+        int value = instruction->operands[i];
+        int64_t n = run->classes[run->values[value].class_of].n_elements;
+        if (n > 1 && n < scan->stage->n_elements && scan->buffer_of[value] < 0)
+            add_gather(scan, value);
+    }
+}
+
+static struct place place_of_operand(const struct scan *scan, int value) {
+    const struct fused_run *run = scan->stage->run;
+    const struct fused_value *v = &run->values[value];
+    int64_t n = run->classes[v->class_of].n_elements;
+    if (scan->buffer_of[value] >= 0)
+        return (struct place){NULL, v->size, scan->buffer_of[value]};
+    return (struct place){v->data, n < scan->stage->n_elements ? 0 : v->size, -1};
+}
+
+static void add_step(struct scan *scan, int k) {
+    struct stage *stage = scan->stage;
+    struct fused_run *run = stage->run;
+    const struct fused_instruction *instruction = &run->state->instructions[k];
+    struct step *step = &stage->steps[stage->n_steps];
+    int value = run->state->n_inputs + k, at = stage->n_steps++;
+    struct place *operands =
+        arena_alloc(&run->arena, (size_t)instruction->n_operands * sizeof(*operands));
+    step->instruction = instruction;
+    step->operands = operands;
+    step->ones = 0;
+    for (int i = 0; i < instruction->n_operands; i++) {
+        operands[i] = place_of_operand(scan, instruction->operands[i]);
+        stage->widest = MAX(stage->widest, run->values[instruction->operands[i]].size);
+        if (operands[i].step == 0)
+            step->ones |= 1u << i;
+    }
+    step->result = (struct place){run->values[value].data, run->values[value].size, -1};
+    if (!step->result.base)
+        step->result.buffer = scan->buffer_of[value] =
+            buffer_for_result(scan, at, instruction, value);
+    release_operands(scan, at, instruction);
+    stage->widest = MAX(stage->widest, step->result.step);
+    stage->cost_ns += (double)instruction->kernel.cost->ns_per_element;
+}
+
+static bool is_of_stage(const struct stage *stage, int k) {
+    return stage->run->values[stage->run->state->n_inputs + k].class_of == stage->class_of;
+}
+
+static void find_last_steps(struct scan *scan) {
+    const struct fused_state *state = scan->stage->run->state;
+    for (int k = 0, at = 0; k < state->n_instructions; k++) {
+        if (!is_of_stage(scan->stage, k))
+            continue;
+        for (int i = 0; i < state->instructions[k].n_operands; i++)
+            scan->last_step[state->instructions[k].operands[i]] = at;
+        at++;
+    }
+}
+
+/* A block of whole rows has the same elements of a row that repeats as the block before. */
+static void choose_block(struct stage *stage) {
+    size_t bytes = BLOCK_BYTES;
+    if (stage->n_buffers > 0)
+        bytes = MIN(bytes, STACK_BYTES / (size_t)stage->n_buffers & ~(size_t)63);
+    stage->block = (int64_t)(bytes / stage->widest);
+    stage->buffer_bytes = bytes;
+    for (int g = 0; g < stage->n_gathers; g++) {
+        struct gather *gather = stage->gathers[g];
+        int64_t row = gather->plan.dims[gather->plan.rank - 1];
+        if (gather->repeats && row <= stage->block) {
+            stage->block = stage->block / row * row;
+            break;
+        }
+    }
+    for (int g = 0; g < stage->n_gathers; g++) {
+        struct gather *gather = stage->gathers[g];
+        gather->repeats &= stage->block % gather->plan.dims[gather->plan.rank - 1] == 0;
+    }
+}
+
+static void build(struct stage *stage) {
+    struct fused_run *run = stage->run;
+    int n_values = fused_n_values(run->state);
+    struct scan scan = {.stage = stage};
+    scan.buffer_of = arena_alloc(&run->arena, (size_t)n_values * sizeof(int));
+    scan.last_step = arena_alloc(&run->arena, (size_t)n_values * sizeof(int));
+    for (int v = 0; v < n_values; v++)
+        scan.buffer_of[v] = scan.last_step[v] = -1;
+    stage->steps =
+        arena_alloc(&run->arena, (size_t)run->state->n_instructions * sizeof(*stage->steps));
+    stage->gathers = arena_alloc(&run->arena, (size_t)n_values * sizeof(struct gather *));
+    find_last_steps(&scan);
+    for (int k = 0; k < run->state->n_instructions; k++)
+        if (is_of_stage(stage, k))
+            add_gathers(&scan, &run->state->instructions[k]);
+    for (int k = 0; k < run->state->n_instructions; k++)
+        if (is_of_stage(stage, k))
+            add_step(&scan, k);
+    choose_block(stage);
+}
+
+/* ---- running ---- */
+
+static char *address_of(const struct stage *stage, const struct place *place, char *buffers,
+                        int64_t begin) {
+    return place->base ? place->base + begin * (int64_t)place->step
+                       : buffers + (size_t)place->buffer * stage->buffer_bytes;
+}
+
+static unsigned run_steps(const struct stage *stage, char *buffers, int64_t begin, int64_t n) {
+    const void *operands[FUSED_MAX_OPERANDS];
+    unsigned bad = 0;
+    for (const struct step *step = stage->steps; step < stage->steps + stage->n_steps; step++) {
+        const struct fused_instruction *instruction = step->instruction;
+        for (int i = 0; i < instruction->n_operands; i++)
+            operands[i] = address_of(stage, &step->operands[i], buffers, begin);
+        bad |= instruction->engine->run(&instruction->kernel, operands, step->ones,
+                                        address_of(stage, &step->result, buffers, begin), n);
+    }
+    return bad;
+}
+
+static void run_range(void *arg, int64_t begin, int64_t end) {
+    struct stage *stage = arg;
+    char buffers[STACK_BYTES] __attribute__((aligned(64)));
+    unsigned bad = 0;
+    for (bool is_first = true; begin < end; begin += stage->block, is_first = false) {
+        int64_t n = MIN(end - begin, stage->block);
+        for (int g = 0; g < stage->n_gathers; g++) {
+            const struct gather *gather = stage->gathers[g];
+            const struct fused_value *value = &stage->run->values[gather->value];
+            if (is_first || !gather->repeats)
+                broadcast_gather(&gather->plan, 1, value->data, value->size, begin, n,
+                                 buffers + (size_t)gather->buffer * stage->buffer_bytes);
+        }
+        bad |= run_steps(stage, buffers, begin, n);
+    }
+    if (unlikely(bad))
+        atomic_store_explicit(&stage->bad, bad, memory_order_relaxed);
+}
+
+unsigned fused_run_stage(struct fused_run *run, int class_of) {
+    struct stage stage = {
+        .run = run, .class_of = class_of, .n_elements = run->classes[class_of].n_elements};
+    build(&stage);
+    pool_parallel_for(run->ctx->pool, stage.n_elements, stage.cost_ns, run_range, &stage);
+    return atomic_load_explicit(&stage.bad, memory_order_relaxed);
+}

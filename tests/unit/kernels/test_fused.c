@@ -1,0 +1,418 @@
+/* Fused programs: random programs over all ops that may be fused give the bits that their nodes
+ * give one by one, whatever the shapes, the number of threads, and whose memory results take over;
+ * mistakes have the words and the name of the node that made them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/graph/fused.h"
+#include "common/graph/graph_text.h"
+#include "common/ops/infer.h"
+#include "kernels/cpu/fused/fused_internal.h"
+#include "tests/unit/kernels/kernel_test.h"
+
+/* ---- the table ---- */
+
+static void test_exactly_the_rows_with_an_engine_are_elementwise(void **state) {
+    const struct kernel_def *row;
+    int n = 0;
+    for (size_t i = 0; (row = kernel_at("CPU", i)); i++) {
+        bool is_of_objects =
+            row->constraints[0].attr && !(row->constraints[0].types & ~(dtype_set)DTYPES_OBJECT);
+        bool has_engine = fused_engine_find(row->compute) && !is_of_objects;
+        if (has_engine != ((row->flags & KERNEL_ELEMENTWISE) != 0))
+            fail_msg("%s: the flag and the engines disagree", row->op);
+        if (!(row->flags & KERNEL_ELEMENTWISE))
+            continue;
+        n++;
+        for (int c = 0; c < KERNEL_MAX_CONSTRAINTS && row->constraints[c].attr; c++)
+            assert_true((row->constraints[c].types & DTYPES_OBJECT) == 0);
+    }
+    print_message("%d rows are elementwise\n", n);
+    assert_true(n > 140);
+}
+
+/* ---- random programs ---- */
+
+enum { MAX_INPUTS = 60, MAX_STEPS = 12, MAX_RANK = 4 };
+
+static uint64_t seed;
+static uint32_t draw(uint32_t below) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (uint32_t)(seed >> 33) % below;
+}
+
+struct program {
+    struct graph graph;
+    struct node *values[MAX_INPUTS + MAX_STEPS];
+    int n_values;
+    struct node *inputs[MAX_INPUTS];
+    struct tensor tensors[MAX_INPUTS];
+    int n_inputs;
+    struct node *steps[MAX_STEPS];
+    struct tensor results[MAX_STEPS];
+    int n_steps;
+    int64_t dims[MAX_RANK];
+    int rank;
+    int variety; /* how often an input is stretched, of 10 */
+};
+
+static void choose_shape(struct program *p) {
+    static const int64_t sizes[] = {1,    2,    3,    7,    100,  511,  512,  513,  1023,
+                                    1024, 1025, 2047, 2048, 2049, 4097, 8192, 8193, 40000};
+    p->rank = (int)draw(MAX_RANK + 1);
+    p->variety = draw(3) ? (int)draw(5) : 0;
+    int64_t n = 1;
+    for (int i = 0; i < p->rank; i++) {
+        p->dims[i] = sizes[draw(ARRAY_LEN(sizes))];
+        if (n * p->dims[i] > 50000)
+            p->dims[i] = 1 + draw(3);
+        n *= p->dims[i];
+    }
+    if (p->rank > 0 && draw(40) == 0)
+        p->dims[draw((uint32_t)p->rank)] = 0;
+}
+
+/* The program's shape, or one that is broadcast to it, and seldom one that does not fit. */
+static struct shape input_shape(struct program *p, int64_t *dims) {
+    int first = 0;
+    memcpy(dims, p->dims, sizeof(p->dims));
+    if (draw(10) < 2)
+        return SHAPE_SCALAR;
+    if ((int)draw(10) >= p->variety)
+        return (struct shape){p->rank, dims};
+    if (p->rank > 0 && draw(2))
+        first = 1 + (int)draw((uint32_t)p->rank);
+    for (int i = first; i < p->rank; i++)
+        if (draw(3) == 0)
+            dims[i] = 1;
+    if (p->rank > first && draw(100) == 0)
+        dims[p->rank - 1]++;
+    return (struct shape){p->rank - first, dims + first};
+}
+
+static void fill(struct tensor *t) {
+    int32_t small;
+    char *to = tensor_data(t);
+    enum dtype dtype = (enum dtype)t->dtype;
+    size_t size = dtype_size(dtype), n = (size_t)t->n_elements;
+    for (size_t i = 0; i < n; i++, to += size) {
+        small = (int32_t)draw(9) - 2;
+        double x = (double)draw(1000000) / 200000 - 2;
+        if (dtype == DT_FLOAT || dtype == DT_COMPLEX64) {
+            for (size_t part = 0; part < size / 4; part++)
+                ((float *)(void *)to)[part] = draw(50) ? (float)x + (float)part : (float)small;
+        } else if (dtype == DT_DOUBLE || dtype == DT_COMPLEX128) {
+            for (size_t part = 0; part < size / 8; part++)
+                ((double *)(void *)to)[part] = draw(50) ? x + (double)part : (double)small;
+        } else if (dtype_is_narrow_float(dtype)) {
+            uint32_t magnitude = (dtype == DT_HALF ? 0x3800 : 0x3f00) + draw(0x600);
+            uint16_t bits = (uint16_t)(draw(2) << 15 | magnitude);
+            memcpy(to, &bits, sizeof(bits));
+        } else if (dtype == DT_BOOL) {
+            *to = (char)draw(2);
+        } else {
+            int64_t wide = draw(20) ? MAX(small, 1) : small;
+            memcpy(to, &wide, size);
+        }
+    }
+}
+
+static struct node *add_input(struct program *p, enum dtype dtype) {
+    int64_t dims[MAX_RANK];
+    char name[32];
+    assert_true(p->n_inputs < MAX_INPUTS);
+    snprintf(name, sizeof(name), "in%d", p->n_inputs);
+    struct node *node;
+    assert_null(graph_add_node(&p->graph, name, "Placeholder", "", &node));
+    struct shape shape = input_shape(p, dims);
+    node_set_attr_type(&p->graph, node, "dtype", dtype);
+    node_set_attr_shape(&p->graph, node, "shape", shape);
+    assert_null(node_finish(&p->graph, node));
+    struct tensor *t = &p->tensors[p->n_inputs];
+    *t = TENSOR_INIT;
+    assert_null(tensor_new(allocator_host(), dtype, shape, t));
+    fill(t);
+    p->inputs[p->n_inputs++] = p->values[p->n_values++] = node;
+    return node;
+}
+
+/* A value of the dtype; the last step's where it fits, so that programs grow deep. */
+static struct node *operand_of(struct program *p, enum dtype dtype) {
+    struct node *fitting[MAX_INPUTS + MAX_STEPS];
+    uint32_t n = 0;
+    for (int i = 0; i < p->n_values; i++)
+        if (p->values[i]->out_types[0] == dtype)
+            fitting[n++] = p->values[i];
+    if (n == 0 || draw(4) == 0)
+        return add_input(p, dtype);
+    return draw(2) ? fitting[n - 1] : fitting[draw(n)];
+}
+
+static enum dtype one_of(dtype_set types, enum dtype wanted) {
+    enum dtype found[DT_N_TYPES];
+    uint32_t n = 0;
+    if (dtype_in(wanted, types) && draw(8))
+        return wanted;
+    for (int d = 1; d < DT_N_TYPES; d++)
+        if (dtype_in((enum dtype)d, types))
+            found[n++] = (enum dtype)d;
+    return found[draw(n)];
+}
+
+static const struct kernel_def *random_row(void) {
+    static const struct kernel_def *rows[1000];
+    static uint32_t n;
+    static bool is_listed;
+    const struct kernel_def *row;
+    for (size_t i = 0; !is_listed && (row = kernel_at("CPU", i)); i++)
+        if (row->flags & KERNEL_ELEMENTWISE)
+            rows[n++] = row;
+    is_listed = true;
+    return rows[draw(n)];
+}
+
+static void add_operands(struct program *p, struct node *node) {
+    for (int a = 0; a < node->op->n_inputs; a++) {
+        const struct op_arg_signature *arg = &node->op->inputs[a];
+        enum dtype dtype = arg->type;
+        int64_t n = 1;
+        if (arg->type_attr)
+            assert_null(node_get_type(node, arg->type_attr, &dtype));
+        if (arg->number_attr)
+            assert_null(node_get_i(node, arg->number_attr, &n));
+        for (int64_t i = 0; i < n; i++)
+            node_add_input(&p->graph, node, operand_of(p, dtype), 0);
+    }
+}
+
+static void add_step(struct program *p, enum dtype wanted) {
+    const struct kernel_def *row = random_row();
+    struct node *node;
+    char name[32];
+    snprintf(name, sizeof(name), "step%d", p->n_steps);
+    assert_null(graph_add_node(&p->graph, name, row->op, "", &node));
+    for (int c = 0; c < KERNEL_MAX_CONSTRAINTS && row->constraints[c].attr; c++)
+        node_set_attr_type(&p->graph, node, row->constraints[c].attr,
+                           one_of(row->constraints[c].types, wanted));
+    if (op_signature_attr(node->op, "N"))
+        node_set_attr_i(&p->graph, node, "N", 1 + draw(4));
+    if (op_signature_attr(node->op, "shape"))
+        node_set_attr_shape(&p->graph, node, "shape", SHAPE_UNKNOWN);
+    add_operands(p, node);
+    assert_null(node_finish(&p->graph, node));
+    assert_true(kernel_find(node, "CPU")->flags & KERNEL_ELEMENTWISE);
+    p->results[p->n_steps] = TENSOR_INIT;
+    p->steps[p->n_steps++] = p->values[p->n_values++] = node;
+}
+
+static const struct tensor *value_of(const struct program *p, const struct node *node) {
+    for (int i = 0; i < p->n_inputs; i++)
+        if (p->inputs[i] == node)
+            return &p->tensors[i];
+    for (int k = 0; k < p->n_steps; k++)
+        if (p->steps[k] == node)
+            return &p->results[k];
+    fail_msg("a value of no node");
+    return NULL;
+}
+
+/* NULL, or the first failure. */
+static struct status *run_one_by_one(struct program *p) {
+    for (int k = 0; k < p->n_steps; k++) {
+        struct tensor operands[8];
+        for (int i = 0; i < p->steps[k]->n_data; i++)
+            operands[i] = *value_of(p, p->steps[k]->inputs[i].src);
+        TRY(kernel_eval(p->steps[k], allocator_host(), NULL, NULL, NULL, operands, &p->results[k]));
+    }
+    return NULL;
+}
+
+/* With is_sole, nobody but the kernel holds the inputs. */
+static struct status *run_fused(const struct program *p, const struct node *node, struct pool *pool,
+                                bool is_sole, struct tensor *outputs) {
+    struct kernel_instance instance;
+    struct tensor inputs[MAX_INPUTS];
+    TRY(kernel_instance_init(&instance, node, "CPU", "/job:w/replica:0/task:0/device:CPU:0",
+                             allocator_host(), NULL));
+    for (int i = 0; i < node->n_data; i++) {
+        const struct tensor *from = value_of(p, node->inputs[i].src);
+        inputs[i] = TENSOR_INIT;
+        if (is_sole)
+            assert_null(tensor_clone(allocator_host(), from, &inputs[i]));
+        else
+            tensor_copy(&inputs[i], from);
+    }
+    struct kernel_ctx ctx = {
+        .inputs = inputs, .outputs = outputs, .instance = &instance, .pool = pool};
+    assert_int_equal(instance.compute(&ctx), KERNEL_DONE);
+    for (int i = 0; i < node->n_data; i++)
+        tensor_clear(&inputs[i]);
+    kernel_instance_fini(&instance);
+    return ctx.status;
+}
+
+/* Bits are compared, except for those of NaN, whose sign depends on the order of operands. */
+static bool is_nan_at(const struct tensor *t, size_t byte) {
+    const char *data = tensor_cdata(t);
+    enum dtype dtype = (enum dtype)t->dtype;
+    if (dtype == DT_FLOAT || dtype == DT_COMPLEX64)
+        return isnan(((const float *)(const void *)data)[byte / 4]);
+    if (dtype == DT_DOUBLE || dtype == DT_COMPLEX128)
+        return isnan(((const double *)(const void *)data)[byte / 8]);
+    if (dtype == DT_HALF)
+        return (((const uint16_t *)(const void *)data)[byte / 2] & 0x7fff) > 0x7c00;
+    if (dtype == DT_BFLOAT16)
+        return (((const uint16_t *)(const void *)data)[byte / 2] & 0x7fff) > 0x7f80;
+    return false;
+}
+
+static bool same_bits(const struct tensor *a, const struct tensor *b) {
+    if (a->dtype != b->dtype || !shape_equal(tensor_shape(a), tensor_shape(b)))
+        return false;
+    const char *x = tensor_cdata(a), *y = tensor_cdata(b);
+    for (size_t i = 0; i < tensor_size_bytes(a); i++)
+        if (x[i] != y[i] && !(is_nan_at(a, i) && is_nan_at(b, i)))
+            return false;
+    return true;
+}
+
+static void print_program(const struct program *p) {
+    struct str text = STR_INIT;
+    graph_print(&p->graph, &text);
+    for (int i = 0; i < p->n_inputs; i++)
+        str_addf(&text, "%s %s\n", p->inputs[i]->name, TENSOR_SHAPE_TEXT(&p->tensors[i]));
+    fprintf(stderr, "%s", str_text(&text));
+    str_fini(&text);
+}
+
+static void check_fused(struct program *p, const struct node *node, const bool *is_result,
+                        struct pool *pool, bool is_sole, const struct status *expected) {
+    struct tensor outputs[MAX_STEPS];
+    for (int i = 0; i < MAX_STEPS; i++)
+        outputs[i] = TENSOR_INIT;
+    struct status *st = run_fused(p, node, pool, is_sole, outputs);
+    if ((st != NULL) != (expected != NULL) ||
+        (st && strcmp(status_message(st), status_message(expected)) != 0))
+        fail_msg("fused: %s\none by one: %s", st ? status_message(st) : "OK",
+                 expected ? status_message(expected) : "OK");
+    for (int k = 0, o = 0; k < p->n_steps && !st; k++) {
+        if (!is_result[k])
+            continue;
+        if (!same_bits(&outputs[o], &p->results[k])) {
+            print_program(p);
+            struct str text = STR_INIT;
+            tensor_print(&outputs[o], 20, &text);
+            str_add(&text, "\n");
+            tensor_print(&p->results[k], 20, &text);
+            fprintf(stderr, "%s\n", str_text(&text));
+            fail_msg("result %s differs", p->steps[k]->name);
+        }
+        o++;
+    }
+    status_unref(st);
+    for (int i = 0; i < MAX_STEPS; i++)
+        tensor_clear(&outputs[i]);
+}
+
+static void check_shapes(const struct program *p, const struct node *node, const bool *is_result) {
+    struct graph_shapes shapes;
+    struct infer_options options;
+    infer_options_default(&options);
+    graph_shapes_init(&shapes);
+    assert_null(graph_infer_shapes(&p->graph, &shapes, &options));
+    for (int k = 0, o = 0; k < p->n_steps; k++)
+        if (is_result[k]) {
+            struct shape inferred = graph_shapes_of(&shapes, node, o++);
+            assert_true(inferred.rank < 0 || shape_equal(inferred, tensor_shape(&p->results[k])));
+        }
+    graph_shapes_fini(&shapes);
+}
+
+static bool run_program(uint64_t number, struct pool *pool) {
+    struct program p = {.n_values = 0};
+    bool is_result[MAX_STEPS] = {false};
+    seed = number * 0x9E3779B97F4A7C15u + 1;
+    draw(2);
+    graph_init(&p.graph);
+    choose_shape(&p);
+    enum dtype wanted = one_of(DTYPES_NUMBER, draw(3) ? DT_FLOAT : DT_DOUBLE);
+    int n_steps = 1 + (int)draw(MAX_STEPS);
+    for (int k = 0; k < n_steps; k++) {
+        add_step(&p, wanted);
+        is_result[k] = k + 1 == n_steps || draw(4) == 0;
+    }
+    struct status *expected = run_one_by_one(&p);
+    struct node *fused = p.steps[n_steps - 1];
+    struct node *members[MAX_STEPS];
+    memcpy(members, p.steps, sizeof(members));
+    assert_null(fused_node_make(&p.graph, members, n_steps, is_result));
+    assert_string_equal(fused->op_name, OP_FUSED);
+    for (int way = 0; way < 3; way++) {
+        kernel_set_in_place(way != 2);
+        check_fused(&p, fused, is_result, pool, way != 0, expected);
+    }
+    kernel_set_in_place(true);
+    if (getenv("FUSED_PROGRAM"))
+        print_program(&p);
+    if (!expected)
+        check_shapes(&p, fused, is_result);
+    for (int i = 0; i < p.n_inputs; i++)
+        tensor_clear(&p.tensors[i]);
+    for (int k = 0; k < n_steps; k++)
+        tensor_clear(&p.results[k]);
+    bool succeeded = !expected;
+    status_unref(expected);
+    graph_fini(&p.graph);
+    return succeeded;
+}
+
+static void test_random_programs_give_the_bits_of_their_nodes(void **state) {
+    struct pool *pool = pool_new(2);
+    const char *only = getenv("FUSED_PROGRAM");
+    int n_good = 0, n = only ? 1 : 400;
+    for (int i = 0; i < n; i++) {
+        uint64_t number = only ? strtoull(only, NULL, 10) : (uint64_t)i;
+        fprintf(stderr, "\rprogram %d", (int)number);
+        n_good += run_program(number, pool);
+    }
+    print_message("\n%d programs of %d without an error\n", n_good, n);
+    assert_true(only || (n_good > n / 3 && n_good < n));
+    pool_free(pool);
+}
+
+/* ---- mistakes ---- */
+
+#define QUOTIENT(divisor)                                                                 \
+    "x = Const() {dtype=int32, value=int32[2]{6, 8}}\n"                                   \
+    "y = Const() {dtype=int32, value=int32[2]{2, " divisor "}}\n"                         \
+    "c = _MrFused(x, y) {Tin=[int32, int32], Tout=[int32], program=[&FloorDiv{T=int32}, " \
+    "&Neg{T=int32}], names=[\"quotient\", \"c\"], operands=[0, 1, 2], results=[1]}\n"
+
+static void test_an_error_names_the_node_that_made_it(void **state) {
+    kernel_test_run(QUOTIENT("4"), "c", "int32[2]{-3, -2}");
+    kernel_test_fails(QUOTIENT("0"), "c", STATUS_INVALID_ARGUMENT,
+                      "Integer division by zero\n\t [[{{node quotient}}]]");
+}
+
+static void test_only_elementwise_ops_are_taken(void **state) {
+    kernel_test_fails("x = Const() {dtype=float, value=float[2]{6, 8}}\n"
+                      "c = _MrFused(x) {Tin=[float], Tout=[float], program=[&Softmax{T=float}], "
+                      "names=[\"s\"], operands=[0], results=[0]}\n",
+                      "c", STATUS_INVALID_ARGUMENT, "cannot be part of a fused program");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exactly_the_rows_with_an_engine_are_elementwise),
+        cmocka_unit_test(test_random_programs_give_the_bits_of_their_nodes),
+        cmocka_unit_test(test_an_error_names_the_node_that_made_it),
+        cmocka_unit_test(test_only_elementwise_ops_are_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -5,6 +5,9 @@
  *       copy the elements of operands that are broadcast, in the order of the result
  *       for each instruction: its engine, from block to block
  *
+ * An instruction with one operand that is broadcast along long rows needs no copy: its engine is
+ * called row by row.
+ *
  * A value that an output or a later stage needs is written where it belongs. The others are written
  * to buffers, which a linear scan gives to the next value as soon as the last reader has run. */
 #include <stdatomic.h>
@@ -16,6 +19,7 @@
 enum {
     BLOCK_BYTES = 8192,  /* of the widest value; several blocks fit the first-level cache */
     STACK_BYTES = 65536, /* of all buffers of a thread */
+    LONG_ROW = 64,       /* elements; copies of shorter ones cost less than a call for each row */
 };
 
 /* Where a block of a value is. */
@@ -26,9 +30,10 @@ struct place {
 };
 
 /* An operand that is stretched to the shape of the stage. */
-struct gather {
+struct stretch {
     struct broadcast plan; /* of the result and the operand */
-    int value, buffer;
+    int value;
+    int buffer;   /* for a copy in the order of the result; -1: no step needs one */
     bool repeats; /* each block has the same elements */
 };
 
@@ -37,6 +42,8 @@ struct step {
     const struct place *operands;
     unsigned ones;
     struct place result;
+    const struct stretch *rows; /* of operand `row_operand`: run row by row; or NULL */
+    int row_operand;
 };
 
 struct stage {
@@ -45,8 +52,8 @@ struct stage {
     int64_t n_elements, block; /* elements */
     size_t buffer_bytes;       /* of one buffer */
     struct step *steps;
-    struct gather **gathers;
-    int n_steps, n_gathers;
+    struct stretch **stretches;
+    int n_steps, n_stretches;
     int n_buffers;
     size_t widest;
     double cost_ns;
@@ -55,8 +62,8 @@ struct stage {
 
 /* ---- buffers ---- */
 
-/* Which value a buffer holds now: a value's number, or FREE, or GATHERED for the whole stage. */
-enum { FREE = -1, GATHERED = -2 };
+/* Which value a buffer holds now: a value's number, or FREE, or COPIED for the whole stage. */
+enum { FREE = -1, COPIED = -2 };
 
 struct scan {
     struct stage *stage;
@@ -104,27 +111,61 @@ static void release_operands(struct scan *scan, int at,
 
 /* ---- building ---- */
 
-static void add_gather(struct scan *scan, int value) {
-    struct stage *stage = scan->stage;
-    struct fused_run *run = stage->run;
-    struct gather *gather = arena_alloc(&run->arena, sizeof(*gather));
-    struct shape shapes[2] = {run->classes[stage->class_of].shape,
-                              run->classes[run->values[value].class_of].shape};
-    CHECK(broadcast_init(&gather->plan, shapes, 2));
-    gather->value = value;
-    gather->buffer = scan->buffer_of[value] = buffer_for(scan, GATHERED);
-    gather->repeats = gather->plan.rank == 2 && !(gather->plan.inner_stretched & 2);
-    stage->gathers[stage->n_gathers++] = gather;
+static bool is_stretched(const struct stage *stage, int value) {
+    const struct fused_run *run = stage->run;
+    int64_t n = run->classes[run->values[value].class_of].n_elements;
+    return n > 1 && n < stage->n_elements;
 }
 
-/* Their buffers come first, because they are filled before the first step of a block. */
-static void add_gathers(struct scan *scan, const struct fused_instruction *instruction) {
-    const struct fused_run *run = scan->stage->run;
+static struct stretch *stretch_of(struct stage *stage, int value) {
+    struct fused_run *run = stage->run;
+    for (int i = 0; i < stage->n_stretches; i++)
+        if (stage->stretches[i]->value == value)
+            return stage->stretches[i];
+    struct stretch *stretch = arena_alloc(&run->arena, sizeof(*stretch));
+    struct shape shapes[2] = {run->classes[stage->class_of].shape,
+                              run->classes[run->values[value].class_of].shape};
+    CHECK(broadcast_init(&stretch->plan, shapes, 2));
+    stretch->value = value;
+    stretch->buffer = -1;
+    stretch->repeats = stretch->plan.rank == 2 && !(stretch->plan.inner_stretched & 2);
+    stage->stretches[stage->n_stretches++] = stretch;
+    return stretch;
+}
+
+/* A row that repeats and that a block holds is copied once. */
+static bool suits_rows(const struct stage *stage, const struct stretch *stretch) {
+    int64_t row = stretch->plan.dims[stretch->plan.rank - 1];
+    bool is_copied_once =
+        stretch->repeats && (size_t)row * stage->run->values[stretch->value].size <= BLOCK_BYTES;
+    return row >= LONG_ROW && !is_copied_once;
+}
+
+/* The stretch whose rows the instruction runs by, or NULL. */
+static struct stretch *rows_of(struct stage *stage, const struct fused_instruction *instruction,
+                               int *ret_operand) {
+    struct stretch *found = NULL;
+    for (int i = 0; i < instruction->n_operands; i++) {
+        if (!is_stretched(stage, instruction->operands[i]))
+            continue;
+        if (found || i >= BROADCAST_MAX_OPERANDS)
+            return NULL;
+        found = stretch_of(stage, instruction->operands[i]);
+        *ret_operand = i;
+    }
+    return found && suits_rows(stage, found) ? found : NULL;
+}
+
+/* The buffers of copies come first, because they are filled before the first step of a block. */
+static void add_copies(struct scan *scan, const struct fused_instruction *instruction) {
+    struct stage *stage = scan->stage;
+    int operand;
+    if (rows_of(stage, instruction, &operand))
+        return;
     for (int i = 0; i < instruction->n_operands; i++) {
         int value = instruction->operands[i];
-        int64_t n = run->classes[run->values[value].class_of].n_elements;
-        if (n > 1 && n < scan->stage->n_elements && scan->buffer_of[value] < 0)
-            add_gather(scan, value);
+        if (is_stretched(stage, value) && scan->buffer_of[value] < 0)
+            stretch_of(stage, value)->buffer = scan->buffer_of[value] = buffer_for(scan, COPIED);
     }
 }
 
@@ -148,10 +189,12 @@ static void add_step(struct scan *scan, int k) {
     step->instruction = instruction;
     step->operands = operands;
     step->ones = 0;
+    step->row_operand = -1;
+    step->rows = rows_of(stage, instruction, &step->row_operand);
     for (int i = 0; i < instruction->n_operands; i++) {
         operands[i] = place_of_operand(scan, instruction->operands[i]);
         stage->widest = MAX(stage->widest, run->values[instruction->operands[i]].size);
-        if (operands[i].step == 0)
+        if (operands[i].step == 0 && !(step->rows && step->row_operand == i))
             step->ones |= 1u << i;
     }
     step->result = (struct place){run->values[value].data, run->values[value].size, -1};
@@ -185,17 +228,17 @@ static void choose_block(struct stage *stage) {
         bytes = MIN(bytes, STACK_BYTES / (size_t)stage->n_buffers & ~(size_t)63);
     stage->block = (int64_t)(bytes / stage->widest);
     stage->buffer_bytes = bytes;
-    for (int g = 0; g < stage->n_gathers; g++) {
-        struct gather *gather = stage->gathers[g];
-        int64_t row = gather->plan.dims[gather->plan.rank - 1];
-        if (gather->repeats && row <= stage->block) {
+    for (int i = 0; i < stage->n_stretches; i++) {
+        struct stretch *stretch = stage->stretches[i];
+        int64_t row = stretch->plan.dims[stretch->plan.rank - 1];
+        if (stretch->buffer >= 0 && stretch->repeats && row <= stage->block) {
             stage->block = stage->block / row * row;
             break;
         }
     }
-    for (int g = 0; g < stage->n_gathers; g++) {
-        struct gather *gather = stage->gathers[g];
-        gather->repeats &= stage->block % gather->plan.dims[gather->plan.rank - 1] == 0;
+    for (int i = 0; i < stage->n_stretches; i++) {
+        struct stretch *stretch = stage->stretches[i];
+        stretch->repeats &= stage->block % stretch->plan.dims[stretch->plan.rank - 1] == 0;
     }
 }
 
@@ -209,11 +252,11 @@ static void build(struct stage *stage) {
         scan.buffer_of[v] = scan.last_step[v] = -1;
     stage->steps =
         arena_alloc(&run->arena, (size_t)run->state->n_instructions * sizeof(*stage->steps));
-    stage->gathers = arena_alloc(&run->arena, (size_t)n_values * sizeof(struct gather *));
+    stage->stretches = arena_alloc(&run->arena, (size_t)n_values * sizeof(struct stretch *));
     find_last_steps(&scan);
     for (int k = 0; k < run->state->n_instructions; k++)
         if (is_of_stage(stage, k))
-            add_gathers(&scan, &run->state->instructions[k]);
+            add_copies(&scan, &run->state->instructions[k]);
     for (int k = 0; k < run->state->n_instructions; k++)
         if (is_of_stage(stage, k))
             add_step(&scan, k);
@@ -228,15 +271,39 @@ static char *address_of(const struct stage *stage, const struct place *place, ch
                        : buffers + (size_t)place->buffer * stage->buffer_bytes;
 }
 
+/* Runs n elements from element `begin` on, one call for each row of the stretched operand. */
+static unsigned run_rows(const struct stage *stage, const struct step *step,
+                         const void *const *operands, char *result, int64_t begin, int64_t n) {
+    const struct broadcast *plan = &step->rows->plan;
+    const struct fused_value *value = &stage->run->values[step->rows->value];
+    const void *own[BROADCAST_MAX_OPERANDS];
+    unsigned bad = 0, ones = step->ones | (plan->inner_stretched >> 1 & 1) << step->row_operand;
+    struct broadcast_cursor cursor;
+    broadcast_seek(plan, begin, &cursor);
+    for (int64_t done = 0, count; done < n; done += count) {
+        count = MIN(plan->dims[plan->rank - 1] - cursor.inner, n - done);
+        for (int i = 0; i < step->instruction->n_operands; i++)
+            own[i] = (const char *)operands[i] + done * (int64_t)step->operands[i].step;
+        own[step->row_operand] =
+            value->data + broadcast_offset(plan, &cursor, 1) * (int64_t)value->size;
+        bad |= step->instruction->engine->run(&step->instruction->kernel, own, ones,
+                                              result + done * (int64_t)step->result.step, count);
+        broadcast_next_row(plan, &cursor);
+    }
+    return bad;
+}
+
 static unsigned run_steps(const struct stage *stage, char *buffers, int64_t begin, int64_t n) {
     const void *operands[FUSED_MAX_OPERANDS];
     unsigned bad = 0;
     for (const struct step *step = stage->steps; step < stage->steps + stage->n_steps; step++) {
         const struct fused_instruction *instruction = step->instruction;
+        char *result = address_of(stage, &step->result, buffers, begin);
         for (int i = 0; i < instruction->n_operands; i++)
             operands[i] = address_of(stage, &step->operands[i], buffers, begin);
-        bad |= instruction->engine->run(&instruction->kernel, operands, step->ones,
-                                        address_of(stage, &step->result, buffers, begin), n);
+        bad |= step->rows ? run_rows(stage, step, operands, result, begin, n)
+                          : instruction->engine->run(&instruction->kernel, operands, step->ones,
+                                                     result, n);
     }
     return bad;
 }
@@ -247,12 +314,12 @@ static void run_range(void *arg, int64_t begin, int64_t end) {
     unsigned bad = 0;
     for (bool is_first = true; begin < end; begin += stage->block, is_first = false) {
         int64_t n = MIN(end - begin, stage->block);
-        for (int g = 0; g < stage->n_gathers; g++) {
-            const struct gather *gather = stage->gathers[g];
-            const struct fused_value *value = &stage->run->values[gather->value];
-            if (is_first || !gather->repeats)
-                broadcast_gather(&gather->plan, 1, value->data, value->size, begin, n,
-                                 buffers + (size_t)gather->buffer * stage->buffer_bytes);
+        for (int i = 0; i < stage->n_stretches; i++) {
+            const struct stretch *stretch = stage->stretches[i];
+            const struct fused_value *value = &stage->run->values[stretch->value];
+            if (stretch->buffer >= 0 && (is_first || !stretch->repeats))
+                broadcast_gather(&stretch->plan, 1, value->data, value->size, begin, n,
+                                 buffers + (size_t)stretch->buffer * stage->buffer_bytes);
         }
         bad |= run_steps(stage, buffers, begin, n);
     }

@@ -100,7 +100,8 @@ void task_expect_own(struct task *task, const char *own_name);
 /* The task's name in its own cluster; NULL: it is not known yet, or the task is not of a session's
  * cluster. */
 const char *task_own_name(const struct task *task);
-/* Errors: INVALID_ARGUMENT if two READY tasks are one process, which cannot have two names. */
+/* Errors: INVALID_ARGUMENT if one process answered at the addresses of two tasks. It accepts one
+ * name and closes the connections under the other, so at most one of the two stays READY. */
 struct status *tasks_check_distinct(const struct tasks *tasks) MUST_USE;
 /* Tells the tasks to free what this master has there, then frees the table, at most
  * TASKS_LEAVE_MS later. No callback is called any more. Calls must have ended. Accepts NULL. */

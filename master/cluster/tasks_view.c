@@ -52,11 +52,15 @@ void tasks_describe_missing(const struct tasks *tasks, const struct session_conf
         str_add(out, "no task has registered");
 }
 
+/* The incarnation is that of the status, which a process tells under any name. */
+static bool is_one_process(const struct task *a, const struct task *b) {
+    return a->incarnation != 0 && a->incarnation == b->incarnation;
+}
+
 struct status *tasks_check_distinct(const struct tasks *tasks) {
     for (int i = 0; i < tasks->n; i++)
         for (int k = 0; k < i; k++)
-            if (tasks->rows[i]->incarnation == tasks->rows[k]->incarnation &&
-                tasks->rows[i]->state == TASK_READY && tasks->rows[k]->state == TASK_READY)
+            if (is_one_process(tasks->rows[i], tasks->rows[k]))
                 return status_invalid("ConfigProto.cluster_def: %s at %s and %s at %s are the same "
                                       "process",
                                       tasks->rows[k]->name, tasks->rows[k]->address,

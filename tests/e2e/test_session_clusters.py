@@ -332,17 +332,6 @@ class TestRefusals(TwoClusters):
         self.assertLess(time.monotonic() - began, TASK_WAIT_S + 3 * SLOW)
         return got
 
-    def refused_as_one_process(self, cluster):
-        """The task may end the first connection before the master knows who answers on the second:
-        then one of the two is missing."""
-        self.open("refused", cluster)
-        got = self.client.ask("devices", "refused")
-        if got.get("error") == "UnavailableError":
-            self.assertIn("closed the connection", got["message"])
-        else:
-            self.assertEqual(got.get("error"), "InvalidArgumentError", got)
-            self.assertIn("the same process", got["message"])
-
     def test_unreachable_tasks_are_named(self):
         port = free_ports(1)[0]
         for address, why in ((f"127.0.0.1:{port}", "refused"), (self.other.target[7:], "closed"),
@@ -366,10 +355,10 @@ class TestRefusals(TwoClusters):
             ([["a b", {0: a}]], "not a job name"),
             ([["", {0: a}]], "not a job name"),
             (jobs(w=[f"127.0.0.1:{1000 + i}" for i in range(513)]), "more than 512 tasks"),
+            (jobs(w=[a], v=[a.replace("127.0.0.1", "localhost")]), "the same process"),
         ]
         for cluster, part in wrong:
             self.refused("InvalidArgumentError", part, cluster)
-        self.refused_as_one_process(jobs(w=[a], v=[a.replace("127.0.0.1", "localhost")]))
         self.refused("PermissionDeniedError", "Unix socket", jobs(w=["unix:@elsewhere"]))
         self.open("device", jobs(w=[a]), device("v", 0))
         self.client.bad("InvalidArgumentError", "/job:v", "init", "device")

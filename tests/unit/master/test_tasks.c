@@ -1,0 +1,236 @@
+/* The table of tasks of a session's cluster: what the master tells a task in Hello and Leave, the
+ * names of its devices, and one process at the addresses of two tasks. The tasks are played. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "master/cluster/tasks_internal.h"
+#include "proto/worker.pb-c.h"
+#include "tests/unit/rpc/loop_turns.h"
+
+enum { MASTER = 4711, PROCESS = 17, OTHER_PROCESS = 18, MAX_HELLOS = 64 };
+
+/* A process with one or more addresses. As a worker, it has one name in the session's cluster: the
+ * first one that a master tells it. */
+struct process {
+    uint64_t incarnation;
+    char as_task[128];
+    /* of each Hello: the name that it tells, the channel, and the incarnation that it expects */
+    struct {
+        char as_task[128];
+        unsigned channel;
+        uint64_t expected;
+    } hellos[MAX_HELLOS];
+    int n_hellos, n_leaves, n_open;
+    struct wire_conn *open[MAX_HELLOS];
+};
+
+static struct loop *loop;
+static struct process process, other_process;
+static struct wire_server *servers[3];
+static struct cluster_spec spec;
+static struct tasks *tasks;
+
+/* ---- a task ---- */
+
+static void answer(struct wire_conn *conn, enum wire_type type, uint64_t id, size_t len,
+                   const uint8_t *bytes) {
+    wire_send(conn, &(struct wire_out){.type = type, .id = id, .meta = {(const char *)bytes, len}});
+}
+
+static void on_hello(struct process *p, struct wire_conn *conn,
+                     const struct wire_message *message) {
+    uint8_t bytes[512];
+    Millrace__Hello mine = MILLRACE__HELLO__INIT,
+                    *hello = millrace__hello__unpack(NULL, message->meta.len,
+                                                     (const uint8_t *)message->meta.data);
+    assert_non_null(hello);
+    assert_string_equal(hello->task, "master");
+    assert_int_equal(hello->incarnation, MASTER);
+    assert_true(p->n_hellos < MAX_HELLOS);
+    snprintf(p->hellos[p->n_hellos].as_task, sizeof(p->as_task), "%s", hello->as_task);
+    p->hellos[p->n_hellos].channel = hello->channel;
+    p->hellos[p->n_hellos++].expected = hello->expected_incarnation;
+    mine.protocol = WIRE_PROTOCOL;
+    mine.incarnation = p->incarnation;
+    answer(conn, WIRE_HELLO, message->id, millrace__hello__pack(&mine, bytes), bytes);
+    if (*hello->as_task && !*p->as_task)
+        snprintf(p->as_task, sizeof(p->as_task), "%s", hello->as_task);
+    if (*hello->as_task && strcmp(p->as_task, hello->as_task) != 0)
+        wire_conn_close(conn, status_failed_precondition("this task has another name"));
+    millrace__hello__free_unpacked(hello, NULL);
+}
+
+static void send_status(const struct process *p, struct wire_conn *conn, uint64_t id) {
+    uint8_t bytes[512];
+    Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
+    Millrace__DeviceInfo device = MILLRACE__DEVICE_INFO__INIT, *list[] = {&device};
+    device.name = (char *)"/job:home/replica:0/task:5/device:CPU:0";
+    device.type = (char *)"CPU";
+    status.task = (char *)"/job:home/replica:0/task:5";
+    status.incarnation = p->incarnation;
+    status.host_id = (char *)"another host";
+    status.n_device = 1;
+    status.device = list;
+    answer(conn, WIRE_STATUS, id, millrace__worker_status__pack(&status, bytes), bytes);
+}
+
+static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
+    struct process *p = owner;
+    switch (message->type) {
+    case WIRE_HELLO:
+        on_hello(p, conn, message);
+        break;
+    case WIRE_GET_STATUS:
+        send_status(p, conn, message->id);
+        break;
+    case WIRE_LEAVE:
+        p->n_leaves++;
+        for (int i = 0; i < p->n_open; i++)
+            wire_conn_close(p->open[i], NULL);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
+    struct process *p = owner;
+    for (int i = 0; i < p->n_open; i++)
+        if (p->open[i] == conn)
+            p->open[i] = p->open[--p->n_open];
+    wire_conn_unref(conn);
+}
+
+static const struct wire_handlers handlers = {.on_message = on_message, .on_closed = on_closed};
+
+static void on_accept(void *arg, struct wire_conn *conn_take) {
+    struct process *p = arg;
+    assert_true(p->n_open < MAX_HELLOS);
+    p->open[p->n_open++] = conn_take;
+    wire_conn_set_owner(conn_take, p, &handlers);
+}
+
+/* ---- the master ---- */
+
+static void on_event(void *arg, struct task *task) {}
+static void hold_nothing(void *arg, const struct task *task, struct str *out) {}
+
+/* Adds a task of job `job`, at an address of its own of the process. */
+static void add_task(const char *job, struct process *p) {
+    char address[64];
+    struct wire_server **server = &servers[spec.n_tasks];
+    assert_null(wire_listen(loop, "127.0.0.1:0", on_accept, p, server));
+    snprintf(address, sizeof(address), "127.0.0.1:%d", wire_server_port(*server));
+    assert_null(cluster_spec_add(&spec, span_of(job), 0, span_of(address)));
+}
+
+static void start(void) {
+    tasks = tasks_new_session(loop, &spec, MASTER, 1000, on_event, on_event, hold_nothing, NULL);
+}
+
+static int setup(void **state) {
+    loop = loop_new();
+    cluster_spec_init(&spec);
+    process = (struct process){.incarnation = PROCESS};
+    other_process = (struct process){.incarnation = OTHER_PROCESS};
+    memset(servers, 0, sizeof(servers));
+    tasks = NULL;
+    return 0;
+}
+
+static int teardown(void **state) {
+    tasks_free(tasks);
+    for (size_t i = 0; i < ARRAY_LEN(servers); i++)
+        wire_server_close(servers[i]);
+    TURN_UNTIL(loop, process.n_open == 0 && other_process.n_open == 0);
+    cluster_spec_fini(&spec);
+    loop_end(loop);
+    return 0;
+}
+
+/* ---- tests ---- */
+
+/* The probe only asks who is there: before the name is checked, no name is told. */
+static void a_task_is_told_its_name_after_the_probe(void **state) {
+    add_task("b", &process);
+    start();
+    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    assert_int_equal(process.n_hellos, 3);
+    assert_string_equal(process.hellos[0].as_task, "");
+    assert_int_equal(process.hellos[0].expected, 0);
+    for (int i = 1; i < 3; i++) {
+        assert_string_equal(process.hellos[i].as_task, "/job:b/replica:0/task:0");
+        assert_int_equal(process.hellos[i].expected, PROCESS);
+    }
+    assert_int_equal(process.hellos[1].channel + process.hellos[2].channel, 0 + 1);
+    assert_string_equal(task_own_name(tasks_at(tasks, 0)), "/job:home/replica:0/task:5");
+    struct device_table *devices = tasks_devices(tasks);
+    assert_int_equal(devices->n_devices, 1);
+    assert_string_equal(devices->devices[0].full_name, "/job:b/replica:0/task:0/device:CPU:0");
+    device_table_unref(devices);
+}
+
+static void a_master_of_the_own_cluster_tells_no_name(void **state) {
+    add_task("home", &process);
+    spec.tasks[0].name = "/job:home/replica:0/task:5";
+    tasks = tasks_new(loop, &spec, MASTER, 1000, on_event, on_event, hold_nothing, NULL);
+    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    for (int i = 0; i < process.n_hellos; i++)
+        assert_string_equal(process.hellos[i].as_task, "");
+}
+
+static void a_leaving_master_says_so(void **state) {
+    add_task("a", &process);
+    add_task("b", &other_process);
+    start();
+    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    tasks_leave(tasks);
+    tasks = NULL; /* it frees itself once the tasks have closed their connections */
+    TURN_UNTIL(loop, process.n_open == 0 && other_process.n_open == 0);
+    assert_int_equal(process.n_leaves, 1);
+    assert_int_equal(other_process.n_leaves, 1);
+}
+
+/* The process closes the connections of one of its two names, so that never both tasks stay READY.
+ * What it said on the probes is remembered. */
+static void one_process_at_two_addresses_is_found(void **state) {
+    add_task("a", &process);
+    add_task("b", &process);
+    add_task("c", &other_process);
+    start();
+    TURN_UNTIL(loop, *process.as_task);
+    int refused = strstr(process.as_task, "/job:a") ? 1 : 0;
+    TURN_UNTIL(loop, task_state(tasks_at(tasks, refused)) == TASK_DOWN &&
+                         task_incarnation(tasks_at(tasks, refused)) != 0);
+    struct status *st = tasks_check_distinct(tasks);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(status_message(st), "/job:a/replica:0/task:0 at "));
+    assert_non_null(strstr(status_message(st), "/job:b/replica:0/task:0 at "));
+    assert_non_null(strstr(status_message(st), "are the same process"));
+    status_unref(st);
+}
+
+static void tasks_that_have_not_answered_are_no_process(void **state) {
+    add_task("a", &process);
+    add_task("b", &other_process);
+    start();
+    assert_null(tasks_check_distinct(tasks)); /* nothing is connected yet */
+    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    assert_null(tasks_check_distinct(tasks));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_task_is_told_its_name_after_the_probe, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_master_of_the_own_cluster_tells_no_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_leaving_master_says_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(tasks_that_have_not_answered_are_no_process, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -39,6 +39,7 @@ struct test_worker {
 
 struct master_end {
     struct wire_conn *conn;
+    uint64_t incarnation; /* of the master; 0: MASTER */
     int n_messages, n_closed;
     struct wire_message last; /* payload: one reference */
     struct str last_meta;
@@ -181,7 +182,7 @@ static inline uint64_t register_graph(struct master_end *end, struct test_worker
     Millrace__Peer peers[2], *list[2] = {&peers[0], &peers[1]};
     struct test_worker *tasks[2] = {&worker, &ps};
     request.session = (char *)"session";
-    request.master_incarnation = MASTER;
+    request.master_incarnation = end->incarnation ? end->incarnation : MASTER;
     for (int i = 0; i < 2 && ps.service; i++) {
         millrace__peer__init(&peers[i]);
         peers[i].task = tasks[i]->task;
@@ -219,10 +220,11 @@ static inline void send_run(struct master_end *end, uint64_t graph, uint64_t ste
     struct str meta = STR_INIT;
     const struct tensor *plain[8];
     size_t n_plain = 0;
-    run_graph_write(&meta, &(struct run_graph_message){.graph = graph,
-                                                       .step_id = step_id,
-                                                       .master_incarnation = MASTER,
-                                                       .collect_stats = collect_stats});
+    run_graph_write(&meta, &(struct run_graph_message){
+                               .graph = graph,
+                               .step_id = step_id,
+                               .master_incarnation = end->incarnation ? end->incarnation : MASTER,
+                               .collect_stats = collect_stats});
     for (size_t i = 0; i < n_feeds; i++) {
         run_graph_add_feed(&meta, &(struct step_feed){.value = &feeds[i]});
         if (!dtype_is_object((enum dtype)feeds[i].dtype))

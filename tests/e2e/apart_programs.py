@@ -2,6 +2,9 @@
 files. Each ends with a line of JSON.
 
     apart_programs.py NAME TARGET PREFIX [ARGUMENT...]
+
+APART_CLUSTER in the environment is a list in JSON, {job: [address, ...]}: the sessions bring that
+cluster, whose job "store" takes the place of "ps".
 """
 import json
 import os
@@ -13,8 +16,15 @@ import numpy as np  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 
 tf.disable_eager_execution()
-PS = ["/job:ps/task:0", "/job:ps/task:1"]
+CLUSTER = json.loads(os.environ.get("APART_CLUSTER", "{}"))
+STORE = "/job:store" if CLUSTER else "/job:ps"
+PS = [f"{STORE}/task:0", f"{STORE}/task:1"]
 TEXT = [b"a", b"", b"\0\xff", b"long " * 1000]
+
+
+def _session(target):
+    cluster = tf.train.ClusterSpec(CLUSTER).as_cluster_def()
+    return tf.Session(target, config=tf.ConfigProto(cluster_def=cluster))
 
 
 def _model(mb=0):
@@ -28,7 +38,7 @@ def _model(mb=0):
             tf.get_variable(f"large{i}",
                             initializer=np.random.default_rng(i).normal(size=(1500, 1000)),
                             use_resource=True)
-    with tf.device(tf.train.replica_device_setter(2)):
+    with tf.device(tf.train.replica_device_setter(2, ps_device=STORE)):
         tf.get_variable("table", shape=[1000, 64], partitioner=tf.fixed_size_partitioner(4),
                         initializer=tf.random_normal_initializer(seed=1))
     if mb:
@@ -66,7 +76,7 @@ def save_and_restore(target, prefix, sharded="yes"):
     who look later."""
     _model()
     saver, change = tf.train.Saver(sharded=sharded == "yes"), _change()
-    with tf.Session(target) as session:
+    with _session(target) as session:
         session.run(tf.global_variables_initializer())
         session.run(change)
         _save(session, saver, prefix)
@@ -94,7 +104,7 @@ def restore(target, prefix):
                                     shape_and_slices=["1000 64 240,20:3,5", ""],
                                     dtypes=[tf.float32, tf.string])
     wanted = np.load("saved.npy", allow_pickle=True).item()
-    with tf.Session(target) as session:
+    with _session(target) as session:
         _restore(session, saver, prefix)
         table = np.concatenate([wanted[f"table/part_{i}"] for i in range(4)])
         got_whole, (got_part, got_text) = session.run([whole, part])
@@ -115,7 +125,7 @@ def _error_of(run):
 def missing(target, prefix):
     _model()
     saver = tf.train.Saver(sharded=True)
-    with tf.Session(target) as session:
+    with _session(target) as session:
         session.run(tf.global_variables_initializer())
         _save(session, saver, prefix)
         with tf.device(PS[0]):
@@ -146,7 +156,7 @@ def parts(target, prefix):
     with tf.device(PS[1]):
         merge = tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=[f"{prefix}_temp/part-{i}"
                 for i in (0, 1)], destination_prefix=prefix, delete_old_dirs=True)
-    with tf.Session(target) as session:
+    with _session(target) as session:
         session.run(ops)
         print("saved", flush=True)
         sys.stdin.readline()
@@ -156,7 +166,7 @@ def parts(target, prefix):
 def save_large(target, prefix, mb):
     _model(int(mb))
     saver = tf.train.Saver(sharded=True)
-    session = tf.Session(target)
+    session = _session(target)
     session.run(tf.global_variables_initializer())
     print("ready", flush=True)
     return {"error": _error_of(lambda: _save(session, saver, prefix))}

@@ -47,8 +47,9 @@ class ApartCase(TestCase):
         return ports
 
     def start(self):
-        addresses = {task: self.port_of(self.start_task(task)) for task in self.tasks}
-        spec = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{addresses[t]}" for t in self.tasks
+        self.addresses = {task: f"127.0.0.1:{self.port_of(self.start_task(task))}"
+                          for task in self.tasks}
+        spec = ",".join(f"{job}=" + ";".join(self.addresses[t] for t in self.tasks
                                              if t.startswith(job)) for job in ("ps", "worker"))
         ports = self.path("port-master")
         if os.path.exists(ports):
@@ -75,9 +76,9 @@ class ApartCase(TestCase):
             process.kill()
             process.wait()
 
-    def run_apart(self, name, *args, home=MERGER, prefix=PREFIX):
+    def run_apart(self, name, *args, home=MERGER, prefix=PREFIX, env=None):
         code, out, err = self.run_program(WARM_PYTHON, PROGRAMS, name, self.target, prefix, *args,
-                                          cwd=self.home(home), timeout_s=300)
+                                          env=env, cwd=self.home(home), timeout_s=300)
         self.assertEqual(code, 0, f"{out}\n{err}\n{self.logs()}")
         return json.loads(out.splitlines()[-1])
 
@@ -125,6 +126,24 @@ class TestSaving(ApartCase):
         self.stop()
         self.start()
         self.assertEqual(self.run_apart("restore"),
+                         {"restored": True, "whole": True, "part": True, "text": True})
+
+    def test_a_session_with_a_cluster_of_its_own(self):
+        """The session calls the tasks otherwise, and the last one is where its Saver merges."""
+        def cluster():
+            store = [self.addresses["ps-0"], self.addresses["ps-1"]]
+            return {"APART_CLUSTER": json.dumps({"store": store[::-1] if is_reversed else store,
+                                                 "worker": [self.addresses["worker-0"]]})}
+
+        is_reversed = False
+        self.start()
+        self.assertEqual(self.run_apart("save_and_restore", env=cluster()),
+                         {"changed": True, "restored": True})
+        self.check_saved()
+        self.stop()
+        self.start()
+        is_reversed = True  # each variable is at the other task now, and so are the shards
+        self.assertEqual(self.run_apart("restore", env=cluster()),
                          {"restored": True, "whole": True, "part": True, "text": True})
 
     def test_over_tcp(self):

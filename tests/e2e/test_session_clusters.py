@@ -12,7 +12,8 @@ import time
 import harness
 import raw_clients as raw
 from fault_case import KILLED_S, RETURN_S, SLOW, FaultCase
-from harness import ROOT, WARM_PYTHON, LineReader, sanitized_too
+from harness import ROOT, WARM_PYTHON, LineReader, TestCase, sanitized_too
+from test_membership import Daemon
 from test_tls import TlsCase, free_ports
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "differential"))
@@ -423,6 +424,36 @@ class TestOff(TwoClusters):
         self.client.bad("PermissionDeniedError", "--session-clusters=off", "devices", "s")
         self.open("home")
         self.assertEqual(len(self.client.good("devices", "home")), 3)
+
+
+class TestClientPort(TestCase):
+    """The client dials a worker (tf-worker --client-port), which relays it to the master."""
+
+    def test_the_entry_that_was_dialled_is_that_worker(self):
+        port = free_ports(1)[0]
+        dialled = Daemon(self, "tf-worker", "--job", "worker", "--task", 0, "--client-port", 0,
+                         "--master", f"127.0.0.1:{port}")
+        other = Daemon(self, "tf-worker", "--job", "worker", "--task", 1)
+        addresses = [f"127.0.0.1:{daemon.port}" for daemon in (dialled, other)]
+        master = self.popen([harness.program("tf-master"), "--listen", f"127.0.0.1:{port}",
+                             "--admin", "off", "--cluster", f"worker={';'.join(addresses)}"])
+        LineReader(master.stderr).until("is ready")
+        target = f"127.0.0.1:{dialled.ports['client']}"
+        client = Client(self)
+
+        def where(name, cluster, **more):
+            """The session's devices, and those of a step whose nodes name none."""
+            client.good("open", name, target=f"grpc://{target}", jobs=cluster, **more)
+            client.good("init", name)
+            return client.good("devices", name), client.good("traced", name)
+
+        a, b = device("a", 0), device("b", 0)
+        self.assertEqual(where("s", jobs(a=[addresses[1]], b=[target])), ([a, b], [b]))
+        # by the address of its wire it is a task like another, and nodes run on the first one
+        self.assertEqual(where("t", jobs(a=[addresses[1]], b=[addresses[0]])), ([a, b], [a]))
+        # a task once by each of its addresses
+        client.good("open", "u", target=f"grpc://{target}", jobs=jobs(a=[target, addresses[0]]))
+        client.bad("InvalidArgumentError", "the same process", "devices", "u")
 
 
 class TestTls(TlsCase):

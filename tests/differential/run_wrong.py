@@ -75,9 +75,9 @@ class Peer:
         except (ValueError, UnicodeDecodeError) as error:
             return Outcome(-1, str(error))
 
-    def Create(self, graph):  # noqa: N802 (they are named as the calls are)
-        reply = self.client.call("CreateSession", data(1, graph) + data(2, self.config)
-                                 + data(3, "grpc://here"), CALL_S)
+    def Create(self, graph, config):  # noqa: N802 (they are named as the calls are)
+        reply = self.client.call("CreateSession", data(1, graph) + data(2, self.config + config)
+                                 + data(3, f"grpc://{wrong.TARGET}"), CALL_S)
         self.handle = first(reply, 1)
         self.version = first(reply, 2, 0)
 
@@ -157,7 +157,8 @@ def difference(ours, theirs, options):
 
 class Runner:
     def __init__(self, arguments):
-        self.arguments, self.cluster = arguments, Cluster(bin_dir=arguments.bin)
+        self.arguments = arguments
+        self.cluster = Cluster(bin_dir=arguments.bin, master_flags=["--session-clusters=any"])
         self.passed, self.failed, self.explained, self.aborted, self.earlier = 0, 0, {}, 0, 0
 
     def case(self, server, name, calls, options):

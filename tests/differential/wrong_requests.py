@@ -1,12 +1,12 @@
 """Requests that are wrong, byte by byte as TensorFlow's client would never send them: graphs,
-feeds, fetches, attrs, shapes, resources.
+feeds, fetches, attrs, shapes, resources, clusters of sessions.
 
 A case is a list of calls, made one after the other on one session; run_wrong.py makes them against
 TensorFlow's own servers and against ours, and every call must come to the same code, and name the
 same node. Graphs are pieces of raw_clients.
 
-    Create(graph)  Extend(graph)  Run(fetches, feeds, targets)  Setup(feeds, fetches, targets)
-    Part(fetches, feeds)  Callable(feeds, fetches, targets)
+    Create(graph, config)  Extend(graph)  Run(fetches, feeds, targets)
+    Setup(feeds, fetches, targets)  Part(fetches, feeds)  Callable(feeds, fetches, targets)
 
     cases() yields (name, calls) or (name, calls, options). Options:
         words    a regular expression that both messages of the last call that fails must match
@@ -20,13 +20,14 @@ from raw_clients import (
     BOOL, FLOAT, INT32, RESOURCE, STRING, const, data, float_tensor, graph, int_tensor, node,
     number, tensor, type_attr)
 
-Create = namedtuple("Create", "graph")
+Create = namedtuple("Create", "graph config", defaults=(b"",))
 Extend = namedtuple("Extend", "graph version", defaults=(None,))
 Run = namedtuple("Run", "fetches feeds targets", defaults=((), (), ()))
 Setup = namedtuple("Setup", "feeds fetches targets", defaults=((), (), ()))
 Part = namedtuple("Part", "fetches feeds", defaults=((), ()))
 Callable = namedtuple("Callable", "feeds fetches targets", defaults=((), (), ()))
 
+TARGET = "here:1"  # what the client says that it has dialled
 INT64 = 9
 F, I, S, B = type_attr(FLOAT), type_attr(INT32), type_attr(STRING), type_attr(BOOL)
 PS, WORKER0, WORKER1 = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
@@ -335,6 +336,36 @@ def requests():
     yield on_sum("callable of an unknown fetch", Callable(["x:0"], ["nobody:0"]))
     yield on_sum("callable of nothing", Callable())
     yield on_sum("callable of an unknown target", Callable(["x:0"], ["y:0"], ["nobody"]))
+
+
+# ---- clusters of sessions ----
+
+
+def clusters():
+    def job(name, *tasks):
+        """A JobDef; each task is an entry of the map, as bytes."""
+        return data(1, data(1, name) + b"".join(data(2, task) for task in tasks))
+
+    def task(index, address):
+        return number(1, index) + data(2, address)
+
+    def brings(name, *jobs, **options):
+        """ConfigProto.cluster_def."""
+        config = data(14, b"".join(jobs))
+        return (f"cluster/{name}", [Create(SUM, config), Run(["y:0"], [("x:0", TWO_FLOATS)])],
+                options)
+
+    here, other = task(0, TARGET), task(1, "127.0.0.1:1")
+    yield brings("a job twice", job("a", here), job("b", other), job("b", task(2, "127.0.0.1:2")))
+    for address in ("nonsense", "", "127.0.0.1:", "127.0.0.1:port"):
+        yield brings(f"address {address!r}", job("a", here), job("b", task(0, address)))
+    for name in ("", "b c", "b/c"):
+        yield brings(f"job {name!r}", job("a", here), job(name, other))
+    yield brings("a task of a negative number", job("a", here),
+                 job("b", number(1, -1) + data(2, "127.0.0.1:1")))
+    yield brings("the target twice", job("a", here), job("b", here))
+    yield brings("no task", job("a"))
+    yield brings("a job that is cut short", b"\x0a\x09\x0a\x01a")
 
 
 # ---- a graph that grows ----
@@ -812,6 +843,7 @@ BROKEN = ("TensorFlow's server says INTERNAL for what is no message; the bytes a
           "mistake")
 LATER = ("what has no state is placed, and functions are looked up, for the step that needs them: "
          "other steps go on")
+CONNECTS = "TensorFlow connects first, and then finds no such device"
 EXPLAINED = {
     "no_attr": ((3,), "missing attr 'T'",
                 "TensorFlow's client says INVALID_ARGUMENT, too; its server looks the attr up "
@@ -840,6 +872,12 @@ EXPLAINED = {
     "request/part of another type": ((0, 0, 3, 0), "float but int32 is provided", UNCHECKED),
     "request/a tensor of unknown rank": ((0, 3, 0), "no rank", "TensorFlow takes it for a scalar"),
     "request/a tensor that is no message": ((0, 3, 0), "cannot be read", BROKEN),
+    **{f"cluster/job {name!r}": ((3,), "is not a job name", CONNECTS)
+       for name in ("", "b c", "b/c")},
+    "cluster/a task of a negative number": ((3,), "-1 is not the number of a task", CONNECTS),
+    "cluster/no task": ((0, 0), "", "a cluster without tasks is none; TensorFlow wants its target "
+                                    "in the list"),
+    "cluster/a job that is cut short": ((3,), "Malformed ConfigProto.cluster_def", BROKEN),
     "extend/no_graph": ((0, 3, 0), "cannot be read", BROKEN),
     "create/no_graph": ((3,), "cannot be read", BROKEN),
     "resource/ref_shared_with_another_type": (
@@ -866,7 +904,7 @@ EXPLAINED = {
 
 
 def cases():
-    for family in (graphs, functions, requests, growing, shapes, control_flow, resources):
+    for family in (graphs, functions, requests, clusters, growing, shapes, control_flow, resources):
         for case in family():
             name, calls, options = case if len(case) == 3 else (*case, {})
             yield name, calls, {**options, **({"ours": EXPLAINED[name]} if name in EXPLAINED

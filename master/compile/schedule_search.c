@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/base/base.h"
+#include "common/base/splitmix.h"
 #include "master/compile/schedule_internal.h"
 
 /* A start is a placement that improving begins with. Single devices come as starts while there are
@@ -256,17 +257,10 @@ static void start_on_device(struct search *search, int device) {
         search->current[g] = first_allowed(search, g, device);
 }
 
-static uint64_t next_random(struct search *search) { /* splitmix64 */
-    uint64_t z = search->seed += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 /* The best placement so far, with about one free group in three moved. */
 static void start_near_best(struct search *search) {
     for (int g = 0; g < search->p->n_groups; g++) {
-        uint64_t random = next_random(search);
+        uint64_t random = splitmix64(&search->seed);
         search->current[g] = search->best[g];
         if (is_free(search, g) && random % 3 == 0)
             search->current[g] =

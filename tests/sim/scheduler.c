@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/map.h"
+#include "common/base/splitmix.h"
 #include "tests/sim/sim.h"
 
 struct event {
@@ -28,13 +29,6 @@ static struct {
 void (*sim_on_fail)(const char *message);
 
 /* ---- randomness ---- */
-
-static uint64_t mix(uint64_t *state) { /* splitmix64: spreads a seed */
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 uint64_t sim_random(void) {
     uint64_t a = sim.state[0], b = sim.state[1];
@@ -99,8 +93,8 @@ void sim_begin(uint64_t seed, bool is_traced) {
     enum { START_SECONDS = 1000 };
     free(sim.events);
     memset(&sim, 0, sizeof(sim));
-    sim.state[0] = mix(&seed);
-    sim.state[1] = mix(&seed);
+    sim.state[0] = splitmix64(&seed);
+    sim.state[1] = splitmix64(&seed);
     sim.now_ns = START_SECONDS * SIM_SECOND;
     sim.is_traced = is_traced;
 }

@@ -10,14 +10,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/splitmix.h"
+
 struct device_settings settings;
 
-uint64_t draw(uint64_t n) { /* splitmix64 */
-    uint64_t z = settings.seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return (uint64_t)(((unsigned __int128)z * n) >> 64);
+uint64_t draw(uint64_t n) {
+    return (uint64_t)(((unsigned __int128)splitmix64(&settings.seed) * n) >> 64);
 }
 
 void answer_send(struct sim_answer *answer, const void *bytes) {

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/base/base.h"
+#include "common/base/splitmix.h"
 #include "master/compile/schedule.h"
 
 enum { MAX_UNITS = 64, MAX_DEVICES = 4, N_RANDOM_GRAPHS = 200, SEARCH_VISITS = 1000 * 1000 };
@@ -176,14 +177,7 @@ static void too_little_memory_counts_before_time(void **state) {
 
 /* ---- against trying all ---- */
 
-static uint64_t next_random(uint64_t *seed) { /* splitmix64 */
-    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-static int below(uint64_t *seed, int n) { return (int)(next_random(seed) % (uint64_t)n); }
+static int below(uint64_t *seed, int n) { return (int)(splitmix64(seed) % (uint64_t)n); }
 
 /* Up to ten units in up to seven groups on two or three devices of different speeds. */
 static void random_scene(struct scene *scene, uint64_t seed) {

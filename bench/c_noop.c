@@ -62,8 +62,7 @@ static void measure(TF_DeprecatedSession *session, int64_t n, TF_Status *status)
     struct str graph = STR_INIT;
     int64_t *took_ns = xmalloc((size_t)n * sizeof(*took_ns));
     build_graph(&graph);
-    TF_ExtendGraph(session, graph.data, graph.len, status);
-    die_on_error(status);
+    extend(session, &graph, status);
     for (int i = 0; i < WARM_UP_STEPS; i++)
         timed_step(session, "n", status);
     for (int64_t i = 0; i < n; i++)
@@ -76,28 +75,14 @@ static void measure(TF_DeprecatedSession *session, int64_t n, TF_Status *status)
     str_fini(&graph);
 }
 
-static const char *default_target(void) {
-    const char *target = getenv("MILLRACE_TARGET");
-    return target ? target : "";
-}
-
 int main(int argc, char **argv) {
     struct flags flags = {0};
     struct options options;
-    int code;
-    options_init(&options, &spec, &flags);
-    if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_EXIT) {
-        options_fini(&options);
-        return code;
-    }
+    load_flags(&options, &spec, &flags, argc, argv);
     TF_Status *status = TF_NewStatus();
-    TF_SessionOptions *session_options = TF_NewSessionOptions();
-    TF_SetTarget(session_options, flags.target ? flags.target : default_target());
-    TF_DeprecatedSession *session = TF_NewDeprecatedSession(session_options, status);
-    die_on_error(status);
+    TF_DeprecatedSession *session = open_session(flags.target, NULL, status);
     measure(session, flags.steps, status);
     TF_DeleteDeprecatedSession(session, status);
-    TF_DeleteSessionOptions(session_options);
     TF_DeleteStatus(status);
     options_fini(&options);
     return 0;

@@ -8,11 +8,13 @@
  * steps. The chain is the plain case, because every node waits for the one before it. A step of
  * cheap nodes stays on its thread, so the figure for two threads is that of two threads which run
  * steps of one plan side by side. */
+#define PROGRAM "bench/executor"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "bench/bench_graph.h"
 #include "common/base/clock.h"
 #include "worker/container.h"
 #include "worker/executor/executor.h"
@@ -20,32 +22,11 @@
 static struct device cpu;
 static const char DEVICE[] = "/job:worker/replica:0/task:0/device:CPU:0";
 
-static void die(struct status *st) {
-    if (!st)
-        return;
-    fprintf(stderr, "bench/executor: %s\n", status_message(st));
-    exit(70);
-}
-
-static struct node *add(struct graph *graph, const char *name, const char *op) {
-    struct node *node;
-    die(graph_add_node(graph, name, op, DEVICE, &node));
-    return node;
-}
-
 static struct node *add_unary(struct graph *graph, const char *op, enum dtype type,
                               struct node *src, int index) {
-    struct node *node = add(graph, graph_unique_name(graph, op), op);
+    struct node *node = add_node(graph, op, op, DEVICE);
     node_set_attr_type(graph, node, "T", type);
     node_add_input(graph, node, src, index);
-    die(node_finish(graph, node));
-    return node;
-}
-
-static struct node *add_const(struct graph *graph, const char *name, const struct tensor *value) {
-    struct node *node = add(graph, name, "Const");
-    node_set_attr_type(graph, node, "dtype", (enum dtype)value->dtype);
-    node_set_attr_tensor(graph, node, "value", value);
     die(node_finish(graph, node));
     return node;
 }
@@ -53,13 +34,13 @@ static struct node *add_const(struct graph *graph, const char *name, const struc
 static struct node *float_const(struct graph *graph, const char *name, float v) {
     struct tensor value;
     tensor_init_scalar_f32(&value, v);
-    return add_const(graph, name, &value);
+    return add_const(graph, name, &value, DEVICE);
 }
 
 static struct node *int_const(struct graph *graph, const char *name, int32_t v) {
     struct tensor value;
     tensor_init_scalar_i32(&value, v);
-    return add_const(graph, name, &value);
+    return add_const(graph, name, &value, DEVICE);
 }
 
 /* ---- the graphs; each returns how many nodes a step executes ---- */
@@ -89,7 +70,7 @@ static int64_t fan_out_64(struct graph *graph, int n) { return fan_out(graph, n,
 
 static struct node *add_binary(struct graph *graph, const char *op, enum dtype type, struct node *a,
                                struct node *b) {
-    struct node *node = add(graph, graph_unique_name(graph, op), op);
+    struct node *node = add_node(graph, op, op, DEVICE);
     node_set_attr_type(graph, node, "T", type);
     node_add_input(graph, node, a, 0);
     node_add_input(graph, node, b, 0);
@@ -106,7 +87,7 @@ static int64_t scalar_adds(struct graph *graph, int n) {
 
 static struct node *enter(struct graph *graph, struct node *src, enum dtype type, const char *frame,
                           bool is_constant) {
-    struct node *node = add(graph, graph_unique_name(graph, "Enter"), "Enter");
+    struct node *node = add_node(graph, "Enter", "Enter", DEVICE);
     node_set_attr_type(graph, node, "T", type);
     node_set_attr_s(graph, node, "frame_name", frame);
     node_set_attr_b(graph, node, "is_constant", is_constant);
@@ -117,7 +98,7 @@ static struct node *enter(struct graph *graph, struct node *src, enum dtype type
 }
 
 static struct node *merge(struct graph *graph, struct node *entered) {
-    struct node *node = add(graph, graph_unique_name(graph, "Merge"), "Merge");
+    struct node *node = add_node(graph, "Merge", "Merge", DEVICE);
     node_set_attr_type(graph, node, "T", DT_INT32);
     node_set_attr_i(graph, node, "N", 2);
     node_add_input(graph, node, entered, 0);
@@ -127,7 +108,7 @@ static struct node *merge(struct graph *graph, struct node *entered) {
 }
 
 static struct node *switch_on(struct graph *graph, struct node *value, struct node *cond) {
-    struct node *node = add(graph, graph_unique_name(graph, "Switch"), "Switch");
+    struct node *node = add_node(graph, "Switch", "Switch", DEVICE);
     node_set_attr_type(graph, node, "T", DT_INT32);
     node_add_input(graph, node, value, 0);
     node_add_input(graph, node, cond, 0);
@@ -144,7 +125,7 @@ struct loop {
 
 static void open_loop(struct graph *graph, struct loop *loop, const char *frame, struct node *start,
                       struct node *limit, struct node *one, int n_vars) {
-    struct node *cond = add(graph, graph_unique_name(graph, "LoopCond"), "LoopCond");
+    struct node *cond = add_node(graph, "LoopCond", "LoopCond", DEVICE);
     struct node *bound = enter(graph, limit, DT_INT32, frame, true);
     loop->one = enter(graph, one, DT_INT32, frame, true);
     loop->n_vars = n_vars;

@@ -6,6 +6,7 @@
  * Each row is a chain of N nodes. The first row is a chain of equal length on the CPU, whose
  * kernels do next to nothing: what a row costs above it is the price of a launched node. Figures
  * are those of the fastest step of R repeats, which take turns. */
+#define PROGRAM "bench/gpu_launch"
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "bench/bench_graph.h"
 #include "common/base/clock.h"
 #include "kernels/cuda/rows/gpu_plugin.h"
 #include "tests/unit/worker/ending.h"
@@ -24,28 +26,7 @@ static const char GPU[] = "/job:worker/replica:0/task:0/device:GPU:0";
 static struct device devices[1 + GPU_MAX_DEVICES];
 static struct container_table *containers;
 
-static void die(struct status *st) {
-    if (!st)
-        return;
-    fprintf(stderr, "bench/gpu_launch: %s\n", status_message(st));
-    exit(70);
-}
-
 /* ---- graphs ---- */
-
-static struct node *add(struct graph *graph, const char *op, const char *device) {
-    struct node *node;
-    die(graph_add_node(graph, graph_unique_name(graph, op), op, device, &node));
-    return node;
-}
-
-static struct node *add_const(struct graph *graph, const struct tensor *value, const char *device) {
-    struct node *node = add(graph, "Const", device);
-    node_set_attr_type(graph, node, "dtype", (enum dtype)value->dtype);
-    node_set_attr_tensor(graph, node, "value", value);
-    die(node_finish(graph, node));
-    return node;
-}
 
 static struct node *floats(struct graph *graph, int64_t n, const char *device) {
     struct tensor value = TENSOR_INIT;
@@ -54,7 +35,7 @@ static struct node *floats(struct graph *graph, int64_t n, const char *device) {
         die(tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){2, dims}, &value));
     else
         tensor_init_scalar_f32(&value, 1);
-    struct node *node = add_const(graph, &value, device);
+    struct node *node = add_const(graph, "Const", &value, device);
     tensor_clear(&value);
     return node;
 }
@@ -62,7 +43,7 @@ static struct node *floats(struct graph *graph, int64_t n, const char *device) {
 static void add_chain(struct graph *graph, int n, const char *device, int64_t size) {
     struct node *one = floats(graph, size, device), *at = floats(graph, size, device);
     for (int i = 0; i < n; i++) {
-        struct node *node = add(graph, "AddV2", device);
+        struct node *node = add_node(graph, "AddV2", "AddV2", device);
         node_set_attr_type(graph, node, "T", DT_FLOAT);
         node_add_input(graph, node, at, 0);
         node_add_input(graph, node, one, 0);
@@ -80,10 +61,10 @@ static void transposes(struct graph *graph, int n) {
     die(tensor_new(allocator_host(), DT_INT32, (struct shape){1, &two}, &order));
     ((int32_t *)tensor_data(&order))[0] = 1;
     ((int32_t *)tensor_data(&order))[1] = 0;
-    struct node *perm = add_const(graph, &order, CPU), *at = floats(graph, 64, GPU);
+    struct node *perm = add_const(graph, "Const", &order, CPU), *at = floats(graph, 64, GPU);
     tensor_clear(&order);
     for (int i = 0; i < n; i++) {
-        struct node *node = add(graph, "Transpose", GPU);
+        struct node *node = add_node(graph, "Transpose", "Transpose", GPU);
         node_set_attr_type(graph, node, "T", DT_FLOAT);
         node_set_attr_type(graph, node, "Tperm", DT_INT32);
         node_add_input(graph, node, at, 0);

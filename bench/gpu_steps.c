@@ -43,22 +43,6 @@ static const struct options_spec spec = {.program = PROGRAM,
                                          .rows = rows,
                                          .n_rows = ARRAY_LEN(rows)};
 
-static void extend(TF_DeprecatedSession *session, const char *path, TF_Status *status) {
-    struct str graph = STR_INIT;
-    char chunk[65536];
-    FILE *file = path ? fopen(path, "rb") : NULL;
-    if (!file) {
-        fprintf(stderr, PROGRAM ": cannot read the graph %s\n", path ? path : "(--graph)");
-        exit(66);
-    }
-    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;)
-        str_add_bytes(&graph, chunk, n);
-    fclose(file);
-    TF_ExtendGraph(session, graph.data, graph.len, status);
-    die_on_error(status);
-    str_fini(&graph);
-}
-
 /* The first element of a float or int32 tensor. */
 static double first_value(const TF_Tensor *tensor) {
     if (TF_TensorByteSize(tensor) < sizeof(float))
@@ -105,24 +89,22 @@ static void measure(TF_DeprecatedSession *session, const struct flags *flags, TF
 int main(int argc, char **argv) {
     struct flags flags = {0};
     struct options options;
-    int code;
-    options_init(&options, &spec, &flags);
-    if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_EXIT) {
+    struct str graph = STR_INIT;
+    load_flags(&options, &spec, &flags, argc, argv);
+    if (!flags.graph) {
+        fprintf(stderr, PROGRAM ": --graph is needed\n");
         options_fini(&options);
-        return code;
+        return EXIT_USAGE;
     }
-    const char *target = flags.target ? flags.target : getenv("MILLRACE_TARGET");
     TF_Status *status = TF_NewStatus();
-    TF_SessionOptions *session_options = TF_NewSessionOptions();
-    TF_SetTarget(session_options, target ? target : "");
-    TF_DeprecatedSession *session = TF_NewDeprecatedSession(session_options, status);
-    die_on_error(status);
-    extend(session, flags.graph, status);
+    TF_DeprecatedSession *session = open_session(flags.target, NULL, status);
+    read_file(flags.graph, &graph);
+    extend(session, &graph, status);
+    str_fini(&graph);
     if (flags.init)
         timed_step(session, flags.init, status);
     measure(session, &flags, status);
     TF_DeleteDeprecatedSession(session, status);
-    TF_DeleteSessionOptions(session_options);
     TF_DeleteStatus(status);
     options_fini(&options);
     return 0;

@@ -126,21 +126,6 @@ static void add_versions(struct str *graph) {
 
 /* ---- sessions ---- */
 
-static TF_DeprecatedSession *open_session(const struct flags *flags, TF_Status *status) {
-    TF_SessionOptions *options = TF_NewSessionOptions();
-    const char *target = flags->target ? flags->target : getenv("MILLRACE_TARGET");
-    TF_SetTarget(options, target ? target : "");
-    TF_DeprecatedSession *session = TF_NewDeprecatedSession(options, status);
-    die_on_error(status);
-    TF_DeleteSessionOptions(options);
-    return session;
-}
-
-static void extend(TF_DeprecatedSession *session, const struct str *graph, TF_Status *status) {
-    TF_ExtendGraph(session, graph->data, graph->len, status);
-    die_on_error(status);
-}
-
 /* x + x, fed and fetched. */
 static void extend_by_sum(TF_DeprecatedSession *session, TF_Status *status) {
     struct str graph = STR_INIT;
@@ -216,7 +201,8 @@ static void print_steps(struct client *clients, int64_t n_clients, double second
 static void measure_steps(const struct flags *flags, TF_Status *status) {
     struct client *clients = xcalloc((size_t)flags->threads, sizeof(*clients));
     for (int64_t i = 0; i < flags->threads; i++) {
-        clients[i] = (struct client){.flags = flags, .session = open_session(flags, status)};
+        clients[i] =
+            (struct client){.flags = flags, .session = open_session(flags->target, NULL, status)};
         clients[i].took_us = xmalloc(MAX_SAMPLES * sizeof(int32_t));
         TF_Tensor *x = scalar();
         extend_by_sum(clients[i].session, status);
@@ -245,7 +231,7 @@ static void measure_sessions(const struct flags *flags, TF_Status *status) {
     TF_Tensor *x = scalar();
     int64_t begin_ns = clock_now_ns();
     for (int64_t i = 0; i < flags->sessions; i++) {
-        sessions[i] = open_session(flags, status);
+        sessions[i] = open_session(flags->target, NULL, status);
         extend_by_sum(sessions[i], status);
         run_sum(sessions[i], "y:0", x, status);
     }
@@ -266,7 +252,7 @@ static void measure_sessions(const struct flags *flags, TF_Status *status) {
 static void measure_graph(const struct flags *flags, int64_t n_nodes, TF_Status *status) {
     struct str graph = STR_INIT, last = STR_INIT;
     char name[32], before[32] = "x";
-    TF_DeprecatedSession *session = open_session(flags, status);
+    TF_DeprecatedSession *session = open_session(flags->target, NULL, status);
     add_node(&graph, "x", "Placeholder", "dtype", NULL, NULL);
     for (int64_t i = 1; i < n_nodes; i++) {
         snprintf(name, sizeof(name), "n%lld", (long long)i);
@@ -309,7 +295,7 @@ static void measure_graph(const struct flags *flags, int64_t n_nodes, TF_Status 
 static void measure_feed(const struct flags *flags, TF_Status *status) {
     size_t size = ((size_t)flags->gib << 30) - 4096;
     int64_t n = (int64_t)(size / sizeof(float));
-    TF_DeprecatedSession *session = open_session(flags, status);
+    TF_DeprecatedSession *session = open_session(flags->target, NULL, status);
     TF_Tensor *x = TF_AllocateTensor(DT_FLOAT, &n, 1, size);
     memset(TF_TensorData(x), 0, size);
     extend_by_sum(session, status);
@@ -348,7 +334,7 @@ static void measure_constant(const struct flags *flags, TF_Status *status) {
     str_fini(&node);
     add_node(&graph, "y", "Shape", "T", "x", NULL);
     add_versions(&graph);
-    TF_DeprecatedSession *session = open_session(flags, status);
+    TF_DeprecatedSession *session = open_session(flags->target, NULL, status);
     int64_t begin_ns = clock_now_ns();
     extend(session, &graph, status);
     double create_s = seconds_since(begin_ns);
@@ -369,12 +355,7 @@ static void measure_constant(const struct flags *flags, TF_Status *status) {
 int main(int argc, char **argv) {
     struct flags flags = {0};
     struct options options;
-    int code;
-    options_init(&options, &spec, &flags);
-    if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_EXIT) {
-        options_fini(&options);
-        return code;
-    }
+    load_flags(&options, &spec, &flags, argc, argv);
     TF_Status *status = TF_NewStatus();
     print_memory();
     if (flags.threads > 0) {

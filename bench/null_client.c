@@ -38,34 +38,14 @@ static const struct options_spec spec = {.program = "null_client",
                                          .rows = rows,
                                          .n_rows = ARRAY_LEN(rows)};
 
-static void read_file(const char *path, struct str *out) {
-    char bytes[65536];
-    size_t n;
-    FILE *file = fopen(path, "rb");
-    if (!file) {
-        perror(path);
-        exit(EXIT_INTERNAL);
-    }
-    while ((n = fread(bytes, 1, sizeof(bytes), file)) > 0)
-        str_add_bytes(out, bytes, n);
-    fclose(file);
-}
-
-static TF_DeprecatedSession *open_session(const struct flags *flags, TF_Status *status) {
-    TF_SessionOptions *options = TF_NewSessionOptions();
+static TF_DeprecatedSession *open_with_graph(const struct flags *flags, TF_Status *status) {
     struct str graph = STR_INIT, config = STR_INIT;
     read_file(flags->graph, &graph);
-    if (flags->options) {
+    if (flags->options)
         read_file(flags->options, &config);
-        TF_SetConfig(options, str_text(&config), config.len, status);
-        die_on_error(status);
-    }
-    TF_SetTarget(options, flags->target);
-    TF_DeprecatedSession *session = TF_NewDeprecatedSession(options, status);
-    die_on_error(status);
-    TF_ExtendGraph(session, graph.data, graph.len, status);
-    die_on_error(status);
-    TF_DeleteSessionOptions(options);
+    TF_DeprecatedSession *session =
+        open_session(flags->target, flags->options ? &config : NULL, status);
+    extend(session, &graph, status);
     str_fini(&graph);
     str_fini(&config);
     return session;
@@ -104,19 +84,14 @@ static void serve(TF_DeprecatedSession *session, const struct flags *flags, TF_S
 int main(int argc, char **argv) {
     struct flags flags = {0};
     struct options options;
-    int code;
-    options_init(&options, &spec, &flags);
-    if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_EXIT) {
-        options_fini(&options);
-        return code;
-    }
+    load_flags(&options, &spec, &flags, argc, argv);
     if (!flags.target || !flags.graph || !flags.step) {
         fprintf(stderr, "null_client: --target, --graph and --step are needed\n");
         options_fini(&options);
         return EXIT_USAGE;
     }
     TF_Status *status = TF_NewStatus();
-    TF_DeprecatedSession *session = open_session(&flags, status);
+    TF_DeprecatedSession *session = open_with_graph(&flags, status);
     serve(session, &flags, status);
     TF_DeleteDeprecatedSession(session, status);
     TF_DeleteStatus(status);

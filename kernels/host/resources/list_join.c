@@ -4,49 +4,13 @@
 
 #include <stdlib.h>
 
+#include "kernels/host/resources/join_parts.h"
+
 extern const struct kernel_list list_join_kernels;
-
-/* ---- parts one after the other ---- */
-
-struct join_job {
-    enum dtype dtype;
-    char *to;
-    const struct tensor_list *list;
-    const struct tensor *indices; /* part i is element indices[i]; when NULL, element i */
-    int64_t part_len;             /* elements of each part, unless offsets are given */
-    const int64_t *offsets;       /* where each part begins, and the end of the last one */
-};
 
 static const struct tensor *part_at(const struct tensor_list *list, const struct tensor *indices,
                                     int64_t i) {
     return &list->elements[indices ? tensor_index_at(indices, i) : i];
-}
-
-static void join_range(void *arg, int64_t begin, int64_t end) {
-    const struct join_job *job = arg;
-    size_t size = dtype_size(job->dtype);
-    for (int64_t i = begin; i < end; i++) {
-        const struct tensor *part = part_at(job->list, job->indices, i);
-        int64_t offset = job->offsets ? job->offsets[i] : i * job->part_len;
-        int64_t n = job->offsets ? job->offsets[i + 1] - offset : job->part_len;
-        char *to = job->to + (size_t)offset * size;
-        if (part->storage != TENSOR_NONE)
-            elements_copy(job->dtype, to, tensor_cdata(part), n);
-        else if (!dtype_is_object(job->dtype)) /* pointers to objects are NULL already */
-            memset(to, 0, (size_t)n * size);
-    }
-}
-
-static void join_run(struct kernel_ctx *ctx, struct join_job *job, int64_t n) {
-    int64_t n_all = ctx->outputs[0].n_elements;
-    job->to = tensor_data(&ctx->outputs[0]);
-    if (n_all == 0)
-        return;
-    double part_ns = 5 + 0.1 * (double)dtype_size(job->dtype) * (double)(n_all / n);
-    if (ctx->pool && n_all >= 64 * 1024)
-        pool_parallel_for(ctx->pool, n, part_ns, join_range, job);
-    else
-        join_range(job, 0, n);
 }
 
 /* Makes an output of shape [n] + inner, where inner begins at dimension `from` of a shape. */
@@ -95,10 +59,9 @@ static struct status *stack_parts(struct kernel_ctx *ctx, const struct tensor_li
         return status_invalid("%s%s", n == 0 ? words->nothing : words->unset,
                               SHAPE_TEXT(shape_of_list_shape(shape)));
     TRY(alloc_joined(ctx, list->dtype, n, shape_of_list_shape(shape)));
-    struct join_job job = {.dtype = list->dtype, .list = list, .indices = indices};
-    job.part_len = n > 0 ? ctx->outputs[0].n_elements / n : 0;
-    join_run(ctx, &job, n);
-    return NULL;
+    struct join_parts join = {.dtype = list->dtype, .parts = list->elements, .indices = indices};
+    join.part_len = n > 0 ? ctx->outputs[0].n_elements / n : 0;
+    return join_parts(ctx, &join, n);
 }
 
 static struct status *stack_init(struct kernel_init *init) {
@@ -280,8 +243,9 @@ static struct status *concat_parts(struct kernel_ctx *ctx, const struct tensor_l
     if (!st)
         st = alloc_joined(ctx, list->dtype, n_rows, rest);
     if (!st) {
-        struct join_job job = {.dtype = list->dtype, .list = list, .offsets = offsets};
-        join_run(ctx, &job, n);
+        struct join_parts join = {
+            .dtype = list->dtype, .parts = list->elements, .offsets = offsets};
+        st = join_parts(ctx, &join, n);
     }
     free(offsets);
     return st;

@@ -4,8 +4,9 @@
  * Unstacking copies nothing, because an element is a view of its rows. */
 #include <stdlib.h>
 
+#include "kernels/host/resources/join_parts.h"
 #include "kernels/host/resources/tensor_array.h"
-#include "kernels/support/moves.h"
+#include "kernels/support/device_engine.h"
 
 extern const struct kernel_list tensor_array_bulk_kernels;
 
@@ -47,62 +48,6 @@ static enum kernel_result write_array(struct kernel_ctx *ctx, array_fn *fn, int 
     if (!ctx->status)
         kernel_pass(ctx, flow, 0);
     return result;
-}
-
-/* ---- parts one after the other ---- */
-
-struct join_job {
-    enum dtype dtype;
-    char *to;
-    const struct tensor *parts;
-    int64_t part_len;       /* elements of each part, unless offsets are given */
-    const int64_t *offsets; /* where each part begins */
-};
-
-static void join_range(void *arg, int64_t begin, int64_t end) {
-    const struct join_job *job = arg;
-    size_t size = dtype_size(job->dtype);
-    bool is_plain = !dtype_is_object(job->dtype);
-    for (int64_t i = begin; i < end; i++) {
-        const struct tensor *part = &job->parts[i];
-        char *to = job->to + (size_t)(job->offsets ? job->offsets[i] : i * job->part_len) * size;
-        if (is_plain)
-            memcpy(to, tensor_cdata(part), (size_t)part->n_elements * size);
-        else
-            elements_copy(job->dtype, to, tensor_cdata(part), part->n_elements);
-    }
-}
-
-static struct status *join_on_device(struct kernel_ctx *ctx, const struct join_job *job,
-                                     int64_t n) {
-    struct moves moves;
-    moves_begin(&moves, ctx, job->dtype);
-    for (int64_t i = 0; i < n; i++) {
-        const struct tensor *part = &job->parts[i];
-        int64_t offset = job->offsets ? job->offsets[i] : i * job->part_len;
-        struct strided s;
-        if (part->n_elements == 0)
-            continue;
-        strided_init(&s);
-        strided_add(&s, part->n_elements, 1, 1);
-        moves_add(&moves, &s, job->to + (size_t)offset * dtype_size(job->dtype),
-                  tensor_cdata(part));
-    }
-    return moves_end(&moves);
-}
-
-static struct status *join_run(struct kernel_ctx *ctx, struct join_job *job, int64_t n) {
-    int64_t n_all = ctx->outputs[0].n_elements;
-    if (n_all == 0)
-        return NULL;
-    if (kernel_is_for_device(ctx))
-        return join_on_device(ctx, job, n);
-    double part_ns = 5 + 0.1 * (double)dtype_size(job->dtype) * (double)(n_all / n);
-    if (ctx->pool && n_all >= 64 * 1024)
-        pool_parallel_for(ctx->pool, n, part_ns, join_range, job);
-    else
-        join_range(job, 0, n);
-    return NULL;
 }
 
 /* ---- TensorArrayGatherV3 ---- */
@@ -148,11 +93,9 @@ static struct status *gather_parts(struct kernel_ctx *ctx, struct tensor_array *
     TRY_OUT(tensor_array_read_many(array, ctx, indices, n, parts));
     TRY_OUT(gather_check(state, indices, parts, n));
     TRY_OUT(alloc_stacked(ctx, state->dtype, n, tensor_shape(&parts[0])));
-    struct join_job job = {.dtype = state->dtype,
-                           .to = tensor_data(&ctx->outputs[0]),
-                           .parts = parts,
-                           .part_len = parts[0].n_elements};
-    st = join_run(ctx, &job, n);
+    struct join_parts join = {
+        .dtype = state->dtype, .parts = parts, .part_len = parts[0].n_elements};
+    st = join_parts(ctx, &join, n);
 out:
     tensors_free(parts, n);
     return st;
@@ -189,8 +132,8 @@ static struct shape except_0(const struct tensor *t) {
     return (struct shape){t->rank - 1, tensor_dims(t) + 1};
 }
 
-/* Checks that the parts fit. offsets[i] is where part i begins, *ret_rows the sum of their first
- * sizes. */
+/* Checks that the parts fit. offsets[i] is where part i begins and offsets[n] where the last one
+ * ends, *ret_rows the sum of their first sizes. */
 static struct status *concat_check(const struct bulk_state *state, const struct tensor *parts,
                                    int64_t n, int64_t *offsets, int64_t *ret_rows) {
     int64_t rows = 0, elements = 0;
@@ -217,6 +160,7 @@ static struct status *concat_check(const struct bulk_state *state, const struct 
             add_overflows_i64(elements, part->n_elements, &elements))
             return status_invalid("The elements of a TensorArray are too large to be concatenated");
     }
+    offsets[n] = elements;
     *ret_rows = rows;
     return NULL;
 }
@@ -231,7 +175,7 @@ static struct status *alloc_lengths(struct kernel_ctx *ctx, int64_t n) {
 static struct status *concat_parts(struct kernel_ctx *ctx, struct tensor_array *array, int64_t n) {
     const struct bulk_state *state = ctx->instance->state;
     struct tensor *parts = tensors_new(n);
-    int64_t *offsets = malloc((size_t)n * sizeof(*offsets));
+    int64_t *offsets = malloc((size_t)(n + 1) * sizeof(*offsets));
     struct status *st = NULL;
     if (!parts || !offsets) {
         st = status_exhausted("Out of memory for the %lld elements of TensorArray %s", (long long)n,
@@ -246,11 +190,8 @@ static struct status *concat_parts(struct kernel_ctx *ctx, struct tensor_array *
     int64_t *lengths = tensor_data(&ctx->outputs[1]);
     for (int64_t i = 0; i < n; i++)
         lengths[i] = tensor_dim(&parts[i], 0);
-    struct join_job job = {.dtype = state->dtype,
-                           .to = tensor_data(&ctx->outputs[0]),
-                           .parts = parts,
-                           .offsets = offsets};
-    st = join_run(ctx, &job, n);
+    struct join_parts join = {.dtype = state->dtype, .parts = parts, .offsets = offsets};
+    st = join_parts(ctx, &join, n);
 out:
     tensors_free(parts, n);
     free(offsets);

@@ -9,6 +9,7 @@ Daemons take any free port and write it into a port file. Each daemon's output i
 the last output of a dead daemon is in the error's text.
 """
 
+import argparse
 import ctypes
 import os
 import shutil
@@ -21,6 +22,18 @@ import urllib.request
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
+
+
+def argument_parser(description):
+    """What every program here takes that runs cases on a cluster."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--long", action="store_true", help="all cases, not a sample")
+    parser.add_argument("--only", help="cases whose name holds this text")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bin",
+                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
+                             "build/bin")
+    return parser
 
 
 class ClusterError(Exception):

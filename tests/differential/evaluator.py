@@ -1,7 +1,8 @@
-"""A process of tests/tools/graph_eval.c, which evaluates graphs with our kernels. Needs Python's
-library only: tools/gpu_run uses it where there is no TensorFlow."""
+"""Processes of tests/tools: a request in, a reply out. graph_eval.c evaluates graphs with our
+kernels. Needs Python's library only: tools/gpu_run uses it where there is no TensorFlow."""
 
 import atexit
+import os
 import struct
 import subprocess
 
@@ -10,11 +11,12 @@ class Crashed(Exception):
     pass
 
 
-class Evaluator:
-    """A graph_eval process; started again after a crash."""
+class ToolProcess:
+    """A process that answers each request; started again after a crash. A message is its length in
+    four bytes, and its bytes."""
 
-    def __init__(self, path):
-        self.path, self.process = path, None
+    def __init__(self, command):
+        self.command, self.process = command, None
         atexit.register(self.stop)
 
     def stop(self):
@@ -28,16 +30,32 @@ class Evaluator:
         if len(data) < n:
             code = self.process.wait()
             self.process = None
-            raise Crashed(f"graph_eval ended with {code}")
+            raise Crashed(f"{os.path.basename(self.command[-1])} ended with {code}")
         return data
+
+    def ask(self, request, stderr=None):
+        """The reply."""
+        if not self.process:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=stderr)
+        try:
+            self.process.stdin.write(struct.pack("<I", len(request)) + request)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the read says how it ended
+        return self._read(struct.unpack("<I", self._read(4))[0])
+
+
+class Evaluator(ToolProcess):
+    """A graph_eval process."""
+
+    def __init__(self, path):
+        super().__init__([path])
 
     def run(self, graphdef, steps):
         """steps: a list of (feeds {endpoint: TensorProto bytes}, fetch endpoints, target names).
         Returns per step (code, message, protos, shapes); one failed entry when the graph itself is
         refused."""
-        if not self.process:
-            self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE)
         out = bytearray()
 
         def add(data):
@@ -57,13 +75,7 @@ class Evaluator:
                 count(len(names))
                 for name in names:
                     add(name.encode())
-        try:
-            self.process.stdin.write(struct.pack("<I", len(out)) + bytes(out))
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        reply = self._read(struct.unpack("<I", self._read(4))[0])
-        at = 0
+        reply, at = self.ask(bytes(out)), 0
 
         def number():
             nonlocal at

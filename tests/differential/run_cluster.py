@@ -13,7 +13,6 @@ Without --long a seeded sample. After every case all daemons must live and no st
 last line is "N passed, N failed[, N skipped]".
 """
 
-import argparse
 import glob
 import importlib
 import os
@@ -38,7 +37,7 @@ import sessions_batch  # noqa: E402
 import sessions_client  # noqa: E402
 import sessions_data  # noqa: E402
 import sessions_queue  # noqa: E402
-from cluster import Cluster, ClusterError  # noqa: E402
+from cluster import Cluster, ClusterError, argument_parser  # noqa: E402
 from programs import tf, tf1  # noqa: E402
 
 CASE_TIMEOUT_S = 90
@@ -424,13 +423,7 @@ class Runner:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="compare a cluster with TensorFlow")
-    parser.add_argument("--long", action="store_true", help="all cases, not a sample")
-    parser.add_argument("--only", help="cases whose name holds this text")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bin",
-                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
-                             "build/bin")
+    parser = argument_parser("compare a cluster with TensorFlow")
     parser.add_argument("--trace", action="store_true",
                         help="print each case's name before it runs: some abort TensorFlow")
     parser.add_argument("--messages", action="store_true",

@@ -13,7 +13,6 @@ has a master for each way to compile. Without --long a seeded sample. The last l
 failed".
 """
 
-import argparse
 import os
 import random
 import sys
@@ -26,7 +25,7 @@ import programs  # noqa: E402
 import random_graphs  # noqa: E402
 import random_loops  # noqa: E402
 import sessions  # noqa: E402
-from cluster import Cluster, ClusterError  # noqa: E402
+from cluster import Cluster, ClusterError, argument_parser  # noqa: E402
 from programs import tf1  # noqa: E402
 # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
@@ -163,13 +162,7 @@ class Runner:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="compare programs with optimisations on and off")
-    parser.add_argument("--long", action="store_true", help="all cases, not a sample")
-    parser.add_argument("--only", help="cases whose name holds this text")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bin",
-                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
-                             "build/bin")
+    parser = argument_parser("compare programs with optimisations on and off")
     parser.add_argument("--trace", action="store_true",
                         help="print each case's name before it runs")
     np.seterr(all="ignore")

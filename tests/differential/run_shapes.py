@@ -20,7 +20,6 @@ N failed"; a graph with no failure passes.
 """
 
 import argparse
-import atexit
 import collections
 import json
 import os
@@ -39,39 +38,15 @@ import oracle  # noqa: E402
 import programs  # noqa: E402
 import random_graphs  # noqa: E402
 import run_cluster  # noqa: E402
+from evaluator import ToolProcess  # noqa: E402
 from programs import tf, tf1  # noqa: E402
 from tensorflow.core.framework import graph_pb2  # noqa: E402
 
 SAMPLE_PER_FAMILY, SAMPLE_RANDOM, LONG_RANDOM = 40, 30, 500
 
 
-class Inference:
-    """A graph_shapes process; started again after a crash."""
-
-    def __init__(self, command):
-        self.command, self.process = command, None
-        atexit.register(self.stop)
-
-    def stop(self):
-        if self.process:
-            self.process.stdin.close()
-            self.process.wait()
-            self.process = None
-
-    def ask(self, graphdef, stderr=None):
-        """The reply to a graph."""
-        if not self.process:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=stderr)
-        self.process.stdin.write(struct.pack("<I", len(graphdef)) + graphdef)
-        self.process.stdin.flush()
-        head = self.process.stdout.read(4)
-        reply = self.process.stdout.read(struct.unpack("<I", head)[0]) if len(head) == 4 else b""
-        if not reply:
-            code = self.process.wait()
-            self.process = None
-            raise oracle.Crashed(f"{self.command[-1]} ended with {code}")
-        return reply
+class Inference(ToolProcess):
+    """A graph_shapes process."""
 
     def run(self, graphdef):
         """(code and message of reading, of inference that refuses, {endpoint: shape text},

@@ -10,7 +10,6 @@ Without --long a seeded sample of those that TensorFlow answers at once. After e
 must live and no step may be left. The last line is "N passed, N failed".
 """
 
-import argparse
 import contextlib
 import os
 import random
@@ -22,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
 import wrong_requests as wrong  # noqa: E402
-from cluster import Cluster, ClusterError  # noqa: E402
+from cluster import Cluster, ClusterError, argument_parser  # noqa: E402
 from raw_clients import Client, Refused, data, first, number, run_request  # noqa: E402
 from tensorflow_server import TensorFlowServer  # noqa: E402
 
@@ -226,13 +225,7 @@ class Runner:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="wrong requests, to a cluster and to TensorFlow")
-    parser.add_argument("--long", action="store_true", help="all cases, not a sample")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="cases whose name holds this text")
-    parser.add_argument("--bin",
-                        help="where tf-master and tf-worker are; default $MILLRACE_BIN or "
-                             "build/bin")
+    parser = argument_parser("wrong requests, to a cluster and to TensorFlow")
     parser.add_argument("--messages", action="store_true",
                         help="show both messages where calls fail")
     status = Runner(parser.parse_args()).run()

@@ -5,7 +5,8 @@ compares the answers.
     run_wrong.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages]
 
 wrong_requests.py has the cases. Codes must be equal, and so must the nodes that messages name in
-[[{{node NAME}}]]; a case may ask for words in both. What is explained instead is counted apart.
+[[{{node NAME}}]]; a case may ask for words in both. INTERNAL is never right
+(tools/internal_errors.py). What is explained instead is counted apart.
 Without --long a seeded sample of those that TensorFlow answers at once. After each case all daemons
 must live and no step may be left. The last line is "N passed, N failed".
 """
@@ -28,7 +29,7 @@ from tensorflow_server import TensorFlowServer  # noqa: E402
 SAMPLE = 80
 STEP_MS = 3000
 CALL_S = 10
-UNAVAILABLE = 14
+INTERNAL, UNAVAILABLE = 13, 14
 # ConfigProto.graph_options: no rewriting, no folding: what runs is the graph as it is
 AS_IT_IS = data(10, data(10, number(19, 1)) + data(3, number(3, -1)))
 
@@ -137,6 +138,8 @@ def difference(ours, theirs, options):
         if first_failure.code == ours[0].code:
             raise Earlier
     for k, (our, their) in enumerate(zip(ours, theirs)):
+        if our.code == INTERNAL:
+            return f"call {k}: a client provokes INTERNAL: {our}\n    TensorFlow has {their}"
         if our.code != their.code:
             return f"call {k}: {our}\n    TensorFlow has {their}"
         if their.node and our.node != their.node:

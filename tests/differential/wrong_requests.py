@@ -881,7 +881,7 @@ EXPLAINED = {
     "extend/no_graph": ((0, 3, 0), "cannot be read", BROKEN),
     "create/no_graph": ((3,), "cannot be read", BROKEN),
     "resource/ref_shared_with_another_type": (
-        (0, 0, 3), "does not match declared output type",
+        (0, 0, 3, 0), "does not match declared output type",
         "TensorFlow says INTERNAL, which is for a server's own broken invariants"),
     "flow/switch_dead": ((0, 3), r"Retval\[0\] does not have value",
                          "in process TensorFlow says this, too; its server INTERNAL"),

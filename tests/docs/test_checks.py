@@ -61,9 +61,13 @@ class TestSources(PlantedTree):
         self.write("kernels/cpu/a.c", OPENING + "x = status_internal(\"%s\", why);\n")
         self.assert_finds(check.check_internal_errors, "kernels/cpu/a.c", "says INTERNAL 1 times")
 
+    def test_an_internal_error_of_the_master_is_reviewed_too(self):
+        self.write("master/step/a.c", OPENING + "x = status_internal(\"%s\", why);\n")
+        self.assert_finds(check.check_internal_errors, "master/step/a.c", "says INTERNAL 1 times")
+
     def test_a_reviewed_internal_error_is_allowed(self):
         self.write("common/io/inflate.c", OPENING + "x = status_internal(\"%s\", why);\n")
-        self.write("master/step/a.c", OPENING + "x = status_internal(\"%s\", why);\n")
+        self.write("tfctl/a.c", OPENING + "x = status_internal(\"%s\", why);\n")
         self.assert_silent(check.check_internal_errors)
 
     def test_an_internal_header_of_another_room_is_found(self):

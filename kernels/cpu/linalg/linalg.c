@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "kernels/support/apart.h"
+#include "kernels/support/detached_call.h"
 #include "kernels/support/half_blocks.h"
 
 enum { OPS_PER_NS = 10 }; /* of one core, about; plan.cost_ns counts operations */
@@ -115,8 +115,8 @@ struct linalg_job {
 /* ---- one large problem, on a thread that can be abandoned ---- */
 
 /* Holds the tensors, so that an abandoned routine may go on to use them. */
-struct apart_solve {
-    struct apart apart;
+struct detached_solve {
+    struct detached_call call;
     struct linalg_problem problem;
     struct linalg_state state; /* a copy: the node's may be freed before the routine has ended */
     struct status *status;
@@ -124,13 +124,13 @@ struct apart_solve {
     struct tensor tensors[]; /* inputs, then outputs */
 };
 
-static void apart_solve_work(struct apart *apart) {
-    struct apart_solve *solve = CONTAINER_OF(apart, struct apart_solve, apart);
+static void detached_solve_work(struct detached_call *call) {
+    struct detached_solve *solve = CONTAINER_OF(call, struct detached_solve, call);
     solve->status = solve->state.fn(&solve->problem);
 }
 
-static void apart_solve_free(struct apart *apart) {
-    struct apart_solve *solve = CONTAINER_OF(apart, struct apart_solve, apart);
+static void detached_solve_free(struct detached_call *call) {
+    struct detached_solve *solve = CONTAINER_OF(call, struct detached_solve, call);
     for (int i = 0; i < solve->n_inputs + solve->n_outputs; i++)
         tensor_clear(&solve->tensors[i]);
     free(solve->problem.scratch);
@@ -138,16 +138,16 @@ static void apart_solve_free(struct apart *apart) {
     free(solve);
 }
 
-static struct status *solve_apart(const struct linalg_job *job, struct linalg_problem *problem) {
+static struct status *solve_detached(const struct linalg_job *job, struct linalg_problem *problem) {
     struct kernel_ctx *ctx = job->ctx;
     int n_inputs = ctx->instance->n_inputs, n_outputs = ctx->instance->n_outputs;
     size_t size =
-        sizeof(struct apart_solve) + (size_t)(n_inputs + n_outputs) * sizeof(struct tensor);
-    struct apart_solve *solve = aligned_alloc(64, (size + 63) & ~(size_t)63);
+        sizeof(struct detached_solve) + (size_t)(n_inputs + n_outputs) * sizeof(struct tensor);
+    struct detached_solve *solve = aligned_alloc(64, (size + 63) & ~(size_t)63);
     if (!solve)
         return linalg_no_memory();
     memset(solve, 0, size);
-    solve->apart = (struct apart){apart_solve_work, apart_solve_free};
+    solve->call = (struct detached_call){detached_solve_work, detached_solve_free};
     solve->state = *problem->state;
     solve->problem = *problem;
     solve->problem.state = &solve->state;
@@ -159,18 +159,19 @@ static struct status *solve_apart(const struct linalg_job *job, struct linalg_pr
         tensor_copy(&solve->tensors[i], &ctx->inputs[i]);
     for (int i = 0; i < n_outputs; i++)
         tensor_copy(&solve->tensors[n_inputs + i], &ctx->outputs[i]);
-    if (!apart_run(&solve->apart))
+    if (!detached_call_run(&solve->call))
         return status_new(STATUS_CANCELLED, "The step was cancelled while this op ran");
     struct status *st = solve->status;
     solve->status = NULL;
-    apart_solve_free(&solve->apart);
+    detached_solve_free(&solve->call);
     return st;
 }
 
 /* Halves are computed on copies, which the kernel frees. */
 static bool is_worth_a_thread(const struct linalg_job *job) {
     const struct linalg_state *state = job->plan->state;
-    return job->plan->cost_ns > (double)APART_WORTH_NS * OPS_PER_NS && state->in == state->compute;
+    return job->plan->cost_ns > (double)DETACHED_CALL_WORTH_NS * OPS_PER_NS &&
+           state->in == state->compute;
 }
 
 static void solve_range(void *arg, int64_t begin, int64_t end) {
@@ -196,7 +197,7 @@ static void solve_range(void *arg, int64_t begin, int64_t end) {
             p.out[k] = job->out[k]
                            ? job->out[k] + i * job->out_elements[k] * (int64_t)job->out_size[k]
                            : NULL;
-        struct status *st = is_worth_a_thread(job) ? solve_apart(job, &p) : plan->state->fn(&p),
+        struct status *st = is_worth_a_thread(job) ? solve_detached(job, &p) : plan->state->fn(&p),
                       *none = NULL;
         if (st && !atomic_compare_exchange_strong(&job->failure, &none, st))
             status_unref(st);

@@ -1,5 +1,5 @@
 /* Waits for a call on another thread, and abandons it when nobody wants its result any more. */
-#include "kernels/support/apart.h"
+#include "kernels/support/detached_call.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,28 +11,29 @@
 
 enum { POLL_NS = 5 * 1000 * 1000, STACK_BYTES = 8 << 20 };
 
-struct apart_state {
+struct detached_state {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool has_ended;            /* guarded by lock */
     _Atomic bool is_abandoned; /* written under lock */
-    struct apart *call;
+    struct detached_call *call;
 };
 
 static _Atomic int n_abandoned;
 
-static void state_free(struct apart_state *state) {
+static void state_free(struct detached_state *state) {
     pthread_cond_destroy(&state->changed);
     pthread_mutex_destroy(&state->lock);
     free(state);
 }
 
 static bool is_unwanted(void *arg) {
-    return atomic_load_explicit(&((struct apart_state *)arg)->is_abandoned, memory_order_relaxed);
+    return atomic_load_explicit(&((struct detached_state *)arg)->is_abandoned,
+                                memory_order_relaxed);
 }
 
 static void *thread_main(void *arg) {
-    struct apart_state *state = arg;
+    struct detached_state *state = arg;
     struct pool_cancel cancel = {is_unwanted, state};
     denormals_flush_to_zero();
     pool_set_cancel(&cancel);
@@ -50,7 +51,7 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-static bool thread_start(struct apart_state *state) {
+static bool thread_start(struct detached_state *state) {
     pthread_t thread;
     pthread_attr_t attr;
     CHECK(pthread_attr_init(&attr) == 0);
@@ -61,8 +62,8 @@ static bool thread_start(struct apart_state *state) {
     return is_started;
 }
 
-static struct apart_state *state_new(struct apart *call) {
-    struct apart_state *state = xcalloc(1, sizeof(*state));
+static struct detached_state *state_new(struct detached_call *call) {
+    struct detached_state *state = xcalloc(1, sizeof(*state));
     pthread_condattr_t attr;
     CHECK(pthread_condattr_init(&attr) == 0);
     CHECK(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0);
@@ -74,7 +75,7 @@ static struct apart_state *state_new(struct apart *call) {
 }
 
 /* True: it has ended. The lock is held. */
-static bool wait_for_end(struct apart_state *state) {
+static bool wait_for_end(struct detached_state *state) {
     while (!state->has_ended && !pool_is_unwanted()) {
         int64_t until_ns = clock_now_ns() + POLL_NS;
         struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
@@ -83,12 +84,12 @@ static bool wait_for_end(struct apart_state *state) {
     return state->has_ended;
 }
 
-bool apart_run(struct apart *call) {
-    if (atomic_load(&n_abandoned) >= APART_MAX_ABANDONED) {
+bool detached_call_run(struct detached_call *call) {
+    if (atomic_load(&n_abandoned) >= DETACHED_CALL_MAX_ABANDONED) {
         call->work(call);
         return true;
     }
-    struct apart_state *state = state_new(call);
+    struct detached_state *state = state_new(call);
     if (!thread_start(state)) {
         state_free(state);
         call->work(call);

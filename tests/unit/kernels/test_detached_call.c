@@ -1,5 +1,5 @@
 /* Calls on a thread of their own: waited for, and abandoned. */
-#include "kernels/support/apart.h"
+#include "kernels/support/detached_call.h"
 
 #include <semaphore.h>
 #include <setjmp.h>
@@ -13,26 +13,26 @@
 #include "common/base/pool_cancel.h"
 
 struct call {
-    struct apart apart;
+    struct detached_call detached;
     sem_t may_end, freed;
     _Atomic bool has_begun;
     bool has_ended, was_unwanted;
 };
 
-static void work(struct apart *apart) {
-    struct call *call = CONTAINER_OF(apart, struct call, apart);
+static void work(struct detached_call *detached) {
+    struct call *call = CONTAINER_OF(detached, struct call, detached);
     atomic_store(&call->has_begun, true);
     CHECK(sem_wait(&call->may_end) == 0);
     call->was_unwanted = pool_is_unwanted();
     call->has_ended = true;
 }
 
-static void freed(struct apart *apart) {
-    CHECK(sem_post(&CONTAINER_OF(apart, struct call, apart)->freed) == 0);
+static void freed(struct detached_call *detached) {
+    CHECK(sem_post(&CONTAINER_OF(detached, struct call, detached)->freed) == 0);
 }
 
 static void call_init(struct call *call) {
-    *call = (struct call){.apart = {work, freed}};
+    *call = (struct call){.detached = {work, freed}};
     CHECK(sem_init(&call->may_end, 0, 0) == 0 && sem_init(&call->freed, 0, 0) == 0);
 }
 
@@ -42,7 +42,7 @@ static void a_call_is_waited_for(void **state) {
     struct call call;
     call_init(&call);
     CHECK(sem_post(&call.may_end) == 0);
-    assert_true(apart_run(&call.apart));
+    assert_true(detached_call_run(&call.detached));
     assert_true(call.has_ended);
     assert_false(call.was_unwanted);
     assert_int_not_equal(sem_trywait(&call.freed), 0); /* the record is still the caller's */
@@ -53,7 +53,7 @@ static void an_unwanted_call_is_abandoned_and_frees_its_record(void **state) {
     call_init(&call);
     struct pool_cancel cancel = {is_unwanted, &call};
     pool_set_cancel(&cancel);
-    assert_false(apart_run(&call.apart)); /* the call cannot end before this returns */
+    assert_false(detached_call_run(&call.detached)); /* the call cannot end before this returns */
     pool_set_cancel(NULL);
     CHECK(sem_post(&call.may_end) == 0);
     CHECK(sem_wait(&call.freed) == 0);
@@ -62,17 +62,17 @@ static void an_unwanted_call_is_abandoned_and_frees_its_record(void **state) {
 }
 
 static void with_too_many_abandoned_calls_the_next_is_waited_for(void **state) {
-    static struct call calls[APART_MAX_ABANDONED + 1];
-    for (int i = 0; i <= APART_MAX_ABANDONED; i++) {
+    static struct call calls[DETACHED_CALL_MAX_ABANDONED + 1];
+    for (int i = 0; i <= DETACHED_CALL_MAX_ABANDONED; i++) {
         call_init(&calls[i]);
         struct pool_cancel cancel = {is_unwanted, &calls[i]};
-        if (i == APART_MAX_ABANDONED)
+        if (i == DETACHED_CALL_MAX_ABANDONED)
             CHECK(sem_post(&calls[i].may_end) == 0);
         pool_set_cancel(&cancel);
-        assert_int_equal(apart_run(&calls[i].apart), i == APART_MAX_ABANDONED);
+        assert_int_equal(detached_call_run(&calls[i].detached), i == DETACHED_CALL_MAX_ABANDONED);
         pool_set_cancel(NULL);
     }
-    for (int i = 0; i < APART_MAX_ABANDONED; i++) {
+    for (int i = 0; i < DETACHED_CALL_MAX_ABANDONED; i++) {
         CHECK(sem_post(&calls[i].may_end) == 0);
         CHECK(sem_wait(&calls[i].freed) == 0);
     }

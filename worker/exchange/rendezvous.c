@@ -373,7 +373,7 @@ void rendezvous_add_pending(struct rendezvous *rendezvous) {
     pthread_mutex_unlock(&table->lock);
 }
 
-void rendezvous_next_turns(struct rendezvous_table *table) {
+void rendezvous_retry_pending(struct rendezvous_table *table) {
     struct list pending;
     list_init(&pending);
     pthread_mutex_lock(&table->lock);

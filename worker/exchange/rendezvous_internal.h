@@ -205,7 +205,7 @@ void rendezvous_lose_step(struct rendezvous_table *table, uint64_t step_id, stru
 /* Queues the step, which waits for credit. Its lock must not be held. */
 void rendezvous_add_pending(struct rendezvous *rendezvous);
 /* Credit was returned: the queued steps try again, in order. No lock may be held. */
-void rendezvous_next_turns(struct rendezvous_table *table);
+void rendezvous_retry_pending(struct rendezvous_table *table);
 /* Has on_value called from the loop, with `why_take`. */
 void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv,
                           struct status *why_take);
@@ -275,7 +275,7 @@ struct status *rendezvous_decode_later(struct rendezvous *rendezvous, struct val
 /* Lock not held. Grants all announced values for which there is credit. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
 /* The slot's bytes are no longer in flight: returns their credit. Any lock may be held. The caller
- * calls rendezvous_next_turns once it holds none. */
+ * calls rendezvous_retry_pending once it holds none. */
 void rendezvous_release_credit(struct rendezvous *rendezvous, const struct slot *slot);
 /* Adds `size` to a counter unless that would exceed `max`; a counter of 0 takes any size. Returns
  * false, with nothing done, otherwise. */

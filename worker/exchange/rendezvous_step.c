@@ -222,7 +222,7 @@ static void set_wanted(struct rendezvous *rendezvous, struct slot *slot) {
 
 /* What the caller has to do once the lock is not held. */
 struct follow_up {
-    bool next_turns; /* credit of the task was returned: rendezvous_next_turns */
+    bool retry_pending; /* credit of the task was returned: rendezvous_retry_pending */
     bool try_grants; /* there is credit for announced values of this step: rendezvous_try_grants */
     bool flush;      /* a Credit is queued: flush */
 };
@@ -232,8 +232,8 @@ static void follow(struct rendezvous *rendezvous, const struct follow_up *what) 
         rendezvous_try_grants(rendezvous);
     if (unlikely(what->flush))
         rendezvous_flush(rendezvous);
-    if (what->next_turns)
-        rendezvous_next_turns(rendezvous->table);
+    if (what->retry_pending)
+        rendezvous_retry_pending(rendezvous->table);
 }
 
 /* Lock held. A value has arrived for a slot that waits for it. Returns the slot's Recv, and removes
@@ -254,7 +254,7 @@ static struct rendezvous_recv *fill_slot(struct rendezvous *rendezvous, struct s
                       : slot->is_announced           ? slot->announced
                                                      : NULL;
     }
-    ret->next_turns = is_granted;
+    ret->retry_pending = is_granted;
     slot->recv = NULL;
     if (recv && source.is_small && !is_granted)
         ret->flush = give_credit(rendezvous, source.peer, source.size_bytes);
@@ -538,7 +538,7 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
     }
     struct rendezvous *self = rendezvous;
     if (atomic_compare_exchange_strong(&rendezvous->table->claim, &self, NULL) || had_credit)
-        rendezvous_next_turns(rendezvous->table);
+        rendezvous_retry_pending(rendezvous->table);
 }
 
 void rendezvous_abort(struct rendezvous *rendezvous, struct status *why) {

@@ -399,7 +399,7 @@ static bool grant_what_fits(struct rendezvous *rendezvous) {
     rendezvous_flush(rendezvous);
     if (st) {
         rendezvous_abort(rendezvous, st);
-        rendezvous_next_turns(rendezvous->table);
+        rendezvous_retry_pending(rendezvous->table);
         status_unref(st);
     }
     return is_short && !st;

@@ -86,12 +86,12 @@ struct graph_run {
     struct pool_task release_task;
 };
 
-/* What has been encoded for RunDone before its turn. */
+/* What has been encoded for RunDone ahead of it. */
 struct encoded {
     struct buffer *buffer; /* NULL: nothing */
     size_t len;
 };
-struct encoded_answer {
+struct encoded_reply {
     struct encoded trace;   /* a StepStats message */
     struct encoded texts[]; /* by fetch: the TensorProto of a string tensor */
 };
@@ -216,7 +216,7 @@ void graph_run_unref(struct graph_run *run); /* drops a reference taken under se
 void graph_runs_free(struct worker_service *service);
 /* Answers the master and gives back the execution's reference. `encoded` may be NULL. Any thread.
  */
-void graph_run_finish(struct graph_run *run, const struct encoded_answer *encoded,
+void graph_run_finish(struct graph_run *run, const struct encoded_reply *encoded,
                       struct status *status_take);
 /* The run has no references, and its values are released. Any thread. */
 void graph_run_recycle(struct graph_run *run);

@@ -123,7 +123,7 @@ static bool is_derived(struct graph_run *run, const struct status *status) {
     return derived;
 }
 
-static struct status *add_fetches(struct graph_run *run, const struct encoded_answer *encoded,
+static struct status *add_fetches(struct graph_run *run, const struct encoded_reply *encoded,
                                   struct wire_values *values) {
     const struct plan *plan = run->graph->plan;
     for (uint32_t i = 0; !run->execution.is_partial && i < plan->n_fetches; i++) {
@@ -140,7 +140,7 @@ static struct status *add_fetches(struct graph_run *run, const struct encoded_an
     return wire_check_meta(WIRE_RUN_DONE, run->meta.len);
 }
 
-static void send_done(struct graph_run *run, const struct encoded_answer *encoded,
+static void send_done(struct graph_run *run, const struct encoded_reply *encoded,
                       struct status **status) {
     struct wire_values values;
     wire_values_init(&values, run->graph->plan->n_fetches);
@@ -169,7 +169,7 @@ static void send_done(struct graph_run *run, const struct encoded_answer *encode
     wire_values_fini(&values);
 }
 
-void graph_run_finish(struct graph_run *run, const struct encoded_answer *encoded,
+void graph_run_finish(struct graph_run *run, const struct encoded_reply *encoded,
                       struct status *status_take) {
     struct execution *execution = &run->execution;
     struct worker_service *service = run->service;

@@ -260,7 +260,7 @@ struct status *service_feed_run(struct graph_run *run, struct wire_message *mess
 
 /* ---- fetches and traces in pieces ---- */
 
-struct answer_job {
+struct reply_job {
     struct pool_task task;
     struct graph_run *run;
     struct status *status; /* CANCELLED, or NULL */
@@ -268,7 +268,7 @@ struct answer_job {
     struct tensor_encoder encoder;
     struct stats_writer trace;
     bool is_encoding, has_trace;
-    struct encoded_answer encoded; /* the last: it has an entry for each fetch */
+    struct encoded_reply encoded; /* the last: it has an entry for each fetch */
 };
 
 static void take_encoded(struct str *text, struct encoded *ret) {
@@ -279,7 +279,7 @@ static void take_encoded(struct str *text, struct encoded *ret) {
     ret->buffer = buffer_wrap(bytes, ret->len, free, bytes);
 }
 
-static void answer_job_free(struct answer_job *job) {
+static void reply_job_free(struct reply_job *job) {
     tensor_encoder_fini(&job->encoder);
     stats_writer_fini(&job->trace);
     buffer_unref(job->encoded.trace.buffer);
@@ -288,7 +288,7 @@ static void answer_job_free(struct answer_job *job) {
     free(job);
 }
 
-static void encode_fetch(struct answer_job *job, int64_t *units) {
+static void encode_fetch(struct reply_job *job, int64_t *units) {
     const struct tensor *fetch = &job->run->execution.fetches[job->n_done];
     --*units;
     if (!job->is_encoding && !tensor_has_much_text(fetch)) {
@@ -302,7 +302,7 @@ static void encode_fetch(struct answer_job *job, int64_t *units) {
         take_encoded(&job->encoder.out, &job->encoded.texts[job->n_done++]);
 }
 
-static void write_trace(struct answer_job *job, int64_t *units) {
+static void write_trace(struct reply_job *job, int64_t *units) {
     if (!stats_writer_run(&job->trace, units))
         return;
     take_encoded(&job->trace.out, &job->encoded.trace);
@@ -310,7 +310,7 @@ static void write_trace(struct answer_job *job, int64_t *units) {
 }
 
 /* True: there is more to do. */
-static bool reply_job_continue(struct answer_job *job, int64_t units) {
+static bool reply_job_continue(struct reply_job *job, int64_t units) {
     while (!job->status && job->n_done < job->n_fetches && units > 0)
         encode_fetch(job, &units);
     while (job->has_trace && units > 0)
@@ -318,13 +318,13 @@ static bool reply_job_continue(struct answer_job *job, int64_t units) {
     return (!job->status && job->n_done < job->n_fetches) || job->has_trace;
 }
 
-static void answer_job_end(struct answer_job *job) {
+static void reply_job_end(struct reply_job *job) {
     graph_run_finish(job->run, &job->encoded, job->status);
-    answer_job_free(job);
+    reply_job_free(job);
 }
 
-static void answer_job_run(struct pool_task *task) {
-    struct answer_job *job = CONTAINER_OF(task, struct answer_job, task);
+static void reply_job_run(struct pool_task *task) {
+    struct reply_job *job = CONTAINER_OF(task, struct reply_job, task);
     struct status *cancelled = why_cancelled(job->run);
     bool more = !cancelled && reply_job_continue(job, PIECE_UNITS);
     if (cancelled && !job->status)
@@ -333,7 +333,7 @@ static void answer_job_run(struct pool_task *task) {
     if (more)
         pool_submit(pool_of(job->run), task);
     else
-        answer_job_end(job);
+        reply_job_end(job);
 }
 
 static bool has_texts(const struct graph_run *run) {
@@ -351,7 +351,7 @@ bool service_encode_later(struct graph_run *run, const struct status *status) {
     if (likely(!has_much))
         return false;
     uint32_t n = run->execution.is_partial ? 0 : run->graph->plan->n_fetches;
-    struct answer_job *job = xcalloc(1, sizeof(*job) + n * sizeof(job->encoded.texts[0]));
+    struct reply_job *job = xcalloc(1, sizeof(*job) + n * sizeof(job->encoded.texts[0]));
     job->run = run;
     job->n_fetches = n;
     if (stats) {
@@ -359,12 +359,12 @@ bool service_encode_later(struct graph_run *run, const struct status *status) {
                           SERVICE_MAX_TRACE_BYTES);
         job->has_trace = true;
     }
-    job->task.run = answer_job_run;
+    job->task.run = reply_job_run;
     if (pool_of(run)) {
         pool_submit(pool_of(run), &job->task);
     } else {
         CHECK(!reply_job_continue(job, INT64_MAX));
-        answer_job_end(job);
+        reply_job_end(job);
     }
     return true;
 }

@@ -150,7 +150,7 @@ static void a_claim_goes_with_its_step(void **state) {
     expect_failure(&waits[0], STATUS_CANCELLED, "no more");
     assert_ptr_equal(atomic_load(&b.rendezvous->claim), receivers[1]);
     atomic_fetch_sub(&b.rendezvous->in_flight_bytes, 1000);
-    rendezvous_next_turns(b.rendezvous);
+    rendezvous_retry_pending(b.rendezvous);
     TURN_UNTIL(loop, waits[1].n_calls == 1 && waits[2].n_calls == 1);
     for (uint64_t i = 0; i < 3; i++) {
         tensor_clear(&waits[i].value);

@@ -34,7 +34,7 @@ static pid_t child;
 static void turn_until(bool (*is_done)(const void *arg), const void *arg) {
     alarm(120);
     while (!is_done(arg))
-        loop_turn(loop);
+        loop_iterate(loop);
     alarm(0);
 }
 
@@ -169,7 +169,7 @@ static void child_echo(void) { /* step 7 comes, step 8 goes */
     make(&value, 8);
     send_value(8, &value);
     for (;;)
-        loop_turn(loop);
+        loop_iterate(loop);
 }
 
 static void child_receive(void) {
@@ -177,7 +177,7 @@ static void child_receive(void) {
     for (uint32_t edge = 0; edge < N_EDGES; edge++)
         begin_receive_edge(7, edge, &waits[edge]);
     for (;;)
-        loop_turn(loop);
+        loop_iterate(loop);
 }
 
 static void child_send(void) {
@@ -188,7 +188,7 @@ static void child_send(void) {
     for (uint32_t edge = 0; edge < N_EDGES; edge++)
         send_edge(7, edge, &value);
     for (;;)
-        loop_turn(loop);
+        loop_iterate(loop);
 }
 
 static void start_both(enum rdma_mode parent_mode, enum rdma_mode child_mode,

@@ -9,7 +9,7 @@
 
 #include "master/cluster/tasks_internal.h"
 #include "proto/worker.pb-c.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 
 enum { MASTER = 4711, PROCESS = 17, OTHER_PROCESS = 18, MAX_HELLOS = 64 };
 
@@ -146,7 +146,7 @@ static int teardown(void **state) {
     tasks_free(tasks);
     for (size_t i = 0; i < ARRAY_LEN(servers); i++)
         wire_server_close(servers[i]);
-    TURN_UNTIL(loop, process.n_open == 0 && other_process.n_open == 0);
+    LOOP_UNTIL(loop, process.n_open == 0 && other_process.n_open == 0);
     cluster_spec_fini(&spec);
     loop_end(loop);
     return 0;
@@ -158,7 +158,7 @@ static int teardown(void **state) {
 static void a_task_is_told_its_name_after_the_probe(void **state) {
     add_task("b", &process);
     start();
-    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
     assert_int_equal(process.n_hellos, 3);
     assert_string_equal(process.hellos[0].as_task, "");
     assert_int_equal(process.hellos[0].expected, 0);
@@ -178,7 +178,7 @@ static void a_master_of_the_own_cluster_tells_no_name(void **state) {
     add_task("home", &process);
     spec.tasks[0].name = "/job:home/replica:0/task:5";
     tasks = tasks_new(loop, &spec, MASTER, 1000, on_event, on_event, hold_nothing, NULL);
-    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
     for (int i = 0; i < process.n_hellos; i++)
         assert_string_equal(process.hellos[i].as_task, "");
 }
@@ -187,10 +187,10 @@ static void a_leaving_master_says_so(void **state) {
     add_task("a", &process);
     add_task("b", &other_process);
     start();
-    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
     tasks_leave(tasks);
     tasks = NULL; /* it frees itself once the tasks have closed their connections */
-    TURN_UNTIL(loop, process.n_open == 0 && other_process.n_open == 0);
+    LOOP_UNTIL(loop, process.n_open == 0 && other_process.n_open == 0);
     assert_int_equal(process.n_leaves, 1);
     assert_int_equal(other_process.n_leaves, 1);
 }
@@ -202,9 +202,9 @@ static void one_process_at_two_addresses_is_found(void **state) {
     add_task("b", &process);
     add_task("c", &other_process);
     start();
-    TURN_UNTIL(loop, *process.as_task);
+    LOOP_UNTIL(loop, *process.as_task);
     int refused = strstr(process.as_task, "/job:a") ? 1 : 0;
-    TURN_UNTIL(loop, task_state(tasks_at(tasks, refused)) == TASK_DOWN &&
+    LOOP_UNTIL(loop, task_state(tasks_at(tasks, refused)) == TASK_DOWN &&
                          task_incarnation(tasks_at(tasks, refused)) != 0);
     struct status *st = tasks_check_distinct(tasks);
     assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
@@ -219,7 +219,7 @@ static void tasks_that_have_not_answered_are_no_process(void **state) {
     add_task("b", &other_process);
     start();
     assert_null(tasks_check_distinct(tasks)); /* nothing is connected yet */
-    TURN_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
     assert_null(tasks_check_distinct(tasks));
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "rpc/grpc/grpc_client.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 
 struct grpc_dial {
     struct status *status; /* the caller's */
@@ -33,12 +33,12 @@ static inline void assert_grpc_is_refused(struct loop *loop, int port, const cha
     grpc_body_init(&body);
     grpc_client_start(client, "/tensorflow.MasterService/CreateSession", &body, 30000, NULL,
                       grpc_dial_done, &dial);
-    TURN_UNTIL(loop, dial.is_done);
+    LOOP_UNTIL(loop, dial.is_done);
     assert_int_equal(status_code(dial.status), STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(status_message(dial.status), words));
     status_unref(dial.status);
     grpc_client_close(client, grpc_dial_closed, &dial);
-    TURN_UNTIL(loop, dial.is_closed);
+    LOOP_UNTIL(loop, dial.is_closed);
 }
 
 #endif

@@ -11,7 +11,7 @@
 #include "common/base/metrics.h"
 #include "rpc/host_id.h"
 #include "tests/unit/rpc/fake_gateway.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 #include "tests/unit/state_drawing.h"
 
 struct fixture {
@@ -108,7 +108,7 @@ static void ask(struct fixture *f, int mode) {
     int before = f->n_replies;
     f->mode = mode;
     etcd_range(f->etcd, &f->call, "a", false);
-    TURN_UNTIL(f->loop, f->n_replies > before);
+    LOOP_UNTIL(f->loop, f->n_replies > before);
 }
 
 static void test_a_call(void **state) {
@@ -155,7 +155,7 @@ static void test_a_cancelled_call_is_silent(void **state) {
     struct fixture *f = setup(1, answer_by_mode);
     f->mode = HANGS;
     etcd_range(f->etcd, &f->call, "a", false);
-    TURN_UNTIL(f->loop, f->n_calls == 1);
+    LOOP_UNTIL(f->loop, f->n_calls == 1);
     etcd_call_cancel(&f->call);
     ask(f, GOOD);
     assert_int_equal(f->n_replies, 1);
@@ -166,7 +166,7 @@ static void test_a_cancelled_call_is_silent(void **state) {
 static void test_a_watch_ends_with_the_call_that_finds_its_endpoint_silent(void **state) {
     struct fixture *f = setup(1, answer_by_mode);
     etcd_watch_start(f->etcd, &f->watch, "a/", 1);
-    TURN_UNTIL(f->loop, f->n_events == 1);
+    LOOP_UNTIL(f->loop, f->n_events == 1);
     ask(f, HANGS);
     assert_int_equal(f->n_ends, 1);
     teardown(f);
@@ -194,7 +194,7 @@ static void watch_until_end(int (*answer)(void *arg, const char *path, const cha
                             int n_events, enum status_code code) {
     struct fixture *f = setup(1, answer);
     etcd_watch_start(f->etcd, &f->watch, "a/", 1);
-    TURN_UNTIL(f->loop, f->n_ends == 1);
+    LOOP_UNTIL(f->loop, f->n_ends == 1);
     assert_int_equal(f->n_events, n_events);
     assert_int_equal(status_code(f->status), code);
     teardown(f);
@@ -365,7 +365,7 @@ static struct etcd_registration *register_in_etcd(struct fixture *f, int mode) {
 
 static void leave(struct fixture *f, struct etcd_registration *e) {
     etcd_registration_leave(e, on_left, f);
-    TURN_UNTIL(f->loop, f->n_ends == 1);
+    LOOP_UNTIL(f->loop, f->n_ends == 1);
     teardown(f);
     free(f);
 }
@@ -373,7 +373,7 @@ static void leave(struct fixture *f, struct etcd_registration *e) {
 static void test_a_lease_is_kept(void **state) {
     struct fixture *f = setup(1, answer_registration);
     struct etcd_registration *e = register_in_etcd(f, HELD_FOR_EVER);
-    TURN_UNTIL(f->loop, f->n_keeps == 3);
+    LOOP_UNTIL(f->loop, f->n_keeps == 3);
     assert_int_equal(f->n_grants, 1);
     assert_int_equal(f->n_claims, 1);
     leave(f, e);
@@ -383,7 +383,7 @@ static void test_a_dead_holder_is_replaced_under_a_fresh_lease(void **state) {
     for (int is_master = 0; is_master < 2; is_master++) {
         struct fixture *f = setup(1, answer_registration);
         struct etcd_registration *e = register_as(f, DEAD_HOLDER, is_master);
-        TURN_UNTIL(f->loop, f->is_held);
+        LOOP_UNTIL(f->loop, f->is_held);
         assert_int_equal(f->n_grants, 2);
         assert_int_equal(f->n_claims, 2);
         assert_int_equal(f->n_looks, 0); /* its host has said so */
@@ -396,7 +396,7 @@ static void test_a_holder_that_cannot_be_asked_is_replaced_once_its_lease_has_la
     for (int is_master = 0; is_master < 2; is_master++) {
         struct fixture *f = setup(1, answer_registration);
         struct etcd_registration *e = register_as(f, LAPSING, is_master);
-        TURN_UNTIL(f->loop, f->is_held || f->is_taken);
+        LOOP_UNTIL(f->loop, f->is_held || f->is_taken);
         assert_true(f->is_held);
         assert_int_equal(f->n_looks, 3);
         assert_int_equal(f->n_claims, 2);
@@ -409,7 +409,7 @@ static void test_a_holder_that_cannot_be_asked_but_keeps_its_lease_stays(void **
     for (int is_master = 0; is_master < 2; is_master++) {
         struct fixture *f = setup(1, answer_registration);
         struct etcd_registration *e = register_as(f, RENEWED, is_master);
-        TURN_UNTIL(f->loop, f->is_held || f->is_taken);
+        LOOP_UNTIL(f->loop, f->is_held || f->is_taken);
         assert_true(f->is_taken);
         assert_int_equal(f->n_claims, 1);
         assert_non_null(strstr(f->why, "renews its lease"));
@@ -424,7 +424,7 @@ static void test_a_lease_that_lapsed_is_asked_for_anew(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         struct fixture *f = setup(1, answer_registration);
         struct etcd_registration *e = register_in_etcd(f, modes[i]);
-        TURN_UNTIL(f->loop, f->n_claims == 2);
+        LOOP_UNTIL(f->loop, f->n_claims == 2);
         assert_int_equal(f->n_grants, 2);
         assert_true(f->is_held);
         assert_true(f->is_claimed_as_new);
@@ -438,7 +438,7 @@ static void test_what_is_in_vain_is_tried_again_at_leisure(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         struct fixture *f = setup(1, answer_registration);
         struct etcd_registration *e = register_in_etcd(f, modes[i]);
-        TURN_UNTIL(f->loop, f->is_held);
+        LOOP_UNTIL(f->loop, f->is_held);
         assert_int_equal(f->n_claims, N_IN_VAIN + 1);
         assert_true(f->claimed_at_ns[2] - f->claimed_at_ns[1] >= 900 * 1000000ll);
         assert_true(f->claimed_at_ns[3] - f->claimed_at_ns[2] >= 900 * 1000000ll);
@@ -465,19 +465,19 @@ static bool counts_as_registered(void) {
 static void test_one_that_etcd_has_not_kept_for_a_time_to_live_has_lapsed(void **state) {
     struct fixture *f = setup(1, answer_registration);
     struct etcd_registration *e = register_in_etcd(f, HELD_FOR_EVER);
-    TURN_UNTIL(f->loop, f->n_keeps == 2);
+    LOOP_UNTIL(f->loop, f->n_keeps == 2);
     int64_t kept_ns = clock_now_ns();
     assert_true(says(e, "\"state\": \"held\""));
     assert_false(etcd_registration_has_lapsed(e));
     assert_true(counts_as_registered());
     f->mode = SILENT_KEEP_ALIVE;
-    TURN_UNTIL(f->loop, says(e, "\"state\": \"lapsed\""));
+    LOOP_UNTIL(f->loop, says(e, "\"state\": \"lapsed\""));
     assert_true(etcd_registration_has_lapsed(e));
     /* of a second since the call was sent */
     assert_true(clock_now_ns() - kept_ns >= 500 * 1000000ll);
-    TURN_UNTIL(f->loop, !counts_as_registered());
+    LOOP_UNTIL(f->loop, !counts_as_registered());
     f->mode = HELD_FOR_EVER;
-    TURN_UNTIL(f->loop, says(e, "\"state\": \"held\""));
+    LOOP_UNTIL(f->loop, says(e, "\"state\": \"held\""));
     assert_false(etcd_registration_has_lapsed(e));
     assert_true(counts_as_registered());
     assert_false(f->is_taken);
@@ -487,7 +487,7 @@ static void test_one_that_etcd_has_not_kept_for_a_time_to_live_has_lapsed(void *
 static void test_one_that_was_replaced_is_told_by_whom(void **state) {
     struct fixture *f = setup(1, answer_registration);
     struct etcd_registration *e = register_in_etcd(f, REPLACED);
-    TURN_UNTIL(f->loop, f->is_taken);
+    LOOP_UNTIL(f->loop, f->is_taken);
     assert_non_null(strstr(f->why, "the process at 127.0.0.1:2 with incarnation 0000000000000002"));
     leave(f, e);
 }
@@ -495,7 +495,7 @@ static void test_one_that_was_replaced_is_told_by_whom(void **state) {
 static void test_the_end_of_the_job_is_told(void **state) {
     struct fixture *f = setup(1, answer_registration);
     struct etcd_registration *e = register_in_etcd(f, JOB_ENDED);
-    TURN_UNTIL(f->loop, f->has_ended);
+    LOOP_UNTIL(f->loop, f->has_ended);
     leave(f, e);
 }
 

@@ -9,7 +9,7 @@
 #include "common/tensor/shm_arena.h"
 #include "rpc/rdma/rdma_in.h"
 #include "tests/unit/rpc/fake_verbs.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 
 static int setup(void **state) {
     fake_verbs_reset();

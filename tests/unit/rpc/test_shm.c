@@ -12,7 +12,7 @@
 #include "common/tensor/shm_arena.h"
 #include "rpc/shm/shm_ledger.h"
 #include "rpc/shm/shm_map.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 
 enum { BLOCK = 1 << 20, CLASS = 32 };
 
@@ -244,7 +244,7 @@ static void what_was_looked_at_longest_ago_leaves_the_tables(void **state) {
     uint64_t *tokens;
     assert_int_equal(shm_map_take_released(map, &tokens), N);
     free(tokens);
-    TURN_UNTIL(loop, n_calls > 0);
+    LOOP_UNTIL(loop, n_calls > 0);
 }
 
 static void a_reference_is_the_owners_bytes_and_goes_back_once(void **state) {
@@ -258,7 +258,7 @@ static void a_reference_is_the_owners_bytes_and_goes_back_once(void **state) {
     free(tokens);
     buffer_unref(a);
     buffer_unref(b);
-    TURN_UNTIL(loop, n_calls == 1); /* once for both */
+    LOOP_UNTIL(loop, n_calls == 1); /* once for both */
     assert_int_equal(shm_map_take_released(map, &tokens), 2);
     assert_int_equal(tokens[0] + tokens[1], 3);
     free(tokens);
@@ -316,7 +316,7 @@ static void the_pages_outlive_the_owner_while_they_are_looked_at(void **state) {
     buffer_unref(buffer); /* the map goes with it */
     map = NULL;
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(n_calls, 0);
 }
 

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "rpc/wire/wire_internal.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 #include "tests/unit/rpc/test_certs.h"
 #include "tests/unit/rpc/wire_end.h"
 
@@ -124,12 +124,12 @@ static void test_messages_of_all_sizes(void **state) {
         send_payload(here.conn, i, sizes[i]);
         total += sizes[i];
     }
-    TURN_UNTIL(loop, there.n_messages == (int)ARRAY_LEN(sizes) || here.n_closed || there.n_closed);
+    LOOP_UNTIL(loop, there.n_messages == (int)ARRAY_LEN(sizes) || here.n_closed || there.n_closed);
     assert_int_equal(there.n_bytes, total);
     assert_null(wire_conn_check_task(there.conn, "master"));
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         send_payload(there.conn, i, sizes[i]);
-    TURN_UNTIL(loop, here.n_messages == (int)ARRAY_LEN(sizes) || here.n_closed || there.n_closed);
+    LOOP_UNTIL(loop, here.n_messages == (int)ARRAY_LEN(sizes) || here.n_closed || there.n_closed);
     assert_int_equal(here.n_bytes, total);
     assert_false(here.is_wrong || there.is_wrong);
 }
@@ -151,14 +151,14 @@ static void test_many_threads_and_both_ways(void **state) {
     struct sender senders[N_THREADS];
     wire_server_secure(server, ps);
     connect_here(master, "/job:ps/replica:0/task:0");
-    TURN_UNTIL(loop, there.conn && wire_conn_is_open(here.conn) && wire_conn_is_open(there.conn));
+    LOOP_UNTIL(loop, there.conn && wire_conn_is_open(here.conn) && wire_conn_is_open(there.conn));
     for (uint64_t i = 0; i < N_THREADS; i++) {
         senders[i].id = i + 1;
         assert_int_equal(pthread_create(&senders[i].thread, NULL, run_sender, &senders[i]), 0);
     }
     for (uint64_t i = 0; i < N_PER_THREAD; i++)
         send_payload(there.conn, i, i % 40 == 0 ? 300000 : i % 5 * 1000);
-    TURN_UNTIL(loop,
+    LOOP_UNTIL(loop,
                (there.n_messages == N_THREADS * N_PER_THREAD && here.n_messages == N_PER_THREAD) ||
                    here.n_closed || there.n_closed);
     for (int i = 0; i < N_THREADS; i++)
@@ -178,7 +178,7 @@ static void test_the_wrong_task_gets_nothing(void **state) {
     wire_server_secure(server, ps);
     connect_here(master, "/job:ps/replica:0/task:1");
     send_payload(here.conn, 0, 1000);
-    TURN_UNTIL(loop, here.n_closed && there.n_closed);
+    LOOP_UNTIL(loop, here.n_closed && there.n_closed);
     expect_why(&here, "is for URI:millrace://default/job/ps/task/0");
     expect_why(&here, "not for millrace://default/job/ps/task/1");
     expect_why(&there, "refuses our certificate");
@@ -190,7 +190,7 @@ static void test_who_shows_no_certificate(void **state) {
     wire_server_secure(server, ps);
     connect_here(nobody, "/job:ps/replica:0/task:0");
     send_payload(here.conn, 0, 1000);
-    TURN_UNTIL(loop, here.n_closed && there.n_closed);
+    LOOP_UNTIL(loop, here.n_closed && there.n_closed);
     expect_why(&there, "shows no certificate");
     expect_why(&here, "requires a certificate");
     assert_int_equal(there.n_messages, 0);
@@ -201,7 +201,7 @@ static void test_in_the_clear_to_a_port_with_tls(void **state) {
     wire_server_secure(server, ps);
     connect_here(NULL, NULL);
     send_payload(here.conn, 0, 1000);
-    TURN_UNTIL(loop, here.n_closed && there.n_closed);
+    LOOP_UNTIL(loop, here.n_closed && there.n_closed);
     expect_why(&there, "does not speak TLS");
     expect_why(&here, "wants TLS");
 }
@@ -209,7 +209,7 @@ static void test_in_the_clear_to_a_port_with_tls(void **state) {
 static void test_with_tls_to_a_port_in_the_clear(void **state) {
     connect_here(master, "/job:ps/replica:0/task:0");
     send_payload(here.conn, 0, 1000);
-    TURN_UNTIL(loop, here.n_closed && there.n_closed);
+    LOOP_UNTIL(loop, here.n_closed && there.n_closed);
     expect_why(&here, "closed the connection during the TLS handshake: does it speak TLS");
     assert_int_equal(there.n_messages, 0);
 }
@@ -217,9 +217,9 @@ static void test_with_tls_to_a_port_in_the_clear(void **state) {
 static void test_closing_in_the_handshake(void **state) {
     wire_server_secure(server, ps);
     connect_here(master, "/job:ps/replica:0/task:0");
-    TURN_UNTIL(loop, there.conn);
+    LOOP_UNTIL(loop, there.conn);
     wire_conn_close(here.conn, NULL);
-    TURN_UNTIL(loop, here.n_closed && there.n_closed);
+    LOOP_UNTIL(loop, here.n_closed && there.n_closed);
     expect_why(&there, "during the TLS handshake");
 }
 
@@ -233,7 +233,7 @@ static void test_unix_sockets_need_none(void **state) {
     here.conn = wire_connect(loop, text, &handlers, &here);
     wire_conn_secure(here.conn, master, "/job:ps/replica:0/task:0");
     send_payload(here.conn, 0, 1000);
-    TURN_UNTIL(loop, there.n_messages == 1 || here.n_closed);
+    LOOP_UNTIL(loop, there.n_messages == 1 || here.n_closed);
     assert_int_equal(there.n_messages, 1);
     assert_null(wire_conn_check_task(there.conn, "master"));
 }

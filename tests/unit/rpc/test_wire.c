@@ -39,7 +39,7 @@ static void names_are_resolved(void **state) {
     snprintf(address, sizeof(address), "localhost:%d", wire_server_port(server));
     connect_here();
     send_text(here.conn, WIRE_PING, 1, "x");
-    TURN_UNTIL(loop, there.n_messages == 1);
+    LOOP_UNTIL(loop, there.n_messages == 1);
 }
 
 static void a_unix_path_works_and_is_removed(void **state) {
@@ -51,7 +51,7 @@ static void a_unix_path_works_and_is_removed(void **state) {
     listen_on(text);
     connect_here();
     send_text(here.conn, WIRE_PING, 1, "x");
-    TURN_UNTIL(loop, there.n_messages == 1);
+    LOOP_UNTIL(loop, there.n_messages == 1);
     wire_server_close(server);
     assert_int_not_equal(access(path, F_OK), 0);
     server = NULL;
@@ -65,10 +65,10 @@ static void large_metas_are_read_whole(void **state) {
     connect_here();
     wire_send(here.conn, &(struct wire_out){.type = WIRE_RUN_DONE, .id = 1, .meta = {meta, len}});
     send_text(here.conn, WIRE_PING, 2, "after");
-    TURN_UNTIL(loop, there.n_messages == 1);
+    LOOP_UNTIL(loop, there.n_messages == 1);
     assert_int_equal(there.last_meta.len, len);
     assert_memory_equal(there.last_meta.data, meta, len);
-    TURN_UNTIL(loop, there.n_messages == 2);
+    LOOP_UNTIL(loop, there.n_messages == 2);
     assert_string_equal(str_text(&there.last_meta), "after");
     free(meta);
 }
@@ -93,13 +93,13 @@ static void a_message_that_comes_byte_by_byte_is_delivered_once(void **state) {
         write_raw(fd, (char *)iov[0].iov_base + i, 1);
         uv_run(loop_uv(loop), UV_RUN_NOWAIT);
     }
-    TURN_UNTIL(loop, there.n_messages == 2);
+    LOOP_UNTIL(loop, there.n_messages == 2);
     assert_int_equal(there.last_id, 10);
     assert_int_equal(there.n_allocs, 1);
     wire_output_fini(&output);
     tensor_clear(&t);
     close(fd);
-    TURN_UNTIL(loop, there.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1);
     assert_int_equal(there.closed_code, STATUS_UNAVAILABLE);
 }
 
@@ -114,7 +114,7 @@ static void expect_refusal(struct wire_header header, const char *magic, uint32_
     memcpy(bytes + 12, &crc, sizeof(crc));
     int fd = connect_raw();
     write_raw(fd, bytes, sizeof(bytes));
-    TURN_UNTIL(loop, there.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1);
     if (!strstr(str_text(&there.closed_why), words))
         fail_msg("\"%s\" does not say \"%s\"", str_text(&there.closed_why), words);
     assert_int_equal(there.n_allocs, 0);
@@ -187,7 +187,7 @@ static void a_meta_at_the_limit_crosses(void **state) {
     connect_here();
     wire_send(here.conn,
               &(struct wire_out){.type = WIRE_STEPS, .meta = {meta, WIRE_MAX_META_BYTES}});
-    TURN_UNTIL(loop, there.n_messages == 1);
+    LOOP_UNTIL(loop, there.n_messages == 1);
     assert_int_equal(there.last_meta.len, WIRE_MAX_META_BYTES);
     free(meta);
 }
@@ -197,7 +197,7 @@ static void a_meta_beyond_the_limit_ends_the_connection_and_not_the_process(void
     connect_here();
     wire_send(here.conn,
               &(struct wire_out){.type = WIRE_STEPS, .meta = {meta, WIRE_MAX_META_BYTES + 1}});
-    TURN_UNTIL(loop, here.n_closed == 1);
+    LOOP_UNTIL(loop, here.n_closed == 1);
     assert_int_equal(here.closed_code, STATUS_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(str_text(&here.closed_why), "a Steps message"));
     free(meta);
@@ -233,7 +233,7 @@ static void strings_cross(const size_t *lens, size_t n, size_t n_parts) {
                                             .meta = {meta.data, meta.len},
                                             .tensors = values.parts,
                                             .n_tensors = values.n_parts});
-    TURN_UNTIL(loop, there.n_messages == 1);
+    LOOP_UNTIL(loop, there.n_messages == 1);
     struct buffer *payload = buffer_alloc(allocator_host(), there.last_payload.len + 1);
     memcpy(payload->data, str_text(&there.last_payload), there.last_payload.len);
     struct wire_message message = {.payload = payload, .payload_len = there.last_payload.len};
@@ -275,7 +275,7 @@ static void a_refused_payload_ends_the_connection(void **state) {
     there.refuse_payloads = true;
     connect_here();
     wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .extra = span_of("payload")});
-    TURN_UNTIL(loop, there.n_closed == 1 && here.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1 && here.n_closed == 1);
     assert_int_equal(there.closed_code, STATUS_RESOURCE_EXHAUSTED);
     assert_int_equal(there.n_messages, 0);
     assert_int_equal(here.closed_code, STATUS_UNAVAILABLE);
@@ -292,7 +292,7 @@ static void a_discarded_payload_is_read_past(void **state) {
         wire_send(here.conn,
                   &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
         send_text(here.conn, WIRE_PING, 1, "after");
-        TURN_UNTIL(loop, there.n_messages == (int)i + 1);
+        LOOP_UNTIL(loop, there.n_messages == (int)i + 1);
         assert_int_equal(there.last_type, WIRE_PING);
         tensor_clear(&t);
     }
@@ -305,7 +305,7 @@ static void a_stream_that_ends_within_a_message_says_so(void **state) {
     wire_header_write(&(struct wire_header){.type = WIRE_PUSH, .meta_len = 5}, bytes);
     write_raw(fd, bytes, sizeof(bytes));
     close(fd);
-    TURN_UNTIL(loop, there.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1);
     assert_non_null(strstr(str_text(&there.closed_why), "in the middle of a message"));
 }
 
@@ -314,7 +314,7 @@ static void a_grpc_client_is_told_where_to_connect(void **state) {
     assert_null(wire_listen(loop, "127.0.0.1:0", on_accept, NULL, &tcp));
     wire_server_refuse_grpc(tcp, "this is a worker's port");
     assert_grpc_is_refused(loop, wire_server_port(tcp), "this is a worker's port");
-    TURN_UNTIL(loop, there.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1);
     assert_non_null(strstr(str_text(&there.closed_why), "speaks gRPC"));
     wire_server_close(tcp);
 }
@@ -325,20 +325,20 @@ static void a_refused_connect_ends_once_and_not_inside_the_call(void **state) {
     here.conn = wire_connect(loop, "unix:@nobody-listens-here", &handlers, &here);
     assert_int_equal(here.n_closed, 0);
     send_text(here.conn, WIRE_PING, 1, "x");
-    TURN_UNTIL(loop, here.n_closed == 1);
+    LOOP_UNTIL(loop, here.n_closed == 1);
     assert_int_equal(here.closed_code, STATUS_UNAVAILABLE);
     assert_non_null(strstr(str_text(&here.closed_why), "nobody-listens-here"));
 }
 
 static void a_refused_tcp_connect_names_the_address(void **state) {
     here.conn = wire_connect(loop, "127.0.0.1:1", &handlers, &here);
-    TURN_UNTIL(loop, here.n_closed == 1);
+    LOOP_UNTIL(loop, here.n_closed == 1);
     assert_non_null(strstr(str_text(&here.closed_why), "127.0.0.1:1"));
 }
 
 static void a_malformed_address_ends_the_connection(void **state) {
     here.conn = wire_connect(loop, "no port", &handlers, &here);
-    TURN_UNTIL(loop, here.n_closed == 1);
+    LOOP_UNTIL(loop, here.n_closed == 1);
     assert_int_equal(here.closed_code, STATUS_INVALID_ARGUMENT);
 }
 
@@ -348,7 +348,7 @@ static void closing_inside_a_message_stops_delivery(void **state) {
     for (uint64_t i = 0; i < 3; i++)
         wire_queue(here.conn, &(struct wire_out){.type = WIRE_PING, .id = i});
     wire_flush(here.conn);
-    TURN_UNTIL(loop, there.n_closed == 1 && here.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1 && here.n_closed == 1);
     assert_int_equal(there.n_messages, 1);
     assert_string_equal(str_text(&there.closed_why), "enough");
 }
@@ -358,13 +358,13 @@ static void what_the_peer_does_not_read_waits_and_is_dropped_at_the_end(void **s
     make_tensor(&t, 8 << 20, 1);
     const struct tensor *tensors[1] = {&t};
     int fd = connect_raw(); /* never reads */
-    TURN_UNTIL(loop, there.conn != NULL);
+    LOOP_UNTIL(loop, there.conn != NULL);
     wire_send(there.conn,
               &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
     assert_true(wire_conn_queued_bytes(there.conn) > 0);
     assert_false(buffer_is_sole(t.buffer));
     wire_conn_close(there.conn, NULL);
-    TURN_UNTIL(loop, there.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1);
     assert_int_equal(there.closed_code, STATUS_OK);
     assert_int_equal(wire_conn_queued_bytes(there.conn), 0);
     assert_true(buffer_is_sole(t.buffer));
@@ -403,7 +403,7 @@ static void threads_send_whole_messages_in_their_order(void **state) {
         senders[i].number = (uint64_t)i;
         assert_int_equal(pthread_create(&senders[i].thread, NULL, send_many, &senders[i]), 0);
     }
-    TURN_UNTIL(loop, there.n_messages == N_SENDERS * N_SENT);
+    LOOP_UNTIL(loop, there.n_messages == N_SENDERS * N_SENT);
     for (int i = 0; i < N_SENDERS; i++)
         pthread_join(senders[i].thread, NULL);
     assert_false(there.is_out_of_order);
@@ -416,9 +416,9 @@ static void closing_while_threads_send_is_safe(void **state) {
         senders[i].number = (uint64_t)i;
         assert_int_equal(pthread_create(&senders[i].thread, NULL, send_many, &senders[i]), 0);
     }
-    TURN_UNTIL(loop, there.n_messages > 100);
+    LOOP_UNTIL(loop, there.n_messages > 100);
     wire_conn_close(here.conn, NULL);
-    TURN_UNTIL(loop, here.n_closed == 1 && there.n_closed == 1);
+    LOOP_UNTIL(loop, here.n_closed == 1 && there.n_closed == 1);
     for (int i = 0; i < N_SENDERS; i++)
         pthread_join(senders[i].thread, NULL);
     assert_int_equal(here.n_closed, 1);

@@ -57,7 +57,7 @@ static void large_metas_have_theirs(void **state) {
     connect_here();
     wire_send(here.conn, &(struct wire_out){.type = WIRE_RUN_DONE, .id = 1, .meta = {meta, len}});
     send_text(here.conn, WIRE_PING, 2, "after");
-    TURN_UNTIL(loop, there.n_messages == 2);
+    LOOP_UNTIL(loop, there.n_messages == 2);
     assert_string_equal(str_text(&there.last_meta), "after");
     free(meta);
 }
@@ -70,7 +70,7 @@ static void a_payload_that_is_dropped_is_summed_as_well(void **state) {
     connect_here();
     wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
     send_text(here.conn, WIRE_PING, 1, "after");
-    TURN_UNTIL(loop, there.n_messages == 1);
+    LOOP_UNTIL(loop, there.n_messages == 1);
     assert_string_equal(str_text(&there.last_meta), "after");
     tensor_clear(&t);
 }
@@ -126,7 +126,7 @@ static void flip(const struct str *before, int n_before, const struct str *messa
     write_raw(fd, message->data, message->len);
     message->data[bit / 8] ^= (char)(1 << bit % 8);
     shutdown(fd, SHUT_WR);
-    TURN_UNTIL(loop, there.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1);
     close(fd);
     if (there.n_messages != n_before)
         fail_msg("bit %zu: delivered", bit);
@@ -211,7 +211,7 @@ static void a_message_without_after_one_with_sums_is_refused(void **state) {
     int fd = connect_raw();
     write_raw(fd, bytes.data, bytes.len);
     write_raw(fd, bare, sizeof(bare));
-    TURN_UNTIL(loop, there.n_closed == 1);
+    LOOP_UNTIL(loop, there.n_closed == 1);
     assert_int_equal(there.n_messages, 1);
     assert_int_equal(there.closed_code, STATUS_DATA_LOSS);
     str_fini(&bytes);
@@ -227,7 +227,7 @@ static void sums_that_come_byte_by_byte_are_read(void **state) {
         write_raw(fd, bytes.data + i, 1);
         uv_run(loop_uv(loop), UV_RUN_NOWAIT);
     }
-    TURN_UNTIL(loop, there.n_messages == 2);
+    LOOP_UNTIL(loop, there.n_messages == 2);
     assert_int_equal(there.last_payload.len, 10);
     str_fini(&bytes);
     close(fd);

@@ -3,7 +3,7 @@
 #define MILLRACE_TESTS_UNIT_RPC_WIRE_END_H
 
 #include "rpc/wire/wire.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 
 /* Closes it, unless that has happened, and lets it go once its owner has heard so; `n_closed`
  * counts that. conn may be NULL. */
@@ -12,7 +12,7 @@ static inline void wire_end(struct loop *loop, struct wire_conn *conn, const int
         return;
     if (*n_closed == 0)
         wire_conn_close(conn, NULL);
-    TURN_UNTIL(loop, *n_closed > 0);
+    LOOP_UNTIL(loop, *n_closed > 0);
     wire_conn_unref(conn);
 }
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "rpc/wire/wire_internal.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 #include "tests/unit/rpc/wire_end.h"
 
 /* One end: what it got, and how it ended. */
@@ -158,7 +158,7 @@ static inline void check_sizes(void) {
                                                 .meta = span_of("meta"),
                                                 .tensors = tensors,
                                                 .n_tensors = 2});
-        TURN_UNTIL(loop, there.n_messages == before + 1);
+        LOOP_UNTIL(loop, there.n_messages == before + 1);
         assert_int_equal(there.last_type, WIRE_PUSH);
         assert_int_equal(there.last_id, i + 100);
         assert_string_equal(str_text(&there.last_meta), "meta");
@@ -176,7 +176,7 @@ static inline void check_sizes(void) {
         tensor_clear(&b);
         send_text(there.conn, WIRE_PONG, 5, "back");
         int n = here.n_messages;
-        TURN_UNTIL(loop, here.n_messages == n + 1);
+        LOOP_UNTIL(loop, here.n_messages == n + 1);
         assert_string_equal(str_text(&here.last_meta), "back");
     }
 }

@@ -14,7 +14,7 @@
 #include "common/graph/graph_text.h"
 #include "common/tensor/tensor_proto.h"
 #include "proto/worker.pb-c.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 #include "tests/unit/worker/odd_kernels.h"
 #include "worker/service/service_internal.h"
 
@@ -78,7 +78,7 @@ static inline void end_fini(struct master_end *end) {
     if (!end->conn)
         return;
     wire_conn_close(end->conn, NULL);
-    TURN_UNTIL(loop, end->n_closed > 0);
+    LOOP_UNTIL(loop, end->n_closed > 0);
     wire_conn_unref(end->conn);
     buffer_unref(end->last.payload);
     str_fini(&end->last_meta);
@@ -116,7 +116,7 @@ static inline void stop_worker(struct test_worker *w) {
     if (!w->service)
         return;
     worker_service_free(w->service, mark_freed, &is_freed);
-    TURN_UNTIL(loop, is_freed);
+    LOOP_UNTIL(loop, is_freed);
     w->service = NULL;
 }
 
@@ -130,7 +130,7 @@ static inline void send_hello(struct master_end *end, const char *task, uint64_t
 static inline void connect_to(struct master_end *end, struct test_worker *w) {
     end->conn = wire_connect(loop, w->address, &handlers, end);
     send_hello(end, "master", worker_service_incarnation(w->service));
-    TURN_UNTIL(loop, end->n_messages == 1 || end->n_closed);
+    LOOP_UNTIL(loop, end->n_messages == 1 || end->n_closed);
     assert_int_equal(end->last.type, WIRE_HELLO);
 }
 
@@ -160,7 +160,7 @@ static inline int teardown(void **state) {
 /* ---- what a master sends ---- */
 
 static inline void await_message(struct master_end *end, int n) {
-    TURN_UNTIL(loop, end->n_messages >= n || end->n_closed > 0);
+    LOOP_UNTIL(loop, end->n_messages >= n || end->n_closed > 0);
 }
 
 /* The graph of `text`, every node on the worker's device; returns the handle, or 0 with the

@@ -27,10 +27,10 @@ static const int64_t dims[1] = {N_FLOATS};
 static inline void connect_both(void) {
     peer_connect(a.other);
     if (a.peers->rdma.device)
-        TURN_UNTIL(loop, peer_pregrant_way(b.other) == PEER_PREGRANT_WRITE &&
+        LOOP_UNTIL(loop, peer_pregrant_way(b.other) == PEER_PREGRANT_WRITE &&
                              task_says(&a, "\"to\":\"ready\",\"from\":\"ready\",\"written\""));
     else
-        TURN_UNTIL(loop, peer_pregrant_way(b.other) == PEER_PREGRANT_PUSH);
+        LOOP_UNTIL(loop, peer_pregrant_way(b.other) == PEER_PREGRANT_PUSH);
 }
 
 static inline int begin(enum rdma_mode mode) {
@@ -129,7 +129,7 @@ static inline void end_both(uint64_t step) {
 }
 
 static inline void expect(struct wait *wait, float seed) {
-    TURN_UNTIL(loop, wait->n_calls == 1);
+    LOOP_UNTIL(loop, wait->n_calls == 1);
     assert_null(wait->status);
     assert_true(value_holds(&wait->value, N_FLOATS, seed));
     assert_true(tensor_is_sole(&wait->value));
@@ -137,7 +137,7 @@ static inline void expect(struct wait *wait, float seed) {
 }
 
 static inline void release(struct tensor *value) {
-    TURN_UNTIL(loop, tensor_is_sole(value));
+    LOOP_UNTIL(loop, tensor_is_sole(value));
     tensor_clear(value);
 }
 
@@ -149,7 +149,7 @@ static inline void check_goes_ahead(uint64_t step) {
     open_at_sender(step);
     receive(step, &wait);
     assert_int_equal(pregrant_bytes(), N_BYTES);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     make(&value, (float)step);
     send_value(step, &value);
     assert_int_equal(n_held(), 0);

@@ -75,7 +75,7 @@ static inline bool holds(const struct tensor *t, float seed) {
 
 static inline void connect_both(void) {
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) &&
+    LOOP_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) &&
                          task_says(&b, READY_TO) && task_says(&b, READY_FROM));
 }
 
@@ -87,11 +87,11 @@ static inline void check_crosses(struct test_task *from, struct test_task *to, u
     peer_connect(from->other);
     receive(to, from, step, &wait);
     send_value(from, to, step, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_null(wait.status);
     assert_true(holds(&wait.value, (float)step));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
     rendezvous_end_step(from->rendezvous, step);
     rendezvous_end_step(to->rendezvous, step);
@@ -109,9 +109,9 @@ static inline void bring_to(enum moment moment, float seed, struct tensor *value
     receive(&b, &a, 7, wait);
     send_value(&a, &b, 7, value);
     if (moment == REGISTERING)
-        TURN_UNTIL(loop, task_says(&b, "\"in_flight_bytes\":1200004"));
+        LOOP_UNTIL(loop, task_says(&b, "\"in_flight_bytes\":1200004"));
     else
-        TURN_UNTIL(loop, fake_verbs.n_waiting > 1);
+        LOOP_UNTIL(loop, fake_verbs.n_waiting > 1);
     if (moment == HALF_WRITTEN)
         fake_verbs_run(2);
     if (moment == WRITTEN)

@@ -82,12 +82,12 @@ static inline void check_crossing(int64_t n, bool recv_first) {
         assert_null(rendezvous_send(sender, &out_2, 9, &last));
         rendezvous_flush(sender);
         if (!start(receiver, &in_2, 9, &second))
-            TURN_UNTIL(loop, second.n_calls == 1);
+            LOOP_UNTIL(loop, second.n_calls == 1);
         tensor_clear(&second.value);
         if (start(receiver, &in, 9, &wait))
             wait.n_calls = 1;
     }
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_null(wait.status);
     assert_true(value_holds(&wait.value, n, 4));
     tensor_clear(&wait.value);

@@ -181,7 +181,7 @@ static void end(struct part *part) {
 /* A small step on the worker, which ends well. */
 static void run_whole(struct plan *plan, uint64_t step_id) {
     begin(&worker, plan, step_id);
-    TURN_UNTIL(loop, atomic_load(&worker.n_done) > 0);
+    LOOP_UNTIL(loop, atomic_load(&worker.n_done) > 0);
     end(&worker);
     if (worker.status)
         fail_msg("%s", status_message(worker.status));
@@ -264,7 +264,7 @@ static int64_t cancel_at_a_moment(uint64_t step_id) {
         let_it_run();
     execution_cancel(&second->run, why);
     status_unref(why);
-    TURN_UNTIL(loop, atomic_load(&worker.n_done) > 0 && atomic_load(&ps.n_done) > 0);
+    LOOP_UNTIL(loop, atomic_load(&worker.n_done) > 0 && atomic_load(&ps.n_done) > 0);
     int64_t took_ns = clock_now_ns() - asked_ns;
     n_executed += worker.run.n_executed + ps.run.n_executed;
     end(&worker);

@@ -20,7 +20,7 @@ static int setup_with(int64_t heartbeat_ms) {
     peer_table_set_heartbeat(a.peers, heartbeat_ms);
     tasks_meet(&a, &b);
     peer_connect(a.other);
-    TURN_UNTIL(loop, b.other->channels[CHANNEL_CONTROL] != NULL);
+    LOOP_UNTIL(loop, b.other->channels[CHANNEL_CONTROL] != NULL);
     return 0;
 }
 
@@ -45,11 +45,11 @@ static void run_sender(uint64_t step, int64_t n) {
 static void break_connection_at_b(void) {
     struct transport_channel *channel = b.other->channels[CHANNEL_CONTROL];
     channel->transport->close(channel, status_unavailable("cut"));
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
 }
 
 static void expect_lost(struct wait *wait) {
-    TURN_UNTIL(loop, wait->n_calls == 1);
+    LOOP_UNTIL(loop, wait->n_calls == 1);
     assert_int_equal(status_code(wait->status), STATUS_UNAVAILABLE);
     assert_non_null(strstr(status_message(wait->status), a.name));
     assert_non_null(strstr(status_message(wait->status), "may have been lost"));
@@ -71,7 +71,7 @@ static void a_step_that_comes_after_others_have_connected_fails(void **state) {
     run_sender(7, 10);
     break_connection_at_b();
     peer_connect(a.other);
-    TURN_UNTIL(loop, b.rendezvous->steps.n_entries == 1); /* it has been told */
+    LOOP_UNTIL(loop, b.rendezvous->steps.n_entries == 1); /* it has been told */
     task_receive(&b, a.name, 7, 3, &wait);
     expect_lost(&wait);
     rendezvous_end_step(b.rendezvous, 7);
@@ -84,9 +84,9 @@ static void steps_after_the_loss_are_not_touched(void **state) {
     break_connection_at_b();
     peer_connect(a.other);
     run_sender(8, 10);
-    TURN_UNTIL(loop, b.rendezvous->steps.n_entries == 2);
+    LOOP_UNTIL(loop, b.rendezvous->steps.n_entries == 2);
     task_receive(&b, a.name, 8, 3, &wait);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_null(wait.status);
     assert_true(value_holds(&wait.value, 10, 1));
     tensor_clear(&wait.value);
@@ -116,11 +116,11 @@ static void what_was_acknowledged_survives_the_loss(void **state) {
     struct wait wait;
     run_sender(7, 10);
     assert_int_equal(a.other->unacknowledged.n_entries, 1);
-    TURN_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
+    LOOP_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
     break_connection_at_b();
     peer_connect(a.other);
     run_sender(8, 10);
-    TURN_UNTIL(loop, b.rendezvous->steps.n_entries == 2);
+    LOOP_UNTIL(loop, b.rendezvous->steps.n_entries == 2);
     task_receive(&b, a.name, 7, 3, &wait);
     assert_int_equal(wait.n_calls, 1);
     assert_null(wait.status);
@@ -136,21 +136,21 @@ static void a_running_step_is_never_acknowledged(void **state) {
     value_make(&value, allocator_host(), 10, 1);
     task_send(&a, b.name, 7, 3, &value);
     uint64_t pinged = a.other->heartbeat.ping_id;
-    TURN_UNTIL(loop, a.other->heartbeat.ping_id > pinged + 2);
+    LOOP_UNTIL(loop, a.other->heartbeat.ping_id > pinged + 2);
     assert_int_equal(a.other->unacknowledged.n_entries, 1);
     rendezvous_end_step(a.rendezvous, 7);
-    TURN_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
+    LOOP_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
     tensor_clear(&value);
     rendezvous_end_step(b.rendezvous, 7);
 }
 
 static void a_step_that_has_ended_there_is_left_alone(void **state) {
     run_sender(7, 10);
-    TURN_UNTIL(loop, b.rendezvous->steps.n_entries == 1);
+    LOOP_UNTIL(loop, b.rendezvous->steps.n_entries == 1);
     rendezvous_end_step(b.rendezvous, 7);
     break_connection_at_b();
     peer_connect(a.other);
-    TURN_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
+    LOOP_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
     assert_int_equal(b.rendezvous->steps.n_entries, 0);
 }
 
@@ -167,16 +167,16 @@ static void more_than_may_be_kept_early_fails_its_steps_only(void **state) {
         for (int64_t i = 0; i < per_step; i++)
             task_send(&a, b.name, (uint64_t)step, (uint32_t)i, &value);
         rendezvous_end_step(a.rendezvous, (uint64_t)step);
-        TURN_UNTIL(loop, b.rendezvous->steps.n_entries == (size_t)step);
+        LOOP_UNTIL(loop, b.rendezvous->steps.n_entries == (size_t)step);
     }
     tensor_clear(&value);
-    TURN_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
+    LOOP_UNTIL(loop, a.other->unacknowledged.n_entries == 0);
     assert_true(atomic_load(&b.rendezvous->early_bytes) <= RENDEZVOUS_EARLY_MAX_BYTES + (1 << 20));
     task_receive(&b, a.name, 1, 0, &wait);
     assert_true(wait.n_calls == 1 && !wait.status && value_holds(&wait.value, N, 1));
     tensor_clear(&wait.value);
     task_receive(&b, a.name, (uint64_t)n_steps, 0, &wait);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_int_equal(status_code(wait.status), STATUS_UNAVAILABLE);
     assert_non_null(strstr(status_message(wait.status), "because more than 256 MiB"));
     status_unref(wait.status);

@@ -66,11 +66,11 @@ static void one_connection_serves_both_directions(void **state) {
     assert_false(send_id(a.other, CHANNEL_CONTROL, 1)); /* not opened yet */
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 2));
-    TURN_UNTIL(loop, at_b.n_messages == 1);
+    LOOP_UNTIL(loop, at_b.n_messages == 1);
     assert_int_equal(at_b.last_id, 2);
     assert_ptr_equal(at_b.from, b.other);
     assert_true(send_id(b.other, CHANNEL_CONTROL, 3)); /* over the connection that a opened */
-    TURN_UNTIL(loop, at_a.n_messages == 1);
+    LOOP_UNTIL(loop, at_a.n_messages == 1);
     assert_int_equal(at_a.last_id, 3);
     assert_ptr_equal(at_a.from, a.other);
 }
@@ -80,28 +80,28 @@ static void both_may_connect_at_once(void **state) {
     peer_connect(b.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
     assert_true(send_id(b.other, CHANNEL_CONTROL, 2));
-    TURN_UNTIL(loop, at_a.n_messages == 1 && at_b.n_messages == 1);
+    LOOP_UNTIL(loop, at_a.n_messages == 1 && at_b.n_messages == 1);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(a.n_lost + b.n_lost, 0);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 3));
-    TURN_UNTIL(loop, at_b.n_messages == 2);
+    LOOP_UNTIL(loop, at_b.n_messages == 2);
 }
 
 static void the_bulk_channel_opens_with_its_first_message(void **state) {
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_BULK, 4));
-    TURN_UNTIL(loop, at_b.last_id == 4);
+    LOOP_UNTIL(loop, at_b.last_id == 4);
 }
 
 static void a_lost_peer_is_told_once_and_can_be_connected_again(void **state) {
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_BULK, 1));
-    TURN_UNTIL(loop, at_b.n_messages == 1);
+    LOOP_UNTIL(loop, at_b.n_messages == 1);
     assert_true(send_id(b.other, CHANNEL_CONTROL, 666)); /* a closes */
-    TURN_UNTIL(loop, a.n_lost > 0 && b.n_lost > 0);
+    LOOP_UNTIL(loop, a.n_lost > 0 && b.n_lost > 0);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(a.n_lost, 1);
     assert_int_equal(b.n_lost, 1);
     assert_int_equal(b.lost_code, STATUS_UNAVAILABLE);
@@ -109,7 +109,7 @@ static void a_lost_peer_is_told_once_and_can_be_connected_again(void **state) {
     assert_false(send_id(a.other, CHANNEL_CONTROL, 2));
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 3));
-    TURN_UNTIL(loop, at_b.last_id == 3);
+    LOOP_UNTIL(loop, at_b.last_id == 3);
 }
 
 static void a_task_that_is_not_there_is_lost_with_its_name(void **state) {
@@ -117,7 +117,7 @@ static void a_task_that_is_not_there_is_lost_with_its_name(void **state) {
     assert_null(peer_table_know(a.peers, "/job:x/replica:0/task:7", "127.0.0.1:1", "", 5, &nobody));
     peer_connect(nobody);
     assert_true(send_id(nobody, CHANNEL_CONTROL, 1)); /* queued */
-    TURN_UNTIL(loop, a.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1);
     assert_non_null(strstr(str_text(&a.lost_why), "/job:x/replica:0/task:7"));
     assert_non_null(strstr(str_text(&a.lost_why), "127.0.0.1:1"));
 }
@@ -133,14 +133,14 @@ static void a_registration_does_not_disturb_the_living_task(void **state) {
     struct peer *other;
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
-    TURN_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
+    LOOP_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
     assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", "unix:@nowhere", 77, &other));
     assert_null(peer_table_know(b.peers, a.name, "127.0.0.1:1", "unix:@nowhere", 78, &other));
     assert_ptr_equal(other, b.other);
     assert_true(a.other->incarnation == b.incarnation && b.other->incarnation == a.incarnation);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 2));
     assert_true(send_id(a.other, CHANNEL_BULK, 3)); /* opened at the address that was right */
-    TURN_UNTIL(loop, at_b.n_messages == 3);
+    LOOP_UNTIL(loop, at_b.n_messages == 3);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
@@ -150,7 +150,7 @@ static void whoever_answers_says_which_process_it_is(void **state) {
     assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", b.address, 77, &other));
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
-    TURN_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
+    LOOP_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
     assert_true(a.other->incarnation == b.incarnation);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
@@ -159,19 +159,19 @@ static void a_restarted_task_is_known_by_its_own_hello(void **state) {
     struct str hello = STR_INIT;
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
-    TURN_UNTIL(loop, at_b.last_id == 1 && b.other->is_greeted);
+    LOOP_UNTIL(loop, at_b.last_id == 1 && b.other->is_greeted);
     struct wire_conn *conn = wire_connect(loop, b.address, &mute_handlers, NULL);
     peer_hello_write(&hello, a.name, 99, CHANNEL_CONTROL, b.incarnation);
     wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
-    TURN_UNTIL(loop, b.n_lost == 1);
+    LOOP_UNTIL(loop, b.n_lost == 1);
     assert_int_equal(b.lost_code, STATUS_UNAVAILABLE);
     assert_non_null(strstr(str_text(&b.lost_why), "has been restarted"));
     assert_int_equal(b.other->incarnation, 99);
     assert_true(send_id(b.other, CHANNEL_CONTROL, 2)); /* to the new one */
-    TURN_UNTIL(loop, a.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1);
     assert_int_equal(at_a.n_messages, 0);
     wire_conn_close(conn, NULL); /* its reference goes with on_closed */
-    TURN_UNTIL(loop, b.n_lost == 2);
+    LOOP_UNTIL(loop, b.n_lost == 2);
     str_fini(&hello);
 }
 
@@ -181,15 +181,15 @@ static void channels_of_two_processes_are_not_mixed(void **state) {
     struct peer *other;
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
-    TURN_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
+    LOOP_UNTIL(loop, at_b.last_id == 1 && a.other->is_greeted);
     task_init(&c, loop, b.name); /* started again, while the old one is not lost yet */
     assert_null(peer_table_know(c.peers, a.name, "127.0.0.1:1", a.address, a.incarnation, &other));
     assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", c.address, b.incarnation, &other));
     assert_true(send_id(a.other, CHANNEL_BULK, 2));
-    TURN_UNTIL(loop, a.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1);
     assert_int_equal(at_b.n_messages, 1);
     peer_connect(a.other);
-    TURN_UNTIL(loop, a.other->is_greeted);
+    LOOP_UNTIL(loop, a.other->is_greeted);
     assert_true(a.other->incarnation == c.incarnation);
     task_fini(&c);
 }
@@ -200,7 +200,7 @@ static void an_unknown_task_is_refused(void **state) {
     assert_null(
         peer_table_know(c.peers, b.name, "127.0.0.1:1", b.address, b.incarnation, &c.other));
     peer_connect(c.other);
-    TURN_UNTIL(loop, b.n_refused == 1 && c.n_lost == 1);
+    LOOP_UNTIL(loop, b.n_refused == 1 && c.n_lost == 1);
     task_fini(&c);
 }
 
@@ -248,7 +248,7 @@ static void a_silent_task_is_lost(void **state) {
         peer_table_know(a.peers, "/job:mute/replica:0/task:0", "127.0.0.1:1", address, 9, &other));
     peer_table_set_heartbeat(a.peers, 20);
     peer_connect(other);
-    TURN_UNTIL(loop, a.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1);
     assert_int_equal(a.lost_code, STATUS_UNAVAILABLE);
     assert_non_null(
         strstr(str_text(&a.lost_why), "/job:mute/replica:0/task:0: no sign of life for "));
@@ -261,14 +261,14 @@ static void one_that_answers_is_kept_and_measured(void **state) {
     peer_table_set_heartbeat(a.peers, 10);
     peer_connect(a.other);
     do {
-        loop_turn(loop);
+        loop_iterate(loop);
         str_clear(&page);
         peer_table_describe(a.peers, &page);
     } while (strstr(page.data, "\"rtt_us\":0,"));
     /* twenty intervals: silence would be noticed */
     int64_t until_ns = clock_now_ns() + 200 * 1000000ll;
     while (clock_now_ns() < until_ns)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(a.n_lost + b.n_lost, 0);
     str_fini(&page);
 }
@@ -278,19 +278,19 @@ static void one_that_answers_is_kept_and_measured(void **state) {
 static void a_second_connection_ends_the_first(void **state) {
     peer_connect(a.other);
     assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
-    TURN_UNTIL(loop, at_b.n_messages == 1);
+    LOOP_UNTIL(loop, at_b.n_messages == 1);
     struct str hello = STR_INIT;
     /* as a's next one */
     struct wire_conn *conn = wire_connect(loop, b.address, &mute_handlers, NULL);
     peer_hello_write(&hello, a.name, a.incarnation, CHANNEL_CONTROL, b.incarnation);
     wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
-    TURN_UNTIL(loop, b.n_lost == 1);
+    LOOP_UNTIL(loop, b.n_lost == 1);
     assert_non_null(strstr(str_text(&b.lost_why), "has opened a new one"));
     assert_true(send_id(b.other, CHANNEL_CONTROL, 2)); /* over the new one */
-    TURN_UNTIL(loop, a.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1);
     assert_int_equal(at_a.n_messages, 0);
     wire_conn_close(conn, NULL); /* its reference goes with on_closed */
-    TURN_UNTIL(loop, b.n_lost == 2);
+    LOOP_UNTIL(loop, b.n_lost == 2);
     str_fini(&hello);
 }
 

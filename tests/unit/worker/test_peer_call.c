@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 #include "worker/service/service.h"
 
 enum { N_CALLS = 5 * PEER_MAX_CALLS + 1 };
@@ -61,7 +61,7 @@ static void ask_all(struct peer_call_task *task) {
         list_init(&calls[i].link);
         peer_call_start(task, &calls[i]);
     }
-    TURN_UNTIL(loop, n_replied + n_failed == N_CALLS);
+    LOOP_UNTIL(loop, n_replied + n_failed == N_CALLS);
 }
 
 static int setup(void **state) {
@@ -89,7 +89,7 @@ static int teardown(void **state) {
     bool is_freed = false;
     peer_call_table_free(table);
     worker_service_free(service, mark_freed, &is_freed);
-    TURN_UNTIL(loop, is_freed);
+    LOOP_UNTIL(loop, is_freed);
     loop_stop(loop);
     loop_run(loop);
     pool_free(pool);
@@ -137,7 +137,7 @@ static size_t call_with(struct peer_call_task *task, struct span request,
     list_init(&sized.call.link);
     peer_call_start(task, &sized.call);
     assert_false(sized.is_done);
-    TURN_UNTIL(loop, sized.is_done);
+    LOOP_UNTIL(loop, sized.is_done);
     size_t len = sized.call.reply.len;
     *ret_code = status_code(sized.call.status);
     snprintf(ret_words, 200, "%s", status_message(sized.call.status));

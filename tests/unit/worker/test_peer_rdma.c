@@ -23,7 +23,7 @@ static void the_other_direction_has_a_connection_of_its_own(void **state) {
 static void both_ends_may_connect_at_once(void **state) {
     peer_connect(a.other);
     peer_connect(b.other);
-    TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) &&
+    LOOP_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) &&
                          task_says(&b, READY_TO) && task_says(&b, READY_FROM));
     check_crosses(&a, &b, 9);
     check_crosses(&b, &a, 10);
@@ -37,7 +37,7 @@ static void the_receiver_is_the_only_holder(void **state) {
     make(&value, 3);
     receive(&b, &a, 7, &wait);
     send_value(&a, &b, 7, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(tensor_is_sole(&wait.value));
     tensor_clear(&wait.value);
     tensor_clear(&value);
@@ -51,11 +51,11 @@ static void a_grant_waits_for_the_probe_of_the_connection(void **state) {
     peer_connect(a.other);
     receive(&b, &a, 7, &wait);
     send_value(&a, &b, 7, &value);
-    TURN_UNTIL(loop, fake_verbs.n_waiting == 2); /* both probes */
+    LOOP_UNTIL(loop, fake_verbs.n_waiting == 2); /* both probes */
     assert_int_equal(wait.n_calls, 0);
     fake_verbs.is_held = false;
     fake_verbs_run(-1);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(holds(&wait.value, 4) && task_says(&b, "\"received\":1,"));
     tensor_clear(&wait.value);
     tensor_clear(&value);
@@ -73,7 +73,7 @@ static void strings_are_written_as_their_protos(void **state) {
         tensor_set_string(&value, i, text, 100000);
     receive(&b, &a, 7, &wait);
     send_value(&a, &b, 7, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(task_says(&b, "\"received\":1,") && wait.value.dtype == DT_STRING &&
                 wait.value.n_elements == 3);
     assert_int_equal(tensor_string(&wait.value, 2).len, 100000);
@@ -104,12 +104,12 @@ static void many_values_at_once_all_arrive(void **state) {
     for (uint32_t i = 0; i < N; i++)
         task_send(&a, b.name, 7, i, &value);
     for (int i = 0; i < N; i++) {
-        TURN_UNTIL(loop, waits[i].n_calls == 1);
+        LOOP_UNTIL(loop, waits[i].n_calls == 1);
         assert_true(holds(&waits[i].value, 5));
         tensor_clear(&waits[i].value);
     }
     assert_true(fake_verbs.n_writes > 256);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -123,10 +123,10 @@ static void a_value_sent_again_is_registered_once(void **state) {
     for (uint64_t step = 7; step < 12; step++) {
         receive(&b, &a, step, &wait);
         send_value(&a, &b, step, &value);
-        TURN_UNTIL(loop, wait.n_calls == 1);
+        LOOP_UNTIL(loop, wait.n_calls == 1);
         tensor_clear(&wait.value);
     }
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     struct str page = STR_INIT;
     peer_table_describe_rdma(a.peers, &page);
     if (buffer_is_recycled(value.buffer)) /* not in a hostile build */
@@ -138,7 +138,7 @@ static void a_value_sent_again_is_registered_once(void **state) {
 static void memory_that_goes_back_to_the_system_is_withdrawn_first(void **state) {
     connect_both();
     check_crosses(&b, &a, 7); /* the allocator tells one device of a process: here the second one */
-    TURN_UNTIL(loop, fake_verbs.n_regions <= 1);
+    LOOP_UNTIL(loop, fake_verbs.n_regions <= 1);
     allocator_host_trim();
     assert_int_equal(fake_verbs.n_regions, 0);
     check_crosses(&b, &a, 8);
@@ -169,7 +169,7 @@ static void a_sender_that_cannot_register_declines_and_pushes(void **state) {
 
 static void a_peer_without_rdma_gets_the_value_over_tcp(void **state) {
     check_crosses(&a, &b, 7);
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"it says: switched off\""));
+    LOOP_UNTIL(loop, task_says(&a, "\"to\":\"it says: switched off\""));
     assert_true(task_says(&a, "\"transport\":\"tcp\"") && task_says(&a, "\"mode\":\"prefer\"") &&
                 task_says(&b, "\"mode\":\"off\""));
     check_crosses(&b, &a, 8);
@@ -180,7 +180,7 @@ static void required_rdma_that_the_peer_refuses_is_an_error(void **state) {
     struct wait wait;
     receive(&b, &a, 7, &wait);
     peer_connect(a.other);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost >= 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost >= 1);
     assert_int_equal(a.lost_code, STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(str_text(&a.lost_why),
                            "RDMA is required here (--rdma=require), but there is none to task "

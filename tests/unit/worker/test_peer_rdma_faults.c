@@ -15,9 +15,9 @@ static int setup_both_require_small(void **state) {
 static void a_network_that_drops_everything_is_found_by_the_probe(void **state) {
     fake_verbs.is_silent = true;
     check_crosses(&a, &b, 7);
-    TURN_UNTIL(loop,
+    LOOP_UNTIL(loop,
                task_says(&a, "\"to\":\"RDMA write: transport retry counter exceeded (status 12"));
-    TURN_UNTIL(loop,
+    LOOP_UNTIL(loop,
                task_says(&b, "\"from\":\"it says: RDMA write: transport retry counter exceeded"));
     assert_true(task_says(&a, "\"transport\":\"tcp\""));
     check_crosses(&b, &a, 8);
@@ -27,8 +27,8 @@ static void a_network_that_drops_everything_is_found_by_the_probe(void **state) 
 static void a_network_that_damages_is_found_by_the_probe(void **state) {
     fake_verbs.is_damaging = true;
     check_crosses(&a, &b, 7);
-    TURN_UNTIL(loop, task_says(&b, "\"from\":\"the bytes of the probe were changed on the way\""));
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"it says: the bytes of the probe"));
+    LOOP_UNTIL(loop, task_says(&b, "\"from\":\"the bytes of the probe were changed on the way\""));
+    LOOP_UNTIL(loop, task_says(&a, "\"to\":\"it says: the bytes of the probe"));
     check_crosses(&a, &b, 8);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
@@ -41,14 +41,14 @@ static void a_value_survives_a_broken_connection(void **state) {
     fake_verbs.is_silent = true;
     fake_verbs.is_held = false;
     fake_verbs_run(-1);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_null(wait.status);
     assert_true(holds(&wait.value, 8));
     assert_true(task_says(&a, "transport retry counter exceeded") &&
                 task_says(&b, "\"tcp_instead\":1"));
     assert_int_equal(a.n_lost + b.n_lost, 0);
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
     fake_verbs.is_silent = false;
     check_crosses(&a, &b, 8);
@@ -61,10 +61,10 @@ static void a_failed_connection_is_tried_again(void **state) {
     a.peers->rdma.retry_ms = 100;
     fake_verbs.is_silent = true;
     check_crosses(&a, &b, 7);
-    TURN_UNTIL(loop, task_says(&a, "transport retry counter exceeded") &&
+    LOOP_UNTIL(loop, task_says(&a, "transport retry counter exceeded") &&
                          task_says(&b, "\"to\":\"RDMA write"));
     fake_verbs.is_silent = false;
-    TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&b, READY_FROM));
+    LOOP_UNTIL(loop, task_says(&a, READY_TO) && task_says(&b, READY_FROM));
     assert_false(task_says(&b, READY_TO)); /* whose minute is not over */
     check_crosses(&a, &b, 8);
     assert_true(task_says(&a, "\"written\":1,"));
@@ -77,12 +77,12 @@ static void a_value_survives_a_broken_receiver(void **state) {
     fake_verbs_run(2);
     fake_verbs_break_receivers();
     fake_verbs.is_held = false;
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_null(wait.status);
     assert_true(holds(&wait.value, 9));
     assert_int_equal(a.n_lost + b.n_lost, 0);
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -95,10 +95,10 @@ static void values_that_arrived_before_the_break_count(void **state) {
     fake_verbs_run(-1); /* all of it, and neither loop has turned */
     fake_verbs_break_receivers();
     fake_verbs.is_held = false;
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(holds(&wait.value, 9) && task_says(&b, "\"received\":1,"));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -109,13 +109,13 @@ static void a_required_connection_that_breaks_loses_the_peer(void **state) {
     fake_verbs.is_silent = true;
     fake_verbs.is_held = false;
     fake_verbs_run(-1);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     assert_int_equal(a.lost_code, STATUS_UNAVAILABLE);
     assert_non_null(strstr(str_text(&a.lost_why), "/job:worker/replica:0/task:0"));
     assert_non_null(strstr(str_text(&a.lost_why), "transport retry counter exceeded"));
     rendezvous_end_step(b.rendezvous, 7);
     status_unref(wait.status);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
     fake_verbs.is_silent = false; /* and the next step tries again */
     connect_both();
@@ -135,7 +135,7 @@ static void end_at(enum moment moment, bool is_sender) {
     fake_verbs_let_register();
     fake_verbs.is_held = false;
     fake_verbs_run(-1);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     check_crosses(&a, &b, 8); /* the line is as it was */
     assert_int_equal(a.n_lost + b.n_lost, 0);
     assert_true(task_says(&a, READY_TO));
@@ -177,11 +177,11 @@ static void a_buffer_outlives_its_step_until_the_write_ends(void **state) {
     fake_verbs.is_held = false;
     /* the rest of the write lands: the fake checks that its region is still there */
     fake_verbs_run(-1);
-    TURN_UNTIL(loop, fake_verbs.n_regions < n_regions);
+    LOOP_UNTIL(loop, fake_verbs.n_regions < n_regions);
     assert_true(holds(&other, 13));
     assert_true(task_says(&a, READY_TO));
     tensor_clear(&other);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -195,14 +195,14 @@ static void lose_at(enum moment moment) {
     struct wire_out nonsense = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
     assert_true(peer_queue(a.other, CHANNEL_CONTROL, &nonsense));
     peer_flush(a.other, CHANNEL_CONTROL);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     end_step(&a, 7);
     end_step(&b, 7);
     assert_int_equal(wait.n_calls, 1);
     release(&wait);
     fake_verbs_let_register();
     fake_verbs.is_held = false;
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     assert_int_equal(fake_verbs.n_queue_pairs, 0);
     connect_both();
     check_crosses(&a, &b, 8);
@@ -222,7 +222,7 @@ static void a_task_that_stops_in_the_midst_gives_everything_back(void **state) {
     fake_verbs.is_held = fake_verbs.is_registering_held = true;
     receive(&b, &a, 7, &wait);
     send_value(&a, &b, 7, &value);
-    TURN_UNTIL(loop, task_says(&b, "\"in_flight_bytes\":1200004"));
+    LOOP_UNTIL(loop, task_says(&b, "\"in_flight_bytes\":1200004"));
     tensor_clear(&value);
     teardown(state);
     status_unref(wait.status);
@@ -251,12 +251,12 @@ static void a_push_of_a_value_with_a_remote_slot_is_refused(void **state) {
     bring_to(GRANTED, 16, &value, &wait);
     edge_message_write(&meta, 1, 0, &value, 0);
     say(&a, WIRE_PUSH, 7, &meta, CHANNEL_BULK, &value);
-    TURN_UNTIL(loop, b.n_lost == 1);
+    LOOP_UNTIL(loop, b.n_lost == 1);
     end_step(&b, 7);
     end_step(&a, 7);
     status_unref(wait.status);
     fake_verbs.is_held = false;
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
     str_fini(&meta);
 }
@@ -284,7 +284,7 @@ static void a_push_of_a_value_that_gets_a_remote_slot_is_refused(void **state) {
                  peer_rdma_is_pending_write(&b.other->rdma, 8, 1, 0));
     fake_verbs.is_registering_held = true;
     say(&a, WIRE_PUSH, 7, &meta, CHANNEL_BULK, &value);
-    TURN_UNTIL(loop, b.n_lost == 1);
+    LOOP_UNTIL(loop, b.n_lost == 1);
     fake_verbs_let_register();
     end_step(&b, 7);
     status_unref(wait.status);
@@ -304,19 +304,19 @@ static void a_grant_before_the_acknowledgement_of_the_probe_is_used(void **state
     peer_connect(a.other);
     receive(&b, &a, 7, &wait);
     send_value(&a, &b, 7, &value);
-    TURN_UNTIL(loop, fake_verbs.n_waiting == 2 && task_says(&b, "\"in_flight_bytes\":1200004"));
+    LOOP_UNTIL(loop, fake_verbs.n_waiting == 2 && task_says(&b, "\"in_flight_bytes\":1200004"));
     edge_message_write(&meta, 1, 0, NULL, 0);
     edge_message_add_remote_slot(
         &meta, &(struct rdma_remote_slot){.number = 4711, .key = 1, .address = 4096});
     say(&b, WIRE_GRANT, 7, &meta, CHANNEL_CONTROL, NULL);
-    TURN_UNTIL(loop, task_says(&a, "\"writing\":1") || a.n_lost > 0);
+    LOOP_UNTIL(loop, task_says(&a, "\"writing\":1") || a.n_lost > 0);
     assert_int_equal(a.n_lost, 0);
     end_step(&a, 7);
     end_step(&b, 7);
     status_unref(wait.status);
     fake_verbs.is_held = false;
     fake_verbs_run(-1);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
     str_fini(&meta);
 }
@@ -343,7 +343,7 @@ static void offer_again(struct test_task *task, uint64_t connection) {
 static void a_second_offer_replaces_the_first(void **state) {
     connect_both();
     offer_again(&a, 99);
-    TURN_UNTIL(loop, task_says(&b, "\"from\":\"being proved\"") || b.n_lost > 0);
+    LOOP_UNTIL(loop, task_says(&b, "\"from\":\"being proved\"") || b.n_lost > 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
     check_crosses(&b, &a, 8); /* the other line has not noticed */
 }
@@ -357,17 +357,17 @@ static void a_value_behind_a_wrong_number_counts(void **state) {
     fake_verbs_forge_number(4711);
     fake_verbs_run(-1); /* and neither loop has turned */
     fake_verbs.is_held = false;
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(holds(&wait.value, 9) && task_says(&b, "\"received\":1,"));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
 static void a_number_that_was_not_granted_ends_the_connection(void **state) {
     connect_both();
     fake_verbs_forge_number(4711);
-    TURN_UNTIL(loop,
+    LOOP_UNTIL(loop,
                task_says(&a, "\"from\":\"a write with number 4711, which is not granted") &&
                    task_says(&b, "\"from\":\"a write with number 4711, which is not granted"));
     check_crosses(&a, &b, 7);
@@ -397,10 +397,10 @@ static void malformed_rdma_messages_end_the_wire_connection(void **state) {
         say(&a, bad[i].type, 7, &meta, CHANNEL_CONTROL, NULL);
         str_fini(&meta);
         if (bad[i].type == WIRE_GRANT) /* it is declined, and the receiver knows of no such place */
-            TURN_UNTIL(loop, a.n_lost == before + 1);
+            LOOP_UNTIL(loop, a.n_lost == before + 1);
         else
-            TURN_UNTIL(loop, a.n_lost == before + 1 && b.n_lost == before + 1);
-        TURN_UNTIL(loop, b.n_lost == a.n_lost);
+            LOOP_UNTIL(loop, a.n_lost == before + 1 && b.n_lost == before + 1);
+        LOOP_UNTIL(loop, b.n_lost == a.n_lost);
     }
 }
 

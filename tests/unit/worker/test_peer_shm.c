@@ -59,7 +59,7 @@ static bool is_reference(const struct tensor *t) {
 
 static void connect_both(void) {
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"ready\"") && task_says(&b, "\"to\":\"ready\""));
+    LOOP_UNTIL(loop, task_says(&a, "\"to\":\"ready\"") && task_says(&b, "\"to\":\"ready\""));
 }
 
 /* What ends the control channel: the other end cannot read it. */
@@ -78,7 +78,7 @@ static void a_large_value_crosses_as_a_reference(void **state) {
     make(&value, allocator_host_shared(allocator_host()), 3);
     receive(&b, a.name, 7, &wait);
     send_value(&a, b.name, 7, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(is_reference(&wait.value) && holds(&wait.value, 3));
     /* another mapping of the same pages */
     assert_ptr_not_equal(tensor_cdata(&wait.value), tensor_cdata(&value));
@@ -88,7 +88,7 @@ static void a_large_value_crosses_as_a_reference(void **state) {
                 task_says(&a, "\"given\":1,\"given_bytes\":4194304,\"held\":1"));
     assert_true(task_says(&b, "\"mapped\":1,\"mapped_bytes\":4194304,\"holding\":1"));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     assert_true(task_says(&a, "\"held\":0"));
     tensor_clear(&value);
 }
@@ -100,10 +100,10 @@ static void the_other_direction_is_a_matter_of_its_own(void **state) {
     make(&value, allocator_host_shared(allocator_host()), 4);
     receive(&a, b.name, 8, &wait);
     send_value(&b, a.name, 8, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(is_reference(&wait.value) && holds(&wait.value, 4));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -114,7 +114,7 @@ static void private_memory_crosses_as_bytes(void **state) {
     make(&value, allocator_host(), 5);
     receive(&b, a.name, 9, &wait);
     send_value(&a, b.name, 9, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_false(is_reference(&wait.value));
     assert_true(holds(&wait.value, 5));
     tensor_clear(&wait.value);
@@ -131,21 +131,21 @@ static void beyond_the_limit_bytes_cross(void **state) {
         receive(&b, a.name, 20 + (uint64_t)i, &waits[i]);
         send_value(&a, b.name, 20 + (uint64_t)i, &value);
         tensor_clear(&value); /* nobody here holds it any more */
-        TURN_UNTIL(loop, waits[i].n_calls == 1);
+        LOOP_UNTIL(loop, waits[i].n_calls == 1);
         assert_true(holds(&waits[i].value, (float)i));
         assert_int_equal(is_reference(&waits[i].value), i == 0);
     }
     assert_true(task_says(&a, "\"refused\":2"));
     tensor_clear(&waits[0].value);
-    TURN_UNTIL(loop, task_says(&a, "\"held\":0"));
+    LOOP_UNTIL(loop, task_says(&a, "\"held\":0"));
     make(&value, allocator_host_shared(allocator_host()), 9); /* there is room again */
     struct wait wait;
     receive(&b, a.name, 30, &wait);
     send_value(&a, b.name, 30, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(is_reference(&wait.value) && holds(&wait.value, 9));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, task_says(&a, "\"held\":0"));
+    LOOP_UNTIL(loop, task_says(&a, "\"held\":0"));
     tensor_clear(&value);
     for (int i = 1; i < 3; i++)
         tensor_clear(&waits[i].value);
@@ -158,7 +158,7 @@ static void before_the_arena_is_mapped_bytes_cross(void **state) {
     peer_connect(a.other);
     receive(&b, a.name, 10, &wait);
     send_value(&a, b.name, 10, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(holds(&wait.value, 6));
     assert_false(is_reference(&wait.value));
     tensor_clear(&wait.value);
@@ -172,16 +172,16 @@ static void a_task_without_an_arena_takes_references_and_says_why_it_gives_none(
     task_init_shm(&b, "/job:worker/replica:0/task:0", false);
     tasks_meet(&a, &b);
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"ready\"") &&
+    LOOP_UNTIL(loop, task_says(&a, "\"to\":\"ready\"") &&
                          task_says(&a, "\"from\":\"the owner has no arena"));
     assert_true(task_says(&b, "\"to\":\"the owner has no arena"));
     make(&value, allocator_host_shared(allocator_host()), 7);
     receive(&b, a.name, 11, &wait);
     send_value(&a, b.name, 11, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(is_reference(&wait.value));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -193,7 +193,7 @@ static void a_reference_for_a_step_that_has_ended_goes_back(void **state) {
     rendezvous_end_step(b.rendezvous, 12);
     send_value(&a, b.name, 12, &value);
     assert_false(tensor_is_sole(&value));
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     assert_int_equal(a.n_lost + b.n_lost, 0);
     tensor_clear(&value);
 }
@@ -206,11 +206,11 @@ static void references_do_not_count_as_early_bytes(void **state) {
     make(&value, allocator_host_shared(allocator_host()), 9);
     for (uint64_t step = 100; step < 200; step++) /* 400 MB, beyond what unopened steps may hold */
         send_value(&a, b.name, step, &value);
-    TURN_UNTIL(loop, task_says(&b, "\"mapped\":100,"));
+    LOOP_UNTIL(loop, task_says(&b, "\"mapped\":100,"));
     assert_int_equal(a.n_lost + b.n_lost, 0);
     for (uint64_t step = 100; step < 200; step++)
         rendezvous_end_step(b.rendezvous, step);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -221,17 +221,17 @@ static void what_was_under_way_when_a_channel_broke_goes_back(void **state) {
     make(&value, allocator_host_shared(allocator_host()), 10);
     assert_true(peer_give(a.other, &value, &reference)); /* lost with its message */
     break_control(&a);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&a, "\"transport\":\"shm\""));
+    LOOP_UNTIL(loop, task_says(&a, "\"transport\":\"shm\""));
     struct wait wait; /* and references go on over the same lines */
     receive(&b, a.name, 13, &wait);
     send_value(&a, b.name, 13, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(is_reference(&wait.value));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -243,14 +243,14 @@ static void what_is_looked_at_stays_when_a_channel_breaks(void **state) {
     make(&value, allocator_host_shared(allocator_host()), 11);
     receive(&b, a.name, 14, &wait);
     send_value(&a, b.name, 14, &value);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(peer_give(a.other, &value, &under_way));
     break_control(&a);
-    TURN_UNTIL(loop, a.n_lost == 1 && task_says(&a, "\"held\":1,"));
+    LOOP_UNTIL(loop, a.n_lost == 1 && task_says(&a, "\"held\":1,"));
     assert_false(tensor_is_sole(&value));
     assert_true(holds(&wait.value, 11));
     tensor_clear(&wait.value);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
 }
 
@@ -305,7 +305,7 @@ static void references_are_sent_and_let_go_on_any_thread(void **state) {
         receive(&b, a.name, 1000 + i, &crowd.waits[i]);
     assert_int_equal(pthread_create(&sender, NULL, send_all, &crowd), 0);
     assert_int_equal(pthread_create(&releaser, NULL, release_all, &crowd), 0);
-    TURN_UNTIL(loop, task_says(&a, "\"given\":300,") && task_says(&a, "\"held\":0,"));
+    LOOP_UNTIL(loop, task_says(&a, "\"given\":300,") && task_says(&a, "\"held\":0,"));
     pthread_join(sender, NULL);
     pthread_join(releaser, NULL);
     assert_true(tensor_is_sole(&crowd.value));
@@ -337,7 +337,7 @@ static void stranger_opens_a_line(struct stranger *stranger) {
     wire_send(stranger->conn,
               &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     str_fini(&hello);
-    TURN_UNTIL(loop, stranger->has_arena);
+    LOOP_UNTIL(loop, stranger->has_arena);
 }
 
 static void say_tokens(struct stranger *stranger, enum wire_type type, uint64_t first,
@@ -352,7 +352,7 @@ static void say_tokens(struct stranger *stranger, enum wire_type type, uint64_t 
 }
 
 static void expect_closed(struct stranger *stranger) {
-    TURN_UNTIL(loop, stranger->is_closed);
+    LOOP_UNTIL(loop, stranger->is_closed);
     wire_conn_unref(stranger->conn);
 }
 
@@ -366,18 +366,18 @@ static void who_gives_back_what_it_has_not_is_shut_out(void **state) {
     expect_closed(&stranger);
     stranger_opens_a_line(&stranger);
     wire_send(stranger.conn, &(struct wire_out){.type = WIRE_ARENA_MAPPED});
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"ready\""));
+    LOOP_UNTIL(loop, task_says(&a, "\"to\":\"ready\""));
     assert_true(peer_give(a.other, &value, &reference));
     say_tokens(&stranger, WIRE_RELEASE, reference.token, reference.token);
     expect_closed(&stranger);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     stranger_opens_a_line(&stranger);
     wire_send(stranger.conn, &(struct wire_out){.type = WIRE_ARENA_MAPPED});
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"ready\""));
+    LOOP_UNTIL(loop, task_says(&a, "\"to\":\"ready\""));
     assert_true(peer_give(a.other, &value, &reference));
     say_tokens(&stranger, WIRE_HELD, reference.token + 1000, reference.token);
     expect_closed(&stranger);
-    TURN_UNTIL(loop, tensor_is_sole(&value)); /* its process no longer counts as a holder */
+    LOOP_UNTIL(loop, tensor_is_sole(&value)); /* its process no longer counts as a holder */
     tensor_clear(&value);
 }
 
@@ -409,7 +409,7 @@ static void a_reference_into_nothing_ends_the_connection(void **state) {
         peer_queue(a.other, CHANNEL_CONTROL,
                    &(struct wire_out){.type = WIRE_PUSH, .id = 5, .meta = {meta.data, meta.len}}));
     peer_flush(a.other, CHANNEL_CONTROL);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     str_fini(&meta);
     tensor_clear(&value);
 }
@@ -447,18 +447,18 @@ static void be_child(struct pipes *pipes, bool is_sender) {
     task_init_shm(&b, "/job:worker/replica:0/task:0", true);
     meet_over_pipes(&b, "/job:ps/replica:0/task:0", pipes->to_parent[1], pipes->to_child[0]);
     peer_connect(b.other);
-    TURN_UNTIL(loop, task_says(&b, "\"to\":\"ready\"") && task_says(&b, "\"from\":\"ready\""));
+    LOOP_UNTIL(loop, task_says(&b, "\"to\":\"ready\"") && task_says(&b, "\"from\":\"ready\""));
     if (is_sender) {
         make(&value, allocator_host_shared(allocator_host()), 77);
         send_value(&b, "/job:ps/replica:0/task:0", 20, &value);
     } else {
         receive(&b, "/job:ps/replica:0/task:0", 20, &wait);
-        TURN_UNTIL(loop, wait.n_calls == 1);
+        LOOP_UNTIL(loop, wait.n_calls == 1);
         CHECK(is_reference(&wait.value) && holds(&wait.value, 21));
     }
     CHECK(write(pipes->to_parent[1], "r", 1) == 1);
     for (;;)
-        loop_turn(loop);
+        loop_iterate(loop);
 }
 
 static pid_t start_child(struct pipes *pipes, bool is_sender) {
@@ -490,7 +490,7 @@ static void end_parent(void) {
 static void wait_for_child(struct pipes *pipes) {
     struct pollfd word = {.fd = pipes->to_parent[0], .events = POLLIN};
     char byte;
-    TURN_UNTIL(loop, poll(&word, 1, 0) == 1);
+    LOOP_UNTIL(loop, poll(&word, 1, 0) == 1);
     assert_int_equal(read(pipes->to_parent[0], &byte, 1), 1);
 }
 
@@ -500,17 +500,17 @@ static void a_killed_holders_references_come_back(void **state) {
     pid_t child = start_child(&pipes, false);
     make(&value, allocator_host_shared(allocator_host()), 21);
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"ready\""));
+    LOOP_UNTIL(loop, task_says(&a, "\"to\":\"ready\""));
     send_value(&a, "/job:worker/replica:0/task:0", 20, &value);
     wait_for_child(&pipes);
     assert_false(tensor_is_sole(&value));
     kill(child, SIGSTOP); /* silent is not dead */
     break_control(&a);
     for (int i = 0; i < 20; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_false(tensor_is_sole(&value));
     kill_child(child, &pipes);
-    TURN_UNTIL(loop, tensor_is_sole(&value));
+    LOOP_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
     end_parent();
 }
@@ -521,10 +521,10 @@ static void a_killed_owners_values_can_still_be_read(void **state) {
     pid_t child = start_child(&pipes, true);
     receive(&a, "/job:worker/replica:0/task:0", 20, &wait);
     wait_for_child(&pipes);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(is_reference(&wait.value));
     kill_child(child, &pipes);
-    TURN_UNTIL(loop, a.n_lost == 1 && !task_says(&a, "\"from\":\"ready\""));
+    LOOP_UNTIL(loop, a.n_lost == 1 && !task_says(&a, "\"from\":\"ready\""));
     assert_true(holds(&wait.value, 77));
     tensor_clear(&wait.value);
     end_parent();

@@ -72,7 +72,7 @@ static void begin(unsigned n_streams) {
     peer_table_set_streams(a.peers, n_streams);
     peer_table_set_streams(b.peers, n_streams);
     peer_connect(a.other);
-    TURN_UNTIL(loop, a.other->streams.n_theirs == PEER_MAX_STREAMS &&
+    LOOP_UNTIL(loop, a.other->streams.n_theirs == PEER_MAX_STREAMS &&
                          b.other->streams.n_theirs == PEER_MAX_STREAMS);
 }
 
@@ -122,7 +122,7 @@ static void push(struct peer *peer, uint64_t id, size_t size_bytes) {
 /* The first large value opens the streams, and goes as a whole. */
 static void open_streams(struct peer *peer, struct inbox *there, unsigned n_streams) {
     push(peer, 99, PEER_STRIPE_MIN_BYTES);
-    TURN_UNTIL(loop, there->n_values == 1 && peer->streams.greeted == (1u << n_streams) - 2);
+    LOOP_UNTIL(loop, there->n_values == 1 && peer->streams.greeted == (1u << n_streams) - 2);
     assert_int_equal(peer->streams.n_sent, 0);
     clear(there);
 }
@@ -147,7 +147,7 @@ static void check_sizes(unsigned n_streams) {
     begin_open(n_streams);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         push(a.other, 100 + i, sizes[i]);
-        TURN_UNTIL(loop, at_b.n_values == (int)i + 1);
+        LOOP_UNTIL(loop, at_b.n_values == (int)i + 1);
         check_value(&at_b, (int)i, sizes[i]);
     }
     assert_int_equal(at_b.n_allocs, ARRAY_LEN(sizes));
@@ -158,7 +158,7 @@ static void check_sizes(unsigned n_streams) {
     assert_int_equal(b.peers->n_streams_from, n_streams - 1);
     open_streams(b.other, &at_a, n_streams);
     push(b.other, 1, 10 * MIB); /* and the other way, over streams of its own */
-    TURN_UNTIL(loop, at_a.n_values == 1);
+    LOOP_UNTIL(loop, at_a.n_values == 1);
     check_value(&at_a, 0, 10 * MIB);
     assert_int_equal(a.other->streams.n_received, 1);
     assert_int_equal(a.peers->n_streams_from, n_streams - 1);
@@ -178,7 +178,7 @@ static void several_values_are_under_way_at_once(void **state) {
     begin_open(4);
     for (uint64_t id = 1; id <= 4; id++)
         push(a.other, id, (8 + 3 * (size_t)id) * MIB);
-    TURN_UNTIL(loop, at_b.n_values == 4);
+    LOOP_UNTIL(loop, at_b.n_values == 4);
     for (int i = 0; i < 4; i++)
         check_value(&at_b, i, (8 + 3 * (size_t)at_b.ids[i]) * MIB);
 }
@@ -186,7 +186,7 @@ static void several_values_are_under_way_at_once(void **state) {
 static void what_is_smaller_has_one_socket(void **state) {
     begin(4);
     push(a.other, 1, PEER_STRIPE_MIN_BYTES - 4);
-    TURN_UNTIL(loop, at_b.n_values == 1);
+    LOOP_UNTIL(loop, at_b.n_values == 1);
     assert_int_equal(a.other->streams.n_sent, 0);
     assert_int_equal(a.peers->n_streams_to, 0);
 }
@@ -194,7 +194,7 @@ static void what_is_smaller_has_one_socket(void **state) {
 static void one_stream_is_none(void **state) {
     begin(1);
     push(a.other, 1, 20 * MIB);
-    TURN_UNTIL(loop, at_b.n_values == 1);
+    LOOP_UNTIL(loop, at_b.n_values == 1);
     check_value(&at_b, 0, 20 * MIB);
     assert_int_equal(a.other->streams.n_sent, 0);
 }
@@ -203,7 +203,7 @@ static void a_peer_that_takes_none_gets_none(void **state) {
     begin(4);
     a.other->streams.n_theirs = 0; /* as a Hello of an older one says */
     push(a.other, 1, 20 * MIB);
-    TURN_UNTIL(loop, at_b.n_values == 1);
+    LOOP_UNTIL(loop, at_b.n_values == 1);
     assert_int_equal(a.other->streams.n_sent, 0);
 }
 
@@ -211,10 +211,10 @@ static void what_nobody_wants_is_read_past(void **state) {
     begin_open(4);
     at_b.discards = true;
     push(a.other, 1, 20 * MIB);
-    TURN_UNTIL(loop, at_b.n_allocs == 4);
+    LOOP_UNTIL(loop, at_b.n_allocs == 4);
     at_b.discards = false;
     push(a.other, 2, 20 * MIB);
-    TURN_UNTIL(loop, at_b.n_values == 1);
+    LOOP_UNTIL(loop, at_b.n_values == 1);
     assert_int_equal(at_b.ids[0], 2);
     check_value(&at_b, 0, 20 * MIB);
 }
@@ -251,13 +251,13 @@ static void check_small_overtakes(unsigned n_streams) {
         open_streams(a.other, &at_b, n_streams);
     at_b.discards = true;
     push_gigabyte(a.other, 1);
-    TURN_UNTIL(loop, at_b.n_allocs > 0); /* it has begun to come */
+    LOOP_UNTIL(loop, at_b.n_allocs > 0); /* it has begun to come */
     for (int i = 0; i < 20; i++) {
         int before = at_b.n_small;
         assert_true(
             peer_queue(a.other, CHANNEL_CONTROL, &(struct wire_out){.type = WIRE_GRANT, .id = 5}));
         peer_flush(a.other, CHANNEL_CONTROL);
-        TURN_UNTIL(loop, at_b.n_small == before + 1);
+        LOOP_UNTIL(loop, at_b.n_small == before + 1);
         /* and most of the large one has not left */
         assert_true(queued_bytes(a.other) > (size_t)512 * MIB);
     }
@@ -271,18 +271,18 @@ static void nor_for_one_over_several_sockets(void **state) { check_small_overtak
 static void a_lost_stream_is_the_peers_loss_and_the_next_value_has_one_socket(void **state) {
     begin_open(4);
     push(a.other, 1, 64 * MIB);
-    TURN_UNTIL(loop, (b.other->streams.used & 1u << 2) != 0);
+    LOOP_UNTIL(loop, (b.other->streams.used & 1u << 2) != 0);
     assert_int_equal(at_b.n_values, 0);
     struct transport_channel *stream = b.other->streams.from_peer[2];
     stream->transport->close(stream, status_unavailable("cut"));
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     assert_non_null(strstr(str_text(&b.lost_why), "stream 2: cut"));
     assert_true(list_is_empty(&b.other->streams.arrivals));
     assert_int_equal(a.peers->n_streams_to + b.peers->n_streams_from, 0);
     peer_connect(a.other);
-    TURN_UNTIL(loop, a.other->streams.n_theirs > 0);
+    LOOP_UNTIL(loop, a.other->streams.n_theirs > 0);
     push(a.other, 2, 20 * MIB);
-    TURN_UNTIL(loop, at_b.n_values == 1);
+    LOOP_UNTIL(loop, at_b.n_values == 1);
     assert_int_equal(at_b.ids[0], 2);
     check_value(&at_b, 0, 20 * MIB);
 }
@@ -290,11 +290,11 @@ static void a_lost_stream_is_the_peers_loss_and_the_next_value_has_one_socket(vo
 static void a_stream_that_is_opened_twice_is_a_loss(void **state) {
     begin_open(2);
     push(a.other, 1, 20 * MIB);
-    TURN_UNTIL(loop, at_b.n_values == 1);
+    LOOP_UNTIL(loop, at_b.n_values == 1);
     struct transport_channel *second = peer_open_stream(a.other, 1);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     transport_channel_unref(second);
-    TURN_UNTIL(loop, a.peers->n_channels == 0 && b.peers->n_channels == 0);
+    LOOP_UNTIL(loop, a.peers->n_channels == 0 && b.peers->n_channels == 0);
 }
 
 /* ---- streams that do not come about ---- */
@@ -303,7 +303,7 @@ static void send_whole(uint64_t id) {
     int n_values = at_b.n_values;
     uint64_t n_sent = a.other->streams.n_sent;
     push(a.other, id, 10 * MIB);
-    TURN_UNTIL(loop, at_b.n_values == n_values + 1);
+    LOOP_UNTIL(loop, at_b.n_values == n_values + 1);
     check_value(&at_b, n_values, 10 * MIB);
     assert_int_equal(a.other->streams.n_sent, n_sent);
 }
@@ -312,7 +312,7 @@ static void send_cut(uint64_t id) {
     int n_values = at_b.n_values;
     uint64_t n_sent = a.other->streams.n_sent;
     push(a.other, id, 10 * MIB);
-    TURN_UNTIL(loop, at_b.n_values == n_values + 1);
+    LOOP_UNTIL(loop, at_b.n_values == n_values + 1);
     check_value(&at_b, n_values, 10 * MIB);
     assert_int_equal(a.other->streams.n_sent, n_sent + 1);
 }
@@ -321,19 +321,19 @@ static void a_refused_stream_is_no_loss(void **state) {
     begin(3);
     b.peers->n_streams_from = PEER_STREAMS_MAX_OPEN;
     send_whole(1);
-    TURN_UNTIL(loop, b.n_refused == 2 && a.peers->n_streams_to == 0);
+    LOOP_UNTIL(loop, b.n_refused == 2 && a.peers->n_streams_to == 0);
     assert_int_equal(a.other->streams.retry_ms, PEER_STREAMS_RETRY_MS); /* once for both */
     assert_true(a.other->streams.off_until_ns > clock_now_ns());
     send_whole(2); /* and nothing is opened meanwhile */
     assert_int_equal(a.peers->n_streams_to, 0);
     a.other->streams.off_until_ns = 1;
     send_whole(3);
-    TURN_UNTIL(loop, b.n_refused == 4 && a.peers->n_streams_to == 0);
+    LOOP_UNTIL(loop, b.n_refused == 4 && a.peers->n_streams_to == 0);
     assert_int_equal(a.other->streams.retry_ms, 2 * PEER_STREAMS_RETRY_MS);
     b.peers->n_streams_from = 0;
     a.other->streams.off_until_ns = 1;
     send_whole(4);
-    TURN_UNTIL(loop, a.other->streams.greeted == 6);
+    LOOP_UNTIL(loop, a.other->streams.greeted == 6);
     send_cut(5);
     assert_int_equal(a.other->streams.retry_ms, 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -380,7 +380,7 @@ static void streams_that_nobody_answers_hold_nothing_up(void **state) {
     send_whole(2);
     assert_int_equal(a.peers->n_streams_to, 3);
     send_whole(3);
-    TURN_UNTIL(loop, a.peers->n_streams_to == 0);
+    LOOP_UNTIL(loop, a.peers->n_streams_to == 0);
     assert_int_equal(a.other->streams.retry_ms, PEER_STREAMS_RETRY_MS);
     send_whole(4);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -390,10 +390,10 @@ static void streams_that_nobody_answers_hold_nothing_up(void **state) {
 static void a_stream_that_carried_nothing_may_be_opened_anew(void **state) {
     begin(2);
     push(a.other, 99, PEER_STRIPE_MIN_BYTES);
-    TURN_UNTIL(loop, at_b.n_values == 1 && a.other->streams.greeted == 2);
+    LOOP_UNTIL(loop, at_b.n_values == 1 && a.other->streams.greeted == 2);
     struct transport_channel *second = peer_open_stream(a.other, 1),
                              *first = b.other->streams.from_peer[1];
-    TURN_UNTIL(loop, b.other->streams.from_peer[1] != first);
+    LOOP_UNTIL(loop, b.other->streams.from_peer[1] != first);
     assert_int_equal(b.n_lost, 0);
     assert_int_equal(b.peers->n_streams_from, 1);
     transport_channel_unref(second);
@@ -405,17 +405,17 @@ static void a_stream_of_the_connection_before_is_refused(void **state) {
     uint64_t epoch = a.other->epoch_here;
     struct transport_channel *control = a.other->channels[CHANNEL_CONTROL];
     control->transport->close(control, status_unavailable("cut"));
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     begin(2);
     uint64_t now = a.other->epoch_here;
     assert_int_not_equal(epoch, now);
     a.other->epoch_here = epoch;
     push(a.other, 1, PEER_STRIPE_MIN_BYTES);
-    TURN_UNTIL(loop, b.n_refused == 1 && a.peers->n_streams_to == 0);
+    LOOP_UNTIL(loop, b.n_refused == 1 && a.peers->n_streams_to == 0);
     assert_null(b.other->streams.from_peer[1]);
     a.other->epoch_here = now;
     a.other->streams.off_until_ns = 1;
-    TURN_UNTIL(loop, at_b.n_values == 1);
+    LOOP_UNTIL(loop, at_b.n_values == 1);
     clear(&at_b);
     open_streams(a.other, &at_b, 2);
     assert_int_equal(a.n_lost + b.n_lost, 2);
@@ -426,7 +426,7 @@ static void streams_belong_to_whichever_control_channel(void **state) {
     peer_table_set_streams(a.peers, 3);
     peer_table_set_streams(b.peers, 3);
     peer_connect(b.other);
-    TURN_UNTIL(loop, a.other->streams.n_theirs > 0 && b.other->streams.n_theirs > 0);
+    LOOP_UNTIL(loop, a.other->streams.n_theirs > 0 && b.other->streams.n_theirs > 0);
     open_streams(a.other, &at_b, 3); /* over what b has opened */
     open_streams(b.other, &at_a, 3);
     assert_int_equal(a.other->epoch_here, 0);
@@ -451,7 +451,7 @@ static void each_end_opens_streams_its_own_way(void **state) {
     assert_ptr_equal(b.other->transport, &transport_unix);
     open_streams(b.other, &at_a, 3);
     push(b.other, 1, 10 * MIB);
-    TURN_UNTIL(loop, at_a.n_values == 1);
+    LOOP_UNTIL(loop, at_a.n_values == 1);
     check_value(&at_a, 0, 10 * MIB);
     assert_int_equal(b.other->streams.n_sent, 1);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -486,7 +486,7 @@ static void send_stripe(uint64_t total_bytes, uint32_t n_stripes, uint32_t index
 }
 
 static void expect_refused(void) {
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     assert_int_equal(at_b.n_values, 0);
     assert_true(list_is_empty(&b.other->streams.arrivals));
 }
@@ -574,7 +574,7 @@ static void bring_half(bool *ret_is_gone) {
     begin(4);
     at_b.next = buffer_wrap(bytes, TOTAL, release_flag, ret_is_gone);
     send_stripe(TOTAL, 2, 0, HALF);
-    TURN_UNTIL(loop, b.other->streams.n_arrivals == 1);
+    LOOP_UNTIL(loop, b.other->streams.n_arrivals == 1);
 }
 
 static void half_a_value_of_an_ended_step_gives_its_memory_back(void **state) {
@@ -584,9 +584,9 @@ static void half_a_value_of_an_ended_step_gives_its_memory_back(void **state) {
     bring_half(&is_gone);
     assert_false(is_gone);
     at_b.is_unwanted = true;
-    TURN_UNTIL(loop, is_gone);
+    LOOP_UNTIL(loop, is_gone);
     send_stripe(TOTAL, 2, 1, HALF);
-    TURN_UNTIL(loop, b.other->streams.n_arrivals == 0);
+    LOOP_UNTIL(loop, b.other->streams.n_arrivals == 0);
     assert_int_equal(at_b.n_values, 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
@@ -596,7 +596,7 @@ static void a_later_stripe_of_an_ended_step_is_read_past(void **state) {
     bring_half(&is_gone);
     at_b.is_unwanted = true;
     send_stripe(TOTAL, 2, 1, HALF);
-    TURN_UNTIL(loop, b.other->streams.n_arrivals == 0);
+    LOOP_UNTIL(loop, b.other->streams.n_arrivals == 0);
     assert_true(is_gone);
     assert_int_equal(at_b.n_values, 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -614,7 +614,7 @@ static void values_under_way_have_a_limit(void **state) {
 static void half_a_value_is_dropped_with_its_peer(void **state) {
     begin(4);
     send_stripe(TOTAL, 2, 0, HALF);
-    TURN_UNTIL(loop, !list_is_empty(&b.other->streams.arrivals));
+    LOOP_UNTIL(loop, !list_is_empty(&b.other->streams.arrivals));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

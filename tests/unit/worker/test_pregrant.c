@@ -20,13 +20,13 @@ static void a_value_that_is_granted_ahead_is_never_announced(void **state) {
  * first. */
 static void the_next_step_finds_its_place_prepared(void **state) {
     check_goes_ahead(7);
-    TURN_UNTIL(loop, is_prepared());
+    LOOP_UNTIL(loop, is_prepared());
     struct tensor value;
     struct wait wait;
     fake_verbs.is_registering_held = true;
     open_at_sender(8);
     receive(8, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     assert_true(task_says(&b, "\"from_prepared\":1") && task_says(&b, "\"prepared\":0"));
     fake_verbs_let_register();
     make(&value, 8);
@@ -36,18 +36,18 @@ static void the_next_step_finds_its_place_prepared(void **state) {
     end_both(8);
     for (uint64_t step = 9; step < 20; step++) {
         check_goes_ahead(step);
-        TURN_UNTIL(loop, task_says(&b, "\"prepared\":1"));
+        LOOP_UNTIL(loop, task_says(&b, "\"prepared\":1"));
     }
     assert_true(task_says(&b, "\"from_prepared\":12,\"received\":13,"));
 }
 
 static void a_place_that_nobody_wants_for_a_while_goes(void **state) {
     check_goes_ahead(7);
-    TURN_UNTIL(loop, is_prepared());
+    LOOP_UNTIL(loop, is_prepared());
     int n_regions = fake_verbs.n_regions;
     peer_rdma_tick(&b.other->rdma, INT64_MAX / 2);
-    TURN_UNTIL(loop, fake_verbs.n_regions < n_regions);
-    TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
+    LOOP_UNTIL(loop, fake_verbs.n_regions < n_regions);
+    LOOP_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
     check_goes_ahead(8);
 }
 
@@ -55,7 +55,7 @@ static void a_grant_waits_for_its_senders_step(void **state) {
     struct tensor value;
     struct wait wait;
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1); /* in the table of a step that nobody has opened */
+    LOOP_UNTIL(loop, n_held() == 1); /* in the table of a step that nobody has opened */
     make(&value, 1);
     send_value(7, &value);
     expect(&wait, 1);
@@ -75,7 +75,7 @@ static void a_grant_meets_its_values_announcement(void **state) {
         assert_int_equal(pregrant_bytes(), N_BYTES);
         expect(&wait, 2);
         for (int i = 0; i < 5; i++)
-            loop_turn(loop);
+            loop_iterate(loop);
         assert_int_equal(pregrant_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
         end_both(step);
     }
@@ -90,7 +90,7 @@ static void an_announcement_that_comes_after_its_value_takes_no_room(void **stat
     make(&value, 3);
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     send_value(7, &value);
     expect(&wait, 3);
     struct str meta = announce_meta(&value);
@@ -107,7 +107,7 @@ static void an_announcement_that_comes_after_its_value_takes_no_room(void **stat
 /* ---- other values ---- */
 
 static void expect_shape(struct wait *wait, enum dtype dtype, int64_t n) {
-    TURN_UNTIL(loop, wait->n_calls == 1);
+    LOOP_UNTIL(loop, wait->n_calls == 1);
     assert_null(wait->status);
     assert_int_equal(wait->value.dtype, dtype);
     assert_int_equal(wait->value.n_elements, n);
@@ -127,7 +127,7 @@ static void send_other(uint64_t step, bool comes_first, int64_t rows, int64_t co
     receive(step, wait);
     if (comes_first)
         return;
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     send_value(step, value);
 }
 
@@ -144,7 +144,7 @@ static void a_value_of_another_shape_is_announced(void **state) {
             expect_shape(&wait, DT_FLOAT, shapes[i][0] * shapes[i][1]);
             assert_int_equal(n_sent() - sent, 0);
             for (int k = 0; k < 5; k++)
-                loop_turn(loop);
+                loop_iterate(loop);
             assert_int_equal(pregrant_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
             release(&value);
             end_both(step);
@@ -162,14 +162,14 @@ static void a_small_value_is_pushed_and_a_dead_one_said(void **state) {
         struct tensor value = TENSOR_INIT;
         open_at_sender(step);
         receive(step, &wait);
-        TURN_UNTIL(loop, n_held() == 1);
+        LOOP_UNTIL(loop, n_held() == 1);
         if (step % 2 == 0)
             tensor_init_dead(&value);
         else
             value_make(&value, allocator_host(), 1000, 1);
         send_value(step, &value);
         assert_int_equal(n_held(), 0);
-        TURN_UNTIL(loop, wait.n_calls == 1);
+        LOOP_UNTIL(loop, wait.n_calls == 1);
         assert_null(wait.status);
         assert_int_equal(wait.value.storage, step % 2 == 0 ? TENSOR_DEAD : TENSOR_BUFFER);
         assert_int_equal(pregrant_bytes(), 0);
@@ -177,7 +177,7 @@ static void a_small_value_is_pushed_and_a_dead_one_said(void **state) {
         tensor_clear(&value);
         end_both(step);
     }
-    TURN_UNTIL(loop, fake_verbs.n_regions <= 0 || !is_rdma());
+    LOOP_UNTIL(loop, fake_verbs.n_regions <= 0 || !is_rdma());
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
@@ -187,10 +187,10 @@ static void a_senders_step_that_ends_without_the_value_gives_the_place_back(void
     struct wait wait;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     rendezvous_end_step(a.rendezvous, 7);
     assert_int_equal(n_held(), 0);
-    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
+    LOOP_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
     assert_int_equal(wait.n_calls, 0); /* its own step ends it */
     rendezvous_end_step(b.rendezvous, 7);
     expect_end(&wait);
@@ -205,7 +205,7 @@ static void a_place_that_is_declined_takes_nothing_off_the_line(void **state) {
     open_at_sender(7);
     atomic_fetch_add(peer_n_pending_pregrants(a.other), PEER_MAX_PENDING_PREGRANTS);
     receive(7, &wait);
-    TURN_UNTIL(loop, task_says(&b, "\"ended\":1"));
+    LOOP_UNTIL(loop, task_says(&b, "\"ended\":1"));
     atomic_fetch_sub(peer_n_pending_pregrants(a.other), PEER_MAX_PENDING_PREGRANTS);
     assert_int_equal(pregrant_bytes(), 0);
     send_value(7, &value);
@@ -223,8 +223,8 @@ static void a_grant_for_a_step_that_has_ended_is_declined(void **state) {
     rendezvous_end_step(a.rendezvous, 7);
     receive(7, &wait);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
-    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
+        loop_iterate(loop);
+    LOOP_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
     assert_int_equal(n_held(), 0);
     rendezvous_end_step(b.rendezvous, 7);
     expect_end(&wait);
@@ -236,7 +236,7 @@ static void a_receivers_step_that_ends_leaves_the_place_to_the_write(void **stat
     struct wait wait;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     rendezvous_end_step(b.rendezvous, 7);
     expect_end(&wait);
     assert_int_equal(pregrant_bytes(), 0);
@@ -245,7 +245,7 @@ static void a_receivers_step_that_ends_leaves_the_place_to_the_write(void **stat
     send_value(7, &value);
     release(&value);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_true(value_holds(&other, N_FLOATS, 5));
     tensor_clear(&other);
     rendezvous_end_step(a.rendezvous, 7);
@@ -261,7 +261,7 @@ static void an_aborted_step_takes_no_value(void **state) {
     struct status *why = status_new(STATUS_CANCELLED, "enough"), *st;
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 7, NULL);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     rendezvous_abort(sender, why);
     assert_int_equal(n_held(), 0);
     make(&value, 6);
@@ -270,7 +270,7 @@ static void an_aborted_step_takes_no_value(void **state) {
     status_unref(st);
     status_unref(why);
     rendezvous_unref(sender);
-    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
+    LOOP_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
     end_both(7);
     expect_end(&wait);
 }
@@ -282,9 +282,9 @@ static void a_line_that_breaks_before_the_value_is_there_leaves_tcp(void **state
     struct wait wait;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     fake_verbs_break_receivers();
-    TURN_UNTIL(loop, task_says(&b, "\"ended\":1") && peer_rdma_connection_to(&a.other->rdma) == 0);
+    LOOP_UNTIL(loop, task_says(&b, "\"ended\":1") && peer_rdma_connection_to(&a.other->rdma) == 0);
     make(&value, 4);
     send_value(7, &value);
     expect(&wait, 4);
@@ -303,10 +303,10 @@ static void a_value_may_come_at_any_moment_of_a_lines_end(void **state) {
         struct wait wait;
         open_at_sender(7);
         receive(7, &wait);
-        TURN_UNTIL(loop, n_held() == 1);
+        LOOP_UNTIL(loop, n_held() == 1);
         fake_verbs_break_receivers();
         for (int i = 0; i < n_turns; i++)
-            loop_turn(loop);
+            loop_iterate(loop);
         make(&value, 4);
         send_value(7, &value);
         expect(&wait, 4);
@@ -323,11 +323,11 @@ static void a_line_that_breaks_under_the_write_costs_nothing_but_time(void **sta
     struct wait wait;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     fake_verbs.is_held = true;
     make(&value, 4);
     send_value(7, &value);
-    TURN_UNTIL(loop, fake_verbs.n_waiting > 0);
+    LOOP_UNTIL(loop, fake_verbs.n_waiting > 0);
     rendezvous_end_step(a.rendezvous, 7); /* its value is on its way */
     fake_verbs.is_silent = true;
     fake_verbs.is_held = false;
@@ -342,7 +342,7 @@ static void lose_b(void) {
     struct wire_out nonsense = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
     assert_true(peer_queue(a.other, CHANNEL_CONTROL, &nonsense));
     peer_flush(a.other, CHANNEL_CONTROL);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
 }
 
 /* The step of the lost connection ends later than the next connection begins. */
@@ -351,7 +351,7 @@ static void a_grant_of_a_lost_connection_is_not_used_by_the_next(void **state) {
     struct wait wait;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     lose_b();
     rendezvous_end_step(b.rendezvous, 7);
     expect_end(&wait);
@@ -360,7 +360,7 @@ static void a_grant_of_a_lost_connection_is_not_used_by_the_next(void **state) {
     send_value(7, &value);
     assert_int_equal(n_held(), 0);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_true(tensor_is_sole(&value));
     tensor_clear(&value);
     rendezvous_end_step(a.rendezvous, 7);
@@ -375,7 +375,7 @@ static void while_a_line_may_come_nothing_is_pushed_ahead(void **state) {
     peer_connect(a.other);
     while (peer_pregrant_way(b.other) != PEER_PREGRANT_WRITE) {
         assert_int_equal(peer_pregrant_way(b.other), PEER_PREGRANT_NONE);
-        loop_turn(loop);
+        loop_iterate(loop);
     }
     a.n_lost = b.n_lost = 0;
     check_goes_ahead(8);
@@ -393,7 +393,7 @@ static void without_memory_to_register_the_value_is_announced(void **state) {
     fake_verbs.n_registrations_to_fail = 1;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, task_says(&b, "\"ended\":1"));
+    LOOP_UNTIL(loop, task_says(&b, "\"ended\":1"));
     assert_int_equal(pregrant_bytes(), 0);
     make(&value, 4);
     send_value(7, &value);
@@ -410,7 +410,7 @@ static void a_sender_that_cannot_register_pushes(void **state) {
     allocator_host_trim();
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     fake_verbs.n_sources_to_fail = 1;
     make(&value, 4);
     send_value(7, &value);
@@ -461,7 +461,7 @@ static void steps_run_on_other_threads_than_the_loops(void **state) {
     for (int i = 0; i < N_THREAD_STEPS; i++) {
         if (i % 5 == 0)
             continue;
-        TURN_UNTIL(loop, atomic_load(&thread_waits[i].n_calls) == 1);
+        LOOP_UNTIL(loop, atomic_load(&thread_waits[i].n_calls) == 1);
         assert_null(thread_waits[i].status);
         assert_true(value_holds(&thread_waits[i].value, i % 3 == 0 ? 2 * N_FLOATS : N_FLOATS, 9));
         tensor_clear(&thread_waits[i].value);
@@ -473,7 +473,7 @@ static void steps_run_on_other_threads_than_the_loops(void **state) {
     for (int i = 0; i < N_THREAD_STEPS; i += 5)
         expect_end(&thread_waits[i]);
     release(&thread_value);
-    TURN_UNTIL(loop, n_held() == 0);
+    LOOP_UNTIL(loop, n_held() == 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 

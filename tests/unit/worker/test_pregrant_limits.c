@@ -41,7 +41,7 @@ static void what_is_granted_ahead_takes_no_room_from_what_is_there(void **state)
     }
     assert_int_equal(pregrant_bytes(), 2 * N_BYTES);
     assert_int_equal(atomic_load(&credit->pregrant_bytes), 2 * N_BYTES);
-    TURN_UNTIL(loop, n_held() == 2);
+    LOOP_UNTIL(loop, n_held() == 2);
     make(&value, 4);
     unknown.slot_bytes = 0;
     receive_edge(7, &unknown, credit, &wait);
@@ -74,24 +74,24 @@ static void what_is_prepared_takes_no_memory_from_steps(void **state) {
     struct wait wait;
     limit_b(N);
     check_goes_ahead(7);
-    TURN_UNTIL(loop, is_prepared());
+    LOOP_UNTIL(loop, is_prepared());
     assert_int_equal(atomic_load(&limited->in_use_bytes), 0);
     for (int i = 0; i < N; i++)
         assert_non_null(buffers[i] = buffer_alloc(limited, N_BYTES));
     peer_rdma_tick(&b.other->rdma, clock_now_ns());
-    TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
+    LOOP_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
     for (int i = 0; i < N; i++)
         buffer_unref(buffers[i]);
     check_goes_ahead(8);
-    TURN_UNTIL(loop, is_prepared());
+    LOOP_UNTIL(loop, is_prepared());
     open_at_sender(9);
     receive(9, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     /* it counts once it is used */
     assert_in_range(atomic_load(&limited->in_use_bytes), N_BYTES, limited->limit_bytes / N);
     end_both(9);
     expect_end(&wait);
-    TURN_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
+    LOOP_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
 }
 
 static void with_little_memory_nothing_is_granted_ahead(void **state) {
@@ -109,7 +109,7 @@ static void with_little_memory_nothing_is_granted_ahead(void **state) {
     release(&value);
     buffer_unref(others);
     check_goes_ahead(8);
-    TURN_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
+    LOOP_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
 }
 
 /* Beyond the places of a line nothing is asked of it, whatever room there is. */
@@ -161,9 +161,9 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
         if (i < 3)
             tell_a(&meta, 7);
     }
-    TURN_UNTIL(loop, n_held() == PEER_MAX_PENDING_PREGRANTS);
+    LOOP_UNTIL(loop, n_held() == PEER_MAX_PENDING_PREGRANTS);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(n_held(), PEER_MAX_PENDING_PREGRANTS);
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 7, NULL);
     struct plan_channel from_b = {
@@ -181,7 +181,7 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     /* the shape has more */
     edge_message_write_expected(&meta, 1, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES - 4);
     tell_a(&meta, 8);
-    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    LOOP_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     str_fini(&meta);
 }
 
@@ -199,7 +199,7 @@ static void a_grant_of_another_peers_edge_is_in_nobodys_way(void **state) {
     assert_null(task_hears(a.rendezvous, third, &lie));
     assert_int_equal(atomic_load(peer_n_pending_pregrants(third)), 1);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     make(&value, 3);
     send_value(7, &value);
     expect(&wait, 3);
@@ -257,10 +257,10 @@ static void a_grant_that_is_dropped_is_asked_for_again(void **state) {
         open_at_sender(step);
         receive(step, &wait);
         struct rendezvous *sender = rendezvous_open(a.rendezvous, step, NULL);
-        TURN_UNTIL(loop, sender->has_dropped_pregrant);
+        LOOP_UNTIL(loop, sender->has_dropped_pregrant);
         rendezvous_unref(sender);
         if (comes_early && is_rdma())
-            TURN_UNTIL(loop, task_says(&b, "\"ended\":2"));
+            LOOP_UNTIL(loop, task_says(&b, "\"ended\":2"));
         send_value(step, &value);
         expect(&wait, 5);
         end_both(step);
@@ -273,10 +273,10 @@ static void a_grant_that_is_dropped_is_asked_for_again(void **state) {
 
 static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) {
     check_goes_ahead(7);
-    TURN_UNTIL(loop, is_prepared());
+    LOOP_UNTIL(loop, is_prepared());
     fake_verbs_forge_number(prepared()->write.remote_slot.number);
-    TURN_UNTIL(loop, task_says(&b, "\"from\":\"a write to a remote slot that was not granted\""));
-    TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
+    LOOP_UNTIL(loop, task_says(&b, "\"from\":\"a write to a remote slot that was not granted\""));
+    LOOP_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
@@ -287,7 +287,7 @@ static struct plan_channel twice;
  * keeps the device busy. */
 static void begin_while_a_place_is_withdrawn(struct wait *wait, struct wait *other_wait) {
     check_goes_ahead(7);
-    TURN_UNTIL(loop, is_prepared());
+    LOOP_UNTIL(loop, is_prepared());
     const struct peer_pending_write *remote_slot = prepared();
     twice = channel_of(2);
     twice.shape = (struct shape){1, twice_dims};
@@ -295,11 +295,11 @@ static void begin_while_a_place_is_withdrawn(struct wait *wait, struct wait *oth
     fake_verbs.is_registering_held = true;
     open_at_sender(8);
     receive_edge(8, &twice, NULL, other_wait);
-    TURN_UNTIL(loop, !list_is_empty(&b.other->rdma.pending_writes));
+    LOOP_UNTIL(loop, !list_is_empty(&b.other->rdma.pending_writes));
     fake_verbs_forge_number(remote_slot->write.remote_slot.number);
-    TURN_UNTIL(loop, remote_slot->write.state == RDMA_WITHDRAWING);
+    LOOP_UNTIL(loop, remote_slot->write.state == RDMA_WITHDRAWING);
     receive(8, wait);
-    TURN_UNTIL(loop, list_is_empty(&b.other->rdma.requested));
+    LOOP_UNTIL(loop, list_is_empty(&b.other->rdma.requested));
 }
 
 static void a_prepared_place_that_is_withdrawn_is_not_used(void **state) {
@@ -323,9 +323,9 @@ static void a_line_that_ends_is_not_broken_besides(void **state) {
     struct status *why = status_unavailable("by the test");
     peer_rdma_out_failed(&a.other->rdma, why);
     status_unref(why);
-    TURN_UNTIL(loop, b.other->rdma.in_state == IN_ENDING);
+    LOOP_UNTIL(loop, b.other->rdma.in_state == IN_ENDING);
     fake_verbs_let_register();
-    TURN_UNTIL(loop, a.other->rdma.out_state == OUT_NONE);
+    LOOP_UNTIL(loop, a.other->rdma.out_state == OUT_NONE);
     end_both(8);
     expect_end(&wait);
     expect_end(&other_wait);
@@ -337,7 +337,7 @@ static void a_push_of_what_has_a_place_is_refused(void **state) {
     struct wait wait;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, n_held() == 1);
+    LOOP_UNTIL(loop, n_held() == 1);
     make(&value, 4);
     struct str meta = announce_meta(&value);
     const struct tensor *tensors[1] = {&value};
@@ -348,7 +348,7 @@ static void a_push_of_what_has_a_place_is_refused(void **state) {
                                               .tensors = tensors,
                                               .n_tensors = 1}));
     peer_flush(a.other, CHANNEL_BULK);
-    TURN_UNTIL(loop, b.n_lost == 1);
+    LOOP_UNTIL(loop, b.n_lost == 1);
     end_both(7);
     expect_end(&wait);
     release(&value);

@@ -98,7 +98,7 @@ static void an_abort_ends_waits_now_and_later(void **state) {
     expect_failure(&now, STATUS_UNAVAILABLE, "the sky fell");
     assert_false(start(step, &channel, 1, &later));
     assert_int_equal(later.n_calls, 0); /* never inside the call */
-    TURN_UNTIL(loop, later.n_calls == 1);
+    LOOP_UNTIL(loop, later.n_calls == 1);
     expect_failure(&later, STATUS_UNAVAILABLE, "the sky fell");
     status_unref(why);
     end(&a, step, 1);
@@ -163,7 +163,7 @@ static void a_dead_value_crosses(void **state) {
     assert_false(start(receiver, &in, 0, &wait));
     assert_null(rendezvous_send(sender, &out, 0, &dead));
     rendezvous_flush(sender);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_int_equal(wait.value.storage, TENSOR_DEAD);
     end(&a, sender, 1);
     end(&b, receiver, 1);
@@ -185,7 +185,7 @@ static void check_strings(int64_t n, size_t len) {
     assert_false(start(receiver, &in, 0, &wait));
     assert_null(rendezvous_send(sender, &out, 0, &t));
     rendezvous_flush(sender);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_null(wait.status);
     assert_int_equal(wait.value.dtype, DT_STRING);
     assert_int_equal(wait.value.n_elements, n);
@@ -274,7 +274,7 @@ static void much_text_is_encoded_and_decoded_on_the_pool(void **state) {
     peer_connect(a.other);
     assert_false(rendezvous_recv_start(receiver, &in, 0, &wait->recv, &wait->value));
     start_text(send, sender, N_TEXTS);
-    TURN_UNTIL(loop, atomic_load(&wait->n_calls) == 1 && atomic_load(&send->n_encoded) == 1);
+    LOOP_UNTIL(loop, atomic_load(&wait->n_calls) == 1 && atomic_load(&send->n_encoded) == 1);
     assert_int_equal(wait->value.n_elements, N_TEXTS);
     assert_memory_equal(tensor_string(&wait->value, N_TEXTS - 1).data, "text 299999", 11);
     tensor_clear(&wait->value);
@@ -314,9 +314,9 @@ static void what_comes_before_its_step_is_opened_waits(void **state) {
     peer_connect(a.other);
     send_floats(sender, out, 0, 100, 1);
     send_floats(sender, out_2, 0, 100000, 2); /* announced, not granted before the step is opened */
-    TURN_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
+    LOOP_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
     for (int i = 0; i < 5; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(atomic_load(&b.rendezvous->in_flight_bytes), 0);
     struct rendezvous *receiver = rendezvous_open(b.rendezvous, 1, NULL);
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
@@ -324,7 +324,7 @@ static void what_comes_before_its_step_is_opened_waits(void **state) {
     assert_true(value_holds(&wait.value, 100, 1));
     tensor_clear(&wait.value);
     if (!start(receiver, &in_2, 0, &second))
-        TURN_UNTIL(loop, second.n_calls == 1);
+        LOOP_UNTIL(loop, second.n_calls == 1);
     assert_true(value_holds(&second.value, 100000, 2));
     tensor_clear(&second.value);
     end(&a, sender, 1);
@@ -335,13 +335,13 @@ static void what_nobody_opens_is_dropped_in_the_end(void **state) {
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL);
     peer_connect(a.other);
     send_floats(sender, to_b(3, DT_FLOAT), 0, 100, 1);
-    TURN_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
+    LOOP_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
     rendezvous_expire(b.rendezvous, INT64_MAX);
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
     assert_null(rendezvous_open(b.rendezvous, 1, NULL));
     struct rendezvous *second = rendezvous_open(a.rendezvous, 2, NULL);
     send_floats(second, to_b(3, DT_FLOAT), 0, 100, 1);
-    TURN_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
+    LOOP_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
     rendezvous_prune(b.rendezvous, 0, 3); /* the master says that it has ended */
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
     end(&a, sender, 1);
@@ -408,7 +408,7 @@ static void threads_send_and_receive(void **state) {
         assert_int_equal(pthread_create(&receivers[i], NULL, receive_all, &t[i]), 0);
     }
     for (int i = 0; i < N_THREADS; i++) {
-        TURN_UNTIL(loop, all_came(&t[i]));
+        LOOP_UNTIL(loop, all_came(&t[i]));
         pthread_join(t[i].thread, NULL);
         pthread_join(receivers[i], NULL);
         for (int k = 0; k < N_KEYS; k++) {

@@ -22,7 +22,7 @@ static void a_full_budget_delays_grants_and_all_arrive(void **state) {
     }
     for (uint32_t i = 0; i < N / 2; i++) {
         while (waits[i].n_calls == 0) {
-            loop_turn(loop);
+            loop_iterate(loop);
             assert_true(atomic_load(&b.rendezvous->in_flight_bytes) <= ELEMENTS * 4 * 2);
         }
         assert_true(value_holds(&waits[i].value, ELEMENTS, (float)i));
@@ -31,7 +31,7 @@ static void a_full_budget_delays_grants_and_all_arrive(void **state) {
     for (uint32_t i = N / 2; i < N; i++) {
         struct plan_channel in = from_a(i, DT_FLOAT);
         if (!start(receiver, &in, 0, &waits[i]))
-            TURN_UNTIL(loop, waits[i].n_calls == 1);
+            LOOP_UNTIL(loop, waits[i].n_calls == 1);
         assert_true(value_holds(&waits[i].value, ELEMENTS, (float)i));
         tensor_clear(&waits[i].value);
     }
@@ -51,7 +51,7 @@ static void a_value_larger_than_the_budget_comes_when_it_is_all_that_is_awaited(
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, 100000, 1);
     }
-    TURN_UNTIL(loop, waits[0].n_calls == 1 && waits[1].n_calls == 1);
+    LOOP_UNTIL(loop, waits[0].n_calls == 1 && waits[1].n_calls == 1);
     for (uint64_t i = 0; i < 2; i++) {
         tensor_clear(&waits[i].value);
         end(&a, senders[i], i + 1);
@@ -76,7 +76,7 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, ELEMENTS, (float)i);
     }
     while (n_done < N) {
-        loop_turn(loop);
+        loop_iterate(loop);
         assert_true(atomic_load(&b.rendezvous->in_flight_bytes) <= 2 * BYTES); /* a peer's share */
         assert_true(atomic_load(peer_in_flight_bytes(b.other)) <= 2 * BYTES);
         n_done = 0;
@@ -116,7 +116,7 @@ static void a_large_value_does_not_starve_among_small_ones(void **state) {
         /* there is always another one on its way */
         send_floats(sender, to_b(n_sent++, DT_FLOAT), 0, SMALL, 1);
         if (!start(receiver, &in, 0, &small[i % 2]))
-            TURN_UNTIL(loop, small[i % 2].n_calls == 1);
+            LOOP_UNTIL(loop, small[i % 2].n_calls == 1);
         tensor_clear(&small[i % 2].value);
     }
     assert_true(value_holds(&large.value, LARGE, 2));
@@ -142,16 +142,16 @@ static void a_claim_goes_with_its_step(void **state) {
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, 100000, (float)i);
     }
-    TURN_UNTIL(loop, atomic_load(&b.rendezvous->claim) != NULL);
+    LOOP_UNTIL(loop, atomic_load(&b.rendezvous->claim) != NULL);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_ptr_equal(atomic_load(&b.rendezvous->claim), receivers[0]);
     rendezvous_abort(receivers[0], why); /* the next in line has it */
     expect_failure(&waits[0], STATUS_CANCELLED, "no more");
     assert_ptr_equal(atomic_load(&b.rendezvous->claim), receivers[1]);
     atomic_fetch_sub(&b.rendezvous->in_flight_bytes, 1000);
     rendezvous_retry_pending(b.rendezvous);
-    TURN_UNTIL(loop, waits[1].n_calls == 1 && waits[2].n_calls == 1);
+    LOOP_UNTIL(loop, waits[1].n_calls == 1 && waits[2].n_calls == 1);
     for (uint64_t i = 0; i < 3; i++) {
         tensor_clear(&waits[i].value);
         end(&a, senders[i], i + 1);
@@ -170,7 +170,7 @@ static void memory_that_is_out_fails_the_step_and_not_the_connection(void **stat
     peer_connect(a.other);
     assert_false(start(receiver, &in, 0, &wait));
     send_floats(sender, to_b(1, DT_FLOAT), 0, 100000, 1);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     expect_failure(&wait, STATUS_RESOURCE_EXHAUSTED, "400000 bytes");
     assert_int_equal(atomic_load(&b.rendezvous->in_flight_bytes), 0);
     end(&a, sender, 1);
@@ -186,7 +186,7 @@ static void an_abort_drops_what_is_granted_and_its_bytes_are_read_past(void **st
     struct status *why = status_new(STATUS_CANCELLED, "no more");
     peer_connect(a.other);
     send_floats(sender, to_b(1, DT_FLOAT), 0, 4000000, 1);
-    TURN_UNTIL(loop, atomic_load(&b.rendezvous->in_flight_bytes) > 0);
+    LOOP_UNTIL(loop, atomic_load(&b.rendezvous->in_flight_bytes) > 0);
     rendezvous_abort(receiver, why);
     assert_int_equal(atomic_load(&b.rendezvous->in_flight_bytes), 0);
     check_crossing(10, true);
@@ -206,7 +206,7 @@ static void a_grant_is_good_for_one_message(void **state) {
     peer_connect(a.other);
     assert_false(start(receiver, &in, 0, &wait));
     send_floats(sender, to_b(1, DT_FLOAT), 0, 100000, 1);
-    TURN_UNTIL(loop, atomic_load(&b.rendezvous->in_flight_bytes) > 0);
+    LOOP_UNTIL(loop, atomic_load(&b.rendezvous->in_flight_bytes) > 0);
     value_make(&like, allocator_host(), 100000, 1);
     edge_message_write(&meta, 1, 0, &like, 0);
     struct wire_message push = {
@@ -217,7 +217,7 @@ static void a_grant_is_good_for_one_message(void **state) {
     assert_null(rendezvous_receiver.alloc(b.rendezvous, b.other, &push, &edge, 400000));
     assert_true(rendezvous_receiver.is_wanted(b.rendezvous, b.other, 1, 1, 0));
     assert_false(rendezvous_receiver.is_wanted(b.rendezvous, b.other, 1, 2, 0));
-    TURN_UNTIL(loop, b.n_lost == 1); /* the value itself comes: the second */
+    LOOP_UNTIL(loop, b.n_lost == 1); /* the value itself comes: the second */
     assert_non_null(
         strstr(str_text(&b.lost_why), "sends 400000 bytes of a Push that were not granted"));
     assert_int_equal(wait.n_calls, 0);

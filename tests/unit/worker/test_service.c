@@ -31,7 +31,7 @@ static void a_ping_comes_back(void **state) {
 }
 
 static void expect_closed(struct master_end *end) {
-    TURN_UNTIL(loop, end->n_closed == 1);
+    LOOP_UNTIL(loop, end->n_closed == 1);
     assert_int_equal(end->n_messages, 0);
     end_fini(end);
 }
@@ -52,9 +52,9 @@ static void the_first_message_must_be_a_fitting_hello(void **state) {
 static void who_never_says_hello_is_closed(void **state) {
     struct master_end end = {0};
     end.conn = wire_connect(loop, worker.address, &handlers, &end);
-    TURN_UNTIL(loop, worker.service->n_connections == 2);
+    LOOP_UNTIL(loop, worker.service->n_connections == 2);
     connections_expire(worker.service, clock_now_ns());
-    loop_turn(loop);
+    loop_iterate(loop);
     assert_int_equal(end.n_closed, 0);
     connections_expire(worker.service, clock_now_ns() + (SERVICE_HELLO_SECONDS + 1) * 1000000000ll);
     expect_closed(&end);
@@ -66,7 +66,7 @@ static void a_tool_may_not_run_graphs(void **state) {
     end.conn = wire_connect(loop, worker.address, &handlers, &end);
     send_hello(&end, "", 0);
     send_run(&end, 1, 1, NULL, 0, false);
-    TURN_UNTIL(loop, end.n_closed == 1);
+    LOOP_UNTIL(loop, end.n_closed == 1);
     assert_int_equal(end.n_messages, 1);
     end_fini(&end);
 }
@@ -91,9 +91,9 @@ static void a_step_ends_with_the_connection_that_brought_it(void **state) {
     /* of the same master: it has given the first one up, which has not been noticed here */
     connect_to(&second, &worker);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     end_fini(&to_worker);
-    TURN_UNTIL(loop, n_waiting == 0 && worker_service_n_steps(worker.service) == 0);
+    LOOP_UNTIL(loop, n_waiting == 0 && worker_service_n_steps(worker.service) == 0);
     int n = second.n_messages;
     send_run(&second, graph, next_step, NULL, 0, false);
     expect_code(&second, n + 1, next_step, STATUS_ABORTED, "has ended here already");
@@ -106,10 +106,10 @@ static void a_membership_lasts_as_long_as_the_graphs(void **state) {
     assert_true(first != 0);
     connect_to(&second, &worker);
     end_fini(&to_worker);
-    TURN_UNTIL(loop, worker.service->n_connections == 1);
+    LOOP_UNTIL(loop, worker.service->n_connections == 1);
     assert_int_equal(membership(&second), first);
     end_fini(&second);
-    TURN_UNTIL(loop, worker.service->n_connections == 0);
+    LOOP_UNTIL(loop, worker.service->n_connections == 0);
     masters_expire(worker.service, clock_now_ns()); /* no grace here */
     connect_to(&to_worker, &worker);
     assert_int_not_equal(membership(&to_worker), first);
@@ -123,7 +123,7 @@ static void a_master_that_connects_anew_keeps_what_it_names(void **state) {
              other = register_graph(&to_worker, &worker, WAITING, NULL);
     struct str meta = STR_INIT;
     send_run(&to_worker, kept, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     connect_to(&second, &worker);
     proto_add_bytes(&meta, 1, (const char *)&kept, sizeof(kept));
     int n = second.n_messages;
@@ -135,7 +135,7 @@ static void a_master_that_connects_anew_keeps_what_it_names(void **state) {
     assert_non_null(graph_cache_find(worker.service->graphs, kept));
     assert_null(graph_cache_find(worker.service->graphs, other));
     /* the older connection is over, and its step with it */
-    TURN_UNTIL(loop, to_worker.n_closed == 1 && n_waiting == 0);
+    LOOP_UNTIL(loop, to_worker.n_closed == 1 && n_waiting == 0);
     end_fini(&second);
 }
 
@@ -156,20 +156,20 @@ static void a_master_that_pinged_and_is_silent_is_lost(void **state) {
     for (int i = 0; i < 20; i++)
         masters_beat(worker.service, now_ns += 1000000000); /* it has never pinged: it need not */
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(to_worker.n_closed, 0);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     send_ping(&to_worker, 2000);
     now_ns = clock_now_ns();
     for (int i = 0; i < 5; i++)
         masters_beat(worker.service, now_ns += 1000000000);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(to_worker.n_closed, 0);
     for (int i = 0; i < 2; i++)
         masters_beat(worker.service, now_ns += 1000000000);
-    TURN_UNTIL(loop, to_worker.n_closed == 1 && n_waiting == 0);
+    LOOP_UNTIL(loop, to_worker.n_closed == 1 && n_waiting == 0);
 }
 
 static void mark_gone(void *arg) { ++*(int *)arg; }
@@ -181,22 +181,22 @@ static void a_worker_without_a_master_says_so_once(void **state) {
     worker.service->options.on_masters_gone_arg = &n_gone;
     loop_timer_start(&worker.service->beat, 1, 1);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(n_gone, 0); /* it has one */
     end_fini(&to_worker);
-    TURN_UNTIL(loop, n_gone == 1);
+    LOOP_UNTIL(loop, n_gone == 1);
     for (int i = 0; i < 10; i++)
-        loop_turn(loop);
+        loop_iterate(loop);
     assert_int_equal(n_gone, 1);
 }
 
 static void a_lost_master_ends_its_steps_and_then_its_graphs(void **state) {
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     assert_int_equal(graph_cache_n_graphs(worker.service->graphs), 1);
     end_fini(&to_worker);
-    TURN_UNTIL(loop, n_waiting == 0 && worker_service_n_steps(worker.service) == 0);
+    LOOP_UNTIL(loop, n_waiting == 0 && worker_service_n_steps(worker.service) == 0);
     masters_expire(worker.service, INT64_MAX / 2);
     assert_int_equal(graph_cache_n_graphs(worker.service->graphs), 0);
 }
@@ -252,13 +252,13 @@ static void draining_waits_for_steps_and_refuses_new_ones(void **state) {
     bool is_drained = false;
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL), waiting = ++next_step;
     send_run(&to_worker, graph, waiting, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     worker_service_drain(worker.service, mark_freed, &is_drained);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
     expect_code(&to_worker, 3, next_step, STATUS_UNAVAILABLE, "draining");
     assert_false(is_drained);
     send_cancel(&to_worker, waiting);
-    TURN_UNTIL(loop, is_drained);
+    LOOP_UNTIL(loop, is_drained);
 }
 
 int main(void) {

@@ -150,7 +150,7 @@ static void feeds_beyond_the_limit_fail_their_step_and_not_the_connection(void *
 static void a_step_runs_once(void **state) {
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL), done = ++next_step;
     send_run(&to_worker, graph, done, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     send_run(&to_worker, graph, done, NULL, 0, false);
     expect_code(&to_worker, 3, done, STATUS_ALREADY_EXISTS, "is running here already");
     send_cancel(&to_worker, done);
@@ -162,7 +162,7 @@ static void a_step_runs_once(void **state) {
 static void a_cancelled_step_ends_with_the_masters_words(void **state) {
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     send_cancel(&to_worker, next_step);
     expect_code(&to_worker, 3, next_step, STATUS_CANCELLED, "not wanted");
     assert_true(is_derived(&to_worker));
@@ -186,7 +186,7 @@ static void a_cancel_may_overtake_its_run(void **state) {
 static void a_deadline_is_kept_when_the_master_forgets(void **state) {
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     steps_expire(worker.service, INT64_MAX - 1); /* none was given */
     assert_int_equal(n_waiting, 1);
     LIST_ENTRY(worker.service->runs.next, struct graph_run, link)->deadline_ns = 1;
@@ -198,7 +198,7 @@ static void it_tells_what_steps_wait_for(void **state) {
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
     struct str page = STR_INIT;
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     int n = to_worker.n_messages;
     wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_GET_STEPS, .id = 9});
     await_message(&to_worker, n + 1);
@@ -221,7 +221,7 @@ static void the_page_shows_what_a_step_waits_for(void **state) {
     struct str page = STR_INIT;
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     worker_service_describe(worker.service, &page);
     assert_non_null(strstr(page.data, "\"live_steps\":1"));
     assert_non_null(strstr(page.data, "w (Square) for"));
@@ -293,7 +293,7 @@ static void a_lost_task_ends_the_steps_that_exchange_with_it(void **state) {
     await_message(&to_worker, 3);
     assert_int_equal(take_done(&to_worker, first, NULL, 0, NULL), 0);
     send_run(&to_worker, receiving, step_id, NULL, 0, false);
-    TURN_UNTIL(loop, worker_service_n_steps(worker.service) == 1);
+    LOOP_UNTIL(loop, worker_service_n_steps(worker.service) == 1);
     end_fini(&to_ps);
     stop_worker(&ps);
     expect_code(&to_worker, 4, step_id, STATUS_UNAVAILABLE, "/job:ps/replica:0/task:0");

@@ -67,7 +67,7 @@ static void many_strings_are_fed_and_fetched(void **state) {
     assert_true(tensor_equal(&feed, &fetch));
     tensor_clear(&feed);
     tensor_clear(&fetch);
-    TURN_UNTIL(loop, worker_service_n_steps(worker.service) == 0);
+    LOOP_UNTIL(loop, worker_service_n_steps(worker.service) == 0);
 }
 
 static void the_loop_does_not_decode_many_strings(void **state) {

@@ -40,7 +40,7 @@ static void greet_well(struct master_end *end, uint64_t master, const char *as_t
 }
 
 static void expect_end(struct master_end *end) {
-    TURN_UNTIL(loop, end->n_closed == 1);
+    LOOP_UNTIL(loop, end->n_closed == 1);
     end_fini(end);
 }
 
@@ -115,11 +115,11 @@ static void what_a_leaving_master_had_is_freed_at_once(void **state) {
     uint64_t home = register_graph(&to_worker, &worker, WAITING, NULL);
     uint64_t graph = register_graph(&control, &worker, WAITING, NULL);
     send_run(&control, graph, ++next_step, NULL, 0, false);
-    TURN_UNTIL(loop, n_waiting == 1);
+    LOOP_UNTIL(loop, n_waiting == 1);
     leave(&control);
-    TURN_UNTIL(loop, control.n_closed == 1 && bulk.n_closed == 1);
-    TURN_UNTIL(loop, n_waiting == 0 && worker_service_n_steps(worker.service) == 0);
-    TURN_UNTIL(loop, worker.service->n_exchanges == 1);
+    LOOP_UNTIL(loop, control.n_closed == 1 && bulk.n_closed == 1);
+    LOOP_UNTIL(loop, n_waiting == 0 && worker_service_n_steps(worker.service) == 0);
+    LOOP_UNTIL(loop, worker.service->n_exchanges == 1);
     assert_null(graph_cache_find(worker.service->graphs, graph));
     assert_non_null(graph_cache_find(worker.service->graphs, home));
     assert_int_equal(to_worker.n_closed, 0);

@@ -28,7 +28,7 @@ static int setup(void **state) {
     task_init(&b, loop, "/job:ps/replica:0/task:0");
     tasks_meet(&a, &b);
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&b, "\"transport\":\"unix\""));
+    LOOP_UNTIL(loop, task_says(&b, "\"transport\":\"unix\""));
     sender = rendezvous_open(a.rendezvous, STEP, NULL);
     channel = (struct plan_channel){.edge = EDGE, .tensor_name = "x:0", .peer_task = b.name};
     return 0;
@@ -75,7 +75,7 @@ static void receive(uint64_t iteration, struct wait *wait) {
         wait->n_calls = 1;
     rendezvous_flush(receiver);
     rendezvous_unref(receiver);
-    TURN_UNTIL(loop, wait->n_calls == 1);
+    LOOP_UNTIL(loop, wait->n_calls == 1);
     assert_null(wait->status);
 }
 
@@ -93,7 +93,7 @@ static void settle(struct test_task *from, struct test_task *to, uint64_t marker
     value_make(&value, allocator_host(), 1, 0);
     task_send(from, to->name, marker, 0, &value);
     task_receive(to, from->name, marker, 0, &wait);
-    TURN_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
     tensor_clear(&wait.value);
     tensor_clear(&value);
     rendezvous_end_step(from->rendezvous, marker);
@@ -162,7 +162,7 @@ static void announcements_do_not_search_all_that_waits(void **state) {
         value_make(&value, allocator_host(), 1000, 1);
         offer_value(n + i, &value, &offers[i]);
     }
-    TURN_UNTIL(loop, offers[OFFERS - 1].is_granted);
+    LOOP_UNTIL(loop, offers[OFFERS - 1].is_granted);
     assert_true(receiver->n_considered >= OFFERS);
     assert_true(receiver->n_considered <= 10 * OFFERS);
     rendezvous_unref(receiver);
@@ -224,7 +224,7 @@ static void what_nobody_waits_for_is_granted_up_to_a_bound(void **state) {
     }
     uint64_t most = RENDEZVOUS_UNWANTED_MAX_BYTES / (4 * N + RENDEZVOUS_VALUE_BYTES);
     while (n_granted < most) {
-        loop_turn(loop);
+        loop_iterate(loop);
         n_granted = 0;
         for (int i = 0; i < OFFERS; i++)
             n_granted += offers[i].is_granted;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "proto/worker.pb-c.h"
-#include "tests/unit/rpc/loop_turns.h"
+#include "tests/unit/rpc/loop_until.h"
 #include "worker/exchange/peer.h"
 #include "worker/exchange/rendezvous.h"
 

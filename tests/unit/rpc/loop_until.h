@@ -1,15 +1,15 @@
-/* Runs a loop turn by turn until a condition holds. */
-#ifndef MILLRACE_TESTS_UNIT_RPC_LOOP_TURNS_H
-#define MILLRACE_TESTS_UNIT_RPC_LOOP_TURNS_H
+/* Runs a loop, one iteration at a time, until a condition holds. */
+#ifndef MILLRACE_TESTS_UNIT_RPC_LOOP_UNTIL_H
+#define MILLRACE_TESTS_UNIT_RPC_LOOP_UNTIL_H
 
 #include <poll.h>
 #include <unistd.h>
 
 #include "rpc/loop.h"
 
-/* Runs one turn. It waits at most a millisecond for an event, because a task that another thread
- * posts between turns does not wake the loop. */
-static inline void loop_turn(struct loop *loop) {
+/* Runs one iteration. It waits at most a millisecond for an event, because a task that another
+ * thread posts between iterations does not wake the loop. */
+static inline void loop_iterate(struct loop *loop) {
     struct pollfd events = {.fd = uv_backend_fd(loop_uv(loop)), .events = POLLIN};
     uv_run(loop_uv(loop), UV_RUN_NOWAIT);
     (void)poll(&events, 1, 1);
@@ -23,11 +23,11 @@ static inline void loop_end(struct loop *loop) {
 }
 
 /* SIGALRM kills the process after a minute. */
-#define TURN_UNTIL(loop, condition) \
+#define LOOP_UNTIL(loop, condition) \
     do {                            \
         alarm(60);                  \
         while (!(condition))        \
-            loop_turn(loop);        \
+            loop_iterate(loop);     \
         alarm(0);                   \
     } while (0)
 

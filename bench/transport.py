@@ -6,7 +6,7 @@ by size and by transport.
     FILE]
 
 Columns: Millrace over tcp, over Unix sockets and over shared memory (the flags of tf-worker
-choose), on request with checksums or over four sockets, too (--ways "tcp,tcp sums,tcp x4"); a plain
+choose), on request with checksums or over four sockets, too (--ways "tcp,tcp crc,tcp x4"); a plain
 C program that moves the same bytes over the same kind of socket between two processes
 (bench/socket_floor.c); TensorFlow's own gRPC cluster. All are up at the same time and measured in
 turns, so that the machine's noise falls on all. Figures are medians in milliseconds of one step, as
@@ -24,8 +24,8 @@ from compare import PS, WORKER, MillraceCluster, TensorFlowCluster
 
 FLOOR = os.path.join(os.path.dirname(compare.BIN.rstrip("/")), "bench", "socket_floor")
 WAYS = {"tcp": ["--unix=off"], "unix": ["--shm=off"], "shm": [],
-        "tcp sums": ["--unix=off", "--wire-checksum"],
-        "unix sums": ["--shm=off", "--wire-checksum"], "tcp x4": ["--unix=off", "--wire-streams=4"],
+        "tcp crc": ["--unix=off", "--wire-checksum"],
+        "unix crc": ["--shm=off", "--wire-checksum"], "tcp x4": ["--unix=off", "--wire-streams=4"],
         "unix x4": ["--shm=off", "--wire-streams=4"]}
 
 
@@ -119,7 +119,7 @@ def main():
     options.ways = options.ways.split(",")
     import tensorflow as tf
     tf.compat.v1.disable_eager_execution()
-    names = [n for n in ("tcp", "tcp sums", "tcp x4", "C tcp", "unix", "unix sums", "unix x4",
+    names = [n for n in ("tcp", "tcp crc", "tcp x4", "C tcp", "unix", "unix crc", "unix x4",
                          "C unix", "shm", "tensorflow") if n.replace("C ", "") in options.ways]
     print(f"{'MB':>6}" + "".join(f"{n:>12}" for n in names)
           + "   TF/tcp    TF/unix     TF/shm  C tcp/tcp  C unix/unix", flush=True)

@@ -6,6 +6,7 @@
 
 #include "common/tensor/tensor_proto.h"
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/update.h"
 
 extern const struct kernel_list variant_kernels;
@@ -18,7 +19,7 @@ static const struct variant_kind *const kinds[] = {
 };
 // clang-format on
 
-static const struct variant_kind *kind_of(const struct object *object) {
+const struct variant_kind *variant_kind_of(const struct object *object) {
     for (size_t i = 0; object && i < ARRAY_LEN(kinds); i++)
         if (object->type == kinds[i]->type)
             return kinds[i];
@@ -84,7 +85,7 @@ uint32_t variant_depth_with(const struct tensor *t) {
         return 1;
     struct object *const *objects = tensor_cdata(t);
     for (int64_t i = 0; i < t->n_elements; i++) {
-        const struct variant_kind *kind = kind_of(objects[i]);
+        const struct variant_kind *kind = variant_kind_of(objects[i]);
         if (kind)
             deepest = MAX(deepest, kind->depth(objects[i]));
     }
@@ -146,8 +147,8 @@ static struct status *objects_add(struct kernel_ctx *ctx, struct object **a,
     TRY_OUT(variant_resolve(&b, ctx->instance->allocator));
     if (!*a && !b)
         goto out;
-    const struct variant_kind *kind = kind_of(*a);
-    if (!kind || !kind->add || kind != kind_of(b)) {
+    const struct variant_kind *kind = variant_kind_of(*a);
+    if (!kind || !kind->add || kind != variant_kind_of(b)) {
         struct span x = type_name_of(*a), y = type_name_of(b);
         st = status_invalid("BinaryOpVariants: Variants a and b have different type ids, or ones "
                             "that cannot be added.  Type names: '%.*s' vs. '%.*s'",
@@ -162,6 +163,31 @@ static struct status *objects_add(struct kernel_ctx *ctx, struct object **a,
 out:
     object_unref(b);
     return st;
+}
+
+/* A tensor like `t`, in the same memory. Of a kernel on a device, the tensors of lists are there,
+ * and others are in host memory. */
+static struct status *new_like(struct kernel_ctx *ctx, const struct tensor *t, bool is_zeroed,
+                               struct tensor *ret) {
+    enum dtype dtype = (enum dtype)t->dtype;
+    if (tensor_is_on_device(t))
+        return kernel_new_on_device(ctx, dtype, tensor_shape(t), is_zeroed, ret);
+    struct allocator *allocator =
+        kernel_is_for_device(ctx) ? allocator_host() : ctx->instance->allocator;
+    return is_zeroed ? tensor_new_zeroed(allocator, dtype, tensor_shape(t), ret)
+                     : tensor_new(allocator, dtype, tensor_shape(t), ret);
+}
+
+/* to = a + b, in the memory that they are in. */
+static struct status *add_elements(struct kernel_ctx *ctx, void *to, const struct tensor *a,
+                                   const struct tensor *b) {
+    enum dtype dtype = (enum dtype)a->dtype;
+    CHECK(tensor_is_on_device(a) == tensor_is_on_device(b));
+    if (tensor_is_on_device(a))
+        return ctx->instance->engine->update(ctx, UPDATE_ADD, dtype, to, tensor_cdata(a),
+                                             tensor_cdata(b), a->n_elements);
+    return update_run(ctx->pool, update_find(UPDATE_ADD, dtype), dtype, to, tensor_cdata(a),
+                      tensor_cdata(b), a->n_elements);
 }
 
 struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum,
@@ -181,16 +207,13 @@ struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum,
             by->dtype != dtype ? "types" : "shapes",
             by->dtype != dtype ? dtype_name(dtype) : TENSOR_SHAPE_TEXT(sum),
             by->dtype != dtype ? dtype_name((enum dtype)by->dtype) : TENSOR_SHAPE_TEXT(by));
-    update_fn *add = dtype_in(dtype, DTYPES_NUMBER) ? update_find(UPDATE_ADD, dtype) : NULL;
-    if (!add)
+    if (!dtype_in(dtype, DTYPES_NUMBER) || !update_find(UPDATE_ADD, dtype))
         return status_invalid("Trying to add unsupported dtype %d", (int)dtype);
     if (tensor_is_sole(sum))
-        return update_run(ctx->pool, add, dtype, tensor_data(sum), tensor_cdata(sum),
-                          tensor_cdata(by), sum->n_elements);
+        return add_elements(ctx, tensor_data(sum), sum, by);
     struct tensor made = TENSOR_INIT;
-    TRY(tensor_new(ctx->instance->allocator, dtype, tensor_shape(sum), &made));
-    struct status *st = update_run(ctx->pool, add, dtype, tensor_data(&made), tensor_cdata(sum),
-                                   tensor_cdata(by), sum->n_elements);
+    TRY(new_like(ctx, sum, false, &made));
+    struct status *st = add_elements(ctx, tensor_data(&made), sum, by);
     tensor_clear(sum);
     tensor_move(sum, &made);
     return st;
@@ -198,7 +221,7 @@ struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum,
 
 static struct status *object_zeros(struct kernel_ctx *ctx, struct object **object) {
     TRY(variant_resolve(object, ctx->instance->allocator));
-    const struct variant_kind *kind = kind_of(*object);
+    const struct variant_kind *kind = variant_kind_of(*object);
     if (!*object)
         return NULL;
     if (!kind || !kind->zeros_like)
@@ -225,12 +248,12 @@ struct status *variant_tensor_zeros(struct kernel_ctx *ctx, struct tensor *t) {
     if (!dtype_in(dtype, DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)))
         return status_invalid("Trying to compute zeros_like for unsupported dtype %s",
                               dtype_name(dtype));
-    if (tensor_is_sole(t)) {
+    if (tensor_is_sole(t) && !tensor_is_on_device(t)) {
         memset(tensor_data(t), 0, tensor_size_bytes(t));
         return NULL;
     }
     struct tensor made = TENSOR_INIT;
-    TRY(tensor_new_zeroed(ctx->instance->allocator, dtype, tensor_shape(t), &made));
+    TRY(new_like(ctx, t, true, &made));
     tensor_clear(t);
     tensor_move(t, &made);
     return NULL;

@@ -26,6 +26,10 @@ struct variant_kind {
     struct status *(*add)(struct kernel_ctx *ctx, struct object **a, const struct object *b);
     /* NULL when the kind has no zeros */
     struct status *(*zeros_like)(struct kernel_ctx *ctx, struct object **a);
+    /* Makes a copy that shares the tensors, which are the n ones at *ret_tensors. NULL when tensors
+     * of the kind are in host memory always. Errors: RESOURCE_EXHAUSTED. */
+    struct status *(*copy)(const struct object *object, struct object **ret,
+                           struct tensor **ret_tensors, int64_t *ret_n);
 };
 extern const struct variant_kind list_variant_kind, optional_variant_kind, tensor_variant_kind,
     ragged_variant_kind, csr_variant_kind, dataset_variant_kind, map_variant_kind, int_variant_kind,
@@ -44,6 +48,9 @@ struct status *variant_check_depth(uint32_t depth) MUST_USE;
 struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum,
                                   const struct tensor *by) MUST_USE;
 struct status *variant_tensor_zeros(struct kernel_ctx *ctx, struct tensor *t) MUST_USE;
+
+/* The kind of a value that is not serialized; NULL: none that this program knows. */
+const struct variant_kind *variant_kind_of(const struct object *object);
 
 /* Returns a name for messages, such as "Variant<type: tensorflow::TensorList>". The text is valid
  * until the thread's next call. */

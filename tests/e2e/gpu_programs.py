@@ -17,6 +17,7 @@ from tensorflow.python.client import timeline  # noqa: E402
 tf1 = tf.compat.v1
 tf1.disable_v2_behavior()
 SOFT = tf1.ConfigProto(allow_soft_placement=True)
+CLUSTER = [""]  # the target of the program that is being made
 rng = np.random.RandomState(7)
 X = rng.randn(32, 12).astype(np.float32)
 LABELS = rng.randint(0, 4, 32)
@@ -159,6 +160,53 @@ def mixed_devices():
     return lambda session: session.run(total).tolist()
 
 
+def lists():
+    """Lists made, changed and read on different devices and tasks, lists of lists, and sums of
+    lists."""
+    raw, x, shape = tf.raw_ops, tf.constant(X), tf.constant([12])
+    scalar = tf.constant([], tf.int32)
+
+    def rows(device, scale):
+        with tf.device(device):
+            return raw.TensorListFromTensor(tensor=x * scale, element_shape=shape)
+
+    def stack(device, handle):
+        with tf.device(device):
+            return raw.TensorListStack(input_handle=handle, element_shape=shape,
+                                       element_dtype=tf.float32)
+
+    def changed(device, handle):
+        with tf.device(device):
+            handle = raw.TensorListSetItem(input_handle=handle, index=3, item=x[7] + 1.0)
+            handle = raw.TensorListPushBack(input_handle=handle, tensor=x[5])
+            return raw.TensorListResize(input_handle=handle, size=40)
+
+    gpus = ["/job:worker/task:0/device:GPU:0", "/job:worker/task:1/device:GPU:1"]
+    gpus = gpus if CLUSTER[0] else ["", ""]
+    made = {"gpu": rows(gpus[0], 1.0), "far": rows(gpus[1], 2.0), "cpu": rows("/device:CPU:0", 3.0)}
+    parts = [stack(there, changed(here, made[name])) for name in made
+             for here in (gpus[0], "/device:CPU:0") for there in (gpus[0], gpus[1])]
+    with tf.device(gpus[0]):
+        total = raw.AddN(inputs=[made["gpu"], made["cpu"], raw.ZerosLike(x=made["far"])])
+        joined = raw.TensorListConcatLists(input_a=total, input_b=made["far"],
+                                           element_dtype=tf.float32)
+        nested = raw.EmptyTensorList(element_shape=scalar, max_num_elements=-1,
+                                     element_dtype=tf.variant)
+        nested = raw.TensorListPushBack(input_handle=nested, tensor=joined)
+    with tf.device("/device:CPU:0"):
+        nested, inner = raw.TensorListPopBack(input_handle=nested, element_shape=scalar,
+                                              element_dtype=tf.variant)
+    words = raw.TensorListReserve(element_shape=scalar, num_elements=3, element_dtype=tf.string)
+    _, words = tf1.while_loop(
+        lambda i, _: i < 3,
+        lambda i, words: (i + 1, raw.TensorListSetItem(input_handle=words, index=i,
+                                                       item=tf.strings.as_string(i))), [0, words])
+    text = raw.TensorListStack(input_handle=words, element_shape=scalar, element_dtype=tf.string)
+    parts += [stack(gpus[1], inner), [[tf.strings.to_number(tf.strings.reduce_join(text))]]]
+    result = tf.concat([tf.reshape(part, [-1]) for part in parts], 0)
+    return lambda session: session.run(result).tolist()
+
+
 def arrays():
     x = tf.constant(X)
     parts = [
@@ -227,8 +275,8 @@ def traced_loop():
 
 
 PROGRAMS = [mlp, momentum, rms_prop, reference_variables, word2vec, lstm_lowered, lstm_functional,
-            replicas, replicas_of_two_tasks, mixed_devices, arrays, random_numbers, checkpoint,
-            traced_loop]
+            replicas, replicas_of_two_tasks, mixed_devices, lists, arrays, random_numbers,
+            checkpoint, traced_loop]
 
 
 def flat(value):
@@ -251,7 +299,8 @@ def main():
         if program.__name__ not in wanted:
             continue
         results = []
-        for target in ("", sys.argv[1]):
+        for CLUSTER[0] in ("", sys.argv[1]):
+            target = CLUSTER[0]
             with tf.Graph().as_default():
                 tf1.set_random_seed(1)
                 is_local = not target and program is replicas_of_two_tasks

@@ -64,7 +64,7 @@ class TestGpu(harness.TestCase):
         command = 'exec "$0" "$1" "$MILLRACE_TARGET"'
         output = self.run_on_gpus("sh", "-c", command, WARM_PYTHON, PROGRAMS)
         results = [json.loads(line) for line in output.splitlines()]
-        self.assertEqual(len(results), 14)
+        self.assertEqual(len(results), 15)
         for result in results:
             with self.subTest(result["name"]):
                 self.assertGreater(result["n_gpu_nodes"], 0)

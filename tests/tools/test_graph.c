@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/infer_eval.h"
+#include "kernels/support/variant_copy.h"
 #include "kernels/variable.h"
 #include "tests/tools/test_device.h"
 #include "tests/tools/test_host.h"
@@ -144,20 +145,43 @@ static struct status *init_kernel(struct run *run, const struct node *node,
                                 &run->graph->host->host);
 }
 
+static struct status *copy_there(bool is_upload, const struct tensor *from, struct tensor *ret) {
+    return is_upload ? test_device_upload(test_device(), from, ret)
+                     : test_device_download(test_device(), from, ret);
+}
+
+/* Moves the tensors of lists in a variant to one memory. */
+static struct status *move_variant(bool is_wanted, struct tensor *input) {
+    struct variant_places places;
+    struct tensor made = TENSOR_INIT;
+    struct status *st = variant_copy_begin(input, is_wanted, &made, &places);
+    for (int64_t i = 0; !st && i < places.n; i++) {
+        struct tensor there = TENSOR_INIT;
+        st = copy_there(is_wanted, places.items[i], &there);
+        tensor_clear(places.items[i]);
+        tensor_move(places.items[i], &there);
+    }
+    tensor_clear(input);
+    tensor_move(input, &made);
+    variant_places_fini(&places);
+    return st;
+}
+
 /* Copies input i to the memory where the kernel wants it. */
 static struct status *move_input(const struct node *node, const struct kernel_def *def, int i,
                                  struct tensor *input) {
     struct tensor there = TENSOR_INIT;
     enum dtype dtype = (enum dtype)node->in_types[i];
-    bool is_wanted = def && !dtype_is_ref(dtype) && dtype_in(dtype, DTYPES_PLAIN) &&
-                     !kernel_input_is_on_host(def, node, i);
+    bool is_wanted = def && !dtype_is_ref(dtype) && !kernel_input_is_on_host(def, node, i) &&
+                     dtype_in(dtype, DTYPES_PLAIN | DTYPE_BIT(DT_VARIANT));
+    if (tensor_has_value(input) && dtype == DT_VARIANT)
+        return move_variant(is_wanted, input);
     if (!tensor_has_value(input) || input->n_elements == 0 ||
         is_wanted == tensor_is_on_device(input))
         return NULL;
     if (is_wanted && (def->flags & KERNEL_TAKES_INLINE) && input->storage == TENSOR_INLINE)
         return NULL;
-    TRY(is_wanted ? test_device_upload(test_device(), input, &there)
-                  : test_device_download(test_device(), input, &there));
+    TRY(copy_there(is_wanted, input, &there));
     tensor_clear(input);
     tensor_move(input, &there);
     return NULL;
@@ -229,11 +253,13 @@ static struct status *fetch(struct run *run, const char *endpoint, struct tensor
         TRY(variable_read(variable_of(value->ref), &read));
     else
         tensor_copy(&read, value);
-    if (!tensor_is_on_device(&read)) {
+    struct status *st = NULL;
+    if (test_device() && read.dtype == DT_VARIANT)
+        st = move_variant(false, &read);
+    if (!st && tensor_is_on_device(&read))
+        st = test_device_download(test_device(), &read, ret);
+    else if (!st)
         tensor_move(ret, &read);
-        return NULL;
-    }
-    struct status *st = test_device_download(test_device(), &read, ret);
     tensor_clear(&read);
     return st;
 }

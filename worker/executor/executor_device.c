@@ -38,6 +38,8 @@ static bool start_copy(struct async_op *op, struct device *src, struct device *d
 bool device_start_copy(struct async_op *op) {
     const struct plan_copy *copy = &op->executor->plan->copies[op->node->aux];
     struct tensor *value = &op->ctx.inputs[0];
+    if (value->dtype == DT_VARIANT)
+        return device_start_variant_copy(op, copy);
     bool is_as_wanted = value->n_elements == 0 ||
                         (copy->keeps_inline && value->storage == TENSOR_INLINE) ||
                         (!copy->dst && !tensor_is_on_device(value));

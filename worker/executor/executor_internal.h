@@ -242,6 +242,8 @@ void async_complete(struct async_op *op);
 /* ---- executor_device.c ---- */
 /* Starts the copy of a node PLAN_COPY; the contract is async_start's. */
 bool device_start_copy(struct async_op *op);
+/* executor_variants.c: the same for a variant. */
+bool device_start_variant_copy(struct async_op *op, const struct plan_copy *plan);
 /* Starts copying a value that a partial run fetches from a device's memory to the host's. */
 bool device_start_fetch(struct async_op *op);
 /* Counts the execution among those that use its devices, and no longer. */

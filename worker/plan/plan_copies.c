@@ -17,7 +17,9 @@
  *     so that it reads the variable as late as the consumer would.
  *   - A small host value is not copied for a kernel that takes it along with its launch, if the
  *     value is known to be small; else the copy decides when it sees the value ("keeps_inline").
- *   - A fetched reference is read at the end of the step, by the executor. */
+ *   - A fetched reference is read at the end of the step, by the executor.
+ *   - A view (Reshape) is in the memory of its value. What only hands a predicate or a list on is
+ *     where its neighbours are (plan_carriers.c). */
 #include <stdlib.h>
 
 #include "common/graph/fused.h"
@@ -62,20 +64,44 @@ static bool is_plain(uint8_t dtype) {
     return dtype_in(dtype_base((enum dtype)dtype), DTYPES_PLAIN);
 }
 
-int plan_output_memory(const struct plan_options *options, const struct node *node, int output) {
-    int device = device_index(options, node);
-    if (device == PLAN_HOST || is_host_node(node) || !is_plain(node->out_types[output]))
-        return PLAN_HOST;
-    const struct kernel_def *def = row_of(options, node, device);
-    return def && !kernel_output_is_on_host(def, node, output) ? device : PLAN_HOST;
+/* Can a value of the type be in a device's memory? A list's tensors can. A constant list is made in
+ * host memory. */
+static bool has_memory(const struct node *node, uint8_t dtype) {
+    return is_plain(dtype) || (dtype == DT_VARIANT && !node_is_op(node, "Const"));
 }
 
-static int input_memory(const struct copies *copies, const struct node *node, int input) {
-    int device = copies->device_of[node->id];
-    if (device == PLAN_HOST || is_host_node(node) || !is_plain(node->in_types[input]))
+/* Gives a value another shape, in whatever memory it is, though its row asks for host memory. (The
+ * row is TensorFlow's, for int32.) */
+static bool is_view(const struct node *node) {
+    return node_is_op(node, "Reshape") || node_is_op(node, "ExpandDims") ||
+           node_is_op(node, "Squeeze");
+}
+
+int plan_output_memory(const struct plan_options *options, const struct node *node, int output) {
+    int device = device_index(options, node);
+    if (device == PLAN_HOST || is_host_node(node) || !has_memory(node, node->out_types[output]))
         return PLAN_HOST;
-    const struct kernel_def *def = row_of(copies->options, node, device);
+    const struct kernel_def *def = row_of(options, node, device);
+    if (def && !kernel_output_is_on_host(def, node, output))
+        return device;
+    return def && is_view(node)
+               ? plan_output_memory(options, node->inputs[0].src, node->inputs[0].index)
+               : PLAN_HOST;
+}
+
+int plan_input_memory(const struct plan_options *options, const struct node *node, int input) {
+    int device = device_index(options, node);
+    if (device == PLAN_HOST || is_host_node(node) || !has_memory(node, node->in_types[input]))
+        return PLAN_HOST;
+    const struct kernel_def *def = row_of(options, node, device);
     return def && !kernel_input_is_on_host(def, node, input) ? device : PLAN_HOST;
+}
+
+bool plan_takes_any_memory(const struct plan_options *options, const struct node *node, int input) {
+    if (node->in_types[input] == DT_VARIANT)
+        return node_is_op(node, "TensorListLength") || node_is_op(node, "TensorListElementShape");
+    return input == 0 && is_view(node) && device_index(options, node) != PLAN_HOST &&
+           plan_input_memory(options, node, input) == PLAN_HOST;
 }
 
 static bool takes_inline(const struct copies *copies, const struct node *node) {
@@ -189,7 +215,8 @@ static struct status *converted(struct copies *copies, const struct node_input *
     uint64_t key = copy_key(from, to, keeps_inline);
     struct node *node = u64map_get(&copies->made, key);
     if (!node) {
-        if (node_is_op(from->src, "Const") && may_be_in(copies, from->src, to))
+        if (node_is_op(from->src, "Const") && is_plain(from->src->out_types[0]) &&
+            may_be_in(copies, from->src, to))
             TRY(add_constant(copies, from->src, to, &node));
         else if (is_frame_op(from->src))
             TRY(add_frame_op(copies, from->src, to, keeps_inline, &node));
@@ -221,9 +248,10 @@ static struct status *convert_reference(struct copies *copies, struct node *node
 
 static struct status *convert_input(struct copies *copies, struct node *node, int input) {
     const struct node_input *from = &node->inputs[input];
-    if (dtype_is_ref((enum dtype)node->in_types[input]))
+    if (dtype_is_ref((enum dtype)node->in_types[input]) ||
+        plan_takes_any_memory(copies->options, node, input))
         return NULL;
-    int to = input_memory(copies, node, input);
+    int to = plan_input_memory(copies->options, node, input);
     if (plan_output_memory(copies->options, from->src, from->index) == to)
         return NULL;
     if (is_late(copies, from) && node_is_op(node, OP_FETCH))
@@ -266,6 +294,7 @@ struct status *plan_add_copies(struct graph *graph, const struct plan_options *o
     u64map_init(&copies.made);
     copies.device_of = xcalloc((size_t)n_before + 1, sizeof *copies.device_of);
     copies.has_twin = xcalloc((size_t)n_before + 1, sizeof *copies.has_twin);
+    plan_place_carriers(graph, options);
     for (int id = 0; id < n_before; id++)
         copies.device_of[id] = device_index(options, graph->nodes[id]);
     for (int id = 0; id < n_before && !st; id++)

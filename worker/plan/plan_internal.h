@@ -33,4 +33,15 @@ int plan_device_index(const struct plan_options *options, const char *device);
 /* The task's first device whose memory is the host's; NULL: none. */
 struct device *plan_first_cpu(const struct plan_options *options);
 
+/* ---- plan_copies.c ---- */
+/* Where an input's kernel wants it, as plan_output_memory. */
+int plan_input_memory(const struct plan_options *options, const struct node *node, int input);
+/* Does the node take the input from any memory, because it touches no element? */
+bool plan_takes_any_memory(const struct plan_options *options, const struct node *node, int input);
+
+/* ---- plan_carriers.c ---- */
+/* Moves nodes that only hand a predicate or a list on to the task's CPU, where that saves copies.
+ * Cost: linear. */
+void plan_place_carriers(struct graph *graph, const struct plan_options *options);
+
 #endif

@@ -235,7 +235,9 @@ static struct status *concat_parts(struct kernel_ctx *ctx, const struct tensor_l
     struct shape rest = shape_of_list_shape(&shape->rest);
     int64_t n = list->n, n_rows = 0, row_len = 0;
     TRY(shape_n_elements(rest, &row_len));
-    TRY(kernel_alloc(ctx, 1, DT_INT64, (struct shape){1, &n}));
+    /* The lengths are in host memory also where the elements are on a device. */
+    TRY(tensor_new(kernel_is_for_device(ctx) ? allocator_host() : ctx->instance->allocator,
+                   DT_INT64, (struct shape){1, &n}, &ctx->outputs[1]));
     int64_t *offsets = n < INT64_MAX / 16 ? malloc((size_t)(n + 1) * sizeof(*offsets)) : NULL;
     if (!offsets)
         return status_exhausted("Out of memory for the %lld elements of a list", (long long)n);

@@ -184,8 +184,7 @@ static struct status *read_unset(struct kernel_ctx *ctx, const struct tensor_lis
         return status_invalid("Trying to read an uninitialized tensor but element_shape is not "
                               "fully defined: %s and no list element is set.",
                               SHAPE_TEXT(shape_of_list_shape(&shape)));
-    return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape),
-                             &ctx->outputs[0]);
+    return kernel_alloc_zeroed(ctx, 0, list->dtype, shape_of_list_shape(&shape));
 }
 
 static enum kernel_result list_get(struct kernel_ctx *ctx) {
@@ -221,8 +220,7 @@ static struct status *pop_unset(struct kernel_ctx *ctx, const struct tensor_list
         return status_invalid(
             "Trying to read an uninitialized tensor but element_shape is not fully defined.%s",
             SHAPE_TEXT(shape_of_list_shape(&shape)));
-    return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape),
-                             &ctx->outputs[1]);
+    return kernel_alloc_zeroed(ctx, 1, list->dtype, shape_of_list_shape(&shape));
 }
 
 static enum kernel_result list_pop(struct kernel_ctx *ctx) {

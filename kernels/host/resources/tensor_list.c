@@ -59,12 +59,10 @@ struct status *tensor_list_new(enum dtype dtype, struct shape element_shape, int
     return NULL;
 }
 
-struct status *tensor_list_own(struct tensor_list **list, int64_t capacity) {
-    struct tensor_list *old = *list, *made = NULL;
-    if (capacity > old->capacity)
-        capacity = MAX(capacity, MIN_CAPACITY);
-    if (likely(tensor_list_is_sole(old)))
-        return reserve(old, capacity);
+/* A list that shares the elements of `old`. */
+static struct status *tensor_list_clone(const struct tensor_list *old, int64_t capacity,
+                                        struct tensor_list **ret) {
+    struct tensor_list *made = NULL;
     TRY(tensor_list_new(old->dtype, old->element_shape, 0, &made));
     struct status *st = reserve(made, MAX(capacity, old->n));
     if (st) {
@@ -76,6 +74,17 @@ struct status *tensor_list_own(struct tensor_list **list, int64_t capacity) {
     made->n = old->n;
     for (int64_t i = 0; i < old->n; i++)
         tensor_copy(&made->elements[i], &old->elements[i]);
+    *ret = made;
+    return NULL;
+}
+
+struct status *tensor_list_own(struct tensor_list **list, int64_t capacity) {
+    struct tensor_list *old = *list, *made = NULL;
+    if (capacity > old->capacity)
+        capacity = MAX(capacity, MIN_CAPACITY);
+    if (likely(tensor_list_is_sole(old)))
+        return reserve(old, capacity);
+    TRY(tensor_list_clone(old, capacity, &made));
     tensor_list_unref(old);
     *list = made;
     return NULL;
@@ -299,5 +308,17 @@ static struct status *tensor_list_zeros(struct kernel_ctx *ctx, struct object **
     return variant_check_depth(list->depth);
 }
 
-const struct variant_kind list_variant_kind = {
-    &tensor_list_type, tensor_list_decode, tensor_list_depth, tensor_list_add, tensor_list_zeros};
+static struct status *tensor_list_copy(const struct object *object, struct object **ret,
+                                       struct tensor **ret_tensors, int64_t *ret_n) {
+    const struct tensor_list *list = (const struct tensor_list *)object;
+    struct tensor_list *made = NULL;
+    TRY(tensor_list_clone(list, list->n, &made));
+    *ret = &made->object;
+    *ret_tensors = made->elements;
+    *ret_n = made->n;
+    return NULL;
+}
+
+const struct variant_kind list_variant_kind = {&tensor_list_type, tensor_list_decode,
+                                               tensor_list_depth, tensor_list_add,
+                                               tensor_list_zeros, tensor_list_copy};

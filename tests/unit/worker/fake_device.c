@@ -330,6 +330,7 @@ static const struct kernel_def fake_rows[] = {
     {"Const", {{"dtype", DTYPE_BIT(DT_INT32)}}, HOST("output"), OF_CPU},
     {"Const", OF_CPU},
     {"Shape", HOST("output"), OF_CPU},
+    {"Reshape", INT32, HOST("tensor", "shape", "output"), OF_CPU},
     {"Reshape", HOST("shape"), OF_CPU},
     {"Identity", OF_CPU},
     {"Switch", HOST("pred"), OF_CPU},
@@ -344,6 +345,8 @@ static const struct kernel_def fake_rows[] = {
     {"VarHandleOp", HOST("resource"), OF_CPU},
     {"AssignVariableOp", HOST("resource"), OF_CPU},
     {"ReadVariableOp", HOST("resource"), OF_CPU},
+    {"TensorListFromTensor", HOST("element_shape"), OF_CPU},
+    {"TensorListGetItem", HOST("index", "element_shape"), OF_CPU},
 };
 // clang-format on
 static const struct kernel_list fake_list = {fake_rows, ARRAY_LEN(fake_rows)};

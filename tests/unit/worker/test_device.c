@@ -128,6 +128,76 @@ static void a_constant_gets_a_twin_and_no_copy(void **state) {
                   "d_1 = Const() @F\n");
 }
 
+static void a_list_is_handed_on_where_its_ops_are(void **state) {
+    expect_copies("x = _MrFeed() {T=float, index=0}\n"
+                  "n = _MrFeed() {T=int32, index=1}\n"
+                  "l = TensorListFromTensor(x, n) {element_dtype=float, shape_type=int32} @C\n"
+                  "i = Identity(l) {T=variant} @F\n"
+                  "s = TensorListStack(i, n) {element_dtype=float} @C\n"
+                  "k = TensorListFromTensor(x, n) {element_dtype=float, shape_type=int32} @F\n"
+                  "j = Identity(k) {T=variant} @F\n"
+                  "g = TensorListGetItem(j, n, n) {element_dtype=float} @F\n"
+                  "a = TensorListLength(j) @C\n"
+                  "r = TensorListStack(j, n) {element_dtype=float} @C\n",
+                  "x = _MrFeed()\n"
+                  "n = _MrFeed()\n"
+                  "l = TensorListFromTensor(x, n)\n"
+                  "i = Identity(l)\n"
+                  "s = TensorListStack(i, n)\n"
+                  "k = TensorListFromTensor(_copy, n) @F\n"
+                  "j = Identity(k) @F\n"
+                  "g = TensorListGetItem(j, n, n) @F\n"
+                  "a = TensorListLength(j)\n"
+                  "r = TensorListStack(_copy_1, n)\n"
+                  "_copy = _MrCopy(x) @F\n"
+                  "_copy_1 = _MrCopy(j) @F\n");
+}
+
+/* The int32 row of Reshape asks for host memory, and yet the value stays where it is. */
+static void a_view_is_where_its_value_is(void **state) {
+    expect_copies("n = _MrFeed() {T=int32, index=0}\n"
+                  "g = TensorListGetItem(l, n, n) {element_dtype=int32} @F\n"
+                  "x = _MrFeed() {T=int32, index=1}\n"
+                  "l = TensorListFromTensor(x, n) {element_dtype=int32, shape_type=int32} @F\n"
+                  "r = Reshape(g, n) {T=int32} @F\n"
+                  "k = TensorListFromTensor(r, n) {element_dtype=int32, shape_type=int32} @F\n"
+                  "s = Reshape(n, n) {T=int32} @F\n"
+                  "y = _MrFetch(r) {T=int32, index=0}\n"
+                  "z = _MrFetch(s) {T=int32, index=1}\n",
+                  "n = _MrFeed()\n"
+                  "g = TensorListGetItem(l, n, n) @F\n"
+                  "x = _MrFeed()\n"
+                  "l = TensorListFromTensor(_copy, n) @F\n"
+                  "r = Reshape(g, n) @F\n"
+                  "k = TensorListFromTensor(r, n) @F\n"
+                  "s = Reshape(n, n) @F\n"
+                  "y = _MrFetch(_copy_1)\n"
+                  "z = _MrFetch(s)\n"
+                  "_copy = _MrCopy(x) @F\n"
+                  "_copy_1 = _MrCopy(r) @F\n");
+}
+
+static void a_predicate_of_host_nodes_is_handed_on_by_the_host(void **state) {
+    expect_copies("n = _MrFeed() {T=int32, index=0}\n"
+                  "x = _MrFeed() {T=float, index=1}\n"
+                  "a = Less(n, n) {T=int32} @F\n"
+                  "i = Identity(a) {T=bool} @F\n"
+                  "s = Switch(n, i) {T=int32} @C\n"
+                  "b = Less(x, x) {T=float} @F\n"
+                  "j = Identity(b) {T=bool} @F\n"
+                  "t = Switch(n, j) {T=int32} @C\n",
+                  "n = _MrFeed()\n"
+                  "x = _MrFeed()\n"
+                  "a = Less(n, n) @F\n"
+                  "i = Identity(a)\n"
+                  "s = Switch(n, i)\n"
+                  "b = Less(_copy, _copy) @F\n"
+                  "j = Identity(b) @F\n"
+                  "t = Switch(n, _copy_1)\n"
+                  "_copy = _MrCopy(x) @F\n"
+                  "_copy_1 = _MrCopy(j) @F\n");
+}
+
 static void small_host_values_go_along_with_the_launch(void **state) {
     expect_copies("half = Const() {dtype=float, value=float[]{0.5}} @C\n"
                   "x = _MrFeed() {T=float, index=0}\n"
@@ -291,6 +361,31 @@ static void a_chain_makes_one_copy_each_way(void **state) {
         assert_int_equal(after.launches - before.launches, 2);
         assert_int_equal(after.uploads, before.uploads);
     }
+    close_fixture(&f);
+    assert_int_equal(fake_device_n_buffers(fake), 0);
+}
+
+/* Each tensor of the list is copied, the device has them all, and the list on the CPU keeps its
+ * own. */
+static void a_list_is_copied_with_its_tensors(void **state) {
+    struct fixture f;
+    open_fixture(&f, "x = _MrFeed() {T=float, index=0}\n"
+                     "s = Const() {dtype=int32, value=int32[0]{}} @C\n"
+                     "i = Const() {dtype=int32, value=int32[]{5}} @C\n"
+                     "l = TensorListFromTensor(x, s) {element_dtype=float, shape_type=int32} @C\n"
+                     "g = TensorListGetItem(l, i, s) {element_dtype=float} @F\n"
+                     "h = TensorListGetItem(l, i, s) {element_dtype=float} @C\n"
+                     "y = _MrFetch(g) {T=float, index=0}\n"
+                     "z = _MrFetch(h) {T=float, index=1}\n");
+    struct fake_counts before = fake_device_counts(fake);
+    feed(&f, 0, 8, 7);
+    start(&f);
+    await(&f);
+    expect_fetched(&f, 0, 7);
+    expect_fetched(&f, 1, 7);
+    struct fake_counts after = fake_device_counts(fake);
+    assert_int_equal(after.in - before.in, 8);
+    assert_int_equal(after.out - before.out, 1);
     close_fixture(&f);
     assert_int_equal(fake_device_n_buffers(fake), 0);
 }
@@ -527,10 +622,14 @@ int main(void) {
         cmocka_unit_test(one_copy_serves_all_consumers_of_an_output),
         cmocka_unit_test(host_arguments_are_not_copied),
         cmocka_unit_test(a_constant_gets_a_twin_and_no_copy),
+        cmocka_unit_test(a_list_is_handed_on_where_its_ops_are),
+        cmocka_unit_test(a_view_is_where_its_value_is),
+        cmocka_unit_test(a_predicate_of_host_nodes_is_handed_on_by_the_host),
         cmocka_unit_test(small_host_values_go_along_with_the_launch),
         cmocka_unit_test(loops_copy_before_they_begin_and_before_they_go_on),
         cmocka_unit_test(a_reference_is_copied_when_its_consumer_would_read_it),
         cmocka_unit_test(a_chain_makes_one_copy_each_way),
+        cmocka_unit_test(a_list_is_copied_with_its_tensors),
         cmocka_unit_test(nodes_are_done_when_they_are_enqueued),
         cmocka_unit_test(a_step_ends_when_its_device_has),
         cmocka_unit_test(a_step_pauses_when_it_is_far_ahead_of_the_device),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/pool_cancel.h"
+#include "kernels/support/counting_checks.h"
 #include "kernels/support/half_blocks.h"
 #include "common/tensor/element.h"
 
@@ -180,34 +181,19 @@ static enum kernel_result bincount_compute(struct kernel_ctx *ctx) {
 /* ---- HistogramFixedWidth ---- */
 
 static enum kernel_result histogram_compute(struct kernel_ctx *ctx) {
-    const struct tensor *values = &ctx->inputs[0], *range = &ctx->inputs[1],
-                        *bins = &ctx->inputs[2];
-    if (range->rank != 1 || range->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("value_range should be a vector of 2 elements."));
-    if (bins->rank != 0)
-        return kernel_fail(ctx, status_invalid("nbins should be a scalar."));
-    double low = tensor_real_at(range, 0), high = tensor_real_at(range, 1);
-    if (!(low < high) || !isfinite(low) || !isfinite(high))
-        return kernel_fail(
-            ctx,
-            status_invalid(
-                "value_range should satisfy value_range[0] < value_range[1], but got '[%g, %g]'",
-                low, high));
-    int64_t n_bins = tensor_index_at(bins, 0);
-    if (n_bins <= 0)
-        return kernel_fail(ctx, status_invalid("nbins should be a positive number, but got '%lld'",
-                                               (long long)n_bins));
+    const struct tensor *values = kernel_input(ctx, 0);
+    struct histogram_bins bins;
+    KERNEL_TRY(ctx, histogram_check(ctx, &bins));
     enum dtype out_dtype = (enum dtype)ctx->instance->out_types[0];
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, out_dtype,
-                                      (struct shape){1, &n_bins}, &ctx->outputs[0]));
+                                      (struct shape){1, &bins.n}, &ctx->outputs[0]));
     void *out = tensor_data(&ctx->outputs[0]);
-    double step = (high - low) / (double)n_bins;
     for (int64_t i = 0; i < values->n_elements && pool_goes_on(i); i++) {
         double value = tensor_real_at(values, i);
         if (value != value)
             return kernel_fail(ctx, status_invalid("Histogram values must not contain NaN"));
-        double place = (MAX(value, low) - low) / step;
-        int64_t bin = place < (double)(n_bins - 1) ? (int64_t)place : n_bins - 1;
+        double place = (MAX(value, bins.low) - bins.low) / bins.step;
+        int64_t bin = place < (double)(bins.n - 1) ? (int64_t)place : bins.n - 1;
         if (out_dtype == DT_INT32)
             ((int32_t *)out)[bin]++;
         else

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/pool_cancel.h"
+#include "kernels/support/counting_checks.h"
 #include "kernels/support/half_blocks.h"
 
 struct sparse_grad_job {
@@ -40,18 +41,9 @@ static void scatter_row(const struct sparse_grad_job *job, int64_t to_row, int64
     }
 }
 
-static struct status *check_sparse_grad(const struct kernel_ctx *ctx, int64_t n_rows) {
+/* Checks the elements of ids and indices. */
+static struct status *check_rows(const struct kernel_ctx *ctx, int64_t n_rows) {
     const struct tensor *grad = &ctx->inputs[0], *indices = &ctx->inputs[1], *ids = &ctx->inputs[2];
-    if (indices->rank != 1)
-        return status_invalid("indices should be a vector.");
-    if (ids->rank != 1)
-        return status_invalid("segment_ids should be a vector.");
-    if (grad->rank < 1)
-        return status_invalid("Shape must be at least rank 1");
-    if (ids->n_elements != indices->n_elements)
-        return status_invalid("segment_ids and indices should have same size.");
-    if (n_rows < 0)
-        return status_invalid("Expected a non-negative size, got %lld", (long long)n_rows);
     int64_t n_segments = tensor_dim(grad, 0);
     if (ids->n_elements > 0 && tensor_index_at(ids, ids->n_elements - 1) >= n_segments)
         return status_invalid("Invalid number of segments");
@@ -145,8 +137,8 @@ static enum kernel_result sparse_grad_compute(struct kernel_ctx *ctx) {
     bool is_compact = ctx->instance->n_outputs == 2;
     int64_t n_rows, *rows = NULL;
     struct status *st = NULL;
-    KERNEL_TRY(ctx, segment_scalar(&ctx->inputs[3], "output_dim0", &n_rows));
-    KERNEL_TRY(ctx, check_sparse_grad(ctx, n_rows));
+    KERNEL_TRY(ctx, segment_grad_check(ctx, &n_rows));
+    KERNEL_TRY(ctx, check_rows(ctx, n_rows));
     struct sparse_grad_job job = {.dtype = (enum dtype)grad->dtype, .grad = tensor_cdata(grad)};
     if (is_compact) {
         TRY_OUT(different_indices(&ctx->inputs[1], &rows, &n_rows));

@@ -4,6 +4,7 @@
 #include "common/base/pool_cancel.h"
 #include "common/tensor/float16.h"
 #include "kernels/kernel.h"
+#include "kernels/support/counting_checks.h"
 #include "kernels/support/lanes.h"
 #include "kernels/support/number_types.h"
 
@@ -101,18 +102,7 @@ static void search_range(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result bound(struct kernel_ctx *ctx) {
     const struct tensor *sorted = &ctx->inputs[0], *values = &ctx->inputs[1];
     enum dtype out_dtype = (enum dtype)ctx->instance->out_types[0];
-    if (sorted->rank != 2)
-        return kernel_fail(ctx, status_invalid("sorted input argument must be a matrix"));
-    if (values->rank != 2)
-        return kernel_fail(ctx, status_invalid("value argument must be a matrix"));
-    if (tensor_dim(sorted, 0) != tensor_dim(values, 0))
-        return kernel_fail(ctx, status_invalid("Leading dim_size of both tensors must match."));
-    if (out_dtype == DT_INT32 && values->n_elements >= INT32_MAX)
-        return kernel_fail(ctx, status_invalid("values tensor size must less than %d", INT32_MAX));
-    if (out_dtype == DT_INT32 && tensor_dim(sorted, 1) >= INT32_MAX)
-        return kernel_fail(
-            ctx,
-            status_invalid("trailing dim_size must less than %d for int32 output type", INT32_MAX));
+    KERNEL_TRY(ctx, bound_check(ctx));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, out_dtype, tensor_shape(values)));
     struct search_job job = {.loops = searches[values->dtype],
                              .sorted = tensor_cdata(sorted),

@@ -9,6 +9,7 @@
 #include "kernels/cuda/ops/engine_internal.h"
 #include "kernels/cuda/ops/order.h"
 #include "kernels/cuda/ops/sized_job.h"
+#include "kernels/support/counting_checks.h"
 #include "kernels/support/dims.h"
 
 static struct gpu_stem bin_stem = {"bin"};
@@ -138,30 +139,16 @@ enum kernel_result count_bins(struct kernel_ctx *ctx) {
 /* ---- HistogramFixedWidth ---- */
 
 enum kernel_result count_histogram(struct kernel_ctx *ctx) {
-    const struct tensor *values = &ctx->inputs[0], *range = &ctx->inputs[1],
-                        *bins = &ctx->inputs[2];
-    if (range->rank != 1 || range->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("value_range should be a vector of 2 elements."));
-    if (bins->rank != 0)
-        return kernel_fail(ctx, status_invalid("nbins should be a scalar."));
-    double low = tensor_real_at(range, 0), high = tensor_real_at(range, 1);
-    if (!(low < high) || !isfinite(low) || !isfinite(high))
-        return kernel_fail(
-            ctx,
-            status_invalid(
-                "value_range should satisfy value_range[0] < value_range[1], but got '[%g, %g]'",
-                low, high));
-    int64_t n_bins = tensor_index_at(bins, 0);
-    if (n_bins <= 0)
-        return kernel_fail(ctx, status_invalid("nbins should be a positive number, but got '%lld'",
-                                               (long long)n_bins));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT32, (struct shape){1, &n_bins}));
+    const struct tensor *values = kernel_input(ctx, 0);
+    struct histogram_bins bins;
+    KERNEL_TRY(ctx, histogram_check(ctx, &bins));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT32, (struct shape){1, &bins.n}));
     struct histogram_args args = {.values = tensor_cdata(values),
                                   .counts = tensor_data(&ctx->outputs[0]),
                                   .n = values->n_elements,
-                                  .n_bins = n_bins,
-                                  .low = low,
-                                  .step = (high - low) / (double)n_bins};
+                                  .n_bins = bins.n,
+                                  .low = bins.low,
+                                  .step = bins.step};
     KERNEL_TRY(ctx, gpu_zero(ctx, args.counts, tensor_size_bytes(&ctx->outputs[0])));
     if (args.n > 0)
         KERNEL_TRY(ctx,
@@ -216,18 +203,7 @@ enum kernel_result count_in_top_k(struct kernel_ctx *ctx) {
 enum kernel_result count_search(struct kernel_ctx *ctx) {
     const struct tensor *sorted = &ctx->inputs[0], *values = &ctx->inputs[1];
     enum dtype out_dtype = kernel_out_dtype(ctx, 0);
-    if (sorted->rank != 2)
-        return kernel_fail(ctx, status_invalid("sorted input argument must be a matrix"));
-    if (values->rank != 2)
-        return kernel_fail(ctx, status_invalid("value argument must be a matrix"));
-    if (tensor_dim(sorted, 0) != tensor_dim(values, 0))
-        return kernel_fail(ctx, status_invalid("Leading dim_size of both tensors must match."));
-    if (out_dtype == DT_INT32 && values->n_elements >= INT32_MAX)
-        return kernel_fail(ctx, status_invalid("values tensor size must less than %d", INT32_MAX));
-    if (out_dtype == DT_INT32 && tensor_dim(sorted, 1) >= INT32_MAX)
-        return kernel_fail(
-            ctx,
-            status_invalid("trailing dim_size must less than %d for int32 output type", INT32_MAX));
+    KERNEL_TRY(ctx, bound_check(ctx));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, out_dtype, tensor_shape(values)));
     if (values->n_elements == 0)
         return KERNEL_DONE;

@@ -11,6 +11,7 @@
 #include "kernels/cuda/ops/order.h"
 #include "kernels/cuda/ops/select.h"
 #include "kernels/cuda/ops/sized_job.h"
+#include "kernels/support/counting_checks.h"
 #include "kernels/support/dims.h"
 
 static struct gpu_stem runs_stem = {"runs"};
@@ -181,26 +182,6 @@ static void grad_fini(struct sized_job *base) {
     buffer_unref(grad->total);
 }
 
-static struct status *grad_check(const struct kernel_ctx *ctx, int64_t *ret_n_rows) {
-    const struct tensor *grad = &ctx->inputs[0], *indices = &ctx->inputs[1], *ids = &ctx->inputs[2],
-                        *n_rows = &ctx->inputs[3];
-    if (n_rows->rank != 0)
-        return status_invalid("output_dim0 should be a scalar, not shape %s",
-                              TENSOR_SHAPE_TEXT(n_rows));
-    *ret_n_rows = tensor_index_at(n_rows, 0);
-    if (indices->rank != 1)
-        return status_invalid("indices should be a vector.");
-    if (ids->rank != 1)
-        return status_invalid("segment_ids should be a vector.");
-    if (grad->rank < 1)
-        return status_invalid("Shape must be at least rank 1");
-    if (ids->n_elements != indices->n_elements)
-        return status_invalid("segment_ids and indices should have same size.");
-    if (*ret_n_rows < 0)
-        return status_invalid("Expected a non-negative size, got %lld", (long long)*ret_n_rows);
-    return NULL;
-}
-
 /* Sorts the rows by where they are added, and counts the rows of each segment. */
 static struct status *grad_prepare(struct kernel_ctx *ctx, struct grad_job *grad, int64_t n_rows) {
     const struct tensor *indices = &ctx->inputs[1], *ids = &ctx->inputs[2];
@@ -276,7 +257,7 @@ static struct status *grad_compact(struct kernel_ctx *ctx, struct grad_job *grad
 enum kernel_result segments_grad(struct kernel_ctx *ctx) {
     bool is_compact = ctx->instance->n_outputs > 1;
     int64_t n_rows, inner;
-    KERNEL_TRY(ctx, grad_check(ctx, &n_rows));
+    KERNEL_TRY(ctx, segment_grad_check(ctx, &n_rows));
     if (ctx->inputs[1].n_elements == 0) {
         int64_t none = 0;
         KERNEL_TRY(ctx, alloc_rows(ctx, &ctx->inputs[0], is_compact ? 0 : n_rows, &inner));

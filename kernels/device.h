@@ -1,10 +1,10 @@
 /* A device of a task: where its memory is, and how values get into it and out of it. A CPU is a
  * device whose memory is the host's, so its `ops` are NULL and nothing here is ever called for it.
  *
- * A device with a memory of its own (a GPU) works on queues, and its kernels are done once they are
- * enqueued. Whatever the host enqueues in order runs in order, so between two kernels of one device
- * the host never waits. It waits in two places only: for a copy to the host, and at the end of a
- * step, so that an error of the device belongs to the step that caused it.
+ * A device with a memory of its own (a GPU) works on a queue, and a node is done once its kernel is
+ * enqueued. The device runs kernels in the order in which they were enqueued, so the host never
+ * waits between two kernels of one device. It waits in two places only: for a copy to the host, and
+ * at the end of a step, so that an error of the device belongs to the step that caused it.
  *
  *   host tensor ──copy──► device tensor ──kernel──► device tensor ──copy──► host tensor
  *                         (enqueued)      (enqueued)                (done when the bytes are there)
@@ -23,15 +23,15 @@ struct device;
 /* One copy of a value between two memories. The caller owns the record and leaves it alone from
  * device_copy_start until the copy has ended. */
 struct device_copy {
-    /* One of the two at least has a memory of its own. NULL: the host's memory. */
+    /* The memories. NULL: the host's. At least one of the two is a device. */
     struct device *src, *dst;
-    /* of the new value; the device's own allocator where dst is a device */
+    /* allocates the new value; the device's own allocator if dst is a device */
     struct allocator *allocator;
-    struct tensor from;    /* a reference, which the copy releases when it needs it no longer */
-    struct tensor *ret;    /* holds nothing; set on success */
-    struct status *status; /* set at the end, for the caller to take */
-    /* Called once, on any thread, never inside device_copy_start; not called when that returned
-     * true. */
+    struct tensor from;    /* a reference, which the copy releases once it has read the value */
+    struct tensor *ret;    /* holds nothing before the copy; set on success */
+    struct status *status; /* set at the end; the caller takes it */
+    /* Called once, on any thread, after copy_start has returned false. Never called inside
+     * copy_start. */
     void (*on_done)(struct device_copy *copy);
     struct list link; /* the device's */
     void *record;     /* the device's */
@@ -53,18 +53,20 @@ struct device_ops {
      * will be called. Errors, in copy->status: RESOURCE_EXHAUSTED for memory, INTERNAL or
      * UNAVAILABLE for a device that has failed. */
     bool (*copy_start)(struct device *device, struct device_copy *copy);
-    /* Copies a host value to the device before it returns; it may wait for staging memory, but for
-     * no kernel. For constants, when a plan is made. *ret must hold nothing. */
+    /* Copies a host value to the device and returns when the value is there. Used for the constants
+     * of a plan that is being made. The call may wait for staging memory, but not for a kernel.
+     * *ret must hold nothing. */
     struct status *(*upload)(struct device *device, const struct tensor *value,
                              struct tensor *ret)MUST_USE;
-    /* Starts a wait until the device has done everything that was enqueued before the call. True:
-     * nothing was to be waited for. */
+    /* Starts a wait until the device has done everything that was enqueued before the call. Returns
+     * true if the device had nothing left to do; on_done is not called then. */
     bool (*wait_start)(struct device *device, struct device_wait *wait);
-    /* Is so much enqueued that the device has not done that a caller should not enqueue more before
-     * catch_up_start has ended? Else a driver may make the caller wait inside a call. Cheap; NULL:
-     * never. */
+    /* Should callers stop enqueueing, and call catch_up_start? With too much work in its queue, a
+     * driver makes the caller wait inside a call. Cheap. NULL: the device never gets too far
+     * behind. */
     bool (*is_far_ahead)(struct device *device);
-    /* Starts a wait until the device has done a good part of what is enqueued. True: it has. */
+    /* Starts a wait until the device has done about half of what is enqueued. Returns true if it
+     * has done that already; on_done is not called then. */
     bool (*catch_up_start)(struct device *device, struct device_wait *wait);
     /* Adds a line that describes the device to clients, in TensorFlow's words ("device: 0, name:
      * …, pci bus id: …, compute capability: 9.0"). */
@@ -77,10 +79,10 @@ struct device {
     const char *type;             /* "CPU", "GPU" */
     const struct device_ops *ops; /* NULL: its memory is the host's */
     struct allocator *allocator;  /* of the device's memory */
-    /* for what other tasks of this host are likely to map; NULL: `allocator` serves for it */
+    /* allocates what other tasks of this host are likely to map; NULL: `allocator` does */
     struct allocator *shared_allocator;
     uint64_t incarnation;
-    /* executions that use the device now, if it has a memory of its own */
+    /* how many executions use the device now; counted only if it has a memory of its own */
     _Atomic int n_steps;
     /* What clients are told: the allocator's limit, or the host's memory if there is no limit. */
     int64_t memory_limit_bytes;

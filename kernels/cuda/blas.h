@@ -5,21 +5,21 @@
 
 #include "kernels/support/device_engine.h"
 
-/* Looks for libcublasLt in `folders` (DIR:DIR…, or NULL), then where the system looks. Once a
- * process, before devices are opened. Without it, products fail with UNIMPLEMENTED, which says
- * why. */
+/* Opens libcublasLt from `folders` (DIR:DIR…, or NULL), else from where the system looks for
+ * libraries. Called once in a process, before devices are opened. If the library cannot be opened,
+ * products fail with UNIMPLEMENTED and the reason. */
 void gpu_blas_open(const char *folders, bool allow_tf32);
-/* NULL, or why there is no cuBLASLt. */
+/* Returns why cuBLASLt cannot be used; NULL if it can. */
 const char *gpu_blas_missing(void);
 
-/* device_engine.multiply. */
+/* Computes device_engine.multiply. */
 struct status *gpu_multiply(struct kernel_ctx *ctx,
                             const struct device_products *products) MUST_USE;
 
 struct gpu_device;
-/* Frees the choices that the device has kept. With its lock. */
+/* Frees the algorithms that the device has kept for its products. The caller holds its lock. */
 void gpu_blas_forget(struct gpu_device *gpu);
-/* Frees all that it keeps for products. */
+/* Frees everything that the device keeps for products, also the library's handle. */
 void gpu_blas_close(struct gpu_device *gpu);
 
 #endif

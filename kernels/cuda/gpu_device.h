@@ -5,10 +5,10 @@
  *   in               large copies to the device, in pieces through pinned memory
  *   out, large out   copies to the host and waits, in pieces through pinned memory
  *
- * Everything is enqueued on the compute stream under `lock`, so what happens before on the host is
- * the order of the stream, and between its entries no event is needed. A copy on another stream
- * first waits for an event of the compute stream, and holds a reference to the device's buffer
- * until it has ended.
+ * Everything is enqueued on the compute stream under `lock`. So the stream does its work in the
+ * order in which the host's threads have asked for it, and its entries need no events between them.
+ * A copy on another stream first waits for an event of the compute stream, and holds a reference to
+ * the device's buffer until it has ended.
  *
  * A host thread waits for the device in one place only: the thread of a copier, which sleeps in
  * cuEventSynchronize. */
@@ -79,9 +79,9 @@ struct gpu_device {
     struct gpu_copier in, out, large_out;
     /* the number of the last work on the compute stream that is known to have ended */
     _Atomic uint64_t ended;
-    /* The error after which the context can do nothing more; NULL while all is well. Set once. */
+    /* The error after which the context is of no use; NULL while there is none. Set once. */
     _Atomic(struct status *) failure;
-    _Atomic int n_copies; /* that hold buffers of the device and have not ended */
+    _Atomic int n_copies; /* copies under way, which hold buffers of the device */
 
     pthread_mutex_t lock; /* for all that is enqueued on the compute stream; guards what follows */
     struct gpu_stage stage;
@@ -135,16 +135,17 @@ static inline struct gpu_device *gpu_of_allocator(struct allocator *allocator) {
 
 /* Makes the device's context current for this thread. Errors: the driver's. */
 struct status *gpu_set_current(struct gpu_device *gpu) MUST_USE;
-/* The same for what cannot fail, which logs the failure. */
+/* Makes the context current for a caller that cannot fail. A failure is logged. */
 void gpu_try_set_current(struct gpu_device *gpu);
 /* NULL for success, otherwise what failed; a sticky error is kept as the device's failure. */
 struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) MUST_USE;
 /* Makes a call of the driver: gpu_call(gpu, cuEventRecord, event, stream). */
 #define gpu_call(gpu, call, ...) gpu_check((gpu), (gpu)->api->call(__VA_ARGS__), #call)
-/* The same for a call that gives something back, whose failure is logged. */
+/* Makes a call that gives something back to the driver. A failure is logged. */
 #define gpu_give_back(gpu, call, ...) driver_note((gpu)->api->call(__VA_ARGS__), #call)
-/* Waits until a stream has done all its work, so that the memory which the work uses is free. For
- * the ways out after a failure: if the driver cannot tell, the device has failed. */
+/* Waits until a stream has done all its work, so that the caller may free the memory that the work
+ * uses. Called after a failure. If the driver cannot tell whether the work has ended, the device is
+ * marked as failed. */
 void gpu_drain(struct gpu_device *gpu, CUstream stream);
 /* Is more than GPU_MAX_AHEAD enqueued that is not known to have ended? */
 static inline bool gpu_is_far_ahead(struct gpu_device *gpu) {
@@ -152,12 +153,13 @@ static inline bool gpu_is_far_ahead(struct gpu_device *gpu) {
                atomic_load_explicit(&gpu->ended, memory_order_relaxed) >=
            GPU_MAX_AHEAD;
 }
-/* Takes the event of a mark that has at most half of GPU_MAX_AHEAD behind it, with the lock held.
- * *ret_event is NULL if the device has come that far. Errors: the driver's. */
+/* Takes the event of a mark after which at most half of GPU_MAX_AHEAD entries were enqueued. The
+ * caller holds the lock. *ret_event is NULL if the device has passed the mark. Errors: the
+ * driver's. */
 struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event,
                              uint64_t *ret_number) MUST_USE;
-/* Locks the compute stream for this thread, which may enqueue then. Errors: the device's failure,
- * and the lock is not held. */
+/* Locks the compute stream, so that this thread may enqueue on it. Errors: the device's failure;
+ * the lock is not held after an error. */
 struct status *gpu_lock(struct gpu_device *gpu) MUST_USE;
 void gpu_unlock(struct gpu_device *gpu);
 /* Records a mark, with the lock held. */
@@ -169,16 +171,17 @@ static inline void gpu_count_enqueued(struct gpu_device *gpu) {
     if (unlikely(n % GPU_MARK_EVERY == 0))
         gpu_mark(gpu, n);
 }
-/* Everything up to a number has ended. Any thread. */
+/* Notes that everything up to a number has ended. Any thread. */
 void gpu_note_ended(struct gpu_device *gpu, uint64_t number);
 
-/* An event that was recorded on the compute stream after all that is enqueued, and its number.
- * With the lock held. Give it back when no wait for it will be enqueued any more. */
+/* Records an event on the compute stream, after everything that is enqueued, and returns it with
+ * its number. The caller holds the lock, and calls gpu_event_put when it will enqueue no more waits
+ * for the event. */
 struct status *gpu_record(struct gpu_device *gpu, CUevent *ret_event,
                           uint64_t *ret_number) MUST_USE;
 void gpu_event_put(struct gpu_device *gpu, CUevent event); /* without the lock */
 
-/* Sets up the allocator of the device's memory; finds no memory yet. */
+/* Sets up the allocator of the device's memory. Takes no memory from the driver yet. */
 void gpu_allocator_init(struct gpu_device *gpu, const struct device_engine *engine);
 void gpu_functions_free(struct gpu_device *gpu);
 /* Allocates for work on `stream`, which must be told to wait for the compute stream up to

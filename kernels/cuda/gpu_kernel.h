@@ -33,10 +33,10 @@ struct gpu_device *gpu_of_init(const struct kernel_init *init);
 
 /* ---- when a plan is made ---- */
 
-/* The suffix of a dtype in the names of kernels: "f16", "bf16", "f32", "f64", "i8" … "i64", "u8" …
- * "u64", "bool", "c64", "c128". NULL for others. */
+/* Returns the suffix of a dtype in the names of kernels: "f16", "bf16", "f32", "f64", "i8" … "i64",
+ * "u8" … "u64", "bool", "c64", "c128". NULL for other dtypes. */
 const char *gpu_dtype_suffix(enum dtype dtype);
-/* The suffix of a size: "b1", "b2", "b4", "b8", "b16". NULL for others. */
+/* Returns the suffix of a size in bytes: "b1", "b2", "b4", "b8", "b16". NULL for others. */
 const char *gpu_size_suffix(size_t size_bytes);
 /* Finds the kernel NAME of the image. Errors: UNIMPLEMENTED naming it; the driver's. */
 struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
@@ -47,8 +47,8 @@ struct gpu_stem {
     const char *name;
     _Atomic unsigned number; /* among all stems; 0 until the first use */
 };
-/* Finds the kernel of a stem with a suffix; a NULL suffix has none. Errors: as
- * gpu_function_find. Cost: a few ns, after the first time. */
+/* Finds the kernel of a stem with a suffix; a NULL suffix stands for the stem alone. Errors: those
+ * of gpu_function_find. Cost: a few ns after the first call. */
 struct status *gpu_stem_find(struct gpu_device *gpu, struct gpu_stem *stem, const char *suffix,
                              const struct gpu_function **ret) MUST_USE;
 /* An init that wants one function: STEM_SUFFIX, where STEM is the row's arg (a string) and SUFFIX
@@ -63,26 +63,30 @@ struct gpu_grid {
     unsigned n_blocks, n_threads; /* of a block: a multiple of 32, at most 1,024 */
     unsigned shared_bytes;        /* dynamic shared memory, at most 48 KiB */
 };
-/* Blocks of GPU_BLOCK_THREADS threads for n pieces of work: as many as are needed, or as keep the
- * device busy if that is less. Kernels loop: for (i = first; i < n; i += n_threads_of_grid). */
+/* Returns a grid for n pieces of work: as many blocks of GPU_BLOCK_THREADS threads as are needed,
+ * but no more than keep the device busy. Kernels loop: for (i = first; i < n; i +=
+ * n_threads_of_grid). */
 struct gpu_grid gpu_grid_for(const struct kernel_ctx *ctx, int64_t n);
 
 /* Launches a kernel. `args` is the struct that its KERNEL declares, copied before the call returns.
  * Errors: INTERNAL naming the kernel and the driver's error. */
 struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *function,
                           struct gpu_grid grid, const void *args) MUST_USE;
-/* The same as the end of a compute function: KERNEL_DONE, with ctx->status set on failure. */
+/* Launches a kernel as the last thing that a compute function does, and returns the function's
+ * result: KERNEL_DONE, with ctx->status set after a failure. */
 enum kernel_result gpu_run(struct kernel_ctx *ctx, const struct gpu_function *function,
                            struct gpu_grid grid, const void *args);
-/* Sets bytes to zero; copies bytes within the device's memory. */
+/* Enqueue: bytes are set to zero; bytes are copied within the device's memory. */
 struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) MUST_USE;
 struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *from,
                                size_t size_bytes) MUST_USE;
-/* Memory for what a node computes on the way. Give it back with buffer_unref as soon as the last
- * kernel that uses it is enqueued: what is enqueued later may have the same memory. */
+/* Allocates memory for intermediate results of a node. The caller releases it with buffer_unref
+ * once the last kernel that uses it is enqueued. Work that is enqueued later may get the same
+ * memory. */
 struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) MUST_USE;
-/* The same, with a copy of host bytes, which may be reused when the call returns. For tables that
- * are too long for a kernel's arguments, such as the addresses of a thousand inputs. */
+/* Allocates scratch memory and enqueues a copy of host bytes to it. The host bytes may be reused
+ * when the call returns. For tables that are too long for a kernel's arguments, such as the
+ * addresses of a thousand inputs. */
 struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_bytes,
                          struct buffer **ret) MUST_USE;
 
@@ -91,7 +95,7 @@ struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_b
 struct gpu_read {
     struct device_copy copy; /* the device's */
     struct tensor value;     /* uint8 [size_bytes] in host memory, set before on_done */
-    struct status *status;   /* for on_done to take */
+    struct status *status;   /* the failure, which on_done takes */
     void (*on_done)(struct gpu_read *read); /* once, on any thread, never inside gpu_read_start */
 };
 /* Starts to copy the first size_bytes of `from`, of which the read holds a reference. */

@@ -12,9 +12,9 @@ enum {
     NAME_BYTES = 64, /* of a kernel */
     LONG_LINE = 1024,
     WARP = 32,
-    /* so many lines that each has a thread of its own; below, each has a block */
+    /* From this many lines on, each line has a thread of its own, and below it a block. */
     MANY_LINES = 8192,
-    SHORT_LINE = 16, /* for which a block would be too much */
+    SHORT_LINE = 16, /* a line of at most this length has no block of its own */
 };
 
 static void set_along(struct along_args *args, struct shape shape, int axis) {

@@ -103,7 +103,7 @@ template <class R> __device__ __noinline__ static gpu_complex<R> complex_tanh(gp
     R below = 1 + beta * s * s;
     return gpu_complex<R>(beta * rho * s / below, t / below);
 }
-/* Circular functions are hyperbolic ones, turned by a quarter. */
+/* Circular functions, from the hyperbolic ones: sin z = -i sinh(iz), cos z = cosh(iz). */
 template <class R> __device__ __noinline__ static gpu_complex<R> complex_sin(gpu_complex<R> z) {
     gpu_complex<R> w = complex_sinh(gpu_complex<R>(-z.im, z.re));
     return gpu_complex<R>(w.im, -w.re);

@@ -9,7 +9,8 @@
 struct gpu_divisor {
     int64_t value;
     uint32_t multiplier;
-    /* of numbers below 2^31; GPU_DIVISOR_WIDE: numbers may be larger, so they are divided */
+    /* for numbers below 2^31; GPU_DIVISOR_WIDE: numbers may be larger, and an ordinary division is
+     * used */
     uint32_t shift;
 };
 enum { GPU_DIVISOR_WIDE = 64 };
@@ -28,7 +29,8 @@ static inline struct gpu_divisor gpu_divisor_of(int64_t value, int64_t limit) {
 }
 
 #ifdef __cplusplus
-/* Goes before a loop whose copies would only make kernels larger. */
+/* Written before a loop that the compiler must not unroll, since that would only make the kernel
+ * larger. */
 #ifdef __CUDACC__
 #define GPU_NO_UNROLL _Pragma("unroll 1")
 #else

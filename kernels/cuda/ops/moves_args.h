@@ -10,7 +10,7 @@ enum { MOVE_LOOPS = 8, MOVE_BATCH = 16, MOVE_TILE = 32, MOVE_TILE_ROWS = 8 };
 struct move_loops {
     char *to;
     const char *from; /* NULL: every element becomes `value` */
-    /* an element, from the first byte on */
+    /* an element in the first bytes */
     uint64_t value[2] __attribute__((aligned(16)));
     int64_t end;     /* elements of this copy and of those before it */
     int64_t n_loops; /* at least 1 */
@@ -26,13 +26,13 @@ struct move_batch_args {
     struct move_loops loops[MOVE_BATCH];
 };
 
-/* A transpose: to[… a + b·to_b] = from[… a·from_a + b] for a < n_a, b < n_b, in each turn of the
- * loops. */
+/* A transpose: to[… a + b·to_b] = from[… a·from_a + b] for a < n_a, b < n_b, in each iteration of
+ * the loops. */
 struct move_tiles_args {
     char *to;
     const char *from;
     int64_t n_a, n_b, from_a, to_b;
-    int64_t n_tiles; /* over all turns */
+    int64_t n_tiles; /* of all iterations together */
     int64_t n_loops; /* may be 0 */
     int64_t dims[MOVE_LOOPS], from_strides[MOVE_LOOPS], to_strides[MOVE_LOOPS];
 };

@@ -34,15 +34,15 @@ template <class T> __device__ static inline T pick_scalar_value(const pick_scala
     return *reinterpret_cast<const T *>(scalar.at ? scalar.at : scalar.value);
 }
 
-/* e / by and the rest, in 32 bits where both fit. */
+/* Returns e / by and the remainder. Divides in 32 bits where both numbers fit. */
 __device__ static inline int64_t pick_divide(int64_t e, int64_t by, int64_t *ret_rest) {
-    int64_t turn;
+    int64_t quotient;
     if (((e | by) >> 32) == 0)
-        turn = (uint32_t)e / (uint32_t)by;
+        quotient = (uint32_t)e / (uint32_t)by;
     else
-        turn = e / by;
-    *ret_rest = e - turn * by;
-    return turn;
+        quotient = e / by;
+    *ret_rest = e - quotient * by;
+    return quotient;
 }
 
 #endif

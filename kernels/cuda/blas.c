@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/log.h"
 #include "kernels/cuda/blas_api.h"
 #include "kernels/cuda/gpu_device.h"
-#include "kernels/cuda/products_args.h"
 
 enum { MAX_WORKSPACE_BYTES = 32 << 20, MAX_PATH = 4096, MAX_KINDS = 4096 };
 
@@ -70,8 +70,8 @@ static bool find_calls(void *library) {
     return true;
 }
 
-void gpu_blas_open(const char *folders, bool allow_tf32) {
-    void *library = open_library(folders);
+void gpu_blas_open(const char *folders, bool allow_tf32, void *simulated) {
+    void *library = simulated ? simulated : open_library(folders);
     may_use_tf32 = allow_tf32;
     has_blas = library && find_calls(library);
 }
@@ -84,16 +84,15 @@ const char *gpu_blas_missing(void) {
 
 struct product_type {
     enum dtype dtype;
-    enum products_type simulated;
     int type, compute, scale;
 };
 static const struct product_type types[] = {
-    {DT_HALF, PRODUCTS_F16, CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
-    {DT_BFLOAT16, PRODUCTS_BF16, CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F},
-    {DT_FLOAT, PRODUCTS_F32, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
-    {DT_DOUBLE, PRODUCTS_F64, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F},
-    {DT_COMPLEX64, PRODUCTS_C64, CUDA_C_32F, CUBLAS_COMPUTE_32F, CUDA_C_32F},
-    {DT_COMPLEX128, PRODUCTS_C128, CUDA_C_64F, CUBLAS_COMPUTE_64F, CUDA_C_64F},
+    {DT_HALF, CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
+    {DT_BFLOAT16, CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F},
+    {DT_FLOAT, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
+    {DT_DOUBLE, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F},
+    {DT_COMPLEX64, CUDA_C_32F, CUBLAS_COMPUTE_32F, CUDA_C_32F},
+    {DT_COMPLEX128, CUDA_C_64F, CUBLAS_COMPUTE_64F, CUDA_C_64F},
 };
 
 static const struct product_type *type_find(enum dtype dtype) {
@@ -120,6 +119,12 @@ struct product_kind {
 static struct status *check(int error, const char *what) {
     return likely(error == 0) ? NULL
                               : status_internal("%s failed with cuBLAS status %d", what, error);
+}
+
+/* As driver_note. */
+static void note(int error, const char *what) {
+    if (error)
+        log_warning("%s failed with cuBLAS status %d", what, error);
 }
 
 static struct status *new_layout(cublasLtMatrixLayout_t *ret, int type, int64_t rows, int64_t cols,
@@ -155,7 +160,7 @@ static struct status *choose(cublasLtHandle_t handle, struct gpu_product *produc
                                                        product->second, product->out, product->out,
                                                        preference, 1, &product->choice, &n),
                    "cublasLtMatmulAlgoGetHeuristic");
-    blas.cublasLtMatmulPreferenceDestroy(preference);
+    note(blas.cublasLtMatmulPreferenceDestroy(preference), "cublasLtMatmulPreferenceDestroy");
     if (!st && (n == 0 || product->choice.state != 0))
         st = status_unimplemented("cuBLASLt has no algorithm for this product");
     return st;
@@ -163,13 +168,13 @@ static struct status *choose(cublasLtHandle_t handle, struct gpu_product *produc
 
 static void product_free(struct gpu_product *product) {
     if (product->desc)
-        blas.cublasLtMatmulDescDestroy(product->desc);
+        note(blas.cublasLtMatmulDescDestroy(product->desc), "cublasLtMatmulDescDestroy");
     if (product->first)
-        blas.cublasLtMatrixLayoutDestroy(product->first);
+        note(blas.cublasLtMatrixLayoutDestroy(product->first), "cublasLtMatrixLayoutDestroy");
     if (product->second)
-        blas.cublasLtMatrixLayoutDestroy(product->second);
+        note(blas.cublasLtMatrixLayoutDestroy(product->second), "cublasLtMatrixLayoutDestroy");
     if (product->out)
-        blas.cublasLtMatrixLayoutDestroy(product->out);
+        note(blas.cublasLtMatrixLayoutDestroy(product->out), "cublasLtMatrixLayoutDestroy");
     free(product);
 }
 
@@ -233,7 +238,7 @@ void gpu_blas_close(struct gpu_device *gpu) {
     gpu_blas_forget(gpu);
     strmap_fini(&gpu->products);
     if (gpu->blas_handle)
-        blas.cublasLtDestroy(gpu->blas_handle);
+        note(blas.cublasLtDestroy(gpu->blas_handle), "cublasLtDestroy");
 }
 
 /* ---- products ---- */
@@ -302,46 +307,11 @@ static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct d
     return st;
 }
 
-static int64_t extent(int64_t matrix, int64_t stride, int64_t n) {
-    return matrix + (n - 1) * stride;
-}
-
-static struct status *multiply_simulated(struct gpu_device *gpu, const struct device_products *p,
-                                         const struct product_type *type) {
-    int64_t size = (int64_t)dtype_size(p->dtype);
-    struct products_args args = {p->x,
-                                 p->y,
-                                 p->out,
-                                 p->m,
-                                 p->n,
-                                 p->k,
-                                 p->n_products,
-                                 p->x_stride,
-                                 p->y_stride,
-                                 (int32_t)type->simulated,
-                                 p->transposes_x,
-                                 p->transposes_y,
-                                 p->conjugates};
-    struct driver_range reads[] = {
-        {(CUdeviceptr)p->x, (size_t)(extent(p->m * p->k, p->x_stride, p->n_products) * size)},
-        {(CUdeviceptr)p->y, (size_t)(extent(p->k * p->n, p->y_stride, p->n_products) * size)}};
-    struct driver_range write = {(CUdeviceptr)p->out, (size_t)(p->m * p->n * p->n_products * size)};
-    TRY(gpu_lock(gpu));
-    CUresult error = gpu->checker->enqueue_host(gpu->compute, "gpu_products", &args, sizeof args,
-                                                reads, 2, &write, 1);
-    gpu_count_enqueued(gpu);
-    gpu_unlock(gpu);
-    return gpu_check(gpu, error, "a matrix product");
-}
-
 struct status *gpu_multiply(struct kernel_ctx *ctx, const struct device_products *p) {
-    struct gpu_device *gpu = gpu_of(ctx);
     const struct product_type *type = type_find(p->dtype);
     if (!type)
         return status_unimplemented("No matrix product on a GPU takes the type %s",
                                     dtype_name(p->dtype));
-    if (gpu->checker)
-        return multiply_simulated(gpu, p, type);
     if (!has_blas)
         return status_unimplemented("Matrix products on a GPU need cuBLASLt: %s",
                                     str_text(&why_missing));

@@ -77,6 +77,7 @@ static const struct driver_checker *find_checker(void *handle) {
     int (*is_null)(void);
     *(void **)&is_null = dlsym(handle, "simIsNull");
     checker.is_null = is_null && is_null();
+    checker.library = handle;
     return checker.block_allocated && checker.block_freed && checker.enqueue_host ? &checker : NULL;
 }
 

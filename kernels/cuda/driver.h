@@ -13,7 +13,8 @@ struct driver_range {
 /* What a simulated driver offers beyond the driver API (tests/cuda/sim/sim.h). A real driver has
  * none of these calls. */
 struct driver_checker {
-    bool is_null; /* its calls return at once and check nothing */
+    bool is_null;  /* its calls return at once and check nothing */
+    void *library; /* dlopen's handle of it; it has the calls of cuBLASLt, too */
     /* An allocator that divides its memory itself tells where blocks begin and end, in the order of
      * a stream, so that the use of a freed block is found. */
     CUresult (*block_allocated)(CUdeviceptr start, size_t size, CUstream stream);

@@ -55,8 +55,7 @@ static struct status *plugin_open(const struct gpu_plugin_options *options, stru
     *ret_n = 0;
     TRY(driver_open("libcuda.so.1", &api, &checker));
     TRY(driver_status(api.cuDriverGetVersion(&driver_version), "cuDriverGetVersion"));
-    if (!checker)
-        gpu_blas_open(options->libraries, options->allow_tf32);
+    gpu_blas_open(options->libraries, options->allow_tf32, checker ? checker->library : NULL);
     if (n_gpu_images == 0 && !checker)
         return status_unavailable("the plugin was built without nvcc, so it has no kernels");
     struct status *st = open_devices(options, checker, devices, ret_n);

@@ -9,7 +9,7 @@
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
  * CPU. Prints a line for each attempt ("mlp: ok", "mlp: failed: MESSAGE"), for the memory that is
- * still in use at the end ("in use: 0"), and for each call of the driver ("cuMemFree 3"). After a
+ * still in use at the end ("in use: 0"), and for each call of the driver and of cuBLASLt ("cuMemFree 3"). After a
  * sticky failure of a device the programs keep failing; each is then tried twice, and a step on the
  * CPU must still succeed. MILLRACE_SIM_FAIL says which call fails (tests/cuda/run_failures.py). */
 #include <dlfcn.h>
@@ -67,6 +67,13 @@ static const struct program programs[] = {
           "r = Sum(t, k) {T=float, Tidx=int32} @G\n"
           "y = _MrFetch(r) {T=float, index=0}\n"
           "w = _MrFetch(t) {T=float, index=1}\n"},
+    {"many products",
+     {64},
+     1,
+     FEED "s = Const() {dtype=int32, value=int32[3]{2, 4, 8}} @C\n"
+          "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
+          "p = BatchMatMulV2(m, m) {T=float, adj_y=true} @G\n"
+          "y = _MrFetch(p) {T=float, index=0}\n"},
     {"large values",
      {2200000},
      1, /* three pieces of a copy each way */
@@ -263,6 +270,8 @@ static void find_driver(void) {
 static void print_calls(void) {
 #define DRIVER_CALL(name, symbol, arguments) printf("call " #name " %lu\n", driver.count(#name));
 #include "kernels/cuda/driver_calls.inc"
+#define BLAS_CALL(name, arguments) printf("call " #name " %lu\n", driver.count(#name));
+#include "kernels/cuda/blas_calls.inc"
 }
 
 /* ---- the calls of a warm step ---- */

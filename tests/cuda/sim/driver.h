@@ -1,7 +1,7 @@
 /* The parts of the simulated libcuda.so.1 and what they share. Files in reading order:
  * driver_calls.c (every call begins there), driver_link.c (the device process), driver_devices.c,
  * driver_ranges.c, driver_memory.c, driver_pinned.c, driver_streams.c, driver_kernels.c,
- * driver_graphs.c. All functions of the API may be called by any thread. */
+ * driver_graphs.c, driver_blas.c (cuBLASLt, in the same library). All functions of the API may be called by any thread. */
 #ifndef MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 #define MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 
@@ -22,6 +22,8 @@
 enum call {
 #define DRIVER_CALL(name, symbol, arguments) CALL_##symbol,
 #include "kernels/cuda/driver_calls.inc"
+#define BLAS_CALL(name, arguments) CALL_##name,
+#include "kernels/cuda/blas_calls.inc"
     N_CALLS
 };
 

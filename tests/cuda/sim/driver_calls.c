@@ -7,11 +7,15 @@
 static const char *const symbols[N_CALLS] = {
 #define DRIVER_CALL(name, symbol, arguments) #symbol,
 #include "kernels/cuda/driver_calls.inc"
+#define BLAS_CALL(name, arguments) #name,
+#include "kernels/cuda/blas_calls.inc"
 };
 
 static const char *const base_names[N_CALLS] = {
 #define DRIVER_CALL(name, symbol, arguments) #name,
 #include "kernels/cuda/driver_calls.inc"
+#define BLAS_CALL(name, arguments) #name,
+#include "kernels/cuda/blas_calls.inc"
 };
 
 static atomic_ulong counts[N_CALLS];

@@ -159,7 +159,7 @@ static struct status *grow(struct gpu_memory *memory, size_t size_bytes) {
     size_t at_end = memory->last && memory->last->is_free ? memory->last->size_bytes : 0;
     size_t wanted = size_bytes - at_end; /* no free block fits, so the last is smaller */
     if (wanted > memory->limit_bytes - memory->mapped_bytes)
-        return status_exhausted("%zu free bytes in a row are not to be had", size_bytes);
+        return status_exhausted("%zu bytes are not free in one piece", size_bytes);
     for (size_t mapped = 0; mapped < wanted; mapped += memory->step_bytes) {
         TRY(map_step(memory));
         append_step(memory);

@@ -1,5 +1,6 @@
 /* A stack of matrix products as the simulated device gets it from the simulated cuBLASLt
- * (tests/cuda/sim/driver_blas.c): the arguments of gpu_products (tests/cuda/host_operations.cpp). */
+ * (tests/cuda/sim/driver_blas.c): the arguments of gpu_products, in
+ * tests/cuda/host_operations.cpp. */
 #ifndef MILLRACE_KERNELS_CUDA_PRODUCTS_ARGS_H
 #define MILLRACE_KERNELS_CUDA_PRODUCTS_ARGS_H
 

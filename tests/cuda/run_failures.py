@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails each call of the CUDA driver and of cuBLASLt once, while cuda_steps runs steps on simulated GPUs.
+"""Fails each call of the CUDA driver and of cuBLASLt once, while cuda_steps runs steps on simulated
+GPUs.
 
     tests/cuda/run_failures.py [--long] [--only CALL[,CALL]] [--seed N]
 
@@ -12,8 +13,9 @@ a lack of memory. After each of them
     the device says that it has failed, while steps on the CPU go on;
   - no memory of a device is in use at the end, and what was made of the driver was given back;
   - the simulated device reports nothing.
-Other runs count the calls of a warm step, hold the device until a step is far ahead of it, and run
-many steps at once. Without --long a sample of the calls fails, drawn by the seed. Ends with
+Other runs count the calls of a warm step, hold the device until a step is far ahead of it, run many
+steps at once, let a step wait for memory, and cancel one that waits for the size of an output.
+Without --long a sample of the calls fails, drawn by the seed. Ends with
 "N passed, N failed[, N skipped]".
 """
 import argparse
@@ -47,7 +49,8 @@ PAIRS = {"cuMemHostAlloc": "cuMemFreeHost", "cuMemCreate": "cuMemRelease", "cuMe
 # These may find no memory.
 MAKERS = (*(call for call in PAIRS if not call.startswith("cublas")), "cuLaunchKernel")
 
-MODES = ("warm", "ahead", "many")
+MODES = ("warm", "ahead", "many", "waiting", "holders", "size")
+LONG_MODES = (*MODES, "patience")
 
 Case = collections.namedtuple("Case", "call n error")
 
@@ -162,7 +165,7 @@ def main():
         if problem or "failed" in output.replace("programs that did not", ""):
             print(f"without a failure: {problem}\n{output}\n0 passed, 1 failed")
             return 1
-        modes = [] if options.only else MODES
+        modes = [] if options.only else LONG_MODES if options.long else MODES
         for mode in modes:
             output, _, problem = run(None, folder, options.seed, mode)
             if problem or "did not end well: 0" not in output:

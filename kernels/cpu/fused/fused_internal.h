@@ -47,6 +47,16 @@ static inline int fused_n_values(const struct fused_state *state) {
     return state->n_inputs + state->n_instructions;
 }
 
+/* ---- one execution of small values (fused_small.c) ---- */
+
+enum fused_small_result {
+    FUSED_SMALL_DONE,  /* or it has failed */
+    FUSED_SMALL_UNFIT, /* nothing has happened: the values are not small, or of several shapes */
+    FUSED_SMALL_BAD,   /* an element is outside of a domain; the outputs have no meaning */
+};
+/* Needs a program that can run by blocks. Inputs are left as they are. */
+enum fused_small_result fused_run_small(struct kernel_ctx *ctx);
+
 /* ---- one execution by blocks ---- */
 
 /* A shape that values of this execution have. */

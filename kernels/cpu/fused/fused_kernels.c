@@ -1,5 +1,6 @@
 /* The CPU's kernel of _MrFused (common/graph/fused.h): reads the program, and runs it in one of
- * three ways: scalars straight through, values by blocks, or each instruction by its own kernel. */
+ * four ways: scalars straight through, small values of one shape, values by blocks, or each
+ * instruction by its own kernel. */
 #include "kernels/cpu/fused/fused.h"
 
 #include <stdlib.h>
@@ -126,6 +127,8 @@ static void clear_outputs(struct kernel_ctx *ctx, const struct fused_state *stat
 
 /* An instruction may be several outputs. */
 static void share_outputs(struct kernel_ctx *ctx, const struct fused_state *state) {
+    if (unlikely(ctx->status != NULL))
+        return;
     for (int i = 0; i < state->n_outputs; i++) {
         int first = state->instructions[state->program.results[i]].output;
         if (first != i)
@@ -168,8 +171,16 @@ static enum kernel_result fused_compute(struct kernel_ctx *ctx) {
     if (state->can_be_scalars && inputs_are_scalars(ctx, state)) {
         if (likely(!run_scalars(ctx, state)))
             return KERNEL_DONE;
-    } else if (state->can_be_blocks && run_blocks(ctx, state)) {
-        return KERNEL_DONE;
+    } else if (state->can_be_blocks) {
+        enum fused_small_result small = fused_run_small(ctx);
+        if (small == FUSED_SMALL_DONE) {
+            share_outputs(ctx, state);
+            return KERNEL_DONE;
+        }
+        if (small == FUSED_SMALL_BAD)
+            clear_outputs(ctx, state);
+        else if (run_blocks(ctx, state))
+            return KERNEL_DONE;
     }
     return fused_run_apart(ctx);
 }

@@ -19,7 +19,8 @@
 enum {
     BLOCK_BYTES = 8192,  /* of the widest value; several blocks fit the first-level cache */
     STACK_BYTES = 65536, /* of all buffers of a thread */
-    LONG_ROW = 64,       /* elements; copies of shorter ones cost less than a call for each row */
+    FEW_STRETCHES = 4,
+    LONG_ROW = 64, /* elements; copies of shorter ones cost less than a call for each row */
 };
 
 /* Where a block of a value is. */
@@ -53,6 +54,7 @@ struct stage {
     size_t buffer_bytes;       /* of one buffer */
     struct step *steps;
     struct stretch **stretches;
+    struct stretch *few; /* the first ones, on the stack because they are large */
     int n_steps, n_stretches;
     int n_buffers;
     size_t widest;
@@ -122,7 +124,9 @@ static struct stretch *stretch_of(struct stage *stage, int value) {
     for (int i = 0; i < stage->n_stretches; i++)
         if (stage->stretches[i]->value == value)
             return stage->stretches[i];
-    struct stretch *stretch = arena_alloc(&run->arena, sizeof(*stretch));
+    struct stretch *stretch = stage->n_stretches < FEW_STRETCHES
+                                  ? &stage->few[stage->n_stretches]
+                                  : arena_alloc(&run->arena, sizeof(*stretch));
     struct shape shapes[2] = {run->classes[stage->class_of].shape,
                               run->classes[run->values[value].class_of].shape};
     CHECK(broadcast_init(&stretch->plan, shapes, 2));
@@ -245,7 +249,8 @@ static void choose_block(struct stage *stage) {
 static void build(struct stage *stage) {
     struct fused_run *run = stage->run;
     int n_values = fused_n_values(run->state);
-    struct scan scan = {.stage = stage};
+    struct scan scan;
+    scan.stage = stage;
     scan.buffer_of = arena_alloc(&run->arena, (size_t)n_values * sizeof(int));
     scan.last_step = arena_alloc(&run->arena, (size_t)n_values * sizeof(int));
     for (int v = 0; v < n_values; v++)
@@ -328,8 +333,11 @@ static void run_range(void *arg, int64_t begin, int64_t end) {
 }
 
 unsigned fused_run_stage(struct fused_run *run, int class_of) {
-    struct stage stage = {
-        .run = run, .class_of = class_of, .n_elements = run->classes[class_of].n_elements};
+    struct stretch few[FEW_STRETCHES];
+    struct stage stage = {.run = run,
+                          .few = few,
+                          .class_of = class_of,
+                          .n_elements = run->classes[class_of].n_elements};
     build(&stage);
     pool_parallel_for(run->ctx->pool, stage.n_elements, stage.cost_ns, run_range, &stage);
     return atomic_load_explicit(&stage.bad, memory_order_relaxed);

@@ -1,6 +1,8 @@
 /* Fused programs: random programs over all ops that may be fused give the bits that their nodes
  * give one by one, whatever the shapes, the number of threads, and whose memory results take over;
- * mistakes have the words and the name of the node that made them. */
+ * mistakes have the words and the name of the node that made them.
+ *
+ * A failure prints the program with its number; FUSED_PROGRAM=N runs that one alone. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -39,7 +41,7 @@ static void test_exactly_the_rows_with_an_engine_are_elementwise(void **state) {
 
 enum { MAX_INPUTS = 60, MAX_STEPS = 12, MAX_RANK = 4 };
 
-static uint64_t seed;
+static uint64_t seed, program_number;
 static uint32_t draw(uint32_t below) {
     seed ^= seed << 13;
     seed ^= seed >> 7;
@@ -284,6 +286,7 @@ static bool same_bits(const struct tensor *a, const struct tensor *b) {
 
 static void print_program(const struct program *p) {
     struct str text = STR_INIT;
+    str_addf(&text, "program %llu\n", (unsigned long long)program_number);
     graph_print(&p->graph, &text);
     for (int i = 0; i < p->n_inputs; i++)
         str_addf(&text, "%s %s\n", p->inputs[i]->name, TENSOR_SHAPE_TEXT(&p->tensors[i]));
@@ -298,9 +301,11 @@ static void check_fused(struct program *p, const struct node *node, const bool *
         outputs[i] = TENSOR_INIT;
     struct status *st = run_fused(p, node, pool, is_sole, outputs);
     if ((st != NULL) != (expected != NULL) ||
-        (st && strcmp(status_message(st), status_message(expected)) != 0))
+        (st && strcmp(status_message(st), status_message(expected)) != 0)) {
+        print_program(p);
         fail_msg("fused: %s\none by one: %s", st ? status_message(st) : "OK",
                  expected ? status_message(expected) : "OK");
+    }
     for (int k = 0, o = 0; k < p->n_steps && !st; k++) {
         if (!is_result[k])
             continue;
@@ -378,10 +383,10 @@ static void test_random_programs_give_the_bits_of_their_nodes(void **state) {
     int n_good = 0, n = only ? 1 : 400;
     for (int i = 0; i < n; i++) {
         uint64_t number = only ? strtoull(only, NULL, 10) : (uint64_t)i;
-        fprintf(stderr, "\rprogram %d", (int)number);
+        program_number = number;
         n_good += run_program(number, pool);
     }
-    print_message("\n%d programs of %d without an error\n", n_good, n);
+    print_message("%d programs of %d without an error\n", n_good, n);
     assert_true(only || (n_good > n / 3 && n_good < n));
     pool_free(pool);
 }

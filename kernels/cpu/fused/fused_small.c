@@ -1,0 +1,122 @@
+/* Computes small values of one shape, and scalars with them, without a plan: each instruction has a
+ * buffer of its own on the stack, unless it is an output. Planning would cost more than the
+ * elements. */
+#include "kernels/cpu/fused/fused_internal.h"
+
+enum {
+    SMALL_BYTES = 32768, /* of all buffers */
+    ALIGN = 64,
+};
+
+/* A value has all elements, or it is a scalar. */
+struct small_value {
+    char *data;
+    bool is_scalar;
+};
+
+/* The number of elements, and the shape; 0 where the inputs have several shapes. */
+static int64_t find_shape(const struct kernel_ctx *ctx, int n_inputs, struct small_value *values,
+                          struct shape *ret) {
+    const struct tensor *like = NULL;
+    for (int i = 0; i < n_inputs; i++) {
+        const struct tensor *in = &ctx->inputs[i];
+        values[i] = (struct small_value){(char *)tensor_cdata(in), in->rank == 0};
+        if (in->rank == 0)
+            continue;
+        if (like && !shape_equal(tensor_shape(like), tensor_shape(in)))
+            return 0;
+        like = in;
+    }
+    *ret = like ? tensor_shape(like) : SHAPE_SCALAR;
+    return like ? like->n_elements : 1;
+}
+
+/* Sets whether the result is a scalar. False: the operands do not fit without a broadcast. */
+static bool find_kind(const struct fused_instruction *instruction, const struct small_value *values,
+                      bool *ret_is_scalar) {
+    const int *operands = instruction->operands;
+    int n_scalars = 0, n = instruction->n_operands;
+    bool is_first_scalar = values[operands[0]].is_scalar;
+    for (int i = 0; i < n; i++)
+        n_scalars += values[operands[i]].is_scalar;
+    *ret_is_scalar = n_scalars == n;
+    if (n_scalars == 0 || n_scalars == n)
+        return instruction->shapes != BLOCK_BIAS;
+    switch (instruction->shapes) {
+    case BLOCK_BROADCAST:
+        return true;
+    case BLOCK_SELECT:
+        return is_first_scalar && n_scalars == 1;
+    case BLOCK_CLIP:
+        return !is_first_scalar;
+    default:
+        return false;
+    }
+}
+
+/* Gives each instruction its memory: an output, or a piece of the buffer. */
+static struct status *place_results(struct kernel_ctx *ctx, const struct fused_state *state,
+                                    struct shape shape, int64_t n, char *buffer,
+                                    struct small_value *values) {
+    for (int k = 0; k < state->n_instructions; k++) {
+        const struct fused_instruction *instruction = &state->instructions[k];
+        struct small_value *value = &values[state->n_inputs + k];
+        if (instruction->output >= 0) {
+            TRY(kernel_alloc(ctx, instruction->output, (enum dtype)instruction->kernel.out_types[0],
+                             value->is_scalar ? SHAPE_SCALAR : shape));
+            value->data = tensor_data(&ctx->outputs[instruction->output]);
+        } else {
+            value->data = buffer;
+            buffer += ((size_t)n * instruction->size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+        }
+    }
+    return NULL;
+}
+
+static bool fits(const struct fused_state *state, int64_t n) {
+    size_t bytes = 0;
+    if (n == 0 || n > SMALL_BYTES)
+        return false;
+    for (int k = 0; k < state->n_instructions; k++)
+        bytes += (size_t)n * state->instructions[k].size + ALIGN;
+    return bytes <= SMALL_BYTES;
+}
+
+static unsigned run_all(const struct fused_state *state, const struct small_value *values,
+                        int64_t n) {
+    const void *operands[FUSED_MAX_OPERANDS];
+    unsigned bad = 0;
+    for (int k = 0; k < state->n_instructions; k++) {
+        const struct fused_instruction *instruction = &state->instructions[k];
+        const struct small_value *result = &values[state->n_inputs + k];
+        unsigned ones = 0;
+        for (int i = 0; i < instruction->n_operands; i++) {
+            const struct small_value *operand = &values[instruction->operands[i]];
+            operands[i] = operand->data;
+            if (operand->is_scalar && !result->is_scalar)
+                ones |= 1u << i;
+        }
+        bad |= instruction->engine->run(&instruction->kernel, operands, ones, result->data,
+                                        result->is_scalar ? 1 : n);
+    }
+    return bad;
+}
+
+enum fused_small_result fused_run_small(struct kernel_ctx *ctx) {
+    const struct fused_state *state = ctx->instance->state;
+    char buffer[SMALL_BYTES] __attribute__((aligned(ALIGN)));
+    struct small_value values[FUSED_MAX_VALUES];
+    struct shape shape;
+    int64_t n = find_shape(ctx, state->n_inputs, values, &shape);
+    if (!fits(state, n))
+        return FUSED_SMALL_UNFIT;
+    for (int k = 0; k < state->n_instructions; k++)
+        if (!find_kind(&state->instructions[k], values, &values[state->n_inputs + k].is_scalar))
+            return FUSED_SMALL_UNFIT;
+    struct status *st = place_results(ctx, state, shape, n, buffer, values);
+    if (st) {
+        fused_fail(ctx, &state->instructions[state->n_instructions - 1], st);
+        return FUSED_SMALL_DONE;
+    }
+    return run_all(state, values, n) ? FUSED_SMALL_BAD : FUSED_SMALL_DONE;
+}

@@ -9,7 +9,7 @@ enum kernel_result fused_fail(struct kernel_ctx *ctx, const struct fused_instruc
                                                instruction->kernel.node->name));
 }
 
-static struct tensor *tensors_new(struct arena *arena, int n) {
+struct tensor *fused_tensors_new(struct arena *arena, int n) {
     struct tensor *tensors =
         arena_alloc_aligned(arena, (size_t)(n + 1) * sizeof(*tensors), _Alignof(struct tensor));
     for (int i = 0; i < n; i++)
@@ -54,8 +54,8 @@ enum kernel_result fused_run_apart(struct kernel_ctx *ctx) {
     for (int k = 0; k < state->n_instructions; k++)
         most_operands = MAX(most_operands, state->instructions[k].n_operands);
     arena_init(&arena);
-    struct tensor *results = tensors_new(&arena, state->n_instructions),
-                  *operands = tensors_new(&arena, most_operands);
+    struct tensor *results = fused_tensors_new(&arena, state->n_instructions),
+                  *operands = fused_tensors_new(&arena, most_operands);
     for (int k = 0; k < state->n_instructions && !ctx->status; k++) {
         take_operands(ctx, &state->instructions[k], results, operands);
         run_instruction(ctx, &state->instructions[k], operands, &results[k]);

@@ -80,7 +80,8 @@ struct fused_run {
     struct fused_class *classes;
     int n_classes;
     struct fused_value *values;
-    struct tensor *scratch; /* by instruction: the memory of a value that is no output */
+    /* by instruction: the memory of a value that is no output; NULL where there is one stage */
+    struct tensor *scratch;
 };
 
 /* fused_plan.c: finds the shapes of all values. False: the instructions have to run one by one. */
@@ -97,6 +98,8 @@ unsigned fused_run_stage(struct fused_run *run, int class_of);
 
 /* fused_apart.c: runs the instructions one after the other by their own kernels. */
 enum kernel_result fused_run_apart(struct kernel_ctx *ctx);
+/* Makes n tensors that hold nothing. */
+struct tensor *fused_tensors_new(struct arena *arena, int n);
 /* Fails with the name of the instruction's node. */
 enum kernel_result fused_fail(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
                               struct status *status_take);

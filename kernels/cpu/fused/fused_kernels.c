@@ -155,12 +155,8 @@ static bool run_stages(struct fused_run *run) {
 static bool run_blocks(struct kernel_ctx *ctx, const struct fused_state *state) {
     struct fused_run run = {.ctx = ctx, .state = state};
     arena_init(&run.arena);
-    run.scratch = arena_alloc_aligned(
-        &run.arena, (size_t)state->n_instructions * sizeof(*run.scratch), _Alignof(struct tensor));
-    for (int k = 0; k < state->n_instructions; k++)
-        run.scratch[k].storage = TENSOR_NONE;
     bool is_done = fused_plan_shapes(&run) && run_stages(&run);
-    for (int k = 0; k < state->n_instructions; k++)
+    for (int k = 0; k < state->n_instructions && run.scratch; k++)
         tensor_clear(&run.scratch[k]);
     arena_fini(&run.arena);
     return is_done;

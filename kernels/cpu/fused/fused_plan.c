@@ -203,6 +203,8 @@ struct status *fused_plan_memory(struct fused_run *run, const int *stages, int n
     int *place_of = arena_alloc(&run->arena, (size_t)run->n_classes * sizeof(*place_of));
     for (int s = 0; s < n_stages; s++)
         place_of[stages[s]] = s;
+    if (n_stages > 1)
+        run->scratch = fused_tensors_new(&run->arena, state->n_instructions);
     for (int k = 0; k < state->n_instructions; k++) {
         const struct fused_instruction *instruction = &state->instructions[k];
         struct fused_value *value = &run->values[state->n_inputs + k];

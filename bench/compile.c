@@ -205,7 +205,7 @@ static void bench_size(int n_nodes, int n_rounds, const struct device_table *dev
 
 int main(int argc, char **argv) {
     static const int sizes[] = {1000, 10000, 50000, 100000, 200000};
-    int n_rounds = argc > 1 ? MAX(atoi(argv[1]), 1) : 3;
+    int n_rounds = argc > 1 ? MAX((int)strtol(argv[1], NULL, 10), 1) : 3;
     struct device_table *devices = make_devices();
     struct pool *pool = pool_new(0);
     CHECK(n_compile_passes <= MAX_PASSES);

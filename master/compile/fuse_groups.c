@@ -83,12 +83,19 @@ static bool is_on_cpu(const struct finder *f, const struct node *node) {
     return node->placed >= 0 && strcmp(f->c->devices->devices[node->placed].type, "CPU") == 0;
 }
 
+/* A bias of channels in the middle has no loop over contiguous elements. */
+static bool has_middle_channels(const struct node *node) {
+    const struct attr_value *format = node_attr(node, "data_format");
+    return format && !(format->type == ATTR_STRING && span_is(format->s, "NHWC"));
+}
+
 static bool may_be_fused(const struct finder *f, const struct node *node,
                          const struct kernel_def *def) {
     int frame = f->frames.in[node->id];
     return def && (def->flags & KERNEL_ELEMENTWISE) && node->n_data > 0 && node->n_outputs == 1 &&
            !node_is_stateful(node) && !node_has_ref(node) && !f->is_target[node->id] &&
-           is_on_cpu(f, node) && f->conditions.of[node->id] != CONDITION_UNCERTAIN &&
+           !has_middle_channels(node) && is_on_cpu(f, node) &&
+           f->conditions.of[node->id] != CONDITION_UNCERTAIN &&
            (frame == 0 || f->loop_condition[frame] != CONDITION_UNCERTAIN);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/resources/join_parts.h"
+#include "kernels/support/device_engine.h"
 
 extern const struct kernel_list list_join_kernels;
 

@@ -25,4 +25,9 @@ bool pool_is_unwanted(void);
 /* The condition of a loop over cheap elements: may it go on to element i? Asks once in 65536. */
 static inline bool pool_goes_on(int64_t i) { return (i & 0xffff) != 0 || !pool_is_unwanted(); }
 
+/* Sets memory to zero, or copies it, as memset and memcpy do. Large memory, whose first use takes
+ * milliseconds, is left unfinished once the work is unwanted. */
+void pool_clear(void *to, size_t size);
+void pool_copy(void *to, const void *from, size_t size);
+
 #endif

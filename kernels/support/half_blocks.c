@@ -5,7 +5,10 @@
 #include <immintrin.h>
 #endif
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/float16.h"
+
+enum { PIECE = 1 << 20 }; /* elements that take about a millisecond */
 
 VECTOR_CLONES
 static void load_half(float *restrict to, const uint16_t *restrict from, int64_t n) {
@@ -58,10 +61,20 @@ static bool has_f16c(void) { return false; }
 #endif
 
 void half_block_load(enum dtype type, float *to, const uint16_t *from, int64_t n) {
-    (type != DT_HALF ? load_bfloat16 : has_f16c() ? load_half_f16c : load_half)(to, from, n);
+    void (*load)(float *restrict, const uint16_t *restrict, int64_t) = type != DT_HALF
+                                                                           ? load_bfloat16
+                                                                       : has_f16c() ? load_half_f16c
+                                                                                    : load_half;
+    for (int64_t at = 0; at < n && (at == 0 || !pool_is_unwanted()); at += PIECE)
+        load(to + at, from + at, MIN(n - at, (int64_t)PIECE));
 }
 void half_block_store(enum dtype type, uint16_t *to, const float *from, int64_t n) {
-    (type != DT_HALF ? store_bfloat16 : has_f16c() ? store_half_f16c : store_half)(to, from, n);
+    void (*store)(uint16_t *restrict, const float *restrict, int64_t) =
+        type != DT_HALF ? store_bfloat16
+        : has_f16c()    ? store_half_f16c
+                        : store_half;
+    for (int64_t at = 0; at < n && (at == 0 || !pool_is_unwanted()); at += PIECE)
+        store(to + at, from + at, MIN(n - at, (int64_t)PIECE));
 }
 
 float half_value_load(enum dtype type, uint16_t v) {

@@ -312,6 +312,31 @@ static void loops_inside_an_unwanted_loop_end_with_it(void **state) {
     pool_free(pool);
 }
 
+static void large_memory_is_left_unfinished_once_unwanted(void **state) {
+    size_t size = 32 << 20;
+    char *from = malloc(size), *to = malloc(size);
+    assert_true(from && to);
+    memset(from, 1, size);
+    memset(to, 2, size);
+    struct unwanted unwanted = {.wanted = 0}; /* unwanted from the first question on */
+    struct pool_cancel cancel = {is_unwanted, &unwanted};
+    pool_set_cancel(&cancel);
+    pool_copy(to, from, size);
+    assert_int_equal(to[0], 1);
+    assert_int_equal(to[size - 1], 2);
+    pool_clear(to, size);
+    assert_int_equal(to[0], 0);
+    assert_int_equal(to[size - 1], 2);
+    pool_set_cancel(NULL);
+    pool_copy(to, from, size - 1);
+    assert_memory_equal(to, from, size - 1);
+    assert_int_equal(to[size - 1], 2);
+    pool_clear(to, size);
+    assert_int_equal(to[size - 1], 0);
+    free(from);
+    free(to);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unused_pool_has_no_threads),
@@ -326,6 +351,7 @@ int main(void) {
         cmocka_unit_test(an_unwanted_loop_leaves_out_what_has_not_begun),
         cmocka_unit_test(a_loop_whose_cost_is_underestimated_is_cut_into_short_pieces),
         cmocka_unit_test(loops_inside_an_unwanted_loop_end_with_it),
+        cmocka_unit_test(large_memory_is_left_unfinished_once_unwanted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

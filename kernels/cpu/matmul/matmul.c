@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/matmul/matmul_dot.h"
 #include "kernels/cpu/matmul/matmul_loops.h"
@@ -15,6 +16,11 @@ enum {
     LARGE_PRODUCT = 1 << 16, /* from this many multiplications on, oneDNN is faster than BLAS */
     /* columns of a partial product that is computed beside c and then added */
     STRIP = 256,
+    /* Terms of a piece of a long sum are a multiple of this, which every block of terms of the
+     * libraries divides (128, 192, 256, 320, 384, 512, 768). So the pieces add the same terms in
+     * the same order as one call. */
+    TERM_BLOCK = 7680,
+    PIECE_NS = 10 * 1000 * 1000,
 };
 
 static double multiplications(const struct matmul *g) {
@@ -69,8 +75,8 @@ static bool multiply_by_blas(enum dtype dtype, const struct matmul *g) {
         trans_b = g->trans_b ? transpose : BLAS_NO_TRANS;
     int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb,
         ldc = (int)g->ldc;
-    static const float complex one_c64 = 1, zero_c64 = 0;
-    static const double complex one_c128 = 1, zero_c128 = 0;
+    const float complex one_c64 = 1, beta_c64 = g->adds ? 1 : 0;
+    const double complex one_c128 = 1, beta_c128 = g->adds ? 1 : 0;
     switch (dtype) {
     case DT_FLOAT:
         blas->sgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb,
@@ -82,11 +88,11 @@ static bool multiply_by_blas(enum dtype dtype, const struct matmul *g) {
         break;
     case DT_COMPLEX64:
         blas->cgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c64, g->a, lda, g->b, ldb,
-                    &zero_c64, g->c, ldc);
+                    &beta_c64, g->c, ldc);
         break;
     default:
         blas->zgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c128, g->a, lda, g->b, ldb,
-                    &zero_c128, g->c, ldc);
+                    &beta_c128, g->c, ldc);
         break;
     }
     return true;
@@ -113,6 +119,12 @@ static void add_strip(enum dtype dtype, void *to, const void *from, int64_t n) {
             ((float *)to)[i] += ((const float *)from)[i];
         else if (dtype == DT_DOUBLE)
             ((double *)to)[i] += ((const double *)from)[i];
+        else if (dtype == DT_COMPLEX64)
+            ((float complex *)to)[i] += ((const float complex *)from)[i];
+        else if (dtype == DT_COMPLEX128)
+            ((double complex *)to)[i] += ((const double complex *)from)[i];
+        else if (dtype == DT_INT16)
+            ((uint16_t *)to)[i] = (uint16_t)(((uint16_t *)to)[i] + ((const uint16_t *)from)[i]);
         else if (dtype == DT_INT32)
             ((uint32_t *)to)[i] += ((const uint32_t *)from)[i];
         else
@@ -126,7 +138,7 @@ static void multiply_and_add(enum dtype dtype, product_loop *loop, struct produc
     int64_t size = (int64_t)dtype_size(dtype), n = p.n, m = p.m;
     const char *a = p.a, *b = p.b;
     char *c = p.c;
-    double strip[STRIP];
+    double complex strip[STRIP];
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j += STRIP) {
             p.m = 1;
@@ -140,21 +152,22 @@ static void multiply_and_add(enum dtype dtype, product_loop *loop, struct produc
     }
 }
 
-/* Computes a large float product by dot products, or by oneDNN. oneDNN uses instructions beyond
- * AVX2 on every processor that has them and Debian's BLAS does not, so oneDNN is up to twice as
- * fast. */
+static bool is_large(enum dtype dtype, const struct matmul *g) {
+    return dtype == DT_FLOAT && g->m != 1 && g->n != 1 && multiplications(g) >= LARGE_PRODUCT;
+}
+
+/* Computes a large float product by oneDNN, which uses instructions beyond AVX2 on every processor
+ * that has them. Debian's BLAS does not, so oneDNN is up to twice as fast. */
 static bool multiply_large(enum dtype dtype, const struct matmul *g) {
-    if (dtype != DT_FLOAT || g->m == 1 || g->n == 1 || multiplications(g) < LARGE_PRODUCT)
+    if (!is_large(dtype, g))
         return false;
-    if (matmul_dot(g))
-        return true;
     const struct onednn *lib = onednn_get();
     return lib &&
            lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a,
                       g->lda, g->b, g->ldb, g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
 }
 
-void matmul_run(enum dtype dtype, const struct matmul *g) {
+static void multiply_whole(enum dtype dtype, const struct matmul *g) {
     if (multiply_large(dtype, g) || multiply_by_blas(dtype, g))
         return;
     product_loop *loop =
@@ -175,4 +188,37 @@ void matmul_run(enum dtype dtype, const struct matmul *g) {
         multiply_and_add(dtype, loop, p);
     else
         loop(&p);
+}
+
+/* The terms of each sum that are added in about PIECE_NS. Where few results have long sums, memory
+ * bounds the time. */
+static int64_t terms_of_piece(enum dtype dtype, const struct matmul *g) {
+    enum { BYTES_PER_NS = 5 };
+    double per_term = (double)g->m * (double)g->n * matmul_cost_ns(dtype, multiplications(g)) +
+                      (double)(g->m + g->n) * (double)dtype_size(dtype) / BYTES_PER_NS;
+    int64_t block = dtype_in(dtype, DTYPES_INT) ? 8 : TERM_BLOCK;
+    double blocks = PIECE_NS / per_term / (double)block;
+    return blocks >= (double)(g->k / block) ? g->k : MAX((int64_t)blocks, 1) * block;
+}
+
+/* Cuts long sums into pieces, so that a cancel is seen between two of them. */
+void matmul_run(enum dtype dtype, const struct matmul *g) {
+    if (is_large(dtype, g) && matmul_dot(g))
+        return;
+    /* BLAS adds the terms of a matrix-vector product up before it adds them to c. */
+    bool is_vector = (g->m == 1 || g->n == 1) && dtype_in(dtype, DTYPES_REAL_FLOAT);
+    if (likely(g->k < 2 * TERM_BLOCK) || is_vector) {
+        multiply_whole(dtype, g);
+        return;
+    }
+    int64_t size = (int64_t)dtype_size(dtype), a_step = g->trans_a ? g->lda : 1,
+            b_step = g->trans_b ? 1 : g->ldb, terms = terms_of_piece(dtype, g);
+    struct matmul piece = *g;
+    for (int64_t at = 0; at < g->k && (at == 0 || !pool_is_unwanted()); at += piece.k) {
+        piece.k = g->k - at < 2 * terms ? g->k - at : terms;
+        piece.a = (const char *)g->a + at * a_step * size;
+        piece.b = (const char *)g->b + at * b_step * size;
+        piece.adds = g->adds || at > 0;
+        multiply_whole(dtype, &piece);
+    }
 }

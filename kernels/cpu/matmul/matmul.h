@@ -18,8 +18,9 @@ struct matmul {
     bool trans_a, trans_b, adds, conjugates;
 };
 
-/* dtype is DT_FLOAT, DT_DOUBLE, DT_INT32 (which wraps) or DT_INT64, or, without `adds`, DT_INT16,
- * DT_COMPLEX64 or DT_COMPLEX128. */
+/* dtype is DT_FLOAT, DT_DOUBLE, DT_COMPLEX64, DT_COMPLEX128, DT_INT16, DT_INT32 or DT_INT64.
+ * Integers wrap. A product with a long k asks pool_is_unwanted every few milliseconds, and leaves c
+ * unfinished once it is. */
 void matmul_run(enum dtype dtype, const struct matmul *g);
 
 /* Estimates how many nanoseconds one multiplication takes, in a product that has this many

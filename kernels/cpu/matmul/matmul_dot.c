@@ -11,13 +11,21 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
+#include "common/base/pool_cancel.h"
+
 #define UNROLLED _Pragma("GCC unroll 8")
 #define WIDE __attribute__((target("avx512f")))
 
-enum { TILE_ROWS = 4, TILE_COLUMNS = 6, LANES = 16 };
+enum {
+    TILE_ROWS = 4,
+    TILE_COLUMNS = 6,
+    LANES = 16,
+    TERMS_PER_POLL = 1 << 18, /* some milliseconds */
+};
 
 /* Computes results[i][j] (+)= a[i] · b[j] for n_rows x n_columns results. In the main loop both
- * numbers are constants, so that the sums stay in registers. */
+ * numbers are constants, so that the sums stay in registers. Ends early once nobody wants the
+ * result. */
 WIDE static inline __attribute__((always_inline)) void
 dot_tile(const struct matmul *g, int64_t row, int64_t column, int n_rows, int n_columns) {
     const float *a = (const float *)g->a + row * g->lda, *b = (const float *)g->b + column * g->ldb;
@@ -25,15 +33,18 @@ dot_tile(const struct matmul *g, int64_t row, int64_t column, int n_rows, int n_
     UNROLLED for (int i = 0; i < n_rows; i++) {
         UNROLLED for (int j = 0; j < n_columns; j++) sums[i][j] = _mm512_setzero_ps();
     }
-    for (int64_t k = 0; k < g->k; k += LANES) {
-        __mmask16 mask = g->k - k >= LANES ? 0xffff : (__mmask16)((1u << (g->k - k)) - 1);
-        __m512 right[TILE_COLUMNS];
-        UNROLLED for (int j = 0; j < n_columns; j++) right[j] =
-            _mm512_maskz_loadu_ps(mask, b + j * g->ldb + k);
-        UNROLLED for (int i = 0; i < n_rows; i++) {
-            __m512 left = _mm512_maskz_loadu_ps(mask, a + i * g->lda + k);
-            UNROLLED for (int j = 0; j < n_columns; j++) sums[i][j] =
-                _mm512_fmadd_ps(left, right[j], sums[i][j]);
+    for (int64_t k = 0, end; k < g->k && (k == 0 || !pool_is_unwanted());) {
+        end = MIN(k + TERMS_PER_POLL, g->k);
+        for (; k < end; k += LANES) {
+            __mmask16 mask = g->k - k >= LANES ? 0xffff : (__mmask16)((1u << (g->k - k)) - 1);
+            __m512 right[TILE_COLUMNS];
+            UNROLLED for (int j = 0; j < n_columns; j++) right[j] =
+                _mm512_maskz_loadu_ps(mask, b + j * g->ldb + k);
+            UNROLLED for (int i = 0; i < n_rows; i++) {
+                __m512 left = _mm512_maskz_loadu_ps(mask, a + i * g->lda + k);
+                UNROLLED for (int j = 0; j < n_columns; j++) sums[i][j] =
+                    _mm512_fmadd_ps(left, right[j], sums[i][j]);
+            }
         }
     }
     float *c = (float *)g->c + row * g->ldc + column;

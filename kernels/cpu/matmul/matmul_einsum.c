@@ -14,6 +14,7 @@
  * Cost     2·batch·rows·inner·columns flops */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/ops/einsum_equation.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/kernel.h"
@@ -142,7 +143,7 @@ struct einsum_job {
     int64_t n_batch, rows, inner, columns;
     const char *a, *b;
     char *c;
-    bool by_batch;
+    int64_t unit_rows, units; /* the rows of a unit of work; the units of each product */
 };
 
 static struct status *take_label(struct einsum_job *job, struct operand *operand,
@@ -304,10 +305,32 @@ static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t r
 
 static void multiply_range(void *arg, int64_t begin, int64_t end) {
     const struct einsum_job *job = arg;
-    for (int64_t i = begin; job->by_batch && i < end; i++)
-        multiply_rows(job, i, 0, job->rows);
-    if (!job->by_batch)
-        multiply_rows(job, 0, begin, end - begin);
+    if (job->n_batch == 1) { /* neighbouring units are one product */
+        int64_t first = begin * job->unit_rows;
+        multiply_rows(job, 0, first, MIN(end * job->unit_rows, job->rows) - first);
+        return;
+    }
+    for (; begin < end; begin++) {
+        int64_t row = begin % job->units * job->unit_rows;
+        multiply_rows(job, begin / job->units, row, MIN(job->unit_rows, job->rows - row));
+    }
+}
+
+/* Multiplies in units of rows of the only product, or of whole products. A product that would keep
+ * its thread for long is divided, so that a cancel is seen in time. */
+static void multiply(struct kernel_ctx *ctx, struct einsum_job *job) {
+    enum { UNIT_NS = 30 * 1000 * 1000, LEAST_ROWS = 256 };
+    double row_ns = 0.1 * (double)job->inner * (double)job->columns,
+           n = (double)job->rows * (double)job->inner * (double)job->columns,
+           product_ns = n * matmul_cost_ns(job->state->compute, n);
+    job->unit_rows = job->n_batch == 1 ? 1 : job->rows;
+    if (job->n_batch > 1 && product_ns > 2 * UNIT_NS)
+        job->unit_rows =
+            MIN(MAX((int64_t)(UNIT_NS / product_ns * (double)job->rows), (int64_t)LEAST_ROWS),
+                job->rows);
+    job->units = (job->rows - 1) / job->unit_rows + 1;
+    pool_parallel_for(ctx->pool, job->n_batch * job->units, 20 + row_ns * (double)job->unit_rows,
+                      multiply_range, job);
 }
 
 /* Computes the product of the gathered operands, or returns the one gathered operand. */
@@ -329,14 +352,10 @@ static struct status *run(struct kernel_ctx *ctx, struct einsum_job *job) {
     if (n_inputs == 2) {
         job->a = job->in[0].data;
         job->b = job->in[1].data;
-        job->by_batch = job->n_batch > 1;
-        double cost = 20 + 0.1 * (double)job->inner * (double)job->columns *
-                               (job->by_batch ? (double)job->rows : 1);
         if (job->inner == 0)
             memset(job->c, 0, (size_t)n * size);
         else
-            pool_parallel_for(ctx->pool, job->by_batch ? job->n_batch : job->rows, cost,
-                              multiply_range, job);
+            multiply(ctx, job);
     }
     const void *result = n_inputs == 2 ? job->c : job->in[0].data;
     if (!scatters && !widens) {

@@ -1,0 +1,148 @@
+/* Products with long sums, which are computed in pieces: the bits are those of one call of the
+ * library, and a cancel is seen between two pieces. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/base/pool_cancel.h"
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/matmul/matmul.h"
+#include "kernels/cpu/onednn.h"
+
+enum { SIDE = 8, K = 2000000 };
+
+/* Values of a fixed sequence, large and small, so that the order of a sum shows. */
+static double next_value(uint32_t *seed) {
+    *seed = *seed * 1664525u + 1013904223u;
+    double value = (double)(*seed >> 8) / (1 << 24) - 0.5;
+    return *seed & 128 ? value * 1e4 : value;
+}
+
+static void *values(size_t size, int64_t n) {
+    char *data = malloc(size * (size_t)n);
+    assert_non_null(data);
+    uint32_t seed = 1;
+    for (int64_t i = 0; i < n; i++) {
+        if (size == sizeof(float))
+            ((float *)(void *)data)[i] = (float)next_value(&seed);
+        else
+            ((double *)(void *)data)[i] = next_value(&seed);
+    }
+    return data;
+}
+
+static struct matmul product_of(const void *a, const void *b, void *c, bool trans_a) {
+    return (struct matmul){.m = SIDE,
+                           .n = SIDE,
+                           .k = K,
+                           .a = a,
+                           .b = b,
+                           .c = c,
+                           .lda = trans_a ? SIDE : K,
+                           .ldb = SIDE,
+                           .ldc = SIDE,
+                           .trans_a = trans_a};
+}
+
+static void long_float_sums_have_the_bits_of_one_call(void **state) {
+    const struct onednn *lib = onednn_get();
+    if (!lib)
+        skip();
+    float *a = values(sizeof(float), SIDE * (int64_t)K),
+          *b = values(sizeof(float), SIDE * (int64_t)K), whole[SIDE * SIDE], pieces[SIDE * SIDE];
+    for (int trans_a = 0; trans_a < 2; trans_a++) {
+        struct matmul g = product_of(a, b, pieces, trans_a);
+        matmul_run(DT_FLOAT, &g);
+        assert_int_equal(lib->sgemm(trans_a ? 'T' : 'N', 'N', SIDE, SIDE, K, 1, a, g.lda, b, g.ldb,
+                                    0, whole, SIDE),
+                         dnnl_success);
+        assert_memory_equal(whole, pieces, sizeof(whole));
+    }
+    free(a);
+    free(b);
+}
+
+static void long_double_sums_have_the_bits_of_one_call(void **state) {
+    const struct blas *blas = blas_get();
+    if (!blas)
+        skip();
+    double *a = values(sizeof(double), SIDE * (int64_t)K),
+           *b = values(sizeof(double), SIDE * (int64_t)K), whole[SIDE * SIDE], pieces[SIDE * SIDE];
+    for (int trans_a = 0; trans_a < 2; trans_a++) {
+        struct matmul g = product_of(a, b, pieces, trans_a);
+        matmul_run(DT_DOUBLE, &g);
+        blas->dgemm(BLAS_ROW_MAJOR, trans_a ? BLAS_TRANS : BLAS_NO_TRANS, BLAS_NO_TRANS, SIDE, SIDE,
+                    K, 1, a, (int)g.lda, b, SIDE, 0, whole, SIDE);
+        assert_memory_equal(whole, pieces, sizeof(whole));
+    }
+    free(a);
+    free(b);
+}
+
+static void long_sums_of_one_row_have_the_bits_of_one_call(void **state) {
+    const struct blas *blas = blas_get();
+    if (!blas)
+        skip();
+    float *a = values(sizeof(float), 4 * (int64_t)K),
+          *b = values(sizeof(float), 4 * SIDE * (int64_t)K), whole[SIDE], pieces[SIDE];
+    struct matmul g = product_of(a, b, pieces, false);
+    g.m = 1;
+    g.k = g.lda = 4 * (int64_t)K;
+    matmul_run(DT_FLOAT, &g);
+    blas->sgemv(BLAS_ROW_MAJOR, BLAS_TRANS, 4 * K, SIDE, 1, b, SIDE, a, 1, 0, whole, 1);
+    assert_memory_equal(whole, pieces, sizeof(whole));
+    free(a);
+    free(b);
+}
+
+static void long_integer_sums_wrap_as_one(void **state) {
+    int64_t *a = malloc(SIDE * K * sizeof(*a)), *b = malloc(SIDE * K * sizeof(*b)),
+            sums[SIDE * SIDE], expected = 0;
+    assert_true(a && b);
+    for (int64_t i = 0; i < SIDE * K; i++)
+        a[i] = INT64_MAX / 3 * (i % 5), b[i] = i % 7 - 3;
+    struct matmul g = product_of(a, b, sums, false);
+    matmul_run(DT_INT64, &g);
+    for (int64_t k = 0; k < K; k++)
+        expected = (int64_t)((uint64_t)expected + (uint64_t)a[K + k] * (uint64_t)b[k * SIDE + 2]);
+    assert_true(sums[SIDE + 2] == expected);
+    free(a);
+    free(b);
+}
+
+static bool count_question(void *arg) {
+    ++*(int *)arg;
+    return true;
+}
+
+static void a_cancel_ends_a_long_sum(void **state) {
+    enum { VALUE = 7 };
+    int64_t *a = calloc(SIDE * K, sizeof(*a)), *b = calloc(SIDE * K, sizeof(*b)), sums[SIDE * SIDE];
+    assert_true(a && b);
+    a[K - 1] = b[(K - 1) * SIDE] = VALUE; /* the last term of the first sum */
+    struct matmul g = product_of(a, b, sums, false);
+    int n_questions = 0;
+    struct pool_cancel cancel = {count_question, &n_questions};
+    pool_set_cancel(&cancel);
+    matmul_run(DT_INT64, &g);
+    pool_set_cancel(NULL);
+    assert_int_equal(n_questions, 1);
+    assert_true(sums[0] == 0);
+    matmul_run(DT_INT64, &g);
+    assert_true(sums[0] == VALUE * VALUE);
+    free(a);
+    free(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_float_sums_have_the_bits_of_one_call),
+        cmocka_unit_test(long_double_sums_have_the_bits_of_one_call),
+        cmocka_unit_test(long_sums_of_one_row_have_the_bits_of_one_call),
+        cmocka_unit_test(long_integer_sums_wrap_as_one),
+        cmocka_unit_test(a_cancel_ends_a_long_sum),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -13,11 +13,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/nn/nn_internal.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/lanes.h"
 #include "kernels/support/reduction_checks.h"
 #include "kernels/support/vmath.h"
+
+enum { ROW_PIECE = 1 << 18 }; /* elements that take less than a millisecond */
 
 #define T float
 #define ROW(f) f##_f32

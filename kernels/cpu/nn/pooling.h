@@ -3,6 +3,7 @@
 #ifndef MILLRACE_KERNELS_CPU_NN_POOLING_H
 #define MILLRACE_KERNELS_CPU_NN_POOLING_H
 
+#include "common/base/pool_cancel.h"
 #include "common/ops/window.h"
 #include "kernels/cpu/nn/conv.h"
 
@@ -41,6 +42,9 @@ struct pooling_loops {
                        const void *gradient);
 };
 extern const struct pooling_loops *const pooling_loops_of[DT_N_TYPES];
+/* May a loop over windows go on to window i? False once nobody wants the result. A window takes up
+ * to some microseconds. */
+static inline bool pooling_goes_on(int64_t i) { return i % 1024 != 0 || !pool_is_unwanted(); }
 /* Takes float, double, qint8 and quint8 and computes the mean of the taps, position by position as
  * max does. */
 void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_positions,

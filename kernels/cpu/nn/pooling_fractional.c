@@ -214,7 +214,7 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
     struct tensor scratch = TENSOR_INIT;
     KERNEL_TRY(ctx, job_begin(ctx, &job, &scratch));
     char *to = tensor_data(&ctx->outputs[0]);
-    for (int64_t position = 0; position < out[0] * out[1] * out[2];
+    for (int64_t position = 0; position < out[0] * out[1] * out[2] && pooling_goes_on(position);
          position++, to += job.dims[3] * job.size) {
         int64_t n = region_taps(&job, tensor_cdata(value), position / (out[1] * out[2]),
                                 position / out[2] % out[1], position % out[2]);
@@ -257,10 +257,11 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
     struct status *st = job_begin(ctx, job, &scratch);
     if (!st && job->state->is_average)
         st = scratch_new(ctx, DT_DOUBLE, n_in, 1, &sums_scratch, &sums);
-    memset(result, 0, (size_t)(n_in * job->size));
+    pool_clear(result, (size_t)(n_in * job->size));
     if (sums)
-        memset(sums, 0, (size_t)n_in * sizeof(*sums));
-    for (int64_t position = 0; !st && position < job->dims[0] * job->n_rows * job->n_columns;
+        pool_clear(sums, (size_t)n_in * sizeof(*sums));
+    int64_t n_positions = job->dims[0] * job->n_rows * job->n_columns;
+    for (int64_t position = 0; !st && position < n_positions && pooling_goes_on(position);
          position++) {
         int64_t n = position / (job->n_rows * job->n_columns),
                 y = position / job->n_columns % job->n_rows, x = position % job->n_columns;
@@ -281,7 +282,7 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
             pooling_loops_of[dtype]->scatter((void *const *)(uintptr_t)job->taps, job->at, channels,
                                              g);
     }
-    for (int64_t i = 0; sums && i < n_in; i++) {
+    for (int64_t i = 0; sums && i < n_in && pool_goes_on(i); i++) {
         if (dtype == DT_FLOAT)
             ((float *)(void *)result)[i] = (float)sums[i];
         else if (dtype == DT_DOUBLE)

@@ -329,7 +329,7 @@ enum kernel_result pooling_argmax_grad(struct kernel_ctx *ctx) {
     TRY_OUT(widen_operand(ctx, state->dtype, n_out, &gradient, &scratch[0]));
     TRY_OUT(widen_result(ctx, state->dtype, n_in, result, &wide, &scratch[1]));
     int64_t size = (int64_t)dtype_size(plain);
-    memset(wide, 0, (size_t)(n_in * size));
+    pool_clear(wide, (size_t)(n_in * size));
     for (int64_t i = 0; i < n_images && is_inside; i++) {
         int64_t first = i * (n_out / n_images);
         is_inside = pooling_loops_of[plain]->scatter_at(

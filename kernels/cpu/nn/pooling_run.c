@@ -116,6 +116,10 @@ static void mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t
                                                         is_only);
 }
 
+/* Bytes of taps that are read or written between two questions whether the result is wanted: some
+ * milliseconds. */
+enum { MOST_BYTES = 16 << 20 };
+
 /* ---- one output pixel ---- */
 
 /* The buffers of one share, with an entry for each tap and each channel. */
@@ -221,7 +225,7 @@ static struct status *run_positions(const struct pooling_job *job, int64_t begin
                               .pixels = words + 2 * n_taps,
                               .at = (int32_t *)(void *)wide,
                               .best = wide + s->in_channels};
-        for (; begin < end; begin++)
+        for (int64_t i = 0; begin < end && pooling_goes_on(i); begin++, i++)
             run_position(job, begin / n_positions, begin % n_positions, &share);
     }
     tensor_clear(&scratch);
@@ -270,11 +274,14 @@ static void run_row(const struct pooling_job *job, int64_t row, const void **tap
     const char *in = is_backward ? job->result : job->in;
     char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) +
                 row * s->out[2] * pixel;
-    for (int64_t x = 0, n_positions; x < s->out[2]; x += n_positions, out += n_positions * pixel) {
+    int64_t most = MAX(MOST_BYTES / pixel / MAX(n_rows * s->window[2], 1), 1);
+    for (int64_t x = 0, n_positions; x < s->out[2] && !pool_is_unwanted();
+         x += n_positions, out += n_positions * pixel) {
         int64_t origin = x * stride - s->pad_before[2], n_taps = 0,
                 room = s->in[2] - s->window[2] - origin;
         clip_window(job, 2, origin, &begin, &end);
         n_positions = origin >= 0 && room >= 0 ? MIN(room / stride + 1, s->out[2] - x) : 1;
+        n_positions = MIN(n_positions, most);
         for (int64_t r = 0; r < n_rows; r++)
             for (int64_t at = begin; at < end; at++)
                 taps[n_taps++] = in + rows[r] + at * pixel;
@@ -329,7 +336,7 @@ static void images_range(void *arg, int64_t begin, int64_t end) {
     bool is_average = job->kind == POOLING_AVG_GRAD;
     for (; begin < end; begin++) {
         if (!is_average || !is_tiled(job->shape))
-            memset((char *)job->result + begin * bytes, 0, (size_t)bytes);
+            pool_clear((char *)job->result + begin * bytes, (size_t)bytes);
         if (is_average)
             run_rows(job, begin * n_rows, (begin + 1) * n_rows);
         else

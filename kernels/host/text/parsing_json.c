@@ -211,7 +211,7 @@ enum kernel_result parsing_decode_json_example(struct kernel_ctx *ctx) {
         str_clear(&text);
         st = root ? add_example(root, &text) : wrong(error.text);
         json_decref(root);
-        out[i] = st ? NULL : bytes_new(str_text(&text), text.len);
+        out[i] = st ? NULL : text_new(str_text(&text), text.len);
     }
     str_fini(&text);
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/io/inflate.h"
+#include "common/tensor/tensor_pieces.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/support/hashes.h"
 #include "kernels/host/text/parsing_internal.h"
@@ -11,6 +12,20 @@
 enum { INFLATED_MAX_BYTES = 1 << 30, CLAIM_SPARE_BYTES = 64 << 20 };
 
 /* ---- tensors ---- */
+
+static struct status *decode(struct kernel_ctx *ctx, struct span proto, struct tensor *ret) {
+    struct tensor_decoder decoder;
+    struct status *st = NULL;
+    tensor_decoder_init(&decoder, proto, ctx->instance->allocator);
+    while (!st && !tensor_has_value(ret)) {
+        int64_t units = 2 * TENSOR_UNITS_PER_MS;
+        st = tensor_decoder_run(&decoder, &units, ret);
+        if (!st && !tensor_has_value(ret) && unlikely(pool_is_unwanted()))
+            st = status_new(STATUS_CANCELLED, "The step was cancelled while this op ran");
+    }
+    tensor_decoder_fini(&decoder);
+    return st;
+}
 
 /* ParseTensor: reads a serialized TensorProto.
  *   serialized  string, scalar    output  out_type
@@ -26,7 +41,7 @@ enum kernel_result parsing_parse_tensor(struct kernel_ctx *ctx) {
     struct span proto = tensor_string(input, 0);
     struct tensor value = TENSOR_INIT;
     KERNEL_TRY(ctx, tensor_proto_check_claim(proto, CLAIM_SPARE_BYTES));
-    struct status *st = tensor_from_proto(proto, NULL, ctx->instance->allocator, &value);
+    struct status *st = decode(ctx, proto, &value);
     if (st)
         return kernel_fail(ctx,
                            status_prefix_take(st, "Could not parse `serialized` as TensorProto: "));
@@ -49,7 +64,7 @@ void parsing_add_tensor(const struct tensor *t, struct str *out) {
     }
     proto_add_int(out, FIELD_DTYPE, DT_STRING);
     proto_add_shape(out, FIELD_SHAPE, tensor_shape(t));
-    for (int64_t i = 0; i < t->n_elements; i++) {
+    for (int64_t i = 0; i < t->n_elements && text_goes_on(i); i++) {
         struct span text = tensor_string(t, i);
         proto_add_bytes(out, FIELD_STRING_VAL, text.data, text.len);
     }
@@ -57,9 +72,20 @@ void parsing_add_tensor(const struct tensor *t, struct str *out) {
 
 /* SerializeTensor: the TensorProto of a tensor. */
 enum kernel_result parsing_serialize_tensor(struct kernel_ctx *ctx) {
+    const struct tensor *t = kernel_input(ctx, 0);
     struct str out = STR_INIT;
-    parsing_add_tensor(kernel_input(ctx, 0), &out);
-    struct bytes *bytes = bytes_new(str_text(&out), out.len);
+    size_t content_bytes = 0;
+    if (dtype_in((enum dtype)t->dtype, DTYPES_OBJECT)) {
+        parsing_add_tensor(t, &out);
+    } else {
+        tensor_proto_head(t, &out);
+        content_bytes = tensor_size_bytes(t);
+    }
+    struct bytes *bytes = bytes_new_uninit(out.len + content_bytes);
+    if (bytes) {
+        pool_copy(bytes->data, str_text(&out), out.len);
+        pool_copy(bytes->data + out.len, tensor_cdata(t), content_bytes);
+    }
     str_fini(&out);
     tensor_init_scalar_object(&ctx->outputs[0], DT_STRING, bytes ? &bytes->object : NULL);
     return KERNEL_DONE;
@@ -105,7 +131,7 @@ enum kernel_result parsing_decode_compressed(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < input->n_elements && !st; i++) {
         str_clear(&text);
         st = inflate_all(state->format, tensor_string(input, i), INFLATED_MAX_BYTES, &text);
-        out[i] = bytes_new(str_text(&text), text.len);
+        out[i] = text_new(str_text(&text), text.len);
     }
     str_fini(&text);
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;

@@ -24,6 +24,7 @@ struct regex {
     struct span pattern; /* owned */
     pcre2_code *code;
     int n_groups;
+    int use; /* enum regex_use */
 };
 
 struct regex_run {
@@ -65,6 +66,7 @@ struct status *regex_new(struct span pattern, int use, struct regex **ret) {
     struct regex *regex = xcalloc(1, sizeof(*regex));
     struct status *st = NULL;
     uint32_t n_groups = 0;
+    regex->use = use;
     regex->pattern = (struct span){xstrndup(pattern.data, pattern.len), pattern.len};
     TRY_OUT(regex_translate(pattern, &text));
     struct span words = {str_text(&text), text.len};
@@ -82,6 +84,10 @@ out:
     str_fini(&text);
     regex_free(regex);
     return st;
+}
+
+struct status *regex_copy(const struct regex *regex, struct regex **ret) {
+    return regex_new(regex->pattern, regex->use, ret);
 }
 
 void regex_free(struct regex *regex) {
@@ -133,8 +139,9 @@ static size_t char_len(const char *text, size_t len) {
 /* How many bytes from the front on are well-formed characters. */
 static size_t well_formed_len(struct span text) {
     size_t at = 0;
-    for (size_t len; at < text.len && (len = char_len(text.data + at, text.len - at)) > 0;)
-        at += len;
+    for (size_t len = 1, end; len > 0 && at < text.len && (end = text_part_end(at, text.len)) > 0;)
+        while (at < end && (len = char_len(text.data + at, text.len - at)) > 0)
+            at += len;
     return at;
 }
 
@@ -213,12 +220,15 @@ struct search {
     struct span text;
     struct stretch in; /* the stretch that `at` was in last */
     size_t match_begin, match_end;
+    int64_t n_searches;
 };
 
 /* Finds the first match from `at` on. `at` never moves back, and is never inside of a character. */
 static struct status *search_from(struct search *search, size_t at, bool *ret_found) {
     struct span text = search->text;
     for (;; at = search->in.begin) {
+        if (unlikely(!text_goes_on(search->n_searches++)))
+            return status_new(STATUS_CANCELLED, "The step was cancelled while this op ran");
         if (at > search->in.end) /* the stretch has ended at an ill-formed byte */
             search->in = stretch_from(text, at);
         TRY(search_stretch(search->run, text, search->in, at, ret_found));

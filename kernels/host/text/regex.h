@@ -46,6 +46,8 @@ struct status *regex_matches_all(struct regex_run *run, struct span text, bool *
  * the pattern does not have, the text is appended unchanged. Errors: RESOURCE_EXHAUSTED. */
 struct status *regex_replace(struct regex_run *run, struct span text, struct span rewrite,
                              bool replaces_all, struct str *out) MUST_USE;
+/* Compiles a regex again, for a user who may outlive it. */
+struct status *regex_copy(const struct regex *regex, struct regex **ret) MUST_USE;
 
 /* ---- regex_translate.c ---- */
 

@@ -93,7 +93,7 @@ static struct bytes *encode(struct span text, bool pads) {
     const unsigned char *from = (const unsigned char *)text.data;
     char *to = out ? out->data : NULL;
     size_t i = 0;
-    for (; i + 3 <= text.len; i += 3) {
+    for (; i + 3 <= text.len && pool_goes_on((int64_t)i); i += 3) {
         unsigned bits = (unsigned)from[i] << 16 | (unsigned)from[i + 1] << 8 | from[i + 2];
         for (int shift = 18; shift >= 0; shift -= 6)
             *to++ = alphabet[bits >> shift & 63];
@@ -131,7 +131,7 @@ static struct status *decode(struct span text, struct bytes **ret) {
     unsigned bits = 0;
     int n_bits = 0;
     size_t to = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && pool_goes_on((int64_t)i); i++) {
         char c = text.data[i];
         int digit = base64_digit(c);
         if (digit < 0 || c == '+' || c == '/') { /* only the alphabet of URLs is accepted */

@@ -57,6 +57,13 @@ static inline bool text_goes_on(int64_t i) {
     return i % TEXTS_PER_POLL != 0 || !pool_is_unwanted();
 }
 
+/* The end of the part of a text that begins at `at` and is worked on without asking: some
+ * milliseconds of work. 0 once nobody wants the result any more. */
+static inline size_t text_part_end(size_t at, size_t len) {
+    enum { BYTES_PER_POLL = 1 << 19 };
+    return unlikely(at > 0 && pool_is_unwanted()) ? 0 : MIN(len, at + BYTES_PER_POLL);
+}
+
 /* Counts a kernel's work, so that a kernel that runs long notices the end of its step. */
 struct text_work {
     struct kernel_ctx *ctx;
@@ -72,6 +79,15 @@ static inline struct status *text_work_add(struct text_work *work, int64_t n) {
         return NULL;
     work->n = 0;
     return kernel_check_cancelled(work->ctx);
+}
+
+/* bytes_new for a text that may take long to copy. Its content is not whole once nobody wants the
+ * result. */
+static inline struct bytes *text_new(const char *data, size_t len) {
+    struct bytes *bytes = bytes_new_uninit(len);
+    if (bytes)
+        pool_copy(bytes->data, data, len);
+    return bytes;
 }
 
 /* The elements of a string tensor that the kernel is making. */

@@ -149,7 +149,7 @@ enum kernel_result string_reduce_join(struct kernel_ctx *ctx) {
                 str_add_bytes(&joined, state->separator.data, state->separator.len);
             str_add_bytes(&joined, part.data, part.len);
         }
-        out[i] = bytes_new(joined.data, joined.len);
+        out[i] = text_new(joined.data, joined.len);
     }
     str_fini(&joined);
     return KERNEL_DONE;

@@ -47,29 +47,31 @@ static enum kernel_result map_strings(struct kernel_ctx *ctx,
 /* Changes only ASCII letters, because other bytes may be of any encoding. */
 static struct bytes *ascii_lower(struct span text) {
     struct bytes *out = bytes_new_uninit(text.len);
-    for (size_t i = 0; i < text.len; i++)
-        out->data[i] =
-            text.data[i] >= 'A' && text.data[i] <= 'Z' ? (char)(text.data[i] + 32) : text.data[i];
+    for (size_t i = 0, end; i < text.len && (end = text_part_end(i, text.len)) > 0;)
+        for (; i < end; i++)
+            out->data[i] = text.data[i] >= 'A' && text.data[i] <= 'Z' ? (char)(text.data[i] + 32)
+                                                                      : text.data[i];
     return out;
 }
 static struct bytes *ascii_upper(struct span text) {
     struct bytes *out = bytes_new_uninit(text.len);
-    for (size_t i = 0; i < text.len; i++)
-        out->data[i] =
-            text.data[i] >= 'a' && text.data[i] <= 'z' ? (char)(text.data[i] - 32) : text.data[i];
+    for (size_t i = 0, end; i < text.len && (end = text_part_end(i, text.len)) > 0;)
+        for (; i < end; i++)
+            out->data[i] = text.data[i] >= 'a' && text.data[i] <= 'z' ? (char)(text.data[i] - 32)
+                                                                      : text.data[i];
     return out;
 }
 static struct bytes *unicode_lower(struct span text) {
     struct str out = STR_INIT;
     utf8_to_lower(text, &out);
-    struct bytes *bytes = bytes_new(out.data, out.len);
+    struct bytes *bytes = text_new(out.data, out.len);
     str_fini(&out);
     return bytes;
 }
 static struct bytes *unicode_upper(struct span text) {
     struct str out = STR_INIT;
     utf8_to_upper(text, &out);
-    struct bytes *bytes = bytes_new(out.data, out.len);
+    struct bytes *bytes = text_new(out.data, out.len);
     str_fini(&out);
     return bytes;
 }
@@ -101,7 +103,7 @@ struct span strip_spaces(struct span text) {
 
 static struct bytes *strip(struct span text) {
     text = strip_spaces(text);
-    return bytes_new(text.data, text.len);
+    return text_new(text.data, text.len);
 }
 
 /* StringStrip: removes the spaces at both ends. */
@@ -135,8 +137,10 @@ enum kernel_result string_length(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < input->n_elements && text_goes_on(i); i++) {
         struct span text = tensor_string(input, i);
         size_t n = text.len;
-        for (size_t at = 0; is_utf8 && at < text.len; at++)
-            n -= utf8_is_continuation(text.data[at]);
+        for (size_t at = 0, end;
+             is_utf8 && at < text.len && (end = text_part_end(at, text.len)) > 0;)
+            for (; at < end; at++)
+                n -= utf8_is_continuation(text.data[at]);
         out[i] = (int32_t)MIN(n, (size_t)INT32_MAX);
     }
     return KERNEL_DONE;
@@ -148,7 +152,7 @@ enum kernel_result string_length(struct kernel_ctx *ctx) {
  * found. */
 static size_t skip_characters(struct span text, size_t at, uint64_t n, uint64_t *ret_n) {
     uint64_t found = 0;
-    for (; found < n && at < text.len; found++) {
+    for (; found < n && at < text.len && pool_goes_on((int64_t)found); found++) {
         at++;
         while (at < text.len && utf8_is_continuation(text.data[at]))
             at++;
@@ -169,7 +173,7 @@ static bool substr_utf8(struct span text, int64_t pos, int64_t len, struct span 
     } else {
         begin = text.len;
         for (uint64_t left = -(uint64_t)pos; left > 0; left--) {
-            if (begin == 0)
+            if (begin == 0 || !pool_goes_on((int64_t)left))
                 return false;
             begin--;
             while (begin > 0 && utf8_is_continuation(text.data[begin]))
@@ -238,7 +242,7 @@ enum kernel_result string_substr(struct kernel_ctx *ctx) {
                     n = tensor_index_at(len, at);
             if (unlikely(!(is_utf8 ? substr_utf8 : substr_bytes)(text, p, n, &part)))
                 return kernel_fail(ctx, pos_out_of_range(p, text, row + cursor.inner, is_utf8));
-            out[row + cursor.inner] = bytes_new(part.data, part.len);
+            out[row + cursor.inner] = text_new(part.data, part.len);
         }
         cursor.inner = 0;
         if (row + inner < plan.n_elements)

@@ -114,7 +114,7 @@ enum kernel_result unicode_transcode(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < input->n_elements; i++) {
         str_clear(&text);
         TRY_OUT(transcode(state, decoder, &work, tensor_string(input, i), &text));
-        out[i] = bytes_new(str_text(&text), text.len);
+        out[i] = text_new(str_text(&text), text.len);
     }
 out:
     str_fini(&text);
@@ -240,7 +240,7 @@ static struct status *check_splits(const struct tensor *values, const struct ten
 
 static struct status *encode(const struct unicode_state *state, const int32_t *codes, int64_t n,
                              struct str *out) {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         int32_t code = codes[i];
         if (!is_character(code)) {
             if (state->on_error == ON_ERROR_STRICT)
@@ -274,7 +274,7 @@ enum kernel_result unicode_encode(struct kernel_ctx *ctx) {
         int64_t begin = tensor_index_at(splits, i);
         str_clear(&text);
         st = encode(state, codes + begin, tensor_index_at(splits, i + 1) - begin, &text);
-        out[i] = bytes_new(str_text(&text), text.len);
+        out[i] = text_new(str_text(&text), text.len);
     }
     str_fini(&text);
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;

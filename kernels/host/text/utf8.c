@@ -1,6 +1,7 @@
 /* Decodes UTF-8, and maps Unicode's cases (the full mapping of the Unicode standard, chapter 3.13,
  * without any locale's exceptions). */
 #include "kernels/host/text/utf8.h"
+#include "common/base/pool_cancel.h"
 #include "common/base/str.h"
 #include "kernels/host/text/unicode_case.h"
 
@@ -111,7 +112,8 @@ static void add_mapped(struct str *out, const struct case_table *table, uint32_t
 void utf8_to_lower(struct span text, struct str *out) {
     const struct case_table table = {unicode_lower_runs, n_unicode_lower_runs,
                                      unicode_lower_specials, n_unicode_lower_specials};
-    for (size_t at = 0, len; at < text.len; at += len) {
+    int64_t n = 0;
+    for (size_t at = 0, len; at < text.len && pool_goes_on(n); at += len, n++) {
         uint32_t code = utf8_decode((struct span){text.data + at, text.len - at}, &len);
         if (code == CAPITAL_SIGMA)
             str_add_utf8(out, is_cased_before(text, at) && !is_cased_after(text, at + len)
@@ -125,6 +127,7 @@ void utf8_to_lower(struct span text, struct str *out) {
 void utf8_to_upper(struct span text, struct str *out) {
     const struct case_table table = {unicode_upper_runs, n_unicode_upper_runs,
                                      unicode_upper_specials, n_unicode_upper_specials};
-    for (size_t at = 0, len; at < text.len; at += len)
+    int64_t n = 0;
+    for (size_t at = 0, len; at < text.len && pool_goes_on(n); at += len, n++)
         add_mapped(out, &table, utf8_decode((struct span){text.data + at, text.len - at}, &len));
 }

@@ -12,7 +12,8 @@ static inline bool utf8_is_continuation(char c) { return ((unsigned char)c & 0xc
  * standard recommends. */
 uint32_t utf8_decode(struct span text, size_t *ret_len);
 /* Case mapping as Unicode has it: one character may become several, and the final sigma has its
- * own form. Ill-formed bytes become U+FFFD. */
+ * own form. Ill-formed bytes become U+FFFD. Both end early once nobody wants the result
+ * (common/base/pool_cancel.h). */
 void utf8_to_lower(struct span text, struct str *out);
 void utf8_to_upper(struct span text, struct str *out);
 

@@ -1,6 +1,7 @@
 /* Reorders elements: Transpose, Reverse, ReverseSequence, Roll. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/support/dims.h"
@@ -255,8 +256,10 @@ static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
         KERNEL_TRY(ctx, reverse_sequence_on_device(ctx, state, in, lengths));
         return KERNEL_DONE;
     }
+    enum { BATCHES_PER_POLL = 64 };
     int seq = (int)state->seq_dim, batch = (int)state->batch_dim;
-    for (int64_t b = 0; b < lengths->n_elements; b++) {
+    for (int64_t b = 0; b < lengths->n_elements && (b % BATCHES_PER_POLL || !pool_is_unwanted());
+         b++) {
         int64_t length = tensor_index_at(lengths, b), n_steps = tensor_dim(in, seq);
         for (int part = 0; part < 2; part++) { /* 0: reversed, 1: the rest */
             int64_t first = part ? length : 0, n = part ? n_steps - length : length;

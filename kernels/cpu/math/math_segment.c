@@ -15,7 +15,11 @@
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/math/math_reduce.h"
 
-enum { TILE = 512, MAX_ACCUMULATOR = 16 };
+enum {
+    TILE = 512,
+    MAX_ACCUMULATOR = 16,
+    ELEMENTS_PER_POLL = 1 << 20, /* about a millisecond */
+};
 
 struct status *segment_scalar(const struct tensor *t, const char *what, int64_t *ret) {
     if (t->rank != 0 || (t->dtype != DT_INT32 && t->dtype != DT_INT64)) {
@@ -61,14 +65,18 @@ struct segment_job {
     char *out;
 };
 
+/* Columns are reduced row by row, so pieces of rows give the bits of one call. */
 static void accumulate_rows(const struct segment_job *job, const char *from, int64_t n_rows,
                             int64_t width, void *acc) {
+    int64_t piece = MAX(ELEMENTS_PER_POLL / width, (int64_t)1), row_bytes = job->inner * job->size;
     if (!dtype_is_narrow_float(job->dtype)) {
-        job->loops->columns(from, n_rows, job->inner, width, acc);
+        for (int64_t r = 0; r < n_rows && (r == 0 || !pool_is_unwanted()); r += piece)
+            job->loops->columns(from + r * row_bytes, MIN(piece, n_rows - r), job->inner, width,
+                                acc);
         return;
     }
     float block[TILE];
-    for (int64_t r = 0; r < n_rows; r++) {
+    for (int64_t r = 0; r < n_rows && (r == 0 || pool_goes_on(r)); r++) {
         half_block_load(job->dtype, block, (const uint16_t *)from + r * job->inner, width);
         job->loops->columns(block, 1, width, width, acc);
     }
@@ -111,7 +119,8 @@ static void segment_units(void *arg, int64_t begin, int64_t end) {
         if (!job->op->is_sparse)
             accumulate_rows(job, job->data + (first * job->inner + column) * job->size, n, width,
                             acc);
-        for (int64_t i = first; job->op->is_sparse && i < first + n; i++)
+        for (int64_t i = first;
+             job->op->is_sparse && i < first + n && (i == first || pool_goes_on(i)); i++)
             accumulate_rows(job,
                             job->data + (tensor_index_at(job->indices, i) * job->inner + column) *
                                             job->size,
@@ -148,6 +157,11 @@ static struct status *find_segments(const struct tensor *ids, int64_t n_rows, in
     if (!first)
         return status_exhausted("OOM when counting %lld segments", (long long)n_rows);
     for (int64_t i = 0; i < n; i++) {
+        struct status *st = kernel_loop_check(i);
+        if (st) {
+            free(first);
+            return st;
+        }
         for (int64_t id = tensor_index_at(ids, i); next <= id; next++)
             first[next] = i;
     }

@@ -4,6 +4,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
+#include "kernels/support/cancel.h"
 #include "kernels/cpu/sparse/ragged.h"
 #include "kernels/support/update.h"
 
@@ -203,20 +204,23 @@ static struct status *descend(const struct kernel_ctx *ctx, int d, int64_t step,
             at = 0;
     if (!next)
         return status_exhausted("OOM: places of %lld ragged rows", (long long)n);
-    for (int64_t row = 0; kind == ROW_SPLITS && row + 1 < partition->n_elements; row++) {
+    struct status *st = NULL;
+    for (int64_t row = 0; !st && kind == ROW_SPLITS && row + 1 < partition->n_elements; row++) {
+        st = kernel_loop_check(row);
         int64_t len = tensor_index_at(partition, row + 1) - tensor_index_at(partition, row),
                 begin = (*places)[row];
         for (int64_t j = 0; j < len; j++)
             next[at++] = begin < 0 || j >= limit ? -1 : begin + j * step;
     }
-    for (int64_t column = 0; kind == VALUE_ROWIDS && at < n; at++) {
+    for (int64_t column = 0; !st && kind == VALUE_ROWIDS && at < n; at++) {
+        st = kernel_loop_check(at);
         int64_t row = tensor_index_at(partition, at), begin = (*places)[row];
         column = at > 0 && row == tensor_index_at(partition, at - 1) ? column + 1 : 0;
         next[at] = begin < 0 || column >= limit ? -1 : begin + column * step;
     }
     free(*places);
     *places = next;
-    return NULL;
+    return st;
 }
 
 /* Fills every inner element with the default value, broadcast to its shape. */
@@ -243,7 +247,8 @@ static struct status *fill_default(const struct kernel_ctx *ctx, struct tensor *
                    (size_t)broadcast_offset(&plan, &cursor, 1) * size,
                1, 0);
     }
-    for (int64_t done = inner; done < out->n_elements; done += inner)
+    int64_t n_copies = 0;
+    for (int64_t done = inner; done < out->n_elements && pool_goes_on(n_copies++); done += inner)
         elements_copy(dtype, to + (size_t)done * size, to, inner);
     return NULL;
 }
@@ -331,7 +336,8 @@ static void write_places(const struct kernel_ctx *ctx, const struct tensor *valu
                          int64_t *to) {
     struct walk walk = {.splits = ctx->inputs, .n_splits = n_splits};
     int64_t row_len = ragged_row_len(values);
-    for (int64_t i = 0; i < values->n_elements; i++, to += n_splits + values->rank) {
+    for (int64_t i = 0; i < values->n_elements && pool_goes_on(i);
+         i++, to += n_splits + values->rank) {
         int64_t rest = i % row_len;
         walk_to(&walk, i / row_len, to);
         for (int d = values->rank - 1; d > 0; d--) {

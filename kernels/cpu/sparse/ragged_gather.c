@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list ragged_gather_kernels;
 
@@ -19,6 +20,7 @@ static struct status *check_indices(const struct gather_job *job) {
         return status_invalid("Split tensors must not be scalars");
     int64_t n = tensor_dim(splits, 0) - 1;
     for (int64_t i = 0; i < job->indices->n_elements; i++) {
+        TRY(kernel_loop_check(i));
         int64_t index = tensor_index_at(job->indices, i);
         if (index < 0 || index >= n)
             return status_invalid("indices[%lld] = %lld is not in [0, %lld)", (long long)i,
@@ -51,14 +53,17 @@ static struct status *gather_splits(struct kernel_ctx *ctx, struct gather_job *j
     int output = dim + job->indices->rank - 1;
     enum dtype dtype = (enum dtype)splits->dtype;
     int64_t n = job->indices->n_elements, n_splits = 1, total = 0, at = 0;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        TRY(kernel_loop_check(i));
         if (add_overflows_i64(n_splits, ends[i] - begins[i], &n_splits))
             return status_invalid("The gathered rows are too many to count");
+    }
     if (output >= 0) { /* a scalar index removes the outermost dimension */
         TRY(kernel_alloc(ctx, output, dtype, (struct shape){1, &n_splits}));
         tensor_set_index(&job->out[output], at++, 0);
     }
     for (int64_t i = 0; i < n; i++) {
+        TRY(kernel_loop_check(i));
         int64_t first = tensor_index_at(splits, begins[i]), last = tensor_index_at(splits, ends[i]);
         for (int64_t j = begins[i]; output >= 0 && j < ends[i]; j++)
             tensor_set_index(&job->out[output], at++,
@@ -84,7 +89,10 @@ static struct status *gather_values(struct kernel_ctx *ctx, const struct gather_
     dims[0] = job->n_values;
     TRY(kernel_alloc(ctx, job->n_out, dtype, (struct shape){values->rank, dims}));
     char *to = tensor_data(&job->out[job->n_out]);
+    enum { ROWS_PER_POLL = 1024 };
     for (int64_t i = 0; i < job->indices->n_elements && values->n_elements > 0; i++) {
+        if (i % ROWS_PER_POLL == 0)
+            TRY(kernel_check_cancelled(ctx));
         int64_t n = (ends[i] - begins[i]) * row_len;
         elements_copy(dtype, to, (const char *)tensor_cdata(values) + begins[i] * row_len * size,
                       n);

@@ -2,8 +2,11 @@
 #include <math.h>
 
 #include "kernels/cpu/sparse/ragged.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list ragged_range_kernels;
+
+enum { ROWS_PER_POLL = 64 };
 
 /* Counts the numbers. False when there are more than an int64 counts. */
 typedef bool count_fn(const void *start, const void *limit, const void *delta, int64_t *ret_n);
@@ -32,7 +35,7 @@ typedef void fill_fn(const void *start, const void *delta, int64_t n, void *out)
     }                                                                                         \
     static void fill_##tag(const void *start_, const void *delta_, int64_t n, void *out_) {   \
         T value = *(const T *)start_, delta = *(const T *)delta_, *out = out_;                \
-        for (int64_t i = 0; i < n; i++, value += delta)                                       \
+        for (int64_t i = 0; i < n && (i == 0 || pool_goes_on(i)); i++, value += delta)        \
             out[i] = value;                                                                   \
     }
 FLOAT_RANGE(f32, float, ceilf)
@@ -90,6 +93,7 @@ static struct status *make_splits(struct kernel_ctx *ctx, int64_t n_rows, int64_
     TRY(kernel_alloc(ctx, 0, splits_dtype, (struct shape){1, &n_splits}));
     tensor_set_index(&ctx->outputs[0], 0, 0);
     for (int64_t i = 0; i < n_rows; i++) {
+        TRY(kernel_loop_check(i));
         if (is_zero(dtype, element(ctx, 2, i)))
             return status_invalid("Requires delta != 0");
         if (!loops[dtype].count(element(ctx, 0, i), element(ctx, 1, i), element(ctx, 2, i), &n))
@@ -112,7 +116,7 @@ static enum kernel_result ragged_range(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 1, dtype, (struct shape){1, &total}));
     char *out = tensor_data(&ctx->outputs[1]);
     const struct tensor *splits = &ctx->outputs[0];
-    for (int64_t i = 0; i < n_rows; i++) {
+    for (int64_t i = 0; i < n_rows && (i % ROWS_PER_POLL != 0 || !pool_is_unwanted()); i++) {
         int64_t begin = tensor_index_at(splits, i), n = tensor_index_at(splits, i + 1) - begin;
         loops[dtype].fill(element(ctx, 0, i), element(ctx, 2, i), n,
                           out + begin * (int64_t)dtype_size(dtype));

@@ -197,11 +197,11 @@ static enum kernel_result sparse_reduce(struct kernel_ctx *ctx) {
     static void softmax_##tag(const void *from_, void *to_, int64_t n) { \
         const T *from = from_;                                           \
         T *to = to_, most = from[0], sum = 0;                            \
-        for (int64_t i = 1; i < n; i++)                                  \
+        for (int64_t i = 1; i < n && pool_goes_on(i); i++)               \
             most = from[i] > most ? from[i] : most;                      \
-        for (int64_t i = 0; i < n; i++)                                  \
+        for (int64_t i = 0; i < n && pool_goes_on(i); i++)               \
             sum += to[i] = EXP(from[i] - most);                          \
-        for (int64_t i = 0; i < n; i++)                                  \
+        for (int64_t i = 0; i < n && pool_goes_on(i); i++)               \
             to[i] /= sum;                                                \
     }
 SOFTMAX_LOOP(f32, float, expf)
@@ -210,7 +210,8 @@ SOFTMAX_LOOP(f64, double, exp)
 static void softmax_runs(const struct sparse *in, const void *from, void *to) {
     bool is_double = in->values->dtype == DT_DOUBLE;
     size_t size = is_double ? sizeof(double) : sizeof(float);
-    for (int64_t begin = 0, end; begin < in->n; begin = end) {
+    int64_t n_runs = 0;
+    for (int64_t begin = 0, end; begin < in->n && pool_goes_on(n_runs); begin = end, n_runs++) {
         end = sparse_run_end(in, begin, in->rank - 1);
         (is_double ? softmax_f64 : softmax_f32)((const char *)from + (size_t)begin * size,
                                                 (char *)to + (size_t)begin * size, end - begin);

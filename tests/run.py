@@ -169,7 +169,10 @@ def suite_docs(options):
 
 
 def suite_cluster(options):
-    return run_python_suite("tests/differential/run_cluster.py", options)
+    compared = run_python_suite("tests/differential/run_cluster.py", options)
+    compared.add(run_python_suite("tests/differential/test_run_library.py",
+                                  argparse.Namespace(long=False)))
+    return compared
 
 
 def suite_wrong(options):
@@ -283,7 +286,9 @@ SUITES = [
     ("shapes", suite_shapes, "static shapes of whole graphs against TensorFlow's"),
     ("checkpoints", suite_checkpoints,
      "checkpoints that TensorFlow reads and writes, in both directions"),
-    ("cluster", suite_cluster, "TensorFlow programs on a cluster against TensorFlow in process"),
+    ("cluster", suite_cluster,
+     "TensorFlow programs on a cluster against TensorFlow in process; the runner of other "
+     "people's tests"),
     ("wrong", suite_wrong,
      "wrong requests to a cluster and to TensorFlow's own servers: the same errors"),
     ("passes", suite_passes, "programs with each optimisation on and off: the same, bit by bit"),

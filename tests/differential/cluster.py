@@ -114,10 +114,12 @@ class Daemon:
 
 
 class Cluster:
-    def __init__(self, n_ps=1, n_workers=2, bin_dir=None, worker_flags=(), master_flags=()):
+    def __init__(self, n_ps=1, n_workers=2, bin_dir=None, worker_flags=(), master_flags=(),
+                 jobs=None):
+        """jobs: how many tasks each job has, instead of n_ps and n_workers."""
         self.bin_dir = bin_dir or os.environ.get("MILLRACE_BIN") or os.path.join(
             ROOT, "build", "bin")
-        self.jobs = {"ps": n_ps, "worker": n_workers}
+        self.jobs = jobs or {"ps": n_ps, "worker": n_workers}
         self.worker_flags, self.master_flags = list(worker_flags), list(master_flags)
         self.daemons, self.directory, self.spec, self.target = [], None, None, None
 

@@ -65,6 +65,10 @@ void half_block_load(enum dtype type, float *to, const uint16_t *from, int64_t n
                                                                            ? load_bfloat16
                                                                        : has_f16c() ? load_half_f16c
                                                                                     : load_half;
+    if (likely(n <= PIECE)) {
+        load(to, from, n);
+        return;
+    }
     for (int64_t at = 0; at < n && (at == 0 || !pool_is_unwanted()); at += PIECE)
         load(to + at, from + at, MIN(n - at, (int64_t)PIECE));
 }
@@ -73,6 +77,10 @@ void half_block_store(enum dtype type, uint16_t *to, const float *from, int64_t 
         type != DT_HALF ? store_bfloat16
         : has_f16c()    ? store_half_f16c
                         : store_half;
+    if (likely(n <= PIECE)) {
+        store(to, from, n);
+        return;
+    }
     for (int64_t at = 0; at < n && (at == 0 || !pool_is_unwanted()); at += PIECE)
         store(to + at, from + at, MIN(n - at, (int64_t)PIECE));
 }

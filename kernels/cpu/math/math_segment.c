@@ -19,6 +19,7 @@ enum {
     TILE = 512,
     MAX_ACCUMULATOR = 16,
     ELEMENTS_PER_POLL = 1 << 20, /* about a millisecond */
+    ROWS_PER_POLL = 1 << 14,     /* of the sparse forms */
 };
 
 struct status *segment_scalar(const struct tensor *t, const char *what, int64_t *ret) {
@@ -68,6 +69,10 @@ struct segment_job {
 /* Columns are reduced row by row, so pieces of rows give the bits of one call. */
 static void accumulate_rows(const struct segment_job *job, const char *from, int64_t n_rows,
                             int64_t width, void *acc) {
+    if (!dtype_is_narrow_float(job->dtype) && likely(n_rows <= ELEMENTS_PER_POLL / TILE)) {
+        job->loops->columns(from, n_rows, job->inner, width, acc);
+        return;
+    }
     int64_t piece = MAX(ELEMENTS_PER_POLL / width, (int64_t)1), row_bytes = job->inner * job->size;
     if (!dtype_is_narrow_float(job->dtype)) {
         for (int64_t r = 0; r < n_rows && (r == 0 || !pool_is_unwanted()); r += piece)
@@ -119,12 +124,16 @@ static void segment_units(void *arg, int64_t begin, int64_t end) {
         if (!job->op->is_sparse)
             accumulate_rows(job, job->data + (first * job->inner + column) * job->size, n, width,
                             acc);
-        for (int64_t i = first;
-             job->op->is_sparse && i < first + n && (i == first || pool_goes_on(i)); i++)
-            accumulate_rows(job,
-                            job->data + (tensor_index_at(job->indices, i) * job->inner + column) *
-                                            job->size,
-                            1, width, acc);
+        for (int64_t i = first, past = first + n, part; job->op->is_sparse && i < past;) {
+            if (i > first && pool_is_unwanted())
+                return;
+            for (part = MIN(past, i + ROWS_PER_POLL); i < part; i++)
+                accumulate_rows(job,
+                                job->data +
+                                    (tensor_index_at(job->indices, i) * job->inner + column) *
+                                        job->size,
+                                1, width, acc);
+        }
         /* real floats only, because the accumulators are doubles */
         if (job->op->scale != SCALE_NONE) {
             double scale = job->op->scale == SCALE_MEAN ? 1 / (double)n : 1 / sqrt((double)n);
@@ -156,14 +165,15 @@ static struct status *find_segments(const struct tensor *ids, int64_t n_rows, in
     int64_t n = ids->n_elements, *first = malloc(((size_t)n_rows + 1) * sizeof(*first)), next = 0;
     if (!first)
         return status_exhausted("OOM when counting %lld segments", (long long)n_rows);
-    for (int64_t i = 0; i < n; i++) {
-        struct status *st = kernel_loop_check(i);
+    for (int64_t i = 0, end; i < n;) {
+        struct status *st = i > 0 ? kernel_loop_check(0) : NULL;
         if (st) {
             free(first);
             return st;
         }
-        for (int64_t id = tensor_index_at(ids, i); next <= id; next++)
-            first[next] = i;
+        for (end = MIN(n, i + ELEMENTS_PER_POLL); i < end; i++)
+            for (int64_t id = tensor_index_at(ids, i); next <= id; next++)
+                first[next] = i;
     }
     for (; next <= n_rows; next++)
         first[next] = n;

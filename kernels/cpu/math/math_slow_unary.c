@@ -21,7 +21,6 @@
 #define LOOPS_asinh(X) WITH_COMPLEX(X, asinh, asinhf, asinh, casinhf, casinh)
 #define LOOPS_acosh(X) WITH_COMPLEX(X, acosh, acoshf, acosh, cacoshf, cacosh)
 #define LOOPS_atanh(X) WITH_COMPLEX(X, atanh, atanhf, atanh, catanhf, catanh)
-#define LOOPS_erfc(X) REAL(X, erfc, erfcf, erfc)
 #define LOOPS_erfinv(X) REAL(X, erfinv, special_erfinv, special_erfinv)
 #define LOOPS_ndtri(X) REAL(X, ndtri, special_ndtri, special_ndtri)
 #define LOOPS_lgamma(X) REAL(X, lgamma, special_lgammaf, special_lgamma)

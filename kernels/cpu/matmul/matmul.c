@@ -5,6 +5,7 @@
 
 #include "common/base/pool_cancel.h"
 #include "kernels/cpu/blas.h"
+#include "kernels/cpu/matmul/matmul_amx.h"
 #include "kernels/cpu/matmul/matmul_dot.h"
 #include "kernels/cpu/matmul/matmul_loops.h"
 #include "kernels/cpu/onednn.h"
@@ -156,11 +157,13 @@ static bool is_large(enum dtype dtype, const struct matmul *g) {
     return dtype == DT_FLOAT && g->m != 1 && g->n != 1 && multiplications(g) >= LARGE_PRODUCT;
 }
 
-/* Computes a large float product by oneDNN, which uses instructions beyond AVX2 on every processor
- * that has them. Debian's BLAS does not, so oneDNN is up to twice as fast. */
+/* Computes a large float product by AMX or by oneDNN, which uses instructions beyond AVX2 on every
+ * processor that has them. Debian's BLAS does not, so oneDNN is up to twice as fast. */
 static bool multiply_large(enum dtype dtype, const struct matmul *g) {
     if (!is_large(dtype, g))
         return false;
+    if (matmul_amx(g))
+        return true;
     const struct onednn *lib = onednn_get();
     return lib &&
            lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a,

@@ -6,7 +6,8 @@
  *   out     T [batch, out[0], out[1], out[2], out_channels]
  *
  * With fewer spatial dimensions the leading ones have size 1. oneDNN computes float where it is
- * installed and worth its start-up (conv_onednn.c). Other types and small problems are computed by
+ * installed and worth its start-up (conv_onednn.c), and AMX where the processor has it
+ * (conv_amx.c). Other types and small problems are computed by
  * columns and matrix products (conv_gemm.c). half and bfloat16 are computed in float and rounded
  * once. The shape alone decides how work is split, so results do not depend on the number of
  * threads. */
@@ -37,9 +38,13 @@ struct status *conv_run(const struct kernel_ctx *ctx, enum conv_direction direct
                         const struct conv_shape *shape, enum dtype dtype,
                         const struct conv_operands *operands) MUST_USE;
 
-/* The two implementations. conv_by_onednn is for float; it sets *ret_done to false, and does
- * nothing, when oneDNN is not installed or would use its reference code. conv_by_gemm is for float,
- * double and int32. */
+/* The implementations, in the order in which they are tried. The first two are for float and may
+ * refuse, with *ret_done set to false: conv_by_amx where the processor has no AMX, the shape does
+ * not fill its tiles or a value is not finite; conv_by_onednn where oneDNN is not installed or
+ * would use its reference code. conv_by_gemm is for float, double and int32. */
+struct status *conv_by_amx(const struct kernel_ctx *ctx, enum conv_direction direction,
+                           const struct conv_shape *shape, const struct conv_operands *operands,
+                           bool *ret_done) MUST_USE;
 struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction,
                               const struct conv_shape *shape, const struct conv_operands *operands,
                               bool *ret_done) MUST_USE;

@@ -124,6 +124,7 @@ static void scatter_columns(const struct gemm_job *job, char *image, int64_t gro
     const struct conv_shape *s = job->shape;
     add_fn *add = adder(job->dtype);
     int64_t tap = job->group_in * job->size;
+    bool is_contiguous = s->rate[2] == 1 && s->groups == 1; /* the taps of a row */
     image += group * tap;
     for (int64_t p = first; p < first + n; p++) {
         int64_t origin[3];
@@ -132,6 +133,15 @@ static void scatter_columns(const struct gemm_job *job, char *image, int64_t gro
             for (int64_t j = 0; j < s->window[1]; j++) {
                 int64_t z = origin[0] + i * s->rate[0], y = origin[1] + j * s->rate[1];
                 bool is_inside = z >= 0 && z < s->in[0] && y >= 0 && y < s->in[1];
+                if (is_contiguous) {
+                    int64_t begin = MIN(MAX(0, -origin[2]), s->window[2]),
+                            end = MIN(s->window[2], s->in[2] - origin[2]);
+                    if (is_inside && end > begin)
+                        add(image + ((z * s->in[1] + y) * s->in[2] + origin[2] + begin) * tap,
+                            from + begin * tap, (end - begin) * s->in_channels);
+                    from += s->window[2] * tap;
+                    continue;
+                }
                 for (int64_t w = 0; w < s->window[2]; w++, from += tap) {
                     int64_t x = origin[2] + w * s->rate[2];
                     if (is_inside && x >= 0 && x < s->in[2])

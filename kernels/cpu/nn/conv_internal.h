@@ -24,6 +24,21 @@ struct status *conv_run_wide(const struct kernel_ctx *ctx, enum conv_direction d
                              const struct conv_operands *operands,
                              conv_plain_fn *run_plain_dtype) MUST_USE;
 
+/* conv_swap.c: few channels. Does the input's gradient have so few channels that columns and
+ * products are faster than a library? */
+bool conv_has_few_inputs(const struct conv_shape *shape);
+/* Answers whether conv_swapped computes this convolution of floats. */
+bool conv_swaps(enum conv_direction direction, const struct conv_shape *shape);
+struct status *conv_swapped(const struct kernel_ctx *ctx, enum conv_direction direction,
+                            const struct conv_shape *shape,
+                            const struct conv_operands *operands) MUST_USE;
+/* Returns the shape of the convolution from the result to the image, for strides of one. */
+struct conv_shape conv_exchanged(const struct conv_shape *shape);
+/* Allocates memory for a mirrored filter [-taps, o, c], and fills it in when `filter` is not NULL.
+ */
+struct status *conv_mirrored(const struct kernel_ctx *ctx, const struct conv_shape *shape,
+                             const float *filter, struct tensor *ret_scratch, float **ret) MUST_USE;
+
 /* conv_ops.c: Conv2D, Conv3D, Conv and their gradients */
 struct status *conv_init(struct kernel_init *init);
 kernel_fn conv_compute;

@@ -27,8 +27,15 @@ int64_t conv_images_per_share(const struct conv_shape *shape, double least) {
 static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_direction direction,
                                 const struct conv_shape *shape, enum dtype dtype,
                                 const struct conv_operands *operands) {
-    bool is_done = false;
-    if (dtype == DT_FLOAT && conv_n_multiplications(shape) >= SMALL_CONVOLUTION)
+    bool is_done = false,
+         is_for_columns = dtype != DT_FLOAT || conv_n_multiplications(shape) < SMALL_CONVOLUTION ||
+                          (direction == CONV_BACKPROP_INPUT && conv_has_few_inputs(shape));
+    if (is_for_columns)
+        return conv_by_gemm(ctx, direction, shape, dtype, operands);
+    if (conv_swaps(direction, shape))
+        return conv_swapped(ctx, direction, shape, operands);
+    TRY(conv_by_amx(ctx, direction, shape, operands, &is_done));
+    if (!is_done)
         TRY(conv_by_onednn(ctx, direction, shape, operands, &is_done));
     return is_done ? NULL : conv_by_gemm(ctx, direction, shape, dtype, operands);
 }

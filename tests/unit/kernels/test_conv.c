@@ -11,6 +11,7 @@
 
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/matmul/matmul.h"
+#include "kernels/cpu/nn/conv.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 /* ---- the pool ---- */
@@ -113,6 +114,74 @@ static void test_results_do_not_depend_on_the_pool(void **state) {
         tensor_clear(&shared);
     }
     pool_free(pool);
+}
+
+/* ---- implementations ---- */
+
+static const struct conv_shape large[] = {
+    /* batch, channels in and out, groups, in, out, window, stride, rate, pad_before */
+    {3, 32, 48, 1, {1, 14, 13}, {1, 14, 13}, {1, 5, 3}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
+    {1, 31, 33, 1, {1, 40, 9}, {1, 38, 7}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}},
+    {2, 24, 100, 1, {1, 21, 22}, {1, 11, 8}, {1, 3, 3}, {1, 2, 3}, {1, 1, 1}, {0, 1, 1}},
+    {5, 64, 256, 1, {1, 9, 17}, {1, 9, 17}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}},
+    {2, 40, 1, 1, {1, 31, 18}, {1, 31, 18}, {1, 5, 4}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
+    {2, 3, 40, 1, {1, 31, 18}, {1, 31, 18}, {1, 5, 4}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
+    {2, 1, 32, 1, {5, 9, 18}, {3, 9, 18}, {3, 3, 4}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
+    {2, 32, 2, 1, {5, 9, 18}, {3, 9, 18}, {3, 3, 4}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
+};
+
+/* Runs one direction as float, and as double by columns and products, and compares. With
+ * `has_infinity` an image holds one. */
+static void compare_with_double(enum conv_direction direction, const struct conv_shape *s,
+                                bool has_infinity) {
+    int64_t n[3] = {s->batch * conv_n_positions(s->in) * s->in_channels,
+                    conv_n_positions(s->window) * s->in_channels * s->out_channels,
+                    s->batch * conv_n_positions(s->out) * s->out_channels};
+    float *plain[3];
+    double *wide[3];
+    uint32_t seed = 7;
+    for (int i = 0; i < 3; i++) {
+        plain[i] = xmalloc((size_t)n[i] * sizeof(float));
+        wide[i] = xmalloc((size_t)n[i] * sizeof(double));
+        for (int64_t e = 0; e < n[i]; e++) {
+            seed = seed * 1664525u + 1013904223u;
+            wide[i][e] = plain[i][e] = (float)(seed >> 8) * 0x1p-24f - 0.4f;
+        }
+        if (has_infinity && i == (direction == CONV_BACKPROP_INPUT ? 2 : 0))
+            wide[i][n[i] / 2] = plain[i][n[i] / 2] = INFINITY;
+    }
+    int result = direction == CONV_FORWARD ? 2 : direction == CONV_BACKPROP_INPUT ? 0 : 1;
+    struct kernel_instance instance = {.allocator = allocator_host()};
+    struct kernel_ctx ctx = {.instance = &instance};
+    assert_null(conv_run(&ctx, direction, s, DT_FLOAT,
+                         &(struct conv_operands){plain[0], plain[1], plain[2], plain[result]}));
+    assert_null(conv_by_gemm(&ctx, direction, s, DT_DOUBLE,
+                             &(struct conv_operands){wide[0], wide[1], wide[2], wide[result]}));
+    for (int64_t e = 0; e < n[result]; e++) {
+        double x = plain[result][e], y = wide[result][e];
+        if (!(isfinite(y) ? fabs(x - y) <= 1e-5 * (1 + fabs(y)) : isnan(y) ? isnan(x) : x == y))
+            fail_msg("direction %d, channels %d to %d, element %d: %.9g, not %.9g", direction,
+                     (int)s->in_channels, (int)s->out_channels, (int)e, x, y);
+    }
+    for (int i = 0; i < 3; i++) {
+        free(plain[i]);
+        free(wide[i]);
+    }
+}
+
+static void test_large_convolutions_are_exact(void **state) {
+    for (size_t i = 0; i < ARRAY_LEN(large); i++) {
+        for (int direction = 0; direction < CONV_N_DIRECTIONS; direction++) {
+            if (large[i].stride[2] == 1 || direction == CONV_FORWARD)
+                compare_with_double((enum conv_direction)direction, &large[i], false);
+        }
+    }
+}
+
+/* No part of an infinity is a number, so such a convolution is computed by other means. */
+static void test_infinities_are_convolved(void **state) {
+    for (int direction = 0; direction < CONV_N_DIRECTIONS; direction++)
+        compare_with_double((enum conv_direction)direction, &large[0], true);
 }
 
 /* ---- products ---- */
@@ -273,6 +342,8 @@ static void test_deterministic_regions_stay(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_results_do_not_depend_on_the_pool),
+        cmocka_unit_test(test_large_convolutions_are_exact),
+        cmocka_unit_test(test_infinities_are_convolved),
         cmocka_unit_test(test_products_add_and_transpose),
         cmocka_unit_test(test_indices_outside_are_refused),
         cmocka_unit_test(test_gradient_shapes_are_checked),

@@ -65,6 +65,7 @@ static void test_elementwise_loops_are_exact_to_a_few_ulps(void **state) {
     CHECK_BUILDS(sin, sin);
     CHECK_BUILDS(cos, cos);
     CHECK_BUILDS(erf, erf);
+    CHECK_BUILDS(erfc, erfc);
     CHECK_BUILDS(expm1, expm1);
     CHECK_BUILDS(log1p, log1p);
     CHECK_BUILDS(exp, exp);
@@ -139,9 +140,10 @@ static void check_product(int64_t m, int64_t n, int64_t k, bool trans_a, bool tr
 
 static void test_products_of_every_form_and_odd_sizes(void **state) {
     (void)state;
-    static const int64_t sizes[][3] = {{2, 2, 2},      {1, 300, 256}, {5, 7, 2000},  {4, 64, 256},
-                                       {23, 65, 257},  {24, 6, 600},  {32, 49, 512}, {33, 60, 1023},
-                                       {47, 101, 512}, {64, 64, 300}, {70, 80, 90},  {3, 1, 500}};
+    static const int64_t sizes[][3] = {
+        {2, 2, 2},    {1, 300, 256}, {5, 7, 2000},   {4, 64, 256},   {23, 65, 257},
+        {24, 6, 600}, {32, 49, 512}, {33, 60, 1023}, {47, 101, 512}, {64, 64, 300},
+        {70, 80, 90}, {3, 1, 500},   {96, 48, 48},   {101, 530, 70}, {130, 49, 401}};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         for (int form = 0; form < 8; form++)
             check_product(sizes[i][0], sizes[i][1], sizes[i][2], form & 1, form & 2, form & 4);

@@ -11,8 +11,13 @@ ratios are TensorFlow ÷ Millrace. Every measured step executes an op in the wor
 printed: start to ready, and resident memory of each idle daemon; and for the rows bound by messages
 what the client needs by itself (against a server that answers at once, bench/client_floor.c):
 TensorFlow ÷ that is the greatest ratio any runtime could reach.
+
+Both run with their defaults, so TensorFlow rewrites its graphs. Rows that count ops are built so
+that its rewriter can take none away; Millrace's optional passes are off where they would fuse them.
+The run fails if an op is missing.
 """
 import argparse
+import collections
 import json
 import os
 import socket
@@ -132,39 +137,38 @@ class ClientFloor:
         self.process.wait()
 
 
-def config(tf1):
-    """The same for both. TensorFlow's graph rewriting is off so that the ops that a row counts are
-    the ops that run."""
-    options = tf1.ConfigProto()
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
-    return options
-
-
 class Row:
-    def __init__(self, name, aim, build, calls, per=1, has_floor=False):
+    """`build` makes the graph and returns (initializers, what to fetch, {placeholder: value}).
+    `counts` says how many nodes of an op a step must run at least: the graph is built so that
+    TensorFlow's rewriter cannot drop, fold or merge them, and `check_counts` fails where one has.
+    `would_fuse`: Millrace would fuse them, so its optional passes are off."""
+
+    def __init__(self, name, aim, build, calls, per=1, has_floor=False, counts=None,
+                 would_fuse=False):
+        self.would_fuse = would_fuse
         self.name, self.aim, self.build, self.calls, self.per, self.has_floor = (
             name, aim, build, calls, per, has_floor)
+        self.counts = counts or {}
 
 
 def build_noop(tf, tf1, np):
     with tf1.device(WORKER):
         op = tf.no_op()
-    return [], lambda session: session.make_callable(op)
+    return [], op, {}
 
 
 def build_scalar(tf, tf1, np):
     with tf1.device(WORKER):
         x = tf1.placeholder(tf.float32, [])
         y = x + 1.0
-    return [], lambda session: (lambda f: lambda: f(np.float32(1)))(session.make_callable(y, [x]))
+    return [], y, {x: np.float32(1)}
 
 
 def build_megabytes(tf, tf1, np):
-    value = np.ones(4 << 20, np.float32)
     with tf1.device(WORKER):
         x = tf1.placeholder(tf.float32, [None])
         y = tf1.identity(-x)
-    return [], lambda session: (lambda f: lambda: f(value))(session.make_callable(y, [x]))
+    return [], y, {x: np.ones(4 << 20, np.float32)}
 
 
 def build_null_scalar(tf, tf1, np):
@@ -173,7 +177,7 @@ def build_null_scalar(tf, tf1, np):
         read = v.read_value()
     with tf1.device(WORKER):
         op = tf.identity(-read).op
-    return [v.initializer], lambda session: session.make_callable(op)
+    return [v.initializer], op, {}
 
 
 def build_null_sparse(tf, tf1, np):
@@ -186,7 +190,7 @@ def build_null_sparse(tf, tf1, np):
                              [32]))
     with tf1.device(WORKER):
         op = tf.identity(-rows).op
-    return [table.initializer], lambda session: session.make_callable(op)
+    return [table.initializer], op, {}
 
 
 def build_null_dense(tf, tf1, np):
@@ -195,37 +199,46 @@ def build_null_dense(tf, tf1, np):
         v = tf1.get_variable("v_dense", [25, 1 << 20], initializer=tf1.ones_initializer())
         read = v.read_value()
     with tf1.device(WORKER):
-        op = tf.shape(read).op
         op = tf.identity(read).op
-    return [v.initializer], lambda session: session.make_callable(op)
+    return [v.initializer], op, {}
 
 
 def build_many_ops(tf, tf1, np):
+    """A chain on fed scalars, so that nothing is known beforehand. Every value is fetched, as an
+    element of one vector, so that no two ops can become one."""
     with tf1.device(WORKER):
         x = tf1.placeholder(tf.float32, [])
         a = tf1.placeholder(tf.float32, [])
-        y = x
+        y, values = x, []
         for _ in range(10000):
-            y = (y + a) * a
-    return [], lambda session: (lambda f: lambda: f(np.float32(1), np.float32(0.5)))(
-        session.make_callable(y, [x, a]))
+            values.append(y + a)
+            y = values[-1] * a
+            values.append(y)
+        y = tf.concat([tf.stack(values[i:i + 100]) for i in range(0, len(values), 100)], 0)
+    return [], y, {x: np.float32(1), a: np.float32(0.5)}
 
 
 def build_while(tf, tf1, np):
     with tf1.device(WORKER):
         n = tf1.placeholder(tf.int32, [])
         y = tf1.while_loop(lambda i: i < n, lambda i: i + 1, [tf.constant(0)])
-    return [], lambda session: (lambda f: lambda: f(np.int32(10000)))(session.make_callable(y, [n]))
+    return [], y, {n: np.int32(10000)}
 
 
 def build_wide_while(tf, tf1, np):
+    """Two ops for each of 15 variables. Two variables of the next iteration use each product, so no
+    product can become part of the op behind it."""
     with tf1.device(WORKER):
-        n = tf1.placeholder(tf.int32, [])
-        start = [tf.constant(float(k)) for k in range(15)]
-        loop = tf1.while_loop(lambda i, *xs: i < n, lambda i,
-                              *xs: (i + 1, *[x * 0.5 + 1.0 for x in xs]), [tf.constant(0), *start])
+        n, factor = tf1.placeholder(tf.int32, []), tf1.placeholder(tf.float32, [])
+
+        def body(i, *xs):
+            products = [x * factor for x in xs]
+            return (i + 1, *[p - q for p, q in zip(products, products[1:] + products[:1])])
+
+        loop = tf1.while_loop(lambda i, *xs: i < n, body,
+                              [tf.constant(0), *[tf.constant(float(k)) for k in range(15)]])
         y = tf.add_n(loop[1:])
-    return [], lambda session: (lambda f: lambda: f(np.int32(1000)))(session.make_callable(y, [n]))
+    return [], y, {n: np.int32(1000), factor: np.float32(0.5)}
 
 
 def build_far_while(tf, tf1, np):
@@ -240,7 +253,7 @@ def build_far_while(tf, tf1, np):
                 return i + 1, far + 1.0
 
         y = tf1.while_loop(lambda i, x: i < n, body, [tf.constant(0), tf.constant(1.0)])[1]
-    return [], lambda session: (lambda f: lambda: f(np.int32(200)))(session.make_callable(y, [n]))
+    return [], y, {n: np.int32(200)}
 
 
 def build_lstm(tf, tf1, np):
@@ -270,8 +283,7 @@ def build_lstm(tf, tf1, np):
         loss = tf.reduce_mean(tf.square(loop[3].stack()))
         train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[kernel, bias])
     value = np.random.RandomState(0).rand(steps, batch, units).astype(np.float32)
-    return [kernel.initializer, bias.initializer], lambda session: (lambda f: lambda: f(value))(
-        session.make_callable([loss, train], [x]))
+    return [kernel.initializer, bias.initializer], [loss, train], {x: value}
 
 
 def build_mlp(tf, tf1, np):
@@ -297,24 +309,55 @@ def build_mlp(tf, tf1, np):
     slots = [optimizer.get_slot(v, "momentum").initializer for v in weights + biases]
     batch, labels = random.rand(64, 64).astype(np.float32), random.randint(0, 10, 64).astype(
         np.int32)
-    return [v.initializer for v in weights + biases] + slots, lambda session: (
-        lambda f: lambda: f(batch, labels))(session.make_callable([loss, train], [x, t]))
+    return [v.initializer for v in weights + biases] + slots, [loss, train], {x: batch, t: labels}
 
 
 ROWS = [
     Row("no-op step", 3.0, build_noop, 300, has_floor=True),
-    Row("scalar feed and fetch", 2.5, build_scalar, 300, has_floor=True),
-    Row("16 MB feed and fetch", 1.2, build_megabytes, 5, has_floor=True),
-    Row("null step, scalar from ps", 5.0, build_null_scalar, 200),
-    Row("null step, 32 rows of 1 GiB", 5.0, build_null_sparse, 200),
-    Row("null step, 100 MB dense", 1.3, build_null_dense, 4),
-    Row("20,000 live scalar ops", 6.0, build_many_ops, 40),
-    Row("while_loop iteration", 6.0, build_while, 15, per=10000),
-    Row("16-variable loop, iteration", 6.0, build_wide_while, 15, per=1000),
-    Row("loop to the ps and back, iteration", 15.0, build_far_while, 3, per=200),
+    Row("scalar feed and fetch", 2.5, build_scalar, 300, has_floor=True, counts={"AddV2": 1}),
+    Row("16 MB feed and fetch", 1.2, build_megabytes, 5, has_floor=True, counts={"Neg": 1}),
+    Row("null step, scalar from ps", 5.0, build_null_scalar, 200, counts={"Neg": 1}),
+    Row("null step, 32 rows of 1 GiB", 5.0, build_null_sparse, 200, counts={"Neg": 1}),
+    Row("null step, 100 MB dense", 1.3, build_null_dense, 4, counts={"Identity": 1}),
+    Row("20,000 live scalar ops", 6.0, build_many_ops, 40, counts={"AddV2": 10000, "Mul": 10000},
+        would_fuse=True),
+    Row("while_loop iteration", 6.0, build_while, 15, per=10000,
+        counts={"Less": 1, "AddV2": 1, "Switch": 1, "NextIteration": 1}),
+    Row("16-variable loop, iteration", 6.0, build_wide_while, 15, per=1000,
+        counts={"Mul": 15, "Sub": 15, "Switch": 16, "NextIteration": 16}, would_fuse=True),
+    Row("loop to the ps and back, iteration", 15.0, build_far_while, 3, per=200,
+        counts={"Mul": 1, "AddV2": 2, "Switch": 2}),
     Row("MLP training step", 1.0, build_mlp, 60),
     Row("LSTM training step", 1.0, build_lstm, 8),
 ]
+
+
+class RowChanged(Exception):
+    """A rewriter has taken ops from a row that counts them."""
+
+
+def call_of(session, fetches, feeds):
+    """A function that runs one step."""
+    values, step = list(feeds.values()), session.make_callable(fetches, list(feeds))
+    return lambda: step(*values)
+
+
+def config(tf1):
+    """Millrace's optional passes are off."""
+    options = tf1.ConfigProto()
+    options.graph_options.optimizer_options.opt_level = tf1.OptimizerOptions.L0
+    return options
+
+
+def check_counts(tf1, row, name, session, fetches, feeds):
+    """Fails unless the graph that the cluster runs has the nodes that the row counts."""
+    metadata = tf1.RunMetadata()
+    session.run(fetches, feeds, options=tf1.RunOptions(output_partition_graphs=True),
+                run_metadata=metadata)
+    ops = collections.Counter(node.op for graph in metadata.partition_graphs for node in graph.node)
+    for op, n in row.counts.items():
+        if ops[op] < n:
+            raise RowChanged(f"{row.name}: {name} runs {ops[op]} nodes {op} of {n}")
 
 
 def measure(call, n):
@@ -371,14 +414,18 @@ def compare(options, clusters, floor):
             continue
         graph = tf1.Graph()
         with graph.as_default():
-            initializers, make = row.build(tf, tf1, np)
+            initializers, fetches, feeds = row.build(tf, tf1, np)
             targets = [c.target for c in clusters] + [floor.target] * row.has_floor
-            sessions = [tf1.Session(target, config=config(tf1)) for target in targets]
+            sessions = [tf1.Session(target, config=config(tf1) if row.would_fuse and
+                                    target == clusters[1].target else None) for target in targets]
             calls = []
             for session in sessions:
                 if initializers:
                     session.run(initializers)
-                calls.append(make(session))
+                calls.append(call_of(session, fetches, feeds))
+            for cluster, session in zip(clusters, sessions):
+                if row.counts:
+                    check_counts(tf1, row, cluster.name, session, fetches, feeds)
             for call in calls:
                 measure(call, max(3, row.calls // 5))
             times = [[] for _ in targets]

@@ -6,6 +6,7 @@
 static void variable_free(struct object *object) {
     struct variable *variable = variable_of(object);
     tensor_clear(&variable->value);
+    tensor_clear(&variable->former);
     pthread_mutex_destroy(&variable->lock);
     free(variable->name);
     free((void *)(uintptr_t)variable->declared_shape.dims);
@@ -23,6 +24,7 @@ struct variable *variable_new(enum dtype dtype, const char *name) {
     object_init(&variable->object, &variable_type);
     pthread_mutex_init(&variable->lock, NULL);
     variable->value = TENSOR_INIT;
+    variable->former = TENSOR_INIT;
     variable->dtype = dtype;
     variable->name = xstrdup(name ? name : "");
     return variable;
@@ -45,6 +47,22 @@ struct status *variable_read(struct variable *variable, struct tensor *ret) {
         tensor_copy(ret, &variable->value);
     else
         st = uninitialized(variable);
+    pthread_mutex_unlock(&variable->lock);
+    return st;
+}
+
+struct status *variable_read_sized(struct variable *variable, int64_t n_elements,
+                                   struct tensor *ret) {
+    struct status *st = NULL;
+    pthread_mutex_lock(&variable->lock);
+    const struct tensor *value = &variable->value, *former = &variable->former;
+    if (unlikely(!tensor_has_value(value)))
+        st = uninitialized(variable);
+    else if (unlikely(value->n_elements != n_elements && tensor_has_value(former) &&
+                      former->n_elements == n_elements))
+        tensor_copy(ret, former);
+    else
+        tensor_copy(ret, value);
     pthread_mutex_unlock(&variable->lock);
     return st;
 }

@@ -210,6 +210,21 @@ def _resized(forward):
     return build
 
 
+def _outgrown(forward):
+    """What was read before keeps the values when the variable gets a larger buffer."""
+    def build():
+        v = _variable()
+        with tf.device(PS):
+            old = forward(v)
+            with tf.control_dependencies([old]):
+                grow = tf1.assign(v, tf.zeros([5, 3]), validate_shape=False)
+            with tf.control_dependencies([grow]):
+                late, new = old + 0.0, tf.identity(v) + 0.0
+        return [Run(tf1.global_variables_initializer()), Run([late, new])]
+
+    return build
+
+
 def cases():
     for name, forward in {**FORWARD, **COPY}.items():
         for update in UPDATES:
@@ -222,6 +237,7 @@ def cases():
         yield f"references/through_cond/{name}", _through_cond(forward)
         yield f"references/to_function/{name}", _to_function(forward)
         if name in FORWARD:
+            yield f"references/outgrown/{name}", _outgrown(forward)
             yield f"references/fetched/{name}", _fetched(forward)
     yield "references/global_step/ref", _global_step(False)
     yield "references/global_step/resource", _global_step(True)

@@ -158,8 +158,8 @@ class _ElementwiseBuilder(_Builder):
     """What a fused program takes, and now and then what ends one."""
 
     SHAPES = ((), (5,), (40, 1), (40, 5), (3, 40, 5), (1, 40, 1), (3, 1, 1), (0, 5))
-    UNARY = (tf.tanh, tf.sigmoid, tf.exp, tf.nn.relu, tf.nn.elu, tf.nn.softplus, tf.negative, tf.abs,
-             tf.square, tf.sign, tf.floor, tf.math.erf, tf.nn.leaky_relu)  # fmt: skip
+    UNARY = (tf.tanh, tf.sigmoid, tf.exp, tf.nn.relu, tf.nn.elu, tf.nn.softplus, tf.negative,
+             tf.abs, tf.square, tf.sign, tf.floor, tf.math.erf, tf.nn.leaky_relu)  # fmt: skip
     BINARY = (tf.add, tf.subtract, tf.multiply, tf.maximum, tf.minimum, tf.math.squared_difference,
               tf.math.divide_no_nan)
 

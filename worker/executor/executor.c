@@ -165,7 +165,8 @@ static void fetch_presets(const struct executor *executor, const struct plan_nod
 
 struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) {
     struct tensor value;
-    TRY(variable_read(variable_of(ref->ref), &value));
+    TRY(ref->has_ref_shape ? variable_read_sized(variable_of(ref->ref), ref->n_elements, &value)
+                           : variable_read(variable_of(ref->ref), &value));
     if (!ref->has_ref_shape || ref->n_elements != value.n_elements) {
         tensor_move(ret, &value);
         return NULL;

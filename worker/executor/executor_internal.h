@@ -165,8 +165,9 @@ void executor_finish_node(struct executor *executor, struct iteration *iteration
 /* Completes a feed of a partial run: its value is propagated to preset inputs as well. */
 void executor_finish_feed(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *value);
-/* Reads the variable that a TENSOR_REF leads to, under the reference's shape if it has one. A
- * variable that has changed its number of elements since is read as it is. *ret must hold nothing.
+/* Reads the variable that a TENSOR_REF leads to, under the reference's shape if it has one. Of a
+ * variable that has changed its number of elements since, the former value is read if it has the
+ * reference's number, and else the value as it is. *ret must hold nothing.
  * Errors: FAILED_PRECONDITION while the variable is uninitialized. */
 struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) MUST_USE;
 void executor_fail(struct executor *executor, const struct plan_node *node,

@@ -207,6 +207,17 @@ static struct status *assign_validate(const struct variable *variable, const str
         SHAPE_TEXT(shape), TENSOR_SHAPE_TEXT(value));
 }
 
+/* Takes *value, and leaves there what is not needed any more. The caller holds the lock. */
+static void replace_value(struct variable *variable, struct tensor *value) {
+    struct tensor old = variable->value;
+    variable->value = *value;
+    *value = old;
+    if (likely(!tensor_has_value(&old) || old.n_elements == variable->value.n_elements))
+        return;
+    *value = variable->former;
+    variable->former = old;
+}
+
 static enum kernel_result assign(struct kernel_ctx *ctx) {
     const bool *validate_shape = ctx->instance->state;
     struct variable *variable = NULL;
@@ -223,11 +234,8 @@ static enum kernel_result assign(struct kernel_ctx *ctx) {
         pthread_mutex_lock(&variable->lock);
         if (*validate_shape)
             st = assign_validate(variable, &value);
-        if (!st) {
-            struct tensor old = variable->value;
-            variable->value = value;
-            value = old;
-        }
+        if (!st)
+            replace_value(variable, &value);
         pthread_mutex_unlock(&variable->lock);
     }
     tensor_clear(&value); /* the replaced value, or the refused one */

@@ -17,8 +17,9 @@ struct variable {
     struct object object;
     pthread_mutex_t lock;
     struct tensor value; /* guarded by lock; TENSOR_NONE while uninitialized */
-    /* Of a ref variable: the value that an Assign of another number of elements replaced. References
-     * that were made before still mean it. Guarded by lock; TENSOR_NONE: there is none. */
+    /* Of a ref variable: the value that an Assign of another number of elements replaced.
+     * References that were made before still mean it. Guarded by lock; TENSOR_NONE: there is none.
+     */
     struct tensor former;
     enum dtype dtype;
     char *name; /* for messages */
@@ -39,8 +40,8 @@ static inline struct variable *variable_of(struct object *object) {
 /* Reads the value. Later updates do not change what *ret holds, which must hold nothing before.
  * Errors: FAILED_PRECONDITION naming the variable while it is uninitialized. */
 struct status *variable_read(struct variable *variable, struct tensor *ret) MUST_USE;
-/* As variable_read, for a reference to a value of n_elements: reads the former value if the variable
- * has another number of elements now and the former one has that. */
+/* As variable_read, for a reference to a value of n_elements: reads the former value if the
+ * variable has another number of elements now and the former one has that. */
 struct status *variable_read_sized(struct variable *variable, int64_t n_elements,
                                    struct tensor *ret) MUST_USE;
 bool variable_is_initialized(struct variable *variable);

@@ -102,7 +102,7 @@ static void long_integer_sums_wrap_as_one(void **state) {
             sums[SIDE * SIDE], expected = 0;
     assert_true(a && b);
     for (int64_t i = 0; i < SIDE * K; i++)
-        a[i] = INT64_MAX / 3 * (i % 5), b[i] = i % 7 - 3;
+        a[i] = (int64_t)((uint64_t)(INT64_MAX / 3) * (uint64_t)(i % 5)), b[i] = i % 7 - 3;
     struct matmul g = product_of(a, b, sums, false);
     matmul_run(DT_INT64, &g);
     for (int64_t k = 0; k < K; k++)

@@ -71,6 +71,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--long", action="store_true", help="run what takes minutes, too")
     parser.add_argument("names", nargs="*")
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # programs inherit what nohup sets for this one
     options = parser.parse_args()
     harness.LONG = options.long
     loader = unittest.TestLoader()

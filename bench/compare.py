@@ -373,6 +373,17 @@ def show_time(seconds):
     return f"{seconds * 1e6:10.2f} µs" if seconds < 1e-3 else f"{seconds * 1e3:10.2f} ms"
 
 
+def report_and_exit(json_path, results, clusters):
+    """The end of a benchmark of clusters: writes the report, if one is wanted, and stops them."""
+    if json_path:
+        with open(json_path, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+    for cluster in clusters:
+        cluster.stop()
+    sys.stdout.flush()
+    os._exit(0)  # TensorFlow's sessions block for ever when their server is gone
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")

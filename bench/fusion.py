@@ -11,7 +11,6 @@ and sends no message at all. Each round measures every way in turn; a figure is 
 round, since other load only adds to it. Ratios are the other's time ÷ ours fused.
 """
 import argparse
-import json
 import os
 import sys
 import time
@@ -154,13 +153,7 @@ def main():
               + "".join(f"{t / least[0]:14.2f}" for t in least[1:]), flush=True)
         for cluster in clusters:
             tf1.Session.reset(cluster.target)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
-    for cluster in clusters:
-        cluster.stop()
-    sys.stdout.flush()
-    os._exit(0)  # TensorFlow's sessions block for ever when their server is gone
+    compare.report_and_exit(arguments.json, results, clusters)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ is the least mean of a round, since other load only adds to it. Ratios are Tenso
 the aim is the least ratio to TensorFlow in process that the project accepts.
 """
 import argparse
-import json
 import os
 import sys
 import time
@@ -96,13 +95,7 @@ def main():
               f"{theirs / ours:10.2f} {aim or '':>5}", flush=True)
         for cluster in clusters:
             tf1.Session.reset(cluster.target)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
-    for cluster in clusters:
-        cluster.stop()
-    sys.stdout.flush()
-    os._exit(0)  # TensorFlow's sessions block for ever when their server is gone
+    compare.report_and_exit(arguments.json, results, clusters)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ enum { MAX_WAITERS = 64 }; /* bits of struct fuse_node's `waits` */
 
 struct fuse_node {
     uint64_t waits;
-    int depth, condition;
+    int depth;
     bool may;      /* it may be in a group */
     bool is_early; /* takes only references, what has no inputs, and values of early nodes */
     bool is_lost;  /* it depends on more asynchronous nodes than there are bits */
@@ -133,7 +133,6 @@ static int depth_after(const struct finder *f, const struct node *src, const str
 static void look_at_node(struct finder *f, const struct node *node) {
     struct fuse_node *me = &f->nodes[node->id];
     const struct kernel_def *def = kernel_find(node, "CPU");
-    me->condition = f->conditions.of[node->id];
     for (int i = 0; i < node->n_inputs; i++) {
         const struct node *src = node->inputs[i].src;
         if (node_is_either(src, "NextIteration", "RefNextIteration"))
@@ -162,8 +161,7 @@ static int root_of(struct finder *f, int id) {
 }
 
 static bool is_same_kind(const struct finder *f, const struct node *a, const struct node *b) {
-    const struct fuse_node *x = &f->nodes[a->id], *y = &f->nodes[b->id];
-    return x->condition == y->condition && a->placed == b->placed &&
+    return f->conditions.of[a->id] == f->conditions.of[b->id] && a->placed == b->placed &&
            f->frames.in[a->id] == f->frames.in[b->id];
 }
 

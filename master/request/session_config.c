@@ -24,8 +24,12 @@ static struct status *read_graph_options(struct span in, struct session_config *
     while ((more = proto_next(&in, &field)) > 0)
         if (field.number == 3 && field.wire_type == 2)
             TRY(read_optimizer_options(field.bytes, ret));
+        else if (field.number == 4 && field.wire_type == 0)
+            ret->build_cost_model = (int64_t)field.value;
         else if (field.number == 7 && field.wire_type == 0)
             ret->bfloat16_sends = field.value != 0;
+        else if (field.number == 9 && field.wire_type == 0)
+            ret->build_cost_model_after = (int64_t)field.value;
     return more < 0 ? malformed(".graph_options") : NULL;
 }
 

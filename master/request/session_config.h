@@ -17,6 +17,7 @@ struct session_config {
     bool no_optimizations; /* OptimizerOptions.L0 */
     bool bfloat16_sends;   /* GraphOptions.enable_bfloat16_sendrecv */
     bool is_isolated;      /* isolate_session_state: containers of its own */
+    int64_t build_cost_model, build_cost_model_after; /* of GraphOptions */
     int64_t operation_timeout_ms;
     int cpu_devices; /* device_count["CPU"]; 0: as many as each task has */
     /* device_filters: the session does not use tasks that match none of them; malloc'd */

@@ -25,6 +25,8 @@ struct session *session_new(struct master_env *env, const struct session_config 
     session->operation_timeout_ms = config->operation_timeout_ms;
     session->is_isolated = config->is_isolated || config->cluster;
     session->log_device_placement = config->log_device_placement;
+    session->build_cost_model = config->build_cost_model;
+    session->build_cost_model_after = config->build_cost_model_after;
     session->devices = tasks_session_devices(env->tasks, config);
     session->created_us = clock_wall_us();
     graph_init(&session->graph);

@@ -51,6 +51,8 @@ struct session {
     int64_t operation_timeout_ms; /* the timeout of steps that state none; 0: none */
     bool is_isolated;             /* it has containers of its own at the tasks */
     bool log_device_placement;    /* log the devices of each executable */
+    /* which steps of each executable have a cost graph (cost_graph.h); 0: none */
+    int64_t build_cost_model, build_cost_model_after;
     /* key → struct executable: the cache, at most master options' max_executables */
     struct strmap executables;
     struct list lru;              /* struct executable.lru_link, the most recently used first */

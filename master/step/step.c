@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/tensor/tensor_proto.h"
+#include "master/step/cost_graph.h"
 #include "master/step/step_internal.h"
 #include "rpc/wire/wire_values.h"
 
@@ -78,6 +79,7 @@ static void step_free(struct step *step) {
     step_machine_fini(&step->machine);
     for (struct trace *trace = step->traces; trace; trace = trace->next)
         buffer_unref(trace->buffer);
+    str_fini(&step->cost_graph);
     executable_unref(step->executable);
     arena_fini(&arena); /* the step itself is allocated in it */
     session_unref(session);
@@ -115,6 +117,40 @@ static void finish(struct step *step, struct status *status_take) {
     step_release(step);
 }
 
+/* ---- the cost graph, written on the pool ---- */
+
+struct cost_job {
+    struct session_job job;
+    struct step *step;
+};
+
+static void cost_work(struct session_job *session_job) {
+    struct step *step = CONTAINER_OF(session_job, struct cost_job, job)->step;
+    int n = 0;
+    for (const struct trace *trace = step->traces; trace; trace = trace->next)
+        n++;
+    struct span *traces = xcalloc((size_t)n + 1, sizeof(*traces));
+    n = 0;
+    for (const struct trace *trace = step->traces; trace; trace = trace->next)
+        traces[n++] = trace->bytes;
+    cost_graph_write(step->executable->compiled, traces, n, &step->cost_graph);
+    free(traces);
+}
+
+static void cost_done(struct session_job *session_job) {
+    struct cost_job *job = CONTAINER_OF(session_job, struct cost_job, job);
+    struct step *step = job->step;
+    free(job);
+    finish(step, NULL);
+}
+
+/* The step ends when its cost graph is written. Until then it is DONE, so nothing can cancel it. */
+static void start_cost_graph(struct step *step) {
+    struct cost_job *job = xcalloc(1, sizeof(*job));
+    *job = (struct cost_job){.job = {.work = cost_work, .done = cost_done}, .step = step};
+    session_run_job(step->session, &job->job);
+}
+
 /* ---- carrying out the machine's actions ---- */
 
 static void on_timeout(struct loop_timer *timer);
@@ -133,7 +169,11 @@ void step_carry_out(struct step *step, unsigned actions) {
                                    ? LOST_GRACE_MS
                                    : END_GRACE_MS);
     }
-    if (actions & STEP_FINISH)
+    if (!(actions & STEP_FINISH))
+        return;
+    if (step->has_cost_graph && !step->machine.status)
+        start_cost_graph(step);
+    else
         finish(step, status_ref(step->machine.status));
 }
 
@@ -218,6 +258,11 @@ static void step_launch(struct step *step) {
     }
     if (!step_enter_barrier(step))
         return;
+    step->has_cost_graph =
+        !step->partial &&
+        cost_graph_is_due(step->session->build_cost_model, step->session->build_cost_model_after,
+                          step->executable->n_steps);
+    step->executable->n_steps++;
     step->id = tasks_new_id(env->tasks);
     list_push_back(&env->live_steps, &step->live_link);
     step->parts = arena_array(&step->arena, struct step_part, n_parts + 1);
@@ -416,6 +461,10 @@ void step_describe(const struct step *step, struct str *out) {
         str_add(out, step->executable && step->executable->state == EXECUTABLE_COMPILING
                          ? "being compiled\n"
                          : "waits for its graphs to be registered\n");
+        return;
+    }
+    if (step->machine.state == STEP_DONE) {
+        str_add(out, "has ended; its cost graph is being written\n");
         return;
     }
     str_add(out, step->machine.state == STEP_ENDING ? "is being ended; waits for" : "waits for");

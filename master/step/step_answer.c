@@ -44,19 +44,24 @@ void step_add_fetch(struct grpc_body *body, const char *name, const struct fetch
     str_fini(&tensor);
 }
 
-/* RunMetadata {step_stats 1, partition_graphs 3}; the messages of several tasks, one behind the
- * other, are one StepStats. */
+/* RunMetadata {step_stats 1, cost_graph 2, partition_graphs 3}; the messages of several tasks, one
+ * behind the other, are one StepStats. */
 void step_add_metadata(const struct step *step, struct grpc_body *body) {
     struct str head = STR_INIT;
-    size_t stats = step->traces_size_bytes, stats_head = 0,
-           graphs = step->graphs ? step->graphs->size_bytes : 0;
+    size_t stats = step->request.trace_level > 0 ? step->traces_size_bytes : 0, stats_head = 0,
+           graphs = step->graphs ? step->graphs->size_bytes : 0, costs_head = 0;
     if (stats > 0)
         stats_head = 1 + proto_varint_size(stats);
-    if (graphs + stats > 0) {
-        proto_add_tag(&head, 2, 2);
-        proto_add_varint(&head, graphs + stats_head + stats);
-        grpc_body_add_copy(body, head.data, head.len);
-    }
+    if (step->cost_graph.len > 0)
+        costs_head = 1 + proto_varint_size(step->cost_graph.len);
+    size_t len = graphs + stats_head + stats + costs_head + step->cost_graph.len;
+    if (len == 0)
+        return;
+    proto_add_tag(&head, 2, 2);
+    proto_add_varint(&head, len);
+    if (costs_head > 0)
+        proto_add_bytes(&head, 2, step->cost_graph.data, step->cost_graph.len);
+    grpc_body_add_copy(body, head.data, head.len);
     if (graphs > 0)
         grpc_body_add_shared(body, step->graphs->data, graphs, buffer_ref(step->graphs));
     if (stats > 0) {
@@ -65,7 +70,7 @@ void step_add_metadata(const struct step *step, struct grpc_body *body) {
         proto_add_varint(&head, stats);
         grpc_body_add_copy(body, head.data, head.len);
     }
-    for (const struct trace *trace = step->traces; trace; trace = trace->next)
+    for (const struct trace *trace = stats > 0 ? step->traces : NULL; trace; trace = trace->next)
         grpc_body_add_shared(body, trace->bytes.data, trace->bytes.len, buffer_ref(trace->buffer));
     str_fini(&head);
 }
@@ -101,8 +106,7 @@ void step_answer(struct step *step, struct status *status_take) {
         if (!by_name || !executable->is_repeated_fetch[i])
             step_add_fetch(&body, by_name ? executable->signature.fetches[i] : NULL,
                            &step->fetched[i]);
-    if (step->request.trace_level > 0 || step->request.output_partition_graphs)
-        step_add_metadata(step, &body);
+    step_add_metadata(step, &body);
     grpc_call_reply(step->call, &body);
     grpc_body_fini(&body);
 }

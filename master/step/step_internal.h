@@ -56,6 +56,8 @@ struct step {
     struct trace *traces; /* in the arena */
     size_t traces_size_bytes;
     struct buffer *graphs; /* RunMetadata.partition_graphs, or NULL; one reference */
+    bool has_cost_graph;   /* RunMetadata.cost_graph is wanted, also without a trace */
+    struct str cost_graph; /* a CostGraphDef, once the step has ended well */
     struct loop_timer timer;
     bool has_timer, is_finished;
     uint64_t id;
@@ -104,7 +106,7 @@ void step_cancel_parts(struct step *step);
 /* ---- step_answer.c ---- */
 /* Adds one fetch to an answer: a NamedTensorProto, or without a name a TensorProto. */
 void step_add_fetch(struct grpc_body *body, const char *name, const struct fetched *fetched);
-/* Adds RunMetadata. The traces are shared, not copied. */
+/* Adds RunMetadata: nothing if none was asked for. The traces are shared, not copied. */
 void step_add_metadata(const struct step *step, struct grpc_body *body);
 void step_answer_error(struct grpc_call *call, bool in_body, struct status *status_take);
 void step_answer(struct step *step, struct status *status_take);

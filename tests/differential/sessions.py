@@ -460,6 +460,33 @@ def partition_graphs(target, note):
                               if n.name in ("product", "sum")}))
 
 
+def cost_graph(target, note):
+    """Each third step, and so on: by signature; what the nodes and edges are."""
+    for every, after in ((1, 0), (3, 0), (3, 2), (2, 5), (0, 0)):
+        config = tf1.ConfigProto(graph_options=tf1.GraphOptions(
+            build_cost_model=every, build_cost_model_after=after))
+        with tf.Graph().as_default(), tf1.Session(target, config=config) as session:
+            z = _trace_case(session)
+            for step in range(7):
+                metadata = tf1.RunMetadata()
+                session.run(z, run_metadata=metadata)
+                nodes = {n.name: n for n in metadata.cost_graph.node}
+                name_of = {n.id: n.name for n in metadata.cost_graph.node}
+                # TensorFlow's servers count from below 0, and so begin with a step before `after`
+                if step + 1 >= after:
+                    note(f"{every} after {after}: step {step}", "product" in nodes)
+                if "product" not in nodes or step + 1 < after:
+                    continue
+                product = nodes["product"]
+                note("device", product.device[:20])
+                note("cost", product.compute_cost > 0)
+                note("output", ([d.size for d in product.output_info[0].shape.dim],
+                                product.output_info[0].size, product.output_info[0].dtype))
+                note("of the sum", "product" in {name_of[i.preceding_node]
+                                                 for i in nodes["sum"].input_info})
+                note("no trace", len(metadata.step_stats.dev_stats))
+
+
 def traced_error(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session:
         bad = tf.math.floordiv(1, tf1.placeholder_with_default(0, []), name="bad")
@@ -765,6 +792,7 @@ def scripts():
     yield "session/error_ends_other_tasks", error_ends_other_tasks
     yield "session/full_trace", full_trace
     yield "session/partition_graphs", partition_graphs
+    yield "session/cost_graph", cost_graph
     yield "session/traced_error", traced_error
     yield "session/sixteen_threads", sixteen_threads
     yield "session/threads_of_sessions", threads_of_sessions

@@ -36,8 +36,6 @@ struct master_flags {
     struct arena arena;
 };
 
-static const char *const placements[] = {
-    [PLACEMENT_SIMPLE] = "simple", [PLACEMENT_COST] = "cost", NULL};
 /* in the order of enum session_clusters_mode */
 static const char *const session_clusters_modes[] = {"off", "own", "any", NULL};
 
@@ -131,8 +129,10 @@ static const struct option_row rows[] = {
     {ROW("check-shapes", OPTION_BOOL, check_shapes, NULL, NULL,
         "refuse a graph whose shapes do not fit when it arrives, not when a step needs it")},
     {ROW("placement", OPTION_CHOICE, placement, "simple", NULL,
-        "where nodes run that have no state and that the client left open: on the session's default"
-        " task, or where a simulation by estimated costs ends soonest"), .choices = placements},
+        "how devices are chosen that the client left open: simple: all on the session's default"
+        " task; spread: variables over the tasks of job ps, by bytes, and what asks for one of"
+        " several tasks (/job:worker) by estimated costs; cost: what has no state where a"
+        " simulation by estimated costs ends soonest"), .choices = placement_names},
     {ROW("bfloat16-sends", OPTION_BOOL, bfloat16_sends, NULL, NULL,
         "send floats between tasks as bfloat16, whatever clients ask for: half the bytes, 8 "
         "bits of precision")},

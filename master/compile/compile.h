@@ -16,6 +16,7 @@
 #include "common/graph/graph.h"
 #include "common/ops/infer.h"
 #include "master/compile/device_table.h"
+#include "master/request/placement.h"
 
 /* What a step asks for, in the client's names: endpoints "node:index" and names of nodes. */
 struct signature {
@@ -29,11 +30,6 @@ struct signature {
     bool is_partial;
 };
 
-enum placement {
-    PLACEMENT_SIMPLE, /* what nobody constrained is on the session's default task */
-    PLACEMENT_COST,   /* what has no state goes where the simulated step is shortest */
-};
-
 struct compile_options {
     enum placement placement;
     bool allow_soft_placement;
@@ -43,6 +39,8 @@ struct compile_options {
     const char *const *disabled_passes; /* names; NULL-terminated or NULL */
     /* a pass ("cse") or "all": write the graph's text to the log after it; NULL: never */
     const char *dump_after;
+    /* gets a line for each node: its device, and why; NULL: nobody wants to know */
+    struct str *placement_log;
     /* saves without the attr _consistent_save ask for a consistent checkpoint
      * (master/session/save_barrier.h) */
     bool consistent_saves;

@@ -1,5 +1,5 @@
-/* Placing what has no state, per signature [WP 3.2.1]: the simple rule. With PLACEMENT_COST the
- * cost model (place_cost.c) chooses for groups that are still open after 2.
+/* Placing what has no state, per signature [WP 3.2.1]: the simple rule. Otherwise
+ * the cost model (place_cost.c) chooses for groups that are still open after 2.
  *
  *   1. groups that somebody constrained go where the constraint leads (place.c); 2. free nodes
  *   of a loop go to the task of the loop's constrained nodes, if those agree: a loop must stay
@@ -48,6 +48,7 @@ struct step_placer {
     struct graph_consumers consumers;
     struct loop_frames frames;
     int *frame_task; /* by outermost frame */
+    uint8_t *why;    /* enum place_why, by node id */
 };
 
 static int task_of(const struct step_placer *p, const struct node *node) {
@@ -82,8 +83,11 @@ static void place_loops(struct step_placer *p) {
     for (int i = 0; i < p->c->graph.n_live; i++) {
         struct place_group *group = placer_group(&p->placer, p->order[i]);
         int loop = loop_of(p, p->order[i]);
-        if (loop != 0 && group->device < 0 && p->frame_task[loop] >= 0)
+        if (loop == 0 || p->frame_task[loop] < 0)
+            continue;
+        if (group->device < 0)
             group->device = p->c->devices->tasks[p->frame_task[loop]].first_device;
+        p->why[p->order[i]->id] = WHY_LOOP;
     }
 }
 
@@ -127,6 +131,7 @@ static void place_followers(struct step_placer *p) {
         /* The generator has no device yet. It will follow this node. */
         int device =
             is_join(node) ? majority_device(p, node, n_on_task) : node->inputs[0].src->placed;
+        p->why[node->id] = is_join(node) ? WHY_WAITS : WHY_SHAPE;
         if (device < 0)
             device = p->c->devices->default_device;
         node->placed =
@@ -156,6 +161,7 @@ static void place_generators(struct step_placer *p) {
         if (node->placed >= 0 || !is_generator(node))
             continue;
         int device = generator_device(p, node);
+        p->why[node->id] = WHY_CONSUMERS;
         bool needs_cpu = is_feed(node) || placer_group(&p->placer, node)->needs_cpu ||
                          node_lacks_kernel(node, p->c->devices, device);
         node->placed = needs_cpu ? device_host(p->c->devices, device) : device;
@@ -175,15 +181,18 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) {
     TRY_OUT(placer_init(&p.placer, &c->graph, c->devices, c->options, &c->arena));
     TRY_OUT(placer_settle(&p.placer, false));
     loop_frames_init(&p.frames, &c->graph, p.order);
+    p.why = arena_array(&c->arena, uint8_t, c->graph.n_nodes + 1);
     graph_consumers_init(&p.consumers, &c->graph);
     find_loop_tasks(&p);
     place_loops(&p);
-    if (c->options->placement == PLACEMENT_COST)
+    if (c->options->placement != PLACEMENT_SIMPLE)
         place_by_cost(c, &p.placer, &p.frames, p.order);
     place_groups(&p);
     place_followers(&p);
     place_generators(&p);
     place_fetches(&p);
+    if (c->options->placement_log)
+        place_explain(&p.placer, p.order, p.why, c->options->placement_log);
     *ret_changed = true;
 out:
     placer_fini(&p.placer);

@@ -361,11 +361,11 @@ bool device_is_first_of_type(const struct device_table *devices, int device) {
     return true;
 }
 
-/* Does the request leave the choice of a task to the cost model? */
+/* Does the request leave several tasks to the cost model? */
 static bool request_is_open(const struct placer *placer, const struct place_request *request) {
     const struct device_table *devices = placer->devices;
     int task = -1;
-    if (placer->options->placement != PLACEMENT_COST)
+    if (placer->options->placement == PLACEMENT_SIMPLE)
         return false;
     for (int i = 0; i < devices->n_devices; i++) {
         if (!device_is_first_of_type(devices, i) ||

@@ -37,10 +37,11 @@ struct place_group {
     int device; /* the result; -1: not decided */
     int id;     /* of the root node */
     int n_members;
-    bool is_open;   /* the request leaves several tasks open, of which `device` is the first */
-    bool is_chosen; /* `device` was chosen by cost: also its type */
-    bool is_wanted; /* place_session: the group has a stateful member */
-    bool needs_cpu; /* some member has no kernel for GPUs; known only if there are GPUs */
+    bool is_open;       /* the request leaves several tasks open, of which `device` is the first */
+    bool is_chosen;     /* `device` was chosen by cost: also its type */
+    const char *reason; /* why `device` was chosen by cost; NULL: it was not, or nobody asks */
+    bool is_wanted;     /* place_session: the group has a stateful member */
+    bool needs_cpu;     /* some member has no kernel for GPUs; known only if there are GPUs */
 };
 
 struct placer {
@@ -70,11 +71,22 @@ struct status *placer_settle(struct placer *placer, bool only_wanted) MUST_USE;
 
 /* Finds out which groups could be on a GPU. After placer_init, once. */
 void placer_find_types(struct placer *placer);
-/* Chooses by the cost model the devices of groups that the client left open (place_cost.c). Call it
- * after placer_settle(placer, false); `order` is the topological order. Changes nothing where that
- * gains nothing. */
+/* Gives tasks of job ps to the groups of variables that may be on several of them (place_spread.c).
+ * For place_session, after placer_settle(placer, true). */
+void spread_variables(struct placer *placer);
+/* Chooses by the cost model the devices of groups that the client left open (place_cost.c); with
+ * PLACEMENT_SPREAD only of those that it asked onto one of several tasks. Call it after
+ * placer_settle(placer, false); `order` is the topological order. Changes nothing where that gains
+ * nothing. */
 void place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
                    struct node *const *order);
+
+/* Why a step's node is where it is, if not by its group's constraints or by cost. */
+enum place_why { WHY_DEFAULT, WHY_LOOP, WHY_SHAPE, WHY_WAITS, WHY_CONSUMERS };
+/* Appends a line "NAME: (OP): DEVICE: REASON" for each of the program's nodes, once all are placed
+ * (place_explain.c). `why` is by node id. */
+void place_explain(struct placer *placer, struct node *const *order, const uint8_t *why,
+                   struct str *out);
 
 /* Is it the first device of its type in its task? The CPUs of a task share its cores, so the cost
  * model looks at one of them. */

@@ -23,6 +23,7 @@ enum {
     UNKNOWN_SIZE = 32, /* elements along a dimension of unknown size */
     LOOP_TRIPS = 10,   /* iterations of a loop, which nothing tells before the step */
     MIN_STRING_BYTES = 24,
+    MAX_EXPLAINED = 64,
     MAX_VISITS = 1000 * 1000, /* simulated units in one search: some 0.1 s */
 };
 
@@ -118,8 +119,9 @@ static bool is_unit(const struct node *node) {
            (node->n_data > 0 || node_is_stateful(node) || node->n_outputs != 1);
 }
 
-static bool is_open(const struct place_group *group) {
-    return group->pinned < 0 && (group->device < 0 || group->is_open);
+static bool is_open(const struct cost_placer *p, const struct place_group *group) {
+    bool moves_free = p->c->options->placement == PLACEMENT_COST;
+    return group->pinned < 0 && (group->is_open || (moves_free && group->device < 0));
 }
 
 static int outermost_loop(const struct cost_placer *p, const struct node *node) {
@@ -131,7 +133,7 @@ static int outermost_loop(const struct cost_placer *p, const struct node *node) 
 static bool *find_fixed_loops(const struct cost_placer *p) {
     bool *is_fixed = xcalloc((size_t)p->frames->n_frames + 1, sizeof(*is_fixed));
     for (int i = 0; i < p->c->graph.n_live; i++)
-        if (is_unit(p->order[i]) && !is_open(placer_group(p->placer, p->order[i])))
+        if (is_unit(p->order[i]) && !is_open(p, placer_group(p->placer, p->order[i])))
             is_fixed[outermost_loop(p, p->order[i])] = true;
     is_fixed[0] = false; /* outside of loops */
     return is_fixed;
@@ -194,7 +196,7 @@ static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
         int g = p->group_of[group_id(p, node)];
         if (!is_unit(node))
             continue;
-        if (!is_open(group) || is_fixed_loop[outermost_loop(p, node)])
+        if (!is_open(p, group) || is_fixed_loop[outermost_loop(p, node)])
             fixed[g] = p->placed[g] = candidate_of(p, simple_device(p, group));
         for (size_t d = 0; d < n_devices; d++)
             may_use[(size_t)g * n_devices + d] &= may_be_on(p, group, p->device_of[d]);
@@ -329,6 +331,43 @@ static void find_units(struct cost_placer *p) {
 
 /* ---- choosing ---- */
 
+/* What the step would take with one group where the simple rule puts it. */
+static double makespan_without(struct schedule *schedule, int *chosen, int group, int placed) {
+    int moved_to = chosen[group];
+    chosen[group] = placed;
+    double makespan_ns = schedule_run(schedule, chosen).makespan_ns;
+    chosen[group] = moved_to;
+    return makespan_ns;
+}
+
+/* Says why groups moved, and why open ones did not. Of many that moved only the first get figures
+ * of their own, since each takes a simulation. */
+static void explain(struct cost_placer *p, struct schedule *schedule, int *chosen, double step_ns,
+                    bool saves_memory) {
+    const char **reason = arena_array(&p->arena, const char *, p->problem.n_groups + 1);
+    for (int g = 0, n_simulated = 0; g < p->problem.n_groups; g++) {
+        const char *there = p->c->devices->devices[p->device_of[p->placed[g]]].full_name;
+        if (p->problem.fixed[g] >= 0)
+            continue;
+        if (chosen[g] == p->placed[g])
+            reason[g] = "elsewhere the simulated step is not relevantly shorter";
+        else if (saves_memory)
+            reason[g] = arena_printf(p->placer->arena, "with all on %s memory is exceeded", there);
+        else if (n_simulated++ < MAX_EXPLAINED)
+            reason[g] = arena_printf(
+                p->placer->arena, "the simulated step takes %.3f ms; with this on %s %.3f ms",
+                step_ns / 1e6, there, makespan_without(schedule, chosen, g, p->placed[g]) / 1e6);
+        else
+            reason[g] = "the simulated step is shorter so";
+    }
+    for (int i = 0; i < p->c->graph.n_live; i++) {
+        struct place_group *group = placer_group(p->placer, p->order[i]);
+        int g = is_unit(p->order[i]) ? p->group_of[group_id(p, p->order[i])] : -1;
+        if (g >= 0)
+            group->reason = reason[g]; /* NULL: it could not move */
+    }
+}
+
 /* Gives the groups that moved their devices. Returns how many nodes moved. */
 static int take_placement(struct cost_placer *p, const int *chosen) {
     int n_moved = 0;
@@ -354,9 +393,13 @@ static void search(struct cost_placer *p) {
     struct schedule_result best = schedule_search(schedule, chosen, MAX_VISITS);
     double needed_ns = MAX(simple.makespan_ns * MIN_GAIN, MIN_GAIN_NS);
     int n_moved = 0;
-    if (best.excess_bytes < simple.excess_bytes ||
-        simple.makespan_ns - best.makespan_ns >= needed_ns)
+    bool saves_memory = best.excess_bytes < simple.excess_bytes;
+    if (saves_memory || simple.makespan_ns - best.makespan_ns >= needed_ns)
         n_moved = take_placement(p, chosen);
+    else
+        memcpy(chosen, p->placed, size);
+    if (p->c->options->placement_log)
+        explain(p, schedule, chosen, (n_moved > 0 ? best : simple).makespan_ns, saves_memory);
     log_debug("placement by cost: %d of %d nodes moved; simulated step %.3f ms, %.3f ms by the "
               "simple rule",
               n_moved, problem->n_units, (n_moved > 0 ? best : simple).makespan_ns / 1e6,

@@ -32,6 +32,8 @@ static struct status *place_groups(struct placer *placer, struct graph *graph) {
         if (!graph->nodes[id]->is_removed && has_state(graph->nodes[id]))
             placer_group(placer, graph->nodes[id])->is_wanted = true;
     TRY(placer_settle(placer, true));
+    if (placer->options->placement != PLACEMENT_SIMPLE)
+        spread_variables(placer);
     for (int id = 0; id < graph->n_nodes; id++) {
         struct node *node = graph->nodes[id];
         struct place_group *group = node->is_removed ? NULL : placer_group(placer, node);

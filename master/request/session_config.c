@@ -18,6 +18,58 @@ static struct status *read_optimizer_options(struct span in, struct session_conf
     return more < 0 ? malformed(".graph_options.optimizer_options") : NULL;
 }
 
+/* An entry of map<string, AttrValue> parameter_map. */
+static struct status *read_wish(struct span in, struct session_config *ret) {
+    struct proto_field field;
+    struct span key = {"", 0}, value = {"", 0}, text = {"", 0};
+    int more;
+    while ((more = proto_next(&in, &field)) > 0)
+        if (proto_field_is(&field, 1, 2))
+            key = field.bytes;
+        else if (proto_field_is(&field, 2, 2))
+            value = field.bytes;
+    while (more == 0 && (more = proto_next(&value, &field)) > 0)
+        if (proto_field_is(&field, 2, 2)) { /* AttrValue.s */
+            text = field.bytes;
+            more = 0;
+        }
+    if (more < 0)
+        return malformed(".graph_options.rewrite_options.custom_optimizers");
+    if (!span_is(key, "placement"))
+        return status_invalid("ConfigProto: the optimizer millrace has no parameter '%.*s', only "
+                              "'placement'",
+                              (int)MIN(key.len, (size_t)100), key.data);
+    if (!placement_find(text, &ret->placement))
+        return status_invalid("ConfigProto: the optimizer millrace has the placements simple, "
+                              "spread and cost, not '%.*s'",
+                              (int)MIN(text.len, (size_t)100), text.data);
+    ret->has_placement = true;
+    return NULL;
+}
+
+/* A CustomGraphOptimizer {name 1, parameter_map 2}. Optimizers of other names are TensorFlow's. */
+static struct status *read_optimizer(struct span in, struct session_config *ret) {
+    struct proto_field field;
+    bool is_ours = false;
+    int more;
+    for (struct span rest = in; (more = proto_next(&rest, &field)) > 0;)
+        if (proto_field_is(&field, 1, 2))
+            is_ours = span_is(field.bytes, "millrace");
+    while (is_ours && more == 0 && proto_next(&in, &field) > 0)
+        if (proto_field_is(&field, 2, 2))
+            TRY(read_wish(field.bytes, ret));
+    return more < 0 ? malformed(".graph_options.rewrite_options.custom_optimizers") : NULL;
+}
+
+static struct status *read_rewrite_options(struct span in, struct session_config *ret) {
+    struct proto_field field;
+    int more;
+    while ((more = proto_next(&in, &field)) > 0)
+        if (proto_field_is(&field, 200, 2))
+            TRY(read_optimizer(field.bytes, ret));
+    return more < 0 ? malformed(".graph_options.rewrite_options") : NULL;
+}
+
 static struct status *read_graph_options(struct span in, struct session_config *ret) {
     struct proto_field field;
     int more;
@@ -30,6 +82,8 @@ static struct status *read_graph_options(struct span in, struct session_config *
             ret->bfloat16_sends = field.value != 0;
         else if (field.number == 9 && field.wire_type == 0)
             ret->build_cost_model_after = (int64_t)field.value;
+        else if (field.number == 10 && field.wire_type == 2)
+            TRY(read_rewrite_options(field.bytes, ret));
     return more < 0 ? malformed(".graph_options") : NULL;
 }
 

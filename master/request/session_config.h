@@ -5,6 +5,7 @@
 
 #include "common/base/str.h"
 #include "common/graph/device_name.h"
+#include "master/request/placement.h"
 #include "rpc/membership/cluster.h"
 
 enum {
@@ -19,6 +20,8 @@ struct session_config {
     bool is_isolated;      /* isolate_session_state: containers of its own */
     int64_t build_cost_model, build_cost_model_after; /* of GraphOptions */
     int64_t operation_timeout_ms;
+    bool has_placement; /* the client chose one: custom_optimizers, see session_config_parse */
+    enum placement placement;
     int cpu_devices; /* device_count["CPU"]; 0: as many as each task has */
     /* device_filters: the session does not use tasks that match none of them; malloc'd */
     struct device_name *filters;
@@ -31,10 +34,12 @@ struct session_config {
     struct cluster_spec *cluster;
 };
 
-/* Errors: INVALID_ARGUMENT for malformed bytes, for a device filter that is not a device name, for
- * too many devices, and for a cluster_def with more than SESSION_MAX_CLUSTER_TASKS tasks or with a
- * name or an address that is invalid or listed twice. `ret` is set also after an error; free it
- * with session_config_fini. */
+/* An entry named "millrace" of GraphOptions.rewrite_options.custom_optimizers has the session's
+ * wishes for the master in its parameter_map: "placement" (a string).
+ * Errors: INVALID_ARGUMENT for malformed bytes, for an unknown wish, for a device filter that is not
+ * a device name, for too many devices, and for a cluster_def with more than
+ * SESSION_MAX_CLUSTER_TASKS tasks or with a name or an address that is invalid or listed twice.
+ * `ret` is set also after an error; free it with session_config_fini. */
 struct status *session_config_parse(struct span config_proto, struct session_config *ret) MUST_USE;
 void session_config_fini(struct session_config *config);
 /* May the session use the task ("/job:ps/replica:0/task:1")? With a NULL config it may use every

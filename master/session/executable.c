@@ -349,25 +349,26 @@ bool executable_await_graphs(struct executable *executable, struct executable_wa
 
 /* ---- compiling ---- */
 
-static void log_placement(const struct session *session, const struct compiled *compiled) {
-    for (int i = 0; i < compiled->n_partitions; i++)
-        for (int k = 0; k < compiled->partitions[i].graph.n_nodes; k++) {
-            const struct node *node = compiled->partitions[i].graph.nodes[k];
-            if (!node->is_removed && !node_is_internal(node))
-                log_info("session %s: %s: (%s): %s", session->handle, node->name, node->op_name,
-                         node->device);
-        }
+static void log_placement(const struct session *session, char *text) {
+    for (char *line; (line = strsep(&text, "\n")) != NULL;)
+        if (*line)
+            log_info("session %s: %s", session->handle, line);
 }
 
 static void compile_work(struct session_job *session_job) {
     struct compile_job *job = CONTAINER_OF(session_job, struct compile_job, job);
     struct session *session = session_job->session;
+    struct compile_options options = session->options;
+    struct str placement = STR_INIT;
+    if (session->log_device_placement)
+        options.placement_log = &placement;
     job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
-                               &session->options, session->env->pool, &job->compiled);
+                               &options, session->env->pool, &job->compiled);
+    if (placement.len > 0)
+        log_placement(session, placement.data);
+    str_fini(&placement);
     if (job->status)
         return;
-    if (session->log_device_placement)
-        log_placement(session, job->compiled);
     job->graphdefs = xcalloc((size_t)job->compiled->n_partitions + 1, sizeof *job->graphdefs);
     for (int i = 0; i < job->compiled->n_partitions; i++)
         graph_to_graphdef(&job->compiled->partitions[i].graph, NULL, &job->graphdefs[i]);

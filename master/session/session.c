@@ -21,6 +21,8 @@ struct session *session_new(struct master_env *env, const struct session_config 
     session->options = env->options.compile;
     session->options.allow_soft_placement = config->allow_soft_placement;
     session->options.no_optimizations = config->no_optimizations;
+    if (config->has_placement)
+        session->options.placement = config->placement;
     session->options.bfloat16_sends |= config->bfloat16_sends;
     session->operation_timeout_ms = config->operation_timeout_ms;
     session->is_isolated = config->is_isolated || config->cluster;

@@ -255,8 +255,12 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     options.max_inlined_nodes =
         has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;
     options.bfloat16_sends = has_word(&pass_case->options, "bfloat16");
-    options.placement =
-        has_word(&pass_case->options, "by_cost") ? PLACEMENT_COST : PLACEMENT_SIMPLE;
+    options.placement = has_word(&pass_case->options, "by_cost")  ? PLACEMENT_COST
+                        : has_word(&pass_case->options, "spread") ? PLACEMENT_SPREAD
+                                                                  : PLACEMENT_SIMPLE;
+    struct str placement = STR_INIT;
+    if (has_word(&pass_case->options, "explain"))
+        options.placement_log = &placement;
     options.fold_max_bytes = 1024;
     options.fold_budget_ns = 60 * INT64_C(1000000000);
     compilation_init(&c, &signature, devices, &options, NULL);
@@ -268,6 +272,8 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
                      has_word(&pass_case->options, "session") ||
                          has_word(&pass_case->passes, "place") || strstr(default_passes, "place"),
                      out);
+    str_add_bytes(out, placement.data, placement.len);
+    str_fini(&placement);
     status_unref(st);
     compilation_fini(&c);
     device_table_unref(devices);

@@ -13,7 +13,8 @@
  *   options: soft session            soft placement; place_session before the passes
  *            few_nodes bfloat16      functions may make 1000 nodes, not a million; floats cross as
  *                                    bfloat16
- *            by_cost                 PLACEMENT_COST
+ *            by_cost, spread         PLACEMENT_COST, PLACEMENT_SPREAD
+ *            explain                 prints why each node is where it is, behind the graph
  *   -- in
  *   a = Placeholder() {dtype=float}
  *   -- extend                        (optional) nodes that join later: placed by a second

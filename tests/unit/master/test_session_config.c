@@ -45,6 +45,66 @@ static void flags_are_read(void **state) {
     str_fini(&graph);
 }
 
+/* GraphOptions.rewrite_options.custom_optimizers {name, parameter_map {key, {s}}}. */
+static struct status *parse_wish(const char *optimizer, const char *key, const char *value,
+                                 struct session_config *config) {
+    struct str bytes = STR_INIT, graph = STR_INIT, rewriter = STR_INIT, custom = STR_INIT,
+               entry = STR_INIT, attr = STR_INIT;
+    proto_add_bytes(&attr, 2, value, strlen(value));
+    proto_add_bytes(&entry, 1, key, strlen(key));
+    proto_add_bytes(&entry, 2, attr.data, attr.len);
+    proto_add_bytes(&custom, 1, optimizer, strlen(optimizer));
+    proto_add_bytes(&custom, 2, entry.data, entry.len);
+    proto_add_bytes(&rewriter, 200, custom.data, custom.len);
+    proto_add_bytes(&graph, 10, rewriter.data, rewriter.len);
+    proto_add_bytes(&bytes, 10, graph.data, graph.len);
+    struct status *st = parse(&bytes, config);
+    struct str *all[] = {&bytes, &graph, &rewriter, &custom, &entry, &attr};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        str_fini(all[i]);
+    return st;
+}
+
+static void a_session_chooses_its_placement(void **state) {
+    struct session_config config;
+    for (int i = 0; placement_names[i]; i++) {
+        assert_null(parse_wish("millrace", "placement", placement_names[i], &config));
+        assert_true(config.has_placement && config.placement == (enum placement)i);
+        session_config_fini(&config);
+    }
+    assert_null(parse_wish("another", "placement", "nowhere", &config));
+    assert_false(config.has_placement);
+    session_config_fini(&config);
+}
+
+static void a_wish_that_nobody_knows_is_refused(void **state) {
+    const char *const wishes[][3] = {{"placement", "somewhere", "'somewhere'"},
+                                     {"placement", "", "''"},
+                                     {"colour", "blue", "'colour'"}};
+    for (size_t i = 0; i < ARRAY_LEN(wishes); i++) {
+        struct session_config config;
+        struct status *st = parse_wish("millrace", wishes[i][0], wishes[i][1], &config);
+        assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+        assert_non_null(strstr(status_message(st), wishes[i][2]));
+        status_unref(st);
+        session_config_fini(&config);
+    }
+}
+
+static void the_cost_model_is_asked_for(void **state) {
+    struct session_config config;
+    struct str bytes = STR_INIT, graph = STR_INIT;
+    proto_add_int(&graph, 4, 7);
+    proto_add_int(&graph, 9, 3);
+    proto_add_bytes(&bytes, 10, graph.data, graph.len);
+    assert_null(parse(&bytes, &config));
+    assert_int_equal(config.build_cost_model, 7);
+    assert_int_equal(config.build_cost_model_after, 3);
+    session_config_fini(&config);
+    str_fini(&bytes);
+    str_fini(&graph);
+}
+
 static void add_device_count(struct str *bytes, const char *type, int64_t count) {
     struct str entry = STR_INIT;
     proto_add_bytes(&entry, 1, type, strlen(type));
@@ -192,6 +252,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_config_asks_for_nothing),
         cmocka_unit_test(flags_are_read),
+        cmocka_unit_test(a_session_chooses_its_placement),
+        cmocka_unit_test(a_wish_that_nobody_knows_is_refused),
+        cmocka_unit_test(the_cost_model_is_asked_for),
         cmocka_unit_test(devices_are_counted),
         cmocka_unit_test(filters_leave_tasks),
         cmocka_unit_test(a_cluster_is_read),

@@ -143,7 +143,8 @@ static struct status *infer_node(struct inferrer *r, const struct node *node) {
     int n = node->n_outputs;
     struct infer_inputs in;
     r->n_outputs += n;
-    if (!def || !def->shape || r->shapes->arena.size_bytes > r->options->max_bytes)
+    if (!def || !def->shape || r->shapes->arena.size_bytes > r->options->max_bytes ||
+        (r->options->is_unknown && r->options->is_unknown(node)))
         return NULL; /* nothing is known */
     arena_clear(&r->scratch);
     read_inputs(r, node, &in);

@@ -69,6 +69,9 @@ struct infer_options {
      * unknown */
     int64_t evaluate_ns;
     size_t max_bytes; /* limit of the struct's arena; beyond it shapes stay unknown */
+    /* Nodes about whose outputs nothing is said. With those left out whose values may have other
+     * shapes than the graph says, what is known holds for every step. NULL: none. */
+    bool (*is_unknown)(const struct node *node);
     bool refuses;
 };
 void infer_options_default(struct infer_options *options); /* without evaluate */

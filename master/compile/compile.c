@@ -1,8 +1,8 @@
 /* The compiler's driver: the table of passes, and the way from a session's graph to partitions
  * (compile.h).
  *
- * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c,
- * pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_fuse.c,
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_simplify.c, pass_fold.c,
+ * pass_cse.c, pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_fuse.c,
  * pass_partition.c, pass_functions.c. */
 #include "master/compile/compile.h"
 
@@ -20,6 +20,7 @@ const struct pass compile_passes[] = {
     {"cut",       pass_cut,       "WP 4.2 partial execution",                  false, false},
     {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          false, true},
     {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false, false},
+    {"simplify",  pass_simplify,  "what changes nothing, pairs that cancel",    true,  true},
     {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true,  false},
     {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true,  false},
     {"waits",     pass_waits,     "what only waits is not computed",           true,  false},

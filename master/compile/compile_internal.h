@@ -29,6 +29,7 @@ void compilation_drop_shapes(struct compilation *c);
 struct status *pass_cut(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_prune(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_inline(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_simplify(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_fold(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_cse(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_waits(struct compilation *c, bool *ret_changed) MUST_USE;

@@ -126,6 +126,10 @@ def _array_difference(ours, theirs, options):
         rtol = options.get("rtol", TOLERANCE[dtype])
         same = np.isclose(ours.astype(wide), theirs.astype(wide), rtol=rtol,
                           atol=options.get("atol", rtol), equal_nan=True)
+        if options.get("zero_signs"):
+            for part in (np.real, np.imag):
+                both = (part(ours).astype(np.float64), part(theirs).astype(np.float64))
+                same &= (both[0] != 0) | (np.signbit(both[0]) == np.signbit(both[1]))
     else:
         same = np.asarray(ours == theirs)
     if np.all(same):

@@ -4,7 +4,8 @@ is a seed: the same graph in every run.
 
     cases(first, n) yields (name, build) as programs.py has it. waiting_cases are graphs in which
     most nodes wait for others, often without taking their values; elementwise_cases are mostly
-    elementwise ops over shapes that broadcast, of up to some thousand elements.
+    elementwise ops over shapes that broadcast, of up to some thousand elements; redundant_cases are
+    full of what a rewriter leaves out, and of what looks like it.
 """
 
 import numpy as np
@@ -199,6 +200,103 @@ class _ElementwiseBuilder(_Builder):
                     continue
 
 
+class _RedundantBuilder(_Builder):
+    """What changes nothing, and pairs that cancel each other, now and then almost."""
+
+    SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-310)
+
+    def number(self, t):
+        """A constant of t's type that is often neutral, and often makes t larger."""
+        shape = (1,) * int(self.rng.choice([0, 0, 0, 1, 2, 4]))
+        value = np.full(shape, self.rng.choice([0, 1, 1, 2]), t.dtype.base_dtype.as_numpy_dtype)
+        return tf.constant(value)
+
+    def pair(self, t):
+        rng, rank = self.rng, t.shape.rank
+        kind, name = int(rng.integers(0, 8)), t.dtype.base_dtype.name
+        if kind == 0 and name not in ("bool", "string"):
+            return tf.negative(tf.negative(t))
+        if kind == 1 and name == "bool":
+            return tf.logical_not(tf.logical_not(t))
+        if kind == 2 and name.startswith("int"):
+            wide = str(rng.choice(("int64", "float64", "float32", "int32", "int8")))
+            return tf.cast(tf.cast(t, wide), str(rng.choice((name, "float32", "int64"))))
+        if kind == 3 and name in ("float32", "float64", "int32"):
+            one = rng.choice([tf.abs, tf.sign, tf.round])
+            return one(one(t))
+        if kind == 4 and rank:
+            perm = rng.permutation(rank)
+            back = np.argsort(perm) if rng.integers(3) else rng.permutation(rank)
+            return tf.transpose(tf.transpose(t, perm), back)
+        if kind == 5 and rank:
+            axis = [int(rng.integers(rank))]
+            return tf.reverse(tf.reverse(t, axis), axis if rng.integers(3) else [0])
+        if kind == 6:
+            axis = int(rng.integers(rank + 1))
+            return tf.squeeze(tf.expand_dims(t, axis), [axis])
+        return tf.reshape(tf.reshape(t, [-1]), tf.shape(t) if rng.integers(2)
+                          else np.array(t.shape.as_list(), np.int32))
+
+    def whole(self, t):
+        rng, rank = self.rng, t.shape.rank
+        kind = int(rng.integers(0, 9))
+        if kind == 0:
+            return tf.tile(t, np.ones(rank, np.int32))
+        if kind == 1 and t.dtype.base_dtype != tf.string:
+            return tf.pad(t, np.zeros((rank, 2), np.int32))
+        if kind == 2:
+            return tf.slice(t, np.zeros(rank, np.int32), np.full(rank, -1, np.int32))
+        if kind == 3 and rank:
+            return t[:] if rng.integers(2) else t[..., :]
+        if kind == 4 and rank:
+            return tf.split(t, 1, int(rng.integers(rank)))[0]
+        if kind == 5 and t.dtype.base_dtype.name in ("int32", "float32"):
+            return tf.reduce_sum(t, np.zeros(0, np.int32))
+        if kind == 6:
+            return tf1.where(tf.fill(tf.shape(t), self.pick(("bool",), ())), t, t)
+        if kind == 7:
+            return tf.broadcast_to(t, tf.shape(t))
+        return tf.raw_ops.IdentityN(input=[t])[0] if rng.integers(2) else tf.identity(t)
+
+    def shape_of(self, t):
+        return self.rng.choice([tf.shape, tf.size, tf.rank])(t)
+
+    def node(self):
+        rng, kind = self.rng, int(self.rng.integers(0, 16))
+        if kind < 5:
+            return self.pair(self.pick())
+        if kind < 8:
+            return self.whole(self.pick())
+        if kind < 11:
+            t = self.pick(DTYPES[:4])
+            ops = [tf.add, tf.subtract, tf.multiply] + [tf.math.divide] * t.dtype.is_floating
+            op, number = ops[int(rng.integers(len(ops)))], self.number(t)
+            return op(t, number) if rng.integers(3) else op(number, t)
+        if kind == 11:
+            t = self.pick(("int32", "int64"))
+            op = rng.choice([tf.add, tf.multiply, tf.bitwise.bitwise_or])
+            return op(tf.cast(3, t.dtype), op(t, tf.cast(5, t.dtype)))
+        if kind == 12:
+            return self.shape_of(self.pick())
+        if kind == 13:
+            t = self.pick(DTYPES[:2], rank=1)
+            op = rng.choice([tf.tanh, tf.exp, tf.negative, tf.sign])
+            return tf.concat([op(t), op(self.like(t))], 0)
+        if kind == 14:
+            t = self.pick(DTYPES[:4])
+            return tf.add(t, tf.fill(tf.shape(t), self.pick((t.dtype.base_dtype.name,), ())))
+        return super().node()
+
+    def run(self):
+        made = super().run()
+        for x, value in made.feeds.items():
+            if x.dtype.is_floating and self.rng.integers(2):
+                where = self.rng.integers(0, 2, value.shape).astype(bool)
+                special = self.rng.choice(self.SPECIAL, value.shape).astype(value.dtype)
+                made.feeds[x] = np.where(where, special, value).astype(value.dtype)
+        return made
+
+
 def _build(seed, n_nodes, kind=_Builder, **options):
     def build():
         builder = kind(seed, **options)
@@ -228,4 +326,10 @@ def waiting_cases(first, n):
 def elementwise_cases(first, n):
     for seed in range(first, first + n):
         yield (f"elementwise/{seed}", _build(seed, 15 + seed % 5 * 20, _ElementwiseBuilder),
+               {"rtol": 1e-4})
+
+
+def redundant_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"redundant/{seed}", _build(seed, 15 + seed % 5 * 15, _RedundantBuilder),
                {"rtol": 1e-4})

@@ -2,7 +2,7 @@
  * (compile.h).
  *
  * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_simplify.c, pass_fold.c,
- * pass_cse.c, pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_fuse.c,
+ * pass_branches.c, pass_cse.c, pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_fuse.c,
  * pass_partition.c, pass_functions.c. */
 #include "master/compile/compile.h"
 
@@ -22,6 +22,7 @@ const struct pass compile_passes[] = {
     {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false, false},
     {"simplify",  pass_simplify,  "what changes nothing, pairs that cancel",    true,  true},
     {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true,  false},
+    {"branches",  pass_branches,  "CF 3.2: dead branches of constants",        true,  true},
     {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true,  false},
     {"waits",     pass_waits,     "what only waits is not computed",           true,  false},
     {"controls",  pass_controls,  "control edges that say nothing new",        true,  true},

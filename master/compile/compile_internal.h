@@ -31,6 +31,7 @@ struct status *pass_prune(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_inline(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_simplify(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_fold(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_branches(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_cse(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_waits(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_controls(struct compilation *c, bool *ret_changed) MUST_USE;

@@ -2,7 +2,8 @@
 of 1, 3 and 10, loop constants, TensorArrays and gradients; each op on a random task. A case is a
 seed: the same graph in every run.
 
-    cases(first, n) yields (name, build, options) as programs.py has it.
+    cases(first, n) yields (name, build, options) as programs.py has it. In known_cases most
+    predicates of conditionals are constants.
 """
 
 import numpy as np
@@ -109,9 +110,21 @@ class _Builder:
         return values[-1]
 
 
-def _build(seed):
+class _KnownBuilder(_Builder):
+    """Most predicates are constants, or computed from constants."""
+
+    def predicate(self, values):
+        known, is_true = self.rng.random() < 0.7, bool(self.rng.integers(2))
+        if not known:
+            return super().predicate(values)
+        with self.somewhere():
+            return (tf.constant(is_true) if self.rng.integers(2)
+                    else tf.less(tf.constant(1), tf.constant(1 + is_true)))
+
+
+def _build(seed, kind=_Builder):
     def build():
-        builder = _Builder(seed)
+        builder = kind(seed)
         feeds = [tf1.placeholder(tf.float32, [3]) for _ in range(N_FEEDS)]
         results = [builder.block(feeds, 0) for _ in range(2)]
         if seed % 3 == 0:
@@ -130,3 +143,8 @@ def _build(seed):
 def cases(first, n):
     for seed in range(first, first + n):
         yield f"random_loops/{seed}", _build(seed), {"rtol": 1e-4, "atol": 1e-5}
+
+
+def known_cases(first, n):
+    for seed in range(first, first + n):
+        yield f"known/{seed}", _build(seed, _KnownBuilder), {"rtol": 1e-4, "atol": 1e-5}

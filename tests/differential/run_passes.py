@@ -31,11 +31,11 @@ from programs import tf1  # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
 SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "redundant": 20,
-          "loops": 8}
+          "loops": 8, "known": 8}
 LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "redundant": 1000,
-        "loops": 500}
+        "loops": 500, "known": 500}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
-PASSES = ("simplify", "fold", "cse", "waits", "controls", "fuse")  # the optional ones
+PASSES = ("simplify", "fold", "branches", "cse", "waits", "controls", "fuse")  # the optional ones
 REFERENCE = "all on"
 # name: (are the tasks plain?, master flags, is the session L0?)
 WAYS = {
@@ -149,7 +149,8 @@ class Runner:
                                                                    limits["elementwise"]),
                     "redundant": random_graphs.redundant_cases(arguments.seed,
                                                                limits["redundant"]),
-                    "loops": random_loops.cases(arguments.seed, limits["loops"])}
+                    "loops": random_loops.cases(arguments.seed, limits["loops"]),
+                    "known": random_loops.known_cases(arguments.seed, limits["known"])}
         for title, cases in sections.items():
             began, before = time.time(), (self.passed, self.failed)
             for case in cases:

@@ -197,7 +197,7 @@ static void bench_size(int n_nodes, int n_rounds, const struct device_table *dev
     printf("%8d %8d %9.1f %8.2f ", network.graph.n_live, best.n_compiled, best.total_ms,
            1000 * best.total_ms / network.graph.n_live);
     for (size_t i = 0; i < n_compile_passes; i++)
-        printf(" %9.1f", best.pass_ms[i]);
+        printf(" %10.1f", best.pass_ms[i]);
     printf("\n");
     fflush(stdout);
     graph_fini(&network.graph);
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
     CHECK(n_compile_passes <= MAX_PASSES);
     printf("%8s %8s %9s %8s ", "nodes", "compiled", "ms", "us/node");
     for (size_t i = 0; i < n_compile_passes; i++)
-        printf(" %9s", compile_passes[i].name);
+        printf(" %10s", compile_passes[i].name);
     printf("\n");
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         bench_size(sizes[i], n_rounds, devices, pool);

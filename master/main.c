@@ -143,8 +143,8 @@ static const struct option_row rows[] = {
         "how long a consistent save waits for the steps that run on"
         " its tasks before it fails"), .min = 10, .max = 86400000},
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...",
-        "leave out these optional passes: simplify, fold, branches, cse, waits, controls, "
-        "fuse")},
+        "leave out these optional passes: simplify, invariants, fold, branches, cse, waits, "
+        "controls, fuse")},
     {ROW("dump-graph", OPTION_STRING, dump_graph, NULL, "after:PASS",
         "log the graph as text after this pass; after:all for every pass")},
 };

@@ -1,9 +1,9 @@
 /* The compiler's driver: the table of passes, and the way from a session's graph to partitions
  * (compile.h).
  *
- * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_simplify.c, pass_fold.c,
- * pass_branches.c, pass_cse.c, pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_fuse.c,
- * pass_partition.c, pass_functions.c. */
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_simplify.c,
+ * pass_invariants.c, pass_fold.c, pass_branches.c, pass_cse.c, pass_waits.c, pass_controls.c,
+ * pass_datasets.c, place.h, pass_place.c, pass_fuse.c, pass_partition.c, pass_functions.c. */
 #include "master/compile/compile.h"
 
 #include <stdlib.h>
@@ -17,21 +17,22 @@
 
 // clang-format off
 const struct pass compile_passes[] = {
-    {"cut",       pass_cut,       "WP 4.2 partial execution",                  false, false},
-    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          false, true},
-    {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false, false},
-    {"simplify",  pass_simplify,  "what changes nothing, pairs that cancel",    true,  true},
-    {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true,  false},
-    {"branches",  pass_branches,  "CF 3.2: dead branches of constants",        true,  true},
-    {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true,  false},
-    {"waits",     pass_waits,     "what only waits is not computed",           true,  false},
-    {"controls",  pass_controls,  "control edges that say nothing new",        true,  true},
-    {"datasets",  pass_datasets,  "datasets as graphs, for clients",           false, false},
-    {"sweep",     pass_prune,     "what the passes before it left unused",     false, true},
-    {"place",     pass_place,     "WP 3.2.1 node placement",                   false, true},
-    {"fuse",      pass_fuse,      "WP 5.1: elementwise nodes as one",          true,  false},
-    {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false, false},
-    {"functions", pass_functions, "CF 3: functions that kernels call",         false, false},
+    {"cut",        pass_cut,        "WP 4.2 partial execution",                  false, false},
+    {"prune",      pass_prune,      "WP 4.2; OSDI 3.2",                          false, true},
+    {"inline",     pass_inline,     "WP 4.4, CF 3: functions, If, While",        false, false},
+    {"simplify",   pass_simplify,   "what changes nothing, pairs that cancel",   true,  true},
+    {"invariants", pass_invariants, "CF 4.1: loop invariants",                   true,  true},
+    {"fold",       pass_fold,       "OSDI 3.3 constant folding",                 true,  false},
+    {"branches",   pass_branches,   "CF 3.2: dead branches of constants",        true,  true},
+    {"cse",        pass_cse,        "WP 5.1 common subexpressions",              true,  false},
+    {"waits",      pass_waits,      "what only waits is not computed",           true,  false},
+    {"controls",   pass_controls,   "control edges that say nothing new",        true,  true},
+    {"datasets",   pass_datasets,   "datasets as graphs, for clients",           false, false},
+    {"sweep",      pass_prune,      "what the passes before it left unused",     false, true},
+    {"place",      pass_place,      "WP 3.2.1 node placement",                   false, true},
+    {"fuse",       pass_fuse,       "WP 5.1: elementwise nodes as one",          true,  false},
+    {"partition",  pass_partition,  "WP 3.2.2 cross-device communication",       false, false},
+    {"functions",  pass_functions,  "CF 3: functions that kernels call",         false, false},
 };
 // clang-format on
 const size_t n_compile_passes = ARRAY_LEN(compile_passes);

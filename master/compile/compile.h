@@ -1,9 +1,9 @@
 /* The compiler: makes partitions from a session's graph and a step's signature [WP 3.2.1, 3.3.1,
  * 5.1; OSDI 3.3].
  *
- *   session graph ─► cut at feeds and fetches ─► prune ─► inline ─► simplify ─► fold ─►
- *     branches ─► cse ─► waits ─► controls ─► place ─► fuse ─► partition ─► one graph per task,
- *     with the functions that kernels call
+ *   session graph ─► cut at feeds and fetches ─► prune ─► inline ─► simplify ─►
+ *     invariants ─► fold ─► branches ─► cse ─► waits ─► controls ─► place ─► fuse ─► partition ─►
+ *     one graph per task, with the functions that kernels call
  *
  * Stateful nodes and their colocation groups have been placed before, once for the session's whole
  * graph (place_session). The passes are rows of a table (compile.c). A pass says whether it changed

@@ -30,6 +30,7 @@ struct status *pass_cut(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_prune(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_inline(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_simplify(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_invariants(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_fold(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_branches(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_cse(struct compilation *c, bool *ret_changed) MUST_USE;
@@ -75,6 +76,11 @@ const struct tensor *const_behind(const struct node *node);
 /* Does pass_inline replace it: a call by name, PartitionedCall, If, Case, While, For, RemoteCall to
  * a constant target, SymbolicGradient? */
 bool node_is_call(const struct node *node);
+/* graph_find_references, which costs little here if no node has a reference. malloc'd. */
+bool *compile_references(const struct graph *graph);
+/* May the node be left out, or run once more, if nobody takes its outputs: has it no state, effect,
+ * reference, handle or variant, makes no frame, calls nothing and checks nothing (pass_waits.c)? */
+bool node_may_be_left_out(const struct node *node);
 void graph_drop_library(struct graph *graph);
 /* The bytes of a Const's value, its strings included; -1 if the node is not a Const with a value.
  * Passes ask it for each edge, so counting strings ends beyond CONST_COUNTED_BYTES. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/graph/internal_ops.h"
+#include "common/graph/references.h"
 #include "common/tensor/tensor.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
@@ -73,6 +74,21 @@ int64_t const_size_bytes(const struct node *node) {
          i++)
         size += (int64_t)tensor_string(t, i).len;
     return size;
+}
+
+bool *compile_references(const struct graph *graph) {
+    struct graph_consumers consumers;
+    bool has_references = false;
+    for (int id = 0; id < graph->n_nodes && !has_references; id++)
+        for (int i = 0; i < graph->nodes[id]->n_outputs; i++)
+            has_references =
+                has_references || dtype_is_ref((enum dtype)graph->nodes[id]->out_types[i]);
+    if (!has_references)
+        return xcalloc((size_t)graph->n_nodes + 1, sizeof(bool));
+    graph_consumers_init(&consumers, graph);
+    bool *is_reference = graph_find_references(graph, &consumers);
+    graph_consumers_fini(&consumers);
+    return is_reference;
 }
 
 /* ---- frames ---- */

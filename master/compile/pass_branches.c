@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 #include "common/graph/graph_rewrite.h"
-#include "common/graph/references.h"
 #include "master/compile/compile_internal.h"
 
 struct cutter {
@@ -178,7 +177,7 @@ static struct status *replace_all(struct cutter *cut) {
     struct status *st = NULL;
     bool pruned = false;
     graph_consumers_init(&consumers, graph);
-    cut->is_reference = graph_find_references(graph, &consumers);
+    cut->is_reference = compile_references(graph);
     for (int id = 0; id < cut->n_ids; id++)
         if (!graph->nodes[id]->is_removed && may_replace(cut, graph->nodes[id]))
             TRY_OUT(replace_merge(cut, &consumers, graph->nodes[id]));

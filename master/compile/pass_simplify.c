@@ -19,7 +19,6 @@
 
 #include "common/graph/graph_controls.h"
 #include "common/graph/graph_rewrite.h"
-#include "common/graph/references.h"
 #include "master/compile/simplify.h"
 
 enum { MAX_ROUNDS = 4 }; /* rewrites of one node in a row */
@@ -388,22 +387,6 @@ static void note_edges(struct simplifier *s, struct node *const *order, int n) {
     }
 }
 
-static bool has_references(const struct graph *graph) {
-    for (int id = 0; id < graph->n_nodes; id++)
-        for (int i = 0; i < graph->nodes[id]->n_outputs; i++)
-            if (dtype_is_ref((enum dtype)graph->nodes[id]->out_types[i]))
-                return true;
-    return false;
-}
-
-static bool *find_references(const struct graph *graph) {
-    struct graph_consumers consumers;
-    graph_consumers_init(&consumers, graph);
-    bool *is_reference = graph_find_references(graph, &consumers);
-    graph_consumers_fini(&consumers);
-    return is_reference;
-}
-
 static void simplifier_init(struct simplifier *s, struct compilation *c) {
     struct arena *arena = &c->arena;
     int n = c->graph.n_nodes + 1;
@@ -415,8 +398,7 @@ static void simplifier_init(struct simplifier *s, struct compilation *c) {
     s->feeds_control = arena_array(arena, bool, n);
     s->feeds_frame = arena_array(arena, bool, n);
     s->n_consumers = arena_array(arena, int, n);
-    s->is_reference =
-        has_references(&c->graph) ? find_references(&c->graph) : xcalloc((size_t)n, sizeof(bool));
+    s->is_reference = compile_references(&c->graph);
     graph_shapes_init(&s->shapes);
 }
 

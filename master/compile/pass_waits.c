@@ -64,7 +64,7 @@ static bool has_plain_kernel(const struct node *node) {
     return !def || !(def->flags & (KERNEL_STATEFUL | KERNEL_ASYNC));
 }
 
-static bool may_be_left_out(const struct node *node) {
+bool node_may_be_left_out(const struct node *node) {
     return node->n_outputs > 0 && !node_is_stateful(node) && !node_is_internal(node) &&
            !node_is_frame_op(node) && !node_is_switch(node) && !node_uses_functions(node) &&
            !node_has_ref(node) && !has_handles(node) && !is_run_for_itself(node) &&
@@ -121,7 +121,7 @@ static struct status *leave_out(struct waiter *w, struct node *node,
 
 static struct status *look_at_node(struct waiter *w, struct node *node) {
     struct node_input switched;
-    if (w->n_takers[node->id] > 0 || w->is_target[node->id] || !may_be_left_out(node) ||
+    if (w->n_takers[node->id] > 0 || w->is_target[node->id] || !node_may_be_left_out(node) ||
         takes_next_iteration(node))
         return NULL;
     int n_switched = count_switched(node, &switched);

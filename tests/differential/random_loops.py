@@ -3,7 +3,8 @@ of 1, 3 and 10, loop constants, TensorArrays and gradients; each op on a random 
 seed: the same graph in every run.
 
     cases(first, n) yields (name, build, options) as programs.py has it. In known_cases most
-    predicates of conditionals are constants.
+    predicates of conditionals are constants; in invariant_cases loops compute much from what they
+    do not change.
 """
 
 import numpy as np
@@ -122,6 +123,22 @@ class _KnownBuilder(_Builder):
                     else tf.less(tf.constant(1), tf.constant(1 + is_true)))
 
 
+class _InvariantBuilder(_Builder):
+    """Loops compute much from what they do not change; some run zero times."""
+
+    def op(self, values):
+        outer = self.pick(values[: max(1, len(values) // 2)])
+        with self.somewhere():
+            for _ in range(int(self.rng.integers(1, 4))):
+                outer = self.pick([tf.sin, tf.tanh, tf.negative, lambda x: x * 0.5,
+                                   lambda x: tf.maximum(x, 0.1), tf.cos])(outer)
+            return tf.tanh(outer * self.pick(values) if self.rng.integers(2) else outer)
+
+    def predicate(self, values):
+        with self.somewhere():
+            return super().predicate([self.op(values), *values])
+
+
 def _build(seed, kind=_Builder):
     def build():
         builder = kind(seed)
@@ -148,3 +165,8 @@ def cases(first, n):
 def known_cases(first, n):
     for seed in range(first, first + n):
         yield f"known/{seed}", _build(seed, _KnownBuilder), {"rtol": 1e-4, "atol": 1e-5}
+
+
+def invariant_cases(first, n):
+    for seed in range(first, first + n):
+        yield f"invariants/{seed}", _build(seed, _InvariantBuilder), {"rtol": 1e-4, "atol": 1e-5}

@@ -31,11 +31,12 @@ from programs import tf1  # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
 SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "redundant": 20,
-          "loops": 8, "known": 8}
+          "loops": 8, "known": 8, "invariants": 8}
 LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "redundant": 1000,
-        "loops": 500, "known": 500}
+        "loops": 500, "known": 500, "invariants": 500}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
-PASSES = ("simplify", "fold", "branches", "cse", "waits", "controls", "fuse")  # the optional ones
+# The optional ones.
+PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse")
 REFERENCE = "all on"
 # name: (are the tasks plain?, master flags, is the session L0?)
 WAYS = {
@@ -150,7 +151,9 @@ class Runner:
                     "redundant": random_graphs.redundant_cases(arguments.seed,
                                                                limits["redundant"]),
                     "loops": random_loops.cases(arguments.seed, limits["loops"]),
-                    "known": random_loops.known_cases(arguments.seed, limits["known"])}
+                    "known": random_loops.known_cases(arguments.seed, limits["known"]),
+                    "invariants": random_loops.invariant_cases(arguments.seed,
+                                                               limits["invariants"])}
         for title, cases in sections.items():
             began, before = time.time(), (self.passed, self.failed)
             for case in cases:

@@ -125,7 +125,7 @@ class TestFeeds(TestCase):
             graphs = [value for field, value in rc.fields(rc.first(self.client.end(call), 2))
                       if field == 3]
             self.assertEqual(len(graphs), 1)
-            self.assertIn(b"Identity", graphs[0])
+            self.assertIn(b"_fetch_y0_0", graphs[0])
 
     @sanitized_too
     def test_graphs_for_a_client_that_does_not_wait(self):

@@ -66,6 +66,7 @@ struct device_slices {
     const void *indices;
     enum dtype index_dtype;
     int depth;
+    bool wraps; /* a coordinate is taken modulo its dimension, so none is out of range */
     int64_t dims[DEVICE_MAX_DEPTH];
     int64_t n_rows, len;
 };
@@ -139,6 +140,16 @@ struct device_reverse_sequence {
     bool batch_is_first;
 };
 
+/* to[i] = numbers[from[i] modulo n_numbers] */
+enum { DEVICE_MAX_NUMBERS = 8 };
+struct device_renumber {
+    enum dtype dtype; /* int32 or int64 */
+    void *to;
+    const void *from;
+    int64_t n, n_numbers;
+    int64_t numbers[DEVICE_MAX_NUMBERS];
+};
+
 /* The gradient of MirrorPad: to [dims] sums the elements of `from` [before + dims + after] that are
  * its mirror images. `offset` is 1 where the edge is not repeated. */
 struct device_mirror {
@@ -163,6 +174,17 @@ struct device_multinomial {
 /* Where a random generator's state is: here, or on the device. */
 struct device_generator {
     const uint64_t *key, *counter; /* NULL: the generator of the random_fill */
+};
+
+/* Gamma distributed numbers, as the CPU draws them: sample s of parameter p is out[s, p] and has
+ * the stream that begins 256 · (p · samples + s) blocks on. */
+struct device_gamma {
+    enum dtype dtype; /* of alpha and the output */
+    const void *alpha;
+    void *out;
+    int64_t n_parameters, samples;
+    struct philox generator;
+    struct device_generator generator_at;
 };
 
 /* A stack of matrix products: out[i] = op(x[i]) · op(y[i]), [m, n] of [m, k] and [k, n], stored row
@@ -202,15 +224,21 @@ struct device_engine {
                               uint64_t *before)MUST_USE;
     struct status *(*multinomial)(struct kernel_ctx *ctx,
                                   const struct device_multinomial *job)MUST_USE;
+    struct status *(*gamma)(struct kernel_ctx *ctx, const struct device_gamma *job)MUST_USE;
     struct status *(*mirror_grad)(struct kernel_ctx *ctx,
                                   const struct device_mirror *mirror)MUST_USE;
     struct status *(*one_hot)(struct kernel_ctx *ctx, const struct device_one_hot *one_hot)MUST_USE;
+    struct status *(*renumber)(struct kernel_ctx *ctx,
+                               const struct device_renumber *renumber)MUST_USE;
     struct status *(*band)(struct kernel_ctx *ctx, const struct device_band *band)MUST_USE;
     struct status *(*reverse_sequence)(struct kernel_ctx *ctx,
                                        const struct device_reverse_sequence *reverse)MUST_USE;
     /* n complex numbers in place */
     struct status *(*conjugate)(struct kernel_ctx *ctx, enum dtype dtype, void *at,
                                 int64_t n)MUST_USE;
+    /* to[i] = the sum of row i of `from` [n_rows, n], of floats or complex numbers */
+    struct status *(*sum_rows)(struct kernel_ctx *ctx, enum dtype dtype, const void *from, void *to,
+                               int64_t n_rows, int64_t n)MUST_USE;
     struct status *(*multiply)(struct kernel_ctx *ctx,
                                const struct device_products *products)MUST_USE;
     /* to[i] = start + i · delta in the dtype's arithmetic; start and delta are on the host */

@@ -3,7 +3,9 @@
  * too, so there another reader may see its value change. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/update.h"
 
 extern const struct kernel_list array_inplace_kernels;
@@ -38,6 +40,18 @@ static struct status *take_x(struct kernel_ctx *ctx) {
     return st;
 }
 
+/* A device takes the indices modulo n itself, because the host cannot read them. */
+static struct status *update_on_device(struct kernel_ctx *ctx, enum update_op op) {
+    const struct tensor *i = kernel_input(ctx, 1), *y = &ctx->outputs[0];
+    struct device_scatter scatter = {.op = op,
+                                     .dtype = tensor_dtype(y),
+                                     .params = tensor_data(&ctx->outputs[0]),
+                                     .updates = tensor_cdata(kernel_input(ctx, 2))};
+    TRY(device_slices_init(&scatter.slices, i, 1, tensor_shape(y), i->n_elements));
+    scatter.slices.wraps = true;
+    return ctx->instance->engine->scatter(ctx, &scatter);
+}
+
 /* InplaceX: y = x; y[i, :] op= v.
  *   x  T [n, …]     i  int32 [m], taken modulo n     v  T [m, …]     y  like x
  * Errors   INVALID_ARGUMENT   shapes */
@@ -49,6 +63,10 @@ static enum kernel_result inplace_compute(struct kernel_ctx *ctx) {
     struct tensor *y = &ctx->outputs[0];
     if (y->n_elements == 0 || i->n_elements == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, update_on_device(ctx, op));
+        return KERNEL_DONE;
+    }
     int64_t n_rows = tensor_dim(y, 0), row_len = y->n_elements / n_rows;
     int64_t *offsets = malloc((size_t)i->n_elements * sizeof(*offsets));
     if (!offsets)

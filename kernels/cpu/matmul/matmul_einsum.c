@@ -12,21 +12,17 @@
  *
  * Errors   INVALID_ARGUMENT   ranks or sizes that do not fit the equation
  * Cost     2·batch·rows·inner·columns flops */
+#include "kernels/cpu/matmul/matmul_einsum.h"
+
 #include <stdlib.h>
 
 #include "common/base/pool_cancel.h"
-#include "common/ops/einsum_equation.h"
 #include "kernels/cpu/matmul/matmul.h"
-#include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/number_types.h"
 
 extern const struct kernel_list matmul_einsum_kernels;
-
-struct einsum_state {
-    struct einsum_equation equation;
-    enum dtype dtype, compute;
-};
 
 static struct status *einsum_init(struct kernel_init *init) {
     struct einsum_state *state = xcalloc(1, sizeof(*state));
@@ -41,24 +37,9 @@ static struct status *einsum_init(struct kernel_init *init) {
 
 /* ---- walking strides ---- */
 
-struct axis {
-    int64_t size, stride; /* in elements of the strided side */
-};
-struct walk {
-    int n_axes, n_summed; /* the last n_summed axes are summed */
-    struct axis axes[SHAPE_MAX_RANK];
-};
-
 static void walk_add(struct walk *walk, int64_t size, int64_t stride) {
     if (size != 1)
         walk->axes[walk->n_axes++] = (struct axis){size, stride};
-}
-
-static int64_t walk_elements(const struct walk *walk, int from, int to) {
-    int64_t n = 1;
-    for (int i = from; i < to; i++)
-        n *= walk->axes[i].size;
-    return n;
 }
 
 /* Moves to the next position of axes [0, n), and returns its offset. */
@@ -113,38 +94,7 @@ static int64_t walk_step(const struct axis *axes, int n, int64_t *index, int64_t
     }
 // clang-format on
 
-/* Is it a plain copy? */
-static bool walk_is_contiguous(const struct walk *walk) {
-    int64_t stride = 1;
-    for (int i = walk->n_axes - 1; i >= 0; i--) {
-        if (walk->axes[i].stride != stride)
-            return false;
-        stride *= walk->axes[i].size;
-    }
-    return walk->n_summed == 0;
-}
-
 /* ---- labels ---- */
-
-struct operand {
-    uint16_t labels[SHAPE_MAX_RANK]; /* each label once, in the order of the dimensions */
-    int n_labels;
-    int64_t stride[EINSUM_N_LABELS];
-    bool has[EINSUM_N_LABELS];
-    struct walk walk;
-    const void *data;
-    void *memory; /* malloc'd, or NULL */
-};
-
-struct einsum_job {
-    const struct einsum_state *state;
-    struct operand in[EINSUM_MAX_INPUTS], out;
-    int64_t size[EINSUM_N_LABELS];
-    int64_t n_batch, rows, inner, columns;
-    const char *a, *b;
-    char *c;
-    int64_t unit_rows, units; /* the rows of a unit of work; the units of each product */
-};
 
 static struct status *take_label(struct einsum_job *job, struct operand *operand,
                                  const struct tensor *t, uint16_t label, int axis, int64_t stride) {
@@ -392,7 +342,7 @@ static struct status *einsum(struct kernel_ctx *ctx, struct einsum_job *job) {
     if (ctx->outputs[0].n_elements == 0)
         return NULL;
     plan_walks(job);
-    return run(ctx, job);
+    return kernel_is_for_device(ctx) ? einsum_run_on_device(ctx, job) : run(ctx, job);
 }
 
 static enum kernel_result einsum_compute(struct kernel_ctx *ctx) {

@@ -57,13 +57,23 @@ struct status *data_format_init(struct kernel_init *init) {
 enum kernel_result data_format_dim_map(struct kernel_ctx *ctx) {
     const struct data_format_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);
+    struct device_renumber job = {
+        .dtype = tensor_dtype(x), .n = x->n_elements, .n_numbers = state->n};
+    for (int dim = 0; dim < state->n; dim++)
+        job.numbers[dim] = strchr(state->dst, state->src[dim]) - state->dst;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)x->dtype, tensor_shape(x)));
     void *y = tensor_data(&ctx->outputs[0]);
+    if (kernel_is_for_device(ctx)) {
+        job.to = y;
+        job.from = tensor_cdata(x);
+        if (job.n > 0)
+            KERNEL_TRY(ctx, ctx->instance->engine->renumber(ctx, &job));
+        return KERNEL_DONE;
+    }
     for (int64_t i = 0; i < x->n_elements; i++) {
         int64_t dim = tensor_index_at(x, i);
         dim %= state->n; /* an index beyond the dimensions wraps around, as in TensorFlow */
-        int64_t mapped =
-            strchr(state->dst, state->src[dim < 0 ? dim + state->n : dim]) - state->dst;
+        int64_t mapped = job.numbers[dim < 0 ? dim + state->n : dim];
         if (x->dtype == DT_INT32)
             ((int32_t *)y)[i] = (int32_t)mapped;
         else

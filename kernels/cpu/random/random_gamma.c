@@ -155,6 +155,7 @@ static double max_of(enum dtype dtype) {
 struct sample_job {
     bool is_poisson;
     struct philox generator;
+    struct device_generator generator_at; /* on a device */
     enum dtype out;
     const struct tensor *parameters;
     int64_t n_parameters, samples;
@@ -181,6 +182,18 @@ static void sample_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
+/* Only gamma distributions have rows for devices. */
+static struct status *run_on_device(struct kernel_ctx *ctx, const struct sample_job *job) {
+    struct device_gamma gamma = {.dtype = job->out,
+                                 .alpha = tensor_cdata(job->parameters),
+                                 .out = job->to,
+                                 .n_parameters = job->n_parameters,
+                                 .samples = job->samples,
+                                 .generator = job->generator,
+                                 .generator_at = job->generator_at};
+    return ctx->instance->engine->gamma(ctx, &gamma);
+}
+
 static enum kernel_result run(struct kernel_ctx *ctx, struct sample_job *job,
                               const struct tensor *parameters) {
     job->out = (enum dtype)ctx->instance->out_types[0];
@@ -188,7 +201,10 @@ static enum kernel_result run(struct kernel_ctx *ctx, struct sample_job *job,
     job->n_parameters = parameters->n_elements;
     job->to = tensor_data(&ctx->outputs[0]);
     job->samples = ctx->outputs[0].n_elements / job->n_parameters;
-    pool_parallel_for(ctx->pool, ctx->outputs[0].n_elements, 100, sample_range, job);
+    if (kernel_is_for_device(ctx))
+        KERNEL_TRY(ctx, run_on_device(ctx, job));
+    else
+        pool_parallel_for(ctx->pool, ctx->outputs[0].n_elements, 100, sample_range, job);
     return KERNEL_DONE;
 }
 
@@ -240,10 +256,12 @@ static enum kernel_result stateless(struct kernel_ctx *ctx, struct sample_job *j
 enum kernel_result random_stateless_gamma(struct kernel_ctx *ctx) {
     struct sample_job job = {0};
     bool is_v3 = ctx->instance->n_inputs == 5;
-    if (is_v3)
+    KERNEL_TRY(ctx, device_input(ctx, ctx->instance->n_inputs - 1));
+    if (is_v3) {
         KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2),
                                         kernel_input(ctx, 3), &job.generator));
-    else
+        random_generator_at(ctx, &job.generator, &job.generator_at);
+    } else
         KERNEL_TRY(ctx, random_from_seed(kernel_input(ctx, 1), &job.generator));
     return stateless(ctx, &job, ctx->instance->n_inputs - 1);
 }

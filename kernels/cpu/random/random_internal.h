@@ -15,6 +15,10 @@ kernel_fn random_uniform, random_normal, random_truncated_normal, random_uniform
  * Philox. Errors: INVALID_ARGUMENT. */
 struct status *random_from_key(const struct tensor *key, const struct tensor *counter,
                                const struct tensor *alg, struct philox *ret) MUST_USE;
+/* Finds key (input 1) and counter (input 2) where they are, after random_from_key: on a device, or,
+ * what is in host memory, in *generator. */
+void random_generator_at(const struct kernel_ctx *ctx, struct philox *generator,
+                         struct device_generator *ret);
 struct status *random_stateless_init(struct kernel_init *init);
 kernel_fn random_stateless, random_stateless_v2, random_get_key_counter, random_get_alg;
 

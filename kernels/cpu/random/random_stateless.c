@@ -63,9 +63,8 @@ struct status *random_stateless_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* Finds key and counter where they are; one of them may have come inline. */
-static void generator_on_device(const struct kernel_ctx *ctx, struct philox *generator,
-                                struct device_generator *ret) {
+void random_generator_at(const struct kernel_ctx *ctx, struct philox *generator,
+                         struct device_generator *ret) {
     const struct tensor *key = kernel_input(ctx, 1), *counter = kernel_input(ctx, 2);
     if (tensor_is_on_device(key))
         ret->key = tensor_cdata(key);
@@ -101,7 +100,7 @@ static enum kernel_result stateless_fill(struct kernel_ctx *ctx, bool is_v2) {
                                      kernel_input(ctx, state->minval + 1), false, &fill));
     struct device_generator generator = {NULL, NULL};
     if (is_v2)
-        generator_on_device(ctx, &fill.generator, &generator);
+        random_generator_at(ctx, &fill.generator, &generator);
     KERNEL_TRY(ctx, random_fill_output(ctx, &fill, &generator));
     return KERNEL_DONE;
 }

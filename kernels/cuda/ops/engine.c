@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/ops/engine_internal.h"
+#include "kernels/cuda/ops/reductions.h"
 
 const struct device_engine gpu_engine = {
     .stage = gpu_stage,
@@ -16,12 +17,15 @@ const struct device_engine gpu_engine = {
     .random = engine_random,
     .advance = engine_advance,
     .multinomial = engine_multinomial,
+    .gamma = engine_gamma,
     .mirror_grad = engine_mirror_grad,
     .one_hot = engine_one_hot,
+    .renumber = engine_renumber,
     .band = engine_band,
     .reverse_sequence = engine_reverse_sequence,
     .conjugate = engine_conjugate,
     .range = engine_range,
+    .sum_rows = reduction_sum_rows,
     .multiply = gpu_multiply,
 };
 
@@ -73,6 +77,7 @@ struct pick_slices engine_slices(const struct device_slices *slices) {
     _Static_assert((int)PICKS_MAX_DEPTH == (int)DEVICE_MAX_DEPTH, "both count coordinates");
     struct pick_slices result = {.indices = slices->indices,
                                  .index = engine_index(slices->index_dtype),
+                                 .wraps = slices->wraps,
                                  .depth = slices->depth,
                                  .n_rows = slices->n_rows,
                                  .len = slices->len};

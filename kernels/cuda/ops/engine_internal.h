@@ -34,6 +34,8 @@ struct status *engine_mirror_grad(struct kernel_ctx *ctx,
                                   const struct device_mirror *mirror) MUST_USE;
 struct status *engine_one_hot(struct kernel_ctx *ctx,
                               const struct device_one_hot *one_hot) MUST_USE;
+struct status *engine_renumber(struct kernel_ctx *ctx,
+                               const struct device_renumber *renumber) MUST_USE;
 struct status *engine_band(struct kernel_ctx *ctx, const struct device_band *band) MUST_USE;
 struct status *engine_reverse_sequence(struct kernel_ctx *ctx,
                                        const struct device_reverse_sequence *reverse) MUST_USE;
@@ -52,6 +54,7 @@ struct status *engine_advance(struct kernel_ctx *ctx, uint64_t *words, uint64_t 
                               uint64_t *before) MUST_USE;
 struct status *engine_multinomial(struct kernel_ctx *ctx,
                                   const struct device_multinomial *job) MUST_USE;
+struct status *engine_gamma(struct kernel_ctx *ctx, const struct device_gamma *job) MUST_USE;
 struct status *engine_random(struct kernel_ctx *ctx, const struct random_fill *fill,
                              const struct device_generator *generator, void *out,
                              int64_t n) MUST_USE;

@@ -4,6 +4,7 @@
 static struct gpu_stem gather_stem = {"gather"};
 static struct gpu_stem gather_slices_stem = {"gather_slices"};
 static struct gpu_stem one_hot_stem = {"one_hot"};
+static struct gpu_stem renumber_stem = {"renumber"};
 static struct gpu_stem band_stem = {"band"};
 static struct gpu_stem reverse_sequence_stem = {"reverse_sequence"};
 static struct gpu_stem conjugate_stem = {"conjugate"};
@@ -50,6 +51,16 @@ struct status *engine_one_hot(struct kernel_ctx *ctx, const struct device_one_ho
     };
     return engine_launch_for(ctx, &one_hot_stem, gpu_size_suffix(one_hot->element_bytes), args.n,
                              &args);
+}
+
+struct status *engine_renumber(struct kernel_ctx *ctx, const struct device_renumber *renumber) {
+    _Static_assert((int)RENUMBER_MOST == (int)DEVICE_MAX_NUMBERS, "both count numbers");
+    struct renumber_args args = {.to = renumber->to,
+                                 .from = renumber->from,
+                                 .n = renumber->n,
+                                 .n_numbers = renumber->n_numbers};
+    memcpy(args.numbers, renumber->numbers, sizeof args.numbers);
+    return engine_launch_for(ctx, &renumber_stem, gpu_dtype_suffix(renumber->dtype), args.n, &args);
 }
 
 struct status *engine_band(struct kernel_ctx *ctx, const struct device_band *band) {

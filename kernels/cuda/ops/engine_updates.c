@@ -185,6 +185,21 @@ struct status *engine_advance(struct kernel_ctx *ctx, uint64_t *words, uint64_t 
     return engine_launch_for(ctx, &random_advance_stem, "u64", 1, &args);
 }
 
+struct status *engine_gamma(struct kernel_ctx *ctx, const struct device_gamma *job) {
+    static struct gpu_stem gamma_stem = {"random_gamma"};
+    struct gamma_args args = {.random = {.out = job->out,
+                                         .n = job->n_parameters * job->samples,
+                                         .key = job->generator.key,
+                                         .lo = job->generator.lo,
+                                         .hi = job->generator.hi,
+                                         .key_at = job->generator_at.key,
+                                         .counter_at = job->generator_at.counter},
+                              .alpha = job->alpha,
+                              .n_parameters = job->n_parameters,
+                              .samples = job->samples};
+    return engine_launch_for(ctx, &gamma_stem, gpu_dtype_suffix(job->dtype), args.random.n, &args);
+}
+
 struct status *engine_multinomial(struct kernel_ctx *ctx, const struct device_multinomial *job) {
     enum { MAX_BLOCKS = 1 << 16 };
     struct buffer *sums = NULL;

@@ -42,6 +42,14 @@ template <class T> __device__ static inline void one_hot(const one_hot_args &arg
     }
 }
 
+template <class I> __device__ static inline void renumber(const renumber_args &args) {
+    for (int64_t i = gpu_thread(); i < args.n; i += gpu_n_threads())
+        static_cast<I *>(args.to)[i] =
+            (I)args.numbers[pick_modulo(static_cast<const I *>(args.from)[i], args.n_numbers)];
+}
+KERNEL(renumber_i32, renumber_args) { renumber<int32_t>(args); }
+KERNEL(renumber_i64, renumber_args) { renumber<int64_t>(args); }
+
 template <class T> __device__ static inline void band(const band_args &args) {
     const T *from = reinterpret_cast<const T *>(args.from);
     for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {

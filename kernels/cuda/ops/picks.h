@@ -18,11 +18,19 @@ __device__ static inline int64_t pick_index_at(const void *indices, int64_t kind
     }
 }
 
+/* The remainder that is not negative. */
+__device__ static inline int64_t pick_modulo(int64_t at, int64_t n) {
+    int64_t rest = at % n;
+    return rest < 0 ? rest + n : rest;
+}
+
 /* The number of the slice that a row names, or -1 when a coordinate is out of range. */
 __device__ static inline int64_t pick_slice(const pick_slices &slices, int64_t row) {
     int64_t flat = 0;
     for (int d = 0; d < (int)slices.depth; d++) {
         int64_t at = pick_index_at(slices.indices, slices.index, row * slices.depth + d);
+        if (slices.wraps)
+            at = pick_modulo(at, slices.dims[d]);
         if (at < 0 || at >= slices.dims[d])
             return -1;
         flat = flat * slices.dims[d] + at;

@@ -26,6 +26,7 @@ struct gather_args {
 struct pick_slices {
     const void *indices;
     int64_t index; /* enum pick_index */
+    int64_t wraps; /* a coordinate is taken modulo its dimension */
     int64_t depth, n_rows, len;
     int64_t dims[PICKS_MAX_DEPTH];
 };
@@ -81,6 +82,14 @@ struct band_args {
     char *to;
     const char *from;
     int64_t n, n_rows, n_cols, lower, upper;
+};
+
+enum { RENUMBER_MOST = 8 };
+struct renumber_args {
+    void *to;
+    const void *from;
+    int64_t n, n_numbers;
+    int64_t numbers[RENUMBER_MOST];
 };
 
 struct reverse_sequence_args {

@@ -194,6 +194,71 @@ KERNEL(random_int_b8, random_args) {
     }
 }
 
+/* ---- gamma distributions: as kernels/cpu/random/random_gamma.c draws them ---- */
+
+enum { GAMMA_MAX_DRAWS = 10000, GAMMA_BLOCKS_PER_OUTPUT = 256 };
+
+/* Numbers of one stream. A block gives two, of which the second is used first. */
+struct gamma_draws {
+    random_state state;
+    double uniforms[2], normals[2];
+    int n_uniforms, n_normals;
+};
+
+__device__ static inline double gamma_uniform(gamma_draws &draws) {
+    if (draws.n_uniforms == 0) {
+        random_block block = random_words(draws.state);
+        draws.state = random_skip(draws.state, 1);
+        draws.uniforms[0] = random_f64(block.words[0], block.words[1]);
+        draws.uniforms[1] = random_f64(block.words[2], block.words[3]);
+        draws.n_uniforms = 2;
+    }
+    return draws.uniforms[--draws.n_uniforms];
+}
+
+__device__ static inline double gamma_normal(gamma_draws &draws) {
+    if (draws.n_normals == 0) {
+        random_pair(random_words(draws.state), draws.normals);
+        draws.state = random_skip(draws.state, 1);
+        draws.n_normals = 2;
+    }
+    return draws.normals[--draws.n_normals];
+}
+
+__device__ static inline double gamma_draw(gamma_draws &draws, double alpha) {
+    if (alpha == 1.0)
+        return -log1p(-gamma_uniform(draws));
+    bool is_below_one = alpha < 1;
+    double d = alpha + (is_below_one ? 2.0 / 3 : -1.0 / 3), c = 1.0 / 3 / sqrt(d);
+    for (int i = 0; i < GAMMA_MAX_DRAWS; i++) {
+        double x = gamma_normal(draws), v = 1 + c * x;
+        if (v <= 0)
+            continue;
+        v = v * v * v;
+        double u = gamma_uniform(draws);
+        if (u < 1 - 0.0331 * (x * x) * (x * x) || log(u) < 0.5 * x * x + d * (1 - v + log(v)))
+            return is_below_one ? d * v * pow(gamma_uniform(draws), 1 / alpha) : d * v;
+    }
+    return NAN;
+}
+
+template <class T> __device__ static inline void random_gamma(const gamma_args &args) {
+    typedef typename gpu_wide<T>::type W;
+    random_state state = random_start(args.random);
+    for (int64_t i = gpu_thread(); i < args.random.n; i += gpu_n_threads()) {
+        int64_t p = i / args.samples, sample = i % args.samples;
+        gamma_draws draws;
+        draws.state = random_skip(state, (uint64_t)i * GAMMA_BLOCKS_PER_OUTPUT);
+        draws.n_uniforms = draws.n_normals = 0;
+        double alpha = (double)(W) static_cast<const T *>(args.alpha)[p];
+        reinterpret_cast<T *>(args.random.out)[sample * args.n_parameters + p] =
+            (T)(W)gamma_draw(draws, alpha);
+    }
+}
+#define RANDOM_GAMMA(suffix, type) \
+    KERNEL(random_gamma_##suffix, gamma_args) { random_gamma<type>(args); }
+GPU_EACH_FLOAT(RANDOM_GAMMA)
+
 /* One thread moves a generator on. */
 KERNEL(random_advance_u64, random_advance_args) {
     if (gpu_thread() == 0) {

@@ -26,6 +26,13 @@ struct multinomial_draw_args {
     uint64_t key, lo, hi;
 };
 
+/* out [samples, n_parameters], by alpha [n_parameters] */
+struct gamma_args {
+    struct random_args random; /* out, the generator and n, which counts all outputs */
+    const void *alpha;
+    int64_t n_parameters, samples;
+};
+
 struct random_advance_args {
     uint64_t *words, *before; /* counter low, counter high, key; before may be NULL */
     uint64_t n_blocks;

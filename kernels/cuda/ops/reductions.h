@@ -12,6 +12,9 @@ struct status *reduction_init(struct kernel_init *init);
 kernel_fn reduction_over_axes, reduction_norm;
 kernel_fn reduction_bias_grad; /* over all but the channels */
 kernel_fn reduction_to_scalar;
+/* The engine's sums of rows (kernels/support/device_engine.h). */
+struct status *reduction_sum_rows(struct kernel_ctx *ctx, enum dtype dtype, const void *from,
+                                  void *to, int64_t n_rows, int64_t n) MUST_USE;
 
 /* Their init is gpu_init_function. */
 kernel_fn softmax_of_rows, softmax_cross_entropy, softmax_sparse_cross_entropy;

@@ -126,30 +126,31 @@ static void set_chunks(struct reduction_args *args) {
     args->n_chunks = (args->n_reduced + args->chunk - 1) / args->chunk;
 }
 
-static struct status *launch(struct kernel_ctx *ctx, const struct reduction_args *args) {
-    const struct reduction_state *state = ctx->instance->state;
+static struct status *launch(struct kernel_ctx *ctx, const struct gpu_function *function,
+                             const struct reduction_args *args) {
     /* the barriers of the kernel count on all threads of a block */
     struct gpu_grid grid = gpu_grid_for(ctx, n_groups(args) * args->n_chunks * REDUCTION_THREADS);
     grid.n_threads = REDUCTION_THREADS;
     grid.shared_bytes = 0;
-    return gpu_launch(ctx, state->function, grid, args);
+    return gpu_launch(ctx, function, grid, args);
 }
 
-/* Reduces to output 0. args->in, out and the axes are set. */
-static struct status *run(struct kernel_ctx *ctx, struct reduction_args *args) {
+/* args->in, out and the axes are set. */
+static struct status *run_with(struct kernel_ctx *ctx, const struct gpu_function *function,
+                               struct reduction_args *args) {
     if (args->n_outputs == 0)
         return NULL;
     args->is_last_of_two = 0;
     set_lanes(args);
     set_chunks(args);
     if (args->n_chunks == 1)
-        return launch(ctx, args);
+        return launch(ctx, function, args);
     struct buffer *partial;
     void *out = args->out;
     TRY(gpu_scratch(ctx, (size_t)(args->n_outputs * args->n_chunks) * REDUCTION_MAX_ACCUMULATOR,
                     &partial));
     args->out = partial->data;
-    struct status *st = launch(ctx, args);
+    struct status *st = launch(ctx, function, args);
     args->in = partial->data;
     args->out = out;
     args->is_last_of_two = 1;
@@ -159,12 +160,32 @@ static struct status *run(struct kernel_ctx *ctx, struct reduction_args *args) {
     args->n_chunks = 1;
     args->chunk = args->n_reduced;
     if (!st)
-        st = launch(ctx, args);
+        st = launch(ctx, function, args);
     buffer_unref(partial);
     return st;
 }
 
+struct status *reduction_sum_rows(struct kernel_ctx *ctx, enum dtype dtype, const void *from,
+                                  void *to, int64_t n_rows, int64_t n) {
+    static struct gpu_stem reduce_sum_stem = {"reduce_sum"};
+    const struct gpu_function *function;
+    struct reduction_args args;
+    bool reduces;
+    TRY(gpu_stem_find(gpu_of(ctx), &reduce_sum_stem, gpu_dtype_suffix(dtype), &function));
+    TRY(set_axes(&args, (struct shape){2, (int64_t[]){n_rows, n}}, (const bool[]){false, true},
+                 &reduces));
+    args.in = n > 0 ? from : NULL;
+    args.out = to;
+    return run_with(ctx, function, &args);
+}
+
 /* ---- ops ---- */
+
+/* Reduces to output 0. */
+static struct status *run(struct kernel_ctx *ctx, struct reduction_args *args) {
+    const struct reduction_state *state = ctx->instance->state;
+    return run_with(ctx, state->function, args);
+}
 
 static enum kernel_result reduce(struct kernel_ctx *ctx, bool is_identity_of_one) {
     const struct reduction_state *state = ctx->instance->state;

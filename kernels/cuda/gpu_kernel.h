@@ -47,8 +47,9 @@ struct gpu_stem {
     const char *name;
     _Atomic unsigned number; /* among all stems; 0 until the first use */
 };
-/* Finds the kernel of a stem with a suffix; a NULL suffix stands for the stem alone. Errors: those
- * of gpu_function_find. Cost: a few ns after the first call. */
+/* Finds the kernel of a stem with a suffix of at most 7 letters. Errors: those of
+ * gpu_function_find; a NULL suffix is that of a dtype without kernels. Cost: a few ns after the
+ * first call. */
 struct status *gpu_stem_find(struct gpu_device *gpu, struct gpu_stem *stem, const char *suffix,
                              const struct gpu_function **ret) MUST_USE;
 /* An init that wants one function: STEM_SUFFIX, where STEM is the row's arg (a string) and SUFFIX

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares elementwise ops, reductions, softmaxes, scans, sorts, selections and segments of a
-simulated GPU with the CPU's kernels, in one cluster of ours.
+"""Compares elementwise ops, reductions, softmaxes, scans, sorts, selections, segments, sparse
+tensors and others of a simulated GPU with the CPU's kernels, in one cluster of ours.
 
     tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N]
 
@@ -315,6 +315,80 @@ def count_cases(cases):
                       cases.values(dtype, [3000]))
 
 
+def sparse_cases(cases):
+    """More entries than a block has threads. Rows without entries are in most of them."""
+    def entries(n, sizes):
+        flat = numpy.sort(cases.rng.choice(numpy.prod(sizes), n, replace=False))
+        return numpy.stack(numpy.unravel_index(flat, sizes), 1).astype(numpy.int64)
+
+    def shape(*sizes):
+        return tf.constant(sizes, tf.int64)
+
+    for dtype in REAL + INT + ["bool"] + COMPLEX:
+        at, values = entries(900, (300, 70)), cases.values(dtype, [900])
+        more, others = entries(40, (11, 70)), cases.values(dtype, [40])
+        cases.add(f"SparseConcat/{dtype}",
+                  lambda a, x, b, y: tuple(RAW.SparseConcat(
+                      indices=[a, b], values=[x, y], shapes=[shape(300, 70), shape(11, 70)],
+                      concat_dim=0)), at, values, more, others)
+        cases.add(f"SparseSlice/{dtype}",
+                  lambda a, x: tuple(RAW.SparseSlice(indices=a, values=x, shape=shape(300, 70),
+                                                     start=shape(20, 7), size=shape(200, 30))),
+                  at, values)
+        for axis, n_parts in ((0, 7), (1, 1), (1, 70)):
+            cases.add(f"SparseSplit/{dtype}/{axis}/{n_parts}",
+                      lambda a, x, axis=axis, n=n_parts: tuple(tf.nest.flatten(RAW.SparseSplit(
+                          split_dim=shape(axis)[0], indices=a, values=x, shape=shape(300, 70),
+                          num_split=n))), at, values)
+        shuffled = cases.rng.permutation(900)
+        cases.add(f"SparseFillEmptyRows/{dtype}",
+                  lambda a, x, filler: tuple(RAW.SparseFillEmptyRows(
+                      indices=a, values=x, dense_shape=shape(1500, 70), default_value=filler)),
+                  at[shuffled], values, cases.values(dtype, []))
+        if dtype not in ["bool", *COMPLEX]:
+            # half sums on the CPU round after each addition
+            marks = cases.rng.permutation(1200 if "float16" not in dtype and dtype != "half" else
+                                          910)[:900]
+            size = marks.max() + 1
+            cases.add(f"SparseFillEmptyRowsGrad/{dtype}", raw("SparseFillEmptyRowsGrad", 2),
+                      marks.astype(numpy.int64), cases.values(dtype, [int(size)]))
+    cases.add("SparseReshape", lambda a: tuple(RAW.SparseReshape(
+        input_indices=a, input_shape=shape(300, 70), new_shape=shape(7, -1, 50))),
+        entries(900, (300, 70)))
+
+
+def other_cases(cases):
+    for dtype in ("bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64", "half"):
+        x, rows = cases.values(dtype, [37, 50]), cases.rng.integers(-90, 90, 600).astype("int32")
+        for op in ("InplaceUpdate", "InplaceAdd", "InplaceSub"):
+            if dtype in ("bfloat16", "half") and op != "InplaceUpdate":
+                continue  # order and rounding: tests/differential
+            cases.add(f"{op}/{dtype}", lambda x, i, v, op=op: getattr(RAW, op)(
+                x=tf.identity(x), i=i, v=v), x, rows, cases.values(dtype, [600, 50]))
+    for dtype in ("int32", "int64"):
+        cases.add(f"DataFormatDimMap/{dtype}", raw("DataFormatDimMap", 1),
+                  cases.rng.integers(-9, 9, 1003).astype(dtype))
+    for dtype in HALF_TO_DOUBLE + COMPLEX:
+        for equation, *shapes in (("ij,jk->ik", [33, 70], [70, 40]), ("iij->j", [40, 40, 33]),
+                                  ("abc,cbd->da", [9, 20, 31], [31, 20, 5]),
+                                  ("a->aa", [60]), ("ab,cd->ac", [7, 300], [8, 90]),
+                                  ("...ab,...bc->...ac", [4, 1, 9, 8], [6, 8, 7])):
+            operands = [cases.values(dtype, shape, -1, 1) for shape in shapes]
+            if dtype == "half" and len(shapes) > 1:
+                continue  # sums that one operand alone has are rounded on a GPU
+            cases.add(f"Einsum/{dtype}/{equation}", lambda *inputs, e=equation: RAW.Einsum(
+                inputs=inputs, equation=e), *operands)
+    for dtype in REAL[:1] + WIDE:
+        alpha = cases.values(dtype, [40], 0.2, 6)
+        alpha[3] = 1
+        cases.add(f"StatelessRandomGammaV2/{dtype}", lambda alpha: RAW.StatelessRandomGammaV2(
+            shape=tf.constant([30, 40]), seed=tf.constant([3, 9]), alpha=alpha), alpha)
+        cases.add(f"StatelessRandomGammaV3/{dtype}", lambda key, counter, alpha:
+                  RAW.StatelessRandomGammaV3(shape=tf.constant([30, 40]), key=key, counter=counter,
+                                             alg=tf.constant(1), alpha=alpha),
+                  numpy.array([7], "uint64"), numpy.array([5, 6], "uint64"), alpha)
+
+
 def difference(name, cpu, gpu):
     """What differs, or None."""
     cpu, gpu = numpy.asarray(cpu), numpy.asarray(gpu)
@@ -381,6 +455,8 @@ def main():
     select_cases(cases)
     order_cases(cases)
     count_cases(cases)
+    sparse_cases(cases)
+    other_cases(cases)
     listed = cases.list
     if not arguments.long:
         listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]

@@ -69,6 +69,8 @@ GPU_EXPLAINED = {
     r"SparseSegment\w+Grad/wrong/\[0, (-1|4)\]/\[0, 1\]/4$|SparseSegment\w+Grad/wrong/\[0, 1\]/"
     r"\[(-1, 0|0, 2)\]/4$|SparseSegment\w+GradV2/(\[(-1|4)\]/\[0\]|\[0\]/\[(-1|3)\])/4$":
         "the host cannot read ids and indices: what is out of range is left out",
+    r"SparseSliceGrad/elsewhere$|SparseFillEmptyRowsGrad/\[(3|-1)\]/\(3,\)$":
+        "the host cannot read indices: a gradient without an entry is left out",
 }
 
 

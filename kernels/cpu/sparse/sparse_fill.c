@@ -1,21 +1,13 @@
 /* Runs SparseFillEmptyRows and RaggedFillEmptyRows, which put a default value into each empty row,
  * and their gradients. The ragged form has only the entries' row numbers. */
+#include "kernels/cpu/sparse/sparse_fill.h"
+
 #include <stdlib.h>
 
-#include "kernels/cpu/sparse/sparse.h"
-#include "kernels/kernel.h"
 #include "kernels/support/update.h"
 #include "kernels/support/cancel.h"
 
 extern const struct kernel_list sparse_fill_kernels;
-
-struct fill_job {
-    const struct tensor *values, *filler;
-    const int64_t *indices; /* [n, rank]; the first column is the row number */
-    int64_t n, n_rows;
-    int rank;
-    bool is_ragged; /* the ragged form, whose output 0 is a vector */
-};
 
 static struct status *check_filler(const struct tensor *filler) {
     return filler->rank == 0 ? NULL
@@ -23,22 +15,22 @@ static struct status *check_filler(const struct tensor *filler) {
                                               TENSOR_SHAPE_TEXT(filler));
 }
 
-static struct status *read_sparse(const struct kernel_ctx *ctx, struct fill_job *job) {
+static struct status *read_sparse(const struct kernel_ctx *ctx, struct sparse_fill *job) {
     struct sparse in;
     TRY(sparse_of_inputs(ctx, 0, &in));
     TRY(check_filler(&ctx->inputs[3]));
     if (in.rank == 0)
         return status_invalid("Dense shape cannot be empty.");
-    *job = (struct fill_job){.values = in.values,
-                             .filler = &ctx->inputs[3],
-                             .indices = in.indices,
-                             .n = in.n,
-                             .n_rows = in.dims[0],
-                             .rank = in.rank};
+    *job = (struct sparse_fill){.values = in.values,
+                                .filler = &ctx->inputs[3],
+                                .indices = in.indices,
+                                .n = in.n,
+                                .n_rows = in.dims[0],
+                                .rank = in.rank};
     return NULL;
 }
 
-static struct status *read_ragged(const struct kernel_ctx *ctx, struct fill_job *job) {
+static struct status *read_ragged(const struct kernel_ctx *ctx, struct sparse_fill *job) {
     const struct tensor *rows = &ctx->inputs[0], *values = &ctx->inputs[1],
                         *n_rows = &ctx->inputs[2];
     if (rows->rank != 1)
@@ -52,29 +44,40 @@ static struct status *read_ragged(const struct kernel_ctx *ctx, struct fill_job 
     if (n_rows->rank != 0)
         return status_invalid("nrows must be a scalar, saw: %s", TENSOR_SHAPE_TEXT(n_rows));
     TRY(check_filler(&ctx->inputs[3]));
-    *job = (struct fill_job){.values = values,
-                             .filler = &ctx->inputs[3],
-                             .indices = tensor_cdata(rows),
-                             .n = rows->n_elements,
-                             .n_rows = tensor_index_at(n_rows, 0),
-                             .rank = 1,
-                             .is_ragged = true};
+    *job = (struct sparse_fill){.values = values,
+                                .filler = &ctx->inputs[3],
+                                .indices = tensor_cdata(rows),
+                                .n = rows->n_elements,
+                                .n_rows = tensor_index_at(n_rows, 0),
+                                .rank = 1,
+                                .is_ragged = true};
     return NULL;
 }
 
-/* Counts the entries of each row, in next[row]. */
-static struct status *count_rows(const struct fill_job *job, int64_t *next) {
-    if (job->n_rows == 0 && job->n > 0)
+struct status *sparse_fill_read(const struct kernel_ctx *ctx, struct sparse_fill *ret) {
+    return node_is_op(ctx->instance->node, "RaggedFillEmptyRows") ? read_ragged(ctx, ret)
+                                                                  : read_sparse(ctx, ret);
+}
+
+struct status *sparse_fill_row_error(const struct sparse_fill *job, int64_t i, int64_t row) {
+    if (job->n_rows == 0)
         return status_invalid(
             "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = %lld",
             (long long)job->n);
+    return status_invalid("indices(%lld, 0) is invalid: %lld is not in [0, %lld)", (long long)i,
+                          (long long)row, (long long)job->n_rows);
+}
+
+/* Counts the entries of each row, in next[row]. */
+static struct status *count_rows(const struct sparse_fill *job, int64_t *next) {
+    if (job->n_rows == 0 && job->n > 0)
+        return sparse_fill_row_error(job, 0, 0);
     memset(next, 0, (size_t)job->n_rows * sizeof(*next));
     for (int64_t i = 0; i < job->n; i++) {
         TRY(kernel_loop_check(i));
         int64_t row = job->indices[i * job->rank];
         if (row < 0 || row >= job->n_rows)
-            return status_invalid("indices(%lld, 0) is invalid: %lld is not in [0, %lld)",
-                                  (long long)i, (long long)row, (long long)job->n_rows);
+            return sparse_fill_row_error(job, i, row);
         next[row]++;
     }
     return NULL;
@@ -82,7 +85,7 @@ static struct status *count_rows(const struct fill_job *job, int64_t *next) {
 
 /* Changes next[row] to the output position of the row's first entry. Returns how many entries there
  * will be. */
-static int64_t place_rows(const struct fill_job *job, int64_t *next, bool *is_empty) {
+static int64_t place_rows(const struct sparse_fill *job, int64_t *next, bool *is_empty) {
     int64_t total = 0;
     for (int64_t row = 0; row < job->n_rows; row++) {
         int64_t count = next[row];
@@ -93,8 +96,8 @@ static int64_t place_rows(const struct fill_job *job, int64_t *next, bool *is_em
     return total;
 }
 
-static struct status *write_rows(struct kernel_ctx *ctx, const struct fill_job *job, int64_t *next,
-                                 int64_t total) {
+static struct status *write_rows(struct kernel_ctx *ctx, const struct sparse_fill *job,
+                                 int64_t *next, int64_t total) {
     struct shape places = job->is_ragged ? (struct shape){1, &total}
                                          : (struct shape){2, (int64_t[]){total, job->rank}};
     TRY(kernel_alloc(ctx, 0, DT_INT64, places));
@@ -119,10 +122,8 @@ static struct status *write_rows(struct kernel_ctx *ctx, const struct fill_job *
 }
 
 static enum kernel_result fill_empty_rows(struct kernel_ctx *ctx) {
-    struct fill_job job;
-    KERNEL_TRY(ctx, node_is_op(ctx->instance->node, "RaggedFillEmptyRows")
-                        ? read_ragged(ctx, &job)
-                        : read_sparse(ctx, &job));
+    struct sparse_fill job;
+    KERNEL_TRY(ctx, sparse_fill_read(ctx, &job));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 2, DT_BOOL, (struct shape){1, &job.n_rows}));
     /* the memory is the device's, because a shape may claim any number of rows */
     struct tensor next = TENSOR_INIT;
@@ -139,18 +140,22 @@ static enum kernel_result fill_empty_rows(struct kernel_ctx *ctx) {
 
 /* ---- gradients ---- */
 
+struct status *sparse_fill_grad_check(const struct tensor *map, const struct tensor *grad) {
+    if (map->rank != 1)
+        return status_invalid("reverse_index_map must be a vector, saw: %s",
+                              TENSOR_SHAPE_TEXT(map));
+    if (grad->rank != 1)
+        return status_invalid("grad_values must be a vector, saw: %s", TENSOR_SHAPE_TEXT(grad));
+    return NULL;
+}
+
 /* The gradient of an entry is that of its new position. All other gradients belong to filled
  * positions, and their sum is the default value's gradient. */
 static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
     const struct tensor *map = &ctx->inputs[0], *grad = &ctx->inputs[1];
     enum dtype dtype = (enum dtype)grad->dtype;
     size_t size = dtype_size(dtype);
-    if (map->rank != 1)
-        return kernel_fail(ctx, status_invalid("reverse_index_map must be a vector, saw: %s",
-                                               TENSOR_SHAPE_TEXT(map)));
-    if (grad->rank != 1)
-        return kernel_fail(
-            ctx, status_invalid("grad_values must be a vector, saw: %s", TENSOR_SHAPE_TEXT(grad)));
+    KERNEL_TRY(ctx, sparse_fill_grad_check(map, grad));
     int64_t n = map->n_elements, n_full = grad->n_elements;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
     KERNEL_TRY(ctx,

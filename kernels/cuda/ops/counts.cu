@@ -174,5 +174,5 @@ __device__ static inline uint64_t dense_place(const coordinates_args &args, int6
 
 KERNEL(coordinate_keys, coordinates_args) {
     for (int64_t i = gpu_thread(); i < args.n; i += gpu_n_threads())
-        args.keys[i] = dense_place(args, i);
+        args.keys[i] = dense_place(args, i) ^ (uint64_t)1 << 63; /* places may be negative */
 }

@@ -7,5 +7,6 @@
 #include "kernels/cuda/ops/reductions.h"
 #include "kernels/cuda/ops/segments.h"
 #include "kernels/cuda/ops/select.h"
+#include "kernels/cuda/ops/sparse.h"
 
 #endif

@@ -7,12 +7,14 @@ tensors and others of a simulated GPU with the CPU's kernels, in one cluster of 
 Each case is one op with fed operands, once for each device. The shapes are those at which the GPU's
 kernels change their form: equal, scalar, rows, any broadcast, few and many outputs, chunks. The
 simulated device reports races, missing barriers and addresses out of bounds, each of which is a
-failure. Without --long types other than float take turns. Ends with "N passed, N failed".
+failure. What adds many numbers also runs with several seeds, which draw the order of blocks and
+threads, and must give the same bits. Without --long types other than float take turns. Ends with "N passed, N failed".
 """
 import argparse
 import glob
 import inspect
 import os
+import re
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -389,6 +391,20 @@ def other_cases(cases):
                   numpy.array([7], "uint64"), numpy.array([5, 6], "uint64"), alpha)
 
 
+def repeated_cases(cases):
+    """Many rows that are added to few places, in an order that would show in the last bits."""
+    for dtype in ["half", "float32", "float64"]:
+        data = cases.values(dtype, [3000, 5]) * 10.0 ** cases.rng.integers(-3, 3, [3000, 1])
+        data, ids = data.astype(tf.as_dtype(dtype).as_numpy_dtype), cases.rng.integers(0, 9, 3000)
+        cases.add(f"UnsortedSegmentSum/{dtype}", lambda x, at: RAW.UnsortedSegmentSum(
+            data=x, segment_ids=at, num_segments=tf.constant(9)), data, ids)
+        if dtype != "half":
+            cases.add(f"TensorScatterAdd/{dtype}", lambda x, at: RAW.TensorScatterAdd(
+                tensor=x[:9] * 0, indices=at[:, None], updates=x), data, ids)
+        cases.add(f"ScatterNd/{dtype}", lambda x, at: RAW.ScatterNd(
+            indices=at[:, None], updates=x, shape=tf.constant([9, 5], at.dtype)), data, ids)
+
+
 def difference(name, cpu, gpu):
     """What differs, or None."""
     cpu, gpu = numpy.asarray(cpu), numpy.asarray(gpu)
@@ -435,6 +451,43 @@ def run_batch(target, part):
     return found
 
 
+# What adds many numbers: its bits must not depend on the order in which blocks and threads run.
+SUMS = re.compile(r"(UnsortedSegment|TensorScatterAdd|ScatterNd|Sum|BiasAddGrad|L2Loss|Cumsum|"
+                  r"SegmentSum|SparseSegment\w+|DenseBincount/weights|SparseFillEmptyRowsGrad|"
+                  r"InplaceAdd|Einsum).*/(half|float32|float64)\b")
+
+
+def bits_on_gpu(target, listed):
+    """The bytes that the cases give on the GPU."""
+    found = []
+    for first in range(0, len(listed), BATCH):
+        with tf1.Graph().as_default() as graph, tf.device("/job:worker/task:0/device:GPU:0"):
+            fetches, feeds = [], {}
+            for _, make, operands in listed[first:first + BATCH]:
+                places = [tf1.placeholder(tf.as_dtype(x.dtype), x.shape) for x in operands]
+                feeds.update(zip(places, operands))
+                made = make(*places)
+                fetches.append(tf.nest.flatten(tuple(made) if isinstance(made, tuple) else made))
+            config = tf1.ConfigProto(allow_soft_placement=False)
+            with tf1.Session(target, graph=graph, config=config) as session:
+                found += [[numpy.asarray(value).tobytes() for value in values]
+                          for values in session.run(fetches, feeds)]
+    return found
+
+
+def order_failures(listed, seeds, plugin):
+    """The cases whose bits differ between orders that the simulated device draws."""
+    by_seed = []
+    for seed in seeds:
+        os.environ["MILLRACE_SIM_SEED"] = str(seed)
+        with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:
+            by_seed.append(bits_on_gpu(cluster.target, listed))
+            cluster.check()
+    return [f"{name}: other bits in another order"
+            for (name, _, _), *values in zip(listed, *by_seed)
+            if any(value != values[0] for value in values)]
+
+
 def reports(cluster):
     """What the simulated device says in the daemons' logs."""
     for daemon in cluster.daemons:
@@ -457,6 +510,7 @@ def main():
     count_cases(cases)
     sparse_cases(cases)
     other_cases(cases)
+    repeated_cases(cases)
     listed = cases.list
     if not arguments.long:
         listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]
@@ -473,8 +527,12 @@ def main():
             failures += run_batch(cluster.target, listed[first:first + BATCH])
         failures += reports(cluster)
         cluster.check()
+    sums = [case for case in listed if SUMS.match(case[0])]
+    first = arguments.seed
+    if sums:
+        failures += order_failures(sums, range(first, first + (10 if arguments.long else 3)), plugin)
     print("\n".join(failures))
-    print(f"{len(listed) - len(failures)} passed, {len(failures)} failed")
+    print(f"{len(listed) + len(sums) - len(failures)} passed, {len(failures)} failed")
     return bool(failures)
 
 

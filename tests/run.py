@@ -192,6 +192,8 @@ def suite_e2e_asan(options):
         return Tally(0, 1)
     return run_python_suite("tests/e2e/run.py", options,
                             env={"MILLRACE_BIN": os.path.join(ROOT, "build-asan", "bin"),
+                                 "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_BUILD",
+                                                                          "build"),
                                  "MILLRACE_E2E": "sanitized",
                                  "ASAN_OPTIONS": "detect_leaks=1",
                                  "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})

@@ -7,14 +7,40 @@ import unittest
 
 import harness
 import raw_clients as rc
-from harness import LineReader, ROOT, WARM_PYTHON, program
+from harness import LineReader, ROOT, SANITIZED, WARM_PYTHON, program, sanitized_too
 
 BUILD = os.path.dirname(os.path.dirname(program("tf-worker")))
 SIMULATION = os.path.join(BUILD, "tests", "cuda")
+# A sanitized build has no kernels of its own: the device process is not sanitized.
+KERNELS = os.path.join(ROOT, os.environ.get("MILLRACE_KERNELS_BUILD", BUILD), "tests", "cuda")
 PROGRAMS = os.path.join(ROOT, "tests", "e2e", "gpu_programs.py")
 # Sums of products are in another order.
 TOLERANCE = 2e-5
 
+
+SOME_PROGRAMS = ["mlp", "lstm_functional", "mixed_devices", "checkpoint"]
+
+# Says what a variable holds after it was restored or set, and changed, and saves it.
+CHECKPOINT = """
+import sys
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+target, wanted, old, new = sys.argv[1:]
+with tf.device("/job:worker/task:0/device:" + wanted):
+    v = tf1.get_variable("v", initializer=[[1.0, 2.0], [3.0, 4.0]])
+    slot = tf1.get_variable("slot", initializer=tf.constant([5, 6], tf.int64), trainable=False)
+    change = [v.assign(v * 3.0), slot.assign_add([1, 1])]
+saver = tf1.train.Saver()
+with tf1.Session(target) as session:
+    if old:
+        saver.restore(session, old)
+    else:
+        session.run(tf1.global_variables_initializer())
+    session.run(change)
+    saver.save(session, new)
+    print([value.tolist() for value in session.run([v, slot])])
+"""
 
 TWO_STEPS = """
 import sys
@@ -44,27 +70,31 @@ def has_driver():
 @unittest.skipUnless(os.path.exists(os.path.join(SIMULATION, "sim", "sim_device")),
                      "the simulated device is not built")
 class TestGpu(harness.TestCase):
-    def run_on_gpus(self, *command, n_devices=2, seed=1, more=None):
+    def run_on_gpus(self, *command, n_devices=2, seed=1, more=None, flags=()):
         """What the command prints on a cluster of two workers, each with some GPUs."""
         report = self.path("report")
-        kernels = sorted(glob.glob(os.path.join(SIMULATION, "gpu_*.so")))
+        kernels = sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))
         env = {"LD_LIBRARY_PATH": os.path.join(SIMULATION, "sim"),
                "MILLRACE_SIM_KERNELS": ":".join(kernels), "MILLRACE_SIM_DEVICES": n_devices,
                "MILLRACE_SIM_SEED": seed, "MILLRACE_SIM_REPORT": report, "TF_CPP_MIN_LOG_LEVEL": 3,
                **(more or {})}
+        if SANITIZED:  # the library handles SIGSEGV itself: the device's memory is closed
+            env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
         out, _ = self.expect(0, "tfctl", "local", "--workers", 2, "--quiet", "--worker-flag",
-                             "--gpu=require", "--", *command, env=env, timeout_s=280)
+                             "--gpu=require", *flags, "--", *command, env=env, timeout_s=280)
         if os.path.exists(report):
             with open(report, encoding="utf-8", errors="replace") as text:
                 self.fail(f"the simulated device reports: {text.read()}")
         return out
 
+    @sanitized_too
     def test_programs_compute_the_same(self):
         """Training, loops, replicas on two GPUs and on two tasks, checkpoints."""
-        command = 'exec "$0" "$1" "$MILLRACE_TARGET"'
-        output = self.run_on_gpus("sh", "-c", command, WARM_PYTHON, PROGRAMS)
+        some = SOME_PROGRAMS if SANITIZED and not harness.LONG else []
+        command = 'program=$1; shift; exec "$0" "$program" "$MILLRACE_TARGET" "$@"'
+        output = self.run_on_gpus("sh", "-c", command, WARM_PYTHON, PROGRAMS, *some)
         results = [json.loads(line) for line in output.splitlines()]
-        self.assertEqual(len(results), 15)
+        self.assertEqual(len(results), len(some) or 15)
         for result in results:
             with self.subTest(result["name"]):
                 self.assertGreater(result["n_gpu_nodes"], 0)
@@ -72,6 +102,23 @@ class TestGpu(harness.TestCase):
                 for expected, found in zip(result["local"], result["gpu"]):
                     self.assertLessEqual(abs(expected - found),
                                          TOLERANCE * max(1, abs(expected)), result["name"])
+
+    def test_checkpoints_go_from_gpus_to_cpus_and_back(self):
+        """Written on a GPU, restored and changed by a cluster without one, then on a GPU again."""
+        paths = ["", *(self.path(f"model-{i}") for i in range(3))]
+        found, flags = [], ["--worker-flag", "--file-root=" + self.path("")]
+        for i, device in enumerate(("GPU:0", "CPU:0", "GPU:0")):
+            command = ["sh", "-c", 'exec "$0" -c "$1" "$MILLRACE_TARGET" "$2" "$3" "$4"',
+                       WARM_PYTHON, CHECKPOINT, device, paths[i], paths[i + 1]]
+            if device == "GPU:0":
+                output = self.run_on_gpus(*command, n_devices=1, flags=flags)
+            else:
+                output, _ = self.expect(0, "tfctl", "local", "--workers", 1, "--quiet",
+                                        "--worker-flag", "--gpu=off", *flags, "--", *command)
+            found.append(json.loads(output))
+        self.assertEqual(found, [[[[3.0, 6.0], [9.0, 12.0]], [6, 7]],
+                                 [[[9.0, 18.0], [27.0, 36.0]], [7, 8]],
+                                 [[[27.0, 54.0], [81.0, 108.0]], [8, 9]]])
 
     def test_clients_see_the_devices(self):
         output = self.run_on_gpus(program("tfctl"), "devices")

@@ -81,9 +81,9 @@ void execution_cancel(struct execution *execution, struct status *why);
 /* Gives a partial run the value of a feed, and takes the value. A second value for a position is
  * dropped, and so is a value after the end. Any thread, while the execution is alive. */
 void execution_feed(struct execution *execution, uint32_t position, struct tensor *value_take);
-/* Appends a line for each asynchronous node that the execution waits for, for /stepz. Appends not
- * much more than max_bytes: names are cut, and "and N more" follows the last line that fits. Any
- * thread, while the execution is alive. */
+/* Appends a line for each asynchronous node, and each device, that the execution waits for, for
+ * /stepz. Appends not much more than max_bytes: names are cut, and "and N more" follows the last
+ * line that fits. Any thread, while the execution is alive. */
 void execution_describe_waits(struct execution *execution, size_t max_bytes, struct str *out);
 
 /* The kernel host (kernels/host.h) that plans of a worker use: plan_options.host. */

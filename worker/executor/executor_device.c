@@ -9,6 +9,8 @@
  * good part of what is enqueued, and gives up its thread. */
 #include "worker/executor/executor_internal.h"
 
+#include "common/base/clock.h"
+
 enum end_phase { END_COPY_FETCHES, END_WAIT_FOR_DEVICES, END_IS_REACHED };
 
 /* ---- copies ---- */
@@ -85,17 +87,27 @@ static void end_op_done(struct executor *executor, struct async_op *op) {
     op->is_end = false;
     executor->is_paused = false;
     executor->n_async--;
+    pthread_mutex_lock(&executor->lock);
+    list_remove(&op->link);
+    pthread_mutex_unlock(&executor->lock);
     op->next = executor->free_ops;
     executor->free_ops = op;
     if (st)
         executor_fail(executor, NULL, st);
 }
 
-static struct async_op *end_op_new(struct executor *executor) {
+static struct async_op *end_op_new(struct executor *executor, const struct device *device,
+                                   const char *until) {
     struct async_op *op = async_op_take(executor);
     op->is_end = true;
+    op->device = device;
+    op->until = until;
+    op->since_ns = clock_now_ns();
     op->ctx.status = NULL;
     executor->n_async++;
+    pthread_mutex_lock(&executor->lock);
+    list_push_back(&executor->pending, &op->link);
+    pthread_mutex_unlock(&executor->lock);
     return op;
 }
 
@@ -121,7 +133,7 @@ static void copy_fetch(struct executor *executor, struct tensor *fetch) {
         tensor_clear(&value);
         return;
     }
-    struct async_op *op = end_op_new(executor);
+    struct async_op *op = end_op_new(executor, owner, "to copy a fetched variable");
     tensor_clear(fetch);
     op->copy.from = TENSOR_INIT;
     tensor_move(&op->copy.from, &value);
@@ -136,7 +148,7 @@ static void on_idle(struct device_wait *wait) {
 }
 
 static void wait_for(struct executor *executor, struct device *device) {
-    struct async_op *op = end_op_new(executor);
+    struct async_op *op = end_op_new(executor, device, "to end what is enqueued");
     op->wait.status = NULL;
     op->wait.on_done = on_idle;
     if (!device->ops->wait_start(device, &op->wait))
@@ -163,7 +175,7 @@ bool device_pauses(struct executor *executor) {
         struct device *device = plan->used_devices[i];
         if (likely(!device->ops->is_far_ahead || !device->ops->is_far_ahead(device)))
             continue;
-        struct async_op *op = end_op_new(executor);
+        struct async_op *op = end_op_new(executor, device, "to catch up");
         op->wait.status = NULL;
         op->wait.on_done = on_idle;
         executor->is_paused = true;

@@ -93,6 +93,8 @@ struct async_op {
         struct device_copy copy;
         struct device_wait wait;
     };
+    const struct device *device; /* of an end: whom it waits for, and until when, for /stepz */
+    const char *until;
     uint32_t outputs_capacity;
     bool is_cancel;    /* the step's cancel message, no execution */
     bool is_end;       /* a wait for a device, or a copy at the end of an execution that uses one */

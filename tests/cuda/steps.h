@@ -1,0 +1,71 @@
+/* What the files of cuda_steps share: programs, plans of them, and steps on the devices. */
+#ifndef MILLRACE_TESTS_CUDA_STEPS_H
+#define MILLRACE_TESTS_CUDA_STEPS_H
+
+#include <pthread.h>
+
+#include "kernels/cuda/driver_api.h"
+#include "kernels/cuda/rows/gpu_plugin.h"
+#include "tests/unit/worker/ending.h"
+#include "worker/container.h"
+#include "worker/executor/executor.h"
+
+enum { N_CPUS = 1, MAX_TRIES = 2, MAX_FETCHES = 4 };
+
+extern struct device devices[N_CPUS + GPU_MAX_DEVICES];
+extern int n_devices;
+extern const char *const device_names[3]; /* a CPU and two GPUs */
+extern struct pool *pool;
+extern _Thread_local struct container_table *containers; /* its variables are the thread's own */
+
+/* What libcuda.so.1 of the simulation has beyond the driver's calls. */
+struct sim_driver {
+    unsigned long (*count)(const char *call);
+    CUresult (*hold)(int is_held);
+};
+extern struct sim_driver driver;
+/* Waits until a call was made n times. */
+void await_calls(const char *call, unsigned long n);
+
+struct program {
+    const char *name;
+    int n_fed[2]; /* floats of each feed; 0: there is none */
+    int n_fetches;
+    const char *text;             /* devices are written @C, @G and @H */
+    const char *expected_failure; /* part of the message; NULL: it succeeds */
+};
+#define FEED "x = _MrFeed() {T=float, index=0}\n"
+extern const struct program programs[];
+extern const size_t n_programs;
+extern const struct program on_cpu;
+
+struct run {
+    struct plan *plan;
+    struct execution execution;
+    struct tensor feeds[2] __attribute__((aligned(64)));
+    struct tensor fetches[MAX_FETCHES] __attribute__((aligned(64)));
+    struct ending end;
+};
+
+struct status *make_plan(const struct program *program, bool is_on_cpu, struct plan **ret) MUST_USE;
+void start_plan(struct run *run, const struct program *program, struct plan *plan);
+/* The fetches are the caller's. */
+struct status *end_plan(struct run *run) MUST_USE;
+void run_clear(struct run *run);
+
+/* One attempt; makes the plan unless there is one. NULL: it ended as it should. */
+struct status *attempt(const struct program *program, struct plan **plan,
+                       const struct run *expected) MUST_USE;
+/* False: it did not succeed twice. */
+bool run_program(const struct program *program);
+
+/* ---- modes; false: something is wrong, which was printed ---- */
+
+bool run_warm(void);
+bool run_ahead(void);
+bool run_cancelled_size(void);
+bool run_waiting(void);
+bool run_patience(void);
+bool run_holders(void);
+
+#endif

@@ -20,7 +20,8 @@
 #include "rpc/tls/tls_flags.h"
 
 struct master_flags {
-    const char *listen, *cluster, *port_file, *admin, *disable_passes, *dump_graph, *expect;
+    const char *listen, *cluster, *port_file, *admin, *admin_socket, *disable_passes, *dump_graph,
+        *expect;
     struct etcd_flags etcd;
     struct tls_flags tls;
     int log_level, placement;
@@ -54,7 +55,11 @@ static const struct option_row rows[] = {
     {ROW("listen", OPTION_STRING, listen, "127.0.0.1:2222", "HOST:PORT",
         "where clients connect; port 0 means any free port")},
     {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT",
-        "where health and status pages are served; 'off' for none (default: the port + 10000)")},
+        "where health and status pages are served; 'off' for none (default: on loopback, the port "
+        "+ 10000)")},
+    {ROW("admin-socket", OPTION_STRING, admin_socket, NULL, "PATH",
+        "serve the pages also at this Unix socket, for processes of the same user and of root; "
+        "with TLS only they and operators' certificates may change something")},
     {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH",
         "write the port to this file once the daemon serves, and a line 'admin PORT'")},
 #include "rpc/tls/tls_flag_rows.inc"
@@ -383,7 +388,7 @@ static void register_in_etcd(struct program *program, int port, const char *admi
     const struct etcd_flags *flags = &program->flags->etcd;
     struct str address = STR_INIT, admin = STR_INIT, key = STR_INIT, job_key = STR_INIT;
     member_address(flags->advertise, program->flags->listen, port, &address);
-    if (program->admin)
+    if (program->admin && admin_server_port(program->admin) > 0)
         daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(program->admin),
                                 &admin);
     struct cluster_member member = {.address = str_text(&address),
@@ -435,12 +440,16 @@ static struct status *start(struct program *program, const struct master_flags *
     master_options.tls_wire = program->tls.wire;
     master_options.use_checksums = flags->wire_checksum;
     admin_options.tls = program->tls.admin;
+    admin_options.unix_path = flags->admin_socket;
+    admin_options.guards_changes = tls_flags_is_on(&flags->tls);
     TRY(service_new(program->loop, program->pool, &flags->spec, &master_options,
                     &program->service));
     int port = grpc_server_port(program->service->server);
     struct status *st = NULL;
-    if (daemon_admin_address(flags->admin, flags->listen, port, &text))
-        st = admin_server_new(program->loop, str_text(&text), &admin_options, &program->admin);
+    bool has_port = daemon_admin_address(flags->admin, flags->listen, port, &text);
+    if (has_port || flags->admin_socket)
+        st = admin_server_new(program->loop, has_port ? str_text(&text) : NULL, &admin_options,
+                              &program->admin);
     int admin_port = program->admin ? admin_server_port(program->admin) : 0;
     if (!st)
         st = join(program, port, str_text(&text));

@@ -104,6 +104,13 @@ bool net_is_unix(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0 && family == AF_UNIX;
 }
 
+bool net_is_owner(int fd) {
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == geteuid() || who.uid == 0);
+}
+
 void net_keep_alive(int fd, int64_t vanish_ms) {
     enum { PROBES = 3 };
     int one = 1, n_probes = PROBES, timeout_ms = (int)MIN(vanish_ms, (int64_t)INT32_MAX);

@@ -30,6 +30,9 @@ bool net_peer_name(int fd, struct str *out);
 /* Is it a Unix socket? Works also after the connection has ended. False on an error. */
 bool net_is_unix(int fd);
 
+/* Is the process at the other end of a Unix socket of this process' user, or of root? */
+bool net_is_owner(int fd);
+
 /* Makes the kernel end a TCP connection when the other end acknowledges neither data nor, on an
  * idle connection, keep-alive probes for `vanish_ms`. So a host that disappears is noticed. Does
  * nothing to a Unix socket. */

@@ -46,9 +46,10 @@ static const struct cli_list_row lists[] = {
 static const char epilog[] =
     "\nWrites into DIR: ca.pem and ca.key (unless they exist already), master.pem and "
     ".key, JOB-INDEX.pem and .key for each task,\n"
-    "client.pem and .key. Keys are readable by their owner only; ca.key is for making further "
-    "certificates, and belongs on no host of the\n"
-    "cluster. A second run makes new certificates of the same authority; send HUP to the daemons "
+    "client.pem and .key, admin.pem and .key for operators (tfctl job end). Keys are readable by "
+    "their owner only; ca.key is for making\n"
+    "further certificates, and belongs on no host of the cluster. A second run makes new "
+    "certificates of the same authority; send HUP to the daemons "
     "to make them read\nthe new files.\n"
     "\nExample:\n"
     "  tfctl certs /etc/millrace/tls --tasks ps=1,worker=2 --host master.example\n"
@@ -184,6 +185,8 @@ static struct status *issue_clients(const struct issuing *issuing) {
 static struct status *issue_all(const struct issuing *issuing) {
     char *list = xstrdup(issuing->flags->tasks), *rest = list, *item;
     struct status *st = issue(issuing, "master", "master", true);
+    if (!st)
+        st = issue(issuing, "admin", "admin", false);
     while (!st && (item = strsep(&rest, ",")))
         if (*item)
             st = issue_job(issuing, item);

@@ -13,7 +13,7 @@ struct job_flags {
     const char *target, *admin;
     struct etcd_flags etcd;
     int64_t timeout_ms;
-    const char *tls_ca;
+    struct tls_client tls;
 };
 
 #define ROW(name_, kind_, field, default_, value_, help_)                          \
@@ -33,13 +33,17 @@ static const struct option_row rows[] = {
         "this client's certificate for etcd (PEM)")},
     {ROW("etcd-key", OPTION_STRING, etcd.key_file, NULL, "PATH",
         "the private key of --etcd-cert (PEM)")},
-    {ROW("admin", OPTION_STRING, admin, NULL, "[https://]HOST:PORT",
-        "send the request to the master's admin port (default: the target's port + 10000)")},
-    {ROW("tls-ca", OPTION_STRING, tls_ca, NULL, "PATH",
-        "with --admin https://HOST:PORT, the authorities that vouch for the master (PEM; "
-        "default $MILLRACE_TLS_CA)")},
+    {ROW("admin", OPTION_STRING, admin, NULL, "ADDRESS",
+        "send the request to the master's admin port, HOST:PORT or https://HOST:PORT, or to its "
+        "--admin-socket, unix:PATH (default: the target's port + 10000, https for grpcs://)")},
+    {ROW("tls-ca", OPTION_STRING, tls.ca, NULL, "PATH",
+        "with https, the authorities that vouch for the master (PEM; default $MILLRACE_TLS_CA)")},
+    {ROW("tls-cert", OPTION_STRING, tls.cert, NULL, "PATH",
+        "with https, the operator's certificate (PEM; default $MILLRACE_TLS_CERT)")},
+    {ROW("tls-key", OPTION_STRING, tls.key, NULL, "PATH",
+        "the private key of --tls-cert (PEM; default $MILLRACE_TLS_KEY)")},
     {ROW("target", OPTION_STRING, target, NULL, "URL",
-        "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)")},
+        "the master, grpc://HOST:PORT or grpcs://HOST:PORT (default $MILLRACE_TARGET)")},
     {ROW("timeout", OPTION_DURATION, timeout_ms, "10s", "TIME",
         "how long to wait for the answer"), .min = 1, .max = 86400000},
 };
@@ -96,9 +100,11 @@ static void on_posted(struct http_call *call, struct status *status_take, int ht
                       struct span body) {
     struct job_call *job = CONTAINER_OF(call, struct job_call, http_call);
     job->status = status_take;
+    size_t len = body.len - (body.len > 0 && body.data[body.len - 1] == '\n');
     if (!status_take && http_code != 200)
-        job->status = status_internal("the master answered with HTTP status %d: %.*s", http_code,
-                                      (int)MIN(body.len, (size_t)200), body.data);
+        job->status = status_new(http_code == 403 ? STATUS_PERMISSION_DENIED : STATUS_INTERNAL,
+                                 "the master answered with HTTP status %d: %.*s", http_code,
+                                 (int)MIN(len, (size_t)300), body.data);
     http_client_close(job->http, NULL, NULL);
     loop_stop(job->loop);
 }
@@ -110,15 +116,23 @@ static struct status *ask_master(struct job_call *job, const struct job_flags *f
     static const char *const headers[] = {"X-Millrace: job", NULL};
     struct str url = STR_INIT;
     TRY(http_client_new(job->loop, &job->http));
-    const char *tls_ca = flags->tls_ca ? flags->tls_ca : getenv("MILLRACE_TLS_CA");
-    str_addf(&url, "%s%s/job/end", is_https(admin) ? "" : "http://", admin);
+    struct tls_client tls = flags->tls;
+    const char *unix_path = strncmp(admin, "unix:", 5) == 0 ? admin + 5 : NULL;
+    tls_client_fill(&tls);
+    if (unix_path)
+        str_add(&url, "http://localhost/job/end");
+    else
+        str_addf(&url, "%s%s/job/end", is_https(admin) ? "" : "http://", admin);
     job->http_call.on_done = on_posted;
     http_call_start(job->http, &job->http_call,
                     &(struct http_request){.url = str_text(&url),
                                            .body = span_of(""),
                                            .headers = headers,
                                            .timeout_ms = flags->timeout_ms,
-                                           .ca_file = tls_ca});
+                                           .unix_path = unix_path,
+                                           .ca_file = tls.ca,
+                                           .cert_file = tls.cert,
+                                           .key_file = tls.key});
     str_fini(&url);
     return NULL;
 }
@@ -140,7 +154,8 @@ static struct status *find_admin(const struct job_flags *flags, struct str *out)
     TRY(net_address_parse(target, &parsed));
     if (parsed.is_unix || parsed.port + 10000 > 65535)
         return status_invalid("the admin port of '%s' is not known: give --admin", target);
-    str_addf(out, "%.*s:%d", (int)(strrchr(target, ':') - target), target, parsed.port + 10000);
+    str_addf(out, "%s%.*s:%d", is_tls ? "https://" : "", (int)(strrchr(target, ':') - target),
+             target, parsed.port + 10000);
     return NULL;
 }
 

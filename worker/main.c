@@ -36,7 +36,7 @@ enum {
 };
 
 struct worker_flags {
-    const char *job, *listen, *port_file, *admin, *cluster, *file_root, *master;
+    const char *job, *listen, *port_file, *admin, *admin_socket, *cluster, *file_root, *master;
     struct etcd_flags etcd;
     struct tls_flags tls;
     int64_t client_port, task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms,
@@ -104,7 +104,11 @@ static const struct option_row rows[] = {
         "add checksums (CRC32C) to messages between tasks and with the master; in use if either"
         " end has the flag")},
     {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT",
-        "where health and status pages are served; 'off' for none (default: the port + 10000)")},
+        "where health and status pages are served; 'off' for none (default: on loopback, the port "
+        "+ 10000)")},
+    {ROW("admin-socket", OPTION_STRING, admin_socket, NULL, "PATH",
+        "serve the pages also at this Unix socket, for processes of the same user and of root; "
+        "with TLS only they and operators' certificates may change something")},
     {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH",
         "write the port to this file once the daemon serves, and a line 'admin PORT'")},
 #include "rpc/tls/tls_flag_rows.inc"
@@ -537,7 +541,7 @@ static struct status *join(struct worker *worker, int port, const char *admin_li
     for (int i = 0; i < worker->n_devices; i++)
         devices[i] = worker->devices[i].full_name;
     member_address(flags->etcd.advertise, flags->listen, port, &address);
-    if (worker->admin)
+    if (worker->admin && admin_server_port(worker->admin) > 0)
         daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(worker->admin),
                                 &admin);
     if (flags->client_port >= 0)
@@ -586,6 +590,8 @@ static struct status *start(struct worker *worker) {
     struct str text = STR_INIT;
     struct status *st = NULL;
     admin_options.tls = worker->tls.admin;
+    admin_options.unix_path = flags->admin_socket;
+    admin_options.guards_changes = tls_flags_is_on(&flags->tls);
     worker_options_default(&options);
     options.tls = worker->tls.wire;
     options.max_shm_kept_bytes = flags->max_shm_kept_bytes;
@@ -617,8 +623,10 @@ static struct status *start(struct worker *worker) {
     options.gpu_text = worker->gpu_text;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
-    if (daemon_admin_address(flags->admin, flags->listen, port, &text))
-        st = admin_server_new(worker->loop, str_text(&text), &admin_options, &worker->admin);
+    bool has_port = daemon_admin_address(flags->admin, flags->listen, port, &text);
+    if (has_port || flags->admin_socket)
+        st = admin_server_new(worker->loop, has_port ? str_text(&text) : NULL, &admin_options,
+                              &worker->admin);
     int admin_port = worker->admin ? admin_server_port(worker->admin) : 0;
     if (!st)
         st = join(worker, port, str_text(&text));

@@ -1,12 +1,14 @@
 /* Runs libmicrohttpd on the loop, and hands each request to its page. */
 #include "rpc/daemon/admin.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/list.h"
@@ -29,7 +31,9 @@ enum {
 struct admin_server {
     struct loop *loop;
     struct admin_options options;
-    struct listener *listener;
+    struct listener *listener;      /* or NULL */
+    struct listener *unix_listener; /* or NULL */
+    struct requester *arriving;     /* of the connection that libmicrohttpd is being given */
     struct MHD_Daemon *http;
     uv_poll_t poll;
     struct loop_timer timer; /* when libmicrohttpd wants to run although nothing is ready */
@@ -45,11 +49,19 @@ struct admin_server {
     bool is_in_http; /* libmicrohttpd is running: it notices by itself what it is told meanwhile. */
 };
 
+/* Who sends the requests of a connection. libmicrohttpd's connection owns it. */
+struct requester {
+    bool is_trusted;         /* may change something without showing a certificate */
+    struct secured *secured; /* or NULL */
+};
+
 /* A connection that speaks TLS: the HTTP library has one end of a socket pair. */
 struct secured {
     struct list link;
     struct admin_server *server;
     struct tls_relay *relay;
+    struct tls_stream *stream;   /* the relay's */
+    struct requester *requester; /* NULL: the HTTP library has closed its end */
 };
 
 /* A connection without TLS whose first bytes have not arrived yet. They show whether it speaks
@@ -60,6 +72,7 @@ struct arrival {
     uv_poll_t poll;
     struct loop_timer timer; /* closes the connection when nothing arrives */
     int fd;
+    bool is_local; /* a Unix socket of this user or root */
     int n_handles;
 };
 
@@ -270,6 +283,35 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **re
     *request_of = NULL;
 }
 
+/* ---- who sends a request ---- */
+
+/* Called while libmicrohttpd takes a connection over, and when it has closed it. */
+static void on_connection(void *arg, struct MHD_Connection *connection, void **requester_of,
+                          enum MHD_ConnectionNotificationCode code) {
+    struct admin_server *server = arg;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *requester_of = server->arriving;
+        server->arriving = NULL;
+        return;
+    }
+    struct requester *requester = *requester_of;
+    if (requester && requester->secured)
+        requester->secured->requester = NULL;
+    free(requester);
+    *requester_of = NULL;
+}
+
+static bool is_operator(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const struct requester *requester = info ? info->socket_context : NULL;
+    if (!requester)
+        return false;
+    struct tls_stream *stream = requester->secured ? requester->secured->stream : NULL;
+    return requester->is_trusted || (stream && (tls_stream_is_from(stream, "admin") ||
+                                                tls_stream_is_from(stream, "master")));
+}
+
 /* MHD_NO: the request may continue. Otherwise it has been answered, which ends the connection if
  * the body has not arrived yet. */
 static enum MHD_Result refuse_method(const struct admin_server *server,
@@ -285,6 +327,11 @@ static enum MHD_Result refuse_method(const struct admin_server *server,
     if (!MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Millrace"))
         return respond_text(connection, MHD_HTTP_FORBIDDEN,
                             "this page needs a header X-Millrace\n");
+    if (!is_operator(connection))
+        return respond_text(connection, MHD_HTTP_FORBIDDEN,
+                            "this page changes something: send the request with an operator's "
+                            "certificate (millrace://CLUSTER/admin) to a port with --tls-admin, "
+                            "or to the Unix socket of --admin-socket\n");
     return MHD_NO;
 }
 
@@ -338,6 +385,8 @@ static void on_timer(struct loop_timer *timer) {
 
 static void secured_free(struct secured *secured) {
     list_remove(&secured->link);
+    if (secured->requester)
+        secured->requester->secured = NULL;
     secured->server->n_secured--;
     free(secured);
 }
@@ -347,42 +396,58 @@ static void on_relay_over(void *arg, struct status *why, bool has_moved, int pla
     secured_free(arg);
 }
 
-/* Returns the plain end for the HTTP library, or -1. */
-static int secure(struct admin_server *server, int fd_take) {
+/* libmicrohttpd closes the socket when it has too many. */
+static void serve(struct admin_server *server, int fd_take, const struct sockaddr_storage *peer,
+                  socklen_t len, struct requester *requester_take) {
+    server->arriving = requester_take;
+    MHD_add_connection(server->http, fd_take, (const struct sockaddr *)peer, len);
+    if (server->arriving && server->arriving->secured) /* it did not take it */
+        server->arriving->secured->requester = NULL;
+    free(server->arriving);
+    server->arriving = NULL;
+    run_http(server);
+}
+
+static struct requester *requester_new(bool is_trusted, struct secured *secured) {
+    struct requester *requester = xcalloc(1, sizeof(*requester));
+    requester->is_trusted = is_trusted;
+    requester->secured = secured;
+    if (secured)
+        secured->requester = requester;
+    return requester;
+}
+
+static void secure(struct admin_server *server, int fd_take) {
     int ends[2];
+    struct sockaddr_storage address = {0};
+    socklen_t len = sizeof(address);
     struct str peer = STR_INIT;
     /* The library counts its own ends. They may have ended while a slow client is still being sent
      * its reply. */
     if (server->n_secured >= MAX_CONNECTIONS ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
         close(fd_take);
-        return -1;
+        return;
     }
+    getpeername(fd_take, (struct sockaddr *)&address, &len);
     struct secured *secured = xcalloc(1, sizeof(*secured));
     secured->server = server;
     net_peer_name(fd_take, &peer);
     net_keep_alive(fd_take, STALL_TIMEOUT_S * 1000);
+    secured->stream = tls_stream_new(server->options.tls, true, str_text(&peer));
     secured->relay = tls_relay_new(
-        server->loop, &(struct tls_relay_options){
-                          .plain_fd_take = ends[0],
-                          .tls_fd_take = fd_take,
-                          .stream_take = tls_stream_new(server->options.tls, true, str_text(&peer)),
-                          .handshake_ms = IDLE_TIMEOUT_S * 1000,
-                          .stall_ms = STALL_TIMEOUT_S * 1000,
-                          .ends_with_plain = true,
-                          .on_over = on_relay_over,
-                          .arg = secured});
+        server->loop, &(struct tls_relay_options){.plain_fd_take = ends[0],
+                                                  .tls_fd_take = fd_take,
+                                                  .stream_take = secured->stream,
+                                                  .handshake_ms = IDLE_TIMEOUT_S * 1000,
+                                                  .stall_ms = STALL_TIMEOUT_S * 1000,
+                                                  .ends_with_plain = true,
+                                                  .on_over = on_relay_over,
+                                                  .arg = secured});
     list_push_back(&server->secured, &secured->link);
     server->n_secured++;
     str_fini(&peer);
-    return ends[1];
-}
-
-/* libmicrohttpd closes the socket when it has too many. */
-static void serve(struct admin_server *server, int fd_take, const struct sockaddr_storage *peer,
-                  socklen_t len) {
-    MHD_add_connection(server->http, fd_take, (const struct sockaddr *)peer, len);
-    run_http(server);
+    serve(server, ends[1], &address, len, requester_new(!server->options.guards_changes, secured));
 }
 
 static void release_arrival(struct arrival *arrival) {
@@ -414,16 +479,17 @@ static void on_first_bytes(uv_poll_t *poll, int status, int events) {
     struct admin_server *server = arrival->server;
     struct sockaddr_storage peer = {0};
     socklen_t len = sizeof(peer);
+    bool is_trusted = arrival->is_local || !server->options.guards_changes;
     int fd = end_arrival(arrival);
     if (grpc_refuser_is_for(fd)) {
         grpc_refuser_adopt(server->refuser, fd);
         return;
     }
     getpeername(fd, (struct sockaddr *)&peer, &len);
-    serve(server, fd, &peer, len);
+    serve(server, fd, &peer, len, requester_new(is_trusted, NULL));
 }
 
-static void await_first_bytes(struct admin_server *server, int fd_take) {
+static void await_first_bytes(struct admin_server *server, int fd_take, bool is_local) {
     struct arrival *arrival = xcalloc(1, sizeof(*arrival));
     if (server->n_arrivals >= MAX_CONNECTIONS ||
         uv_poll_init(loop_uv(server->loop), &arrival->poll, fd_take) != 0) {
@@ -433,6 +499,7 @@ static void await_first_bytes(struct admin_server *server, int fd_take) {
     }
     arrival->server = server;
     arrival->fd = fd_take;
+    arrival->is_local = is_local;
     arrival->n_handles = 2;
     list_push_back(&server->arrivals, &arrival->link);
     server->n_arrivals++;
@@ -443,15 +510,13 @@ static void await_first_bytes(struct admin_server *server, int fd_take) {
 
 static void on_accept(void *arg, int fd_take) {
     struct admin_server *server = arg;
-    struct sockaddr_storage peer = {0};
-    socklen_t len = sizeof(peer);
-    if (!server->options.tls) {
-        await_first_bytes(server, fd_take);
-        return;
-    }
-    getpeername(fd_take, (struct sockaddr *)&peer, &len);
-    if ((fd_take = secure(server, fd_take)) >= 0)
-        serve(server, fd_take, &peer, len);
+    bool is_local = net_is_unix(fd_take);
+    if (is_local && !net_is_owner(fd_take))
+        close(fd_take);
+    else if (is_local || !server->options.tls)
+        await_first_bytes(server, fd_take, is_local);
+    else
+        secure(server, fd_take);
 }
 
 static struct MHD_Daemon *start_http(struct admin_server *server) {
@@ -461,7 +526,8 @@ static struct MHD_Daemon *start_http(struct admin_server *server) {
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, server, MHD_OPTION_END);
 }
 
 static void release_handle(struct admin_server *server) {
@@ -499,7 +565,27 @@ void admin_server_close(struct admin_server *server) {
         return;
     server->is_closing = true;
     listener_close(server->listener);
+    listener_close(server->unix_listener);
     loop_defer(server->loop, &server->close); /* This may be called from within a page. */
+}
+
+/* Others cannot open the file. Those who could before its mode was set are refused when they
+ * connect. */
+static struct status *listen_on_unix(struct admin_server *server, const char *path) {
+    struct str address = STR_INIT;
+    str_addf(&address, "unix:%s", path);
+    struct status *st =
+        listener_new(server->loop, str_text(&address), on_accept, server, &server->unix_listener);
+    if (!st && chmod(path, 0600) != 0)
+        st = status_unavailable("admin socket %s: %s", path, strerror(errno));
+    str_fini(&address);
+    return st;
+}
+
+static struct status *listen_on_both(struct admin_server *server, const char *address) {
+    if (address)
+        TRY(listener_new(server->loop, address, on_accept, server, &server->listener));
+    return server->options.unix_path ? listen_on_unix(server, server->options.unix_path) : NULL;
 }
 
 struct status *admin_server_new(struct loop *loop, const char *address,
@@ -517,10 +603,12 @@ struct status *admin_server_new(struct loop *loop, const char *address,
         server->http ? MHD_get_daemon_info(server->http, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     struct status *st = NULL;
     if (!info || info->epoll_fd < 0)
-        st = status_unavailable("admin port %s: the HTTP library does not start", address);
+        st = status_unavailable("admin port %s: the HTTP library does not start",
+                                address ? address : options->unix_path);
     else
-        st = listener_new(loop, address, on_accept, server, &server->listener);
+        st = listen_on_both(server, address);
     if (st) {
+        listener_close(server->listener);
         if (server->http)
             MHD_stop_daemon(server->http);
         free(server);
@@ -538,4 +626,6 @@ struct status *admin_server_new(struct loop *loop, const char *address,
     return NULL;
 }
 
-int admin_server_port(const struct admin_server *server) { return listener_port(server->listener); }
+int admin_server_port(const struct admin_server *server) {
+    return server->listener ? listener_port(server->listener) : 0;
+}

@@ -32,7 +32,8 @@ struct admin_page {
      * or later, also when the server is closed meanwhile. */
     void (*begin)(void *arg, const char *query, struct admin_reply *reply);
     /* The page changes something. Only a POST with a header "X-Millrace" (any value) reaches it:
-     * a browser does not send that header for a page of another site. The body is ignored. */
+     * a browser does not send that header for a page of another site. With `guards_changes`, only
+     * an operator's POST does. The body is ignored. */
     bool is_action;
 };
 
@@ -42,13 +43,19 @@ struct admin_options {
     size_t n_pages;
     void *arg;
     struct tls *tls; /* for HTTPS, borrowed for the server's life; NULL: HTTP */
+    /* Serves the pages also at this Unix socket, in a file of mode 0600. NULL: at none. */
+    const char *unix_path;
+    /* Pages that change something are for operators only: those who connect to a Unix socket, or
+     * show the certificate of "admin" or "master" (rpc/tls/tls.h). */
+    bool guards_changes;
 };
 
+/* `address` is NULL when only the Unix socket is served. A Unix socket accepts processes of this
+ * process' user and of root. Errors: as listener_new. */
 struct status *admin_server_new(struct loop *loop, const char *address,
                                 const struct admin_options *options,
-                                /* errors: as listener_new */
                                 struct admin_server **ret_server) MUST_USE;
-int admin_server_port(const struct admin_server *server);
+int admin_server_port(const struct admin_server *server); /* 0: there is only a Unix socket */
 /* Sends the reply; *body is empty after it. When the client or the server has gone, the reply is
  * dropped. Frees `reply`. */
 void admin_reply_finish(struct admin_reply *reply, int http_status, struct str *body);

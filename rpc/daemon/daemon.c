@@ -76,8 +76,12 @@ bool daemon_admin_address(const char *flag, const char *listen, int bound_port,
         str_add(ret_address, flag);
         return true;
     }
-    struct span host = strncmp(listen, "unix:", 5) == 0 ? span_of("127.0.0.1") : host_of(listen);
+    struct net_address parsed;
+    struct status *st = net_address_parse(listen, &parsed);
+    bool is_near = !st && !parsed.is_unix && is_loopback(&parsed);
+    struct span host = is_near ? host_of(listen) : span_of("127.0.0.1");
     const char *port_text = strrchr(listen, ':');
+    status_unref(st);
     bool any =
         !port_text || strcmp(port_text, ":0") == 0 || bound_port + 10000 > 65535 || bound_port == 0;
     str_addf(ret_address, "%.*s:%d", (int)host.len, host.data, any ? 0 : bound_port + 10000);

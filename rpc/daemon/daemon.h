@@ -17,15 +17,16 @@ struct status *daemon_read_tf_config(struct options *options, bool is_task) MUST
  * Others, and names, are allowed only with `is_allowed`: the port speaks TLS, or --insecure is
  * given. Errors: INVALID_ARGUMENT, which names the flag. */
 struct status *daemon_check_listen(const char *flag, const char *address, bool is_allowed) MUST_USE;
-/* Writes the address of the admin port. `flag` is "off", "HOST:PORT" or NULL. NULL means the
- * host of `listen` and bound_port + 10000, or any port when `listen` has port 0 or the sum is
- * beyond 65535. Returns false when there is to be no admin port. */
+/* Writes the address of the admin port. `flag` is "off", "HOST:PORT" or NULL. NULL means loopback
+ * (the host of `listen` if that is loopback, else 127.0.0.1) and bound_port + 10000, or any port
+ * when `listen` has port 0 or the sum is beyond 65535. Returns false when there is to be no admin
+ * port. */
 bool daemon_admin_address(const char *flag, const char *listen, int bound_port,
                           struct str *ret_address);
 /* Appends the address with `port` in place of its own. */
 void daemon_with_port(const char *address, int port, struct str *out);
-/* Appends the address at which other hosts reach the admin port: its own host, or the host of
- * `advertised` when its own is a wildcard. */
+/* Appends the address at which others reach the admin port: its own host, or the host of
+ * `advertised` when its own is a wildcard. Only processes of this host reach a loopback address. */
 void daemon_admin_advertised(const char *advertised, const char *admin_listen, int admin_port,
                              struct str *out);
 /* Appends "port 2222, admin on port 12222" for the log. admin_port 0: there is none. */

@@ -225,6 +225,8 @@ static void set_tls(const struct curl_library *curl, CURL *easy,
 static void set_transfer(const struct curl_library *curl, CURL *easy,
                          const struct http_request *request) {
     curl->easy_setopt(easy, CURLOPT_URL, request->url);
+    if (request->unix_path)
+        curl->easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_path);
     curl->easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl->easy_setopt(easy, CURLOPT_PROXY, "");

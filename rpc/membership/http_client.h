@@ -17,6 +17,7 @@ struct http_client;
 /* Borrowed during http_call_start. Strings may be NULL, except `url`. */
 struct http_request {
     const char *url;            /* http:// or https:// */
+    const char *unix_path;      /* the Unix socket to connect to in place of the URL's host */
     struct span body;           /* the body of a POST; with data NULL it is a GET */
     const char *const *headers; /* "Name: value", ends with NULL */
     int64_t timeout_ms;         /* for the whole request; 0: none */

@@ -126,14 +126,21 @@ static void on_page(struct http_call *http, struct status *status_take, int http
 static void on_no_admin(struct loop_timer *timer) {
     struct probe *probe = CONTAINER_OF(timer, struct probe, timer);
     timer->on_fire = on_timer;
-    done(probe, PROBE_UNKNOWN, "it has no admin port");
+    done(probe, PROBE_UNKNOWN,
+         probe->is_same_host ? "it has no admin port" : "it has no admin port for other hosts");
+}
+
+/* Such an address leads to this host, not to the member's. */
+static bool is_loopback(const char *address) {
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
+           strncmp(address, "localhost:", 10) == 0;
 }
 
 void probe_master(struct probe *probe, struct http_client *http,
                   const struct cluster_member *member) {
     struct str url = STR_INIT;
     begin(probe, member);
-    if (!*member->admin_address) {
+    if (!*member->admin_address || (!probe->is_same_host && is_loopback(member->admin_address))) {
         probe->timer.on_fire = on_no_admin;
         loop_timer_start(&probe->timer, 0, 0);
         return;

@@ -178,6 +178,7 @@ struct status *tls_new(const struct tls_options *options, struct tls **ret_tls) 
     tls->cert_file = copy(options->cert_file);
     tls->key_file = copy(options->key_file);
     tls->ca_file = copy(options->ca_file);
+    tls->accepts_strangers = options->accepts_strangers;
     tls->protocol = copy(options->protocol);
     tls->cluster = copy(options->cluster ? options->cluster : "default");
     SSL_CTX *context;

@@ -8,6 +8,7 @@
  * Names. A task's certificate carries, as subject alternative name, a URI that says which it is:
  *
  *   millrace://CLUSTER/master             the master
+ *   millrace://CLUSTER/admin              an operator, who may change things through admin ports
  *   millrace://CLUSTER/job/ps/task/0      one task
  *   millrace://CLUSTER/job/ps/task/ *     any task of the job (without the blank): the tasks of the
  *                                         job may then pass for each other, but not for others
@@ -32,6 +33,8 @@ struct tls_options {
     /* The authorities that vouch for the other end, PEM. With it a server refuses a client without
      * a certificate. NULL: a server asks for none, and a client trusts the system's authorities. */
     const char *ca_file;
+    /* With ca_file, a server also accepts a client that shows no certificate. */
+    bool accepts_strangers;
     const char *protocol; /* TLS_ALPN_… */
     const char *cluster;  /* of the names above; NULL: "default" */
 };

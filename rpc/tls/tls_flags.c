@@ -44,7 +44,9 @@ struct status *tls_set_open(const struct tls_flags *flags, const char *cluster_n
     options.protocol = TLS_ALPN_GRPC;
     if (!st && has_clients)
         st = tls_new(&options, &ret_set->clients);
-    options.ca_file = NULL;
+    /* Pages are for everybody, but changes are for operators, who prove it. */
+    options.ca_file = flags->ca;
+    options.accepts_strangers = true;
     options.protocol = TLS_ALPN_HTTP;
     if (!st && flags->admin)
         st = tls_new(&options, &ret_set->admin);

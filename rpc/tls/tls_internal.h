@@ -14,6 +14,7 @@ enum { TLS_NAMES_MAX_BYTES = 512 }; /* of the names that a message quotes */
 struct tls {
     _Atomic unsigned n_refs;
     char *cert_file, *key_file, *ca_file, *protocol, *cluster;
+    bool accepts_strangers;
     SSL_CTX *context;
     int64_t expires_s, loaded_s;
     uint64_t n_reloads;

@@ -187,6 +187,17 @@ struct status *tls_stream_check_task(struct tls_stream *stream, const char *task
     return st;
 }
 
+bool tls_stream_is_from(struct tls_stream *stream, const char *task) {
+    struct str wanted = STR_INIT;
+    tls_task_name(stream->tls, task, &wanted);
+    pthread_mutex_lock(&stream->lock);
+    X509 *cert = SSL_get0_peer_certificate(stream->ssl);
+    bool is_from = stream->state == OPEN && cert && tls_cert_has_name(cert, str_text(&wanted));
+    pthread_mutex_unlock(&stream->lock);
+    str_fini(&wanted);
+    return is_from;
+}
+
 /* ---- life ---- */
 
 struct tls_stream *tls_stream_new(struct tls *tls, bool is_server, const char *peer) {
@@ -200,8 +211,9 @@ struct tls_stream *tls_stream_new(struct tls *tls, bool is_server, const char *p
     BIO *bio = new_bio(stream);
     SSL_set_bio(stream->ssl, bio, bio);
     SSL_set_app_data(stream->ssl, stream);
+    int must_show = tls->accepts_strangers ? 0 : SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
     if (!is_server || tls->ca_file)
-        SSL_set_verify(stream->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, on_verify);
+        SSL_set_verify(stream->ssl, SSL_VERIFY_PEER | must_show, on_verify);
     if (is_server)
         SSL_set_accept_state(stream->ssl);
     else

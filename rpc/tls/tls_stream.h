@@ -28,6 +28,8 @@ void tls_stream_expect(struct tls_stream *stream, const char *name);
  * ("/job:ps/replica:0/task:0", "master"). Errors: PERMISSION_DENIED, which says the wanted name and
  * those of the certificate. */
 struct status *tls_stream_check_task(struct tls_stream *stream, const char *task) MUST_USE;
+/* Is it open, and is the other end's certificate that of the task, "master" or "admin"? */
+bool tls_stream_is_from(struct tls_stream *stream, const char *task);
 bool tls_stream_is_open(struct tls_stream *stream); /* the handshake is over and nothing broke */
 /* Did it break because the other end speaks HTTP/2 without TLS? */
 bool tls_stream_is_plain(struct tls_stream *stream);

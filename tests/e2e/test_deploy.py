@@ -56,6 +56,9 @@ class TestUnits(TestCase):
         values = self.check(self.unit("tf-master.service"))
         self.assertEqual(values["listen"], "0.0.0.0:2222")
         self.assertEqual(values["insecure"], "yes")
+        self.assertEqual(values["admin"], "")  # on loopback
+        directory = re.search(r"(?m)^RuntimeDirectory=(.*)$", self.unit("tf-master.service"))
+        self.assertEqual(values["admin-socket"], f"/run/{directory.group(1)}/admin.sock")
         self.assertEqual(values["cluster"],
                          "ps=10.0.0.10:2400,worker=10.0.0.20:2300;10.0.0.21:2300")
 
@@ -143,6 +146,8 @@ class TestManifest(TestCase):
                 ports = dict(re.findall(r"\{name: (\w+), containerPort: (\d+)\}", text))
                 self.assertEqual(sorted(map(int, ports.values())), [port, port + 10000])
                 self.assertEqual(int(ports["admin"]), port + 10000)
+                # the kubelet's probes do not come over loopback
+                self.assertEqual(values["admin"], f"0.0.0.0:{port + 10000}")
                 self.assertIn(f'prometheus.io/port: "{port + 10000}"', text)
                 self.assertIn("livenessProbe: {httpGet: {path: /livez, port: admin}", text)
                 ready = (f"{{grpc: {{port: {port}, service: tensorflow.MasterService}}" if command
@@ -197,6 +202,8 @@ class TestEtcdVariant(TestCase):
                                    for flag in flags), "--check-config")
             values = settings(out)
             self.assertEqual(values["etcd"], f"http://millrace-etcd:{port}")
+            self.assertEqual(int(values["admin"].removeprefix("0.0.0.0:")),
+                             int(values["listen"].rsplit(":", 1)[1]) + 10000)
             self.assertEqual(values["advertise"].rsplit(":", 1)[1],
                              values["listen"].rsplit(":", 1)[1])
             self.assertIn(f"port: {values['listen'].rsplit(':', 1)[1]}", read(MANIFEST))

@@ -34,10 +34,10 @@ def free_ports(n):
 
 
 class Daemon:
-    def __init__(self, test, name, *flags):
+    def __init__(self, test, name, *flags, admin=("--admin", "127.0.0.1:0")):
         self.test = test
         self.port_file = test.path(f"ports-{len(test.started)}")
-        self.process = test.popen([program(name), *map(str, flags), "--admin", "127.0.0.1:0",
+        self.process = test.popen([program(name), *map(str, flags), *admin,
                                    "--port-file", self.port_file])
         self.log = LineReader(self.process.stderr)
         self.log.until(" port ")
@@ -470,6 +470,46 @@ class TestFlags(TlsCase):
         self.assertEqual(worker.status()["tls"]["names"], "URI:millrace://default/job/ps/task/0")
         self.assertEqual(worker.ends(), 0)
 
+    def end_job(self, code, admin, flags=()):
+        return self.expect(code, "tfctl", "job", "end", "--admin", admin, *flags)[1]
+
+    @sanitized_too
+    def test_who_may_end_the_job(self):
+        """With TLS on, only an operator may: by certificate or at the Unix socket."""
+        self.tasks = [self.worker("ps-0")]
+        path = self.path("admin.sock")
+        m = self.master("--tls-admin", "--admin-socket", path)
+        https = f"https://127.0.0.1:{m.admin}"
+        other = self.path("other")
+        self.make_certs(other)
+        self.assertIn("HTTP status 403: this page changes something",
+                      self.end_job(70, https, self.tls("admin")[:2]))
+        for name in ("client", "ps-0"):
+            self.assertIn("HTTP status 403", self.end_job(70, https, self.tls(name)))
+        self.end_job(74, https, ["--tls-ca", f"{self.certs}/ca.pem",
+                                 *self.tls("admin", other)[2:]])
+        self.assertTrue(m.page("/livez", "https", context=ssl.create_default_context(
+            cafile=f"{self.certs}/ca.pem")))
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        self.end_job(0, f"unix:{path}")
+        self.assertEqual(self.wait_for_exit(m.process), 0)
+        self.assertEqual(self.wait_for_exit(self.tasks[0].process), 0)
+
+    def test_pages_without_tls_change_nothing(self):
+        m = self.master()
+        self.assertIn("HTTP status 403: this page changes something",
+                      self.end_job(70, f"127.0.0.1:{m.admin}", self.tls("admin")))
+        self.assertIn("ok", m.page("/livez"))
+        self.assertEqual(m.ends(), 0)
+
+    def test_admin_pages_are_on_loopback_unless_told(self):
+        m = Daemon(self, "tf-worker", "--job", "ps", "--listen", "0.0.0.0:0", *self.tls("ps-0"),
+                   admin=())
+        listening = subprocess.run(["ss", "-Hltn", f"sport = :{m.admin}"], check=True, text=True,
+                                   stdout=subprocess.PIPE).stdout.split()[3]
+        self.assertEqual(listening, f"127.0.0.1:{m.admin}")
+        self.assertEqual(m.ends(), 0)
+
     @sanitized_too
     def test_pages_over_https(self):
         self.tasks = [self.worker("ps-0")]
@@ -485,8 +525,7 @@ class TestFlags(TlsCase):
         with self.assertRaises((OSError, http.client.HTTPException)):
             m.page("/livez")
         held = [socket.create_connection(("127.0.0.1", m.admin), DEADLINE_S) for _ in range(3)]
-        out, err = self.expect(0, "tfctl", "job", "end", "--admin", f"https://127.0.0.1:{m.admin}",
-                               "--tls-ca", f"{self.certs}/ca.pem")
+        self.end_job(0, f"https://127.0.0.1:{m.admin}", self.tls("admin"))
         self.assertEqual(self.wait_for_exit(m.process), 0)
         self.assertEqual(self.wait_for_exit(self.tasks[0].process), 0)
         for s in held:
@@ -508,8 +547,9 @@ class TestCerts(TlsCase):
             self.assertEqual(f.read(), authority)
         self.assertIn("DNS:master.example", text("master.pem"))
         self.assertIn("URI:millrace://default/client/ada", text("client-ada.pem"))
+        self.assertIn("URI:millrace://default/admin", text("admin.pem"))
         self.assertIn("CA:TRUE", text("ca.pem"))
-        for name in ("ca", "master", "ps-0", "client"):
+        for name in ("ca", "master", "ps-0", "client", "admin"):
             self.assertEqual(os.stat(f"{self.certs}/{name}.key").st_mode & 0o777, 0o600)
             subprocess.run(["openssl", "verify", "-CAfile", f"{self.certs}/ca.pem",
                             f"{self.certs}/{name}.pem"], check=True, stdout=subprocess.DEVNULL)

@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/metrics.h"
@@ -97,20 +100,28 @@ static void *run_loop(void *arg) {
     return NULL;
 }
 
-static struct fixture *setup_with(struct tls *tls_take) {
+static int write_change(void *arg, const char *query, struct str *out) {
+    str_add(out, "changed\n");
+    return 200;
+}
+
+static struct fixture *setup_with(const struct admin_options *more) {
     static const struct admin_page pages[] = {
         {"/statusz", "text/html; charset=utf-8", .write = write_status},
         {"/readyz", "text/plain", .write = write_ready},
         {"/large", "text/plain", .write = write_large},
         {"/quit", "text/plain", .write = write_quit},
+        {"/change", "text/plain", .write = write_change, .is_action = true},
         {"/later", "text/plain", .begin = begin_later}};
     struct fixture *f = calloc(1, sizeof(*f));
     signal(SIGPIPE, SIG_IGN);
     f->loop = loop_new();
     f->close.run = run_close;
-    f->tls = tls_take;
-    struct admin_options options = {
-        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = f, .tls = tls_take};
+    f->tls = more->tls;
+    struct admin_options options = *more;
+    options.pages = pages;
+    options.n_pages = ARRAY_LEN(pages);
+    options.arg = f;
     assert_null(admin_server_new(f->loop, "localhost:0", &options, &f->server));
     f->port = admin_server_port(f->server);
     assert_true(f->port > 0);
@@ -118,7 +129,7 @@ static struct fixture *setup_with(struct tls *tls_take) {
     return f;
 }
 
-static struct fixture *setup(void) { return setup_with(NULL); }
+static struct fixture *setup(void) { return setup_with(&(struct admin_options){.tls = NULL}); }
 
 static void teardown(struct fixture *f) {
     loop_post(f->loop, &f->close);
@@ -138,8 +149,7 @@ static int dial(const struct fixture *f) {
 }
 
 /* Sends the text and reads to the end. */
-static void exchange(const struct fixture *f, const char *request, struct str *reply) {
-    int fd = dial(f);
+static void exchange_over(int fd, const char *request, struct str *reply) {
     char input[65536];
     ssize_t n;
     str_clear(reply);
@@ -147,6 +157,10 @@ static void exchange(const struct fixture *f, const char *request, struct str *r
     while ((n = read(fd, input, sizeof(input))) > 0)
         str_add_bytes(reply, input, (size_t)n);
     close(fd);
+}
+
+static void exchange(const struct fixture *f, const char *request, struct str *reply) {
+    exchange_over(dial(f), request, reply);
 }
 
 static void check(const struct fixture *f, const char *request_line, const char *headers,
@@ -184,6 +198,70 @@ static void pages_are_served(void **state) {
     check(f, "POST /livez", "Content-Length: 3\r\n", "405", "Allow: GET, HEAD", "");
     check(f, "DELETE /livez", "", "405", "", "");
     teardown(f);
+}
+
+static void a_change_is_posted_with_the_header(void **state) {
+    struct fixture *f = setup();
+    check(f, "POST /change", "X-Millrace: 1\r\nContent-Length: 0\r\n", "200", "changed", "");
+    check(f, "GET /change", "X-Millrace: 1\r\n", "405", "Allow: POST", "");
+    check(f, "POST /change", "Content-Length: 0\r\n", "403", "X-Millrace", "");
+    teardown(f);
+}
+
+static int dial_unix(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+static void guarded_changes_are_for_the_unix_socket(void **state) {
+    static const char request[] = "POST /change HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                                  "X-Millrace: 1\r\nContent-Length: 0\r\n\r\n";
+    char directory[] = "/tmp/millrace-test-admin-XXXXXX", path[64];
+    struct stat info;
+    struct str reply = STR_INIT;
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/admin.sock", directory);
+    struct fixture *f =
+        setup_with(&(struct admin_options){.unix_path = path, .guards_changes = true});
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    check(f, "POST /change", "X-Millrace: 1\r\nContent-Length: 0\r\n", "403", "millrace://CLUSTER",
+          "--admin-socket");
+    check(f, "GET /livez", "", "200", "ok", "");
+    exchange_over(dial_unix(path), request, &reply);
+    assert_non_null(strstr(str_text(&reply), "200 OK"));
+    assert_non_null(strstr(str_text(&reply), "changed"));
+    str_fini(&reply);
+    teardown(f);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(rmdir(directory), 0);
+}
+
+/* Runs only as root, who may become another user. */
+static void the_unix_socket_is_for_its_owner(void **state) {
+    char directory[] = "/tmp/millrace-test-admin-XXXXXX", path[64], byte;
+    if (geteuid() != 0)
+        skip();
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/admin.sock", directory);
+    struct fixture *f = setup_with(&(struct admin_options){.unix_path = path});
+    assert_int_equal(chmod(directory, 0755), 0);
+    assert_int_equal(chmod(path, 0666), 0); /* as if somebody had opened the file to all */
+    pid_t child = fork();
+    if (child == 0) {
+        if (setuid(65534) != 0)
+            _exit(2);
+        int fd = dial_unix(path);
+        _exit(read(fd, &byte, 1) == 0 ? 0 : 1); /* it is closed at once */
+    }
+    int outcome;
+    assert_int_equal(waitpid(child, &outcome, 0), child);
+    assert_int_equal(outcome, 0);
+    teardown(f);
+    assert_int_equal(rmdir(directory), 0);
 }
 
 static void a_page_may_be_finished_later(void **state) {
@@ -312,7 +390,8 @@ static void connections_with_tls_are_limited_and_must_shake_hands(void **state) 
     enum { N_CONNECTIONS = 150 };
     struct test_certs certs;
     test_certs_init(&certs, "ours");
-    struct fixture *f = setup_with(test_tls(&certs, "master", NULL, TLS_ALPN_HTTP));
+    struct fixture *f =
+        setup_with(&(struct admin_options){.tls = test_tls(&certs, "master", NULL, TLS_ALPN_HTTP)});
     int fds[N_CONNECTIONS], n_refused = 0;
     for (int i = 0; i < N_CONNECTIONS; i++)
         fds[i] = dial(f);
@@ -363,6 +442,9 @@ static void a_port_in_use_is_a_status(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_served),
+        cmocka_unit_test(a_change_is_posted_with_the_header),
+        cmocka_unit_test(guarded_changes_are_for_the_unix_socket),
+        cmocka_unit_test(the_unix_socket_is_for_its_owner),
         cmocka_unit_test(a_page_may_be_finished_later),
         cmocka_unit_test(a_server_that_closes_waits_for_no_page),
         cmocka_unit_test(head_has_no_body),

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/options.h"
 #include "common/io/file_root.h"
+#include "common/io/file_secret.h"
 #include "common/tensor/shm_arena.h"
 #include "kernels/cuda/rows/gpu_plugin.h"
 #include "kernels/host/files/checkpoint_peer.h"
@@ -48,7 +49,7 @@ struct worker_flags {
     bool gpu_tf32;
     const char *rdma_device;
     struct rdma_choice rdma_choice;
-    bool insecure, in_place, wire_checksum;
+    bool insecure, in_place, wire_checksum, file_root_all;
     struct cluster_spec spec;
     char default_listen[32];
 };
@@ -144,6 +145,8 @@ static const struct option_row rows[] = {
     {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR",
         "the directory below which file ops and checkpoints must stay; may be repeated "
         "(default: the working and the temporary directory)")},
+    {ROW("file-root-all", OPTION_BOOL, file_root_all, NULL, NULL,
+        "let file ops use the whole file system, except for the daemon's own keys and passwords")},
     {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME",
         "how long the graphs of a lost master are kept"), .min = 0, .max = 86400000},
     {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME",
@@ -236,7 +239,9 @@ static struct status *check_client_port(const struct worker_flags *flags) {
 static struct status *check(void *values) {
     struct worker_flags *flags = values;
     TRY(check_job(flags->job));
-    if (flags->file_root)
+    if (flags->file_root_all)
+        file_roots_set_whole();
+    else if (flags->file_root)
         TRY(set_file_roots(flags->file_root));
     if (flags->cluster)
         TRY(cluster_spec_parse(flags->cluster, &flags->spec));
@@ -644,6 +649,15 @@ static struct status *start(struct worker *worker) {
     return st;
 }
 
+static void keep_secrets(const struct worker_flags *flags) {
+    struct str roots = STR_INIT;
+    file_secret_add(flags->tls.key);
+    file_secret_add(flags->etcd.key_file);
+    file_roots_describe(&roots);
+    log_info("file ops may use %s", roots.len > 0 ? str_text(&roots) : "no directory");
+    str_fini(&roots);
+}
+
 static int run(const struct worker_flags *flags) {
     struct worker worker = {.flags = flags, .exit_code = EXIT_OK};
     struct str task = STR_INIT;
@@ -652,6 +666,7 @@ static int run(const struct worker_flags *flags) {
     log_set_task(worker.task);
     log_set_level((enum log_level)flags->log_level);
     kernel_set_in_place(flags->in_place);
+    keep_secrets(flags);
     worker.loop = loop_new();
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);

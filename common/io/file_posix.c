@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/io/file_secret.h"
 #include "common/io/file_system.h"
 
 /* The most bytes that one system call moves: Linux stops at 2 GiB anyway. */
@@ -14,10 +15,21 @@ enum { MAX_TRANSFER_BYTES = 1 << 30 };
 static int posix_open(const struct file_system *fs, const char *path, enum file_mode mode) {
     static const int flags[] = {[FILE_READ] = O_RDONLY,
                                 [FILE_CREATE] = O_WRONLY | O_CREAT | O_EXCL,
-                                [FILE_REPLACE] = O_WRONLY | O_CREAT | O_TRUNC};
+                                [FILE_REPLACE] = O_WRONLY | O_CREAT,
+                                [FILE_APPEND] = O_WRONLY | O_CREAT | O_APPEND};
+    struct stat info;
     /* O_NONBLOCK avoids a wait for the other end of a pipe; it has no effect on files. */
     int fd = open(path, flags[mode] | O_CLOEXEC | O_NONBLOCK, 0644);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return -errno;
+    int error = file_secret_is(fd) ? EACCES : 0;
+    /* An old file is emptied only now, because it could be a secret. */
+    if (!error && mode == FILE_REPLACE && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+        info.st_size > 0 && ftruncate(fd, 0) != 0)
+        error = errno;
+    if (error)
+        close(fd);
+    return error ? -error : fd;
 }
 
 static int posix_close(const struct file_system *fs, int fd) { return close(fd) < 0 ? -errno : 0; }

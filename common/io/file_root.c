@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/io/file_system.h"
@@ -16,10 +17,23 @@ static char *roots[MAX_ROOTS]; /* resolved */
 static int n_roots;
 static pthread_once_t defaults_once = PTHREAD_ONCE_INIT;
 
+/* Also of a path that leads to "/" through a mount. */
+static bool is_whole(const char *real) {
+    struct stat info, whole;
+    return stat(real, &info) == 0 && stat("/", &whole) == 0 && info.st_dev == whole.st_dev &&
+           info.st_ino == whole.st_ino;
+}
+
 static struct status *add_root(const char *dir) {
     char *real = realpath(dir, NULL);
     if (!real)
         return file_failed(dir, -errno);
+    if (is_whole(real)) {
+        free(real);
+        return status_invalid("%s is the whole file system, with the keys and files of all that "
+                              "runs on this host; --file-root-all allows it",
+                              dir);
+    }
     if (file_system_posix.kind(&file_system_posix, real) != FILE_KIND_DIR || n_roots == MAX_ROOTS) {
         free(real);
         return n_roots == MAX_ROOTS ? status_invalid("more than %d root directories", MAX_ROOTS)
@@ -45,6 +59,19 @@ struct status *file_roots_set(const char *const *dirs, int n) {
     for (int i = 0; i < n; i++)
         TRY(add_root(dirs[i]));
     return NULL;
+}
+
+void file_roots_set_whole(void) {
+    for (int i = 0; i < n_roots; i++)
+        free(roots[i]);
+    n_roots = 1;
+    roots[0] = xstrdup("/");
+}
+
+void file_roots_describe(struct str *out) {
+    pthread_once(&defaults_once, set_defaults);
+    for (int i = 0; i < n_roots; i++)
+        str_addf(out, "%s%s", i > 0 ? ", " : "", roots[i]);
 }
 
 static bool is_below(const char *path, const char *root) {

@@ -1,15 +1,21 @@
 /* Limits the files that a step may access to those below the daemon's root directories
  * (--file-root). The roots are set once at start, before threads start. Until then they are the
- * working directory and the system's temporary directory ($TMPDIR, else /tmp). */
+ * working directory and the system's temporary directory ($TMPDIR, else /tmp), except for one that
+ * is the whole file system. Secrets of the daemon are out of reach (common/io/file_secret.h). */
 #ifndef MILLRACE_COMMON_IO_FILE_ROOT_H
 #define MILLRACE_COMMON_IO_FILE_ROOT_H
 
 #include "common/base/status.h"
 #include "common/base/str.h"
 
-/* Replaces the roots. Each must be a directory. Errors: NOT_FOUND and others of the system, with
- * the path. To be called before threads start. */
+/* Replaces the roots. Each must be a directory, and none the whole file system. Errors: NOT_FOUND
+ * and others of the system, with the path; INVALID_ARGUMENT for "/". To be called before threads
+ * start. */
 struct status *file_roots_set(const char *const *dirs, int n) MUST_USE;
+/* Makes the whole file system the root. To be called before threads start. */
+void file_roots_set_whole(void);
+/* Appends the roots, "/data, /tmp". */
+void file_roots_describe(struct str *out);
 
 /* Appends to `out` the system's path for a client's `path` ("file:///x" is "/x"). The path must be
  * below a root once symbolic links and ".." are resolved; the file itself need not exist. Any

@@ -15,9 +15,11 @@ enum file_mode {
     FILE_READ,    /* for reading an existing file */
     FILE_CREATE,  /* for writing; the name must be free */
     FILE_REPLACE, /* for writing; an old file of that name is emptied */
+    FILE_APPEND,  /* for writing at the end of an old or new file, whatever the offset */
 };
 
 struct file_system {
+    /* The system's own refuses the files of common/io/file_secret.h with EACCES. */
     int (*open)(const struct file_system *fs, const char *path, enum file_mode mode);
     int (*close)(const struct file_system *fs, int fd);
     /* Transfers up to n bytes. Reading gives 0 only at the end of the file. */

@@ -3,10 +3,17 @@ TensorFlow wrote; file roots; tfctl checkpoint."""
 import json
 import os
 
-from harness import ROOT, WARM_PYTHON, TestCase, sanitized_too
+from harness import ROOT, WARM_PYTHON, LineReader, TestCase, program, sanitized_too
+from raw_clients import Client, Refused, const, data, graph, node, number
 
 PROGRAMS = os.path.join(ROOT, "tests", "e2e", "checkpoint_programs.py")
+PERMISSION_DENIED, STRING = 7, 7
 CLUSTER = ["local", "--ps", "1", "--workers", "2", "--quiet"]
+
+
+def string_tensor(text):
+    """A scalar of DT_STRING, as TensorProto."""
+    return number(1, STRING) + data(2, b"") + data(8, text)
 
 
 class CheckpointCase(TestCase):
@@ -70,6 +77,67 @@ class TestFileRoots(TestCase):
         code, _, err = self.run_program("tf-worker", "--file-root", self.path("nowhere"))
         self.assertEqual(code, 78)
         self.assertIn("file-root", err)
+
+    def test_the_whole_file_system_needs_a_flag_of_its_own(self):
+        code, _, err = self.run_program("tf-worker", "--file-root", "/", "--check-config")
+        self.assertEqual(code, 78)
+        self.assertIn("file-root: / is the whole file system", err)
+        self.assertIn("--file-root-all", err)
+        self.expect(0, "tf-worker", "--file-root", "/", "--file-root-all", "--check-config")
+
+    def read(self, client, path):
+        """What a graph reads of the file, or the code of the refusal."""
+        handle = client.create(graph(const("name", string_tensor(path), STRING),
+                                     node("read", "ReadFile", ("name",))))
+        try:
+            return client.run(handle, fetches=["read:0"])["read:0"]
+        except Refused as refused:
+            return refused.code
+        finally:
+            client.close(handle)
+
+    def worker(self, *flags, cwd, env=None):
+        ports = self.path(f"ports-{len(self.started)}")
+        process = self.popen([program("tf-worker"), "--listen", "127.0.0.1:0", "--admin", "off",
+                              "--port-file", ports, *flags], cwd=cwd, env=env)
+        LineReader(process.stderr).until(" port ")
+        with open(ports, encoding="utf-8") as f:
+            worker_port = f.read().strip()
+        ports = self.path(f"ports-{len(self.started)}")
+        master = self.popen([program("tf-master"), "--listen", "127.0.0.1:0", "--admin", "off",
+                             "--port-file", ports, "--cluster",
+                             f"worker=127.0.0.1:{worker_port}"])
+        LineReader(master.stderr).until(" port ")
+        with open(ports, encoding="utf-8") as f:
+            client = Client(int(f.read()))
+        self.addCleanup(client.channel.close)
+        return client
+
+    def test_a_working_directory_of_everything_is_no_root(self):
+        """As under a unit or in an image without a working directory."""
+        client = self.worker(cwd="/", env={"TMPDIR": self.directory})
+        path = self.path("file")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("ours")
+        self.assertIn(b"ours", self.read(client, path))
+        for name in ("/etc/passwd", "/proc/self/environ", "etc/passwd"):
+            self.assertEqual(self.read(client, name), PERMISSION_DENIED)
+
+    def test_keys_of_the_daemon_are_never_read(self):
+        tls = self.path("tls")
+        self.expect(0, "tfctl", "certs", tls, "--tasks", "worker=1")
+        key = f"{tls}/worker-0.key"
+        os.link(key, self.path("hard"))
+        os.symlink(key, self.path("soft"))
+        # the key of another service; the worker's wire itself has no TLS here
+        client = self.worker("--file-root-all", "--etcd-ca", f"{tls}/ca.pem", "--etcd-cert",
+                             f"{tls}/worker-0.pem", "--etcd-key", key, cwd=self.directory)
+        self.assertIn(b"BEGIN CERTIFICATE", self.read(client, f"{tls}/worker-0.pem"))
+        self.assertIn(b"root:", self.read(client, "/etc/passwd"))
+        for name in (key, "tls/worker-0.key", self.path("hard"), self.path("soft"),
+                     "/proc/self/environ", "/proc/self/mem", f"/proc/self/cwd/hard",
+                     f"/proc/self/root{key}"):
+            self.assertEqual(self.read(client, name), PERMISSION_DENIED, name)
 
     def test_roots_add_up(self):
         out, _ = self.expect(0, "tf-worker", "--file-root", self.directory, "--file-root=/usr",

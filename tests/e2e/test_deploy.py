@@ -69,6 +69,15 @@ class TestUnits(TestCase):
                 self.assertEqual(f"{values['job']}-{values['task']}", instance)
                 self.assertIn(values["listen"], values["cluster"])
 
+    def test_a_task_has_a_directory_of_its_own(self):
+        """Without one its working directory would be /, which is no file root."""
+        unit = self.unit("tf-worker@.service")
+        directory = re.search(r"(?m)^StateDirectory=(.*)$", unit).group(1)
+        self.assertIn("%i", directory)
+        self.assertIn(f"\nWorkingDirectory=%S/{directory}\n", unit)
+        self.assertRegex(read(os.path.join(DEPLOY, "Dockerfile")),
+                         r"(?m)^WORKDIR /var/lib/millrace$")
+
     def test_a_task_that_the_cluster_lacks(self):
         _, err = self.expect(78, *self.command(self.unit("tf-worker@.service"), "ps-1"),
                              env={"MILLRACE_FLAGS": "--check-config"})

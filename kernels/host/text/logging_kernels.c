@@ -1,5 +1,4 @@
 /* Computes the ops of the logging family: Abort, Assert, Print, PrintV2, Timestamp. */
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -7,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/io/file_system.h"
 #include "kernels/kernel.h"
 #include "kernels/support/element_text.h"
 
@@ -196,14 +196,15 @@ static struct status *print_v2_init(struct kernel_init *init) {
 }
 
 static struct status *append_to_file(const char *path, const struct str *text) {
-    FILE *file = fopen(path, "ae");
-    if (!file)
-        return status_failed_precondition("Cannot open %s to print to: %s", path, strerror(errno));
-    size_t n = fwrite(str_text(text), 1, text->len, file);
-    bool is_closed = fclose(file) == 0;
-    return n == text->len && is_closed
-               ? NULL
-               : status_failed_precondition("Cannot print to %s: %s", path, strerror(errno));
+    const struct file_system *fs = &file_system_posix;
+    int fd = fs->open(fs, path, FILE_APPEND);
+    if (fd < 0)
+        return status_failed_precondition("Cannot open %s to print to: %s", path, strerror(-fd));
+    struct status *st = file_write_all(fs, fd, path, str_text(text), text->len, 0);
+    int error = fs->close(fs, fd);
+    if (!st && error)
+        st = file_failed(path, error);
+    return st;
 }
 
 static enum kernel_result print_v2(struct kernel_ctx *ctx) {

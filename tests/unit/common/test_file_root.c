@@ -1,4 +1,6 @@
 /* Which files a step may touch, and patterns of file names. */
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -9,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/io/file_root.h"
+#include "common/io/file_secret.h"
 #include "common/io/file_system.h"
 
 static char base[PATH_MAX];
@@ -208,6 +211,92 @@ static void test_directories_above_are_made(void **state) {
     rmdir(in_base("root/x"));
 }
 
+/* ---- the whole file system, and secrets ---- */
+
+static void test_the_whole_file_system_is_no_root(void **state) {
+    static const char *const names[] = {"/", "/tmp/..", "/proc/self/root"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct status *st = file_roots_set(&names[i], 1);
+        assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+        assert_non_null(strstr(status_message(st), "--file-root-all"));
+        status_unref(st);
+    }
+}
+
+static int try_open(const char *path, enum file_mode mode) {
+    int fd = file_system_posix.open(&file_system_posix, path, mode);
+    if (fd >= 0)
+        file_system_posix.close(&file_system_posix, fd);
+    return fd >= 0 ? 0 : fd;
+}
+
+static int64_t size_of(const char *path) {
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return info.st_size;
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_secrets_are_never_opened(void **state) {
+    static const char *const others[] = {"root/key", "root/soft", "root/hard"};
+    char by_descriptor[64];
+    struct str roots = STR_INIT;
+    struct status *st;
+    int fd;
+    file_roots_set_whole();
+    file_roots_describe(&roots);
+    assert_string_equal(str_text(&roots), "/");
+    str_fini(&roots);
+    assert_int_equal(resolve("/etc/passwd"), STATUS_OK);
+
+    write_text(in_base("root/key"), "PRIVATE");
+    assert_int_equal(try_open(in_base("root/key"), FILE_READ), 0);
+    file_secret_add(NULL);
+    file_secret_add(in_base("root/key"));
+    assert_int_equal(symlink("key", in_base("root/soft")), 0);
+    assert_int_equal(link(in_base("root/key"), in_base("root/hard")), 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(try_open(in_base(others[i]), FILE_READ), -EACCES);
+        assert_int_equal(try_open(in_base(others[i]), FILE_APPEND), -EACCES);
+        assert_int_equal(try_open(in_base(others[i]), FILE_REPLACE), -EACCES);
+    }
+    assert_int_equal(size_of(in_base("root/key")), 7); /* nothing has emptied it */
+    fd = open(in_base("root/key"), O_RDONLY);
+    snprintf(by_descriptor, sizeof(by_descriptor), "/proc/self/fd/%d", fd);
+    assert_int_equal(try_open(by_descriptor, FILE_READ), -EACCES);
+    close(fd);
+    st = file_root_open(in_base("root/soft"), &fd);
+    assert_int_equal(status_code(st), STATUS_PERMISSION_DENIED);
+    status_unref(st);
+    assert_int_equal(try_open("/proc/self/environ", FILE_READ), -EACCES);
+    assert_int_equal(try_open("/proc/self/mem", FILE_READ), -EACCES);
+    assert_int_equal(try_open(in_base("root/a.txt"), FILE_READ), 0);
+
+    /* a new key takes the place of the old one, of which a link is left */
+    write_text(in_base("root/new"), "NEW");
+    assert_int_equal(try_open(in_base("root/new"), FILE_READ), 0);
+    assert_int_equal(rename(in_base("root/new"), in_base("root/key")), 0);
+    assert_int_equal(try_open(in_base("root/key"), FILE_READ), -EACCES);
+    assert_int_equal(try_open(in_base("root/hard"), FILE_READ), -EACCES);
+    for (size_t i = 0; i < 3; i++)
+        unlink(in_base(others[i]));
+}
+
+static void test_an_old_file_is_emptied(void **state) {
+    write_text(in_base("root/old"), "seven");
+    assert_int_equal(try_open(in_base("root/old"), FILE_APPEND), 0);
+    assert_int_equal(size_of(in_base("root/old")), 5);
+    assert_int_equal(try_open(in_base("root/old"), FILE_REPLACE), 0);
+    assert_int_equal(size_of(in_base("root/old")), 0);
+    unlink(in_base("root/old"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_lies_below_the_root_is_allowed),
@@ -217,6 +306,9 @@ int main(void) {
         cmocka_unit_test(test_patterns_match_names),
         cmocka_unit_test(test_matches_stay_below_the_root),
         cmocka_unit_test(test_directories_above_are_made),
+        cmocka_unit_test(test_an_old_file_is_emptied),
+        cmocka_unit_test(test_the_whole_file_system_is_no_root),
+        cmocka_unit_test(test_secrets_are_never_opened),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

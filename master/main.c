@@ -244,6 +244,8 @@ static int page_ready(void *arg, const char *query, struct str *out) {
     bool is_up = !program->etcd || etcd_is_up(program->etcd, &why);
     if (program->registration && etcd_registration_has_lapsed(program->registration))
         str_addf(&why, "%sits registration has lapsed", is_up ? "" : "; ");
+    else if (program->registration && is_up)
+        etcd_registration_is_ready(program->registration, &why);
     if (why.len > 0)
         str_addf(out, "ok, degraded: %s\n", str_text(&why));
     else

@@ -33,6 +33,10 @@ static const struct option_row rows[] = {
         "this client's certificate for etcd (PEM)")},
     {ROW("etcd-key", OPTION_STRING, etcd.key_file, NULL, "PATH",
         "the private key of --etcd-cert (PEM)")},
+    {ROW("etcd-user", OPTION_STRING, etcd.user, NULL, "NAME",
+        "the user of an etcd with authentication")},
+    {ROW("etcd-password-file", OPTION_STRING, etcd.password_file, NULL, "PATH",
+        "a file with the password of --etcd-user")},
     {ROW("admin", OPTION_STRING, admin, NULL, "ADDRESS",
         "send the request to the master's admin port, HOST:PORT or https://HOST:PORT, or to its "
         "--admin-socket, unix:PATH (default: the target's port + 10000, https for grpcs://)")},
@@ -84,7 +88,9 @@ static struct status *ask_etcd(struct job_call *job, const struct job_flags *fla
                                    .timeout_ms = flags->timeout_ms,
                                    .ca_file = flags->etcd.ca_file,
                                    .cert_file = flags->etcd.cert_file,
-                                   .key_file = flags->etcd.key_file};
+                                   .key_file = flags->etcd.key_file,
+                                   .user = flags->etcd.user,
+                                   .password_file = flags->etcd.password_file};
     TRY(etcd_new(job->loop, &options, &job->etcd));
     member_key_of_job(flags->etcd.cluster_name, &key);
     job->etcd_call.on_reply = on_put;

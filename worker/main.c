@@ -298,8 +298,13 @@ static int page_ready(void *arg, const char *query, struct str *out) {
         str_add(out, "draining\n");
         return 503;
     }
-    str_add(out, "ok\n");
-    return 200;
+    bool is_ready = true;
+    if (worker->membership)
+        is_ready = worker_membership_is_ready(worker->membership, out);
+    else
+        str_add(out, "ok");
+    str_add_char(out, '\n');
+    return is_ready ? 200 : 503;
 }
 
 static int page_status(void *arg, const char *query, struct str *out) {
@@ -653,6 +658,7 @@ static void keep_secrets(const struct worker_flags *flags) {
     struct str roots = STR_INIT;
     file_secret_add(flags->tls.key);
     file_secret_add(flags->etcd.key_file);
+    file_secret_add(flags->etcd.password_file);
     file_roots_describe(&roots);
     log_info("file ops may use %s", roots.len > 0 ? str_text(&roots) : "no directory");
     str_fini(&roots);

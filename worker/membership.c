@@ -103,6 +103,20 @@ int worker_membership_client_port(const struct worker_membership *m) {
     return m->client_port ? client_port_number(m->client_port) : 0;
 }
 
+bool worker_membership_is_ready(const struct worker_membership *m, struct str *out) {
+    struct str why = STR_INIT;
+    if (m->registration && !etcd_registration_is_ready(m->registration, out))
+        return false;
+    bool is_up = !m->etcd || etcd_is_up(m->etcd, &why);
+    if (m->registration && etcd_registration_has_lapsed(m->registration))
+        str_addf(&why, "%sits registration has lapsed", is_up ? "" : "; ");
+    str_add(out, "ok");
+    if (why.len > 0)
+        str_addf(out, ", degraded: %s", str_text(&why));
+    str_fini(&why);
+    return true;
+}
+
 void worker_membership_describe(const struct worker_membership *m, struct str *out) {
     str_add(out, "{\"registration\": ");
     if (m->registration)

@@ -29,6 +29,9 @@ struct status *worker_membership_new(struct loop *loop,
                                      const struct worker_membership_options *options,
                                      struct worker_membership **ret) MUST_USE;
 int worker_membership_client_port(const struct worker_membership *membership); /* 0: none */
+/* Appends "ok", with what is wrong if it does not matter to running work. Until the task has been
+ * registered it is not ready: appends why, and returns false. */
+bool worker_membership_is_ready(const struct worker_membership *membership, struct str *out);
 /* Removes the task's entry at once, because the task drains and nobody should count on it. A second
  * call does nothing. Accepts NULL. */
 void worker_membership_leave(struct worker_membership *membership);

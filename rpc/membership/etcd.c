@@ -18,13 +18,13 @@ struct etcd {
     char *urls[ETCD_MAX_ENDPOINTS];
     int n_urls, current;
     struct list calls, watches;
+    struct etcd_login login;
+    int login_endpoint;
     struct status *why_down; /* NULL: etcd answers */
     int64_t down_since_ns;
     void (*on_closed)(void *arg);
     void *on_closed_arg;
 };
-
-static const char *const json_headers[] = {"Content-Type: application/json", NULL};
 
 /* ---- endpoints ---- */
 
@@ -121,11 +121,19 @@ static void endpoint_failed(struct etcd *etcd, int endpoint, struct status *why)
 
 /* ---- calls ---- */
 
+enum { N_HEADERS = 3 };
+
+static void fill_headers(const struct etcd *etcd, const char *ret[N_HEADERS]) {
+    ret[0] = "Content-Type: application/json";
+    ret[1] = etcd->login.header;
+    ret[2] = NULL;
+}
+
 static void fill_request(const struct etcd *etcd, const char *url, const struct str *body,
-                         struct http_request *ret) {
+                         const char *const *headers, struct http_request *ret) {
     *ret = (struct http_request){.url = url,
                                  .body = {str_text(body), body->len},
-                                 .headers = json_headers,
+                                 .headers = headers,
                                  .timeout_ms = etcd->options.timeout_ms,
                                  .connect_timeout_ms = etcd->options.timeout_ms,
                                  .max_body_bytes = ETCD_MAX_REPLY_BYTES,
@@ -134,16 +142,41 @@ static void fill_request(const struct etcd *etcd, const char *url, const struct 
                                  .key_file = etcd->options.key_file};
 }
 
-static void try_endpoint(struct etcd_call *call) {
+static void send_call(struct etcd_call *call) {
     struct etcd *etcd = call->etcd;
     struct http_request request;
+    const char *headers[N_HEADERS];
     struct str url = STR_INIT;
     call->endpoint = etcd->current;
-    call->n_tries++;
+    call->login = etcd->login.number;
     str_addf(&url, "%s%s", etcd->urls[call->endpoint], call->path);
-    fill_request(etcd, str_text(&url), &call->body, &request);
+    fill_headers(etcd, headers);
+    fill_request(etcd, str_text(&url), &call->body, headers, &request);
     http_call_start(etcd->http, &call->http, &request);
     str_fini(&url);
+}
+
+static void log_in(struct etcd *etcd) {
+    struct http_request request;
+    struct str url = STR_INIT, no_body = STR_INIT;
+    etcd->login_endpoint = etcd->current;
+    str_addf(&url, "%s/v3/auth/authenticate", etcd->urls[etcd->login_endpoint]);
+    fill_request(etcd, str_text(&url), &no_body, NULL, &request);
+    etcd_login_start(&etcd->login, etcd->http, &request);
+    str_fini(&url);
+}
+
+static void try_endpoint(struct etcd_call *call) {
+    struct etcd *etcd = call->etcd;
+    call->n_tries++;
+    if (!etcd_login_is_due(&etcd->login)) {
+        send_call(call);
+        return;
+    }
+    if (!etcd_login_is_running(&etcd->login))
+        log_in(etcd);
+    call->is_waiting = true;
+    call->login = etcd->login.number;
 }
 
 void etcd_call_cancel(struct etcd_call *call) {
@@ -153,33 +186,84 @@ void etcd_call_cancel(struct etcd_call *call) {
     list_remove(&call->link);
     str_fini(&call->body);
     call->etcd = NULL;
+    call->is_waiting = false;
 }
 
-static void call_answered(struct http_call *http, struct status *status_take, int http_code,
-                          struct span body) {
-    struct etcd_call *call = CONTAINER_OF(http, struct etcd_call, http);
+/* Drops the token if it is the one that was refused. Returns true when the call is sent again,
+ * which happens once. */
+static bool log_in_again(struct etcd_call *call, const struct status *why) {
     struct etcd *etcd = call->etcd;
-    struct etcd_reply reply;
+    if (!etcd->login.user || call->has_logged_in || !etcd_login_is_wanted(why))
+        return false;
+    call->has_logged_in = true;
+    call->n_tries--;
+    etcd_login_drop(&etcd->login, call->login);
+    try_endpoint(call);
+    return true;
+}
+
+/* The reply is borrowed; it is used only without a status. */
+static void end_call(struct etcd_call *call, struct status *status_take,
+                     const struct etcd_reply *reply) {
+    struct etcd *etcd = call->etcd;
     struct status *st = status_take;
-    etcd_reply_init(&reply);
-    if (!st)
-        st =
-            http_code == 200 ? etcd_reply_parse(body, &reply) : etcd_failure_parse(http_code, body);
     if (status_code(st) == STATUS_UNAVAILABLE) {
         endpoint_failed(etcd, call->endpoint, st);
         if (call->n_tries < etcd->n_urls) {
             status_unref(st);
-            etcd_reply_fini(&reply);
             try_endpoint(call);
             return;
         }
         note_down(etcd, st);
     } else {
         note_up(etcd);
+        if (log_in_again(call, st)) {
+            status_unref(st);
+            return;
+        }
     }
     etcd_call_cancel(call);
-    call->on_reply(call, st, st ? NULL : &reply);
+    call->on_reply(call, st, st ? NULL : reply);
+}
+
+static void call_answered(struct http_call *http, struct status *status_take, int http_code,
+                          struct span body) {
+    struct etcd_call *call = CONTAINER_OF(http, struct etcd_call, http);
+    struct etcd_reply reply;
+    struct status *st = status_take;
+    etcd_reply_init(&reply);
+    if (!st)
+        st =
+            http_code == 200 ? etcd_reply_parse(body, &reply) : etcd_failure_parse(http_code, body);
+    end_call(call, st, &reply);
     etcd_reply_fini(&reply);
+}
+
+static struct etcd_call *find_waiting(struct etcd *etcd, uint64_t login) {
+    LIST_FOR_EACH (link, &etcd->calls) {
+        struct etcd_call *call = LIST_ENTRY(link, struct etcd_call, link);
+        if (call->is_waiting && call->login == login)
+            return call;
+    }
+    return NULL;
+}
+
+/* Without a token the calls that waited for it fail as if each had been refused. */
+static void on_logged_in(struct etcd_login *login, struct status *status_take) {
+    struct etcd *etcd = CONTAINER_OF(login, struct etcd, login);
+    uint64_t number = login->number;
+    int endpoint = etcd->login_endpoint;
+    for (struct etcd_call *call; (call = find_waiting(etcd, number));) {
+        call->is_waiting = false;
+        if (!status_take) {
+            send_call(call);
+            continue;
+        }
+        call->endpoint = endpoint;
+        call->has_logged_in = true;
+        end_call(call, status_ref(status_take), NULL);
+    }
+    status_unref(status_take);
 }
 
 static struct str *begin_call(struct etcd *etcd, struct etcd_call *call, const char *path) {
@@ -187,6 +271,7 @@ static struct str *begin_call(struct etcd *etcd, struct etcd_call *call, const c
     call->etcd = etcd;
     call->path = path;
     call->n_tries = 0;
+    call->is_waiting = call->has_logged_in = false;
     call->body = STR_INIT;
     call->http = (struct http_call){.on_done = call_answered};
     list_push_back(&etcd->calls, &call->link);
@@ -260,7 +345,9 @@ static bool take_line(struct etcd_watch *watch, struct span line) {
         st = status_out_of_range("etcd: the revision was compacted; the oldest is %lld",
                                  (long long)reply.compact_revision);
     else if (!st && reply.is_cancelled)
-        st = status_unavailable("etcd: the watch was cancelled");
+        st = status_unavailable("etcd: the watch was cancelled%s%.300s",
+                                reply.cancel_reason ? ": " : "",
+                                reply.cancel_reason ? reply.cancel_reason : "");
     if (!st)
         watch->on_events(watch, &reply);
     else
@@ -303,6 +390,7 @@ void etcd_watch_start(struct etcd *etcd, struct etcd_watch *watch, const char *p
                       int64_t from_revision) {
     struct str url = STR_INIT, body = STR_INIT;
     struct http_request request;
+    const char *headers[N_HEADERS];
     CHECK(!watch->etcd);
     watch->etcd = etcd;
     watch->endpoint = etcd->current;
@@ -311,7 +399,8 @@ void etcd_watch_start(struct etcd *etcd, struct etcd_watch *watch, const char *p
     list_push_back(&etcd->watches, &watch->link);
     str_addf(&url, "%s/v3/watch", etcd->urls[watch->endpoint]);
     etcd_write_watch(&body, prefix, from_revision);
-    fill_request(etcd, str_text(&url), &body, &request);
+    fill_headers(etcd, headers);
+    fill_request(etcd, str_text(&url), &body, headers, &request);
     request.timeout_ms = 0;
     http_call_start(etcd->http, &watch->http, &request);
     str_fini(&url);
@@ -328,6 +417,7 @@ static void free_memory(struct etcd *etcd) {
     free((char *)(uintptr_t)etcd->options.ca_file);
     free((char *)(uintptr_t)etcd->options.cert_file);
     free((char *)(uintptr_t)etcd->options.key_file);
+    etcd_login_fini(&etcd->login);
     status_unref(etcd->why_down);
     free(etcd);
 }
@@ -342,6 +432,9 @@ struct status *etcd_new(struct loop *loop, const struct etcd_options *options,
     list_init(&etcd->calls);
     list_init(&etcd->watches);
     struct status *st = read_urls(options->urls, etcd->urls, &etcd->n_urls);
+    etcd->login.on_done = on_logged_in;
+    if (!st)
+        st = etcd_login_init(&etcd->login, options->user, options->password_file);
     if (!st)
         st = http_client_new(loop, &etcd->http);
     if (st) {
@@ -370,6 +463,7 @@ void etcd_close(struct etcd *etcd, void (*on_closed)(void *arg), void *arg) {
         etcd_call_cancel(LIST_ENTRY(etcd->calls.next, struct etcd_call, link));
     while (!list_is_empty(&etcd->watches))
         etcd_watch_stop(LIST_ENTRY(etcd->watches.next, struct etcd_watch, link));
+    etcd_login_fini(&etcd->login);
     etcd->on_closed = on_closed;
     etcd->on_closed_arg = arg;
     http_client_close(etcd->http, on_http_closed, etcd);

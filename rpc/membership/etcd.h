@@ -3,12 +3,14 @@
  *
  * A call is sent to the endpoint that answered last. If that endpoint cannot be reached, or says
  * that it has no leader, the next one is asked. When all have failed, the call fails with
- * UNAVAILABLE. So etcd may carry out a call twice; all calls here allow that. A watch ends when its
- * connection ends or a call finds that its endpoint is silent; its owner has to start another. Loop
- * thread only. */
+ * UNAVAILABLE. So etcd may carry out a call twice; all calls here allow that. With a user, calls
+ * wait for a login, and a call whose token etcd refuses is sent again with another token. A watch
+ * ends when its connection ends or a call finds that its endpoint is silent; its owner has to start
+ * another. Loop thread only. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_ETCD_H
 #define MILLRACE_RPC_MEMBERSHIP_ETCD_H
 
+#include "rpc/membership/etcd_login.h"
 #include "rpc/membership/etcd_message.h"
 #include "rpc/membership/http_client.h"
 
@@ -19,6 +21,7 @@ struct etcd_options {
     const char *urls;
     int64_t timeout_ms;                         /* for the answer of one endpoint; 0: 2 s */
     const char *ca_file, *cert_file, *key_file; /* for https; may be NULL */
+    const char *user, *password_file;           /* of an etcd with authentication; both or none */
 };
 
 struct etcd;
@@ -33,6 +36,9 @@ struct etcd_call {
     struct str body;
     const char *path;
     int n_tries, endpoint;
+    uint64_t login;     /* number of the login that it waits for, or whose token it carries */
+    bool is_waiting;    /* for that login */
+    bool has_logged_in; /* again, because etcd refused its token */
     struct list link;
 };
 
@@ -50,7 +56,7 @@ struct etcd_watch {
 
 /* Checks whether etcd_new takes the URLs. Errors: INVALID_ARGUMENT. */
 struct status *etcd_check_urls(const char *urls) MUST_USE;
-/* Errors: INVALID_ARGUMENT (the URLs), FAILED_PRECONDITION (no libcurl). */
+/* Errors: INVALID_ARGUMENT (the URLs, the password file), FAILED_PRECONDITION (no libcurl). */
 struct status *etcd_new(struct loop *loop, const struct etcd_options *options,
                         struct etcd **ret_etcd) MUST_USE;
 /* Ends calls and watches without calling back. Calls on_closed (may be NULL) when the memory has

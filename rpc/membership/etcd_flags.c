@@ -12,6 +12,8 @@ struct status *etcd_flags_check(const struct etcd_flags *flags) {
         if (st)
             return status_prefix_take(st, "advertise: ");
     }
+    if (!flags->user != !flags->password_file)
+        return status_invalid("etcd-user and etcd-password-file must be given together");
     if (!flags->urls)
         return NULL;
     struct status *st = status_prefix_take(etcd_check_urls(flags->urls), "etcd: ");
@@ -24,6 +26,8 @@ struct status *etcd_flags_open(const struct etcd_flags *flags, struct loop *loop
     struct etcd_options options = {.urls = flags->urls,
                                    .ca_file = flags->ca_file,
                                    .cert_file = flags->cert_file,
-                                   .key_file = flags->key_file};
+                                   .key_file = flags->key_file,
+                                   .user = flags->user,
+                                   .password_file = flags->password_file};
     return etcd_new(loop, &options, ret_etcd);
 }

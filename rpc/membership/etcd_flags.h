@@ -6,6 +6,7 @@
 
 struct etcd_flags {
     const char *urls, *cluster_name, *advertise, *ca_file, *cert_file, *key_file;
+    const char *user, *password_file;
     int64_t ttl_ms;
 };
 

@@ -250,14 +250,18 @@ static struct status *read_events(const json_t *object, struct etcd_reply *reply
     return NULL;
 }
 
-/* {"error": "…", "code": 5} of a call; {"error": {"grpc_code": 14, "message": "…"}} of a stream. */
+/* {"error": "…", "code": 5} of a call, since etcd 3.6 {"message": "…", "code": 5};
+ * {"error": {"grpc_code": 14, "message": "…"}} of a stream. */
 static struct status *read_error(const json_t *object) {
     const json_t *error = json_object_get(object, "error");
+    if (!error && json_object_get(object, "code"))
+        error = json_object_get(object, "message");
     if (!error)
         return NULL;
     bool is_object = json_is_object(error);
-    const json_t *code =
-        is_object ? json_object_get(error, "grpc_code") : json_object_get(object, "code");
+    const json_t *code = json_object_get(is_object ? error : object, "code");
+    if (is_object && !code)
+        code = json_object_get(error, "grpc_code");
     const json_t *text = is_object ? json_object_get(error, "message") : error;
     json_int_t number = json_is_integer(code) ? json_integer_value(code) : STATUS_UNKNOWN;
     const char *message =
@@ -265,6 +269,21 @@ static struct status *read_error(const json_t *object) {
     if (number <= 0 || number > STATUS_UNAUTHENTICATED)
         number = STATUS_UNKNOWN;
     return status_new((enum status_code)number, "etcd: %.*s", MAX_MESSAGE_SHOWN, message);
+}
+
+static struct status *read_text(const json_t *object, const char *name, struct arena *arena,
+                                struct span *ret) {
+    const json_t *value = json_object_get(object, name);
+    *ret = (struct span){NULL, 0};
+    if (!json_is_string(value))
+        return NULL;
+    size_t len = json_string_length(value);
+    if (len > ETCD_MAX_VALUE_BYTES)
+        return status_exhausted("etcd: \"%s\" has more than %d bytes", name, ETCD_MAX_VALUE_BYTES);
+    char *text = arena_alloc(arena, len + 1);
+    memcpy(text, json_string_value(value), len + 1);
+    *ret = (struct span){text, len};
+    return NULL;
 }
 
 static struct status *read_reply(const json_t *root, struct etcd_reply *reply) {
@@ -285,6 +304,10 @@ static struct status *read_reply(const json_t *root, struct etcd_reply *reply) {
     TRY(read_events(object, reply));
     reply->is_created = is_true(object, "created");
     reply->is_cancelled = is_true(object, "canceled");
+    struct span reason;
+    TRY(read_text(object, "cancel_reason", &reply->arena, &reason));
+    TRY(read_text(object, "token", &reply->arena, &reply->token));
+    reply->cancel_reason = reason.data;
     return read_int(object, "compact_revision", &reply->compact_revision);
 }
 

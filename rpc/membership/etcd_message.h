@@ -45,6 +45,8 @@ struct etcd_reply {
     struct etcd_event *events;
     int n_events;
     bool is_created, is_cancelled;
+    struct span token;         /* of a login */
+    const char *cancel_reason; /* of a cancelled watch; NULL: etcd gives none */
     int64_t
         compact_revision; /* a watch asked for revisions that etcd has dropped: its oldest one */
 };

@@ -58,6 +58,7 @@ struct etcd_registration {
      * sent */
     int64_t asked_ms, kept_ms;
     struct str holder, why_unknown;      /* for messages */
+    struct str trouble;                  /* what the last call failed with; "": it did not */
     int64_t holder_lease, holder_ttl_ms; /* WAITING: the time that its lease had left at seen_ms */
     int64_t seen_ms;                     /* 0: etcd was not asked yet */
     /* consecutive claims that failed although nobody holds the key */
@@ -82,6 +83,14 @@ bool etcd_registration_has_lapsed(const struct etcd_registration *e) {
            now_ms() - e->kept_ms > e->options.ttl_s * 1000;
 }
 
+bool etcd_registration_is_ready(const struct etcd_registration *e, struct str *why_not) {
+    if (e->has_held && e->state != HELD_BY_OTHER)
+        return true;
+    str_addf(why_not, "not registered in etcd: %s",
+             e->trouble.len > 0 ? str_text(&e->trouble) : "no answer yet");
+    return false;
+}
+
 static void show_whether_registered(const struct etcd_registration *e) {
     metric_set(&registered,
                e->has_held && e->state != HELD_BY_OTHER && !etcd_registration_has_lapsed(e));
@@ -90,10 +99,12 @@ static void show_whether_registered(const struct etcd_registration *e) {
 /* ---- trouble ---- */
 
 static void retry_later(struct etcd_registration *e, struct status *why_take) {
-    if (!e->is_away)
+    if (!e->is_away || strcmp(str_text(&e->trouble), status_message(why_take)) != 0)
         log_warning("registration %s: %s; trying again every second", e->options.key,
                     status_message(why_take));
     e->is_away = true;
+    str_clear(&e->trouble);
+    str_add(&e->trouble, status_message(why_take));
     status_unref(why_take);
     show_whether_registered(e);
     loop_timer_start(&e->timer, RETRY_MS, 0);
@@ -125,6 +136,7 @@ static void held(struct etcd_registration *e) {
     if (e->is_away || !e->has_held)
         log_info("registered as %s", e->options.key);
     e->is_away = false;
+    str_clear(&e->trouble);
     e->has_held = true;
     e->n_in_vain = 0;
     show_whether_registered(e);
@@ -385,6 +397,7 @@ static void free_memory(struct etcd_registration *e) {
     str_fini(&e->value);
     str_fini(&e->holder);
     str_fini(&e->why_unknown);
+    str_fini(&e->trouble);
     free(e->address);
     free((char *)(uintptr_t)e->options.key);
     free((char *)(uintptr_t)e->options.job_key);
@@ -480,6 +493,8 @@ void etcd_registration_describe(const struct etcd_registration *e, struct str *o
                                         "held",     "taken",    "leaving"};
     struct str why = STR_INIT;
     bool is_up = etcd_is_up(e->options.etcd, &why);
+    if (is_up)
+        str_add(&why, str_text(&e->trouble));
     str_addf(out,
              "{\"key\": \"%s\", \"state\": \"%s\", \"lease\": \"%" PRIx64
              "\", \"etcd\": \"%s\", \"why\": \"",

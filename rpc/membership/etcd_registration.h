@@ -72,7 +72,11 @@ void etcd_registration_leave(struct etcd_registration *registration, void (*on_l
 /* Was the entry written once, and has etcd not confirmed its lease for a whole time to live?
  * Then other processes may take this one for dead. */
 bool etcd_registration_has_lapsed(const struct etcd_registration *registration);
-/* Appends a JSON object for the status page: key, state, lease, whether etcd answers. */
+/* Has the entry been written once, so that others could find this process? Otherwise appends why
+ * not, in etcd's words. */
+bool etcd_registration_is_ready(const struct etcd_registration *registration, struct str *why_not);
+/* Appends a JSON object for the status page: key, state, lease, whether etcd answers, and what is
+ * wrong. */
 void etcd_registration_describe(const struct etcd_registration *registration, struct str *out);
 
 extern const struct state_machine etcd_registration_machine; /* for tests */

@@ -441,6 +441,88 @@ class TestClientPort(MembershipCase):
         self.assertIn("/job:worker/replica:0/task:0", out)
 
 
+class TestAuthentication(MembershipCase):
+    """A real etcd, which asks for users."""
+
+    def setUp(self):
+        super().setUp()
+        self.etcd.start()
+        encode = lambda text: base64.b64encode(text.encode()).decode()  # noqa: E731
+        for name, password in (("root", "root"), ("millrace", "se cret"), ("guest", "guest")):
+            self.etcd.call("/v3/auth/user/add", name=name, password=password)
+            self.etcd.call("/v3/auth/role/add", name=name)
+            self.etcd.call("/v3/auth/user/grant", user=name, role=name)
+        self.etcd.call("/v3/auth/role/grant", name="millrace",
+                       perm={"permType": "READWRITE", "key": encode("/millrace/"),
+                             "range_end": encode("/millrace0")})
+        self.etcd.call("/v3/auth/enable")
+
+    def user(self, name, password):
+        path = self.path(f"password-{len(self.started)}")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(password + "\n")
+        return ("--etcd-user", name, "--etcd-password-file", path)
+
+    def refused(self, words, *flags):
+        worker = self.worker("worker", 0, *flags)
+        worker.saw(words)
+        member = json.loads(worker.page("/memberz")[1])["registration"]
+        self.assertIn((member["state"], member["etcd"]), [("granting", "up"), ("claiming", "up")])
+        self.assertIn(words, member["why"])
+        status, why = worker.page("/readyz")
+        self.assertEqual(status, 503)
+        self.assertIn(f"not registered in etcd: {words}" if not flags else words, why)
+
+    def test_without_a_user(self):
+        self.refused("etcd: etcdserver: user name is empty")
+
+    def test_with_a_wrong_password(self):
+        self.refused("login of user millrace: etcd: etcdserver: authentication failed, invalid "
+                     "user ID or password", *self.user("millrace", "guess"))
+
+    def test_with_a_user_who_may_not(self):
+        worker = self.worker("worker", 0, *self.user("guest", "guest"))
+        worker.saw("etcd: etcdserver: permission denied")
+        self.assertIn("etcdserver: permission denied", worker.page("/memberz")[1])
+        self.assertEqual(worker.page("/readyz")[0], 503)
+
+    def test_a_cluster_whose_tokens_are_lost(self):
+        user = self.user("millrace", "se cret")
+        ps, worker, master = self.worker("ps", 0, *user), self.worker(
+            "worker", 0, *user), self.master("--expect", "ps=1,worker=1", *user)
+        self.wait_ready(master, "ps", "worker")
+        for daemon in (master, ps, worker):
+            daemon.saw("registered as")
+            self.assertEqual(daemon.page("/readyz"), (200, "ok\n"))
+        self.etcd.kill()  # its tokens are in its memory
+        for daemon in (master, ps, worker):
+            daemon.saw("trying again")
+        self.etcd.start()
+        for daemon in (master, ps, worker):
+            daemon.saw("registered as", times=2)
+        master.saw("etcd: listed again")
+        self.worker("worker", 1, *user).saw("registered as")
+        master.saw("/job:worker/replica:0/task:1 is ready")  # the watch works, too
+        job = ("tfctl", "job", "end", "--etcd", self.etcd.url, "--cluster-name", "t")
+        self.assertIn("etcdserver: user name is empty", self.expect(70, *job)[1])
+        self.expect(0, *job, *user)
+        for daemon in (master, ps, worker):
+            self.ended_with(daemon.process, 0)
+
+    def test_a_user_of_an_etcd_without_users(self):
+        other = Etcd(self)
+        other.start("other")
+        worker = Daemon(self, "tf-worker", "--etcd", other.url, *self.user("millrace", "any"))
+        worker.saw("registered as")
+
+    def test_flags_that_do_not_go_together(self):
+        self.assertIn("must be given together",
+                      self.expect(78, "tf-worker", "--etcd-user", "x", "--check-config")[1])
+        self.assertIn(self.path("nothing"),
+                      self.expect(74, "tf-worker", *ANY, *self.flags(), "--etcd-user", "x",
+                                  "--etcd-password-file", self.path("nothing"))[1])
+
+
 class TestEnd(MembershipCase):
     def test_by_etcd(self):
         master, ps, worker = self.cluster()

@@ -6,6 +6,8 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/metrics.h"
@@ -109,6 +111,104 @@ static void ask(struct fixture *f, int mode) {
     f->mode = mode;
     etcd_range(f->etcd, &f->call, "a", false);
     LOOP_UNTIL(f->loop, f->n_replies > before);
+}
+
+/* ---- an etcd with authentication ---- */
+
+static int answer_to_users(void *arg, const char *path, const char *body, struct str *out) {
+    struct fixture *f = arg;
+    if (strcmp(path, "/v3/auth/authenticate") == 0) {
+        f->n_grants++;
+        bool is_right = strcmp(body, "{\"name\":\"ada\",\"password\":\"se\\\"cret\"}") == 0;
+        str_add(out, f->mode == NO_JSON ? "{\"token\":\"a\\r\\nX: b\"}"
+                     : is_right         ? "{\"token\":\"abc.7\"}"
+                                        : "{\"error\":\"etcdserver: authentication failed\","
+                                          "\"code\":3}");
+        return is_right || f->mode == NO_JSON ? 200 : 400;
+    }
+    f->n_calls++;
+    if (f->n_looks > 0) { /* so many requests are refused */
+        f->n_looks--;
+        str_add(out, "{\"error\":\"etcdserver: invalid auth token\",\"code\":16}");
+        return 401;
+    }
+    str_add(out, "{\"header\":{\"revision\":\"17\"}}");
+    return 200;
+}
+
+static void write_password(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static struct fixture *setup_user(const char *password) {
+    static const char path[] = "/tmp/millrace-test-etcd-password";
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct str url = STR_INIT;
+    write_password(path, password);
+    f->loop = loop_new();
+    f->gateways[0] = fake_gateway_new(answer_to_users, f);
+    f->call.on_reply = on_reply;
+    str_addf(&url, "127.0.0.1:%d", f->gateways[0]->port);
+    struct etcd_options options = {
+        .urls = str_text(&url), .timeout_ms = 5000, .user = "ada", .password_file = path};
+    assert_null(etcd_new(f->loop, &options, &f->etcd));
+    str_fini(&url);
+    return f;
+}
+
+static void test_a_login_comes_first_and_is_repeated(void **state) {
+    struct fixture *f = setup_user("se\"cret\n");
+    ask(f, GOOD);
+    assert_null(f->status);
+    ask(f, GOOD);
+    assert_null(f->status);
+    assert_int_equal(f->n_grants, 1); /* one token for both */
+    f->n_looks = 1;                   /* it has expired */
+    ask(f, GOOD);
+    assert_null(f->status);
+    assert_int_equal(f->revision, 17);
+    assert_int_equal(f->n_grants, 2);
+    f->n_looks = 2; /* another token does not help either: no loop */
+    ask(f, GOOD);
+    assert_int_equal(status_code(f->status), STATUS_UNAUTHENTICATED);
+    assert_non_null(strstr(status_message(f->status), "invalid auth token"));
+    assert_int_equal(f->n_grants, 3);
+    teardown(f);
+}
+
+static void test_a_login_that_fails_says_why(void **state) {
+    struct fixture *f = setup_user("wrong");
+    ask(f, GOOD);
+    assert_non_null(strstr(status_message(f->status),
+                           "login of user ada: etcd: etcdserver: authentication failed"));
+    assert_int_equal(f->n_calls, 0); /* nothing was asked without a token */
+    ask(f, NO_JSON);
+    assert_non_null(strstr(status_message(f->status), "malformed token"));
+    teardown(f);
+}
+
+static void test_a_password_file_must_have_a_password(void **state) {
+    static const char *const texts[] = {"", "\n"};
+    static const char path[] = "/tmp/millrace-test-etcd-nothing";
+    struct loop *loop = loop_new();
+    struct etcd_options options = {
+        .urls = "127.0.0.1:1", .user = "ada", .password_file = "/nonexistent/password"};
+    struct etcd *etcd;
+    struct status *st = etcd_new(loop, &options, &etcd);
+    assert_non_null(strstr(status_message(st), "/nonexistent/password"));
+    status_unref(st);
+    options.password_file = path;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        write_password(path, texts[i]);
+        st = etcd_new(loop, &options, &etcd);
+        assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+        status_unref(st);
+    }
+    unlink(path);
+    loop_free(loop);
 }
 
 static void test_a_call(void **state) {
@@ -506,6 +606,9 @@ static void test_the_drawing_of_the_states_is_the_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_login_comes_first_and_is_repeated),
+        cmocka_unit_test(test_a_login_that_fails_says_why),
+        cmocka_unit_test(test_a_password_file_must_have_a_password),
         cmocka_unit_test(test_a_call),
         cmocka_unit_test(test_trouble_is_told_and_ends),
         cmocka_unit_test(test_the_next_endpoint_is_asked),

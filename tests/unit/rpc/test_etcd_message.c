@@ -147,6 +147,10 @@ static void test_errors(void **state) {
     check_failure(
         STATUS_UNAVAILABLE, "no leader",
         etcd_failure_parse(503, span_of("{\"error\":\"etcdserver: no leader\",\"code\":14}")));
+    /* as etcd 3.6 has it */
+    check_failure(STATUS_INVALID_ARGUMENT, "etcd: etcdserver: user name is empty",
+                  etcd_failure_parse(400, span_of("{\"code\":3,\"message\":\"etcdserver: user name "
+                                                  "is empty\",\"details\":[]}")));
     check_failure(STATUS_UNAVAILABLE, "HTTP status 502",
                   etcd_failure_parse(502, span_of("<html>bad gateway</html>")));
     check_failure(STATUS_UNKNOWN, "HTTP status 404",

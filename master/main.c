@@ -286,6 +286,17 @@ static void page_steps(void *arg, const char *query, struct admin_reply *reply) 
     service_page_steps(program->service, reply);
 }
 
+static void write_refusal(void *arg, struct str *out) {
+    const struct program *program = arg;
+    const char *listen = program->flags->listen;
+    str_add(out,
+            "this is the admin port of tf-master, which serves HTTP pages, not sessions: dial ");
+    if (strncmp(listen, "unix:", 5) == 0)
+        str_add(out, listen);
+    else
+        str_addf(out, "its port %d", grpc_server_port(program->service->server));
+}
+
 static const struct admin_page pages[] = {
     {"/readyz", "text/plain", .write = page_ready},
     {"/healthz", "text/plain", .write = page_ready},
@@ -434,8 +445,10 @@ static struct status *join(struct program *program, int port, const char *admin_
 
 static struct status *start(struct program *program, const struct master_flags *flags) {
     struct master_options master_options;
-    struct admin_options admin_options = {
-        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = program};
+    struct admin_options admin_options = {.pages = pages,
+                                          .n_pages = ARRAY_LEN(pages),
+                                          .arg = program,
+                                          .write_refusal = write_refusal};
     struct str text = STR_INIT;
     fill_options(flags, &master_options);
     master_options.tls_clients = program->tls.clients;

@@ -333,6 +333,13 @@ static int page_membership(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static void write_refusal(void *arg, struct str *out) {
+    struct worker *worker = arg;
+    str_addf(out,
+             "this is the admin port of %s, which serves HTTP pages, not sessions: ", worker->task);
+    worker_service_say_where(worker->service, out);
+}
+
 static const struct admin_page pages[] = {
     {"/readyz", "text/plain", .write = page_ready},
     {"/healthz", "text/plain", .write = page_ready},
@@ -596,7 +603,7 @@ static struct status *start(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
     struct worker_options options;
     struct admin_options admin_options = {
-        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = worker};
+        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = worker, .write_refusal = write_refusal};
     struct str text = STR_INIT;
     struct status *st = NULL;
     admin_options.tls = worker->tls.admin;

@@ -8,6 +8,7 @@
 #include "master/cluster/tasks_internal.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
+#include "rpc/listen.h"
 
 enum {
     RECONNECT_MIN_MS = 50,
@@ -46,6 +47,8 @@ static void send_hello(struct task *task, struct wire_conn *conn, unsigned chann
     hello.expected_incarnation = expected;
     if (task->tasks->is_of_session && conn != task->probe)
         hello.as_task = task->name;
+    if (task->tasks->client_address)
+        hello.client_address = task->tasks->client_address;
     uint8_t bytes[1024];
     CHECK(millrace__hello__get_packed_size(&hello) <= sizeof bytes);
     size_t len = millrace__hello__pack(&hello, bytes);
@@ -537,6 +540,27 @@ void tasks_set_checksums(struct tasks *tasks, bool uses_checksums) {
 }
 void tasks_set_tls(struct tasks *tasks, struct tls *tls) { tasks->tls = tls; }
 
+void tasks_set_client_address(struct tasks *tasks, const char *listen, int port) {
+    struct net_address parsed;
+    struct status *st = net_address_parse(listen, &parsed);
+    bool is_any = !st && (!parsed.host[0] || strcmp(parsed.host, "0.0.0.0") == 0 ||
+                          strcmp(parsed.host, "::") == 0);
+    struct str text = STR_INIT;
+    if (!st && !parsed.is_unix) {
+        str_addf(&text, "%.*s:%d", is_any ? 0 : (int)(strrchr(listen, ':') - listen), listen, port);
+        text_replace(&tasks->client_address, str_text(&text));
+    }
+    str_fini(&text);
+    status_unref(st);
+}
+
+static void table_free(struct tasks *tasks) {
+    device_table_unref(tasks->devices);
+    free(tasks->client_address);
+    free(tasks->rows);
+    free(tasks);
+}
+
 static void timer_closed(struct loop_timer *timer) {
     struct task *task = CONTAINER_OF(timer, struct task, timer);
     struct tasks *tasks = task->tasks;
@@ -551,19 +575,14 @@ static void timer_closed(struct loop_timer *timer) {
     free(task);
     if (--tasks->n > 0)
         return;
-    device_table_unref(tasks->devices);
-    free(tasks->rows);
-    free(tasks);
+    table_free(tasks);
 }
 
 static void tick_closed(struct loop_timer *timer) {
     struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
     int n = tasks->n;
-    if (n == 0) {
-        device_table_unref(tasks->devices);
-        free(tasks->rows);
-        free(tasks);
-    }
+    if (n == 0)
+        table_free(tasks);
     for (int i = 0; i < n; i++)
         loop_timer_close(&tasks->rows[i]->timer, timer_closed);
 }

@@ -60,6 +60,9 @@ struct tls;
 void tasks_set_checksums(struct tasks *tasks, bool uses_checksums);
 /* TCP connections use TLS, and each task must prove its name. Call it right after tasks_new. */
 void tasks_set_tls(struct tasks *tasks, struct tls *tls);
+/* Tells the tasks where the master listens for clients, HOST:PORT, so that they can tell clients
+ * who dial them. The host of a wildcard is left out. Call it right after tasks_new. */
+void tasks_set_client_address(struct tasks *tasks, const char *listen, int port);
 /* Closes all connections. Calls fail soon, new ones too. */
 void tasks_close(struct tasks *tasks);
 /* Closes the table. Its memory is freed after the last on_reply. */

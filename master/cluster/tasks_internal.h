@@ -52,7 +52,8 @@ struct tasks {
     uint64_t incarnation, id_prefix, next_sequence;
     int64_t heartbeat_ms;
     task_holdings_fn *holdings;
-    struct tls *tls; /* NULL: none */
+    struct tls *tls;      /* NULL: none */
+    char *client_address; /* for Hello; NULL: none */
     bool uses_checksums;
     struct loop_timer tick;
     struct device_table *devices; /* NULL: to be made when it is asked for */

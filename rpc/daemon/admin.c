@@ -41,8 +41,8 @@ struct admin_server {
     struct list replies;  /* struct admin_reply.link: pages that have begun */
     struct list arrivals; /* struct arrival.link */
     int n_arrivals;
-    struct grpc_refuser *refuser;
-    struct list secured; /* struct secured.link */
+    struct grpc_refuser *refuser; /* NULL until a gRPC client has dialled the port */
+    struct list secured;          /* struct secured.link */
     int n_secured;
     int n_handles;
     bool is_closing;
@@ -64,8 +64,8 @@ struct secured {
     struct requester *requester; /* NULL: the HTTP library has closed its end */
 };
 
-/* A connection without TLS whose first bytes have not arrived yet. They show whether it speaks
- * HTTP/1, for the pages, or is a misdirected gRPC client. */
+/* A connection whose first bytes have not arrived yet. They show whether it speaks HTTP/1 or TLS,
+ * for the pages, or is a misdirected gRPC client. */
 struct arrival {
     struct list link; /* in server->arrivals until its handles are being closed */
     struct admin_server *server;
@@ -474,6 +474,17 @@ static void on_silence(struct loop_timer *timer) {
     close(end_arrival(CONTAINER_OF(timer, struct arrival, timer)));
 }
 
+static void refuse(struct admin_server *server, int fd_take) {
+    struct str words = STR_INIT;
+    server->options.write_refusal(server->options.arg, &words);
+    if (server->refuser)
+        grpc_refuser_say(server->refuser, str_text(&words));
+    else
+        server->refuser = grpc_refuser_new(server->loop, str_text(&words));
+    str_fini(&words);
+    grpc_refuser_adopt(server->refuser, fd_take);
+}
+
 static void on_first_bytes(uv_poll_t *poll, int status, int events) {
     struct arrival *arrival = CONTAINER_OF(poll, struct arrival, poll);
     struct admin_server *server = arrival->server;
@@ -482,7 +493,11 @@ static void on_first_bytes(uv_poll_t *poll, int status, int events) {
     bool is_trusted = arrival->is_local || !server->options.guards_changes;
     int fd = end_arrival(arrival);
     if (grpc_refuser_is_for(fd)) {
-        grpc_refuser_adopt(server->refuser, fd);
+        refuse(server, fd);
+        return;
+    }
+    if (server->options.tls && !arrival->is_local) {
+        secure(server, fd);
         return;
     }
     getpeername(fd, (struct sockaddr *)&peer, &len);
@@ -513,10 +528,8 @@ static void on_accept(void *arg, int fd_take) {
     bool is_local = net_is_unix(fd_take);
     if (is_local && !net_is_owner(fd_take))
         close(fd_take);
-    else if (is_local || !server->options.tls)
-        await_first_bytes(server, fd_take, is_local);
     else
-        secure(server, fd_take);
+        await_first_bytes(server, fd_take, is_local);
 }
 
 static struct MHD_Daemon *start_http(struct admin_server *server) {
@@ -618,10 +631,6 @@ struct status *admin_server_new(struct loop *loop, const char *address,
     uv_poll_start(&server->poll, UV_READABLE, on_http_ready);
     loop_timer_init(loop, &server->timer, on_timer);
     server->n_handles = 2;
-    server->refuser = grpc_refuser_new(
-        loop,
-        "this is an admin port, which serves HTTP/1.1 pages (/statusz), not sessions: connect "
-        "to the master's own port, which is the admin port - 10000 unless it was set");
     *ret_server = server;
     return NULL;
 }

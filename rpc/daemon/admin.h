@@ -42,6 +42,8 @@ struct admin_options {
     const struct admin_page *pages;
     size_t n_pages;
     void *arg;
+    /* Appends what a gRPC client that dials the port is told, with `arg`. */
+    void (*write_refusal)(void *arg, struct str *out);
     struct tls *tls; /* for HTTPS, borrowed for the server's life; NULL: HTTP */
     /* Serves the pages also at this Unix socket, in a file of mode 0600. NULL: at none. */
     const char *unix_path;

@@ -21,6 +21,11 @@ struct grpc_refuser *grpc_refuser_new(struct loop *loop, const char *words) {
     return refuser;
 }
 
+void grpc_refuser_say(struct grpc_refuser *refuser, const char *words) {
+    free(refuser->words);
+    refuser->words = xstrdup(words);
+}
+
 struct grpc_refuser *grpc_refuser_ref(struct grpc_refuser *refuser) {
     if (refuser)
         refuser->n_refs++;

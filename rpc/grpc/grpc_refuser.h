@@ -12,6 +12,8 @@ struct grpc_refuser;
 /* `words` is the message of the status, whose code is FAILED_PRECONDITION: clients do not retry
  * after it. The text is copied. The caller holds one reference. */
 struct grpc_refuser *grpc_refuser_new(struct loop *loop, const char *words);
+/* Replaces the message for the connections that are taken over from now on. */
+void grpc_refuser_say(struct grpc_refuser *refuser, const char *words);
 struct grpc_refuser *grpc_refuser_ref(struct grpc_refuser *refuser); /* accepts NULL */
 /* With the last reference its connections end at once. Accepts NULL. */
 void grpc_refuser_unref(struct grpc_refuser *refuser);

@@ -208,8 +208,9 @@ struct status *wire_listen(struct loop *loop, const char *address,
 void wire_server_secure(struct wire_server *server, struct tls *tls);
 /* Call it right after wire_listen: accepted connections use checksums. */
 void wire_server_use_checksums(struct wire_server *server);
-/* Call it right after wire_listen: the first call of a gRPC client that dials this port ends with
- * these words (rpc/grpc/grpc_refuser.h). With TLS, ALPN refuses such a client instead. */
+/* Call it right after wire_listen: the first call of a gRPC client without TLS that dials this port
+ * ends with these words (rpc/grpc/grpc_refuser.h), also where the port speaks TLS. A gRPC client
+ * with TLS is refused by ALPN instead. A later call replaces the words. */
 void wire_server_refuse_grpc(struct wire_server *server, const char *words);
 int wire_server_port(const struct wire_server *server); /* the bound port; 0 for Unix */
 /* Stops listening. Accepted connections are not affected. Accepts NULL. */

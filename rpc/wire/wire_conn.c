@@ -390,20 +390,31 @@ void wire_conn_on_writable(struct wire_conn *conn) {
 
 /* ---- polling ---- */
 
+/* TLS must not write its farewell to a socket that is another server's now. */
+static void drop_tls(struct wire_conn *conn) {
+    pthread_mutex_lock(&conn->lock);
+    struct tls_stream *tls = conn->tls;
+    conn->tls = NULL;
+    pthread_mutex_unlock(&conn->lock);
+    tls_stream_free(tls);
+}
+
 /* The first bytes have arrived. Returns true when they are a gRPC client's. Then another server
  * answers the client, and this connection ends. */
 static bool refuse_grpc_client(struct wire_conn *conn) {
     struct grpc_refuser *refuser = conn->refuser;
     conn->refuser = NULL;
-    bool is_grpc = !conn->tls && grpc_refuser_is_for(conn->fd);
+    bool is_grpc = grpc_refuser_is_for(conn->fd);
     int fd = is_grpc ? fcntl(conn->fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd >= 0)
         grpc_refuser_adopt(refuser, fd);
     grpc_refuser_unref(refuser);
-    if (is_grpc)
-        wire_conn_end(conn,
-                      status_invalid("%s speaks gRPC, which this port does not serve", conn->peer));
-    return is_grpc;
+    if (!is_grpc)
+        return false;
+    drop_tls(conn);
+    wire_conn_end(conn,
+                  status_invalid("%s speaks gRPC, which this port does not serve", conn->peer));
+    return true;
 }
 
 void wire_conn_read(struct wire_conn *conn) {
@@ -428,7 +439,7 @@ static void on_poll(uv_poll_t *uv, int error, int events) {
     wire_conn_ref(conn);
     if (state == WIRE_CONNECTING)
         wire_conn_on_connect_result(conn);
-    else if (state == WIRE_SECURING)
+    else if (state == WIRE_SECURING && !(conn->refuser && refuse_grpc_client(conn)))
         wire_conn_shake(conn);
     if (state < WIRE_OPEN) {
         wire_conn_unref(conn);

@@ -124,8 +124,10 @@ void wire_server_secure(struct wire_server *server, struct tls *tls) {
 void wire_server_use_checksums(struct wire_server *server) { server->uses_checksums = true; }
 
 void wire_server_refuse_grpc(struct wire_server *server, const char *words) {
-    grpc_refuser_unref(server->refuser);
-    server->refuser = grpc_refuser_new(server->loop, words);
+    if (server->refuser)
+        grpc_refuser_say(server->refuser, words);
+    else
+        server->refuser = grpc_refuser_new(server->loop, words);
 }
 
 int wire_server_port(const struct wire_server *server) {

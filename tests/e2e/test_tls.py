@@ -20,6 +20,7 @@ from harness import DEADLINE_S, WARM_PYTHON, LineReader, TestCase, program, sani
 from raw_clients import FLOAT, const, float_tensor, graph, node, type_attr
 
 CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "membership_client.py")
+DIAL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dial_program.py")
 PS, WORKER0, WORKER1 = "ps-0", "worker-0", "worker-1"
 
 
@@ -352,6 +353,63 @@ class TestClients(TlsCase):
             s.close()
         self.assertGreater(self.m.metric("millrace_tls_handshake_failures_total"), 10)
         self.stop()
+
+
+class TestMisdirected(TlsCase):
+    """TensorFlow's habit is to dial a worker. Its client waits for ever where a port only closes
+    the connection, so each port answers it in words."""
+    jobs = {"worker": 1}
+
+    def dial(self, *daemons):
+        """The error of TensorFlow's client at each port: of (wire, admin) of each daemon."""
+        targets = [f"grpc://127.0.0.1:{port}" for daemon in daemons
+                   for port in (daemon.port, daemon.admin)]
+        process = self.popen([WARM_PYTHON, DIAL, *targets])
+        out, err = process.communicate(timeout=DEADLINE_S)
+        lines = out.decode().splitlines()
+        self.assertEqual(len(lines), len(targets), err.decode())
+        return lines
+
+    def check(self, master, worker, known):
+        wire, admin = self.dial(worker)
+        to_master = f"dial the master at {known}, " if known else "dial the master's port, "
+        end = f"{to_master}or start this worker with --client-port"
+        self.assertIn("FailedPreconditionError", wire)
+        self.assertIn("this is a worker's port, where /job:worker/replica:0/task:0 listens for the "
+                      f"master and other tasks: {end}", wire)
+        self.assertIn(f"this is the admin port of /job:worker/replica:0/task:0, which serves HTTP "
+                      f"pages, not sessions: {end}", admin)
+        if not master:
+            return
+        own, admin = self.dial(master)
+        self.assertIn("FailedPreconditionError", admin)
+        self.assertIn("this is the admin port of tf-master, which serves HTTP pages, not sessions: "
+                      f"dial its port {master.port}", admin)
+        return own
+
+    def test_ports_in_the_clear(self):
+        worker = self.worker("worker-0", tls=())
+        self.check(None, worker, None)
+        master = self.master(tls=(), client_ca=False)
+        master.page_until("/readyz", "ok")
+        self.assertEqual(self.check(master, worker, f"127.0.0.1:{master.port}"), "ran 2.0")
+
+    def test_ports_with_tls(self):
+        worker = self.worker("worker-0", "--tls-admin")
+        self.check(None, worker, None)
+        master = self.master("--tls-admin")
+        master.saw("is ready")
+        own = self.check(master, worker, f"127.0.0.1:{master.port}")
+        self.assertIn("UnauthenticatedError this port speaks TLS", own.replace(
+            "Graph execution error: ", ""))
+
+    def test_a_master_on_all_addresses(self):
+        """Its host is the one that the worker sees."""
+        worker = self.worker("worker-0", tls=())
+        master = Daemon(self, "tf-master", "--listen", "0.0.0.0:0", "--insecure", "--cluster",
+                        self.spec)
+        master.page_until("/readyz", "ok")
+        self.assertIn(f"dial the master at 127.0.0.1:{master.port}, ", self.dial(worker)[0])
 
 
 class TestTunnel(TlsCase):

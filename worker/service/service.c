@@ -11,8 +11,11 @@
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
+#include "rpc/listen.h"
 #include "worker/exchange/rendezvous_pregrant.h"
 #include "worker/service/service_internal.h"
+
+enum { MAX_MASTER_ADDRESS_BYTES = 300 };
 
 static const struct wire_handlers connection_handlers;
 
@@ -162,6 +165,50 @@ static struct status *check_hello(const struct worker_service *service,
     return NULL;
 }
 
+void worker_service_say_where(const struct worker_service *service, struct str *out) {
+    if (service && service->master_address)
+        str_addf(out, "dial the master at %s, ", service->master_address);
+    else
+        str_add(out, "dial the master's port, ");
+    str_add(out, "or start this worker with --client-port");
+}
+
+static void refuse_clients(struct worker_service *service) {
+    struct str words = STR_INIT;
+    str_addf(&words, "this is a worker's port, where %s listens for the master and other tasks: ",
+             service->task);
+    worker_service_say_where(service, &words);
+    wire_server_refuse_grpc(service->server, str_text(&words));
+    str_fini(&words);
+}
+
+/* The address is shown to clients, so it must be one. */
+static void note_master_address(struct service_connection *connection, const char *address) {
+    struct worker_service *service = connection->service;
+    const char *peer = wire_conn_peer(connection->wire);
+    bool is_local = wire_conn_is_unix(connection->wire);
+    struct net_address parsed;
+    struct str text = STR_INIT;
+    struct status *st = strlen(address) > MAX_MASTER_ADDRESS_BYTES
+                            ? status_invalid("too long")
+                            : net_address_parse(address, &parsed);
+    bool is_good = !st && !parsed.is_unix;
+    for (const char *at = address; is_good && *at; at++)
+        is_good = *at > ' ' && *at <= '~';
+    status_unref(st);
+    if (!is_good)
+        return;
+    if (parsed.host[0])
+        str_add(&text, address);
+    else
+        str_addf(&text, "%.*s:%d", is_local ? 9 : (int)(strrchr(peer, ':') - peer),
+                 is_local ? "127.0.0.1" : peer, parsed.port);
+    free(service->master_address);
+    service->master_address = str_detach(&text);
+    if (service->server)
+        refuse_clients(service);
+}
+
 static struct status *greet_master(struct service_connection *connection, const char *as_task) {
     struct worker_service *service = connection->service;
     connection->master = master_join(service, connection->incarnation);
@@ -190,6 +237,8 @@ static struct status *greet(struct service_connection *connection, struct exchan
     connection->is_caller = channel == CHANNEL_PEER_CALLS;
     if (connection->is_caller)
         return NULL;
+    if (is_master && *hello->client_address)
+        note_master_address(connection, hello->client_address);
     return is_master ? greet_master(connection, hello->as_task)
                      : become_peer(connection, exchange, &greeting);
 }
@@ -461,13 +510,7 @@ static struct status *listen_both(struct worker_service *service) {
     wire_server_secure(service->server, service->options.tls);
     if (service->options.use_checksums)
         wire_server_use_checksums(service->server);
-    struct str words = STR_INIT;
-    str_addf(&words,
-             "%s listens here for the master and for other tasks, not for clients: connect to the "
-             "master's port, or start this worker with --client-port",
-             service->task);
-    wire_server_refuse_grpc(service->server, str_text(&words));
-    str_fini(&words);
+    refuse_clients(service);
     if (!service->options.use_unix)
         return NULL;
     char address[64];
@@ -590,6 +633,7 @@ void service_maybe_free(struct worker_service *service) {
     void *arg = service->on_freed_arg;
     free(service->task);
     free(service->unix_address);
+    free(service->master_address);
     free(service);
     if (on_freed)
         on_freed(arg);
@@ -603,6 +647,7 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     service->on_freed_arg = arg;
     wire_server_close(service->server);
     wire_server_close(service->unix_server);
+    service->server = service->unix_server = NULL;
     service_cancel_runs(service, any_run, NULL, why);
     peer_call_table_stop(service->home->peer_calls);
     LIST_FOR_EACH (link, &service->exchanges)

@@ -76,6 +76,9 @@ uint64_t worker_service_incarnation(const struct worker_service *service);
 const char *worker_service_unix_address(const struct worker_service *service); /* "" without one */
 int worker_service_n_steps(struct worker_service *service);
 /* Adds what /statusz shows: a JSON object. */
+/* Appends where clients connect, for one that has dialled this task: "dial the master at …".
+ * Accepts NULL. */
+void worker_service_say_where(const struct worker_service *service, struct str *out);
 void worker_service_describe(struct worker_service *service, struct str *out);
 /* Adds what /stepz shows, as text: a paragraph for each live step. */
 void worker_service_describe_steps(struct worker_service *service, struct str *out);

@@ -100,6 +100,7 @@ struct worker_service {
     struct loop *loop;
     struct worker_options options;
     char *task, *unix_address;
+    char *master_address; /* where clients reach the master that came last; NULL: unknown */
     uint64_t incarnation;
     struct wire_server *server, *unix_server;
     struct exchange *home; /* of the task's own cluster; one reference */

@@ -29,6 +29,7 @@ struct fixture {
     pthread_t thread;
     int port;
     struct tls *tls; /* or NULL */
+    int n_refused;   /* gRPC clients */
 };
 
 static int write_status(void *arg, const char *query, struct str *out) {
@@ -100,6 +101,10 @@ static void *run_loop(void *arg) {
     return NULL;
 }
 
+static void write_refusal(void *arg, struct str *out) {
+    str_addf(out, "this is an admin port, told %d times", ++((struct fixture *)arg)->n_refused);
+}
+
 static int write_change(void *arg, const char *query, struct str *out) {
     str_add(out, "changed\n");
     return 200;
@@ -122,6 +127,7 @@ static struct fixture *setup_with(const struct admin_options *more) {
     options.pages = pages;
     options.n_pages = ARRAY_LEN(pages);
     options.arg = f;
+    options.write_refusal = write_refusal;
     assert_null(admin_server_new(f->loop, "localhost:0", &options, &f->server));
     f->port = admin_server_port(f->server);
     assert_true(f->port > 0);
@@ -410,10 +416,23 @@ static void connections_with_tls_are_limited_and_must_shake_hands(void **state) 
 static void a_grpc_client_is_told_where_to_connect(void **state) {
     struct fixture *f = setup();
     struct loop *loop = loop_new();
-    assert_grpc_is_refused(loop, f->port, "connect to the master's own port");
+    assert_grpc_is_refused(loop, f->port, "this is an admin port, told 1 times");
+    assert_grpc_is_refused(loop, f->port, "this is an admin port, told 2 times");
     loop_end(loop);
     check(f, "GET /livez", "", "200", "ok", "");
     teardown(f);
+}
+
+static void a_grpc_client_without_tls_is_told_by_a_port_with_tls(void **state) {
+    struct test_certs certs;
+    test_certs_init(&certs, "ours");
+    struct fixture *f =
+        setup_with(&(struct admin_options){.tls = test_tls(&certs, "master", NULL, TLS_ALPN_HTTP)});
+    struct loop *loop = loop_new();
+    assert_grpc_is_refused(loop, f->port, "this is an admin port");
+    loop_end(loop);
+    teardown(f);
+    test_certs_fini(&certs);
 }
 
 static void a_page_may_close_the_server(void **state) {
@@ -453,6 +472,7 @@ int main(void) {
         cmocka_unit_test(connections_are_limited),
         cmocka_unit_test(connections_with_tls_are_limited_and_must_shake_hands),
         cmocka_unit_test(a_grpc_client_is_told_where_to_connect),
+        cmocka_unit_test(a_grpc_client_without_tls_is_told_by_a_port_with_tls),
         cmocka_unit_test(a_page_may_close_the_server),
         cmocka_unit_test(a_port_in_use_is_a_status),
     };

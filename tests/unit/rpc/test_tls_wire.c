@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "rpc/wire/wire_internal.h"
+#include "tests/unit/rpc/grpc_dial.h"
 #include "tests/unit/rpc/loop_until.h"
 #include "tests/unit/rpc/test_certs.h"
 #include "tests/unit/rpc/wire_end.h"
@@ -214,6 +215,20 @@ static void test_with_tls_to_a_port_in_the_clear(void **state) {
     assert_int_equal(there.n_messages, 0);
 }
 
+static void test_grpc_in_the_clear_to_a_port_with_tls(void **state) {
+    wire_server_secure(server, ps);
+    wire_server_refuse_grpc(server, "these words come later");
+    wire_server_refuse_grpc(server, "this is a worker's port");
+    assert_grpc_is_refused(loop, wire_server_port(server), "this is a worker's port");
+    LOOP_UNTIL(loop, there.n_closed);
+    expect_why(&there, "speaks gRPC");
+    /* the next one is a task, with TLS */
+    connect_here(master, "/job:ps/replica:0/task:0");
+    send_payload(here.conn, 0, 1000);
+    LOOP_UNTIL(loop, there.n_messages == 1 || here.n_closed);
+    assert_int_equal(there.n_messages, 1);
+}
+
 static void test_closing_in_the_handshake(void **state) {
     wire_server_secure(server, ps);
     connect_here(master, "/job:ps/replica:0/task:0");
@@ -246,6 +261,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_who_shows_no_certificate, setup, teardown),
         cmocka_unit_test_setup_teardown(test_in_the_clear_to_a_port_with_tls, setup, teardown),
         cmocka_unit_test_setup_teardown(test_with_tls_to_a_port_in_the_clear, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_grpc_in_the_clear_to_a_port_with_tls, setup, teardown),
         cmocka_unit_test_setup_teardown(test_closing_in_the_handshake, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unix_sockets_need_none, setup, teardown),
     };

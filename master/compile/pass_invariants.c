@@ -176,8 +176,8 @@ static struct status *make_enter(struct mover *m, struct node *node, const struc
     return node_finish(graph, *ret);
 }
 
-/* Collects what the node waits for in the loop: its control inputs, and those of its data inputs. An
- * Enter is alive in all iterations. Returns their number. */
+/* Collects what the node waits for in the loop: its control inputs, and those of its data inputs.
+ * An Enter is alive in all iterations. Returns their number. */
 static int waits_inside(const struct mover *m, const struct node *node, struct node **waits) {
     int n = 0;
     for (int i = 0; i < node->n_inputs; i++) {

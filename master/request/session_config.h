@@ -36,8 +36,8 @@ struct session_config {
 
 /* An entry named "millrace" of GraphOptions.rewrite_options.custom_optimizers has the session's
  * wishes for the master in its parameter_map: "placement" (a string).
- * Errors: INVALID_ARGUMENT for malformed bytes, for an unknown wish, for a device filter that is not
- * a device name, for too many devices, and for a cluster_def with more than
+ * Errors: INVALID_ARGUMENT for malformed bytes, for an unknown wish, for a device filter that is no
+ * device name, for too many devices, and for a cluster_def with more than
  * SESSION_MAX_CLUSTER_TASKS tasks or with a name or an address that is invalid or listed twice.
  * `ret` is set also after an error; free it with session_config_fini. */
 struct status *session_config_parse(struct span config_proto, struct session_config *ret) MUST_USE;

@@ -8,7 +8,8 @@ Each case is one op with fed operands, once for each device. The shapes are thos
 kernels change their form: equal, scalar, rows, any broadcast, few and many outputs, chunks. The
 simulated device reports races, missing barriers and addresses out of bounds, each of which is a
 failure. What adds many numbers also runs with several seeds, which draw the order of blocks and
-threads, and must give the same bits. Without --long types other than float take turns. Ends with "N passed, N failed".
+threads, and must give the same bits. Without --long types other than float take turns. Ends with
+"N passed, N failed".
 """
 import argparse
 import glob
@@ -530,7 +531,8 @@ def main():
     sums = [case for case in listed if SUMS.match(case[0])]
     first = arguments.seed
     if sums:
-        failures += order_failures(sums, range(first, first + (10 if arguments.long else 3)), plugin)
+        seeds = range(first, first + (10 if arguments.long else 3))
+        failures += order_failures(sums, seeds, plugin)
     print("\n".join(failures))
     print(f"{len(listed) + len(sums) - len(failures)} passed, {len(failures)} failed")
     return bool(failures)

@@ -1,5 +1,5 @@
-/* Modes of cuda_steps: what calls a warm step makes, a step that is far ahead of its device, and one
- * that is cancelled while the size of an output is on its way. */
+/* Modes of cuda_steps: what calls a warm step makes, a step that is far ahead of its device, and
+ * one that is cancelled while the size of an output is on its way. */
 #include "tests/cuda/steps.h"
 
 #include <sched.h>

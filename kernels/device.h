@@ -19,6 +19,7 @@
 #include "kernels/kernel.h"
 
 struct device;
+struct device_trace; /* of the type */
 
 /* One copy of a value between two memories. The caller owns the record and leaves it alone from
  * device_copy_start until the copy has ended. */
@@ -68,6 +69,18 @@ struct device_ops {
     /* Starts a wait until the device has done about half of what is enqueued. Returns true if it
      * has done that already; on_done is not called then. */
     bool (*catch_up_start)(struct device *device, struct device_wait *wait);
+    /* Times of a traced step: the caller says when it begins and ends to enqueue the work of a
+     * node. One thread at a time uses a trace. All may be NULL: the device tells no times.
+     * trace_new returns NULL if it cannot. trace_end returns the number of the span, or -1 if
+     * nothing was enqueued in it, or there are too many. */
+    struct device_trace *(*trace_new)(struct device *device);
+    void (*trace_begin)(struct device_trace *trace);
+    int (*trace_end)(struct device_trace *trace);
+    /* When did the device do the work of a span? Called as soon as the device has ended the step's
+     * work. Times are of the monotonic clock. False: it is not known. */
+    bool (*trace_read)(struct device_trace *trace, int span, int64_t *ret_start_ns,
+                       int64_t *ret_end_ns);
+    void (*trace_free)(struct device_trace *trace); /* accepts NULL */
     /* Adds a line that describes the device to clients, in TensorFlow's words ("device: 0, name:
      * …, pci bus id: …, compute capability: 9.0"). */
     void (*describe)(struct device *device, struct str *out);

@@ -195,6 +195,15 @@ struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *
 
 /* ---- copies and waits (gpu_copies.c) ---- */
 
+/* ---- traced steps (gpu_trace.c): see struct device_ops ---- */
+
+struct device_trace *gpu_trace_new(struct device *device);
+void gpu_trace_begin(struct device_trace *trace);
+int gpu_trace_end(struct device_trace *trace);
+bool gpu_trace_read(struct device_trace *trace, int span, int64_t *ret_start_ns,
+                    int64_t *ret_end_ns);
+void gpu_trace_free(struct device_trace *trace);
+
 extern const struct device_ops gpu_device_ops;
 struct status *gpu_copiers_start(struct gpu_device *gpu) MUST_USE;
 /* Serves what is queued, then ends the threads. */

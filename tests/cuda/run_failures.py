@@ -49,7 +49,7 @@ PAIRS = {"cuMemHostAlloc": "cuMemFreeHost", "cuMemCreate": "cuMemRelease", "cuMe
 # These may find no memory.
 MAKERS = (*(call for call in PAIRS if not call.startswith("cublas")), "cuLaunchKernel")
 
-MODES = ("warm", "ahead", "many", "waiting", "holders", "size")
+MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced")
 LONG_MODES = (*MODES, "patience")
 
 Case = collections.namedtuple("Case", "call n error")

@@ -9,6 +9,7 @@
  *   cuda_steps PLUGIN waiting   a step that waits for memory, and gets it
  *   cuda_steps PLUGIN patience  a step that waits for memory, and gets none for ten seconds
  *   cuda_steps PLUGIN holders   a step that finds no memory, and says who holds it
+ *   cuda_steps PLUGIN traced  a traced step, with times of the device
  *   cuda_steps PLUGIN size    a step that is cancelled while an output's size is on its way
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
@@ -81,6 +82,7 @@ static const struct mode {
 } modes[] = {
     {"ahead", run_ahead},       {"warm", run_warm},       {"waiting", run_waiting},
     {"patience", run_patience}, {"holders", run_holders}, {"size", run_cancelled_size},
+    {"traced", run_traced},
 };
 
 static bool (*mode_find(const char *name))(void) {

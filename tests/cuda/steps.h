@@ -49,6 +49,8 @@ struct run {
 
 struct status *make_plan(const struct program *program, bool is_on_cpu, struct plan **ret) MUST_USE;
 void start_plan(struct run *run, const struct program *program, struct plan *plan);
+/* The same; run.execution.stats is then the caller's. */
+void start_traced(struct run *run, const struct program *program, struct plan *plan);
 /* The fetches are the caller's. */
 struct status *end_plan(struct run *run) MUST_USE;
 void run_clear(struct run *run);
@@ -67,5 +69,6 @@ bool run_cancelled_size(void);
 bool run_waiting(void);
 bool run_patience(void);
 bool run_holders(void);
+bool run_traced(void);
 
 #endif

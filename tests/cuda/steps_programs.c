@@ -120,7 +120,8 @@ static void feed(struct run *run, const struct program *program) {
     }
 }
 
-void start_plan(struct run *run, const struct program *program, struct plan *plan) {
+static void start(struct run *run, const struct program *program, struct plan *plan,
+                  bool is_traced) {
     static _Atomic uint64_t n_steps;
     *run = (struct run){.plan = plan, .end = ENDING_INIT};
     feed(run, program);
@@ -132,7 +133,15 @@ void start_plan(struct run *run, const struct program *program, struct plan *pla
     run->execution.containers = containers;
     run->execution.pool = pool;
     run->execution.on_done = on_done;
+    run->execution.collect_stats = is_traced;
     execution_start(&run->execution);
+}
+
+void start_plan(struct run *run, const struct program *program, struct plan *plan) {
+    start(run, program, plan, false);
+}
+void start_traced(struct run *run, const struct program *program, struct plan *plan) {
+    start(run, program, plan, true);
 }
 
 struct status *end_plan(struct run *run) {

@@ -448,13 +448,18 @@ static void run_kernel(struct executor *executor, struct iteration *iteration,
     if (edge)
         ctx.outputs = &iteration->slots[edge->slot];
     int64_t start_ns = unlikely(executor->stats != NULL) ? clock_now_ns() : 0;
+    if (unlikely(executor->stats != NULL && (node->flags & PLAN_ENQUEUES)))
+        stats_enqueue_begin(executor, node);
     if (unlikely(is_long))
         executor_compute_long(node, &ctx);
     else
         node->compute(&ctx);
-    if (unlikely(executor->stats != NULL))
+    if (unlikely(executor->stats != NULL)) {
         stats_node(executor, node, start_ns, clock_now_ns(),
                    node->n_outputs ? &ctx.outputs[0] : NULL);
+        if (node->flags & PLAN_ENQUEUES)
+            stats_enqueue_end(executor, node, true);
+    }
     if (edge && likely(!ctx.status && !executor->is_aborted && ctx.outputs->storage != TENSOR_NONE))
         finish_direct(executor, iteration, node, edge);
     else
@@ -500,8 +505,15 @@ static void start_async(struct executor *executor, struct iteration *iteration,
         async_start_on_pool(op);
         return;
     }
-    if (async_start(op))
+    bool is_enqueued = unlikely(executor->stats != NULL) &&
+                       ((node->flags & PLAN_ENQUEUES) || node->kind == PLAN_COPY);
+    if (unlikely(is_enqueued))
+        stats_enqueue_begin(executor, node);
+    bool has_ended = async_start(op);
+    if (has_ended)
         async_complete(op);
+    if (unlikely(is_enqueued))
+        stats_enqueue_end(executor, node, has_ended);
 }
 
 /* Sends what is queued for peers, so that it does not wait for what takes long. */

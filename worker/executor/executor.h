@@ -92,6 +92,9 @@ extern const struct kernel_host executor_host;
 /* ---- statistics ---- */
 struct node_stats {
     const struct plan_node *node;
+    /* "DEVICE/stream:all": the times at which a device did the node's work. NULL: those at which
+     * the host ran the node. */
+    const char *stream;
     int64_t scheduled_ns, start_ns, end_ns; /* monotonic */
     uint32_t thread_id;
     struct {
@@ -105,7 +108,8 @@ struct step_stats {
     size_t n_nodes, capacity;
     size_t n_left_out; /* nodes that ran after the limit of rows */
     int64_t start_ns, start_wall_us;
-    struct plan *plan; /* one reference, because the nodes' names are the plan's */
+    struct stats_device *devices; /* executor_stats.c; NULL: the plan uses none that tells times */
+    struct plan *plan;            /* one reference, because the nodes' names are the plan's */
 };
 void step_stats_free(struct step_stats *stats); /* accepts NULL */
 

@@ -272,6 +272,12 @@ void partial_cancel_waits(struct executor *executor);
 
 /* ---- executor_stats.c ---- */
 void stats_begin(struct executor *executor);
+/* Around what a node (PLAN_ENQUEUES, PLAN_COPY) enqueues on a device, on the owner's thread. The
+ * second one is called after stats_node where the node has ended. */
+void stats_enqueue_begin(struct executor *executor, const struct plan_node *node);
+void stats_enqueue_end(struct executor *executor, const struct plan_node *node, bool has_row);
+/* Adds the times of devices, whose work has ended. */
+void stats_end(struct executor *executor);
 void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
                 int64_t end_ns, const struct tensor *output);
 

@@ -172,6 +172,8 @@ void executor_end(struct executor *executor) {
     executor->own_container = NULL;
     executor->cancel_why = executor->asked_why = NULL;
     execution->n_executed = executor->n_executed;
+    if (unlikely(executor->stats != NULL))
+        stats_end(executor);
     execution->stats = executor->stats;
     executor->stats = NULL;
     device_steps_end(executor);

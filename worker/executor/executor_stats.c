@@ -1,4 +1,9 @@
-/* Records a traced step: one row per node that ran. Only the owner writes, so there is no lock. */
+/* Records a traced step: one row per node that ran, and one for what it did on a device. Only the
+ * owner writes, so there is no lock.
+ *
+ * A node of a device is done once its work is enqueued. The device's events say when it did the
+ * work, which is known at the end of the step: then the spans become rows of their own. Those of
+ * copies replace the times of the copies' rows. */
 #include <stdlib.h>
 #include <unistd.h>
 #include <sys/syscall.h>
@@ -6,12 +11,80 @@
 #include "common/base/clock.h"
 #include "worker/executor/executor_internal.h"
 
+/* What a device did for a node. `row` is the copy's, SIZE_MAX for a kernel. */
+struct stats_span {
+    const struct plan_node *node;
+    size_t row;
+    int number;
+};
+/* One for each device that the plan uses. */
+struct stats_device {
+    struct device *device;
+    struct device_trace *trace; /* NULL: it tells no times, or they are read */
+    char *stream;
+    struct stats_span *spans;
+    size_t n_spans, capacity;
+};
+
+static void begin_devices(struct step_stats *stats) {
+    const struct plan *plan = stats->plan;
+    if (plan->n_used_devices == 0)
+        return;
+    stats->devices = xcalloc(plan->n_used_devices, sizeof *stats->devices);
+    for (uint32_t i = 0; i < plan->n_used_devices; i++) {
+        struct stats_device *device = &stats->devices[i];
+        struct str name = STR_INIT;
+        device->device = plan->used_devices[i];
+        str_addf(&name, "%s/stream:all", device->device->full_name);
+        device->stream = str_detach(&name);
+        if (device->device->ops->trace_new)
+            device->trace = device->device->ops->trace_new(device->device);
+    }
+}
+
+/* The device on whose stream the node enqueues, if it tells times. */
+static struct stats_device *find_device(const struct executor *executor,
+                                        const struct plan_node *node) {
+    const struct plan *plan = executor->plan;
+    const struct allocator *allocator = NULL;
+    if (node->kind == PLAN_COPY && plan->copies[node->aux].dst)
+        allocator = plan->copies[node->aux].dst->allocator;
+    else if (node->kind <= PLAN_KERNEL_ASYNC)
+        allocator = node->instance->allocator;
+    for (uint32_t i = 0; i < plan->n_used_devices; i++)
+        if (executor->stats->devices[i].device->allocator == allocator)
+            return executor->stats->devices[i].trace ? &executor->stats->devices[i] : NULL;
+    return NULL;
+}
+
+void stats_enqueue_begin(struct executor *executor, const struct plan_node *node) {
+    struct stats_device *device = find_device(executor, node);
+    if (device)
+        device->device->ops->trace_begin(device->trace);
+}
+
+void stats_enqueue_end(struct executor *executor, const struct plan_node *node, bool has_row) {
+    struct stats_device *device = find_device(executor, node);
+    int number = device ? device->device->ops->trace_end(device->trace) : -1;
+    bool is_copy = node->kind == PLAN_COPY;
+    size_t n_nodes = executor->stats->n_nodes;
+    if (number < 0 || (is_copy && (!has_row || n_nodes == 0)))
+        return; /* a copy that has not ended is told by the host */
+    if (device->n_spans == device->capacity) {
+        device->capacity = MAX((size_t)64, device->capacity * 2);
+        device->spans = xreallocarray(device->spans, device->capacity, sizeof *device->spans);
+    }
+    device->spans[device->n_spans++] =
+        (struct stats_span){node, is_copy ? n_nodes - 1 : SIZE_MAX, number};
+}
+
 void stats_begin(struct executor *executor) {
     struct step_stats *stats = xcalloc(1, sizeof *stats);
     stats->plan = plan_ref(executor->plan);
     stats->start_ns = clock_now_ns();
     stats->start_wall_us = clock_wall_us();
     executor->stats = stats;
+    begin_devices(stats);
 }
 
 static uint32_t thread_id(void) {
@@ -50,9 +123,48 @@ void stats_node(struct executor *executor, const struct plan_node *node, int64_t
     }
 }
 
+static void end_device(struct executor *executor, struct stats_device *device) {
+    const struct device_ops *ops = device->device->ops;
+    struct step_stats *stats = executor->stats;
+    int64_t start_ns, end_ns;
+    for (size_t i = 0; i < device->n_spans; i++) {
+        const struct stats_span *span = &device->spans[i];
+        if (!ops->trace_read(device->trace, span->number, &start_ns, &end_ns))
+            break;
+        struct node_stats *row = span->row == SIZE_MAX ? NULL : &stats->nodes[span->row];
+        if (!row) {
+            size_t n = stats->n_nodes;
+            stats_node(executor, span->node, start_ns, end_ns, NULL);
+            if (stats->n_nodes > n)
+                stats->nodes[n].stream = device->stream;
+        } else if (row->node == span->node) {
+            row->start_ns = start_ns;
+            row->end_ns = end_ns;
+        }
+    }
+    ops->trace_free(device->trace);
+    device->trace = NULL;
+}
+
+void stats_end(struct executor *executor) {
+    struct step_stats *stats = executor->stats;
+    for (uint32_t i = 0; stats->devices && i < stats->plan->n_used_devices; i++)
+        if (stats->devices[i].trace)
+            end_device(executor, &stats->devices[i]);
+}
+
+static void devices_free(struct step_stats *stats) {
+    for (uint32_t i = 0; stats->devices && i < stats->plan->n_used_devices; i++) {
+        free(stats->devices[i].stream);
+        free(stats->devices[i].spans);
+    }
+    free(stats->devices);
+}
+
 void step_stats_free(struct step_stats *stats) {
     if (!stats)
         return;
+    devices_free(stats);
     plan_unref(stats->plan);
     free(stats->nodes);
     free(stats);

@@ -170,8 +170,31 @@ static void add_transfer(struct str *out, const struct step_stats *stats,
     str_fini(&label);
 }
 
+/* What a device did for a node, as TensorFlow's timelines show it: a row "NAME:OP" of the device
+ * DEVICE/stream:all. */
+static void add_work(struct str *out, const struct step_stats *stats,
+                     const struct node_stats *row) {
+    struct str node = STR_INIT, name = STR_INIT;
+    int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
+    int64_t run_ns = row->end_ns - row->start_ns;
+    str_addf(&name, "%s:%s", row->node->node->name, row->node->node->op_name);
+    proto_add_bytes(&node, 1, name.data, name.len);
+    proto_add_int(&node, 2, (uint64_t)start_us);
+    proto_add_int(&node, 4, (uint64_t)(run_ns / 1000));
+    proto_add_int(&node, 5, (uint64_t)(run_ns / 1000));
+    proto_add_bytes(&node, 8, name.data, MIN(name.len, (size_t)LABEL_MAX_BYTES));
+    proto_add_int(&node, 13, (uint64_t)start_us * 1000);
+    proto_add_int(&node, 15, (uint64_t)run_ns);
+    proto_add_int(&node, 16, (uint64_t)run_ns);
+    proto_add_bytes(out, 2, node.data, node.len);
+    str_fini(&node);
+    str_fini(&name);
+}
+
 static const char *device_of(const struct step_stats *stats, const struct node_stats *row,
                              const char *fallback) {
+    if (row->stream)
+        return row->stream;
     if (row->node->kind == PLAN_RECV)
         return stats->plan->channels[row->node->aux].dst_device;
     if (is_copy(stats, row))
@@ -183,7 +206,9 @@ static const char *device_of(const struct step_stats *stats, const struct node_s
 }
 
 static void add_row(struct str *out, const struct step_stats *stats, const struct node_stats *row) {
-    if (row->node->kind == PLAN_RECV)
+    if (row->stream)
+        add_work(out, stats, row);
+    else if (row->node->kind == PLAN_RECV)
         add_transfer(out, stats, row);
     else if (is_copy(stats, row))
         add_copy(out, stats, row);

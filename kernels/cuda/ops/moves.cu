@@ -1,23 +1,13 @@
 /* Strided copies: transposes, slices, concats, pads, tiles, fills. Only the size of an element
  * matters; the host widens the elements of contiguous copies up to 16 bytes. */
-#include "kernels/cuda/ops/device_types.h"
-#include "kernels/cuda/ops/moves_args.h"
+#include "kernels/cuda/ops/moves.h"
 
-/* Element e of a copy: where it is read and where it is written. `N` is as wide as the number of
- * elements needs. */
 template <class T, class N>
 __device__ static inline void move_element(const move_loops &loops, N e) {
-    int64_t from = 0, to = 0;
-    for (int d = (int)loops.n_loops - 1; d > 0; d--) {
-        N dim = (N)loops.dims[d], turn = e / dim, at = e - turn * dim;
-        from += (int64_t)at * loops.from_strides[d];
-        to += (int64_t)at * loops.to_strides[d];
-        e = turn;
-    }
-    from += (int64_t)e * loops.from_strides[0];
-    to += (int64_t)e * loops.to_strides[0];
-    reinterpret_cast<T *>(loops.to)[to] = loops.from ? reinterpret_cast<const T *>(loops.from)[from]
-                                                     : *reinterpret_cast<const T *>(loops.value);
+    move_place place = move_find<N>(loops, e);
+    reinterpret_cast<T *>(loops.to)[place.to] =
+        loops.from ? reinterpret_cast<const T *>(loops.from)[place.from]
+                   : *reinterpret_cast<const T *>(loops.value);
 }
 
 template <class T> __device__ static inline void move_one(const move_one_args &args) {

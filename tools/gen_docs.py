@@ -179,13 +179,13 @@ def registered_metrics():
 
 def write_metrics(programs):
     out = [HEAD, "# Metrics\n\n",
-           "`/metrics` on the admin port has the format of Prometheus. A name that ends in `_us` "
-           "counts\n"
-           "microseconds, a name that ends in `_bytes_total` counts bytes. The buckets of "
-           "histograms are the powers of\n"
-           "two from 1 µs to 2^26 µs (67 s). Metrics of a feature (TLS, etcd, the client port) "
-           "exist only in a daemon\n"
-           "that has the feature switched on.\n"]
+           "`/metrics` on the admin port has the format of Prometheus, and its base units: a name "
+           "that ends in\n"
+           "`_seconds` counts seconds, a name that ends in `_bytes` or `_bytes_total` counts "
+           "bytes. The buckets of\n"
+           "histograms are the powers of two from 1 µs to 2^26 µs (67 s). Metrics of a feature "
+           "(TLS, etcd, the client\n"
+           "port) exist only in a daemon that has the feature switched on.\n"]
     seen = set()
     with tempfile.TemporaryDirectory() as directory:
         pages = fetch_metrics(programs, directory)

@@ -10,10 +10,19 @@ static struct metric *registry;
 static const char *const kind_names[] = {
     [METRIC_COUNTER] = "counter",
     [METRIC_GAUGE] = "gauge",
+    [METRIC_GAUGE_US] = "gauge",
     [METRIC_HISTOGRAM] = "histogram",
 };
 
+static bool is_in_seconds(const char *name) {
+    static const char unit[] = "_seconds";
+    size_t len = strlen(name), unit_len = sizeof(unit) - 1;
+    return len >= unit_len && strcmp(name + len - unit_len, unit) == 0;
+}
+
 void metrics_register(struct metric *metric) {
+    bool is_time = metric->kind == METRIC_HISTOGRAM || metric->kind == METRIC_GAUGE_US;
+    CHECK(!is_time || is_in_seconds(metric->name));
     pthread_mutex_lock(&registry_mutex);
     struct metric **at = &registry;
     while (*at && *at != metric) {
@@ -52,14 +61,7 @@ static void write_series(struct str *out, const struct metric *metric, const cha
     str_add_char(out, ' ');
 }
 
-static bool is_in_seconds(const char *name) {
-    static const char unit[] = "_seconds";
-    size_t len = strlen(name), unit_len = sizeof(unit) - 1;
-    return len >= unit_len && strcmp(name + len - unit_len, unit) == 0;
-}
-
 static void write_histogram(struct str *out, struct metric *metric) {
-    bool in_seconds = is_in_seconds(metric->name);
     struct str le = STR_INIT;
     int64_t count = 0;
     for (int i = 0; i < METRIC_N_BUCKETS; i++) {
@@ -67,18 +69,13 @@ static void write_histogram(struct str *out, struct metric *metric) {
         str_clear(&le);
         if (i == METRIC_N_BUCKETS - 1)
             str_add(&le, "le=\"+Inf\"");
-        else if (in_seconds)
-            str_addf(&le, "le=\"%.9g\"", (double)(INT64_C(1) << i) * 1e-6);
         else
-            str_addf(&le, "le=\"%lld\"", 1LL << i);
+            str_addf(&le, "le=\"%.9g\"", (double)(INT64_C(1) << i) * 1e-6);
         write_series(out, metric, "_bucket", str_text(&le));
         str_addf(out, "%lld\n", (long long)count);
     }
     write_series(out, metric, "_sum", "");
-    if (in_seconds)
-        str_addf(out, "%.15g\n", (double)metric_get(metric) * 1e-6);
-    else
-        str_addf(out, "%lld\n", (long long)metric_get(metric));
+    str_addf(out, "%.15g\n", (double)metric_get(metric) * 1e-6);
     /* The count is the sum of the buckets rather than a number of its own, because it must equal
      * the +Inf bucket in every scrape. */
     write_series(out, metric, "_count", "");
@@ -92,7 +89,10 @@ static void write_metric(struct str *out, struct metric *metric) {
         return;
     }
     write_series(out, metric, "", "");
-    str_addf(out, "%lld\n", (long long)metric_get(metric));
+    if (metric->kind == METRIC_GAUGE_US)
+        str_addf(out, "%.15g\n", (double)metric_get(metric) * 1e-6);
+    else
+        str_addf(out, "%lld\n", (long long)metric_get(metric));
 }
 
 static bool is_first_of_name(const struct metric *metric) {

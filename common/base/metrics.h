@@ -10,13 +10,19 @@
 #include "common/base/base.h"
 #include "common/base/str.h"
 
-enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+enum metric_kind {
+    METRIC_COUNTER,
+    METRIC_GAUGE,
+    METRIC_GAUGE_US,  /* set in microseconds and written in seconds, as Prometheus wants it */
+    METRIC_HISTOGRAM, /* the same, of many times */
+};
 
 enum { METRIC_N_BUCKETS = 28 }; /* powers of two: 1 µs to 2^26 µs, and above */
 
 struct metric {
     enum metric_kind kind;
-    const char *name;   /* "millrace_steps_total"; unit last */
+    /* "millrace_steps_total"; the unit last, which is a base unit: _seconds, _bytes */
+    const char *name;
     const char *labels; /* "code=\"OK\"" or NULL */
     const char *help;
     _Atomic int64_t value;
@@ -28,10 +34,13 @@ struct metric {
     { .kind = METRIC_COUNTER, .name = (name_), .help = (help_) }
 #define METRIC_GAUGE_INIT(name_, help_) \
     { .kind = METRIC_GAUGE, .name = (name_), .help = (help_) }
+#define METRIC_GAUGE_US_INIT(name_, help_) \
+    { .kind = METRIC_GAUGE_US, .name = (name_), .help = (help_) }
 #define METRIC_HISTOGRAM_INIT(name_, help_) \
     { .kind = METRIC_HISTOGRAM, .name = (name_), .help = (help_) }
 
-void metrics_register(struct metric *metric); /* a second call has no effect */
+/* A second call has no effect. A metric of times must be named _seconds. */
+void metrics_register(struct metric *metric);
 static inline void metric_add(struct metric *metric, int64_t n) {
     atomic_fetch_add_explicit(&metric->value, n, memory_order_relaxed);
 }

@@ -18,10 +18,10 @@ static struct task_metrics *metrics_new(const char *task) {
     metrics->labels = str_detach(&labels);
     metrics->up = (struct metric)METRIC_GAUGE_INIT("millrace_task_up",
                                                    "1 while the master is connected to the task");
-    metrics->rtt = (struct metric)METRIC_GAUGE_INIT(
-        "millrace_task_heartbeat_rtt_us", "Round trip of heartbeats to the task, smoothed");
-    metrics->offset = (struct metric)METRIC_GAUGE_INIT(
-        "millrace_task_clock_offset_us", "How far the task's clock is ahead of the master's");
+    metrics->rtt = (struct metric)METRIC_GAUGE_US_INIT(
+        "millrace_task_heartbeat_rtt_seconds", "Round trip of heartbeats to the task, smoothed");
+    metrics->offset = (struct metric)METRIC_GAUGE_US_INIT(
+        "millrace_task_clock_offset_seconds", "How far the task's clock is ahead of the master's");
     metrics->missed = (struct metric)METRIC_COUNTER_INIT("millrace_task_heartbeats_missed_total",
                                                          "Heartbeats not answered in time");
     metrics->losses = (struct metric)METRIC_COUNTER_INIT("millrace_task_losses_total",

@@ -44,7 +44,7 @@ static struct metric steps_total = METRIC_COUNTER_INIT("millrace_steps_total", "
 static struct metric steps_failed =
     METRIC_COUNTER_INIT("millrace_steps_failed_total", "Steps that ended with an error");
 static struct metric step_latency =
-    METRIC_HISTOGRAM_INIT("millrace_step_duration_us", "From a step's request to its answer");
+    METRIC_HISTOGRAM_INIT("millrace_step_duration_seconds", "From a step's request to its answer");
 
 void step_metrics_register(void) {
     metrics_register(&steps_total);

@@ -4,10 +4,11 @@
 #include "common/base/metrics.h"
 #include "master/step/step_internal.h"
 
-static struct metric save_wait = METRIC_HISTOGRAM_INIT(
-    "millrace_save_wait_us", "From a save's request for a consistent checkpoint to its beginning");
+static struct metric save_wait =
+    METRIC_HISTOGRAM_INIT("millrace_save_wait_seconds",
+                          "From a save's request for a consistent checkpoint to its beginning");
 static struct metric save_hold = METRIC_HISTOGRAM_INIT(
-    "millrace_save_hold_us",
+    "millrace_save_hold_seconds",
     "From a save's request for a consistent checkpoint to when other steps go on");
 
 static struct save_barrier *barrier_of(struct step *step) {

@@ -13,6 +13,7 @@
 
 #include "common/base/list.h"
 #include "common/base/metrics.h"
+#include "common/base/process_metrics.h"
 #include "rpc/grpc/grpc_refuser.h"
 #include "rpc/listen.h"
 #include "rpc/tls/tls_relay.h"
@@ -96,6 +97,7 @@ static int write_livez(void *arg, const char *query, struct str *out) {
 
 static int write_metrics(void *arg, const char *query, struct str *out) {
     metrics_write_prometheus(out);
+    process_metrics_write(out);
     return MHD_HTTP_OK;
 }
 

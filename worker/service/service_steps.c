@@ -13,7 +13,7 @@ struct metric worker_steps_failed_total = METRIC_COUNTER_INIT(
 struct metric worker_steps_live =
     METRIC_GAUGE_INIT("millrace_worker_steps_live", "Partition runs that have not ended");
 struct metric worker_step_duration =
-    METRIC_HISTOGRAM_INIT("millrace_worker_step_duration_us", "From RunGraph to RunDone");
+    METRIC_HISTOGRAM_INIT("millrace_worker_step_duration_seconds", "From RunGraph to RunDone");
 
 /* ---- records ---- */
 

@@ -3,6 +3,8 @@
 
 #include <zlib.h>
 
+#include "common/base/pool_cancel.h"
+
 enum { WINDOW_BITS = 15, GZIP = 16, STEP_BYTES = 1 << 16 };
 
 struct status *inflate_all(enum inflate_format format, struct span data, size_t max_bytes,
@@ -26,6 +28,8 @@ struct status *inflate_all(enum inflate_format format, struct span data, size_t 
         else if (rc != Z_OK && rc != Z_STREAM_END)
             st = status_new(STATUS_DATA_LOSS, "inflate() failed with error %d: %s", rc,
                             stream.msg ? stream.msg : "the data are cut short");
+        else if (unlikely(pool_is_unwanted()))
+            st = status_new(STATUS_CANCELLED, "The decompression was cancelled");
     }
     inflateEnd(&stream);
     return st;

@@ -8,7 +8,7 @@
 enum inflate_format { INFLATE_ZLIB, INFLATE_GZIP };
 
 /* Appends the decompressed bytes. Errors: DATA_LOSS (corrupt, cut short); RESOURCE_EXHAUSTED above
- * max_bytes. */
+ * max_bytes; CANCELLED once nobody wants the result (common/base/pool_cancel.h). */
 struct status *inflate_all(enum inflate_format format, struct span data, size_t max_bytes,
                            struct str *out) MUST_USE;
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/map.h"
+#include "common/base/pool_cancel.h"
 
 static void bytes_free(struct object *object) { free(CONTAINER_OF(object, struct bytes, object)); }
 
@@ -23,7 +24,7 @@ struct bytes *bytes_new_uninit(size_t len) {
 struct bytes *bytes_new(const void *data, size_t len) {
     struct bytes *bytes = bytes_new_uninit(len);
     if (bytes)
-        memcpy(bytes->data, data, len);
+        pool_copy(bytes->data, data, len);
     return bytes;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/tensor_pieces.h"
 
 /* ---- elements that are counted objects ----
@@ -186,8 +187,14 @@ static inline struct status *tensor_make(struct allocator *allocator, enum dtype
     if (unlikely(!buffer))
         return out_of_tensor_memory(allocator, dtype, shape, (size_t)size_bytes, NULL);
     CHECK(!(buffer->flags & BUFFER_IS_DEVICE) == (where == ON_HOST));
-    if (is_zeroed && !is_object && !(buffer->flags & BUFFER_IS_ZERO))
-        memset(buffer->data, 0, (size_t)size_bytes);
+    if (is_zeroed && !is_object && !(buffer->flags & BUFFER_IS_ZERO)) {
+        pool_clear(buffer->data, (size_t)size_bytes);
+        if (unlikely(size_bytes > POOL_CLEARED_AT_ONCE_BYTES) && pool_is_unwanted()) {
+            buffer_unref(buffer);
+            return status_new(STATUS_CANCELLED, "Nobody wants the memory of %lld bytes any more",
+                              (long long)size_bytes);
+        }
+    }
     set_head(ret, dtype, shape, n_elements, TENSOR_BUFFER);
     ret->buffer = buffer;
     ret->data = buffer->data;
@@ -347,10 +354,12 @@ void tensor_set_string(struct tensor *t, int64_t i, const void *data, size_t len
 void elements_copy(enum dtype dtype, void *to, const void *from, int64_t n) {
     if (n == 0)
         return;
-    memcpy(to, from, (size_t)n * dtype_size(dtype));
-    if (dtype_is_object(dtype))
-        for (int64_t i = 0; i < n; i++)
-            object_ref(((struct object **)to)[i]);
+    if (!dtype_is_object(dtype)) {
+        pool_copy(to, from, (size_t)n * dtype_size(dtype));
+        return;
+    }
+    for (int64_t i = 0; i < n && pool_goes_on(i + 1); i++)
+        ((struct object **)to)[i] = object_ref(((struct object *const *)from)[i]);
 }
 
 static bool object_equal(const struct object *a, const struct object *b) {

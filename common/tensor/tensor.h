@@ -94,7 +94,7 @@ static inline void tensor_move(struct tensor *to, struct tensor *from) {
 /* ---- making ---- All set *ret only on success; *ret must hold nothing. Elements of object dtypes
  * start as NULL pointers, others are undefined unless a comment says otherwise. Errors:
  * INVALID_ARGUMENT for a bad shape (negative size, rank, overflow), RESOURCE_EXHAUSTED for
- * memory. */
+ * memory, CANCELLED when nobody wants large zeroed memory any more (common/base/pool_cancel.h). */
 struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct shape shape,
                           struct tensor *ret) MUST_USE;
 struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape,
@@ -204,7 +204,8 @@ static inline void tensor_set_index(struct tensor *t, int64_t i, int64_t value) 
         ((int64_t *)tensor_data(t))[i] = value;
 }
 /* Copies n elements, sharing objects. The destination must hold NULL pointers where the dtype is an
- * object dtype. */
+ * object dtype. Many elements are copied in pieces, of which the last ones are left out once nobody
+ * wants the result (common/base/pool_cancel.h). */
 void elements_copy(enum dtype dtype, void *to, const void *from, int64_t n);
 /* "float[2,3]{1, 2, 3, …}" with at most max_elements shown. */
 void tensor_print(const struct tensor *t, int64_t max_elements, struct str *out);

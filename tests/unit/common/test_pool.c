@@ -337,6 +337,58 @@ static void large_memory_is_left_unfinished_once_unwanted(void **state) {
     free(to);
 }
 
+/* The row before which the first question is asked. */
+static int64_t rows_until_unwanted(int64_t n, int64_t len) {
+    struct unwanted unwanted = {.wanted = 0};
+    struct pool_cancel cancel = {is_unwanted, &unwanted};
+    int64_t row = 0;
+    for (; row < n; row++) {
+        pool_set_cancel(&cancel);
+        if (!pool_goes_on_rows(row + 1, len))
+            break;
+    }
+    pool_set_cancel(NULL);
+    return row;
+}
+
+static void rows_are_asked_about_by_their_elements(void **state) {
+    assert_int_equal(rows_until_unwanted(1000000, 1), POOL_PIECE - 1);
+    assert_int_equal(rows_until_unwanted(1000000, 3), POOL_PIECE / 3); /* 21846 · 3 > 65536 */
+    assert_int_equal(rows_until_unwanted(1000000, POOL_PIECE), 0);
+    assert_int_equal(rows_until_unwanted(1000000, 10 * POOL_PIECE), 0);
+    assert_int_equal(rows_until_unwanted(1000000, 0), 1000000); /* no work */
+}
+
+static void pieces_cover_a_loop_and_end_it_once_unwanted(void **state) {
+    const int64_t sizes[] = {0, 1, POOL_PIECE - 1, POOL_PIECE, POOL_PIECE + 1, 5 * POOL_PIECE};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        int64_t at = 7, n = 7 + sizes[i];
+        POOL_PIECES (begin, end, 7, n) {
+            assert_true(begin == at && end > begin && end - begin <= POOL_PIECE);
+            at = end;
+        }
+        assert_int_equal(at, n);
+    }
+    struct unwanted unwanted = {.wanted = 0};
+    struct pool_cancel cancel = {is_unwanted, &unwanted};
+    int n_pieces = 0;
+    pool_set_cancel(&cancel);
+    POOL_PIECES (begin, end, 0, 5 * (int64_t)POOL_PIECE) {
+        n_pieces++;
+        assert_int_equal(end - begin, POOL_PIECE);
+    }
+    pool_set_cancel(NULL);
+    assert_int_equal(n_pieces, 1); /* the first one is begun without a question */
+    n_pieces = 0;
+    POOL_ROW_PIECES (begin, end, 100, (int64_t)POOL_PIECE / 10) {
+        n_pieces++;
+        assert_int_equal(end - begin, 10);
+    }
+    assert_int_equal(n_pieces, 10);
+    POOL_ROW_PIECES (begin, end, 3, 100 * (int64_t)POOL_PIECE)
+        assert_int_equal(end - begin, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unused_pool_has_no_threads),
@@ -352,6 +404,8 @@ int main(void) {
         cmocka_unit_test(a_loop_whose_cost_is_underestimated_is_cut_into_short_pieces),
         cmocka_unit_test(loops_inside_an_unwanted_loop_end_with_it),
         cmocka_unit_test(large_memory_is_left_unfinished_once_unwanted),
+        cmocka_unit_test(rows_are_asked_about_by_their_elements),
+        cmocka_unit_test(pieces_cover_a_loop_and_end_it_once_unwanted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

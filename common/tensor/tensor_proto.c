@@ -382,29 +382,40 @@ struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) 
                             (long long)n_elements, dtype_name(type_of(&parts)));
 }
 
-bool tensor_proto_peek(struct span proto, struct tensor_proto_peek *ret) {
-    enum { FIRST_FIELDS = 4 };
-    struct proto_field field;
+enum tensor_proto_peek_result tensor_proto_peek(struct span proto, int64_t max_fields,
+                                                struct tensor_proto_peek *ret) {
+    struct proto_field field = {.number = 0};
     int64_t dims[SHAPE_MAX_RANK];
-    int rank = 0;
-    bool has_shape = false;
+    int rank = 0, more = 1;
+    bool has_shape = false, is_valid = true, is_list = false;
     uint64_t dtype = DT_INVALID;
     *ret = (struct tensor_proto_peek){.content = {NULL, 0}};
-    for (int i = 0; i < FIRST_FIELDS && proto_next(&proto, &field) > 0; i++) {
-        if (field.number == FIELD_DTYPE && field.wire_type == 0)
+    for (int64_t i = 0; !(has_shape && dtype != DT_INVALID && (is_list || ret->content.data));
+         i++) {
+        if (i == max_fields)
+            return PEEK_ENDLESS;
+        more = proto_next(&proto, &field);
+        if (more <= 0)
+            break;
+        if (field.number == FIELD_DTYPE && field.wire_type == 0) {
             dtype = field.value;
-        else if (field.number == FIELD_SHAPE && field.wire_type == 2)
-            has_shape = proto_read_shape(field.bytes, dims, &rank) && rank >= 0;
-        else if (field.number == FIELD_CONTENT && field.wire_type == 2)
+        } else if (field.number == FIELD_SHAPE && field.wire_type == 2) {
+            is_valid &= proto_read_shape(field.bytes, dims, &rank) && rank >= 0;
+            has_shape = true;
+        } else if (field.number == FIELD_CONTENT && field.wire_type == 2) {
             ret->content = field.bytes;
+        } else {
+            is_list |= field.number > FIELD_CONTENT;
+        }
     }
-    if (dtype == DT_INVALID || dtype >= DT_N_TYPES || !has_shape)
-        return false;
+    bool is_known = has_shape && dtype != DT_INVALID;
+    if ((more < 0 && !is_known) || !is_valid || dtype == DT_INVALID || dtype >= DT_N_TYPES)
+        return PEEK_INVALID;
     struct status *st = shape_n_elements((struct shape){rank, dims}, &ret->n_elements);
-    bool is_valid = st == NULL;
+    is_valid = st == NULL;
     status_unref(st);
     ret->dtype = (enum dtype)dtype;
-    return is_valid;
+    return is_valid ? PEEK_READ : PEEK_INVALID;
 }
 
 /* ---- encoding ---- */

@@ -28,10 +28,14 @@ struct tensor_proto_peek {
     int64_t n_elements;
     struct span content; /* tensor_content; empty where the values are listed */
 };
-/* Reads the beginning of a TensorProto, for a process that only passes the value on. Returns false
- * unless dtype and shape are among the first fields and valid, as every writer has them. The cost
- * does not depend on the number of values, which are not checked. */
-bool tensor_proto_peek(struct span proto, struct tensor_proto_peek *ret);
+enum tensor_proto_peek_result { PEEK_READ, PEEK_INVALID, PEEK_ENDLESS };
+/* Reads dtype, shape and content of a TensorProto, for a process that only passes the value on.
+ * Looks at no field behind them, and at most at max_fields fields, so the cost depends on the
+ * number of values only where a writer has put them first, as none does. The values are not
+ * checked. PEEK_ENDLESS: there are more fields. PEEK_INVALID: malformed, without a dtype, or with
+ * an invalid shape. */
+enum tensor_proto_peek_result tensor_proto_peek(struct span proto, int64_t max_fields,
+                                                struct tensor_proto_peek *ret);
 
 /* Writes the beginning of a TensorProto of a plain dtype to `out`: dtype, shape, and the tag and
  * length of tensor_content. The caller sends `out`, then tensor_size_bytes(t) bytes from

@@ -7,16 +7,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
-#include "common/tensor/tensor_proto.h"
 #include "master/step/cost_graph.h"
 #include "master/step/step_internal.h"
-#include "rpc/wire/wire_values.h"
 
 enum {
-    /* by how much a feed may be larger than its message, because this thread fills its memory */
-    FEED_SPARE_BYTES = 16 << 20,
-    FEED_MAX_GROWTH = 16,       /* the same, as a factor, of a feed that its task decodes */
-    QUICK_FEED_BYTES = 1 << 20, /* are copied on this thread */
     /* how long a cancelled step waits for a task that does not end its part (the task is stopped,
      * or a kernel runs) */
     END_GRACE_MS = 10000,
@@ -101,6 +95,7 @@ static void finish(struct step *step, struct status *status_take) {
     CHECK(!step->is_finished);
     step->is_finished = true;
     list_remove(&step->wait.link);
+    step_feeds_forget(step);
     list_remove(&step->session_link);
     list_remove(&step->live_link);
     step->session->n_steps--;
@@ -300,52 +295,6 @@ void step_executable_settled(struct executable_wait *waiter) {
 
 /* ---- the request ---- */
 
-/* A feed that takes long to decode is decoded by its task, in pieces on its pool. The master needs
- * its dtype only. Strings must fit their bytes in number, because each takes two at least; of other
- * dtypes the shape may not claim much more memory than the message has. */
-static bool is_passed_on(struct span proto, enum dtype *ret_dtype) {
-    struct tensor_proto_peek peek;
-    int64_t size_bytes;
-    if (proto.len <= WIRE_INLINE_PROTO_BYTES || !tensor_proto_peek(proto, &peek))
-        return false;
-    *ret_dtype = peek.dtype;
-    if (peek.dtype == DT_STRING)
-        return peek.n_elements <= (int64_t)proto.len / 2;
-    if (dtype_is_object(peek.dtype) ||
-        mul_overflows_i64(peek.n_elements, (int64_t)dtype_size(peek.dtype), &size_bytes))
-        return false;
-    /* Content that is aligned is not even copied. */
-    bool is_quick =
-        peek.content.len > 0 && (peek.content.len <= QUICK_FEED_BYTES ||
-                                 (peek.dtype != DT_BOOL && (uintptr_t)peek.content.data % 8 == 0));
-    return !is_quick && size_bytes <= (int64_t)proto.len * FEED_MAX_GROWTH;
-}
-
-struct status *step_decode_feed(struct step *step, struct span name, int position,
-                                struct span proto, struct buffer *buffer) {
-    struct tensor *feed = &step->feeds[position];
-    struct status *st = NULL;
-    enum dtype dtype = DT_INVALID;
-    step->is_passed_on[position] = is_passed_on(proto, &dtype);
-    if (step->is_passed_on[position])
-        st = tensor_new(allocator_host(), dtype, (struct shape){1, &(int64_t){0}}, feed);
-    else
-        st = tensor_proto_check_claim(proto, FEED_SPARE_BYTES);
-    if (!st && feed->storage == TENSOR_NONE)
-        st = tensor_from_proto(proto, buffer, allocator_host(), feed);
-    return st ? status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", position,
-                                   (int)MIN(name.len, (size_t)200), name.data)
-              : NULL;
-}
-
-static struct status *decode_feeds(struct step *step) {
-    const struct run_step_request *request = &step->request;
-    for (int i = 0; i < request->n_feeds; i++)
-        TRY(step_decode_feed(step, request->feed_names[i], i, request->feed_protos[i],
-                             step->message.buffer));
-    return NULL;
-}
-
 static const char **copy_names(struct arena *arena, const struct span *names, int n) {
     const char **copies = arena_array(arena, const char *, n + 1);
     for (int i = 0; i < n; i++)
@@ -411,7 +360,7 @@ void step_run(struct session *session, struct grpc_call *call, enum step_form fo
     if (step->message.buffer)
         buffer_ref(step->message.buffer);
     grpc_call_set_user(call, step, on_call_cancelled);
-    struct status *st = decode_feeds(step);
+    struct status *st = step_decode_feeds(step);
     if (st) {
         finish(step, st);
         return;
@@ -423,7 +372,8 @@ void step_run(struct session *session, struct grpc_call *call, enum step_form fo
     step->executable = session_executable(session, run_step_request_key(request, &step->arena),
                                           step_fill_executable, &step->request);
     step->wait.settled = step_executable_settled;
-    step_executable_settled(&step->wait);
+    if (!step->late_feeds)
+        step_executable_settled(&step->wait);
 }
 
 uint64_t steps_oldest_live(struct master_env *env) {

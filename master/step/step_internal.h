@@ -1,6 +1,7 @@
 /* A step's own state, shared by the files that move it:
  *
  *   step.c            from the request to the end: timers, cancellation
+ *   step_feeds.c      the feeds of its request
  *   step_parts.c      messages to the workers, and their replies
  *   step_barrier.c    the step at the save barrier
  *   step_answer.c     the bytes of the answer
@@ -13,6 +14,7 @@
 #include "master/step/step_machine.h"
 
 struct partial_run;
+struct late_feeds;
 
 /* One partition's run. */
 struct step_part {
@@ -49,6 +51,7 @@ struct step {
     struct arena arena;
     struct tensor *feeds;
     bool *is_passed_on; /* by feed: its task decodes it, and the tensor has its dtype only */
+    struct late_feeds *late_feeds; /* the job that reads some of them, or NULL */
     struct fetched *fetched;
     struct step_part *parts;
     bool *is_running;
@@ -72,9 +75,6 @@ struct step {
  * it takes. `call` is NULL for the step of a partial run. */
 struct step *step_new(struct session *session, struct grpc_call *call,
                       const struct run_step_request *request, struct arena *arena_take);
-/* Decodes a feed of the step, unless its task shall do that. `buffer` contains the TensorProto. */
-struct status *step_decode_feed(struct step *step, struct span name, int position,
-                                struct span proto, struct buffer *buffer) MUST_USE;
 /* Writes the signature of a new executable: session_executable's `fill`, its argument a
  * run_step_request. */
 void step_fill_executable(void *request, struct executable *executable);
@@ -87,6 +87,16 @@ void step_start_timer(struct step *step, int64_t ms);
 void step_carry_out(struct step *step, unsigned actions);
 /* Frees a finished step. */
 void step_release(struct step *step);
+
+/* ---- step_feeds.c ---- */
+/* Decodes a feed of a partial run's step, unless its task shall do that. `buffer` contains the
+ * TensorProto. */
+struct status *step_decode_feed(struct step *step, struct span name, int position,
+                                struct span proto, struct buffer *buffer) MUST_USE;
+/* Decodes all feeds of the step's request, or some of them in a job of the session. While that runs
+ * step->late_feeds is set; then it calls step_executable_settled, or cancels the step. */
+struct status *step_decode_feeds(struct step *step) MUST_USE;
+void step_feeds_forget(struct step *step); /* the step ends; the job must leave it alone */
 
 /* ---- step_barrier.c ---- */
 /* Enters the save barrier. True: the step may run now. False: it is launched when it is

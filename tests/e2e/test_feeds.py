@@ -27,6 +27,19 @@ def single_floats(values):
         b"\x2d" + struct.pack("<f", v) for v in values)
 
 
+def late_floats(values):
+    """The same, with dtype and shape behind the values."""
+    return b"".join(b"\x2d" + struct.pack("<f", v) for v in values) + head(FLOAT, values)
+
+
+def late_content(values):
+    return rc.data(4, values.tobytes()) + head(FLOAT, values)
+
+
+def head(dtype, values):
+    return rc.number(1, dtype) + rc.data(2, rc.data(2, rc.number(1, len(values))))
+
+
 def listed_ints(values):
     return proto(INT32, [len(values)], 7,
                  b"".join(rc.varint(int(v) & 0xffffffffffffffff) for v in values))
@@ -73,6 +86,23 @@ class TestFeeds(TestCase):
                          [values.tobytes(), values.tobytes(), ints.tobytes()])
 
     @sanitized_too
+    def test_dtype_and_shape_behind_very_many_values(self):
+        values = np.arange(N, dtype=np.float32)
+        self.assertEqual(self.echo({0: late_floats(values), 1: listed_floats(values)}),
+                         [values.tobytes(), values.tobytes()])
+        self.assertEqual(self.echo({0: late_content(values)}), [values.tobytes()])
+        self.refused("its fields cannot be read", {0: late_floats(values) + b"\x08"})
+        self.refused("Expects arg[0]", {2: late_floats(values)})
+
+    @sanitized_too
+    def test_such_feeds_of_a_client_that_does_not_wait(self):
+        request = rc.run_request(self.handle, feeds=[("x0:0", late_floats(np.zeros(N)))],
+                                 fetches=["y0:0"])
+        for _ in range(20):
+            self.client.begin("RunStep", request).cancel()
+        self.assertEqual(self.echo({0: rc.float_tensor(1, 2)}), [struct.pack("<2f", 1, 2)])
+
+    @sanitized_too
     def test_a_short_list_repeats_its_last_value(self):
         values = np.arange(N, dtype=np.float32)
         wanted = np.concatenate([values, np.full(N, values[-1])])
@@ -108,6 +138,11 @@ class TestFeeds(TestCase):
         run = rc.first(self.client.call("PartialRunSetup", setup), 1)
         request = rc.run_request(self.handle, feeds=[("x0:0", listed_floats(values))],
                                  fetches=["y0:0"]) + rc.data(6, run)
+        late = rc.run_request(self.handle, feeds=[("x0:0", late_floats(values))],
+                              fetches=["y0:0"], errors_in_body=False) + rc.data(6, run)
+        with self.assertRaises(rc.Refused) as refused:
+            self.client.call("RunStep", late)
+        self.assertIn("must come first", refused.exception.message)
         reply = self.client.call("RunStep", request)
         fetch = rc.first(reply, 1)
         self.assertEqual(rc.first(rc.first(fetch, 2), 4), values.tobytes())

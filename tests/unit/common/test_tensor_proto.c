@@ -281,26 +281,29 @@ static void varints_read_back(void **state) {
 }
 
 static void a_peek_reads_the_head_and_no_values(void **state) {
+    enum { MAX_FIELDS = 5 };
     static const struct {
         struct span proto;
-        bool is_read;
+        enum tensor_proto_peek_result result;
         enum dtype dtype;
         int64_t n;
         size_t content_bytes;
     } cases[] = {
-        {{"\x08\x07\x12\x08\x12\x02\x08\x02\x12\x02\x08\x03\x42\xff", 14}, true, DT_STRING, 6},
-        {{"\x12\x00\x08\x01", 4}, true, DT_FLOAT, 1},
-        {{"\x08\x04\x12\x00\x22\x01\x09", 7}, true, DT_UINT8, 1, 1},
-        {{"\x08\x07", 2}, false},                                          /* no shape */
-        {{"\x12\x00", 2}, false},                                          /* no dtype */
-        {{"\x08\x7f\x12\x00", 4}, false},                                  /* an unknown dtype */
-        {{"\x42\x00\x42\x00\x42\x00\x42\x00\x08\x07\x12\x00", 12}, false}, /* values first */
-        {{"\x08", 1}, false},
+        {{"\x08\x07\x12\x08\x12\x02\x08\x02\x12\x02\x08\x03\x42\xff", 14}, PEEK_READ, DT_STRING, 6},
+        {{"\x12\x00\x08\x01", 4}, PEEK_READ, DT_FLOAT, 1},
+        {{"\x08\x04\x12\x00\x22\x01\x09", 7}, PEEK_READ, DT_UINT8, 1, 1},
+        {{"\x08\x07", 2}, PEEK_READ, DT_STRING, 1},                         /* no shape: a scalar */
+        {{"\x12\x00", 2}, PEEK_INVALID},                                    /* no dtype */
+        {{"\x08\x7f\x12\x00", 4}, PEEK_INVALID},                            /* an unknown dtype */
+        {{"\x42\x00\x42\x00\x08\x07\x12\x00", 8}, PEEK_READ, DT_STRING, 1}, /* values first */
+        {{"\x22\x01\x09\x12\x00\x08\x04", 7}, PEEK_READ, DT_UINT8, 1, 1},
+        {{"\x42\x00\x42\x00\x42\x00\x42\x00\x08\x07\x12\x00", 12}, PEEK_ENDLESS},
+        {{"\x08", 1}, PEEK_INVALID},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct tensor_proto_peek peek;
-        assert_int_equal(tensor_proto_peek(cases[i].proto, &peek), cases[i].is_read);
-        if (cases[i].is_read) {
+        assert_int_equal(tensor_proto_peek(cases[i].proto, MAX_FIELDS, &peek), cases[i].result);
+        if (cases[i].result == PEEK_READ) {
             assert_int_equal(peek.dtype, cases[i].dtype);
             assert_int_equal(peek.n_elements, cases[i].n);
             assert_int_equal(peek.content.len, cases[i].content_bytes);

@@ -9,10 +9,17 @@ static struct status *malformed(const char *what) {
     return status_invalid("Malformed RunStepRequest: %s", what);
 }
 
+static COLD struct status *too_many_fields(void) {
+    return status_exhausted("The request has more than %d feeds, fetches, targets and other fields",
+                            REQUEST_MAX_FIELDS);
+}
+
 static struct status *count_fields(struct span body, struct run_step_request *request) {
     struct proto_field field;
     int more;
-    while ((more = proto_next(&body, &field)) > 0) {
+    for (int n = 0; (more = proto_next(&body, &field)) > 0; n++) {
+        if (n == REQUEST_MAX_FIELDS)
+            return too_many_fields();
         bool is_bytes = field.wire_type == 2;
         request->n_feeds += is_bytes && field.number == 2;
         request->n_fetches += is_bytes && field.number == 3;
@@ -136,7 +143,8 @@ static struct status *parse_names(struct span body, const struct name_fields *fi
     struct proto_field field;
     int n = 0, more;
     while ((more = proto_next(&in, &field)) > 0)
-        n += field.wire_type == 2;
+        if (n++ == REQUEST_MAX_FIELDS)
+            return too_many_fields();
     if (more < 0)
         return status_invalid(
             "Malformed request: a field is cut short or has an unknown wire type");
@@ -190,9 +198,12 @@ struct status *run_callable_parse(struct span body, const struct run_step_reques
                                   struct arena *arena, struct run_step_request *ret) {
     struct span in = body;
     struct proto_field field;
-    int n = 0, more;
-    while ((more = proto_next(&in, &field)) > 0)
+    int n = 0, n_fields = 0, more;
+    while ((more = proto_next(&in, &field)) > 0) {
         n += field.wire_type == 2 && field.number == 3;
+        if (n_fields++ == REQUEST_MAX_FIELDS)
+            return too_many_fields();
+    }
     if (more < 0)
         return status_invalid(
             "Malformed RunCallableRequest: a field is cut short or has an unknown wire type");

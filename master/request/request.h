@@ -27,8 +27,13 @@ struct run_step_request {
     uint64_t request_id;
 };
 
+/* The most fields of a request: its feeds, fetches and targets, and the few others. The loop works
+ * on all of them at once. */
+enum { REQUEST_MAX_FIELDS = 100000 };
+
 /* Reads a RunStepRequest. Spans borrow from `body`; arrays are allocated in the arena. Errors:
- * INVALID_ARGUMENT for malformed bytes. The other readers keep the same contract. */
+ * INVALID_ARGUMENT for malformed bytes, RESOURCE_EXHAUSTED for too many fields. The other readers
+ * keep the same contract. */
 struct status *run_step_request_parse(struct span body, struct arena *arena,
                                       struct run_step_request *ret) MUST_USE;
 /* Reads a PartialRunSetupRequest. It has names only: feed_protos is NULL. */

@@ -89,6 +89,28 @@ static void watched_tensors_are_refused_by_name(void **state) {
     }
 }
 
+/* The loop reads all fields at once, so their number is bounded. */
+static void too_many_names_are_refused(void **state) {
+    for (int more = 0; more < 2; more++) {
+        struct str bytes = STR_INIT;
+        struct arena arena;
+        struct run_step_request request;
+        arena_init(&arena);
+        for (int i = 0; i < REQUEST_MAX_FIELDS + more; i++)
+            proto_add_bytes(&bytes, 2 + (uint32_t)i % 3, "", 0);
+        struct span body = {bytes.data, bytes.len};
+        struct status *sts[] = {run_step_request_parse(body, &arena, &request),
+                                partial_run_setup_parse(body, &arena, &request),
+                                callable_options_parse(body, &arena, &request)};
+        for (size_t i = 0; i < ARRAY_LEN(sts); i++) {
+            assert_int_equal(status_code(sts[i]), more ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK);
+            status_unref(sts[i]);
+        }
+        str_fini(&bytes);
+        arena_fini(&arena);
+    }
+}
+
 static void the_key_tells_feeds_from_fetches(void **state) {
     struct arena arena;
     struct span names[2] = {span_of("a:0"), span_of("b:0")};
@@ -230,6 +252,7 @@ int main(void) {
         cmocka_unit_test(a_callable_is_fed_by_position),
         cmocka_unit_test(every_field_is_read),
         cmocka_unit_test(watched_tensors_are_refused_by_name),
+        cmocka_unit_test(too_many_names_are_refused),
         cmocka_unit_test(the_key_tells_feeds_from_fetches),
         cmocka_unit_test(no_byte_in_a_name_makes_two_keys_alike),
         cmocka_unit_test(every_truncation_is_refused_or_harmless),

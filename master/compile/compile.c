@@ -203,6 +203,16 @@ static void copy_reachable(const struct graph *from, const struct signature *sig
     free(stack);
 }
 
+static bool reads_peer_files(const struct graph *graph) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct node *node = graph->nodes[i];
+        if (!node->is_removed && (strcmp(node->op_name, "RestoreV2") == 0 ||
+                                  strcmp(node->op_name, "MergeV2Checkpoints") == 0))
+            return true;
+    }
+    return false;
+}
+
 struct status *compile_step(const struct graph *session_graph, const struct signature *signature,
                             const struct device_table *devices,
                             const struct compile_options *options, struct pool *pool,
@@ -218,7 +228,10 @@ struct status *compile_step(const struct graph *session_graph, const struct sign
     if (c.feed_needs)
         c.result->feed_needs =
             arena_memdup(&c.result->arena, c.feed_needs,
-                         (size_t)signature->n_fetches * (size_t)signature->n_feeds);
+                         (size_t)signature->n_fetches * FEED_SET_WORDS(signature->n_feeds) *
+                             sizeof(*c.feed_needs));
+    for (int i = 0; i < c.result->n_partitions; i++)
+        c.result->partitions[i].reads_peer_files = reads_peer_files(&c.result->partitions[i].graph);
     *ret = c.result;
     c.result = NULL;
 out:

@@ -65,8 +65,7 @@ struct compilation {
     struct node **target_nodes;
     int n_targets;
     enum dtype *feed_types, *fetch_types; /* base types, set by the cut pass */
-    /* set by the cut pass for a partial run; see struct compiled */
-    bool *feed_needs;
+    uint64_t *feed_needs; /* set by the cut pass for a partial run; see struct compiled */
     /* the number of SaveV2 nodes if one of them asks for a consistent checkpoint, else 0 */
     int n_barrier_saves;
     /* by task, if n_barrier_saves > 0: are values of that task saved? */
@@ -95,6 +94,22 @@ struct compiled_function {
     struct span graphdef;
 };
 
+/* Sets of feeds, a bit for each, so that a comparison looks at 64 feeds at once. */
+#define FEED_SET_WORDS(n_feeds) (((size_t)(n_feeds) + 63) / 64)
+static inline void feed_set_add(uint64_t *set, int feed) {
+    set[feed / 64] |= UINT64_C(1) << (feed % 64);
+}
+/* Finds the first feed that is in `needs`, and in neither of the other two sets; -1: none. */
+static inline int feed_set_missing(const uint64_t *needs, const uint64_t *a, const uint64_t *b,
+                                   int n_feeds) {
+    for (size_t i = 0; i < FEED_SET_WORDS(n_feeds); i++) {
+        uint64_t missing = needs[i] & ~(a[i] | b[i]);
+        if (missing)
+            return (int)i * 64 + __builtin_ctzll(missing);
+    }
+    return -1;
+}
+
 /* One task's share. */
 struct partition {
     int task; /* index in the device table */
@@ -109,6 +124,7 @@ struct partition {
     int n_peers;
     struct compiled_function *functions;
     int n_functions;
+    bool reads_peer_files; /* it has kernels that may read files of other tasks */
 };
 
 struct compiled {
@@ -117,8 +133,9 @@ struct compiled {
     int n_edges;            /* between tasks: they are numbered 0 … n_edges - 1 */
     enum dtype *feed_types; /* of the signature's feeds */
     enum dtype *fetch_types;
-    /* [fetch * n_feeds + feed]: does the fetch depend on the feed? NULL: the run is not partial */
-    bool *feed_needs;
+    /* Which feeds each fetch depends on: for each fetch a set of FEED_SET_WORDS(n_feeds) words.
+     * NULL: the run is not partial. */
+    uint64_t *feed_needs;
     int n_barrier_saves; /* as in struct compilation */
     int *saved_tasks;    /* the tasks whose values they save */
     int n_saved_tasks;

@@ -249,7 +249,7 @@ static struct status *cut_feeds(struct compilation *c, const struct endpoint *fe
 
 /* Marks the feeds that one fetch depends on, over data and control edges. */
 static void find_needs(struct compilation *c, struct node *fetch, bool *is_seen,
-                       struct node **stack, bool *ret_needs) {
+                       struct node **stack, uint64_t *ret_needs) {
     int n_stack = 0, n_ids = c->graph.n_nodes;
     memset(is_seen, 0, (size_t)n_ids * sizeof(*is_seen));
     stack[n_stack++] = fetch;
@@ -258,7 +258,7 @@ static void find_needs(struct compilation *c, struct node *fetch, bool *is_seen,
         int64_t position;
         if (node_is_op(node, OP_FEED)) {
             CHECK(node_get_i(node, "index", &position) == NULL);
-            ret_needs[position] = true;
+            feed_set_add(ret_needs, (int)position);
         }
         for (int i = 0; i < node->n_inputs; i++) {
             struct node *src = node->inputs[i].src;
@@ -277,10 +277,11 @@ static struct status *find_feed_needs(struct compilation *c) {
                                 n_fetches);
     bool *is_seen = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*is_seen));
     struct node **stack = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*stack));
-    c->feed_needs = arena_array(&c->arena, bool, n_feeds *n_fetches + 1);
+    size_t n_words = FEED_SET_WORDS(n_feeds);
+    c->feed_needs =
+        arena_zalloc(&c->arena, ((size_t)n_fetches * n_words + 1) * sizeof(*c->feed_needs));
     for (int i = 0; i < n_fetches; i++)
-        find_needs(c, c->fetch_nodes[i], is_seen, stack,
-                   &c->feed_needs[(size_t)i * (size_t)n_feeds]);
+        find_needs(c, c->fetch_nodes[i], is_seen, stack, &c->feed_needs[(size_t)i * n_words]);
     free(is_seen);
     free(stack);
     return NULL;

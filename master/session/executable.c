@@ -153,17 +153,6 @@ static void fill_peer(const struct executable *executable, int peer_task, struct
         ret->own_task = (char *)task_own_name(task);
 }
 
-/* Does the partition have kernels that may read files of other tasks? */
-static bool reads_peer_files(const struct partition *partition) {
-    for (int i = 0; i < partition->graph.n_nodes; i++) {
-        const struct node *node = partition->graph.nodes[i];
-        if (!node->is_removed && (strcmp(node->op_name, "RestoreV2") == 0 ||
-                                  strcmp(node->op_name, "MergeV2Checkpoints") == 0))
-            return true;
-    }
-    return false;
-}
-
 /* Adds all other tasks of the session. */
 static void fill_others(const struct executable *executable, struct task *receiver,
                         struct arena *scratch, Millrace__RegisterGraph *message) {
@@ -179,9 +168,17 @@ static void fill_others(const struct executable *executable, struct task *receiv
     }
 }
 
-/* Adds the functions. Their graphs follow the partition's in the payload. */
+/* Encodes what registers a partition: its graph, and then those of its functions. Pool thread. */
+static void encode_partition(const struct partition *partition, struct str *out) {
+    graph_to_graphdef(&partition->graph, NULL, out);
+    for (int i = 0; i < partition->n_functions; i++)
+        str_add_bytes(out, partition->functions[i].graphdef.data,
+                      partition->functions[i].graphdef.len);
+}
+
+/* Adds the functions, whose graphs are in the payload (encode_partition). */
 static void fill_functions(const struct partition *partition, struct arena *scratch,
-                           Millrace__RegisterGraph *message, struct str *payload) {
+                           Millrace__RegisterGraph *message) {
     Millrace__Function *functions =
         arena_array(scratch, Millrace__Function, partition->n_functions + 1);
     message->function = arena_array(scratch, Millrace__Function *, partition->n_functions + 1);
@@ -193,12 +190,11 @@ static void fill_functions(const struct partition *partition, struct arena *scra
         functions[i].name = (char *)(uintptr_t)function->name;
         functions[i].graph_bytes = function->graphdef.len;
         message->function[i] = &functions[i];
-        str_add_bytes(payload, function->graphdef.data, function->graphdef.len);
     }
 }
 
-static void register_partition(struct executable *executable, int index,
-                               struct str *graphdef_take) {
+/* `graphs_take` is what encode_partition has written. */
+static void register_partition(struct executable *executable, int index, struct str *graphs_take) {
     struct registration *registration = &executable->registrations[index];
     const struct partition *partition = &executable->compiled->partitions[index];
     struct arena scratch;
@@ -215,9 +211,9 @@ static void register_partition(struct executable *executable, int index,
         fill_peer(executable, partition->peers[i], registration->task, &peers[i]);
         message.peer[i] = &peers[i];
     }
-    if (reads_peer_files(partition))
+    if (partition->reads_peer_files)
         fill_others(executable, registration->task, &scratch, &message);
-    fill_functions(partition, &scratch, &message, graphdef_take);
+    fill_functions(partition, &scratch, &message);
     size_t len = millrace__register_graph__get_packed_size(&message);
     uint8_t *bytes = arena_alloc(&scratch, len + 1);
     millrace__register_graph__pack(&message, bytes);
@@ -228,9 +224,9 @@ static void register_partition(struct executable *executable, int index,
     registration->call.on_reply = on_registered;
     executable->n_refs++; /* the call's */
     executable->n_registering++;
-    size_t graph_len = graphdef_take->len;
+    size_t graph_len = graphs_take->len;
     struct wire_out out = {.type = WIRE_REGISTER_GRAPH, .meta = {(char *)bytes, len}};
-    char *graph_bytes = str_detach(graphdef_take);
+    char *graph_bytes = str_detach(graphs_take);
     if (graph_len) {
         out.extra = (struct span){graph_bytes, graph_len};
         out.extra_buffer = buffer_wrap(graph_bytes, graph_len, free, graph_bytes);
@@ -258,9 +254,12 @@ static void hand_out_graphs(struct encode_job *job);
 static void encode_work(struct session_job *session_job) {
     struct encode_job *job = CONTAINER_OF(session_job, struct encode_job, job);
     const struct compiled *compiled = job->executable->compiled;
-    for (int i = 0; i < compiled->n_partitions; i++)
+    for (int i = 0; i < compiled->n_partitions; i++) {
+        if (job->done == register_again) {
+            encode_partition(&compiled->partitions[i], &job->graphdefs[i]);
+            continue;
+        }
         graph_to_graphdef(&compiled->partitions[i].graph, NULL, &job->graphdefs[i]);
-    for (int i = 0; job->done == hand_out_graphs && i < compiled->n_partitions; i++) {
         proto_add_bytes(&job->graphs, 3, job->graphdefs[i].data, job->graphdefs[i].len);
         str_fini(&job->graphdefs[i]);
     }
@@ -371,7 +370,7 @@ static void compile_work(struct session_job *session_job) {
         return;
     job->graphdefs = xcalloc((size_t)job->compiled->n_partitions + 1, sizeof *job->graphdefs);
     for (int i = 0; i < job->compiled->n_partitions; i++)
-        graph_to_graphdef(&job->compiled->partitions[i].graph, NULL, &job->graphdefs[i]);
+        encode_partition(&job->compiled->partitions[i], &job->graphdefs[i]);
 }
 
 /* Fills in the tasks by task_index, the numbers by which the save barrier compares steps. */

@@ -14,6 +14,8 @@ struct partial_run {
     struct buffer *message;            /* of the setup: it contains the names */
     struct strmap feeds, fetches;      /* endpoint → an index in is_fed or is_asked */
     bool *is_fed, *is_asked, *is_sent; /* by position */
+    uint64_t *fed;                     /* the same as is_fed: a set of feeds */
+    struct partial_call **askers;      /* by position: the call that waits for the fetch, or NULL */
     int n_unfed, n_unasked;
     struct list calls;     /* struct partial_call.link, in the order they came */
     struct status *status; /* of a run that failed while no call waited */
@@ -25,9 +27,9 @@ struct partial_call {
     struct list link;
     struct partial_run *run;
     struct grpc_call *call;
-    struct buffer *message; /* it contains the feeds until they are sent */
-    int *fetches;           /* positions */
-    int n_fetches;
+    struct buffer *message;   /* it contains the feeds until they are sent */
+    int *fetches;             /* positions */
+    int n_fetches, n_missing; /* that many fetches have not arrived */
     bool is_error_in_body, wants_metadata;
     bool is_last; /* it waits for the step's end as well */
 };
@@ -39,6 +41,8 @@ bool partial_run_is_awaited(const struct partial_run *run) {
 /* ---- the end ---- */
 
 static void call_free(struct partial_call *call) {
+    for (int i = 0; i < call->n_fetches; i++)
+        call->run->askers[call->fetches[i]] = NULL;
     list_remove(&call->link);
     buffer_unref(call->message);
     free(call->fetches);
@@ -79,10 +83,8 @@ static void answer_call(struct partial_call *call, struct status *status_take) {
 }
 
 static bool is_complete(const struct partial_call *call) {
-    for (int i = 0; i < call->n_fetches; i++)
-        if (!call->run->step->fetched[call->fetches[i]].is_there)
-            return false;
-    return call->run->is_launched && (!call->is_last || call->run->has_ended);
+    return call->n_missing == 0 && call->run->is_launched &&
+           (!call->is_last || call->run->has_ended);
 }
 
 /* Answers the calls that can be answered. The run may be freed by this. */
@@ -100,7 +102,11 @@ static void review(struct partial_run *run) {
         loop_timer_stop(&run->step->timer); /* the fetch belonged to the calls */
 }
 
-void partial_run_fetched(struct partial_run *run, int position) { review(run); }
+void partial_run_fetched(struct partial_run *run, int position) {
+    struct partial_call *call = run->askers[position];
+    if (call && --call->n_missing == 0)
+        review(run);
+}
 
 void partial_run_ended(struct partial_run *run, struct status *status_take) {
     run->has_ended = true;
@@ -196,6 +202,8 @@ void partial_run_setup(struct session *session, struct grpc_call *call,
     run->is_fed = arena_array(&step->arena, bool, request->n_feeds + 1);
     run->is_sent = arena_array(&step->arena, bool, request->n_feeds + 1);
     run->is_asked = arena_array(&step->arena, bool, request->n_fetches + 1);
+    run->fed = arena_array(&step->arena, uint64_t, (int)FEED_SET_WORDS(request->n_feeds) + 1);
+    run->askers = arena_array(&step->arena, struct partial_call *, request->n_fetches + 1);
     number_names(&run->feeds, request->feed_names, request->n_feeds, run->is_fed);
     number_names(&run->fetches, request->fetches, request->n_fetches, run->is_asked);
     run->n_unfed = (int)run->feeds.n_entries;
@@ -235,19 +243,20 @@ static struct status *find_places(const struct strmap *map, bool *flags, const s
     return st;
 }
 
-static struct status *check_needs(const struct partial_run *run, const bool *will_be_fed,
+static struct status *check_needs(const struct partial_run *run, const uint64_t *will_be_fed,
                                   const int *fetches, int n_fetches) {
     const struct executable *executable = run->step->executable;
     int n_feeds = executable->signature.n_feeds;
-    for (int i = 0; i < n_fetches; i++)
-        for (int k = 0; k < n_feeds; k++)
-            if (executable->compiled
-                    ->feed_needs[(size_t)fetches[i] * (size_t)n_feeds + (size_t)k] &&
-                !run->is_fed[k] && !will_be_fed[k])
-                return status_invalid("Fetch %s can't be computed from the feeds that have been "
-                                      "fed so far: it needs %s",
-                                      executable->signature.fetches[fetches[i]],
-                                      executable->signature.feeds[k]);
+    const uint64_t *needs = executable->compiled->feed_needs;
+    for (int i = 0; i < n_fetches; i++) {
+        int feed = feed_set_missing(&needs[(size_t)fetches[i] * FEED_SET_WORDS(n_feeds)], run->fed,
+                                    will_be_fed, n_feeds);
+        if (feed >= 0)
+            return status_invalid("Fetch %s can't be computed from the feeds that have been "
+                                  "fed so far: it needs %s",
+                                  executable->signature.fetches[fetches[i]],
+                                  executable->signature.feeds[feed]);
+    }
     return NULL;
 }
 
@@ -274,9 +283,10 @@ static struct status *check_call(struct partial_run *run, const struct run_step_
                          "fetch", "fetched", fetches);
     if (st)
         return st;
-    bool *will_be_fed = xcalloc((size_t)run->step->request.n_feeds + 1, sizeof(*will_be_fed));
+    uint64_t *will_be_fed =
+        xcalloc(FEED_SET_WORDS(run->step->request.n_feeds) + 1, sizeof(*will_be_fed));
     for (int i = 0; i < request->n_feeds; i++)
-        will_be_fed[feeds[i]] = true;
+        feed_set_add(will_be_fed, feeds[i]);
     st = check_needs(run, will_be_fed, fetches, request->n_fetches);
     free(will_be_fed);
     return st ? st : take_feeds(run, request, buffer, feeds);
@@ -318,16 +328,23 @@ void partial_run_launched(struct partial_run *run) {
 static void add_call(struct partial_run *run, struct grpc_call *grpc_call,
                      const struct run_step_request *request, const int *feeds, int *fetches_take) {
     struct partial_call *call = xcalloc(1, sizeof *call);
-    for (int i = 0; i < request->n_feeds; i++)
+    int n_missing = 0;
+    for (int i = 0; i < request->n_feeds; i++) {
         run->is_fed[feeds[i]] = true;
-    for (int i = 0; i < request->n_fetches; i++)
+        feed_set_add(run->fed, feeds[i]);
+    }
+    for (int i = 0; i < request->n_fetches; i++) {
         run->is_asked[fetches_take[i]] = true;
+        run->askers[fetches_take[i]] = call;
+        n_missing += !run->is_launched || !run->step->fetched[fetches_take[i]].is_there;
+    }
     run->n_unfed -= request->n_feeds;
     run->n_unasked -= request->n_fetches;
     *call = (struct partial_call){.run = run,
                                   .call = grpc_call,
                                   .fetches = fetches_take,
                                   .n_fetches = request->n_fetches,
+                                  .n_missing = n_missing,
                                   .is_error_in_body = request->store_errors_in_response_body,
                                   .wants_metadata =
                                       request->trace_level > 0 || request->output_partition_graphs,

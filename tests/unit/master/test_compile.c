@@ -275,6 +275,22 @@ static void a_failure_says_why_and_leaves_nothing(void **state) {
     world_fini(&world);
 }
 
+static void sets_of_feeds_tell_the_first_that_is_missing(void **state) {
+    enum { N = 200 };
+    for (int feed = 0; feed < N; feed++) {
+        uint64_t needs[FEED_SET_WORDS(N)] = {0}, fed[FEED_SET_WORDS(N)] = {0},
+                 now[FEED_SET_WORDS(N)] = {0};
+        for (int i = feed; i < N; i += 13)
+            feed_set_add(needs, i);
+        assert_int_equal(feed_set_missing(needs, fed, now, N), feed);
+        feed_set_add(feed % 2 ? fed : now, feed);
+        assert_int_equal(feed_set_missing(needs, fed, now, N), feed + 13 < N ? feed + 13 : -1);
+        for (int i = 0; i < N; i++)
+            feed_set_add(i % 3 ? fed : now, i);
+        assert_int_equal(feed_set_missing(needs, fed, now, N), -1);
+    }
+}
+
 static void no_devices_at_all(void **state) {
     struct graph graph;
     struct compile_options options;
@@ -586,6 +602,7 @@ int main(void) {
         cmocka_unit_test(a_pass_that_changes_the_graph_drops_the_shapes),
         cmocka_unit_test(a_cycle_has_no_shapes),
         cmocka_unit_test(a_failure_says_why_and_leaves_nothing),
+        cmocka_unit_test(sets_of_feeds_tell_the_first_that_is_missing),
         cmocka_unit_test(no_devices_at_all),
         cmocka_unit_test(a_place_from_another_table_is_refused),
         cmocka_unit_test(broken_invariants_are_found),

@@ -2,10 +2,19 @@
  * pattern. The other loops count indices like an odometer. */
 #include "kernels/support/strided.h"
 
+#include <stdlib.h>
+
+#include "common/base/pool_cancel.h"
 #include "kernels/support/transpose.h"
 
 /* A copy of fewer output bytes than this never leaves its thread. */
 enum { PARALLEL_MIN_BYTES = 256 * 1024 };
+
+/* Elements that are copied without asking whether anybody wants them: some milliseconds. A piece
+ * has at least INNER_ROWS rows, of which a transpose makes whole blocks. */
+enum { INNER_MOST = 1 << 18, INNER_ROWS = 64 };
+/* The same for the memory between elements that are far apart. */
+enum { FAR_ELEMENTS = 1 << 20 };
 
 /* The two innermost loops: n1 iterations of n0 iterations. */
 struct inner {
@@ -84,6 +93,27 @@ static void order_loops(struct strided *s) {
     }
 }
 
+/* Runs the two innermost loops, which may be all of a copy, in pieces of some milliseconds. False:
+ * nobody wants the rest. */
+static COLD bool run_inner_pieces(inner_fn *inner, size_t size, char *to, const char *from,
+                                  const struct inner *in) {
+    int64_t rows = MAX(INNER_MOST / MAX(in->n0, (int64_t)1), INNER_ROWS);
+    struct inner piece = *in;
+    for (int64_t i = 0; i < in->n1 && (i == 0 || !pool_is_unwanted()); i += rows) {
+        piece.n1 = MIN(rows, in->n1 - i);
+        inner(to + i * in->to1 * (int64_t)size, from + i * in->from1 * (int64_t)size, &piece);
+    }
+    return !pool_is_unwanted();
+}
+
+static inline bool run_inner(inner_fn *inner, size_t size, char *to, const char *from,
+                             const struct inner *in) {
+    if (unlikely(in->n1 > INNER_ROWS && in->n1 * in->n0 > INNER_MOST))
+        return run_inner_pieces(inner, size, to, from, in);
+    inner(to, from, in);
+    return true;
+}
+
 static void walk(const struct strided *s, inner_fn *inner, size_t size, char *to,
                  const char *from) {
     int n_outer = MAX(s->n_loops - 2, 0);
@@ -99,14 +129,23 @@ static void walk(const struct strided *s, inner_fn *inner, size_t size, char *to
         in.to1 = s->to[s->n_loops - 2];
     }
     if (n_outer == 0) {
-        inner(to, from, &in);
+        run_inner(inner, size, to, from, &in);
         return;
     }
+    int64_t n_done = 0;
     int64_t index[STRIDED_MAX_LOOPS];
     memset(index, 0, sizeof(index[0]) * (size_t)n_outer);
     int64_t to_at = 0, from_at = 0;
     for (;;) {
-        inner(to + to_at * (int64_t)size, from + from_at * (int64_t)size, &in);
+        if (!run_inner(inner, size, to + to_at * (int64_t)size, from + from_at * (int64_t)size,
+                       &in))
+            return;
+        n_done += in.n0 * in.n1;
+        if (unlikely(n_done >= INNER_MOST)) {
+            if (pool_is_unwanted())
+                return;
+            n_done = 0;
+        }
         int i = n_outer - 1;
         for (; i >= 0; i--) {
             to_at += s->to[i];
@@ -145,6 +184,24 @@ static void run_share(void *arg, int64_t begin, int64_t end) {
          share->from + begin * own.from[share->loop] * size);
 }
 
+static int widest_loop(const struct strided *s) {
+    int widest = 0;
+    for (int i = 1; i < s->n_loops; i++)
+        if (s->dims[i] > s->dims[widest])
+            widest = i;
+    return widest;
+}
+
+/* Copies few elements that are far apart, as a diagonal's are. Each may be the first that is
+ * written to its page, which then takes far longer than the copy. */
+static COLD void run_far(const struct share *share) {
+    const struct strided *s = share->s;
+    int64_t n = s->dims[share->loop],
+            step = MAX(FAR_ELEMENTS / MAX(llabs(s->to[share->loop]), (int64_t)1), (int64_t)1);
+    for (int64_t begin = 0; begin < n && !pool_is_unwanted(); begin += step)
+        run_share((void *)(uintptr_t)share, begin, MIN(begin + step, n));
+}
+
 void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from,
                  struct pool *pool) {
     int64_t n = 1, widest = 0;
@@ -161,18 +218,20 @@ void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from
         memcpy(to, from, (size_t)n * size);
         return;
     }
+    bool is_far = s->n_loops > 0 && s->dims[widest] * llabs(s->to[widest]) > FAR_ELEMENTS;
     order_loops(s);
     inner_fn *inner = inner_for(dtype);
-    if (!pool || n * (int64_t)size < PARALLEL_MIN_BYTES) {
+    if (n * (int64_t)size < PARALLEL_MIN_BYTES && likely(!is_far)) {
         walk(s, inner, size, to, from);
         return;
     }
     /* order_loops may have swapped the loops, so the widest is searched again */
-    for (int i = 0; i < s->n_loops; i++) {
-        if (s->dims[i] > s->dims[widest])
-            widest = i;
-    }
+    widest = widest_loop(s);
     struct share share = {s, inner, size, to, from, (int)widest};
+    if (n * (int64_t)size < PARALLEL_MIN_BYTES) {
+        run_far(&share);
+        return;
+    }
     /* Contiguous rows are copied at about 10 GB/s, other elements take a nanosecond each. */
     double element_ns =
         s->from[s->n_loops - 1] == 1 || s->from[s->n_loops - 1] == 0 ? (double)size * 0.1 : 1.0;

@@ -7,6 +7,7 @@
  * main one. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/support/dims.h"
@@ -85,7 +86,7 @@ static struct status *move_band(struct kernel_ctx *ctx, const struct band *band,
     int64_t matrix = band->n_rows * band->n_cols, packed = band->n_diags * band->max_len;
     struct moves moves;
     moves_begin(&moves, ctx, tensor_dtype(in));
-    for (int64_t d = band->upper; d >= band->lower; d--) {
+    for (int64_t d = band->upper; d >= band->lower && !pool_is_unwanted(); d--) {
         int64_t len = diag_len(band, d);
         if (len <= 0)
             continue;

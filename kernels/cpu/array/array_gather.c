@@ -1,6 +1,7 @@
 /* Picks slices by index: Gather, GatherV2, GatherNd. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_index.h"
 #include "kernels/support/dims.h"
@@ -71,12 +72,14 @@ static struct status *gather_shape(const struct gather *gather, const struct ten
 static inline __attribute__((always_inline)) int64_t
 flatten_loop(enum dtype dtype, const void *data, const struct gather *gather, int64_t *at) {
     int64_t first_bad = -1;
-    for (int64_t b = 0; b < gather->n_batch; b++) {
-        for (int64_t i = 0; i < gather->n_picked; i++) {
-            int64_t index = index_of(dtype, data, b * gather->n_picked + i);
-            if (unlikely((uint64_t)index >= (uint64_t)gather->n_axis) && first_bad < 0)
-                first_bad = b * gather->n_picked + i;
-            at[b * gather->n_outer * gather->n_picked + i] = index;
+    for (int64_t b = 0; b < gather->n_batch && pool_goes_on(b + 1); b++) {
+        POOL_PIECES (begin, end, 0, gather->n_picked) {
+            for (int64_t i = begin; i < end; i++) {
+                int64_t index = index_of(dtype, data, b * gather->n_picked + i);
+                if (unlikely((uint64_t)index >= (uint64_t)gather->n_axis) && first_bad < 0)
+                    first_bad = b * gather->n_picked + i;
+                at[b * gather->n_outer * gather->n_picked + i] = index;
+            }
         }
     }
     return first_bad;
@@ -99,8 +102,9 @@ static int64_t gather_flatten(const struct tensor *indices, const struct gather 
         int64_t *first = at + b * gather->n_outer * gather->n_picked;
         for (int64_t o = gather->n_outer - 1; o >= 0; o--) {
             int64_t base = (b * gather->n_outer + o) * gather->n_axis;
-            for (int64_t i = 0; i < gather->n_picked; i++)
-                first[o * gather->n_picked + i] = first[i] + base;
+            POOL_PIECES (begin, end, 0, gather->n_picked)
+                for (int64_t i = begin; i < end; i++)
+                    first[o * gather->n_picked + i] = first[i] + base;
         }
     }
     return -1;

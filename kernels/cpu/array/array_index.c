@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 
 struct status *bad_index_policy_read(const struct node *node, enum bad_index_policy *ret) {
@@ -24,7 +25,7 @@ int64_t index_rows_flatten(const struct tensor *indices, int depth, struct shape
     int64_t first_bad = -1;
     const void *data = tensor_cdata(indices);
     enum dtype dtype = tensor_dtype(indices);
-    for (int64_t row = 0; row < n; row++) {
+    for (int64_t row = 0; row < n && pool_goes_on(row); row++) {
         uint64_t flat = 0;
         bool is_bad = false;
         for (int d = 0; d < depth; d++) {

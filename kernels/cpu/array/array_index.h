@@ -20,7 +20,9 @@ struct status *bad_index_policy_read(const struct node *node, enum bad_index_pol
 
 /* Turns the rows of an index matrix [n, depth] into offsets. Each row is a point in the leading
  * `depth` dimensions of `shape`; ret[row] is its row-major offset over those dimensions, in slices,
- * or -1 when the point is outside. Returns the first row that is outside, or -1. */
+ * or -1 when the point is outside. Returns the first row that is outside, or -1. Leaves the rest of
+ * `ret` unset once nobody wants the result (common/base/pool_cancel.h); loops over the offsets must
+ * ask before the first one. */
 int64_t index_rows_flatten(const struct tensor *indices, int depth, struct shape shape, int64_t n,
                            int64_t *ret);
 /* Returns the error "indices[1] = [7, 2] does not index into …". `what` is "param shape" or

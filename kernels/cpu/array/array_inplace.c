@@ -3,8 +3,10 @@
  * too, so there another reader may see its value change. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/device_engine.h"
 #include "kernels/support/update.h"
 
@@ -71,7 +73,7 @@ static enum kernel_result inplace_compute(struct kernel_ctx *ctx) {
     int64_t *offsets = malloc((size_t)i->n_elements * sizeof(*offsets));
     if (!offsets)
         return kernel_fail(ctx, status_exhausted("OOM for %lld rows", (long long)i->n_elements));
-    for (int64_t k = 0; k < i->n_elements; k++)
+    for (int64_t k = 0; k < i->n_elements && pool_goes_on(k + 1); k++)
         offsets[k] = (tensor_index_at(i, k) % n_rows + n_rows) % n_rows * row_len;
     struct scatter_job job = {
         .fn = update_find(op, (enum dtype)y->dtype),
@@ -83,8 +85,10 @@ static enum kernel_result inplace_compute(struct kernel_ctx *ctx) {
         .n_slices = i->n_elements,
         .slice_len = row_len,
     };
-    struct status *st = job.fn ? scatter_run(ctx->pool, &job)
-                               : status_invalid("Unsupported data type: %s", dtype_name(job.dtype));
+    struct status *st = kernel_loop_check(0); /* else all offsets are set */
+    if (!st)
+        st = job.fn ? scatter_run(ctx->pool, &job)
+                    : status_invalid("Unsupported data type: %s", dtype_name(job.dtype));
     free(offsets);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;

@@ -1,6 +1,7 @@
 /* Joins and splits tensors: Concat, Pack, Split, Unpack. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/support/dims.h"
@@ -117,7 +118,7 @@ static enum kernel_result concat_offset(struct kernel_ctx *ctx) {
         const struct tensor *shape = kernel_input(ctx, 1 + i);
         KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(shape),
                                           tensor_shape(shape), &ctx->outputs[i]));
-        for (int64_t d = 0; d < rank; d++) {
+        for (int64_t d = 0; d < rank && pool_goes_on(d + 1); d++) {
             if (d != at && tensor_index_at(shape, d) != tensor_index_at(first, d))
                 return kernel_fail(
                     ctx, status_invalid("All dimensions except %lld must match. Input %d has shape "

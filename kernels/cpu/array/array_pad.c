@@ -1,6 +1,7 @@
 /* Pads tensors: Pad, MirrorPad and its gradient. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/support/dims.h"
@@ -235,11 +236,11 @@ static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
         int64_t n = tensor_dim(in, d), outer = dims_product(tensor_dims(in), 0, d),
                 inner = dims_product(tensor_dims(in), d + 1, in->rank);
         int64_t first = p.before[d], last = n - p.after[d] - 1;
-        for (int64_t o = 0; o < outer; o++) {
-            for (int64_t j = 0; j < p.before[d]; j++)
+        for (int64_t o = 0; o < outer && pool_goes_on_rows(o, n * inner); o++) {
+            for (int64_t j = 0; j < p.before[d] && pool_goes_on_rows(j + 1, inner); j++)
                 add(tensor_at(&folded, (o * n + 2 * first - 1 - j + offset) * inner),
                     tensor_cat(&folded, (o * n + j) * inner), inner);
-            for (int64_t j = last + 1; j < n; j++)
+            for (int64_t j = last + 1; j < n && pool_goes_on_rows(j + 1, inner); j++)
                 add(tensor_at(&folded, (o * n + 2 * last + 1 - j - offset) * inner),
                     tensor_cat(&folded, (o * n + j) * inner), inner);
         }

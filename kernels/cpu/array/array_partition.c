@@ -1,8 +1,10 @@
 /* Distributes rows to several outputs, and collects them again: DynamicPartition, DynamicStitch. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_index.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/dims.h"
 #include "kernels/support/moves.h"
 #include "kernels/support/strided.h"
@@ -20,11 +22,14 @@ static bool starts_with(const struct tensor *t, const struct tensor *prefix) {
 /* Counts the slices of each partition. */
 static struct status *count_parts(const struct tensor *partitions, int n_parts, int64_t *counts) {
     const int32_t *at = tensor_cdata(partitions);
-    for (int64_t i = 0; i < partitions->n_elements; i++) {
-        if (at[i] < 0 || at[i] >= n_parts)
-            return status_invalid("partitions%s = %d is not in [0, %d)",
-                                  SHAPE_INDEX_TEXT(tensor_shape(partitions), i), at[i], n_parts);
-        counts[at[i]]++;
+    POOL_PIECES (begin, end, 0, partitions->n_elements) {
+        for (int64_t i = begin; i < end; i++) {
+            if (at[i] < 0 || at[i] >= n_parts)
+                return status_invalid("partitions%s = %d is not in [0, %d)",
+                                      SHAPE_INDEX_TEXT(tensor_shape(partitions), i), at[i],
+                                      n_parts);
+            counts[at[i]]++;
+        }
     }
     return NULL;
 }
@@ -52,9 +57,14 @@ static enum kernel_result dynamic_partition(struct kernel_ctx *ctx) {
     }
     int64_t len = dims_product(dims.at, 1, dims.rank);
     const int32_t *at = tensor_cdata(partitions);
-    for (int64_t i = 0; !st && len > 0 && i < partitions->n_elements; i++)
-        elements_copy(tensor_dtype(data), tensor_at(&ctx->outputs[at[i]], counts[at[i]]++ * len),
-                      tensor_cat(data, i * len), len);
+    if (!st)
+        st = kernel_loop_check(0); /* else all slices have been counted */
+    int64_t n = !st && len > 0 ? partitions->n_elements : 0;
+    POOL_ROW_PIECES (begin, end, n, len)
+        for (int64_t i = begin; i < end; i++)
+            elements_copy(tensor_dtype(data),
+                          tensor_at(&ctx->outputs[at[i]], counts[at[i]]++ * len),
+                          tensor_cat(data, i * len), len);
     free(counts);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
@@ -83,10 +93,12 @@ static struct status *stitch_check(const struct tensor *indices, const struct te
                                   i, TENSOR_SHAPE_TEXT(&data[i]), TENSOR_SHAPE_TEXT(&indices[0]), i,
                                   TENSOR_SHAPE_TEXT(&indices[i]));
         const int32_t *at = tensor_cdata(&indices[i]);
-        for (int64_t k = 0; k < indices[i].n_elements; k++) {
-            if (at[k] < 0)
-                return status_invalid("indices[%lld] is out of range", (long long)k);
-            max = MAX(max, at[k]);
+        POOL_PIECES (begin, end, 0, indices[i].n_elements) {
+            for (int64_t k = begin; k < end; k++) {
+                if (at[k] < 0)
+                    return status_invalid("indices[%lld] is out of range", (long long)k);
+                max = MAX(max, at[k]);
+            }
         }
     }
     *ret_max = max;
@@ -135,6 +147,7 @@ static enum kernel_result dynamic_stitch(struct kernel_ctx *ctx) {
     const struct tensor *indices = ctx->inputs, *data = ctx->inputs + n;
     int64_t max = -1;
     KERNEL_TRY(ctx, stitch_check(indices, data, n, &max));
+    KERNEL_TRY(ctx, kernel_loop_check(0)); /* else all indices have been checked */
     struct dims dims;
     dims.rank = 1;
     dims.at[0] = max + 1;
@@ -154,9 +167,10 @@ static enum kernel_result dynamic_stitch(struct kernel_ctx *ctx) {
     }
     for (int i = 0; i < n && len > 0; i++) {
         const int32_t *at = tensor_cdata(&indices[i]);
-        for (int64_t k = 0; k < indices[i].n_elements; k++)
-            strided_copy_run(dtype, tensor_at(&ctx->outputs[0], at[k] * len),
-                             tensor_cat(&data[i], k * len), len, NULL);
+        POOL_ROW_PIECES (begin, end, indices[i].n_elements, len)
+            for (int64_t k = begin; k < end; k++)
+                strided_copy_run(dtype, tensor_at(&ctx->outputs[0], at[k] * len),
+                                 tensor_cat(&data[i], k * len), len, NULL);
     }
     return KERNEL_DONE;
 }

@@ -217,7 +217,7 @@ static struct status *scatter_apply(struct kernel_ctx *ctx, const struct tensor 
     size_t bytes = (size_t)len * dtype_size(dtype);
     const char *from = tensor_cdata(updates);
     char *to = tensor_data(out);
-    for (int64_t row = 0; row < n && pool_goes_on(row); row++) {
+    for (int64_t row = 0; row < n && pool_goes_on_rows(row, len); row++) {
         if (at[row] < 0)
             continue;
         if (state->op == SCATTER_PUT)

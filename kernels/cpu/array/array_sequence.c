@@ -202,8 +202,9 @@ static enum kernel_result range(struct kernel_ctx *ctx) {
         to[0] = first;                                                                             \
         if (n > 1) {                                                                               \
             type step = (last - first) / (type)(n - 1);                                            \
-            for (int64_t i = 1; i < n - 1; i++)                                                    \
-                to[i] = first + step * (type)i;                                                    \
+            POOL_PIECES (begin, end, 1, n - 1)                                                     \
+                for (int64_t i = begin; i < end; i++)                                              \
+                    to[i] = first + step * (type)i;                                                \
             to[n - 1] = last;                                                                      \
         }                                                                                          \
         break;                                                                                     \
@@ -213,7 +214,7 @@ static enum kernel_result range(struct kernel_ctx *ctx) {
         uint16_t *to = tensor_data(&ctx->outputs[0]);                                            \
         float first = to_float(*(const uint16_t *)tensor_cdata(start)),                          \
               last = to_float(*(const uint16_t *)tensor_cdata(stop));                            \
-        for (int64_t i = 0; i < n; i++)                                                          \
+        for (int64_t i = 0; i < n && pool_goes_on(i); i++)                                       \
             to[i] = from_float(                                                                  \
                 i && i == n - 1 ? last                                                           \
                                 : first + (i ? (last - first) / (float)(n - 1) * (float)i : 0)); \
@@ -257,8 +258,8 @@ static void one_hot_set(const struct tensor *indices, const struct tensor *on, i
                         int64_t prefix, int64_t suffix, struct tensor *out) {
     enum dtype dtype = tensor_dtype(on);
     size_t size = dtype_size(dtype);
-    for (int64_t p = 0; p < prefix; p++) {
-        for (int64_t s = 0; s < suffix; s++) {
+    for (int64_t p = 0; p < prefix && pool_goes_on_rows(p, suffix); p++) {
+        for (int64_t s = 0; s < suffix && pool_goes_on(s + 1); s++) {
             int64_t index = tensor_int_at(indices, p * suffix + s);
             if (index < 0 || index >= depth)
                 continue;
@@ -373,7 +374,7 @@ static enum kernel_result unravel_index(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)indices->dtype,
                                  (struct shape){1 + indices->rank, shape}));
     void *out = tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         int64_t left = tensor_index_at(indices, i);
         if (left < 0 || left >= total)
             return kernel_fail(

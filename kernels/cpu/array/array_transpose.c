@@ -85,12 +85,14 @@ static enum kernel_result conjugate_transpose(struct kernel_ctx *ctx) {
                                                          out->n_elements));
     } else if (out->dtype == DT_COMPLEX64) {
         float *parts = tensor_data(out);
-        for (int64_t i = 0; i < out->n_elements; i++)
-            parts[2 * i + 1] = -parts[2 * i + 1];
+        POOL_PIECES (begin, end, 0, out->n_elements)
+            for (int64_t i = begin; i < end; i++)
+                parts[2 * i + 1] = -parts[2 * i + 1];
     } else {
         double *parts = tensor_data(out);
-        for (int64_t i = 0; i < out->n_elements; i++)
-            parts[2 * i + 1] = -parts[2 * i + 1];
+        POOL_PIECES (begin, end, 0, out->n_elements)
+            for (int64_t i = begin; i < end; i++)
+                parts[2 * i + 1] = -parts[2 * i + 1];
     }
     return KERNEL_DONE;
 }
@@ -106,9 +108,11 @@ static enum kernel_result invert_permutation(struct kernel_ctx *ctx) {
             status_invalid("permutation of nonnegative int32s must have <= int32 max elements"));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), tensor_shape(in)));
     struct tensor *out = &ctx->outputs[0];
-    if (n)
-        memset(tensor_data(out), 0xff, tensor_size_bytes(out)); /* -1: not set yet */
-    for (int64_t i = 0; i < n; i++) {
+    char *marks = tensor_data(out);
+    size_t size = dtype_size(tensor_dtype(out));
+    POOL_PIECES (begin, end, 0, n) /* -1: not set yet */
+        memset(marks + (size_t)begin * size, 0xff, (size_t)(end - begin) * size);
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         int64_t at = tensor_index_at(in, i);
         if (at < 0 || at >= n)
             return kernel_fail(

@@ -208,17 +208,19 @@ static struct status *unique_outputs(struct kernel_ctx *ctx, const struct unique
     struct tensor *out = &ctx->outputs[0], *of = &ctx->outputs[1];
     TRY(kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &u->in.n}));
     for (int64_t o = 0; o < u->in.outer; o++) {
-        for (int64_t j = 0; j < u->n_unique; j++)
-            elements_copy(u->in.dtype, tensor_at(out, (o * u->n_unique + j) * u->in.inner),
-                          slice_at(&u->in, u->in.dtype, o, u->firsts[j]), u->in.inner);
+        POOL_ROW_PIECES (begin, end, u->n_unique, u->in.inner)
+            for (int64_t j = begin; j < end; j++)
+                elements_copy(u->in.dtype, tensor_at(out, (o * u->n_unique + j) * u->in.inner),
+                              slice_at(&u->in, u->in.dtype, o, u->firsts[j]), u->in.inner);
     }
-    for (int64_t i = 0; i < u->in.n; i++)
-        tensor_set_index(of, i, u->of[i]);
+    POOL_PIECES (begin, end, 0, u->in.n)
+        for (int64_t i = begin; i < end; i++)
+            tensor_set_index(of, i, u->of[i]);
     if (ctx->instance->n_outputs < 3)
         return NULL;
     TRY(tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 2),
                           (struct shape){1, &u->n_unique}, &ctx->outputs[2]));
-    for (int64_t i = 0; i < u->in.n; i++) {
+    for (int64_t i = 0; i < u->in.n && pool_goes_on(i); i++) {
         struct tensor *counts = &ctx->outputs[2];
         tensor_set_index(counts, u->of[i], tensor_index_at(counts, u->of[i]) + 1);
     }
@@ -277,7 +279,7 @@ static enum kernel_result list_diff(struct kernel_ctx *ctx) {
     }
     TRY_OUT(kernel_alloc(ctx, 0, in_x.dtype, (struct shape){1, &n}));
     TRY_OUT(kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &n}));
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         elements_copy(in_x.dtype, tensor_at(&ctx->outputs[0], i), tensor_cat(x, kept[i]), 1);
         tensor_set_index(&ctx->outputs[1], i, kept[i]);
     }
@@ -290,15 +292,17 @@ out:
 
 /* ---- Where: the coordinates of elements that are not 0 ---- */
 
-#define COUNT_LOOP(type, test)            \
-    {                                     \
-        const type *at = data;            \
-        for (int64_t i = 0; i < n; i++) { \
-            type v = at[i];               \
-            is_set[i] = (test);           \
-            count += is_set[i];           \
-        }                                 \
-        break;                            \
+#define COUNT_LOOP(type, test)                      \
+    {                                               \
+        const type *at = data;                      \
+        POOL_PIECES (begin, end, 0, n) {            \
+            for (int64_t i = begin; i < end; i++) { \
+                type v = at[i];                     \
+                is_set[i] = (test);                 \
+                count += is_set[i];                 \
+            }                                       \
+        }                                           \
+        break;                                      \
     }
 
 static int64_t mark_set(enum dtype dtype, const void *data, int64_t n, bool *is_set) {
@@ -330,14 +334,14 @@ static int64_t mark_set(enum dtype dtype, const void *data, int64_t n, bool *is_
     return count;
 }
 
-/* Writes the coordinates of the set marks in a run of n marks. `at` has the coordinates of the
+/* Writes the coordinates of the set marks from `i` to n of a run. `at` has the coordinates of the
  * other dimensions. Returns where the next coordinates are written. The coordinates of every mark
  * are written, but the next ones overwrite them unless the mark is set, so no branch is
  * mispredicted. Nothing is written at `end` or later. Eight marks that are not set are skipped at
  * once. */
-LANES_INLINE int64_t *write_run(const bool *is_set, int64_t n, const int64_t *at, const int rank,
-                                int64_t *to, const int64_t *end) {
-    for (int64_t i = 0; i < n && to < end;) {
+LANES_INLINE int64_t *write_run(const bool *is_set, int64_t i, int64_t n, const int64_t *at,
+                                const int rank, int64_t *to, const int64_t *end) {
+    while (i < n && to < end) {
         int64_t stop = MIN(i + 8, n);
         if (stop - i == 8 && memcmp(is_set + i, (const bool[8]){false}, 8) == 0) {
             i = stop;
@@ -359,13 +363,15 @@ static void write_places(struct shape shape, const bool *is_set, int64_t *to, in
     int64_t at[SHAPE_MAX_RANK] = {0}, row = shape.dims[shape.rank - 1],
             n_rows = dims_product(shape.dims, 0, shape.rank - 1);
     const int64_t *end = to + count * shape.rank;
-    for (int64_t r = 0; r < n_rows; r++, is_set += row) {
-        if (shape.rank == 1)
-            to = write_run(is_set, row, at, 1, to, end);
-        else if (shape.rank == 2)
-            to = write_run(is_set, row, at, 2, to, end);
-        else
-            to = write_run(is_set, row, at, shape.rank, to, end);
+    for (int64_t r = 0; r < n_rows && pool_goes_on_rows(r, row); r++, is_set += row) {
+        POOL_PIECES (first, last, 0, row) {
+            if (shape.rank == 1)
+                to = write_run(is_set, first, last, at, 1, to, end);
+            else if (shape.rank == 2)
+                to = write_run(is_set, first, last, at, 2, to, end);
+            else
+                to = write_run(is_set, first, last, at, shape.rank, to, end);
+        }
         for (int d = shape.rank - 2; d >= 0 && ++at[d] == shape.dims[d]; d--)
             at[d] = 0;
     }

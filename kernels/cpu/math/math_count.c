@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/pool_cancel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/counting_checks.h"
 #include "kernels/support/half_blocks.h"
 #include "common/tensor/element.h"
@@ -91,18 +92,20 @@ static void tally_store(const struct tally *tally, enum dtype dtype, void *out) 
     }
 }
 
-static bool has_negative(const struct tensor *values) {
-    int64_t signs = 0;
-    if (values->dtype == DT_INT32) {
-        int32_t narrow = 0;
-        for (int64_t i = 0; i < values->n_elements; i++)
-            narrow |= ((const int32_t *)tensor_cdata(values))[i];
-        signs = narrow;
-    } else {
-        for (int64_t i = 0; i < values->n_elements; i++)
-            signs |= ((const int64_t *)tensor_cdata(values))[i];
+/* A bit is set in all the signs when one of the values is negative. */
+#define OR_VALUES(I)                                    \
+    {                                                   \
+        const I *at = tensor_cdata(values);             \
+        I signs = 0;                                    \
+        POOL_PIECES (begin, end, 0, values->n_elements) \
+            for (int64_t i = begin; i < end; i++)       \
+                signs |= at[i];                         \
+        return signs < 0;                               \
     }
-    return signs < 0;
+static bool has_negative(const struct tensor *values) {
+    if (values->dtype == DT_INT32)
+        OR_VALUES(int32_t)
+    OR_VALUES(int64_t)
 }
 
 static struct status *bincount_init(struct kernel_init *init) {
@@ -131,7 +134,8 @@ static struct status *check_bincount(const struct kernel_ctx *ctx, bool is_dense
         if (!is_dense && weights->n_elements != values->n_elements)
             return status_invalid("Input indices and weights must have the same size.");
     }
-    for (int64_t i = 0, n = has_negative(values) ? values->n_elements : 0; i < n; i++) {
+    for (int64_t i = 0, n = has_negative(values) ? values->n_elements : 0; i < n && pool_goes_on(i);
+         i++) {
         if (tensor_index_at(values, i) < 0)
             return is_dense && values->rank == 2
                        ? status_invalid(
@@ -139,7 +143,7 @@ static struct status *check_bincount(const struct kernel_ctx *ctx, bool is_dense
                              (long long)tensor_index_at(values, i))
                        : status_invalid("Input arr must be non-negative!");
     }
-    return NULL;
+    return kernel_loop_check(0); /* else all values have been checked */
 }
 
 static enum kernel_result bincount_compute(struct kernel_ctx *ctx) {
@@ -165,8 +169,9 @@ static enum kernel_result bincount_compute(struct kernel_ctx *ctx) {
                           is_tallied ? xcalloc((size_t)size, sizeof(*tally.counts)) : NULL};
     for (int64_t r = 0; r < n_rows; r++) {
         if (!is_tallied) {
-            count_loops[dtype](values, r * row, (r + 1) * row, size, w, is_binary,
-                               to + r * size * element);
+            POOL_PIECES (first, last, r * row, (r + 1) * row)
+                count_loops[dtype](values, first, last, size, w, is_binary,
+                                   to + r * size * element);
             continue;
         }
         tally.first = r * row;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/element.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/kernel.h"
 
 extern const struct kernel_list math_debugger_kernels;
@@ -58,7 +59,7 @@ static void count_value(struct counts *c, double v) {
 
 static void count_elements(const struct tensor *t, struct counts *ret) {
     enum dtype dtype = tensor_dtype(t);
-    for (int64_t i = 0; i < t->n_elements; i++) {
+    for (int64_t i = 0; i < t->n_elements && pool_goes_on(i + 1); i++) {
         if (dtype_in(dtype, DTYPES_REAL_FLOAT))
             count_value(ret, tensor_real_at(t, i));
         else if (dtype == DT_BOOL)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/pool_cancel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/counting_checks.h"
 #include "kernels/support/half_blocks.h"
 
@@ -48,6 +49,7 @@ static struct status *check_rows(const struct kernel_ctx *ctx, int64_t n_rows) {
     if (ids->n_elements > 0 && tensor_index_at(ids, ids->n_elements - 1) >= n_segments)
         return status_invalid("Invalid number of segments");
     for (int64_t i = 0; i < ids->n_elements; i++) {
+        TRY(kernel_loop_check(i + 1));
         int64_t id = tensor_index_at(ids, i), index = tensor_index_at(indices, i);
         if (id < 0 || id >= n_segments)
             return status_invalid("Segment id %lld out of range [0, %lld).", (long long)id,
@@ -110,8 +112,8 @@ static struct status *scatter_rows(struct kernel_ctx *ctx, struct sparse_grad_jo
         return status_exhausted("OOM when scattering %lld elements", (long long)out->n_elements);
     }
     job->out = wide ? (char *)wide : tensor_data(out);
-    memset(job->out, 0, (size_t)out->n_elements * (wide ? sizeof(*wide) : dtype_size(job->dtype)));
-    for (int64_t i = 0; i < ids->n_elements; i++)
+    pool_clear(job->out, (size_t)out->n_elements * (wide ? sizeof(*wide) : dtype_size(job->dtype)));
+    for (int64_t i = 0; i < ids->n_elements && pool_goes_on(i + 1); i++)
         counts[tensor_index_at(ids, i)]++;
     for (int64_t i = 0; i < ids->n_elements && pool_goes_on(i); i++) {
         int64_t id = tensor_index_at(ids, i), to = tensor_index_at(indices, i);

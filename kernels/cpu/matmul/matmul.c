@@ -204,13 +204,13 @@ static int64_t terms_of_piece(enum dtype dtype, const struct matmul *g) {
     return blocks >= (double)(g->k / block) ? g->k : MAX((int64_t)blocks, 1) * block;
 }
 
-/* Cuts long sums into pieces, so that a cancel is seen between two of them. */
+/* Cuts long sums into pieces, so that a cancel is seen between two of them. The result has the bits
+ * of one call, except for matrix-vector products. BLAS adds the terms of a vector's piece up before
+ * it adds them to c. */
 void matmul_run(enum dtype dtype, const struct matmul *g) {
     if (is_large(dtype, g) && matmul_dot(g))
         return;
-    /* BLAS adds the terms of a matrix-vector product up before it adds them to c. */
-    bool is_vector = (g->m == 1 || g->n == 1) && dtype_in(dtype, DTYPES_REAL_FLOAT);
-    if (likely(g->k < 2 * TERM_BLOCK) || is_vector) {
+    if (likely(g->k < 2 * TERM_BLOCK)) {
         multiply_whole(dtype, g);
         return;
     }

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/support/device_engine.h"
@@ -69,7 +70,7 @@ struct matmul_job {
 /* ---- one product, or a part of one ---- */
 
 static void conjugate_into(enum dtype dtype, void *to, const void *from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         if (dtype == DT_COMPLEX64)
             ((float complex *)to)[i] = conjf(((const float complex *)from)[i]);
         else
@@ -189,7 +190,7 @@ static struct status *as_compute(const struct kernel_ctx *ctx, bool conjugate,
     else if (dtype_is_narrow_float(from))
         half_block_load(from, (float *)copy, (const uint16_t *)*ret, t->n_elements);
     else
-        for (int64_t i = 0; i < t->n_elements; i++) {
+        for (int64_t i = 0; i < t->n_elements && pool_goes_on(i); i++) {
             int value = from == DT_INT8 ? ((const int8_t *)*ret)[i] : ((const uint8_t *)*ret)[i];
             if (state->compute == DT_FLOAT)
                 ((float *)copy)[i] = (float)value;

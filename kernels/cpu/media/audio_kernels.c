@@ -1,6 +1,7 @@
 /* Lists the CPU kernels of sound, and reads and writes WAV files as tensors. */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/media/audio_internal.h"
 #include "kernels/cpu/media/wav.h"
 #include "kernels/kernel.h"
@@ -46,7 +47,7 @@ static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
                        state->channels == -1 ? file.n_channels : state->channels};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){2, dims}));
     float *out = tensor_data(&ctx->outputs[0]);
-    for (int64_t frame = 0; frame < dims[0]; frame++) {
+    for (int64_t frame = 0; frame < dims[0] && pool_goes_on_rows(frame, dims[1]); frame++) {
         for (int64_t channel = 0; channel < dims[1]; channel++) {
             int64_t from = frame * file.n_channels + MIN(channel, file.n_channels - 1);
             *out++ = frame < file.n_frames ? sample_at(file.samples, from) : 0;

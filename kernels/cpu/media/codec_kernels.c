@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/media/codec.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/kernel.h"
 
 extern const struct kernel_list codec_kernels;
@@ -83,7 +84,7 @@ static struct status *output_alloc(struct codec_target *target, struct codec_siz
 static void convert(struct output *out) {
     struct tensor *to = &out->ctx->outputs[0];
     const void *from = tensor_cdata(&out->pixels);
-    for (int64_t i = 0; i < to->n_elements; i++) {
+    for (int64_t i = 0; i < to->n_elements && pool_goes_on(i + 1); i++) {
         if (to->dtype == DT_UINT16)
             ((uint16_t *)tensor_data(to))[i] = (uint16_t)(((const uint8_t *)from)[i] * 256);
         else if (out->pixel_dtype == DT_UINT16)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/media/image.h"
 #include "kernels/cpu/random/random_fill.h"
 #include "common/tensor/element.h"
@@ -262,7 +263,7 @@ static struct status *fill_noise(struct kernel_ctx *ctx, const struct tensor *in
     fill.generator = (struct philox){random_u64(), 0, random_u64()};
     random_fill_run(&fill, ctx->pool, out, n);
     double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
-    for (int64_t i = 0; i < input->n_elements; i++) {
+    for (int64_t i = 0; i < input->n_elements && pool_goes_on(i + 1); i++) {
         sum += in[i];
         squares += (double)in[i] * in[i];
         low = MIN(low, (double)in[i]);
@@ -271,7 +272,7 @@ static struct status *fill_noise(struct kernel_ctx *ctx, const struct tensor *in
     double count = (double)MAX(input->n_elements, (int64_t)1), mean = sum / count,
            deviation = sqrt(MAX(squares / count - mean * mean, 0.0));
     /* noise whose magnitude is that of the images */
-    for (int64_t i = 0; i < n && input->n_elements > 0; i++)
+    for (int64_t i = 0; i < n && input->n_elements > 0 && pool_goes_on(i + 1); i++)
         out[i] = (float)(state->noise == NOISE_UNIFORM ? low + out[i] * (high - low)
                                                        : mean + out[i] * deviation);
     return NULL;

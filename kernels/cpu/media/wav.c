@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include "common/base/pool_cancel.h"
+
 enum { WAV_HEADER_BYTES = 44, PCM = 1, SAMPLE_BYTES = 2 };
 
 /* ---- writing ---- */
@@ -43,7 +45,7 @@ void wav_write(const struct wav_sound *sound, struct str *out) {
     str_add_little_endian(out, 8 * SAMPLE_BYTES, 2);
     str_add(out, "data");
     str_add_little_endian(out, n_bytes, 4);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         float v = roundf(sound->samples[i] * 32768.0f);
         /* a NaN becomes the least */
         int sample = v >= INT16_MAX ? INT16_MAX : v > INT16_MIN ? (int)v : INT16_MIN;

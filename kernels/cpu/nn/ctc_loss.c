@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/nn/ctc_internal.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/scratch.h"
 
 struct loss_state {
@@ -60,6 +61,7 @@ static struct status *check_indices(const struct ctc_inputs *in, const struct te
                               TENSOR_SHAPE_TEXT(indices), TENSOR_SHAPE_TEXT(values));
     const int64_t *index = tensor_cdata(indices);
     for (int64_t i = 0; i < values->n_elements; i++, index += 2) {
+        TRY(kernel_loop_check(i + 1));
         if (index[0] < 0 || index[0] >= in->batch || index[1] < 0 || index[1] >= in->time)
             return status_invalid("labels_indices[%lld] = [%lld,%lld] is out of bounds: need 0 <= "
                                   "index < [%lld,%lld]",

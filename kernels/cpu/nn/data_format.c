@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/element.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/nn/conv_internal.h"
 #include "kernels/support/moves.h"
 
@@ -70,7 +71,7 @@ enum kernel_result data_format_dim_map(struct kernel_ctx *ctx) {
             KERNEL_TRY(ctx, ctx->instance->engine->renumber(ctx, &job));
         return KERNEL_DONE;
     }
-    for (int64_t i = 0; i < x->n_elements; i++) {
+    for (int64_t i = 0; i < x->n_elements && pool_goes_on(i + 1); i++) {
         int64_t dim = tensor_index_at(x, i);
         dim %= state->n; /* an index beyond the dimensions wraps around, as in TensorFlow */
         int64_t mapped = job.numbers[dim < 0 ? dim + state->n : dim];

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/nn/norm_internal.h"
 #include "kernels/support/scratch.h"
 
@@ -70,7 +71,7 @@ enum kernel_result global_norm_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, check_inputs(ctx, (const char *const[]){"t", "mean", "var", "beta", "gamma"}));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, tensor_shape(&t[0])));
     int64_t depth = tensor_dim(&t[0], 3);
-    for (int64_t i = 0; i < t[0].n_elements; i++) {
+    for (int64_t i = 0; i < t[0].n_elements && pool_goes_on(i + 1); i++) {
         int64_t c = i % depth;
         double factor = 1 / sqrt(load(dtype, &t[2], c) + (double)state->epsilon);
         if (state->scales)
@@ -91,7 +92,7 @@ static void gradient(struct kernel_ctx *ctx, const struct global_norm_state *sta
     struct tensor *out = ctx->outputs;
     enum dtype dtype = state->dtype;
     int64_t depth = tensor_dim(&t[0], 3);
-    for (int64_t i = 0; i < t[0].n_elements; i++) {
+    for (int64_t i = 0; i < t[0].n_elements && pool_goes_on(i + 1); i++) {
         int64_t c = i % depth;
         double g = load(dtype, &t[4], i),
                s = 1 / sqrt(load(dtype, &t[2], c) + (double)state->epsilon);

@@ -8,6 +8,7 @@
  *          UNIMPLEMENTED      sizes, strides or rates of batch or channels */
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/cpu/nn/conv_internal.h"
 
 struct patches_state {
@@ -55,6 +56,8 @@ struct patches_job {
     int64_t pixel; /* bytes */
 };
 
+enum { LARGE_PIXEL = 1 << 16 }; /* bytes that are worth a question */
+
 static void copy_position(const struct patches_job *job, const char *image,
                           const int64_t position[3], char *to) {
     const struct conv_shape *s = job->shape;
@@ -62,16 +65,19 @@ static void copy_position(const struct patches_job *job, const char *image,
     for (tap[0] = 0; tap[0] < s->window[0]; tap[0]++) {
         for (tap[1] = 0; tap[1] < s->window[1]; tap[1]++) {
             for (tap[2] = 0; tap[2] < s->window[2]; tap[2]++, to += job->pixel) {
+                if (unlikely(job->pixel >= LARGE_PIXEL) && pool_is_unwanted())
+                    return;
                 bool is_inside = true;
                 for (int i = 0; i < 3; i++) {
                     at[i] = position[i] * s->stride[i] - s->pad_before[i] + tap[i] * s->rate[i];
                     is_inside &= at[i] >= 0 && at[i] < s->in[i];
                 }
                 if (is_inside)
-                    memcpy(to, image + ((at[0] * s->in[1] + at[1]) * s->in[2] + at[2]) * job->pixel,
-                           (size_t)job->pixel);
+                    pool_copy(to,
+                              image + ((at[0] * s->in[1] + at[1]) * s->in[2] + at[2]) * job->pixel,
+                              (size_t)job->pixel);
                 else
-                    memset(to, 0, (size_t)job->pixel);
+                    pool_clear(to, (size_t)job->pixel);
             }
         }
     }

@@ -1,6 +1,7 @@
 /* Computes rectifiers and sums of codes, element by element. */
 
 #include "kernels/kernel.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/quant/quant_internal.h"
 
@@ -167,7 +168,7 @@ enum kernel_result quant_bias_add(struct kernel_ctx *ctx) {
         quant_to_float_of((enum dtype)bias->dtype, ranges[2], ranges[3]);
     struct quant_to_code to = quant_to_code_of(DT_QINT32, min, max);
     int32_t zero = quant_code_exact(DT_QINT32, 0, min, max), *y = tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; i < x->n_elements; i++) {
+    for (int64_t i = 0; i < x->n_elements && pool_goes_on(i + 1); i++) {
         int32_t a, b;
         quant_codes_load((enum dtype)x->dtype, &a, tensor_cdata(x), i, 1);
         quant_codes_load((enum dtype)bias->dtype, &b, tensor_cdata(bias), i % depth, 1);

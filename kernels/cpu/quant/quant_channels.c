@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/kernel.h"
 
 static struct status *check_channels(const struct kernel_ctx *ctx, int64_t *ret_depth) {
@@ -56,7 +57,7 @@ enum kernel_result quant_used_range_channels(struct kernel_ctx *ctx) {
     int32_t least_code = INT32_MAX;
     for (int64_t c = 0; c < depth; c++) {
         int64_t furthest = 0;
-        for (int64_t i = c; i < x->n_elements; i += depth) {
+        for (int64_t i = c, n = 1; i < x->n_elements && pool_goes_on(n); i += depth, n++) {
             furthest = MAX(furthest, llabs((long long)codes[i]));
             least_code = MIN(least_code, codes[i]);
         }

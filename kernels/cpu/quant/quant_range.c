@@ -1,6 +1,7 @@
 /* Converts codes of one range to codes of another: Requantize, RequantizationRange (the range that
  * codes really use), and QuantizeDownAndShrinkRange (both in one). */
 #include "kernels/cpu/quant/quant_internal.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/kernel.h"
 
 /* Reads the first number, whatever the shape, because TensorFlow's op always took vectors too. */
@@ -120,9 +121,11 @@ static void used_range(const struct kernel_ctx *ctx, float min, float max, float
     const struct tensor *x = kernel_input(ctx, 0);
     const int32_t *codes = tensor_cdata(x);
     int32_t least = INT32_MAX, most = INT32_MIN;
-    for (int64_t i = 0; i < x->n_elements; i++) {
-        least = MIN(least, codes[i]);
-        most = MAX(most, codes[i]);
+    POOL_PIECES (begin, end, 0, x->n_elements) {
+        for (int64_t i = begin; i < end; i++) {
+            least = MIN(least, codes[i]);
+            most = MAX(most, codes[i]);
+        }
     }
     *ret_min = fminf(0, quant_float_exact(DT_QINT32, least, min, max));
     *ret_max = quant_float_exact(DT_QINT32, most, min, max);

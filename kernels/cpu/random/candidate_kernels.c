@@ -150,12 +150,12 @@ static struct status *draw_batch(struct kernel_ctx *ctx, struct candidate_node *
     } else if (node->is_unique) {
         TRY(draw_unique(ctx, node, &words, sampled, &tries));
     } else {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n && pool_goes_on(i); i++)
             sampled[i] = node->law->draw(node, &words);
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++)
         sampled_expected[i] = expected_count(node, sampled[i], tries);
-    for (int64_t i = 0; i < n_classes; i++)
+    for (int64_t i = 0; i < n_classes && pool_goes_on(i); i++)
         expected[i] = expected_count(node, classes[i], tries);
     if (node->law->learn)
         node->law->learn(node, classes, n_classes);
@@ -197,6 +197,7 @@ static struct status *check_classes(const struct candidate_node *node,
                               (long long)tensor_dim(classes, 1), (long long)node->num_true);
     const int64_t *values = tensor_cdata(classes);
     for (int64_t i = 0; i < classes->n_elements; i++) {
+        TRY(kernel_loop_check(i + 1));
         if (values[i] < 0 || values[i] >= node->range)
             return status_invalid("`true_candidate` out of range [0, %lld), received %lld",
                                   (long long)node->range, (long long)values[i]);
@@ -281,7 +282,7 @@ static struct status *find_hits(const struct tensor *classes, const struct tenso
     for (int64_t i = 0; i < n; i++)
         sorted[i] = (struct sampled_class){values[i], i};
     qsort(sorted, (size_t)n, sizeof(*sorted), compare_sampled);
-    for (int64_t i = 0; i < classes->n_elements; i++) {
+    for (int64_t i = 0; i < classes->n_elements && pool_goes_on(i + 1); i++) {
         int64_t place = find_sampled(sorted, n, wanted[i]);
         if (place >= 0)
             hits_add(hits, i / num_true, place);

@@ -117,7 +117,7 @@ struct start {
 /* trial[i] := the distance of point i if `center` were one of the centers. Returns their sum. */
 static double try_center(const struct start *start, int64_t center, bool is_first) {
     double total = 0;
-    for (int64_t i = 0; i < start->n_points; i++) {
+    for (int64_t i = 0; i < start->n_points && pool_goes_on_rows(i + 1, start->n_dims); i++) {
         const float *point = start->points + i * start->n_dims;
         float d =
             (float)squared_distance(point, start->points + center * start->n_dims, start->n_dims);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "common/tensor/float16.h"
 #include "kernels/support/philox_words.h"
 #include "kernels/cpu/random/random_internal.h"
@@ -17,14 +18,17 @@ static int64_t *permutation(struct philox generator, int64_t n) {
     int64_t *places = malloc((size_t)n * sizeof(*places));
     if (!places)
         return NULL;
-    for (int64_t i = 0; i < n; i++)
-        places[i] = i;
+    POOL_PIECES (begin, end, 0, n)
+        for (int64_t i = begin; i < end; i++)
+            places[i] = i;
     struct philox_words words = {.next = generator};
-    for (int64_t i = 0; i + 1 < n; i++) {
-        int64_t other = i + (int64_t)(philox_words_u32(&words) % (uint64_t)(n - i)),
-                kept = places[i];
-        places[i] = places[other];
-        places[other] = kept;
+    POOL_PIECES (begin, end, 0, n - 1) {
+        for (int64_t i = begin; i < end; i++) {
+            int64_t other = i + (int64_t)(philox_words_u32(&words) % (uint64_t)(n - i)),
+                    kept = places[i];
+            places[i] = places[other];
+            places[other] = kept;
+        }
     }
     return places;
 }
@@ -44,12 +48,15 @@ static enum kernel_result shuffle(struct kernel_ctx *ctx, struct philox generato
     size_t row_bytes = (size_t)row * dtype_size(dtype);
     const char *from = tensor_cdata(value);
     char *to = tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; i < n; i++) {
-        if (dtype_is_object(dtype))
-            elements_copy(dtype, to + (size_t)i * row_bytes, from + (size_t)places[i] * row_bytes,
-                          row);
-        else
-            memcpy(to + (size_t)i * row_bytes, from + (size_t)places[i] * row_bytes, row_bytes);
+    int64_t n_copied = pool_is_unwanted() ? 0 : n; /* else all places are set */
+    POOL_ROW_PIECES (begin, end, n_copied, row) {
+        for (int64_t i = begin; i < end; i++) {
+            if (dtype_is_object(dtype))
+                elements_copy(dtype, to + (size_t)i * row_bytes,
+                              from + (size_t)places[i] * row_bytes, row);
+            else
+                memcpy(to + (size_t)i * row_bytes, from + (size_t)places[i] * row_bytes, row_bytes);
+        }
     }
     free(places);
     return KERNEL_DONE;
@@ -95,8 +102,10 @@ struct multinomial_job {
     _Atomic bool is_out_of_memory;
 };
 
-static void load_logits(const struct multinomial_job *job, int64_t row, double *to) {
-    int64_t n = job->classes, first = row * n;
+/* Loads the logits of classes begin … end of a row. */
+static void load_logits(const struct multinomial_job *job, int64_t row, int64_t begin, int64_t end,
+                        double *to) {
+    int64_t n = end - begin, first = row * job->classes + begin;
     switch (job->dtype) {
     case DT_HALF:
         for (int64_t i = 0; i < n; i++)
@@ -115,8 +124,8 @@ static void load_logits(const struct multinomial_job *job, int64_t row, double *
     }
 }
 
-/* e^(logit - max) in place. A logit that is not finite has the weight 0. */
-VECTOR_CLONES static void weigh_classes(double *logits, int64_t n) {
+/* The largest of the logits that are below infinity. */
+VECTOR_CLONES static double largest_logit(const double *logits, int64_t n) {
     enum { LANES = 8 };
     double lanes[LANES], max = -INFINITY;
     for (int k = 0; k < LANES; k++)
@@ -130,17 +139,28 @@ VECTOR_CLONES static void weigh_classes(double *logits, int64_t n) {
         lanes[0] = logits[i] > lanes[0] && logits[i] < INFINITY ? logits[i] : lanes[0];
     for (int k = 0; k < LANES; k++)
         max = lanes[k] > max ? lanes[k] : max;
-    for (i = 0; i < n; i++)
+    return max;
+}
+
+/* e^(logit - max) in place. A logit that is not finite has the weight 0. */
+VECTOR_CLONES static void weigh_classes(double *logits, int64_t n, double max) {
+    for (int64_t i = 0; i < n; i++)
         logits[i] = fabs(logits[i]) < INFINITY ? vexp_f64(logits[i] - max) : 0;
 }
 
 /* Writes the sums of e^(logit - max) up to each class. */
 static void cumulate(const struct multinomial_job *job, int64_t row, double *sums) {
-    load_logits(job, row, sums);
-    weigh_classes(sums, job->classes);
-    double total = 0;
-    for (int64_t i = 0; i < job->classes; i++)
-        sums[i] = total += sums[i];
+    double max = -INFINITY, total = 0;
+    POOL_PIECES (begin, end, 0, job->classes) {
+        load_logits(job, row, begin, end, sums + begin);
+        double largest = largest_logit(sums + begin, end - begin);
+        max = largest > max ? largest : max;
+    }
+    POOL_PIECES (begin, end, 0, job->classes) {
+        weigh_classes(sums + begin, end - begin, max);
+        for (int64_t i = begin; i < end; i++)
+            sums[i] = total += sums[i];
+    }
 }
 
 /* The first class whose sum is above `wanted`. When there is none, because no logit was finite, the
@@ -165,7 +185,7 @@ static void multinomial_rows(void *arg, int64_t begin, int64_t end) {
     uint64_t block_of_words = UINT64_MAX;
     for (int64_t row = begin; row < end; row++) {
         cumulate(job, row, sums);
-        for (int64_t s = 0; s < job->samples; s++) {
+        for (int64_t s = 0; s < job->samples && pool_goes_on(s); s++) {
             uint64_t pair = (uint64_t)(row * job->samples + s), block = pair / 2;
             if (block != block_of_words) {
                 struct philox at = philox_skip(job->generator, block);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/csr.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list csr_kernels;
 
@@ -20,6 +21,7 @@ static struct status *check_entries(const struct entries *entries) {
         return status_invalid("indices must be a matrix with %d columns, but have the shape %s",
                               entries->rank, TENSOR_SHAPE_TEXT(indices));
     for (int64_t i = 0; i < indices->n_elements; i++) {
+        TRY(kernel_loop_check(i + 1));
         int64_t index = tensor_index_at(indices, i), size = entries->dims[i % entries->rank];
         if (index < 0 || index >= size)
             return status_invalid("Index %lld of entry %lld is out of bounds: the size is %lld",
@@ -35,7 +37,7 @@ static void place_entries(const struct entries *entries, struct csr *to, int64_t
     const int64_t *at = tensor_cdata(entries->indices);
     int rank = entries->rank;
     int64_t n_rows = to->n_rows + 1;
-    for (int64_t i = 0; i < to->n_entries; i++) {
+    for (int64_t i = 0; i < to->n_entries && pool_goes_on(i); i++) {
         int64_t b = rank == 3 ? at[i * rank] : 0;
         to->batch[b + 1]++;
         to->row[b * n_rows + at[i * rank + rank - 2] + 1]++;
@@ -45,7 +47,7 @@ static void place_entries(const struct entries *entries, struct csr *to, int64_t
         for (int64_t r = 0; r < to->n_rows; r++)
             to->row[b * n_rows + r + 1] += to->row[b * n_rows + r];
     }
-    for (int64_t i = 0; i < to->n_entries; i++) {
+    for (int64_t i = 0; i < to->n_entries && pool_goes_on(i); i++) {
         int64_t b = rank == 3 ? at[i * rank] : 0;
         int64_t place = to->batch[b] + to->row[b * n_rows + at[i * rank + rank - 2]]++;
         to->col[place] = (int32_t)at[i * rank + rank - 1];
@@ -96,7 +98,7 @@ static enum kernel_result from_sparse(struct kernel_ctx *ctx) {
                                                (long long)tensor_dim(entries.indices, 0),
                                                TENSOR_SHAPE_TEXT(values)));
     KERNEL_TRY(ctx, from_entries(ctx, &entries, (enum dtype)values->dtype, &to, &source));
-    for (int64_t i = 0; i < to.n_entries; i++)
+    for (int64_t i = 0; i < to.n_entries && pool_goes_on(i); i++)
         c128_store(to.dtype, to.values, i, c128_load(to.dtype, tensor_cdata(values), source[i]));
     free(source);
     csr_output(ctx, &to);
@@ -118,7 +120,7 @@ static enum kernel_result from_dense(struct kernel_ctx *ctx) {
         entries.dims[i] = tensor_dim(dense, i);
     KERNEL_TRY(ctx, check_entries(&entries));
     KERNEL_TRY(ctx, from_entries(ctx, &entries, (enum dtype)dense->dtype, &to, &source));
-    for (int64_t i = 0; i < to.n_entries; i++) {
+    for (int64_t i = 0; i < to.n_entries && pool_goes_on(i); i++) {
         const int64_t *at =
             (const int64_t *)tensor_cdata(entries.indices) + source[i] * entries.rank;
         int64_t offset = 0;

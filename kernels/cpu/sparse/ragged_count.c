@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/sparse/ragged.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/update.h"
 
 extern const struct kernel_list ragged_count_kernels;
@@ -64,6 +65,7 @@ static struct status *check_sparse(const struct batch *batch, bool needs_entry) 
         return status_invalid("The shape argument requires at least one element.");
     int64_t rank = shape->n_elements;
     for (int64_t i = 0; i < indices->n_elements; i++) {
+        TRY(kernel_loop_check(i + 1));
         int64_t index = tensor_index_at(indices, i), size = tensor_index_at(shape, i % rank);
         if (index < 0 || index >= size)
             return status_invalid("Invalid index value at %lld: dimension %lld has value %lld "
@@ -98,10 +100,12 @@ static struct status *check_weights(const struct batch *batch, const char *what)
 }
 
 static struct status *check_values(const struct tensor *values) {
-    for (int64_t i = 0; i < values->n_elements; i++)
+    for (int64_t i = 0; i < values->n_elements; i++) {
+        TRY(kernel_loop_check(i + 1));
         if (tensor_index_at(values, i) < 0)
             return status_invalid("Input values must all be non-negative, but there is %lld",
                                   (long long)tensor_index_at(values, i));
+    }
     return NULL;
 }
 
@@ -179,7 +183,7 @@ static int64_t collect(const struct batch *batch, const struct occurrence_state 
                        struct counted *to, int64_t *ret_n, int64_t *ret_max) {
     int64_t n = 0, n_different = 0, cursor = 0;
     *ret_max = 0;
-    for (int64_t i = 0; i < batch->values->n_elements; i++) {
+    for (int64_t i = 0; i < batch->values->n_elements && pool_goes_on(i + 1); i++) {
         int64_t value = tensor_index_at(batch->values, i), row = row_of(batch, i, &cursor);
         if (state->max_len >= 0 && value >= state->max_len)
             continue;
@@ -325,7 +329,7 @@ static enum kernel_result bincount(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, shape, &ctx->outputs[0]));
     char *out = tensor_data(&ctx->outputs[0]);
     update_fn *add = update_find(UPDATE_ADD, dtype);
-    for (int64_t i = 0; i < batch.values->n_elements; i++) {
+    for (int64_t i = 0; i < batch.values->n_elements && pool_goes_on(i + 1); i++) {
         int64_t value = tensor_index_at(batch.values, i), row = row_of(&batch, i, &cursor);
         if (value < size)
             add_weight(&batch, state->is_binary, add, i,

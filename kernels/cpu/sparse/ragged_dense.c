@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "common/base/pool_cancel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/support/cancel.h"
 #include "kernels/cpu/sparse/ragged.h"
@@ -89,9 +90,11 @@ static struct status *first_size(const struct kernel_ctx *ctx, int64_t *ret) {
 /* The length of the longest row. The caller has checked the partition. */
 static int64_t longest_row(const struct tensor *partition, enum partition kind) {
     int64_t longest = 0, run = 0;
-    for (int64_t i = 0; kind == ROW_SPLITS && i + 1 < partition->n_elements; i++)
+    for (int64_t i = 0; kind == ROW_SPLITS && i + 1 < partition->n_elements && pool_goes_on(i + 1);
+         i++)
         longest = MAX(longest, tensor_index_at(partition, i + 1) - tensor_index_at(partition, i));
-    for (int64_t i = 0; kind == VALUE_ROWIDS && i < partition->n_elements; i++) {
+    for (int64_t i = 0; kind == VALUE_ROWIDS && i < partition->n_elements && pool_goes_on(i + 1);
+         i++) {
         run = i > 0 && tensor_index_at(partition, i) == tensor_index_at(partition, i - 1) ? run + 1
                                                                                           : 1;
         longest = MAX(longest, run);
@@ -112,6 +115,7 @@ static struct status *check_partition(const struct tensor *partition, enum parti
                                                   : NULL;
     }
     for (int64_t i = 0; i < partition->n_elements; i++) {
+        TRY(kernel_loop_check(i + 1));
         int64_t id = tensor_index_at(partition, i);
         if (id < 0 || id >= n_parents)
             return status_invalid("Got value_rowid=%lld which is not in [0, %lld)", (long long)id,

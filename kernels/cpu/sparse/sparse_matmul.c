@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/number_types.h"
 
@@ -108,6 +109,7 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct ma
 static struct status *check_entries(const struct kernel_ctx *ctx, bool adjoint_a) {
     const struct tensor *indices = &ctx->inputs[0], *shape = &ctx->inputs[2];
     for (int64_t i = 0; i < indices->n_elements; i++) {
+        TRY(kernel_loop_check(i + 1));
         int64_t at = tensor_index_at(indices, i), size = tensor_index_at(shape, i % 2);
         if (at < 0 || at >= size)
             return status_invalid("%s (%lld) from index[%lld,%lld] out of bounds (>=%lld)",

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/pool_cancel.h"
 #include "kernels/kernel.h"
 
 struct sparse_piece *sparse_pieces_new(int64_t n) {
@@ -115,7 +116,8 @@ struct status *sparse_stack(struct kernel_ctx *ctx, const struct sparse_piece *p
     int own_rank = rank - front.rank;
     for (int64_t i = 0; i < n; i++) {
         const int64_t *from = tensor_cdata(&pieces[i].indices);
-        for (int64_t j = 0; j < pieces[i].values.n_elements; j++, to += rank) {
+        for (int64_t j = 0; j < pieces[i].values.n_elements && pool_goes_on(j + 1);
+             j++, to += rank) {
             sparse_coordinates(i, front.dims, front.rank, to);
             memcpy(to + front.rank, from + j * own_rank, (size_t)own_rank * sizeof(*to));
             sparse_copy_value(&ctx->outputs[1], at++, &pieces[i].values, j);

@@ -24,7 +24,7 @@ static size_t unit_of(enum dtype dtype) {
 }
 
 static void copy_swapped(char *to, const char *from, size_t n_bytes, size_t unit) {
-    for (size_t at = 0; at + unit <= n_bytes; at += unit)
+    for (size_t at = 0; at + unit <= n_bytes && pool_goes_on((int64_t)at); at += unit)
         for (size_t i = 0; i < unit; i++)
             to[at + i] = from[at + unit - 1 - i];
 }
@@ -32,11 +32,12 @@ static void copy_swapped(char *to, const char *from, size_t n_bytes, size_t unit
 static void put(const struct raw_state *state, enum dtype dtype, char *to, struct span bytes) {
     if (state->swaps)
         copy_swapped(to, bytes.data, bytes.len, unit_of(dtype));
-    else if (bytes.len > 0)
-        memcpy(to, bytes.data, bytes.len);
+    else
+        pool_copy(to, bytes.data, bytes.len);
     if (dtype == DT_BOOL)
-        for (size_t i = 0; i < bytes.len; i++)
-            to[i] = to[i] != 0;
+        POOL_PIECES (begin, end, 0, (int64_t)bytes.len)
+            for (int64_t i = begin; i < end; i++)
+                to[i] = to[i] != 0;
 }
 
 /* Makes the output: the input's shape, and n numbers for each string. */
@@ -56,7 +57,7 @@ enum kernel_result parsing_decode_raw(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
     size_t size = dtype_size(dtype), len = input->n_elements > 0 ? tensor_string(input, 0).len : 0;
-    for (int64_t i = 1; i < input->n_elements; i++) {
+    for (int64_t i = 1; i < input->n_elements && pool_goes_on(i); i++) {
         size_t own = tensor_string(input, i).len;
         if (own != len)
             return kernel_fail(ctx,
@@ -72,7 +73,8 @@ enum kernel_result parsing_decode_raw(struct kernel_ctx *ctx) {
                 len, size, dtype_name(dtype)));
     KERNEL_TRY(ctx, alloc_output(ctx, input, (int64_t)(len / size)));
     char *out = tensor_data(&ctx->outputs[0]);
-    for (int64_t i = 0; i < input->n_elements; i++)
+    KERNEL_TRY(ctx, kernel_loop_check(0)); /* else all strings have that length */
+    for (int64_t i = 0; i < input->n_elements && pool_goes_on_rows(i, (int64_t)len); i++)
         put(ctx->instance->state, dtype, out + (size_t)i * len, tensor_string(input, i));
     return KERNEL_DONE;
 }
@@ -99,14 +101,13 @@ enum kernel_result parsing_decode_padded_raw(struct kernel_ctx *ctx) {
             ctx, status_invalid("fixed_length (%lld) must be greater than zero.", (long long)len));
     KERNEL_TRY(ctx, alloc_output(ctx, input, len / size));
     char *out = tensor_data(&ctx->outputs[0]);
-    if (input->n_elements > 0)
-        memset(out, 0, tensor_size_bytes(&ctx->outputs[0]));
+    pool_clear(out, tensor_size_bytes(&ctx->outputs[0]));
     char *padded = xcalloc(1, (size_t)len);
-    for (int64_t i = 0; i < input->n_elements; i++) {
+    for (int64_t i = 0; i < input->n_elements && pool_goes_on_rows(i, len); i++) {
         struct span text = tensor_string(input, i);
         size_t n = MIN(text.len, (size_t)len);
-        memset(padded, 0, (size_t)len);
-        memcpy(padded, text.data, n);
+        pool_clear(padded, (size_t)len);
+        pool_copy(padded, text.data, n);
         put(ctx->instance->state, dtype, out + i * len, (struct span){padded, (size_t)len});
     }
     free(padded);

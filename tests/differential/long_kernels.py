@@ -180,7 +180,7 @@ CASES = {
     "SparseTensorDenseMatMul": lambda: raw.SparseTensorDenseMatMul(
         a_indices=_sparse(2_000_000, 10_000, 10_000)[0], a_values=_large(2_000_000),
         a_shape=[10_000, 10_000], b=_large(10_000, 256)),
-    "SparseSparse": lambda: raw.CSRSparseMatrixToDense(
+    "SparseMatrixSparseMatMul": lambda: raw.CSRSparseMatrixToDense(
         sparse_input=raw.SparseMatrixSparseMatMul(
             a=raw.DenseToCSRSparseMatrix(dense_input=_large(1200, 1200),
                                          indices=tf.where(_large(1200, 1200) >= 0)),
@@ -371,6 +371,10 @@ CASES = {
         _large(1000), _indices(50_000_000, 1000)[:, None], _large(50_000_000)),
     "TensorScatterUpdate": lambda: tf.tensor_scatter_nd_update(
         _large(1000), _indices(50_000_000, 1000)[:, None], _large(50_000_000)),
+    "InplaceUpdate": lambda: raw.InplaceUpdate(x=_large(1000), i=_indices(50_000_000, 1000),
+                                               v=_large(50_000_000)),
+    "UnravelIndex": lambda: raw.UnravelIndex(indices=_indices(20_000_000, 1000),
+                                             dims=[10, 100]),
     "OneHot": lambda: tf.one_hot(_indices(2_000_000, 100), 100),
     "Tile": lambda: tf.tile(_large(1000, 1000), [20, 20]),
     "Pad": lambda: tf.pad(_large(18_000, 18_000), [[1, 1], [1, 1]]),
@@ -402,6 +406,8 @@ CASES = {
         tf.cast(_large(100_000_000, dtype=tf.int32), tf.quint8), 0., 1.),
     "FakeQuantWithMinMaxVars": lambda: raw.FakeQuantWithMinMaxVars(inputs=_large(100_000_000),
                                                                    min=0., max=1.),
+    "Fingerprint": lambda: raw.Fingerprint(data=_large(20_000_000, 4), method="farmhash64"),
+    "DecodeRaw/long": lambda: tf.io.decode_raw([_text(100_000_000)], tf.uint8),
     "DecodeRaw": lambda: tf.io.decode_raw(_binary(5_000_000), tf.uint8),
     "DecodeCompressed": lambda: raw.DecodeCompressed(
         bytes=np.array([__import__("zlib").compress(b"x" * 300_000_000)]),
@@ -412,6 +418,8 @@ CASES = {
     "Sum/middle": lambda: tf.reduce_sum(_large(100, 20_000, 100), 1),
     "Prod": lambda: tf.reduce_prod(_large(400_000_000)),
     "ArgMax": lambda: tf.argmax(_large(300_000_000)),
+    "ArgMax/columns": lambda: tf.argmax(_large(50_000_000, 4)),
+    "ArgMin/half": lambda: tf.argmin(_large(100_000_000, dtype=tf.half)),
     "All": lambda: tf.reduce_all(_large(300_000_000) >= 0),
     "EuclideanNorm": lambda: raw.EuclideanNorm(input=_large(300_000_000), axis=0),
     # elementwise, random
@@ -434,6 +442,7 @@ CASES = {
                                                    sample=_large(5_000_000)),
     "RandomPoissonV2": lambda: tf.random.poisson([10_000_000], 50., seed=1),
     "RandomShuffle": lambda: tf.random.shuffle(_large(50_000_000), seed=1),
+    "Multinomial/classes": lambda: tf.random.categorical(_large(1, 30_000_000), 1000, seed=1),
     "Multinomial": lambda: tf.random.categorical(_large(1, 10_000), 2_000_000, seed=1),
     "StatelessRandomUniform": lambda: tf.random.stateless_uniform([400_000_000], [1, 2]),
     "StatelessRandomNormal": lambda: tf.random.stateless_normal([50_000_000], [1, 2]),
@@ -503,8 +512,14 @@ CASES = {
     "StringUpper/long": lambda: tf.strings.upper(_text(60_000_000), encoding="utf-8"),
     "StringLength/long": lambda: tf.strings.length(_text(100_000_000), unit="UTF8_CHAR"),
     "Substr": lambda: tf.strings.substr(_numbers(10_000_000), 0, 3),
-    "RegexReplace": lambda: tf.strings.regex_replace([_text(8_000_000)], "a+", "bb"),
-    "RegexFullMatch": lambda: tf.strings.regex_full_match([_text(80_000_000)], "[a-z ]*"),
+    "StaticRegexReplace": lambda: raw.StaticRegexReplace(input=[_text(8_000_000)], pattern="a+",
+                                                         rewrite="bb"),
+    "StaticRegexFullMatch": lambda: raw.StaticRegexFullMatch(input=[_text(80_000_000)],
+                                                             pattern="[a-z ]*"),
+    "RegexReplace": lambda: raw.RegexReplace(input=[_text(8_000_000)], pattern="a+",
+                                             rewrite="bb"),
+    "RegexFullMatch": lambda: raw.RegexFullMatch(input=[_text(80_000_000)],
+                                                 pattern="(a b )*"),
     "StringNGrams": lambda: tf.strings.ngrams(_numbers(2_000_000), 3),
     "UnicodeDecode": lambda: raw.UnicodeDecode(input=[_text(4_000_000)],
                                                input_encoding="UTF-8")[1],
@@ -590,7 +605,7 @@ CASES = {
     "CTCBeamSearchDecoder": _ctc_beam,
     "CTCGreedyDecoder": lambda: raw.CTCGreedyDecoder(
         inputs=_large(2000, 64, 1000), sequence_length=np.full(64, 2000, np.int32))[2],
-    "Batch_serialize": lambda: raw.SerializeManySparse(
+    "SerializeManySparse": lambda: raw.SerializeManySparse(
         sparse_indices=_sparse(2_000_000, 10_000, 10_000)[0], sparse_values=_large(2_000_000),
         sparse_shape=[10_000, 10_000]),
 }

@@ -150,7 +150,8 @@ def comments(text):
 
 
 def retired_rows(glossary):
-    """[(pattern, where, instead, kept)] of the glossary's table of retired words.
+    """[(pattern, literal, where, instead, kept)] of the glossary's table of retired words. A text
+    without the literal, which is in lower case, does not match.
 
     A row is | `word` | where | write | why | kept in |. Where is "code" (identifiers of C
     files) or "prose" (comments, pages and READMEs). `*` in a word stands for letters. "kept in"
@@ -162,26 +163,28 @@ def retired_rows(glossary):
         r"^\| (`.*?`) \| (code|prose) \| (.*?) \| (.*?) \| (.*?) ?\|$", table, re.M):
         for word in re.findall(r"`([^`]+)`", words):
             pattern = re.escape(word).replace(r"\*", r"\w*").replace(r"\ ", r"\s+(?:\*\s+)?")
-            rows.append((rf"(?<![\w.])(?:{pattern})(?!\w)", where, f"write {instead} ({why})",
-                         tuple(re.findall(r"`([^`]+)`", kept))))
+            literal = max(re.split(r"[* ]", word.lower()), key=len)
+            rows.append((rf"(?<![\w.])(?:{pattern})(?!\w)", literal, where,
+                         f"write {instead} ({why})", tuple(re.findall(r"`([^`]+)`", kept))))
     return rows
 
 
 def retired_words_of(path, text, rows):
     """Complaints about the retired words in one file."""
     is_c = path.endswith((".c", ".h", ".inc"))
-    for pattern, where, instead, kept in rows:
+    searched = {"prose": comments(text) if is_c else without_code(text)}
+    if is_c:
+        searched["code"] = check.strip_comments_and_strings(text)
+    lowered = {where: words.lower() for where, words in searched.items()}
+    for pattern, literal, where, instead, kept in rows:
+        if literal not in lowered.get(where, ""):
+            continue
         if path in kept or path.startswith(tuple(name for name in kept if name.endswith("/"))
                                            or ("\0",)):
             continue
-        if where == "code" and not is_c:
-            continue
-        searched = check.strip_comments_and_strings(text)
-        if where == "prose":
-            searched = comments(text) if is_c else without_code(text) if path.endswith(
-                ".md") else ""
-        for match in re.finditer(pattern, searched, re.I if where == "prose" else 0):
-            line = searched.count("\n", 0, match.start()) + 1
+        words = searched[where]
+        for match in re.finditer(pattern, words, re.I if where == "prose" else 0):
+            line = words.count("\n", 0, match.start()) + 1
             yield f"{path}:{line}: {' '.join(match.group().split())!r} is retired: {instead}"
 
 

@@ -531,8 +531,9 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
                   service_task_ready, service_task_lost, service_write_holdings, service);
     tasks_set_tls(service->env.tasks, options->tls_wire);
     tasks_set_checksums(service->env.tasks, options->use_checksums);
-    tasks_set_client_address(service->env.tasks, options->listen,
-                             grpc_server_port(service->server));
+    if (options->listen)
+        tasks_set_client_address(service->env.tasks, options->listen,
+                                 grpc_server_port(service->server));
     loop_timer_init(loop, &service->timer, on_tick);
     loop_timer_start(&service->timer, TICK_MS, TICK_MS);
     *ret = service;

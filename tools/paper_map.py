@@ -37,10 +37,10 @@ PAPERS = (
          "worker/plan/plan.c worker/executor/executor.c",
          "unit/worker/test_executor.c ../bench/executor.c", {}),
         ("3.2.1", "placement",
-         "master/compile/place.c master/compile/place_session.c master/compile/pass_place.c "
-         "master/compile/place_cost.c master/compile/schedule*.c",
-         "unit/master/data/place.txt unit/master/data/place_cost.txt unit/master/test_schedule.c",
+         "master/compile/place*.c master/compile/pass_place.c master/compile/schedule*.c",
+         "unit/master/data/place*.txt unit/master/test_schedule.c",
          {"constraints and a simple rule": "file:master/compile/pass_place.c",
+          "variables spread by bytes": "file:master/compile/place_spread.c",
           "a cost model": "file:master/compile/place_cost.c",
           "measured costs": "file:master/compile/measured_costs.c"}),
         ("3.2.2", "Send and Recv, one Recv for each tensor and task",

@@ -26,6 +26,13 @@ struct pooling_op {
 
 enum { POOLING_USUAL_TAPS = 4 }; /* the taps of a 2 by 2 window, whose loops are unrolled */
 
+/* Scratch memory of max_grad: for each tap, and for each channel. */
+struct pooling_places {
+    const void **taps;
+    int32_t *at;
+    void *best; /* 8 bytes for each channel */
+};
+
 /* The loops of one element type, over the channels of one position (pooling_loops.inc). half and
  * bfloat16 are computed in float. max computes n_positions contiguous positions, whose taps are
  * `step` elements apart. */
@@ -34,6 +41,11 @@ struct pooling_loops {
                 int64_t n, void *out);
     void (*search)(const void *const *taps, int64_t n_taps, int64_t n, void *best, int32_t *at);
     void (*scatter)(void *const *to, const int32_t *at, int64_t n, const void *gradient);
+    /* Gives the gradient of a maximum to the first tap that has it: stores it, and 0 at the other
+     * taps, with is_only, when no tap belongs to two positions; adds it otherwise. n_taps > 0. */
+    void (*max_grad)(const void *const *taps, void *const *to, int64_t n_taps, int64_t n_positions,
+                     int64_t step, int64_t n, const void *gradient, bool is_only,
+                     const struct pooling_places *places);
     void (*scatter_equal)(void *const *to, const void *const *taps, int64_t n_taps, int64_t n,
                           const void *out, const void *gradient);
     void (*gather_equal)(const void *const *from, const void *const *taps, int64_t n_taps,

@@ -1,8 +1,7 @@
 /* Pools the taps of windows: computes an output pixel from the taps of its window, channel by
  * channel.
  *
- * Forward work is split by rows of output pixels. Gradients are split by images, because windows
- * overlap. */
+ * Work is split by rows of output pixels; gradients by images where windows overlap. */
 #include <float.h>
 
 #include "kernels/support/lanes.h"
@@ -188,14 +187,8 @@ static void run_position(const struct pooling_job *job, int64_t n, int64_t p, st
     void *const *to = (void *const *)(uintptr_t)share->others;
     switch (job->kind) {
     case POOLING_MAX_GRAD:
-        if (n_taps == 0)
-            return;
-        if (job->n_spatial == 3) {
+        if (n_taps > 0)
             loops->scatter_equal(to, share->taps, n_taps, channels, out, gradient);
-            return;
-        }
-        loops->search(share->taps, n_taps, channels, share->best, share->at);
-        loops->scatter(to, share->at, channels, gradient);
         return;
     case POOLING_MAX_GRAD_GRAD:
         loops->gather_equal(share->others, share->taps, n_taps, channels, out, result);
@@ -254,10 +247,40 @@ static void clip_window(const struct pooling_job *job, int i, int64_t origin, in
     *ret_end = reaches_end ? s->in[i] : MIN(origin + s->window[i], s->in[i]);
 }
 
-/* Computes a row of output pixels of MaxPool, AvgPool or AvgPoolGrad, whose taps are in the result.
- * The rows of the window are found once for the whole row. The taps are found once for all windows
- * that are inside of the image's columns. */
-static void run_row(const struct pooling_job *job, int64_t row, const void **taps, int64_t *rows) {
+/* The buffers of a share of rows. */
+struct row_share {
+    const void **taps, **others; /* by tap: in the input, and the same pixels of the gradient */
+    int64_t *rows;               /* where the rows of the window begin */
+    struct pooling_places places;
+};
+
+/* Computes contiguous output pixels from the taps of the first of them. */
+static void run_taps(const struct pooling_job *job, const struct row_share *share, int64_t n_taps,
+                     int64_t n_positions, char *out) {
+    const struct conv_shape *s = job->shape;
+    int64_t channels = s->in_channels, step = s->stride[2] * channels;
+    void *const *to = (void *const *)(uintptr_t)share->others;
+    switch (job->kind) {
+    case POOLING_AVG_GRAD:
+        mean_grad(job->dtype, to, n_taps, n_positions, step, channels, out, is_tiled(s));
+        return;
+    case POOLING_MAX_GRAD:
+        if (n_taps > 0)
+            pooling_loops_of[job->dtype]->max_grad(share->taps, to, n_taps, n_positions, step,
+                                                   channels, out, is_tiled(s), &share->places);
+        return;
+    case POOLING_MAX:
+        pooling_loops_of[job->dtype]->max(share->taps, n_taps, n_positions, step, channels, out);
+        return;
+    default:
+        pooling_mean(job->dtype, share->taps, n_taps, n_positions, step, channels, out);
+    }
+}
+
+/* Computes a row of output pixels of MaxPool, AvgPool or their gradients (of MaxPool in two
+ * dimensions). The rows of the window are found once for the whole row. The taps are found once for
+ * all windows that are inside of the image's columns. */
+static void run_row(const struct pooling_job *job, int64_t row, const struct row_share *share) {
     const struct conv_shape *s = job->shape;
     int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0,
             stride = s->stride[2];
@@ -269,9 +292,9 @@ static void run_row(const struct pooling_job *job, int64_t row, const void **tap
     clip_window(job, 1, y, &row_begin, &row_end);
     for (int64_t i = begin; i < end; i++)
         for (int64_t j = row_begin; j < row_end; j++)
-            rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
-    bool is_backward = job->kind == POOLING_AVG_GRAD, is_only = is_backward && is_tiled(s);
-    const char *in = is_backward ? job->result : job->in;
+            share->rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
+    bool is_backward = job->kind == POOLING_AVG_GRAD || job->kind == POOLING_MAX_GRAD;
+    const char *in = job->in, *other = job->result;
     char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) +
                 row * s->out[2] * pixel;
     int64_t most = MAX(MOST_BYTES / pixel / MAX(n_rows * s->window[2], 1), 1);
@@ -282,18 +305,13 @@ static void run_row(const struct pooling_job *job, int64_t row, const void **tap
         clip_window(job, 2, origin, &begin, &end);
         n_positions = origin >= 0 && room >= 0 ? MIN(room / stride + 1, s->out[2] - x) : 1;
         n_positions = MIN(n_positions, most);
-        for (int64_t r = 0; r < n_rows; r++)
-            for (int64_t at = begin; at < end; at++)
-                taps[n_taps++] = in + rows[r] + at * pixel;
-        if (is_backward)
-            mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_positions,
-                      stride * s->in_channels, s->in_channels, out, is_only);
-        else if (job->kind == POOLING_MAX)
-            pooling_loops_of[job->dtype]->max(taps, n_taps, n_positions, stride * s->in_channels,
-                                              s->in_channels, out);
-        else
-            pooling_mean(job->dtype, taps, n_taps, n_positions, stride * s->in_channels,
-                         s->in_channels, out);
+        for (int64_t r = 0; r < n_rows; r++) {
+            for (int64_t at = begin; at < end; at++, n_taps++) {
+                share->taps[n_taps] = in ? in + share->rows[r] + at * pixel : NULL;
+                share->others[n_taps] = is_backward ? other + share->rows[r] + at * pixel : NULL;
+            }
+        }
+        run_taps(job, share, n_taps, n_positions, out);
     }
 }
 
@@ -307,16 +325,28 @@ static void note_failure(struct pooling_job *job, struct status *st) {
 static void run_rows(struct pooling_job *job, int64_t begin, int64_t end) {
     const struct conv_shape *s = job->shape;
     int64_t n_rows = MIN(s->window[0], s->in[0]) * MIN(s->window[1], s->in[1]),
-            n_taps = n_rows * MIN(s->window[2], s->in[2]), *words;
+            n_taps = n_rows * MIN(s->window[2], s->in[2]),
+            channels = job->kind == POOLING_MAX_GRAD ? s->in_channels : 0, *words = NULL;
     struct tensor scratch = TENSOR_INIT;
-    struct status *st = scratch_new(job->ctx, DT_INT64, n_taps + n_rows, 1, &scratch, &words);
-    for (; !st && begin < end; begin++)
-        run_row(job, begin, (const void **)words, words + n_taps);
-    note_failure(job, st);
+    struct status *st =
+        scratch_new(job->ctx, DT_INT64, 3 * n_taps + n_rows + 2 * channels, 1, &scratch, &words);
+    if (st) {
+        note_failure(job, st);
+        return;
+    }
+    struct row_share share = {.rows = words};
+    words += n_rows;
+    share.taps = (const void **)words;
+    share.others = (const void **)(words + n_taps);
+    share.places.taps = (const void **)(words + 2 * n_taps);
+    share.places.best = words + 3 * n_taps;
+    share.places.at = (int32_t *)(void *)(words + 3 * n_taps + channels);
+    for (; begin < end; begin++)
+        run_row(job, begin, &share);
     tensor_clear(&scratch);
 }
 
-static void forward_range(void *arg, int64_t begin, int64_t end) { run_rows(arg, begin, end); }
+static void plain_range(void *arg, int64_t begin, int64_t end) { run_rows(arg, begin, end); }
 
 static void run_units(struct pooling_job *job, int64_t begin, int64_t end, int64_t unit) {
     note_failure(job, run_positions(job, begin * unit, end * unit));
@@ -327,17 +357,20 @@ static void rows_range(void *arg, int64_t begin, int64_t end) {
     run_units(job, begin, end, job->shape->out[2]);
 }
 
+/* Is it a gradient whose taps are found row by row? */
+static bool goes_by_rows(const struct pooling_job *job) {
+    return job->kind == POOLING_AVG_GRAD || (job->kind == POOLING_MAX_GRAD && job->n_spatial < 3);
+}
+
 /* An image's gradient is cleared immediately before it is added to, so that it is in the cache. */
 static void images_range(void *arg, int64_t begin, int64_t end) {
     struct pooling_job *job = arg;
     int64_t bytes = conv_n_positions(job->shape->in) * job->shape->in_channels *
                     (int64_t)dtype_size(job->dtype);
     int64_t n_rows = job->shape->out[0] * job->shape->out[1];
-    bool is_average = job->kind == POOLING_AVG_GRAD;
     for (; begin < end; begin++) {
-        if (!is_average || !is_tiled(job->shape))
-            pool_clear((char *)job->result + begin * bytes, (size_t)bytes);
-        if (is_average)
+        pool_clear((char *)job->result + begin * bytes, (size_t)bytes);
+        if (goes_by_rows(job))
             run_rows(job, begin * n_rows, (begin + 1) * n_rows);
         else
             run_units(job, begin, begin + 1, conv_n_positions(job->shape->out));
@@ -349,14 +382,17 @@ struct status *pooling_run(struct pooling_job *job) {
     bool is_backward = job->kind == POOLING_MAX_GRAD || job->kind == POOLING_AVG_GRAD;
     double taps = (double)conv_n_positions(s->window),
            per_position = taps * (2 + (double)s->in_channels * 0.05) + 10;
-    if (is_backward) {
+    int64_t n_rows = s->batch * s->out[0] * s->out[1];
+    if (is_backward && goes_by_rows(job) && is_tiled(s)) {
+        pool_parallel_for(job->ctx->pool, n_rows, 2 * per_position * (double)s->out[2], plain_range,
+                          job);
+    } else if (is_backward) {
         pool_parallel_for(job->ctx->pool, s->batch,
                           2 * per_position * (double)conv_n_positions(s->out), images_range, job);
     } else {
-        int64_t n_rows = s->batch * s->out[0] * s->out[1];
         bool is_plain = job->kind == POOLING_MAX || job->kind == POOLING_AVG;
         pool_parallel_for(job->ctx->pool, n_rows, per_position * (double)s->out[2],
-                          is_plain ? forward_range : rows_range, job);
+                          is_plain ? plain_range : rows_range, job);
     }
     return job->failure;
 }

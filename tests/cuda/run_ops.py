@@ -31,7 +31,7 @@ from cluster import Cluster  # noqa: E402
 RAW, tf1 = tf.raw_ops, tf.compat.v1
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
              "complex64": 1e-5, "complex128": 1e-11}
-SCAN_SLACK = 20  # a scan is a long sum
+LONG_SUMS, SLACK = ("Cum", "Einsum"), 20  # scans, and products of sums
 BATCH = 60       # cases of one step
 
 REAL = ["half", "bfloat16", "float32", "float64"]
@@ -414,7 +414,7 @@ def difference(name, cpu, gpu):
     if cpu.dtype.name not in TOLERANCE:
         agrees = cpu == gpu
     else:
-        tolerance = TOLERANCE[cpu.dtype.name] * (SCAN_SLACK if name.startswith("Cum") else 1)
+        tolerance = TOLERANCE[cpu.dtype.name] * (SLACK if name.startswith(LONG_SUMS) else 1)
         wide = "complex128" if cpu.dtype.kind == "c" else "float64"
         x, y = cpu.astype(wide), gpu.astype(wide)
         agrees = numpy.isclose(x, y, tolerance, tolerance, True) | numpy.isnan(x) & numpy.isnan(y)

@@ -147,12 +147,36 @@ static bool reshapes_surely(struct simplifier *s, const struct node *reshape) {
            shape_is_full(simplify_shape(s, &(struct node_input){(struct node *)reshape, 0}));
 }
 
+static bool has_elements(struct shape shape) {
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dims[i] <= 0)
+            return false;
+    return shape_is_full(shape);
+}
+
+/* Does the result depend on the number of elements alone? Where a tensor is empty, [-1, 0] depends
+ * on its sizes: of [0, 3] it makes [3, 0], and of [0] it makes [1, 0]. */
+static bool asks_for_number(struct simplifier *s, const struct node *reshape) {
+    const struct node_input *to = &reshape->inputs[1];
+    int64_t *dims;
+    bool is_inferred = false, is_empty = false;
+    int n = simplify_const_ints(s, to, &dims);
+    for (int i = 0; i < n; i++) {
+        is_inferred = is_inferred || dims[i] == -1;
+        is_empty = is_empty || dims[i] == 0;
+    }
+    if (n >= 0 ? !(is_inferred && is_empty) : to->index == 0 && node_is_op(to->src, "Shape"))
+        return true;
+    return has_elements(simplify_shape(s, &reshape->inputs[0]));
+}
+
 bool simplify_reshapes_again(struct simplifier *s, const struct simplify_rule *rule,
                              const struct node *node, struct simplify_found *ret) {
     const struct node *inner = inner_of(s, node, "Reshape");
     (void)rule;
     ret->input = 0;
-    return inner && reshapes_surely(s, inner) && takes_from_inner(node, ret);
+    return inner && reshapes_surely(s, inner) && asks_for_number(s, node) &&
+           takes_from_inner(node, ret);
 }
 
 bool simplify_squeezes_expanded(struct simplifier *s, const struct simplify_rule *rule,

@@ -244,12 +244,20 @@ static struct node_input repeated(struct simplifier *s, const struct node_input 
     return src->inputs[0];
 }
 
+/* Of two NaNs, a sum or a product of floats is the first. Kernels swap the operands where only the
+ * second one repeats. */
+static bool is_swapped(const struct node *node, int at) {
+    return at == 1 && !dtype_in((enum dtype)node->in_types[0], DTYPES_INT) &&
+           (node_is_either(node, "Add", "AddV2") || node_is_op(node, "Mul"));
+}
+
 bool simplify_is_broadcast_anyway(struct simplifier *s, const struct simplify_rule *rule,
                                   const struct node *node, struct simplify_found *ret) {
     (void)rule;
     for (int at = 0; at < 2; at++) {
         const struct node_input *in = &node->inputs[at];
-        if (!node_is_op(in->src, "Fill") && !node_is_op(in->src, "BroadcastTo"))
+        if (is_swapped(node, at) ||
+            (!node_is_op(in->src, "Fill") && !node_is_op(in->src, "BroadcastTo")))
             continue;
         struct shape shape = simplify_shape(s, in);
         if (!shape_is_full(shape) ||

@@ -15,7 +15,7 @@ struct measured {
 
 bool cost_graph_is_due(int64_t build_cost_model, int64_t build_cost_model_after, int64_t step) {
     int64_t n_measured = step + 1 - MAX(build_cost_model_after, (int64_t)0);
-    return build_cost_model > 0 && n_measured >= 0 && n_measured % build_cost_model == 0;
+    return build_cost_model > 0 && n_measured > 0 && n_measured % build_cost_model == 0;
 }
 
 /* ---- reading the traces ---- */

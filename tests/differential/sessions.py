@@ -472,10 +472,10 @@ def cost_graph(target, note):
                 session.run(z, run_metadata=metadata)
                 nodes = {n.name: n for n in metadata.cost_graph.node}
                 name_of = {n.id: n.name for n in metadata.cost_graph.node}
-                # TensorFlow's servers count from below 0, and so begin with a step before `after`
-                if step + 1 >= after:
+                # TensorFlow's servers count from below 0: they begin with a step before `after`
+                if step >= after:
                     note(f"{every} after {after}: step {step}", "product" in nodes)
-                if "product" not in nodes or step + 1 < after:
+                if "product" not in nodes or step < after:
                     continue
                 product = nodes["product"]
                 note("device", product.device[:20])

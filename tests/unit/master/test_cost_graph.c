@@ -98,8 +98,8 @@ static void each_nth_step_after_the_first_ones(void **state) {
     const struct {
         int64_t every, after;
         const char *due; /* of the steps 0 … 8 */
-    } rows[] = {{0, 0, "........."}, {1, 0, "xxxxxxxxx"},  {3, 0, "..x..x..x"}, {3, 2, ".x..x..x."},
-                {2, 5, "....x.x.x"}, {-1, 0, "........."}, {4, -7, "...x...x."}};
+    } rows[] = {{0, 0, "........."}, {1, 0, "xxxxxxxxx"},  {3, 0, "..x..x..x"}, {3, 2, "....x..x."},
+                {2, 5, "......x.x"}, {-1, 0, "........."}, {4, -7, "...x...x."}};
     for (size_t r = 0; r < ARRAY_LEN(rows); r++)
         for (int step = 0; step < 9; step++)
             assert_int_equal(cost_graph_is_due(rows[r].every, rows[r].after, step),

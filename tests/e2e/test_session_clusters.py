@@ -105,12 +105,16 @@ class TwoClusters(FaultCase):
 
     def nothing_left(self):
         """No task has a cluster, a graph or a step of a session; the masters have no session."""
-        def is_left():
+        def left():
             pages = [self.status(task) for task in self.tasks_of_both()]
-            master = self.status(self.master)["service"]
-            return [p["task"] for p in pages if p["session_clusters"] or p["graphs"]
-                    or p["live_steps"]] or master["session_clusters"]
-        self.until(lambda: not is_left(), "something is left of the sessions")
+            kinds = "session_clusters", "graphs", "live_steps"
+            found = {p["task"]: {kind: p[kind] for kind in kinds if p[kind]} for p in pages}
+            found["master"] = self.status(self.master)["service"]["session_clusters"]
+            return {name: what for name, what in found.items() if what}
+        try:
+            self.until(lambda: not left(), "something is left of the sessions")
+        except AssertionError:
+            self.fail(f"left of the sessions: {left()}")
 
 
 class TestSessionClusters(TwoClusters):

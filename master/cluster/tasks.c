@@ -383,7 +383,8 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         return;
     }
     if (message->type == WIRE_HELLO) {
-        if (task->state == TASK_LINKING && conn != task->probe && ++task->n_linked == 2)
+        if (task->state == TASK_LINKING && conn != task->probe && !task->tasks->leaving_ns &&
+            ++task->n_linked == 2)
             task_ready(task);
         return;
     }
@@ -614,17 +615,26 @@ void tasks_free(struct tasks *tasks) {
     free_when_quiet(tasks);
 }
 
+/* While it is being linked, the task may hear each of the two Hellos before or after the other
+ * connection has ended: behind each it must hear that this master leaves. */
+static void leave_task(struct task *task, struct status *why) {
+    static const struct wire_out leave = {.type = WIRE_LEAVE};
+    loop_timer_stop(&task->timer);
+    if (task->state != TASK_LINKING && task->state != TASK_READY) {
+        task_down(task, why);
+        return;
+    }
+    wire_send(task->control, &leave);
+    if (task->state == TASK_LINKING)
+        wire_send(task->bulk, &leave);
+}
+
 void tasks_leave(struct tasks *tasks) {
     if (!tasks)
         return;
     struct status *why = status_new(STATUS_CANCELLED, "the session's cluster is left");
     tasks->leaving_ns = clock_now_ns();
-    for (int i = 0; i < tasks->n; i++) {
-        struct task *task = tasks->rows[i];
-        loop_timer_stop(&task->timer);
-        task_send_in_order(task, &(struct wire_out){.type = WIRE_LEAVE});
-        if (task->state != TASK_READY)
-            task_down(task, why);
-    }
+    for (int i = 0; i < tasks->n; i++)
+        leave_task(tasks->rows[i], why);
     status_unref(why);
 }

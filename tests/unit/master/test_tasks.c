@@ -25,6 +25,8 @@ struct process {
         uint64_t expected;
     } hellos[MAX_HELLOS];
     int n_hellos, n_leaves, n_open;
+    int n_answered; /* how many Hellos it answers */
+    int n_awaited;  /* how many Leaves it awaits before it closes its connections */
     struct wire_conn *open[MAX_HELLOS];
 };
 
@@ -56,7 +58,8 @@ static void on_hello(struct process *p, struct wire_conn *conn,
     p->hellos[p->n_hellos++].expected = hello->expected_incarnation;
     mine.protocol = WIRE_PROTOCOL;
     mine.incarnation = p->incarnation;
-    answer(conn, WIRE_HELLO, message->id, millrace__hello__pack(&mine, bytes), bytes);
+    if (p->n_hellos <= p->n_answered)
+        answer(conn, WIRE_HELLO, message->id, millrace__hello__pack(&mine, bytes), bytes);
     if (*hello->as_task && !*p->as_task)
         snprintf(p->as_task, sizeof(p->as_task), "%s", hello->as_task);
     if (*hello->as_task && strcmp(p->as_task, hello->as_task) != 0)
@@ -89,7 +92,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         break;
     case WIRE_LEAVE:
         p->n_leaves++;
-        for (int i = 0; i < p->n_open; i++)
+        for (int i = 0; i < p->n_open && p->n_leaves >= p->n_awaited; i++)
             wire_conn_close(p->open[i], NULL);
         break;
     default:
@@ -135,8 +138,8 @@ static void start(void) {
 static int setup(void **state) {
     loop = loop_new();
     cluster_spec_init(&spec);
-    process = (struct process){.incarnation = PROCESS};
-    other_process = (struct process){.incarnation = OTHER_PROCESS};
+    process = (struct process){.incarnation = PROCESS, .n_answered = MAX_HELLOS};
+    other_process = (struct process){.incarnation = OTHER_PROCESS, .n_answered = MAX_HELLOS};
     memset(servers, 0, sizeof(servers));
     tasks = NULL;
     return 0;
@@ -195,6 +198,19 @@ static void a_leaving_master_says_so(void **state) {
     assert_int_equal(other_process.n_leaves, 1);
 }
 
+/* Each of the two Hellos may be the one that the task hears last. */
+static void a_master_that_leaves_while_it_is_linked_says_so_on_both_connections(void **state) {
+    add_task("a", &process);
+    process.n_answered = 1; /* the probe's */
+    process.n_awaited = 2;
+    start();
+    LOOP_UNTIL(loop, process.n_hellos == 3);
+    tasks_leave(tasks);
+    tasks = NULL;
+    LOOP_UNTIL(loop, process.n_open == 0);
+    assert_int_equal(process.n_leaves, 2);
+}
+
 /* The process closes the connections of one of its two names, so that never both tasks stay READY.
  * What it said on the probes is remembered. */
 static void one_process_at_two_addresses_is_found(void **state) {
@@ -228,6 +244,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_task_is_told_its_name_after_the_probe, setup, teardown),
         cmocka_unit_test_setup_teardown(a_master_of_the_own_cluster_tells_no_name, setup, teardown),
         cmocka_unit_test_setup_teardown(a_leaving_master_says_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_master_that_leaves_while_it_is_linked_says_so_on_both_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(tasks_that_have_not_answered_are_no_process, setup,
                                         teardown),

@@ -6,7 +6,8 @@
  *   depth   the most nodes on a path to the node that are not elementwise, have inputs, or are on
  *           another device. Nodes of one depth that are connected have no path between them that
  *           leaves their group, so no cycle arises. Nor does the result of one product wait for the
- *           next product.
+ *           next product. An Exit is behind all nodes of its loop, since each of them may decide,
+ *           over iterations, what leaves it.
  *   waits   the asynchronous nodes that the node depends on: a Dequeue may wait for an Enqueue of
  *           another result, an edge that no graph shows. Members of a group with several results
  *           depend on the same ones.
@@ -39,6 +40,13 @@ struct fuse_node {
     bool is_lost;  /* it depends on more asynchronous nodes than there are bits */
 };
 
+/* The greatest of what the nodes of a loop have. */
+struct loop_sum {
+    uint64_t waits;
+    int depth;
+    bool is_lost;
+};
+
 struct finder {
     struct compilation *c;
     struct node *const *order;
@@ -47,6 +55,7 @@ struct finder {
     struct conditions conditions;
     bool *is_reference;        /* by node id */
     bool *is_target;           /* by node id */
+    struct loop_sum *loops;    /* by frame */
     int *loop_condition;       /* by frame: of the values of its NextIterations */
     struct fuse_node *nodes;   /* by node id */
     int *parent;               /* by node id: union-find */
@@ -130,8 +139,25 @@ static int depth_after(const struct finder *f, const struct node *src, const str
     return from->depth + is_step;
 }
 
-static void look_at_node(struct finder *f, const struct node *node) {
+/* What leaves a loop waits for all of it. */
+static void add_loop(struct finder *f, const struct node *node, bool is_exit) {
     struct fuse_node *me = &f->nodes[node->id];
+    struct loop_sum *loop = &f->loops[is_exit ? f->frames.in[node->id] : f->frames.out[node->id]];
+    if (is_exit) {
+        me->depth = MAX(me->depth, loop->depth + 1);
+        me->waits |= loop->waits;
+        me->is_lost |= loop->is_lost;
+    } else {
+        loop->depth = MAX(loop->depth, me->depth);
+        loop->waits |= me->waits;
+        loop->is_lost |= me->is_lost;
+    }
+}
+
+/* Returns whether the node has got other values than in the round before. */
+static bool look_at_node(struct finder *f, const struct node *node, bool is_first_round) {
+    struct fuse_node *me = &f->nodes[node->id], before = *me;
+    bool is_exit = node_is_either(node, "Exit", "RefExit");
     const struct kernel_def *def = kernel_find(node, "CPU");
     for (int i = 0; i < node->n_inputs; i++) {
         const struct node *src = node->inputs[i].src;
@@ -141,15 +167,35 @@ static void look_at_node(struct finder *f, const struct node *node) {
         me->waits |= f->nodes[src->id].waits;
         me->is_lost |= f->nodes[src->id].is_lost;
     }
+    if (is_exit)
+        add_loop(f, node, true);
     me->is_early = is_early(f, node);
     me->may =
         !me->is_lost && may_be_fused(f, node, def) && (me->is_early || !reads_reference(f, node));
-    if (!may_wait(node, def))
-        return;
-    if (f->n_waiters == MAX_WAITERS)
-        me->is_lost = true;
-    else
-        me->waits |= UINT64_C(1) << f->n_waiters++;
+    if (is_first_round && may_wait(node, def)) {
+        if (f->n_waiters == MAX_WAITERS)
+            me->is_lost = true;
+        else
+            me->waits |= UINT64_C(1) << f->n_waiters++;
+    }
+    if (!is_exit)
+        add_loop(f, node, false);
+    return me->depth != before.depth || me->waits != before.waits ||
+           me->is_lost != before.is_lost || me->may != before.may;
+}
+
+/* In the topological order an Exit may come before nodes of its loop, so there are rounds: two, and
+ * one for each further loop behind a loop that the order has so. Of too many nothing is fused. */
+static bool look_at_nodes(struct finder *f) {
+    enum { MAX_ROUNDS = 16 };
+    bool changed = true;
+    for (int round = 0; changed && round < MAX_ROUNDS; round++) {
+        changed = false;
+        for (int i = 0; i < f->c->graph.n_live; i++)
+            changed |= look_at_node(f, f->order[i], round == 0);
+        changed &= f->frames.n_frames > 1;
+    }
+    return !changed;
 }
 
 /* ---- 1. connected nodes of one kind ---- */
@@ -297,10 +343,12 @@ void fuse_groups_find(struct compilation *c, struct node *const *order,
         f.is_target[c->target_nodes[i]->id] = true;
     for (int i = 0; i < n; i++)
         f.parent[i] = i;
-    for (int i = 0; i < c->graph.n_live; i++)
-        look_at_node(&f, order[i]);
-    for (int i = 0; i < c->graph.n_live; i++)
+    f.loops = arena_array(&c->arena, struct loop_sum, f.frames.n_frames + 1);
+    bool is_known = look_at_nodes(&f);
+    for (int i = 0; i < c->graph.n_live; i++) {
+        f.nodes[order[i]->id].may &= is_known;
         connect(&f, order[i]);
+    }
     number_groups(&f);
     join_takers(&f);
     list_groups(&f, ret);

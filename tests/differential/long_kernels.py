@@ -45,6 +45,10 @@ def _sparse(n, rows, columns):
             np.array([rows, columns], np.int64))
 
 
+def _int64(*values):
+    return np.array(values, np.int64)
+
+
 def _matmul(dtype, n):
     return lambda: tf.matmul(_large(n, n, dtype=dtype), _large(n, n, dtype=dtype))
 
@@ -547,6 +551,16 @@ CASES = {
     "SparseReorder": lambda: raw.SparseReorder(
         input_indices=tf.reverse(_sparse(5_000_000, 10_000, 10_000)[0], [0]),
         input_values=_large(5_000_000), input_shape=[10_000, 10_000])[1],
+    "EditDistance": lambda: raw.EditDistance(
+        hypothesis_indices=_sparse(30_000, 1, 30_000)[0], hypothesis_values=_numbers(30_000),
+        hypothesis_shape=_int64(1, 30_000), truth_indices=_sparse(30_000, 1, 30_000)[0],
+        truth_values=_numbers(30_000), truth_shape=_int64(1, 30_000)),
+    "ComputeAccidentalHits": lambda: raw.ComputeAccidentalHits(
+        true_classes=tf.reshape(_indices(2_000_000, 1 << 30, tf.int64), [-1, 1]),
+        sampled_candidates=_indices(4_000_000, 1 << 30, tf.int64), num_true=1),
+    "RaggedCountSparseOutput": lambda: raw.RaggedCountSparseOutput(
+        splits=_int64(0, 4_000_000), values=_indices(4_000_000, 1 << 30, tf.int64),
+        weights=tf.constant([], tf.int32), binary_output=False),
     "SparseAdd": lambda: raw.SparseAdd(
         a_indices=_sparse(5_000_000, 10_000, 10_000)[0], a_values=_large(5_000_000),
         a_shape=[10_000, 10_000], b_indices=_sparse(5_000_000, 10_000, 10_000)[0],
@@ -638,5 +652,6 @@ STOP = [
     "DynamicStitch", "DynamicPartition", "DecodeCompressed", "Where", "Pad", "MirrorPad", "OneHot",
     "GatherNd", "ScatterNd", "TensorScatterAdd", "InvertPermutation", "DecodeRaw", "DecodeRaw/long",
     "ArgMax", "ArgMax/columns", "ArgMin/half", "Multinomial", "Multinomial/classes", "Bincount",
-    "DenseBincount", "StaticRegexReplace", "RegexReplace", "RegexFullMatch",
+    "DenseBincount", "StaticRegexReplace", "RegexReplace", "RegexFullMatch", "EditDistance",
+    "ComputeAccidentalHits", "RaggedCountSparseOutput",
 ]

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "common/base/pool_cancel.h"
+#include "common/base/pool_sort.h"
 #include "kernels/support/cancel.h"
 #include "kernels/support/counting_checks.h"
 #include "kernels/support/half_blocks.h"
@@ -73,10 +73,13 @@ static struct status *different_indices(const struct tensor *indices, int64_t **
             *rows = malloc(((size_t)n + 1) * sizeof(*rows));
     if (!rows)
         return status_exhausted("OOM when ordering %lld indices", (long long)n);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && pool_goes_on(i + 1); i++)
         rows[i] = tensor_index_at(indices, i);
-    qsort(rows, (size_t)n, sizeof(*rows), compare_rows);
-    for (int64_t i = 0; i < n; i++)
+    if (!pool_sort(rows, n, sizeof(*rows), compare_rows)) {
+        free(rows);
+        return kernel_loop_check(0);
+    }
+    for (int64_t i = 0; i < n && pool_goes_on(i + 1); i++)
         if (i == 0 || rows[i] != rows[i - 1])
             rows[n_different++] = rows[i];
     *ret_rows = rows;

@@ -6,6 +6,7 @@
 
 #include "kernels/support/cancel.h"
 #include "kernels/cpu/media/image.h"
+#include "common/base/pool_sort.h"
 #include "common/tensor/element.h"
 
 extern const struct kernel_list image_suppress_kernels;
@@ -339,7 +340,7 @@ static void combined_range(void *arg, int64_t begin, int64_t end) {
         int64_t n = 0;
         for (int64_t class = 0; class < job->n_classes; class ++)
             combined_class(job, image, class, scores, found, &n);
-        qsort(found, (size_t)n, sizeof(*found), compare_found);
+        pool_sort(found, n, sizeof(*found), compare_found);
         n = MIN(n, job->n_out);
         for (int64_t i = 0; i < n; i++) {
             int64_t at = image * job->n_out + i;

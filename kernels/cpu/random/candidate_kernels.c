@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/pool_sort.h"
 #include "kernels/cpu/random/candidate_internal.h"
 #include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
@@ -279,9 +280,9 @@ static struct status *find_hits(const struct tensor *classes, const struct tenso
     struct sampled_class *sorted = malloc((size_t)MAX(n, (int64_t)1) * sizeof(*sorted));
     if (!sorted)
         return status_exhausted("OOM when sorting %lld candidates", (long long)n);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && pool_goes_on(i + 1); i++)
         sorted[i] = (struct sampled_class){values[i], i};
-    qsort(sorted, (size_t)n, sizeof(*sorted), compare_sampled);
+    pool_sort(sorted, n, sizeof(*sorted), compare_sampled);
     for (int64_t i = 0; i < classes->n_elements && pool_goes_on(i + 1); i++) {
         int64_t place = find_sampled(sorted, n, wanted[i]);
         if (place >= 0)

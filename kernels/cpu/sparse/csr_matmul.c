@@ -2,7 +2,9 @@
  * SparseMatrixSparseMatMul. */
 #include <stdlib.h>
 
+#include "common/base/pool_sort.h"
 #include "kernels/cpu/sparse/csr.h"
+#include "kernels/support/cancel.h"
 
 extern const struct kernel_list csr_matmul_kernels;
 
@@ -143,6 +145,7 @@ struct pair {
     double complex *sums;  /* a row of the result */
     int32_t *seen, *found; /* by column: the row that has met it, plus 1; the row's columns */
     int32_t n_found;
+    int64_t row_len; /* of b, on average */
 };
 
 static void pair_fini(struct pair *pair) {
@@ -165,7 +168,7 @@ static void meet(struct pair *pair, int32_t stamp, int32_t col, double complex v
 
 static void product_row(struct pair *pair, int64_t batch, int64_t row, int32_t stamp) {
     int64_t end, i = csr_row(&pair->a, batch, row, &end);
-    for (; i < end; i++) {
+    for (; i < end && pool_goes_on_rows(i, pair->row_len); i++) {
         double complex x = c128_load(pair->a.dtype, pair->a.values, i);
         int64_t b_end, k = csr_row(&pair->b, batch, pair->a.col[i], &b_end);
         for (; k < b_end; k++)
@@ -187,7 +190,7 @@ static int64_t visit_rows(struct pair *pair, int64_t n_rows, int64_t n_cols) {
             pair->n_found = 0;
             product_row(pair, batch, row, (int32_t)(batch * n_rows + row + 1));
             if (pair->to.held) {
-                qsort(pair->found, (size_t)pair->n_found, sizeof(int32_t), compare_cols);
+                pool_sort(pair->found, pair->n_found, sizeof(int32_t), compare_cols);
                 for (int32_t i = 0; i < pair->n_found; i++) {
                     pair->to.col[n + i] = pair->found[i];
                     c128_store(pair->to.dtype, pair->to.values, n + i, pair->sums[pair->found[i]]);
@@ -218,9 +221,12 @@ static struct status *pair_run(struct kernel_ctx *ctx, struct pair *pair) {
     pair->found = malloc(((size_t)n_cols + 1) * sizeof(*pair->found));
     if (!pair->sums || !pair->seen || !pair->found)
         return status_exhausted("Out of memory for a row of %lld columns", (long long)n_cols);
+    pair->row_len = 1 + pair->b.n_entries / MAX(pair->b.n_rows * pair->b.n_batches, (int64_t)1);
     int64_t n = visit_rows(pair, n_rows, n_cols);
+    TRY(kernel_loop_check(0));
     TRY(csr_new(ctx, pair->a.dtype, rank, dims + (3 - rank), n, &pair->to));
     visit_rows(pair, n_rows, n_cols);
+    TRY(kernel_loop_check(0));
     csr_output(ctx, &pair->to);
     return NULL;
 }

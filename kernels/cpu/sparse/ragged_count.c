@@ -4,6 +4,7 @@
  * belong to rows. */
 #include <stdlib.h>
 
+#include "common/base/pool_sort.h"
 #include "kernels/cpu/sparse/ragged.h"
 #include "kernels/kernel.h"
 #include "kernels/support/cancel.h"
@@ -190,8 +191,8 @@ static int64_t collect(const struct batch *batch, const struct occurrence_state 
         *ret_max = MAX(*ret_max, value);
         to[n++] = (struct counted){row, value, i};
     }
-    qsort(to, (size_t)n, sizeof(*to), compare_counted);
-    for (int64_t i = 0; i < n; i++)
+    pool_sort(to, n, sizeof(*to), compare_counted);
+    for (int64_t i = 0; i < n && pool_goes_on(i + 1); i++)
         n_different += i == 0 || to[i].row != to[i - 1].row || to[i].value != to[i - 1].value;
     *ret_n = n;
     return n_different;
@@ -226,7 +227,7 @@ static void write_counts(struct kernel_ctx *ctx, const struct batch *batch,
     update_fn *add = update_find(UPDATE_ADD, dtype);
     int64_t *places = tensor_data(&ctx->outputs[0]), at = -1;
     char *counts = tensor_data(&ctx->outputs[1]);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         if (i == 0 || counted[i].row != counted[i - 1].row ||
             counted[i].value != counted[i - 1].value) {
             at++;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "common/base/pool_sort.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
@@ -46,7 +47,7 @@ static void members_add(struct members *members, struct member member) {
 static void members_collect(struct members *members, const struct tensor *values, int64_t begin,
                             int64_t end) {
     members->n = 0;
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end && pool_goes_on(i + 1); i++) {
         if (values->dtype == DT_STRING)
             members_add(members,
                         (struct member){0, ((struct bytes *const *)tensor_cdata(values))[i]});
@@ -55,8 +56,8 @@ static void members_collect(struct members *members, const struct tensor *values
     }
     int64_t n = 0;
     if (members->n > 0)
-        qsort(members->at, (size_t)members->n, sizeof(*members->at), compare_members);
-    for (int64_t i = 0; i < members->n; i++)
+        pool_sort(members->at, members->n, sizeof(*members->at), compare_members);
+    for (int64_t i = 0; i < members->n && pool_goes_on(i + 1); i++)
         if (n == 0 || compare_members(&members->at[n - 1], &members->at[i]) != 0)
             members->at[n++] = members->at[i];
     members->n = n;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 
 struct status *sparse_init(const struct tensor *indices, const struct tensor *values,
                            const struct tensor *shape, struct sparse *ret) {
@@ -66,6 +67,7 @@ static bool is_inside(const struct sparse *sparse, int64_t i) {
 
 struct status *sparse_check(const struct sparse *sparse, unsigned wants) {
     for (int64_t i = 0; i < sparse->n; i++) {
+        TRY(kernel_loop_check(i + 1));
         if ((wants & SPARSE_INSIDE) && !is_inside(sparse, i)) {
             struct status *st = bad_entry(sparse, i, "out of bounds: need 0 <= index < ");
             return status_suffix_take(st, "%s",
@@ -115,7 +117,7 @@ static inline int compare(const struct ordering *ordering, int64_t i, int64_t j)
 }
 
 static bool is_ordered(const struct ordering *ordering) {
-    for (int64_t i = 1; i < ordering->sparse->n; i++)
+    for (int64_t i = 1; i < ordering->sparse->n && pool_goes_on(i); i++)
         if (compare(ordering, i - 1, i) > 0)
             return false;
     return true;
@@ -125,7 +127,7 @@ static bool is_ordered(const struct ordering *ordering) {
 static void merge(const struct ordering *ordering, const int64_t *from, int64_t *to, int64_t begin,
                   int64_t middle, int64_t end) {
     int64_t a = begin, b = middle;
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = begin; i < end && pool_goes_on(i); i++)
         to[i] = b >= end || (a < middle && compare(ordering, from[a], from[b]) <= 0) ? from[a++]
                                                                                      : from[b++];
 }
@@ -134,6 +136,7 @@ struct status *sparse_order(const struct sparse *sparse, const int *by, int n_by
                             int64_t **ret_order) {
     const struct ordering ordering = {sparse, by, n_by};
     int64_t n = sparse->n, *from = malloc(((size_t)n + 1) * sizeof(*from)), *to = NULL;
+    struct status *st = NULL;
     if (!from)
         goto oom;
     for (int64_t i = 0; i < n; i++)
@@ -142,15 +145,20 @@ struct status *sparse_order(const struct sparse *sparse, const int *by, int n_by
         to = malloc(((size_t)n + 1) * sizeof(*to));
         if (!to)
             goto oom;
-        for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t width = 1; width < n && !st; width *= 2) {
             for (int64_t begin = 0; begin < n; begin += 2 * width)
                 merge(&ordering, from, to, begin, MIN(begin + width, n), MIN(begin + 2 * width, n));
             int64_t *swap = from;
             from = to;
             to = swap;
+            st = kernel_loop_check(0); /* else it may not be whole */
         }
     }
     free(to);
+    if (st) {
+        free(from);
+        return st;
+    }
     *ret_order = from;
     return NULL;
 oom:

@@ -91,7 +91,7 @@ static struct status *reshape_indices(struct kernel_ctx *ctx, const int64_t *dim
     int64_t *to = tensor_data(&ctx->outputs[0]);
     sparse_fill_strides(tensor_cdata(old), old_rank, strides);
     sparse_fill_strides(dims, rank, new_strides);
-    for (int64_t i = 0; i < n; i++, from += old_rank) {
+    for (int64_t i = 0; i < n && pool_goes_on(i + 1); i++, from += old_rank) {
         int64_t place = 0;
         for (int d = 0; d < old_rank; d++)
             place = wrapping_add(place, wrapping_mul(from[d], strides[d]));
@@ -211,6 +211,7 @@ static struct status *concat_place(struct concat *concat) {
     for (int i = 0; i < concat->in.n; i++) {
         const struct sparse *part = &concat->in.parts[i];
         for (int64_t j = 0; j < part->n; j++, to += rank) {
+            TRY(kernel_loop_check(j + 1));
             memcpy(to, sparse_at(part, j), (size_t)rank * sizeof(*to));
             to[concat->in.dim] = wrapping_add(to[concat->in.dim], offset);
         }
@@ -271,7 +272,7 @@ static bool box_has(const struct sparse_box *box, const int64_t *at, int rank) {
 static struct status *cut_box(struct kernel_ctx *ctx, const struct sparse *in,
                               const struct sparse_box *box, int indices, int values, int shape) {
     int64_t n = 0, rank = in->rank;
-    for (int64_t i = 0; i < in->n; i++)
+    for (int64_t i = 0; i < in->n && pool_goes_on(i + 1); i++)
         n += box_has(box, sparse_at(in, i), in->rank);
     TRY(kernel_alloc(ctx, indices, DT_INT64, (struct shape){2, (int64_t[]){n, rank}}));
     TRY(kernel_alloc(ctx, values, (enum dtype)in->values->dtype, (struct shape){1, &n}));
@@ -279,6 +280,7 @@ static struct status *cut_box(struct kernel_ctx *ctx, const struct sparse *in,
     memcpy(tensor_data(&ctx->outputs[shape]), box->size, (size_t)rank * sizeof(*box->size));
     int64_t *to = tensor_data(&ctx->outputs[indices]), at = 0;
     for (int64_t i = 0; i < in->n; i++) {
+        TRY(kernel_loop_check(i));
         if (!box_has(box, sparse_at(in, i), in->rank))
             continue;
         for (int d = 0; d < in->rank; d++)
@@ -407,6 +409,7 @@ static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
                                       (struct shape){1, &n}, &ctx->outputs[0]));
     const int64_t *from = tensor_cdata(in), *to = tensor_cdata(out), *corner = tensor_cdata(start);
     for (int64_t i = 0; i < n && next < n_grads; i++) {
+        KERNEL_TRY(ctx, kernel_loop_check(i + 1));
         bool is_same = true;
         for (int64_t d = 0; d < rank; d++)
             is_same &= from[i * rank + d] == wrapping_add(to[next * rank + d], corner[d]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/support/dims.h"
@@ -53,7 +54,7 @@ static int64_t edit_distance_of(struct sequence a, struct sequence b, int64_t *r
     int64_t n = a.end - a.begin, m = b.end - b.begin;
     for (int64_t j = 0; j <= m; j++)
         row[j] = j;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on_rows(i + 1, m + 1); i++) {
         int64_t diagonal = row[0];
         row[0] = i + 1;
         for (int64_t j = 0; j < m; j++) {
@@ -118,7 +119,9 @@ static struct status *put(const struct distance_job *job, struct tensor *out, co
 /* Walks the sequences of both sides in order, and compares those that belong together. */
 static struct status *compare_all(const struct distance_job *job, struct tensor *out) {
     const struct sparse *h = &job->hypothesis, *t = &job->truth;
+    int64_t n_polls = 0;
     for (int64_t i = 0, j = 0; i < h->n || j < t->n;) {
+        TRY(kernel_loop_check(++n_polls));
         int order = i >= h->n   ? 1
                     : j >= t->n ? -1
                                 : sparse_compare(sparse_at(h, i), sparse_at(t, j), job->n_group);

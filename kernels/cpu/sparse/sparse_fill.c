@@ -87,7 +87,7 @@ static struct status *count_rows(const struct sparse_fill *job, int64_t *next) {
  * will be. */
 static int64_t place_rows(const struct sparse_fill *job, int64_t *next, bool *is_empty) {
     int64_t total = 0;
-    for (int64_t row = 0; row < job->n_rows; row++) {
+    for (int64_t row = 0; row < job->n_rows && pool_goes_on(row + 1); row++) {
         int64_t count = next[row];
         is_empty[row] = count == 0;
         next[row] = total;
@@ -100,13 +100,14 @@ static struct status *write_rows(struct kernel_ctx *ctx, const struct sparse_fil
                                  int64_t *next, int64_t total) {
     struct shape places = job->is_ragged ? (struct shape){1, &total}
                                          : (struct shape){2, (int64_t[]){total, job->rank}};
+    TRY(kernel_loop_check(0)); /* else the rows may not have their places */
     TRY(kernel_alloc(ctx, 0, DT_INT64, places));
     TRY(kernel_alloc(ctx, 1, (enum dtype)job->values->dtype, (struct shape){1, &total}));
     TRY(kernel_alloc(ctx, 3, DT_INT64, (struct shape){1, &job->n}));
     int64_t *to = tensor_data(&ctx->outputs[0]), *map = tensor_data(&ctx->outputs[3]);
     const bool *is_empty = tensor_cdata(&ctx->outputs[2]);
-    memset(to, 0, tensor_size_bytes(&ctx->outputs[0]));
-    for (int64_t row = 0; row < job->n_rows; row++) {
+    pool_clear(to, tensor_size_bytes(&ctx->outputs[0]));
+    for (int64_t row = 0; row < job->n_rows && pool_goes_on(row + 1); row++) {
         if (is_empty[row]) {
             to[next[row] * job->rank] = row;
             sparse_copy_value(&ctx->outputs[1], next[row], job->filler, 0);
@@ -163,7 +164,7 @@ static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
     bool *is_taken = calloc((size_t)n_full + 1, sizeof(*is_taken));
     struct status *st =
         is_taken ? NULL : status_exhausted("OOM: marks of %lld gradients", (long long)n_full);
-    for (int64_t i = 0; !st && i < n; i++) {
+    for (int64_t i = 0; !st && i < n && pool_goes_on(i + 1); i++) {
         int64_t at = tensor_index_at(map, i);
         if (at < 0 || at >= n_full) {
             st = status_invalid("Elements in reverse index must be in [0, %lld) but got %lld",
@@ -175,7 +176,7 @@ static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
     }
     update_fn *add = update_find(UPDATE_ADD, dtype);
     char *sum = tensor_data(&ctx->outputs[1]);
-    for (int64_t i = 0; !st && i < n_full; i++)
+    for (int64_t i = 0; !st && i < n_full && pool_goes_on(i + 1); i++)
         if (!is_taken[i])
             add(sum, sum, (const char *)tensor_cdata(grad) + (size_t)i * size, 1, 1);
     free(is_taken);

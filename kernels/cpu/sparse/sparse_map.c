@@ -7,6 +7,7 @@
 #include "kernels/cpu/sparse/sparse_stack.h"
 #include "kernels/host.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/variable_input.h"
 
 extern const struct kernel_list sparse_map_kernels;
@@ -139,10 +140,11 @@ static struct status *add_run(struct kernel_ctx *ctx, struct tensors_map *map,
 /* Adds the rows. Rows with entries get their numbers first, then the empty ones. */
 static struct status *add_rows(struct kernel_ctx *ctx, struct tensors_map *map,
                                const struct sparse *in) {
-    int64_t *numbers = tensor_data(&ctx->outputs[0]), n_rows = in->dims[0], begin = 0;
-    for (int64_t row = 0; row < n_rows; row++)
+    int64_t *numbers = tensor_data(&ctx->outputs[0]), n_rows = in->dims[0], begin = 0, n_runs = 0;
+    for (int64_t row = 0; row < n_rows && pool_goes_on(row + 1); row++)
         numbers[row] = -1;
     for (int64_t end; begin < in->n; begin = end) {
+        TRY(kernel_loop_check(n_runs++));
         end = sparse_run_end(in, begin, 1);
         TRY(add_run(ctx, map, in, begin, end, &numbers[sparse_at(in, begin)[0]]));
     }

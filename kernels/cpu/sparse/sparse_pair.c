@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/update.h"
 
 extern const struct kernel_list sparse_pair_kernels;
@@ -109,7 +110,7 @@ static int64_t drop_small(const struct sparse *a, const struct sparse *b,
     update_fn *add = update_find(UPDATE_ADD, dtype);
     char sum[16] __attribute__((aligned(16)));
     int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i + 1); i++) {
         bool is_sum = pairs[i].a >= 0 && pairs[i].b >= 0;
         if (is_sum)
             combine(add, a, b, pairs[i], sum);
@@ -127,7 +128,7 @@ static struct status *write_pairs(struct kernel_ctx *ctx, const struct sparse *a
     TRY(sparse_alloc(ctx, 0, n, a->rank, dtype, has_shape ? a->dims : NULL));
     int64_t *places = tensor_data(&ctx->outputs[0]);
     char *values = tensor_data(&ctx->outputs[1]);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && pool_goes_on(i); i++) {
         memcpy(places + i * a->rank, pair_place(a, b, pairs[i]), (size_t)a->rank * sizeof(*places));
         combine(fn, a, b, pairs[i], values + (size_t)i * dtype_size(dtype));
     }
@@ -207,7 +208,7 @@ static struct status *add_grad_of(struct kernel_ctx *ctx, int operand) {
     const int64_t *at = tensor_cdata(indices), *places = tensor_cdata(sum);
     TRY(tensor_new_zeroed(ctx->instance->allocator, (enum dtype)grad->dtype, (struct shape){1, &n},
                           &ctx->outputs[operand]));
-    for (int64_t i = 0, k = 0; i < n && k < n_sum;) {
+    for (int64_t i = 0, k = 0; i < n && k < n_sum && pool_goes_on(i + k + 1);) {
         int order = sparse_compare(at + i * rank, places + k * rank, (int)rank);
         if (order == 0)
             sparse_copy_value(&ctx->outputs[operand], i, grad, k);

@@ -96,10 +96,10 @@ static struct status *reduction_init(const struct kernel_ctx *ctx, struct reduct
 }
 
 /* The end, in order, of the run of entries that agree with the one at `begin` in the kept
- * dimensions. */
+ * dimensions; the last entry's once nobody wants the result. */
 static int64_t run_end(const struct reduction *reduction, int64_t begin) {
     const int64_t *first = sparse_at(&reduction->in, reduction->order[begin]);
-    for (int64_t end = begin + 1; end < reduction->in.n; end++) {
+    for (int64_t end = begin + 1; end < reduction->in.n && pool_goes_on(end); end++) {
         const int64_t *at = sparse_at(&reduction->in, reduction->order[end]);
         for (int k = 0; k < reduction->n_kept; k++)
             if (at[reduction->kept[k]] != first[reduction->kept[k]])
@@ -117,13 +117,13 @@ static void reduce_run(const struct reduction *reduction, enum update_op op, int
     const char *from = tensor_cdata(values);
     if (dtype != DT_HALF && dtype != DT_BFLOAT16) {
         memcpy(to, from + (size_t)reduction->order[begin] * size, size);
-        for (int64_t i = begin + 1; i < end; i++)
+        for (int64_t i = begin + 1; i < end && pool_goes_on(i); i++)
             reduction->fn(to, to, from + (size_t)reduction->order[i] * size, 1, 1);
         return;
     }
     const uint16_t *narrow = tensor_cdata(values);
     float result = half_value_load(dtype, narrow[reduction->order[begin]]);
-    for (int64_t i = begin + 1; i < end; i++) {
+    for (int64_t i = begin + 1; i < end && pool_goes_on(i); i++) {
         float v = half_value_load(dtype, narrow[reduction->order[i]]);
         result = op == UPDATE_ADD ? result + v : result < v ? v : result;
     }

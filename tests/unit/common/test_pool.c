@@ -3,6 +3,8 @@
 #include "common/base/pool.h"
 #include "common/base/clock.h"
 #include "common/base/pool_cancel.h"
+#include "common/base/pool_sort.h"
+#include "common/base/splitmix.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -389,6 +391,69 @@ static void pieces_cover_a_loop_and_end_it_once_unwanted(void **state) {
         assert_int_equal(end - begin, 1);
 }
 
+struct keyed {
+    int32_t key, place, unused;
+};
+
+static int compare_keyed(const void *a_, const void *b_) {
+    const struct keyed *a = a_, *b = b_;
+    return a->key != b->key ? (a->key > b->key) - (a->key < b->key)
+                            : (a->place > b->place) - (a->place < b->place);
+}
+
+static struct keyed *make_keyed(int64_t n) {
+    struct keyed *made = malloc(((size_t)n + 1) * sizeof(*made));
+    uint64_t random = (uint64_t)n;
+    assert_non_null(made);
+    for (int64_t i = 0; i < n; i++)
+        made[i] = (struct keyed){(int32_t)(splitmix64(&random) % 1000), (int32_t)i, 7};
+    return made;
+}
+
+static void a_sort_in_pieces_sorts_as_qsort_does(void **state) {
+    const int64_t sizes[] = {0, 1, 2, 1000, 32768, 32769, 65536, 100000, 200001};
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
+        struct keyed *got = make_keyed(sizes[s]), *expected = make_keyed(sizes[s]);
+        assert_true(pool_sort(got, sizes[s], sizeof(*got), compare_keyed));
+        qsort(expected, (size_t)sizes[s], sizeof(*expected), compare_keyed);
+        assert_memory_equal(got, expected, (size_t)sizes[s] * sizeof(*got));
+        free(got);
+        free(expected);
+    }
+}
+
+struct questions {
+    int n, n_wanted; /* how many have been asked, and how many of them find the work wanted */
+};
+
+static bool count_question(void *arg) {
+    struct questions *questions = arg;
+    return ++questions->n > questions->n_wanted;
+}
+
+static void an_unwanted_sort_ends_early_and_loses_no_element(void **state) {
+    int64_t n = 300000;
+    bool was_sorted = false;
+    for (int n_wanted = 0; !was_sorted; n_wanted++) {
+        struct questions questions = {.n_wanted = n_wanted};
+        struct pool_cancel cancel = {count_question, &questions};
+        struct keyed *got = make_keyed(n);
+        int64_t sum = 0;
+        pool_set_cancel(&cancel);
+        was_sorted = pool_sort(got, n, sizeof(*got), compare_keyed);
+        pool_set_cancel(NULL);
+        assert_int_equal(was_sorted, questions.n <= n_wanted);
+        assert_true(!was_sorted || n_wanted >= 20); /* 9 pieces, and 4 rounds of 300,000 elements */
+        for (int64_t i = 0; i < n; i++) {
+            sum += got[i].place;
+            if (was_sorted && i > 0)
+                assert_true(compare_keyed(&got[i - 1], &got[i]) < 0);
+        }
+        assert_int_equal(sum, n * (n - 1) / 2);
+        free(got);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unused_pool_has_no_threads),
@@ -406,6 +471,8 @@ int main(void) {
         cmocka_unit_test(large_memory_is_left_unfinished_once_unwanted),
         cmocka_unit_test(rows_are_asked_about_by_their_elements),
         cmocka_unit_test(pieces_cover_a_loop_and_end_it_once_unwanted),
+        cmocka_unit_test(a_sort_in_pieces_sorts_as_qsort_does),
+        cmocka_unit_test(an_unwanted_sort_ends_early_and_loses_no_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

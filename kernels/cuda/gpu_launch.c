@@ -222,14 +222,17 @@ struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buf
 struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_bytes,
                          struct buffer **ret) {
     struct gpu_device *gpu = gpu_of(ctx);
-    TRY(gpu_scratch(ctx, size_bytes, ret));
+    struct buffer *made = NULL;
+    TRY(gpu_scratch(ctx, size_bytes, &made));
     struct status *st = gpu_lock(gpu);
     if (!st) {
-        st = gpu_stage_in(gpu, (CUdeviceptr)(*ret)->data, from, size_bytes);
+        st = gpu_stage_in(gpu, (CUdeviceptr)made->data, from, size_bytes);
         gpu_unlock(gpu);
     }
     if (st)
-        buffer_unref(*ret);
+        buffer_unref(made);
+    else
+        *ret = made;
     return about("a table", st);
 }
 

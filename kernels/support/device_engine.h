@@ -187,6 +187,18 @@ struct device_gamma {
     struct device_generator generator_at;
 };
 
+/* Normals between bounds: output i has the parameters of batch i / samples, and the stream that
+ * begins DEVICE_PARAMETERIZED_BLOCKS · i blocks on. NaN where parameters are wrong. */
+enum { DEVICE_PARAMETERIZED_BLOCKS = 1024 }; /* as many as 1,000 rejections of doubles need */
+struct device_parameterized {
+    enum dtype dtype;          /* of parameters and output: half, float or double */
+    const void *parameters[4]; /* means, deviations, lower and upper bounds */
+    bool is_shared[4];         /* one parameter for all batches */
+    void *out;
+    int64_t n, samples;
+    struct philox generator;
+};
+
 /* A stack of matrix products: out[i] = op(x[i]) · op(y[i]), [m, n] of [m, k] and [k, n], stored row
  * by row. op transposes what is stored transposed, and with `conjugates` takes the adjoint. */
 struct device_products {
@@ -225,6 +237,8 @@ struct device_engine {
     struct status *(*multinomial)(struct kernel_ctx *ctx,
                                   const struct device_multinomial *job)MUST_USE;
     struct status *(*gamma)(struct kernel_ctx *ctx, const struct device_gamma *job)MUST_USE;
+    struct status *(*parameterized)(struct kernel_ctx *ctx,
+                                    const struct device_parameterized *job)MUST_USE;
     struct status *(*mirror_grad)(struct kernel_ctx *ctx,
                                   const struct device_mirror *mirror)MUST_USE;
     struct status *(*one_hot)(struct kernel_ctx *ctx, const struct device_one_hot *one_hot)MUST_USE;

@@ -10,62 +10,17 @@
 #include "kernels/cpu/random/random_internal.h"
 #include "common/tensor/element.h"
 
-/* Uniforms and normals of one stream, each kind with a buffer of its own. A block gives two
- * numbers, of which the second is used first. */
-struct draws {
-    struct philox generator;
-    double uniforms[2], normals[2];
-    int n_uniforms, n_normals;
-};
-
-static double draw_uniform(struct draws *draws) {
-    if (draws->n_uniforms == 0) {
-        uint32_t words[PHILOX_BLOCK];
-        philox_next(&draws->generator, words);
-        draws->uniforms[0] = philox_f64(words[0], words[1]);
-        draws->uniforms[1] = philox_f64(words[2], words[3]);
-        draws->n_uniforms = 2;
-    }
-    return draws->uniforms[--draws->n_uniforms];
+static void next_block(struct philox *generator, double out[2]) {
+    uint32_t words[PHILOX_BLOCK];
+    philox_next(generator, words);
+    out[0] = philox_f64(words[0], words[1]);
+    out[1] = philox_f64(words[2], words[3]);
 }
 
-static double draw_normal(struct draws *draws) {
-    if (draws->n_normals == 0) {
-        uint32_t words[PHILOX_BLOCK];
-        philox_next(&draws->generator, words);
-        double u = philox_f64(words[0], words[1]),
-               angle = 2.0 * M_PI * philox_f64(words[2], words[3]);
-        double radius = sqrt(-2.0 * log(u < 1.0e-7 ? 1.0e-7 : u)), sine, cosine;
-        sincos(angle, &sine, &cosine);
-        draws->normals[0] = sine * radius;
-        draws->normals[1] = cosine * radius;
-        draws->n_normals = 2;
-    }
-    return draws->normals[--draws->n_normals];
-}
-
-/* no real parameter needs as many; an impossible one (NaN, below 0) ends as NaN */
-enum { MAX_DRAWS = 10000 };
-
-/* Marsaglia, Tsang: "A simple method for generating gamma variables", TOMS 26 (2000). For alpha
- * below 1: a sample of alpha + 1, times u^(1/alpha). */
-static double draw_gamma(struct draws *draws, double alpha) {
-    if (alpha == 1.0)
-        return -log1p(-draw_uniform(draws));
-    bool is_below_one = alpha < 1;
-    double d = alpha + (is_below_one ? 2.0 / 3 : -1.0 / 3), c = 1.0 / 3 / sqrt(d);
-    for (int i = 0; i < MAX_DRAWS; i++) {
-        double x = draw_normal(draws), v = 1 + c * x;
-        if (v <= 0)
-            continue;
-        v = v * v * v;
-        double u = draw_uniform(draws);
-        /* The first test is the squeeze, which avoids the logarithms most of the time. */
-        if (u < 1 - 0.0331 * (x * x) * (x * x) || log(u) < 0.5 * x * x + d * (1 - v + log(v)))
-            return is_below_one ? d * v * pow(draw_uniform(draws), 1 / alpha) : d * v;
-    }
-    return NAN;
-}
+#define DRAW static
+#define GENERATOR struct philox
+#define NEXT_BLOCK next_block
+#include "kernels/cpu/random/random_gamma.inc"
 
 struct poisson_constants {
     double rate, exp_neg_rate, log_rate, a, b, inv_alpha, v_r;

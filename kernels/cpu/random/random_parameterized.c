@@ -1,6 +1,8 @@
-/* Runs ParameterizedTruncatedNormal: normals with a mean, a deviation and bounds for each batch, by
- * rejection [Robert 1995: "Simulation of truncated normal variables"]. All batches use one stream
- * in order, which gives the numbers of TensorFlow on one thread. */
+/* Runs ParameterizedTruncatedNormal: normals with a mean, a deviation and bounds for each batch.
+ *
+ * On a CPU all batches use one stream in order, which gives the numbers of TensorFlow on one
+ * thread. On a device each sample has a stream of its own, so the numbers are others than on a
+ * CPU. */
 #include <math.h>
 
 #include "common/tensor/element.h"
@@ -9,7 +11,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/scratch.h"
 
-enum { MAX_TRIES = 1000, EQUAL_BATCH = 100 };
+enum { EQUAL_BATCH = 100 };
 
 struct parameterized {
     struct philox generator;
@@ -25,41 +27,69 @@ static double parameter_at(const struct tensor *t, int64_t b) {
 
 static float round_half(float v) { return half_to_float(half_from_float(v)); }
 
-#define NEXT_HALF(kind, generator, out) random_next_f32(kind, DT_HALF, generator, out)
-#define NEXT_FLOAT(kind, generator, out) random_next_f32(kind, DT_FLOAT, generator, out)
-#define NEXT_DOUBLE(kind, generator, out) random_next_f64(kind, generator, out)
+#define DRAW static
+#define GENERATOR struct philox
+/* Draws the samples of all batches. */
+#define BATCHES(name, REAL)                                                                     \
+    static struct status *batches_##name(struct parameterized *job) {                           \
+        REAL *out = job->out, p[4];                                                             \
+        for (int64_t b = 0; b * job->samples < job->n; b++) {                                   \
+            int64_t begin = b * job->samples, end = MIN(begin + job->samples, job->n);          \
+            struct sampling_##name s = {                                                        \
+                .generator = &job->generator, .out = out + begin, .n = end - begin};            \
+            for (int i = 0; i < 4; i++)                                                         \
+                p[i] = (REAL)parameter_at(job->parameters[i], b);                               \
+            TRY(check(bounds_init_##name(p[0], p[1], p[2], p[3], &s.b), "Invalid parameters")); \
+            TRY(check(sample_##name(&s), NOTHING_ACCEPTED));                                    \
+        }                                                                                       \
+        return NULL;                                                                            \
+    }
+#define NOTHING_ACCEPTED "TruncatedNormal randn rejection sampler failed to accept a sample."
+
+static struct status *check(bool is_right, const char *what) {
+    return is_right ? NULL : status_invalid("%s", what);
+}
 
 #define NAME(x) x##_half
 #define REAL float
 #define ROUND(x) round_half(x)
 #define GROUP 4
-#define NEXT NEXT_HALF
+#define NEXT_UNIFORMS(generator, out) random_next_f32(RANDOM_UNIFORM, DT_HALF, generator, out)
+#define NEXT_NORMALS(generator, out) random_next_f32(RANDOM_NORMAL, DT_HALF, generator, out)
 #define EXP expf
 #define LOG logf
 #define SQRT sqrtf
 #include "kernels/cpu/random/random_parameterized.inc"
 #undef NAME
 #undef ROUND
-#undef NEXT
+#undef NEXT_UNIFORMS
+#undef NEXT_NORMALS
 #define NAME(x) x##_float
 #define ROUND(x) (x)
-#define NEXT NEXT_FLOAT
+#define NEXT_UNIFORMS(generator, out) random_next_f32(RANDOM_UNIFORM, DT_FLOAT, generator, out)
+#define NEXT_NORMALS(generator, out) random_next_f32(RANDOM_NORMAL, DT_FLOAT, generator, out)
 #include "kernels/cpu/random/random_parameterized.inc"
 #undef NAME
 #undef REAL
 #undef GROUP
-#undef NEXT
+#undef NEXT_UNIFORMS
+#undef NEXT_NORMALS
 #undef EXP
 #undef LOG
 #undef SQRT
 #define NAME(x) x##_double
 #define REAL double
 #define GROUP 2
-#define NEXT NEXT_DOUBLE
+#define NEXT_UNIFORMS(generator, out) random_next_f64(RANDOM_UNIFORM, generator, out)
+#define NEXT_NORMALS(generator, out) random_next_f64(RANDOM_NORMAL, generator, out)
 #define EXP exp
 #define LOG log
 #define SQRT sqrt
 #include "kernels/cpu/random/random_parameterized.inc"
+
+BATCHES(half, float)
+BATCHES(float, float)
+BATCHES(double, double)
 
 static struct status *run_half(struct kernel_ctx *ctx, struct parameterized *job) {
     struct tensor memory = TENSOR_INIT;
@@ -102,6 +132,22 @@ static struct status *divide(struct parameterized *job, int64_t n_batches, int64
     return NULL;
 }
 
+/* The host cannot read the parameters: a sample whose parameters are wrong, or for which nothing
+ * was accepted, is NaN. */
+static struct status *run_on_device(struct kernel_ctx *ctx, const struct parameterized *job) {
+    struct device_parameterized on_device = {.dtype = (enum dtype)ctx->instance->out_types[0],
+                                             .out = job->out,
+                                             .n = job->n,
+                                             .samples = job->samples};
+    for (int i = 0; i < 4; i++) {
+        on_device.parameters[i] = tensor_cdata(job->parameters[i]);
+        on_device.is_shared[i] = job->parameters[i]->n_elements == 1;
+    }
+    uint64_t blocks = (uint64_t)job->n * DEVICE_PARAMETERIZED_BLOCKS;
+    on_device.generator = random_state_reserve(ctx, blocks);
+    return ctx->instance->engine->parameterized(ctx, &on_device);
+}
+
 /* ParameterizedTruncatedNormal.
  *   shape   int32, int64 [rank], whose first size counts batches
  *   means, stdevs, minvals, maxvals  dtype, scalars or [batches]
@@ -124,6 +170,10 @@ enum kernel_result random_parameterized(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, divide(&job, dims[0], &n_batches));
     if (job.n == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, run_on_device(ctx, &job));
+        return KERNEL_DONE;
+    }
     uint64_t blocks = (uint64_t)n_batches * 2 * MAX_TRIES * (uint64_t)(job.samples + 3) / 4;
     job.generator = random_state_reserve(ctx, blocks);
     KERNEL_TRY(ctx, dtype == DT_HALF    ? run_half(ctx, &job)

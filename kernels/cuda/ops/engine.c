@@ -18,6 +18,7 @@ const struct device_engine gpu_engine = {
     .advance = engine_advance,
     .multinomial = engine_multinomial,
     .gamma = engine_gamma,
+    .parameterized = engine_parameterized,
     .mirror_grad = engine_mirror_grad,
     .one_hot = engine_one_hot,
     .renumber = engine_renumber,

@@ -55,6 +55,8 @@ struct status *engine_advance(struct kernel_ctx *ctx, uint64_t *words, uint64_t 
 struct status *engine_multinomial(struct kernel_ctx *ctx,
                                   const struct device_multinomial *job) MUST_USE;
 struct status *engine_gamma(struct kernel_ctx *ctx, const struct device_gamma *job) MUST_USE;
+struct status *engine_parameterized(struct kernel_ctx *ctx,
+                                    const struct device_parameterized *job) MUST_USE;
 struct status *engine_random(struct kernel_ctx *ctx, const struct random_fill *fill,
                              const struct device_generator *generator, void *out,
                              int64_t n) MUST_USE;

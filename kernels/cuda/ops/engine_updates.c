@@ -200,6 +200,23 @@ struct status *engine_gamma(struct kernel_ctx *ctx, const struct device_gamma *j
     return engine_launch_for(ctx, &gamma_stem, gpu_dtype_suffix(job->dtype), args.random.n, &args);
 }
 
+struct status *engine_parameterized(struct kernel_ctx *ctx,
+                                    const struct device_parameterized *job) {
+    static struct gpu_stem parameterized_stem = {"random_parameterized"};
+    struct parameterized_args args = {.random = {.out = job->out,
+                                                 .n = job->n,
+                                                 .key = job->generator.key,
+                                                 .lo = job->generator.lo,
+                                                 .hi = job->generator.hi},
+                                      .samples = job->samples,
+                                      .blocks_per_output = DEVICE_PARAMETERIZED_BLOCKS};
+    for (int i = 0; i < 4; i++) {
+        args.parameters[i] = job->parameters[i];
+        args.is_shared[i] = job->is_shared[i];
+    }
+    return engine_launch_for(ctx, &parameterized_stem, gpu_dtype_suffix(job->dtype), job->n, &args);
+}
+
 struct status *engine_multinomial(struct kernel_ctx *ctx, const struct device_multinomial *job) {
     enum { MAX_BLOCKS = 1 << 16 };
     struct buffer *sums = NULL;

@@ -1,77 +1,9 @@
 /* Random numbers: the CPU's (kernels/cpu/random/random_fill.c) for the same generator. Words,
  * uniform numbers and integers have the same bits; normal numbers differ by the last bits of this
  * device's log, sin and cos. A thread makes one group of outputs: 4 of up to 32 bits, or 2 of 64. */
-#include "kernels/cuda/ops/device_types.h"
-#include "kernels/cuda/ops/random_args.h"
+#include "kernels/cuda/ops/random.h"
 
-enum { RANDOM_ROUNDS = 10, RANDOM_BLOCKS_PER_TRUNCATED = 64 };
-
-struct random_block {
-    uint32_t words[4];
-};
-struct random_state {
-    uint64_t key, lo, hi;
-};
-
-/* Philox 4x32-10, as kernels/support/philox.h. */
-__device__ static inline random_block random_words(const random_state &state) {
-    uint32_t c0 = (uint32_t)state.lo, c1 = (uint32_t)(state.lo >> 32), c2 = (uint32_t)state.hi,
-             c3 = (uint32_t)(state.hi >> 32), k0 = (uint32_t)state.key,
-             k1 = (uint32_t)(state.key >> 32);
-    for (int round = 0; round < RANDOM_ROUNDS; round++) {
-        uint32_t high0 = __umulhi(c0, 0xD2511F53u), low0 = c0 * 0xD2511F53u;
-        uint32_t high1 = __umulhi(c2, 0xCD9E8D57u), low1 = c2 * 0xCD9E8D57u;
-        c0 = high1 ^ c1 ^ k0;
-        c1 = low1;
-        c2 = high0 ^ c3 ^ k1;
-        c3 = low0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    random_block block = {{c0, c1, c2, c3}};
-    return block;
-}
-__device__ static inline random_state random_skip(random_state state, uint64_t n_blocks) {
-    state.lo += n_blocks;
-    state.hi += state.lo < n_blocks;
-    return state;
-}
-__device__ static inline random_state random_start(const random_args &args) {
-    random_state state = {args.key, args.lo, args.hi};
-    if (args.key_at)
-        state.key = args.key_at[0];
-    if (args.counter_at) {
-        state.lo = args.counter_at[0];
-        state.hi = args.counter_at[1];
-    }
-    return state;
-}
-
-__device__ static inline float random_f32(uint32_t word) {
-    return __uint_as_float((word & 0x7fffffu) | 0x3f800000u) - 1.0f;
-}
-__device__ static inline double random_f64(uint32_t high, uint32_t low) {
-    uint64_t bits = ((uint64_t)(high & 0xfffffu) << 32) | low | 0x3ff0000000000000u;
-    return __longlong_as_double((long long)bits) - 1.0;
-}
-#define RANDOM_TWO_PI 6.283185307179586476925286766559
-__device__ static inline void random_pair(uint32_t a, uint32_t b, float out[2]) {
-    float u = random_f32(a), sine, cosine;
-    u = u < 1.0e-7f ? 1.0e-7f : u;
-    float angle = (float)(RANDOM_TWO_PI * (double)random_f32(b)), radius = sqrtf(-2.0f * logf(u));
-    sincosf(angle, &sine, &cosine);
-    out[0] = sine * radius;
-    out[1] = cosine * radius;
-}
-__device__ static inline void random_pair(const random_block &block, double out[2]) {
-    double u = random_f64(block.words[0], block.words[1]), sine, cosine;
-    u = u < 1.0e-7 ? 1.0e-7 : u;
-    double angle = RANDOM_TWO_PI * random_f64(block.words[2], block.words[3]),
-           radius = sqrt(-2.0 * log(u));
-    sincos(angle, &sine, &cosine);
-    out[0] = sine * radius;
-    out[1] = cosine * radius;
-}
+enum { RANDOM_BLOCKS_PER_TRUNCATED = 64 };
 
 /* ---- a group of outputs, in the type that it is computed with ---- */
 
@@ -83,17 +15,6 @@ template <> struct random_group<double> {
     typedef double wide;
     static const int size = 2;
 };
-
-/* In half and bfloat16 the low 10 or 7 bits are the fraction of a number in [1, 2). */
-template <class T> struct random_fraction { static const uint32_t mask = 0x7fu; };
-template <> struct random_fraction<__half> { static const uint32_t mask = 0x3ffu; };
-template <class T> __device__ static inline float random_uniform_of(uint32_t word) {
-    const uint32_t mask = random_fraction<T>::mask;
-    return (float)(word & mask) * (mask == 0x3ffu ? 0.0009765625f : 0.0078125f);
-}
-template <> __device__ inline float random_uniform_of<float>(uint32_t word) {
-    return random_f32(word);
-}
 
 template <class T> struct random_uniform {
     __device__ static void make(random_state state, const random_args &, uint64_t group,
@@ -111,14 +32,6 @@ template <> struct random_uniform<double> {
         out[1] = random_f64(block.words[2], block.words[3]);
     }
 };
-
-__device__ static inline void random_normals(const random_block &block, float out[4]) {
-    random_pair(block.words[0], block.words[1], out);
-    random_pair(block.words[2], block.words[3], out + 2);
-}
-__device__ static inline void random_normals(const random_block &block, double out[2]) {
-    random_pair(block, out);
-}
 
 template <class T> struct random_normal {
     typedef typename random_group<T>::wide W;
@@ -193,71 +106,6 @@ KERNEL(random_int_b8, random_args) {
         }
     }
 }
-
-/* ---- gamma distributions: as kernels/cpu/random/random_gamma.c draws them ---- */
-
-enum { GAMMA_MAX_DRAWS = 10000, GAMMA_BLOCKS_PER_OUTPUT = 256 };
-
-/* Numbers of one stream. A block gives two, of which the second is used first. */
-struct gamma_draws {
-    random_state state;
-    double uniforms[2], normals[2];
-    int n_uniforms, n_normals;
-};
-
-__device__ static inline double gamma_uniform(gamma_draws &draws) {
-    if (draws.n_uniforms == 0) {
-        random_block block = random_words(draws.state);
-        draws.state = random_skip(draws.state, 1);
-        draws.uniforms[0] = random_f64(block.words[0], block.words[1]);
-        draws.uniforms[1] = random_f64(block.words[2], block.words[3]);
-        draws.n_uniforms = 2;
-    }
-    return draws.uniforms[--draws.n_uniforms];
-}
-
-__device__ static inline double gamma_normal(gamma_draws &draws) {
-    if (draws.n_normals == 0) {
-        random_pair(random_words(draws.state), draws.normals);
-        draws.state = random_skip(draws.state, 1);
-        draws.n_normals = 2;
-    }
-    return draws.normals[--draws.n_normals];
-}
-
-__device__ static inline double gamma_draw(gamma_draws &draws, double alpha) {
-    if (alpha == 1.0)
-        return -log1p(-gamma_uniform(draws));
-    bool is_below_one = alpha < 1;
-    double d = alpha + (is_below_one ? 2.0 / 3 : -1.0 / 3), c = 1.0 / 3 / sqrt(d);
-    for (int i = 0; i < GAMMA_MAX_DRAWS; i++) {
-        double x = gamma_normal(draws), v = 1 + c * x;
-        if (v <= 0)
-            continue;
-        v = v * v * v;
-        double u = gamma_uniform(draws);
-        if (u < 1 - 0.0331 * (x * x) * (x * x) || log(u) < 0.5 * x * x + d * (1 - v + log(v)))
-            return is_below_one ? d * v * pow(gamma_uniform(draws), 1 / alpha) : d * v;
-    }
-    return NAN;
-}
-
-template <class T> __device__ static inline void random_gamma(const gamma_args &args) {
-    typedef typename gpu_wide<T>::type W;
-    random_state state = random_start(args.random);
-    for (int64_t i = gpu_thread(); i < args.random.n; i += gpu_n_threads()) {
-        int64_t p = i / args.samples, sample = i % args.samples;
-        gamma_draws draws;
-        draws.state = random_skip(state, (uint64_t)i * GAMMA_BLOCKS_PER_OUTPUT);
-        draws.n_uniforms = draws.n_normals = 0;
-        double alpha = (double)(W) static_cast<const T *>(args.alpha)[p];
-        reinterpret_cast<T *>(args.random.out)[sample * args.n_parameters + p] =
-            (T)(W)gamma_draw(draws, alpha);
-    }
-}
-#define RANDOM_GAMMA(suffix, type) \
-    KERNEL(random_gamma_##suffix, gamma_args) { random_gamma<type>(args); }
-GPU_EACH_FLOAT(RANDOM_GAMMA)
 
 /* One thread moves a generator on. */
 KERNEL(random_advance_u64, random_advance_args) {

@@ -33,6 +33,14 @@ struct gamma_args {
     int64_t n_parameters, samples;
 };
 
+/* out[i], by the parameters of batch i / samples: mean, deviation, lower and upper bound */
+struct parameterized_args {
+    struct random_args random; /* out, the generator and n */
+    const void *parameters[4];
+    int64_t is_shared[4]; /* one parameter for all batches */
+    int64_t samples, blocks_per_output;
+};
+
 struct random_advance_args {
     uint64_t *words, *before; /* counter low, counter high, key; before may be NULL */
     uint64_t n_blocks;

@@ -14,6 +14,7 @@ threads, and must give the same bits. Without --long types other than float take
 import argparse
 import glob
 import inspect
+import itertools
 import os
 import re
 import sys
@@ -355,6 +356,28 @@ def sparse_cases(cases):
             size = marks.max() + 1
             cases.add(f"SparseFillEmptyRowsGrad/{dtype}", raw("SparseFillEmptyRowsGrad", 2),
                       marks.astype(numpy.int64), cases.values(dtype, [int(size)]))
+    for dtype in HALF_TO_DOUBLE + COMPLEX:
+        for index in ("int32", "int64"):
+            for adjoint_a, adjoint_b in itertools.product((False, True), (False, True)):
+                for n in (1, 40, 300):
+                    at = cases.rng.permutation(entries(900, (300, 70))).astype(index)
+                    at[:200, 0] = 17  # a long row, with entries that are repeated
+                    b = (n, 300 if adjoint_a else 70)
+                    cases.add(f"SparseTensorDenseMatMul/{dtype}/{index}/{adjoint_a}{adjoint_b}/{n}",
+                              lambda at, x, b, t=adjoint_a, u=adjoint_b:
+                              RAW.SparseTensorDenseMatMul(a_indices=at, a_values=x, b=b,
+                                                          a_shape=shape(300, 70), adjoint_a=t,
+                                                          adjoint_b=u),
+                              at, cases.values(dtype, [900], 0.1, 1),
+                              cases.values(dtype, b if adjoint_b else b[::-1], 0.1, 1))
+    for dtype in REAL + ["int64", "bool"]:
+        for index in ("int32", "int64"):
+            at = entries(3000, (300, 70)).astype(index)
+            cases.add(f"SparseToDense/validated/{dtype}/{index}",
+                      lambda at, x: RAW.SparseToDense(
+                          sparse_indices=at, output_shape=tf.constant([300, 70], at.dtype),
+                          sparse_values=x, default_value=tf.cast(1, x.dtype)),
+                      at, cases.values(dtype, [3000]))
     cases.add("SparseReshape", lambda a: tuple(RAW.SparseReshape(
         input_indices=a, input_shape=shape(300, 70), new_shape=shape(7, -1, 50))),
         entries(900, (300, 70)))
@@ -455,7 +478,7 @@ def run_batch(target, part):
 # What adds many numbers: its bits must not depend on the order in which blocks and threads run.
 SUMS = re.compile(r"(UnsortedSegment|TensorScatterAdd|ScatterNd|Sum|BiasAddGrad|L2Loss|Cumsum|"
                   r"SegmentSum|SparseSegment\w+|DenseBincount/weights|SparseFillEmptyRowsGrad|"
-                  r"InplaceAdd|Einsum).*/(half|float32|float64)\b")
+                  r"InplaceAdd|Einsum|SparseTensorDenseMatMul).*/(half|float32|float64)\b")
 
 
 def bits_on_gpu(target, listed):
@@ -487,6 +510,87 @@ def order_failures(listed, seeds, plugin):
     return [f"{name}: other bits in another order"
             for (name, _, _), *values in zip(listed, *by_seed)
             if any(value != values[0] for value in values)]
+
+
+def run_on(target, device, make, *operands):
+    """What an op gives on one device."""
+    with tf1.Graph().as_default() as graph, tf.device(f"/job:worker/task:0/device:{device}:0"):
+        places = [tf1.placeholder(tf.as_dtype(x.dtype), x.shape) for x in operands]
+        made = make(*places)
+        config = tf1.ConfigProto(allow_soft_placement=False)
+        with tf1.Session(target, graph=graph, config=config) as session:
+            return session.run(made, dict(zip(places, operands)))
+
+
+# mean, deviation, lower and upper bound: by normals, by uniform numbers and by exponential ones,
+# from the lower tail, and with one bound
+BOUNDS = [(1, 2, -4, 6), (0, 1, -0.5, 0.25), (1, 0.5, 2.5, 9), (0, 3, -30, -6),
+          (-1, 1, -numpy.inf, 0), (2, 1, 1, numpy.inf)]
+
+
+def distribution_failures(target):
+    """ParameterizedTruncatedNormal, whose numbers are not the CPU's: it must have their
+    distribution, by the statistic of Kolmogorov and Smirnov for 1 of 1000 wrong alarms."""
+    n, failures = 3000, []
+    most = 1.95 * (2 / n) ** 0.5
+    wrong = [(0, 0, -1, 1), (0, 1, 1, 1), (0, 1, -numpy.inf, numpy.inf), (0, numpy.nan, 0, 1)]
+    for dtype in HALF_TO_DOUBLE:
+        def make(*parameters):
+            names = ("means", "stdevs", "minvals", "maxvals")
+            return RAW.ParameterizedTruncatedNormal(
+                shape=tf.constant([parameters[0].shape[0], n]), seed=3, seed2=7,
+                **dict(zip(names, parameters)))
+        columns = numpy.array(BOUNDS, tf.as_dtype(dtype).as_numpy_dtype).T
+        cpu, gpu = (run_on(target, device, make, *columns) for device in ("CPU", "GPU"))
+        for (mean, deviation, low, high), x, y in zip(BOUNDS, cpu, gpu):
+            name = f"ParameterizedTruncatedNormal/{dtype}/{mean},{deviation},{low},{high}"
+            both = numpy.sort(numpy.concatenate([x, y]))
+            counts = [numpy.searchsorted(numpy.sort(z), both, "right") for z in (x, y)]
+            distance = numpy.abs(counts[0] - counts[1]).max() / n
+            slack = 2 ** -8 if dtype == "half" else 0
+            if not (numpy.all(y >= low - slack) and numpy.all(y <= high + slack)):
+                failures.append(f"{name}: {y.min()} to {y.max()}")
+            if distance > most:
+                failures.append(f"{name}: a distance of {distance:.4f} from the CPU's numbers")
+        columns = numpy.array(wrong + BOUNDS[:1], tf.as_dtype(dtype).as_numpy_dtype).T
+        is_nan = numpy.isnan(run_on(target, "GPU", make, *columns))
+        if not is_nan[:-1].all() or is_nan[-1].any():
+            failures.append(f"ParameterizedTruncatedNormal/{dtype}: wrong parameters give "
+                            f"{is_nan.mean(1)} of NaN")
+    return failures
+
+
+def entry_failures(target):
+    """Entries out of range, repeated or out of order: what a GPU says, or does, about them."""
+    def product(at, b):
+        return RAW.SparseTensorDenseMatMul(a_indices=at, a_values=tf.ones([3]), b=b,
+                                           a_shape=tf.constant([3, 2], tf.int64))
+
+    def dense(at):
+        return RAW.SparseToDense(sparse_indices=at, output_shape=tf.constant([400, 5], at.dtype),
+                                 sparse_values=tf.constant(2.0), default_value=tf.constant(0.0))
+
+    failures = []
+    at = numpy.array([[0, 1], [1, 2], [5, 0]])  # entry 1 has no row of b, entry 2 none of a
+    found = run_on(target, "GPU", product, at, numpy.array([[1, 2], [3, 4]], "float32"))
+    if not numpy.array_equal(found, [[3, 4], [numpy.nan] * 2, [0, 0]], equal_nan=True):
+        failures.append(f"SparseTensorDenseMatMul/out of range: {found.tolist()}")
+    for index in ("int32", "int64"):
+        right = numpy.stack(numpy.unravel_index(numpy.arange(0, 2000, 2), (400, 5)), 1)
+        for where, entry in ((700, (-1, 2)), (700, (400, 0)), (999, (399, 5)), (0, (0, -7)),
+                             (500, tuple(right[499])), (500, tuple(right[3])), (1, (0, 0))):
+            at = right.astype(index)
+            at[where], at[-1] = entry, (at[-1] if where == 999 else (9, 9))
+            texts = []
+            for device in ("CPU", "GPU"):
+                try:
+                    run_on(target, device, dense, at)
+                    texts.append("no error")
+                except tf.errors.InvalidArgumentError as error:
+                    texts.append(re.search(r"indices\[\d+\] is [^\n\[]*", error.message)[0])
+            if texts[0] != texts[1] or "indices" not in texts[0]:
+                failures.append(f"SparseToDense/{index}/{entry} at {where}: {texts}")
+    return failures
 
 
 def reports(cluster):
@@ -526,6 +630,12 @@ def main():
         failures = []
         for first in range(0, len(listed), BATCH):
             failures += run_batch(cluster.target, listed[first:first + BATCH])
+        n_alone = 0
+        for name, check in (("ParameterizedTruncatedNormal", distribution_failures),
+                            ("SparseT", entry_failures)):
+            if not arguments.only or name.startswith(arguments.only[:len(name)]):
+                failures += check(cluster.target)
+                n_alone += 1
         failures += reports(cluster)
         cluster.check()
     sums = [case for case in listed if SUMS.match(case[0])]
@@ -534,7 +644,7 @@ def main():
         seeds = range(first, first + (10 if arguments.long else 3))
         failures += order_failures(sums, seeds, plugin)
     print("\n".join(failures))
-    print(f"{len(listed) + len(sums) - len(failures)} passed, {len(failures)} failed")
+    print(f"{len(listed) + len(sums) + n_alone - len(failures)} passed, {len(failures)} failed")
     return bool(failures)
 
 

@@ -306,8 +306,11 @@ UNCHECKED_ON_GPU = (
      r"is not a (positive|non-negative|non-positive) scalar",
      "a rate in the GPU's memory is not looked at"),
     (r"UnsortedSegment\w+\b", r"is not in \[0, |is out of range", "an id out of range is left out"),
-    (r"SparseToDense\b", "out of bounds|is repeated|is out of order",
-     "an entry out of range is left out, and validate_indices is not looked at"),
+    (r"DynamicPartition\b", r"is not in \[0, ", "a row whose partition is out of range is in none"),
+    (r"SparseToDense/.*/False$", "out of bounds",
+     "an entry out of range is left out unless the node says validate_indices"),
+    (r"SparseTensorDenseMatMul\b", r"out of bounds \(>=",
+     "an entry whose row of b does not exist adds NaN, any other one is left out"),
     (r"ReverseSequence\b", r"seq_lens\(\d+\) [<>] ", "a length is cut to the steps"),
 )
 

@@ -1,102 +1,84 @@
 /* Combines sparse tensors with dense ones: SparseToDense, SparseTensorDenseAdd,
  * SparseDenseCwiseAdd, Mul and Div. Each entry is turned into an offset into the dense tensor. */
+#include "kernels/cpu/sparse/sparse_dense.h"
+
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
 #include "kernels/kernel.h"
-#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 #include "kernels/support/cancel.h"
-#include "kernels/support/moves.h"
 #include "kernels/support/update.h"
 
 extern const struct kernel_list sparse_dense_kernels;
 
 /* ---- SparseToDense ---- */
 
-struct to_dense {
-    const struct tensor *indices, *sizes, *values, *filler;
-    int64_t n, n_dims;
-    int64_t dims[SHAPE_MAX_RANK];
-};
-
-static struct status *to_dense_init(struct kernel_init *init) {
+struct status *sparse_to_dense_init(struct kernel_init *init) {
     return kernel_init_bool_attr(init, "validate_indices");
 }
 
-static struct status *check_to_dense(struct to_dense *job) {
-    const struct tensor *indices = job->indices;
+struct status *sparse_to_dense_check(const struct kernel_ctx *ctx, struct sparse_to_dense *ret) {
+    struct sparse_to_dense *job = ret;
+    const struct tensor *indices = &ctx->inputs[0], *sizes = &ctx->inputs[1];
+    job->indices = indices;
+    job->values = &ctx->inputs[2];
+    job->filler = &ctx->inputs[3];
     if (indices->rank > 2)
         return status_invalid("sparse_indices should be a scalar, vector, or matrix, got shape %s",
                               TENSOR_SHAPE_TEXT(indices));
     job->n = indices->rank > 0 ? tensor_dim(indices, 0) : 1;
     job->n_dims = indices->rank > 1 ? tensor_dim(indices, 1) : 1;
-    if (job->sizes->rank != 1)
+    if (sizes->rank != 1)
         return status_invalid("output_shape must be rank 1, got shape %s",
-                              TENSOR_SHAPE_TEXT(job->sizes));
-    if (job->sizes->n_elements != job->n_dims || job->n_dims > SHAPE_MAX_RANK)
+                              TENSOR_SHAPE_TEXT(sizes));
+    if (sizes->n_elements != job->n_dims || job->n_dims > SHAPE_MAX_RANK)
         return status_invalid("output_shape has incorrect number of elements: %lld should be: %lld",
-                              (long long)job->sizes->n_elements, (long long)job->n_dims);
+                              (long long)sizes->n_elements, (long long)job->n_dims);
     if (job->values->rank != 0 && (job->values->rank != 1 || job->values->n_elements != job->n))
         return status_invalid("sparse_values has incorrect shape %s, should be [] or [%lld]",
                               TENSOR_SHAPE_TEXT(job->values), (long long)job->n);
     if (job->filler->rank != 0)
         return status_invalid("default_value should be a scalar.");
     for (int d = 0; d < (int)job->n_dims; d++)
-        job->dims[d] = tensor_index_at(job->sizes, d);
+        job->dims[d] = tensor_index_at(sizes, d);
     return NULL;
 }
 
+struct status *sparse_to_dense_bounds_error(const struct sparse_to_dense *job, int64_t i, int d,
+                                            int64_t at) {
+    return status_invalid("indices[%lld] is out of bounds: dimension %d has value %lld, need "
+                          "0 <= index < %lld",
+                          (long long)i, d, (long long)at, (long long)job->dims[d]);
+}
+
+struct status *sparse_to_dense_order_error(int64_t i, bool is_repeated) {
+    return status_invalid("indices[%lld] is %s", (long long)i,
+                          is_repeated ? "repeated" : "out of order");
+}
+
 /* Turns entries into offsets. Offsets have the same order as coordinates. */
-static struct status *to_offsets(const struct to_dense *job, bool validates, int64_t *offsets) {
+static struct status *to_offsets(const struct sparse_to_dense *job, bool validates,
+                                 int64_t *offsets) {
     for (int64_t i = 0; i < job->n; i++) {
         int64_t at[SHAPE_MAX_RANK];
         for (int d = 0; d < (int)job->n_dims; d++) {
             at[d] = tensor_index_at(job->indices, i * job->n_dims + d);
             if (at[d] < 0 || at[d] >= job->dims[d])
-                return status_invalid("indices[%lld] is out of bounds: dimension %d has value "
-                                      "%lld, need 0 <= index < %lld",
-                                      (long long)i, d, (long long)at[d], (long long)job->dims[d]);
+                return sparse_to_dense_bounds_error(job, i, d, at[d]);
         }
         offsets[i] = sparse_offset(at, job->dims, (int)job->n_dims);
         if (validates && i > 0 && offsets[i] <= offsets[i - 1])
-            return status_invalid("indices[%lld] is %s", (long long)i,
-                                  offsets[i] == offsets[i - 1] ? "repeated" : "out of order");
+            return sparse_to_dense_order_error(i, offsets[i] == offsets[i - 1]);
     }
     return NULL;
 }
 
-/* On a device the order of entries is not checked: of equal ones the last wins. */
-static struct status *to_dense_on_device(struct kernel_ctx *ctx, const struct to_dense *job) {
-    struct tensor *out = &ctx->outputs[0];
-    struct device_scatter scatter = {
-        .op = UPDATE_ASSIGN, .dtype = (enum dtype)out->dtype, .params = tensor_data(out)};
-    if (out->n_elements == 0)
-        return NULL;
-    TRY(move_fill(ctx, scatter.dtype, scatter.params, tensor_cdata(job->filler), out->n_elements));
-    if (job->n == 0)
-        return NULL;
-    if (job->values->rank > 0)
-        scatter.updates = tensor_cdata(job->values);
-    else
-        scatter.scalar = device_scalar_of(job->values);
-    TRY(device_slices_init(&scatter.slices, job->indices, (int)job->n_dims, tensor_shape(out),
-                           job->n));
-    return ctx->instance->engine->scatter(ctx, &scatter);
-}
-
 static enum kernel_result sparse_to_dense(struct kernel_ctx *ctx) {
-    struct to_dense job = {.indices = &ctx->inputs[0],
-                           .sizes = &ctx->inputs[1],
-                           .values = &ctx->inputs[2],
-                           .filler = &ctx->inputs[3]};
+    struct sparse_to_dense job;
+    KERNEL_TRY(ctx, sparse_to_dense_check(ctx, &job));
     enum dtype dtype = (enum dtype)job.values->dtype;
-    KERNEL_TRY(ctx, check_to_dense(&job));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){(int)job.n_dims, job.dims}));
-    if (kernel_is_for_device(ctx)) {
-        KERNEL_TRY(ctx, to_dense_on_device(ctx, &job));
-        return KERNEL_DONE;
-    }
     struct tensor *out = &ctx->outputs[0];
     int64_t *offsets = malloc(((size_t)job.n + 1) * sizeof(*offsets));
     struct status *st =
@@ -250,7 +232,7 @@ static const enum update_op cwise_add = UPDATE_ADD, cwise_mul = UPDATE_MUL, cwis
     .compute = sparse_dense_cwise, .arg = &(formula)}
 static const struct kernel_def rows[] = {
     {.op = "SparseToDense", .constraints = {{"T", TO_DENSE_TYPES}, {"Tindices", DTYPES_INDEX}},
-        .compute = sparse_to_dense, .init = to_dense_init},
+        .compute = sparse_to_dense, .init = sparse_to_dense_init},
     {.op = "SparseTensorDenseAdd", .constraints =
         {{"T", DTYPES_NUMBER}, {"Tindices", DTYPES_INDEX}}, .compute = sparse_tensor_dense_add},
     CWISE("SparseDenseCwiseAdd", cwise_add),

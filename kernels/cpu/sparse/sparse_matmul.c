@@ -3,16 +3,13 @@
  * summed in float and rounded once. */
 #include <stdlib.h>
 
+#include "kernels/cpu/sparse/sparse_dense.h"
 #include "kernels/kernel.h"
 #include "kernels/support/cancel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/number_types.h"
 
 extern const struct kernel_list sparse_matmul_kernels;
-
-struct matmul_state {
-    bool adjoint_a, adjoint_b;
-};
 
 struct matmul_job;
 /* Computes columns [begin, end) of the product. */
@@ -60,15 +57,15 @@ static matmul_loop *const loops[DT_N_TYPES] = {
     [DT_DOUBLE] = matmul_f64,     [DT_INT32] = matmul_i32, [DT_COMPLEX64] = matmul_c64,
     [DT_COMPLEX128] = matmul_c128};
 
-static struct status *matmul_init(struct kernel_init *init) {
-    struct matmul_state *state = xcalloc(1, sizeof(*state));
+struct status *sparse_product_init(struct kernel_init *init) {
+    struct sparse_product_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
     TRY(node_get_b(init->node, "adjoint_a", &state->adjoint_a));
     return node_get_b(init->node, "adjoint_b", &state->adjoint_b);
 }
 
-static struct status *check_inputs(const struct kernel_ctx *ctx, const struct matmul_state *state,
-                                   int64_t *ret_m, int64_t *ret_n) {
+struct status *sparse_product_check(const struct kernel_ctx *ctx, struct sparse_product *ret) {
+    const struct sparse_product_state *state = ctx->instance->state;
     const struct tensor *indices = &ctx->inputs[0], *values = &ctx->inputs[1],
                         *shape = &ctx->inputs[2], *b = &ctx->inputs[3];
     if (b->rank != 2)
@@ -100,8 +97,12 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct ma
                               (long long)inner, (long long)tensor_dim(b, state->adjoint_b),
                               (long long)tensor_index_at(shape, 0),
                               (long long)tensor_index_at(shape, 1), TENSOR_SHAPE_TEXT(b));
-    *ret_m = rows;
-    *ret_n = tensor_dim(b, !state->adjoint_b);
+    int64_t n = tensor_dim(b, !state->adjoint_b);
+    *ret = (struct sparse_product){.m = rows,
+                                   .n = n,
+                                   .inner = inner,
+                                   .b_row = state->adjoint_b ? 1 : n,
+                                   .b_column = state->adjoint_b ? inner : 1};
     return NULL;
 }
 
@@ -158,22 +159,23 @@ out:
 }
 
 static enum kernel_result sparse_matmul(struct kernel_ctx *ctx) {
-    const struct matmul_state *state = ctx->instance->state;
+    const struct sparse_product_state *state = ctx->instance->state;
     const struct tensor *values = &ctx->inputs[1], *b = &ctx->inputs[3];
     enum dtype dtype = (enum dtype)b->dtype;
-    int64_t m, n;
-    KERNEL_TRY(ctx, check_inputs(ctx, state, &m, &n));
+    struct sparse_product product;
+    KERNEL_TRY(ctx, sparse_product_check(ctx, &product));
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype,
-                                      (struct shape){2, (int64_t[]){m, n}}, &ctx->outputs[0]));
+                                      (struct shape){2, (int64_t[]){product.m, product.n}},
+                                      &ctx->outputs[0]));
     struct matmul_job job = {.loop = loops[dtype],
                              .indices = &ctx->inputs[0],
                              .values = tensor_cdata(values),
                              .b = tensor_cdata(b),
                              .out = tensor_data(&ctx->outputs[0]),
                              .n_entries = values->n_elements,
-                             .n = n,
-                             .b_row = state->adjoint_b ? 1 : n,
-                             .b_column = state->adjoint_b ? tensor_dim(b, 1) : 1,
+                             .n = product.n,
+                             .b_row = product.b_row,
+                             .b_column = product.b_column,
                              .adjoint_a = state->adjoint_a,
                              .adjoint_b = state->adjoint_b};
     if (ctx->outputs[0].n_elements == 0)
@@ -191,7 +193,7 @@ static const struct kernel_def rows[] = {
     {.op = "SparseTensorDenseMatMul",
      .constraints = {{"T", PRODUCT_TYPES}, {"Tindices", DTYPES_INDEX}},
      .compute = sparse_matmul,
-     .init = matmul_init},
+     .init = sparse_product_init},
 };
 
 const struct kernel_list sparse_matmul_kernels = {rows, ARRAY_LEN(rows)};

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_KERNELS_CUDA_OPS_SEGMENTS_H
 #define MILLRACE_KERNELS_CUDA_OPS_SEGMENTS_H
 
+#include "kernels/cuda/gpu_kernel.h"
 #include "kernels/cuda/ops/segments_args.h"
 #include "kernels/kernel.h"
 #include "kernels/support/update.h"
@@ -17,6 +18,10 @@ extern const struct segments_op segments_sum, segments_mean, segments_prod, segm
 /* May answer KERNEL_PENDING. */
 kernel_fn segments_compute, segments_grad;
 
+/* The form of blocks that reduce n_segments runs of n_places rows in all, of `inner` elements each:
+ * how many columns a block has, and how many threads share a run (struct runs_args). */
+struct gpu_grid segments_grid(int64_t n_segments, int64_t inner, int64_t n_places,
+                              int64_t *ret_width, int64_t *ret_n_lanes);
 /* Reduces runs of n_places rows in all. The function sets the block's form in *args. */
 struct status *segments_run(struct kernel_ctx *ctx, enum dtype dtype, struct runs_args *args,
                             int64_t n_places) MUST_USE;

@@ -37,16 +37,22 @@ static int64_t power_of_two_from(int64_t n, int64_t most) {
     return power;
 }
 
+struct gpu_grid segments_grid(int64_t n_segments, int64_t inner, int64_t n_places,
+                              int64_t *ret_width, int64_t *ret_n_lanes) {
+    int64_t width = power_of_two_from(inner, ORDER_THREADS),
+            n_lanes = power_of_two_from(n_places / n_segments + 1, ORDER_THREADS / width),
+            n_groups = ORDER_THREADS / (width * n_lanes);
+    int64_t n_units = (n_segments + n_groups - 1) / n_groups * ((inner + width - 1) / width);
+    *ret_width = width;
+    *ret_n_lanes = n_lanes;
+    return (struct gpu_grid){.n_blocks = (unsigned)MIN(n_units, (int64_t)1 << 16),
+                             .n_threads = ORDER_THREADS};
+}
+
 struct status *segments_run(struct kernel_ctx *ctx, enum dtype dtype, struct runs_args *args,
                             int64_t n_places) {
-    args->width = power_of_two_from(args->inner, ORDER_THREADS);
-    int64_t per_segment = n_places / args->n_segments + 1;
-    args->n_lanes = power_of_two_from(per_segment, ORDER_THREADS / args->width);
-    int64_t n_groups = ORDER_THREADS / (args->width * args->n_lanes);
-    int64_t n_units = (args->n_segments + n_groups - 1) / n_groups *
-                      ((args->inner + args->width - 1) / args->width);
-    struct gpu_grid grid = {.n_blocks = (unsigned)MIN(n_units, (int64_t)1 << 16),
-                            .n_threads = ORDER_THREADS};
+    struct gpu_grid grid =
+        segments_grid(args->n_segments, args->inner, n_places, &args->width, &args->n_lanes);
     return engine_launch(ctx, &runs_stem, gpu_dtype_suffix(dtype), grid, args);
 }
 

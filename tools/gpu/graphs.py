@@ -81,8 +81,11 @@ def train(loss, optimizer):
 
 
 def weights(name, shape):
-    values = np.random.RandomState(len(name)).randn(*shape).astype(np.float32)
-    return tf1.get_variable(name, initializer=values * shape[0]**-0.5, use_resource=True)
+    """Made by the graph, since a pack of random constants is large. Uniform numbers have the same
+    bits on every device."""
+    bound = (3 / shape[0])**0.5  # their deviation is shape[0]**-0.5
+    values = (tf.random.stateless_uniform(shape, [len(name), 17]) * 2 - 1) * bound
+    return tf1.get_variable(name, initializer=values, use_resource=True)
 
 
 def data(shape, seed=3):

@@ -31,9 +31,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "differential")]
 
+import oracle  # noqa: E402: before TensorFlow, whose oneDNN it switches off
 import graphs  # noqa: E402
 import op_report  # noqa: E402
-import oracle  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 MAX_BYTES = 64 << 20
@@ -42,6 +42,8 @@ SCRATCH = os.path.join(tempfile.gettempdir(), "millrace-cases").encode()  # file
 PROGRAMS = ("bin/tf-master", "bin/tf-worker", "bin/tfctl", "tests/tools/graph_eval",
             "bench/gpu_rates", "bench/gpu_steps")
 PLUGIN = "kernels/cuda/millrace-cuda.so"
+# Of the ops that one line of a list may stand for.
+SUFFIXES = ("", "Grad", "V2", "V3", "GradV2", "GradV3")
 # What every machine with the same or a newer C library has.
 SYSTEM_LIBRARIES = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*|linux-vdso)\.so")
 
@@ -55,7 +57,7 @@ def gpu_ops():
             continue
         with open(path, encoding="utf-8") as file:
             found = set(re.findall(r'^\w+\("(\w+)"', file.read(), re.M))
-        ops |= found | {op + "Grad" for op in found}
+        ops |= {op + suffix for op in found for suffix in SUFFIXES}
     return ops
 
 

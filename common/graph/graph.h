@@ -153,6 +153,9 @@ void node_remove_input(struct node *node, int position);
  * words. */
 struct status *node_finish(struct graph *graph, struct node *node) MUST_USE;
 
+/* Appends "Op<name=Identity; signature=input:T -> output:T; attr=T:type>". */
+void op_signature_print(const struct op_signature *op, struct str *out);
+
 /* The number of edges that one argument of the op stands for. The attrs must have been checked.
  * Errors: INVALID_ARGUMENT: a negative number. */
 struct status *node_count_arg(const struct node *node, const struct op_arg_signature *arg,

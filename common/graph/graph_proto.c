@@ -12,8 +12,6 @@
 #include "common/graph/internal_ops.h"
 #include "common/tensor/tensor_proto.h"
 
-enum { GRAPH_DEF_VERSION = 2474 }; /* the producer version of TensorFlow 2.21 */
-
 /* Nesting levels above an AttrValue: GraphDef, NodeDef, map entry. */
 enum { NODE_ATTR_DEPTH = 3 };
 
@@ -368,9 +366,8 @@ static void add_input(const struct node_input *input, struct str *text, struct s
     proto_add_bytes(out, 3, text->data, text->len);
 }
 
-static void node_to_proto(const struct node *node, const char *device, struct str *text,
-                          struct str *out) {
-    size_t hint = node_size_hint(node), begin = proto_begin(out, 1, hint);
+static void add_node_fields(const struct node *node, const char *device, size_t hint,
+                            struct str *text, struct str *out) {
     proto_add_bytes(out, 1, node->name, strlen(node->name));
     proto_add_bytes(out, 2, node->op_name, strlen(node->op_name));
     for (int i = 0; i < node->n_inputs; i++)
@@ -387,7 +384,19 @@ static void node_to_proto(const struct node *node, const char *device, struct st
         proto_end(out, value, is_tensor ? hint : 0);
         proto_end(out, entry, is_tensor ? hint : 0);
     }
+}
+
+static void node_to_proto(const struct node *node, const char *device, struct str *text,
+                          struct str *out) {
+    size_t hint = node_size_hint(node), begin = proto_begin(out, 1, hint);
+    add_node_fields(node, device, hint, text, out);
     proto_end(out, begin, hint);
+}
+
+void node_to_nodedef(const struct node *node, struct str *out) {
+    struct str text = STR_INIT;
+    add_node_fields(node, node->device, node_size_hint(node), &text, out);
+    str_fini(&text);
 }
 
 static void library_to_proto(const struct graph *graph, struct str *out) {
@@ -403,6 +412,20 @@ static void library_to_proto(const struct graph *graph, struct str *out) {
     proto_end(out, begin, 0);
 }
 
+void graph_versions_to_proto(const struct graph *graph, struct str *out) {
+    proto_add_int(out, 1, (uint64_t)graph->producer);
+    proto_add_int(out, 2, (uint64_t)graph->min_consumer);
+}
+
+static void add_library_and_versions(const struct graph *graph, bool with_library,
+                                     struct str *out) {
+    if (with_library && (graph->functions.n_entries > 0 || graph->n_gradient_defs > 0))
+        library_to_proto(graph, out);
+    size_t begin = proto_begin(out, 4, 0);
+    graph_versions_to_proto(graph, out);
+    proto_end(out, begin, 0);
+}
+
 void graph_to_graphdef(const struct graph *graph, const char *const *device_names,
                        struct str *out) {
     struct str text = STR_INIT;
@@ -413,11 +436,16 @@ void graph_to_graphdef(const struct graph *graph, const char *const *device_name
                 node, device_names && node->placed >= 0 ? device_names[node->placed] : node->device,
                 &text, out);
     }
-    if (graph->functions.n_entries > 0 || graph->n_gradient_defs > 0)
-        library_to_proto(graph, out);
-    size_t begin = proto_begin(out, 4, 0);
-    proto_add_int(out, 1, (uint64_t)graph->producer);
-    proto_add_int(out, 2, (uint64_t)graph->min_consumer);
-    proto_end(out, begin, 0);
+    add_library_and_versions(graph, true, out);
+    str_fini(&text);
+}
+
+void graph_to_graphdef_from(const struct graph *graph, int first_id, bool with_library,
+                            struct str *out) {
+    struct str text = STR_INIT;
+    for (int id = first_id; id < graph->n_nodes; id++)
+        if (!graph->nodes[id]->is_removed)
+            node_to_proto(graph->nodes[id], graph->nodes[id]->device, &text, out);
+    add_library_and_versions(graph, with_library, out);
     str_fini(&text);
 }

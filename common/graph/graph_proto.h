@@ -10,6 +10,8 @@
 #include "common/graph/graph.h"
 #include "common/tensor/buffer.h"
 
+enum { GRAPH_DEF_VERSION = 2474 }; /* the producer version of TensorFlow 2.21 */
+
 struct graph_limits {
     int max_nodes;             /* live nodes in the whole graph, default 1,000,000 */
     int max_depth;             /* of message nesting, default 100 */
@@ -35,6 +37,16 @@ struct status *graph_add_function(struct graph *graph, struct span functiondef,
 /* Serializes the live nodes. Where device_names is not NULL, device_names[placed] replaces the
  * device of a placed node. */
 void graph_to_graphdef(const struct graph *graph, const char *const *device_names, struct str *out);
+/* The same for the live nodes with ids from `first_id` on; `with_library` says whether the function
+ * library is part of the message. */
+void graph_to_graphdef_from(const struct graph *graph, int first_id, bool with_library,
+                            struct str *out);
+/* Appends the fields of a NodeDef. */
+void node_to_nodedef(const struct node *node, struct str *out);
+/* Appends the fields of the VersionDef. */
+void graph_versions_to_proto(const struct graph *graph, struct str *out);
+/* Appends the fields of an OpDef, without descriptions. */
+void op_signature_to_proto(const struct op_signature *op, struct str *out);
 
 /* Reads an AttrValue. Memory is from the arena of the graph, which owns the tensors, too. `wanted`
  * is the attr in the signature of the op, or NULL; an empty list has its type. *ret_is_set is false

@@ -17,8 +17,7 @@ static void print_arg(const struct op_arg_signature *arg, struct str *out) {
     str_addf(out, arg->is_ref ? "Ref(%s)" : "%s", type);
 }
 
-/* "Op<name=Identity; signature=input:T -> output:T; attr=T:type>" */
-static void op_signature_print(const struct op_signature *op, struct str *out) {
+void op_signature_print(const struct op_signature *op, struct str *out) {
     str_addf(out, "Op<name=%s; signature=", op->name);
     for (int i = 0; i < op->n_inputs; i++) {
         str_add(out, i > 0 ? ", " : "");

@@ -244,6 +244,23 @@ struct status *graph_infer_shapes(const struct graph *graph, struct graph_shapes
     return NULL;
 }
 
+struct status *graph_shapes_merge(struct graph_shapes *shapes, const struct node *node, int output,
+                                  struct shape shape) {
+    struct inferred *outputs = shapes->nodes[node->id];
+    if (!outputs) {
+        outputs = arena_array(&shapes->arena, struct inferred, node->n_outputs);
+        for (int i = 0; i < node->n_outputs; i++)
+            outputs[i].shape = SHAPE_UNKNOWN;
+        shapes->nodes[node->id] = outputs;
+    }
+    struct shape_inference ctx = {.node = node, .arena = &shapes->arena};
+    struct shape old = outputs[output].shape;
+    TRY(shape_merge(&ctx, old, shape, &outputs[output].shape));
+    if (outputs[output].shape.dims == shape.dims) /* the caller's */
+        outputs[output].shape = shape_dup(shape, &shapes->arena);
+    return NULL;
+}
+
 /* ---- look-ups ---- */
 
 static const struct inferred *find(const struct graph_shapes *shapes, const struct node *node,

@@ -86,6 +86,11 @@ void graph_shapes_fini(struct graph_shapes *shapes); /* accepts an all-zero one 
 struct status *graph_infer_shapes(const struct graph *graph, struct graph_shapes *shapes,
                                   const struct infer_options *options) MUST_USE;
 
+/* Merges a shape into that of an output of a node that has been inferred. Nodes that have been
+ * inferred do not see it. Errors: INVALID_ARGUMENT where the two contradict each other. */
+struct status *graph_shapes_merge(struct graph_shapes *shapes, const struct node *node, int output,
+                                  struct shape shape) MUST_USE;
+
 /* Look-ups for any node of the graph, whether inferred or not. */
 struct shape graph_shapes_of(const struct graph_shapes *shapes, const struct node *node,
                              int output);

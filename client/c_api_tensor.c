@@ -8,6 +8,8 @@
 
 /* ---- status ---- */
 
+const char *TF_Version(void) { return MILLRACE_VERSION; }
+
 TF_Status *TF_NewStatus(void) { return xcalloc(1, sizeof(TF_Status)); }
 
 void TF_DeleteStatus(TF_Status *status) {
@@ -54,7 +56,15 @@ void TF_DeleteBuffer(TF_Buffer *buffer) {
     free(buffer);
 }
 
+TF_Buffer TF_GetBuffer(TF_Buffer *buffer) { return *buffer; }
+
 /* ---- tensors ---- */
+
+size_t TF_DataTypeSize(TF_DataType dtype) {
+    return dtype_is_known((int)dtype) && !dtype_is_object((enum dtype)dtype)
+               ? (size_t)dtype_size((enum dtype)dtype)
+               : 0;
+}
 
 TF_Tensor *client_tensor_new(struct tensor *value_take) {
     TF_Tensor *tensor = aligned_alloc(64, sizeof *tensor);
@@ -68,7 +78,7 @@ const struct tensor *client_tensor_value(const TF_Tensor *tensor) { return &tens
 
 TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length) {
     struct tensor value;
-    if (!dtype_is_known(dtype) || !dtype_in((enum dtype)dtype, DTYPES_PLAIN))
+    if (!dtype_is_known((int)dtype) || !dtype_in((enum dtype)dtype, DTYPES_PLAIN))
         return NULL;
     struct status *st =
         tensor_new(allocator_host(), (enum dtype)dtype, (struct shape){num_dims, dims}, &value);
@@ -101,7 +111,7 @@ void TF_DeleteTensor(TF_Tensor *tensor) {
     free(tensor);
 }
 
-TF_DataType TF_TensorType(const TF_Tensor *tensor) { return tensor->value.dtype; }
+TF_DataType TF_TensorType(const TF_Tensor *tensor) { return (TF_DataType)tensor->value.dtype; }
 int TF_NumDims(const TF_Tensor *tensor) { return tensor->value.rank; }
 int64_t TF_Dim(const TF_Tensor *tensor, int index) { return tensor_dim(&tensor->value, index); }
 int64_t TF_TensorElementCount(const TF_Tensor *tensor) { return tensor->value.n_elements; }

@@ -168,6 +168,10 @@ def suite_docs(options):
     return run_python_suite("tests/docs/run.py", options)
 
 
+def suite_client(options):
+    return run_python_suite("tests/client/run.py", options)
+
+
 def suite_cluster(options):
     compared = run_python_suite("tests/differential/run_cluster.py", options)
     compared.add(run_python_suite("tests/differential/test_run_library.py",
@@ -294,6 +298,7 @@ SUITES = [
     ("wrong", suite_wrong,
      "wrong requests to a cluster and to TensorFlow's own servers: the same errors"),
     ("passes", suite_passes, "programs with each optimisation on and off: the same, bit by bit"),
+    ("client", suite_client, "the C client: the same calls through it and through TensorFlow's"),
     ("docs", suite_docs,
      "the code blocks of README.md and docs/, as a reader runs them; the checks of tools/check.py"),
     ("e2e", suite_e2e, "daemons, command lines, failures, training runs"),

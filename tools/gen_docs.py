@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the pages that come from tables: docs/flags.md, docs/metrics.md, docs/ops.md and
-docs/paper-map.md.
+"""Writes the pages that come from tables: docs/flags.md, docs/metrics.md, docs/ops.md,
+docs/paper-map.md and docs/c-api.md.
 
     tools/gen_docs.py [--build DIR]            write them (DIR: build, or the folder above
     $MILLRACE_BIN)
@@ -9,8 +9,8 @@ docs/paper-map.md.
 
 Flags are what --help prints, and metrics are what started daemons show on /metrics; a metric of the
 sources that no daemon shows is an error. Ops are what tests/tools/dump_tables prints. paper_map.py
-holds the rows of the paper map. The programs have to be built. Without them, --check says so and
-exits with 0.
+holds the rows of the paper map, and c_api.py those of the C API. The programs have to be built.
+Without them, --check says so and exits with 0.
 """
 import argparse
 import difflib
@@ -24,6 +24,7 @@ import time
 import urllib.error
 import urllib.request
 
+import c_api
 import op_reasons
 import paper_map
 
@@ -311,8 +312,12 @@ def write_paper_map(programs):
     return HEAD + paper_map.page(ROOT, tables, helps)
 
 
+def write_c_api(programs):
+    return HEAD + c_api.page(ROOT)
+
+
 PAGES = {"docs/flags.md": write_flags, "docs/metrics.md": write_metrics, "docs/ops.md": write_ops,
-         "docs/paper-map.md": write_paper_map}
+         "docs/paper-map.md": write_paper_map, "docs/c-api.md": write_c_api}
 
 
 def main():

@@ -205,7 +205,7 @@ static void run_target(struct client *client, const char *target) {
 }
 
 static TF_Tensor *float_tensor(int64_t n, float value) {
-    TF_Tensor *t = TF_AllocateTensor(DT_FLOAT, &n, 1, (size_t)n * sizeof(float));
+    TF_Tensor *t = TF_AllocateTensor(TF_FLOAT, &n, 1, (size_t)n * sizeof(float));
     for (int64_t i = 0; i < n; i++)
         ((float *)TF_TensorData(t))[i] = value;
     return t;
@@ -274,7 +274,7 @@ static void loop(struct client *client) {
     open_session(client, false, CLIENT_TIMEOUT_MS);
     if (!extend(client, &graphdefs[GRAPH_LOOP]))
         return;
-    TF_Tensor *x = TF_NewTensor(DT_INT32, NULL, 0, &end, sizeof(end), NULL, NULL);
+    TF_Tensor *x = TF_NewTensor(TF_INT32, NULL, 0, &end, sizeof(end), NULL, NULL);
     TF_Tensor *result = run(client, "x:0", x, "out:0", NULL, NULL);
     if (expect(client, TF_OK) && *(int32_t *)TF_TensorData(result) != LOOP_END)
         fail(client, "another value");

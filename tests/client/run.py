@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Runs the tests of the C client and ends with "N passed, N failed[, N skipped]".
+
+    tests/client/run.py [NAME...]     all, or those whose name contains a NAME
+"""
+import os
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".venv", "bin", "python")
+
+
+def tests(suite):
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from tests(item)
+        else:
+            yield item
+
+
+def main():
+    if os.path.exists(PYTHON) and sys.prefix == sys.base_prefix:
+        os.execv(PYTHON, [PYTHON, os.path.abspath(__file__), *sys.argv[1:]])
+    names = [name for name in sys.argv[1:] if not name.startswith("--")]
+    found = unittest.defaultTestLoader.discover(HERE, "test_*.py")
+    suite = unittest.TestSuite(t for t in tests(found)
+                               if not names or any(name in t.id() for name in names))
+    result = unittest.TextTestRunner(sys.stdout).run(suite)
+    failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)
+    passed = result.testsRun - failed - skipped
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

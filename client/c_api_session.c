@@ -361,10 +361,12 @@ static struct status *take_reply(const struct grpc_message *reply, const char **
     return NULL;
 }
 
-void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names,
-            TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
-            int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
-            TF_Status *status) {
+/* Runs a step, or with a handle a part of a partial run. */
+static struct status *run_step(TF_DeprecatedSession *session, const TF_Buffer *run_options,
+                               const char *handle, const char **input_names, TF_Tensor **inputs,
+                               int ninputs, const char **output_names, TF_Tensor **outputs,
+                               int noutputs, const char **target_names, int ntargets,
+                               TF_Buffer *run_metadata) {
     struct str text = STR_INIT;
     struct grpc_body body;
     struct grpc_message reply = {0};
@@ -387,6 +389,8 @@ void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const c
             proto_add_bytes(&text, 4, target_names[i], strlen(target_names[i]));
         if (run_options)
             proto_add_bytes(&text, 5, run_options->data, run_options->length);
+        if (handle)
+            proto_add_bytes(&text, 6, handle, strlen(handle));
         proto_add_int(&text, 7, 1);
         proto_add_int(&text, 8, random_u64());
         add_str(&body, &text);
@@ -402,8 +406,80 @@ void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const c
     buffer_unref(reply.buffer);
     grpc_body_fini(&body);
     str_fini(&text);
+    return st;
+}
+
+void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names,
+            TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
+            int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
+            TF_Status *status) {
+    tf_status_set(status,
+                  run_step(session, run_options, NULL, input_names, inputs, ninputs, output_names,
+                           outputs, noutputs, target_names, ntargets, run_metadata));
+}
+
+/* ---- partial runs ---- */
+
+static void add_names(struct str *out, uint32_t number, const char **names, int n, bool has_index) {
+    struct str full = STR_INIT;
+    for (int i = 0; i < n; i++) {
+        str_clear(&full);
+        if (has_index)
+            endpoint_name(names[i], &full);
+        else
+            str_add(&full, names[i]);
+        proto_add_bytes(out, number, str_text(&full), full.len);
+    }
+    str_fini(&full);
+}
+
+static struct status *take_handle(const struct grpc_message *reply, const char **ret) {
+    struct proto_field field;
+    struct span body = reply->body;
+    *ret = NULL;
+    while (!*ret && proto_next(&body, &field) > 0)
+        if (field.number == 1 && field.wire_type == 2)
+            *ret = strndup(field.bytes.data, field.bytes.len);
+    return *ret ? NULL : status_internal("the reply to PartialRunSetup lacks a handle");
+}
+
+void TF_PRunSetup(TF_DeprecatedSession *session, const char **input_names, int ninputs,
+                  const char **output_names, int noutputs, const char **target_names, int ntargets,
+                  const char **handle, TF_Status *status) {
+    struct str request = STR_INIT;
+    struct grpc_message reply = {0};
+    pthread_mutex_lock(&session->lock);
+    struct status *st = closed(session);
+    if (!st && !session->handle.len)
+        st = create(session, (struct span){"", 0});
+    if (!st) {
+        proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
+        add_names(&request, 2, input_names, ninputs, true);
+        add_names(&request, 3, output_names, noutputs, true);
+        add_names(&request, 4, target_names, ntargets, false);
+        proto_add_int(&request, 5, random_u64());
+        st = session_call(session, "PartialRunSetup", &request, &reply);
+    }
+    pthread_mutex_unlock(&session->lock);
+    if (!st)
+        st = take_handle(&reply, handle);
+    buffer_unref(reply.buffer);
+    str_fini(&request);
     tf_status_set(status, st);
 }
+
+void TF_PRun(TF_DeprecatedSession *session, const char *handle, const char **input_names,
+             TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
+             int noutputs, const char **target_names, int ntargets, TF_Status *status) {
+    tf_status_set(status,
+                  handle ? run_step(session, NULL, handle, input_names, inputs, ninputs,
+                                    output_names, outputs, noutputs, target_names, ntargets, NULL)
+                         : status_invalid("%s: handle is NULL", __func__));
+}
+
+void TF_DeletePRunHandle(const char *handle) { free((void *)(uintptr_t)handle); }
+
+/* ---- resources ---- */
 
 void TF_Reset(const TF_SessionOptions *options, const char **containers, int ncontainers,
               TF_Status *status) {

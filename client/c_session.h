@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "client/c_buffer.h"
+#include "client/c_graph.h"
 #include "client/c_status.h"
 #include "client/c_tensor.h"
 
@@ -48,12 +49,52 @@ void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const c
             TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
             int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
             TF_Status *status);
+/* A partial run: one step that is fed and fetched in parts. The setup names all feeds, fetches and
+ * targets; each TF_PRun gives some of them. *handle is set on success and freed with
+ * TF_DeletePRunHandle. */
+void TF_PRunSetup(TF_DeprecatedSession *session, const char **input_names, int ninputs,
+                  const char **output_names, int noutputs, const char **target_names, int ntargets,
+                  const char **handle, TF_Status *status);
+void TF_PRun(TF_DeprecatedSession *session, const char *handle, const char **input_names,
+             TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
+             int noutputs, const char **target_names, int ntargets, TF_Status *status);
+void TF_DeletePRunHandle(const char *handle);
 /* Drops the resources of the containers and closes all sessions of the master. Without a
  * container it drops those of the default containers of all tasks. */
 void TF_Reset(const TF_SessionOptions *options, const char **containers, int ncontainers,
               TF_Status *status);
 
+/* ---- sessions of a graph ---- */
+
+typedef struct TF_Session TF_Session;
+/* A session of a graph, which may grow: each run first sends the master the operations that were
+ * added. Several sessions may have one graph. The target must be set: there is no master in the
+ * process. */
+TF_Session *TF_NewSession(TF_Graph *graph, const TF_SessionOptions *options, TF_Status *status);
+void TF_CloseSession(TF_Session *session, TF_Status *status);
+/* Closes the session first if it is open, and frees it in any case. */
+void TF_DeleteSession(TF_Session *session, TF_Status *status);
+/* Sends the master the operations that were added, as the next run would. */
+void TF_ExtendSession(TF_Session *session, TF_Status *status);
+/* As TF_Run, with outputs and operations of the session's graph. */
+void TF_SessionRun(TF_Session *session, const TF_Buffer *run_options, const TF_Output *inputs,
+                   TF_Tensor *const *input_values, int ninputs, const TF_Output *outputs,
+                   TF_Tensor **output_values, int noutputs, const TF_Operation *const *target_opers,
+                   int ntargets, TF_Buffer *run_metadata, TF_Status *status);
+/* As TF_PRunSetup and TF_PRun. */
+void TF_SessionPRunSetup(TF_Session *session, const TF_Output *inputs, int ninputs,
+                         const TF_Output *outputs, int noutputs,
+                         const TF_Operation *const *target_opers, int ntargets, const char **handle,
+                         TF_Status *status);
+void TF_SessionPRun(TF_Session *session, const char *handle, const TF_Output *inputs,
+                    TF_Tensor *const *input_values, int ninputs, const TF_Output *outputs,
+                    TF_Tensor **output_values, int noutputs,
+                    const TF_Operation *const *target_opers, int ntargets, TF_Status *status);
+
+/* ---- devices ---- */
+
 typedef struct TF_DeviceList TF_DeviceList;
+TF_DeviceList *TF_SessionListDevices(TF_Session *session, TF_Status *status);
 TF_DeviceList *TF_DeprecatedSessionListDevices(TF_DeprecatedSession *session, TF_Status *status);
 void TF_DeleteDeviceList(TF_DeviceList *list);
 int TF_DeviceListCount(const TF_DeviceList *list);

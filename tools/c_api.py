@@ -100,7 +100,7 @@ REASONS = (
      r"RemoveAllControlInputs|SetRequireShapeInferenceFns|AddWhileInputHack|"
      r"GetHandleShapeAndType|SetHandleShapeAndType|"
      r"ImportGraphDefOptionsSetValidateColocationConstraints|"
-     r"GraphImportGraphDefWithResultsNoSerialization|ExtendSession)",
+     r"GraphImportGraphDefWithResultsNoSerialization)",
      "private to TensorFlow's Python; they change a graph that sessions have"),
     (r"TF_\w+", "not written yet"),
 )

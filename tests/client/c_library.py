@@ -258,6 +258,36 @@ class Builder:
     def graph_def(self):
         return self.bytes("TF_GraphToGraphDef", self.graph)
 
+    # ---- running ----
+
+    def session(self, target=""):
+        options = self.c.TF_NewSessionOptions()
+        self.c.TF_SetTarget(options, target.encode())
+        try:
+            return self.call("TF_NewSession", self.graph, options)
+        finally:
+            self.c.TF_DeleteSessionOptions(options)
+
+    def run(self, session, fetches=(), feeds=(), targets=()):
+        """The values of the fetches. Feeds are pairs of an output and a tensor, which is freed."""
+        results = (ctypes.c_void_p * max(len(fetches), 1))()
+        arguments = arrays(fetches, feeds, targets, results)
+        try:
+            self.call("TF_SessionRun", session, None, *arguments, None)
+        finally:
+            for _, tensor in feeds:
+                self.c.TF_DeleteTensor(tensor)
+        return [self.values(result) for result in results[:len(fetches)]]
+
+
+def arrays(fetches, feeds, targets, results):
+    """The arguments that TF_SessionRun and TF_SessionPRun have in common."""
+    n_feeds, n_fetches, n_targets = len(feeds), len(fetches), len(targets)
+    return ((Output * max(n_feeds, 1))(*(output(o) for o, _ in feeds)),
+            (ctypes.c_void_p * max(n_feeds, 1))(*(t for _, t in feeds)), n_feeds,
+            (Output * max(n_fetches, 1))(*map(output, fetches)), results, n_fetches,
+            (ctypes.c_void_p * max(n_targets, 1))(*targets), n_targets)
+
 
 def output(item, index=0):
     return item if isinstance(item, Output) else Output(item, index)

@@ -137,8 +137,8 @@ static struct status *differentiate(struct walk *walk, const struct node *node) 
     return NULL;
 }
 
-/* Marks the nodes that depend on an x and that a gradient can reach; the walk ends at the nodes of
- * the xs. */
+/* Marks the nodes that depend on an x and that a gradient can reach. One x may depend on
+ * another. */
 static void mark_path(struct walk *walk) {
     bool *is_x = xcalloc((size_t)walk->n_part + 1, sizeof(*is_x));
     for (int i = 0; i < walk->b->n_xs; i++)
@@ -152,8 +152,7 @@ static void mark_path(struct walk *walk) {
             is_below = is_in_part(walk, src) && (is_x[place] || walk->is_on_way[place]) &&
                        carries_gradient(node->inputs[k]);
         }
-        walk->is_on_way[node->id - walk->b->first_id] =
-            is_below && !is_x[node->id - walk->b->first_id];
+        walk->is_on_way[node->id - walk->b->first_id] = is_below;
     }
     free(is_x);
 }

@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN" in os.environ \
     else os.path.join(ROOT, "build")
 HEADERS = ["c_status.h", "c_buffer.h", "c_tensor.h", "c_graph.h", "c_session.h"]
-HEADERS += [name for name in ("c_function.h", "c_import.h", "c_gradients.h")
+HEADERS += [name for name in ("c_function.h", "c_import.h", "c_gradients.h", "c_while.h")
             if os.path.exists(os.path.join(ROOT, "client", name))]
 SHARED_OBJECT = os.path.join(BUILD, "client", "libmillrace.so.0")
 
@@ -228,6 +228,16 @@ class Builder:
         shape = ("Shape", (ctypes.c_int64 * len(dims or ()))(*(dims or ())),
                  -1 if dims is None else len(dims))
         return self.op("Placeholder", name, dtype=("Type", dtype), shape=shape, **keywords)
+
+    def gradients(self, ys, xs, dys=None, prefix=None):
+        """The gradients by the xs as Outputs, None where there is none."""
+        out = (Output * len(xs))()
+        self.c.TF_AddGradientsWithPrefix(
+            self.graph, prefix and prefix.encode(), (Output * len(ys))(*map(output, ys)), len(ys),
+            (Output * len(xs))(*map(output, xs)), len(xs),
+            (Output * len(ys))(*map(output, dys)) if dys else None, self.status, out)
+        self.check()
+        return [Output(o.oper, o.index) if o.oper else None for o in out]
 
     # ---- reading ----
 

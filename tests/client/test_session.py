@@ -12,7 +12,8 @@ from local_cluster import target
 class TestSessions(Compared):
     def clients(self):
         """(builder, target) of each way to run."""
-        for library, where in ((tensorflow(), ""), (millrace(), target()), (tensorflow(), target())):
+        for library, where in ((tensorflow(), ""), (millrace(), target()),
+                               (tensorflow(), target())):
             builder = Builder(library)
             self.addCleanup(builder.close)
             yield builder, where

@@ -1,0 +1,156 @@
+"""Gradients that both libraries add, by their values in a step."""
+import ctypes
+import unittest
+
+from c_library import (DOUBLE, FLOAT, INT32, Builder, Output, Refused, ints, millrace, output,
+                       tensorflow, text)
+from compare import Compared
+from local_cluster import target
+
+UNARY = ["Square", "Exp", "Log", "Tanh", "Sigmoid", "Relu", "Relu6", "Elu", "Selu", "Softplus",
+         "Softsign", "Sqrt", "Rsqrt", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh", "Abs",
+         "Neg", "Reciprocal", "Log1p", "Expm1", "Erf", "Sign", "Identity", "Softmax", "LogSoftmax",
+         "L2Loss", "Lgamma"]
+BINARY = ["Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "Pow",
+          "SquaredDifference", "MatMul", "DivNoNan"]
+
+
+class TestGradients(Compared):
+    def same(self, scenario, digits=5):
+        results, has_gradient = [], []
+        for library, where in ((tensorflow(), ""), (millrace(), target())):
+            builder = Builder(library)
+            self.addCleanup(builder.close)
+            fetches, feeds = scenario(builder)
+            session = builder.session(where)
+            self.addCleanup(builder.call, "TF_DeleteSession", session)
+            results.append(builder.run(session, [f for f in fetches if f], feeds))
+            has_gradient.append([f is not None for f in fetches])
+        self.assertEqual(*has_gradient)
+        for (dtype, dims, values), (our_dtype, our_dims, our_values) in zip(*results):
+            self.assertEqual((our_dtype, our_dims), (dtype, dims))
+            for value, our_value in zip(values, our_values):
+                self.assertAlmostEqual(our_value, value, delta=10 ** -digits * max(1, abs(value)))
+
+    def test_ops_of_one_input(self):
+        for op in UNARY:
+            def build(b, op=op):
+                x = b.constant("x", FLOAT, [2, 3], [.5, 1.25, 2, .125, 3, .75])
+                return b.gradients([b.op(op, "y", x)], [x]), []
+            with self.subTest(op):
+                self.same(build)
+
+    def test_ops_of_two_inputs(self):
+        for op in BINARY:
+            def build(b, op=op):
+                x = b.constant("x", FLOAT, [3, 3], [.5, 1.25, 2, .125, 3, .75, 4, 1, 2])
+                w = b.constant("w", FLOAT, [3, 3] if op == "MatMul" else [3],
+                               range(1, 10 if op == "MatMul" else 4))
+                return b.gradients([b.op(op, "y", x, w)], [x, w]), []
+            with self.subTest(op):
+                self.same(build)
+
+    def test_several_ys_and_their_gradients(self):
+        def build(b):
+            x = b.placeholder("x", DOUBLE, [2])
+            y, z = b.op("Square", "y", x), b.op("Exp", "z", x)
+            dys = [b.constant("dy", DOUBLE, [2], [2, 3]), b.constant("dz", DOUBLE, [2], [5, 7])]
+            return (b.gradients([y, z], [x], dys) + b.gradients([y, z], [x]),
+                    [(x, b.tensor(DOUBLE, [2], [1, .5]))])
+        self.same(build)
+
+    def test_an_x_that_depends_on_another(self):
+        def build(b):
+            x = b.constant("x", FLOAT, [], [3])
+            y = b.op("Square", "y", x)
+            return b.gradients([b.op("Mul", "z", y, x)], [x, y]), []
+        self.same(build)
+
+    def test_a_second_derivative_and_a_repeated_x(self):
+        """TensorFlow's library has neither."""
+        b = Builder(millrace())
+        self.addCleanup(b.close)
+        x = b.constant("x", FLOAT, [], [3])
+        y = b.op("Mul", "y", b.op("Square", "s", x), x)
+        first, again = b.gradients([y], [x, x])
+        session = b.session(target())
+        values = b.run(session, [first, again, *b.gradients([first], [x])])
+        b.call("TF_DeleteSession", session)
+        self.assertEqual([v[2] for v in values], [[27], [27], [18]])
+
+    def test_a_convolution(self):
+        def build(b):
+            x = b.constant("x", FLOAT, [1, 4, 4, 1], range(16))
+            w = b.constant("w", FLOAT, [2, 2, 1, 2], range(8))
+            y = b.op("Conv2D", "y", x, w, strides=ints(1, 1, 1, 1), padding=text("SAME"))
+            p = b.op("MaxPool", "p", y, ksize=ints(1, 2, 2, 1), strides=ints(1, 2, 2, 1),
+                     padding=text("VALID"))
+            return b.gradients([p], [x, w]), []
+        self.same(build)
+
+    def test_training(self):
+        """A linear model learns, with variables on the cluster, by the gradients of the client."""
+        losses = []
+        for library, where in ((tensorflow(), ""), (millrace(), target())):
+            b = Builder(library)
+            self.addCleanup(b.close)
+            name = f"w{id(b)}"
+            w = b.op("VarHandleOp", name, dtype=("Type", FLOAT), shared_name=text(name),
+                     shape=("Shape", (ctypes.c_int64 * 2)(2, 1), 2))
+            zeros = b.constant("zeros", FLOAT, [2, 1], [0, 0])
+            init = b.op("AssignVariableOp", "init", w, zeros)
+            value = b.op("ReadVariableOp", "value", w, dtype=("Type", FLOAT))
+            x = b.constant("x", FLOAT, [3, 2], [1, 2, 3, 4, 5, 7])
+            wanted = b.constant("wanted", FLOAT, [3, 1], [5, 11, 19])
+            loss = b.op("L2Loss", "loss", b.op("Sub", "error", b.op("MatMul", "y", x, value),
+                                               wanted))
+            dw, = b.gradients([loss], [value])
+            rate = b.constant("rate", FLOAT, [], [.01])
+            step = b.op("ResourceApplyGradientDescent", "step", w, rate, dw)
+            session = b.session(where)
+            b.run(session, targets=[init])
+            losses.append([])
+            for _ in range(30):
+                b.run(session, targets=[step])
+                losses[-1] += b.run(session, [loss])[0][2]
+            b.call("TF_DeleteSession", session)
+        for theirs, ours in zip(*losses):
+            self.assertAlmostEqual(ours, theirs, delta=1e-3 * theirs)
+        self.assertLess(losses[1][-1], losses[1][0] / 20)
+
+    def test_prefixes_and_what_has_no_gradient(self):
+        def conflict(b):
+            x = b.constant("a/x", FLOAT, [], [3])
+            b.gradients([b.op("Square", "y", x)], [x], prefix="a")
+        self.refused(conflict, "INVALID_ARGUMENT", "prefix [a] conflicts with existing node")
+
+        def unreachable(b):
+            x, u = b.constant("x", FLOAT, [], [3]), b.constant("u", FLOAT, [], [3])
+            b.gradients([b.op("Square", "y", x)], [u])
+        self.refused(unreachable, "INVALID_ARGUMENT",
+                     "Cannot compute the partial derivative for node 'u'")
+
+        def integers(b):
+            x = b.constant("x", INT32, [], [3])
+            y = b.op("Cast", "y", x, SrcT=("Type", INT32), DstT=("Type", FLOAT))
+            return [o and o.index for o in b.gradients([y], [x])]
+        self.both(integers)
+
+    def test_what_is_not_written_is_named_and_leaves_nothing(self):
+        b = Builder(millrace())
+        self.addCleanup(b.close)
+        x = b.placeholder("x", FLOAT, [])
+        p = b.placeholder("p", 10, [])
+        s = b.op("Switch", "s", x, p)
+        before = b.graph_def()
+        with self.assertRaisesRegex(Refused, "(?s)UNIMPLEMENTED: TF_AddGradientsWithPrefix: No "
+                                             "gradient defined for op: Switch.*node s"):
+            b.gradients([Output(s, 1)], [x])
+        self.assertEqual(b.graph_def(), before)
+        with self.assertRaisesRegex(Refused, "has no output 3"):
+            b.gradients([Output(s, 3)], [x])
+        self.assertEqual(len(b.gradients([x], [output(x)])), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

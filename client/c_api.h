@@ -13,6 +13,7 @@
 #define MILLRACE_CLIENT_C_API_H
 
 #include "client/c_buffer.h"
+#include "client/c_function.h"
 #include "client/c_gradients.h"
 #include "client/c_graph.h"
 #include "client/c_import.h"

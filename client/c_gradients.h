@@ -10,9 +10,9 @@ extern "C" {
 #endif
 
 /* Adds operations that compute the gradient of the sum of all y by each x. `dx` gives the gradients
- * of some L by the y, one for each; NULL means ones. On success dy[i] is the gradient by x[i]; its
- * oper is NULL where no gradient flows to x[i], for example through integers. (The names dx and dy are TensorFlow's.) After an error the graph is
- * unchanged.
+ * of some L by the y, one for each; NULL means ones. On success dy[i] is the gradient by x[i]. Its
+ * oper is NULL where no gradient flows to x[i], for example through integers. (The names dx and dy
+ * are TensorFlow's.) After an error the graph is unchanged.
  *
  * The gradient of a resource variable, given by its handle, is dense and has the shape of its
  * value. A call of a function is differentiated by the master, as SymbolicGradient. Control flow

@@ -248,7 +248,7 @@ static struct status *rewrite_node(struct import *import, const struct import_no
     return NULL;
 }
 
-/* States the producer also where it is 0: a message without versions is one of version 0, not one of
+/* States the producer also where it is 0: a message without versions is one of version 0, not of
  * the graph's version. */
 static void rewrite_versions(struct import *import, struct span versions) {
     size_t begin = proto_begin(&import->out, 4, 0);

@@ -20,12 +20,7 @@ void describe_fail(TF_OperationDescription *desc, struct status *status_take) {
         desc->status = status_take;
 }
 
-bool describe_may_change(const char *function, TF_OperationDescription *desc) {
-    if (desc && desc->is_finished)
-        describe_fail(desc, status_failed_precondition("%s: operation '%s' is finished already",
-                                                       function, desc->name));
-    return desc && !desc->is_finished;
-}
+bool describe_may_change(const TF_OperationDescription *desc) { return desc && !desc->is_finished; }
 
 TF_OperationDescription *TF_NewOperationLocked(TF_Graph *graph, const char *op_type,
                                                const char *oper_name) {
@@ -56,7 +51,7 @@ TF_OperationDescription *TF_NewOperation(TF_Graph *graph, const char *op_type,
 }
 
 void TF_SetDevice(TF_OperationDescription *desc, const char *device) {
-    if (describe_may_change(__func__, desc))
+    if (describe_may_change(desc))
         desc->device = arena_strdup(&desc->arena, device ? device : "");
 }
 
@@ -82,12 +77,12 @@ static void add_inputs(const char *function, TF_OperationDescription *desc, cons
 }
 
 void TF_AddInput(TF_OperationDescription *desc, TF_Output input) {
-    if (describe_may_change(__func__, desc))
+    if (describe_may_change(desc))
         add_inputs(__func__, desc, &input, 1, false);
 }
 
 void TF_AddInputList(TF_OperationDescription *desc, const TF_Output *inputs, int num_inputs) {
-    if (!describe_may_change(__func__, desc))
+    if (!describe_may_change(desc))
         return;
     if (num_inputs < 0 || (num_inputs > 0 && !inputs))
         describe_fail(desc, num_inputs < 0 ? status_invalid("%s: %d inputs", __func__, num_inputs)
@@ -97,7 +92,7 @@ void TF_AddInputList(TF_OperationDescription *desc, const TF_Output *inputs, int
 }
 
 void TF_AddControlInput(TF_OperationDescription *desc, TF_Operation *input) {
-    if (!describe_may_change(__func__, desc))
+    if (!describe_may_change(desc))
         return;
     struct status *st = operation_check(__func__, desc->owner, input);
     if (st) {
@@ -119,7 +114,7 @@ void describe_colocate(TF_OperationDescription *desc, struct span group) {
 }
 
 void TF_ColocateWith(TF_OperationDescription *desc, TF_Operation *op) {
-    if (!describe_may_change(__func__, desc))
+    if (!describe_may_change(desc))
         return;
     struct status *st = operation_check(__func__, desc->owner, op);
     if (st)

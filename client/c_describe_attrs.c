@@ -50,7 +50,7 @@ void describe_attr(TF_OperationDescription *desc, const char *name,
 /* May the attr be set? `array` is NULL only for an empty list. */
 static bool begins(const char *function, TF_OperationDescription *desc, const char *name,
                    const void *array, int64_t n) {
-    if (!describe_may_change(function, desc))
+    if (!describe_may_change(desc))
         return false;
     struct status *st = NULL;
     if (!name)

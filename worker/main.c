@@ -33,7 +33,8 @@ enum {
     MAX_CPU_DEVICES = 64,
     STOP_GRACE_MS = 5000,
     MAX_FILE_ROOTS = 64,
-    IO_THREADS = 4
+    IO_THREADS = 4,
+    MAX_DEVICE_SCALE = 1000,
 };
 
 struct worker_flags {
@@ -47,6 +48,8 @@ struct worker_flags {
     const char *gpu_plugin, *cuda_libs;
     int64_t gpu_memory_bytes;
     bool gpu_tf32;
+    const char *device_scale_text;
+    double device_scale;
     const char *rdma_device;
     struct rdma_choice rdma_choice;
     bool insecure, in_place, wire_checksum, file_root_all;
@@ -160,6 +163,9 @@ static const struct option_row rows[] = {
     {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL,
         "let a kernel write into the memory of an input that nothing else uses; 'no' to compare"
         " results")},
+    {ROW("device-scale", OPTION_STRING, device_scale_text, "1", "X",
+        "for tests: every kernel of this task takes X times as long, 1 to 1000, and the master is "
+        "told that the devices are so much slower")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL,
         "log messages of this level and above"), .choices = daemon_log_levels},
 };
@@ -236,6 +242,16 @@ static struct status *check_client_port(const struct worker_flags *flags) {
     return NULL;
 }
 
+static struct status *check_device_scale(struct worker_flags *flags) {
+    char *end;
+    flags->device_scale = strtod(flags->device_scale_text, &end);
+    if (*end || end == flags->device_scale_text ||
+        !(flags->device_scale >= 1 && flags->device_scale <= MAX_DEVICE_SCALE))
+        return status_invalid("device-scale: '%s' is not a number from 1 to %d",
+                              flags->device_scale_text, MAX_DEVICE_SCALE);
+    return NULL;
+}
+
 static struct status *check(void *values) {
     struct worker_flags *flags = values;
     TRY(check_job(flags->job));
@@ -249,6 +265,7 @@ static struct status *check(void *values) {
     TRY(etcd_flags_check(&flags->etcd));
     TRY(tls_flags_check(&flags->tls));
     TRY(check_client_port(flags));
+    TRY(check_device_scale(flags));
     TRY(default_listen(flags));
     if (flags->admin && strcmp(flags->admin, "off") != 0)
         TRY(daemon_check_listen("admin", flags->admin, flags->insecure || flags->tls.admin));
@@ -638,6 +655,7 @@ static struct status *start(struct worker *worker) {
     options.rdma_device = worker->rdma_device;
     options.why_no_rdma = status_message(worker->why_no_rdma);
     options.gpu_text = worker->gpu_text;
+    options.device_scale = flags->device_scale;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
     bool has_port = daemon_admin_address(flags->admin, flags->listen, port, &text);
@@ -684,6 +702,8 @@ static int run(const struct worker_flags *flags) {
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);
     make_arena(&worker);
+    if (flags->device_scale > 1)
+        log_warning("--device-scale %s: every kernel is made slower", flags->device_scale_text);
     make_cpu_devices(&worker);
     struct status *st = open_gpus(&worker);
     if (st) {

@@ -323,6 +323,17 @@ static char *session_device(const struct task *task, const char *device) {
     return str_detach(&out);
 }
 
+/* How slow a device is by what its task says of it. A task that says nothing counts as one that is
+ * as fast as the cost rows. */
+static struct device_slowness slowness_of(const Millrace__DeviceInfo *device) {
+    struct device_rates rates = {0};
+    if (device->rates)
+        rates = (struct device_rates){.flops_per_second = device->rates->flops_per_second,
+                                      .bytes_per_second = device->rates->bytes_per_second,
+                                      .dispatch_ns = device->rates->dispatch_ns};
+    return device_slowness_of(&rates);
+}
+
 static void take_devices(struct task *task, const Millrace__WorkerStatus *status) {
     free_devices(task);
     task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
@@ -331,8 +342,12 @@ static void take_devices(struct task *task, const Millrace__WorkerStatus *status
         char *name = task->own_name ? session_device(task, from->name) : xstrdup(from->name);
         if (name)
             task->devices[task->n_devices++] =
-                (struct device_row){name, xstrdup(from->type), xstrdup(from->description),
-                                    (int64_t)from->memory_limit_bytes, from->incarnation};
+                (struct device_row){name,
+                                    xstrdup(from->type),
+                                    xstrdup(from->description),
+                                    (int64_t)from->memory_limit_bytes,
+                                    from->incarnation,
+                                    slowness_of(from)};
     }
 }
 

@@ -26,6 +26,7 @@ struct task {
         char *name, *type, *description;
         int64_t memory_limit_bytes;
         uint64_t incarnation;
+        struct device_slowness slowness;
     } * devices;
     int n_devices;
     struct u64map calls;     /* id → struct task_call */

@@ -79,8 +79,9 @@ static void add_further_cpus(struct device_table *table, const struct task *task
     for (; first && n < wanted; n++) {
         struct str name = STR_INIT;
         str_addf(&name, "%s/device:CPU:%d", task->name, n);
-        device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes,
-                                first->incarnation + (uint64_t)n, first->description);
+        if (device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes,
+                                    first->incarnation + (uint64_t)n, first->description))
+            device_table_set_slowness(table, &first->slowness);
         str_fini(&name);
     }
 }
@@ -94,9 +95,10 @@ static struct device_table *make_table(const struct tasks *tasks,
             continue;
         device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
         for (int k = 0; k < task->n_devices; k++)
-            device_table_add_device(table, task->devices[k].name, task->devices[k].type,
-                                    task->devices[k].memory_limit_bytes,
-                                    task->devices[k].incarnation, task->devices[k].description);
+            if (device_table_add_device(table, task->devices[k].name, task->devices[k].type,
+                                        task->devices[k].memory_limit_bytes,
+                                        task->devices[k].incarnation, task->devices[k].description))
+                device_table_set_slowness(table, &task->devices[k].slowness);
         if (config)
             add_further_cpus(table, task, config->cpu_devices);
     }

@@ -49,7 +49,7 @@ void device_table_add(struct device_table *table, const char *task, const char *
     str_fini(&full);
 }
 
-void device_table_add_device(struct device_table *table, const char *full_name, const char *type,
+bool device_table_add_device(struct device_table *table, const char *full_name, const char *type,
                              int64_t memory_limit_bytes, uint64_t incarnation,
                              const char *description) {
     struct device_name name;
@@ -58,7 +58,7 @@ void device_table_add_device(struct device_table *table, const char *full_name, 
         log_warning("device table: '%s' is not the full name of a task's device and is left out",
                     full_name);
         status_unref(st);
-        return;
+        return false;
     }
     struct str canonical = STR_INIT;
     device_name_print(&name, &canonical);
@@ -72,14 +72,15 @@ void device_table_add_device(struct device_table *table, const char *full_name, 
         .memory_limit_bytes = memory_limit_bytes,
         .incarnation = incarnation,
         .description = arena_strdup(table->arena, description ? description : ""),
-        .slowness = 1,
+        .slowness = {1, 1, 1},
     };
     str_fini(&canonical);
+    return true;
 }
 
-void device_table_set_slowness(struct device_table *table, double slowness) {
-    if (table->n_devices > 0 && slowness > 0)
-        table->devices[table->n_devices - 1].slowness = slowness;
+void device_table_set_slowness(struct device_table *table, const struct device_slowness *slowness) {
+    if (table->n_devices > 0)
+        table->devices[table->n_devices - 1].slowness = *slowness;
 }
 
 /* ---- order ---- */

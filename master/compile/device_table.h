@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "common/graph/device_name.h"
+#include "kernels/rates.h"
 
 struct device_info {
     struct device_name name;
@@ -17,7 +18,7 @@ struct device_info {
     int64_t memory_limit_bytes;
     uint64_t incarnation;
     const char *description;
-    double slowness; /* how much longer it takes than the cost rows say; 1 as far as is known */
+    struct device_slowness slowness; /* 1 as far as is known */
 };
 
 struct task_info {
@@ -45,11 +46,13 @@ struct device_table {
 struct device_table *device_table_new(void);
 void device_table_add(struct device_table *table, const char *task, const char *address,
                       const char *unix_address, uint64_t incarnation);
-void device_table_add_device(struct device_table *table, const char *full_name, const char *type,
+/* Adds a device of the task that was added last. False: it is left out, because its name is no full
+ * name of a task's device. */
+bool device_table_add_device(struct device_table *table, const char *full_name, const char *type,
                              int64_t memory_limit_bytes, uint64_t incarnation,
-                             const char *description); /* of the task that was added last */
+                             const char *description);
 void device_table_set_slowness(struct device_table *table,
-                               double slowness); /* of the last device */
+                               const struct device_slowness *slowness); /* of the last device */
 /* Sorts the tasks and chooses the default device. */
 void device_table_finish(struct device_table *table);
 /* Makes the first device of that task the default, if it has a device. Call it after

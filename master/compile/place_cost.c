@@ -65,13 +65,14 @@ static struct schedule_link link_between(const struct device_info *a, const stru
     return link;
 }
 
-/* Devices of one type and speed are of one class. */
+/* Devices of one type and about the same speed are of one class: that of the first. */
 static int class_of(const struct cost_placer *p, int n_before) {
     const struct device_info *all = p->c->devices->devices, *device = &all[p->device_of[n_before]];
     int n_classes = 0;
     for (int i = 0; i < n_before; i++) {
         const struct device_info *other = &all[p->device_of[i]];
-        if (strcmp(other->type, device->type) == 0 && other->slowness == device->slowness)
+        if (strcmp(other->type, device->type) == 0 &&
+            device_slowness_is_near(&other->slowness, &device->slowness))
             return p->problem.devices[i].cost_class;
         n_classes = MAX(n_classes, p->problem.devices[i].cost_class + 1);
     }
@@ -237,7 +238,9 @@ static double unit_ns(struct cost_placer *p, const struct node *node,
             full_shape(p, graph_shapes_of(p->shapes, node->inputs[i].src, node->inputs[i].index));
     for (int i = 0; i < node->n_outputs; i++)
         out[i] = full_shape(p, graph_shapes_of(p->shapes, node, i));
-    double ns = DISPATCH_NS + cost_of_shapes(device->type, node, in, out).ns * device->slowness;
+    struct cost cost = cost_of_shapes(device->type, node, in, out);
+    double ns =
+        DISPATCH_NS * device->slowness.dispatch + device_slowness_ns(&device->slowness, &cost);
     return outermost_loop(p, node) != 0 ? ns * LOOP_TRIPS : ns;
 }
 

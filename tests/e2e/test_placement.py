@@ -3,7 +3,8 @@ cost model."""
 import json
 import os
 
-from harness import ROOT, WARM_PYTHON, TestCase
+import raw_clients as rc
+from harness import ROOT, WARM_PYTHON, LineReader, TestCase, program
 
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "placement_program.py")
 SPREAD_PROGRAM = os.path.join(ROOT, "tests", "e2e", "spread_program.py")
@@ -31,6 +32,37 @@ class TestPlacement(TestCase):
         tasks = self.run_on_cluster("--master-flag", "--placement", "--master-flag", "cost")
         self.assertEqual(tasks["asked"], FIRST)
         self.assertIn(SECOND, tasks.values())
+
+    def start_worker(self, index, *flags):
+        """A worker and a reader of its log; returns its address and its admin port."""
+        file = self.path(f"ports-{index}")
+        worker = self.popen([program("tf-worker"), "--task", index, "--listen", "127.0.0.1:0",
+                             "--admin", "127.0.0.1:0", "--port-file", file, *flags])
+        LineReader(worker.stderr).until("serving")
+        with open(file) as f:
+            port, admin = (int(word) for word in f.read().replace("admin", "").split())
+        return f"127.0.0.1:{port}", admin
+
+    def test_by_cost_work_leaves_a_slow_task(self):
+        slow, admin = self.start_worker(0, "--device-scale", "20")
+        fast, _ = self.start_worker(1)
+        ports = self.path("master-ports")
+        master = self.popen([program("tf-master"), "--cluster", f"worker={slow};{fast}",
+                             "--listen", "127.0.0.1:0", "--admin", "off", "--port-file", ports,
+                             "--placement", "cost"])
+        log = LineReader(master.stderr)
+        for _ in range(2):
+            log.until("is ready over")
+        with open(ports) as f:
+            target = f"grpc://127.0.0.1:{int(f.readline())}"
+        code, out, err = self.run_program(WARM_PYTHON, PROGRAM, target, timeout_s=400)
+        self.assertEqual(code, 0, err)
+        result = json.loads(out.splitlines()[-1])
+        self.assertEqual(result["right values"], [True] * 5)
+        self.assertEqual(result["tasks"], {"asked": FIRST, "left": SECOND, "right": SECOND})
+        device = json.loads(rc.page(admin, "/statusz")[1])["devices"][0]
+        self.assertEqual(device["scale"], 20)
+        self.assertGreater(device["rates"]["flops_per_second"], 0)
 
     def test_a_session_spreads_its_variables(self):
         result, log = self.run_local(SPREAD_PROGRAM, "--workers", "1", "--ps", "2")

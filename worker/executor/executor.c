@@ -440,6 +440,17 @@ void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx)
         ctx->status = status_new(STATUS_CANCELLED, "The step was cancelled while this op ran");
 }
 
+/* A kernel of a traced step, or one that a test makes slower, has run. */
+static void end_timed(struct executor *executor, const struct plan_node *node, int64_t start_ns,
+                      const struct tensor *output) {
+    executor_slow_down(executor, start_ns);
+    if (!executor->stats)
+        return;
+    stats_node(executor, node, start_ns, clock_now_ns(), output);
+    if (node->flags & PLAN_ENQUEUES)
+        stats_enqueue_end(executor, node, true);
+}
+
 static void run_kernel(struct executor *executor, struct iteration *iteration,
                        const struct plan_node *node, struct tensor *inputs, bool is_long) {
     const struct plan_edge *edge =
@@ -447,19 +458,15 @@ static void run_kernel(struct executor *executor, struct iteration *iteration,
     struct kernel_ctx ctx = kernel_context(executor, node, inputs);
     if (edge)
         ctx.outputs = &iteration->slots[edge->slot];
-    int64_t start_ns = unlikely(executor->stats != NULL) ? clock_now_ns() : 0;
-    if (unlikely(executor->stats != NULL && (node->flags & PLAN_ENQUEUES)))
+    int64_t start_ns = unlikely(executor->is_timed) ? clock_now_ns() : 0;
+    if (unlikely(executor->is_timed && executor->stats && (node->flags & PLAN_ENQUEUES)))
         stats_enqueue_begin(executor, node);
     if (unlikely(is_long))
         executor_compute_long(node, &ctx);
     else
         node->compute(&ctx);
-    if (unlikely(executor->stats != NULL)) {
-        stats_node(executor, node, start_ns, clock_now_ns(),
-                   node->n_outputs ? &ctx.outputs[0] : NULL);
-        if (node->flags & PLAN_ENQUEUES)
-            stats_enqueue_end(executor, node, true);
-    }
+    if (unlikely(executor->is_timed))
+        end_timed(executor, node, start_ns, node->n_outputs ? &ctx.outputs[0] : NULL);
     if (edge && likely(!ctx.status && !executor->is_aborted && ctx.outputs->storage != TENSOR_NONE))
         finish_direct(executor, iteration, node, edge);
     else
@@ -481,10 +488,12 @@ static bool run_late_kernel(struct executor *executor, struct iteration *iterati
         return false;
     }
     struct kernel_ctx ctx = kernel_context(executor, node, inputs);
-    int64_t start_ns = unlikely(executor->stats != NULL) ? clock_now_ns() : 0;
+    int64_t start_ns = unlikely(executor->is_timed) ? clock_now_ns() : 0;
     ctx.status = st;
     if (!st)
         node->compute(&ctx);
+    if (unlikely(executor->is_timed))
+        executor_slow_down(executor, start_ns);
     if (!ctx.status && ref.storage == TENSOR_REF) {
         tensor_set_ref_shape(&ref, tensor_shape(output), output->n_elements);
         tensor_clear(output);

@@ -48,6 +48,10 @@ struct execution {
     /* > 0: the execution may use the caller's thread for this long, then it moves to the pool.
      * 0: without limit, because the caller may block. */
     int64_t inline_budget_ns;
+    /* For tests. > 1: each kernel, apart from those that wait, takes this many times as long: the
+     * thread that ran it stays busy, or sleeps where that is long. Such an execution runs on the
+     * pool. */
+    double scale;
     /* A partial run. A feed that holds nothing comes later, by execution_feed. Each fetch is given
      * to on_fetch as soon as it is there (TENSOR_DEAD for a dead one), on the owner's thread;
      * on_fetch takes the value. `fetches` then only marks which ones have been given. */

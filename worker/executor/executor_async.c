@@ -90,7 +90,10 @@ void async_complete(struct async_op *op) {
 static void run_on_pool(struct pool_task *task) {
     struct async_op *op = CONTAINER_OF(task, struct async_op, task);
     wake_defer_begin();
+    int64_t start_ns = op->executor->is_timed ? clock_now_ns() : 0;
     executor_compute_long(op->node, &op->ctx);
+    if (op->executor->is_timed)
+        executor_slow_down(op->executor, start_ns);
     executor_post(op);
     wake_defer_end();
 }

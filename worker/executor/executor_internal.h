@@ -133,6 +133,7 @@ struct executor {
     struct list deferred_link;             /* executor_wake.c: the thread's deferred executors */
     struct async_op *mail;                 /* what woke this executor; taken when it runs */
     struct step_stats *stats;
+    bool is_timed; /* kernels are: `stats` is set, or the execution's scale */
 
     _Atomic(struct async_op *) mailbox;
     _Atomic bool cancel_asked;
@@ -177,6 +178,9 @@ void executor_fail(struct executor *executor, const struct plan_node *node,
 /* Runs a kernel that may take long. One that changes nothing but its outputs stops soon after the
  * execution has been cancelled or has failed, with the status CANCELLED. Any thread. */
 void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx);
+/* A kernel has run since start_ns: lets the time pass that execution.scale adds, unless the step is
+ * cancelled. Any thread. */
+void executor_slow_down(const struct executor *executor, int64_t start_ns);
 /* Posts an operation that has ended. Any thread; may run the execution. */
 void executor_post(struct async_op *op);
 /* Adds a message to the mailbox. True: the calling thread has become the owner, and must call

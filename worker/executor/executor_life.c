@@ -203,6 +203,7 @@ void execution_start(struct execution *execution) {
     execution->n_executed = 0;
     if (execution->collect_stats)
         stats_begin(executor);
+    executor->is_timed = execution->collect_stats || execution->scale > 1;
     device_steps_begin(executor);
     executor->root = iteration_new(executor, 0);
     partial_begin(execution, executor->root);
@@ -218,8 +219,8 @@ void execution_start(struct execution *execution) {
     pthread_mutex_unlock(&execution->lock);
     if (why)
         executor_fail(executor, NULL, why);
-    bool is_for_pool =
-        execution->plan->n_nodes > LARGE_PLAN_NODES || execution->plan->n_used_devices > 0;
+    bool is_for_pool = execution->plan->n_nodes > LARGE_PLAN_NODES ||
+                       execution->plan->n_used_devices > 0 || execution->scale > 1;
     if (is_for_pool && execution->inline_budget_ns > 0 && execution->pool && !executor->is_on_pool)
         executor_move_to_pool(executor);
     else

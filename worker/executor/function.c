@@ -67,6 +67,7 @@ struct status *function_find(struct kernel_ctx *ctx, const char *attr, struct fu
                                       .io_pool = execution->io_pool,
                                       .alarms = execution->alarms,
                                       .inline_budget_ns = execution->inline_budget_ns,
+                                      .scale = execution->scale,
                                       .depth = execution->depth + 1};
     *ret = bind_row(table, row, &as);
     return NULL;

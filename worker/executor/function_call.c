@@ -111,6 +111,7 @@ enum kernel_result function_call(struct function_call *call) {
     nested->execution.io_pool = bound->io_pool;
     nested->execution.alarms = bound->alarms;
     nested->execution.inline_budget_ns = bound->inline_budget_ns;
+    nested->execution.scale = bound->scale;
     nested->execution.depth = bound->depth;
     nested->execution.on_done = on_done;
     execution_start(&nested->execution);

@@ -22,6 +22,7 @@ struct bound_function {
     struct pool *io_pool;
     struct alarm_clock *alarms;
     int64_t inline_budget_ns;
+    double scale;
     uint32_t depth;
     pthread_mutex_t lock; /* guards what follows */
     struct function_execution *free_executions;

@@ -29,6 +29,7 @@ void worker_options_default(struct worker_options *options) {
                                        .n_streams = 1,
                                        .max_shm_kept_bytes = PEER_SHM_MAX_KEPT_BYTES,
                                        .max_steps = 65536,
+                                       .device_scale = 1,
                                        .use_shm = true,
                                        .gpu_text = "",
                                        .use_unix = true};
@@ -42,52 +43,13 @@ void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, cons
     wire_send(conn, &out);
 }
 
-static void send_status(struct service_connection *connection, uint64_t id) {
-    struct worker_service *service = connection->service;
-    Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
-    int n = service->options.n_devices;
-    Millrace__DeviceInfo *devices = xcalloc((size_t)n, sizeof(*devices));
-    Millrace__DeviceInfo **list = xcalloc((size_t)n, sizeof(Millrace__DeviceInfo *));
-    struct str *descriptions = xcalloc((size_t)n, sizeof(*descriptions));
-    for (int i = 0; i < n; i++) {
-        struct device *device = &service->options.devices[i];
-        millrace__device_info__init(&devices[i]);
-        devices[i].name = device->full_name;
-        devices[i].type = (char *)(uintptr_t)device->type;
-        devices[i].memory_limit_bytes = device->memory_limit_bytes;
-        devices[i].incarnation = device->incarnation;
-        list[i] = &devices[i];
-        if (device->ops) {
-            device->ops->describe(device, &descriptions[i]);
-            devices[i].description = (char *)(uintptr_t)str_text(&descriptions[i]);
-        }
-    }
-    status.task = service->task;
-    status.incarnation = service->incarnation;
-    status.n_device = (size_t)n;
-    status.device = list;
-    status.version = (char *)(uintptr_t)MILLRACE_VERSION;
-    status.unix_address = service->unix_address;
-    status.host_id = (char *)(uintptr_t)host_id();
-    status.membership = connection->master ? connection->master->membership : 0;
-    size_t len = millrace__worker_status__get_packed_size(&status);
-    uint8_t *bytes = xmalloc(len);
-    millrace__worker_status__pack(&status, bytes);
-    service_send(connection->wire, WIRE_STATUS, id, bytes, len);
-    free(bytes);
-    for (int i = 0; i < n; i++)
-        str_fini(&descriptions[i]);
-    free(descriptions);
-    free(list);
-    free(devices);
-}
-
 /* ---- connections ---- */
 
 static void connection_free(struct service_connection *connection) {
     struct worker_service *service = connection->service;
     list_remove(&connection->link);
     service_forget_caller(connection);
+    service_forget_status(connection);
     service->n_connections--;
     if (connection->master) {
         service_cancel_runs_of(connection);
@@ -335,7 +297,7 @@ static struct status *dispatch(struct service_connection *connection,
         service_send_steps(connection, message->id);
         return NULL;
     case WIRE_GET_STATUS:
-        send_status(connection, message->id);
+        service_answer_status(connection, message->id);
         return NULL;
     case WIRE_RUN_GRAPH:
     case WIRE_CANCEL_STEP:
@@ -553,6 +515,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     service->incarnation = random_u64();
     list_init(&service->connections);
     list_init(&service->masters);
+    list_init(&service->status_waits);
     list_init(&service->runs);
     u64map_init(&service->early_cancels);
     u64map_init(&service->by_step);
@@ -600,7 +563,7 @@ void service_exchange_freed(void *arg) {
 void service_maybe_free(struct worker_service *service) {
     if (!service->is_freed || service->n_connections > 0 || service->n_registering > 0 ||
         service->n_served_calls > 0 || service->n_open_timers > 0 ||
-        service_alarms_is_busy(service))
+        service->rates_phase == RATES_MEASURING || service_alarms_is_busy(service))
         return;
     pthread_mutex_lock(&service->lock);
     int n_runs = service->n_runs;

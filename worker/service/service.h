@@ -44,6 +44,8 @@ struct worker_options {
     peer_handler_fn *serve_peer_call;
     /* how long an execution may use the loop thread before it moves to the pool; default 50 µs */
     int64_t inline_budget_ns;
+    /* > 1: for tests, every kernel takes this many times as long (executor.h); default 1 */
+    double device_scale;
     int64_t graph_grace_ms; /* how long a lost master's graphs are kept; default 60 s */
     /* Between pings to other tasks; a task that is silent for three of them is lost. Default 2 s */
     int64_t heartbeat_ms;

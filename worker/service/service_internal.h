@@ -1,8 +1,8 @@
 /* What the files of the service share: service.c (connections, Hello, messages that are answered at
  * once, the end), service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
- * service_values.c (feeds and fetches), service_cancel.c (how a graph run is cut short),
- * service_peer_calls.c (calls of other tasks' kernels), service_alarms.c (kernels that wait for a
- * time), service_page.c (status pages).
+ * service_values.c (feeds and fetches), service_status.c (GetStatus), service_cancel.c (how a graph
+ * run is cut short), service_peer_calls.c (calls of other tasks' kernels), service_alarms.c
+ * (kernels that wait for a time), service_page.c (status pages).
  *
  * All functions are called on the loop thread, unless a comment says otherwise. */
 #ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
@@ -15,6 +15,7 @@
 #include "common/base/list.h"
 #include "common/base/map.h"
 #include "common/base/metrics.h"
+#include "kernels/rates.h"
 #include "worker/exchange/peer_call.h"
 #include "worker/container.h"
 #include "worker/executor/executor.h"
@@ -96,6 +97,8 @@ struct encoded_reply {
     struct encoded texts[]; /* by fetch: the TensorProto of a string tensor */
 };
 
+enum rates_phase { RATES_UNKNOWN = 0, RATES_MEASURING, RATES_KNOWN };
+
 struct worker_service {
     struct loop *loop;
     struct worker_options options;
@@ -123,6 +126,12 @@ struct worker_service {
     int64_t masterless_ns;
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* as the masters' last messages say */
+    /* service_status.c. A pool thread writes `rates` while they are being measured. */
+    enum rates_phase rates_phase;
+    struct device_rates rates; /* of a CPU device, without device_scale */
+    struct pool_task rates_task;
+    struct loop_task rates_home_task;
+    struct list status_waits;
     int n_connections, n_registering, n_served_calls;
     int n_open_timers;
     bool is_draining, is_freed;
@@ -258,6 +267,15 @@ struct status *service_serve_call(struct service_connection *connection,
                                   const struct wire_message *message) MUST_USE;
 /* Drops the replies to a connection that is ending. */
 void service_forget_caller(struct service_connection *connection);
+
+/* ---- service_status.c ---- */
+/* Answers a GetStatus, a master's perhaps later. */
+void service_answer_status(struct service_connection *connection, uint64_t id);
+/* Drops the answers to a connection that is ending. */
+void service_forget_status(struct service_connection *connection);
+/* The device's rates as masters are told; all 0 while they are unknown. */
+struct device_rates service_device_rates(const struct worker_service *service,
+                                         const struct device *device);
 
 /* ---- service_page.c ---- */
 void service_send_steps(struct service_connection *connection, uint64_t id);

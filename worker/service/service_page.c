@@ -17,6 +17,12 @@ static void describe_devices(const struct worker_service *service, struct str *o
         struct device *device = &service->options.devices[i];
         str_add(out, i > 0 ? ",{" : "{");
         add_text(out, "name", device->full_name);
+        struct device_rates rates = service_device_rates(service, device);
+        str_addf(out,
+                 "\"scale\":%g,\"rates\":{\"flops_per_second\":%.3g,\"bytes_per_second\":%.3g,"
+                 "\"dispatch_ns\":%.3g},",
+                 service->options.device_scale, rates.flops_per_second, rates.bytes_per_second,
+                 rates.dispatch_ns);
         if (device->ops) {
             struct str text = STR_INIT;
             device->ops->describe(device, &text);

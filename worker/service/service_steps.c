@@ -307,6 +307,7 @@ static struct status *prepare(struct worker_service *service, struct graph_run *
     execution->n_others = run->graph->n_others;
     execution->collect_stats = request->collect_stats;
     execution->inline_budget_ns = service->options.inline_budget_ns;
+    execution->scale = service->options.device_scale;
     execution->on_done = on_done;
     execution->is_partial = request->is_partial;
     execution->on_fetch = on_fetch;

@@ -154,8 +154,10 @@ struct device_table *devices_from_text(const char *tasks) {
         if (strstr(more, "+gpu"))
             device_table_add_device(table, arena_printf(&arena, "%s/device:GPU:0", task), "GPU", 0,
                                     1, "");
-        if (strstr(more, "*"))
-            device_table_set_slowness(table, strtod(strstr(more, "*") + 1, NULL));
+        if (strstr(more, "*")) {
+            double times = strtod(strstr(more, "*") + 1, NULL);
+            device_table_set_slowness(table, &(struct device_slowness){times, times, times});
+        }
     }
     device_table_finish(table);
     arena_fini(&arena);

@@ -16,6 +16,7 @@ enum { MASTER = 4711, PROCESS = 17, OTHER_PROCESS = 18, MAX_HELLOS = 64 };
 /* A process with one or more addresses. As a worker, it has one name in the session's cluster: the
  * first one that a master tells it. */
 struct process {
+    double flops_per_second; /* that its status tells; 0: none */
     uint64_t incarnation;
     char as_task[128];
     /* of each Hello: the name that it tells, the channel, and the incarnation that it expects */
@@ -73,6 +74,11 @@ static void send_status(const struct process *p, struct wire_conn *conn, uint64_
     Millrace__DeviceInfo device = MILLRACE__DEVICE_INFO__INIT, *list[] = {&device};
     device.name = (char *)"/job:home/replica:0/task:5/device:CPU:0";
     device.type = (char *)"CPU";
+    Millrace__DeviceRates rates = MILLRACE__DEVICE_RATES__INIT;
+    if (p->flops_per_second != 0) {
+        rates.flops_per_second = p->flops_per_second;
+        device.rates = &rates;
+    }
     status.task = (char *)"/job:home/replica:0/task:5";
     status.incarnation = p->incarnation;
     status.host_id = (char *)"another host";
@@ -239,6 +245,21 @@ static void tasks_that_have_not_answered_are_no_process(void **state) {
     assert_null(tasks_check_distinct(tasks));
 }
 
+/* A worker of an older version tells no rates. */
+static void the_devices_have_the_speed_that_their_tasks_tell(void **state) {
+    add_task("a", &process);
+    add_task("b", &other_process);
+    process.flops_per_second = 1e9;
+    start();
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    struct device_table *devices = tasks_devices(tasks);
+    assert_int_equal(devices->n_devices, 2);
+    assert_true(devices->devices[0].slowness.compute > 5);
+    assert_true(devices->devices[0].slowness.memory == 1);
+    assert_true(devices->devices[1].slowness.compute == 1);
+    device_table_unref(devices);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_task_is_told_its_name_after_the_probe, setup, teardown),
@@ -246,6 +267,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_leaving_master_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_master_that_leaves_while_it_is_linked_says_so_on_both_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_devices_have_the_speed_that_their_tasks_tell, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(tasks_that_have_not_answered_are_no_process, setup,
                                         teardown),

@@ -45,8 +45,22 @@ static enum kernel_result compute_until_cancelled(struct kernel_ctx *ctx) {
     return kernel_fail(ctx, status_new(STATUS_CANCELLED, "stopped"));
 }
 
+/* Cos: takes KERNEL_MS. */
+enum { KERNEL_MS = 2 };
+static _Atomic bool has_started;
+
+static enum kernel_result compute_for_a_while(struct kernel_ctx *ctx) {
+    int64_t until_ns = clock_now_ns() + KERNEL_MS * 1000000;
+    has_started = true;
+    while (clock_now_ns() < until_ns)
+        sched_yield();
+    kernel_pass(ctx, 0, 0);
+    return KERNEL_DONE;
+}
+
 // clang-format off
 static const struct kernel_def test_rows[] = {
+    {.op = "Cos", .compute = compute_for_a_while},
     {.op = "Tan", .compute = compute_until_cancelled},
     {.op = "Neg", .compute = neg_later, .flags = KERNEL_ASYNC},
     {.op = "Square", .compute = wait_for_cancel, .flags = KERNEL_ASYNC},
@@ -284,6 +298,57 @@ static void a_budget_moves_a_long_step_to_the_pool(void **state) {
 }
 
 /* It would be moved there in the middle of its work. */
+static const char SLOW_GRAPH[] = "x = _MrFeed() {T=float, index=0}\n"
+                                 "y = Cos(x) {T=float}\n"
+                                 "out = _MrFetch(y) {T=float, index=0}\n";
+
+static void open_slow(struct fixture *f, double scale) {
+    open_fixture(f, SLOW_GRAPH);
+    tensor_init_scalar_f32(&f->feeds[0], 21);
+    has_started = false;
+    ending_reset(&f->end);
+    execution_init(&f->run);
+    f->run = (struct execution){.plan = f->plan,
+                                .feeds = f->feeds,
+                                .fetches = f->fetches,
+                                .containers = containers,
+                                .pool = pool,
+                                .collect_stats = true,
+                                .scale = scale,
+                                .inline_budget_ns = INT64_MAX / 2,
+                                .lock = f->run.lock,
+                                .on_done = on_done};
+    execution_start(&f->run);
+}
+
+static void a_scale_makes_kernels_slower(void **state) {
+    struct fixture f;
+    open_slow(&f, 5);
+    await(&f);
+    expect_fetch(&f, 0, "float[]{21}");
+    int64_t longest_ns = 0;
+    for (size_t i = 0; i < f.run.stats->n_nodes; i++)
+        longest_ns = MAX(longest_ns, f.run.stats->nodes[i].end_ns - f.run.stats->nodes[i].start_ns);
+    assert_true(longest_ns >= 5 * KERNEL_MS * 1000000ll);
+    step_stats_free(f.run.stats);
+    close_fixture(&f);
+}
+
+/* Without the cancel it would take half an hour. */
+static void a_cancel_ends_what_a_scale_adds(void **state) {
+    struct fixture f;
+    open_slow(&f, 1e6);
+    while (!has_started)
+        sched_yield();
+    struct status *why = status_new(STATUS_CANCELLED, "enough");
+    execution_cancel(&f.run, why);
+    status_unref(why);
+    await(&f);
+    assert_int_equal(status_code(f.end.status), STATUS_CANCELLED);
+    step_stats_free(f.run.stats);
+    close_fixture(&f);
+}
+
 static void a_large_plan_begins_on_the_pool(void **state) {
     for (int n = 10; n <= 5000; n += 4990) {
         struct fixture f;
@@ -433,6 +498,8 @@ int main(void) {
         cmocka_unit_test(a_cancel_before_the_start_counts),
         cmocka_unit_test(random_cancels_leave_nothing),
         cmocka_unit_test(a_budget_moves_a_long_step_to_the_pool),
+        cmocka_unit_test(a_scale_makes_kernels_slower),
+        cmocka_unit_test(a_cancel_ends_what_a_scale_adds),
         cmocka_unit_test(a_large_plan_begins_on_the_pool),
         cmocka_unit_test(tracing_records_every_node),
         cmocka_unit_test(bad_plans_name_the_culprit),

@@ -20,6 +20,51 @@ static void the_status_names_task_and_devices(void **state) {
     millrace__worker_status__free_unpacked(status, NULL);
 }
 
+static Millrace__WorkerStatus *last_status(struct master_end *end) {
+    assert_int_equal(end->last.type, WIRE_STATUS);
+    return millrace__worker_status__unpack(NULL, end->last.meta.len,
+                                           (const uint8_t *)end->last.meta.data);
+}
+
+static void a_master_is_told_the_rates_of_the_devices(void **state) {
+    worker.service->options.device_scale = 4;
+    wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_GET_STATUS, .id = 9});
+    await_message(&to_worker, 2);
+    assert_int_equal(to_worker.last.id, 9);
+    Millrace__WorkerStatus *status = last_status(&to_worker);
+    const Millrace__DeviceRates *told = status->device[0]->rates;
+    const struct device_rates *measured = &worker.service->rates;
+    assert_true(measured->flops_per_second > 0 && measured->bytes_per_second > 0);
+    assert_true(told->flops_per_second == measured->flops_per_second / 4);
+    assert_true(told->bytes_per_second == measured->bytes_per_second / 4);
+    assert_true(told->dispatch_ns == measured->dispatch_ns * 4);
+    millrace__worker_status__free_unpacked(status, NULL);
+}
+
+/* A tool, or another process that wants this task's place, asks only whether there is a task. */
+static void a_tool_does_not_make_the_worker_measure(void **state) {
+    struct master_end tool = {0};
+    tool.conn = wire_connect(loop, worker.address, &handlers, &tool);
+    send_hello(&tool, "", 0);
+    wire_send(tool.conn, &(struct wire_out){.type = WIRE_GET_STATUS, .id = 9});
+    await_message(&tool, 2);
+    Millrace__WorkerStatus *status = last_status(&tool);
+    assert_true(status->device[0]->rates->flops_per_second == 0);
+    assert_int_equal(worker.service->rates_phase, RATES_UNKNOWN);
+    millrace__worker_status__free_unpacked(status, NULL);
+    end_fini(&tool);
+}
+
+static void a_master_that_goes_while_the_worker_measures_gets_no_answer(void **state) {
+    struct master_end other = {0};
+    connect_to(&other, &worker);
+    wire_send(other.conn, &(struct wire_out){.type = WIRE_GET_STATUS, .id = 9});
+    LOOP_UNTIL(loop, worker.service->rates_phase != RATES_UNKNOWN);
+    end_fini(&other);
+    LOOP_UNTIL(loop, worker.service->rates_phase == RATES_KNOWN);
+    LOOP_UNTIL(loop, worker.service->n_connections == 1);
+}
+
 static void a_ping_comes_back(void **state) {
     wire_send(to_worker.conn,
               &(struct wire_out){.type = WIRE_PING, .id = 3, .meta = span_of("echo")});
@@ -264,6 +309,9 @@ static void draining_waits_for_steps_and_refuses_new_ones(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_status_names_task_and_devices),
+        TEST(a_master_is_told_the_rates_of_the_devices),
+        TEST(a_tool_does_not_make_the_worker_measure),
+        TEST(a_master_that_goes_while_the_worker_measures_gets_no_answer),
         TEST(a_ping_comes_back),
         TEST(the_first_message_must_be_a_fitting_hello),
         TEST(who_never_says_hello_is_closed),

@@ -1,0 +1,73 @@
+/* Tests kernels/rates.h: rates of devices, and what they make of a cost row's time. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "kernels/rates.h"
+
+static bool is_about(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
+
+static struct device_slowness slowness(double flops, double bytes, double dispatch_ns) {
+    return device_slowness_of(&(struct device_rates){flops, bytes, dispatch_ns});
+}
+
+static void this_host_has_rates(void **state) {
+    struct device_rates rates = device_rates_measure();
+    assert_true(rates.flops_per_second > 1e6 && rates.flops_per_second < 1e13);
+    assert_true(rates.bytes_per_second > 1e6 && rates.bytes_per_second < 1e13);
+    assert_true(rates.dispatch_ns > 0.01 && rates.dispatch_ns < 1e6);
+}
+
+static void a_device_that_tells_nothing_is_as_fast_as_the_rows(void **state) {
+    const double bad[] = {0, -1, NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct device_slowness s = slowness(bad[i], bad[i], bad[i]);
+        assert_true(s.compute == 1 && s.memory == 1 && s.dispatch == 1);
+    }
+}
+
+static void a_slower_device_is_told_apart(void **state) {
+    struct device_rates rates = {1e10, 2e10, 5};
+    struct device_rates slow = device_rates_divide(rates, 4);
+    struct device_slowness a = device_slowness_of(&rates), b = device_slowness_of(&slow);
+    assert_true(device_slowness_is_near(&a, &a));
+    assert_false(device_slowness_is_near(&a, &b));
+    assert_true(b.compute > 3 && b.memory > 3 && b.dispatch > 3);
+}
+
+/* Other work on a host makes what is measured differ from time to time. */
+static void small_differences_do_not_count(void **state) {
+    struct device_slowness a = slowness(1.0e10, 2.4e10, 4.5), b = slowness(1.2e10, 2.8e10, 4.0);
+    assert_true(a.compute == 1 && a.memory == 1 && a.dispatch == 1);
+    assert_true(device_slowness_is_near(&a, &b));
+}
+
+static void a_liar_is_limited(void **state) {
+    struct device_slowness s = slowness(1e-300, 1e300, 1e300);
+    assert_true(s.compute == 1e4 && s.memory == 1e-4 && s.dispatch == 1e4);
+}
+
+static void arithmetic_and_memory_share_the_time(void **state) {
+    struct device_slowness s = {.compute = 2, .memory = 8, .dispatch = 3};
+    assert_true(is_about(device_slowness_ns(&s, &(struct cost){100, 1e6, 0}), 200));
+    assert_true(is_about(device_slowness_ns(&s, &(struct cost){100, 0, 1e6}), 800));
+    assert_true(is_about(device_slowness_ns(&s, &(struct cost){100, 0, 0}), 300));
+    double both = device_slowness_ns(&s, &(struct cost){100, 1e6, 1e6});
+    assert_true(both > 200 && both < 800);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(this_host_has_rates),
+        cmocka_unit_test(a_device_that_tells_nothing_is_as_fast_as_the_rows),
+        cmocka_unit_test(a_slower_device_is_told_apart),
+        cmocka_unit_test(small_differences_do_not_count),
+        cmocka_unit_test(a_liar_is_limited),
+        cmocka_unit_test(arithmetic_and_memory_share_the_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

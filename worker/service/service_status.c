@@ -1,0 +1,121 @@
+/* Answers GetStatus. A master is told how fast the devices are, which a pool thread measures when
+ * the first master asks. Tools, and tasks that look whether this process lives, do not wait for
+ * that. */
+#include <stdlib.h>
+
+#include "proto/worker.pb-c.h"
+#include "rpc/host_id.h"
+#include "worker/service/service_internal.h"
+
+/* A master's GetStatus that waits for the rates. */
+struct status_wait {
+    struct list link; /* service->status_waits */
+    struct service_connection *connection;
+    uint64_t id;
+};
+
+struct device_rates service_device_rates(const struct worker_service *service,
+                                         const struct device *device) {
+    /* what GPUs do in a second is not measured */
+    if (device->ops || service->rates_phase != RATES_KNOWN)
+        return (struct device_rates){0};
+    return device_rates_divide(service->rates, service->options.device_scale);
+}
+
+static void add_rates(const struct worker_service *service, const struct device *device,
+                      Millrace__DeviceInfo *info, Millrace__DeviceRates *out) {
+    struct device_rates rates = service_device_rates(service, device);
+    millrace__device_rates__init(out);
+    out->flops_per_second = rates.flops_per_second;
+    out->bytes_per_second = rates.bytes_per_second;
+    out->dispatch_ns = rates.dispatch_ns;
+    info->rates = out;
+}
+
+static void send_status(const struct service_connection *connection, uint64_t id) {
+    struct worker_service *service = connection->service;
+    Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
+    int n = service->options.n_devices;
+    Millrace__DeviceInfo *devices = xcalloc((size_t)n, sizeof(*devices));
+    Millrace__DeviceInfo **list = xcalloc((size_t)n, sizeof(Millrace__DeviceInfo *));
+    Millrace__DeviceRates *rates = xcalloc((size_t)n, sizeof(*rates));
+    struct str *descriptions = xcalloc((size_t)n, sizeof(*descriptions));
+    for (int i = 0; i < n; i++) {
+        struct device *device = &service->options.devices[i];
+        millrace__device_info__init(&devices[i]);
+        devices[i].name = device->full_name;
+        devices[i].type = (char *)(uintptr_t)device->type;
+        devices[i].memory_limit_bytes = device->memory_limit_bytes;
+        devices[i].incarnation = device->incarnation;
+        add_rates(service, device, &devices[i], &rates[i]);
+        list[i] = &devices[i];
+        if (device->ops) {
+            device->ops->describe(device, &descriptions[i]);
+            devices[i].description = (char *)(uintptr_t)str_text(&descriptions[i]);
+        }
+    }
+    status.task = service->task;
+    status.incarnation = service->incarnation;
+    status.n_device = (size_t)n;
+    status.device = list;
+    status.version = (char *)(uintptr_t)MILLRACE_VERSION;
+    status.unix_address = service->unix_address;
+    status.host_id = (char *)(uintptr_t)host_id();
+    status.membership = connection->master ? connection->master->membership : 0;
+    size_t len = millrace__worker_status__get_packed_size(&status);
+    uint8_t *bytes = xmalloc(len);
+    millrace__worker_status__pack(&status, bytes);
+    service_send(connection->wire, WIRE_STATUS, id, bytes, len);
+    free(bytes);
+    for (int i = 0; i < n; i++)
+        str_fini(&descriptions[i]);
+    free(descriptions);
+    free(rates);
+    free(list);
+    free(devices);
+}
+
+static void on_measured(struct loop_task *task) {
+    struct worker_service *service = CONTAINER_OF(task, struct worker_service, rates_home_task);
+    service->rates_phase = RATES_KNOWN;
+    for (struct list *link; (link = list_pop_front(&service->status_waits));) {
+        struct status_wait *wait = LIST_ENTRY(link, struct status_wait, link);
+        if (!service->is_freed)
+            send_status(wait->connection, wait->id);
+        free(wait);
+    }
+    service_maybe_free(service);
+}
+
+static void measure(struct pool_task *task) {
+    struct worker_service *service = CONTAINER_OF(task, struct worker_service, rates_task);
+    service->rates = device_rates_measure();
+    loop_post(service->loop, &service->rates_home_task);
+}
+
+void service_answer_status(struct service_connection *connection, uint64_t id) {
+    struct worker_service *service = connection->service;
+    if (!connection->master || !service->options.pool || service->rates_phase == RATES_KNOWN) {
+        send_status(connection, id);
+        return;
+    }
+    struct status_wait *wait = xmalloc(sizeof(*wait));
+    *wait = (struct status_wait){.connection = connection, .id = id};
+    list_push_back(&service->status_waits, &wait->link);
+    if (service->rates_phase == RATES_MEASURING)
+        return;
+    service->rates_phase = RATES_MEASURING;
+    service->rates_task.run = measure;
+    service->rates_home_task.run = on_measured;
+    pool_submit(service->options.pool, &service->rates_task);
+}
+
+void service_forget_status(struct service_connection *connection) {
+    LIST_FOR_EACH_SAFE (link, next, &connection->service->status_waits) {
+        struct status_wait *wait = LIST_ENTRY(link, struct status_wait, link);
+        if (wait->connection != connection)
+            continue;
+        list_remove(&wait->link);
+        free(wait);
+    }
+}

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "master/cluster/tasks_internal.h"
+#include "master/compile/link_table.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"
@@ -197,6 +198,7 @@ void task_down(struct task *task, struct status *why) {
         return;
     if (was_ready) {
         log_warning("lost task %s: %s", task->name, status_message(why));
+        link_table_forget(tasks->links, task->name);
         tasks->on_lost(tasks->arg, task);
     }
     if (!task->is_registered) {
@@ -387,6 +389,16 @@ static void task_ready(struct task *task) {
     tasks->on_ready(tasks->arg, task);
 }
 
+/* Only the names of tasks count, so the table of links is not larger than the cluster. */
+static void take_links(struct task *task, struct span reply) {
+    struct tasks *tasks = task->tasks;
+    struct link_report report;
+    while (link_report_next(&reply, &report))
+        for (int i = 0; i < tasks->n; i++)
+            if (span_is(report.task, tasks->rows[i]->name))
+                link_table_note(tasks->links, task->name, &report);
+}
+
 static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
     struct task *task = owner;
     if (!task)
@@ -395,6 +407,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     task_health_heard(&task->health, now_ns);
     if (message->type == WIRE_PONG) {
         task_health_pong(&task->health, message, now_ns);
+        take_links(task, message->meta);
         return;
     }
     if (message->type == WIRE_HELLO) {
@@ -519,6 +532,7 @@ static struct tasks *table_new(struct loop *loop, const struct cluster_spec *clu
                             .on_ready = on_ready,
                             .on_lost = on_lost,
                             .holdings = holdings,
+                            .links = link_table_new(),
                             .arg = arg};
     tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
     tasks->lost_task.run = report_lost_calls;
@@ -572,6 +586,7 @@ void tasks_set_client_address(struct tasks *tasks, const char *listen, int port)
 
 static void table_free(struct tasks *tasks) {
     device_table_unref(tasks->devices);
+    link_table_free(tasks->links);
     free(tasks->client_address);
     free(tasks->rows);
     free(tasks);

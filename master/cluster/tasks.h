@@ -128,6 +128,8 @@ struct device_table *tasks_devices(struct tasks *tasks);
  * devices per task that it asks for. A new reference. */
 struct device_table *tasks_session_devices(struct tasks *tasks,
                                            const struct session_config *config);
+/* What values between the tasks cost. It lives as long as the table of tasks. Any thread. */
+struct link_table *tasks_links(struct tasks *tasks);
 void tasks_describe(struct tasks *tasks, struct str *out); /* JSON rows for /statusz */
 
 int task_index(const struct task *task);

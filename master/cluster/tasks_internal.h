@@ -58,6 +58,7 @@ struct tasks {
     bool uses_checksums;
     struct loop_timer tick;
     struct device_table *devices; /* NULL: to be made when it is asked for */
+    struct link_table *links;
     task_event_fn *on_ready, *on_lost;
     void *arg;
     struct task_call *lost; /* failed calls whose on_reply the loop calls */

@@ -120,6 +120,10 @@ struct device_table *tasks_session_devices(struct tasks *tasks,
     return is_plain ? tasks_devices(tasks) : make_table(tasks, config);
 }
 
+struct link_table *tasks_links(struct tasks *tasks) {
+    return tasks->links;
+}
+
 void tasks_describe(struct tasks *tasks, struct str *out) {
     static const char *const states[] = {"down", "probing", "linking", "ready"};
     str_add_char(out, '[');

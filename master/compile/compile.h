@@ -30,8 +30,11 @@ struct signature {
     bool is_partial;
 };
 
+struct link_table;
+
 struct compile_options {
     enum placement placement;
+    struct link_table *links; /* borrowed; NULL: nothing is known of them */
     bool allow_soft_placement;
     bool no_optimizations; /* opt_level L0: no optional pass */
     /* floats travel between tasks as bfloat16: the client's wish, or the operator's */

@@ -16,6 +16,7 @@
 #include "common/graph/internal_ops.h"
 #include "kernels/cost.h"
 #include "master/compile/compile_internal.h"
+#include "master/compile/link_table.h"
 #include "master/compile/place.h"
 #include "master/compile/schedule.h"
 
@@ -29,10 +30,8 @@ enum {
 
 static const double DISPATCH_NS = 20; /* of any node, beside its kernel */
 
-/* Links, until they are measured. A message costs 20 us on one host; tensors pass by reference or
- * at 3 GB/s. A copy to or from a GPU of the same task: 10 us, 12 GB/s. */
-static const struct schedule_link BETWEEN_TASKS = {20000, 0.3}, WITHIN_TASK = {0, 0},
-                                  TO_GPU = {10000, 0.08};
+/* A copy to or from a GPU of the same task: 10 us, 12 GB/s. */
+static const struct schedule_link WITHIN_TASK = {0, 0}, TO_GPU = {10000, 0.08};
 
 /* What a better placement must save: a part of the step, and some time at all. */
 static const double MIN_GAIN = 0.1, MIN_GAIN_NS = 50000;
@@ -57,8 +56,13 @@ struct cost_placer {
 
 static bool is_cpu(const struct device_info *device) { return strcmp(device->type, "CPU") == 0; }
 
-static struct schedule_link link_between(const struct device_info *a, const struct device_info *b) {
-    struct schedule_link link = a->task == b->task ? WITHIN_TASK : BETWEEN_TASKS;
+static struct schedule_link link_between(const struct cost_placer *p, const struct device_info *a,
+                                         const struct device_info *b) {
+    const struct task_info *tasks = p->c->devices->tasks;
+    struct schedule_link link =
+        a->task == b->task
+            ? WITHIN_TASK
+            : link_table_find(p->c->options->links, tasks[a->task].name, tasks[b->task].name);
     int n_copies = a == b ? 0 : !is_cpu(a) + !is_cpu(b);
     link.latency_ns += n_copies * TO_GPU.latency_ns;
     link.ns_per_byte += n_copies * TO_GPU.ns_per_byte;
@@ -98,7 +102,7 @@ static void find_devices(struct cost_placer *p) {
             .cost_class = class_of(p, i), .memory_bytes = limit, .n_lanes = 1};
         problem->n_classes = MAX(problem->n_classes, devices[i].cost_class + 1);
         for (int k = 0; k < n; k++)
-            links[i * n + k] = link_between(info, &table->devices[p->device_of[k]]);
+            links[i * n + k] = link_between(p, info, &table->devices[p->device_of[k]]);
     }
 }
 

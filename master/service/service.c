@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/tensor/tensor_proto.h"
 #include "common/tensor/trim.h"
+#include "master/compile/link_table.h"
 #include "master/request/budgets.h"
 #include "master/step/callable.h"
 #include "master/step/partial_run.h"
@@ -16,7 +17,10 @@
 #include "master/step/step.h"
 #include "rpc/wire/heartbeat.h"
 
-enum { TICK_MS = 250 };
+enum {
+    TICK_MS = 250,
+    MAX_LINKS_SHOWN = 1000, /* on /statusz */
+};
 
 struct metric service_sessions_gauge = METRIC_GAUGE_INIT("millrace_sessions", "Open sessions");
 struct metric service_sessions_total =
@@ -629,6 +633,8 @@ void service_describe(struct service *service, struct str *out) {
              (unsigned long long)service->env.incarnation, service->is_draining ? "true" : "false",
              service->n_sessions, service->env.n_steps);
     tasks_describe(service->env.tasks, out);
+    str_add(out, ", \"links\": ");
+    link_table_describe(tasks_links(service->env.tasks), MAX_LINKS_SHOWN, out);
     session_clusters_describe(service, out);
     str_addf(out,
              ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, "

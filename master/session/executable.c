@@ -359,6 +359,7 @@ static void compile_work(struct session_job *session_job) {
     struct session *session = session_job->session;
     struct compile_options options = session->options;
     struct str placement = STR_INIT;
+    options.links = tasks_links(session->env->tasks);
     if (session->log_device_placement)
         options.placement_log = &placement;
     job->status = compile_step(&session->graph, &job->executable->signature, session->devices,

@@ -65,13 +65,23 @@ static void add_sample(struct heartbeat *heartbeat, int64_t rtt_ns, int64_t offs
                             : heartbeat->rtt_ns + (rtt_ns - heartbeat->rtt_ns) / HEARTBEAT_SAMPLES;
 }
 
-int64_t heartbeat_offset_us(const struct heartbeat *heartbeat) {
+static const struct heartbeat_sample *shortest(const struct heartbeat *heartbeat) {
     const struct heartbeat_sample *best = &heartbeat->samples[0];
     unsigned n = MIN(heartbeat->n_samples, (unsigned)HEARTBEAT_SAMPLES);
     for (unsigned i = 1; i < n; i++)
         if (heartbeat->samples[i].rtt_ns < best->rtt_ns)
             best = &heartbeat->samples[i];
-    return n > 0 ? best->offset_us : 0;
+    return n > 0 ? best : NULL;
+}
+
+int64_t heartbeat_offset_us(const struct heartbeat *heartbeat) {
+    const struct heartbeat_sample *best = shortest(heartbeat);
+    return best ? best->offset_us : 0;
+}
+
+int64_t heartbeat_shortest_rtt_ns(const struct heartbeat *heartbeat) {
+    const struct heartbeat_sample *best = shortest(heartbeat);
+    return best ? best->rtt_ns : 0;
 }
 
 /* ---- messages ---- */

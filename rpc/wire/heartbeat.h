@@ -67,6 +67,8 @@ static inline void heartbeat_heard(struct heartbeat *heartbeat, int64_t now_ns) 
 /* Returns how far the other process' clock is ahead of ours, in microseconds; 0 while nothing is
  * known. */
 int64_t heartbeat_offset_us(const struct heartbeat *heartbeat);
+/* Returns the shortest of the last round trips; 0 while none is known. */
+int64_t heartbeat_shortest_rtt_ns(const struct heartbeat *heartbeat);
 /* Makes the status UNAVAILABLE "no sign of life for 6.0 s". */
 struct status *heartbeat_silence(const struct heartbeat *heartbeat, int64_t now_ns) MUST_USE;
 

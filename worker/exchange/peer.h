@@ -249,6 +249,9 @@ void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant)
 /* Appends JSON rows for /statusz: task, incarnation, transport and the reason for it, queued bytes,
  * heartbeat. */
 void peer_table_describe(struct peer_table *table, struct str *out);
+/* Appends to a reply to a master's ping what is measured of some of the links to peers
+ * (rpc/wire/link_report.h); the next call goes on with others. */
+void peer_table_report_links(struct peer_table *table, struct str *out);
 /* Appends a JSON object that describes this task's RDMA device, or says why there is none. */
 void peer_table_describe_rdma(struct peer_table *table, struct str *out);
 

@@ -1,7 +1,7 @@
 /* What the files of the table of peers share: peer.c (the table, the loss of peers, sending),
  * peer_channels.c (opening, taking over and reading channels), peer_steps.c (steps whose values are
- * not acknowledged), peer_values.c (values by reference and by RDMA, the status page), and
- * peer_streams.c (values over several sockets). */
+ * not acknowledged), peer_links.c (what the links can do), peer_values.c (values by reference and
+ * by RDMA, the status page), and peer_streams.c (values over several sockets). */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_INTERNAL_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_INTERNAL_H
 
@@ -9,6 +9,7 @@
 
 #include "common/base/map.h"
 #include "rpc/wire/heartbeat.h"
+#include "rpc/wire/link_report.h"
 #include "worker/exchange/peer.h"
 #include "worker/exchange/peer_rdma.h"
 #include "worker/exchange/peer_shm.h"
@@ -41,6 +42,7 @@ struct peer_table {
     _Atomic int n_holders; /* records of RDMA that still use a peer; they keep the memory */
     pthread_mutex_t lock;
     struct strmap peers; /* guarded by lock; changed on the loop thread only */
+    size_t reported_to;  /* loop thread: the cursor in `peers` of the next report to a master */
 };
 
 struct peer {
@@ -61,8 +63,9 @@ struct peer {
     _Atomic int n_pending_pregrants;
     /* there is a control channel over tcp; set on the loop thread */
     _Atomic bool pushes_pregranted;
-    uint64_t n_losses;           /* loop thread: how often the peer was lost */
-    struct heartbeat heartbeat;  /* loop thread; on while there is a control channel */
+    uint64_t n_losses;          /* loop thread: how often the peer was lost */
+    struct heartbeat heartbeat; /* loop thread; on while there is a control channel */
+    double ns_per_byte; /* loop thread: of large values from the peer over a socket; 0: unknown */
     struct peer_streams streams; /* loop thread */
     struct peer_shm shm;
     struct peer_rdma rdma;
@@ -84,6 +87,7 @@ struct peer {
 /* What `alloc` has decoded of the message that a channel receives, kept for its on_message. */
 struct channel_input {
     bool is_read;
+    int64_t since_ns;         /* when the first bytes of a Push were there */
     struct edge_message edge; /* a Push's */
     struct arrival *arrival;  /* a Stripe's value */
     unsigned stripe;          /* and its number */
@@ -125,7 +129,13 @@ void peer_steps_publish(struct peer *peer, struct transport_channel *channel_tak
 /* A LostSteps message has arrived. Errors: INVALID_ARGUMENT. */
 struct status *peer_steps_on_lost(struct peer *peer, struct span meta) MUST_USE;
 
+/* ---- peer_links.c ---- */
+/* A large value of the peer has been read from a socket in that time. */
+void peer_link_arrived(struct peer *peer, size_t size_bytes, int64_t took_ns);
+
 /* ---- peer_values.c ---- */
+/* How large values travel; UNKNOWN without a connection. */
+enum link_way peer_link_way(const struct peer *peer);
 extern const struct peer_rdma_host peer_rdma_host;
 /* Appends a member of a JSON object: "name":"ready", or the reason why it is not. */
 void peer_describe_way(struct str *out, const char *name, bool is_ready, const struct str *why_not);

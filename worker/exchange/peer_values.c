@@ -195,15 +195,19 @@ void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant)
 
 /* ---- the status page ---- */
 
-/* Where arenas could be shared, says whether they are. */
+enum link_way peer_link_way(const struct peer *peer) {
+    if (!peer->channels[CHANNEL_CONTROL])
+        return LINK_WAY_UNKNOWN;
+    if (peer->transport == &transport_tcp || peer->transport == &transport_rdma)
+        return peer_rdma_is_used(&peer->rdma) ? LINK_WAY_RDMA : LINK_WAY_TCP;
+    return peer_shm_is_used(&peer->shm) ? LINK_WAY_SHM : LINK_WAY_UNIX;
+}
+
 static const char *transport_name(const struct peer *peer) {
+    enum link_way way = peer_link_way(peer);
     if (peer->is_self)
         return transport_local.name;
-    if (!peer->channels[CHANNEL_CONTROL])
-        return "";
-    if (peer->transport == &transport_tcp || peer->transport == &transport_rdma)
-        return peer_rdma_is_used(&peer->rdma) ? transport_rdma.name : transport_tcp.name;
-    return peer_shm_is_used(&peer->shm) ? transport_shm.name : transport_unix.name;
+    return way == LINK_WAY_UNKNOWN ? "" : link_way_names[way];
 }
 
 void peer_describe_way(struct str *out, const char *name, bool is_ready,
@@ -240,12 +244,12 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
     str_addf(out,
              "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_"
              "us\":%lld,\"clock_offset_us\":%lld,"
-             "\"missed\":%llu,\"checksum\":",
+             "\"missed\":%llu,\"ns_per_byte\":%.3g,\"checksum\":",
              peer->channels[CHANNEL_BULK] ? "true" : "false", queued,
              (long long)atomic_load(&peer->in_flight_bytes), (unsigned long long)peer->n_losses,
              (long long)(peer->heartbeat.rtt_ns / 1000),
              (long long)heartbeat_offset_us(&peer->heartbeat),
-             (unsigned long long)peer->heartbeat.n_missed);
+             (unsigned long long)peer->heartbeat.n_missed, peer->ns_per_byte);
     describe_checksums(peer, out);
     str_add(out, ",\"streams\":");
     peer_streams_describe(peer, out);

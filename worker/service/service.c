@@ -273,6 +273,8 @@ static struct status *on_master_message(struct service_connection *connection,
 static void answer_ping(struct service_connection *connection, const struct wire_message *message) {
     struct str answer = STR_INIT;
     heartbeat_answer(message->meta, clock_wall_us(), &answer);
+    if (connection->master)
+        peer_table_report_links(exchange_of(connection)->peers, &answer);
     service_send(connection->wire, WIRE_PONG, message->id, answer.data, answer.len);
     str_fini(&answer);
     if (connection->master)

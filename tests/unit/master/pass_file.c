@@ -11,6 +11,7 @@
 #include "common/base/str.h"
 #include "common/graph/graph_proto.h"
 #include "common/graph/graph_text.h"
+#include "master/compile/link_table.h"
 
 enum { MAX_NAMES = 64 };
 
@@ -164,6 +165,16 @@ struct device_table *devices_from_text(const char *tasks) {
     return table;
 }
 
+static struct link_table *slow_links(void) {
+    static const char *const names[] = {"/job:worker/replica:0/task:0",
+                                        "/job:worker/replica:0/task:1"};
+    struct link_table *table = link_table_new();
+    for (int i = 0; i < 2; i++)
+        link_table_note(table, names[i],
+                        &(struct link_report){span_of(names[1 - i]), LINK_WAY_TCP, 1000000000, 0});
+    return table;
+}
+
 static void print_positions(struct str *out, const char *what, const int *positions, int n) {
     for (int i = 0; i < n; i++)
         str_addf(out, "%s %d", i > 0 ? "" : what, positions[i]);
@@ -260,6 +271,7 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     options.placement = has_word(&pass_case->options, "by_cost")  ? PLACEMENT_COST
                         : has_word(&pass_case->options, "spread") ? PLACEMENT_SPREAD
                                                                   : PLACEMENT_SIMPLE;
+    options.links = has_word(&pass_case->options, "slow_links") ? slow_links() : NULL;
     struct str placement = STR_INIT;
     if (has_word(&pass_case->options, "explain"))
         options.placement_log = &placement;
@@ -279,6 +291,7 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     status_unref(st);
     compilation_fini(&c);
     device_table_unref(devices);
+    link_table_free(options.links);
 }
 
 static int check_case(struct arena *arena, struct pass_case *c, struct str *echo,

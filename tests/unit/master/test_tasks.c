@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "master/cluster/tasks_internal.h"
+#include "master/compile/link_table.h"
 #include "proto/worker.pb-c.h"
 #include "tests/unit/rpc/loop_until.h"
 
@@ -25,7 +26,7 @@ struct process {
         unsigned channel;
         uint64_t expected;
     } hellos[MAX_HELLOS];
-    int n_hellos, n_leaves, n_open;
+    int n_hellos, n_leaves, n_open, n_pongs;
     int n_answered; /* how many Hellos it answers */
     int n_awaited;  /* how many Leaves it awaits before it closes its connections */
     struct wire_conn *open[MAX_HELLOS];
@@ -87,6 +88,21 @@ static void send_status(const struct process *p, struct wire_conn *conn, uint64_
     answer(conn, WIRE_STATUS, id, millrace__worker_status__pack(&status, bytes), bytes);
 }
 
+/* Tells a link from the task of job "b", and one from a task that nobody knows. */
+static void send_pong(struct process *p, struct wire_conn *conn, struct wire_message *ping) {
+    struct str meta = STR_INIT;
+    heartbeat_answer(ping->meta, 1, &meta);
+    size_t begin = meta.len;
+    link_report_add(&meta, begin,
+                    &(struct link_report){span_of("/job:b/replica:0/task:0"), LINK_WAY_TCP, 300000,
+                                          1000000000});
+    link_report_add(&meta, begin,
+                    &(struct link_report){span_of("/job:x/replica:0/task:0"), LINK_WAY_TCP, 1, 1});
+    answer(conn, WIRE_PONG, ping->id, meta.len, (const uint8_t *)meta.data);
+    str_fini(&meta);
+    p->n_pongs++;
+}
+
 static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
     struct process *p = owner;
     switch (message->type) {
@@ -95,6 +111,9 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         break;
     case WIRE_GET_STATUS:
         send_status(p, conn, message->id);
+        break;
+    case WIRE_PING:
+        send_pong(p, conn, message);
         break;
     case WIRE_LEAVE:
         p->n_leaves++;
@@ -260,6 +279,24 @@ static void the_devices_have_the_speed_that_their_tasks_tell(void **state) {
     device_table_unref(devices);
 }
 
+static void links_are_known_by_the_replies_to_pings(void **state) {
+    struct str page = STR_INIT;
+    add_task("a", &process);
+    add_task("b", &other_process);
+    start();
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL) && process.n_pongs > 0);
+    do {
+        loop_iterate(loop);
+        str_clear(&page);
+        link_table_describe(tasks_links(tasks), 10, &page);
+    } while (!strstr(str_text(&page), "\"to\": \"/job:a/"));
+    struct schedule_link link =
+        link_table_find(tasks_links(tasks), "/job:b/replica:0/task:0", "/job:a/replica:0/task:0");
+    assert_true(link.latency_ns == 300000 && link.ns_per_byte == 1);
+    assert_null(strstr(str_text(&page), "/job:x/"));
+    str_fini(&page);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_task_is_told_its_name_after_the_probe, setup, teardown),
@@ -269,6 +306,7 @@ int main(void) {
             a_master_that_leaves_while_it_is_linked_says_so_on_both_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(the_devices_have_the_speed_that_their_tasks_tell, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(links_are_known_by_the_replies_to_pings, setup, teardown),
         cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(tasks_that_have_not_answered_are_no_process, setup,
                                         teardown),

@@ -273,6 +273,77 @@ static void one_that_answers_is_kept_and_measured(void **state) {
     str_fini(&page);
 }
 
+/* Sends a value of 8 MiB, of zeros, as an edge of step 1. */
+static void push_much(struct test_task *from) {
+    struct tensor value = TENSOR_INIT;
+    const int64_t dims[] = {2 << 20};
+    struct str meta = STR_INIT;
+    struct status *st =
+        tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, dims}, &value);
+    assert_null(st);
+    edge_message_write(&meta, 3, 0, &value, 0);
+    const struct tensor *tensors[] = {&value};
+    assert_true(peer_queue(from->other, CHANNEL_BULK,
+                           &(struct wire_out){.type = WIRE_PUSH,
+                                              .id = 1,
+                                              .meta = {meta.data, meta.len},
+                                              .tensors = tensors,
+                                              .n_tensors = 1}));
+    peer_flush(from->other, CHANNEL_BULK);
+    str_fini(&meta);
+    tensor_clear(&value);
+}
+
+static void links_are_measured_and_reported(void **state) {
+    struct str reply = STR_INIT;
+    struct link_report report;
+    peer_table_report_links(b.peers, &reply);
+    assert_int_equal(reply.len, 0); /* nothing is connected */
+    peer_table_set_heartbeat(b.peers, 10);
+    peer_connect(a.other);
+    push_much(&a);
+    LOOP_UNTIL(loop, at_b.n_messages == 1);
+    LOOP_UNTIL(loop, heartbeat_shortest_rtt_ns(&b.other->heartbeat) > 0);
+    peer_table_report_links(b.peers, &reply);
+    struct span rest = {reply.data, reply.len};
+    assert_true(link_report_next(&rest, &report));
+    assert_true(span_is(report.task, a.name));
+    assert_true(report.way == LINK_WAY_UNIX || report.way == LINK_WAY_TCP);
+    assert_true(report.latency_ns > 0 && report.latency_ns < 1000000000);
+    assert_true(report.bytes_per_second > 1000000);
+    assert_false(link_report_next(&rest, &report));
+    str_fini(&reply);
+}
+
+static void every_link_is_reported_in_turn(void **state) {
+    enum { N_PEERS = 40 };
+    struct str reply = STR_INIT;
+    struct link_report report;
+    bool is_seen[N_PEERS] = {false};
+    int n_seen = 0;
+    for (int i = 0; i < N_PEERS; i++) {
+        char name[64];
+        struct peer *peer;
+        snprintf(name, sizeof name, "/job:other/replica:0/task:%d", i);
+        assert_null(peer_table_know(a.peers, name, b.address, "", 1, &peer));
+        peer_connect(peer); /* the channel is there, though nobody answers to this name */
+    }
+    for (int i = 0; i < N_PEERS; i++) {
+        str_clear(&reply);
+        peer_table_report_links(a.peers, &reply);
+        assert_true(reply.len > 0 && reply.len <= LINK_REPORT_MAX_BYTES);
+        struct span rest = {reply.data, reply.len};
+        while (link_report_next(&rest, &report)) {
+            int task =
+                (int)strtol((char *)memrchr(report.task.data, ':', report.task.len) + 1, NULL, 10);
+            n_seen += !is_seen[task];
+            is_seen[task] = true;
+        }
+    }
+    assert_int_equal(n_seen, N_PEERS);
+    str_fini(&reply);
+}
+
 /* A peer opens another connection when it has lost the first one: whoever still has that must
  * not send on it. */
 static void a_second_connection_ends_the_first(void **state) {
@@ -320,6 +391,8 @@ int main(void) {
         TEST(transports_are_asked_in_order),
         TEST(a_silent_task_is_lost),
         TEST(one_that_answers_is_kept_and_measured),
+        TEST(links_are_measured_and_reported),
+        TEST(every_link_is_reported_in_turn),
         TEST(a_second_connection_ends_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,15 +13,18 @@
 #include "common/base/options.h"
 #include "kernels/cuda/rows/gpu_rows.h"
 #include "master/cluster/membership.h"
+#include "master/service/cost_keeper.h"
 #include "master/service/service.h"
 #include "rpc/daemon/daemon.h"
 #include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
 #include "rpc/tls/tls_flags.h"
 
+enum { MAX_COSTS_SHOWN = 10000 }; /* on /costz */
+
 struct master_flags {
     const char *listen, *cluster, *port_file, *admin, *admin_socket, *disable_passes, *dump_graph,
-        *expect;
+        *expect, *cost_file;
     struct etcd_flags etcd;
     struct tls_flags tls;
     int log_level, placement;
@@ -138,6 +141,10 @@ static const struct option_row rows[] = {
         " task; spread: variables over the tasks of job ps, by bytes, and what asks for one of"
         " several tasks (/job:worker) by estimated costs; cost: what has no state where a"
         " simulation by estimated costs ends soonest"), .choices = placement_names},
+    {ROW("cost-file", OPTION_STRING, cost_file, NULL, "PATH",
+        "keep what nodes have taken in this file, for placement by cost after a restart; some "
+        "steps of all sessions are measured then (default: of sessions that are placed by cost, "
+        "in memory)")},
     {ROW("bfloat16-sends", OPTION_BOOL, bfloat16_sends, NULL, NULL,
         "send floats between tasks as bfloat16, whatever clients ask for: half the bytes, 8 "
         "bits of precision")},
@@ -227,6 +234,7 @@ struct program {
     struct etcd_registration *registration;
     struct membership *membership;
     struct loop_timer drain_timer;
+    struct cost_keeper *costs;
     int64_t drain_timeout_ms;
     bool is_stopping, is_drained, has_job_ended;
     int exit_code;
@@ -281,6 +289,12 @@ static int page_end_job(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int page_costs(void *arg, const char *query, struct str *out) {
+    struct program *program = arg;
+    cost_table_describe(cost_keeper_table(program->costs), MAX_COSTS_SHOWN, out);
+    return 200;
+}
+
 static void page_steps(void *arg, const char *query, struct admin_reply *reply) {
     struct program *program = arg;
     service_page_steps(program->service, reply);
@@ -302,6 +316,7 @@ static const struct admin_page pages[] = {
     {"/healthz", "text/plain", .write = page_ready},
     {"/statusz", "application/json", .write = page_status},
     {"/stepz", "text/plain", .begin = page_steps},
+    {"/costz", "application/json", .write = page_costs},
     {"/job/end", "text/plain", .write = page_end_job, .is_action = true},
 };
 
@@ -326,6 +341,7 @@ static void stop(struct program *program) {
     loop_timer_stop(&program->drain_timer);
     loop_timer_close(&program->drain_timer, NULL);
     admin_server_close(program->admin);
+    cost_keeper_close(program->costs);
     service_free(program->service);
     loop_stop(program->loop);
 }
@@ -388,6 +404,7 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->max_executables = (int)flags->max_executables;
     ret->check_shapes = flags->check_shapes;
     ret->compile.placement = (enum placement)flags->placement;
+    ret->measures_all = flags->cost_file != NULL;
     ret->compile.bfloat16_sends = flags->bfloat16_sends;
     ret->compile.consistent_saves = flags->consistent_saves;
     ret->save_wait_ms = flags->save_wait_ms;
@@ -451,6 +468,7 @@ static struct status *start(struct program *program, const struct master_flags *
                                           .write_refusal = write_refusal};
     struct str text = STR_INIT;
     fill_options(flags, &master_options);
+    master_options.compile.costs = cost_keeper_table(program->costs);
     master_options.tls_clients = program->tls.clients;
     master_options.tls_wire = program->tls.wire;
     master_options.use_checksums = flags->wire_checksum;
@@ -483,11 +501,18 @@ static int run(const struct master_flags *flags) {
         .drain_timeout_ms = flags->drain_timeout_ms, .flags = flags, .exit_code = EXIT_OK};
     program.loop = loop_new();
     program.pool = pool_new((int)flags->threads);
+    struct status *st =
+        cost_keeper_new(program.loop, program.pool, flags->cost_file, &program.costs);
+    if (st) {
+        fprintf(stderr, "tf-master: %s\n", status_message(st));
+        status_unref(st);
+        return EXIT_CONFIG;
+    }
     loop_timer_init(program.loop, &program.drain_timer, on_drain_timeout);
     loop_on_signals(program.loop, on_signal,
                     &program); /* before other processes can know that this one runs */
     loop_on_hangup(program.loop, on_hangup, &program);
-    struct status *st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
+    st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
     if (!st)
         st = start(&program, flags);
     if (st) {
@@ -498,6 +523,7 @@ static int run(const struct master_flags *flags) {
     loop_run(program.loop);
     pool_free(program.pool);
     loop_free(program.loop);
+    cost_keeper_free(program.costs);
     tls_set_close(&program.tls);
     return program.exit_code;
 }

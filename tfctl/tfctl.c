@@ -13,6 +13,7 @@ static const struct subcommand {
     {"local", tfctl_local, "start a cluster on this host, and run a command on it"},
     {"devices", tfctl_devices, "list the devices of a cluster"},
     {"run", tfctl_run, "run one step of a graph on a cluster"},
+    {"costs", tfctl_costs, "print what nodes have taken, as the master has measured it"},
     {"job", tfctl_job, "end the job of a cluster: its daemons drain and exit"},
     {"checkpoint", tfctl_checkpoint, "look into checkpoints: ls, show, verify, diff"},
     {"certs", tfctl_certs, "make an authority and certificates for a cluster that speaks TLS"},

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tfctl/admin_address.h"
 #include "tfctl/cli.h"
 #include "client/tls_client.h"
 #include "rpc/membership/etcd_flags.h"
@@ -115,20 +116,15 @@ static void on_posted(struct http_call *call, struct status *status_take, int ht
     loop_stop(job->loop);
 }
 
-static bool is_https(const char *admin) { return strncmp(admin, "https://", 8) == 0; }
-
 static struct status *ask_master(struct job_call *job, const struct job_flags *flags,
                                  const char *admin) {
     static const char *const headers[] = {"X-Millrace: job", NULL};
     struct str url = STR_INIT;
     TRY(http_client_new(job->loop, &job->http));
     struct tls_client tls = flags->tls;
-    const char *unix_path = strncmp(admin, "unix:", 5) == 0 ? admin + 5 : NULL;
+    const char *unix_path;
     tls_client_fill(&tls);
-    if (unix_path)
-        str_add(&url, "http://localhost/job/end");
-    else
-        str_addf(&url, "%s%s/job/end", is_https(admin) ? "" : "http://", admin);
+    admin_address_page(admin, "/job/end", &url, &unix_path);
     job->http_call.on_done = on_posted;
     http_call_start(job->http, &job->http_call,
                     &(struct http_request){.url = str_text(&url),
@@ -143,26 +139,12 @@ static struct status *ask_master(struct job_call *job, const struct job_flags *f
     return NULL;
 }
 
-/* Returns the admin port of the master at the target, if it has the default number. */
 static struct status *find_admin(const struct job_flags *flags, struct str *out) {
     const char *target = flags->target ? flags->target : getenv("MILLRACE_TARGET");
-    struct net_address parsed;
-    bool is_tls;
-    if (flags->admin) {
-        str_add(out, flags->admin);
-        return status_prefix_take(
-            net_address_parse(flags->admin + (is_https(flags->admin) ? 8 : 0), &parsed), "admin: ");
-    }
-    if (!target || !*target)
+    if (!flags->admin && (!target || !*target))
         return status_invalid(
             "no job is named: give --etcd, --admin or --target, or set MILLRACE_TARGET");
-    target = tls_client_split(target, &is_tls);
-    TRY(net_address_parse(target, &parsed));
-    if (parsed.is_unix || parsed.port + 10000 > 65535)
-        return status_invalid("the admin port of '%s' is not known: give --admin", target);
-    str_addf(out, "%s%.*s:%d", is_tls ? "https://" : "", (int)(strrchr(target, ':') - target),
-             target, parsed.port + 10000);
-    return NULL;
+    return admin_address_find(flags->admin, target, out);
 }
 
 static struct status *check(const struct job_flags *flags, const char *what,

@@ -31,10 +31,13 @@ struct signature {
 };
 
 struct link_table;
+struct cost_table;
+struct compiled_cost;
 
 struct compile_options {
     enum placement placement;
     struct link_table *links; /* borrowed; NULL: nothing is known of them */
+    struct cost_table *costs; /* borrowed; NULL: nothing is measured for this session */
     bool allow_soft_placement;
     bool no_optimizations; /* opt_level L0: no optional pass */
     /* floats travel between tasks as bfloat16: the client's wish, or the operator's */
@@ -73,9 +76,11 @@ struct compilation {
     int n_barrier_saves;
     /* by task, if n_barrier_saves > 0: are values of that task saved? */
     bool *is_saved_task;
-    struct graph_shapes shapes; /* what compilation_shapes keeps */
-    struct arena arena;         /* scratch, lives as long as the compilation */
-    struct compiled *result;    /* filled by partition */
+    struct graph_shapes shapes;  /* what compilation_shapes keeps */
+    struct compiled_cost *costs; /* set by the partition pass (cost_rows.h) */
+    int n_costs;
+    struct arena arena;      /* scratch, lives as long as the compilation */
+    struct compiled *result; /* filled by partition */
 };
 
 struct pass {
@@ -139,6 +144,8 @@ struct compiled {
     /* Which feeds each fetch depends on: for each fetch a set of FEED_SET_WORDS(n_feeds) words.
      * NULL: the run is not partial. */
     uint64_t *feed_needs;
+    struct compiled_cost *costs; /* the nodes that sampled steps measure (cost_rows.h) */
+    int n_costs;
     int n_barrier_saves; /* as in struct compilation */
     int *saved_tasks;    /* the tasks whose values they save */
     int n_saved_tasks;

@@ -31,6 +31,7 @@
 #include "common/graph/graph_controls.h"
 #include "common/graph/internal_ops.h"
 #include "master/compile/compile_internal.h"
+#include "master/compile/cost_rows.h"
 #include "master/compile/partition.h"
 #include "master/compile/place.h"
 
@@ -451,6 +452,7 @@ static void make_partitions(struct partitioner *p) {
     struct compilation *c = p->c;
     struct compiled *compiled = c->result = new_compiled(p);
     keep_saves(c, compiled);
+    cost_rows_keep(c, compiled);
     int n_tasks = p->devices->n_tasks;
     bool *has_nodes = arena_array(&c->arena, bool, n_tasks + 1);
     for (int id = 0; id < c->graph.n_nodes; id++)
@@ -478,6 +480,7 @@ struct status *pass_partition(struct compilation *c, bool *ret_changed) {
     p.exchanges =
         arena_array(&c->arena, bool, (size_t)c->devices->n_tasks *(size_t)c->devices->n_tasks + 1);
     compile_find_saves(c);
+    cost_rows_find(c);
     struct status *st = partitioner_graph(&p);
     if (!st)
         make_partitions(&p);

@@ -3,7 +3,7 @@
  *
  *   nodes ─► units     every node but feeds, fetches, and what has no inputs: those follow others
  *   groups ─► groups   the groups of one loop are one, since a loop must stay on one task
- *   outputs ─► values  sizes from static shapes; a size that is unknown counts as UNKNOWN_SIZE
+ *   outputs ─► values  sizes from static shapes; a size that is unknown is a guess
  *   devices            the first of each type of each task; the CPUs of a task share its cores
  *
  * It begins with the simple rule's placement and keeps it unless another one saves a relevant part
@@ -16,13 +16,14 @@
 #include "common/graph/internal_ops.h"
 #include "kernels/cost.h"
 #include "master/compile/compile_internal.h"
+#include "master/compile/cost_rows.h"
+#include "master/compile/cost_table.h"
 #include "master/compile/link_table.h"
 #include "master/compile/place.h"
 #include "master/compile/schedule.h"
 
 enum {
-    UNKNOWN_SIZE = 32, /* elements along a dimension of unknown size */
-    LOOP_TRIPS = 10,   /* iterations of a loop, which nothing tells before the step */
+    LOOP_TRIPS = 10, /* iterations of a loop, which nothing tells before the step */
     MIN_STRING_BYTES = 24,
     MAX_EXPLAINED = 64,
     MAX_VISITS = 1000 * 1000, /* simulated units in one search: some 0.1 s */
@@ -49,6 +50,8 @@ struct cost_placer {
     int *loop_group; /* by outermost frame: the group of its free groups; -1: none yet */
     struct place_group **first_in; /* by the problem's group */
     int *placed;                   /* by the problem's group: its device in the problem */
+    bool has_measured;             /* there are measured costs */
+    int n_measured;                /* times that were measured, of nodes on classes of devices */
     struct schedule_problem problem;
 };
 
@@ -212,19 +215,9 @@ static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
 
 /* ---- units ---- */
 
-static struct shape full_shape(struct cost_placer *p, struct shape shape) {
-    static const int64_t unknown_dims[] = {-1};
-    if (shape.rank == SHAPE_UNKNOWN_RANK)
-        shape = (struct shape){1, unknown_dims};
-    int64_t *dims = arena_array(&p->arena, int64_t, shape.rank + 1);
-    for (int d = 0; d < shape.rank; d++)
-        dims[d] = shape.dims[d] < 0 ? UNKNOWN_SIZE : shape.dims[d];
-    return (struct shape){shape.rank, dims};
-}
-
 static double value_bytes(struct cost_placer *p, const struct node *node, int output) {
     enum dtype dtype = dtype_base((enum dtype)node->out_types[output]);
-    struct shape shape = full_shape(p, graph_shapes_of(p->shapes, node, output));
+    struct shape shape = cost_full_shape(&p->arena, graph_shapes_of(p->shapes, node, output));
     double bytes = dtype == DT_RESOURCE ? 0 : (double)MAX(dtype_size(dtype), 1);
     if (dtype == DT_STRING)
         bytes = MIN_STRING_BYTES;
@@ -233,18 +226,31 @@ static double value_bytes(struct cost_placer *p, const struct node *node, int ou
     return bytes;
 }
 
+/* The measured time of an execution on the device, else the estimate. */
+static double execution_ns(struct cost_placer *p, const struct node *node,
+                           const struct device_info *device, struct cost estimate) {
+    double estimated_ns = device_slowness_ns(&device->slowness, &estimate);
+    if (!p->has_measured)
+        return estimated_ns;
+    const char *key = cost_key_of(&p->arena, p->shapes, node, device->type);
+    double measured_ns = cost_table_find(p->c->options->costs, key);
+    if (measured_ns == 0)
+        return estimated_ns;
+    p->n_measured++;
+    return estimate.ns > 0 ? measured_ns * estimated_ns / estimate.ns : measured_ns;
+}
+
 static double unit_ns(struct cost_placer *p, const struct node *node,
                       const struct device_info *device) {
     struct shape *in = arena_array(&p->arena, struct shape, node->n_data + 1);
     struct shape *out = arena_array(&p->arena, struct shape, node->n_outputs + 1);
     for (int i = 0; i < node->n_data; i++)
-        in[i] =
-            full_shape(p, graph_shapes_of(p->shapes, node->inputs[i].src, node->inputs[i].index));
+        in[i] = cost_full_shape(
+            &p->arena, graph_shapes_of(p->shapes, node->inputs[i].src, node->inputs[i].index));
     for (int i = 0; i < node->n_outputs; i++)
-        out[i] = full_shape(p, graph_shapes_of(p->shapes, node, i));
-    struct cost cost = cost_of_shapes(device->type, node, in, out);
-    double ns =
-        DISPATCH_NS * device->slowness.dispatch + device_slowness_ns(&device->slowness, &cost);
+        out[i] = cost_full_shape(&p->arena, graph_shapes_of(p->shapes, node, i));
+    struct cost estimate = cost_of_shapes(device->type, node, in, out);
+    double ns = DISPATCH_NS * device->slowness.dispatch + execution_ns(p, node, device, estimate);
     return outermost_loop(p, node) != 0 ? ns * LOOP_TRIPS : ns;
 }
 
@@ -407,10 +413,11 @@ static void search(struct cost_placer *p) {
         memcpy(chosen, p->placed, size);
     if (p->c->options->placement_log)
         explain(p, schedule, chosen, (n_moved > 0 ? best : simple).makespan_ns, saves_memory);
-    log_debug("placement by cost: %d of %d nodes moved; simulated step %.3f ms, %.3f ms by the "
+    log_debug("placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
+              "%.3f ms, %.3f ms by the "
               "simple rule",
-              n_moved, problem->n_units, (n_moved > 0 ? best : simple).makespan_ns / 1e6,
-              simple.makespan_ns / 1e6);
+              n_moved, problem->n_units, p->n_measured,
+              (n_moved > 0 ? best : simple).makespan_ns / 1e6, simple.makespan_ns / 1e6);
     schedule_free(schedule);
 }
 
@@ -438,6 +445,7 @@ void place_by_cost(struct compilation *c, struct placer *placer, const struct lo
     constrain_groups(&p, is_fixed_loop);
     if (has_choice(&p)) {
         p.shapes = compilation_shapes(c);
+        p.has_measured = c->options->costs && cost_table_n_rows(c->options->costs) > 0;
         find_units(&p);
         search(&p);
     }

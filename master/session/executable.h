@@ -69,6 +69,7 @@ struct executable {
     struct list lru_link;            /* session->lru, while it is in the cache */
     struct list live_link;           /* session->live_executables, until it is freed */
     int64_t n_steps;                 /* that were launched */
+    int64_t unsampled_ns;            /* the time of steps since the last sampled one */
     struct buffer *graphs;           /* while it is handed to those who wait for it */
     bool is_encoding_graphs;
 };

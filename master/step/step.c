@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "master/step/cost_graph.h"
+#include "master/step/cost_samples.h"
 #include "master/step/step_internal.h"
 
 enum {
@@ -146,6 +147,54 @@ static void start_cost_graph(struct step *step) {
     session_run_job(step->session, &job->job);
 }
 
+/* ---- sampled steps, whose traces are read on the pool ---- */
+
+struct sample_job {
+    struct session_job job;
+    struct executable *executable; /* one reference */
+    int n_traces;
+    struct buffer **buffers; /* one reference each */
+    struct span *traces;
+};
+
+static void sample_work(struct session_job *session_job) {
+    struct sample_job *job = CONTAINER_OF(session_job, struct sample_job, job);
+    cost_samples_note(job->executable->compiled, job->traces, job->n_traces,
+                      session_job->session->options.costs);
+}
+
+static void sample_done(struct session_job *session_job) {
+    struct sample_job *job = CONTAINER_OF(session_job, struct sample_job, job);
+    for (int i = 0; i < job->n_traces; i++)
+        buffer_unref(job->buffers[i]);
+    executable_unref(job->executable);
+    free(job->buffers);
+    free(job->traces);
+    free(job);
+}
+
+/* The step has ended well. What it took counts until the next sample; a sampled step hands its
+ * traces to a job. */
+static void end_sample(struct step *step) {
+    step->executable->unsampled_ns += clock_now_ns() - step->start_ns;
+    if (!step->is_sampled || !step->traces)
+        return;
+    struct sample_job *job = xcalloc(1, sizeof *job);
+    *job = (struct sample_job){.job = {.work = sample_work, .done = sample_done},
+                               .executable = step->executable};
+    step->executable->n_refs++;
+    for (const struct trace *trace = step->traces; trace; trace = trace->next)
+        job->n_traces++;
+    job->buffers = xcalloc((size_t)job->n_traces, sizeof *job->buffers);
+    job->traces = xcalloc((size_t)job->n_traces, sizeof *job->traces);
+    int n = 0;
+    for (const struct trace *trace = step->traces; trace; trace = trace->next, n++) {
+        job->buffers[n] = buffer_ref(trace->buffer);
+        job->traces[n] = trace->bytes;
+    }
+    session_run_job(step->session, &job->job);
+}
+
 /* ---- carrying out the machine's actions ---- */
 
 static void on_timeout(struct loop_timer *timer);
@@ -166,6 +215,8 @@ void step_carry_out(struct step *step, unsigned actions) {
     }
     if (!(actions & STEP_FINISH))
         return;
+    if (!step->machine.status)
+        end_sample(step);
     if (step->has_cost_graph && !step->machine.status)
         start_cost_graph(step);
     else
@@ -257,6 +308,11 @@ static void step_launch(struct step *step) {
         !step->partial &&
         cost_graph_is_due(step->session->build_cost_model, step->session->build_cost_model_after,
                           step->executable->n_steps);
+    step->is_sampled =
+        !step->partial && step->session->options.costs &&
+        cost_sample_is_due(step->executable->compiled, step->executable->unsampled_ns);
+    if (step->is_sampled)
+        step->executable->unsampled_ns = 0;
     step->executable->n_steps++;
     step->id = tasks_new_id(env->tasks);
     list_push_back(&env->live_steps, &step->live_link);

@@ -59,6 +59,7 @@ struct step {
     struct trace *traces; /* in the arena */
     size_t traces_size_bytes;
     struct buffer *graphs; /* RunMetadata.partition_graphs, or NULL; one reference */
+    bool is_sampled;       /* traced for the table of measured costs */
     bool has_cost_graph;   /* RunMetadata.cost_graph is wanted, also without a trace */
     struct str cost_graph; /* a CostGraphDef, once the step has ended well */
     struct loop_timer timer;

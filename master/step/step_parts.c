@@ -159,8 +159,8 @@ static struct status *write_run_graph(struct step *step, int index, struct wire_
                                         .step_id = step->id,
                                         .master_incarnation = step->session->env->incarnation,
                                         .oldest_live_step = steps_oldest_live(step->session->env),
-                                        .collect_stats =
-                                            step->request.trace_level > 0 || step->has_cost_graph,
+                                        .collect_stats = step->request.trace_level > 0 ||
+                                                         step->has_cost_graph || step->is_sampled,
                                         .timeout_ms = step->request.timeout_ms,
                                         .is_partial = step->partial != NULL,
                                         .tells_saves = step->barrier.is_save};

@@ -1,10 +1,13 @@
 """Runs two products that do not need each other, without devices, a loop and a variable. Prints as
 JSON which tasks computed what, and whether the values are right.
 
-    placement_program.py TARGET
+    placement_program.py TARGET [--until-measured URL]
+
+With --until-measured, runs the step until the page at URL has a row of a product.
 """
 import json
 import sys
+import urllib.request
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +24,7 @@ def task_of(metadata, name):
     return None
 
 
-def main(target):
+def main(target, page=None):
     tf1.disable_eager_execution()
     x = tf1.placeholder(tf.float32, [SIZE, SIZE], name="x")
     state = tf1.get_variable("state", [], initializer=tf1.zeros_initializer(), use_resource=True)
@@ -41,6 +44,8 @@ def main(target):
                           options=tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE),
                           run_metadata=metadata)
         again = session.run(state)
+        while page and "MatMul" not in urllib.request.urlopen(page).read().decode():
+            session.run([left, right, asked, loop], {x: value})
     power = value @ value
     expected = [power, value.T @ value, value @ value.T, power @ value @ value, 1]
     print(json.dumps({
@@ -50,4 +55,4 @@ def main(target):
     }))
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None)

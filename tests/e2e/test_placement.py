@@ -64,6 +64,47 @@ class TestPlacement(TestCase):
         self.assertEqual(device["scale"], 20)
         self.assertGreater(device["rates"]["flops_per_second"], 0)
 
+    def start_master(self, address, *flags):
+        """A master by cost; returns its process, the client's target and the admin port."""
+        ports = self.path("master-ports")
+        master = self.popen([program("tf-master"), "--cluster", f"worker={address}",
+                             "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+                             "--port-file", ports, *flags])
+        LineReader(master.stderr).until("is ready over")
+        with open(ports) as f:
+            port, admin = (int(word) for word in f.read().replace("admin", "").split())
+        return master, f"grpc://127.0.0.1:{port}", admin
+
+    def products(self, admin):
+        out, _ = self.expect(0, "tfctl", "costs", "--admin", f"127.0.0.1:{admin}")
+        self.assertEqual(json.loads(rc.page(admin, "/costz")[1]), json.loads(out))
+        return [row for row in json.loads(out)
+                if row["key"].startswith("MatMul float 1024x1024,1024x1024 CPU ")]
+
+    def test_measured_costs_outlive_the_master(self):
+        address, _ = self.start_worker(0)
+        file = self.path("costs")
+        master, target, admin = self.start_master(address, "--cost-file", file)
+        self.assertEqual(self.products(admin), [])
+        code, _, err = self.run_program(WARM_PYTHON, PROGRAM, target, "--until-measured",
+                                        f"http://127.0.0.1:{admin}/costz", timeout_s=400)
+        self.assertEqual(code, 0, err)
+        before = self.products(admin)
+        self.assertGreater(before[0]["ns"], 100000)
+        master.terminate()
+        self.assertEqual(self.wait_for_exit(master), 0)
+        master, _, admin = self.start_master(address, "--cost-file", file)
+        self.assertEqual(sorted(row["key"] for row in self.products(admin)),
+                         sorted(row["key"] for row in before))
+        master.terminate()
+        self.assertEqual(self.wait_for_exit(master), 0)
+        with open(file, "a") as f:
+            f.write("many ns")
+        code, _, err = self.run_program("tf-master", "--cluster", f"worker={address}",
+                                        "--cost-file", file)
+        self.assertEqual(code, 78)
+        self.assertRegex(err, "cost file .*/costs: line [0-9]+ is cut off")
+
     def test_a_session_spreads_its_variables(self):
         result, log = self.run_local(SPREAD_PROGRAM, "--workers", "1", "--ps", "2")
         self.assertTrue(result["losses agree"] and result["losses fall"], result)

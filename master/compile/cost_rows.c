@@ -1,0 +1,81 @@
+/* Lists the nodes of a compiled step whose executions sampled steps measure. */
+#include "master/compile/cost_rows.h"
+
+#include "common/graph/internal_ops.h"
+#include "kernels/cost.h"
+#include "master/compile/compile_internal.h"
+#include "master/compile/cost_table.h"
+
+enum { UNKNOWN_SIZE = 32 }; /* elements along a dimension of unknown size */
+
+struct shape cost_full_shape(struct arena *arena, struct shape shape) {
+    static const int64_t unknown_dims[] = {-1};
+    if (shape.rank == SHAPE_UNKNOWN_RANK)
+        shape = (struct shape){1, unknown_dims};
+    int64_t *dims = arena_array(arena, int64_t, shape.rank + 1);
+    for (int d = 0; d < shape.rank; d++)
+        dims[d] = shape.dims[d] < 0 ? UNKNOWN_SIZE : shape.dims[d];
+    return (struct shape){shape.rank, dims};
+}
+
+static struct shape *input_shapes(struct arena *arena, const struct graph_shapes *shapes,
+                                  const struct node *node) {
+    struct shape *in = arena_array(arena, struct shape, node->n_data + 1);
+    for (int i = 0; i < node->n_data; i++)
+        in[i] = cost_full_shape(
+            arena, graph_shapes_of(shapes, node->inputs[i].src, node->inputs[i].index));
+    return in;
+}
+
+const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
+                        const struct node *node, const char *device_type) {
+    struct str key = STR_INIT;
+    cost_key_write(&key, device_type, node, input_shapes(arena, shapes, node));
+    const char *copy = arena_strdup(arena, str_text(&key));
+    str_fini(&key);
+    return copy;
+}
+
+/* What waits, or hands values on, costs nothing that a placer could save. */
+static bool is_measurable(const struct node *node) {
+    return !node->is_removed && !node_is_internal(node) && node->n_data > 0 && node->placed >= 0;
+}
+
+static double slowness_of(struct arena *arena, const struct graph_shapes *shapes,
+                          const struct node *node, const struct device_info *device) {
+    struct shape *in = input_shapes(arena, shapes, node);
+    struct shape *out = arena_array(arena, struct shape, node->n_outputs + 1);
+    for (int i = 0; i < node->n_outputs; i++)
+        out[i] = cost_full_shape(arena, graph_shapes_of(shapes, node, i));
+    struct cost cost = cost_of_shapes(device->type, node, in, out);
+    return cost.ns > 0 ? device_slowness_ns(&device->slowness, &cost) / cost.ns : 1;
+}
+
+void cost_rows_find(struct compilation *c) {
+    if (!c->options->costs)
+        return;
+    const struct graph_shapes *shapes = compilation_shapes(c);
+    struct arena scratch;
+    arena_init(&scratch);
+    c->costs = arena_array(&c->arena, struct compiled_cost, c->graph.n_nodes + 1);
+    for (int i = 0; i < c->graph.n_nodes; i++) {
+        const struct node *node = c->graph.nodes[i];
+        if (!is_measurable(node))
+            continue;
+        const struct device_info *device = &c->devices->devices[node->placed];
+        c->costs[c->n_costs++] = (struct compiled_cost){
+            .node = node->name,
+            .key = arena_strdup(&c->arena, cost_key_of(&scratch, shapes, node, device->type)),
+            .slowness = slowness_of(&scratch, shapes, node, device)};
+    }
+    arena_fini(&scratch);
+}
+
+void cost_rows_keep(const struct compilation *c, struct compiled *compiled) {
+    compiled->n_costs = c->n_costs;
+    compiled->costs = arena_array(&compiled->arena, struct compiled_cost, c->n_costs + 1);
+    for (int i = 0; i < c->n_costs; i++) {
+        compiled->costs[i] = c->costs[i];
+        compiled->costs[i].key = arena_strdup(&compiled->arena, c->costs[i].key);
+    }
+}

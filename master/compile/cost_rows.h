@@ -1,0 +1,25 @@
+/* The measurable nodes of a compiled step: what their executions are called in the table of
+ * measured costs (cost_table.h). For this room and for the end of sampled steps. */
+#ifndef MILLRACE_MASTER_COMPILE_COST_ROWS_H
+#define MILLRACE_MASTER_COMPILE_COST_ROWS_H
+
+#include "master/compile/compile.h"
+
+struct compiled_cost {
+    const char *node; /* its name in the partitions */
+    const char *key;
+    double slowness; /* of its device, for this node; measured times are divided by it */
+};
+
+/* The shape with a guess in place of each unknown size, in the arena. */
+struct shape cost_full_shape(struct arena *arena, struct shape shape);
+/* The key of the node on a device of that type, in the arena. */
+const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
+                        const struct node *node, const char *device_type);
+
+/* Lists the nodes of the placed graph that have kernels. Pool thread. */
+void cost_rows_find(struct compilation *c);
+/* Hands the list on to the result. */
+void cost_rows_keep(const struct compilation *c, struct compiled *compiled);
+
+#endif

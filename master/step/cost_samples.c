@@ -1,0 +1,68 @@
+/* Reads the traces of sampled steps. Field numbers are those of TensorFlow's step_stats.proto. */
+#include "master/step/cost_samples.h"
+
+#include <stdlib.h>
+
+#include "common/base/map.h"
+#include "common/tensor/tensor_proto.h"
+#include "master/compile/cost_rows.h"
+
+/* What the traces say of one node. */
+struct sample {
+    const struct compiled_cost *cost;
+    double total_ns;
+    int64_t n;
+};
+
+bool cost_sample_is_due(const struct compiled *compiled, int64_t unsampled_ns) {
+    int64_t n_nodes = 0;
+    for (int i = 0; i < compiled->n_partitions; i++)
+        n_nodes += compiled->partitions[i].graph.n_live;
+    return compiled->n_costs > 0 &&
+           unsampled_ns / SAMPLE_EVERY >= SAMPLE_STEP_NS + n_nodes * SAMPLE_NODE_NS;
+}
+
+/* NodeExecStats {node_name 1, all_end_rel_nanos 16} */
+static void read_node(struct span in, const struct strmap *by_name) {
+    struct proto_field field;
+    struct sample *sample = NULL;
+    uint64_t elapsed_ns = 0;
+    while (proto_next(&in, &field) > 0)
+        if (proto_field_is(&field, 1, 2))
+            sample = strmap_get_span(by_name, field.bytes);
+        else if (proto_field_is(&field, 16, 0))
+            elapsed_ns = field.value;
+    if (!sample || elapsed_ns == 0 || (double)elapsed_ns > COST_MAX_NS)
+        return;
+    sample->total_ns += (double)elapsed_ns;
+    sample->n++;
+}
+
+/* StepStats {dev_stats 1 {node_stats 2}} */
+static void read_trace(struct span in, const struct strmap *by_name) {
+    struct proto_field device, node;
+    while (proto_next(&in, &device) > 0)
+        while (proto_field_is(&device, 1, 2) && proto_next(&device.bytes, &node) > 0)
+            if (proto_field_is(&node, 2, 2))
+                read_node(node.bytes, by_name);
+}
+
+void cost_samples_note(const struct compiled *compiled, const struct span *traces, int n_traces,
+                       struct cost_table *table) {
+    struct sample *samples = xcalloc((size_t)compiled->n_costs + 1, sizeof *samples);
+    struct strmap by_name;
+    strmap_init(&by_name);
+    for (int i = 0; i < compiled->n_costs; i++) {
+        samples[i].cost = &compiled->costs[i];
+        strmap_put(&by_name, compiled->costs[i].node, &samples[i]);
+    }
+    for (int i = 0; i < n_traces; i++)
+        read_trace(traces[i], &by_name);
+    for (int i = 0; i < compiled->n_costs; i++)
+        if (samples[i].n > 0)
+            cost_table_note(table, samples[i].cost->key,
+                            samples[i].total_ns / (double)samples[i].n / samples[i].cost->slowness,
+                            MIN(samples[i].n, (int64_t)COST_MAX_COUNT));
+    strmap_fini(&by_name);
+    free(samples);
+}

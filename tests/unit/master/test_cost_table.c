@@ -1,0 +1,345 @@
+/* Tests measured costs: keys, rows, the file, and what traces of sampled steps give. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/splitmix.h"
+#include "common/graph/graph_text.h"
+#include "common/tensor/tensor_proto.h"
+#include "master/compile/cost_rows.h"
+#include "master/compile/cost_table.h"
+#include "master/step/cost_samples.h"
+#include "tests/unit/master/pass_file.h"
+
+static struct cost_table *table;
+
+static int setup(void **state) {
+    table = cost_table_new();
+    return 0;
+}
+static int teardown(void **state) {
+    cost_table_free(table);
+    return 0;
+}
+
+/* ---- keys ---- */
+
+/* The key of the text's last node, whose inputs have sizes [a, b]. */
+static char *key_of(const char *text, int64_t a, int64_t b, const char *device_type) {
+    struct graph graph;
+    struct str key = STR_INIT;
+    const int64_t dims[] = {a, b};
+    const struct shape in[] = {{2, dims}, {2, dims}};
+    graph_init(&graph);
+    assert_null(graph_parse(text, &graph));
+    cost_key_write(&key, device_type, graph.nodes[graph.n_nodes - 1], in);
+    graph_fini(&graph);
+    return str_detach(&key);
+}
+
+static void expect_same(char *a, char *b, bool is_same) {
+    if ((strcmp(a, b) == 0) != is_same)
+        fail_msg("'%s' and '%s'", a, b);
+    free(a);
+    free(b);
+}
+
+static const char PRODUCT[] = "x = Placeholder() {dtype=float}\n"
+                              "p = MatMul(x, x) {T=float}\n";
+
+static void a_key_has_op_type_sizes_and_device(void **state) {
+    char *key = key_of(PRODUCT, 100, 64, "CPU");
+    assert_ptr_equal(strstr(key, "MatMul float 128x64,128x64 CPU "), key);
+    free(key);
+}
+
+static void near_sizes_share_a_key(void **state) {
+    expect_same(key_of(PRODUCT, 100, 64, "CPU"), key_of(PRODUCT, 128, 33, "CPU"), true);
+    expect_same(key_of(PRODUCT, 100, 64, "CPU"), key_of(PRODUCT, 129, 64, "CPU"), false);
+    expect_same(key_of(PRODUCT, 1, 0, "CPU"), key_of(PRODUCT, 1, 1, "CPU"), false);
+    expect_same(key_of(PRODUCT, 1, 1, "CPU"), key_of(PRODUCT, 1, 1, "GPU"), false);
+}
+
+static void attrs_count_names_do_not(void **state) {
+    expect_same(key_of(PRODUCT, 8, 8, "CPU"),
+                key_of("x = Placeholder() {dtype=float}\n"
+                       "q = MatMul(x, x) {T=float, transpose_a=true}\n",
+                       8, 8, "CPU"),
+                false);
+    expect_same(key_of(PRODUCT, 8, 8, "CPU"),
+                key_of("y = Placeholder() {dtype=float}\n"
+                       "other = MatMul(y, y) {T=float, _class=[\"loc:@y\"]}\n",
+                       8, 8, "CPU"),
+                true);
+    expect_same(key_of(PRODUCT, 8, 8, "CPU"),
+                key_of("x = Placeholder() {dtype=double}\n"
+                       "p = MatMul(x, x) {T=double}\n",
+                       8, 8, "CPU"),
+                false);
+}
+
+/* ---- rows ---- */
+
+static bool is_about(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
+
+static void times_are_averaged_and_old_ones_fade(void **state) {
+    cost_table_note(table, "a", 100, 1);
+    cost_table_note(table, "a", 300, 1);
+    assert_true(is_about(cost_table_find(table, "a"), 200));
+    cost_table_note(table, "b", 100, 1000);
+    for (int i = 0; i < 60; i++)
+        cost_table_note(table, "b", 1000, 1);
+    assert_true(cost_table_find(table, "b") > 990);
+    assert_true(cost_table_find(table, "c") == 0);
+    assert_true(cost_table_find(NULL, "a") == 0);
+}
+
+static void wrong_times_are_left_out(void **state) {
+    const double wrong[] = {0, -1, NAN, INFINITY, 1e12};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        cost_table_note(table, "a", wrong[i], 1);
+    cost_table_note(table, "", 1, 1);
+    cost_table_note(table, "two\nlines", 1, 1);
+    cost_table_note(table, "a", 1, 0);
+    assert_int_equal(cost_table_n_rows(table), 0);
+}
+
+static void the_table_does_not_grow_without_limit(void **state) {
+    for (int i = 0; i < COST_TABLE_MAX_ROWS + 1000; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "key %d", i);
+        cost_table_note(table, key, 1, 1);
+    }
+    assert_int_equal(cost_table_n_rows(table), COST_TABLE_MAX_ROWS);
+    cost_table_note(table, "the last", 5, 1);
+    assert_true(cost_table_find(table, "the last") == 5);
+}
+
+/* ---- the file ---- */
+
+static void a_file_brings_the_rows_back(void **state) {
+    char path[] = "/tmp/millrace-costs-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    assert_null(cost_file_read(table, path)); /* none yet */
+    cost_table_note(table, "a b c", 1234.5678, 7);
+    cost_table_note(table, "d", 1e10, 1);
+    assert_null(cost_file_write(table, path));
+    struct cost_table *other = cost_table_new();
+    assert_null(cost_file_read(other, path));
+    assert_int_equal(cost_table_n_rows(other), 2);
+    assert_true(cost_table_find(other, "a b c") == 1234.5678);
+    assert_true(cost_table_find(other, "d") == 1e10);
+    cost_table_free(other);
+    unlink(path);
+    struct status *st = cost_file_write(table, "/nowhere/at/all");
+    assert_int_equal(status_code(st), STATUS_UNAVAILABLE);
+    assert_non_null(strstr(status_message(st), "cannot write cost file /nowhere/at/all"));
+    status_unref(st);
+}
+
+static void expect_refused(const char *text, const char *words) {
+    struct status *st = cost_table_parse(table, span_of(text));
+    assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+    if (!strstr(status_message(st), words))
+        fail_msg("'%s' lacks '%s'", status_message(st), words);
+    status_unref(st);
+    assert_int_equal(cost_table_n_rows(table), 0);
+}
+
+static void a_wrong_file_is_refused_as_a_whole(void **state) {
+    expect_refused("", "its first line is not 'millrace costs 1'");
+    expect_refused("millrace costs 2\n1 1 a\n", "its first line is not");
+    expect_refused("millrace costs 1\n1 1 a\n1 1 b", "line 3 is cut off");
+    expect_refused("millrace costs 1\n1 1 a\nx 1 b\n", "line 3 is not 'NANOSECONDS COUNT KEY'");
+    expect_refused("millrace costs 1\nnan 1 a\n", "line 2");
+    expect_refused("millrace costs 1\n1 99999999999999999999 a\n", "line 2");
+    expect_refused("millrace costs 1\n1 -1 a\n", "line 2");
+    expect_refused("millrace costs 1\n1 1 \n", "line 2");
+    expect_refused("millrace costs 1\n1 1 \x01\n", "line 2");
+    struct str much = STR_INIT;
+    str_add(&much, "millrace costs 1\n");
+    for (int i = 0; i <= COST_TABLE_MAX_ROWS; i++)
+        str_addf(&much, "1 1 %d\n", i);
+    expect_refused(str_text(&much), "more than 65536 rows");
+    str_fini(&much);
+}
+
+static void bytes_of_any_kind_are_survived(void **state) {
+    uint64_t random = 18;
+    struct str text = STR_INIT, changed = STR_INIT;
+    cost_table_note(table, "a b c", 1234.5678, 7);
+    cost_table_note(table, "d", 1e10, 1);
+    cost_table_print(table, &text);
+    for (int i = 0; i < 20000; i++) {
+        str_clear(&changed);
+        str_add_bytes(&changed, text.data, text.len);
+        changed.data[splitmix64(&random) % changed.len] = (char)splitmix64(&random);
+        struct status *st = cost_table_parse(
+            table, (struct span){changed.data, splitmix64(&random) % (changed.len + 1)});
+        status_unref(st);
+    }
+    str_fini(&text);
+    str_fini(&changed);
+}
+
+/* ---- samples ---- */
+
+struct world {
+    struct graph graph; /* the compiled graph borrows names from it */
+    struct compiled *compiled;
+};
+
+static void world_init(struct world *world, const char *tasks) {
+    static const char program[] = "x = Placeholder() {dtype=float, shape=[64,64]}\n"
+                                  "near = MatMul(x, x) {T=float} @/job:worker\n"
+                                  "far = MatMul(near, near) {T=float} @/job:ps\n";
+    const char *feeds[] = {"x:0"}, *fetches[] = {"far:0"};
+    struct signature signature = {feeds, fetches, NULL, 1, 1, 0};
+    struct compile_options options;
+    struct device_table *devices = devices_from_text(tasks);
+    graph_init(&world->graph);
+    compile_options_default(&options);
+    options.no_optimizations = true;
+    options.costs = table;
+    assert_null(graph_parse(program, &world->graph));
+    assert_null(place_session(&world->graph, devices, &options));
+    assert_null(compile_step(&world->graph, &signature, devices, &options, NULL, &world->compiled));
+    device_table_unref(devices);
+}
+
+static void world_fini(struct world *world) {
+    compiled_free(world->compiled);
+    graph_fini(&world->graph);
+}
+
+static void add_execution(struct str *trace, const char *node, uint64_t elapsed_ns) {
+    struct str stats = STR_INIT, device = STR_INIT;
+    proto_add_bytes(&stats, 1, node, strlen(node));
+    proto_add_int(&stats, 16, elapsed_ns);
+    proto_add_bytes(&device, 2, stats.data, stats.len);
+    proto_add_bytes(trace, 1, device.data, device.len);
+    str_fini(&stats);
+    str_fini(&device);
+}
+
+static const char *key_in(const struct world *world, const char *node) {
+    for (int i = 0; i < world->compiled->n_costs; i++)
+        if (strcmp(world->compiled->costs[i].node, node) == 0)
+            return world->compiled->costs[i].key;
+    fail_msg("%s is not measured", node);
+    return NULL;
+}
+
+/* Both products have one key: the mean of the two is kept, for a device of the usual speed. */
+static void traces_become_rows(void **state) {
+    struct world world;
+    struct str trace = STR_INIT;
+    world_init(&world, "worker:0 ps:0*4");
+    add_execution(&trace, "near", 1000);
+    add_execution(&trace, "near", 3000);
+    add_execution(&trace, "far", 8000);
+    add_execution(&trace, "nobody", 8000);
+    cost_samples_note(world.compiled, &(struct span){trace.data, trace.len}, 1, table);
+    const char *key = key_in(&world, "near");
+    assert_string_equal(key, key_in(&world, "far"));
+    assert_int_equal(cost_table_n_rows(table), 1);
+    assert_true(is_about(cost_table_find(table, key), 2000));
+    str_fini(&trace);
+    world_fini(&world);
+}
+
+/* Compiles two products that do not need each other, by cost, for two workers. */
+static struct compiled *compile_products(const struct graph *graph) {
+    const char *feeds[] = {"x:0"}, *fetches[] = {"a:0", "b:0"};
+    struct signature signature = {feeds, fetches, NULL, 1, 2, 0};
+    struct compile_options options;
+    struct compiled *compiled;
+    struct device_table *devices = devices_from_text("worker:0 worker:1");
+    compile_options_default(&options);
+    options.no_optimizations = true;
+    options.placement = PLACEMENT_COST;
+    options.costs = table;
+    assert_null(compile_step(graph, &signature, devices, &options, NULL, &compiled));
+    device_table_unref(devices);
+    return compiled;
+}
+
+static void the_placer_reads_measured_times(void **state) {
+    struct graph graph;
+    graph_init(&graph);
+    assert_null(graph_parse("x = Placeholder() {dtype=float, shape=[1024,1024]}\n"
+                            "a = MatMul(x, x) {T=float, transpose_a=true}\n"
+                            "b = MatMul(x, x) {T=float}\n",
+                            &graph));
+    struct compiled *estimated = compile_products(&graph);
+    assert_int_equal(estimated->n_partitions, 2);
+    for (int i = 0; i < estimated->n_costs; i++)
+        cost_table_note(table, estimated->costs[i].key, 1000, 1);
+    compiled_free(estimated);
+    struct compiled *measured = compile_products(&graph);
+    assert_int_equal(measured->n_partitions, 1); /* not worth a transfer */
+    compiled_free(measured);
+    graph_fini(&graph);
+}
+
+static void traces_of_any_bytes_are_survived(void **state) {
+    struct world world;
+    uint64_t random = 7;
+    struct str trace = STR_INIT, changed = STR_INIT;
+    world_init(&world, "worker:0 ps:0");
+    add_execution(&trace, "near", 1000);
+    add_execution(&trace, "far", 1000);
+    for (int i = 0; i < 5000; i++) {
+        str_clear(&changed);
+        str_add_bytes(&changed, trace.data, trace.len);
+        changed.data[splitmix64(&random) % changed.len] = (char)splitmix64(&random);
+        struct span cut = {changed.data, splitmix64(&random) % (changed.len + 1)};
+        cost_samples_note(world.compiled, &cut, 1, table);
+    }
+    str_fini(&trace);
+    str_fini(&changed);
+    world_fini(&world);
+}
+
+static void sampling_has_a_budget(void **state) {
+    struct world world;
+    world_init(&world, "worker:0 ps:0");
+    int64_t n_nodes = 0;
+    for (int i = 0; i < world.compiled->n_partitions; i++)
+        n_nodes += world.compiled->partitions[i].graph.n_live;
+    int64_t enough_ns = SAMPLE_EVERY * (SAMPLE_STEP_NS + n_nodes * SAMPLE_NODE_NS);
+    assert_false(cost_sample_is_due(world.compiled, 0));
+    assert_false(cost_sample_is_due(world.compiled, enough_ns - 1));
+    assert_true(cost_sample_is_due(world.compiled, enough_ns));
+    world_fini(&world);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_key_has_op_type_sizes_and_device),
+        TEST(near_sizes_share_a_key),
+        TEST(attrs_count_names_do_not),
+        TEST(times_are_averaged_and_old_ones_fade),
+        TEST(wrong_times_are_left_out),
+        TEST(the_table_does_not_grow_without_limit),
+        TEST(a_file_brings_the_rows_back),
+        TEST(a_wrong_file_is_refused_as_a_whole),
+        TEST(bytes_of_any_kind_are_survived),
+        TEST(traces_become_rows),
+        TEST(the_placer_reads_measured_times),
+        TEST(traces_of_any_bytes_are_survived),
+        TEST(sampling_has_a_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

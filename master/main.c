@@ -10,12 +10,14 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/notify.h"
 #include "common/base/options.h"
 #include "kernels/cuda/rows/gpu_rows.h"
 #include "master/cluster/membership.h"
 #include "master/service/cost_keeper.h"
 #include "master/service/service.h"
 #include "rpc/daemon/daemon.h"
+#include "rpc/daemon/watchdog.h"
 #include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
 #include "rpc/tls/tls_flags.h"
@@ -235,6 +237,7 @@ struct program {
     struct membership *membership;
     struct loop_timer drain_timer;
     struct cost_keeper *costs;
+    struct watchdog watchdog;
     int64_t drain_timeout_ms;
     bool is_stopping, is_drained, has_job_ended;
     int exit_code;
@@ -340,6 +343,7 @@ static void stop(struct program *program) {
         etcd_registration_leave(program->registration, close_etcd, program);
     loop_timer_stop(&program->drain_timer);
     loop_timer_close(&program->drain_timer, NULL);
+    watchdog_close(&program->watchdog);
     admin_server_close(program->admin);
     cost_keeper_close(program->costs);
     service_free(program->service);
@@ -355,6 +359,7 @@ static void on_drain_timeout(struct loop_timer *timer) {
 static void drain(struct program *program, const char *why) {
     program->is_stopping = true;
     log_info("%s: draining", why);
+    notify_send("STOPPING=1");
     loop_timer_start(&program->drain_timer, program->drain_timeout_ms, 0);
     service_drain(program->service, on_drained, program);
 }
@@ -520,6 +525,7 @@ static int run(const struct master_flags *flags) {
         status_unref(st);
         return EXIT_IO;
     }
+    watchdog_start(program.loop, &program.watchdog);
     loop_run(program.loop);
     pool_free(program.pool);
     loop_free(program.loop);

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/notify.h"
 #include "common/base/options.h"
 #include "common/io/file_root.h"
 #include "common/io/file_secret.h"
@@ -20,6 +21,7 @@
 #include "rpc/daemon/admin.h"
 #include "rpc/membership/cluster.h"
 #include "rpc/daemon/daemon.h"
+#include "rpc/daemon/watchdog.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"
 #include "rpc/rdma/rdma_device.h"
@@ -305,6 +307,7 @@ struct worker {
     struct admin_server *admin;
     struct tls_set tls;
     struct loop_timer drain_timer;
+    struct watchdog watchdog;
     bool is_draining, is_stopping;
     int exit_code;
 };
@@ -384,6 +387,7 @@ static void stop(struct worker *worker) {
     if (worker->admin)
         admin_server_close(worker->admin);
     loop_timer_start(&worker->drain_timer, STOP_GRACE_MS, 0);
+    watchdog_close(&worker->watchdog);
     worker_service_free(worker->service, on_freed, worker);
     worker->service = NULL;
 }
@@ -418,6 +422,7 @@ static void on_drain_timeout(struct loop_timer *timer) {
 static void drain(struct worker *worker, const char *why) {
     worker->is_draining = true;
     log_info("%s: draining", why);
+    notify_send("STOPPING=1");
     worker_membership_leave(worker->membership);
     loop_timer_start(&worker->drain_timer, worker->flags->drain_timeout_ms, 0);
     worker_service_drain(worker->service, on_drained, worker);
@@ -723,6 +728,7 @@ static int run(const struct worker_flags *flags) {
         status_unref(st);
         return EXIT_IO;
     }
+    watchdog_start(worker.loop, &worker.watchdog);
     loop_run(worker.loop);
     pool_free(worker.io_pool); /* what ends there may continue on the pool */
     pool_free(worker.pool);

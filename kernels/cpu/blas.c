@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* We load a threaded build and tell it to use one thread, because our pool has the threads. The
@@ -18,6 +19,7 @@ static const char *const candidates[] = {
 static struct blas table;
 static const char *library;
 static void *library_handle;
+static atomic_bool has_loaded; /* for threads that did not load it */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool is_serial_build(void *handle) {
@@ -67,6 +69,7 @@ static void load_any(void) {
         if (load(candidates[i]))
             library = candidates[i];
     }
+    atomic_store(&has_loaded, library != NULL);
 }
 
 const struct blas *blas_get(void) {
@@ -75,3 +78,16 @@ const struct blas *blas_get(void) {
 }
 
 void *blas_symbol(const char *name) { return blas_get() ? dlsym(library_handle, name) : NULL; }
+
+bool blas_describe(struct str *out) {
+    if (!atomic_load(&has_loaded))
+        return false;
+    char *(*get_config)(void);
+    void *symbol = dlsym(library_handle, "openblas_get_config");
+    str_add(out, library);
+    if (symbol) {
+        memcpy(&get_config, &symbol, sizeof(symbol));
+        str_addf(out, ": %s", get_config());
+    }
+    return true;
+}

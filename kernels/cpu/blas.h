@@ -4,7 +4,7 @@
 #ifndef MILLRACE_KERNELS_CPU_BLAS_H
 #define MILLRACE_KERNELS_CPU_BLAS_H
 
-#include "common/base/base.h"
+#include "common/base/str.h"
 
 /* CBLAS's constants */
 enum { BLAS_ROW_MAJOR = 101, BLAS_NO_TRANS = 111, BLAS_TRANS = 112, BLAS_CONJ_TRANS = 113 };
@@ -32,6 +32,9 @@ struct blas {
 
 /* Returns NULL when no library is installed. The first call loads it, which takes about 10 ms. */
 const struct blas *blas_get(void);
+/* Appends the library's own description, for example "OpenBLAS 0.3.21 … Haswell". Returns false,
+ * and appends nothing, until a library has been loaded. */
+bool blas_describe(struct str *out);
 /* Returns another function of the same library (LAPACK's, such as "dgetrf_"), or NULL. */
 void *blas_symbol(const char *name);
 

@@ -10,7 +10,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "common/base/base.h"
+#include "common/base/str.h"
 
 /* Member NAME is the function dnnl_NAME. */
 // clang-format off
@@ -22,6 +22,8 @@
     X(primitive_desc_query) X(primitive_desc_query_md) X(primitive_desc_destroy)          \
     X(primitive_create) X(primitive_destroy) X(primitive_execute)                         \
     X(reorder_primitive_desc_create) X(dilated_convolution_forward_desc_init)             \
+    X(version)                                                                            \
+    X(get_effective_cpu_isa)                                                              \
     X(dilated_convolution_backward_data_desc_init)                                        \
     X(dilated_convolution_backward_weights_desc_init)
 // clang-format on
@@ -38,5 +40,8 @@ struct onednn {
 /* Returns NULL when no library is installed. The first call loads it, which takes tens of
  * milliseconds; every later call on a thread takes nanoseconds. */
 const struct onednn *onednn_get(void);
+/* Appends the version and the largest instruction set that the library uses. Returns false, and
+ * appends nothing, until the library has been loaded. */
+bool onednn_describe(struct str *out);
 
 #endif

@@ -44,7 +44,8 @@ class TestUnits(TestCase):
         words = [word.replace("/etc/millrace/millrace.ini", self.config).replace("$$", "\0")
                  for word in words]
         words = [piece for word in words
-                 for piece in (["--check-config"] if word == "$MILLRACE_FLAGS" else [word])]
+                 for piece in (["--check-config"] if word == "$MILLRACE_FLAGS"
+                               else [] if word == "$MILLRACE_TLS_FLAGS" else [word])]
         return [word.replace("\0", "$") for word in words]
 
     def check(self, unit, instance=""):

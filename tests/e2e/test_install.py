@@ -42,6 +42,8 @@ def expected_files():
               for name in ("millrace.env", "millrace.ini", "millrace-etcd.ini")]
     kubernetes = os.path.join(ROOT, "deploy", "kubernetes")
     found += [f"share/doc/millrace/examples/kubernetes/{name}" for name in files_below(kubernetes)]
+    drop_ins = os.path.join(ROOT, "deploy", "drop-ins")
+    found += [f"share/doc/millrace/examples/drop-ins/{name}" for name in files_below(drop_ins)]
     return sorted(found)
 
 

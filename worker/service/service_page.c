@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/tensor/tensor_proto.h"
+#include "kernels/cpu/cpu_libraries.h"
 #include "rpc/tls/tls.h"
 
 static void add_text(struct str *out, const char *key, const char *text) {
@@ -145,6 +146,9 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
         str_add(out, "null");
     str_add_char(out, ',');
     describe_devices(service, out);
+    str_add(out, "\"libraries\":");
+    cpu_libraries_describe(out);
+    str_add_char(out, ',');
     describe_steps(service, out);
     str_add(out, "\"graphs\":");
     graph_cache_describe(service->graphs, MAX_ROWS_SHOWN, out);

@@ -1,0 +1,19 @@
+/* Feeds systemd's watchdog from the event loop, so that systemd restarts a daemon whose loop has
+ * stopped. Loop thread. */
+#ifndef MILLRACE_RPC_DAEMON_WATCHDOG_H
+#define MILLRACE_RPC_DAEMON_WATCHDOG_H
+
+#include "rpc/loop.h"
+
+struct watchdog {
+    struct loop_timer timer;
+};
+
+/* Says that the daemon is ready, and from now on twice in each period that it is alive. Does
+ * nothing where no systemd listens. `watchdog` must be zeroed. It must live until the loop has
+ * ended. */
+void watchdog_start(struct loop *loop, struct watchdog *watchdog);
+/* Ends the feeding, so that the loop can end. A watchdog that was never started may be closed. */
+void watchdog_close(struct watchdog *watchdog);
+
+#endif

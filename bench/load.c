@@ -146,7 +146,7 @@ static void run_sum(TF_DeprecatedSession *session, const char *fetch, TF_Tensor 
 }
 
 static TF_Tensor *scalar(void) {
-    TF_Tensor *x = TF_AllocateTensor(DT_FLOAT, NULL, 0, sizeof(float));
+    TF_Tensor *x = TF_AllocateTensor(TF_FLOAT, NULL, 0, sizeof(float));
     *(float *)TF_TensorData(x) = 1;
     return x;
 }
@@ -296,7 +296,7 @@ static void measure_feed(const struct flags *flags, TF_Status *status) {
     size_t size = ((size_t)flags->gib << 30) - 4096;
     int64_t n = (int64_t)(size / sizeof(float));
     TF_DeprecatedSession *session = open_session(flags->target, NULL, status);
-    TF_Tensor *x = TF_AllocateTensor(DT_FLOAT, &n, 1, size);
+    TF_Tensor *x = TF_AllocateTensor(TF_FLOAT, &n, 1, size);
     memset(TF_TensorData(x), 0, size);
     extend_by_sum(session, status);
     int64_t begin_ns = clock_now_ns();

@@ -207,7 +207,7 @@ bool client_end_step(struct sim_client *client, const struct client_step *step) 
 }
 
 bool client_run(struct sim_client *client, struct client_step *step) {
-    TF_Tensor *feed = TF_NewTensor(DT_INT64, NULL, 0, &step->feed, sizeof(step->feed), NULL, NULL),
+    TF_Tensor *feed = TF_NewTensor(TF_INT64, NULL, 0, &step->feed, sizeof(step->feed), NULL, NULL),
               *fetched[CLIENT_MAX_VALUES];
     const char *feed_name = "x";
     struct str options = STR_INIT;

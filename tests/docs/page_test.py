@@ -1,5 +1,6 @@
 """Tests the blocks of one page, in the namespaces that run.py made. A line a block: "ok", "FAILED"
 or "skipped"."""
+import itertools
 import os
 import re
 import shutil
@@ -237,7 +238,8 @@ def help_of(program, words):
             return f.read()
     if not shutil.which(program):
         return None
-    subcommand = [words[1]] if name in ("docker", "kubectl") and len(words) > 1 else []
+    before_flags = list(itertools.takewhile(lambda word: not word.startswith("-"), words[1:]))
+    subcommand = {"docker": before_flags[:1], "kubectl": before_flags}.get(name, [])
     done = subprocess.run([program, *subcommand, "--help"], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     return done.stdout

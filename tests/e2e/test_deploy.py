@@ -12,8 +12,7 @@ from harness import ROOT, TestCase, program
 DEPLOY = os.path.join(ROOT, "deploy")
 CONFIG = os.path.join(ROOT, "configs", "millrace.ini")
 CONFIG_ETCD = os.path.join(ROOT, "configs", "millrace-etcd.ini")
-MANIFEST_ETCD = os.path.join(DEPLOY, "kubernetes", "etcd", "kustomization.yaml")
-MANIFEST = os.path.join(DEPLOY, "kubernetes", "millrace.yaml")
+MANIFEST = os.path.join(DEPLOY, "kubernetes", "base", "millrace.yaml")
 INSTANCES = ("ps-0", "worker-0", "worker-1")  # of the cluster in configs/millrace.ini
 
 
@@ -121,107 +120,6 @@ class TestUnits(TestCase):
             done = subprocess.run(["systemd-analyze", "verify", "--man=no", self.path(name)],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertNotIn(name, done.stdout)
-
-
-class TestManifest(TestCase):
-    """The manifest is read line by line: what is looked at stands on lines of its own."""
-
-    def documents(self):
-        """[(kind, name, text)]"""
-        texts = re.split(r"(?m)^---$", read(MANIFEST))
-        return [(re.search(r"(?m)^kind: (\w+)$", t).group(1),
-                 re.search(r"(?m)^  name: ([\w-]+)$", t).group(1), t) for t in texts]
-
-    def workloads(self):
-        """(name, text, program, flags) of each container."""
-        found = []
-        for kind, name, text in self.documents():
-            if kind in ("StatefulSet", "Deployment"):
-                command = re.search(r"(?m)^ +command: \[([\w-]+)\]$", text).group(1)
-                block = re.search(r"(?m)^ +args:\n((?: +- --.*\n)+)", text).group(1)
-                found.append((name, text, command, re.findall(r"(?m)^ +- (\S+)$", block)))
-        return found
-
-    def check(self, command, flags, index=0):
-        out, _ = self.expect(0, command, *(flag.replace("$(TASK_INDEX)", str(index))
-                                           for flag in flags), "--check-config")
-        return settings(out)
-
-    def test_arguments_and_ports(self):
-        self.assertEqual(len(self.workloads()), 3)
-        for name, text, command, flags in self.workloads():
-            with self.subTest(name):
-                values = self.check(command, flags)
-                port = int(values["listen"].rsplit(":", 1)[1])
-                ports = dict(re.findall(r"\{name: (\w+), containerPort: (\d+)\}", text))
-                self.assertEqual(sorted(map(int, ports.values())), [port, port + 10000])
-                self.assertEqual(int(ports["admin"]), port + 10000)
-                # the kubelet's probes do not come over loopback
-                self.assertEqual(values["admin"], f"0.0.0.0:{port + 10000}")
-                self.assertIn(f'prometheus.io/port: "{port + 10000}"', text)
-                self.assertIn("livenessProbe: {httpGet: {path: /livez, port: admin}", text)
-                ready = (f"{{grpc: {{port: {port}, service: tensorflow.MasterService}}" if command
-                         == "tf-master" else "{httpGet: {path: /readyz, port: admin}")
-                self.assertIn(f"readinessProbe: {ready}", text)
-
-    def test_the_master_lists_the_tasks_that_there_are(self):
-        listed, made = [], []
-        for name, text, command, flags in self.workloads():
-            if command == "tf-master":
-                listed = re.split("[;,]",
-                                  re.sub(r"\w+=", "", self.check(command, flags)["cluster"]))
-                continue
-            n = int(re.search(r"(?m)^  replicas: (\d+)$", text).group(1))
-            service = re.search(r"(?m)^  serviceName: (\S+)$", text).group(1)
-            for i in range(n):
-                values = self.check(command, flags, i)
-                self.assertEqual(values["task"], str(i))
-                self.assertEqual(service, f"millrace-{values['job']}")
-                made.append(f"{name}-{i}.{service}:{values['listen'].rsplit(':', 1)[1]}")
-        self.assertEqual(sorted(listed), sorted(made))
-
-    def test_time_to_drain(self):
-        for _, text, command, flags in self.workloads():
-            grace_s = int(re.search(r"terminationGracePeriodSeconds: (\d+)", text).group(1))
-            self.assertGreater(grace_s * 1000,
-                               int(self.check(command, flags)["drain-timeout"][:-2]))
-
-    def test_services_lead_to_the_ports(self):
-        ports = {name: re.findall(r"containerPort: (\d+)", text)[0] for name, text, _,
-                 _ in self.workloads()}
-        for kind, name, text in self.documents():
-            if kind == "Service":
-                self.assertEqual(re.search(r" port: (\d+)", text).group(1), ports[name])
-
-
-class TestEtcdVariant(TestCase):
-    def blocks(self):
-        """The flags of each patch."""
-        return [re.findall(r"- (\S+)", block)
-                for block in re.findall(r"/args\n +value:\n((?: +- --.*\n)+)", read(MANIFEST_ETCD))]
-
-    def test_arguments(self):
-        self.assertEqual(len(self.blocks()), 3)
-        port = re.search(r"port: (\d+)\}",
-                         read(os.path.join(os.path.dirname(MANIFEST_ETCD), "etcd.yaml"))).group(1)
-        for flags in self.blocks():
-            name = "tf-worker" if any(flag.startswith("--job=") for flag in flags) else "tf-master"
-            out, _ = self.expect(0, name,
-                                 *(flag.replace("$(TASK_INDEX)",
-                                                "1").replace("$(POD_IP)", "10.1.2.3")
-                                   for flag in flags), "--check-config")
-            values = settings(out)
-            self.assertEqual(values["etcd"], f"http://millrace-etcd:{port}")
-            self.assertEqual(int(values["admin"].removeprefix("0.0.0.0:")),
-                             int(values["listen"].rsplit(":", 1)[1]) + 10000)
-            self.assertEqual(values["advertise"].rsplit(":", 1)[1],
-                             values["listen"].rsplit(":", 1)[1])
-            self.assertIn(f"port: {values['listen'].rsplit(':', 1)[1]}", read(MANIFEST))
-
-    def test_what_is_patched_is_there(self):
-        for kind, name in re.findall(r"target: \{kind: (\w+), name: ([\w-]+)\}",
-                                     read(MANIFEST_ETCD)):
-            self.assertRegex(read(MANIFEST), rf"(?m)^kind: {kind}\nmetadata:\n  name: {name}$")
 
 
 class TestImage(TestCase):

@@ -2,7 +2,7 @@
 """Tries tools/gpu_run whole on a simulated device: a small pack is made, carried, run, and its
 report brought back; a wrong expected value is noticed; the table has a row for each bar.
 
-    tests/cuda/run_gpu_run.py [--long]
+    tests/cuda/run_gpu_run.py [--long]    with --long the pack has every case
 
 Under tools/dev gpu-sim 1. Ends with "N passed, N failed".
 """
@@ -49,6 +49,21 @@ class TestGpuRun(unittest.TestCase):
         with open(name, encoding="utf-8") as file:
             found = json.load(file)
         return found, {row["what"]: row for row in found["rows"]}
+
+    def test_a_whole_pack_is_within_its_limit(self):
+        """The cases of a short run are few, so only with --long they are counted whole."""
+        with open(os.path.join(self.pack, "pack.json"), encoding="utf-8") as file:
+            sizes = json.load(file)["bytes"]
+        folder = os.path.join(self.folder, "graphs")
+        os.makedirs(folder)
+        sys.path.insert(0, os.path.join(ROOT, "tools", "gpu"))
+        import graphs  # late: it loads TensorFlow
+        graphs.write(folder, is_small=False, with_losses=False)
+        sizes["graphs"] = sum(os.path.getsize(os.path.join(folder, name))
+                              for name in os.listdir(folder))
+        self.assertLess(sizes["programs"], 16 << 20)
+        self.assertLess(sizes["graphs"], 8 << 20)
+        self.assertLess(sum(sizes.values()), 64 << 20)
 
     def test_a_carried_pack_brings_its_report_back(self):
         code, text = run(GPU_RUN, "--carry", self.pack, "--on", "sh -c", "--json", self.report,

@@ -171,9 +171,9 @@ def programs(is_small):
             small, 32, time, is_functional), {"network": [small, 32, time]}
 
 
-def write(folder, is_small):
-    """Writes the graphs. Returns a row for each: its file, facts and, for a network, its losses on
-    TensorFlow's CPU."""
+def write(folder, is_small, with_losses=True):
+    """Writes the graphs. Returns a row for each: its facts and, for a network, its losses on
+    TensorFlow's CPU unless they are not wanted."""
     rows = {}
     for name, build, facts in programs(is_small):
         with tf.Graph().as_default() as graph:
@@ -181,7 +181,7 @@ def write(folder, is_small):
             build()
             with open(os.path.join(folder, name + ".pb"), "wb") as file:
                 file.write(graph.as_graph_def().SerializeToString())
-            if "network" in facts:
+            if "network" in facts and with_losses:
                 with tf1.Session(graph=graph) as session:
                     session.run("init")
                     facts["losses"] = [float(session.run(["loss:0", "step"])[0])

@@ -52,6 +52,7 @@ struct async_op *async_op_new(struct executor *executor, struct iteration *itera
                                   .host_data = executor,
                                   .step_id = executor->execution->step_id};
     op->since_ns = clock_now_ns();
+    op->started_ns = 0;
     pthread_mutex_lock(&executor->lock);
     list_push_back(&executor->pending, &op->link);
     pthread_mutex_unlock(&executor->lock);
@@ -70,8 +71,7 @@ void async_complete(struct async_op *op) {
     pthread_mutex_unlock(&executor->lock);
     executor->n_async--;
     if (unlikely(executor->stats != NULL))
-        stats_node(executor, node, op->since_ns, clock_now_ns(),
-                   node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
+        stats_async_node(executor, op, node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
     if (is_dead && node->kind == PLAN_RECV)
         op->outputs[0].storage = TENSOR_NONE;
     if (unlikely(node->kind == PLAN_FETCH && !st)) {
@@ -90,10 +90,11 @@ void async_complete(struct async_op *op) {
 static void run_on_pool(struct pool_task *task) {
     struct async_op *op = CONTAINER_OF(task, struct async_op, task);
     wake_defer_begin();
-    int64_t start_ns = op->executor->is_timed ? clock_now_ns() : 0;
+    op->started_ns = op->executor->is_timed ? clock_now_ns() : 0;
     executor_compute_long(op->node, &op->ctx);
     if (op->executor->is_timed)
-        executor_slow_down(op->executor, start_ns);
+        executor_slow_down(op->executor, op->started_ns);
+    op->ended_ns = op->started_ns ? clock_now_ns() : 0;
     executor_post(op);
     wake_defer_end();
 }

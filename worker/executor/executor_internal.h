@@ -86,6 +86,7 @@ struct async_op {
     struct executor *executor;
     struct iteration *iteration;
     const struct plan_node *node;
+    int64_t started_ns, ended_ns; /* on a pool thread, while kernels are timed; else 0 */
     int64_t since_ns;
     struct pool_task task; /* run on the pool */
     union {
@@ -284,5 +285,9 @@ void stats_enqueue_end(struct executor *executor, const struct plan_node *node, 
 void stats_end(struct executor *executor);
 void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
                 int64_t end_ns, const struct tensor *output);
+/* The operation has ended. If it ran on the pool, its time is that of the kernel, without
+ * the pool's queue and the mailbox. */
+void stats_async_node(struct executor *executor, const struct async_op *op,
+                      const struct tensor *output);
 
 #endif

@@ -123,6 +123,18 @@ void stats_node(struct executor *executor, const struct plan_node *node, int64_t
     }
 }
 
+void stats_async_node(struct executor *executor, const struct async_op *op,
+                      const struct tensor *output) {
+    struct step_stats *stats = executor->stats;
+    size_t n_nodes = stats->n_nodes;
+    if (op->started_ns)
+        stats_node(executor, op->node, op->started_ns, op->ended_ns, output);
+    else
+        stats_node(executor, op->node, op->since_ns, clock_now_ns(), output);
+    if (stats->n_nodes > n_nodes)
+        stats->nodes[n_nodes].scheduled_ns = op->since_ns;
+}
+
 static void end_device(struct executor *executor, struct stats_device *device) {
     const struct device_ops *ops = device->device->ops;
     struct step_stats *stats = executor->stats;

@@ -45,7 +45,7 @@ static enum kernel_result compute_until_cancelled(struct kernel_ctx *ctx) {
     return kernel_fail(ctx, status_new(STATUS_CANCELLED, "stopped"));
 }
 
-/* Cos: takes KERNEL_MS. */
+/* Cos, and Tanh, which is heavy: take KERNEL_MS. */
 enum { KERNEL_MS = 2 };
 static _Atomic bool has_started;
 
@@ -61,6 +61,7 @@ static enum kernel_result compute_for_a_while(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def test_rows[] = {
     {.op = "Cos", .compute = compute_for_a_while},
+    {.op = "Tanh", .compute = compute_for_a_while},
     {.op = "Tan", .compute = compute_until_cancelled},
     {.op = "Neg", .compute = neg_later, .flags = KERNEL_ASYNC},
     {.op = "Square", .compute = wait_for_cancel, .flags = KERNEL_ASYNC},
@@ -70,7 +71,8 @@ static const struct kernel_def test_rows[] = {
 };
 // clang-format on
 static const struct kernel_list test_list = {test_rows, ARRAY_LEN(test_rows)};
-static const struct cost_row test_cost_rows[] = {{.op = "Exp", .ns_per_call = 2 * COST_HEAVY_NS}};
+static const struct cost_row test_cost_rows[] = {{.op = "Exp", .ns_per_call = 2 * COST_HEAVY_NS},
+                                                 {.op = "Tanh", .ns_per_call = 2 * COST_HEAVY_NS}};
 static const struct cost_list test_costs = {test_cost_rows, ARRAY_LEN(test_cost_rows)};
 
 /* ---- tests ---- */
@@ -349,6 +351,43 @@ static void a_cancel_ends_what_a_scale_adds(void **state) {
     close_fixture(&f);
 }
 
+/* The sixteen kernels share two threads and the caller's. */
+static void a_trace_tells_the_wait_for_a_thread_apart(void **state) {
+    enum { N = 16 };
+    struct fixture f;
+    struct str text = STR_INIT;
+    str_add(&text, "x = _MrFeed() {T=float, index=0}\n");
+    for (int i = 0; i < N; i++)
+        str_addf(&text, "y%d = Tanh(x) {T=float}\n", i);
+    str_add(&text, "sum = AddN(y0");
+    for (int i = 1; i < N; i++)
+        str_addf(&text, ", y%d", i);
+    str_addf(&text, ") {N=%d, T=float}\nout = _MrFetch(sum) {T=float, index=0}\n", N);
+    open_fixture(&f, str_text(&text));
+    tensor_init_scalar_f32(&f.feeds[0], 1);
+    ending_reset(&f.end);
+    execution_init(&f.run);
+    f.run.plan = f.plan;
+    f.run.feeds = f.feeds;
+    f.run.fetches = f.fetches;
+    f.run.containers = containers;
+    f.run.pool = pool;
+    f.run.collect_stats = true;
+    f.run.on_done = on_done;
+    execution_start(&f.run);
+    await(&f);
+    int64_t longest_wait_ns = 0;
+    for (size_t i = 0; i < f.run.stats->n_nodes; i++) {
+        const struct node_stats *row = &f.run.stats->nodes[i];
+        assert_true(row->scheduled_ns <= row->start_ns && row->start_ns <= row->end_ns);
+        longest_wait_ns = MAX(longest_wait_ns, row->start_ns - row->scheduled_ns);
+    }
+    assert_true(longest_wait_ns >= KERNEL_MS * 1000000ll / 2);
+    step_stats_free(f.run.stats);
+    close_fixture(&f);
+    str_fini(&text);
+}
+
 static void a_large_plan_begins_on_the_pool(void **state) {
     for (int n = 10; n <= 5000; n += 4990) {
         struct fixture f;
@@ -500,6 +539,7 @@ int main(void) {
         cmocka_unit_test(a_budget_moves_a_long_step_to_the_pool),
         cmocka_unit_test(a_scale_makes_kernels_slower),
         cmocka_unit_test(a_cancel_ends_what_a_scale_adds),
+        cmocka_unit_test(a_trace_tells_the_wait_for_a_thread_apart),
         cmocka_unit_test(a_large_plan_begins_on_the_pool),
         cmocka_unit_test(tracing_records_every_node),
         cmocka_unit_test(bad_plans_name_the_culprit),

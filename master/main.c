@@ -372,6 +372,13 @@ static void on_signal(void *arg, int signo) {
         drain(program, signo == SIGINT ? "interrupted" : "terminated");
 }
 
+/* The page asks the tasks, so it must not be asked for when the service may be gone. */
+static void on_user_signal(void *arg) {
+    struct program *program = arg;
+    if (!program->is_stopping)
+        service_page_steps(program->service, NULL);
+}
+
 static void on_hangup(void *arg) { tls_set_reload(&((struct program *)arg)->tls); }
 
 /* The master's own steps end first, then the tasks are told. */
@@ -517,6 +524,7 @@ static int run(const struct master_flags *flags) {
     loop_on_signals(program.loop, on_signal,
                     &program); /* before other processes can know that this one runs */
     loop_on_hangup(program.loop, on_hangup, &program);
+    loop_on_user_signal(program.loop, on_user_signal, &program);
     st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
     if (!st)
         st = start(&program, flags);

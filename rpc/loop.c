@@ -37,10 +37,12 @@ struct loop {
     bool has_run; /* something ran in this turn, before the poll */
     void (*on_signal)(void *arg, int signo);
     void *on_signal_arg;
-    uv_signal_t hangup;
-    bool has_hangup;
-    void (*on_hangup)(void *arg);
-    void *on_hangup_arg;
+    struct loop_signal {
+        uv_signal_t uv;
+        bool is_open;
+        void (*on_signal)(void *arg);
+        void *arg;
+    } hangup, user_signal;
     struct task_queue deferred; /* loop thread */
     char *read_buffer;          /* loop thread */
     _Atomic pthread_t thread;
@@ -140,8 +142,10 @@ void loop_free(struct loop *loop) {
     uv_close((uv_handle_t *)&loop->idle, NULL);
     for (int i = 0; loop->has_signals && i < N_SIGNALS; i++)
         uv_close((uv_handle_t *)&loop->signals[i], NULL);
-    if (loop->has_hangup)
-        uv_close((uv_handle_t *)&loop->hangup, NULL);
+    if (loop->hangup.is_open)
+        uv_close((uv_handle_t *)&loop->hangup.uv, NULL);
+    if (loop->user_signal.is_open)
+        uv_close((uv_handle_t *)&loop->user_signal.uv, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&loop->uv) == 0); /* otherwise some handle is still open */
     free(loop->read_buffer);
@@ -269,18 +273,27 @@ void loop_on_signals(struct loop *loop, void (*on_signal)(void *arg, int signo),
     }
 }
 
-static void on_uv_hangup(uv_signal_t *handle, int signo) {
-    struct loop *loop = handle->data;
-    loop->on_hangup(loop->on_hangup_arg);
+static void on_uv_plain_signal(uv_signal_t *handle, int signo) {
+    struct loop_signal *one = handle->data;
+    one->on_signal(one->arg);
+}
+
+static void listen_to(struct loop *loop, struct loop_signal *one, int signo,
+                      void (*on_signal)(void *arg), void *arg) {
+    CHECK(!one->is_open);
+    one->is_open = true;
+    one->on_signal = on_signal;
+    one->arg = arg;
+    uv_signal_init(&loop->uv, &one->uv);
+    one->uv.data = one;
+    uv_signal_start(&one->uv, on_uv_plain_signal, signo);
+    uv_unref((uv_handle_t *)&one->uv);
 }
 
 void loop_on_hangup(struct loop *loop, void (*on_hangup)(void *arg), void *arg) {
-    CHECK(!loop->has_hangup);
-    loop->has_hangup = true;
-    loop->on_hangup = on_hangup;
-    loop->on_hangup_arg = arg;
-    uv_signal_init(&loop->uv, &loop->hangup);
-    loop->hangup.data = loop;
-    uv_signal_start(&loop->hangup, on_uv_hangup, SIGHUP);
-    uv_unref((uv_handle_t *)&loop->hangup);
+    listen_to(loop, &loop->hangup, SIGHUP, on_hangup, arg);
+}
+
+void loop_on_user_signal(struct loop *loop, void (*on_user_signal)(void *arg), void *arg) {
+    listen_to(loop, &loop->user_signal, SIGUSR1, on_user_signal, arg);
 }

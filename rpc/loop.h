@@ -71,5 +71,7 @@ void loop_timer_close(struct loop_timer *timer, void (*on_closed)(struct loop_ti
 void loop_on_signals(struct loop *loop, void (*on_signal)(void *arg, int signo), void *arg);
 /* The same for SIGHUP, which else ends the process. */
 void loop_on_hangup(struct loop *loop, void (*on_hangup)(void *arg), void *arg);
+/* The same for SIGUSR1. */
+void loop_on_user_signal(struct loop *loop, void (*on_user_signal)(void *arg), void *arg);
 
 #endif

@@ -120,6 +120,11 @@ static struct status *list_tasks(struct local_flags *flags) {
         TRY_OUT(add_job(span_of("worker"), flags->workers, &n_tasks, &text));
     for (int i = 0; i < flags->jobs.n; i++)
         TRY_OUT(add_job_flag(flags->jobs.items[i], &n_tasks, &text));
+    if (n_tasks == 0 && flags->workers == 0) {
+        st = status_invalid("--workers: 0, and no other job is given: a cluster has at least one "
+                            "task");
+        goto out;
+    }
     if (n_tasks == 0)
         TRY_OUT(add_job(span_of("worker"), 1, &n_tasks, &text));
     st = cluster_spec_parse(str_text(&text), &flags->options.tasks);
@@ -193,7 +198,7 @@ static int run(struct local_options *options) {
 }
 
 int tfctl_local(int argc, char **argv) {
-    struct local_flags flags = {0};
+    struct local_flags flags = {.workers = -1}; /* not given */
     struct cli cli;
     int code = EXIT_OK;
     cli_init(&cli, &spec, &flags);

@@ -394,6 +394,16 @@ static void stop(struct worker *worker) {
 
 static void on_drained(void *arg) { stop(arg); }
 
+static void on_user_signal(void *arg) {
+    struct worker *worker = arg;
+    struct str text = STR_INIT;
+    if (worker->service) {
+        worker_service_describe_steps(worker->service, &text);
+        daemon_log_steps(&text);
+    }
+    str_fini(&text);
+}
+
 static void on_hangup(void *arg) { tls_set_reload(&((struct worker *)arg)->tls); }
 
 /* The steps have ended with their masters, so there is nothing to drain. */
@@ -720,6 +730,7 @@ static int run(const struct worker_flags *flags) {
     /* before other processes can know that this one runs */
     loop_on_signals(worker.loop, on_signal, &worker);
     loop_on_hangup(worker.loop, on_hangup, &worker);
+    loop_on_user_signal(worker.loop, on_user_signal, &worker);
     st = tls_set_open(&flags->tls, flags->etcd.cluster_name, false, &worker.tls);
     if (!st)
         st = start(&worker);

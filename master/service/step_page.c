@@ -8,6 +8,7 @@
 #include "master/service/service_internal.h"
 #include "master/step/step.h"
 #include "proto/worker.pb-c.h"
+#include "rpc/daemon/daemon.h"
 
 enum {
     REPLY_WAIT_MS = 500,
@@ -26,7 +27,7 @@ struct page_call {
 
 struct step_page {
     struct service *service;
-    struct admin_reply *reply;
+    struct admin_reply *reply; /* NULL: the page is logged */
     struct loop_timer timer;
     int n_waiting, n_calls;
     struct page_call calls[];
@@ -84,7 +85,10 @@ static void finish(struct step_page *page) {
         if (page->calls[i].steps)
             millrace__steps__free_unpacked(page->calls[i].steps, NULL);
     }
-    admin_reply_finish(page->reply, 200, &body);
+    if (page->reply)
+        admin_reply_finish(page->reply, 200, &body);
+    else
+        daemon_log_steps(&body);
     str_fini(&body);
     loop_timer_close(&page->timer, page_freed);
 }

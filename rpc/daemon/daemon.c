@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "rpc/membership/cluster.h"
 #include "rpc/listen.h"
 
@@ -107,6 +108,16 @@ void daemon_describe_ports(int port, int admin_port, struct str *out) {
         str_addf(out, "admin on port %d", admin_port);
     else
         str_add(out, "no admin port");
+}
+
+void daemon_log_steps(struct str *page) {
+    if (page->len == 0)
+        log_info("stepz: no step runs");
+    for (const char *line = str_text(page), *end; *line; line = end) {
+        size_t len = strcspn(line, "\n");
+        log_info("stepz: %.*s", (int)len, line);
+        end = line + len + (line[len] == '\n');
+    }
 }
 
 struct status *daemon_write_port_file(const char *path, int port, int admin_port, int client_port) {

@@ -31,6 +31,8 @@ void daemon_admin_advertised(const char *advertised, const char *admin_listen, i
                              struct str *out);
 /* Appends "port 2222, admin on port 12222" for the log. admin_port 0: there is none. */
 void daemon_describe_ports(int port, int admin_port, struct str *out);
+/* Logs the lines of /stepz, for SIGUSR1. An empty page is one line that says so. */
+void daemon_log_steps(struct str *page);
 /* Writes the lines "PORT", "admin PORT" and "client PORT"; a port that is 0 has no line. The
  * file is written under a temporary name and renamed, so a reader sees all of it or none.
  * Errors: UNAVAILABLE, which names the path and the reason. */

@@ -573,3 +573,15 @@ class TestUsage(TestCase):
         _, err = self.expect(74, "tfctl", "local", "--quiet", "--port-file", "/nonexistent/port")
         self.assertIn("/nonexistent/port", err)
         self.expect_nothing_left()
+
+
+class TestNoWorkers(TestCase):
+    def test_a_cluster_has_a_task(self):
+        _, err = self.expect(64, "tfctl", "local", "--workers", "0")
+        self.assertIn("at least one task", err)
+
+    def test_other_jobs(self):
+        out, _ = self.expect(0, "tfctl", "local", "--ps", "1", "--workers", "0", "--",
+                             program("tfctl"), "devices")
+        self.assertIn("/job:ps/", out)
+        self.assertNotIn("/job:worker/", out)

@@ -9,6 +9,7 @@
 #include "common/base/denormals.h"
 #include "common/tensor/trim.h"
 #include "common/base/log.h"
+#include "kernels/host/files/checkpoint_saves.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"
@@ -496,6 +497,7 @@ static struct status *listen_both(struct worker_service *service) {
 }
 
 static void register_metrics(void) {
+    checkpoint_register_metrics();
     metrics_register(&worker_steps_total);
     metrics_register(&worker_steps_failed_total);
     metrics_register(&worker_steps_live);

@@ -9,6 +9,7 @@
 #include "common/io/file_root.h"
 #include "kernels/host/files/checkpoint_internal.h"
 #include "kernels/host/files/checkpoint_peer.h"
+#include "kernels/host/files/checkpoint_saves.h"
 #include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 
@@ -86,6 +87,7 @@ static struct status *save_body(struct kernel_ctx *ctx) {
         st = save_all(ctx, writer);
     if (!st)
         checkpoint_note_saved(prefix.data);
+    checkpoint_count_save("SaveV2", str_text(&prefix), st);
     bundle_writer_free(writer);
     str_fini(&prefix);
     return st;

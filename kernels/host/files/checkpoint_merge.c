@@ -7,6 +7,7 @@
 #include "common/io/file_root.h"
 #include "common/io/temporary.h"
 #include "kernels/host/files/checkpoint_peer.h"
+#include "kernels/host/files/checkpoint_saves.h"
 #include "kernels/support/cancel.h"
 #include "kernels/support/io_task.h"
 
@@ -55,6 +56,7 @@ static void end_run(struct merge_run *run, struct status *st_take) {
         str_fini(&run->parts[i].request);
     }
     free(run->parts);
+    checkpoint_count_save("MergeV2Checkpoints", str_text(&run->destination), st_take);
     str_fini(&run->destination);
     free(run);
     if (st_take)

@@ -1,0 +1,24 @@
+/* Counts saves, and logs those that fail. */
+#include "kernels/host/files/checkpoint_saves.h"
+
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+
+static struct metric saves_total =
+    METRIC_COUNTER_INIT("millrace_saves_total", "SaveV2 and MergeV2Checkpoints that ended");
+static struct metric saves_failed_total = METRIC_COUNTER_INIT(
+    "millrace_saves_failed_total", "SaveV2 and MergeV2Checkpoints that ended with an error");
+
+void checkpoint_count_save(const char *what, const char *prefix, const struct status *st) {
+    metric_add(&saves_total, 1);
+    if (!st)
+        return;
+    metric_add(&saves_failed_total, 1);
+    log_error("%s to %s failed; the checkpoint before it is intact: %s", what, prefix,
+              status_message(st));
+}
+
+void checkpoint_register_metrics(void) {
+    metrics_register(&saves_total);
+    metrics_register(&saves_failed_total);
+}

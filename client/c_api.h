@@ -20,5 +20,6 @@
 #include "client/c_session.h"
 #include "client/c_status.h"
 #include "client/c_tensor.h"
+#include "client/c_while.h"
 
 #endif

@@ -14,7 +14,7 @@ FUNCTIONS = {
     "tf_datatype.h": """
         TF_DataTypeSize""",
     "tf_tensor.h": """
-        TF_OFFSET_OF_END TF_NewTensor TF_TensorDefaultAlignment TF_AllocateTensor
+        TF_NewTensor TF_TensorDefaultAlignment TF_AllocateTensor
         TF_TensorMaybeMove TF_DeleteTensor TF_TensorType TF_SetShape TF_NumDims TF_Dim
         TF_TensorByteSize TF_TensorData TF_TensorElementCount TF_TensorBitcastFrom
         TF_TensorIsAligned""",

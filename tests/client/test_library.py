@@ -53,7 +53,8 @@ class TestLibrary(unittest.TestCase):
                 text = re.sub(r"//.*|^#.*$", "", f.read(), flags=re.M)
             text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
             names = dict.fromkeys(re.findall(r"\b(TF_\w+)\s*\(", text))
-            names.pop("TF_CAPI_EXPORT", None)
+            for macro in ("TF_CAPI_EXPORT", "TF_OFFSET_OF_END"):
+                names.pop(macro, None)
             self.assertEqual(list(names), c_api.functions(header))
 
     @unittest.skipUnless(shutil.which("pkg-config") and shutil.which("cc"),

@@ -1,10 +1,17 @@
 """A local cluster of ours, one for all tests of a process."""
 import atexit
+import ctypes
 import functools
 import os
+import signal
 import subprocess
 
 from c_library import BUILD
+
+
+def _die_with_parent():
+    """Also when the library under test ends the process."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 @functools.lru_cache()
@@ -12,7 +19,8 @@ def target():
     """Starts the cluster. Returns "grpc://127.0.0.1:PORT"."""
     process = subprocess.Popen(
         [os.path.join(BUILD, "bin", "tfctl"), "local", "--workers", "1", "--quiet"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        preexec_fn=_die_with_parent)
 
     def stop():
         process.terminate()

@@ -10,7 +10,6 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
-#include "common/base/notify.h"
 #include "common/base/options.h"
 #include "kernels/cuda/rows/gpu_rows.h"
 #include "master/cluster/membership.h"
@@ -343,6 +342,7 @@ static void stop(struct program *program) {
         etcd_registration_leave(program->registration, close_etcd, program);
     loop_timer_stop(&program->drain_timer);
     loop_timer_close(&program->drain_timer, NULL);
+    watchdog_stopping(WATCHDOG_STOP_MS);
     watchdog_close(&program->watchdog);
     admin_server_close(program->admin);
     cost_keeper_close(program->costs);
@@ -359,7 +359,7 @@ static void on_drain_timeout(struct loop_timer *timer) {
 static void drain(struct program *program, const char *why) {
     program->is_stopping = true;
     log_info("%s: draining", why);
-    notify_send("STOPPING=1");
+    watchdog_stopping(program->drain_timeout_ms + WATCHDOG_STOP_MS);
     loop_timer_start(&program->drain_timer, program->drain_timeout_ms, 0);
     service_drain(program->service, on_drained, program);
 }

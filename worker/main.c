@@ -10,7 +10,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/notify.h"
 #include "common/base/options.h"
 #include "common/io/file_root.h"
 #include "common/io/file_secret.h"
@@ -387,6 +386,7 @@ static void stop(struct worker *worker) {
     if (worker->admin)
         admin_server_close(worker->admin);
     loop_timer_start(&worker->drain_timer, STOP_GRACE_MS, 0);
+    watchdog_stopping(STOP_GRACE_MS + WATCHDOG_STOP_MS);
     watchdog_close(&worker->watchdog);
     worker_service_free(worker->service, on_freed, worker);
     worker->service = NULL;
@@ -432,7 +432,7 @@ static void on_drain_timeout(struct loop_timer *timer) {
 static void drain(struct worker *worker, const char *why) {
     worker->is_draining = true;
     log_info("%s: draining", why);
-    notify_send("STOPPING=1");
+    watchdog_stopping(worker->flags->drain_timeout_ms + WATCHDOG_STOP_MS);
     worker_membership_leave(worker->membership);
     loop_timer_start(&worker->drain_timer, worker->flags->drain_timeout_ms, 0);
     worker_service_drain(worker->service, on_drained, worker);

@@ -5,9 +5,12 @@
 
 #include "common/base/base.h"
 
-/* Sends lines such as "READY=1" or "STOPPING=1". Returns whether they were sent: not without
- * $NOTIFY_SOCKET, nor when its reader does not keep up. Never blocks. */
+/* Sends lines such as "STOPPING=1". Returns whether they were sent: not without $NOTIFY_SOCKET, nor
+ * when its reader does not keep up. Never blocks. */
 bool notify_send(const char *lines);
+/* Sends lines that must not be lost, as "READY=1": waits up to NOTIFY_WAIT_S for the reader. */
+enum { NOTIFY_WAIT_S = 5 };
+bool notify_send_waiting(const char *lines);
 /* Returns the time within which systemd wants to hear "WATCHDOG=1", or 0 when it does not listen
  * for this process ($WATCHDOG_USEC, $WATCHDOG_PID). */
 int64_t notify_watchdog_ms(void);

@@ -10,9 +10,15 @@ struct watchdog {
 };
 
 /* Says that the daemon is ready, and from now on twice in each period that it is alive. Does
- * nothing where no systemd listens. `watchdog` must be zeroed. It must live until the loop has
+ * nothing where no systemd listens; where one is slow, waits some seconds. `watchdog` must be
+ * zeroed. It must live until the loop has
  * ended. */
 void watchdog_start(struct loop *loop, struct watchdog *watchdog);
+/* Says that the daemon will end within that time, so that systemd waits for it, however short its
+ * own limit is. May be said again. */
+void watchdog_stopping(int64_t within_ms);
+/* What ending takes once no step runs any more. */
+enum { WATCHDOG_STOP_MS = 15000 };
 /* Ends the feeding, so that the loop can end. A watchdog that was never started may be closed. */
 void watchdog_close(struct watchdog *watchdog);
 

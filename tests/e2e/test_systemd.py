@@ -14,6 +14,7 @@ from harness import BIN, DEADLINE_S, ROOT, TestCase, program
 
 DEPLOY = os.path.join(ROOT, "deploy")
 UNITS = ("tf-master.service", "tf-worker@.service")
+DRAIN_S = 600
 
 
 class TestNotify(TestCase):
@@ -35,10 +36,11 @@ class TestNotify(TestCase):
         return self.socket.recv(4096).decode()
 
     def until(self, wanted):
-        """The datagrams before `wanted`."""
+        """The datagrams before one whose first line is `wanted`; that one is self.last."""
         found = []
-        while (text := self.next()) != wanted:
+        while (text := self.next()).splitlines()[0] != wanted:
             found.append(text)
+        self.last = text
         return found
 
     def check(self, *command, **options):
@@ -48,13 +50,16 @@ class TestNotify(TestCase):
         self.assertEqual([self.next(), self.next()], ["WATCHDOG=1"] * 2)
         process.send_signal(signal.SIGTERM)
         self.assertLessEqual(set(self.until("STOPPING=1")), {"WATCHDOG=1"})
+        # systemd waits at least as long as the daemon lets steps run
+        extended = re.fullmatch(r"STOPPING=1\nEXTEND_TIMEOUT_USEC=(\d+)", self.last)
+        self.assertGreater(int(extended.group(1)), DRAIN_S * 1000 * 1000)
         self.assertEqual(self.wait_for_exit(process), 0)
 
     def test_the_master(self):
-        self.check("tf-master", "--cluster", "worker=127.0.0.1:1")
+        self.check("tf-master", "--cluster", "worker=127.0.0.1:1", "--drain-timeout", f"{DRAIN_S}s")
 
     def test_a_task(self):
-        self.check("tf-worker", is_abstract=True)
+        self.check("tf-worker", "--drain-timeout", f"{DRAIN_S}s", is_abstract=True)
 
     def test_a_daemon_that_stands_still_says_nothing(self):
         process = self.start("tf-worker")
@@ -175,13 +180,17 @@ systemctl show -p Result,ExecMainStatus,NRestarts tf-master $tasks
 echo == watchdog
 quick=/run/systemd/system/tf-worker@ps-0.service.d
 mkdir $quick
-printf '[Service]\\nWatchdogSec=1\\nWatchdogSignal=SIGKILL\\n' >$quick/quick.conf
+printf '[Service]\\nWatchdogSec=5\\nWatchdogSignal=SIGKILL\\n' >$quick/quick.conf
 systemctl daemon-reload
 systemctl start tf-worker@ps-0
-kill -STOP $(systemctl show -P MainPID tf-worker@ps-0)
-until systemctl show -p NRestarts tf-worker@ps-0 | grep -qx NRestarts=1; do :; done
+pid=$(systemctl show -P MainPID tf-worker@ps-0)
+[ "$pid" -gt 1 ]
+kill -STOP "$pid"
+until [ "$(systemctl show -P NRestarts tf-worker@ps-0)" -ge 1 ]; do :; done
 until systemctl is-active -q tf-worker@ps-0; do :; done
 systemctl stop tf-worker@ps-0
+rm -r $quick
+systemctl daemon-reload
 echo == tls
 tfctl certs /etc/millrace/tls --tasks ps=1,worker=1 >/dev/null
 stat -c '%U %a %n' /etc/millrace/tls/master.key

@@ -507,6 +507,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     service->env.incarnation = random_u64();
     list_init(&service->sessions);
     list_init(&service->clusters);
+    list_init(&service->step_pages);
     list_init(&service->env.live_steps);
     list_init(&service->waiting_creates);
     strmap_init(&service->by_handle);
@@ -587,6 +588,7 @@ static void server_closed(void *arg) {
 
 void service_free(struct service *service) {
     service->is_stopping = true;
+    service_end_step_pages(service);
     struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
     while (!list_is_empty(&service->sessions))
         service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);

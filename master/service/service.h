@@ -14,8 +14,9 @@ void master_options_default(struct master_options *options);
 struct service {
     struct master_env env;
     struct grpc_server *server;
-    struct list sessions; /* struct session.link */
-    struct list clusters; /* struct session_cluster.link */
+    struct list sessions;   /* struct session.link */
+    struct list clusters;   /* struct session_cluster.link */
+    struct list step_pages; /* those that wait for tasks */
     int n_clusters;
     struct client_ids clients;
     struct strmap by_handle;

@@ -1,6 +1,6 @@
 /* What the files of the master service share: service.c (the method table, calls that wait for
  * tasks, RunStep and the small methods), service_sessions.c (CreateSession, ExtendSession, the end
- * of a session) and service_reset.c. Loop thread. */
+ * of a session), step_page.c and service_reset.c. Loop thread. */
 #ifndef MILLRACE_MASTER_SERVICE_SERVICE_INTERNAL_H
 #define MILLRACE_MASTER_SERVICE_SERVICE_INTERNAL_H
 
@@ -38,6 +38,10 @@ struct status *service_create_session(struct service *service, struct grpc_call 
  * service's table. */
 void service_end_session(struct session *session, struct status *why);
 void service_extend_session(void *service, struct grpc_call *call);
+
+/* ---- step_page.c ---- */
+/* Finishes the pages that still wait for tasks, because the service ends. */
+void service_end_step_pages(struct service *service);
 
 /* ---- service_reset.c ---- */
 void service_reset(void *service, struct grpc_call *call);

@@ -26,6 +26,7 @@ struct page_call {
 };
 
 struct step_page {
+    struct list link; /* of the service's pages that are not finished */
     struct service *service;
     struct admin_reply *reply; /* NULL: the page is logged */
     struct loop_timer timer;
@@ -90,6 +91,7 @@ static void finish(struct step_page *page) {
     else
         daemon_log_steps(&body);
     str_fini(&body);
+    list_remove(&page->link);
     loop_timer_close(&page->timer, page_freed);
 }
 
@@ -151,10 +153,16 @@ void service_page_steps(struct service *service, struct admin_reply *reply) {
     page->service = service;
     page->reply = reply;
     page->n_calls = n_tasks;
+    list_push_back(&service->step_pages, &page->link);
     page->n_waiting = 1; /* the reference of this function */
     loop_timer_init(service->env.loop, &page->timer, on_timeout);
     loop_timer_start(&page->timer, REPLY_WAIT_MS, 0);
     for_each_task(service, page, ask);
     if (--page->n_waiting == 0)
         finish(page);
+}
+
+void service_end_step_pages(struct service *service) {
+    while (!list_is_empty(&service->step_pages))
+        finish(LIST_ENTRY(service->step_pages.next, struct step_page, link));
 }

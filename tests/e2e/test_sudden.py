@@ -2,6 +2,7 @@
 TERM ends every daemon with status 0 (under a sanitizer: without a leak)."""
 import random
 import signal
+import socket
 import struct
 import subprocess
 import time
@@ -51,6 +52,23 @@ class TestStepsGivenUp(HostileCase):
             self.cluster.check(20)
             client.close(handle)
         self.check_well(room_mib=64)
+
+    @sanitized_too
+    def test_the_master_ends_while_a_page_waits_for_a_task(self):
+        master, task = self.cluster.master, self.cluster.daemons[1]
+        with Client(self.port) as client:
+            handle = client.create(loop_graph(ENDLESS, WORKER0))
+            step = client.begin_run(handle, fetches=["exit:0"])
+            self.until(lambda: "waits for" in master.page("/stepz"), "no step runs")
+            task.process.send_signal(signal.SIGSTOP)
+            with socket.create_connection((raw.LOOPBACK, master.admin_port)) as page:
+                page.sendall(b"GET /stepz HTTP/1.1\r\nHost: x\r\n\r\n")
+                master.page("/livez")  # the loop has the request before
+                for _ in range(2):  # the second one ends at once
+                    master.process.send_signal(signal.SIGTERM)
+                self.assertEqual(self.wait_for_exit(master.process), 0)
+            task.process.send_signal(signal.SIGCONT)
+            step.cancel()
 
     def test_sessions_closed_under_their_steps(self):
         rng = random.Random(SEED)

@@ -70,6 +70,7 @@ struct executable {
     struct list live_link;           /* session->live_executables, until it is freed */
     int64_t n_steps;                 /* that were launched */
     int64_t unsampled_ns;            /* the time of steps since the last sampled one */
+    int64_t sampled_rows;            /* about: of the last sampled step's traces */
     struct buffer *graphs;           /* while it is handed to those who wait for it */
     bool is_encoding_graphs;
 };

@@ -14,12 +14,14 @@ struct sample {
     int64_t n;
 };
 
-bool cost_sample_is_due(const struct compiled *compiled, int64_t unsampled_ns) {
+bool cost_sample_is_due(const struct compiled *compiled, int64_t sampled_rows,
+                        int64_t unsampled_ns) {
     int64_t n_nodes = 0;
     for (int i = 0; i < compiled->n_partitions; i++)
         n_nodes += compiled->partitions[i].graph.n_live;
     return compiled->n_costs > 0 &&
-           unsampled_ns / SAMPLE_EVERY >= SAMPLE_STEP_NS + n_nodes * SAMPLE_NODE_NS;
+           unsampled_ns / SAMPLE_EVERY >=
+               SAMPLE_STEP_NS + MAX(n_nodes, sampled_rows) * SAMPLE_NODE_NS;
 }
 
 /* NodeExecStats {node_name 1, all_end_rel_nanos 16} */

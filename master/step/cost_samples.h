@@ -2,19 +2,29 @@
  * goes into the table of measured costs (master/compile/cost_table.h). The client's answer does not
  * wait for that, and the trace is not sent to the client.
  *
- * A traced step takes longer: about SAMPLE_NODE_NS for each node, over all processes, and
- * SAMPLE_STEP_NS. A step is sampled when the executable's steps since its last sample have taken
- * SAMPLE_EVERY times as long, so sampling costs less than a hundredth of the time of steps. */
+ * A traced step takes longer: about SAMPLE_NODE_NS for each row of its trace, over all processes,
+ * and SAMPLE_STEP_NS. A step is sampled when the executable's steps since its last sample have
+ * taken SAMPLE_EVERY times as long, so sampling costs less than a hundredth of the time of steps.
+ * A node in a loop has a row for each iteration, so the rows of the last sample are counted, but
+ * not less than the nodes. */
 #ifndef MILLRACE_MASTER_STEP_COST_SAMPLES_H
 #define MILLRACE_MASTER_STEP_COST_SAMPLES_H
 
 #include "master/compile/compile.h"
 #include "master/compile/cost_table.h"
 
-enum { SAMPLE_EVERY = 120, SAMPLE_NODE_NS = 2000, SAMPLE_STEP_NS = 200000 };
+enum {
+    SAMPLE_EVERY = 120,
+    SAMPLE_NODE_NS = 2000,
+    SAMPLE_STEP_NS = 200000,
+    SAMPLE_ROW_BYTES = 100,            /* about what a row takes in a trace */
+    SAMPLE_MAX_TRACE_BYTES = 16 << 20, /* longer traces of a step are not read */
+};
 
-/* Is the next step to be sampled, after steps of unsampled_ns in all? Any thread. */
-bool cost_sample_is_due(const struct compiled *compiled, int64_t unsampled_ns);
+/* Is the next step to be sampled, after steps of unsampled_ns in all? sampled_rows is the number of
+ * rows of the last sample; 0: there was none. Any thread. */
+bool cost_sample_is_due(const struct compiled *compiled, int64_t sampled_rows,
+                        int64_t unsampled_ns);
 /* Puts what StepStats messages say of the nodes into the table. The messages may be wrong in every
  * way. Any thread. */
 void cost_samples_note(const struct compiled *compiled, const struct span *traces, int n_traces,

@@ -173,11 +173,15 @@ static void sample_done(struct session_job *session_job) {
     free(job);
 }
 
-/* The step has ended well. What it took counts until the next sample; a sampled step hands its
- * traces to a job. */
+/* The step has ended well. What it took counts until the next sample, unless it was sampled: the
+ * time of tracing must not pay for more tracing. A sampled step hands its traces to a job. */
 static void end_sample(struct step *step) {
-    step->executable->unsampled_ns += clock_now_ns() - step->start_ns;
-    if (!step->is_sampled || !step->traces)
+    if (!step->is_sampled) {
+        step->executable->unsampled_ns += clock_now_ns() - step->start_ns;
+        return;
+    }
+    step->executable->sampled_rows = (int64_t)(step->traces_size_bytes / SAMPLE_ROW_BYTES);
+    if (!step->traces || step->traces_size_bytes > SAMPLE_MAX_TRACE_BYTES)
         return;
     struct sample_job *job = xcalloc(1, sizeof *job);
     *job = (struct sample_job){.job = {.work = sample_work, .done = sample_done},
@@ -310,7 +314,8 @@ static void step_launch(struct step *step) {
                           step->executable->n_steps);
     step->is_sampled =
         !step->partial && step->session->options.costs &&
-        cost_sample_is_due(step->executable->compiled, step->executable->unsampled_ns);
+        cost_sample_is_due(step->executable->compiled, step->executable->sampled_rows,
+                           step->executable->unsampled_ns);
     if (step->is_sampled)
         step->executable->unsampled_ns = 0;
     step->executable->n_steps++;

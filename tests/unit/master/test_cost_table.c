@@ -317,9 +317,21 @@ static void sampling_has_a_budget(void **state) {
     for (int i = 0; i < world.compiled->n_partitions; i++)
         n_nodes += world.compiled->partitions[i].graph.n_live;
     int64_t enough_ns = SAMPLE_EVERY * (SAMPLE_STEP_NS + n_nodes * SAMPLE_NODE_NS);
-    assert_false(cost_sample_is_due(world.compiled, 0));
-    assert_false(cost_sample_is_due(world.compiled, enough_ns - 1));
-    assert_true(cost_sample_is_due(world.compiled, enough_ns));
+    assert_false(cost_sample_is_due(world.compiled, 0, 0));
+    assert_false(cost_sample_is_due(world.compiled, 0, enough_ns - 1));
+    assert_true(cost_sample_is_due(world.compiled, 0, enough_ns));
+    world_fini(&world);
+}
+
+/* The nodes of a loop have a row for each iteration. */
+static void long_traces_make_samples_rarer(void **state) {
+    enum { N_ROWS = 100000 };
+    struct world world;
+    world_init(&world, "worker:0 ps:0");
+    int64_t enough_ns = SAMPLE_EVERY * (SAMPLE_STEP_NS + (int64_t)N_ROWS * SAMPLE_NODE_NS);
+    assert_true(cost_sample_is_due(world.compiled, 1, enough_ns - 1));
+    assert_false(cost_sample_is_due(world.compiled, N_ROWS, enough_ns - 1));
+    assert_true(cost_sample_is_due(world.compiled, N_ROWS, enough_ns));
     world_fini(&world);
 }
 
@@ -340,6 +352,7 @@ int main(void) {
         TEST(the_placer_reads_measured_times),
         TEST(traces_of_any_bytes_are_survived),
         TEST(sampling_has_a_budget),
+        TEST(long_traces_make_samples_rarer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

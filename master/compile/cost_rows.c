@@ -3,6 +3,7 @@
 
 #include "common/graph/internal_ops.h"
 #include "kernels/cost.h"
+#include "kernels/kernel.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/cost_table.h"
 
@@ -37,8 +38,20 @@ const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
 }
 
 /* What waits, or hands values on, costs nothing that a placer could save. */
-static bool is_measurable(const struct node *node) {
-    return !node->is_removed && !node_is_internal(node) && node->n_data > 0 && node->placed >= 0;
+static bool is_measurable(const struct compilation *c, const struct node *node) {
+    if (node->is_removed || node_is_internal(node) || node->n_data == 0 || node->placed < 0)
+        return false;
+    const struct kernel_def *def = kernel_find(node, c->devices->devices[node->placed].type);
+    return !def || !(def->flags & KERNEL_ASYNC);
+}
+
+/* What the node's executions are called in traces. The host's row of a node of another device has
+ * the time in which the host enqueued it; the device's row is called NAME:OP. */
+static const char *traced_name(struct arena *arena, const struct node *node,
+                               const struct device_info *device) {
+    if (strcmp(device->type, "CPU") == 0)
+        return node->name;
+    return arena_printf(arena, "%s:%s", node->name, node->op_name);
 }
 
 static double slowness_of(struct arena *arena, const struct graph_shapes *shapes,
@@ -60,11 +73,11 @@ void cost_rows_find(struct compilation *c) {
     c->costs = arena_array(&c->arena, struct compiled_cost, c->graph.n_nodes + 1);
     for (int i = 0; i < c->graph.n_nodes; i++) {
         const struct node *node = c->graph.nodes[i];
-        if (!is_measurable(node))
+        if (!is_measurable(c, node))
             continue;
         const struct device_info *device = &c->devices->devices[node->placed];
         c->costs[c->n_costs++] = (struct compiled_cost){
-            .node = node->name,
+            .node = traced_name(&c->arena, node, device),
             .key = arena_strdup(&c->arena, cost_key_of(&scratch, shapes, node, device->type)),
             .slowness = slowness_of(&scratch, shapes, node, device)};
     }
@@ -76,6 +89,7 @@ void cost_rows_keep(const struct compilation *c, struct compiled *compiled) {
     compiled->costs = arena_array(&compiled->arena, struct compiled_cost, c->n_costs + 1);
     for (int i = 0; i < c->n_costs; i++) {
         compiled->costs[i] = c->costs[i];
+        compiled->costs[i].node = arena_strdup(&compiled->arena, c->costs[i].node);
         compiled->costs[i].key = arena_strdup(&compiled->arena, c->costs[i].key);
     }
 }

@@ -6,7 +6,7 @@
 #include "master/compile/compile.h"
 
 struct compiled_cost {
-    const char *node; /* its name in the partitions */
+    const char *node; /* its name in traces: the node's; on other devices than a CPU NAME:OP */
     const char *key;
     double slowness; /* of its device, for this node; measured times are divided by it */
 };
@@ -17,7 +17,7 @@ struct shape cost_full_shape(struct arena *arena, struct shape shape);
 const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
                         const struct node *node, const char *device_type);
 
-/* Lists the nodes of the placed graph that have kernels. Pool thread. */
+/* Lists the nodes of the placed graph whose kernels compute and do not wait. Pool thread. */
 void cost_rows_find(struct compilation *c);
 /* Hands the list on to the result. */
 void cost_rows_keep(const struct compilation *c, struct compiled *compiled);

@@ -16,6 +16,7 @@
 #include "master/compile/cost_table.h"
 #include "master/step/cost_samples.h"
 #include "tests/unit/master/pass_file.h"
+#include "tests/unit/master/test_kernels.h"
 
 static struct cost_table *table;
 
@@ -198,10 +199,8 @@ struct world {
     struct compiled *compiled;
 };
 
-static void world_init(struct world *world, const char *tasks) {
-    static const char program[] = "x = Placeholder() {dtype=float, shape=[64,64]}\n"
-                                  "near = MatMul(x, x) {T=float} @/job:worker\n"
-                                  "far = MatMul(near, near) {T=float} @/job:ps\n";
+/* Compiles a program for a feed "x" and a fetch "far". */
+static void world_compile(struct world *world, const char *tasks, const char *program) {
     const char *feeds[] = {"x:0"}, *fetches[] = {"far:0"};
     struct signature signature = {feeds, fetches, NULL, 1, 1, 0};
     struct compile_options options;
@@ -214,6 +213,13 @@ static void world_init(struct world *world, const char *tasks) {
     assert_null(place_session(&world->graph, devices, &options));
     assert_null(compile_step(&world->graph, &signature, devices, &options, NULL, &world->compiled));
     device_table_unref(devices);
+}
+
+static void world_init(struct world *world, const char *tasks) {
+    world_compile(world, tasks,
+                  "x = Placeholder() {dtype=float, shape=[64,64]}\n"
+                  "near = MatMul(x, x) {T=float} @/job:worker\n"
+                  "far = MatMul(near, near) {T=float} @/job:ps\n");
 }
 
 static void world_fini(struct world *world) {
@@ -254,6 +260,40 @@ static void traces_become_rows(void **state) {
     assert_int_equal(cost_table_n_rows(table), 1);
     assert_true(is_about(cost_table_find(table, key), 2000));
     str_fini(&trace);
+    world_fini(&world);
+}
+
+/* The host's row of such a node has the time to enqueue it. */
+static void other_devices_are_measured_by_their_own_rows(void **state) {
+    struct world world;
+    struct str trace = STR_INIT;
+    test_kernels_add_gpu();
+    world_compile(&world, "worker:0+gpu",
+                  "x = Placeholder() {dtype=float, shape=[64,64]}\n"
+                  "sum = AddV2(x, x) {T=float} @/device:GPU:0\n"
+                  "far = Tanh(sum) {T=float} @/device:CPU:0\n");
+    const char *key = key_in(&world, "sum:AddV2");
+    add_execution(&trace, "sum", 10);
+    add_execution(&trace, "sum:AddV2", 5000);
+    add_execution(&trace, "far", 300);
+    cost_samples_note(world.compiled, &(struct span){trace.data, trace.len}, 1, table);
+    assert_int_equal(cost_table_n_rows(table), 2);
+    assert_true(is_about(cost_table_find(table, key), 5000));
+    assert_true(is_about(cost_table_find(table, key_in(&world, "far")), 300));
+    str_fini(&trace);
+    world_fini(&world);
+}
+
+static void what_waits_is_not_measured(void **state) {
+    struct world world;
+    world_compile(&world, "worker:0",
+                  "x = Placeholder() {dtype=float, shape=[]}\n"
+                  "q = FIFOQueueV2() {component_types=[float], shapes=[[]]}\n"
+                  "d = QueueDequeueV2(q) {component_types=[float]}\n"
+                  "far = AddV2(x, d) {T=float}\n");
+    assert_non_null(key_in(&world, "far"));
+    for (int i = 0; i < world.compiled->n_costs; i++)
+        assert_string_not_equal(world.compiled->costs[i].node, "d");
     world_fini(&world);
 }
 
@@ -349,6 +389,8 @@ int main(void) {
         TEST(a_wrong_file_is_refused_as_a_whole),
         TEST(bytes_of_any_kind_are_survived),
         TEST(traces_become_rows),
+        TEST(other_devices_are_measured_by_their_own_rows),
+        TEST(what_waits_is_not_measured),
         TEST(the_placer_reads_measured_times),
         TEST(traces_of_any_bytes_are_survived),
         TEST(sampling_has_a_budget),

@@ -389,10 +389,13 @@ static void task_ready(struct task *task) {
     tasks->on_ready(tasks->arg, task);
 }
 
-/* Only the names of tasks count, so the table of links is not larger than the cluster. */
+/* Only the names of tasks count, so the table of links is not larger than the cluster. A reply of
+ * megabytes would hold up the loop. */
 static void take_links(struct task *task, struct span reply) {
     struct tasks *tasks = task->tasks;
     struct link_report report;
+    if (reply.len > LINK_REPLY_MAX_BYTES)
+        return;
     while (link_report_next(&reply, &report))
         for (int i = 0; i < tasks->n; i++)
             if (span_is(report.task, tasks->rows[i]->name))

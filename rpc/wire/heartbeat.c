@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/tensor/tensor_proto.h"
+#include "rpc/wire/link_report.h"
 
 enum { TICKS_PER_INTERVAL = 2, MAX_INTERVAL_MS = 24 * 3600 * 1000, MAX_PING_BYTES = 256 };
 
@@ -126,7 +127,7 @@ void heartbeat_pong(struct heartbeat *heartbeat, int64_t now_ns, uint64_t id, st
         return;
     heartbeat->is_answered = true;
     int64_t rtt_ns = MAX(now_ns - heartbeat->ping_ns, (int64_t)1);
-    if (meta.len > 2 * MAX_PING_BYTES || !read_field(meta, PING_SENT_US, 1, &sent) ||
+    if (meta.len > LINK_REPLY_MAX_BYTES || !read_field(meta, PING_SENT_US, 1, &sent) ||
         !read_field(meta, PING_ANSWERED_US, 1, &answered))
         return;
     /* Unsigned, because a stranger's numbers may overflow. */

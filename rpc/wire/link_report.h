@@ -21,7 +21,10 @@ struct link_report {
     uint64_t bytes_per_second; /* of large values over a socket; 0: not measured */
 };
 
-enum { LINK_REPORT_MAX_BYTES = 400 }; /* of all rows in one reply */
+enum {
+    LINK_REPORT_MAX_BYTES = 400, /* of all rows in one reply */
+    LINK_REPLY_MAX_BYTES = 512,  /* of a reply with its rows; longer ones are not read */
+};
 
 /* Appends the row, unless the rows that follow `begin` in `out` would then be too long: false. */
 bool link_report_add(struct str *out, size_t begin, const struct link_report *report);

@@ -58,7 +58,7 @@ static struct status *on_edge_message(struct peer *peer, struct transport_channe
         return NULL;
     if (input && input->is_read) {
         input->is_read = false;
-        if (channel->kind == CHANNEL_BULK)
+        if (channel->kind == CHANNEL_BULK && input->since_ns != 0)
             peer_link_arrived(peer, message->payload_len, clock_now_ns() - input->since_ns);
         return table->receiver->on_message(table->receiver_arg, peer, message, &input->edge);
     }
@@ -172,7 +172,7 @@ static struct buffer *alloc_push(struct peer *peer, struct transport_channel *ch
         return NULL;
     struct buffer *buffer = peer_alloc_push(peer, message, &input->edge, size_bytes);
     input->is_read = buffer && buffer != wire_discard;
-    input->since_ns = clock_now_ns();
+    input->since_ns = size_bytes >= PEER_LINK_MIN_BYTES ? clock_now_ns() : 0;
     return buffer;
 }
 

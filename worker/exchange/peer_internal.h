@@ -87,7 +87,7 @@ struct peer {
 /* What `alloc` has decoded of the message that a channel receives, kept for its on_message. */
 struct channel_input {
     bool is_read;
-    int64_t since_ns;         /* when the first bytes of a Push were there */
+    int64_t since_ns;         /* when a large Push began; 0: it is not measured */
     struct edge_message edge; /* a Push's */
     struct arrival *arrival;  /* a Stripe's value */
     unsigned stripe;          /* and its number */
@@ -130,6 +130,8 @@ void peer_steps_publish(struct peer *peer, struct transport_channel *channel_tak
 struct status *peer_steps_on_lost(struct peer *peer, struct span meta) MUST_USE;
 
 /* ---- peer_links.c ---- */
+/* Most of a shorter value may be in the socket's buffer before the clock starts. */
+enum { PEER_LINK_MIN_BYTES = 2 << 20 };
 /* A large value of the peer has been read from a socket in that time. */
 void peer_link_arrived(struct peer *peer, size_t size_bytes, int64_t took_ns);
 

@@ -2,13 +2,10 @@
  * sockets, and reports them to masters. */
 #include "worker/exchange/peer_internal.h"
 
-enum {
-    MIN_MEASURED_BYTES = 256 << 10, /* shorter transfers measure the wake-up of this thread */
-    SMOOTHING = 4,                  /* a value counts for a quarter */
-};
+enum { SMOOTHING = 4 }; /* a value counts for a quarter */
 
 void peer_link_arrived(struct peer *peer, size_t size_bytes, int64_t took_ns) {
-    if (size_bytes < MIN_MEASURED_BYTES || took_ns <= 0)
+    if (size_bytes < PEER_LINK_MIN_BYTES || took_ns <= 0)
         return;
     double ns_per_byte = (double)took_ns / (double)size_bytes;
     peer->ns_per_byte = peer->ns_per_byte == 0

@@ -273,10 +273,10 @@ static void one_that_answers_is_kept_and_measured(void **state) {
     str_fini(&page);
 }
 
-/* Sends a value of 8 MiB, of zeros, as an edge of step 1. */
-static void push_much(struct test_task *from) {
+/* Sends a value of zeros as an edge of step 1. */
+static void push_zeros(struct test_task *from, int64_t size_bytes) {
     struct tensor value = TENSOR_INIT;
-    const int64_t dims[] = {2 << 20};
+    const int64_t dims[] = {size_bytes / (int64_t)sizeof(float)};
     struct str meta = STR_INIT;
     struct status *st =
         tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, dims}, &value);
@@ -301,7 +301,7 @@ static void links_are_measured_and_reported(void **state) {
     assert_int_equal(reply.len, 0); /* nothing is connected */
     peer_table_set_heartbeat(b.peers, 10);
     peer_connect(a.other);
-    push_much(&a);
+    push_zeros(&a, 8 << 20);
     LOOP_UNTIL(loop, at_b.n_messages == 1);
     LOOP_UNTIL(loop, heartbeat_shortest_rtt_ns(&b.other->heartbeat) > 0);
     peer_table_report_links(b.peers, &reply);
@@ -313,6 +313,17 @@ static void links_are_measured_and_reported(void **state) {
     assert_true(report.bytes_per_second > 1000000);
     assert_false(link_report_next(&rest, &report));
     str_fini(&reply);
+}
+
+/* Most of them may have arrived before the receiver looks at its clock. */
+static void small_values_do_not_measure_a_link(void **state) {
+    peer_connect(a.other);
+    push_zeros(&a, 1 << 20);
+    LOOP_UNTIL(loop, at_b.n_messages == 1);
+    assert_true(b.other->ns_per_byte == 0);
+    push_zeros(&a, PEER_LINK_MIN_BYTES);
+    LOOP_UNTIL(loop, at_b.n_messages == 2);
+    assert_true(b.other->ns_per_byte > 0);
 }
 
 static void every_link_is_reported_in_turn(void **state) {
@@ -392,6 +403,7 @@ int main(void) {
         TEST(a_silent_task_is_lost),
         TEST(one_that_answers_is_kept_and_measured),
         TEST(links_are_measured_and_reported),
+        TEST(small_values_do_not_measure_a_link),
         TEST(every_link_is_reported_in_turn),
         TEST(a_second_connection_ends_the_first),
     };

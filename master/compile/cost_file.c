@@ -13,17 +13,40 @@ static const char FIRST_LINE[] = "millrace costs 1";
 
 /* ---- text ---- */
 
-void cost_table_print(struct cost_table *table, struct str *out) {
+struct row_copy {
+    double ns;
+    int64_t n;
+};
+
+/* Copies the rows, and appends their keys, each with its 0. Returns the caller's array. */
+static struct row_copy *copy_rows(struct cost_table *table, int *ret_n, struct str *ret_keys) {
     size_t cursor = 0;
     struct span key;
     void *value;
-    str_addf(out, "%s\n", FIRST_LINE);
+    int n = 0;
     pthread_mutex_lock(&table->lock);
+    struct row_copy *copies = xcalloc(table->rows.n_entries + 1, sizeof *copies);
     while (strmap_next(&table->rows, &cursor, &key, &value)) {
         const struct measured_cost *row = value;
-        str_addf(out, "%.17g %lld %s\n", row->ns, (long long)row->n, row->key);
+        copies[n++] = (struct row_copy){row->ns, row->n};
+        str_add_bytes(ret_keys, row->key, strlen(row->key) + 1);
     }
     pthread_mutex_unlock(&table->lock);
+    *ret_n = n;
+    return copies;
+}
+
+/* Formatting takes longer than copying, and compilations wait for the lock. */
+void cost_table_print(struct cost_table *table, struct str *out) {
+    struct str keys = STR_INIT;
+    int n;
+    struct row_copy *rows = copy_rows(table, &n, &keys);
+    const char *key = keys.data;
+    str_addf(out, "%s\n", FIRST_LINE);
+    for (int i = 0; i < n; i++, key += strlen(key) + 1)
+        str_addf(out, "%.17g %lld %s\n", rows[i].ns, (long long)rows[i].n, key);
+    str_fini(&keys);
+    free(rows);
 }
 
 static bool next_line(struct span *text, struct span *ret) {

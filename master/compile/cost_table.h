@@ -3,7 +3,7 @@
  *
  * A row's key is the op, its attrs, the type of its first input, the shapes of its inputs, and the
  * type of the device. Each size is rounded up to a power of two, so that batches of about one size
- * share a row; an unknown size is one of the sizes that estimates take (place_cost.c). A time is
+ * share a row; an unknown size is one of the sizes that estimates take (cost_rows.c). A time is
  * that of a device as fast as the machine of the cost rows (kernels/rates.h), so tasks of unequal
  * speed share a row.
  *

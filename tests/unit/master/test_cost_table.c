@@ -147,6 +147,31 @@ static void a_file_brings_the_rows_back(void **state) {
     status_unref(st);
 }
 
+static void a_full_table_is_printed_as_a_whole(void **state) {
+    struct str text = STR_INIT;
+    for (int i = 0; i < COST_TABLE_MAX_ROWS; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "key %d", i);
+        cost_table_note(table, key, i + 1, i + 1);
+    }
+    cost_table_print(table, &text);
+    struct cost_table *other = cost_table_new();
+    assert_null(cost_table_parse(other, (struct span){text.data, text.len}));
+    assert_int_equal(cost_table_n_rows(other), COST_TABLE_MAX_ROWS);
+    assert_true(cost_table_find(other, "key 0") == 1);
+    assert_true(cost_table_find(other, "key 65535") == 65536);
+    assert_non_null(strstr(str_text(&text), "\n4711 4711 key 4710\n"));
+    cost_table_free(other);
+    str_fini(&text);
+}
+
+static void an_empty_table_is_printed(void **state) {
+    struct str text = STR_INIT;
+    cost_table_print(table, &text);
+    assert_string_equal(str_text(&text), "millrace costs 1\n");
+    str_fini(&text);
+}
+
 static void expect_refused(const char *text, const char *words) {
     struct status *st = cost_table_parse(table, span_of(text));
     assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
@@ -386,6 +411,8 @@ int main(void) {
         TEST(wrong_times_are_left_out),
         TEST(the_table_does_not_grow_without_limit),
         TEST(a_file_brings_the_rows_back),
+        TEST(a_full_table_is_printed_as_a_whole),
+        TEST(an_empty_table_is_printed),
         TEST(a_wrong_file_is_refused_as_a_whole),
         TEST(bytes_of_any_kind_are_survived),
         TEST(traces_become_rows),

@@ -74,6 +74,13 @@ TF_Tensor *client_tensor_new(struct tensor *value_take) {
     return tensor;
 }
 
+struct status *client_tensor_clone(const struct tensor *from, TF_Tensor **ret) {
+    struct tensor copy;
+    TRY(tensor_clone(allocator_host(), from, &copy));
+    *ret = client_tensor_new(&copy);
+    return NULL;
+}
+
 const struct tensor *client_tensor_value(const TF_Tensor *tensor) { return &tensor->value; }
 
 TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length) {

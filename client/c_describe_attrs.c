@@ -1,6 +1,8 @@
 /* Sets the attrs of a description. Values are copied; c_describe.c checks them against the op. */
 #include "client/c_describe.h"
 
+#include <stdlib.h>
+
 #include "client/client_tensor.h"
 #include "common/tensor/tensor_proto.h"
 
@@ -270,18 +272,24 @@ void TF_SetAttrTensorShapeProtoList(TF_OperationDescription *desc, const char *a
 
 /* ---- tensors and whole values ---- */
 
-static struct attr_value tensor_value(const TF_Tensor *tensor) {
-    return (struct attr_value){.type = ATTR_TENSOR,
-                               .tensor = (struct tensor *)(uintptr_t)client_tensor_value(tensor)};
+/* Copies the elements, since attr_value_copy shares them and the caller may change them later. */
+static struct status *clone_tensor(const TF_Tensor *from, struct tensor *ret_copy,
+                                   struct attr_value *ret) {
+    TRY(tensor_clone(allocator_host(), client_tensor_value(from), ret_copy));
+    *ret = (struct attr_value){.type = ATTR_TENSOR, .tensor = ret_copy};
+    return NULL;
 }
 
 void TF_SetAttrTensor(TF_OperationDescription *desc, const char *attr_name, TF_Tensor *value,
                       TF_Status *status) {
+    struct attr_value attr;
+    struct tensor copy = TENSOR_INIT;
     struct status *st = may_set(__func__, desc, attr_name, value, 1);
-    if (!st) {
-        struct attr_value attr = tensor_value(value);
+    if (!st)
+        st = clone_tensor(value, &copy, &attr);
+    if (!st)
         describe_attr(desc, attr_name, &attr);
-    }
+    tensor_clear(&copy);
     tf_status_set(status, st);
 }
 
@@ -289,13 +297,18 @@ void TF_SetAttrTensorList(TF_OperationDescription *desc, const char *attr_name,
                           TF_Tensor *const *values, int num_values, TF_Status *status) {
     struct status *st = may_set(__func__, desc, attr_name, values, num_values);
     struct attr_value *list = st ? NULL : list_new(desc, num_values);
-    for (int i = 0; !st && i < num_values; i++) {
-        st = may_set(__func__, desc, attr_name, values[i], 1);
+    struct tensor *copies = st ? NULL : xcalloc((size_t)num_values + 1, sizeof *copies);
+    int n = 0;
+    for (; !st && n < num_values; n += !st) {
+        st = may_set(__func__, desc, attr_name, values[n], 1);
         if (!st)
-            list[i] = tensor_value(values[i]);
+            st = clone_tensor(values[n], &copies[n], &list[n]);
     }
     if (!st)
         set_list(desc, attr_name, ATTR_TENSOR, list, num_values);
+    while (n > 0)
+        tensor_clear(&copies[--n]);
+    free(copies);
     tf_status_set(status, st);
 }
 

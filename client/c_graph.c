@@ -275,11 +275,10 @@ void TF_GraphGetTensorShape(TF_Graph *graph, TF_Output output, int64_t *dims, in
     if (!st) {
         pthread_mutex_lock(&graph->lock);
         struct shape shape = graph_shapes_of(&graph->shapes, output.oper->node, output.index);
-        if (shape.rank >= 0 && shape.rank != num_dims)
-            st = status_invalid("%s: Expected rank is %d, but the shape of output %d of '%s' has "
-                                "rank %d",
-                                __func__, num_dims, output.index, output.oper->node->name,
-                                shape.rank);
+        if (shape.rank != num_dims)
+            st = status_invalid("%s: Expected rank is %d but actual rank is %d (output %d of '%s')",
+                                __func__, num_dims, shape.rank, output.index,
+                                output.oper->node->name);
         else if (shape.rank > 0)
             memcpy(dims, shape.dims, (size_t)shape.rank * sizeof dims[0]);
         pthread_mutex_unlock(&graph->lock);
@@ -298,11 +297,8 @@ unsigned char TF_TryEvaluateConstant(TF_Graph *graph, TF_Output output, TF_Tenso
         pthread_mutex_lock(&graph->lock);
         const struct tensor *value =
             graph_shapes_value(&graph->shapes, output.oper->node, output.index);
-        if (value) {
-            struct tensor copy;
-            tensor_copy(&copy, value);
-            *result = client_tensor_new(&copy);
-        }
+        if (value)
+            st = client_tensor_clone(value, result);
         pthread_mutex_unlock(&graph->lock);
     }
     tf_status_set(status, st);

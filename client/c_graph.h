@@ -64,7 +64,8 @@ void TF_GraphSetTensorShape(TF_Graph *graph, TF_Output output, const int64_t *di
                             TF_Status *status);
 /* -1 where the rank is unknown. */
 int TF_GraphGetTensorNumDims(TF_Graph *graph, TF_Output output, TF_Status *status);
-/* Sets num_dims sizes, -1 for an unknown one; num_dims must be the rank. */
+/* Sets num_dims sizes, -1 for an unknown one. Errors: INVALID_ARGUMENT when num_dims is not the
+ * rank, which is -1 where it is unknown. */
 void TF_GraphGetTensorShape(TF_Graph *graph, TF_Output output, int64_t *dims, int num_dims,
                             TF_Status *status);
 /* Sets *result to a new tensor and returns 1 where the value of the output does not depend on a
@@ -151,7 +152,7 @@ int TF_OperationInputListLength(TF_Operation *oper, const char *arg_name, TF_Sta
 /* The output that feeds an input. */
 TF_Output TF_OperationInput(TF_Input oper_in);
 void TF_OperationAllInputs(TF_Operation *oper, TF_Output *inputs, int max_inputs);
-/* The functions that fill an array return how many entries they set. */
+/* The functions that fill an array return how many entries there are, also where it is shorter. */
 int TF_OperationOutputNumConsumers(TF_Output oper_out);
 int TF_OperationOutputConsumers(TF_Output oper_out, TF_Input *consumers, int max_consumers);
 int TF_OperationNumControlInputs(TF_Operation *oper);
@@ -225,15 +226,15 @@ void TF_OperationGetAttrTensorShapeProto(TF_Operation *oper, const char *attr_na
 /* The caller frees each new buffer. */
 void TF_OperationGetAttrTensorShapeProtoList(TF_Operation *oper, const char *attr_name,
                                              TF_Buffer **values, int max_values, TF_Status *status);
-/* The caller frees each new tensor. */
+/* The caller frees each new tensor, whose elements are a copy. */
 void TF_OperationGetAttrTensor(TF_Operation *oper, const char *attr_name, TF_Tensor **value,
                                TF_Status *status);
 void TF_OperationGetAttrTensorList(TF_Operation *oper, const char *attr_name, TF_Tensor **values,
                                    int max_values, TF_Status *status);
 void TF_OperationGetAttrValueProto(TF_Operation *oper, const char *attr_name,
                                    TF_Buffer *output_attr_value, TF_Status *status);
-/* The attrs are sorted by name. The length of a name has no NUL; TF_OperationGetAttrName writes
- * one. -1 for an index out of range. */
+/* The attrs are sorted by name. TF_OperationGetAttrName writes as many bytes as
+ * TF_OperationGetAttrNameLength says, and no NUL. The length is -1 for an index out of range. */
 int TF_OperationGetNumAttrs(TF_Operation *oper);
 int TF_OperationGetAttrNameLength(TF_Operation *oper, int i);
 void TF_OperationGetAttrName(TF_Operation *oper, int i, char *output, TF_Status *status);

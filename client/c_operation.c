@@ -83,26 +83,26 @@ int TF_OperationGetControlInputs(TF_Operation *oper, TF_Operation **control_inpu
     if (!oper || !control_inputs)
         return 0;
     pthread_mutex_lock(&oper->owner->lock);
-    for (int i = oper->node->n_data; i < oper->node->n_inputs && n < max_control_inputs; i++)
-        control_inputs[n++] = graph_operation(oper->owner, oper->node->inputs[i].src);
+    for (int i = oper->node->n_data; i < oper->node->n_inputs; i++, n++)
+        if (n < max_control_inputs)
+            control_inputs[n] = graph_operation(oper->owner, oper->node->inputs[i].src);
     pthread_mutex_unlock(&oper->owner->lock);
     return n;
 }
 
-/* Lists the consumers of an output, or those that wait for the node, in either array that is not
- * NULL. Returns how many were set, or how many there are where both are NULL. */
+/* Lists the first `max` consumers of an output, or those that wait for the node, in either array
+ * that is not NULL. Returns how many there are. */
 static int list_consumers(TF_Operation *oper, int index, TF_Input *inputs, TF_Operation **opers,
                           int max) {
     int n = 0;
-    bool counts = !inputs && !opers;
     pthread_mutex_lock(&oper->owner->lock);
-    for (int i = 0; i < oper->n_consumers && (counts || n < max); i++) {
+    for (int i = 0; i < oper->n_consumers; i++) {
         const struct consumer *consumer = &oper->consumers[i];
         if (consumer->index != index)
             continue;
-        if (inputs)
+        if (inputs && n < max)
             inputs[n] = (TF_Input){consumer->oper, consumer->position};
-        else if (opers)
+        else if (opers && n < max)
             opers[n] = consumer->oper;
         n++;
     }

@@ -251,18 +251,12 @@ void TF_OperationGetAttrTensorShapeProtoList(TF_Operation *oper, const char *att
 
 /* ---- tensors and whole values ---- */
 
-static TF_Tensor *tensor_of(const struct attr_value *value) {
-    struct tensor copy;
-    tensor_copy(&copy, value->tensor);
-    return client_tensor_new(&copy);
-}
-
 void TF_OperationGetAttrTensor(TF_Operation *oper, const char *attr_name, TF_Tensor **value,
                                TF_Status *status) {
     const struct attr_value *attr = NULL;
     struct status *st = find_typed(__func__, oper, attr_name, ATTR_TENSOR, value, &attr);
     if (!st)
-        *value = tensor_of(attr);
+        st = client_tensor_clone(attr->tensor, value);
     tf_status_set(status, st);
 }
 
@@ -270,8 +264,11 @@ void TF_OperationGetAttrTensorList(TF_Operation *oper, const char *attr_name, TF
                                    int max_values, TF_Status *status) {
     const struct attr_value *attr = NULL;
     struct status *st = find_typed(__func__, oper, attr_name, ATTR_LIST_TENSOR, values, &attr);
-    for (int i = 0; !st && i < attr->list.n_values && i < max_values; i++)
-        values[i] = tensor_of(&attr->list.values[i]);
+    int n = 0;
+    for (; !st && n < attr->list.n_values && n < max_values; n += !st)
+        st = client_tensor_clone(attr->list.values[n].tensor, &values[n]);
+    while (st && n > 0)
+        TF_DeleteTensor(values[--n]);
     tf_status_set(status, st);
 }
 

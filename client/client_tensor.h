@@ -9,6 +9,9 @@
 /* Wraps `value_take`, which becomes empty. The caller frees the result with TF_DeleteTensor.
  * Never NULL: without memory the process ends. */
 TF_Tensor *client_tensor_new(struct tensor *value_take);
+/* Makes a tensor with elements of its own, so that writes to one do not change the other. The
+ * caller frees *ret with TF_DeleteTensor. Errors: RESOURCE_EXHAUSTED. */
+struct status *client_tensor_clone(const struct tensor *from, TF_Tensor **ret) MUST_USE;
 /* Returns the value inside; it lives as long as `tensor`. */
 const struct tensor *client_tensor_value(const TF_Tensor *tensor);
 

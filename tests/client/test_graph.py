@@ -127,6 +127,52 @@ class TestBuilding(Compared):
             return out
         self.both(build)
 
+    def test_arrays_that_are_too_short(self):
+        def build(b):
+            x, first, second = b.placeholder("x", FLOAT), b.op("NoOp", "1"), b.op("NoOp", "2")
+            for name in "ab":
+                b.op("Relu", name, x, controls=[first, second])
+            out = []
+            for most in (0, 1, 2):
+                opers, inputs = (ctypes.c_void_p * 2)(), (Output * 2)()
+                out.append([
+                    b.c.TF_OperationOutputConsumers(output(x), inputs, most),
+                    [bool(i.oper) for i in inputs],
+                    b.c.TF_OperationGetControlInputs(b.find("a"), opers, most),
+                    [bool(o) for o in opers]])
+                opers = (ctypes.c_void_p * 2)()
+                out.append([b.c.TF_OperationGetControlOutputs(first, opers, most),
+                            [bool(o) for o in opers]])
+            return out
+        self.assertEqual(self.both(build)[:2], [[2, [False] * 2, 2, [False] * 2],
+                                                [2, [False] * 2]])
+
+    def test_tensors_are_copied(self):
+        def fill(b, tensor, value):
+            array = (ctypes.c_double * 8).from_address(b.c.TF_TensorData(tensor))
+            array[:] = [value] * 8
+
+        def build(b):
+            tensor, out = b.tensor(DOUBLE, [8]), []
+            for i, name in enumerate("ab"):  # a program that refills one tensor
+                fill(b, tensor, i)
+                b.op("Const", name, dtype=("Type", DOUBLE), value=("Tensor", tensor),
+                     _list=("TensorList", (ctypes.c_void_p * 2)(tensor, tensor), 2))
+            fill(b, tensor, 7)
+            b.c.TF_DeleteTensor(tensor)
+            for name in "aabb":  # and one that writes to what it reads
+                found, some = ctypes.c_void_p(), (ctypes.c_void_p * 3)()
+                b.call("TF_OperationGetAttrTensor", b.find(name), b"value", ctypes.byref(found))
+                b.call("TF_OperationGetAttrTensorList", b.find(name), b"_list", some, 2)
+                b.call("TF_TryEvaluateConstant", b.graph, output(b.find(name)),
+                       ctypes.addressof(some) + 2 * ctypes.sizeof(ctypes.c_void_p))
+                for result in (found, *some):
+                    shown = list((ctypes.c_double * 8).from_address(b.c.TF_TensorData(result)))
+                    fill(b, result, 9)
+                    out.append((shown, b.values(result)))
+            return out
+        self.same_graph(build)
+
     def test_constants_are_evaluated(self):
         def build(b):
             x = b.placeholder("x", FLOAT, [2, 5])
@@ -161,7 +207,13 @@ class TestBuilding(Compared):
         def rank(b):
             x = b.placeholder("x", FLOAT, [2, 3])
             b.call("TF_GraphGetTensorShape", b.graph, output(x), (ctypes.c_int64 * 9)(), 9)
-        self.refused(rank, "INVALID_ARGUMENT", "rank")
+        self.refused(rank, "INVALID_ARGUMENT", "Expected rank is 9 but actual rank is 2")
+
+        def unknown(b):
+            x = b.placeholder("x", FLOAT)
+            b.call("TF_GraphGetTensorShape", b.graph, output(x), None, -1)
+            b.call("TF_GraphGetTensorShape", b.graph, output(x), (ctypes.c_int64 * 2)(), 2)
+        self.refused(unknown, "INVALID_ARGUMENT", "Expected rank is 2 but actual rank is -1")
 
     def test_node_defs_versions_and_op_defs(self):
         from tensorflow.core.framework import node_def_pb2, op_def_pb2, versions_pb2

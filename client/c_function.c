@@ -143,6 +143,26 @@ void TF_FunctionGetAttrValueProto(TF_Function *func, const char *attr_name,
 
 /* ---- libraries ---- */
 
+/* May the function have this gradient? It has one at most. The lock is held. */
+static struct status *check_gradient(const struct graph *graph, const TF_Function *func,
+                                     const TF_Function *grad) {
+    for (int i = 0; i < graph->n_gradient_defs; i++) {
+        struct span def = graph->gradient_defs[i], name = {"", 0}, gradient = {"", 0};
+        struct proto_field field;
+        while (proto_next(&def, &field) > 0)
+            if (proto_field_is(&field, 1, 2))
+                name = field.bytes;
+            else if (proto_field_is(&field, 2, 2))
+                gradient = field.bytes;
+        if (span_is(name, func->name) && !span_is(gradient, grad->name))
+            return status_invalid("Cannot assign gradient function '%s' to '%s' because it already "
+                                  "has gradient function '%.*s'",
+                                  grad->name, func->name, (int)MIN(gradient.len, (size_t)256),
+                                  gradient.data);
+    }
+    return NULL;
+}
+
 void TF_GraphCopyFunction(TF_Graph *graph, const TF_Function *func, const TF_Function *grad,
                           TF_Status *status) {
     struct graph_limits limits;
@@ -163,8 +183,10 @@ void TF_GraphCopyFunction(TF_Graph *graph, const TF_Function *func, const TF_Fun
     }
     proto_end(&message, library, 0);
     pthread_mutex_lock(&graph->lock);
-    struct status *st =
-        graph_add_graphdef(&graph->graph, (struct span){str_text(&message), message.len}, &limits);
+    struct status *st = grad ? check_gradient(&graph->graph, func, grad) : NULL;
+    if (!st)
+        st = graph_add_graphdef(&graph->graph, (struct span){str_text(&message), message.len},
+                                &limits);
     pthread_mutex_unlock(&graph->lock);
     str_fini(&message);
     tf_status_set(status, status_prefix_take(st, "%s: ", __func__));

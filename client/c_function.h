@@ -43,7 +43,8 @@ void TF_FunctionGetAttrValueProto(TF_Function *func, const char *attr_name,
                                   TF_Buffer *output_attr_value, TF_Status *status);
 
 /* Adds a function to the library of a graph, where operations call it by its name. `grad`, which
- * may be NULL, becomes its gradient. A function of that name that is there must be equal. */
+ * may be NULL, becomes its gradient. Errors: INVALID_ARGUMENT when the library has another function
+ * of that name, or the function has another gradient already. */
 void TF_GraphCopyFunction(TF_Graph *graph, const TF_Function *func, const TF_Function *grad,
                           TF_Status *status);
 int TF_GraphNumFunctions(TF_Graph *graph);

@@ -238,6 +238,16 @@ static struct status *add_results(struct function_maker *m) {
     return NULL;
 }
 
+/* Functions neither take nor return references. */
+static struct status *check_value(const char *caller, const TF_Graph *graph, TF_Output output) {
+    TRY(output_check(caller, graph, output));
+    enum dtype dtype = (enum dtype)output.oper->node->out_types[output.index];
+    return dtype_is_ref(dtype)
+               ? status_invalid("%s: Output %d of node '%s' has a reference type %s", caller,
+                                output.index, output.oper->node->name, dtype_name(dtype))
+               : NULL;
+}
+
 static struct status *check_parts(const struct function_parts *parts, const TF_Graph *graph) {
     const char *caller = parts->caller;
     if (!graph || !parts->name)
@@ -245,21 +255,20 @@ static struct status *check_parts(const struct function_parts *parts, const TF_G
     if ((parts->n_opers > 0 && !parts->opers) || (parts->n_inputs > 0 && !parts->inputs) ||
         (parts->n_outputs > 0 && !parts->outputs) || (parts->n_controls > 0 && !parts->controls))
         return null_refused(caller, "an array");
+    if (parts->n_inputs < 0 || parts->n_outputs < 0 || parts->n_controls < 0)
+        return status_invalid("%s: %d inputs, %d outputs and %d control outputs", caller,
+                              parts->n_inputs, parts->n_outputs, parts->n_controls);
     for (int i = 0; i < parts->n_opers; i++)
         TRY(operation_check(caller, graph, parts->opers[i]));
-    for (int i = 0; i < parts->n_controls; i++)
+    for (int i = 0; i < parts->n_controls; i++) {
         TRY(operation_check(caller, graph, parts->controls[i]));
-    for (int i = 0; i < parts->n_inputs; i++)
-        TRY(output_check(caller, graph, parts->inputs[i]));
-    for (int i = 0; i < parts->n_outputs; i++) {
-        TRY(output_check(caller, graph, parts->outputs[i]));
-        TF_Output output = parts->outputs[i];
-        if (dtype_is_ref((enum dtype)output.oper->node->out_types[output.index]))
-            return status_invalid(
-                "%s: Output %d of node '%s' has a reference type %s", caller, output.index,
-                output.oper->node->name,
-                dtype_name((enum dtype)output.oper->node->out_types[output.index]));
+        if (parts->control_names && !parts->control_names[i])
+            return null_refused(caller, "a control output name");
     }
+    for (int i = 0; i < parts->n_inputs; i++)
+        TRY(check_value(caller, graph, parts->inputs[i]));
+    for (int i = 0; i < parts->n_outputs; i++)
+        TRY(check_value(caller, graph, parts->outputs[i]));
     return NULL;
 }
 

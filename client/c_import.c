@@ -222,7 +222,6 @@ static struct status *add_nodes(struct import *import) {
     struct graph *graph = &import->graph->graph;
     struct graph_limits limits;
     int producer = graph->producer, min_consumer = graph->min_consumer;
-    bool is_first = graph->n_live == 0;
     int first_id = graph->n_nodes;
     graph_limits_default(&limits);
     struct status *st =
@@ -234,7 +233,7 @@ static struct status *add_nodes(struct import *import) {
         graph_track_operations(import->graph);
         graph->producer = producer;
         graph->min_consumer = min_consumer;
-    } else if (!is_first) {
+    } else {
         graph->producer = MIN(producer, graph->producer);
     }
     return st;
@@ -268,8 +267,10 @@ static struct status *import_graph(const char *function, TF_Graph *graph,
     strmap_init(&import.taken);
     import.is_used = arena_array(&import.arena, bool, import.options->n_mappings + 1);
     pthread_mutex_lock(&graph->lock);
-    struct status *st = run_import(
-        &import, (struct span){graph_def->data ? graph_def->data : "", graph_def->length}, results);
+    struct span message = {"", 0};
+    if (graph_def->data)
+        message = (struct span){graph_def->data, graph_def->length};
+    struct status *st = run_import(&import, message, results);
     pthread_mutex_unlock(&graph->lock);
     str_fini(&import.out);
     strmap_fini(&import.by_name);

@@ -51,7 +51,8 @@ struct import {
 };
 
 /* Reads the nodes of the message, gives them names and writes the message with these names, mapped
- * inputs, devices and control inputs to `out`. Errors: INVALID_ARGUMENT. */
+ * inputs, devices and control inputs to `out`. Errors: INVALID_ARGUMENT. RESOURCE_EXHAUSTED:
+ * the graph would have more nodes than graph_limits_default allows. */
 struct status *import_rewrite(struct import *import, struct span graph_def) MUST_USE;
 /* The mapping of an input of the message, or NULL; its index in *ret_at. */
 const struct input_mapping *import_find_mapping(const struct import *import, struct span name,

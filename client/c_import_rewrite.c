@@ -2,10 +2,15 @@
  *
  *   read the nodes ─► choose the prefix and the names ─► write each node again, all else as it is
  *
- * Linear in the message. */
+ * Linear in the message and in the graph, but quadratic in the length of a name, since all prefixes
+ * of a name are kept. */
 #include "client/c_import_internal.h"
 
+#include <limits.h>
+
 #include "common/tensor/tensor_proto.h"
+
+enum { MAX_NAME_BYTES = 64 * 1024 }; /* of a node in the message */
 
 /* ---- names ---- */
 
@@ -78,6 +83,9 @@ static struct status *read_node(struct import *import, struct span def) {
         else if (proto_field_is(&field, 2, 2))
             node->op = field.bytes;
     }
+    if (node->name.len > MAX_NAME_BYTES)
+        return status_invalid("%s: a node name of %zu bytes, more than %d", import->function,
+                              node->name.len, MAX_NAME_BYTES);
     if (memchr(node->name.data, '\0', node->name.len))
         return status_invalid("%s: Illegal op name '%.*s'", import->function,
                               (int)MIN(node->name.len, (size_t)256), node->name.data);
@@ -87,13 +95,30 @@ static struct status *read_node(struct import *import, struct span def) {
     return NULL;
 }
 
-static struct status *read_nodes(struct import *import, struct span graph_def) {
+/* Counts the nodes of the message and refuses what exceeds the limits before memory is taken. */
+static struct status *count_nodes(const struct import *import, struct span graph_def, int *ret) {
     struct proto_field field;
+    struct graph_limits limits;
     int n = 0;
+    if (graph_def.len > INT_MAX)
+        return status_invalid("%s: Invalid GraphDef: %zu bytes, more than %d", import->function,
+                              graph_def.len, INT_MAX);
     if (!proto_is_message(graph_def))
         return status_invalid("%s: Invalid GraphDef", import->function);
-    for (struct span in = graph_def; proto_next(&in, &field) > 0;)
+    while (proto_next(&graph_def, &field) > 0)
         n += proto_field_is(&field, 1, 2);
+    graph_limits_default(&limits);
+    if (n > limits.max_nodes - import->graph->graph.n_live)
+        return status_exhausted("%s: a graph with more than %d nodes", import->function,
+                                limits.max_nodes);
+    *ret = n;
+    return NULL;
+}
+
+static struct status *read_nodes(struct import *import, struct span graph_def) {
+    struct proto_field field;
+    int n;
+    TRY(count_nodes(import, graph_def, &n));
     import->nodes = arena_array(&import->arena, struct import_node, n + 1);
     for (struct span in = graph_def; proto_next(&in, &field) > 0;)
         if (proto_field_is(&field, 1, 2))

@@ -235,7 +235,8 @@ static struct status *finish(const TF_WhileParams *params, TF_Output *outputs) {
     m.bodies = m.switches + n;
     m.exits = m.bodies + n;
     pthread_mutex_lock(&m.graph->lock);
-    int first_id = m.graph->graph.n_nodes;
+    struct graph *graph = &m.graph->graph;
+    int first_id = graph->n_nodes, producer = graph->producer, min_consumer = graph->min_consumer;
     struct status *st = add_loop(&m);
     if (st) {
         graph_drop_nodes(m.graph, first_id);
@@ -244,6 +245,9 @@ static struct status *finish(const TF_WhileParams *params, TF_Output *outputs) {
     } else {
         st = graph_take_nodes(m.graph, first_id);
     }
+    graph->producer = st ? producer : MIN(producer, graph->producer);
+    if (st)
+        graph->min_consumer = min_consumer;
     for (int i = 0; !st && i < n; i++)
         outputs[i] = (TF_Output){graph_operation(m.graph, m.exits[i].src), 0};
     pthread_mutex_unlock(&m.graph->lock);

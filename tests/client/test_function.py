@@ -99,6 +99,13 @@ class TestFunctions(Compared):
             return function(b, "f", [x], [y], [])
         self.refused(no_output, "INVALID_ARGUMENT", "y:0")
 
+        def reference(b):
+            shape = ("Shape", (ctypes.c_int64 * 1)(2), 1)
+            v = b.op("VariableV2", "v", dtype=("Type", FLOAT), shape=shape)
+            y = b.op("Identity", "y", v)
+            return function(b, "f", [v], [y], [y])
+        self.refused(reference, "INVALID_ARGUMENT", "Output 0 of node 'v' has a reference type")
+
         def garbage(b):
             b.call("TF_FunctionImportFunctionDef", b"\xff\xff", 2)
         self.refused(garbage, "INVALID_ARGUMENT", "Invalid FunctionDef")
@@ -130,6 +137,18 @@ class TestFunctions(Compared):
             y = b.op("Square", "y", x)
             b.call("TF_GraphCopyFunction", b.graph, function(b, "f", [x], [y], [y]), None)
         self.refused(different, "INVALID_ARGUMENT", "'f'", "already exists")
+
+        def gradients(b, names):
+            x = b.placeholder("x", FLOAT)
+            f, *gradients = [function(b, name, [x], [b.op("Square", "y" + name, x)],
+                                      [b.find("y" + name)]) for name in ("f", *names)]
+            for gradient in gradients:
+                b.call("TF_GraphCopyFunction", b.graph, f, gradient)
+            return b.c.TF_GraphNumFunctions(b.graph)
+        self.assertEqual(self.both(lambda b: gradients(b, ["g1"])), 2)
+        self.refused(lambda b: gradients(b, ["g1", "g2"]), "INVALID_ARGUMENT",
+                     "Cannot assign gradient function 'g2' to 'f' because it already has gradient "
+                     "function 'g1'")
 
         def missing(b):
             x = b.placeholder("x", FLOAT)

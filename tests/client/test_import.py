@@ -147,7 +147,7 @@ class TestImport(Compared):
 
     def test_versions(self):
         from tensorflow.core.framework import graph_pb2
-        for producer, first in ((100, None), (100, 1), (0, 1)):
+        for producer, first in ((100, None), (3000, None), (100, 1), (0, 1)):
             graph = graph_pb2.GraphDef.FromString(self.graph_def)
             graph.versions.producer = producer
 

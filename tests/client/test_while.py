@@ -97,6 +97,39 @@ class TestWhile(Compared):
             powers(b)
         self.assertEqual(sorted(b.name(o) for o in b.operations()), ["i", "loop/Exit1", "x"])
 
+    def test_versions(self):
+        from tensorflow.core.framework import graph_pb2, versions_pb2
+
+        def take(b, producer, min_consumer=0):
+            graph = graph_pb2.GraphDef()
+            graph.versions.producer, graph.versions.min_consumer = producer, min_consumer
+            serialized = graph.SerializeToString()
+            buffer = b.c.TF_NewBufferFromString(serialized, len(serialized))
+            b.call("TF_GraphImportGraphDef", b.graph, buffer, None if b.c.is_ours else
+                   b.c.TF_NewImportGraphDefOptions())
+            b.c.TF_DeleteBuffer(buffer)
+
+        def versions(b):
+            v = versions_pb2.VersionDef.FromString(b.bytes("TF_GraphVersions", b.graph))
+            return v.producer, v.min_consumer
+
+        def older(b):
+            take(b, 50)
+            powers(b)
+            return versions(b)
+        self.assertEqual(self.both(older), (50, 0))
+
+        b = Builder(millrace())
+        self.addCleanup(b.close)
+        before = versions(b)
+        loop = Loop(b, [b.constant("i", INT32, [], [0])])
+        take(loop.cond, 30, 7)
+        loop.params.cond_output = loop.params.cond_inputs[0]  # not a bool
+        loop.params.body_outputs[0] = loop.params.body_inputs[0]
+        with self.assertRaises(Refused):
+            loop.finish("loop")
+        self.assertEqual(versions(b), before)
+
     def test_a_loop_is_given_up(self):
         for b in self.builders():
             loop = Loop(b, [b.constant("i", INT32, [], [0])])

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 struct fixture {
@@ -157,6 +158,59 @@ static void test_a_list_that_does_not_fit_its_storage(void **state) {
     assert_memory_equal(values[1], "three", 5);
 }
 
+/* ---- functions ---- */
+
+static TF_Function *make_function(const struct fixture *f, int n_inputs, int n_outputs,
+                                  int n_controls, const char *control_name) {
+    TF_Output x = {f->x, 0};
+    const TF_Operation *control = f->x;
+    return TF_GraphToFunctionWithControlOutputs(f->graph, "f", 0, -1, NULL, n_inputs, &x, n_outputs,
+                                                &x, NULL, n_controls, &control, &control_name, NULL,
+                                                NULL, f->status);
+}
+
+static void test_a_function_needs_names_and_counts(void **state) {
+    struct fixture *f = *state;
+    assert_null(make_function(f, 0, 0, 1, NULL));
+    expect_error(f, TF_INVALID_ARGUMENT, "TF_GraphToFunctionWithControlOutputs",
+                 "a control output name is NULL");
+    assert_null(make_function(f, -1, 0, 0, "c"));
+    expect_error(f, TF_INVALID_ARGUMENT, "TF_GraphToFunctionWithControlOutputs", "-1 inputs");
+    assert_null(make_function(f, 0, -1, 0, "c"));
+    expect_error(f, TF_INVALID_ARGUMENT, "TF_GraphToFunctionWithControlOutputs", "-1 outputs");
+    assert_null(make_function(f, 0, 0, -1, "c"));
+    expect_error(f, TF_INVALID_ARGUMENT, "TF_GraphToFunctionWithControlOutputs", "-1 control");
+    TF_Function *func = make_function(f, 0, 1, 1, "c");
+    assert_string_equal(TF_FunctionName(func), "f");
+    TF_DeleteFunction(func);
+}
+
+/* ---- imports ---- */
+
+static void test_an_import_refuses_what_exceeds_the_limits(void **state) {
+    enum { N = 1000 * 1000, NAME = 64 * 1024 + 1 };
+    struct fixture *f = *state;
+    char *nodes = calloc(N, 2), *name = malloc(NAME + 8);
+    TF_Buffer message = {nodes, 2 * N, NULL};
+    for (int i = 0; i < N; i++)
+        nodes[2 * i] = 0x0a; /* an empty node; the graph has a node, too */
+    TF_GraphImportGraphDef(f->graph, &message, NULL, f->status);
+    expect_error(f, TF_RESOURCE_EXHAUSTED, "TF_GraphImportGraphDef", "more than 1000000 nodes");
+    message.length = (size_t)1 << 31;
+    TF_GraphImportGraphDef(f->graph, &message, NULL, f->status);
+    expect_error(f, TF_INVALID_ARGUMENT, "Invalid GraphDef", "2147483648 bytes");
+    memset(name, '/', NAME + 8);
+    memcpy(name, "\x0a\x85\x80\x04\x0a\x81\x80\x04", 8); /* a node, its name */
+    message = (TF_Buffer){name, NAME + 8, NULL};
+    TF_GraphImportGraphDef(f->graph, &message, NULL, f->status);
+    expect_error(f, TF_INVALID_ARGUMENT, "TF_GraphImportGraphDef", "65537 bytes");
+    message = (TF_Buffer){NULL, 9, NULL};
+    TF_GraphImportGraphDef(f->graph, &message, NULL, f->status);
+    assert_int_equal(TF_GetCode(f->status), TF_OK);
+    free(nodes);
+    free(name);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_null_names_are_reported_by_the_finish, setup,
@@ -167,6 +221,9 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_readers_accept_null, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_list_that_does_not_fit_its_storage, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_function_needs_names_and_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_import_refuses_what_exceeds_the_limits, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

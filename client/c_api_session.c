@@ -372,6 +372,8 @@ static struct status *run_step(TF_DeprecatedSession *session, const TF_Buffer *r
     struct grpc_message reply = {0};
     for (int i = 0; i < noutputs; i++)
         outputs[i] = NULL;
+    if (run_metadata && run_metadata->data)
+        return status_invalid("Passing non-empty run_metadata is invalid.");
     grpc_body_init(&body);
     pthread_mutex_lock(&session->lock);
     struct status *st = closed(session);
@@ -448,6 +450,11 @@ void TF_PRunSetup(TF_DeprecatedSession *session, const char **input_names, int n
                   const char **handle, TF_Status *status) {
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
+    if (!handle) {
+        tf_status_set(status, status_invalid("%s: handle is NULL", __func__));
+        return;
+    }
+    *handle = NULL;
     pthread_mutex_lock(&session->lock);
     struct status *st = closed(session);
     if (!st && !session->handle.len)

@@ -179,15 +179,15 @@ void TF_SessionPRunSetup(TF_Session *session, const TF_Output *inputs, int ninpu
                          TF_Status *status) {
     struct call_names names = {0};
     arena_init(&names.arena);
+    if (handle)
+        *handle = NULL;
     struct status *st = name_all(__func__, session, inputs, ninputs, outputs, noutputs,
                                  target_opers, ntargets, &names);
     if (!st && !handle)
         st = null_refused(__func__, "handle");
     tf_status_set(status, st);
-    if (!st) {
-        *handle = NULL;
+    if (!st)
         TF_ExtendSession(session, status);
-    }
     if (TF_GetCode(status) == TF_OK)
         TF_PRunSetup(session->master, names.inputs, ninputs, names.outputs, noutputs, names.targets,
                      ntargets, handle, status);

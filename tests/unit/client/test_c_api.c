@@ -321,6 +321,9 @@ static void options_go_out_and_metadata_comes_back(void **state) {
     assert_string_equal(str_text(&f->master->run_options), "\x08\x03");
     assert_int_equal(metadata->length, 8);
     assert_memory_equal(metadata->data, "metadata", 8);
+    TF_Run(f->session, options, NULL, NULL, 0, NULL, NULL, 0, &target, 1, metadata, f->status);
+    expect_error(f->status, TF_INVALID_ARGUMENT, "Passing non-empty run_metadata is invalid.");
+    assert_memory_equal(metadata->data, "metadata", 8);
     TF_DeleteBuffer(options);
     TF_DeleteBuffer(metadata);
     TF_DeleteBuffer(NULL);
@@ -375,6 +378,20 @@ static void a_timeout_ends_a_step(void **state) {
 }
 
 /* ---- the rest ---- */
+
+static void a_partial_run_that_fails_has_no_handle(void **state) {
+    struct fixture *f = *state;
+    const char *handle = "old", *target = "n";
+    TF_PRunSetup(f->session, NULL, 0, NULL, 0, &target, 1, NULL, f->status);
+    expect_error(f->status, TF_INVALID_ARGUMENT, "TF_PRunSetup: handle is NULL");
+    TF_PRunSetup(f->session, NULL, 0, NULL, 0, &target, 1, &handle, f->status);
+    expect_error(f->status, TF_UNIMPLEMENTED, ""); /* the fake has no partial runs */
+    assert_null(handle);
+    handle = "old";
+    TF_SessionPRunSetup(NULL, NULL, 0, NULL, 0, NULL, 0, &handle, f->status);
+    expect_error(f->status, TF_INVALID_ARGUMENT, "session is NULL");
+    assert_null(handle);
+}
 
 static void reset_names_containers(void **state) {
     struct fixture *f = *state;
@@ -457,6 +474,7 @@ int main(void) {
         WITH_MASTER(a_missing_fetch_is_an_error),
         WITH_MASTER(broken_replies_are_errors),
         WITH_MASTER(a_timeout_ends_a_step),
+        WITH_MASTER(a_partial_run_that_fails_has_no_handle),
         WITH_MASTER(reset_names_containers),
         WITH_MASTER(devices_are_listed),
         WITH_MASTER(threads_may_share_a_session),

@@ -52,6 +52,9 @@ class TestCrowd(TestCase):
         self.cluster = Cluster(bin_dir=harness.BIN, master_flags=("--session-ttl", "1s"))
         self.cluster.start()
         self.addCleanup(self.cluster.stop)
+        # until the tasks have measured their devices, the master is not ready
+        self.until(lambda: raw.page(self.cluster.master.admin_port, "/readyz")[0] == 200,
+                   "the master is not ready")
 
     def crowd(self, n_sessions):
         status, out, err = self.run_program(CROWD, "--target", self.cluster.target, "--threads",

@@ -166,14 +166,18 @@ static void meet(struct pair *pair, int32_t stamp, int32_t col, double complex v
     pair->sums[col] += value;
 }
 
-static void product_row(struct pair *pair, int64_t batch, int64_t row, int32_t stamp) {
+/* False: nobody wants the result any more. */
+static bool product_row(struct pair *pair, int64_t batch, int64_t row, int32_t stamp) {
     int64_t end, i = csr_row(&pair->a, batch, row, &end);
-    for (; i < end && pool_goes_on_rows(i, pair->row_len); i++) {
+    for (; i < end; i++) {
+        if (!pool_goes_on_rows(i, pair->row_len))
+            return false;
         double complex x = c128_load(pair->a.dtype, pair->a.values, i);
         int64_t b_end, k = csr_row(&pair->b, batch, pair->a.col[i], &b_end);
         for (; k < b_end; k++)
             meet(pair, stamp, pair->b.col[k], x * c128_load(pair->b.dtype, pair->b.values, k));
     }
+    return true;
 }
 
 static int compare_cols(const void *a, const void *b) {
@@ -181,14 +185,16 @@ static int compare_cols(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Visits all rows of the result: counts their entries, or writes them where `to` is made. */
+/* Visits all rows of the result: counts their entries, or writes them where `to` is made. Ends early
+ * once nobody wants the result. */
 static int64_t visit_rows(struct pair *pair, int64_t n_rows, int64_t n_cols) {
     int64_t n = 0, n_batches = pair->a.n_batches;
     memset(pair->seen, 0, ((size_t)n_cols + 1) * sizeof(*pair->seen));
     for (int64_t batch = 0; batch < n_batches; batch++) {
         for (int64_t row = 0; row < n_rows; row++) {
             pair->n_found = 0;
-            product_row(pair, batch, row, (int32_t)(batch * n_rows + row + 1));
+            if (!product_row(pair, batch, row, (int32_t)(batch * n_rows + row + 1)))
+                return n;
             if (pair->to.held) {
                 pool_sort(pair->found, pair->n_found, sizeof(int32_t), compare_cols);
                 for (int32_t i = 0; i < pair->n_found; i++) {

@@ -146,7 +146,7 @@ struct status *sparse_order(const struct sparse *sparse, const int *by, int n_by
         if (!to)
             goto oom;
         for (int64_t width = 1; width < n && !st; width *= 2) {
-            for (int64_t begin = 0; begin < n; begin += 2 * width)
+            for (int64_t begin = 0; begin < n && pool_goes_on(begin); begin += 2 * width)
                 merge(&ordering, from, to, begin, MIN(begin + width, n), MIN(begin + 2 * width, n));
             int64_t *swap = from;
             from = to;

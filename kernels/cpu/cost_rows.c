@@ -288,6 +288,10 @@ static const struct cost_row rows[] = {
     {.op = "SparseToDense", EACH(2), BY(shape_in_1_and_all, ALWAYS)},
     {.op = "SparseTensorDenseAdd", EACH(2)}, {.op = "SparseDenseCwiseAdd", EACH(5)},
     {.op = "SparseDenseCwiseMul", EACH(5)}, {.op = "SparseDenseCwiseDiv", EACH(5)},
+    /* a matrix by compressed rows is one variant, however large */
+    {.op = "CSRSparseMatrixToDense", HEAVY(1)}, {.op = "CSRSparseMatrixToSparseTensor", HEAVY(1)},
+    {.op = "CSRSparseMatrixComponents", HEAVY(1)}, {.op = "SparseMatrixTranspose", HEAVY(1)},
+    {.op = "SparseMatrixMatMul", HEAVY(1)}, {.op = "SparseMatrixSparseMatMul", HEAVY(1)},
     {.op = "SparseTensorDenseMatMul", EACH(5), BY(sparse_product, FEW),
      .flops = cost_flops_sparse_matmul},
     {.op = "SparseAdd", EACH(10)}, {.op = "SparseAddGrad", EACH(5)},

@@ -185,8 +185,8 @@ static int compare_cols(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Visits all rows of the result: counts their entries, or writes them where `to` is made. Ends early
- * once nobody wants the result. */
+/* Visits all rows of the result: counts their entries, or writes them where `to` is made. Ends
+ * early once nobody wants the result. */
 static int64_t visit_rows(struct pair *pair, int64_t n_rows, int64_t n_cols) {
     int64_t n = 0, n_batches = pair->a.n_batches;
     memset(pair->seen, 0, ((size_t)n_cols + 1) * sizeof(*pair->seen));

@@ -102,7 +102,7 @@ static bool drawn_add(struct drawn *drawn, int64_t value) {
     return true;
 }
 
-enum { TRIES_UNTIL_CANCELLATION_IS_ASKED = 1 << 20 };
+enum { TRIES_UNTIL_CANCELLATION_IS_ASKED = 1 << 16 }; /* some milliseconds */
 
 /* Draws until there are num_sampled different classes. When a distribution hardly ever gives the
  * last classes, this ends in an error. */

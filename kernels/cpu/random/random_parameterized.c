@@ -9,6 +9,7 @@
 #include "common/tensor/float16.h"
 #include "kernels/cpu/random/random_internal.h"
 #include "kernels/kernel.h"
+#include "kernels/support/cancel.h"
 #include "kernels/support/scratch.h"
 
 enum { EQUAL_BATCH = 100 };
@@ -27,13 +28,18 @@ static double parameter_at(const struct tensor *t, int64_t b) {
 
 static float round_half(float v) { return half_to_float(half_from_float(v)); }
 
+/* Is there a batch b, and does somebody want it? */
+static bool has_batch(const struct parameterized *job, int64_t b) {
+    return b * job->samples < job->n && pool_goes_on_rows(b + 1, job->samples);
+}
+
 #define DRAW static
 #define GENERATOR struct philox
 /* Draws the samples of all batches. */
 #define BATCHES(name, REAL)                                                                     \
     static struct status *batches_##name(struct parameterized *job) {                           \
         REAL *out = job->out, p[4];                                                             \
-        for (int64_t b = 0; b * job->samples < job->n; b++) {                                   \
+        for (int64_t b = 0; has_batch(job, b); b++) {                                           \
             int64_t begin = b * job->samples, end = MIN(begin + job->samples, job->n);          \
             struct sampling_##name s = {                                                        \
                 .generator = &job->generator, .out = out + begin, .n = end - begin};            \
@@ -98,7 +104,7 @@ static struct status *run_half(struct kernel_ctx *ctx, struct parameterized *job
     TRY(scratch_new(ctx, DT_FLOAT, job->n, 1, &memory, &floats));
     job->out = floats;
     struct status *st = batches_half(job);
-    for (int64_t i = 0; !st && i < job->n; i++)
+    for (int64_t i = 0; !st && i < job->n && pool_goes_on(i + 1); i++)
         out[i] = half_from_float(floats[i]);
     tensor_clear(&memory);
     return st;

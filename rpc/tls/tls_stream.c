@@ -575,6 +575,8 @@ struct span tls_stream_output(struct tls_stream *stream) {
         stream->out = empty;
         pthread_mutex_unlock(&stream->lock);
     }
+    if (queue_len(&stream->sending) == 0) /* it may have no memory */
+        return (struct span){NULL, 0};
     return (struct span){stream->sending.data + stream->sending.begin, queue_len(&stream->sending)};
 }
 

@@ -44,7 +44,7 @@ static void start(void) {
     options.n_devices = 1;
     options.graph_grace_ms = 0;
     options.max_in_flight_bytes = 1 << 20;
-    options.max_feed_bytes = 1 << 20;
+    options.max_feed_bytes = options.max_graph_bytes = 1 << 20;
     st = worker_service_new(loop, &options, &service);
     CHECK(!st);
     st = peer_table_know(service->home->peers, "/job:ps/replica:0/task:0", "127.0.0.1:1", "",

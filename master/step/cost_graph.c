@@ -2,9 +2,8 @@
  * traces those of its step_stats.proto and tensor_description.proto. */
 #include "master/step/cost_graph.h"
 
-#include "common/base/map.h"
 #include "common/graph/internal_ops.h"
-#include "common/tensor/tensor_proto.h"
+#include "master/step/trace_nodes.h"
 
 /* What the traces say of one node. */
 struct measured {
@@ -68,15 +67,6 @@ static void read_node(struct span in, const struct strmap *by_name) {
         return;
     measured->total_us += MIN(elapsed_us, INT32_MAX);
     measured->n_executions++;
-}
-
-/* StepStats {dev_stats 1 {node_stats 2}} */
-static void read_trace(struct span in, const struct strmap *by_name) {
-    struct proto_field device, node;
-    while (proto_next(&in, &device) > 0)
-        while (proto_field_is(&device, 1, 2) && proto_next(&device.bytes, &node) > 0)
-            if (proto_field_is(&node, 2, 2))
-                read_node(node.bytes, by_name);
 }
 
 /* ---- writing ---- */
@@ -167,7 +157,7 @@ void cost_graph_write(const struct compiled *compiled, const struct span *traces
     for (int i = 0; i < compiled->n_partitions; i++)
         add_records(&compiled->partitions[i].graph, &by_name, &arena);
     for (int i = 0; i < n_traces; i++)
-        read_trace(traces[i], &by_name);
+        trace_for_each_node(traces[i], &by_name, read_node);
     for (int i = 0, next = 0; i < compiled->n_partitions; i++)
         next = add_partition(out, &compiled->partitions[i].graph, next, &by_name, &arena);
     strmap_fini(&by_name);

@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 
-#include "common/base/map.h"
-#include "common/tensor/tensor_proto.h"
 #include "master/compile/cost_rows.h"
+#include "master/step/trace_nodes.h"
 
 /* What the traces say of one node. */
 struct sample {
@@ -40,15 +39,6 @@ static void read_node(struct span in, const struct strmap *by_name) {
     sample->n++;
 }
 
-/* StepStats {dev_stats 1 {node_stats 2}} */
-static void read_trace(struct span in, const struct strmap *by_name) {
-    struct proto_field device, node;
-    while (proto_next(&in, &device) > 0)
-        while (proto_field_is(&device, 1, 2) && proto_next(&device.bytes, &node) > 0)
-            if (proto_field_is(&node, 2, 2))
-                read_node(node.bytes, by_name);
-}
-
 void cost_samples_note(const struct compiled *compiled, const struct span *traces, int n_traces,
                        struct cost_table *table) {
     struct sample *samples = xcalloc((size_t)compiled->n_costs + 1, sizeof *samples);
@@ -59,7 +49,7 @@ void cost_samples_note(const struct compiled *compiled, const struct span *trace
         strmap_put(&by_name, compiled->costs[i].node, &samples[i]);
     }
     for (int i = 0; i < n_traces; i++)
-        read_trace(traces[i], &by_name);
+        trace_for_each_node(traces[i], &by_name, read_node);
     for (int i = 0; i < compiled->n_costs; i++)
         if (samples[i].n > 0)
             cost_table_note(table, samples[i].cost->key,

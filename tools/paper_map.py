@@ -73,7 +73,7 @@ PAPERS = (
         ("4.3", "device constraints, colocation by union-find", "master/compile/place.c",
          "unit/master/data/place.txt", {}),
         ("4.4", "control flow",
-         "worker/plan/plan_frames.c worker/executor/executor_frames.c master/compile/frames.c",
+         "worker/plan/plan_frames.c worker/executor/executor_frames.c common/graph/control_flow.c",
          "unit/worker/test_executor.c differential/programs_control_flow.py", {}),
         ("4.5", "input operations", "kernels/host/files/reader*.c kernels/host/data/*.c",
          "differential/cases_reader.py differential/programs_data.py",

@@ -3,6 +3,7 @@
 #ifndef MILLRACE_MASTER_COMPILE_COMPILE_INTERNAL_H
 #define MILLRACE_MASTER_COMPILE_COMPILE_INTERNAL_H
 
+#include "common/graph/control_flow.h"
 #include "master/compile/compile.h"
 
 /* A compilation with an empty graph, which the caller fills. `signature`, `devices` and `options`
@@ -46,28 +47,7 @@ struct status *pass_functions(struct compilation *c, bool *ret_changed) MUST_USE
  * graph is placed and not partitioned (find_saves.c). */
 void compile_find_saves(struct compilation *c);
 
-/* ---- loop frames (frames.c) ---- */
-
-/* The loop that each node belongs to; frame 0 is the root. An Enter runs in the parent frame and
- * its output belongs to the child frame; an Exit is the other way round. So a node has a frame that
- * it runs in and one that its outputs belong to. Arrays are malloc'd. */
-struct loop_frames {
-    int *in, *out; /* by node id */
-    int *parent;   /* by frame: a smaller number than the frame's own; -1 for the root */
-    /* by frame: itself or the ancestor whose parent is the root; 0 for the root */
-    int *outermost;
-    int n_frames;
-};
-/* `order` is the graph's topological order (n_live nodes). */
-void loop_frames_init(struct loop_frames *frames, const struct graph *graph,
-                      struct node *const *order);
-void loop_frames_fini(struct loop_frames *frames);
-
-/* ---- predicates ---- */
-/* Is it an Enter, Exit, Merge, NextIteration, LoopCond or one of their Ref forms? */
-bool node_is_frame_op(const struct node *node);
-/* May one of its outputs be dead while the node itself runs? */
-bool node_is_switch(const struct node *node);
+/* ---- predicates (predicates.c) ---- */
 bool node_has_ref(const struct node *node); /* is one of its inputs or outputs a reference? */
 /* Is its op a function of the library, or one of its attrs a function? */
 bool node_uses_functions(const struct node *node);

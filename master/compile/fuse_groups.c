@@ -25,10 +25,10 @@
 
 #include <stdlib.h>
 
+#include "common/graph/conditions.h"
 #include "common/graph/fused.h"
 #include "common/graph/references.h"
 #include "kernels/kernel.h"
-#include "master/compile/conditions.h"
 
 enum { MAX_WAITERS = 64 }; /* bits of struct fuse_node's `waits` */
 
@@ -336,8 +336,8 @@ void fuse_groups_find(struct compilation *c, struct node *const *order,
     f.parent = arena_array(&c->arena, int, n + 1);
     f.is_target = arena_array(&c->arena, bool, n + 1);
     f.is_reference = graph_find_references(&c->graph, consumers);
-    loop_frames_init(&f.frames, &c->graph, order);
-    conditions_init(&f.conditions, &c->graph, order);
+    loop_frames_init(&f.frames, &c->graph, order, c->graph.n_live);
+    conditions_init(&f.conditions, &c->graph, order, c->graph.n_live);
     find_loop_conditions(&f);
     for (int i = 0; i < c->n_targets; i++)
         f.is_target[c->target_nodes[i]->id] = true;

@@ -252,7 +252,7 @@ struct status *partitioner_repeat_step(struct partitioner *p, struct node *src, 
 static struct status *find_frames(struct partitioner *p, struct node ***ret_order) {
     TRY(graph_topological_order(&p->c->graph, ret_order));
     loop_frames_fini(&p->frames);
-    loop_frames_init(&p->frames, &p->c->graph, *ret_order);
+    loop_frames_init(&p->frames, &p->c->graph, *ret_order, p->c->graph.n_live);
     p->runs_once = arena_array(&p->c->arena, bool, p->frames.n_frames);
     memset(p->runs_once, true, (size_t)p->frames.n_frames);
     for (int i = 0; i < p->c->graph.n_live; i++) {

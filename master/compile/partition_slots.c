@@ -10,7 +10,7 @@
  * handles that. */
 #include <stdlib.h>
 
-#include "master/compile/conditions.h"
+#include "common/graph/conditions.h"
 #include "master/compile/partition.h"
 
 /* smaller values are sent without a grant (worker/exchange/rendezvous.h) */
@@ -44,7 +44,7 @@ struct status *partitioner_find_slots(struct partitioner *p) {
         return NULL;
     TRY(graph_topological_order(graph, &order));
     struct partitioner_slots *slots = arena_new(&p->c->arena, struct partitioner_slots);
-    conditions_init(&slots->conditions, graph, order);
+    conditions_init(&slots->conditions, graph, order, graph->n_live);
     free(order);
     slots->shapes = compilation_shapes(p->c);
     p->slots = slots;

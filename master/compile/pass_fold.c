@@ -302,7 +302,7 @@ struct status *pass_fold(struct compilation *c, bool *ret_changed) {
         arena_alloc_aligned(&c->arena, FOLD_MAX_ARGS * sizeof(*f.inputs), _Alignof(struct tensor));
     f.allocator = allocator_host_new("fold", 0);
     arena_init(&f.scratch);
-    loop_frames_init(&f.frames, &c->graph, order);
+    loop_frames_init(&f.frames, &c->graph, order, c->graph.n_live);
     compute_all(&f, order, c->graph.n_live);
     struct status *st = put_values(&f);
     *ret_changed = f.changed;

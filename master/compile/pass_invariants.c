@@ -21,9 +21,9 @@
  * nodes of several outputs. A node moves out of one loop, not of several. Linear. */
 #include <stdlib.h>
 
+#include "common/graph/conditions.h"
 #include "kernels/kernel.h"
 #include "master/compile/compile_internal.h"
-#include "master/compile/conditions.h"
 
 enum {
     MAX_INPUTS = 16,   /* of a node that moves */
@@ -281,8 +281,8 @@ struct status *pass_invariants(struct compilation *c, bool *ret_changed) {
     m.of = arena_array(&c->arena, struct invariant, m.n_ids + 1);
     m.is_target = arena_array(&c->arena, bool, m.n_ids + 1);
     m.is_reference = compile_references(&c->graph);
-    loop_frames_init(&m.frames, &c->graph, order);
-    conditions_init(&m.conditions, &c->graph, order);
+    loop_frames_init(&m.frames, &c->graph, order, n);
+    conditions_init(&m.conditions, &c->graph, order, n);
     for (int i = 0; i < c->n_targets; i++)
         m.is_target[c->target_nodes[i]->id] = true;
     for (int i = 0; i < n && !st; i++)

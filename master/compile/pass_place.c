@@ -180,7 +180,7 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) {
     TRY_OUT(graph_topological_order(&c->graph, &p.order));
     TRY_OUT(placer_init(&p.placer, &c->graph, c->devices, c->options, &c->arena));
     TRY_OUT(placer_settle(&p.placer, false));
-    loop_frames_init(&p.frames, &c->graph, p.order);
+    loop_frames_init(&p.frames, &c->graph, p.order, c->graph.n_live);
     p.why = arena_array(&c->arena, uint8_t, c->graph.n_nodes + 1);
     graph_consumers_init(&p.consumers, &c->graph);
     find_loop_tasks(&p);

@@ -1,9 +1,9 @@
 /* Finds the conditions of nodes (conditions.h), in topological order. */
-#include "master/compile/conditions.h"
+#include "common/graph/conditions.h"
 
 #include <stdlib.h>
 
-#include "master/compile/compile_internal.h"
+#include "common/graph/control_flow.h"
 
 enum { MAX_DEPTH = 64 };
 
@@ -102,14 +102,14 @@ static int condition_of_node(struct conditions *conditions, const struct node *n
 }
 
 void conditions_init(struct conditions *conditions, const struct graph *graph,
-                     struct node *const *order) {
+                     struct node *const *order, int n_order) {
     *conditions =
         (struct conditions){.n = 1, .capacity = 16, .n_buckets = (size_t)graph->n_nodes + 1};
     arena_init(&conditions->arena);
     conditions->all = xcalloc((size_t)conditions->capacity, sizeof(*conditions->all));
     conditions->first_of = arena_array(&conditions->arena, int, conditions->n_buckets);
     conditions->of = arena_array(&conditions->arena, int, graph->n_nodes + 1);
-    for (int i = 0; i < graph->n_live; i++)
+    for (int i = 0; i < n_order; i++)
         conditions->of[order[i]->id] = condition_of_node(conditions, order[i]);
 }
 

@@ -1,4 +1,4 @@
-/* Finds under which conditions the nodes of a graph run [CF 4.1]. For this room. Pool thread.
+/* Finds under which conditions the nodes of a graph run [CF 4.1]. Any thread.
  *
  *   a ──► Switch(p) ──0──► b ──► Merge ──► d       a: always
  *               └───1──► c ───────┘                b: (always, p, 0)    c: (always, p, 1)
@@ -8,8 +8,8 @@
  * node is uncertain. A loop is entered and left under the condition of its Enters; within the loop,
  * the side of its LoopCond is a condition as well. A node below more than 64 conditions is
  * uncertain too, since joining two conditions costs the difference of their depths. */
-#ifndef MILLRACE_MASTER_COMPILE_CONDITIONS_H
-#define MILLRACE_MASTER_COMPILE_CONDITIONS_H
+#ifndef MILLRACE_COMMON_GRAPH_CONDITIONS_H
+#define MILLRACE_COMMON_GRAPH_CONDITIONS_H
 
 #include "common/graph/graph.h"
 
@@ -32,9 +32,10 @@ struct conditions {
     int *of; /* by node id: the condition under which it runs, an index of `all` */
 };
 
-/* `order` is the graph's topological order. */
+/* `order` has nodes in topological order: all, or those of a part (graph_order_from). What is
+ * outside of the part runs always. */
 void conditions_init(struct conditions *conditions, const struct graph *graph,
-                     struct node *const *order);
+                     struct node *const *order, int n_order);
 void conditions_fini(struct conditions *conditions); /* accepts an all-zero one */
 
 /* The condition under which the value of an edge is alive. */

@@ -10,10 +10,11 @@
 /* ---- calls of functions ---- */
 
 static void set_types(struct gradient_ctx *g, struct node *node, const char *attr,
-                      const struct node_input *inputs, int n) {
+                      const struct node_input *inputs, int n,
+                      enum dtype (*type_of)(struct node_input)) {
     struct attr_value *types = arena_array(&g->graph->arena, struct attr_value, n + 1);
     for (int i = 0; i < n; i++)
-        types[i] = (struct attr_value){.type = ATTR_TYPE, .dtype = gradient_dtype(inputs[i])};
+        types[i] = (struct attr_value){.type = ATTR_TYPE, .dtype = type_of(inputs[i])};
     node_set_attr(g->graph, node, attr,
                   &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {types, n}});
 }
@@ -26,6 +27,21 @@ static struct attr_value called_function(struct gradient_ctx *g) {
     struct attr_func *func = arena_new(&g->graph->arena, struct attr_func);
     *func = (struct attr_func){g->node->op_name, g->node->attrs, g->node->n_attrs};
     return (struct attr_value){.type = ATTR_FUNC, .func = func};
+}
+
+/* The dtype of a gradient by an argument: of the variable's value for a handle, if the graph says
+ * which variable that is. */
+static enum dtype gradient_type(struct node_input argument) {
+    enum { MAX_NODES = 100 };
+    for (int i = 0; i < MAX_NODES && gradient_dtype(argument) == DT_RESOURCE; i++) {
+        const struct attr_value *dtype = node_attr(argument.src, "dtype");
+        if (node_is_op(argument.src, "VarHandleOp") && dtype && dtype->type == ATTR_TYPE)
+            return dtype->dtype;
+        if (argument.src->n_data == 0)
+            break;
+        argument = argument.src->inputs[0];
+    }
+    return gradient_dtype(argument);
 }
 
 /* Adds a SymbolicGradient, which takes the arguments and the gradients of the results. */
@@ -44,14 +60,15 @@ static void differentiate_call(struct gradient_ctx *g) {
     if (g->status)
         return;
     struct attr_value function = called_function(g);
-    set_types(g, node, "Tin", inputs, n);
-    set_types(g, node, "Tout", inputs, call->n_data);
+    set_types(g, node, "Tin", inputs, n, gradient_dtype);
+    set_types(g, node, "Tout", inputs, call->n_data, gradient_type);
     node_set_attr(g->graph, node, "f", &function);
     for (int i = 0; i < n; i++)
         node_add_input(g->graph, node, inputs[i].src, inputs[i].index);
     g->status = node_finish(g->graph, node);
     for (int i = 0; i < call->n_data && !g->status; i++)
-        gradient_set(g, i, (struct node_input){node, i});
+        if (node->out_types[i] != DT_RESOURCE)
+            gradient_set(g, i, (struct node_input){node, i});
 }
 
 /* ---- one call ---- */
@@ -184,6 +201,7 @@ static struct status *differentiate(struct differentiation *d, const TF_Output *
         .n_ys = d->ny,
         .max_nodes = limits.max_nodes,
         .prefix = d->prefix,
+        .array_source = d->prefix,
         .function = differentiate_call,
     };
     return backprop_run(&backprop, d->dxs);

@@ -15,9 +15,12 @@ extern "C" {
  * are TensorFlow's.) After an error the graph is unchanged.
  *
  * The gradient of a resource variable, given by its handle, is dense and has the shape of its
- * value. A call of a function is differentiated by the master, as SymbolicGradient. Control flow
- * cannot be differentiated. Errors: UNIMPLEMENTED names an op whose derivative is not written;
- * INVALID_ARGUMENT where no y needs an x.
+ * value. Conditionals and loops are differentiated, also nested ones and loops that span tasks; the
+ * forward loop then counts its iterations and keeps the values that the gradient needs [CF 5.1]. A
+ * call of a function, and If, Case, While and For, are differentiated by the master, as
+ * SymbolicGradient, which computes the function again: what is random in it differs from the first
+ * time. Errors: UNIMPLEMENTED names an op whose derivative is not written, or an x or y within a
+ * loop; INVALID_ARGUMENT where no y needs an x.
  *
  * The new operations are named below `prefix`, which no operation may use yet; NULL means a free
  * name that begins with "gradients". */

@@ -29,7 +29,7 @@ typedef struct TF_WhileParams {
 TF_WhileParams TF_NewWhile(TF_Graph *graph, TF_Output *inputs, int ninputs, TF_Status *status);
 /* Adds the loop to the graph, sets `outputs` to the values after it, and frees what TF_NewWhile
  * made, also after an error. After an error no operation has been added, but functions of the two
- * graphs may be in the library. The loop cannot be differentiated. */
+ * graphs may be in the library. TF_AddGradients differentiates the loop. */
 void TF_FinishWhile(const TF_WhileParams *params, TF_Status *status, TF_Output *outputs);
 /* Frees what TF_NewWhile made. */
 void TF_AbortWhile(const TF_WhileParams *params);

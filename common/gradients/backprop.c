@@ -1,25 +1,10 @@
-/* Visits nodes from the outputs to the inputs and adds their gradients (backprop.h). */
+/* Visits nodes from the outputs to the inputs and adds their gradients (backprop.h). A loop is
+ * visited as a whole (backprop_loop.c). */
 #include "common/gradients/backprop.h"
 
 #include <stdlib.h>
 
-/* One contribution to the gradient of an output, in a list for each output. */
-struct contribution {
-    struct node_input value;
-    int next; /* index + 1 of the next one; 0 at the end */
-};
-
-struct walk {
-    const struct backprop *b;
-    struct node **order; /* the nodes of the part, in order */
-    int n_order;
-    int *first_output; /* for each node of the part: the index of its outputs in `heads` */
-    int *heads;        /* for each output: its first contribution + 1 */
-    bool *is_on_way;   /* for each node of the part: does it depend on an x? */
-    struct contribution *contributions;
-    int n_contributions, capacity;
-    int n_part;
-};
+#include "common/gradients/backprop_internal.h"
 
 /* PREFIX/gradient/NAME for the node PREFIX/NAME. */
 static const char *name_below(const struct walk *walk, const struct node *node) {
@@ -30,13 +15,13 @@ static const char *name_below(const struct walk *walk, const struct node *node) 
     return arena_printf(&walk->b->graph->arena, "%s/gradient/%s", prefix, name);
 }
 
-static bool carries_gradient(struct node_input value) {
+bool carries_gradient(struct node_input value) {
     enum dtype dtype = dtype_base((enum dtype)value.src->out_types[value.index]);
     return dtype_in(dtype, DTYPES_FLOAT | DTYPES_COMPLEX) || dtype == DT_VARIANT ||
            dtype == DT_RESOURCE;
 }
 
-static bool is_in_part(const struct walk *walk, const struct node *node) {
+bool walk_has(const struct walk *walk, const struct node *node) {
     int place = node->id - walk->b->first_id;
     return place >= 0 && place < walk->n_part;
 }
@@ -45,8 +30,8 @@ static int *head_of(struct walk *walk, struct node_input output) {
     return &walk->heads[walk->first_output[output.src->id - walk->b->first_id] + output.index];
 }
 
-static void contribute(struct walk *walk, struct node_input to, struct node_input value) {
-    if (!value.src || !is_in_part(walk, to.src) || !carries_gradient(to))
+void walk_contribute(struct walk *walk, struct node_input to, struct node_input value) {
+    if (!value.src || !walk_has(walk, to.src) || !carries_gradient(to))
         return;
     if (walk->n_contributions == walk->capacity) {
         walk->capacity = walk->capacity ? 2 * walk->capacity : 64;
@@ -76,8 +61,7 @@ static struct status *sum_parts(struct walk *walk, struct node_input output, int
     return node_finish(graph, sum);
 }
 
-/* Adds a gradient to that of an output. src NULL: there is none. */
-static struct status *take(struct walk *walk, struct node_input output, struct node_input *ret) {
+struct status *walk_take(struct walk *walk, struct node_input output, struct node_input *ret) {
     int n = 0;
     *ret = (struct node_input){NULL, 0};
     for (int i = *head_of(walk, output); i > 0; i = walk->contributions[i - 1].next, n++)
@@ -101,14 +85,26 @@ static struct status *find_function(const struct walk *walk, const struct node *
                                 node->name);
 }
 
+struct gradient_ctx walk_context(struct walk *walk, const struct node *node, struct node *entry) {
+    return (struct gradient_ctx){
+        .graph = walk->b->graph,
+        .node = node,
+        .prefix = name_below(walk, node),
+        .entry = entry,
+        .array_source = walk->b->array_source ? walk->b->array_source : "gradients",
+        .walk = walk,
+        .user = walk->b->user,
+    };
+}
+
 static struct status *differentiate(struct walk *walk, const struct node *node) {
     struct graph *graph = walk->b->graph;
     struct node_input *grads =
-        arena_array(&graph->arena, struct node_input, node->n_outputs + node->n_data + 1);
+        arena_array(&walk->arena, struct node_input, node->n_outputs + node->n_data + 1);
     bool has_any = false;
     gradient_fn *function;
     for (int i = 0; i < node->n_outputs; i++) {
-        TRY(take(walk, (struct node_input){(struct node *)(uintptr_t)node, i}, &grads[i]));
+        TRY(walk_take(walk, (struct node_input){(struct node *)(uintptr_t)node, i}, &grads[i]));
         has_any = has_any || grads[i].src;
     }
     if (!has_any)
@@ -116,15 +112,9 @@ static struct status *differentiate(struct walk *walk, const struct node *node) 
     TRY(find_function(walk, node, &function));
     if (!function)
         return NULL;
-    struct gradient_ctx ctx = {
-        .graph = graph,
-        .node = node,
-        .grad_out = grads,
-        .grad_in = grads + node->n_outputs,
-        .prefix = name_below(walk, node),
-        .entry = walk->b->entry,
-        .user = walk->b->user,
-    };
+    struct gradient_ctx ctx = walk_context(walk, node, walk->entry);
+    ctx.grad_out = grads;
+    ctx.grad_in = grads + node->n_outputs;
     if (graph->n_nodes > walk->b->max_nodes)
         return status_exhausted(
             "The gradient makes a graph of more than %d nodes\n\t [[{{node %s}}]]",
@@ -133,29 +123,55 @@ static struct status *differentiate(struct walk *walk, const struct node *node) 
     if (ctx.status)
         return status_suffix_take(ctx.status, "\n\t [[{{node %s}}]]", node->name);
     for (int i = 0; i < node->n_data; i++)
-        contribute(walk, node->inputs[i], ctx.grad_in[i]);
+        walk_contribute(walk, node->inputs[i], ctx.grad_in[i]);
     return NULL;
 }
 
-/* Marks the nodes that depend on an x and that a gradient can reach. One x may depend on
- * another. */
+struct status *walk_region(struct walk *walk, int frame) {
+    const struct region *region = &walk->regions[frame];
+    for (int i = region->n - 1; i >= 0; i--) {
+        struct node *node = region->units[i].node;
+        if (!node)
+            TRY(walk_loop(walk, &walk->loops[region->units[i].frame]));
+        else if (walk->is_on_way[node->id - walk->b->first_id] && !walk_is_of_loop(walk, node))
+            TRY(differentiate(walk, node));
+    }
+    return NULL;
+}
+
+/* ---- the path from the xs ---- */
+
+static bool is_below_x(const struct walk *walk, const bool *is_x, const struct node *node) {
+    for (int k = 0; k < node->n_data; k++) {
+        const struct node *src = node->inputs[k].src;
+        int place = src->id - walk->b->first_id;
+        if (walk_has(walk, src) && (is_x[place] || walk->is_on_way[place]) &&
+            carries_gradient(node->inputs[k]))
+            return true;
+    }
+    return false;
+}
+
+/* Marks the nodes that depend on an x and that a gradient can reach. One x may depend on another. A
+ * value that a loop hands on from one iteration to the next one is seen in the next round. */
 static void mark_path(struct walk *walk) {
-    bool *is_x = xcalloc((size_t)walk->n_part + 1, sizeof(*is_x));
+    bool *is_x = xcalloc((size_t)walk->n_part + 1, sizeof(*is_x)), goes_on = true;
     for (int i = 0; i < walk->b->n_xs; i++)
         is_x[walk->b->xs[i].src->id - walk->b->first_id] = true;
-    for (int i = 0; i < walk->n_order; i++) {
-        const struct node *node = walk->order[i];
-        bool is_below = false;
-        for (int k = 0; k < node->n_data && !is_below; k++) {
-            const struct node *src = node->inputs[k].src;
-            int place = src->id - walk->b->first_id;
-            is_below = is_in_part(walk, src) && (is_x[place] || walk->is_on_way[place]) &&
-                       carries_gradient(node->inputs[k]);
+    while (goes_on) {
+        goes_on = false;
+        for (int i = 0; i < walk->n_order; i++) {
+            const struct node *node = walk->order[i];
+            bool *is_below = &walk->is_on_way[node->id - walk->b->first_id], was_below = *is_below;
+            *is_below = was_below || is_below_x(walk, is_x, node);
+            goes_on = goes_on || (*is_below && !was_below &&
+                                  node_is_either(node, "NextIteration", "RefNextIteration"));
         }
-        walk->is_on_way[node->id - walk->b->first_id] = is_below;
     }
     free(is_x);
 }
+
+/* ---- one run ---- */
 
 static void number_outputs(struct walk *walk) {
     int n = 0;
@@ -167,6 +183,14 @@ static void number_outputs(struct walk *walk) {
     walk->heads = xcalloc((size_t)n + 1, sizeof(walk->heads[0]));
 }
 
+static struct status *check_frame(const struct walk *walk, const char *what,
+                                  struct node_input value) {
+    if (walk->frames.out[value.src->id] == 0)
+        return NULL;
+    return status_unimplemented("The %s '%s' of a gradient is within a loop", what,
+                                value.src->name);
+}
+
 static struct status *walk_run(struct walk *walk, struct node_input *ret_dxs) {
     const struct backprop *b = walk->b;
     for (int i = 0; i < walk->n_part; i++)
@@ -174,25 +198,37 @@ static struct status *walk_run(struct walk *walk, struct node_input *ret_dxs) {
     TRY(graph_order_from(b->graph, b->first_id, &walk->order));
     number_outputs(walk);
     mark_path(walk);
-    for (int i = 0; i < b->n_ys; i++)
-        contribute(walk, b->ys[i], b->dys[i]);
-    for (int i = walk->n_order - 1; i >= 0; i--)
-        if (walk->is_on_way[walk->order[i]->id - b->first_id])
-            TRY(differentiate(walk, walk->order[i]));
+    loop_frames_init(&walk->frames, b->graph, walk->order, walk->n_order);
+    conditions_init(&walk->conditions, b->graph, walk->order, walk->n_order);
+    walk_find_loops(walk);
     for (int i = 0; i < b->n_xs; i++)
-        TRY(take(walk, b->xs[i], &ret_dxs[i]));
+        TRY(check_frame(walk, "input", b->xs[i]));
+    for (int i = 0; i < b->n_ys; i++) {
+        TRY(check_frame(walk, "output", b->ys[i]));
+        walk_contribute(walk, b->ys[i], b->dys[i]);
+    }
+    TRY(walk_region(walk, 0));
+    for (int i = 0; i < b->n_xs; i++)
+        TRY(walk_take(walk, b->xs[i], &ret_dxs[i]));
     return NULL;
 }
 
 struct status *backprop_run(const struct backprop *backprop, struct node_input *ret_dxs) {
-    struct walk walk = {.b = backprop, .n_part = backprop->graph->n_nodes - backprop->first_id};
+    struct walk walk = {.b = backprop,
+                        .n_part = backprop->graph->n_nodes - backprop->first_id,
+                        .entry = backprop->entry};
+    arena_init(&walk.arena);
     walk.first_output = xcalloc((size_t)walk.n_part + 1, sizeof(walk.first_output[0]));
     walk.is_on_way = xcalloc((size_t)walk.n_part + 1, sizeof(walk.is_on_way[0]));
     struct status *st = walk_run(&walk, ret_dxs);
+    loop_frames_fini(&walk.frames);
+    conditions_fini(&walk.conditions);
+    arena_fini(&walk.arena);
     free(walk.order);
     free(walk.first_output);
     free(walk.heads);
     free(walk.is_on_way);
     free(walk.contributions);
+    free(walk.added);
     return st;
 }

@@ -24,6 +24,8 @@ struct backprop {
     int max_nodes; /* the graph may grow to about this many nodes */
     /* prefix of the names of the part: what is added for PREFIX/a is called PREFIX/gradient/a/… */
     const char *prefix;
+    /* tells TensorArrays of these gradients from others of the same arrays; NULL: "gradients" */
+    const char *array_source;
     struct node *entry; /* control input of new nodes without data inputs; may be NULL */
     /* differentiates nodes that call functions (GRADIENT_CALL, and functions as ops); may be
      * NULL */
@@ -32,8 +34,10 @@ struct backprop {
 };
 
 /* Sets ret_dxs, one for each x; src is NULL where no gradient reaches it. After an error nodes may
- * have been added. Errors: UNIMPLEMENTED naming an op whose derivative is not written, or that is
- * control flow; RESOURCE_EXHAUSTED beyond max_nodes; INVALID_ARGUMENT. */
+ * have been added. Loops and conditionals are differentiated [CF 5.1]; nodes that save values are
+ * added to the forward loops. Errors: UNIMPLEMENTED naming an op whose derivative is not written,
+ * an x or y within a loop, or a loop of an unusual form; RESOURCE_EXHAUSTED beyond max_nodes;
+ * INVALID_ARGUMENT. */
 struct status *backprop_run(const struct backprop *backprop, struct node_input *ret_dxs) MUST_USE;
 
 #endif

@@ -141,6 +141,13 @@ struct node_input gradient_second(struct node_input value, int output) {
     return (struct node_input){value.src, output};
 }
 
+struct node_input gradient_switch(struct gradient_ctx *g, struct node_input value,
+                                  struct node_input pred, int n_sides) {
+    if (gradient_dtype(pred) == DT_BOOL)
+        return OP("Switch", value, pred);
+    return OP_WITH("_SwitchN", ATTRS(ATTR_I("num_outs", n_sides)), value, pred);
+}
+
 /* ---- constants ---- */
 
 static struct status *make_constant(struct gradient_ctx *g, const struct tensor *value,
@@ -154,7 +161,7 @@ static struct status *make_constant(struct gradient_ctx *g, const struct tensor 
     return NULL;
 }
 
-static struct node_input constant(struct gradient_ctx *g, const struct tensor *value) {
+struct node_input gradient_constant(struct gradient_ctx *g, const struct tensor *value) {
     struct node_input made = {NULL, 0};
     if (!g->status)
         g->status = make_constant(g, value, &made.src);
@@ -164,13 +171,13 @@ static struct node_input constant(struct gradient_ctx *g, const struct tensor *v
 struct node_input gradient_number(struct gradient_ctx *g, struct node_input like, double value) {
     struct tensor scalar = TENSOR_INIT;
     tensor_init_scalar(&scalar, DT_DOUBLE, &value);
-    return gradient_cast(g, constant(g, &scalar), gradient_dtype(like));
+    return gradient_cast(g, gradient_constant(g, &scalar), gradient_dtype(like));
 }
 
 struct node_input gradient_i32(struct gradient_ctx *g, int32_t value) {
     struct tensor scalar = TENSOR_INIT;
     tensor_init_scalar_i32(&scalar, value);
-    return constant(g, &scalar);
+    return gradient_constant(g, &scalar);
 }
 
 struct node_input gradient_i32s(struct gradient_ctx *g, int n, const int32_t *values) {
@@ -181,7 +188,7 @@ struct node_input gradient_i32s(struct gradient_ctx *g, int n, const int32_t *va
     if (g->status)
         return (struct node_input){NULL, 0};
     memcpy(tensor_data(&vector), values, (size_t)n * sizeof(values[0]));
-    struct node_input made = constant(g, &vector);
+    struct node_input made = gradient_constant(g, &vector);
     tensor_clear(&vector);
     return made;
 }

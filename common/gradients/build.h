@@ -52,9 +52,14 @@ struct node_input gradient_op_of(struct gradient_ctx *g, const char *op, bool is
                                  const struct gradient_attr *attrs,
                                  const struct node_input *inputs);
 #define GRADIENT_END ((struct node_input){NULL, INT32_MIN})
+/* A Switch, or, for an index, a _SwitchN. */
+struct node_input gradient_switch(struct gradient_ctx *g, struct node_input value,
+                                  struct node_input pred, int n_sides);
 /* another output of the same node */
 struct node_input gradient_second(struct node_input value, int output);
 
+/* a Const */
+struct node_input gradient_constant(struct gradient_ctx *g, const struct tensor *value);
 /* a scalar of the dtype of `like` */
 struct node_input gradient_number(struct gradient_ctx *g, struct node_input like, double value);
 struct node_input gradient_i32(struct gradient_ctx *g, int32_t value);
@@ -134,6 +139,9 @@ struct node_input gradient_product(struct gradient_ctx *g, struct node_input vec
 /* The part of a shape before its last n axes, and the last n. */
 struct node_input gradient_outer(struct gradient_ctx *g, struct node_input shape, int32_t n);
 struct node_input gradient_inner(struct gradient_ctx *g, struct node_input shape, int32_t n);
+/* Zeros for a gradient: of the dtype and shape of `like`, or of the shape of the variable whose
+ * handle it is, and then of `dtype`. */
+struct node_input gradient_zeros(struct gradient_ctx *g, struct node_input like, enum dtype dtype);
 /* `value` summed over the axes along which `to` was broadcast; it has the shape of `to`. */
 struct node_input gradient_unbroadcast(struct gradient_ctx *g, struct node_input value,
                                        struct node_input to);

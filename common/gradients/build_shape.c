@@ -2,6 +2,8 @@
  * of the graph are not known here (build.h). */
 #include "common/gradients/build.h"
 
+#include "common/tensor/tensor.h"
+
 struct node_input gradient_concat(struct gradient_ctx *g, const struct node_input *vectors) {
     struct node_input inputs[8];
     int n = 0;
@@ -66,4 +68,14 @@ struct node_input gradient_adjoint(struct gradient_ctx *g, struct node_input a) 
     struct node_input last = gradient_element(g, all, -1), before = gradient_element(g, all, -2);
     return OP("ConjugateTranspose", a,
               CONCAT(outer, RESHAPE(last, I32S(1)), RESHAPE(before, I32S(1))));
+}
+
+struct node_input gradient_zeros(struct gradient_ctx *g, struct node_input like, enum dtype dtype) {
+    if (gradient_dtype(like) != DT_RESOURCE)
+        return ZEROS(like);
+    struct node_input shape = OP_WITH("VariableShape", ATTRS(ATTR_T("out_type", DT_INT32)), like);
+    double zero = 0;
+    struct tensor scalar = TENSOR_INIT;
+    tensor_init_scalar(&scalar, DT_DOUBLE, &zero);
+    return OP("Fill", shape, gradient_cast(g, gradient_constant(g, &scalar), dtype));
 }

@@ -22,7 +22,9 @@ struct gradient_ctx {
     struct node *entry; /* control input of new nodes without data inputs; NULL: none */
     /* the first error, after which the functions of build.h do nothing */
     struct status *status;
-    void *user; /* for the caller of backprop_run */
+    const char *array_source; /* the attr `source` of TensorArrays of gradients */
+    struct walk *walk;        /* for control_flow_grad.c */
+    void *user;               /* for the caller of backprop_run */
 };
 /* Sets grad_in, or status. It does not check shapes: the added ops do when the step runs. */
 typedef void gradient_fn(struct gradient_ctx *ctx);

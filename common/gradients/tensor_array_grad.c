@@ -5,7 +5,7 @@
 
 /* Makes the array of gradients after `flow`, and returns its handle and flow. */
 static struct node_input array_of_gradients(struct gradient_ctx *g, struct node_input flow) {
-    return OP_WITH("TensorArrayGradV3", ATTRS(ATTR_S("source", "gradients")), IN(0), flow);
+    return OP_WITH("TensorArrayGradV3", ATTRS(ATTR_S("source", g->array_source)), IN(0), flow);
 }
 
 /* ---- reads: dy is written, and the gradient of the flow is the write's flow ---- */

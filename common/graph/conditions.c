@@ -5,7 +5,10 @@
 
 #include "common/graph/control_flow.h"
 
-enum { MAX_DEPTH = 64 };
+enum {
+    MAX_DEPTH = 64,
+    MAX_IDENTITIES = 16,
+};
 
 static bool is_same(const struct condition *a, const struct condition *b) {
     return a->parent == b->parent && a->pred_id == b->pred_id && a->pred_output == b->pred_output &&
@@ -18,12 +21,22 @@ static size_t bucket_of(const struct conditions *conditions, const struct condit
     return hash_bytes(parts, sizeof(parts), 0) % conditions->n_buckets;
 }
 
-static int condition_find(struct conditions *conditions, int parent, const struct node_input *pred,
+/* What the Identities before a predicate hand on, so that equal predicates are one. */
+static struct node_input source_of(struct node_input pred) {
+    for (int i = 0; i < MAX_IDENTITIES && node_is_op(pred.src, "Identity") &&
+                    pred.src->n_data == 1 && !dtype_is_ref((enum dtype)pred.src->in_types[0]);
+         i++)
+        pred = pred.src->inputs[0];
+    return pred;
+}
+
+static int condition_find(struct conditions *conditions, int parent, struct node_input pred,
                           int side, int n_sides) {
+    pred = source_of(pred);
     struct condition asked = {.parent = parent,
                               .depth = conditions->all[parent].depth + 1,
-                              .pred_id = pred->src->id,
-                              .pred_output = pred->index,
+                              .pred_id = pred.src->id,
+                              .pred_output = pred.index,
                               .side = side,
                               .n_sides = n_sides};
     if (asked.depth > MAX_DEPTH)
@@ -58,7 +71,7 @@ int condition_of_input(struct conditions *conditions, const struct node_input *i
     int of = conditions->of[in->src->id];
     if (of == CONDITION_UNCERTAIN || in->index == CONTROL_EDGE || !node_is_switch(in->src))
         return of;
-    return condition_find(conditions, of, &in->src->inputs[1], in->index, in->src->n_outputs);
+    return condition_find(conditions, of, in->src->inputs[1], in->index, in->src->n_outputs);
 }
 
 /* Alive if one of its inputs is. It is certain if every side of one condition has an input. */

@@ -18,7 +18,7 @@ enum { CONDITION_ALWAYS = 0, CONDITION_UNCERTAIN = -1 };
 /* Holds if the predicate chooses `side`, within `parent`. */
 struct condition {
     int parent, depth;
-    int pred_id, pred_output; /* the predicate: a node's output */
+    int pred_id, pred_output; /* the predicate: a node's output, which is no plain Identity */
     int side, n_sides;
     int next; /* the next one of its bucket */
 };

@@ -73,6 +73,7 @@ struct inline_rule {
     const char *op;
     struct status *(*lower)(struct inliner *in, const struct inline_call *call,
                             struct replacement *ret);
+    bool is_control_flow; /* a conditional or a loop */
 };
 const struct inline_rule *inline_rule_find(const char *op); /* NULL: the op is not inlined */
 struct status *lower_call(struct inliner *in, const struct inline_call *call,
@@ -124,6 +125,13 @@ struct inliner {
 };
 
 void inliner_push(struct inliner *in, struct inline_call call);
+/* Replaces conditionals and loops among the calls that were pushed after the first `n_calls`, and
+ * those within them, and gives the nodes from `first_id` on their replacements as inputs. Other
+ * calls stay. *ret_any: were there any? */
+struct status *inliner_lower_control_flow(struct inliner *in, int n_calls, int first_id,
+                                          bool *ret_any) MUST_USE;
+/* Follows replacements to an output that stays. */
+struct status *inliner_resolve(struct inliner *in, struct node_input *input) MUST_USE;
 
 /* An attr of a call that was made for a function which a kernel calls: every stateful node of its
  * body runs, also one that no output needs. */

@@ -6,7 +6,8 @@
  *                                     dx ◄──────── nodes of the gradient ◄── dy
  *
  * The forward nodes that the gradient needs nothing of fall to the prune. A call inside f is
- * differentiated as a call: it becomes a SymbolicGradient of what it calls. Where the library
+ * differentiated as a call: it becomes a SymbolicGradient of what it calls. Conditionals and loops
+ * inside f are lowered first. Where the library
  * names a function's gradient, that is called instead: it takes (x…, dy…) and hands out (dx…),
  * as this op does. */
 #include "common/gradients/backprop.h"
@@ -19,6 +20,7 @@
 struct within {
     struct inliner *in;
     const struct body *body;
+    bool has_control_flow;
 };
 
 /* ---- the library's gradients ---- */
@@ -95,8 +97,8 @@ static void differentiate_call(struct gradient_ctx *g) {
     if (g->status)
         return;
     inliner_push(in, (struct inline_call){.node = gradient,
-                                          .pivot = within->body->entry,
-                                          .inputs_decide = within->body->has_control_flow,
+                                          .pivot = g->entry,
+                                          .inputs_decide = within->has_control_flow,
                                           .chain = within->body->chain,
                                           .region = REGION_KERNEL});
     for (int i = 0; i < node->n_data; i++)
@@ -111,6 +113,7 @@ struct symbolic {
     const struct attr_func *function;
     struct body body;
     int first_id, n_xs, n_dys;
+    bool has_control_flow; /* in the forward graph */
     struct node_input *xs, *dys, *dxs;
 };
 
@@ -146,6 +149,16 @@ static struct status *make_op(struct symbolic *s) {
     s->body.outputs = arena_array(&in->c->arena, struct node_input, node->n_outputs + 1);
     for (int i = 0; i < node->n_outputs; i++)
         s->body.outputs[i] = (struct node_input){node, i};
+    if (!node_is_call(node))
+        return NULL;
+    struct inline_call call = *s->call;
+    call.node = node;
+    call.pivot = s->body.entry;
+    call.region = REGION_KERNEL;
+    inliner_push(in, call);
+    s->body.chain = call.chain;
+    s->body.effects = arena_memdup(&in->c->arena, &node, sizeof(node));
+    s->body.n_effects = node_is_stateful(node);
     return NULL;
 }
 
@@ -176,8 +189,18 @@ static struct status *check_dys(const struct symbolic *s) {
     return NULL;
 }
 
+/* Conditionals and loops are differentiated as the nodes that they become. */
+static struct status *lower_forward(struct symbolic *s, int n_calls) {
+    bool has_any;
+    TRY(inliner_lower_control_flow(s->in, n_calls, s->first_id, &has_any));
+    s->has_control_flow = has_any || s->body.has_control_flow;
+    for (int i = 0; has_any && i < s->body.n_outputs; i++)
+        TRY(inliner_resolve(s->in, &s->body.outputs[i]));
+    return NULL;
+}
+
 static struct status *run_backprop(struct symbolic *s) {
-    struct within within = {s->in, &s->body};
+    struct within within = {s->in, &s->body, s->has_control_flow};
     const struct backprop backprop = {
         .graph = s->in->graph,
         .first_id = s->first_id,
@@ -220,8 +243,10 @@ static struct status *make_dx(struct symbolic *s, int i) {
 static struct status *expand(struct symbolic *s, struct replacement *ret) {
     TRY(inline_entry(s->in, s->call, &s->body.entry));
     TRY(take_inputs(s));
+    int n_calls = s->in->n_calls;
     TRY(make_forward(s));
     TRY(check_dys(s));
+    TRY(lower_forward(s, n_calls));
     TRY(run_backprop(s));
     for (int i = 0; i < s->n_xs; i++)
         TRY(make_dx(s, i));

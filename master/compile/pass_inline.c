@@ -19,13 +19,13 @@
 static const struct inline_rule rules[] = {
     {"PartitionedCall", lower_call},
     {"StatefulPartitionedCall", lower_call},
-    {"If", lower_if},
-    {"StatelessIf", lower_if},
-    {"Case", lower_case},
-    {"StatelessCase", lower_case},
-    {"While", lower_while},
-    {"StatelessWhile", lower_while},
-    {"For", lower_for},
+    {"If", lower_if, .is_control_flow = true},
+    {"StatelessIf", lower_if, .is_control_flow = true},
+    {"Case", lower_case, .is_control_flow = true},
+    {"StatelessCase", lower_case, .is_control_flow = true},
+    {"While", lower_while, .is_control_flow = true},
+    {"StatelessWhile", lower_while, .is_control_flow = true},
+    {"For", lower_for, .is_control_flow = true},
     {"RemoteCall", lower_remote_call},
     {"SymbolicGradient", lower_symbolic_gradient},
 };
@@ -114,10 +114,10 @@ static struct node_input follow(struct replacement *replacement, int index) {
                                  : replacement->outputs[index];
 }
 
-/* Follows replacements to a node that stays. The path is shortened, so that a chain of calls that
+/* The path is shortened, so that a chain of calls that
  * return their inputs is walked once. Returns NULL for bodies in which two such calls feed each
  * other. */
-static struct status *resolve(struct inliner *in, struct node_input *input) {
+struct status *inliner_resolve(struct inliner *in, struct node_input *input) {
     struct node_input end = *input;
     struct replacement *replacement;
     for (int n = 0; (replacement = replacement_of(in, end.src)) != NULL; n++) {
@@ -140,19 +140,41 @@ static struct status *resolve(struct inliner *in, struct node_input *input) {
 static struct status *rewire(struct inliner *in, struct node *node, int *last_seen) {
     for (int i = 0; i < node->n_inputs; i++)
         if (replacement_of(in, node->inputs[i].src))
-            TRY(resolve(in, &node->inputs[i]));
+            TRY(inliner_resolve(in, &node->inputs[i]));
     node_drop_doubled_controls(node, last_seen);
     return NULL;
 }
 
-static struct status *rewire_all(struct inliner *in) {
+static struct status *rewire_from(struct inliner *in, int first_id) {
     struct status *st = NULL;
     int *last_seen = xcalloc((size_t)in->graph->n_nodes + 1, sizeof(*last_seen));
-    for (int id = 0; id < in->graph->n_nodes && !st; id++)
+    for (int id = first_id; id < in->graph->n_nodes && !st; id++)
         if (!in->graph->nodes[id]->is_removed && !replacement_of(in, in->graph->nodes[id]))
             st = rewire(in, in->graph->nodes[id], last_seen);
     free(last_seen);
     return st;
+}
+
+static bool is_control_flow(const struct node *node) {
+    const struct inline_rule *rule =
+        op_signature_is_known(node->op) ? inline_rule_find(node->op_name) : NULL;
+    return rule && rule->is_control_flow;
+}
+
+struct status *inliner_lower_control_flow(struct inliner *in, int n_calls, int first_id,
+                                          bool *ret_any) {
+    *ret_any = false;
+    for (int i = n_calls; i < in->n_calls;) {
+        struct inline_call call = in->calls[i];
+        if (!is_control_flow(call.node)) {
+            i++;
+            continue;
+        }
+        in->calls[i] = in->calls[--in->n_calls];
+        TRY(lower(in, &call)); /* pushes the calls of its bodies */
+        *ret_any = true;
+    }
+    return *ret_any ? rewire_from(in, first_id) : NULL;
 }
 
 /* ---- targets ---- */
@@ -196,7 +218,7 @@ static struct status *settle_targets(struct inliner *in, struct node *const *top
     struct status *st = NULL;
     for (int i = 0; i < c->n_targets && !st; i++) {
         struct node_input target = {c->target_nodes[i], CONTROL_EDGE};
-        st = resolve(in, &target);
+        st = inliner_resolve(in, &target);
         add_target(&targets, target.src);
     }
     for (int i = 0; i < n_top_calls; i++)
@@ -222,7 +244,7 @@ static struct status *inline_all(struct inliner *in) {
     }
     if (n_top_calls == 0)
         return NULL;
-    TRY(rewire_all(in));
+    TRY(rewire_from(in, 0));
     TRY(settle_targets(in, top_calls, n_top_calls));
     for (int id = 0; id < in->graph->n_nodes; id++)
         if (replacement_of(in, in->graph->nodes[id]))

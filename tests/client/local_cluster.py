@@ -1,4 +1,4 @@
-"""A local cluster of ours, one for all tests of a process."""
+"""Local clusters of ours, one of each size for all tests of a process."""
 import atexit
 import ctypes
 import functools
@@ -15,10 +15,11 @@ def _die_with_parent():
 
 
 @functools.lru_cache()
-def target():
-    """Starts the cluster. Returns "grpc://127.0.0.1:PORT"."""
+def target(workers=1):
+    """Starts a cluster. Returns "grpc://127.0.0.1:PORT"."""
     process = subprocess.Popen(
-        [os.path.join(BUILD, "bin", "tfctl"), "local", "--workers", "1", "--quiet"],
+        [os.path.join(BUILD, "bin", "tfctl"), "local", "--workers", str(workers),
+         "--quiet"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=_die_with_parent)
 

@@ -65,8 +65,18 @@ class TestWhile(Compared):
         session = b.session(target())
         self.assertEqual(b.run(session, [i, x]), [(INT32, [], [3]), (FLOAT, [], [4])])
         b.call("TF_DeleteSession", session)
-        with self.assertRaisesRegex(Refused, "UNIMPLEMENTED: .*No gradient defined for op: Exit"):
-            b.gradients([x], [b.find("x")])
+
+    def test_the_gradient_of_a_loop(self):
+        results = []
+        for library, where in ((tensorflow(), ""), (millrace(), target())):
+            b = Builder(library)
+            self.addCleanup(b.close)
+            gradients = b.gradients([powers(b)[1]], [b.find("x")])
+            session = b.session(where)
+            results.append(b.run(session, gradients))
+            b.call("TF_DeleteSession", session)
+        self.assertEqual(results[1], results[0])
+        self.assertEqual(results[1], [(FLOAT, [2], [32, 32])])
 
     def test_refusals_leave_nothing(self):
         def no_name(b):

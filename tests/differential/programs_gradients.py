@@ -872,14 +872,32 @@ def _clients_gradient():
         Run(w)]
 
 
+def _control_flow(differentiate):
+    """A conditional, and a loop with another one, in a function."""
+
+    def f(x, w):
+        def body(i, v, t):
+            v = tf.cond(tf.equal(i % 2, 0), lambda: v * w, lambda: tf.sin(v) + x)
+            inner = tf1.while_loop(lambda j, _: j < i, lambda j, u: [j + 1, tf.tanh(u * w)],
+                                   [0, v])[1]
+            return [i + 1, v + inner, t * w]
+        y, t = tf1.while_loop(lambda i, *_: i < 4, body, [0, x, w])[1:]
+        return [tf.cond(x[0] > 1.5, lambda: y * x, lambda: y + t)]
+
+    x, w = (tf1.placeholder(tf.float32, [2]) for _ in range(2))
+    found = differentiate(f, [x, w], [tf.ones([2])])
+    return [Run(list(found), {x: value, w: [.5, .75]}) for value in ([1, 2], [2, 1])]
+
+
 def _refused():
     @legacy.Defun(tf.float32)
-    def loop(x):
-        return tf1.while_loop(lambda i, _: i < 3, lambda i, v: [i + 1, v * x], [0, x])[1]
+    def hue(x):
+        return tf.image.rgb_to_hsv(x)
 
-    loop.add_to_graph(tf1.get_default_graph())
-    return [Run(functional_ops.symbolic_gradient(input=[tf.constant(1.0), tf.constant(1.0)],
-            Tout=[tf.float32], f=loop)[0])]
+    hue.add_to_graph(tf1.get_default_graph())
+    pixel = tf.constant([[.25, .5, .75]])
+    return [Run(functional_ops.symbolic_gradient(input=[pixel, pixel], Tout=[tf.float32], f=hue)[
+        0])]
 
 
 def function_cases():
@@ -895,9 +913,10 @@ def function_cases():
     yield "gradient/function/states_its_gradient", _gradient_function(False), {
         "oracle": _gradient_function(True)}
     yield "gradient/function/by_client", _clients_gradient
+    yield "gradient/function/with_control_flow", lambda: _control_flow(_symbolic), {
+        "oracle": lambda: _control_flow(_client)}
     yield "gradient/function/refused", _refused, {
-        "cluster_error": (tf.errors.UnimplementedError,
-                          "No gradient defined for op: (Enter|Exit|Switch|Merge)")}
+        "cluster_error": (tf.errors.UnimplementedError, "No gradient defined for op: RGBToHSV")}
 
 
 def cases():

@@ -1,6 +1,7 @@
 /* Computes the ops that conditionals need and the executor does not run itself: predicates, and
  * choices among references. */
 #include "kernels/kernel.h"
+#include "kernels/support/device_engine.h"
 
 extern const struct kernel_list control_flow_kernels;
 
@@ -82,9 +83,12 @@ static enum kernel_result fake_param(struct kernel_ctx *ctx) {
     for (int d = 0; d < declared.rank; d++)
         dims[d] = MAX(declared.dims[d], (int64_t)0);
     struct shape shape = {MAX(declared.rank, 0), dims};
-    KERNEL_TRY(ctx,
-               tensor_new_zeroed(ctx->instance->allocator, (enum dtype)ctx->instance->out_types[0],
-                                 shape, &ctx->outputs[0]));
+    enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
+    struct allocator *allocator = ctx->instance->allocator;
+    struct tensor *out = &ctx->outputs[0];
+    KERNEL_TRY(ctx, kernel_is_for_device(ctx)
+                        ? tensor_new_zeroed_on_device(allocator, dtype, shape, out)
+                        : tensor_new_zeroed(allocator, dtype, shape, out));
     return KERNEL_DONE;
 }
 

@@ -593,6 +593,92 @@ def entry_failures(target):
     return failures
 
 
+def optimizer_failures(target):
+    """ProximalAdagrad of half, which TensorFlow's CPU does not have, beside NumPy."""
+    failures, rows = [], numpy.array([4, 0, 2])
+    rng = numpy.random.default_rng(3)
+    var, grad = (rng.normal(size=(5, 3)).astype("float16") for _ in range(2))
+    accum = rng.uniform(0.5, 1, (5, 3)).astype("float16")
+    for is_sparse, is_resource in itertools.product((False, True), (False, True)):
+        at = rows if is_sparse else numpy.arange(5)
+        g = grad[:3] if is_sparse else grad
+        with tf1.Graph().as_default() as graph, tf.device("/job:worker/task:0/device:GPU:0"):
+            values = [tf1.Variable(x, use_resource=is_resource) for x in (var, accum)]
+            op = ("Resource" if is_resource else "") + ("Sparse" if is_sparse else "")
+            extra = {"indices": tf.constant(rows)} if is_sparse else {}
+            refs = [v.handle if is_resource else v._ref() for v in values]
+            lr, l1, l2 = (tf.constant(x, tf.float16) for x in (0.1, 0.2, 0.3))
+            step = getattr(RAW, op + "ApplyProximalAdagrad")(
+                var=refs[0], accum=refs[1], lr=lr, l1=l1, l2=l2, grad=tf.constant(g), **extra)
+            config = tf1.ConfigProto(allow_soft_placement=False)
+            with tf1.Session(target, graph=graph, config=config) as session:
+                session.run([v.initializer for v in values])
+                session.run(step.op if hasattr(step, "op") else step)
+                found = session.run([v.read_value() for v in values])
+        x, a, g = (z.astype("float64") for z in (var[at], accum[at], g))
+        a = a + g * g
+        rate = 0.1 / numpy.sqrt(a)
+        x = x - g * rate
+        x = numpy.sign(x) * numpy.maximum(numpy.abs(x) - rate * 0.2, 0) / (1 + rate * 0.3)
+        expected = [var.astype("float64"), accum.astype("float64")]
+        expected[0][at], expected[1][at] = x, a
+        if not all(numpy.allclose(f, e, 3e-3, 1e-3) for f, e in zip(found, expected)):
+            failures.append(f"ProximalAdagrad/half/{op}: {found} instead of {expected}")
+    return failures
+
+
+def device_failures(target):
+    """Ops that a GPU has and TensorFlow's CPU has not, and those that only hand values over."""
+    failures = []
+    x = numpy.array([5, 1, -1, 0, -7, 1 << 40])
+    for op in (RAW.Reciprocal, RAW.Inv):
+        found = run_on(target, "GPU", lambda x, op=op: op(x=x), x)
+        if found.tolist() != [0, 1, -1, -1, 0, 0]:
+            failures.append(f"Reciprocal/int64: {found}")
+    x = numpy.arange(6, dtype="float32").reshape(2, 3)
+    if not numpy.array_equal(run_on(target, "GPU", lambda x: RAW.Copy(input=x) * 2, x), x * 2):
+        failures.append("Copy")
+    zeros = run_on(target, "GPU", lambda x: RAW.FakeParam(dtype=tf.float32, shape=[2, 3]) + x, x)
+    if not numpy.array_equal(zeros, x):
+        failures.append(f"FakeParam: {zeros}")
+
+    def synced(x):
+        product = x * 3
+        with tf.control_dependencies([product]):
+            wait = RAW.SyncDevice()
+        with tf.control_dependencies([wait]):
+            return tf.identity(product)
+    if not numpy.array_equal(run_on(target, "GPU", synced, x), x * 3):
+        failures.append("SyncDevice")
+    gpu, cpu = (f"/job:worker/replica:0/task:0/device:{device}:0" for device in ("GPU", "CPU"))
+    with tf1.Graph().as_default() as graph, tf.device(gpu):
+        handle = RAW.GetSessionHandle(value=tf.constant(x) + 1)
+        place = tf1.placeholder(tf.string)
+        kept = RAW.GetSessionTensor(handle=place, dtype=tf.float32) * 2
+        delete = RAW.DeleteSessionTensor(handle=place)
+        with tf.device(cpu):
+            moved = RAW.GetSessionTensor(handle=place, dtype=tf.float32)
+        config = tf1.ConfigProto(allow_soft_placement=False)
+        with tf1.Session(target, graph=graph, config=config) as session:
+            made = session.run(handle)  # lives, or the tensor would be deleted
+            name = made.handle
+            if gpu not in str(name):
+                failures.append(f"GetSessionHandle: {name}")
+            if not numpy.array_equal(session.run(kept, {place: name}), (x + 1) * 2):
+                failures.append("GetSessionTensor")
+            try:
+                failures.append(f"GetSessionTensor on a CPU: {session.run(moved, {place: name})}")
+            except tf.errors.InvalidArgumentError as error:
+                if "is not in the memory of" not in error.message:
+                    failures.append(f"GetSessionTensor on a CPU: {error.message}")
+            session.run(delete, {place: name})
+            try:
+                failures.append(f"GetSessionTensor/deleted: {session.run(kept, {place: name})}")
+            except tf.errors.InvalidArgumentError:
+                pass
+    return failures
+
+
 def reports(cluster):
     """What the simulated device says in the daemons' logs."""
     for daemon in cluster.daemons:
@@ -632,7 +718,8 @@ def main():
             failures += run_batch(cluster.target, listed[first:first + BATCH])
         n_alone = 0
         for name, check in (("ParameterizedTruncatedNormal", distribution_failures),
-                            ("SparseT", entry_failures)):
+                            ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
+                            ("Device", device_failures)):
             if not arguments.only or name.startswith(arguments.only[:len(name)]):
                 failures += check(cluster.target)
                 n_alone += 1

@@ -19,6 +19,7 @@ EACH_INT(UNARY, square, wrap(x) * wrap(x))
 EACH_FLOAT(UNARY, sqrt, sqrt(x))
 EACH_FLOAT(UNARY, rsqrt, 1 / sqrt(x))
 EACH_FLOAT(UNARY, reciprocal, 1 / x)
+UNARY(i64, int64_t, reciprocal, x == 0 ? -1 : 1 / x) /* as the quotient 1 / x on a GPU */
 EACH_COMPLEX(UNARY, reciprocal, complex_quotient(value(1), x))
 
 /* ---- rounding and classes ---- */

@@ -8,5 +8,6 @@
 #include "kernels/cuda/ops/segments.h"
 #include "kernels/cuda/ops/select.h"
 #include "kernels/cuda/ops/sparse.h"
+#include "kernels/cuda/ops/sync.h"
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "common/base/str.h"
 #include "kernels/host.h"
+#include "kernels/support/device_engine.h"
 
 extern const struct kernel_list session_value_kernels;
 
@@ -42,11 +43,17 @@ static enum kernel_result get_session_handle(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+/* Is a kept tensor where this node's device cannot use it? The host never uses a GPU's memory, and
+ * a GPU does not take a value in host memory, which may be inline. */
+static bool is_elsewhere(const struct kernel_ctx *ctx, const struct tensor *value) {
+    return value->n_elements > 0 && tensor_is_on_device(value) != kernel_is_for_device(ctx);
+}
+
 /* GetSessionTensor: value = the tensor that a handle names.
  *   handle   string, one element
  *   value    dtype, any shape: the kept memory itself
  * Errors   INVALID_ARGUMENT      the session keeps no such tensor in this task; a tensor of another
- *                                type
+ *                                type, or in the memory of another kind of device
  *          FAILED_PRECONDITION   inside of a function */
 static enum kernel_result get_session_tensor(struct kernel_ctx *ctx) {
     struct span handle;
@@ -56,6 +63,13 @@ static enum kernel_result get_session_tensor(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, ctx->host->session_value_get(ctx, handle, &ctx->outputs[0]));
     enum dtype is = (enum dtype)ctx->outputs[0].dtype,
                wanted = (enum dtype)ctx->instance->out_types[0];
+    if (is_elsewhere(ctx, &ctx->outputs[0])) {
+        tensor_clear(&ctx->outputs[0]);
+        return kernel_fail(
+            ctx,
+            status_invalid("The tensor with handle '%.*s' is not in the memory of %s",
+                           (int)MIN(handle.len, (size_t)200), handle.data, ctx->instance->device));
+    }
     if (is != wanted) {
         tensor_clear(&ctx->outputs[0]);
         return kernel_fail(ctx,

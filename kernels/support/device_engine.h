@@ -24,6 +24,7 @@
 #include "kernels/support/update.h"
 
 struct random_fill; /* kernels/cpu/random/random_fill.h */
+struct pooling_job; /* kernels/cpu/nn/pooling.h */
 
 /* ---- moves ---- */
 
@@ -255,6 +256,8 @@ struct device_engine {
                                int64_t n_rows, int64_t n)MUST_USE;
     struct status *(*multiply)(struct kernel_ctx *ctx,
                                const struct device_products *products)MUST_USE;
+    /* half, bfloat16, float or double; every element of the result is written */
+    struct status *(*pool)(struct kernel_ctx *ctx, const struct pooling_job *job)MUST_USE;
     /* to[i] = start + i · delta in the dtype's arithmetic; start and delta are on the host */
     struct status *(*range)(struct kernel_ctx *ctx, enum dtype dtype, const void *start,
                             const void *delta, void *to, int64_t n)MUST_USE;

@@ -28,6 +28,7 @@ import numpy  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from cluster import Cluster  # noqa: E402
+from window_cases import window_cases  # noqa: E402
 
 RAW, tf1 = tf.raw_ops, tf.compat.v1
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
@@ -478,7 +479,8 @@ def run_batch(target, part):
 # What adds many numbers: its bits must not depend on the order in which blocks and threads run.
 SUMS = re.compile(r"(UnsortedSegment|TensorScatterAdd|ScatterNd|Sum|BiasAddGrad|L2Loss|Cumsum|"
                   r"SegmentSum|SparseSegment\w+|DenseBincount/weights|SparseFillEmptyRowsGrad|"
-                  r"InplaceAdd|Einsum|SparseTensorDenseMatMul).*/(half|float32|float64)\b")
+                  r"InplaceAdd|Einsum|SparseTensorDenseMatMul|\w*Pool(3D)?Grad)"
+                  r".*/(half|float32|float64)\b")
 
 
 def bits_on_gpu(target, listed):
@@ -702,6 +704,7 @@ def main():
     sparse_cases(cases)
     other_cases(cases)
     repeated_cases(cases)
+    window_cases(cases)
     listed = cases.list
     if not arguments.long:
         listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]

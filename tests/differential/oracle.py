@@ -311,6 +311,8 @@ UNCHECKED_ON_GPU = (
      "an entry out of range is left out unless the node says validate_indices"),
     (r"SparseTensorDenseMatMul\b", r"out of bounds \(>=",
      "an entry whose row of b does not exist adds NaN, any other one is left out"),
+    (r"(Max|Avg)Pool", r"only supports ND?HWC on device type CPU",
+     "a GPU has kernels for channels first"),
     (r"ReverseSequence\b", r"seq_lens\(\d+\) [<>] ", "a length is cut to the steps"),
 )
 

@@ -62,7 +62,8 @@ static inline bool pooling_goes_on(int64_t i) { return i % 1024 != 0 || !pool_is
 void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_positions,
                   int64_t step, int64_t n, void *out);
 
-/* One execution. All operands have one dtype, which is not half or bfloat16. */
+/* One execution. All operands have one dtype. On a CPU it is not half or bfloat16, and channels are
+ * last; a device takes any (device_engine.pool). */
 struct pooling_job {
     const struct kernel_ctx *ctx;
     const struct conv_shape *shape; /* in_channels = out_channels */
@@ -72,7 +73,7 @@ struct pooling_job {
     const void *in, *out, *gradient; /* inputs of the op; NULL when the op does not have them */
     void *result;
     void *argmax; /* POOLING_ARGMAX: where the positions of the maxima are written */
-    bool is_argmax_wide, counts_batch;
+    bool is_argmax_wide, counts_batch, is_channels_first;
     struct status *failure; /* the first failure of any share */
 };
 struct status *pooling_run(struct pooling_job *job) MUST_USE;

@@ -14,7 +14,7 @@ static const struct pooling_op avg_3d = {POOLING_AVG, 3}, avg_grad_3d = {POOLING
 
 /* The types that the op itself allows. */
 #define MAX_TYPES (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64)))
-#define VOLUME_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16))
+#define VOLUME_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16) | DTYPE_BIT(DT_HALF))
 #define FRACTIONAL_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX)
 
 // clang-format off

@@ -13,12 +13,14 @@
  *
  * MaxPool of images may pool groups of channels instead of pixels. The average is over the taps
  * inside of the input.
- * Errors   INVALID_ARGUMENT   ranks and shapes that do not fit, channels first
+ * On a device (kernels/support/device_engine.h) channels may be first: [batch, channels, spatial].
+ * Errors   INVALID_ARGUMENT   ranks and shapes that do not fit, channels first on a CPU
  *          UNIMPLEMENTED      windows over the batch or (except for MaxPool) the channels */
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/pooling.h"
 #include "kernels/cpu/nn/widen.h"
+#include "kernels/support/device_engine.h"
 
 struct pooling_state {
     struct pooling_op op;
@@ -64,7 +66,8 @@ struct status *pooling_init(struct kernel_init *init) {
     state->op = *(const struct pooling_op *)init->arg;
     state->dtype = (enum dtype)init->node->out_types[0];
     TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
-    if (state->attrs.is_channels_first)
+    if (state->attrs.is_channels_first &&
+        (!init->allocator->device_memory || state->attrs.is_vect_c))
         return status_invalid("Default %s only supports %s on device type CPU",
                               (state->op.n_spatial == 3 ? names_3d : names_2d)[state->op.kind],
                               state->op.n_spatial == 3 ? "NDHWC" : "NHWC");
@@ -114,12 +117,13 @@ static struct status *geometry_of(const struct window_attrs *attrs, struct shape
                              .window = {1, 1, 1},
                              .stride = {1, 1, 1},
                              .rate = {1, 1, 1}};
+    int channel = window_channel_dim(attrs);
     s->batch = positions[0] = in.dims[0];
-    s->in_channels = s->out_channels = positions[n_spatial + 1] = in.dims[n_spatial + 1];
+    s->in_channels = s->out_channels = positions[channel] = in.dims[channel];
     s->groups = 1;
     for (int i = 0; i < n_spatial; i++) {
         struct window_fit fit;
-        int at = 3 - n_spatial + i;
+        int at = 3 - n_spatial + i, dim = window_spatial_dim(attrs, i);
         int64_t size = attrs->size.spatial[i];
         static const char *const sides[2][2] = {{"Top", "Bottom"}, {"Left", "Right"}};
         for (int side = 0; side < 2; side++) {
@@ -128,10 +132,10 @@ static struct status *geometry_of(const struct window_attrs *attrs, struct shape
                     "%s padding %lld needs to be smaller than the window size %lld",
                     sides[i & 1][side], (long long)attrs->pads[i][side], (long long)size);
         }
-        TRY(window_fit(attrs, i, in.dims[1 + i], size, &fit));
-        s->in[at] = in.dims[1 + i];
+        TRY(window_fit(attrs, i, in.dims[dim], size, &fit));
+        s->in[at] = in.dims[dim];
         s->window[at] = size;
-        s->out[at] = positions[1 + i] = fit.out;
+        s->out[at] = positions[dim] = fit.out;
         s->stride[at] = attrs->strides.spatial[i];
         s->pad_before[at] = fit.pad_before;
     }
@@ -239,7 +243,7 @@ static struct status *check_inputs(const struct pooling_state *state, const stru
     if (state->op.kind == POOLING_ARGMAX && t[0].n_elements == 0)
         return status_invalid("tensor_in must not be empty (2)");
     if (state->attrs.size.channel != 1) {
-        if (state->op.kind == POOLING_MAX)
+        if (state->op.kind == POOLING_MAX && !state->attrs.is_channels_first)
             return channel_geometry(&state->attrs, in, s, positions);
         return status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)");
     }
@@ -273,6 +277,7 @@ enum kernel_result pooling_compute(struct kernel_ctx *ctx) {
                               .shape = &s,
                               .kind = kind,
                               .n_spatial = state.op.n_spatial,
+                              .is_channels_first = state.attrs.is_channels_first,
                               .dtype = state.dtype};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state.dtype, result));
     if (kind == POOLING_ARGMAX) {
@@ -295,8 +300,37 @@ enum kernel_result pooling_compute(struct kernel_ctx *ctx) {
     }
     int64_t n_in = s.batch * conv_n_positions(s.in) * s.in_channels,
             n_out = s.batch * conv_n_positions(s.out) * s.in_channels;
-    KERNEL_TRY(ctx, run_any(&job, n_in, n_out));
+    if (kernel_is_for_device(ctx))
+        KERNEL_TRY(ctx, ctx->instance->engine->pool(ctx, &job));
+    else
+        KERNEL_TRY(ctx, run_any(&job, n_in, n_out));
     return KERNEL_DONE;
+}
+
+/* Adds gradients at places of each of n_images parts of the result. On a device an index outside of
+ * the input is left out. */
+static struct status *scatter_on_device(struct kernel_ctx *ctx, int64_t n_images) {
+    const struct tensor *t = ctx->inputs;
+    int64_t n_in = t[0].n_elements / n_images, n_out = t[1].n_elements / n_images;
+    size_t size = dtype_size((enum dtype)t[1].dtype),
+           index_size = dtype_size((enum dtype)t[2].dtype);
+    for (int64_t i = 0; i < n_images; i++) {
+        struct device_segments job = {
+            .op = UPDATE_ADD,
+            .dtype = (enum dtype)t[1].dtype,
+            .out = (char *)tensor_data(&ctx->outputs[0]) + (size_t)(i * n_in) * size,
+            .data = (const char *)tensor_cdata(&t[1]) + (size_t)(i * n_out) * size,
+            .n_out = n_in,
+            .slices = {.indices =
+                           (const char *)tensor_cdata(&t[2]) + (size_t)(i * n_out) * index_size,
+                       .index_dtype = (enum dtype)t[2].dtype,
+                       .depth = 1,
+                       .dims = {n_in},
+                       .n_rows = n_out,
+                       .len = 1}};
+        TRY(ctx->instance->engine->segments(ctx, &job));
+    }
+    return NULL;
 }
 
 /* MaxPoolGradWithArgmax: adds grad[i] at argmax[i], which counts in the image of i or in the batch.
@@ -319,6 +353,10 @@ enum kernel_result pooling_argmax_grad(struct kernel_ctx *ctx) {
             n_images = state->counts_batch ? 1 : s.batch;
     if (n_in == 0)
         return KERNEL_DONE;
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, scatter_on_device(ctx, n_images));
+        return KERNEL_DONE;
+    }
     enum dtype plain = dtype_is_narrow_float(state->dtype) ? DT_FLOAT : state->dtype;
     const void *gradient = tensor_cdata(&t[1]);
     struct tensor scratch[2] = {TENSOR_INIT, TENSOR_INIT};

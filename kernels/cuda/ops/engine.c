@@ -28,6 +28,7 @@ const struct device_engine gpu_engine = {
     .range = engine_range,
     .sum_rows = reduction_sum_rows,
     .multiply = gpu_multiply,
+    .pool = engine_pool,
 };
 
 struct status *engine_launch(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,

@@ -43,6 +43,8 @@ struct status *engine_conjugate(struct kernel_ctx *ctx, enum dtype dtype, void *
                                 int64_t n) MUST_USE;
 struct status *engine_range(struct kernel_ctx *ctx, enum dtype dtype, const void *start,
                             const void *delta, void *to, int64_t n) MUST_USE;
+/* engine_pooling.c */
+struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job) MUST_USE;
 /* engine_updates.c */
 struct status *engine_scatter(struct kernel_ctx *ctx, const struct device_scatter *job) MUST_USE;
 struct status *engine_segments(struct kernel_ctx *ctx,

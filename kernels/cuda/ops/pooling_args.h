@@ -1,0 +1,33 @@
+/* The arguments of the kernels in pooling.cu, as the host fills them and the kernels read them. */
+#ifndef MILLRACE_KERNELS_CUDA_OPS_POOLING_ARGS_H
+#define MILLRACE_KERNELS_CUDA_OPS_POOLING_ARGS_H
+
+#include "kernels/cuda/ops/division.h"
+
+/* A tensor of images or volumes. An image has the size 1 along z.
+ *
+ *   channels last    [batch, z, y, x, channels]
+ *   channels first   [batch, channels, z, y, x]   */
+struct window_grid {
+    struct gpu_divisor sizes[4]; /* as stored, innermost first: channels, x, y, z or x, y, z, … */
+    int64_t dims[3];             /* z, y, x */
+    int64_t strides[3];          /* of z, y, x */
+    int64_t channel_stride, image; /* an image is this many elements */
+};
+
+struct pooling_args {
+    const void *in, *out, *gradient; /* NULL where the op has no such input */
+    void *result;
+    void *argmax;   /* int32 or int64 */
+    int32_t *first; /* by element of the output: the tap that has the maximum, as a place y · x */
+    int64_t n;      /* elements that are written */
+    struct window_grid from, to; /* of the op's input and output */
+    int64_t window[3], stride[3], pad[3];
+    int32_t is_channels_first;
+    int32_t is_argmax_wide, counts_batch;
+    /* The gradient of a mean of images: a window that begins in the padding and is wider than the
+     * image counts as if it reached to the end of the image, as on a CPU. */
+    int32_t reaches_end;
+};
+
+#endif

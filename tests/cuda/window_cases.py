@@ -1,0 +1,109 @@
+"""Cases of run_ops.py: ops of sliding windows with channels first, which TensorFlow's CPU kernels
+do not have. The CPU computes with channels last. The GPU computes with channels first, on
+transposed images, and its results are transposed back. The cases of tests/differential compare
+channels last of a simulated GPU with TensorFlow."""
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf  # noqa: E402
+
+RAW = tf.raw_ops
+FLOATS = ["half", "bfloat16", "float32", "float64"]
+NARROW_AND_FLOAT = FLOATS[:3]
+
+
+def first(x):
+    """An image or a volume with its channels moved to the front."""
+    rank = len(x.shape)
+    return tf.transpose(x, [0, rank - 1, *range(1, rank - 1)])
+
+
+def last(x):
+    rank = len(x.shape)
+    return tf.transpose(x, [0, *range(2, rank), 1])
+
+
+class Format:
+    """What a case asks about the device that it is made for."""
+
+    def __init__(self, operand):
+        self.rank = len(operand.shape)
+        self.is_first = "GPU" in operand.device
+        self.name = {4: ("NHWC", "NCHW"), 5: ("NDHWC", "NCDHW")}[self.rank][self.is_first]
+
+    def list(self, spatial, other=1):
+        """A list attr, such as strides."""
+        return [other, other, *spatial] if self.is_first else [other, *spatial, other]
+
+    def pads(self, spatial):
+        flat = [n for pair in spatial for n in pair]
+        return [0, 0, 0, 0, *flat] if self.is_first else [0, 0, *flat, 0, 0]
+
+    def to(self, x):
+        return first(x) if self.is_first else x
+
+    def back(self, x):
+        return last(x) if self.is_first else x
+
+
+def pooling_cases(cases):
+    sizes = (([2, 9, 8, 5], [3, 2], [2, 2]), ([1, 4, 7, 70], [2, 3], [1, 3]))
+    volumes = (([2, 5, 4, 6, 3], [2, 3, 2], [2, 1, 2]),)
+    for dtype in FLOATS:
+        for shape, size, stride in sizes + (volumes if dtype != "float64" else ()):
+            suffix, operand = ("3D", "input") if len(shape) == 5 else ("", "value")
+            for padding in ("SAME", "VALID"):
+                def attrs(form, size=size, stride=stride, padding=padding):
+                    return {"ksize": form.list(size), "strides": form.list(stride),
+                            "padding": padding, "data_format": form.name}
+
+                def means(x, suffix=suffix, attrs=attrs, operand=operand):
+                    form = Format(x)
+                    x = form.to(x)
+                    y = getattr(RAW, "AvgPool" + suffix)(**{operand: x}, **attrs(form))
+                    return form.back(y), form.back(getattr(RAW, f"AvgPool{suffix}Grad")(
+                        orig_input_shape=tf.constant(x.shape.as_list()), grad=y, **attrs(form)))
+
+                def maxima(x, suffix=suffix, attrs=attrs):
+                    form = Format(x)
+                    x = form.to(x)
+                    y = getattr(RAW, "MaxPool" + suffix)(input=x, **attrs(form))
+                    grad = getattr(RAW, f"MaxPool{suffix}Grad")(
+                        orig_input=x, orig_output=y, grad=y, **attrs(form))
+                    second = getattr(RAW, f"MaxPool{suffix}GradGrad")(
+                        orig_input=x, orig_output=y, grad=grad, **attrs(form))
+                    return form.back(y), form.back(grad), form.back(second)
+
+                name = f"{dtype}/{shape}{size}{stride}{padding}"
+                x = cases.values(dtype, shape)
+                cases.add(f"AvgPool{suffix}Grad/first/{name}", means, x)
+                cases.add(f"MaxPool{suffix}Grad/first/{name}", maxima, x)
+
+
+def explicit_padding_cases(cases):
+    def pooled(x):
+        form = Format(x)
+        return form.back(RAW.MaxPool(
+            input=form.to(x), ksize=form.list([3, 4]), strides=form.list([2, 1]),
+            padding="EXPLICIT", explicit_paddings=form.pads([(2, 0), (1, 3)]),
+            data_format=form.name))
+
+    def by_inputs(x):
+        form = Format(x)
+        size, stride = form.list([3, 2]), form.list([1, 2])
+        x = form.to(x)
+        attrs = {"padding": "SAME", "data_format": form.name, "ksize": tf.constant(size),
+                 "strides": tf.constant(stride)}
+        y = RAW.MaxPoolV2(input=x, **attrs)
+        return form.back(y), form.back(RAW.MaxPoolGradV2(orig_input=x, orig_output=y, grad=y,
+                                                         **attrs))
+
+    for dtype in FLOATS:
+        cases.add(f"MaxPool/explicit/{dtype}", pooled, cases.values(dtype, [2, 7, 9, 4]))
+        cases.add(f"MaxPoolV2/first/{dtype}", by_inputs, cases.values(dtype, [2, 7, 9, 4]))
+
+
+def window_cases(cases):
+    pooling_cases(cases)
+    explicit_padding_cases(cases)

@@ -210,6 +210,32 @@ struct device_products {
     bool transposes_x, transposes_y, conjugates;
 };
 
+/* FusedBatchNorm of values [outer, channels, inner] (kernels/cpu/nn/norm_batch.c). All pointers but
+ * x, g and result are to float [channels].
+ *
+ *   forward    mean and variance are the moving ones, which may be NULL where they are not needed;
+ *              out: moving mean and variance, mean and variance of the batch
+ *   gradient   g is the incoming gradient; mean and variance are the batch's; out: the gradients of
+ *              scale and offset */
+struct device_batch_norm {
+    enum dtype dtype; /* half, bfloat16 or float */
+    int64_t outer, channels, inner;
+    float epsilon, average_factor;
+    bool is_training;
+    const void *x, *g;
+    const float *scale, *offset, *mean, *variance;
+    void *result;
+    float *out[4];
+};
+
+/* LRN of float [n / depth, depth], or its gradient where there is an incoming one. */
+struct device_lrn {
+    int64_t n, depth, radius;
+    float bias, alpha, beta;
+    const float *in, *out, *gradient;
+    float *result;
+};
+
 /* The functions answer NULL or a status. Nothing is called for zero elements. */
 struct device_engine {
     /* a fresh buffer with a copy of host bytes, which may be reused when the call returns */
@@ -258,6 +284,11 @@ struct device_engine {
                                const struct device_products *products)MUST_USE;
     /* half, bfloat16, float or double; every element of the result is written */
     struct status *(*pool)(struct kernel_ctx *ctx, const struct pooling_job *job)MUST_USE;
+    struct status *(*batch_norm)(struct kernel_ctx *ctx,
+                                 const struct device_batch_norm *job)MUST_USE;
+    struct status *(*batch_norm_grad)(struct kernel_ctx *ctx,
+                                      const struct device_batch_norm *job)MUST_USE;
+    struct status *(*lrn)(struct kernel_ctx *ctx, const struct device_lrn *job)MUST_USE;
     /* to[i] = start + i · delta in the dtype's arithmetic; start and delta are on the host */
     struct status *(*range)(struct kernel_ctx *ctx, enum dtype dtype, const void *start,
                             const void *delta, void *to, int64_t n)MUST_USE;

@@ -1,7 +1,7 @@
-"""Cases of run_ops.py: ops of sliding windows with channels first, which TensorFlow's CPU kernels
-do not have. The CPU computes with channels last. The GPU computes with channels first, on
-transposed images, and its results are transposed back. The cases of tests/differential compare
-channels last of a simulated GPU with TensorFlow."""
+"""Cases of run_ops.py: ops of sliding windows and batch normalisation with channels first, which
+most CPU kernels do not have. The CPU computes with channels last. The GPU computes with channels
+first, on transposed images, and its results are transposed back. The cases of tests/differential
+compare channels last of a simulated GPU with TensorFlow."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -104,6 +104,41 @@ def explicit_padding_cases(cases):
         cases.add(f"MaxPoolV2/first/{dtype}", by_inputs, cases.values(dtype, [2, 7, 9, 4]))
 
 
+def norm_cases(cases):
+    """Batches of a few rows, and of so many that chunks are merged; few channels, and more than a
+    block reads at once. In training and not, with moving averages and without."""
+    for dtype in NARROW_AND_FLOAT:
+        for shape in ([2, 3, 4, 5], [4, 40, 37, 3], [2, 9, 8, 70], [1, 1, 1, 2], [2, 3, 2, 4, 6]):
+            for is_training in (True, False):
+                def normed(x, scale, offset, mean, variance, g, is_training=is_training):
+                    form = Format(x)
+                    x, g = form.to(x), form.to(g)
+                    made = RAW.FusedBatchNormV3(
+                        x=x, scale=scale, offset=offset, mean=mean, variance=variance,
+                        epsilon=1e-3, exponential_avg_factor=0.9, data_format=form.name,
+                        is_training=is_training)
+                    kept = form.back(made.y), *made[1:5]
+                    if not is_training and form.is_first:
+                        return kept  # the gradient outside of training: channels last only
+                    gradients = RAW.FusedBatchNormGradV3(
+                        y_backprop=g, x=x, scale=scale, reserve_space_1=made.reserve_space_1,
+                        reserve_space_2=made.reserve_space_2,
+                        reserve_space_3=made.reserve_space_3, epsilon=1e-3,
+                        data_format=form.name, is_training=is_training)
+                    return (*kept, form.back(gradients.x_backprop), *gradients[1:3])
+
+                def last_only(*operands, normed=normed):
+                    return normed(*operands)[:5]
+
+                channels = shape[-1:]
+                operands = [cases.values(dtype, shape, 1, 7)]
+                operands += [cases.values("float32", channels, 0.5, 2) for _ in range(4)]
+                operands.append(cases.values(dtype, shape))
+                name = f"BatchNorm/first/{dtype}/{shape}{is_training}"
+                cases.add(name, normed if is_training else last_only, *operands)
+
+
 def window_cases(cases):
+    norm_cases(cases)
     pooling_cases(cases)
     explicit_padding_cases(cases)

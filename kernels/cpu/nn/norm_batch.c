@@ -8,7 +8,7 @@
  *   batch_mean, batch_variance    training: the moving ones after this batch (the variance
  *                                 unbiased), else the inputs mean and variance
  *   reserve_space_1, _2           training: mean and variance of this batch, for the gradient
- *   reserve_space_3               V3: empty on a CPU
+ *   reserve_space_3               V3: a zero
  *
  * The gradient reads the reserve spaces, and returns x_backprop, scale_backprop, offset_backprop
  * and two empty outputs.
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/norm_internal.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/scratch.h"
 #include "kernels/cpu/nn/widen.h"
 
@@ -152,6 +153,37 @@ static struct status *check_forward(const struct kernel_ctx *ctx,
     return NULL;
 }
 
+static struct device_batch_norm device_job(const struct kernel_ctx *ctx,
+                                           const struct batch_norm_state *state,
+                                           struct norm_extent e) {
+    struct device_batch_norm job = {.dtype = state->dtype,
+                                    .outer = e.outer,
+                                    .channels = e.channels,
+                                    .inner = e.inner,
+                                    .epsilon = state->epsilon,
+                                    .average_factor = state->average_factor,
+                                    .is_training = state->is_training,
+                                    .mean = tensor_cdata(&ctx->inputs[3]),
+                                    .variance = tensor_cdata(&ctx->inputs[4]),
+                                    .result = tensor_data(&ctx->outputs[0])};
+    return job;
+}
+
+static struct status *forward_on_device(struct kernel_ctx *ctx,
+                                        const struct batch_norm_state *state,
+                                        struct norm_extent e) {
+    struct device_batch_norm job = device_job(ctx, state, e);
+    job.x = tensor_cdata(&ctx->inputs[0]);
+    job.scale = tensor_cdata(&ctx->inputs[1]);
+    job.offset = tensor_cdata(&ctx->inputs[2]);
+    for (int i = 0; i < 4; i++)
+        job.out[i] = tensor_data(&ctx->outputs[1 + i]);
+    if (ctx->instance->n_outputs == 6)
+        TRY(tensor_new_zeroed_on_device(ctx->instance->allocator, DT_FLOAT, SHAPE_SCALAR,
+                                        &ctx->outputs[5]));
+    return e.channels > 0 ? ctx->instance->engine->batch_norm(ctx, &job) : NULL;
+}
+
 enum kernel_result batch_norm_compute(struct kernel_ctx *ctx) {
     const struct batch_norm_state *state = ctx->instance->state;
     struct norm_extent e;
@@ -159,6 +191,10 @@ enum kernel_result batch_norm_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(&ctx->inputs[0])));
     for (int i = 1; i < 5; i++)
         KERNEL_TRY(ctx, kernel_alloc(ctx, i, DT_FLOAT, (struct shape){1, &e.channels}));
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, forward_on_device(ctx, state, e));
+        return KERNEL_DONE;
+    }
     if (ctx->instance->n_outputs == 6)
         tensor_init_scalar_f32(&ctx->outputs[5], 0);
     if (ctx->inputs[0].n_elements != 0)
@@ -245,18 +281,43 @@ static struct status *check_backward(const struct kernel_ctx *ctx,
     return NULL;
 }
 
+/* The gradients of scale and offset are zeros where there is no element. */
+static struct status *backward_on_device(struct kernel_ctx *ctx,
+                                         const struct batch_norm_state *state,
+                                         struct norm_extent e) {
+    struct shape channels = {1, &e.channels};
+    bool is_empty = ctx->inputs[0].n_elements == 0;
+    for (int i = 1; i < 3; i++)
+        TRY(is_empty ? tensor_new_zeroed_on_device(ctx->instance->allocator, DT_FLOAT, channels,
+                                                   &ctx->outputs[i])
+                     : kernel_alloc(ctx, i, DT_FLOAT, channels));
+    if (is_empty)
+        return NULL;
+    struct device_batch_norm job = device_job(ctx, state, e);
+    job.g = tensor_cdata(&ctx->inputs[0]);
+    job.x = tensor_cdata(&ctx->inputs[1]);
+    job.scale = tensor_cdata(&ctx->inputs[2]);
+    job.out[0] = tensor_data(&ctx->outputs[1]);
+    job.out[1] = tensor_data(&ctx->outputs[2]);
+    return ctx->instance->engine->batch_norm_grad(ctx, &job);
+}
+
 enum kernel_result batch_norm_grad_compute(struct kernel_ctx *ctx) {
     const struct batch_norm_state *state = ctx->instance->state;
     struct norm_extent e;
     const int64_t none = 0;
     KERNEL_TRY(ctx, check_backward(ctx, state, &e));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(&ctx->inputs[1])));
+    for (int i = 3; i < 5; i++)
+        KERNEL_TRY(ctx, kernel_alloc(ctx, i, DT_FLOAT, (struct shape){1, &none}));
+    if (kernel_is_for_device(ctx)) {
+        KERNEL_TRY(ctx, backward_on_device(ctx, state, e));
+        return KERNEL_DONE;
+    }
     for (int i = 1; i < 3; i++) {
         KERNEL_TRY(ctx, kernel_alloc(ctx, i, DT_FLOAT, (struct shape){1, &e.channels}));
         memset(tensor_data(&ctx->outputs[i]), 0, tensor_size_bytes(&ctx->outputs[i]));
     }
-    for (int i = 3; i < 5; i++)
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, DT_FLOAT, (struct shape){1, &none}));
     if (ctx->inputs[0].n_elements != 0)
         KERNEL_TRY(ctx, backward_any(ctx, state, e));
     return KERNEL_DONE;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/norm_internal.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/scratch.h"
 #include "kernels/cpu/nn/widen.h"
 
@@ -158,6 +159,19 @@ static struct status *run(struct kernel_ctx *ctx, const void *in, const void *ou
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     int64_t n = ctx->inputs[0].n_elements, depth = tensor_dim(&ctx->inputs[0], 3);
     void *result = tensor_data(&ctx->outputs[0]);
+    if (kernel_is_for_device(ctx)) {
+        struct device_lrn on_device = {.n = n,
+                                       .depth = depth,
+                                       .radius = state->radius,
+                                       .bias = state->bias,
+                                       .alpha = state->alpha,
+                                       .beta = state->beta,
+                                       .in = in,
+                                       .out = out,
+                                       .gradient = gradient,
+                                       .result = result};
+        return ctx->instance->engine->lrn(ctx, &on_device);
+    }
     struct lrn_job job = {.state = state, .ctx = ctx, .depth = depth};
     struct status *st = NULL;
     TRY_OUT(widen_operand(ctx, state->dtype, n, &in, &scratch[0]));

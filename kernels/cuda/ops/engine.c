@@ -29,6 +29,9 @@ const struct device_engine gpu_engine = {
     .sum_rows = reduction_sum_rows,
     .multiply = gpu_multiply,
     .pool = engine_pool,
+    .batch_norm = engine_batch_norm,
+    .batch_norm_grad = engine_batch_norm_grad,
+    .lrn = engine_lrn,
 };
 
 struct status *engine_launch(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,

@@ -43,6 +43,12 @@ struct status *engine_conjugate(struct kernel_ctx *ctx, enum dtype dtype, void *
                                 int64_t n) MUST_USE;
 struct status *engine_range(struct kernel_ctx *ctx, enum dtype dtype, const void *start,
                             const void *delta, void *to, int64_t n) MUST_USE;
+/* engine_norm.c */
+struct status *engine_batch_norm(struct kernel_ctx *ctx,
+                                 const struct device_batch_norm *job) MUST_USE;
+struct status *engine_batch_norm_grad(struct kernel_ctx *ctx,
+                                      const struct device_batch_norm *job) MUST_USE;
+struct status *engine_lrn(struct kernel_ctx *ctx, const struct device_lrn *job) MUST_USE;
 /* engine_pooling.c */
 struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job) MUST_USE;
 /* engine_updates.c */

@@ -1,0 +1,140 @@
+/* Launches the kernels of norm.cu. */
+#include "kernels/cuda/ops/engine_internal.h"
+#include "kernels/cuda/ops/norm_args.h"
+
+static struct gpu_stem moments_stem = {"norm_moments"}, sums_stem = {"norm_sums"};
+static struct gpu_stem apply_stem = {"norm_apply"};
+static struct gpu_stem statistics_stem = {"norm_statistics"}, gradients_stem = {"norm_gradients"};
+static struct gpu_stem lrn_stem = {"lrn"}, lrn_norms_stem = {"lrn_norms"};
+static struct gpu_stem lrn_grad_stem = {"lrn_grad"};
+
+/* Rows that a thread adds up, at least, and blocks that keep a device busy. */
+enum { ROWS_OF_THREAD = 8, MOST_BLOCKS = 512 };
+
+static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static struct norm_rows rows_of(const struct device_batch_norm *job) {
+    struct norm_rows rows = {
+        .n_rows = job->outer * job->inner,
+        .channels = job->channels,
+        .inner = gpu_divisor_of(MAX(job->inner, (int64_t)1), job->outer * job->inner + 1),
+        .width = 1};
+    while (job->inner == 1 && rows.width < NORM_MAX_WIDTH && rows.width < job->channels)
+        rows.width *= 2;
+    int64_t n_groups = divided_up(rows.channels, rows.width);
+    int64_t wanted = divided_up(rows.n_rows, NORM_THREADS / rows.width * ROWS_OF_THREAD);
+    rows.n_chunks = MIN(wanted, MAX(MOST_BLOCKS / n_groups, (int64_t)1));
+    rows.chunk = rows.n_chunks ? divided_up(rows.n_rows, rows.n_chunks) : 0;
+    rows.n_chunks = rows.n_chunks ? divided_up(rows.n_rows, rows.chunk) : 0;
+    return rows;
+}
+
+/* A block for each chunk of each group of channels. `first` and `second` become scratch memory. */
+static struct status *sum_chunks(struct kernel_ctx *ctx, struct gpu_stem *stem,
+                                 const struct device_batch_norm *job, const struct norm_rows *rows,
+                                 struct buffer **ret) {
+    int64_t n = rows->n_chunks * rows->channels;
+    struct norm_chunks_args args = {.x = job->x, .g = job->g, .mean = job->mean, .rows = *rows};
+    struct gpu_grid grid = {
+        .n_blocks = (unsigned)(rows->n_chunks * divided_up(rows->channels, rows->width)),
+        .n_threads = NORM_THREADS};
+    TRY(gpu_scratch(ctx, (size_t)n * 2 * sizeof(float), ret));
+    args.first = (float *)(void *)(*ret)->data;
+    args.second = args.first + n;
+    return engine_launch(ctx, stem, gpu_dtype_suffix(job->dtype), grid, &args);
+}
+
+static struct status *apply(struct kernel_ctx *ctx, const struct device_batch_norm *job,
+                            struct norm_apply_args *args) {
+    args->result = job->result;
+    args->n = job->outer * job->channels * job->inner;
+    args->inner = gpu_divisor_of(job->inner, args->n + 1);
+    args->channels = gpu_divisor_of(job->channels, args->n + 1);
+    return engine_launch_for(ctx, &apply_stem, gpu_dtype_suffix(job->dtype), args->n, args);
+}
+
+struct status *engine_batch_norm(struct kernel_ctx *ctx, const struct device_batch_norm *job) {
+    struct norm_rows rows = rows_of(job);
+    struct norm_statistics_args args = {.scale = job->scale,
+                                        .mean = job->mean,
+                                        .variance = job->variance,
+                                        .epsilon = job->epsilon,
+                                        .average_factor = job->average_factor,
+                                        .is_training = job->is_training,
+                                        .rows = rows};
+    struct buffer *chunks = NULL, *factor = NULL;
+    struct status *st = NULL;
+    memcpy(args.out, job->out, sizeof args.out);
+    if (job->is_training && rows.n_rows > 0) {
+        TRY_OUT(sum_chunks(ctx, &moments_stem, job, &rows, &chunks));
+        args.first = (const float *)(const void *)chunks->data;
+        args.second = args.first + rows.n_chunks * rows.channels;
+    }
+    TRY_OUT(gpu_scratch(ctx, (size_t)rows.channels * sizeof(float), &factor));
+    args.factor = (float *)(void *)factor->data;
+    TRY_OUT(engine_launch_for(ctx, &statistics_stem, "f32", rows.channels, &args));
+    if (rows.n_rows > 0)
+        TRY_OUT(apply(
+            ctx, job,
+            &(struct norm_apply_args){
+                .x = job->x, .mean = job->out[2], .factor = args.factor, .offset = job->offset}));
+out:
+    buffer_unref(chunks);
+    buffer_unref(factor);
+    return st;
+}
+
+struct status *engine_batch_norm_grad(struct kernel_ctx *ctx, const struct device_batch_norm *job) {
+    struct norm_rows rows = rows_of(job);
+    struct norm_gradients_args args = {.scale = job->scale,
+                                       .variance = job->variance,
+                                       .scale_out = job->out[0],
+                                       .offset_out = job->out[1],
+                                       .epsilon = job->epsilon,
+                                       .is_training = job->is_training,
+                                       .rows = rows};
+    struct buffer *chunks = NULL, *lines = NULL;
+    struct status *st = NULL;
+    TRY_OUT(sum_chunks(ctx, &sums_stem, job, &rows, &chunks));
+    args.first = (const float *)(const void *)chunks->data;
+    args.second = args.first + rows.n_chunks * rows.channels;
+    TRY_OUT(gpu_scratch(ctx, (size_t)rows.channels * 3 * sizeof(float), &lines));
+    args.line.factor = (float *)(void *)lines->data;
+    args.line.offset = args.line.factor + rows.channels;
+    args.line.weight = args.line.offset + rows.channels;
+    TRY_OUT(engine_launch_for(ctx, &gradients_stem, "f32", rows.channels, &args));
+    TRY_OUT(apply(ctx, job,
+                  &(struct norm_apply_args){.x = job->is_training ? job->x : NULL,
+                                            .g = job->g,
+                                            .mean = job->mean,
+                                            .factor = args.line.factor,
+                                            .offset = args.line.offset,
+                                            .weight = args.line.weight}));
+out:
+    buffer_unref(chunks);
+    buffer_unref(lines);
+    return st;
+}
+
+struct status *engine_lrn(struct kernel_ctx *ctx, const struct device_lrn *job) {
+    struct lrn_args args = {.in = job->in,
+                            .out = job->out,
+                            .gradient = job->gradient,
+                            .result = job->result,
+                            .n = job->n,
+                            .radius = job->radius,
+                            .depth = gpu_divisor_of(job->depth, job->n),
+                            .bias = job->bias,
+                            .alpha = job->alpha,
+                            .beta = job->beta};
+    if (!job->gradient)
+        return engine_launch_for(ctx, &lrn_stem, "f32", args.n, &args);
+    struct buffer *norms = NULL;
+    TRY(gpu_scratch(ctx, (size_t)args.n * sizeof(float), &norms));
+    args.norms = (float *)(void *)norms->data;
+    struct status *st = engine_launch_for(ctx, &lrn_norms_stem, "f32", args.n, &args);
+    if (!st)
+        st = engine_launch_for(ctx, &lrn_grad_stem, "f32", args.n, &args);
+    buffer_unref(norms);
+    return st;
+}

@@ -1,0 +1,205 @@
+/* Kernels of FusedBatchNorm and LRN with their gradients. Narrow floats are computed in float. */
+#include "kernels/cuda/ops/device_types.h"
+#include "kernels/cuda/ops/norm_args.h"
+
+/* ---- sums of a chunk of rows ---- */
+
+/* Adds up the numbers of the threads of each channel. Every thread of the block calls it. */
+__device__ static inline float norm_sum(float *shared, int width, float value) {
+    shared[threadIdx.x] = value;
+    __syncthreads();
+    for (int half = NORM_THREADS / 2; half >= width; half /= 2) {
+        if ((int)threadIdx.x < half)
+            shared[threadIdx.x] += shared[threadIdx.x + half];
+        __syncthreads();
+    }
+    float total = shared[threadIdx.x % width];
+    __syncthreads();
+    return total;
+}
+
+/* The rows of a channel that this thread reads. */
+struct norm_share {
+    int64_t chunk, channel, begin, end, step, n; /* n rows are in the chunk */
+    bool is_channel;
+
+    __device__ norm_share(const norm_rows &rows) {
+        int64_t n_groups = (rows.channels + rows.width - 1) / rows.width;
+        chunk = blockIdx.x / n_groups;
+        channel = blockIdx.x % n_groups * rows.width + threadIdx.x % rows.width;
+        is_channel = channel < rows.channels;
+        int64_t first = chunk * rows.chunk, last = first + rows.chunk;
+        last = last < rows.n_rows ? last : rows.n_rows;
+        n = last > first ? last - first : 0;
+        begin = first + threadIdx.x / rows.width;
+        end = is_channel ? last : 0;
+        step = NORM_THREADS / rows.width;
+    }
+    __device__ int64_t at(const norm_rows &rows, int64_t row) const {
+        int64_t outer = gpu_divide(rows.inner, row);
+        return (outer * rows.channels + channel) * rows.inner.value + row -
+               outer * rows.inner.value;
+    }
+    __device__ void store(const norm_chunks_args &args, float first, float second) const {
+        if (!is_channel || (int)threadIdx.x >= args.rows.width)
+            return;
+        args.first[chunk * args.rows.channels + channel] = first;
+        args.second[chunk * args.rows.channels + channel] = second;
+    }
+};
+
+/* The mean is found first, then the squares around it, so a large mean costs no precision. The
+ * chunk is still in the cache. */
+template <class T> __device__ static inline void norm_moments(const norm_chunks_args &args) {
+    __shared__ float shared[NORM_THREADS];
+    norm_share share(args.rows);
+    const T *x = static_cast<const T *>(args.x);
+    float sum = 0, squares = 0;
+    for (int64_t r = share.begin; r < share.end; r += share.step)
+        sum += (float)x[share.at(args.rows, r)];
+    float mean = norm_sum(shared, args.rows.width, sum) / (float)share.n;
+    for (int64_t r = share.begin; r < share.end; r += share.step) {
+        float distance = (float)x[share.at(args.rows, r)] - mean;
+        squares += distance * distance;
+    }
+    share.store(args, mean, norm_sum(shared, args.rows.width, squares));
+}
+
+template <class T> __device__ static inline void norm_sums(const norm_chunks_args &args) {
+    __shared__ float shared[NORM_THREADS];
+    norm_share share(args.rows);
+    const T *x = static_cast<const T *>(args.x), *g = static_cast<const T *>(args.g);
+    float mean = share.is_channel ? args.mean[share.channel] : 0, sum = 0, product = 0;
+    for (int64_t r = share.begin; r < share.end; r += share.step) {
+        int64_t at = share.at(args.rows, r);
+        sum += (float)g[at];
+        product += (float)g[at] * ((float)x[at] - mean);
+    }
+    sum = norm_sum(shared, args.rows.width, sum);
+    share.store(args, sum, norm_sum(shared, args.rows.width, product));
+}
+
+/* ---- each channel's numbers ---- */
+
+/* Merges the chunks in double precision, by Chan's formula. */
+__device__ static inline void norm_merge(const norm_statistics_args &args, int64_t channel,
+                                         float *ret_mean, float *ret_variance) {
+    double total = 0, mean = 0, squares = 0;
+    for (int64_t c = 0; c < args.rows.n_chunks; c++) {
+        int64_t rest = args.rows.n_rows - c * args.rows.chunk;
+        double n = (double)(rest < args.rows.chunk ? rest : args.rows.chunk);
+        double step = (double)args.first[c * args.rows.channels + channel] - mean;
+        mean += step * n / (total + n);
+        squares += (double)args.second[c * args.rows.channels + channel] +
+                   step * step * total * n / (total + n);
+        total += n;
+    }
+    *ret_mean = (float)mean;
+    *ret_variance = (float)(squares / total);
+}
+
+KERNEL(norm_statistics_f32, norm_statistics_args) {
+    double n = (double)args.rows.n_rows, unbiased = n / (n > 2 ? n - 1 : 1);
+    float f = args.average_factor;
+    for (int64_t c = gpu_thread(); c < args.rows.channels; c += gpu_n_threads()) {
+        float numbers[4];
+        if (args.rows.n_rows == 0) { /* the mean of an empty batch */
+            numbers[0] = numbers[1] = numbers[2] = numbers[3] = (float)NAN;
+        } else if (args.is_training) {
+            norm_merge(args, c, &numbers[2], &numbers[3]);
+            float fresh = (float)((double)numbers[3] * unbiased);
+            numbers[0] = f == 1 ? numbers[2] : (1 - f) * args.mean[c] + f * numbers[2];
+            numbers[1] = f == 1 ? fresh : (1 - f) * args.variance[c] + f * fresh;
+        } else {
+            numbers[0] = numbers[2] = args.mean[c];
+            numbers[1] = numbers[3] = args.variance[c];
+        }
+        for (int i = 0; i < 4; i++)
+            args.out[i][c] = numbers[i];
+        args.factor[c] = args.scale[c] / sqrtf(numbers[3] + args.epsilon);
+    }
+}
+
+/* With s = 1 / √(variance + epsilon) and n rows:
+ *   training:    scale · s · (g - Σ g / n - (x - mean) · s² · Σ g (x - mean) / n)
+ *   otherwise:   scale · s · g */
+KERNEL(norm_gradients_f32, norm_gradients_args) {
+    for (int64_t c = gpu_thread(); c < args.rows.channels; c += gpu_n_threads()) {
+        double sum = 0, product = 0, n = (double)args.rows.n_rows;
+        for (int64_t chunk = 0; chunk < args.rows.n_chunks; chunk++) {
+            sum += (double)args.first[chunk * args.rows.channels + c];
+            product += (double)args.second[chunk * args.rows.channels + c];
+        }
+        double s = 1 / sqrt((double)args.variance[c] + (double)args.epsilon);
+        double weight = (double)args.scale[c] * s;
+        args.offset_out[c] = (float)sum;
+        args.scale_out[c] = (float)(product * s);
+        args.line.weight[c] = (float)weight;
+        args.line.factor[c] = args.is_training ? (float)(-weight * s * s * product / n) : 0;
+        args.line.offset[c] = args.is_training ? (float)(-weight * sum / n) : 0;
+    }
+}
+
+/* ---- all elements ---- */
+
+template <class T> __device__ static inline void norm_apply(const norm_apply_args &args) {
+    const T *x = static_cast<const T *>(args.x), *g = static_cast<const T *>(args.g);
+    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {
+        int64_t run = gpu_divide(args.inner, e),
+                c = run - gpu_divide(args.channels, run) * args.channels.value;
+        float value = 0;
+        if (x)
+            value = ((float)x[e] - args.mean[c]) * args.factor[c] + args.offset[c];
+        if (g)
+            value += (float)g[e] * args.weight[c];
+        static_cast<T *>(args.result)[e] = (T)value;
+    }
+}
+
+#define NORM(suffix, T)                                                      \
+    KERNEL(norm_moments_##suffix, norm_chunks_args) { norm_moments<T>(args); } \
+    KERNEL(norm_sums_##suffix, norm_chunks_args) { norm_sums<T>(args); }       \
+    KERNEL(norm_apply_##suffix, norm_apply_args) { norm_apply<T>(args); }
+GPU_EACH_NARROW(NORM)
+NORM(f32, float)
+
+/* ---- LRN ---- */
+
+/* Calls work(element) for the channels around one of them, within its pixel. */
+template <class Work>
+__device__ static inline void lrn_around(const lrn_args &args, int64_t e, const Work &work) {
+    int64_t depth = args.depth.value, pixel = gpu_divide(args.depth, e), channel = e - pixel * depth;
+    int64_t first = channel - args.radius, last = channel + args.radius;
+    first = first > 0 ? first : 0;
+    last = last < depth - 1 ? last : depth - 1;
+    for (int64_t c = first; c <= last; c++)
+        work(pixel * depth + c);
+}
+
+__device__ static inline float lrn_norm(const lrn_args &args, int64_t e) {
+    float sum = 0;
+    lrn_around(args, e, [&](int64_t at) { sum += args.in[at] * args.in[at]; });
+    return args.bias + args.alpha * sum;
+}
+
+KERNEL(lrn_f32, lrn_args) {
+    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads())
+        args.result[e] = args.in[e] * powf(lrn_norm(args, e), -args.beta);
+}
+
+KERNEL(lrn_norms_f32, lrn_args) {
+    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads())
+        args.norms[e] = lrn_norm(args, e);
+}
+
+/* d out[j] / d in[k] = -2 · alpha · beta · in[k] · out[j] / norm[j], plus norm^-beta where j is k. */
+KERNEL(lrn_grad_f32, lrn_args) {
+    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {
+        float around = 0;
+        lrn_around(args, e, [&](int64_t at) {
+            around += args.gradient[at] * args.out[at] / args.norms[at];
+        });
+        args.result[e] = args.gradient[e] * powf(args.norms[e], -args.beta) -
+                         2 * args.alpha * args.beta * args.in[e] * around;
+    }
+}

@@ -14,25 +14,15 @@
 
 #include "common/base/log.h"
 #include "common/graph/internal_ops.h"
-#include "kernels/cost.h"
 #include "master/compile/compile_internal.h"
-#include "master/compile/cost_rows.h"
-#include "master/compile/cost_table.h"
-#include "master/compile/link_table.h"
+#include "master/compile/cost_estimate.h"
 #include "master/compile/place.h"
 #include "master/compile/schedule.h"
 
 enum {
-    LOOP_TRIPS = 10, /* iterations of a loop, which nothing tells before the step */
-    MIN_STRING_BYTES = 24,
     MAX_EXPLAINED = 64,
     MAX_VISITS = 1000 * 1000, /* simulated units in one search: some 0.1 s */
 };
-
-static const double DISPATCH_NS = 20; /* of any node, beside its kernel */
-
-/* A copy to or from a GPU of the same task: 10 us, 12 GB/s. */
-static const struct schedule_link WITHIN_TASK = {0, 0}, TO_GPU = {10000, 0.08};
 
 /* What a better placement must save: a part of the step, and some time at all. */
 static const double MIN_GAIN = 0.1, MIN_GAIN_NS = 50000;
@@ -43,34 +33,19 @@ struct cost_placer {
     const struct loop_frames *frames;
     struct node *const *order;
     struct arena arena;
-    const struct graph_shapes *shapes;
+    struct cost_estimates estimates;
     int *device_of;  /* candidates: index in the problem → index in the device table */
     int *unit_of;    /* by node id; -1: no unit */
     int *group_of;   /* by root id of the placer: the problem's group; -1: none */
     int *loop_group; /* by outermost frame: the group of its free groups; -1: none yet */
     struct place_group **first_in; /* by the problem's group */
     int *placed;                   /* by the problem's group: its device in the problem */
-    bool has_measured;             /* there are measured costs */
-    int n_measured;                /* times that were measured, of nodes on classes of devices */
     struct schedule_problem problem;
 };
 
 /* ---- devices ---- */
 
 static bool is_cpu(const struct device_info *device) { return strcmp(device->type, "CPU") == 0; }
-
-static struct schedule_link link_between(const struct cost_placer *p, const struct device_info *a,
-                                         const struct device_info *b) {
-    const struct task_info *tasks = p->c->devices->tasks;
-    struct schedule_link link =
-        a->task == b->task
-            ? WITHIN_TASK
-            : link_table_find(p->c->options->links, tasks[a->task].name, tasks[b->task].name);
-    int n_copies = a == b ? 0 : !is_cpu(a) + !is_cpu(b);
-    link.latency_ns += n_copies * TO_GPU.latency_ns;
-    link.ns_per_byte += n_copies * TO_GPU.ns_per_byte;
-    return link;
-}
 
 /* Devices of one type and about the same speed are of one class: that of the first. */
 static int class_of(const struct cost_placer *p, int n_before) {
@@ -105,7 +80,7 @@ static void find_devices(struct cost_placer *p) {
             .cost_class = class_of(p, i), .memory_bytes = limit, .n_lanes = 1};
         problem->n_classes = MAX(problem->n_classes, devices[i].cost_class + 1);
         for (int k = 0; k < n; k++)
-            links[i * n + k] = link_between(p, info, &table->devices[p->device_of[k]]);
+            links[i * n + k] = cost_estimate_link(p->c, info, &table->devices[p->device_of[k]]);
     }
 }
 
@@ -215,43 +190,10 @@ static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
 
 /* ---- units ---- */
 
-static double value_bytes(struct cost_placer *p, const struct node *node, int output) {
-    enum dtype dtype = dtype_base((enum dtype)node->out_types[output]);
-    struct shape shape = cost_full_shape(&p->arena, graph_shapes_of(p->shapes, node, output));
-    double bytes = dtype == DT_RESOURCE ? 0 : (double)MAX(dtype_size(dtype), 1);
-    if (dtype == DT_STRING)
-        bytes = MIN_STRING_BYTES;
-    for (int d = 0; d < shape.rank; d++)
-        bytes *= (double)shape.dims[d];
-    return bytes;
-}
-
-/* The measured time of an execution on the device, else the estimate. */
-static double execution_ns(struct cost_placer *p, const struct node *node,
-                           const struct device_info *device, struct cost estimate) {
-    double estimated_ns = device_slowness_ns(&device->slowness, &estimate);
-    if (!p->has_measured)
-        return estimated_ns;
-    const char *key = cost_key_of(&p->arena, p->shapes, node, device->type);
-    double measured_ns = cost_table_find(p->c->options->costs, key);
-    if (measured_ns == 0)
-        return estimated_ns;
-    p->n_measured++;
-    return estimate.ns > 0 ? measured_ns * estimated_ns / estimate.ns : measured_ns;
-}
-
 static double unit_ns(struct cost_placer *p, const struct node *node,
                       const struct device_info *device) {
-    struct shape *in = arena_array(&p->arena, struct shape, node->n_data + 1);
-    struct shape *out = arena_array(&p->arena, struct shape, node->n_outputs + 1);
-    for (int i = 0; i < node->n_data; i++)
-        in[i] = cost_full_shape(
-            &p->arena, graph_shapes_of(p->shapes, node->inputs[i].src, node->inputs[i].index));
-    for (int i = 0; i < node->n_outputs; i++)
-        out[i] = cost_full_shape(&p->arena, graph_shapes_of(p->shapes, node, i));
-    struct cost estimate = cost_of_shapes(device->type, node, in, out);
-    double ns = DISPATCH_NS * device->slowness.dispatch + execution_ns(p, node, device, estimate);
-    return outermost_loop(p, node) != 0 ? ns * LOOP_TRIPS : ns;
+    double ns = cost_estimate_ns(&p->estimates, node, device);
+    return outermost_loop(p, node) != 0 ? ns * COST_LOOP_TRIPS : ns;
 }
 
 /* A class that lacks the kernel is forbidden by may_use; its cost does not count. */
@@ -305,7 +247,7 @@ static void add_values(struct cost_placer *p, const struct graph_consumers *cons
         }
         if (value.n_edges == 0)
             continue;
-        value.bytes = output == CONTROL_EDGE ? 0 : value_bytes(p, node, output);
+        value.bytes = output == CONTROL_EDGE ? 0 : cost_estimate_bytes(&p->estimates, node, output);
         list->values[problem->n_values++] = value;
     }
 }
@@ -416,7 +358,7 @@ static void search(struct cost_placer *p) {
     log_debug("placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
               "%.3f ms, %.3f ms by the "
               "simple rule",
-              n_moved, problem->n_units, p->n_measured,
+              n_moved, problem->n_units, p->estimates.n_measured,
               (n_moved > 0 ? best : simple).makespan_ns / 1e6, simple.makespan_ns / 1e6);
     schedule_free(schedule);
 }
@@ -444,8 +386,7 @@ void place_by_cost(struct compilation *c, struct placer *placer, const struct lo
     find_groups(&p, is_fixed_loop);
     constrain_groups(&p, is_fixed_loop);
     if (has_choice(&p)) {
-        p.shapes = compilation_shapes(c);
-        p.has_measured = c->options->costs && cost_table_n_rows(c->options->costs) > 0;
+        cost_estimates_init(&p.estimates, c, &p.arena);
         find_units(&p);
         search(&p);
     }

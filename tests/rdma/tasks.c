@@ -128,7 +128,7 @@ static void begin_receive_edge(uint64_t step, uint32_t edge, struct wait *wait) 
     const char *other = peer_name(task.other);
     struct plan_channel channel = {
         .edge = edge, .tensor_name = "v:0", .peer_task = other, .dtype = DT_INT64};
-    struct rendezvous *rendezvous = rendezvous_open(task.rendezvous, step, NULL);
+    struct rendezvous *rendezvous = rendezvous_open(task.rendezvous, step, NULL, NULL);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(rendezvous, &channel, 0, &wait->recv, &wait->value))
@@ -148,7 +148,7 @@ static void receive(uint64_t step) {
 static void send_edge(uint64_t step, uint32_t edge, const struct tensor *value) {
     struct plan_channel channel = {
         .edge = edge, .tensor_name = "v:0", .peer_task = peer_name(task.other), .dtype = DT_INT64};
-    struct rendezvous *rendezvous = rendezvous_open(task.rendezvous, step, NULL);
+    struct rendezvous *rendezvous = rendezvous_open(task.rendezvous, step, NULL, NULL);
     struct tensor copy;
     tensor_copy(&copy, value);
     struct status *st = rendezvous_send(rendezvous, &channel, 0, &copy);

@@ -129,6 +129,7 @@ static struct rendezvous *rendezvous_new(struct rendezvous_table *table, uint64_
     rendezvous->is_opened = rendezvous->is_ended = rendezvous->has_dropped_pregrant = false;
     rendezvous->n_peers = 0;
     rendezvous->n_considered = 0;
+    rendezvous->late_edges = NULL;
     list_init(&rendezvous->announced);
     u64map_put(&table->steps, step_id, rendezvous);
     table->n_refs++;
@@ -161,7 +162,8 @@ void rendezvous_unref(struct rendezvous *rendezvous) {
 }
 
 struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id,
-                                   struct session_credit *credit) {
+                                   struct session_credit *credit,
+                                   const struct plan_edges *late_edges) {
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
     if (rendezvous)
@@ -175,6 +177,8 @@ struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step
         return NULL;
     pthread_mutex_lock(&rendezvous->lock);
     rendezvous->is_opened = true;
+    if (late_edges && late_edges->n > 0)
+        rendezvous->late_edges = late_edges;
     if (!rendezvous->credit)
         rendezvous->credit = session_credit_ref(credit);
     size_t early_bytes = rendezvous->early_bytes;

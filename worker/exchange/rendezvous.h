@@ -92,9 +92,11 @@ void rendezvous_table_describe(struct rendezvous_table *table, struct str *out);
 
 /* Opens the rendezvous of a step; it may exist already, because messages have arrived. The caller
  * holds one reference. `credit` is that of the step's session; it gets a reference, and NULL limits
- * nothing. Returns NULL when the step has ended. */
+ * nothing. Announced values of `late_edges` are not granted before their Recvs start; it is
+ * borrowed until the step has ended, and may be NULL. Returns NULL when the step has ended. */
 struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id,
-                                   struct session_credit *credit);
+                                   struct session_credit *credit,
+                                   const struct plan_edges *late_edges);
 void rendezvous_unref(struct rendezvous *rendezvous);
 /* The step has ended here: drops what waits in it, and what arrives for it later. */
 void rendezvous_end_step(struct rendezvous_table *table, uint64_t step_id);

@@ -117,6 +117,7 @@ struct rendezvous {
     bool is_opened;       /* its RunGraph has arrived */
     /* its session's, once it is opened; may be NULL; one reference */
     struct session_credit *credit;
+    const struct plan_edges *late_edges; /* not granted before their Recvs start; NULL: none */
     bool is_ended;
     struct status *why; /* the status of an abort; NULL: not aborted */
     struct slot **buckets;

@@ -344,9 +344,28 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     return NULL;
 }
 
+/* Its Recv starts late so that its value is not in memory before (master's
+ * partition_receives.c). */
+static bool is_late(const struct rendezvous *rendezvous, const struct slot *slot) {
+    const struct plan_edges *late = rendezvous->late_edges;
+    uint32_t low = 0, high = late ? late->n : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (late->edges[middle] == slot->edge)
+            return true;
+        if (late->edges[middle] < slot->edge)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
 /* Lock held. A value that no Recv waits for may be granted while there are few of them. So a loop
  * whose other half is slower does not run ahead without limit. */
 static bool has_unwanted_credit(struct rendezvous *rendezvous, const struct slot *slot) {
+    if (unlikely(rendezvous->late_edges != NULL) && is_late(rendezvous, slot))
+        return false;
     int64_t unwanted = rendezvous_peer(rendezvous, slot->peer)->unwanted_bytes;
     return unwanted == 0 || unwanted + (int64_t)slot->size_bytes + RENDEZVOUS_VALUE_BYTES <=
                                 RENDEZVOUS_UNWANTED_MAX_BYTES;

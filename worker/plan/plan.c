@@ -279,6 +279,7 @@ void plan_unref(struct plan *plan) {
     free(plan->instances);
     free(plan->constants);
     free(plan->channels);
+    free(plan->late_edges.edges);
     free(plan->copies);
     free(plan->used_devices);
     free(plan->frames);

@@ -152,6 +152,12 @@ struct plan_channel {
     size_t slot_bytes;
 };
 
+/* Numbers of edges, in order. */
+struct plan_edges {
+    uint32_t *edges;
+    uint32_t n;
+};
+
 /* A copy between two memories of the task. */
 struct plan_copy {
     struct device *src, *dst; /* NULL: the host's memory */
@@ -187,6 +193,8 @@ struct plan {
     uint32_t n_constants;
     struct plan_channel *channels;
     uint32_t n_channels;
+    /* the edges whose Recvs start late: their values should not be there earlier */
+    struct plan_edges late_edges;
     struct plan_copy *copies;
     uint32_t n_copies;
     struct device **used_devices; /* those of its nodes that have a memory of their own */

@@ -114,6 +114,21 @@ static void build_slot(struct plan_builder *b, const struct node *node,
     status_unref(st);
 }
 
+/* Adds the edge of a late Recv, in order. */
+static void add_late_edge(struct plan *plan, uint32_t edge) {
+    struct plan_edges *late = &plan->late_edges;
+    late->edges = xreallocarray(late->edges, (size_t)late->n + 1, sizeof(*late->edges));
+    uint32_t at = late->n++;
+    for (; at > 0 && late->edges[at - 1] > edge; at--)
+        late->edges[at] = late->edges[at - 1];
+    late->edges[at] = edge;
+}
+
+static bool is_late(const struct node *node) {
+    const struct attr_value *attr = node_attr(node, "_late");
+    return attr && attr->type == ATTR_BOOL && attr->b;
+}
+
 static struct status *build_channel(struct plan_builder *b, const struct node *node, bool is_send,
                                     uint32_t *ret_index) {
     struct plan *plan = b->plan;
@@ -139,6 +154,8 @@ static struct status *build_channel(struct plan_builder *b, const struct node *n
     channel->tensor_name = arena_strndup(&plan->graph.arena, tensor_name.data, tensor_name.len);
     if (!is_send)
         build_slot(b, node, channel);
+    if (!is_send && is_late(node))
+        add_late_edge(plan, channel->edge);
     *ret_index = plan->n_channels++;
     return NULL;
 }

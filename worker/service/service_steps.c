@@ -287,7 +287,8 @@ static struct status *prepare(struct worker_service *service, struct graph_run *
     run_make_values(run, plan->n_feeds + plan->n_fetches);
     if (plan->n_channels > 0) {
         connect_peers(run->graph);
-        execution->rendezvous = rendezvous_open(rendezvous, run->id, run->graph->credit);
+        execution->rendezvous =
+            rendezvous_open(rendezvous, run->id, run->graph->credit, &plan->late_edges);
         is_over = execution->rendezvous == NULL;
     } else {
         is_over = rendezvous_is_ended(rendezvous, run->id);

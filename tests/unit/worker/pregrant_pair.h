@@ -93,7 +93,7 @@ static inline struct plan_channel channel_of(uint32_t edge) {
 /* As a step's Recv starts; the channel outlives the step. */
 static inline void receive_edge(uint64_t step, const struct plan_channel *channel,
                                 struct session_credit *credit, struct wait *wait) {
-    struct rendezvous *rendezvous = rendezvous_open(b.rendezvous, step, credit);
+    struct rendezvous *rendezvous = rendezvous_open(b.rendezvous, step, credit, NULL);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(rendezvous, channel, 0, &wait->recv, &wait->value))
@@ -109,7 +109,7 @@ static inline void receive(uint64_t step, struct wait *wait) {
 }
 
 static inline void open_at_sender(uint64_t step) {
-    rendezvous_unref(rendezvous_open(a.rendezvous, step, NULL));
+    rendezvous_unref(rendezvous_open(a.rendezvous, step, NULL, NULL));
 }
 static inline void send_value(uint64_t step, const struct tensor *value) {
     task_send(&a, b.name, step, 1, value);

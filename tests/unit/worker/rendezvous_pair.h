@@ -67,8 +67,8 @@ static inline void check_crossing(int64_t n, bool recv_first) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT);
     static uint64_t step_id = 100;
     step_id++;
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, step_id, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, step_id, NULL, NULL);
     struct wait wait = {0};
     peer_connect(a.other);
     if (recv_first)

@@ -167,7 +167,8 @@ static void begin(struct part *part, struct plan *plan, uint64_t step_id) {
     part->run.pool = pool;
     part->run.inline_budget_ns = 50000;
     part->run.on_done = on_done;
-    part->run.rendezvous = part->rendezvous = rendezvous_open(part->task.rendezvous, step_id, NULL);
+    part->run.rendezvous = part->rendezvous =
+        rendezvous_open(part->task.rendezvous, step_id, NULL, NULL);
     execution_start(&part->run);
 }
 

@@ -189,7 +189,7 @@ static void a_reference_for_a_step_that_has_ended_goes_back(void **state) {
     struct tensor value;
     connect_both();
     make(&value, allocator_host_shared(allocator_host()), 8);
-    rendezvous_unref(rendezvous_open(b.rendezvous, 12, NULL));
+    rendezvous_unref(rendezvous_open(b.rendezvous, 12, NULL, NULL));
     rendezvous_end_step(b.rendezvous, 12);
     send_value(&a, b.name, 12, &value);
     assert_false(tensor_is_sole(&value));

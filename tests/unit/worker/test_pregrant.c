@@ -259,7 +259,7 @@ static void an_aborted_step_takes_no_value(void **state) {
     struct plan_channel to_b = {
         .edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
     struct status *why = status_new(STATUS_CANCELLED, "enough"), *st;
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 7, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 7, NULL, NULL);
     receive(7, &wait);
     LOOP_UNTIL(loop, n_held() == 1);
     rendezvous_abort(sender, why);

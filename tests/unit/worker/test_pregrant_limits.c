@@ -165,7 +165,7 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     for (int i = 0; i < 10; i++)
         loop_iterate(loop);
     assert_int_equal(n_held(), PEER_MAX_PENDING_PREGRANTS);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 7, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 7, NULL, NULL);
     struct plan_channel from_b = {
         .edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
     struct wait wait = {.recv.on_value = wait_on_value};
@@ -256,7 +256,7 @@ static void a_grant_that_is_dropped_is_asked_for_again(void **state) {
         atomic_store(peer_n_pending_pregrants(a.other), PEER_MAX_PENDING_PREGRANTS);
         open_at_sender(step);
         receive(step, &wait);
-        struct rendezvous *sender = rendezvous_open(a.rendezvous, step, NULL);
+        struct rendezvous *sender = rendezvous_open(a.rendezvous, step, NULL, NULL);
         LOOP_UNTIL(loop, sender->has_dropped_pregrant);
         rendezvous_unref(sender);
         if (comes_early && is_rdma())

@@ -18,7 +18,7 @@ static void the_drawing_of_slots_is_their_table(void **state) {
 /* ---- within a task ---- */
 
 static void a_value_waits_for_its_receive(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct wait wait;
     send_floats(step, channel, 5, 3, 1);
@@ -29,7 +29,7 @@ static void a_value_waits_for_its_receive(void **state) {
 }
 
 static void a_receive_waits_for_its_value(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct wait wait, other;
     assert_false(start(step, &channel, 5, &wait));
@@ -46,7 +46,7 @@ static void a_receive_waits_for_its_value(void **state) {
 
 static void many_keys_meet(void **state) {
     enum { N = 2000 };
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct wait *waits = calloc(N, sizeof(*waits));
     for (int i = 0; i < N; i += 2) {
         struct plan_channel channel = within_a((uint32_t)i % 7, DT_FLOAT);
@@ -67,7 +67,7 @@ static void many_keys_meet(void **state) {
 }
 
 static void a_second_value_for_a_key_is_an_error(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct tensor t;
     send_floats(step, channel, 0, 1, 1);
@@ -79,7 +79,7 @@ static void a_second_value_for_a_key_is_an_error(void **state) {
 }
 
 static void a_value_of_another_type_fails_the_receive(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct plan_channel channel = within_a(1, DT_INT64);
     struct wait wait;
     assert_false(start(step, &channel, 0, &wait));
@@ -89,7 +89,7 @@ static void a_value_of_another_type_fails_the_receive(void **state) {
 }
 
 static void an_abort_ends_waits_now_and_later(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct plan_channel channel = within_a(1, DT_FLOAT);
     struct wait now, later;
     struct status *why = status_unavailable("the sky fell");
@@ -107,13 +107,13 @@ static void an_abort_ends_waits_now_and_later(void **state) {
 /* ---- ended steps ---- */
 
 static void an_ended_step_is_not_opened_again(void **state) {
-    struct rendezvous *step = rendezvous_open(a.rendezvous, 7, NULL);
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 7, NULL, NULL);
     end(&a, step, 7);
-    assert_null(rendezvous_open(a.rendezvous, 7, NULL));
+    assert_null(rendezvous_open(a.rendezvous, 7, NULL, NULL));
     assert_true(rendezvous_is_ended(a.rendezvous, 7));
     rendezvous_prune(a.rendezvous, 1, 100);
     assert_true(rendezvous_is_ended(a.rendezvous, 99));
-    assert_null(rendezvous_open(a.rendezvous, 99, NULL));
+    assert_null(rendezvous_open(a.rendezvous, 99, NULL, NULL));
     assert_false(rendezvous_is_ended(a.rendezvous, 100));
 }
 
@@ -154,8 +154,8 @@ static void small_and_large_values_cross(void **state) {
 
 static void a_dead_value_crosses(void **state) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     struct wait wait;
     struct tensor dead;
     peer_connect(a.other);
@@ -173,8 +173,8 @@ static void check_strings(int64_t n, size_t len) {
     static uint64_t step_id = 500;
     step_id++;
     struct plan_channel out = to_b(3, DT_STRING), in = from_a(3, DT_STRING);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, step_id, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, step_id, NULL, NULL);
     struct tensor t = TENSOR_INIT;
     struct wait wait;
     char *text = malloc(len);
@@ -263,8 +263,8 @@ static void much_text_is_encoded_and_decoded_on_the_pool(void **state) {
     struct pool *pool = pool_new(2);
     rendezvous_table_set_pool(a.rendezvous, pool);
     rendezvous_table_set_pool(b.rendezvous, pool);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 900, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 900, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 900, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 900, NULL, NULL);
     struct text_send *send = aligned_alloc(64, sizeof(*send));
     struct text_wait *wait = aligned_alloc(64, sizeof(*wait));
     struct plan_channel in = from_a(3, DT_STRING);
@@ -289,7 +289,7 @@ static void much_text_is_encoded_and_decoded_on_the_pool(void **state) {
 static void an_abort_ends_the_encoding(void **state) {
     struct pool *pool = pool_new(1);
     rendezvous_table_set_pool(a.rendezvous, pool);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 901, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 901, NULL, NULL);
     struct text_send *send = aligned_alloc(64, sizeof(*send));
     struct status *why = status_new(STATUS_CANCELLED, "cancelled by the test");
     memset(send, 0, sizeof(*send));
@@ -309,7 +309,7 @@ static void an_abort_ends_the_encoding(void **state) {
 static void what_comes_before_its_step_is_opened_waits(void **state) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT),
                         out_2 = to_b(4, DT_FLOAT), in_2 = from_a(4, DT_FLOAT);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct wait wait, second;
     peer_connect(a.other);
     send_floats(sender, out, 0, 100, 1);
@@ -318,7 +318,7 @@ static void what_comes_before_its_step_is_opened_waits(void **state) {
     for (int i = 0; i < 5; i++)
         loop_iterate(loop);
     assert_int_equal(atomic_load(&b.rendezvous->in_flight_bytes), 0);
-    struct rendezvous *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
     assert_true(start(receiver, &in, 0, &wait));
     assert_true(value_holds(&wait.value, 100, 1));
@@ -332,14 +332,14 @@ static void what_comes_before_its_step_is_opened_waits(void **state) {
 }
 
 static void what_nobody_opens_is_dropped_in_the_end(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     peer_connect(a.other);
     send_floats(sender, to_b(3, DT_FLOAT), 0, 100, 1);
     LOOP_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
     rendezvous_expire(b.rendezvous, INT64_MAX);
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
-    assert_null(rendezvous_open(b.rendezvous, 1, NULL));
-    struct rendezvous *second = rendezvous_open(a.rendezvous, 2, NULL);
+    assert_null(rendezvous_open(b.rendezvous, 1, NULL, NULL));
+    struct rendezvous *second = rendezvous_open(a.rendezvous, 2, NULL, NULL);
     send_floats(second, to_b(3, DT_FLOAT), 0, 100, 1);
     LOOP_UNTIL(loop, atomic_load(&b.rendezvous->early_bytes) > 0);
     rendezvous_prune(b.rendezvous, 0, 3); /* the master says that it has ended */
@@ -349,8 +349,8 @@ static void what_nobody_opens_is_dropped_in_the_end(void **state) {
 }
 
 static void a_late_arrival_is_dropped(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     peer_connect(a.other);
     end(&b, receiver, 1);
     send_floats(sender, to_b(3, DT_FLOAT), 0, 100, 1);
@@ -397,8 +397,8 @@ static bool all_came(struct threaded *t) {
 static void threads_send_and_receive(void **state) {
     struct threaded *t = calloc(N_THREADS, sizeof(*t));
     pthread_t receivers[N_THREADS];
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     peer_connect(a.other);
     for (uint32_t i = 0; i < N_THREADS; i++) {
         t[i].edge = i;

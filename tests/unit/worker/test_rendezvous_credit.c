@@ -9,8 +9,8 @@
 
 static void a_full_budget_delays_grants_and_all_arrive(void **state) {
     enum { N = 20, ELEMENTS = 50000 };
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     struct wait waits[N];
     rendezvous_table_set_in_flight_limit(b.rendezvous, ELEMENTS * 4 * 2);
     peer_connect(a.other);
@@ -39,6 +39,36 @@ static void a_full_budget_delays_grants_and_all_arrive(void **state) {
     end(&b, receiver, 1);
 }
 
+static uint8_t state_of(struct rendezvous *rendezvous, uint32_t edge) {
+    pthread_mutex_lock(&rendezvous->lock);
+    struct slot *slot = slot_find(rendezvous, edge, 0);
+    uint8_t found = slot ? slot->state : SLOT_N_STATES;
+    pthread_mutex_unlock(&rendezvous->lock);
+    return found;
+}
+
+/* Both values are announced, in this order, before the receiver's step begins. */
+static void a_late_value_is_not_granted_before_its_recv_starts(void **state) {
+    enum { LATE = 7, EARLY = 9, ELEMENTS = 50000 };
+    uint32_t edges[] = {3, LATE, 12};
+    const struct plan_edges late_edges = {edges, 3};
+    struct plan_channel in = from_a(LATE, DT_FLOAT);
+    struct wait wait;
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL);
+    peer_connect(a.other);
+    send_floats(sender, to_b(LATE, DT_FLOAT), 0, ELEMENTS, 1);
+    send_floats(sender, to_b(EARLY, DT_FLOAT), 0, ELEMENTS, 2);
+    struct rendezvous *receiver = rendezvous_open(b.rendezvous, 1, NULL, &late_edges);
+    LOOP_UNTIL(loop, state_of(receiver, EARLY) == SLOT_VALUE);
+    assert_int_equal(state_of(receiver, LATE), SLOT_ANNOUNCED);
+    assert_false(start(receiver, &in, 0, &wait));
+    LOOP_UNTIL(loop, wait.n_calls == 1);
+    assert_true(value_holds(&wait.value, ELEMENTS, 1));
+    tensor_clear(&wait.value);
+    end(&a, sender, 1);
+    end(&b, receiver, 1);
+}
+
 static void a_value_larger_than_the_budget_comes_when_it_is_all_that_is_awaited(void **state) {
     struct rendezvous *senders[2], *receivers[2];
     struct wait waits[2];
@@ -46,8 +76,8 @@ static void a_value_larger_than_the_budget_comes_when_it_is_all_that_is_awaited(
     rendezvous_table_set_in_flight_limit(b.rendezvous, 1);
     peer_connect(a.other);
     for (uint64_t i = 0; i < 2; i++) {
-        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL);
-        receivers[i] = rendezvous_open(b.rendezvous, i + 1, NULL);
+        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL, NULL);
+        receivers[i] = rendezvous_open(b.rendezvous, i + 1, NULL, NULL);
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, 100000, 1);
     }
@@ -70,8 +100,8 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
     peer_connect(a.other);
     int n_done = 0;
     for (uint64_t i = 0; i < N; i++) {
-        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL);
-        receivers[i] = rendezvous_open(b.rendezvous, i + 1, flows[i % 2]);
+        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL, NULL);
+        receivers[i] = rendezvous_open(b.rendezvous, i + 1, flows[i % 2], NULL);
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, ELEMENTS, (float)i);
     }
@@ -97,10 +127,10 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
 /* Small values come all the time, so there is never room for a large one but by its claim. */
 static void a_large_value_does_not_starve_among_small_ones(void **state) {
     enum { SMALL = 20000, LARGE = 1000000, MAX_ROUNDS = 2000 };
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
-    struct rendezvous *large_sender = rendezvous_open(a.rendezvous, 2, NULL),
-                      *large_receiver = rendezvous_open(b.rendezvous, 2, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
+    struct rendezvous *large_sender = rendezvous_open(a.rendezvous, 2, NULL, NULL),
+                      *large_receiver = rendezvous_open(b.rendezvous, 2, NULL, NULL);
     struct plan_channel large_in = from_a(7, DT_FLOAT);
     struct wait large, small[2];
     rendezvous_table_set_in_flight_limit(b.rendezvous, 16 * SMALL * 4);
@@ -137,8 +167,8 @@ static void a_claim_goes_with_its_step(void **state) {
     atomic_store(&b.rendezvous->in_flight_bytes, 1000); /* of some other peer's, that is slow */
     peer_connect(a.other);
     for (uint64_t i = 0; i < 3; i++) {
-        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL);
-        receivers[i] = rendezvous_open(b.rendezvous, i + 1, NULL);
+        senders[i] = rendezvous_open(a.rendezvous, i + 1, NULL, NULL);
+        receivers[i] = rendezvous_open(b.rendezvous, i + 1, NULL, NULL);
         assert_false(start(receivers[i], &in, 0, &waits[i]));
         send_floats(senders[i], to_b(1, DT_FLOAT), 0, 100000, (float)i);
     }
@@ -162,8 +192,8 @@ static void a_claim_goes_with_its_step(void **state) {
 
 static void memory_that_is_out_fails_the_step_and_not_the_connection(void **state) {
     struct allocator *small = allocator_host_new("small", 1000);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     struct plan_channel in = from_a(1, DT_FLOAT);
     struct wait wait;
     b.rendezvous->allocator = small;
@@ -181,8 +211,8 @@ static void memory_that_is_out_fails_the_step_and_not_the_connection(void **stat
 }
 
 static void an_abort_drops_what_is_granted_and_its_bytes_are_read_past(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     struct status *why = status_new(STATUS_CANCELLED, "no more");
     peer_connect(a.other);
     send_floats(sender, to_b(1, DT_FLOAT), 0, 4000000, 1);
@@ -197,8 +227,8 @@ static void an_abort_drops_what_is_granted_and_its_bytes_are_read_past(void **st
 }
 
 static void a_grant_is_good_for_one_message(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL),
-                      *receiver = rendezvous_open(b.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL),
+                      *receiver = rendezvous_open(b.rendezvous, 1, NULL, NULL);
     struct plan_channel in = from_a(1, DT_FLOAT);
     struct wait wait;
     struct tensor like;
@@ -233,7 +263,7 @@ static void a_grant_is_good_for_one_message(void **state) {
 }
 
 static void sending_without_a_connection_is_unavailable(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1, NULL, NULL);
     struct plan_channel out = to_b(1, DT_FLOAT), nowhere = {.edge = 2,
                                                             .tensor_name = "y:0",
                                                             .peer_task = "/job:x/replica:0/task:0"};
@@ -253,6 +283,7 @@ static void sending_without_a_connection_is_unavailable(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_full_budget_delays_grants_and_all_arrive),
+        TEST(a_late_value_is_not_granted_before_its_recv_starts),
         TEST(a_value_larger_than_the_budget_comes_when_it_is_all_that_is_awaited),
         TEST(many_steps_never_have_more_in_flight_than_the_budget),
         TEST(a_large_value_does_not_starve_among_small_ones),

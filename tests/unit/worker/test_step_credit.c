@@ -29,7 +29,7 @@ static int setup(void **state) {
     tasks_meet(&a, &b);
     peer_connect(a.other);
     LOOP_UNTIL(loop, task_says(&b, "\"transport\":\"unix\""));
-    sender = rendezvous_open(a.rendezvous, STEP, NULL);
+    sender = rendezvous_open(a.rendezvous, STEP, NULL, NULL);
     channel = (struct plan_channel){.edge = EDGE, .tensor_name = "x:0", .peer_task = b.name};
     return 0;
 }
@@ -68,7 +68,7 @@ static void offer_value(uint64_t iteration, struct tensor *value, struct offer *
 
 static void receive(uint64_t iteration, struct wait *wait) {
     struct plan_channel in = {.edge = EDGE, .tensor_name = "x:0", .peer_task = a.name};
-    struct rendezvous *receiver = rendezvous_open(b.rendezvous, STEP, NULL);
+    struct rendezvous *receiver = rendezvous_open(b.rendezvous, STEP, NULL, NULL);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(receiver, &in, iteration, &wait->recv, &wait->value))
@@ -149,7 +149,7 @@ static void announcements_do_not_search_all_that_waits(void **state) {
     static struct wait waits[WAITING];
     static struct offer offers[OFFERS];
     struct plan_channel in = {.edge = EDGE, .tensor_name = "x:0", .peer_task = a.name};
-    struct rendezvous *receiver = rendezvous_open(b.rendezvous, STEP, NULL);
+    struct rendezvous *receiver = rendezvous_open(b.rendezvous, STEP, NULL, NULL);
     memset(waits, 0, sizeof(waits));
     for (uint64_t i = 0; i < WAITING; i++) {
         waits[i].recv.on_value = wait_on_value;
@@ -216,7 +216,7 @@ static void what_nobody_waits_for_is_granted_up_to_a_bound(void **state) {
     enum { N = 1 << 20, OFFERS = 40 }; /* floats: 4 MiB each */
     struct offer offers[OFFERS];
     uint64_t n_granted = 0;
-    rendezvous_unref(rendezvous_open(b.rendezvous, STEP, NULL));
+    rendezvous_unref(rendezvous_open(b.rendezvous, STEP, NULL, NULL));
     for (uint64_t i = 0; i < OFFERS; i++) {
         struct tensor value;
         value_make(&value, allocator_host(), N, (float)i);

@@ -166,7 +166,7 @@ static inline void task_receive(struct test_task *task, const char *from, uint64
                                 uint32_t edge, struct wait *wait) {
     struct plan_channel channel = {
         .edge = edge, .tensor_name = "v:0", .peer_task = from, .dtype = DT_INVALID};
-    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step, NULL);
+    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step, NULL, NULL);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(rendezvous, &channel, 0, &wait->recv, &wait->value))
@@ -178,7 +178,7 @@ static inline void task_send(struct test_task *task, const char *to, uint64_t st
                              const struct tensor *value) {
     struct plan_channel channel = {
         .edge = edge, .tensor_name = "v:0", .peer_task = to, .dtype = DT_INVALID};
-    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step, NULL);
+    struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step, NULL, NULL);
     struct tensor copy;
     tensor_copy(&copy, value);
     struct status *st = rendezvous_send(rendezvous, &channel, 0, &copy);

@@ -29,7 +29,7 @@ struct master_flags {
     struct etcd_flags etcd;
     struct tls_flags tls;
     int log_level, placement;
-    bool insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves;
+    bool insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves, recv_scheduling;
     int64_t threads, task_wait_ms, save_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
     int session_clusters; /* enum session_clusters_mode */
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
@@ -149,6 +149,9 @@ static const struct option_row rows[] = {
     {ROW("bfloat16-sends", OPTION_BOOL, bfloat16_sends, NULL, NULL,
         "send floats between tasks as bfloat16, whatever clients ask for: half the bytes, 8 "
         "bits of precision")},
+    {ROW("recv-scheduling", OPTION_BOOL, recv_scheduling, NULL, NULL,
+        "receive values between tasks shortly before they are needed, whatever clients ask for:"
+        " less memory")},
     {ROW("consistent-saves", OPTION_BOOL, consistent_saves, NULL, NULL,
         "every save takes its values between two steps, unless the attr _consistent_save of its"
         " node is false")},
@@ -418,6 +421,7 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->compile.placement = (enum placement)flags->placement;
     ret->measures_all = flags->cost_file != NULL;
     ret->compile.bfloat16_sends = flags->bfloat16_sends;
+    ret->compile.recv_scheduling = flags->recv_scheduling;
     ret->compile.consistent_saves = flags->consistent_saves;
     ret->save_wait_ms = flags->save_wait_ms;
     ret->compile.fold_max_bytes = flags->fold_max_bytes;

@@ -42,6 +42,9 @@ struct compile_options {
     bool no_optimizations; /* opt_level L0: no optional pass */
     /* floats travel between tasks as bfloat16: the client's wish, or the operator's */
     bool bfloat16_sends;
+    /* receives start shortly before their values are needed (partition_receives.c): the client's
+     * wish, or the operator's */
+    bool recv_scheduling;
     const char *const *disabled_passes; /* names; NULL-terminated or NULL */
     /* a pass ("cse") or "all": write the graph's text to the log after it; NULL: never */
     const char *dump_after;

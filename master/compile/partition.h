@@ -1,10 +1,26 @@
 /* What the files of the partition pass share: pass_partition.c (edges between tasks, copies, one
- * graph per task), partition_loops.c (loops that span tasks), partition_narrow.c (bfloat16) and
- * partition_slots.c (shapes that a Recv can rely on). Pool thread. */
+ * graph per task), partition_loops.c (loops that span tasks), partition_narrow.c (bfloat16),
+ * partition_slots.c (shapes that a Recv can rely on), partition_times.c (when nodes run) and
+ * partition_receives.c (when Recvs start). Pool thread. */
 #ifndef MILLRACE_MASTER_COMPILE_PARTITION_H
 #define MILLRACE_MASTER_COMPILE_PARTITION_H
 
 #include "master/compile/compile_internal.h"
+
+/* What is known of a node before the graph is cut (partition_times.c). */
+struct node_time {
+    double start_ns, end_ns; /* in the simulated step */
+    int order;               /* topological */
+    uint64_t may;            /* the asynchronous nodes that it may wait for */
+    uint64_t must;           /* those whose end it waits for if it is alive */
+};
+/* In `may`: nodes that have no bit, and what leaves a loop. */
+#define NODE_TIME_LOST (UINT64_C(1) << 63)
+
+/* The order of the nodes: no edge leads backwards. */
+static inline bool node_time_is_before(const struct node_time *a, const struct node_time *b) {
+    return a->start_ns < b->start_ns || (a->start_ns == b->start_ns && a->order < b->order);
+}
 
 /* The state of the pass. */
 struct partitioner {
@@ -26,6 +42,8 @@ struct partitioner {
      * tasks */
     bool *is_irregular;
     struct partitioner_slots *slots; /* NULL: no shapes are known */
+    struct node_time *times;         /* by id, of the nodes before the cut; NULL: nobody asks */
+    struct partitioner_receives *receives; /* NULL: no Recv is delayed */
     int n_edges;
     bool *exchanges; /* [a * n_tasks + b]: does task a send to task b? */
 };
@@ -35,6 +53,8 @@ static inline int partitioner_task(const struct partitioner *p, const struct nod
 }
 
 /* ---- pass_partition.c ---- */
+/* Has each task that reads the node a copy of its own? */
+bool partitioner_is_copied(const struct node *node);
 /* Finds or makes the endpoint that provides src:index on a task: itself, a copy, or a Recv. */
 struct status *partitioner_arrive(struct partitioner *p, struct node *src, int index, int task,
                                   struct node **ret, int *ret_index) MUST_USE;
@@ -85,5 +105,21 @@ void partitioner_slots_free(struct partitioner_slots *slots);
 /* Sets the shape of src:index as an attr of its Recv, if the receiver may pre-grant memory. */
 void partitioner_say_shape(const struct partitioner *p, const struct node *src, int index,
                            struct node *recv);
+/* Only while p->slots is set. The size of src:index; -1: not known. */
+int64_t partitioner_known_bytes(const struct partitioner *p, const struct node *src, int index);
+/* Only while p->slots is set. The condition under which a node before the cut runs
+ * (conditions.h). */
+int partitioner_condition(const struct partitioner *p, const struct node *node);
+
+/* ---- partition_times.c ---- */
+/* Before the cut: simulates the step. p->times stays NULL if receives are not scheduled. */
+struct status *partitioner_time_nodes(struct partitioner *p) MUST_USE;
+/* ---- partition_receives.c ---- */
+void partitioner_receives_free(struct partitioner_receives *receives);
+/* Notes the Recv of src:index on a task. */
+void partitioner_note_receive(struct partitioner *p, const struct node *src, int index, int task,
+                              struct node *recv);
+/* After the cut: gives the Recvs that would start too early a control input. */
+void partitioner_delay_receives(struct partitioner *p);
 
 #endif

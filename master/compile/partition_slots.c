@@ -61,3 +61,11 @@ void partitioner_say_shape(const struct partitioner *p, const struct node *src, 
         node_set_attr_shape(&p->c->graph, recv, "_shape",
                             graph_shapes_of(slots->shapes, src, index));
 }
+
+int64_t partitioner_known_bytes(const struct partitioner *p, const struct node *src, int index) {
+    return graph_shapes_bytes(p->slots->shapes, src, index);
+}
+
+int partitioner_condition(const struct partitioner *p, const struct node *node) {
+    return p->slots->conditions.of[node->id];
+}

@@ -46,7 +46,7 @@ static uint64_t arrival_key(const struct partitioner *p, const struct node *src,
 
 /* ---- copies ---- */
 
-static bool is_copied(const struct node *node) {
+bool partitioner_is_copied(const struct node *node) {
     if (node->n_inputs > 0)
         return false;
     int64_t size = const_size_bytes(node);
@@ -135,7 +135,7 @@ struct status *partitioner_add_pair(struct partitioner *p, struct node *from, in
 struct status *partitioner_arrive(struct partitioner *p, struct node *src, int index, int task,
                                   struct node **ret, int *ret_index) {
     *ret_index = 0;
-    if (partitioner_task(p, src) == task || is_copied(src)) {
+    if (partitioner_task(p, src) == task || partitioner_is_copied(src)) {
         *ret = src;
         *ret_index = index;
         return partitioner_task(p, src) == task ? NULL : copy_for(p, src, task, ret);
@@ -153,6 +153,7 @@ struct status *partitioner_arrive(struct partitioner *p, struct node *src, int i
         TRY(partitioner_add_pair(p, src, index, src, p->frames.out[src->id], tensor_name, task,
                                  ret));
         partitioner_say_shape(p, src, index, *ret);
+        partitioner_note_receive(p, src, index, task, *ret);
     }
     u64map_put(&p->arrivals, key, *ret);
     return NULL;
@@ -209,7 +210,7 @@ struct status *partitioner_arrive_control(struct partitioner *p, struct node *sr
         *ret = src;
         return NULL;
     }
-    if (is_copied(src))
+    if (partitioner_is_copied(src))
         return copy_for(p, src, task, ret);
     uint64_t key = arrival_key(p, src, CONTROL_EDGE, task);
     *ret = u64map_get(&p->arrivals, key);
@@ -330,6 +331,7 @@ static struct status *partitioner_graph(struct partitioner *p) {
     TRY(partitioner_add_loops(p));
     p->n_ids = graph->n_nodes;
     TRY(partitioner_find_slots(p));
+    TRY(partitioner_time_nodes(p));
     p->first_endpoint = arena_array(&p->c->arena, uint64_t, graph->n_nodes + 1);
     p->step_inputs = arena_array(&p->c->arena, struct node_input, graph->n_nodes + 1);
     for (int id = 0; id < graph->n_nodes; id++)
@@ -343,6 +345,7 @@ static struct status *partitioner_graph(struct partitioner *p) {
     TRY(partition_edges(p, true));
     drop_doubled_controls(p);
     drop_copied_originals(p);
+    partitioner_delay_receives(p);
     return NULL;
 }
 
@@ -486,6 +489,7 @@ struct status *pass_partition(struct compilation *c, bool *ret_changed) {
         make_partitions(&p);
     *ret_changed = !st;
     loop_frames_fini(&p.frames);
+    partitioner_receives_free(p.receives);
     partitioner_slots_free(p.slots);
     u64map_fini(&p.arrivals);
     u64map_fini(&p.pulses);

@@ -74,7 +74,9 @@ static struct status *read_graph_options(struct span in, struct session_config *
     struct proto_field field;
     int more;
     while ((more = proto_next(&in, &field)) > 0)
-        if (field.number == 3 && field.wire_type == 2)
+        if (field.number == 2 && field.wire_type == 0)
+            ret->recv_scheduling = field.value != 0;
+        else if (field.number == 3 && field.wire_type == 2)
             TRY(read_optimizer_options(field.bytes, ret));
         else if (field.number == 4 && field.wire_type == 0)
             ret->build_cost_model = (int64_t)field.value;

@@ -17,6 +17,7 @@ struct session_config {
     bool allow_soft_placement, log_device_placement;
     bool no_optimizations; /* OptimizerOptions.L0 */
     bool bfloat16_sends;   /* GraphOptions.enable_bfloat16_sendrecv */
+    bool recv_scheduling;  /* GraphOptions.enable_recv_scheduling */
     bool is_isolated;      /* isolate_session_state: containers of its own */
     int64_t build_cost_model, build_cost_model_after; /* of GraphOptions */
     int64_t operation_timeout_ms;

@@ -23,7 +23,9 @@ struct session *session_new(struct master_env *env, const struct session_config 
     session->options.no_optimizations = config->no_optimizations;
     if (config->has_placement)
         session->options.placement = config->placement;
-    if (session->options.placement == PLACEMENT_SIMPLE && !env->options.measures_all)
+    session->options.recv_scheduling |= config->recv_scheduling;
+    if (session->options.placement == PLACEMENT_SIMPLE && !session->options.recv_scheduling &&
+        !env->options.measures_all)
         session->options.costs = NULL; /* nobody would read them */
     session->options.bfloat16_sends |= config->bfloat16_sends;
     session->operation_timeout_ms = config->operation_timeout_ms;

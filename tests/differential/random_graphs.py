@@ -5,7 +5,8 @@ is a seed: the same graph in every run.
     cases(first, n) yields (name, build) as programs.py has it. waiting_cases are graphs in which
     most nodes wait for others, often without taking their values; elementwise_cases are mostly
     elementwise ops over shapes that broadcast, of up to some thousand elements; redundant_cases are
-    full of what a rewriter leaves out, and of what looks like it.
+    full of what a rewriter leaves out, and of what looks like it; large_cases multiply many
+    variables that cross between tasks.
 """
 
 import numpy as np
@@ -28,6 +29,7 @@ def _value(rng, dtype, shape):
 
 class _Builder:
     SHAPES = ((), (1,), (4,), (2, 3), (3, 1), (2, 2, 2), (0, 3))
+    MAX_ELEMENTS = 5000
 
     def __init__(self, seed, waiting=0.15):
         self.rng, self.waiting = np.random.default_rng(seed), waiting
@@ -137,7 +139,8 @@ class _Builder:
             before = [self.pick().op] if self.rng.random() < self.waiting else []
             with tf.device(self.task()), tf.control_dependencies(before):
                 made = self.node()
-            if made.shape.num_elements() is not None and made.shape.num_elements() < 5000:
+            n_elements = made.shape.num_elements()
+            if n_elements is not None and n_elements < self.MAX_ELEMENTS:
                 self.tensors.append(made)
 
     def run(self):
@@ -297,6 +300,39 @@ class _RedundantBuilder(_Builder):
         return made
 
 
+class _LargeBuilder(_Builder):
+    """Receives that may be late: values of 100 KB whose consumers take a while. They are integers,
+    because sums of floats depend on the number of threads."""
+
+    SIDE, N_LARGE = 160, 30
+    SHAPES = ((), (SIDE, SIDE))
+    MAX_ELEMENTS = 2 * SIDE * SIDE
+
+    def start(self):
+        super().start()
+        for i in range(self.N_LARGE):
+            value = tf.constant(_value(self.rng, "int32", (self.SIDE, self.SIDE)))
+            with tf.device(self.task()):
+                v = tf1.get_variable(f"large{i}", initializer=value,
+                                     use_resource=bool(self.rng.integers(2)))
+            self.variables.append(v)
+            self.tensors.append(v.read_value())
+            self.updates.append(tf1.assign_add(v, tf.ones_like(value)))
+
+    def node(self):
+        if self.rng.integers(3):
+            left, right = (self.pick(("int32",), (self.SIDE, self.SIDE)) for _ in range(2))
+            return tf.bitwise.bitwise_and(tf.matmul(left, right), 7)
+        return super().node()
+
+    def run(self):
+        """Fetches what comes of many values as well."""
+        made = super().run()
+        large = [t for t in self.tensors if t.shape.as_list() == [self.SIDE, self.SIDE]
+                 and t.dtype == tf.int32]
+        return Run(made.fetches + [tf.add_n(large[-20:])], made.feeds)
+
+
 def _build(seed, n_nodes, kind=_Builder, **options):
     def build():
         builder = kind(seed, **options)
@@ -333,3 +369,8 @@ def redundant_cases(first, n):
     for seed in range(first, first + n):
         yield (f"redundant/{seed}", _build(seed, 15 + seed % 5 * 15, _RedundantBuilder),
                {"rtol": 1e-4})
+
+
+def large_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"large/{seed}", _build(seed, 15 + seed % 3 * 15, _LargeBuilder), {"rtol": 1e-4})

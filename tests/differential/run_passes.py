@@ -4,13 +4,13 @@ the same, bit by bit.
 
     run_passes.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--trace]
 
-What can be switched: placement by cost (tf-master --placement), the optional passes (tf-master
---disable-passes, and OptimizerOptions.L0 of a session), outputs that take their inputs' memory
-(tf-worker --no-in-place), Unix sockets between tasks (--unix off), threads for kernels and steps
-(--threads 1). The programs are those of programs_*.py, random graphs, some of them with many
-control edges, and random control flow. There are two sets of tasks, one with all options off. Each
-has a master for each way to compile. Without --long a seeded sample. The last line is "N passed, N
-failed".
+What can be switched: placement by cost (tf-master --placement), late receives (--recv-scheduling),
+the optional passes (tf-master --disable-passes, and OptimizerOptions.L0 of a session), outputs that
+take their inputs' memory (tf-worker --no-in-place), Unix sockets between tasks (--unix off),
+threads for kernels and steps (--threads 1). The programs are those of programs_*.py, random graphs,
+some of them with many control edges or with large values, and random control flow. There are two
+sets of tasks, one with all options off. Each has a master for each way to compile. Without --long a
+seeded sample. The last line is "N passed, N failed".
 """
 
 import os
@@ -31,9 +31,9 @@ from programs import tf1  # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
 SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "redundant": 20,
-          "loops": 8, "known": 8, "invariants": 8}
+          "loops": 8, "known": 8, "invariants": 8, "large": 6}
 LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "redundant": 1000,
-        "loops": 500, "known": 500, "invariants": 500}
+        "loops": 500, "known": 500, "invariants": 500, "large": 300}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
 # The optional ones.
 PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse")
@@ -48,6 +48,9 @@ WAYS = {
                                                  False),
     "L0": (False, (), True),
     "placed by cost": (False, ("--placement", "cost"), False),
+    "receives late": (False, ("--recv-scheduling",), False),
+    "receives late alone": (True, ("--recv-scheduling", "--disable-passes", ",".join(PASSES)),
+                            False),
     "small constants folded": (False, ("--fold-max", "64"), False),
 }  # fmt: skip
 
@@ -153,7 +156,8 @@ class Runner:
                     "loops": random_loops.cases(arguments.seed, limits["loops"]),
                     "known": random_loops.known_cases(arguments.seed, limits["known"]),
                     "invariants": random_loops.invariant_cases(arguments.seed,
-                                                               limits["invariants"])}
+                                                               limits["invariants"]),
+                    "large": random_graphs.large_cases(arguments.seed, limits["large"])}
         for title, cases in sections.items():
             began, before = time.time(), (self.passed, self.failed)
             for case in cases:

@@ -1,5 +1,5 @@
 """Placement of what the client left open: the simple rule, variables spread over servers, and the
-cost model."""
+cost model. Receives that start when their values are needed."""
 import json
 import os
 
@@ -8,6 +8,7 @@ from harness import ROOT, WARM_PYTHON, LineReader, TestCase, program
 
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "placement_program.py")
 SPREAD_PROGRAM = os.path.join(ROOT, "tests", "e2e", "spread_program.py")
+RECEIVES_PROGRAM = os.path.join(ROOT, "tests", "e2e", "receives_program.py")
 FIRST, SECOND = "/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"
 
 
@@ -104,6 +105,19 @@ class TestPlacement(TestCase):
                                         "--cost-file", file)
         self.assertEqual(code, 78)
         self.assertRegex(err, "cost file .*/costs: line [0-9]+ is cut off")
+
+    def test_late_receives_need_less_memory(self):
+        sockets = ("--unix", "off", "--shm", "off")
+        server, _ = self.start_worker(0, "--job", "ps", *sockets)
+        worker, admin = self.start_worker(1, "--task", "0", *sockets)
+        _, target, _ = self.start_master(f"{worker},ps={server}")
+        code, out, err = self.run_program(WARM_PYTHON, RECEIVES_PROGRAM, target,
+                                          f"http://127.0.0.1:{admin}/statusz", timeout_s=400)
+        self.assertEqual(code, 0, err)
+        result = json.loads(out.splitlines()[-1])
+        self.assertEqual(len(set(result["totals"])), 1)
+        self.assertLess(2 * (result["late"] - result["before"]),
+                        result["at once"] - result["before"], result)
 
     def test_a_session_spreads_its_variables(self):
         result, log = self.run_local(SPREAD_PROGRAM, "--workers", "1", "--ps", "2")

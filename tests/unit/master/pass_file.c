@@ -268,6 +268,7 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     options.max_inlined_nodes =
         has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;
     options.bfloat16_sends = has_word(&pass_case->options, "bfloat16");
+    options.recv_scheduling = has_word(&pass_case->options, "late_receives");
     options.placement = has_word(&pass_case->options, "by_cost")  ? PLACEMENT_COST
                         : has_word(&pass_case->options, "spread") ? PLACEMENT_SPREAD
                                                                   : PLACEMENT_SIMPLE;

@@ -14,6 +14,7 @@
  *            few_nodes bfloat16      functions may make 1000 nodes, not a million; floats cross as
  *                                    bfloat16
  *            by_cost, spread         PLACEMENT_COST, PLACEMENT_SPREAD
+ *            late_receives           receives start shortly before they are needed
  *            slow_links              a value takes a second from worker:0 to worker:1 and back
  *            explain                 prints why each node is where it is, behind the graph
  *   -- in

@@ -19,7 +19,7 @@ static void an_empty_config_asks_for_nothing(void **state) {
     struct str bytes = STR_INIT;
     assert_null(parse(&bytes, &config));
     assert_false(config.allow_soft_placement || config.log_device_placement || config.is_isolated ||
-                 config.no_optimizations);
+                 config.no_optimizations || config.recv_scheduling);
     assert_int_equal(config.cpu_devices, 0);
     assert_true(session_config_has_task(&config, "/job:ps/replica:0/task:0"));
     session_config_fini(&config);
@@ -33,11 +33,12 @@ static void flags_are_read(void **state) {
     proto_add_int(&bytes, 11, 1500);
     proto_add_int(&bytes, 15, 1);
     proto_add_int(&optimizer, 3, (uint64_t)-1);
+    proto_add_int(&graph, 2, 1);
     proto_add_bytes(&graph, 3, optimizer.data, optimizer.len);
     proto_add_bytes(&bytes, 10, graph.data, graph.len);
     assert_null(parse(&bytes, &config));
     assert_true(config.allow_soft_placement && config.log_device_placement && config.is_isolated &&
-                config.no_optimizations);
+                config.no_optimizations && config.recv_scheduling);
     assert_int_equal(config.operation_timeout_ms, 1500);
     session_config_fini(&config);
     str_fini(&bytes);

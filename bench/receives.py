@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Scheduling of receives: how much less memory does a worker need, and does a step take longer?
+
+    bench/receives.py [--rounds N] [--only TEXT] [--size N] [--values N] [--bin DIR]
+
+Each case reads many variables of a parameter server in one step. It runs on two clusters of a
+server and a worker over TCP: one whose sessions ask for nothing, and one whose sessions set
+GraphOptions.enable_recv_scheduling. Steps of both run in alternating rounds. The columns are the
+most tensor memory that the worker has held, beyond what it held before, and the median and shortest
+step of either."""
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+import urllib.request
+
+import numpy as np
+from placement import ROOT, Daemon, tf, tf1
+
+ROWS = 64  # of the batch
+
+
+def variables(arguments):
+    with tf.device("/job:ps"):
+        return [tf1.get_variable(f"w{i}", [arguments.size, arguments.size],
+                                 initializer=tf1.random_normal_initializer(stddev=0.03),
+                                 use_resource=True) for i in range(arguments.values)]
+
+
+def wide(x, weights):
+    """Each variable is used by itself."""
+    return tf.add_n([tf.reduce_sum(tf.matmul(x, w)) for w in weights])
+
+
+def layers(x, weights):
+    """A network whose layers need one variable each."""
+    for w in weights:
+        x = tf.nn.relu(tf.matmul(x, w))
+    return tf.reduce_sum(x)
+
+
+def training(x, weights):
+    """The network's training step: a variable is needed again for its gradient."""
+    loss = layers(x, weights)
+    with tf.control_dependencies([tf1.train.GradientDescentOptimizer(1e-9).minimize(loss)]):
+        return tf.identity(loss)
+
+
+CASES = {"wide": wide, "layers": layers, "training": training}
+
+
+class Run:
+    """A cluster, and a session with the step of a case."""
+
+    def __init__(self, arguments, directory, build, is_scheduled):
+        os.mkdir(directory)
+        flags = ("--unix", "off", "--shm", "off")
+        self.daemons = [Daemon(arguments, directory, job, "tf-worker", "--job", job, *flags)
+                        for job in ("ps", "worker")]
+        cluster = ",".join(f"{job}=127.0.0.1:{daemon.port}"
+                           for job, daemon in zip(("ps", "worker"), self.daemons))
+        self.daemons.append(Daemon(arguments, directory, "master", "tf-master", "--cluster",
+                                   cluster))
+        self.rng = np.random.default_rng(1)
+        self.rows = self.rng.standard_normal((ROWS, arguments.size), np.float32)
+        config = tf1.ConfigProto()
+        config.graph_options.enable_recv_scheduling = is_scheduled
+        with tf.Graph().as_default():
+            weights = variables(arguments)
+            with tf.device("/job:worker"):
+                x = tf1.placeholder(tf.float32, [ROWS, arguments.size])
+                value = build(x, weights)
+            self.session = tf1.Session(f"grpc://127.0.0.1:{self.daemons[-1].port}", config=config)
+            self.session.run(tf1.global_variables_initializer())
+            self.before = self.memory("in_use")
+            self.call = self.session.make_callable(value, [x])
+        self.times = []
+
+    def memory(self, what):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.daemons[1].admin}/statusz") as page:
+            return json.load(page)["devices"][0][f"memory_{what}_bytes"]
+
+    def step(self):
+        start = time.perf_counter()
+        self.call(self.rows)
+        self.times.append((time.perf_counter() - start) * 1e3)
+
+    def stop(self):
+        self.session.close()
+        for daemon in reversed(self.daemons):
+            daemon.stop()
+
+
+def measure(arguments, name, build):
+    with tempfile.TemporaryDirectory() as directory:
+        runs = [Run(arguments, os.path.join(directory, str(i)), build, i == 1) for i in range(2)]
+        try:
+            for index in range(arguments.rounds + 2):
+                for run in runs[:: 1 if index % 2 else -1]:
+                    run.step()
+            peaks = [(run.memory("peak") - run.before) / 1e6 for run in runs]
+        finally:
+            for run in runs:
+                run.stop()
+    medians = [statistics.median(run.times[2:]) for run in runs]
+    shortest = [min(run.times[2:]) for run in runs]
+    print(f"{name:10} {peaks[0]:8.1f} {peaks[1]:8.1f} {peaks[1] / peaks[0]:6.2f}   "
+          f"{medians[0]:8.2f} {medians[1]:8.2f} {medians[1] / medians[0]:6.3f}   "
+          f"{shortest[0]:8.2f} {shortest[1]:8.2f} {shortest[1] / shortest[0]:6.3f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--size", type=int, default=1024, help="rows of a variable")
+    parser.add_argument("--values", type=int, default=24, help="variables of a step")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
+    arguments = parser.parse_args()
+    tf1.disable_eager_execution()
+    print(f"{'':10} {'peak, MB':>24}   {'median step, ms':>24}   {'shortest step, ms':>24}")
+    print(f"{'':10} " + "   ".join([f"{'at once':>8} {'late':>8} {'':6}"] * 3))
+    for name, build in CASES.items():
+        if arguments.only in name:
+            measure(arguments, name, build)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+/* Delays receives, so that fewer values wait in the memory of the receiving task [WP 5.2].
+ *
+ *   anchor ──► ...                        anchor ──► ...
+ *   _MrRecv ──────────► consumer    =>      └─ ─ ─► _MrRecv ──► consumer
+ *
+ * Without this, all Recvs of a task start with the step. The simulated step (schedule.h) says when
+ * a consumer needs its value. Its Recv then starts behind a node of the same task, the anchor,
+ * whose simulated end is early enough for the value to arrive in time:
+ *
+ *   need     the earliest simulated start of a consumer (as soon as possible)
+ *   latest   backwards over the receives of a task, as if they shared one link: the value's
+ *            transfer ends at its need and before the next transfer begins (as late as possible).
+ *            Estimates are rough, so a transfer counts TRANSFER_MARGIN times.
+ *   window   the anchor also ends before the consumer of the MIN_AHEAD-th receive before this one
+ *            starts. So however wrong the times are, that many values are under way or have
+ *            arrived while nodes compute.
+ *
+ * A delayed value stays with its sender for longer. So only values are delayed that the sender
+ * holds anyway: those of variables and constants until the end of the step, others until their last
+ * consumer on the sender's task starts. Values of GPUs and narrowed ones (bfloat16) are copied for
+ * their Send, so they are not delayed.
+ *
+ * No cycle arises, over all tasks: the nodes of the whole graph before the cut have one order, by
+ * simulated start and then topological, in which every edge leads forwards. An anchor comes before
+ * every consumer of its Recv in this order. Nothing waits for ever for a reason that the graph does
+ * not show, such as an Enqueue for which a Dequeue before the anchor waits: the consumers wait for
+ * all asynchronous nodes that the anchor may wait for, also without the new edge. Loops are left
+ * alone: values, anchors and consumers are outside of all, and anchors behind none.
+ *
+ * The Recv gets the attr `_late`, and its task does not grant the value before the Recv starts
+ * (worker/exchange/rendezvous.h). Partial runs are left alone, because their feeds come at any
+ * time. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/graph/conditions.h"
+#include "common/graph/internal_ops.h"
+#include "master/compile/cost_estimate.h"
+#include "master/compile/partition.h"
+#include "master/compile/place.h"
+
+enum {
+    MIN_DELAYED_BYTES = 64 << 10, /* smaller values are pushed, and are there before their Recv */
+    MIN_AHEAD = 4,
+    MAX_TRIED = 64, /* anchors that are looked at for one receive */
+};
+
+static const double TRANSFER_MARGIN = 2, MARGIN_NS = 200000, ROUNDING_NS = 1;
+
+struct receive {
+    struct node *recv;
+    const struct node *src;
+    int index, task;
+    double transfer_ns, kept_until_ns;
+    double need_ns, latest_ns;         /* as drawn above */
+    const struct node_time *first;     /* of its consumers, in the order */
+    uint64_t must;                     /* what all of its consumers wait for */
+    bool has_consumers, is_impossible; /* its consumers cannot be told */
+    bool is_certain;                   /* all of its consumers run in every step */
+};
+
+struct partitioner_receives {
+    double *last_use_ns; /* by endpoint: the start of its last consumer on its own task */
+    struct receive *all;
+    int n, capacity;
+};
+
+void partitioner_receives_free(struct partitioner_receives *receives) {
+    if (receives)
+        free(receives->all);
+}
+
+/* ---- the receives of a graph ---- */
+
+/* Has the value's memory an owner for the whole step, so that a late Send holds nothing more? */
+static bool is_kept_for_step(const struct node *node) {
+    while (node_is_either(node, "Identity", "Snapshot") && node->n_data > 0)
+        node = node->inputs[0].src;
+    return node_is_either(node, "VariableV2", "Variable") || node_is_op(node, "ReadVariableOp") ||
+           node_is_op(node, "Const");
+}
+
+void partitioner_note_receive(struct partitioner *p, const struct node *src, int index, int task,
+                              struct node *recv) {
+    if (!p->times || src->id >= p->n_ids || p->frames.out[src->id] != 0 ||
+        device_host(p->devices, src->placed) != src->placed) /* the Send holds a copy */
+        return;
+    if (!p->receives)
+        p->receives = arena_new(&p->c->arena, struct partitioner_receives);
+    struct partitioner_receives *receives = p->receives;
+    double bytes = (double)partitioner_known_bytes(p, src, index);
+    if (bytes <= MIN_DELAYED_BYTES)
+        return;
+    if (receives->n == receives->capacity) {
+        receives->capacity = MAX(16, 2 * receives->capacity);
+        receives->all =
+            xreallocarray(receives->all, (size_t)receives->capacity, sizeof(*receives->all));
+    }
+    const struct device_info *devices = p->devices->devices;
+    struct schedule_link link = cost_estimate_link(p->c, &devices[src->placed],
+                                                   &devices[p->devices->tasks[task].first_device]);
+    receives->all[receives->n++] =
+        (struct receive){.recv = recv,
+                         .src = src,
+                         .index = index,
+                         .task = task,
+                         .transfer_ns = link.latency_ns + bytes * link.ns_per_byte,
+                         .need_ns = INFINITY,
+                         .must = ~UINT64_C(0),
+                         .is_certain = true};
+}
+
+static void note_consumer(const struct partitioner *p, struct receive *receive,
+                          const struct node *consumer) {
+    receive->has_consumers = true;
+    if (consumer->id >= p->n_ids) {
+        receive->is_impossible = true;
+        return;
+    }
+    const struct node_time *time = &p->times[consumer->id];
+    if (!receive->first || node_time_is_before(time, receive->first))
+        receive->first = time;
+    receive->need_ns = MIN(receive->need_ns, time->start_ns);
+    receive->must &= time->must;
+    receive->is_certain &= partitioner_condition(p, consumer) == CONDITION_ALWAYS;
+}
+
+static uint64_t endpoint_of(const struct partitioner *p, const struct node *src, int index) {
+    return p->first_endpoint[src->id] + (uint64_t)(index + 1);
+}
+
+/* An edge of the cut graph: within a task, or from a Recv. */
+static void note_edge(struct partitioner *p, const struct node_input *in, const int *receive_of,
+                      const struct node *dst) {
+    struct partitioner_receives *receives = p->receives;
+    if (receive_of[in->src->id] >= 0) {
+        note_consumer(p, &receives->all[receive_of[in->src->id]], dst);
+        return;
+    }
+    bool is_use = in->index != CONTROL_EDGE && in->src->id < p->n_ids && dst->id < p->n_ids;
+    if (!is_use)
+        return;
+    double *last_ns = &receives->last_use_ns[endpoint_of(p, in->src, in->index)];
+    *last_ns = node_is_op(dst, OP_FETCH) ? INFINITY : MAX(*last_ns, p->times[dst->id].start_ns);
+}
+
+static void find_consumers(struct partitioner *p) {
+    const struct graph *graph = &p->c->graph;
+    struct partitioner_receives *receives = p->receives;
+    int *receive_of = arena_array(&p->c->arena, int, graph->n_nodes + 1);
+    memset(receive_of, -1, sizeof(int) * ((size_t)graph->n_nodes + 1));
+    receives->last_use_ns = arena_array(&p->c->arena, double, p->first_endpoint[p->n_ids] + 1);
+    for (int i = 0; i < receives->n; i++)
+        receive_of[receives->all[i].recv->id] = i;
+    for (int id = 0; id < graph->n_nodes; id++)
+        for (int i = 0; !graph->nodes[id]->is_removed && i < graph->nodes[id]->n_inputs; i++)
+            note_edge(p, &graph->nodes[id]->inputs[i], receive_of, graph->nodes[id]);
+    for (int i = 0; i < receives->n; i++) {
+        struct receive *receive = &receives->all[i];
+        receive->kept_until_ns =
+            is_kept_for_step(receive->src)
+                ? INFINITY
+                : receives->last_use_ns[endpoint_of(p, receive->src, receive->index)];
+    }
+}
+
+/* ---- anchors ---- */
+
+static bool may_be_anchor(const struct partitioner *p, const struct node *node) {
+    return !node->is_removed && node->n_inputs > 0 && p->frames.in[node->id] == 0 &&
+           p->frames.out[node->id] == 0 && !node_is_internal(node) && !node_is_switch(node) &&
+           partitioner_condition(p, node) == CONDITION_ALWAYS &&
+           !(p->times[node->id].may & NODE_TIME_LOST);
+}
+
+struct anchor {
+    const struct node_time *time;
+    struct node *node;
+};
+
+static int compare_anchors(const void *left, const void *right) {
+    const struct anchor *a = left, *b = right;
+    if (a->time->end_ns != b->time->end_ns)
+        return a->time->end_ns < b->time->end_ns ? -1 : 1;
+    return a->time->order - b->time->order;
+}
+
+/* The nodes of a task that may be anchors, by their ends; malloc'd. */
+static struct anchor *find_anchors(const struct partitioner *p, int task, int *ret_n) {
+    struct anchor *anchors = xcalloc((size_t)p->n_ids + 1, sizeof(*anchors));
+    *ret_n = 0;
+    for (int id = 0; id < p->n_ids; id++) {
+        struct node *node = p->c->graph.nodes[id];
+        if (!node->is_removed && partitioner_task(p, node) == task && may_be_anchor(p, node))
+            anchors[(*ret_n)++] = (struct anchor){&p->times[id], node};
+    }
+    qsort(anchors, (size_t)*ret_n, sizeof(*anchors), compare_anchors);
+    return anchors;
+}
+
+static bool fits(const struct anchor *anchor, const struct receive *receive) {
+    return node_time_is_before(anchor->time, receive->first) &&
+           (anchor->time->may & ~receive->must) == 0 &&
+           (anchor->time->may == 0 || receive->is_certain);
+}
+
+/* The last anchor that ends in time; NULL: there is none. */
+static struct node *choose_anchor(const struct anchor *anchors, int n,
+                                  const struct receive *receive) {
+    int low = 0, high = n; /* all below `low` end in time, all from `high` on do not */
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (anchors[middle].time->end_ns <= receive->latest_ns + ROUNDING_NS)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (int i = low - 1; i >= MAX(0, low - MAX_TRIED); i--)
+        if (fits(&anchors[i], receive))
+            return anchors[i].node;
+    return NULL;
+}
+
+/* By task, need, and edge. */
+static int compare_receives(const void *left, const void *right) {
+    const struct receive *a = left, *b = right;
+    if (a->task != b->task)
+        return a->task - b->task;
+    if (a->need_ns != b->need_ns)
+        return a->need_ns < b->need_ns ? -1 : 1;
+    return a->recv->id - b->recv->id;
+}
+
+/* The receives of one task, by their need. */
+static void find_latest(struct receive *receives, int n) {
+    double next_ns = INFINITY;
+    for (int i = n - 1; i >= 0; i--) {
+        struct receive *receive = &receives[i];
+        next_ns = MIN(receive->need_ns, next_ns) - TRANSFER_MARGIN * receive->transfer_ns;
+        receive->latest_ns = MIN(next_ns - MARGIN_NS, receive->kept_until_ns);
+        receive->latest_ns =
+            i < MIN_AHEAD ? 0 : MIN(receive->latest_ns, receives[i - MIN_AHEAD].need_ns);
+    }
+}
+
+/* Returns how many receives of the task it has delayed. */
+static int delay_on_task(struct partitioner *p, struct receive *receives, int n) {
+    int n_anchors, n_late = 0;
+    if (n <= MIN_AHEAD)
+        return 0;
+    struct anchor *anchors = find_anchors(p, receives[0].task, &n_anchors);
+    find_latest(receives, n);
+    for (int i = 0; i < n; i++) {
+        struct receive *receive = &receives[i];
+        struct node *anchor =
+            receive->latest_ns > 0 ? choose_anchor(anchors, n_anchors, receive) : NULL;
+        if (!anchor)
+            continue;
+        node_add_control(&p->c->graph, receive->recv, anchor);
+        node_set_attr_b(&p->c->graph, receive->recv, "_late", true);
+        n_late++;
+    }
+    free(anchors);
+    return n_late;
+}
+
+void partitioner_delay_receives(struct partitioner *p) {
+    struct partitioner_receives *receives = p->receives;
+    if (!receives)
+        return;
+    find_consumers(p);
+    int n = 0, n_late = 0;
+    for (int i = 0; i < receives->n; i++)
+        if (receives->all[i].has_consumers && !receives->all[i].is_impossible)
+            receives->all[n++] = receives->all[i];
+    qsort(receives->all, (size_t)n, sizeof(*receives->all), compare_receives);
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i; end < n && receives->all[end].task == receives->all[i].task;)
+            end++;
+        n_late += delay_on_task(p, &receives->all[i], end - i);
+    }
+    log_debug("receives: %d of %d large ones are late", n_late, receives->n);
+}

@@ -8,6 +8,7 @@ For each case two workers are started, made slower by --device-scale, and two ma
 them, one with --placement=cost. Steps of both run in alternating rounds. The columns are the
 shortest measured step by the simple rule and by cost, how many times faster that is, and what the
 simulation of each placement said: by estimates, and again with measured costs, in a new session.
+The last two cases leave nothing to choose: both placements are the same.
 The last line is the median error of the simulated times. Slow kernels mostly sleep, so two workers
 run side by side on few cores, but other work on the machine lengthens the measured steps."""
 import argparse
@@ -43,6 +44,14 @@ def wide(source):
     return tf.add_n([products(source(i), 2) for i in range(8)])
 
 
+def placed_chain(source):
+    """The client has placed all of it, half on each worker."""
+    with tf.device("/job:worker/task:0"):
+        x = products(source(0), 4)
+    with tf.device("/job:worker/task:1"):
+        return products(x, 4)
+
+
 def towers(source):
     return products(source(0), 5) + products(source(1), 5)
 
@@ -66,6 +75,8 @@ CASES = {  # name: the workers' scales, the graph
     "chain": ((4, 4), chain),
     "LSTM, two layers": ((4, 4), lstm),
     "a tower per worker": ((4, 4), towers),
+    "one worker": ((4,), wide),
+    "all placed": ((4, 4), placed_chain),
 }
 
 
@@ -103,7 +114,8 @@ class Step:
             seed = tf1.placeholder(tf.float32, [])
             value = build(lambda i: tf.fill([size, size], seed + float(i)))
             self.session = tf1.Session(f"grpc://127.0.0.1:{master.port}")
-            total = tf.reduce_sum(value)
+            with tf.device(value.device):
+                total = tf.reduce_sum(value)
             self.call = self.session.make_callable(total, [seed])
         self.run()
         found = SIMULATED.findall(master.text())
@@ -150,12 +162,16 @@ def measure(arguments, name, scales, build, errors):
     simple_ms, cost_ms = (min(t) for t in times)
     for step, kind in ((estimated, "estimated"), (by_cost, "measured")):
         cost, by_rule = step.simulated_ms
+        if cost is None:  # there was nothing to choose, so nothing was simulated
+            continue
         errors[kind] += [abs(by_rule / simple_ms - 1)]
         if step is by_cost:
             errors[kind] += [abs(cost / cost_ms - 1)]
-    print(f"{name:20} {simple_ms:9.1f} {cost_ms:9.1f} {simple_ms / cost_ms:7.2f}   "
-          f"{estimated.simulated_ms[1]:9.1f} {estimated.simulated_ms[0]:9.1f}   "
-          f"{by_cost.simulated_ms[1]:9.1f} {by_cost.simulated_ms[0]:9.1f}", flush=True)
+    simulated = "   ".join(
+        " ".join("        -" if ms is None else f"{ms:9.1f}" for ms in reversed(step.simulated_ms))
+        for step in (estimated, by_cost))
+    print(f"{name:20} {simple_ms:9.1f} {cost_ms:9.1f} {simple_ms / cost_ms:7.2f}   {simulated}",
+          flush=True)
 
 
 def main():
@@ -173,9 +189,10 @@ def main():
     for name, (scales, build) in CASES.items():
         if arguments.only in name:
             measure(arguments, name, scales, build, errors)
-    print("median error of the simulated step: " + ", ".join(
-        f"{kind} costs {statistics.median(values):.0%} of {len(values)}"
-        for kind, values in errors.items() if values))
+    if any(errors.values()):
+        print("median error of the simulated step: " + ", ".join(
+            f"{kind} costs {statistics.median(values):.0%} of {len(values)}"
+            for kind, values in errors.items() if values))
 
 
 if __name__ == "__main__":

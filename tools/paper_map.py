@@ -38,7 +38,7 @@ PAPERS = (
          "unit/worker/test_executor.c ../bench/executor.c", {}),
         ("3.2.1", "placement",
          "master/compile/place*.c master/compile/pass_place.c master/compile/schedule*.c",
-         "unit/master/data/place*.txt unit/master/test_schedule.c",
+         "unit/master/data/place*.txt unit/master/test_schedule.c unit/master/test_place_search.c",
          {"constraints and a simple rule": "file:master/compile/pass_place.c",
           "variables spread by bytes": "file:master/compile/place_spread.c",
           "a cost model": "file:master/compile/place_cost.c",

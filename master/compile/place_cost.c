@@ -1,290 +1,21 @@
 /* Placement by the cost model [WP 3.2.1]: chooses the devices of groups that the client left open,
- * so that the simulated step is short (schedule.h).
- *
- *   nodes ─► units     every node but feeds, fetches, and what has no inputs: those follow others
- *   groups ─► groups   the groups of one loop are one, since a loop must stay on one task
- *   outputs ─► values  sizes from static shapes; a size that is unknown is a guess
- *   devices            the first of each type of each task; the CPUs of a task share its cores
+ * so that the simulated step is short (schedule.h, place_cost_problem.c).
  *
  * It begins with the simple rule's placement and keeps it unless another one saves a relevant part
  * of the simulated step: estimates are rough, and each further task of a step costs a message. So a
- * graph that gains nothing is placed as before. State never moves: it has been placed before. */
-#include <math.h>
+ * graph that gains nothing is placed as before. */
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/graph/internal_ops.h"
-#include "master/compile/compile_internal.h"
-#include "master/compile/cost_estimate.h"
-#include "master/compile/place.h"
-#include "master/compile/schedule.h"
+#include "master/compile/place_cost_internal.h"
 
 enum {
     MAX_EXPLAINED = 64,
     MAX_VISITS = 1000 * 1000, /* simulated units in one search: some 0.1 s */
 };
 
-/* What a better placement must save: a part of the step, and some time at all. */
+/* What a better placement must save: a part of its own step, and some time at all. */
 static const double MIN_GAIN = 0.1, MIN_GAIN_NS = 50000;
-
-struct cost_placer {
-    struct compilation *c;
-    struct placer *placer;
-    const struct loop_frames *frames;
-    struct node *const *order;
-    struct arena arena;
-    struct cost_estimates estimates;
-    int *device_of;  /* candidates: index in the problem → index in the device table */
-    int *unit_of;    /* by node id; -1: no unit */
-    int *group_of;   /* by root id of the placer: the problem's group; -1: none */
-    int *loop_group; /* by outermost frame: the group of its free groups; -1: none yet */
-    struct place_group **first_in; /* by the problem's group */
-    int *placed;                   /* by the problem's group: its device in the problem */
-    struct schedule_problem problem;
-};
-
-/* ---- devices ---- */
-
-static bool is_cpu(const struct device_info *device) { return strcmp(device->type, "CPU") == 0; }
-
-/* Devices of one type and about the same speed are of one class: that of the first. */
-static int class_of(const struct cost_placer *p, int n_before) {
-    const struct device_info *all = p->c->devices->devices, *device = &all[p->device_of[n_before]];
-    int n_classes = 0;
-    for (int i = 0; i < n_before; i++) {
-        const struct device_info *other = &all[p->device_of[i]];
-        if (strcmp(other->type, device->type) == 0 &&
-            device_slowness_is_near(&other->slowness, &device->slowness))
-            return p->problem.devices[i].cost_class;
-        n_classes = MAX(n_classes, p->problem.devices[i].cost_class + 1);
-    }
-    return n_classes;
-}
-
-static void find_devices(struct cost_placer *p) {
-    const struct device_table *table = p->c->devices;
-    struct schedule_problem *problem = &p->problem;
-    p->device_of = arena_array(&p->arena, int, table->n_devices + 1);
-    for (int i = 0; i < table->n_devices; i++)
-        if (device_is_first_of_type(table, i))
-            p->device_of[problem->n_devices++] = i;
-    int n = problem->n_devices;
-    struct schedule_device *devices = arena_array(&p->arena, struct schedule_device, n + 1);
-    struct schedule_link *links = arena_array(&p->arena, struct schedule_link, n * n + 1);
-    problem->devices = devices;
-    problem->links = links;
-    for (int i = 0; i < n; i++) {
-        const struct device_info *info = &table->devices[p->device_of[i]];
-        double limit = info->memory_limit_bytes > 0 ? (double)info->memory_limit_bytes : INFINITY;
-        devices[i] = (struct schedule_device){
-            .cost_class = class_of(p, i), .memory_bytes = limit, .n_lanes = 1};
-        problem->n_classes = MAX(problem->n_classes, devices[i].cost_class + 1);
-        for (int k = 0; k < n; k++)
-            links[i * n + k] = cost_estimate_link(p->c, info, &table->devices[p->device_of[k]]);
-    }
-}
-
-/* A device of the table in the problem: the first one of its type in its task. */
-static int candidate_of(const struct cost_placer *p, int device) {
-    const struct device_info *all = p->c->devices->devices;
-    for (int i = 0; i < p->problem.n_devices; i++)
-        if (all[p->device_of[i]].task == all[device].task &&
-            strcmp(all[p->device_of[i]].type, all[device].type) == 0)
-            return i;
-    return 0;
-}
-
-/* ---- groups ---- */
-
-/* Feeds, fetches and what has no inputs follow others; their values cost nothing. */
-static bool is_unit(const struct node *node) {
-    return !node_is_op(node, OP_FEED) && !node_is_op(node, OP_FETCH) &&
-           (node->n_data > 0 || node_is_stateful(node) || node->n_outputs != 1);
-}
-
-static bool is_open(const struct cost_placer *p, const struct place_group *group) {
-    bool moves_free = p->c->options->placement == PLACEMENT_COST;
-    return group->pinned < 0 && (group->is_open || (moves_free && group->device < 0));
-}
-
-static int outermost_loop(const struct cost_placer *p, const struct node *node) {
-    int frame = p->frames->in[node->id] ? p->frames->in[node->id] : p->frames->out[node->id];
-    return p->frames->outermost[frame];
-}
-
-/* A loop with a member that may not move stays where the simple rule puts it. */
-static bool *find_fixed_loops(const struct cost_placer *p) {
-    bool *is_fixed = xcalloc((size_t)p->frames->n_frames + 1, sizeof(*is_fixed));
-    for (int i = 0; i < p->c->graph.n_live; i++)
-        if (is_unit(p->order[i]) && !is_open(p, placer_group(p->placer, p->order[i])))
-            is_fixed[outermost_loop(p, p->order[i])] = true;
-    is_fixed[0] = false; /* outside of loops */
-    return is_fixed;
-}
-
-static int group_id(const struct cost_placer *p, const struct node *node) {
-    return placer_group(p->placer, node)->id;
-}
-
-static int add_group(struct cost_placer *p, struct place_group *group) {
-    p->first_in[p->problem.n_groups] = group;
-    return p->problem.n_groups++;
-}
-
-/* Groups of a loop that may move become one. A group may have nodes in several loops, which it then
- * joins: the later loop uses the group that the earlier one made. */
-static void find_groups(struct cost_placer *p, const bool *is_fixed_loop) {
-    for (int i = 0; i < p->c->graph.n_live; i++) {
-        const struct node *node = p->order[i];
-        struct place_group *group = placer_group(p->placer, node);
-        int loop = outermost_loop(p, node), *of = &p->group_of[group_id(p, node)];
-        if (!is_unit(node))
-            continue;
-        bool joins = loop != 0 && !is_fixed_loop[loop];
-        if (*of < 0)
-            *of = joins && p->loop_group[loop] >= 0 ? p->loop_group[loop] : add_group(p, group);
-        if (joins && p->loop_group[loop] < 0)
-            p->loop_group[loop] = *of;
-    }
-}
-
-/* Where the simple rule puts the group. */
-static int simple_device(const struct cost_placer *p, const struct place_group *group) {
-    int device = group->device >= 0 ? group->device : p->c->devices->default_device;
-    return placer_best_device(p->placer, group, device);
-}
-
-static bool may_be_on(const struct cost_placer *p, const struct place_group *group, int device) {
-    const struct device_info *info = &p->c->devices->devices[device];
-    if (group->request && !device_name_matches(&group->request->name, &info->name))
-        return false;
-    return is_cpu(info) || !group->needs_cpu;
-}
-
-/* Which devices each group may use: those that all its members may use. */
-static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
-    const struct schedule_problem *problem = &p->problem;
-    size_t n_devices = (size_t)problem->n_devices;
-    int *fixed = arena_array(&p->arena, int, problem->n_groups + 1);
-    bool *may_use = arena_array(&p->arena, bool, (size_t)problem->n_groups *n_devices + 1);
-    memset(may_use, true, (size_t)problem->n_groups * n_devices);
-    p->placed = arena_array(&p->arena, int, problem->n_groups + 1);
-    for (int g = 0; g < problem->n_groups; g++) {
-        fixed[g] = -1;
-        p->placed[g] = candidate_of(p, simple_device(p, p->first_in[g]));
-    }
-    for (int i = 0; i < p->c->graph.n_live; i++) {
-        const struct node *node = p->order[i];
-        const struct place_group *group = placer_group(p->placer, node);
-        int g = p->group_of[group_id(p, node)];
-        if (!is_unit(node))
-            continue;
-        if (!is_open(p, group) || is_fixed_loop[outermost_loop(p, node)])
-            fixed[g] = p->placed[g] = candidate_of(p, simple_device(p, group));
-        for (size_t d = 0; d < n_devices; d++)
-            may_use[(size_t)g * n_devices + d] &= may_be_on(p, group, p->device_of[d]);
-    }
-    p->problem.fixed = fixed;
-    p->problem.may_use = may_use;
-}
-
-/* ---- units ---- */
-
-static double unit_ns(struct cost_placer *p, const struct node *node,
-                      const struct device_info *device) {
-    double ns = cost_estimate_ns(&p->estimates, node, device);
-    return outermost_loop(p, node) != 0 ? ns * COST_LOOP_TRIPS : ns;
-}
-
-/* A class that lacks the kernel is forbidden by may_use; its cost does not count. */
-static void find_costs(struct cost_placer *p, int *group, double *cost_ns) {
-    const struct schedule_problem *problem = &p->problem;
-    for (int i = 0, unit = 0; i < p->c->graph.n_live; i++) {
-        const struct node *node = p->order[i];
-        if (!is_unit(node))
-            continue;
-        group[unit] = p->group_of[group_id(p, node)];
-        for (int d = problem->n_devices - 1; d >= 0; d--) {
-            size_t class = (size_t)problem->devices[d].cost_class;
-            bool is_first_of_class = true;
-            for (int k = 0; k < d && is_first_of_class; k++)
-                is_first_of_class = problem->devices[k].cost_class != (int)class;
-            if (is_first_of_class)
-                cost_ns[(size_t)unit * (size_t)problem->n_classes + class] =
-                    unit_ns(p, node, &p->c->devices->devices[p->device_of[d]]);
-        }
-        unit++;
-    }
-}
-
-/* The edges that the simulation follows: the way back of a loop is cut. */
-static bool is_followed(const struct cost_placer *p, const struct node *src,
-                        const struct node_output_edge *edge) {
-    return p->unit_of[edge->dst->id] >= 0 &&
-           !node_is_either(src, "NextIteration", "RefNextIteration");
-}
-
-struct value_list {
-    struct schedule_value *values;
-    struct schedule_edge *edges;
-    int *first_value;
-};
-
-/* One value for each output that somebody takes, and one for the control edges. */
-static void add_values(struct cost_placer *p, const struct graph_consumers *consumers,
-                       const struct node *node, struct value_list *list) {
-    struct schedule_problem *problem = &p->problem;
-    int first = consumers->first[node->id], end = consumers->first[node->id + 1];
-    for (int output = CONTROL_EDGE; output < node->n_outputs; output++) {
-        struct schedule_value value = {.producer = p->unit_of[node->id],
-                                       .first_edge = problem->n_edges};
-        for (int i = first; i < end; i++) {
-            const struct node_output_edge *edge = &consumers->edges[i];
-            if (edge->index != output || !is_followed(p, node, edge))
-                continue;
-            list->edges[problem->n_edges++].consumer = p->unit_of[edge->dst->id];
-            value.n_edges++;
-        }
-        if (value.n_edges == 0)
-            continue;
-        value.bytes = output == CONTROL_EDGE ? 0 : cost_estimate_bytes(&p->estimates, node, output);
-        list->values[problem->n_values++] = value;
-    }
-}
-
-static void find_units(struct cost_placer *p) {
-    struct schedule_problem *problem = &p->problem;
-    const struct graph *graph = &p->c->graph;
-    struct graph_consumers consumers;
-    graph_consumers_init(&consumers, graph);
-    for (int i = 0; i < graph->n_live; i++)
-        if (is_unit(p->order[i]))
-            p->unit_of[p->order[i]->id] = problem->n_units++;
-    int n_edges = consumers.first[graph->n_nodes];
-    struct value_list list = {
-        .values = arena_array(&p->arena, struct schedule_value, n_edges + 1),
-        .edges = arena_array(&p->arena, struct schedule_edge, n_edges + 1),
-        .first_value = arena_array(&p->arena, int, problem->n_units + 2),
-    };
-    int *group = arena_array(&p->arena, int, problem->n_units + 1);
-    double *cost_ns =
-        arena_array(&p->arena, double, (size_t)problem->n_units *(size_t)problem->n_classes + 1);
-    find_costs(p, group, cost_ns);
-    for (int i = 0; i < graph->n_live; i++) {
-        if (p->unit_of[p->order[i]->id] < 0)
-            continue;
-        add_values(p, &consumers, p->order[i], &list);
-        list.first_value[p->unit_of[p->order[i]->id] + 1] = problem->n_values;
-    }
-    problem->group = group;
-    problem->cost_ns = cost_ns;
-    problem->values = list.values;
-    problem->edges = list.edges;
-    problem->first_value = list.first_value;
-    graph_consumers_fini(&consumers);
-}
-
-/* ---- choosing ---- */
 
 /* What the step would take with one group where the simple rule puts it. */
 static double makespan_without(struct schedule *schedule, int *chosen, int group, int placed) {
@@ -317,7 +48,7 @@ static void explain(struct cost_placer *p, struct schedule *schedule, int *chose
     }
     for (int i = 0; i < p->c->graph.n_live; i++) {
         struct place_group *group = placer_group(p->placer, p->order[i]);
-        int g = is_unit(p->order[i]) ? p->group_of[group_id(p, p->order[i])] : -1;
+        int g = cost_placer_group(p, p->order[i]);
         if (g >= 0)
             group->reason = reason[g]; /* NULL: it could not move */
     }
@@ -329,7 +60,7 @@ static int take_placement(struct cost_placer *p, const int *chosen) {
     for (int i = 0; i < p->c->graph.n_live; i++) {
         struct node *node = p->order[i];
         struct place_group *group = placer_group(p->placer, node);
-        int g = is_unit(node) ? p->group_of[group_id(p, node)] : -1;
+        int g = cost_placer_group(p, node);
         if (g < 0 || p->problem.fixed[g] >= 0)
             continue;
         group->device = p->device_of[chosen[g]];
@@ -339,57 +70,42 @@ static int take_placement(struct cost_placer *p, const int *chosen) {
     return n_moved;
 }
 
-static void search(struct cost_placer *p) {
-    const struct schedule_problem *problem = &p->problem;
-    size_t size = sizeof(int) * ((size_t)problem->n_groups + 1);
-    int *chosen = arena_memdup(&p->arena, p->placed, size);
-    struct schedule *schedule = schedule_new(problem);
-    struct schedule_result simple = schedule_run(schedule, p->placed);
-    struct schedule_result best = schedule_search(schedule, chosen, MAX_VISITS);
-    double needed_ns = MAX(simple.makespan_ns * MIN_GAIN, MIN_GAIN_NS);
-    int n_moved = 0;
-    bool saves_memory = best.excess_bytes < simple.excess_bytes;
-    if (saves_memory || simple.makespan_ns - best.makespan_ns >= needed_ns)
-        n_moved = take_placement(p, chosen);
-    else
+struct cost_choice cost_placer_choose(const struct cost_placer *p, struct schedule *schedule,
+                                      int *chosen) {
+    size_t size = sizeof(int) * (size_t)p->problem.n_groups;
+    struct cost_choice choice = {.simple = schedule_run(schedule, p->placed)};
+    memcpy(chosen, p->placed, size);
+    choice.best = schedule_search(schedule, chosen, MAX_VISITS);
+    double needed_ns = MAX(choice.best.makespan_ns * MIN_GAIN, MIN_GAIN_NS);
+    choice.is_better = choice.best.excess_bytes < choice.simple.excess_bytes ||
+                       choice.simple.makespan_ns - choice.best.makespan_ns >= needed_ns;
+    if (!choice.is_better) {
         memcpy(chosen, p->placed, size);
-    if (p->c->options->placement_log)
-        explain(p, schedule, chosen, (n_moved > 0 ? best : simple).makespan_ns, saves_memory);
-    log_debug("placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
-              "%.3f ms, %.3f ms by the "
-              "simple rule",
-              n_moved, problem->n_units, p->estimates.n_measured,
-              (n_moved > 0 ? best : simple).makespan_ns / 1e6, simple.makespan_ns / 1e6);
-    schedule_free(schedule);
+        choice.best = choice.simple;
+    }
+    return choice;
 }
 
-static bool has_choice(const struct cost_placer *p) {
-    for (int g = 0; g < p->problem.n_groups; g++)
-        if (p->problem.fixed[g] < 0)
-            return p->problem.n_devices > 1;
-    return false;
+static void place(struct cost_placer *p) {
+    int *chosen = arena_array(&p->arena, int, p->problem.n_groups + 1);
+    struct schedule *schedule = schedule_new(&p->problem);
+    struct cost_choice choice = cost_placer_choose(p, schedule, chosen);
+    int n_moved = choice.is_better ? take_placement(p, chosen) : 0;
+    if (p->c->options->placement_log)
+        explain(p, schedule, chosen, choice.best.makespan_ns,
+                choice.best.excess_bytes < choice.simple.excess_bytes);
+    log_debug("placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
+              "%.3f ms, %.3f ms by the simple rule",
+              n_moved, p->problem.n_units, p->estimates.n_measured, choice.best.makespan_ns / 1e6,
+              choice.simple.makespan_ns / 1e6);
+    schedule_free(schedule);
 }
 
 void place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
                    struct node *const *order) {
-    struct cost_placer p = {.c = c, .placer = placer, .frames = frames, .order = order};
-    arena_init(&p.arena);
-    p.unit_of = arena_array(&p.arena, int, c->graph.n_nodes + 1);
-    p.group_of = arena_array(&p.arena, int, c->graph.n_nodes + 1);
-    p.loop_group = arena_array(&p.arena, int, frames->n_frames + 1);
-    p.first_in = arena_array(&p.arena, struct place_group *, c->graph.n_nodes + 1);
-    memset(p.unit_of, -1, sizeof(int) * ((size_t)c->graph.n_nodes + 1));
-    memset(p.group_of, -1, sizeof(int) * ((size_t)c->graph.n_nodes + 1));
-    memset(p.loop_group, -1, sizeof(int) * ((size_t)frames->n_frames + 1));
-    bool *is_fixed_loop = find_fixed_loops(&p);
-    find_devices(&p);
-    find_groups(&p, is_fixed_loop);
-    constrain_groups(&p, is_fixed_loop);
-    if (has_choice(&p)) {
-        cost_estimates_init(&p.estimates, c, &p.arena);
-        find_units(&p);
-        search(&p);
-    }
-    free(is_fixed_loop);
-    arena_fini(&p.arena);
+    struct cost_placer p;
+    cost_placer_init(&p, c, placer, frames, order);
+    if (p.has_choice)
+        place(&p);
+    cost_placer_fini(&p);
 }

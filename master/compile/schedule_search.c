@@ -1,8 +1,9 @@
 /* The search for a short placement: several starts, each improved by local moves (schedule.h).
  *
  * A list schedule looks at one unit at a time and never takes a choice back. The moves repair what
- * that costs: a group goes to another device alone, or together with the group that it exchanges
- * most bytes with. Every trial is a whole simulation, so links, lanes and memory count as they will
+ * that costs: a group moves to another device alone, or together with the group that it exchanges
+ * most bytes with. At the end any two groups of the best placement move at once, each to a device
+ * of its own. Every trial is a whole simulation, so links, lanes and memory count as they will
  * in the result. */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 /* A start is a placement that improving begins with. Single devices come as starts while there are
  * few; with more devices the list schedule has to find what belongs together. */
-enum { MAX_SINGLE_DEVICE_STARTS = 16, RANDOM_STARTS = 8 };
+enum { MAX_SINGLE_DEVICE_STARTS = 16, RANDOM_STARTS = 32 };
 
 struct search {
     struct schedule *s;
@@ -320,6 +321,31 @@ static void improve(struct search *search) {
     }
 }
 
+/* Moves any two groups of the best placement at once, each to any device, until one such move
+ * helps. */
+static bool improve_pair(struct search *search) {
+    const struct schedule_problem *p = search->p;
+    struct schedule_result result = search->best_result;
+    memcpy(search->current, search->best, sizeof(*search->best) * (size_t)p->n_groups);
+    for (int a = 0; a < p->n_groups; a++)
+        for (int b = a + 1; b < p->n_groups && is_free(search, a); b++)
+            for (int d = 0; d < p->n_devices && is_free(search, b); d++) {
+                int was = search->current[a];
+                if (d == was || !may_use(search, a, d))
+                    continue;
+                search->current[a] = d;
+                for (int e = 0; e < p->n_devices; e++) {
+                    if (!has_budget(search))
+                        return false;
+                    if (e != search->current[b] && may_use(search, b, e) &&
+                        try_move(search, b, -1, e, &result))
+                        return true;
+                }
+                search->current[a] = was;
+            }
+    return false;
+}
+
 static void try_starts(struct search *search) {
     const struct schedule_problem *p = search->p;
     start_with_list(search);
@@ -334,6 +360,8 @@ static void try_starts(struct search *search) {
         start_near_best(search);
         improve(search);
     }
+    while (has_budget(search) && improve_pair(search))
+        improve(search);
 }
 
 struct schedule_result schedule_search(struct schedule *s, int *device_of, int64_t max_visits) {

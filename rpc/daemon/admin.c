@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/list.h"
-#include "common/base/metrics.h"
-#include "common/base/process_metrics.h"
+#include "rpc/daemon/admin_format.h"
+#include "rpc/daemon/admin_pages.h"
 #include "rpc/grpc/grpc_refuser.h"
 #include "rpc/listen.h"
 #include "rpc/tls/tls_relay.h"
@@ -32,6 +32,7 @@ enum {
 struct admin_server {
     struct loop *loop;
     struct admin_options options;
+    struct admin_pages pages;
     struct listener *listener;      /* or NULL */
     struct listener *unix_listener; /* or NULL */
     struct requester *arriving;     /* of the connection that libmicrohttpd is being given */
@@ -83,47 +84,11 @@ struct admin_reply {
     struct admin_server *server;       /* NULL: the server is closed */
     struct MHD_Connection *connection; /* NULL: the request has ended */
     const struct admin_page *page;
+    enum admin_format format;
     struct str body;
     int http_status; /* 0: the page is not finished */
     bool is_suspended;
 };
-
-/* ---- pages ---- */
-
-static int write_livez(void *arg, const char *query, struct str *out) {
-    str_add(out, "ok\n");
-    return MHD_HTTP_OK;
-}
-
-static int write_metrics(void *arg, const char *query, struct str *out) {
-    metrics_write_prometheus(out);
-    process_metrics_write(out);
-    return MHD_HTTP_OK;
-}
-
-static const struct admin_page own_pages[] = {
-    {"/livez", "text/plain; charset=utf-8", write_livez},
-    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", write_metrics},
-};
-
-static const struct admin_page *find_page(const struct admin_server *server, const char *path) {
-    for (size_t i = 0; i < server->options.n_pages; i++)
-        if (strcmp(server->options.pages[i].path, path) == 0)
-            return &server->options.pages[i];
-    for (size_t i = 0; i < ARRAY_LEN(own_pages); i++)
-        if (strcmp(own_pages[i].path, path) == 0)
-            return &own_pages[i];
-    return NULL;
-}
-
-static bool query_has(const char *query, const char *wanted) {
-    size_t len = strlen(wanted);
-    for (const char *p = query; p && *p; p = strchr(p, '&') ? strchr(p, '&') + 1 : NULL)
-        if (strncmp(p, wanted, len) == 0 &&
-            (p[len] == '\0' || p[len] == '&' || wanted[len - 1] == '='))
-            return true;
-    return false;
-}
 
 /* `allowed` names the methods that the page accepts, when the request's is not among them;
  * otherwise NULL. */
@@ -141,6 +106,10 @@ static enum MHD_Result respond_with(struct MHD_Connection *connection, int http_
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    /* Whatever a page says, a browser runs and fetches nothing because of it. */
+    MHD_add_response_header(response, "Content-Security-Policy",
+                            "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+                            "form-action 'none'; frame-ancestors 'none'");
     if (allowed)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allowed);
     enum MHD_Result rc = MHD_queue_response(connection, (unsigned)http_status, response);
@@ -179,25 +148,30 @@ static void reply_free(struct admin_reply *reply) {
     free(reply);
 }
 
-static enum MHD_Result respond_finished(struct MHD_Connection *connection,
+static enum MHD_Result respond_finished(const struct admin_server *server,
+                                        struct MHD_Connection *connection,
                                         struct admin_reply *reply) {
-    return respond(connection, reply->http_status, reply->page->content_type, &reply->body);
+    struct page_frame frame = admin_pages_frame(&server->pages, reply->page);
+    admin_format_body(reply->format, &frame, &reply->body);
+    return respond(connection, reply->http_status,
+                   admin_format_content_type(reply->format, reply->page), &reply->body);
 }
 
 /* *ret_reply belongs to the request from now on. */
 static enum MHD_Result begin_page(struct admin_server *server, struct MHD_Connection *connection,
-                                  const struct admin_page *page, const char *query,
-                                  struct admin_reply **ret_reply) {
+                                  const struct admin_page *page, enum admin_format format,
+                                  const char *query, struct admin_reply **ret_reply) {
     struct admin_reply *reply = xcalloc(1, sizeof(*reply));
     reply->server = server;
     reply->connection = connection;
     reply->page = page;
+    reply->format = format;
     list_init(&reply->link);
     list_push_back(&server->replies, &reply->link);
     *ret_reply = reply;
     page->begin(server->options.arg, query, reply);
     if (reply->http_status != 0)
-        return respond_finished(connection, reply);
+        return respond_finished(server, connection, reply);
     MHD_suspend_connection(connection);
     reply->is_suspended = true;
     return MHD_YES;
@@ -231,21 +205,19 @@ static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Conn
                                     const struct admin_page *page, const char *asked,
                                     struct admin_reply **ret_reply) {
     struct str query = STR_INIT, body = STR_INIT;
-    str_add(&query, asked);
-    const char *accept =
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
-    if (accept && strcasestr(accept, "application/json") && !query_has(asked, "format="))
-        str_add(&query, query.len ? "&format=json" : "format=json");
+    enum MHD_Result rc;
+    enum admin_format format = admin_format_choose(
+        page, asked,
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
+    admin_format_query(format, asked, &query);
     if (page->begin) {
-        enum MHD_Result begun = begin_page(server, connection, page, str_text(&query), ret_reply);
-        str_fini(&query);
-        return begun;
+        rc = begin_page(server, connection, page, format, str_text(&query), ret_reply);
+    } else {
+        struct page_frame frame = admin_pages_frame(&server->pages, page);
+        int http_status = admin_pages_write(&server->pages, page, str_text(&query), &body);
+        admin_format_body(format, &frame, &body);
+        rc = respond(connection, http_status, admin_format_content_type(format, page), &body);
     }
-    const char *content_type = page->content_type;
-    if (strncmp(content_type, "text/html", 9) == 0 && query_has(str_text(&query), "format=json"))
-        content_type = "application/json";
-    int http_status = page->write(server->options.arg, str_text(&query), &body);
-    enum MHD_Result rc = respond(connection, http_status, content_type, &body);
     str_fini(&query);
     str_fini(&body);
     return rc;
@@ -319,7 +291,7 @@ static bool is_operator(struct MHD_Connection *connection) {
 static enum MHD_Result refuse_method(const struct admin_server *server,
                                      struct MHD_Connection *connection, const char *path,
                                      const char *method) {
-    const struct admin_page *page = find_page(server, path);
+    const struct admin_page *page = admin_pages_find(&server->pages, path);
     bool is_get =
         strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     if (!page || !page->is_action)
@@ -351,9 +323,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     }
     if (request->reply)
         return request->reply->http_status != 0
-                   ? respond_finished(connection, request->reply)
+                   ? respond_finished(server, connection, request->reply)
                    : respond_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n");
-    const struct admin_page *page = find_page(server, path);
+    const struct admin_page *page = admin_pages_find(&server->pages, path);
     if (!page)
         return respond_text(connection, MHD_HTTP_NOT_FOUND, "no such page\n");
     const char *mark = strchr(request->uri, '?');
@@ -545,9 +517,14 @@ static struct MHD_Daemon *start_http(struct admin_server *server) {
         on_connection, server, MHD_OPTION_END);
 }
 
+static void server_free(struct admin_server *server) {
+    admin_pages_fini(&server->pages);
+    free(server);
+}
+
 static void release_handle(struct admin_server *server) {
     if (--server->n_handles == 0)
-        free(server);
+        server_free(server);
 }
 static void on_poll_closed(uv_handle_t *handle) {
     release_handle(CONTAINER_OF((uv_poll_t *)handle, struct admin_server, poll));
@@ -610,6 +587,7 @@ struct status *admin_server_new(struct loop *loop, const char *address,
     server->loop = loop;
     server->options = *options;
     server->close.run = run_close;
+    admin_pages_init(&server->pages, &server->options);
     list_init(&server->replies);
     list_init(&server->secured);
     list_init(&server->arrivals);
@@ -626,7 +604,7 @@ struct status *admin_server_new(struct loop *loop, const char *address,
         listener_close(server->listener);
         if (server->http)
             MHD_stop_daemon(server->http);
-        free(server);
+        server_free(server);
         return st;
     }
     CHECK(uv_poll_init(loop_uv(loop), &server->poll, info->epoll_fd) == 0);

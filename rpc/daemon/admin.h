@@ -1,10 +1,12 @@
 /* Serves the pages of a daemon over HTTP/1.1, for operators, kubelets, Prometheus and browsers
  * (libmicrohttpd on the loop).
  *
+ *   /          what this process is, and its pages
  *   /livez     200 while the loop runs
  *   /readyz    200 when the daemon can serve, otherwise 503 with the reason (also /healthz)
  *   /metrics   Prometheus text
- *   /statusz   the daemon's page: HTML, or JSON with ?format=json or Accept: application/json
+ *   /statusz   and others: the daemon's pages, as JSON for programs and as HTML for people
+ *              (page.h): ?format=json or ?format=html, otherwise by the header Accept
  *
  * A gRPC client that dials the port is told where to connect (rpc/grpc/grpc_refuser.h). Loop
  * thread only. Pages are made on the loop, so `write` must be quick; a page that has to ask
@@ -20,12 +22,13 @@ struct admin_server;
 struct tls;
 struct admin_reply; /* the reply of a page that is finished later */
 
-/* One page. `query` is the part of the URL after '?', or "". A request with `Accept:
- * application/json` gets "format=json" added to its query. A text/html page must write JSON when
- * its query has format=json; the reply is then sent as application/json. */
+/* One page. `query` is the part of the URL after '?', or "". When JSON or HTML is to be sent, the
+ * query has format=json or format=html, whatever asked for it. HTML is made from the page's
+ * JSON. */
 struct admin_page {
-    const char *path;         /* "/statusz" */
-    const char *content_type; /* "application/json" */
+    const char *path; /* "/statusz" */
+    /* What the page writes by itself. "application/json": in every format. */
+    const char *content_type;
     /* Appends the body and returns the HTTP status. */
     int (*write)(void *arg, const char *query, struct str *out);
     /* In place of `write`. The page must call admin_reply_finish exactly once, before this returns
@@ -35,13 +38,18 @@ struct admin_page {
      * a browser does not send that header for a page of another site. With `guards_changes`, only
      * an operator's POST does. The body is ignored. */
     bool is_action;
+    const char *summary; /* a line for people, for / and the page's HTML; NULL: not listed there */
+    /* The page is text, but writes JSON when page_query_wants_json(query). */
+    bool has_json;
 };
 
 struct admin_options {
-    /* borrowed, static; /livez and /metrics are added to them */
+    /* borrowed, static; /, /livez and /metrics are added to them */
     const struct admin_page *pages;
     size_t n_pages;
     void *arg;
+    const char *program; /* "tf-worker"; borrowed, as the next */
+    const char *name;    /* of the process: its task, or "master" */
     /* Appends what a gRPC client that dials the port is told, with `arg`. */
     void (*write_refusal)(void *arg, struct str *out);
     struct tls *tls; /* for HTTPS, borrowed for the server's life; NULL: HTTP */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/metrics.h"
+#include "rpc/daemon/page.h"
 #include "tests/unit/rpc/grpc_dial.h"
 #include "tests/unit/rpc/test_certs.h"
 
@@ -34,7 +35,15 @@ struct fixture {
 
 static int write_status(void *arg, const char *query, struct str *out) {
     assert_true(loop_is_current(((struct fixture *)arg)->loop));
-    str_addf(out, "query=%s", query);
+    page_open(out, NULL, '{');
+    page_text(out, "query", query);
+    page_text(out, "hostile", "<script>");
+    page_close(out, '}');
+    return 200;
+}
+
+static int write_lines(void *arg, const char *query, struct str *out) {
+    str_add(out, page_query_wants_json(query) ? "{\"lines\": 1}" : "a line\n");
     return 200;
 }
 
@@ -68,7 +77,10 @@ struct later {
 static void finish_later(struct loop_task *task) {
     struct later *later = CONTAINER_OF(task, struct later, task);
     struct str body = STR_INIT;
-    str_addf(&body, "later: %s", later->query);
+    if (page_query_wants_json(later->query))
+        str_add(&body, "{\"later\": true}");
+    else
+        str_addf(&body, "later: %s", later->query);
     admin_reply_finish(later->reply, 203, &body);
     str_fini(&body);
     free(later);
@@ -112,12 +124,13 @@ static int write_change(void *arg, const char *query, struct str *out) {
 
 static struct fixture *setup_with(const struct admin_options *more) {
     static const struct admin_page pages[] = {
-        {"/statusz", "text/html; charset=utf-8", .write = write_status},
+        {"/statusz", "application/json", .write = write_status, .summary = "the status"},
+        {"/linez", "text/plain", .write = write_lines, .has_json = true, .summary = "lines"},
         {"/readyz", "text/plain", .write = write_ready},
         {"/large", "text/plain", .write = write_large},
         {"/quit", "text/plain", .write = write_quit},
         {"/change", "text/plain", .write = write_change, .is_action = true},
-        {"/later", "text/plain", .begin = begin_later}};
+        {"/later", "text/plain", .begin = begin_later, .has_json = true}};
     struct fixture *f = calloc(1, sizeof(*f));
     signal(SIGPIPE, SIG_IGN);
     f->loop = loop_new();
@@ -127,6 +140,8 @@ static struct fixture *setup_with(const struct admin_options *more) {
     options.pages = pages;
     options.n_pages = ARRAY_LEN(pages);
     options.arg = f;
+    options.program = "tf-test";
+    options.name = "/job:test/task:0";
     options.write_refusal = write_refusal;
     assert_null(admin_server_new(f->loop, "localhost:0", &options, &f->server));
     f->port = admin_server_port(f->server);
@@ -192,17 +207,47 @@ static void pages_are_served(void **state) {
     check(f, "GET /livez", "", "200", "\r\n\r\nok\n", "text/plain");
     check(f, "GET /metrics", "", "200", "millrace_test_total 7\n", "version=0.0.4");
     check(f, "GET /readyz", "", "503", "/job:ps/task:0", "text/plain");
-    check(f, "GET /statusz", "", "200", "query=", "Content-Type: text/html");
-    check(f, "GET /statusz?a=b&c", "", "200", "query=a=b&c", "text/html");
-    check(f, "GET /statusz?format=json", "", "200", "query=format=json",
-          "Content-Type: application/json");
-    check(f, "GET /statusz?a=1", "Accept: application/json\r\n", "200", "query=a=1&format=json",
-          "application/json");
+    check(f, "GET /statusz?a=b&c", "", "200", "\"query\":\"a=b&c\"", "application/json");
     check(f, "GET /nothing", "", "404", "no such page", "");
-    check(f, "GET /", "", "404", "", "");
     check(f, "GET /livez/x", "", "404", "", "");
     check(f, "POST /livez", "Content-Length: 3\r\n", "405", "Allow: GET, HEAD", "");
     check(f, "DELETE /livez", "", "405", "", "");
+    teardown(f);
+}
+
+/* Programs get what they got before there was HTML. */
+static void html_is_for_those_who_ask_for_it(void **state) {
+    static const char browser[] = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,"
+                                  "*/*;q=0.8\r\n";
+    struct fixture *f = setup();
+    check(f, "GET /statusz", "", "200", "{\"query\":\"\"", "Content-Type: application/json\r\n");
+    check(f, "GET /statusz", "Accept: */*\r\n", "200", "{\"query\":\"\"", "application/json");
+    check(f, "GET /statusz?a=1", "Accept: application/json\r\n", "200", "\"a=1&format=json\"",
+          "application/json");
+    check(f, "GET /statusz", "Accept: application/json, text/html\r\n", "200", "\"format=json\"",
+          "application/json");
+    check(f, "GET /statusz", browser, "200", "&lt;script&gt;", "Content-Type: text/html");
+    check(f, "GET /statusz", browser, "200", "<b>tf-test</b><span>/job:test/task:0",
+          "Content-Security-Policy: default-src 'none'");
+    check(f, "GET /statusz?format=html", "", "200", "<!DOCTYPE html>", "format=html");
+    check(f, "GET /statusz?format=json", browser, "200", "\"format=json\"", "application/json");
+    check(f, "GET /statusz?format=other", browser, "200", "\"format=other\"", "application/json");
+    check(f, "GET /linez", "", "200", "\r\n\r\na line\n", "text/plain");
+    check(f, "GET /linez", browser, "200", "<dt>lines<dd>", "text/html");
+    check(f, "GET /linez?format=json", "", "200", "\r\n\r\n{\"lines\": 1}", "application/json");
+    check(f, "GET /readyz", browser, "503", "waiting for", "text/plain");
+    check(f, "GET /later?format=html", "", "203", "<dt>later<dd>yes", "text/html");
+    check(f, "GET /later?format=json", "", "203", "{\"later\": true}", "application/json");
+    teardown(f);
+}
+
+static void the_index_links_the_pages(void **state) {
+    struct fixture *f = setup();
+    check(f, "GET /", "", "200", "\"program\":\"tf-test\"", "\"name\":\"/job:test/task:0\"");
+    check(f, "GET /", "", "200", "{\"page\":\"/statusz\",\"about\":\"the status\"}",
+          "{\"page\":\"/metrics\",");
+    check(f, "GET /?format=html", "", "200", "<a href=\"/statusz\">/statusz</a><td>the status",
+          "<dt>uptime<dd>");
     teardown(f);
 }
 
@@ -461,6 +506,8 @@ static void a_port_in_use_is_a_status(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_served),
+        cmocka_unit_test(html_is_for_those_who_ask_for_it),
+        cmocka_unit_test(the_index_links_the_pages),
         cmocka_unit_test(a_change_is_posted_with_the_header),
         cmocka_unit_test(guarded_changes_are_for_the_unix_socket),
         cmocka_unit_test(the_unix_socket_is_for_its_owner),

@@ -16,6 +16,7 @@
 #include "master/service/cost_keeper.h"
 #include "master/service/service.h"
 #include "rpc/daemon/daemon.h"
+#include "rpc/daemon/page.h"
 #include "rpc/daemon/watchdog.h"
 #include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
@@ -302,7 +303,7 @@ static int page_costs(void *arg, const char *query, struct str *out) {
 
 static void page_steps(void *arg, const char *query, struct admin_reply *reply) {
     struct program *program = arg;
-    service_page_steps(program->service, reply);
+    service_page_steps(program->service, reply, page_query_wants_json(query));
 }
 
 static void write_refusal(void *arg, struct str *out) {
@@ -317,11 +318,14 @@ static void write_refusal(void *arg, struct str *out) {
 }
 
 static const struct admin_page pages[] = {
-    {"/readyz", "text/plain", .write = page_ready},
+    {"/statusz", "application/json", .write = page_status,
+     .summary = "Tasks, links between them, clusters of sessions, limits and their use"},
+    {"/stepz", "text/plain", .begin = page_steps, .has_json = true,
+     .summary = "Running steps, and what they wait for"},
+    {"/costz", "application/json", .write = page_costs,
+     .summary = "What executions of nodes have taken"},
+    {"/readyz", "text/plain", .write = page_ready, .summary = "Can a client use the cluster?"},
     {"/healthz", "text/plain", .write = page_ready},
-    {"/statusz", "application/json", .write = page_status},
-    {"/stepz", "text/plain", .begin = page_steps},
-    {"/costz", "application/json", .write = page_costs},
     {"/job/end", "text/plain", .write = page_end_job, .is_action = true},
 };
 
@@ -379,7 +383,7 @@ static void on_signal(void *arg, int signo) {
 static void on_user_signal(void *arg) {
     struct program *program = arg;
     if (!program->is_stopping)
-        service_page_steps(program->service, NULL);
+        service_page_steps(program->service, NULL, false);
 }
 
 static void on_hangup(void *arg) { tls_set_reload(&((struct program *)arg)->tls); }
@@ -481,6 +485,8 @@ static struct status *start(struct program *program, const struct master_flags *
     struct admin_options admin_options = {.pages = pages,
                                           .n_pages = ARRAY_LEN(pages),
                                           .arg = program,
+                                          .program = "tf-master",
+                                          .name = "master",
                                           .write_refusal = write_refusal};
     struct str text = STR_INIT;
     fill_options(flags, &master_options);

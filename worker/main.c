@@ -20,6 +20,7 @@
 #include "rpc/daemon/admin.h"
 #include "rpc/membership/cluster.h"
 #include "rpc/daemon/daemon.h"
+#include "rpc/daemon/page.h"
 #include "rpc/daemon/watchdog.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"
@@ -338,7 +339,10 @@ static int page_steps(void *arg, const char *query, struct str *out) {
     struct worker *worker = arg;
     if (!worker->service)
         return 503;
-    worker_service_describe_steps(worker->service, out);
+    if (page_query_wants_json(query))
+        worker_service_page_steps(worker->service, out);
+    else
+        worker_service_describe_steps(worker->service, out);
     return 200;
 }
 
@@ -360,11 +364,14 @@ static void write_refusal(void *arg, struct str *out) {
 }
 
 static const struct admin_page pages[] = {
-    {"/readyz", "text/plain", .write = page_ready},
+    {"/statusz", "application/json", .write = page_status,
+     .summary = "Devices, running steps, graphs, resources, peers, libraries"},
+    {"/stepz", "text/plain", .write = page_steps, .has_json = true,
+     .summary = "Running steps, and what they wait for"},
+    {"/memberz", "application/json", .write = page_membership,
+     .summary = "This task's registration in etcd, and its client port"},
+    {"/readyz", "text/plain", .write = page_ready, .summary = "Can a master use this task?"},
     {"/healthz", "text/plain", .write = page_ready},
-    {"/statusz", "application/json", .write = page_status},
-    {"/stepz", "text/plain", .write = page_steps},
-    {"/memberz", "application/json", .write = page_membership},
 };
 
 /* ---- stopping ---- */
@@ -634,8 +641,12 @@ static struct status *join(struct worker *worker, int port, const char *admin_li
 static struct status *start(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
     struct worker_options options;
-    struct admin_options admin_options = {
-        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = worker, .write_refusal = write_refusal};
+    struct admin_options admin_options = {.pages = pages,
+                                          .n_pages = ARRAY_LEN(pages),
+                                          .arg = worker,
+                                          .program = "tf-worker",
+                                          .name = worker->task,
+                                          .write_refusal = write_refusal};
     struct str text = STR_INIT;
     struct status *st = NULL;
     admin_options.tls = worker->tls.admin;

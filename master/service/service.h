@@ -44,8 +44,9 @@ void service_end_job(struct service *service);
 void service_free(struct service *service);
 bool service_is_ready(struct service *service, struct str *why_not);
 void service_describe(struct service *service, struct str *out); /* /statusz, a JSON object */
-/* Answers /stepz. It first asks the tasks that running steps wait for, and waits at most half a
- * second for their replies (step_page.c). `reply` NULL: writes the lines to the log. */
-void service_page_steps(struct service *service, struct admin_reply *reply);
+/* Answers /stepz, as text or JSON. It first asks the tasks that running steps wait for, and waits
+ * at most half a second for their replies (step_page.c). `reply` NULL: writes the lines to the
+ * log. */
+void service_page_steps(struct service *service, struct admin_reply *reply, bool is_json);
 
 #endif

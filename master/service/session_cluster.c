@@ -8,6 +8,7 @@
 #include "master/request/budgets.h"
 #include "master/request/request.h"
 #include "master/service/service_internal.h"
+#include "rpc/daemon/page.h"
 
 /* ---- which tasks are meant? ---- */
 
@@ -169,14 +170,21 @@ struct session_cluster *session_cluster_of(const struct session *session) {
 }
 
 void session_clusters_describe(struct service *service, struct str *out) {
-    str_add(out, ", \"session_clusters\": [");
+    enum { MAX_BYTES = 1 << 20 };
+    size_t begin = out->len, n_more = 0;
+    page_open(out, "session_clusters", '[');
     LIST_FOR_EACH (link, &service->clusters) {
         struct session_cluster *cluster = LIST_ENTRY(link, struct session_cluster, link);
-        str_addf(out, "%s{\"cluster\": \"%016llx\", \"tasks\": ",
-                 link == service->clusters.next ? "" : ", ",
-                 (unsigned long long)cluster->env.incarnation);
+        if (out->len - begin > MAX_BYTES) {
+            n_more++;
+            continue;
+        }
+        page_open(out, NULL, '{');
+        page_id(out, "cluster", cluster->env.incarnation);
+        page_key(out, "tasks");
         tasks_describe(cluster->env.tasks, out);
-        str_add_char(out, '}');
+        page_close(out, '}');
     }
-    str_add_char(out, ']');
+    page_more(out, n_more);
+    page_close(out, ']');
 }

@@ -42,7 +42,7 @@ struct status *session_cluster_new(struct service *service, const struct session
 void session_cluster_free(struct session_cluster *cluster);
 /* NULL: the session uses the master's own cluster. */
 struct session_cluster *session_cluster_of(const struct session *session);
-/* Appends a member of a JSON object, for /statusz: ", \"session_clusters\": [...]". */
+/* Appends a member "session_clusters" of a JSON object, for /statusz. */
 void session_clusters_describe(struct service *service, struct str *out);
 
 #endif

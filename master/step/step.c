@@ -455,32 +455,33 @@ bool step_waits_for(const struct step *step, const struct task *task) {
     return false;
 }
 
+int64_t step_age_ns(const struct step *step) { return clock_now_ns() - step->start_ns; }
+
+const char *step_session_handle(const struct step *step) { return step->session->handle; }
+
 void step_describe(const struct step *step, struct str *out) {
-    str_addf(out, "step %016llx session %s, %.3f s: ", (unsigned long long)step->id,
-             step->session->handle, (double)(clock_now_ns() - step->start_ns) / 1e9);
     if (step->partial && step->machine.state == STEP_NEW) {
-        str_add(out, "a partial run that waits for its first call\n");
+        str_add(out, "a partial run that waits for its first call");
         return;
     }
     if (step->machine.state == STEP_NEW && step->barrier.state == BARRIER_WAITING) {
         str_add(out, step->barrier.is_save
-                         ? "waits for a consistent checkpoint: for the steps that ran before it\n"
-                         : "waits for a save to take its values\n");
+                         ? "waits for a consistent checkpoint: for the steps that ran before it"
+                         : "waits for a save to take its values");
         return;
     }
     if (step->machine.state == STEP_NEW) {
         str_add(out, step->executable && step->executable->state == EXECUTABLE_COMPILING
-                         ? "being compiled\n"
-                         : "waits for its graphs to be registered\n");
+                         ? "being compiled"
+                         : "waits for its graphs to be registered");
         return;
     }
     if (step->machine.state == STEP_DONE) {
-        str_add(out, "has ended; its cost graph is being written\n");
+        str_add(out, "has ended; its cost graph is being written");
         return;
     }
     str_add(out, step->machine.state == STEP_ENDING ? "is being ended; waits for" : "waits for");
     for (int i = 0; i < step->machine.n_parts; i++)
         if (step->is_running[i])
             str_addf(out, " %s", task_name(step->executable->registrations[i].task));
-    str_add_char(out, '\n');
 }

@@ -24,8 +24,10 @@ void step_metrics_register(void);
 struct step *step_of_session_link(struct list *link); /* an entry of session->steps */
 /* Cancels a step with a status, which it takes. The step may be freed before this returns. */
 void step_cancel(struct step *step, struct status *why_take);
-/* Appends a line for /stepz that says what the step waits for. */
+/* Appends what the step waits for, for /stepz. */
 void step_describe(const struct step *step, struct str *out);
+int64_t step_age_ns(const struct step *step);
+const char *step_session_handle(const struct step *step);
 uint64_t step_id(const struct step *step); /* 0 before it is launched */
 /* true while its part on that task has not ended */
 bool step_waits_for(const struct step *step, const struct task *task);

@@ -247,7 +247,7 @@ void peer_send_pregranted(struct peer *peer, const struct peer_pregrant *pregran
 void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant);
 
 /* Appends JSON rows for /statusz: task, incarnation, transport and the reason for it, queued bytes,
- * heartbeat. */
+ * heartbeat. At most 1000, and then {"more":N}. */
 void peer_table_describe(struct peer_table *table, struct str *out);
 /* Appends to a reply to a master's ping what is measured of some of the links to peers
  * (rpc/wire/link_report.h); the next call goes on with others. */

@@ -261,15 +261,16 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
 }
 
 void peer_table_describe(struct peer_table *table, struct str *out) {
-    size_t cursor = 0;
+    enum { MAX_SHOWN = 1000 };
+    size_t cursor = 0, n = 0;
     struct span key;
     void *peer;
-    bool is_first = true;
     str_add_char(out, '[');
-    while (strmap_next(&table->peers, &cursor, &key, &peer)) {
-        describe(peer, is_first, out);
-        is_first = false;
-    }
+    for (; strmap_next(&table->peers, &cursor, &key, &peer); n++)
+        if (n < MAX_SHOWN)
+            describe(peer, n == 0, out);
+    if (n > MAX_SHOWN)
+        str_addf(out, ",{\"more\":%zu}", n - MAX_SHOWN);
     str_add_char(out, ']');
 }
 

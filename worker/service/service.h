@@ -84,5 +84,7 @@ void worker_service_say_where(const struct worker_service *service, struct str *
 void worker_service_describe(struct worker_service *service, struct str *out);
 /* Adds what /stepz shows, as text: a paragraph for each live step. */
 void worker_service_describe_steps(struct worker_service *service, struct str *out);
+/* Adds the same as a JSON object. */
+void worker_service_page_steps(struct worker_service *service, struct str *out);
 
 #endif

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cpu/cpu_libraries.h"
+#include "rpc/daemon/page.h"
 #include "rpc/tls/tls.h"
 
 static void add_text(struct str *out, const char *key, const char *text) {
@@ -45,6 +46,7 @@ enum {
     MAX_STEPS_SHOWN = 100,
     MAX_WAITS_BYTES = 64 << 10, /* of one step */
     MAX_ROWS_SHOWN = 10000,     /* of graphs, and of resources */
+    MAX_CLUSTERS_BYTES = 1 << 20,
 };
 
 /* Lists the runs that have lasted longest, with a reference each, of one master or of all (0). */
@@ -116,20 +118,47 @@ static void describe_steps(struct worker_service *service, struct str *out) {
     size_t n_live;
     int n = take_shown(service, 0, shown, &n_live);
     int64_t now_ns = clock_now_ns();
-    str_addf(out, "\"live_steps\":%zu,\"steps\":[", n_live);
+    page_int(out, "live_steps", (int64_t)n_live);
+    page_open(out, "steps", '[');
     for (int i = 0; i < n; i++) {
         struct str waits = STR_INIT;
         execution_describe_waits(&shown[i]->execution, MAX_WAITS_BYTES, &waits);
-        str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"",
-                 i > 0 ? "," : "", (unsigned long long)shown[i]->id,
-                 (unsigned long long)shown[i]->graph->handle,
-                 (double)(now_ns - shown[i]->start_ns) / 1e9);
+        page_open(out, NULL, '{');
+        page_id(out, "step", shown[i]->id);
+        page_id(out, "master", shown[i]->master_incarnation);
+        page_int(out, "graph", (int64_t)shown[i]->graph->handle);
+        page_real(out, "seconds", (double)(now_ns - shown[i]->start_ns) / 1e9);
+        page_key(out, "waits");
+        str_add_char(out, '"');
         str_add_json_escaped(out, str_text(&waits), waits.len);
-        str_add(out, "\"}");
+        str_add_char(out, '"');
+        page_close(out, '}');
         str_fini(&waits);
         graph_run_unref(shown[i]);
     }
-    str_add(out, "],");
+    page_close(out, ']');
+}
+
+void worker_service_page_steps(struct worker_service *service, struct str *out) {
+    page_open(out, NULL, '{');
+    describe_steps(service, out);
+    page_close(out, '}');
+    str_add_char(out, '\n');
+}
+
+static void describe_clusters(const struct worker_service *service, struct str *out) {
+    size_t begin = out->len, n_more = 0;
+    page_open(out, "session_clusters", '[');
+    LIST_FOR_EACH (link, &service->exchanges) {
+        if (out->len - begin > MAX_CLUSTERS_BYTES) {
+            n_more++;
+            continue;
+        }
+        page_key(out, NULL);
+        exchange_describe(LIST_ENTRY(link, struct exchange, link), out);
+    }
+    page_more(out, n_more);
+    page_close(out, ']');
 }
 
 void worker_service_describe(struct worker_service *service, struct str *out) {
@@ -150,19 +179,15 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
     cpu_libraries_describe(out);
     str_add_char(out, ',');
     describe_steps(service, out);
-    str_add(out, "\"graphs\":");
+    page_key(out, "graphs");
     graph_cache_describe(service->graphs, MAX_ROWS_SHOWN, out);
     str_addf(out,
              ",\"n_resources\":%zu,\"resources\":", container_n_resources(service->containers));
     container_describe(service->containers, MAX_ROWS_SHOWN, out);
     str_add(out, ",\"peers\":");
     peer_table_describe(service->home->peers, out);
-    str_add(out, ",\"session_clusters\":[");
-    LIST_FOR_EACH (link, &service->exchanges) {
-        str_add(out, link == service->exchanges.next ? "" : ",");
-        exchange_describe(LIST_ENTRY(link, struct exchange, link), out);
-    }
-    str_add(out, "],\"gpu\":\"");
+    describe_clusters(service, out);
+    str_add(out, ",\"gpu\":\"");
     str_add_json_escaped(out, service->options.gpu_text, strlen(service->options.gpu_text));
     str_add(out, "\",\"rdma\":");
     peer_table_describe_rdma(service->home->peers, out);

@@ -103,6 +103,26 @@ static bool is_first_of_name(const struct metric *metric) {
     return true;
 }
 
+void metrics_write_head(struct str *out, const char *name, const char *kind, const char *help) {
+    str_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+void metrics_add_label_value(struct str *out, const char *text) {
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len;) {
+        size_t n = utf8_well_formed_len(text + i, len - i);
+        if (n == 0)
+            str_add_utf8(out, 0xfffd);
+        else if (text[i] == '\n')
+            str_add(out, "\\n");
+        else if (text[i] == '"' || text[i] == '\\')
+            str_add_bytes(out, (char[]){'\\', text[i]}, 2);
+        else
+            str_add_bytes(out, text + i, n);
+        i += MAX(n, (size_t)1);
+    }
+}
+
 /* The format requires that all series of a name are adjacent. Searching for each name is quadratic,
  * in a list of some hundred. */
 void metrics_write_prometheus(struct str *out) {
@@ -110,8 +130,8 @@ void metrics_write_prometheus(struct str *out) {
     for (struct metric *metric = registry; metric; metric = metric->next) {
         if (!is_first_of_name(metric))
             continue;
-        str_addf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name,
-                 metric->help ? metric->help : "", metric->name, kind_names[metric->kind]);
+        metrics_write_head(out, metric->name, kind_names[metric->kind],
+                           metric->help ? metric->help : "");
         for (struct metric *same = metric; same; same = same->next) {
             if (strcmp(same->name, metric->name) == 0)
                 write_metric(out, same);

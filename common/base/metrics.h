@@ -52,5 +52,9 @@ static inline int64_t metric_get(struct metric *metric) {
 }
 void metric_observe_us(struct metric *metric, int64_t us);
 void metrics_write_prometheus(struct str *out);
+/* For values that are made when they are asked for: the lines HELP and TYPE of a name; the text of
+ * a label's value, escaped. */
+void metrics_write_head(struct str *out, const char *name, const char *kind, const char *help);
+void metrics_add_label_value(struct str *out, const char *text);
 
 #endif

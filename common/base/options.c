@@ -458,8 +458,8 @@ enum options_outcome options_load(struct options *options, int argc, char *const
 
 /* ---- printing ---- */
 
-static void print_value(const struct option_row *row, const void *values, struct str *out) {
-    const void *field = (const char *)values + row->offset;
+void options_value(const struct options *options, const struct option_row *row, struct str *out) {
+    const void *field = (const char *)options->values + row->offset;
     switch (row->kind) {
     case OPTION_STRING:
     case OPTION_LIST:
@@ -479,17 +479,21 @@ static void print_value(const struct option_row *row, const void *values, struct
     }
 }
 
-void options_print(const struct options *options, struct str *out) {
+const char *options_origin(const struct options *options, const struct option_row *row) {
     static const char *const sources[] = {"default", "environment", "file", "flag"};
+    const struct option_origin *origin = &options->origins[row - options->spec->rows];
+    return origin->where ? origin->where : sources[origin->source];
+}
+
+void options_print(const struct options *options, struct str *out) {
     const struct options_spec *spec = options->spec;
     for (size_t i = 0; i < spec->n_rows; i++) {
-        const struct option_origin *origin = &options->origins[i];
         size_t begin = out->len;
         str_addf(out, "%s = ", spec->rows[i].name);
-        print_value(&spec->rows[i], options->values, out);
+        options_value(options, &spec->rows[i], out);
         do
             str_add_char(out, ' ');
         while (out->len - begin < 40);
-        str_addf(out, "# %s\n", origin->where ? origin->where : sources[origin->source]);
+        str_addf(out, "# %s\n", options_origin(options, &spec->rows[i]));
     }
 }

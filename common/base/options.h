@@ -41,6 +41,7 @@ struct option_row {
     /* OPTION_INT, OPTION_BYTES, OPTION_DURATION; both 0: any value that is not negative */
     int64_t min, max;
     const char *const *choices; /* OPTION_CHOICE; ends with NULL */
+    bool is_secret;             /* /flagz does not show the value */
 };
 
 struct options;
@@ -104,6 +105,10 @@ enum options_outcome options_load(struct options *options, int argc, char *const
 /* Reads the text of one file as options_load does. For tests and fuzzing. */
 struct status *options_read_ini(struct options *options, const char *path,
                                 struct span text) MUST_USE;
+/* Appends the row's value as text. */
+void options_value(const struct options *options, const struct option_row *row, struct str *out);
+/* Where the row's value is from: "flag", "default", "FILE:LINE", a variable's name. */
+const char *options_origin(const struct options *options, const struct option_row *row);
 /* Writes one line for each option: "name = value   # source". */
 void options_print(const struct options *options, struct str *out);
 

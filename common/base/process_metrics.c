@@ -7,15 +7,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STAT_FIELDS_BEFORE_UTIME = 11 }; /* of /proc/self/stat, behind the program's name */
+#include "common/base/metrics.h"
 
-static void write_head(struct str *out, const char *name, const char *kind, const char *help) {
-    str_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
-}
+enum { STAT_FIELDS_BEFORE_UTIME = 11 }; /* of /proc/self/stat, behind the program's name */
 
 static void write_value(struct str *out, const char *name, const char *kind, double value,
                         const char *help) {
-    write_head(out, name, kind, help);
+    metrics_write_head(out, name, kind, help);
     str_addf(out, "%s %.15g\n", name, value);
 }
 
@@ -75,7 +73,7 @@ static void write_descriptors(struct str *out) {
 }
 
 void process_metrics_write(struct str *out) {
-    write_head(out, "millrace_build_info", "gauge", "1, with the version of the program");
+    metrics_write_head(out, "millrace_build_info", "gauge", "1, with the version of the program");
     str_addf(out, "millrace_build_info{version=\"%s\"} 1\n", MILLRACE_VERSION);
     write_stat(out);
     write_descriptors(out);

@@ -50,6 +50,8 @@ struct admin_options {
     void *arg;
     const char *program; /* "tf-worker"; borrowed, as the next */
     const char *name;    /* of the process: its task, or "master" */
+    /* Appends Prometheus text to /metrics, with `arg`. NULL: nothing. */
+    void (*write_metrics)(void *arg, struct str *out);
     /* Appends what a gRPC client that dials the port is told, with `arg`. */
     void (*write_refusal)(void *arg, struct str *out);
     struct tls *tls; /* for HTTPS, borrowed for the server's life; NULL: HTTP */

@@ -15,7 +15,10 @@ static int write_livez(void *arg, const char *query, struct str *out) {
 }
 
 static int write_metrics(void *arg, const char *query, struct str *out) {
+    const struct admin_options *options = ((const struct admin_pages *)arg)->options;
     metrics_write_prometheus(out);
+    if (options->write_metrics)
+        options->write_metrics(options->arg, out);
     process_metrics_write(out);
     return 200;
 }

@@ -38,7 +38,7 @@ static const char style[] =
     ".scroll{overflow-x:auto}"
     "table{border-collapse:collapse;font-size:.92rem}"
     "th,td{padding:.28rem .8rem .28rem 0;text-align:left;vertical-align:top;"
-    "border-bottom:1px solid var(--line);unicode-bidi:isolate;overflow-wrap:anywhere}"
+    "border-bottom:1px solid var(--line);unicode-bidi:isolate;overflow-wrap:break-word}"
     "th{color:var(--faint);font-weight:600;white-space:nowrap}"
     "td{min-width:3rem;max-width:42rem}"
     "tbody tr:hover{background:var(--band)}"
@@ -320,6 +320,10 @@ static void add_nested(const struct renderer *r, const json_t *value, int depth)
     size_t n = json_array_size(value), n_shown = MIN(n, (size_t)MAX_IN_CELL);
     for (size_t i = 0; i < n_shown; i++) {
         const json_t *item = json_array_get(value, i);
+        if (more_of(item) >= 0) {
+            str_addf(r->out, " and %" JSON_INTEGER_FORMAT " more", more_of(item));
+            continue;
+        }
         str_add(r->out, i > 0 && !is_nested(item) ? ", " : "");
         add_value(r, "", item, NULL, depth + 1);
     }
@@ -349,9 +353,23 @@ static void note_columns(struct table *table, const json_t *object) {
         size_t i = 0;
         while (i < table->n_columns && strcmp(table->columns[i], key) != 0)
             i++;
-        if (i == table->n_columns && i < MAX_COLUMNS && !is_empty(value))
+        if (i == table->n_columns && i < MAX_COLUMNS)
             table->columns[table->n_columns++] = key;
     }
+}
+
+/* Leaves out the columns without values. */
+static void drop_empty_columns(struct table *table) {
+    size_t n = 0;
+    for (size_t c = 0; c < table->n_columns; c++) {
+        size_t i = 0;
+        while (i < table->n_rows &&
+               is_empty(json_object_get(table->rows[i].value, table->columns[c])))
+            i++;
+        if (i < table->n_rows)
+            table->columns[n++] = table->columns[c];
+    }
+    table->n_columns = n;
 }
 
 static void add_name(const struct renderer *r, const struct row *row) {
@@ -406,6 +424,7 @@ static void add_table(const struct renderer *r, struct table *table) {
     size_t n_drawn = table->n_rows;
     for (size_t i = 0; i < table->n_rows; i++)
         note_columns(table, table->rows[i].value);
+    drop_empty_columns(table);
     str_add(r->out, "<div class=scroll><table>");
     if (table->n_columns > WIDE_COLUMNS && table->n_rows <= MAX_ROWS_ABREAST &&
         !table->rows[0].name)

@@ -161,6 +161,16 @@ void grpc_server_describe(const struct grpc_server *server, struct str *out) {
     grpc_limits_describe(&server->options.limits, &use, out);
 }
 
+bool grpc_server_peer_name(const struct grpc_server *server, uint64_t connection_id,
+                           struct str *out) {
+    LIST_FOR_EACH (link, &server->connections) {
+        const struct grpc_connection *connection = LIST_ENTRY(link, struct grpc_connection, link);
+        if (connection->id == connection_id)
+            return net_peer_name(connection->fd, out);
+    }
+    return false;
+}
+
 int grpc_server_port(const struct grpc_server *server) {
     return server->listener ? listener_port(server->listener) : 0;
 }

@@ -106,6 +106,11 @@ void grpc_server_drain(struct grpc_server *server, void (*on_drained)(void *arg)
  * when the memory has been freed, which is after the last live call has been answered. */
 void grpc_server_close(struct grpc_server *server, void (*on_closed)(void *arg), void *arg);
 
+/* Appends where the client of a connection is, "10.0.0.7:4711". False: there is none of that id.
+ * It searches all connections. */
+bool grpc_server_peer_name(const struct grpc_server *server, uint64_t connection_id,
+                           struct str *out);
+
 /* ---- a call; loop thread ---- */
 const char *grpc_call_path(const struct grpc_call *call);
 /* Borrowed; keep its buffer with buffer_ref. */

@@ -255,6 +255,15 @@ size_t shm_ledger_n_held(struct shm_ledger *ledger) {
     return n;
 }
 
+uint64_t shm_ledger_given_bytes(struct shm_ledger *ledger) {
+    if (!ledger)
+        return 0;
+    pthread_mutex_lock(&ledger->lock);
+    uint64_t n_bytes = ledger->given_bytes;
+    pthread_mutex_unlock(&ledger->lock);
+    return n_bytes;
+}
+
 void shm_ledger_describe(struct shm_ledger *ledger, struct str *out) {
     pthread_mutex_lock(&ledger->lock);
     str_addf(out,

@@ -55,7 +55,8 @@ uint64_t shm_ledger_last(struct shm_ledger *ledger);
 struct status *shm_ledger_keep_only(struct shm_ledger *ledger, uint64_t up_to,
                                     const uint64_t *tokens, size_t n) MUST_USE;
 
-size_t shm_ledger_n_held(struct shm_ledger *ledger); /* tokens */
+uint64_t shm_ledger_given_bytes(struct shm_ledger *ledger); /* in all; 0 for NULL */
+size_t shm_ledger_n_held(struct shm_ledger *ledger);        /* tokens */
 /* Appends members of a JSON object. "given", "given_bytes" and "refused" are totals; "held"
  * (tokens), "held_bytes" (of their buffers) and "limit_bytes" are present values. */
 void shm_ledger_describe(struct shm_ledger *ledger, struct str *out);

@@ -296,6 +296,15 @@ void shm_map_settle(struct shm_map *map, uint64_t up_to, uint64_t **ret_released
     *ret_n_held = n;
 }
 
+uint64_t shm_map_taken_bytes(struct shm_map *map) {
+    if (!map)
+        return 0;
+    pthread_mutex_lock(&map->lock);
+    uint64_t n_bytes = map->taken_bytes;
+    pthread_mutex_unlock(&map->lock);
+    return n_bytes;
+}
+
 void shm_map_describe(struct shm_map *map, struct str *out) {
     pthread_mutex_lock(&map->lock);
     str_addf(out, "\"mapped\":%llu,\"mapped_bytes\":%llu,\"holding\":%zu",

@@ -46,6 +46,7 @@ size_t shm_map_take_released(struct shm_map *map, uint64_t **ret_tokens);
  * tokens up to `up_to` that arrive later are too late. The caller frees both arrays. */
 void shm_map_settle(struct shm_map *map, uint64_t up_to, uint64_t **ret_released,
                     size_t *ret_n_released, uint64_t **ret_held, size_t *ret_n_held);
+uint64_t shm_map_taken_bytes(struct shm_map *map); /* in all; 0 for NULL */
 /* Appends members of a JSON object: "mapped" and "mapped_bytes" are totals, "holding" is the
  * present number of buffers. */
 void shm_map_describe(struct shm_map *map, struct str *out);

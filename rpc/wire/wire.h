@@ -198,6 +198,9 @@ size_t wire_conn_queued_bytes(struct wire_conn *conn);
  * message is alive although no message completes. Loop thread. */
 uint64_t wire_conn_received_bytes(const struct wire_conn *conn);
 
+/* How many bytes the system has taken. Any thread. */
+uint64_t wire_conn_sent_bytes(struct wire_conn *conn);
+
 /* Listens on one address. on_accept gets each accepted connection and one reference, and must
  * set its owner. Errors: as listener_new. Loop thread. */
 struct status *wire_listen(struct loop *loop, const char *address,

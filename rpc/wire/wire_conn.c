@@ -112,6 +112,13 @@ size_t wire_conn_queued_bytes(struct wire_conn *conn) {
     return n_bytes;
 }
 
+uint64_t wire_conn_sent_bytes(struct wire_conn *conn) {
+    pthread_mutex_lock(&conn->lock);
+    uint64_t n_bytes = conn->sent_bytes;
+    pthread_mutex_unlock(&conn->lock);
+    return n_bytes;
+}
+
 /* ---- the end ---- */
 
 static void on_poll_freed(uv_handle_t *handle) {
@@ -296,6 +303,7 @@ static struct status *write_locked(struct wire_conn *conn) {
         }
         int n_done = wire_output_consume(&conn->output, (size_t)n, done);
         written += (size_t)n;
+        conn->sent_bytes += (uint64_t)n;
         if (n_done > 0) {
             pthread_mutex_unlock(&conn->lock);
             for (int i = 0; i < n_done; i++)

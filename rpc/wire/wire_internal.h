@@ -179,6 +179,7 @@ struct wire_conn {
 
     pthread_mutex_t lock; /* guards what follows; never held over a system call or a callback */
     struct wire_output output;
+    uint64_t sent_bytes;
     int fd;          /* written under lock, on the loop thread */
     int fd_to_pass;  /* with the next bytes; -1 */
     bool is_writing; /* a thread is in sendmsg, so the others only queue */

@@ -137,8 +137,18 @@ static void a_process_says_what_it_uses(void **state) {
     str_fini(&after);
 }
 
+static void label_values_are_escaped(void **state) {
+    struct str out = STR_INIT;
+    metrics_write_head(&out, "a_bytes", "gauge", "help");
+    metrics_add_label_value(&out, "a\"b\\c\nd\xff\xc3\xa9");
+    assert_string_equal(str_text(&out), "# HELP a_bytes help\n# TYPE a_bytes gauge\n"
+                                        "a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9");
+    str_fini(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(label_values_are_escaped),
         cmocka_unit_test(series_of_one_name_stand_under_one_head),
         cmocka_unit_test(a_histogram_is_in_seconds),
         cmocka_unit_test(labels_of_a_histogram_stand_before_its_bounds),

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "rpc/daemon/flag_page.h"
 #include "rpc/daemon/page_html.h"
 
 static const struct page_link links[] = {{"/", "the index"}, {"/statusz", "the status"}};
@@ -185,6 +186,7 @@ static void rows_are_tables(void **state) {
     assert_html("[{\"a\":1,\"none\":\"\"},{\"a\":2,\"b\":\"x\"}]",
                 "<thead><tr><th>a<th>b<tbody><tr><td><span class=n>1</span><td><tr><td>"
                 "<span class=n>2</span><td>x</table>");
+    assert_html("[{\"a\":\"\",\"b\":1},{\"a\":2,\"b\":3}]", "<thead><tr><th>a<th>b<tbody>");
     assert_html("{\"limits\":{\"one\":{\"max\":1},\"two\":{\"max\":2}}}", "<th scope=row>two<td>");
     assert_html("{\"rows\":[{\"a\":1},{\"more\":12}]}", "and 12 more");
     assert_html("{\"outer\":{\"inner\":[{\"a\":1}]}}", "<h3>inner</h3>");
@@ -252,6 +254,39 @@ static void nesting_has_a_limit(void **state) {
     str_fini(&out);
 }
 
+struct flags {
+    const char *etcd, *key, *listen;
+};
+
+#define ROW(name_, field, default_)                                                  \
+    .name = (name_), .kind = OPTION_STRING, .offset = offsetof(struct flags, field), \
+    .default_text = (default_), .value_name = "X", .help = "help"
+
+static void flags_are_shown_without_secrets(void **state) {
+    static const struct option_row rows[] = {{ROW("etcd", etcd, NULL)},
+                                             {ROW("tls-key", key, NULL), .is_secret = true},
+                                             {ROW("listen", listen, "a://b")}};
+    static const struct options_spec spec = {
+        .program = "p", .section = "p", .summary = "s", .rows = rows, .n_rows = ARRAY_LEN(rows)};
+    static char *const argv[] = {"p", "--etcd", "http://u:p@a:1,https://u:q@x@b:2/y@z,http://c:3",
+                                 "--tls-key=/secret", NULL};
+    struct flags flags = {NULL, NULL, NULL};
+    struct options options;
+    struct str out = STR_INIT;
+    int code;
+    options_init(&options, &spec, &flags);
+    assert_int_equal(options_load(&options, 4, argv, stdout, stderr, &code), OPTIONS_GO_ON);
+    flag_page_write(&options, &out);
+    assert_string_equal(
+        str_text(&out),
+        "{\"set\":[{\"flag\":\"etcd\",\"value\":\"http://(hidden)@a:1,https://(hidden)@b:2/y@z,"
+        "http://c:3\",\"origin\":\"flag\",\"about\":\"help\"},{\"flag\":\"tls-key\",\"value\":"
+        "\"(hidden)\",\"origin\":\"flag\",\"about\":\"help\"}],\"defaults\":[{\"flag\":\"listen\","
+        "\"value\":\"a://b\",\"origin\":\"default\",\"about\":\"help\"}]}\n");
+    options_fini(&options);
+    str_fini(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_is_one_json_value),
@@ -266,6 +301,7 @@ int main(void) {
         cmocka_unit_test(what_is_no_json_is_shown_as_text),
         cmocka_unit_test(a_page_has_a_limit),
         cmocka_unit_test(nesting_has_a_limit),
+        cmocka_unit_test(flags_are_shown_without_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

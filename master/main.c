@@ -16,6 +16,7 @@
 #include "master/service/cost_keeper.h"
 #include "master/service/service.h"
 #include "rpc/daemon/daemon.h"
+#include "rpc/daemon/flag_page.h"
 #include "rpc/daemon/page.h"
 #include "rpc/daemon/watchdog.h"
 #include "rpc/membership/etcd_flags.h"
@@ -234,6 +235,7 @@ struct program {
     struct service *service;
     struct admin_server *admin;
     const struct master_flags *flags;
+    const struct options *options; /* that the flags are from */
     struct tls_set tls;
     struct etcd *etcd; /* NULL for a static cluster, as are the next two */
     struct etcd_registration *registration;
@@ -287,6 +289,18 @@ static int page_status(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int page_sessions(void *arg, const char *query, struct str *out) {
+    struct program *program = arg;
+    service_page_sessions(program->service, query, out);
+    return 200;
+}
+
+static int page_flags(void *arg, const char *query, struct str *out) {
+    struct program *program = arg;
+    flag_page_write(program->options, out);
+    return 200;
+}
+
 static void end_job(struct program *program);
 
 static int page_end_job(void *arg, const char *query, struct str *out) {
@@ -320,10 +334,14 @@ static void write_refusal(void *arg, struct str *out) {
 static const struct admin_page pages[] = {
     {"/statusz", "application/json", .write = page_status,
      .summary = "Tasks, links between them, clusters of sessions, limits and their use"},
+    {"/sessionz", "application/json", .write = page_sessions,
+     .summary = "Sessions: their clients, steps, signatures and last errors"},
     {"/stepz", "text/plain", .begin = page_steps, .has_json = true,
      .summary = "Running steps, and what they wait for"},
     {"/costz", "application/json", .write = page_costs,
      .summary = "What executions of nodes have taken"},
+    {"/flagz", "application/json", .write = page_flags,
+     .summary = "Settings, and where each is from"},
     {"/readyz", "text/plain", .write = page_ready, .summary = "Can a client use the cluster?"},
     {"/healthz", "text/plain", .write = page_ready},
     {"/job/end", "text/plain", .write = page_end_job, .is_action = true},
@@ -518,9 +536,11 @@ static struct status *start(struct program *program, const struct master_flags *
     return st;
 }
 
-static int run(const struct master_flags *flags) {
-    struct program program = {
-        .drain_timeout_ms = flags->drain_timeout_ms, .flags = flags, .exit_code = EXIT_OK};
+static int run(const struct master_flags *flags, const struct options *options) {
+    struct program program = {.drain_timeout_ms = flags->drain_timeout_ms,
+                              .flags = flags,
+                              .options = options,
+                              .exit_code = EXIT_OK};
     program.loop = loop_new();
     program.pool = pool_new((int)flags->threads);
     struct status *st =
@@ -564,7 +584,7 @@ int main(int argc, char **argv) {
     if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_GO_ON) {
         log_set_level((enum log_level)flags.log_level);
         gpu_add_device_type(NULL, 0); /* to know which nodes may be on a GPU */
-        code = run(&flags);
+        code = run(&flags, &options);
     }
     options_fini(&options);
     cluster_spec_fini(&flags.spec);

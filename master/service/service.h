@@ -44,6 +44,9 @@ void service_end_job(struct service *service);
 void service_free(struct service *service);
 bool service_is_ready(struct service *service, struct str *why_not);
 void service_describe(struct service *service, struct str *out); /* /statusz, a JSON object */
+/* Writes /sessionz as JSON: the sessions, and their compiled signatures. "session=HANDLE" in the
+ * query chooses one session. */
+void service_page_sessions(struct service *service, const char *query, struct str *out);
 /* Answers /stepz, as text or JSON. It first asks the tasks that running steps wait for, and waits
  * at most half a second for their replies (step_page.c). `reply` NULL: writes the lines to the
  * log. */

@@ -64,6 +64,7 @@ void session_unref(struct session *session) {
     device_table_unref(session->devices);
     free(session->request_ring);
     free(session->known_incarnations);
+    status_unref(session->last_error);
     free(session->handle);
     free(session);
 }

@@ -50,12 +50,17 @@ void step_metrics_register(void) {
     step_barrier_metrics_register();
 }
 
-static void count_step(const struct step *step, const struct status *status) {
+static void count_step(const struct step *step, struct status *status) {
     metric_add(&steps_total, 1);
     metric_observe_us(&step_latency, (clock_now_ns() - step->start_ns) / 1000);
     if (!status)
         return;
     metric_add(&steps_failed, 1);
+    struct session *session = step->session;
+    session->n_steps_failed++;
+    session->last_error_us = clock_wall_us();
+    status_unref(session->last_error);
+    session->last_error = status_ref(status);
     metric_add(
         &step_errors[(size_t)status_code(status) < ARRAY_LEN(step_errors) ? status_code(status)
                                                                           : STATUS_UNKNOWN],

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "common/base/map.h"
+#include "kernels/host/resources/resource_held.h"
 
 struct container_shared {
     pthread_mutex_t lock;
@@ -314,14 +315,34 @@ static void add_name(struct str *out, const char *name) {
         str_add(out, "...");
 }
 
-static void describe(const struct entry *entry, const struct object *resource, struct str *out) {
+static void describe(const struct entry *entry, struct object *resource, struct str *out) {
+    struct resource_held held;
     str_add(out, "{\"container\":\"");
     add_name(out, entry->container);
     str_add(out, "\",\"name\":\"");
     add_name(out, entry->name);
     str_add(out, "\",\"kind\":\"");
     add_name(out, resource->type->name);
-    str_add(out, "\"}");
+    str_add_char(out, '"');
+    if (resource_held(resource, &held))
+        str_addf(out, ",\"size_bytes\":%lld", (long long)held.size_bytes);
+    str_add_char(out, '}');
+}
+
+void container_for_each(struct container_table *table,
+                        void (*visit)(void *arg, const char *container, const char *name,
+                                      struct object *resource),
+                        void *arg) {
+    size_t n;
+    struct entry **list = entries_list(table, NULL, &n);
+    for (size_t i = 0; i < n; i++) {
+        struct object *resource = resource_get(list[i]);
+        if (resource)
+            visit(arg, list[i]->container, list[i]->name, resource);
+        object_unref(resource);
+        object_unref(&list[i]->object);
+    }
+    free(list);
 }
 
 void container_describe(struct container_table *table, size_t max_rows, struct str *out) {

@@ -45,8 +45,13 @@ struct status *container_entry_lookup_or_create(struct container_table *table, s
                                                                          struct object **ret),
                                                 void *arg, struct object **ret) MUST_USE;
 size_t container_n_resources(struct container_table *table);
-/* Appends JSON rows for /statusz: container, name, kind. After max_rows rows, one more says how
- * many are left out: {"more":N}. Long names are cut. */
+/* Calls `visit` for each resource, in no order, without a lock. */
+void container_for_each(struct container_table *table,
+                        void (*visit)(void *arg, const char *container, const char *name,
+                                      struct object *resource),
+                        void *arg);
+/* Appends JSON rows for /statusz: container, name, kind, and bytes if the resource tells. After
+ * max_rows rows, one more says how many are left out: {"more":N}. Long names are cut. */
 void container_describe(struct container_table *table, size_t max_rows, struct str *out);
 
 #endif

@@ -20,6 +20,7 @@
 #include "rpc/daemon/admin.h"
 #include "rpc/membership/cluster.h"
 #include "rpc/daemon/daemon.h"
+#include "rpc/daemon/flag_page.h"
 #include "rpc/daemon/page.h"
 #include "rpc/daemon/watchdog.h"
 #include "rpc/host_id.h"
@@ -291,6 +292,7 @@ static const struct options_spec options_spec = {
 
 struct worker {
     const struct worker_flags *flags;
+    const struct options *options; /* that the flags are from */
     char *task;
     struct loop *loop;
     struct pool *pool;
@@ -356,6 +358,42 @@ static int page_membership(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int page_memory(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (!worker->service)
+        return 503;
+    worker_service_page_memory(worker->service, out);
+    return 200;
+}
+
+static int page_rendezvous(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (!worker->service)
+        return 503;
+    worker_service_page_rendezvous(worker->service, out);
+    return 200;
+}
+
+static int page_transport(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (!worker->service)
+        return 503;
+    worker_service_page_transport(worker->service, out);
+    return 200;
+}
+
+static void write_metrics(void *arg, struct str *out) {
+    struct worker *worker = arg;
+    if (worker->service)
+        worker_service_write_metrics(worker->service, out);
+}
+
+static int page_flags(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    flag_page_write(worker->options, out);
+    return 200;
+}
+
 static void write_refusal(void *arg, struct str *out) {
     struct worker *worker = arg;
     str_addf(out,
@@ -368,8 +406,16 @@ static const struct admin_page pages[] = {
      .summary = "Devices, running steps, graphs, resources, peers, libraries"},
     {"/stepz", "text/plain", .write = page_steps, .has_json = true,
      .summary = "Running steps, and what they wait for"},
+    {"/memz", "application/json", .write = page_memory,
+     .summary = "Memory of the devices, and who holds most of it"},
+    {"/rendezvousz", "application/json", .write = page_rendezvous,
+     .summary = "Values between tasks that wait, and what they wait for"},
+    {"/transportz", "application/json", .write = page_transport,
+     .summary = "How the other tasks are reached, why so, and the bytes each way"},
     {"/memberz", "application/json", .write = page_membership,
      .summary = "This task's registration in etcd, and its client port"},
+    {"/flagz", "application/json", .write = page_flags,
+     .summary = "Settings, and where each is from"},
     {"/readyz", "text/plain", .write = page_ready, .summary = "Can a master use this task?"},
     {"/healthz", "text/plain", .write = page_ready},
 };
@@ -646,6 +692,7 @@ static struct status *start(struct worker *worker) {
                                           .arg = worker,
                                           .program = "tf-worker",
                                           .name = worker->task,
+                                          .write_metrics = write_metrics,
                                           .write_refusal = write_refusal};
     struct str text = STR_INIT;
     struct status *st = NULL;
@@ -715,8 +762,8 @@ static void keep_secrets(const struct worker_flags *flags) {
     str_fini(&roots);
 }
 
-static int run(const struct worker_flags *flags) {
-    struct worker worker = {.flags = flags, .exit_code = EXIT_OK};
+static int run(const struct worker_flags *flags, const struct options *options) {
+    struct worker worker = {.flags = flags, .options = options, .exit_code = EXIT_OK};
     struct str task = STR_INIT;
     str_addf(&task, "/job:%s/replica:0/task:%lld", flags->job, (long long)flags->task);
     worker.task = str_detach(&task);
@@ -772,7 +819,7 @@ int main(int argc, char **argv) {
     cluster_spec_init(&flags.spec);
     options_init(&options, &options_spec, &flags);
     if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_GO_ON)
-        code = run(&flags);
+        code = run(&flags, &options);
     options_fini(&options);
     cluster_spec_fini(&flags.spec);
     return code;

@@ -3,6 +3,8 @@ as it may."""
 import html.parser
 import http.client
 import json
+import os
+import struct
 import time
 
 import harness
@@ -155,6 +157,119 @@ class TestHostileNames(PagesCase):
         self.assertIn(b"<pre>dequeue (QueueDequeueV2)",
                       get(self.admins["ps"], "/stepz?format=html")[2])
 
+    def test_rendezvousz_says_what_does_not_arrive(self):
+        self.until(lambda: self.json_of("worker", "/rendezvousz")["steps"], "no step")
+        page = self.json_of("worker", "/rendezvousz")
+        (step,) = page["steps"]
+        self.assertEqual(step["step"], self.json_of("worker", "/stepz")["steps"][0]["step"])
+        self.assertTrue(step["started"])
+        (value,) = step["values"]
+        self.assertEqual(value["state"], "a Recv waits for it")
+        self.assertGreater(value["waits_seconds"], 0)
+        self.assertEqual(page["table"]["steps"], 1)
+        self.step.cancel()
+        self.until(lambda: not self.json_of("worker", "/rendezvousz")["steps"], "the step stays")
+
+
+class TestMemoryAndTransport(PagesCase):
+    """A variable of 4 MB at the ps, which the worker reads."""
+
+    N = 1 << 20
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+        client = Client(self.port)
+        self.addCleanup(client.channel.close)
+        ps, t, no_shape = "/job:ps/task:0", type_attr(FLOAT), data(7, b"")
+        handle = client.create(graph(
+            node("n", "Const", device=ps, dtype=type_attr(raw.INT32),
+                 value=data(8, raw.tensor(raw.INT32, (1,), self.N.to_bytes(4, "little")))),
+            raw.const("one", raw.tensor(FLOAT, (), struct.pack("<f", 1)), FLOAT, ps),
+            node("fill", "Fill", ("n", "one"), ps, T=t, index_type=type_attr(raw.INT32)),
+            node("v", "VariableV2", device=ps, dtype=t, shape=no_shape,
+                 shared_name=data(2, "<weights>")),
+            node("set", "Assign", ("v", "fill"), ps, T=t, validate_shape=raw.number(5, 0)),
+            node("read", "Identity", ("v",), ps, T=t),
+            node("there", "Neg", ("read",), "/job:worker/task:0", T=t)))
+        client.run(handle, targets=["set"])
+        # The first values go over the socket, while the worker maps the ps' memory.
+        def is_by_reference():
+            client.run(handle, targets=["there"])
+            return "shm_bytes" in self.json_of("ps", "/transportz")["peers"][0]["sent_by"]
+
+        self.until(is_by_reference, "no value goes by reference")
+
+    def test_memz(self):
+        page = self.json_of("ps", "/memz")
+        (device,) = page["devices"]
+        self.assertEqual(device["device"], "/job:ps/replica:0/task:0/device:CPU:0")
+        self.assertGreaterEqual(device["memory_in_use_bytes"], 4 * self.N)
+        self.assertGreaterEqual(device["memory_peak_bytes"], device["memory_in_use_bytes"])
+        self.assertGreater(device["memory_limit_bytes"], device["memory_peak_bytes"])
+        (holder,) = page["resources"]
+        self.assertEqual((holder["name"], holder["size_bytes"], holder["kind"]),
+                         ("<weights>", 4 * self.N, "Var"))
+        self.assertEqual((holder["memory"], page["resources_bytes"]),
+                         (device["device"], 4 * self.N))
+        self.assertEqual(self.json_of("worker", "/memz")["resources"], [])
+        (row,) = self.json_of("ps", "/statusz")["resources"]
+        self.assertEqual(row["size_bytes"], 4 * self.N)
+
+    def test_memz_shows_the_largest(self):
+        t = type_attr(FLOAT)
+        nodes = []
+        for i in range(150):
+            values = raw.tensor(FLOAT, (i + 1,), bytes(4 * (i + 1)))
+            nodes += [raw.const(f"c{i}", values, FLOAT),
+                      node(f"v{i}", "VariableV2", dtype=t, shape=data(7, b"")),
+                      node(f"set{i}", "Assign", (f"v{i}", f"c{i}"), T=t,
+                           validate_shape=raw.number(5, 0))]
+        with Client(self.port) as client:
+            client.run(client.create(graph(*nodes)), targets=[f"set{i}" for i in range(150)])
+        (daemon,) = [d for d in ("ps", "worker")
+                     if len(self.json_of(d, "/memz")["resources"]) > 1]
+        rows = self.json_of(daemon, "/memz")["resources"]
+        sizes = [row["size_bytes"] for row in rows[:-1]]
+        self.assertEqual((len(sizes), sizes), (100, sorted(sizes, reverse=True)))
+        self.assertEqual(rows[-1], {"more": 50 + (daemon == "ps")})
+        self.assertEqual(self.json_of(daemon, "/memz")["resources_bytes"],
+                         sum(4 * (i + 1) for i in range(150))
+                         + (4 * self.N if daemon == "ps" else 0))
+
+    def test_transportz(self):
+        (to,) = self.json_of("ps", "/transportz")["peers"]
+        (back,) = self.json_of("worker", "/transportz")["peers"]
+        self.assertEqual((to["task"], back["task"]),
+                         ("/job:worker/replica:0/task:0", "/job:ps/replica:0/task:0"))
+        self.assertEqual(to["transport"], "shm")
+        self.assertTrue(to["why"])
+        self.assertGreaterEqual(to["sent_by"]["shm_bytes"], 4 * self.N)
+        self.assertGreaterEqual(back["received_by"]["shm_bytes"], 4 * self.N)
+        self.assertEqual(to["sent_bytes"], sum(to["sent_by"].values()))
+        self.assertNotIn("shm_bytes", back["sent_by"])
+
+    def test_metrics(self):
+        def value(daemon, name, **labels):
+            text = get(self.admins[daemon], "/metrics")[2].decode()
+            wanted = name + "{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "} "
+            return float(next(line for line in text.splitlines()
+                              if line.startswith(wanted)).split()[-1])
+
+        device = {"device": "/job:ps/replica:0/task:0/device:CPU:0"}
+        for name in ("in_use", "peak", "limit"):
+            self.assertGreaterEqual(
+                value("ps", f"millrace_device_memory_{name}_bytes", **device), 4 * self.N)
+        self.assertGreaterEqual(
+            value("ps", "millrace_peer_sent_bytes_total", peer="/job:worker/replica:0/task:0",
+                  transport="shm"), 4 * self.N)
+        self.assertGreaterEqual(
+            value("worker", "millrace_peer_received_bytes_total",
+                  peer="/job:ps/replica:0/task:0", transport="shm"), 4 * self.N)
+        self.assertGreater(
+            value("ps", "millrace_peer_sent_bytes_total", peer="/job:worker/replica:0/task:0",
+                  transport="unix"), 0)
+
 
 class TestIndex(PagesCase):
     def test_it_says_what_the_process_is(self):
@@ -170,3 +285,81 @@ class TestIndex(PagesCase):
             self.assertGreaterEqual(page["uptime_seconds"], 0)
             self.assertTrue({"/statusz", "/stepz", "/metrics"} <= set(self.pages(daemon)))
             self.assertTrue(all(row["about"] for row in page["pages"]))
+
+
+class TestSessions(PagesCase):
+    def test_it_says_who_runs_what_and_what_went_wrong(self):
+        self.start()
+        self.assertEqual(self.json_of("master", "/sessionz"), {"sessions": [], "signatures": []})
+        with Client(self.port) as client:
+            handle = client.create(small_graph("/job:ps/task:0")).decode()
+            other = client.create(small_graph()).decode()
+            client.run(handle.encode(), feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
+            with self.assertRaises(raw.Refused):
+                client.run(handle.encode(), fetches=["<no such>:0"])
+            page = self.json_of("master", "/sessionz")
+            self.assertEqual([row["session"] for row in page["sessions"]], [handle, other])
+            row = page["sessions"][0]
+            self.assertEqual((row["steps"], row["steps_failed"], row["steps_running"]), (2, 1, 0))
+            self.assertRegex(row["client"], r"^127\.0\.0\.1:\d+$")
+            self.assertEqual(row["client_id"], page["sessions"][1]["client_id"])
+            self.assertIn("<no such>", row["last_error"])
+            self.assertGreaterEqual(row["last_error_age_seconds"], 0)
+            self.assertNotIn("last_error", page["sessions"][1])
+            (signature,) = page["signatures"]
+            self.assertEqual((signature["feeds"], signature["fetches"], signature["state"]),
+                             (["x:0"], ["y:0"], "ready"))
+            self.assertEqual(signature["tasks"], ["/job:ps/replica:0/task:0"])
+            self.assertEqual(self.json_of("master", f"/sessionz?session={other}")["signatures"],
+                             [])
+            self.assertEqual(
+                len(self.json_of("master", f"/sessionz?session={other}")["sessions"]), 1)
+            self.assertIn(b"&lt;no such&gt;",
+                          get(self.admins["master"], "/sessionz?format=html")[2])
+            client.close(handle.encode())
+            self.assertEqual(len(self.json_of("master", "/sessionz")["sessions"]), 1)
+
+    def test_a_page_of_many_sessions_is_limited(self):
+        self.start()
+        with Client(self.port) as client:
+            calls = [client.begin("CreateSession", raw.create_request(small_graph()))
+                     for _ in range(300)]
+            for call in calls:
+                client.end(call)
+            sessions = self.json_of("master", "/sessionz")["sessions"]
+        self.assertEqual((len(sessions), sessions[-1]), (201, {"more": 100}))
+
+
+class TestFlags(PagesCase):
+    def flags(self, admin, part):
+        return {row["flag"]: row for row in
+                json.loads(get(admin, "/flagz")[2])[part]}
+
+    def test_they_have_their_origins(self):
+        config = self.path("config.ini")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write("insecure = yes\n[worker]\nmax-inflight = 1G\n")
+        _, admin = self.daemon("tf-worker", "--config", config, "--threads", "3")
+        flags = self.flags(admin, "set")
+        self.assertEqual((flags["threads"]["value"], flags["threads"]["origin"]), ("3", "flag"))
+        self.assertEqual((flags["max-inflight"]["value"], flags["max-inflight"]["origin"]),
+                         (str(1 << 30), f"{config}:3"))
+        self.assertNotIn("task", flags)
+        task = self.flags(admin, "defaults")["task"]
+        self.assertEqual((task["value"], task["origin"]), ("0", "default"))
+        self.assertTrue(task["about"])
+
+    def test_secrets_are_hidden(self):
+        password = self.path("the-password")
+        with open(password, "w", encoding="utf-8") as f:
+            f.write("hush")
+        os.chmod(password, 0o600)
+        worker, _ = self.daemon("tf-worker")
+        _, admin = self.daemon(
+            "tf-master", "--cluster", f"worker=127.0.0.1:{worker}", "--etcd",
+            "http://127.0.0.1:9,http://127.0.0.1:10", "--etcd-user", "me", "--etcd-password-file",
+            password)
+        flags = self.flags(admin, "set")
+        self.assertEqual(flags["etcd-password-file"]["value"], "(hidden)")
+        self.assertEqual(flags["etcd-user"]["value"], "me")
+        self.assertNotIn(b"the-password", get(admin, "/flagz")[2])

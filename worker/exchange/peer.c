@@ -160,6 +160,7 @@ void peer_on_channel_closed(void *owner, struct transport_channel *channel, stru
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
     bool is_lost;
+    peer_count_ended(peer, channel);
     if (channel->kind == CHANNEL_ARENA) /* the last channel has closed, or there is none */
         is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) &&
                   peer->channels[CHANNEL_CONTROL];

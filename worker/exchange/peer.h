@@ -249,6 +249,13 @@ void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant)
 /* Appends JSON rows for /statusz: task, incarnation, transport and the reason for it, queued bytes,
  * heartbeat. At most 1000, and then {"more":N}. */
 void peer_table_describe(struct peer_table *table, struct str *out);
+/* Appends a member "peers" of a JSON object, for /transportz: how each peer is reached, why so, and
+ * the bytes each way. */
+void peer_table_page(struct peer_table *table, struct str *out);
+/* Appends the bytes of each peer, by transport and direction, as Prometheus text. At most
+ * PEER_METRICS_MAX peers have series of their own; the others' are summed as peer="others". */
+enum { PEER_METRICS_MAX = 256 };
+void peer_table_write_metrics(struct peer_table *table, struct str *out);
 /* Appends to a reply to a master's ping what is measured of some of the links to peers
  * (rpc/wire/link_report.h); the next call goes on with others. */
 void peer_table_report_links(struct peer_table *table, struct str *out);

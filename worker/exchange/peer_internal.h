@@ -45,6 +45,11 @@ struct peer_table {
     size_t reported_to;  /* loop thread: the cursor in `peers` of the next report to a master */
 };
 
+/* Bytes that were exchanged with a peer, by the way that they took (enum link_way). */
+struct peer_traffic {
+    uint64_t sent_bytes[LINK_N_WAYS], received_bytes[LINK_N_WAYS];
+};
+
 struct peer {
     struct peer_table *table;
     char *task;
@@ -65,6 +70,8 @@ struct peer {
     _Atomic bool pushes_pregranted;
     uint64_t n_losses;          /* loop thread: how often the peer was lost */
     struct heartbeat heartbeat; /* loop thread; on while there is a control channel */
+    struct peer_traffic ended;  /* loop thread: of sockets that have closed */
+    struct peer_traffic shown;  /* loop thread: what was last shown, which never becomes less */
     double ns_per_byte; /* loop thread: of large values from the peer over a socket; 0: unknown */
     struct peer_streams streams; /* loop thread */
     struct peer_shm shm;
@@ -135,7 +142,12 @@ enum { PEER_LINK_MIN_BYTES = 2 << 20 };
 /* A large value of the peer has been read from a socket in that time. */
 void peer_link_arrived(struct peer *peer, size_t size_bytes, int64_t took_ns);
 
+/* ---- peer_page.c ---- */
+/* A channel of the peer has closed: counts what it has moved. */
+void peer_count_ended(struct peer *peer, struct transport_channel *channel);
+
 /* ---- peer_values.c ---- */
+const char *peer_transport_name(const struct peer *peer); /* "": there is no connection */
 /* How large values travel; UNKNOWN without a connection. */
 enum link_way peer_link_way(const struct peer *peer);
 extern const struct peer_rdma_host peer_rdma_host;

@@ -155,6 +155,8 @@ bool peer_shm_on_closed(struct peer_shm *shm, struct transport_channel *channel,
             set_why(&shm->why_not_to, "the connection about the arena has ended");
     }
     list_remove(&connection->link);
+    shm->ended_sent_bytes += shm_ledger_given_bytes(connection->ledger);
+    shm->ended_received_bytes += shm_map_taken_bytes(connection->map);
     shm_map_close(connection->map);
     if (is_stopping)
         shm_ledger_abandon(connection->ledger);
@@ -337,6 +339,17 @@ struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference 
 
 bool peer_shm_is_used(const struct peer_shm *shm) {
     return (shm->to_peer && shm->to_peer->map) || (shm->to_us && shm->to_us->ledger);
+}
+
+void peer_shm_moved(const struct peer_shm *shm, uint64_t *ret_sent_bytes,
+                    uint64_t *ret_received_bytes) {
+    *ret_sent_bytes = shm->ended_sent_bytes;
+    *ret_received_bytes = shm->ended_received_bytes;
+    LIST_FOR_EACH (link, &shm->connections) {
+        const struct shm_connection *connection = LIST_ENTRY(link, struct shm_connection, link);
+        *ret_sent_bytes += shm_ledger_given_bytes(connection->ledger);
+        *ret_received_bytes += shm_map_taken_bytes(connection->map);
+    }
 }
 
 void peer_shm_describe(struct peer_shm *shm, struct str *out) {

@@ -40,6 +40,7 @@ struct peer_shm {
     struct shm_connection *to_peer; /* opened by this task, to the peer's arena */
     struct shm_connection *to_us;   /* opened by the peer, to this task's arena */
     struct str why_not_from, why_not_to;
+    uint64_t ended_sent_bytes, ended_received_bytes; /* of connections that have ended */
 
     pthread_mutex_t lock;
     /* of to_us, once the peer has mapped the arena, or NULL; guarded by lock, changed on the loop
@@ -75,5 +76,8 @@ struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference 
 /* Are references possible in some direction? */
 bool peer_shm_is_used(const struct peer_shm *shm);
 void peer_shm_describe(struct peer_shm *shm, struct str *out); /* a JSON object */
+/* The bytes of all values that were exchanged by reference. */
+void peer_shm_moved(const struct peer_shm *shm, uint64_t *ret_sent_bytes,
+                    uint64_t *ret_received_bytes);
 
 #endif

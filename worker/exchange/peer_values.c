@@ -203,7 +203,7 @@ enum link_way peer_link_way(const struct peer *peer) {
     return peer_shm_is_used(&peer->shm) ? LINK_WAY_SHM : LINK_WAY_UNIX;
 }
 
-static const char *transport_name(const struct peer *peer) {
+const char *peer_transport_name(const struct peer *peer) {
     enum link_way way = peer_link_way(peer);
     if (peer->is_self)
         return transport_local.name;
@@ -239,7 +239,7 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
     str_addf(out, "%s{\"task\":\"", is_first ? "" : ",");
     str_add_json_escaped(out, peer->task, strlen(peer->task));
     str_addf(out, "\",\"incarnation\":\"%016llx\",\"transport\":\"%s\",\"why\":\"",
-             (unsigned long long)peer->incarnation, transport_name(peer));
+             (unsigned long long)peer->incarnation, peer_transport_name(peer));
     str_add_json_escaped(out, str_text(&peer->why), peer->why.len);
     str_addf(out,
              "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_"

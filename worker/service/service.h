@@ -86,5 +86,12 @@ void worker_service_describe(struct worker_service *service, struct str *out);
 void worker_service_describe_steps(struct worker_service *service, struct str *out);
 /* Adds the same as a JSON object. */
 void worker_service_page_steps(struct worker_service *service, struct str *out);
+/* Adds what /memz shows, as a JSON object. */
+void worker_service_page_memory(struct worker_service *service, struct str *out);
+/* Add what /rendezvousz and /transportz show, as JSON objects. */
+void worker_service_page_rendezvous(struct worker_service *service, struct str *out);
+void worker_service_page_transport(struct worker_service *service, struct str *out);
+/* Adds the metrics that are made when they are asked for: memory by device, bytes by peer. */
+void worker_service_write_metrics(struct worker_service *service, struct str *out);
 
 #endif

@@ -1,0 +1,17 @@
+/* Says what a resource holds, for status pages. */
+#ifndef MILLRACE_KERNELS_HOST_RESOURCES_RESOURCE_HELD_H
+#define MILLRACE_KERNELS_HOST_RESOURCES_RESOURCE_HELD_H
+
+#include "common/tensor/object.h"
+
+struct resource_held {
+    int64_t size_bytes; /* of its tensors' elements; text counts its pointers only */
+    int64_t n_items;    /* tensors, queue elements or table entries */
+    const char *memory; /* the name of the allocator of the last tensor; NULL: unknown */
+};
+
+/* False: resources of its kind do not tell, or it is busy. It never waits for a lock, because pages
+ * are made on the loop. Any thread. */
+bool resource_held(struct object *resource, struct resource_held *ret);
+
+#endif

@@ -41,18 +41,33 @@ static struct metric steps_failed =
 static struct metric step_latency =
     METRIC_HISTOGRAM_INIT("millrace_step_duration_seconds", "From a step's request to its answer");
 
+#define PHASE_METRIC(phase)                                                 \
+    {                                                                       \
+        .kind = METRIC_HISTOGRAM, .name = "millrace_step_phase_seconds",    \
+        .labels = "phase=\"" phase "\"",                                    \
+        .help = "Parts of the duration of a step: until it is sent to its " \
+                "tasks, and until they have ended"                          \
+    }
+static struct metric phase_start = PHASE_METRIC("start"), phase_run = PHASE_METRIC("run");
+
 void step_metrics_register(void) {
     metrics_register(&steps_total);
     metrics_register(&steps_failed);
     for (size_t i = 1; i < ARRAY_LEN(step_errors); i++)
         metrics_register(&step_errors[i]);
     metrics_register(&step_latency);
+    metrics_register(&phase_start);
+    metrics_register(&phase_run);
     step_barrier_metrics_register();
 }
 
 static void count_step(const struct step *step, struct status *status) {
+    int64_t now_ns = clock_now_ns(), launch_ns = step->launch_ns ? step->launch_ns : now_ns;
     metric_add(&steps_total, 1);
-    metric_observe_us(&step_latency, (clock_now_ns() - step->start_ns) / 1000);
+    metric_observe_us(&step_latency, (now_ns - step->start_ns) / 1000);
+    metric_observe_us(&phase_start, (launch_ns - step->start_ns) / 1000);
+    if (step->launch_ns)
+        metric_observe_us(&phase_run, (now_ns - launch_ns) / 1000);
     if (!status)
         return;
     metric_add(&steps_failed, 1);
@@ -324,6 +339,7 @@ static void step_launch(struct step *step) {
     if (step->is_sampled)
         step->executable->unsampled_ns = 0;
     step->executable->n_steps++;
+    step->launch_ns = clock_now_ns();
     step->id = tasks_new_id(env->tasks);
     list_push_back(&env->live_steps, &step->live_link);
     step->parts = arena_array(&step->arena, struct step_part, n_parts + 1);

@@ -65,7 +65,7 @@ struct step {
     struct loop_timer timer;
     bool has_timer, is_finished;
     uint64_t id;
-    int64_t start_ns;
+    int64_t start_ns, launch_ns;   /* launch_ns is 0 before it is sent to its tasks */
     struct barrier_member barrier; /* its place at the save barrier */
     int n_saves_taken;
     struct partial_run *partial; /* the partial run that owns the step, or NULL */

@@ -51,6 +51,16 @@ class TestMetrics(TestCase):
         self.assertLess(self.value(master, "millrace_step_duration_seconds_sum"), 60)
         self.assertIn('millrace_step_duration_seconds_bucket{le="0.001024"}', master)
 
+    def test_the_phases_of_a_step_are_its_duration(self):
+        master = self.pages()["tf-master"]
+        for phase in ("start", "run"):
+            self.assertEqual(
+                self.value(master, f'millrace_step_phase_seconds_count{{phase="{phase}"}}'), 1)
+        both = sum(self.value(master, f'millrace_step_phase_seconds_sum{{phase="{phase}"}}')
+                   for phase in ("start", "run"))
+        self.assertAlmostEqual(both, self.value(master, "millrace_step_duration_seconds_sum"),
+                               delta=3e-6)  # each is rounded down
+
     def test_the_process(self):
         version = self.expect(0, "tf-master", "--version")[0].split()[-1]
         for name, page in self.pages().items():

@@ -110,8 +110,11 @@ def headers(root):
     """{header: [functions]} of client/, in the order of the headers."""
     out = {}
     folder = os.path.join(root, "client")
-    for name in sorted(os.listdir(folder)):
-        if not re.fullmatch(r"c_\w+\.h", name) or name.endswith("_internal.h"):
+    names = [name for name in sorted(os.listdir(folder)) if re.fullmatch(r"c_\w+\.h", name)]
+    names += [f"training/{name}" for name in sorted(os.listdir(os.path.join(folder, "training")))
+              if name.endswith(".h")]
+    for name in names:
+        if name.endswith("_internal.h"):
             continue
         with open(os.path.join(folder, name), encoding="utf-8") as f:
             text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)

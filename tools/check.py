@@ -81,7 +81,7 @@ ROOMS = (
     ("master/step", ("master/step/",)),
     ("master/service", ("master/service/",)),
     ("master", ("master/",)),
-    ("client", ("client/",)),
+    ("client", ("client/", "client/training/")),
     ("tfctl", ("tfctl/",)),
 )
 FLOORS = {

@@ -66,9 +66,6 @@ struct status *attr_read_entry(struct attr_reader *reader, struct span entry,
 /* ---- the text form: used by the readers of graphs and of functions ---- */
 /* "A list is wanted at '…'" */
 COLD struct status *text_wanted(const char *wanted, struct span at) MUST_USE;
-/* Reads name=value. An attr that is in no signature has the type in which it is written. */
-struct status *text_take_attr(struct graph *graph, const struct op_signature *op, struct span *in,
-                              struct attr *ret) MUST_USE;
 struct span text_take_to_blank(struct span *in);
 /* Reads a function from its first line, `line`, to the closing brace, and moves *text and *number
  * past that line. */

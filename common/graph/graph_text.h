@@ -30,5 +30,9 @@ void graph_print(const struct graph *graph, struct str *out);
 /* Adds the nodes of the text. Inputs may name nodes that come later. Errors: INVALID_ARGUMENT with
  * the line number. */
 struct status *graph_parse(const char *text, struct graph *graph) MUST_USE;
+/* Reads one attr of an op, NAME=VALUE, and moves *in past it. An attr that is in no signature has
+ * the type in which it is written. The value is in the arena of the graph. */
+struct status *text_take_attr(struct graph *graph, const struct op_signature *op, struct span *in,
+                              struct attr *ret) MUST_USE;
 
 #endif

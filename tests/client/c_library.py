@@ -17,6 +17,9 @@ BUILD = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN
 HEADERS = ["c_status.h", "c_buffer.h", "c_tensor.h", "c_graph.h", "c_session.h"]
 HEADERS += [name for name in ("c_function.h", "c_import.h", "c_gradients.h", "c_while.h")
             if os.path.exists(os.path.join(ROOT, "client", name))]
+HEADERS += sorted(os.path.join("training", name)
+                  for name in os.listdir(os.path.join(ROOT, "client", "training"))
+                  if name.endswith(".h") and not name.endswith("_internal.h"))
 SHARED_OBJECT = os.path.join(BUILD, "client", "libmillrace.so.0")
 
 FLOAT, DOUBLE, INT32, STRING, INT64, BOOL, RESOURCE, VARIANT = 1, 2, 3, 7, 9, 10, 20, 21
@@ -45,11 +48,17 @@ class WhileParams(ctypes.Structure):
                 ("body_outputs", ctypes.POINTER(Output)), ("name", ctypes.c_char_p)]
 
 
+class Initializer(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("a", ctypes.c_double), ("b", ctypes.c_double),
+                ("seed", ctypes.c_int64)]
+
+
 BY_VALUE = {"int": ctypes.c_int, "TF_Code": ctypes.c_int, "TF_DataType": ctypes.c_int,
             "size_t": ctypes.c_size_t, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
-            "float": ctypes.c_float, "unsigned char": ctypes.c_ubyte, "TF_Output": Output,
-            "TF_Input": Output, "TF_AttrMetadata": AttrMetadata, "TF_Buffer": Buffer,
-            "TF_WhileParams": WhileParams}
+            "float": ctypes.c_float, "double": ctypes.c_double,
+            "MR_Initializer": Initializer, "unsigned char": ctypes.c_ubyte,
+            "TF_Output": Output, "TF_Input": Output, "TF_AttrMetadata": AttrMetadata,
+            "TF_Buffer": Buffer, "TF_WhileParams": WhileParams}
 
 
 def c_type(text):

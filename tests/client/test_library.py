@@ -14,6 +14,7 @@ import c_api  # noqa: E402
 
 PROGRAM = r"""
 #include <millrace/c_api.h>
+#include <millrace/training.h>
 #include <stdio.h>
 int main(void) {
     TF_Status *status = TF_NewStatus();
@@ -22,6 +23,10 @@ int main(void) {
     TF_SetAttrType(desc, "dtype", TF_FLOAT);
     TF_Operation *x = TF_FinishOperation(desc, status);
     printf("%d %s\n", TF_GetCode(status), x ? TF_OperationOpType(x) : TF_Message(status));
+    MR_Builder *builder = MR_NewBuilder(graph);
+    MR_NewVariable(builder, "v", TF_FLOAT, NULL, 0, MR_Zeros());
+    printf("%d\n", TF_GetCode(MR_BuilderStatus(builder)));
+    MR_DeleteBuilder(builder);
     TF_DeleteGraph(graph);
     TF_DeleteStatus(status);
     return 0;
@@ -78,7 +83,7 @@ class TestLibrary(unittest.TestCase):
                 libraries = os.path.dirname(os.path.dirname(pc))
                 out = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True,
                                      env={**os.environ, "LD_LIBRARY_PATH": libraries}).stdout
-                self.assertEqual(out, "0 Placeholder\n")
+                self.assertEqual(out, "0 Placeholder\n0\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,12 @@
+/* The training helpers [WP 4.1, OSDI 4]: what a C program needs to build, train and save a model on
+ * a cluster. This is the one header that a program includes besides c_api.h. docs/model-in-c.md is
+ * the introduction. */
+#ifndef MILLRACE_CLIENT_TRAINING_H
+#define MILLRACE_CLIENT_TRAINING_H
+
+#include "client/training/builder.h"
+#include "client/training/optimizer.h"
+#include "client/training/schedule.h"
+#include "client/training/variable.h"
+
+#endif

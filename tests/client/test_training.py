@@ -1,0 +1,322 @@
+"""Training helpers on a local cluster, against tf.compat.v1 in this process."""
+import ctypes
+import unittest
+
+import numpy as np
+import tensorflow as tf
+
+from c_library import DOUBLE, FLOAT, INT32, INT64, Output, Refused
+from training_library import Gradient, Model, dims_of, pointers
+
+tf1 = tf.compat.v1
+TYPES = {FLOAT: tf.float32, DOUBLE: tf.float64}
+N_STEPS, RATE = 10, .125
+
+# name: (ours, its arguments after the rate, TensorFlow's, by rate). All numbers are binary
+# fractions, which TensorFlow's float32 hyperparameters hold exactly.
+OPTIMIZERS = {
+    "gradient descent": ("NewGradientDescent", (), tf1.train.GradientDescentOptimizer),
+    "momentum": ("NewMomentum", (.875, 0),
+                 lambda rate, momentum, _: tf1.train.MomentumOptimizer(rate, momentum)),
+    "nesterov": ("NewMomentum", (.75, 1),
+                 lambda rate, momentum, _: tf1.train.MomentumOptimizer(rate, momentum,
+                                                                       use_nesterov=True)),
+    "adagrad": ("NewAdagrad", (.125,), tf1.train.AdagradOptimizer),
+    "adadelta": ("NewAdadelta", (.9375, 2**-20), tf1.train.AdadeltaOptimizer),
+    "rmsprop": ("NewRmsProp", (.875, .5, 2**-33, 0), tf1.train.RMSPropOptimizer),
+    "centered rmsprop": ("NewRmsProp", (.75, .125, 2**-10, 1), tf1.train.RMSPropOptimizer),
+    "adam": ("NewAdam", (.875, 1 - 2**-10, 2**-27), tf1.train.AdamOptimizer),
+}
+
+
+class TestOptimizers(unittest.TestCase):
+    """Each trains a dense variable, and one whose rows are gathered twice, with repeats."""
+
+    ids = [[0, 2, 2], [5, 2, 1]], [3, 5]
+
+    def ours(self, name, dtype):
+        m = Model()
+        self.addCleanup(m.close)
+        prefix = f"{name.replace(' ', '')}{dtype}"
+        m.mr("SetPrefix", prefix)
+        w = m.variable("w", dtype, [4, 3], m.c.MR_RandomUniform(-1, 2, 3))
+        table = m.variable("table", dtype, [6, 2], m.c.MR_TruncatedNormal(.5, 2, 5))
+        step = m.mr("NewGlobalStep")
+        rows = [m.mr("EmbeddingLookup", pointers([table]), 1, m.array(i, INT32)) for i in self.ids]
+        losses = [m.add("Sum", m.add("Square", m.add("Sub", m.mr("Read", w),
+                                                     m.mr("Scalar", dtype, .25))), axis(m, 2))]
+        losses += [m.add("Sum", m.add("Exp", r), axis(m, len(np.shape(i)) + 1))
+                   for r, i in zip(rows, self.ids)]
+        make, arguments, _ = OPTIMIZERS[name]
+        optimizer = m.mr(make, m.mr("Scalar", dtype, RATE), *arguments)
+        train = m.mr("Minimize", optimizer, m.add("AddN", *losses), step)
+        values = [m.mr("Read", v) for v in (w, table, step)]
+        m.step(targets=[m.mr("InitializeAll")])
+        out = [m.step(values)]
+        for _ in range(N_STEPS):
+            m.step(targets=[train])
+            out.append(m.step(values))
+        kinds = {m.c.TF_OperationOpType(o).decode() for o in m.operations()}
+        return out, kinds, {m.name(o) for o in m.operations()
+                            if m.c.TF_OperationOpType(o) == b"VarHandleOp"}, prefix
+
+    def theirs(self, name, dtype):
+        with tf.Graph().as_default(), tf1.Session() as session:
+            w = tf1.get_variable("w", [4, 3], TYPES[dtype], use_resource=True,
+                                 initializer=tf1.random_uniform_initializer(-1, 2, seed=3,
+                                                                            dtype=TYPES[dtype]))
+            table = tf1.get_variable("table", [6, 2], TYPES[dtype], use_resource=True,
+                                     initializer=tf1.truncated_normal_initializer(
+                                         .5, 2, seed=5, dtype=TYPES[dtype]))
+            step = tf1.train.get_or_create_global_step()
+            loss = tf.reduce_sum(tf.square(w - .25)) + tf.add_n([
+                tf.reduce_sum(tf.exp(tf1.nn.embedding_lookup(table, i))) for i in self.ids])
+            _, arguments, optimizer = OPTIMIZERS[name]
+            if optimizer is tf1.train.RMSPropOptimizer:
+                arguments = (*arguments[:3], False, bool(arguments[3]))
+            train = optimizer(RATE, *arguments).minimize(loss, global_step=step)
+            session.run(tf1.global_variables_initializer())
+            out = [session.run([w, table, step])]
+            for _ in range(N_STEPS):
+                session.run(train)
+                out.append(session.run([w, table, step]))
+            return out, {v.op.name for v in tf1.global_variables()}
+
+    def test_ten_steps(self):
+        for name in OPTIMIZERS:
+            for dtype in (FLOAT, DOUBLE):
+                with self.subTest(name, dtype=dtype):
+                    ours, ops, names, prefix = self.ours(name, dtype)
+                    theirs, their_names = self.theirs(name, dtype)
+                    tolerance = 1e-5 if dtype == FLOAT else 1e-12
+                    for step, (mine, wanted) in enumerate(zip(ours, theirs)):
+                        for a, b in zip(mine, wanted):
+                            self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape))
+                            np.testing.assert_allclose(a, b, tolerance, tolerance,
+                                                       err_msg=f"{step}")
+                    np.testing.assert_array_equal(ours[0][0], theirs[0][0])
+                    self.assertEqual({n.replace(prefix + "/", "") for n in names}, their_names)
+                    self.assertTrue(any("Sparse" in op or "Scatter" in op for op in ops), ops)
+
+
+class Models(unittest.TestCase):
+    def model(self):
+        m = Model()
+        self.addCleanup(m.close)
+        m.mr("SetPrefix", self.id().split(".")[-1])  # the cluster shares variables by name
+        return m
+
+    def refused(self, message, call):
+        m = self.model()
+        with self.assertRaisesRegex(Refused, "(?s)^INVALID_ARGUMENT: " + message):
+            call(m)
+        with self.assertRaisesRegex(Refused, "(?s)^INVALID_ARGUMENT: " + message):
+            m.mr("Scalar", FLOAT, 1)  # the status is sticky
+
+
+class TestBuilder(Models):
+    def test_attrs_and_lists_of_inputs(self):
+        m = self.model()
+        x = m.add("Const", attrs="dtype=float, value=float[2,2]{1, 2, 3, 4}")
+        y = m.add("MatMul", x, x, attrs="transpose_b=true")
+        joined = m.add("ConcatV2", y, x, m.mr("Scalar", INT32, 1))
+        stitched = m.add("DynamicStitch", m.array([0], INT32), m.array([1], INT32),
+                         m.array([5], FLOAT), m.array([7], FLOAT))
+        got = m.step([y, joined, stitched, m.mr("Ints", (ctypes.c_int64 * 2)(-3, 4), 2),
+                      m.mr("Scalar", INT64, 2**40),
+                      m.mr("Cast", m.mr("Scalar", DOUBLE, 2.5), INT32)])
+        np.testing.assert_array_equal(got[0], [[5, 11], [11, 25]])
+        np.testing.assert_array_equal(got[1], [[5, 11, 1, 2], [11, 25, 3, 4]])
+        for array, wanted in zip(got[2:], ([5, 7], [-3, 4], 2**40, 2)):
+            np.testing.assert_array_equal(array, wanted)
+
+    def test_devices_prefixes_and_controls(self):
+        m = self.model()
+        m.mr("SetPrefix", "deep")
+        m.mr("SetDevice", "/job:worker/task:0")
+        first = m.mr("Placeholder", "x", FLOAT, dims_of([-1, 3]), 2)
+        m.mr("SetControls", pointers([first.oper]), 1)
+        y, z = m.mr("Scalar", FLOAT, 1), m.mr("Scalar", FLOAT, 1)
+        self.assertEqual([m.name(o.oper) for o in (first, y, z)],
+                         ["deep/x", "deep/Const", "deep/Const_1"])
+        self.assertEqual(m.c.TF_OperationDevice(y.oper), b"/job:worker/task:0")
+        self.assertEqual(m.c.TF_OperationNumControlInputs(y.oper), 1)
+        self.assertEqual(m.shape(first), [-1, 3])
+        m.mr("SetControls", None, 0)
+        m.mr("SetDevice", None)
+        self.assertEqual(m.c.TF_OperationNumControlInputs(m.mr("Scalar", FLOAT, 1).oper), 0)
+
+    def test_refusals(self):
+        x = lambda m: m.mr("Scalar", FLOAT, 1)
+        for message, call in (
+                ("MR_Op: there is no op 'Relux'", lambda m: m.add("Relux", x(m))),
+                ("MR_Op: op 'AddV2' takes 2 inputs, not 1", lambda m: m.add("AddV2", x(m))),
+                ("MR_Op: op 'ConcatV2' takes 2 inputs or more, not 0",
+                 lambda m: m.add("ConcatV2")),
+                ("MR_Op: input 1 of '.*/AddV2' is NULL", lambda m: m.add("AddV2", x(m), Output())),
+                ("MR_Op: Inconsistent values for attr 'T' float vs. int32 .*AddV2",
+                 lambda m: m.add("AddV2", x(m), m.mr("Scalar", INT32, 1))),
+                ("MR_Op: .* in the attrs of '.*/Relu'",
+                 lambda m: m.add("Relu", x(m), attrs="T=flat")),
+                ("MR_Op: .*beautiful", lambda m: m.add("Relu", x(m), attrs="beautiful=true")),
+                ("MR_Op: op_type is NULL", lambda m: m.mr("Op", None, None, None, 0)),
+                ("MR_Constant: value is NULL", lambda m: m.mr("Constant", None)),
+                ("MR_SetControls: control 0 is NULL",
+                 lambda m: m.mr("SetControls", pointers([None]), 1)),
+                ("MR_NewVariable: name is NULL",
+                 lambda m: m.mr("NewVariable", None, FLOAT, None, 0, m.c.MR_Zeros())),
+                ("MR_NewVariable: size 1 of variable 'v' is -1",
+                 lambda m: m.variable("v", FLOAT, [2, -1], m.c.MR_Zeros())),
+                ("MR_NewVariable: .*v",
+                 lambda m: [m.variable("v", FLOAT, [2], m.c.MR_Zeros()) for _ in range(2)]),
+                ("MR_NewVariable: .*RandomUniform",
+                 lambda m: m.variable("v", INT32, [2], m.c.MR_RandomUniform(0, 1, 1))),
+                ("MR_NewPartitionedVariable: variable 'v' with 2 rows cannot have 3 parts",
+                 lambda m: m.mr("NewPartitionedVariable", "v", FLOAT, dims_of([2]), 1,
+                                m.c.MR_Zeros(), None, 3, pointers([None] * 3))),
+                ("MR_EmbeddingLookup: ids '.*' are float",
+                 lambda m: m.mr("EmbeddingLookup", pointers(
+                     [m.variable("v", FLOAT, [2], m.c.MR_Zeros())]), 1, x(m))),
+                ("MR_Read: a variable is NULL", lambda m: m.mr("Read", None)),
+                ("MR_NewAdam: rate is NULL", lambda m: m.mr("NewAdam", Output(), .9, .9, .1)),
+                ("MR_NewAdagrad: initial is 0", lambda m: m.mr("NewAdagrad", x(m), 0)),
+                ("MR_NewGradientDescent: rate '.*' is no scalar",
+                 lambda m: m.mr("NewGradientDescent", m.array([1, 2], FLOAT))),
+                ("MR_Minimize: optimizer is NULL", lambda m: m.mr("Minimize", None, x(m), None)),
+                ("MR_Minimize: loss is NULL",
+                 lambda m: m.mr("Minimize", m.mr("NewGradientDescent", x(m)), Output(), None)),
+                ("MR_Minimize: no variable has a gradient",
+                 lambda m: m.mr("Minimize", m.mr("NewGradientDescent", x(m)), x(m), None)),
+                ("MR_ClipByGlobalNorm: clip is -1",
+                 lambda m: m.mr("ClipByGlobalNorm", (Gradient * 1)(), 1, -1)),
+                ("MR_CosineDecay: dtype is int32",
+                 lambda m: m.mr("CosineDecay", INT32, x(m), 1, 10, 0)),
+                ("MR_PiecewiseConstant: boundary 1 is 3, not above 3",
+                 lambda m: m.mr("PiecewiseConstant", FLOAT, m.mr("Scalar", INT64, 1),
+                                (ctypes.c_int64 * 2)(3, 3), (ctypes.c_double * 3)(1, 2, 3), 2))):
+            with self.subTest(message):
+                self.refused(message, call)
+        other = Model()
+        self.addCleanup(other.close)
+        v = other.variable("v", FLOAT, [], other.c.MR_Zeros())
+        self.refused("MR_Read: variable 'v' is of another builder", lambda m: m.mr("Read", v))
+        for name in ("DeleteBuilder", "BuilderStatus", "BuilderGraph", "InitializeAll"):
+            getattr(other.c, "MR_" + name)(None)
+
+
+class TestVariables(Models):
+    def test_initial_values(self):
+        for name, (ours, theirs) in {
+                "glorot": (lambda c: c.MR_GlorotUniform(7),
+                           tf1.glorot_uniform_initializer(seed=7)),
+                "uniform": (lambda c: c.MR_RandomUniform(-.3, .7, 11),
+                            tf1.random_uniform_initializer(-.3, .7, seed=11)),
+                "normal": (lambda c: c.MR_RandomNormal(1, .25, 13),
+                           tf1.random_normal_initializer(1, .25, seed=13)),
+                "truncated": (lambda c: c.MR_TruncatedNormal(0, .1, 17),
+                              tf1.truncated_normal_initializer(0, .1, seed=17)),
+                "ones": (lambda c: c.MR_Ones(), tf1.ones_initializer())}.items():
+            for shape in ([3, 3, 2, 4], [5, 7], [9], []):
+                with self.subTest(name, shape=shape):
+                    m = self.model()
+                    v = m.variable(f"{name}{len(shape)}", FLOAT, shape, ours(m.c))
+                    m.step(targets=[m.c.MR_VariableInitializer(v)])
+                    mine, = m.step([m.mr("Read", v)])
+                    with tf.Graph().as_default(), tf1.Session() as session:
+                        wanted = session.run(theirs(shape, tf.float32))
+                    np.testing.assert_array_equal(mine, wanted)
+
+    def test_what_a_variable_says(self):
+        m = self.model()
+        v = m.variable("v", DOUBLE, [2, 3], m.c.MR_Fill(4))
+        dims = (ctypes.c_int64 * 2)()
+        self.assertEqual(m.c.MR_VariableShape(v, dims, 2), 2)
+        self.assertEqual((list(dims), m.c.MR_VariableType(v)), ([2, 3], DOUBLE))
+        name = m.c.MR_VariableName(v)
+        self.assertEqual(m.c.MR_FindVariable(m.builder, name), v)
+        assign = m.mr("Assign", v, m.array([[1, 2, 3], [4, 5, 6]], DOUBLE))
+        read = m.mr("Read", v)
+        m.step(targets=[m.mr("InitializeAll")])
+        np.testing.assert_array_equal(m.step([read])[0], np.full([2, 3], 4))
+        m.step(targets=[assign])
+        np.testing.assert_array_equal(m.step([read])[0], [[1, 2, 3], [4, 5, 6]])
+
+    def test_lookups_in_parts(self):
+        rows = np.arange(22).reshape(11, 2) * 1.
+        for n_parts in (1, 2, 3, 4, 11):
+            for dtype in (INT32, INT64):
+                with self.subTest(n_parts=n_parts):
+                    m = self.model()
+                    parts = pointers([None] * n_parts)
+                    m.mr("NewPartitionedVariable", f"t{n_parts}", FLOAT, dims_of([11, 2]), 2,
+                         m.c.MR_Zeros(), None, n_parts, parts)
+                    at, assigns = 0, []
+                    for part in parts:
+                        size = m.shape(m.mr("Read", part))[0]
+                        assigns.append(m.mr("Assign", part, m.array(rows[at:at + size], FLOAT)))
+                        at += size
+                    m.step(targets=assigns)
+                    ids = [[0, 10, 3], [7, 7, 5], [1, 9, 8], [2, 4, 6]]
+                    found, = m.step([m.mr("EmbeddingLookup", parts, n_parts, m.array(ids, dtype))])
+                    np.testing.assert_array_equal(found, rows[ids])
+
+
+class TestGradients(Models):
+    def test_rows_of_parts_and_clipping(self):
+        """Against tf.clip_by_global_norm of the same gradients, made dense."""
+        m = self.model()
+        parts = pointers([None] * 2)
+        m.mr("NewPartitionedVariable", "t", FLOAT, dims_of([5, 2]), 2, m.c.MR_Ones(), None, 2,
+             parts)
+        w = m.variable("w", FLOAT, [2], m.c.MR_Fill(3))
+        unused = m.variable("unused", FLOAT, [2], m.c.MR_Zeros())
+        ids = [0, 4, 1, 4]
+        embedded = m.mr("EmbeddingLookup", parts, 2, m.array(ids, INT64))
+        loss = m.add("Sum", m.add("Mul", embedded, m.mr("Read", w)), axis(m, 2))
+        gradients = (Gradient * 4)()
+        self.assertEqual(m.mr("Gradients", loss, None, -1, gradients, 4), 4)
+        self.assertEqual([bool(g.indices.oper) for g in gradients], [True, True, False, False])
+        self.assertEqual(gradients[3].variable, unused)
+        self.assertFalse(gradients[3].values.oper)
+        norm = m.mr("ClipByGlobalNorm", gradients, 4, 2)
+        m.step(targets=[m.mr("InitializeAll")])
+        got = m.step([norm] + [g.values for g in gradients[:3]] +
+                     [g.indices for g in gradients[:2]])
+        wanted = [np.full([4, 2], 3.), np.full([2], 4.)]
+        clipped, wanted_norm = tf.clip_by_global_norm(wanted, 2.)
+        self.assertAlmostEqual(float(got[0]), float(wanted_norm), 5)
+        np.testing.assert_allclose(np.concatenate(got[1:3]), clipped[0], 1e-6)
+        np.testing.assert_allclose(got[3], clipped[1], 1e-6)
+        self.assertEqual([list(i) for i in got[4:]], [[0, 1], [1, 1]])
+
+
+class TestSchedules(Models):
+    def test_values(self):
+        c64, reals = ctypes.c_int64 * 2, ctypes.c_double * 3
+        v1 = tf1.train
+        schedules = {
+            "exponential": (("ExponentialDecay", .5, 10, .9, 0),
+                            lambda s: v1.exponential_decay(.5, s, 10, .9)),
+            "staircase": (("ExponentialDecay", .5, 10, .9, 1),
+                          lambda s: v1.exponential_decay(.5, s, 10, .9, staircase=True)),
+            "piecewise": (("PiecewiseConstant", c64(5, 20), reals(1, .5, .25), 2),
+                          lambda s: v1.piecewise_constant(s, [5, 20], [1., .5, .25])),
+            "polynomial": (("PolynomialDecay", .5, 20, .125, 2),
+                           lambda s: v1.polynomial_decay(.5, s, 20, .125, 2.)),
+            "cosine": (("CosineDecay", .5, 20, .125), lambda s: v1.cosine_decay(.5, s, 20, .125))}
+        m = self.model()
+        step = m.mr("Placeholder", "step", INT64, None, 0)
+        ours = [m.mr(name, FLOAT, step, *rest) for (name, *rest), _ in schedules.values()]
+        for at in (0, 1, 5, 6, 10, 19, 20, 21, 50):
+            got = m.step(ours, feeds=[(step, m.tensor(INT64, [], [at]))])
+            with tf.Graph().as_default(), tf1.Session() as session:
+                wanted = session.run([f(tf.constant(at, tf.int64)) for _, f in schedules.values()])
+            np.testing.assert_allclose(got, wanted, 1e-6)
+
+
+def axis(m, rank):
+    return m.array(list(range(rank)), INT32)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,97 @@
+"""The examples in C, as their heads say to build and run them, against their twins in Python on
+clusters of ours."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from harness import ROOT, WARM_PYTHON, TestCase
+from test_install import BUILD
+
+
+class CExampleCase(TestCase):
+    """Builds examples against an installed library."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not all(map(shutil.which, ("cc", "pkg-config", "meson"))):
+            raise unittest.SkipTest("cc, pkg-config or meson is missing")
+        if not os.path.exists(os.path.join(BUILD, "build.ninja")):
+            raise unittest.SkipTest(f"{BUILD} is not a build folder")
+        cls.installed = tempfile.mkdtemp(prefix="millrace-e2e-c-")
+        cls.addClassCleanup(shutil.rmtree, cls.installed)
+        subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--tags",
+                        "client,devel", "--destdir", cls.installed], check=True)
+        pc = subprocess.run(["find", cls.installed, "-name", "millrace.pc"], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout.strip()
+        cls.libraries = os.path.dirname(os.path.dirname(pc))
+        cls.flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", "millrace"], check=True, stdout=subprocess.PIPE,
+            text=True, env={**os.environ, "PKG_CONFIG_PATH": os.path.dirname(pc),
+                            "PKG_CONFIG_SYSROOT_DIR": cls.installed}).stdout.split()
+
+    def build(self, source):
+        """The program that a file is compiled to; warnings are errors."""
+        program = os.path.join(self.installed, os.path.basename(source)[:-2])
+        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", source, "-o", program, *self.flags],
+                       check=True)
+        return program
+
+    def on_cluster(self, *command, ps=1, workers=1):
+        """What the command prints on a cluster."""
+        env = {"LD_LIBRARY_PATH": self.libraries,
+               "MILLRACE_EXAMPLES": os.path.join(ROOT, "examples")}
+        code, out, err = self.run_program("tfctl", "local", "--ps", str(ps), "--workers",
+                                          str(workers), "--quiet", "--", *command, env=env,
+                                          timeout_s=300)
+        self.assertEqual(code, 0, f"{out}\n{err}")
+        self.expect_nothing_left()
+        return out
+
+    def example(self, name, *arguments, **cluster):
+        program = self.build(os.path.join(ROOT, "examples", "c", name))
+        return self.on_cluster(program, *arguments, **cluster)
+
+    def twin(self, code, **cluster):
+        """What Python code prints that may import the examples."""
+        head = f"import os, sys; sys.path.insert(0, {os.path.join(ROOT, 'examples')!r})\n"
+        return self.on_cluster(WARM_PYTHON, "-c", head + code, **cluster)
+
+    def same_numbers(self, ours, theirs, tolerance):
+        self.assertEqual(len(ours), len(theirs))
+        for mine, wanted in zip(ours, theirs):
+            self.assertAlmostEqual(mine, wanted, delta=tolerance, msg=f"{ours}\n{theirs}")
+
+
+def losses(text):
+    return [float(x) for x in re.findall(r"loss +([-\d.e]+)", text)]
+
+
+def accuracy(text):
+    return float(re.search(r"^test accuracy (\d\.\d+)$", text, re.M).group(1))
+
+
+class TestCExamples(CExampleCase):
+    def test_digits(self):
+        ours = self.example("digits.c", workers=2)
+        theirs = self.on_cluster(WARM_PYTHON, os.path.join(ROOT, "examples", "digits_sync.py"),
+                                 workers=2)
+        self.same_numbers(losses(ours)[1:], losses(theirs), .01)
+        self.same_numbers([accuracy(ours)], [accuracy(theirs)], .015)
+
+    def test_lenet(self):
+        ours = self.example("lenet.c")
+        theirs = self.twin("""
+import lenet
+lenet.tf1.disable_eager_execution()
+losses, accuracy = lenet.run(os.environ["MILLRACE_TARGET"], 200)
+for loss in losses[:20]:
+    print(f"loss {loss:.6f}")
+print(f"test accuracy {accuracy:.4f}")
+""")
+        self.same_numbers(losses(ours)[:20], [float(x) for x in re.findall(
+            r"^loss ([\d.]+)$", theirs, re.M)], 2e-3)
+        self.same_numbers([accuracy(ours)], [accuracy(theirs)], .015)

@@ -1,5 +1,8 @@
 """Training helpers on a local cluster, against tf.compat.v1 in this process."""
 import ctypes
+import os
+import shutil
+import tempfile
 import unittest
 
 import numpy as np
@@ -312,6 +315,99 @@ class TestSchedules(Models):
             with tf.Graph().as_default(), tf1.Session() as session:
                 wanted = session.run([f(tf.constant(at, tf.int64)) for _, f in schedules.values()])
             np.testing.assert_allclose(got, wanted, 1e-6)
+
+
+class TestSaver(Models):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="millrace-saver-")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def filled(self, seed):
+        """A model with a whole and a partitioned variable, a slot and a step, and a saver that
+        keeps two."""
+        m = self.model()
+        w = m.variable("w", FLOAT, [2, 2], m.c.MR_RandomUniform(0, 1, seed))
+        parts = pointers([None] * 2)
+        m.mr("NewPartitionedVariable", "t", FLOAT, dims_of([5, 3]), 2,
+             m.c.MR_RandomUniform(0, 1, seed), None, 2, parts)
+        step = m.mr("NewGlobalStep")
+        loss = m.add("L2Loss", m.mr("Read", w))
+        adagrad = m.mr("NewAdagrad", m.mr("Scalar", FLOAT, 1), .5)
+        m.mr("Minimize", adagrad, loss, step)
+        m.reads = [m.mr("Read", v) for v in (w, *parts, step, m.c.MR_Slot(adagrad, w, 0))]
+        m.saver = m.mr("NewSaver", None, -1, 2)
+        m.init = m.mr("InitializeAll")
+        m.step(targets=[m.init])
+        return m
+
+    def save(self, m, step):
+        return m.call("MR_Save", m.saver, m.running, f"{self.folder}/model".encode(), step)
+
+    def latest(self, m, size=200):
+        path = ctypes.create_string_buffer(size)
+        found = m.c.MR_LatestCheckpoint(self.folder.encode(), path, size)
+        return path.value.decode() if found else None
+
+    def test_tensorflow_reads_and_writes_the_same(self):
+        m = self.filled(3)
+        self.assertIsNone(self.latest(m))
+        self.assertEqual(self.save(m, 7).decode(), f"{self.folder}/model-7")
+        self.assertEqual(self.latest(m), tf1.train.latest_checkpoint(self.folder))
+        self.assertIsNone(self.latest(m, 10))
+        reader = tf1.train.load_checkpoint(self.folder)
+        prefix = self.id().split(".")[-1]
+        w, t0, t1, step, slot = m.step(m.reads)
+        wanted = {"w": w, "t": np.concatenate([t0, t1]), "global_step": step, "w/Adagrad": slot}
+        self.assertEqual(set(reader.get_variable_to_shape_map()),
+                         {f"{prefix}/{name}" for name in wanted})
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(reader.get_tensor(f"{prefix}/{name}"), value)
+        with tf.Graph().as_default(), tf1.Session() as session:
+            for name, value in wanted.items():
+                tf1.get_variable(f"{prefix}/{name}", initializer=value * 2 + 1)
+            session.run(tf1.global_variables_initializer())
+            path = tf1.train.Saver().save(session, f"{self.folder}/theirs")
+        self.assertEqual(self.latest(m), path)
+        m.call("MR_Restore", m.saver, m.running, path.encode())
+        for value, before in zip(m.step(m.reads), (w, t0, t1, step, slot)):
+            np.testing.assert_array_equal(value, before * 2 + 1)
+
+    def test_retention(self):
+        m = self.filled(4)
+        for step in (1, 2, 2, 3, 4):
+            self.save(m, step)
+        self.assertEqual(sorted(os.listdir(self.folder)),
+                         ["checkpoint", "model-3.data-00000-of-00001", "model-3.index",
+                          "model-4.data-00000-of-00001", "model-4.index"])
+        state = tf1.train.get_checkpoint_state(self.folder)
+        self.assertEqual(list(state.all_model_checkpoint_paths),
+                         [f"{self.folder}/model-{i}" for i in (3, 4)])
+
+    def test_names_with_escapes(self):
+        m = self.filled(5)
+        path = f"{self.folder}/a \"b\" 'c' \\é\t"
+        m.call("MR_Save", m.saver, m.running, path.encode(), -1)
+        self.assertEqual(self.latest(m), path)
+        self.assertEqual(tf1.train.get_checkpoint_state(self.folder).model_checkpoint_path, path)
+
+    def test_refusals(self):
+        m = self.filled(6)
+        for arguments, code, words in (
+                ((None, m.running, b"x", 1), "INVALID_ARGUMENT", "MR_Save: saver is NULL"),
+                ((m.saver, None, b"x", 1), "INVALID_ARGUMENT", "MR_Save: session is NULL"),
+                ((m.saver, m.running, None, 1), "INVALID_ARGUMENT", "MR_Save: prefix is NULL")):
+            with self.assertRaisesRegex(Refused, f"^{code}: {words}"):
+                m.call("MR_Save", *arguments)
+        with self.assertRaisesRegex(Refused, "(?s)^NOT_FOUND: .*nowhere"):
+            m.call("MR_Restore", m.saver, m.running, f"{self.folder}/nowhere".encode())
+        with self.assertRaisesRegex(Refused, "INVALID_ARGUMENT: MR_NewSaver: there are no"):
+            self.model().mr("NewSaver", None, -1, 1)
+        for variables, keep, words in (([1, 1], 1, "MR_NewSaver: variable '.*' is there twice"),
+                                       ([1], -1, "MR_NewSaver: max_to_keep is -1")):
+            def call(m):
+                v = m.variable("v", FLOAT, [], m.c.MR_Zeros())
+                m.mr("NewSaver", pointers([v] * len(variables)), len(variables), keep)
+            self.refused(words, call)
 
 
 def axis(m, rank):

@@ -11,17 +11,19 @@ its own gradient, so that only hidden states and a few numbers for each characte
 """
 import numpy as np
 
-from common import Training, arguments, load_text, tf, tf1, train_and_check
+from common import Training, arguments, load_text, seeded, tf, tf1, train_and_check
 
 N_PS, BATCH, LENGTH, N_EMBEDDED, N_HIDDEN = 2, 32, 20, 64, 256
 
 
 def lstm(ids, n_symbols, n_embedded=N_EMBEDDED, n_hidden=N_HIDDEN):
     """ids int32 [batch, time] → hidden states float [batch · time, n_hidden]."""
-    init = tf1.random_uniform_initializer(-0.08, 0.08)
-    table = tf1.get_variable("embedding", [n_symbols, n_embedded], initializer=init,
+    table = tf1.get_variable("embedding", [n_symbols, n_embedded],
+                             initializer=seeded(tf1.random_uniform_initializer, -0.08, 0.08,
+                                                seed=2),
                              partitioner=tf1.fixed_size_partitioner(N_PS))
-    w = tf1.get_variable("lstm_w", [n_embedded + n_hidden, 4 * n_hidden], initializer=init)
+    w = tf1.get_variable("lstm_w", [n_embedded + n_hidden, 4 * n_hidden],
+                         initializer=tf1.random_uniform_initializer(-0.08, 0.08, seed=4))
     b = tf1.get_variable("lstm_b", [4 * n_hidden], initializer=tf1.zeros_initializer())
     embedded = tf1.nn.embedding_lookup(table, ids, partition_strategy="div")
     n_batch, n_steps = tf.unstack(tf.shape(ids))
@@ -45,7 +47,7 @@ def lstm(ids, n_symbols, n_embedded=N_EMBEDDED, n_hidden=N_HIDDEN):
 
 def full_softmax(place, hidden, labels, n_symbols):
     w = tf1.get_variable("softmax_w", [n_symbols, hidden.shape[-1]],
-                         initializer=tf1.random_uniform_initializer(-0.08, 0.08))
+                         initializer=tf1.random_uniform_initializer(-0.08, 0.08, seed=5))
     b = tf1.get_variable("softmax_b", [n_symbols], initializer=tf1.zeros_initializer())
     logits = tf.matmul(hidden, w, transpose_b=True) + b
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels,

@@ -57,6 +57,15 @@ def arguments(doc, steps, add=None):
     return options
 
 
+def seeded(initializer, *arguments, seed):
+    """An initializer for partitioned variables: the second half is drawn with seed + 1, so that the
+    rows of two parts differ."""
+    def initial_value(shape, dtype=tf.float32, partition_info=None):
+        is_second = partition_info is not None and any(partition_info.var_offset)
+        return initializer(*arguments, seed=seed + is_second)(shape, dtype)
+    return initial_value
+
+
 def load_text():
     """A megabyte of Shakespeare."""
     with gzip.open(os.path.join(DATA, "shakespeare.txt.gz"), "rt", encoding="utf-8") as f:

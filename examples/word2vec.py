@@ -8,7 +8,7 @@ parameter servers; a step reads and changes a few hundred rows of them.
 """
 import numpy as np
 
-from common import Training, arguments, load_text, tf, tf1, train_and_check
+from common import Training, arguments, load_text, seeded, tf, tf1, train_and_check
 from word_lm import words_of
 
 N_PS, N_WORDS, N_DIMENSIONS, N_NOISE, BATCH, WINDOW = 2, 5000, 64, 64, 512, 3
@@ -19,20 +19,24 @@ def build(place, words, tokens):
     with place.replica():
         partitioner = tf1.fixed_size_partitioner(N_PS)
         vectors = tf1.get_variable("vectors", [len(words), N_DIMENSIONS],
-                                   initializer=tf1.random_uniform_initializer(
-                                       -0.5 / N_DIMENSIONS, 0.5 / N_DIMENSIONS),
+                                   initializer=seeded(tf1.random_uniform_initializer,
+                                                      -0.5 / N_DIMENSIONS, 0.5 / N_DIMENSIONS,
+                                                      seed=2),
                                    partitioner=partitioner)
         nce_w = tf1.get_variable("nce_w", [len(words), N_DIMENSIONS],
-                                 initializer=tf1.truncated_normal_initializer(
-                                     stddev=N_DIMENSIONS**-0.5),
+                                 initializer=seeded(tf1.truncated_normal_initializer, 0,
+                                                    N_DIMENSIONS**-0.5, seed=4),
                                  partitioner=partitioner)
         nce_b = tf1.get_variable("nce_b", [len(words)], initializer=tf1.zeros_initializer(),
                                  partitioner=partitioner)
         centres, neighbours = tf1.placeholder(tf.int64, [None]), tf1.placeholder(
             tf.int64, [None, 1])
         embedded = tf1.nn.embedding_lookup(vectors, centres, partition_strategy="div")
+        noise = tf.random.log_uniform_candidate_sampler(neighbours, 1, N_NOISE, True, len(words),
+                                                        seed=6)
         loss = tf.reduce_mean(tf1.nn.nce_loss(nce_w, nce_b, neighbours, embedded, N_NOISE,
-                                              len(words), partition_strategy="div"))
+                                              len(words), sampled_values=noise,
+                                              partition_strategy="div"))
         step = tf1.train.AdagradOptimizer(1.0).minimize(loss)
         unit = tf.nn.l2_normalize(tf.concat(list(vectors), 0), 1)
         shown = tf.constant([words.index(word) for word in SHOWN], tf.int64)

@@ -106,6 +106,21 @@ MAYBE_UNUSED static FILE *open_data(const char *name) {
     return file;
 }
 
+/* A megabyte of Shakespeare, all ASCII; the caller frees it. Sets *length. */
+MAYBE_UNUSED static char *load_text(size_t *length) {
+    enum { MOST = 4 << 20 };
+    char *text = malloc(MOST);
+    FILE *file = open_data("shakespeare.txt.gz");
+    *length = text ? fread(text, 1, MOST - 1, file) : 0;
+    pclose(file);
+    if (*length == 0) {
+        fprintf(stderr, "examples/data/shakespeare.txt.gz cannot be read\n");
+        exit(1);
+    }
+    text[*length] = '\0';
+    return text;
+}
+
 /* 8x8 grey values, and which digit they are. A fifth is kept for the test. */
 struct digits {
     int n_train, n_test;

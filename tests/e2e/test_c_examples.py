@@ -70,6 +70,10 @@ def losses(text):
     return [float(x) for x in re.findall(r"loss +([-\d.e]+)", text)]
 
 
+def listed(text):
+    return [float(x) for x in re.search(r"^losses (.*)$", text, re.M).group(1).split()]
+
+
 def accuracy(text):
     return float(re.search(r"^test accuracy (\d\.\d+)$", text, re.M).group(1))
 
@@ -95,3 +99,31 @@ print(f"test accuracy {accuracy:.4f}")
         self.same_numbers(losses(ours)[:20], [float(x) for x in re.findall(
             r"^loss ([\d.]+)$", theirs, re.M)], 2e-3)
         self.same_numbers([accuracy(ours)], [accuracy(theirs)], .015)
+
+    def test_characters(self):
+        ours = self.example("char_lstm.c", "20", ps=2)
+        theirs = self.twin("""
+import numpy as np
+import char_lstm, common
+char_lstm.tf1.disable_v2_behavior()
+symbols, tokens = np.unique(list(common.load_text()), return_inverse=True)
+losses, _ = common.train("characters", lambda place: char_lstm.language_model(
+    place, tokens.astype(np.int32), len(symbols), char_lstm.full_softmax, "characters"),
+    common.Place(os.environ["MILLRACE_TARGET"], 2), 20)
+print("losses", *losses)
+""", ps=2)
+        self.same_numbers(losses(ours), listed(theirs), 2e-3)
+
+    def test_word2vec(self):
+        ours = self.example("word2vec.c", "300", ps=2)
+        theirs = self.twin("""
+import common, word2vec, word_lm
+word2vec.tf1.disable_v2_behavior()
+words, tokens = word_lm.words_of(common.load_text(), word2vec.N_WORDS)
+losses, _ = common.train("word2vec", lambda place: word2vec.build(place, words, tokens),
+                         common.Place(os.environ["MILLRACE_TARGET"], 2), 300)
+print("losses", *losses[:20])
+""", ps=2)
+        self.same_numbers(losses(ours)[:20], listed(theirs), .05)
+        nearest = re.compile(r"^  (?:king|love|she|sword|brother|night) .*$", re.M)
+        self.assertEqual(len(nearest.findall(ours)), 6)

@@ -1,0 +1,162 @@
+/* A language model of characters: an LSTM over Shakespeare, its table partitioned over two
+ * parameter servers. The twin of examples/char_lstm.py with the full softmax.
+ *
+ * The twin's loop over time is a while loop; here it is a loop in C that adds the operations of
+ * each character, 20 times.
+ *
+ *   cc examples/c/char_lstm.c -o char_lstm $(pkg-config --cflags --libs millrace)
+ *   tfctl local --ps 2 --workers 1 -- ./char_lstm [STEPS] */
+#include "example.h"
+
+enum { N_PS = 2, BATCH = 32, LENGTH = 20, N_EMBEDDED = 64, N_HIDDEN = 256, N_VARIABLES = 6 };
+
+static const char *const ps[N_PS] = {"/job:ps/task:0", "/job:ps/task:1"};
+#define WORKER "/job:worker/task:0"
+
+/* ---- the text as numbers of its symbols ---- */
+
+struct corpus {
+    int32_t *tokens;
+    int64_t n_tokens, n_symbols;
+};
+
+static struct corpus read_corpus(void) {
+    size_t n;
+    int number[256] = {0};
+    unsigned char *text = (unsigned char *)load_text(&n);
+    struct corpus corpus = {malloc(n * sizeof(int32_t)), (int64_t)n, 0};
+    for (size_t i = 0; i < n; i++)
+        number[text[i]] = 1;
+    for (int c = 0; c < 256; c++)
+        if (number[c])
+            number[c] = (int)corpus.n_symbols++;
+    for (size_t i = 0; i < n; i++)
+        corpus.tokens[i] = number[text[i]];
+    free(text);
+    return corpus;
+}
+
+/* Batch i: LENGTH characters of each of BATCH streams, and those that follow them. */
+static void take_batch(const struct corpus *corpus, int i, TF_Tensor **ids, TF_Tensor **labels) {
+    int64_t length = corpus->n_tokens / BATCH, at = i % ((length - 1) / LENGTH) * LENGTH;
+    int32_t now[BATCH][LENGTH], next[BATCH][LENGTH];
+    for (int s = 0; s < BATCH; s++) {
+        memcpy(now[s], corpus->tokens + s * length + at, sizeof now[s]);
+        memcpy(next[s], corpus->tokens + s * length + at + 1, sizeof next[s]);
+    }
+    *ids = tensor_of(TF_INT32, now, MR_DIMS(BATCH, LENGTH));
+    *labels = tensor_of(TF_INT32, next, MR_DIMS(BATCH, LENGTH));
+}
+
+/* ---- the model ---- */
+
+struct model {
+    TF_Output feeds[2]; /* ids, labels: int32 [BATCH, LENGTH] */
+    TF_Output loss;
+    TF_Operation *init, *train;
+};
+
+/* A variable on a parameter server, as the worker reads it. */
+static TF_Output variable(MR_Builder *b, int task, const char *name, const int64_t *dims,
+                          int num_dims, MR_Initializer init) {
+    MR_SetDevice(b, ps[task]);
+    MR_Variable *made = MR_NewVariable(b, name, TF_FLOAT, dims, num_dims, init);
+    MR_SetDevice(b, WORKER);
+    return MR_Read(b, made);
+}
+
+struct cell {
+    TF_Output memory, hidden; /* [BATCH, N_HIDDEN] */
+};
+
+/* One step of the LSTM. */
+static struct cell step_cell(MR_Builder *b, struct cell cell, TF_Output x, TF_Output w,
+                             TF_Output biases) {
+    TF_Output axis = MR_Scalar(b, TF_INT32, 1);
+    TF_Output joined = MR_Op(b, "ConcatV2", NULL, MR_INPUTS(x, cell.hidden, axis));
+    TF_Output sums = MR_Binary(b, "AddV2", MR_Binary(b, "MatMul", joined, w), biases);
+    TF_Operation *gates = MR_Op(b, "Split", "num_split=4", MR_INPUTS(axis, sums)).oper;
+    TF_Output in = {gates, 0}, new = {gates, 1}, forget = {gates, 2}, out = {gates, 3};
+    forget = MR_Binary(b, "AddV2", forget, MR_Scalar(b, TF_FLOAT, 1));
+    TF_Output kept = MR_Binary(b, "Mul", cell.memory, MR_Unary(b, "Sigmoid", forget));
+    TF_Output added = MR_Binary(b, "Mul", MR_Unary(b, "Sigmoid", in), MR_Unary(b, "Tanh", new));
+    cell.memory = MR_Binary(b, "AddV2", kept, added);
+    cell.hidden =
+        MR_Binary(b, "Mul", MR_Unary(b, "Sigmoid", out), MR_Unary(b, "Tanh", cell.memory));
+    return cell;
+}
+
+/* ids → hidden states [BATCH · LENGTH, N_HIDDEN] */
+static TF_Output lstm(MR_Builder *b, TF_Output ids, int64_t n_symbols) {
+    MR_Variable *table[N_PS] = {0};
+    TF_Output states[LENGTH];
+    MR_NewPartitionedVariable(b, "embedding", TF_FLOAT, MR_DIMS(n_symbols, N_EMBEDDED),
+                              MR_RandomUniform(-0.08, 0.08, 2), ps, N_PS, table);
+    TF_Output w = variable(b, 0, "lstm_w", MR_DIMS(N_EMBEDDED + N_HIDDEN, 4 * N_HIDDEN),
+                           MR_RandomUniform(-0.08, 0.08, 4));
+    TF_Output biases = variable(b, 1, "lstm_b", MR_DIMS(4 * N_HIDDEN), MR_Zeros());
+    TF_Output embedded = MR_EmbeddingLookup(b, table, N_PS, ids);
+    TF_Operation *inputs = MR_Op(b, "Unpack", "num=20, axis=1", MR_INPUTS(embedded)).oper;
+    TF_Output zeros =
+        MR_Binary(b, "Fill", MR_Ints(b, MR_DIMS(BATCH, N_HIDDEN)), MR_Scalar(b, TF_FLOAT, 0));
+    struct cell cell = {zeros, zeros};
+    for (int t = 0; t < LENGTH; t++) {
+        cell = step_cell(b, cell, (TF_Output){inputs, t}, w, biases);
+        states[t] = cell.hidden;
+    }
+    TF_Output all = MR_Op(b, "Pack", "axis=1", states, LENGTH);
+    return MR_Binary(b, "Reshape", all, MR_Ints(b, MR_DIMS(-1, N_HIDDEN)));
+}
+
+static struct model build(MR_Builder *b, int64_t n_symbols) {
+    struct model m;
+    MR_SetSeed(b, 1);
+    MR_SetDevice(b, WORKER);
+    m.feeds[0] = MR_Placeholder(b, "ids", TF_INT32, MR_DIMS(BATCH, LENGTH));
+    m.feeds[1] = MR_Placeholder(b, "labels", TF_INT32, MR_DIMS(BATCH, LENGTH));
+    TF_Output hidden = lstm(b, m.feeds[0], n_symbols);
+    TF_Output w =
+        variable(b, 0, "softmax_w", MR_DIMS(n_symbols, N_HIDDEN), MR_RandomUniform(-0.08, 0.08, 5));
+    TF_Output biases = variable(b, 1, "softmax_b", MR_DIMS(n_symbols), MR_Zeros());
+    TF_Output product = MR_Op(b, "MatMul", "transpose_b=true", MR_INPUTS(hidden, w));
+    TF_Output flat = MR_Binary(b, "Reshape", m.feeds[1], MR_Ints(b, MR_DIMS(-1)));
+    TF_Output losses = MR_Binary(b, "SparseSoftmaxCrossEntropyWithLogits",
+                                 MR_Binary(b, "AddV2", product, biases), flat);
+    m.loss = MR_Binary(b, "Mean", losses, MR_Ints(b, MR_DIMS(0)));
+
+    MR_Gradient gradients[N_VARIABLES];
+    MR_Optimizer *adam = MR_NewAdam(b, MR_Scalar(b, TF_FLOAT, 2e-3), 0.9, 0.999, 1e-8);
+    MR_Gradients(b, m.loss, NULL, -1, gradients, N_VARIABLES);
+    MR_ClipByGlobalNorm(b, gradients, N_VARIABLES, 5);
+    m.train = MR_ApplyGradients(b, adam, gradients, N_VARIABLES, NULL);
+    m.init = MR_InitializeAll(b);
+    return m;
+}
+
+int main(int argc, char **argv) {
+    int n_steps = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 200;
+    struct corpus corpus = read_corpus();
+    TF_Status *status = TF_NewStatus();
+    TF_Graph *graph = TF_NewGraph();
+    MR_Builder *builder = MR_NewBuilder(graph);
+    struct model model = build(builder, corpus.n_symbols);
+    expect_ok(MR_BuilderStatus(builder));
+    TF_Session *session = MR_NewSession(graph, NULL, status);
+    expect_ok(status);
+    for (int step = -1; step < n_steps; step++) { /* step -1 only compiles, as in the twin */
+        TF_Tensor *ids, *labels;
+        if (step <= 0)
+            MR_RunOperation(session, model.init, status);
+        expect_ok(status);
+        take_batch(&corpus, step < 0 ? 0 : step, &ids, &labels);
+        float loss = run_step(session, model.feeds, ids, labels, model.loss, model.train, status);
+        if (step >= 0 && (step < 20 || (step + 1) % 50 == 0))
+            printf("step %5d   loss %.6f\n", step + 1, loss);
+    }
+    TF_DeleteSession(session, status);
+    MR_DeleteBuilder(builder);
+    TF_DeleteGraph(graph);
+    TF_DeleteStatus(status);
+    free(corpus.tokens);
+    return 0;
+}

@@ -187,6 +187,11 @@ class Reader:
                 raise Failure(f"$ {command}\nprints\n" + "\n".join(output))
         return None
 
+    def test_c(self, block):
+        """Later blocks compile and run what these have written."""
+        with open(os.path.join(self.folder, block.values["adds-to"]), "a", encoding="utf-8") as f:
+            f.write(block.text)
+
     def test_python(self, block):
         if not os.path.exists(PYTHON):
             return "no .venv with TensorFlow: tools/setup client"

@@ -8,7 +8,7 @@ import shlex
 
 LANGUAGES = ("sh", "console", "python", "ini", "c", "text", "mermaid")
 MODES = ("run", "serve", "hosts", "syntax")
-VALUES = ("until", "setup", "from", "cluster", "reason")
+VALUES = ("until", "setup", "from", "adds-to", "cluster", "reason")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 MARKER = re.compile(r"<!-- docs: ((?:(?!-->).)*?) -->\n$", re.S)
 
@@ -30,6 +30,8 @@ class Block:
                 self.mistake = f"the marker's word {word!r} is unknown"
         if language not in LANGUAGES:
             self.mistake = f"the language {language!r} is none of {', '.join(LANGUAGES)}"
+        elif language == "c" and not ("from" in self.values or "adds-to" in self.values):
+            self.mistake = "a block of C says from=FILE or adds-to=FILE"
         elif self.mode == "syntax" and not self.values.get("reason"):
             self.mistake = "a block that is not run gives a reason"
         elif self.mode in ("serve", "hosts") and not self.values.get("until"):

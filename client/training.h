@@ -5,9 +5,12 @@
 #define MILLRACE_CLIENT_TRAINING_H
 
 #include "client/training/builder.h"
+#include "client/training/coordinator.h"
 #include "client/training/optimizer.h"
 #include "client/training/saver.h"
 #include "client/training/schedule.h"
+#include "client/training/summary.h"
+#include "client/training/sync_replicas.h"
 #include "client/training/variable.h"
 
 #endif

@@ -321,6 +321,23 @@ TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value) {
     return out;
 }
 
+TF_Output MR_String(MR_Builder *builder, const char *text) {
+    const char *outer;
+    TF_Output out = NO_OUTPUT;
+    if (!builder_enter(builder, __func__, &outer))
+        return out;
+    if (text) {
+        size_t length = strlen(text);
+        TF_Tensor *value = MR_NewStringTensor(NULL, 0, &text, &length);
+        out = MR_Constant(builder, value);
+        TF_DeleteTensor(value);
+    } else {
+        builder_fail(builder, status_invalid("text is NULL"));
+    }
+    builder_leave(builder, outer);
+    return out;
+}
+
 TF_Output MR_Ints(MR_Builder *builder, const int64_t *values, int num_values) {
     const char *outer;
     if (!builder_enter(builder, __func__, &outer))

@@ -76,6 +76,7 @@ TF_Output MR_Placeholder(MR_Builder *builder, const char *name, TF_DataType dtyp
 /* `value` stays the caller's. */
 TF_Output MR_Constant(MR_Builder *builder, TF_Tensor *value);
 TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value);
+TF_Output MR_String(MR_Builder *builder, const char *text); /* a scalar */
 /* An int32 vector. */
 TF_Output MR_Ints(MR_Builder *builder, const int64_t *values, int num_values);
 /* Converts to a dtype; returns x itself where it has that dtype. */

@@ -53,10 +53,15 @@ class Initializer(ctypes.Structure):
                 ("seed", ctypes.c_int64)]
 
 
+class SyncReplica(ctypes.Structure):
+    _fields_ = [("init", ctypes.c_void_p), ("train", ctypes.c_void_p)]
+
+
 BY_VALUE = {"int": ctypes.c_int, "TF_Code": ctypes.c_int, "TF_DataType": ctypes.c_int,
             "size_t": ctypes.c_size_t, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
             "float": ctypes.c_float, "double": ctypes.c_double,
-            "MR_Initializer": Initializer, "unsigned char": ctypes.c_ubyte,
+            "MR_Initializer": Initializer,
+            "MR_SyncReplica": SyncReplica, "unsigned char": ctypes.c_ubyte,
             "TF_Output": Output, "TF_Input": Output, "TF_AttrMetadata": AttrMetadata,
             "TF_Buffer": Buffer, "TF_WhileParams": WhileParams}
 

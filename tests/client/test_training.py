@@ -3,12 +3,14 @@ import ctypes
 import os
 import shutil
 import tempfile
+import threading
 import unittest
 
 import numpy as np
 import tensorflow as tf
 
 from c_library import DOUBLE, FLOAT, INT32, INT64, Output, Refused
+from local_cluster import target
 from training_library import Gradient, Model, dims_of, pointers
 
 tf1 = tf.compat.v1
@@ -408,6 +410,183 @@ class TestSaver(Models):
                 v = m.variable("v", FLOAT, [], m.c.MR_Zeros())
                 m.mr("NewSaver", pointers([v] * len(variables)), len(variables), keep)
             self.refused(words, call)
+
+
+class TestSummaries(Models):
+    def test_events(self):
+        folder = tempfile.mkdtemp(prefix="millrace-events-")
+        self.addCleanup(shutil.rmtree, folder)
+        m = self.model()
+        step = m.mr("NewGlobalStep")
+        x = m.mr("Placeholder", "x", FLOAT, dims_of([-1]), 1)
+        writer = m.mr("NewSummaryWriter", folder, m.mr("Read", step))
+        m.mr("SummarizeScalar", writer, "sum", m.add("Sum", x, axis(m, 1)))
+        m.mr("SummarizeHistogram", writer, "parts", x)
+        write = m.mr("SummaryWrite", writer)
+        count = m.mr("Assign", step, m.add("AddV2", m.mr("Read", step), m.mr("Scalar", INT64, 1)))
+        m.step(targets=[m.mr("InitializeAll")])
+        m.step(targets=[m.c.MR_SummaryOpen(writer)])
+        for i in range(3):
+            m.step(targets=[write], feeds=[(x, m.tensor(FLOAT, [2], [i, 10]))])
+            m.step(targets=[count])
+        m.step(targets=[m.c.MR_SummaryFlush(writer)])
+        m.step(targets=[m.c.MR_SummaryClose(writer)])
+        name, = os.listdir(folder)
+        found = [(e.step, v.tag, float(tf.make_ndarray(v.tensor)) if v.HasField("tensor") else
+                  v.simple_value or v.histo.max)
+                 for e in tf1.train.summary_iterator(f"{folder}/{name}") for v in e.summary.value]
+        self.assertEqual(sorted(found), sorted(
+            (i, tag, value) for i in range(3) for tag, value in (("sum", 10. + i), ("parts", 10.))))
+        for words, call in (
+                ("MR_NewSummaryWriter: folder is NULL",
+                 lambda m: m.mr("NewSummaryWriter", None, m.mr("Scalar", INT64, 1))),
+                ("MR_NewSummaryWriter: step '.*' is float",
+                 lambda m: m.mr("NewSummaryWriter", "x", m.mr("Scalar", FLOAT, 1))),
+                ("MR_SummarizeScalar: writer is NULL",
+                 lambda m: m.mr("SummarizeScalar", None, "x", m.mr("Scalar", FLOAT, 1)))):
+            self.refused(words, call)
+
+
+class TestCoordinator(unittest.TestCase):
+    def setUp(self):
+        self.m = Model()
+        self.addCleanup(self.m.close)
+        self.coordinator = self.m.c.MR_NewCoordinator()
+
+    def start(self, run):
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        callback = kind(lambda coordinator, arg, status: run(status))
+        self.addCleanup(lambda kept: None, callback)
+        self.m.call("MR_StartThread", self.coordinator, ctypes.cast(callback, ctypes.c_void_p),
+                    None)
+
+    def join(self):
+        try:
+            self.m.call("MR_Join", self.coordinator)
+        finally:
+            with self.assertRaisesRegex(Refused, "FAILED_PRECONDITION: MR_StartThread: "):
+                self.start(lambda status: None)
+            self.m.c.MR_DeleteCoordinator(self.coordinator)
+
+    def test_the_first_error_stops_all(self):
+        c, stopped = self.m.c, []
+        for _ in range(3):
+            self.start(lambda status: stopped.append(c.MR_WaitForStop(self.coordinator, -1)))
+        self.assertEqual(c.MR_ShouldStop(self.coordinator), 0)
+        self.assertEqual(c.MR_WaitForStop(self.coordinator, 5), 0)
+        self.start(lambda status: c.TF_SetStatus(status, 9, b"the first"))
+        c.MR_WaitForStop(self.coordinator, -1)
+        self.start(lambda status: c.TF_SetStatus(status, 3, b"the second"))
+        with self.assertRaisesRegex(Refused, "^FAILED_PRECONDITION: the first$"):
+            self.join()
+        self.assertEqual(stopped, [1, 1, 1])
+
+    def test_the_end_of_a_queue_is_no_error(self):
+        self.start(lambda status: self.m.c.TF_SetStatus(status, 11, b"the end"))
+        self.join()
+
+    def test_refusals(self):
+        for name, arguments in (("Join", ()), ("StartThread", (None, None))):
+            with self.assertRaisesRegex(Refused, f"MR_{name}: coordinator is NULL"):
+                self.m.call("MR_" + name, None, *arguments)
+        with self.assertRaisesRegex(Refused, "MR_StartThread: run is NULL"):
+            self.m.call("MR_StartThread", self.coordinator, None, None)
+        self.assertEqual(self.m.c.MR_ShouldStop(None), 1)
+        self.m.c.MR_DeleteCoordinator(self.coordinator)
+
+
+class TestSyncReplicas(Models):
+    def built(self, n_aggregate, n_replicas):
+        """Replicas that learn w and two rows of a table by gradients that are fed."""
+        m = self.model()
+        w = m.variable("w", FLOAT, [], m.c.MR_Zeros())
+        table = m.variable("t", FLOAT, [3], m.c.MR_Zeros())
+        m.global_step = m.mr("NewGlobalStep")
+        optimizer = m.mr("NewGradientDescent", m.mr("Scalar", FLOAT, 1))
+        sync = m.mr("NewSyncReplicas", optimizer, m.global_step, n_aggregate, n_replicas)
+        m.feed = m.mr("Placeholder", "g", FLOAT, None, 0)
+        rows = m.mr("EmbeddingLookup", pointers([table]), 1, m.array([0, 2], INT32))
+        loss = m.add("Mul", m.feed, m.add("AddV2", m.mr("Read", w), m.add("Sum", rows, axis(m, 1))))
+        gradients = (Gradient * 2)()
+        m.mr("Gradients", loss, None, -1, gradients, 2)
+        self.assertEqual([bool(g.indices.oper) for g in gradients], [False, True])
+        m.replicas = [m.mr("SyncTrain", sync, gradients, 2) for _ in range(n_replicas)]
+        m.update, m.begin = m.mr("SyncUpdate", sync), m.mr("SyncInitialize", sync)
+        m.end = m.mr("SyncClose", sync)
+        m.reads = [m.mr("Read", v) for v in (w, table, m.global_step)]
+        m.step(targets=[m.mr("InitializeAll")])
+        m.step(targets=[m.begin])
+        m.step(targets=[replica.init for replica in m.replicas])
+        return m
+
+    def train(self, m, replica, gradients):
+        """Starts a thread with a session of its own. Its errors are in the list that is returned,
+        after the thread."""
+        errors = []
+
+        def run():
+            own = Model(m.graph)
+            session = own.session(target())
+            try:
+                for value in gradients:
+                    own.run(session, [], [(m.feed, own.tensor(FLOAT, [], [value]))],
+                            [m.replicas[replica].train])
+            except Refused as e:
+                errors.append(e.code)
+            own.call("TF_DeleteSession", session)
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread, errors
+
+    def test_means_of_all_replicas(self):
+        m = self.built(2, 2)
+        threads = [self.train(m, i, [4 * i + k for k in range(3)]) for i in range(2)]
+        for k in range(3):
+            m.step(targets=[m.update])
+        for thread, errors in threads:
+            thread.join()
+            self.assertEqual(errors, [])
+        w, table, step = m.step(m.reads)
+        total = -sum((k + 4 + k) / 2 for k in range(3))
+        self.assertEqual((float(w), list(table), int(step)), (total, [total, 0, total], 3))
+
+    def test_a_backup_worker_is_not_waited_for(self):
+        m = self.built(1, 2)
+        thread, errors = self.train(m, 0, [1, 2])
+        m.step(targets=[m.update])
+        m.step(targets=[m.update])
+        thread.join()
+        late, late_errors = self.train(m, 1, [100])  # for step 0, which is over: dropped
+        late.join()
+        self.assertEqual((errors, late_errors), ([], []))
+        w, _, step = m.step(m.reads)
+        self.assertEqual((float(w), int(step)), (-3, 2))
+
+    def test_the_end(self):
+        m = self.built(2, 2)
+        thread, errors = self.train(m, 0, [1])
+        m.step(targets=[m.end])
+        thread.join()
+        self.assertEqual(errors, ["OUT_OF_RANGE"])
+
+    def test_refusals(self):
+        def sync(m, n=1):
+            step = m.mr("NewGlobalStep")
+            return m.mr("NewSyncReplicas", m.mr("NewGradientDescent", m.mr("Scalar", FLOAT, 1)),
+                        step, n, 1)
+        for words, call in (
+                ("MR_NewSyncReplicas: optimizer is NULL",
+                 lambda m: m.mr("NewSyncReplicas", None, None, 1, 1)),
+                ("MR_NewSyncReplicas: num_to_aggregate is 0", lambda m: sync(m, 0)),
+                ("MR_SyncTrain: gradients is NULL",
+                 lambda m: m.mr("SyncTrain", sync(m), None, 1)),
+                ("MR_SyncTrain: no variable has a gradient",
+                 lambda m: m.mr("SyncTrain", sync(m), (Gradient * 1)(), 1)),
+                ("MR_SyncUpdate: MR_SyncTrain has not been called",
+                 lambda m: m.mr("SyncUpdate", sync(m))),
+                ("MR_SyncClose: sync is NULL", lambda m: m.mr("SyncClose", None))):
+            with self.subTest(words):
+                self.refused(words, call)
 
 
 def axis(m, rank):

@@ -127,3 +127,9 @@ print("losses", *losses[:20])
         self.same_numbers(losses(ours)[:20], listed(theirs), .05)
         nearest = re.compile(r"^  (?:king|love|she|sword|brother|night) .*$", re.M)
         self.assertEqual(len(nearest.findall(ours)), 6)
+
+    def test_synchronous_replicas(self):
+        """Its workers do not take turns, so it learns as well as its twin, not the same."""
+        out = self.example("sync_replicas.c", "800", workers=3)
+        self.assertRegex(out, r"(?m)^800 updates in 800 steps$")
+        self.assertGreater(accuracy(out), .95)

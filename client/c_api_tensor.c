@@ -5,6 +5,7 @@
 
 #include "client/c_api_internal.h"
 #include "client/client_tensor.h"
+#include "common/tensor/tensor_proto.h"
 
 /* ---- status ---- */
 
@@ -109,6 +110,21 @@ TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, vo
     if (deallocator)
         deallocator(data, length, arg);
     return tensor;
+}
+
+void TF_TensorFromProto(const TF_Buffer *from, TF_Tensor *to, TF_Status *status) {
+    struct tensor value = TENSOR_INIT;
+    struct status *st = NULL;
+    if (!from || !to)
+        st = status_invalid("%s: %s is NULL", __func__, from ? "to" : "from");
+    else
+        st = tensor_from_proto((struct span){from->data ? from->data : "", from->length}, NULL,
+                               allocator_host(), &value);
+    if (!st) {
+        tensor_clear(&to->value);
+        to->value = value;
+    }
+    tf_status_set(status, st);
 }
 
 void TF_DeleteTensor(TF_Tensor *tensor) {

@@ -58,6 +58,8 @@ TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, vo
 /* The elements are undefined. */
 TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length);
 void TF_DeleteTensor(TF_Tensor *tensor);
+/* Replaces the value of a tensor by that of a serialized TensorProto. */
+void TF_TensorFromProto(const TF_Buffer *from, TF_Tensor *to, TF_Status *status);
 TF_DataType TF_TensorType(const TF_Tensor *tensor);
 int TF_NumDims(const TF_Tensor *tensor);
 int64_t TF_Dim(const TF_Tensor *tensor, int index);

@@ -88,7 +88,6 @@ REASONS = (
     (r"TF_SetStatusFromIOError", "for file system plugins"),
     (r"TF_(TensorBitcastFrom|SetShape|TensorMaybeMove|TensorDefaultAlignment|TensorIsAligned)",
      "for kernels in the same process; tensors here are aligned to 64 bytes"),
-    (r"TF_TensorFromProto", "not written yet"),
     (r"TF_(LoadLibrary|GetOpList|DeleteLibraryHandle)",
      "loads kernels into the process; the kernels are in the servers"),
     (r"TF_Get(AllRegisteredKernels|RegisteredKernelsForOp)",

@@ -15,7 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN" in os.environ \
     else os.path.join(ROOT, "build")
 HEADERS = ["c_status.h", "c_buffer.h", "c_tensor.h", "c_graph.h", "c_session.h"]
-HEADERS += [name for name in ("c_function.h", "c_import.h", "c_gradients.h", "c_while.h")
+HEADERS += [name for name in ("c_function.h", "c_import.h", "c_gradients.h", "c_while.h",
+                                "c_saved_model.h")
             if os.path.exists(os.path.join(ROOT, "client", name))]
 HEADERS += sorted(os.path.join("training", name)
                   for name in os.listdir(os.path.join(ROOT, "client", "training"))

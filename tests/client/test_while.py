@@ -67,16 +67,13 @@ class TestWhile(Compared):
         b.call("TF_DeleteSession", session)
 
     def test_the_gradient_of_a_loop(self):
-        results = []
-        for library, where in ((tensorflow(), ""), (millrace(), target())):
-            b = Builder(library)
-            self.addCleanup(b.close)
-            gradients = b.gradients([powers(b)[1]], [b.find("x")])
-            session = b.session(where)
-            results.append(b.run(session, gradients))
-            b.call("TF_DeleteSession", session)
-        self.assertEqual(results[1], results[0])
-        self.assertEqual(results[1], [(FLOAT, [2], [32, 32])])
+        """TensorFlow's library ends the process here."""
+        b = Builder(millrace())
+        self.addCleanup(b.close)
+        gradients = b.gradients([powers(b)[1]], [b.find("x")])
+        session = b.session(target())
+        self.assertEqual(b.run(session, gradients), [(FLOAT, [2], [32, 32])])
+        b.call("TF_DeleteSession", session)
 
     def test_refusals_leave_nothing(self):
         def no_name(b):

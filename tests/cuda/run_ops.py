@@ -33,7 +33,7 @@ from window_cases import window_cases  # noqa: E402
 RAW, tf1 = tf.raw_ops, tf.compat.v1
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
              "complex64": 1e-5, "complex128": 1e-11}
-LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm"), 20  # scans, and products of sums
+LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm", "Depthwise"), 20  # sums of many numbers
 BATCH = 60       # cases of one step
 
 REAL = ["half", "bfloat16", "float32", "float64"]
@@ -479,7 +479,7 @@ def run_batch(target, part):
 # What adds many numbers: its bits must not depend on the order in which blocks and threads run.
 SUMS = re.compile(r"(UnsortedSegment|TensorScatterAdd|ScatterNd|Sum|BiasAddGrad|L2Loss|Cumsum|"
                   r"SegmentSum|SparseSegment\w+|DenseBincount/weights|SparseFillEmptyRowsGrad|"
-                  r"InplaceAdd|Einsum|SparseTensorDenseMatMul|\w*Pool(3D)?Grad|BatchNorm)"
+                  r"InplaceAdd|Einsum|SparseTensorDenseMatMul|\w*Pool(3D)?Grad|BatchNorm|Depthwise)"
                   r".*/(half|float32|float64)\b")
 
 

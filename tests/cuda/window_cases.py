@@ -104,6 +104,32 @@ def explicit_padding_cases(cases):
         cases.add(f"MaxPoolV2/first/{dtype}", by_inputs, cases.values(dtype, [2, 7, 9, 4]))
 
 
+def depthwise_cases(cases):
+    """Forward and both gradients; few channels and more than a block reads at once; so many pixels
+    that the sums of a filter's gradient are merged."""
+    for dtype in FLOATS:
+        for shape, window, multiplier, stride in (([2, 9, 8, 5], (3, 2), 1, 1),
+                                                  ([1, 7, 6, 3], (2, 4), 3, 2),
+                                                  ([3, 60, 50, 2], (3, 3), 1, 1),
+                                                  ([2, 12, 13, 40], (3, 3), 2, 2)):
+            for padding in ("SAME", "VALID"):
+                def all_three(x, f, stride=stride, padding=padding):
+                    form = Format(x)
+                    x = form.to(x)
+                    attrs = {"strides": form.list([stride, stride]), "padding": padding,
+                             "data_format": form.name}
+                    y = RAW.DepthwiseConv2dNative(input=x, filter=f, **attrs)
+                    return form.back(y), form.back(RAW.DepthwiseConv2dNativeBackpropInput(
+                        input_sizes=tf.constant(x.shape.as_list()), filter=f, out_backprop=y,
+                        **attrs)), RAW.DepthwiseConv2dNativeBackpropFilter(
+                            input=x, filter_sizes=tf.constant(f.shape.as_list()), out_backprop=y,
+                            **attrs)
+
+                cases.add(f"Depthwise/first/{dtype}/{shape}{window}{multiplier}{stride}{padding}",
+                          all_three, cases.values(dtype, shape, 0.5, 1),
+                          cases.values(dtype, [*window, shape[-1], multiplier], 0.5, 1))
+
+
 def norm_cases(cases):
     """Batches of a few rows, and of so many that chunks are merged; few channels, and more than a
     block reads at once. In training and not, with moving averages and without."""
@@ -140,5 +166,6 @@ def norm_cases(cases):
 
 def window_cases(cases):
     norm_cases(cases)
+    depthwise_cases(cases)
     pooling_cases(cases)
     explicit_padding_cases(cases)

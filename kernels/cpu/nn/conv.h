@@ -32,6 +32,16 @@ struct conv_operands {
     void *result; /* in, filter or out, by direction; every element is written */
 };
 
+/* A convolution for a device (device_engine.depthwise). Channels may be before the spatial
+ * dimensions of in and out. Every operand has elements. */
+struct conv_job {
+    enum conv_direction direction;
+    enum dtype dtype;
+    bool is_channels_first;
+    const struct conv_shape *shape;
+    const struct conv_operands *operands;
+};
+
 /* Computes one convolution. Every operand has elements. Errors: RESOURCE_EXHAUSTED for scratch
  * memory. */
 struct status *conv_run(const struct kernel_ctx *ctx, enum conv_direction direction,

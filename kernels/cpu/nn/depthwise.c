@@ -7,13 +7,15 @@
  *
  * For a multiplier above 1 the input's channels are repeated first, so that all loops have the same
  * number of channels on each side. As in TensorFlow's CPU kernels both strides are equal, channels
- * are the last dimension, and dilations are refused (the gradients ignore them).
+ * are the last dimension, and dilations are refused (the gradients ignore them). On a device
+ * (device_engine.h) channels may be first: [batch, channels, height, width].
  * Errors   INVALID_ARGUMENT   ranks, channels and sizes that do not fit together
- *          UNIMPLEMENTED      channels first, dilations
+ *          UNIMPLEMENTED      channels first on a CPU, dilations
  * Cost     2 · elements of the output · elements of a filter, flops */
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/conv_internal.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 #include "kernels/support/lanes.h"
 #include "kernels/support/scratch.h"
@@ -314,24 +316,27 @@ static struct status *dims_of(const struct tensor *t, const char *what, int64_t 
     return status_invalid("%s must be 4-dimensional: %s", what, TENSOR_SHAPE_TEXT(t));
 }
 
-static struct status *check_gradient(const int64_t out[4], const struct conv_shape *s) {
+static struct status *check_gradient(const struct window_attrs *attrs, const int64_t out[4],
+                                     const struct conv_shape *s) {
+    int64_t height = out[window_spatial_dim(attrs, 0)], width = out[window_spatial_dim(attrs, 1)],
+            channels = out[window_channel_dim(attrs)];
     if (out[0] != s->batch)
         return status_invalid("input and out_backprop must have the same batch size. Input batch: "
                               "%lld, outbackprop batch: %lld",
                               (long long)s->batch, (long long)out[0]);
-    if (out[1] != s->out[1] || out[2] != s->out[2])
+    if (height != s->out[1] || width != s->out[2])
         return status_invalid(
             "Size of out_backprop doesn't match computed: actual = %lldx%lld, computed = %lldx%lld",
-            (long long)out[1], (long long)out[2], (long long)s->out[1], (long long)s->out[2]);
-    if (out[3] != s->out_channels)
+            (long long)height, (long long)width, (long long)s->out[1], (long long)s->out[2]);
+    if (channels != s->out_channels)
         return status_invalid("depth_multiplier * in_depth not equal to out_depth: %lld vs %lld",
-                              (long long)s->out_channels, (long long)out[3]);
+                              (long long)s->out_channels, (long long)channels);
     return NULL;
 }
 
 /* `result` gets the dimensions of the output or of the gradient that the op computes. */
 static struct status *geometry_of(const struct depthwise_state *state, const struct tensor *t,
-                                  struct conv_shape *s, int64_t result[4]) {
+                                  bool is_for_device, struct conv_shape *s, int64_t result[4]) {
     const struct window_attrs *attrs = &state->attrs;
     int64_t in[4], filter[4], out[4];
     bool is_forward = state->direction == CONV_FORWARD;
@@ -345,7 +350,7 @@ static struct status *geometry_of(const struct depthwise_state *state, const str
         TRY(dims_of(&t[1], "filter", filter));
     if (!is_forward)
         TRY(dims_of(&t[2], "out_backprop", out));
-    int channel = attrs->is_channels_first ? 1 : 3;
+    int channel = window_channel_dim(attrs);
     *s = (struct conv_shape){.in = {1, 1, 1},
                              .out = {1, 1, 1},
                              .window = {1, 1, 1},
@@ -363,11 +368,11 @@ static struct status *geometry_of(const struct depthwise_state *state, const str
         int64_t positions;
         TRY(conv_fit_dim(attrs, i, in[window_spatial_dim(attrs, i)], filter[i], s, &positions));
     }
-    if (!is_forward && attrs->is_channels_first)
+    if (!is_forward && attrs->is_channels_first && !is_for_device)
         return status_unimplemented(
             "Depthwise convolution on CPU is only supported for NHWC format");
     if (!is_forward)
-        TRY(check_gradient(out, s));
+        TRY(check_gradient(attrs, out, s));
     memcpy(result, state->direction == CONV_BACKPROP_INPUT ? in : filter, 4 * sizeof(*result));
     if (!is_forward)
         return NULL;
@@ -378,17 +383,33 @@ static struct status *geometry_of(const struct depthwise_state *state, const str
     return NULL;
 }
 
+static struct status *run_on_device(struct kernel_ctx *ctx, const struct depthwise_state *state,
+                                    const struct conv_shape *shape,
+                                    const struct conv_operands *operands, bool is_empty) {
+    struct conv_job job = {.direction = state->direction,
+                           .dtype = state->dtype,
+                           .is_channels_first = state->attrs.is_channels_first,
+                           .shape = shape,
+                           .operands = operands};
+    struct allocator *allocator = ctx->instance->allocator;
+    if (is_empty)
+        return allocator->device_memory->zero(allocator, operands->result,
+                                              tensor_size_bytes(&ctx->outputs[0]));
+    return ctx->instance->engine->depthwise(ctx, &job);
+}
+
 enum kernel_result depthwise_compute(struct kernel_ctx *ctx) {
     const struct depthwise_state *state = ctx->instance->state;
     const struct tensor *t = ctx->inputs;
     struct conv_shape shape;
     int64_t dims[4];
-    KERNEL_TRY(ctx, geometry_of(state, t, &shape, dims));
+    bool is_for_device = kernel_is_for_device(ctx);
+    KERNEL_TRY(ctx, geometry_of(state, t, is_for_device, &shape, dims));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, (struct shape){4, dims}));
     struct tensor *result = &ctx->outputs[0];
     if (result->n_elements == 0)
         return KERNEL_DONE;
-    if (state->attrs.is_channels_first)
+    if (state->attrs.is_channels_first && !is_for_device)
         return kernel_fail(
             ctx,
             status_unimplemented("Depthwise convolution on CPU is only supported for NHWC format"));
@@ -400,7 +421,9 @@ enum kernel_result depthwise_compute(struct kernel_ctx *ctx) {
         *(i == 0 ? &operands.in : i == 1 ? &operands.filter : &operands.out) = tensor_cdata(&t[i]);
         is_empty |= t[i].n_elements == 0;
     }
-    if (is_empty)
+    if (is_for_device)
+        KERNEL_TRY(ctx, run_on_device(ctx, state, &shape, &operands, is_empty));
+    else if (is_empty)
         memset(operands.result, 0, tensor_size_bytes(result));
     else
         KERNEL_TRY(

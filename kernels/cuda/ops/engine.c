@@ -29,6 +29,7 @@ const struct device_engine gpu_engine = {
     .sum_rows = reduction_sum_rows,
     .multiply = gpu_multiply,
     .pool = engine_pool,
+    .depthwise = engine_depthwise,
     .batch_norm = engine_batch_norm,
     .batch_norm_grad = engine_batch_norm_grad,
     .lrn = engine_lrn,

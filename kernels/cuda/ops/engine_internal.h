@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/gpu_kernel.h"
 #include "kernels/cuda/ops/picks_args.h"
+#include "kernels/cuda/ops/pooling_args.h"
 #include "kernels/support/device_engine.h"
 
 /* Launches the kernel STEM_SUFFIX of the node's device. */
@@ -23,6 +24,8 @@ int64_t engine_index(enum dtype dtype); /* enum pick_index */
  * (the pointers, or-ed together). */
 size_t engine_widen(size_t element_bytes, int64_t len, uintptr_t addresses);
 
+/* engine_depthwise.c */
+struct status *engine_depthwise(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;
 /* engine_moves.c */
 struct status *engine_move(struct kernel_ctx *ctx, size_t element_bytes,
                            const struct device_move *moves, int n) MUST_USE;
@@ -50,6 +53,8 @@ struct status *engine_batch_norm_grad(struct kernel_ctx *ctx,
                                       const struct device_batch_norm *job) MUST_USE;
 struct status *engine_lrn(struct kernel_ctx *ctx, const struct device_lrn *job) MUST_USE;
 /* engine_pooling.c */
+struct window_grid engine_window_grid(const int64_t dims[3], int64_t batch, int64_t channels,
+                                      bool is_channels_first);
 struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job) MUST_USE;
 /* engine_updates.c */
 struct status *engine_scatter(struct kernel_ctx *ctx, const struct device_scatter *job) MUST_USE;

@@ -8,8 +8,8 @@ static struct gpu_stem argmax_stem = {"pool_argmax"}, first_stem = {"pool_first"
 static struct gpu_stem max_grad_stem = {"pool_max_grad"}, equal_grad_stem = {"pool_equal_grad"};
 static struct gpu_stem grad_grad_stem = {"pool_grad_grad"}, mean_grad_stem = {"pool_mean_grad"};
 
-static struct window_grid grid_of(const int64_t dims[3], int64_t batch, int64_t channels,
-                                  bool is_channels_first) {
+struct window_grid engine_window_grid(const int64_t dims[3], int64_t batch, int64_t channels,
+                                      bool is_channels_first) {
     struct window_grid grid = {.image = dims[0] * dims[1] * dims[2] * channels};
     int64_t pixel = is_channels_first ? 1 : channels;
     int64_t innermost_first[4] = {dims[2], dims[1], dims[0], channels};
@@ -67,8 +67,8 @@ struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job
         .gradient = job->gradient,
         .result = job->result,
         .argmax = job->argmax,
-        .from = grid_of(s->in, s->batch, s->in_channels, job->is_channels_first),
-        .to = grid_of(s->out, s->batch, s->in_channels, job->is_channels_first),
+        .from = engine_window_grid(s->in, s->batch, s->in_channels, job->is_channels_first),
+        .to = engine_window_grid(s->out, s->batch, s->in_channels, job->is_channels_first),
         .is_channels_first = job->is_channels_first,
         .is_argmax_wide = job->is_argmax_wide,
         .counts_batch = job->counts_batch,

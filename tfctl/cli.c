@@ -3,6 +3,8 @@
 
 static const struct option_row help_row = {.name = "help", .help = "print this help and exit"};
 
+const char *const cli_outputs[] = {[CLI_OUTPUT_TEXT] = "text", [CLI_OUTPUT_JSON] = "json", NULL};
+
 void cli_init(struct cli *cli, const struct cli_spec *spec, void *values) {
     *cli = (struct cli){.args = NULL};
     options_init(&cli->options, &spec->options, values);

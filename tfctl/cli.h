@@ -39,6 +39,10 @@ struct cli {
     char *const *command; /* the words after "--", ends with NULL; NULL: there were none */
 };
 
+/* What --output takes: the names of enum cli_output; ends with NULL. */
+enum cli_output { CLI_OUTPUT_TEXT, CLI_OUTPUT_JSON };
+extern const char *const cli_outputs[];
+
 void cli_init(struct cli *cli, const struct cli_spec *spec, void *values);
 void cli_fini(struct cli *cli);
 /* argv[0] is the subcommand. OPTIONS_EXIT: --help was shown (*ret_code 0), or an error (64). */

@@ -7,6 +7,7 @@
 int tfctl_local(int argc, char **argv);
 int tfctl_devices(int argc, char **argv);
 int tfctl_run(int argc, char **argv);
+int tfctl_status(int argc, char **argv);
 int tfctl_costs(int argc, char **argv);
 int tfctl_job(int argc, char **argv);
 int tfctl_checkpoint(int argc, char **argv);

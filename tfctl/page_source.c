@@ -1,0 +1,117 @@
+/* Fetches pages over HTTP. */
+#include "tfctl/page_source.h"
+
+#include <stdlib.h>
+
+#include "common/base/options.h"
+#include "rpc/daemon/page_read.h"
+#include "rpc/membership/http_client.h"
+#include "tfctl/admin_address.h"
+
+enum { MAX_PAGE_BYTES = 16 << 20, MAX_WORDS_BYTES = 300 /* of an error's body */ };
+
+struct fetch {
+    struct loop *loop;
+    struct http_client *http;
+    int n_running;
+};
+
+struct fetch_call {
+    struct http_call call;
+    struct fetch *fetch;
+    struct fetched_page *page;
+};
+
+void fetched_page_fini(struct fetched_page *page) {
+    status_unref(page->status);
+    str_fini(&page->body);
+    *page = (struct fetched_page){.body = STR_INIT};
+}
+
+struct status *fetched_page_check(const struct fetched_page *page) {
+    size_t len = MIN(page->body.len, (size_t)MAX_WORDS_BYTES);
+    if (page->status)
+        return status_ref(page->status);
+    if (page->http_code == 200)
+        return NULL;
+    len -= len > 0 && page->body.data[len - 1] == '\n';
+    return status_new(STATUS_INTERNAL, "the master answered with HTTP status %d: %.*s",
+                      page->http_code, (int)len, str_text(&page->body));
+}
+
+static void end_if_done(struct fetch *fetch) {
+    if (--fetch->n_running > 0)
+        return;
+    http_client_close(fetch->http, NULL, NULL);
+    loop_stop(fetch->loop);
+}
+
+static void on_page(struct http_call *call, struct status *status_take, int http_code,
+                    struct span body) {
+    struct fetch_call *fetch_call = CONTAINER_OF(call, struct fetch_call, call);
+    fetch_call->page->status = status_take;
+    fetch_call->page->http_code = http_code;
+    str_add_bytes(&fetch_call->page->body, body.data, body.len);
+    end_if_done(fetch_call->fetch);
+}
+
+static void start(const struct page_source *source, const char *admin, const char *path,
+                  struct fetch_call *fetch_call) {
+    struct str url = STR_INIT;
+    struct tls_client tls = source->tls;
+    const char *unix_path;
+    tls_client_fill(&tls);
+    admin_address_page(admin, path, &url, &unix_path);
+    fetch_call->call.on_done = on_page;
+    http_call_start(fetch_call->fetch->http, &fetch_call->call,
+                    &(struct http_request){.url = str_text(&url),
+                                           .timeout_ms = source->timeout_ms,
+                                           .unix_path = unix_path,
+                                           .max_body_bytes = MAX_PAGE_BYTES,
+                                           .ca_file = tls.ca,
+                                           .cert_file = tls.cert,
+                                           .key_file = tls.key});
+    str_fini(&url);
+}
+
+/* `tfctl local` tells its command where the pages are. */
+static bool find_local_master(struct str *ret_admin) {
+    const char *text = getenv("MILLRACE_ADMIN");
+    struct page_value *ports = NULL;
+    struct status *st = page_parse(span_of(text ? text : ""), &ports);
+    const char *master = page_get_text(ports, "master");
+    bool is_found = *master != '\0';
+    str_add(ret_admin, master);
+    status_unref(st);
+    page_value_free(ports);
+    return is_found;
+}
+
+struct status *page_source_find(const struct page_source *source, struct str *ret_admin) {
+    if (!source->admin && !source->target && find_local_master(ret_admin))
+        return NULL;
+    return admin_address_find(source->admin, source->target, ret_admin);
+}
+
+struct status *page_source_fetch(const struct page_source *source, const char *admin,
+                                 const char *const *paths, int n, struct fetched_page *ret) {
+    struct fetch fetch = {.loop = loop_new(), .n_running = n};
+    struct fetch_call *calls = xcalloc((size_t)n + 1, sizeof(*calls));
+    for (int i = 0; i < n; i++) {
+        ret[i] = (struct fetched_page){.body = STR_INIT};
+        calls[i] = (struct fetch_call){.fetch = &fetch, .page = &ret[i]};
+    }
+    struct status *st = http_client_new(fetch.loop, &fetch.http);
+    for (int i = 0; !st && i < n; i++)
+        start(source, admin, paths[i], &calls[i]);
+    if (st)
+        loop_stop(fetch.loop);
+    loop_run(fetch.loop);
+    loop_free(fetch.loop);
+    free(calls);
+    return st;
+}
+
+int page_source_exit_code(const struct status *status) {
+    return !status ? EXIT_OK : status_code(status) == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
+}

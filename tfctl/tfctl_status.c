@@ -1,0 +1,164 @@
+/* tfctl status: says on one screen whether a cluster is well, and what is not. */
+#include <stdio.h>
+
+#include "common/base/units.h"
+#include "rpc/daemon/page.h"
+#include "tfctl/cli.h"
+#include "tfctl/cluster_view.h"
+#include "tfctl/tfctl.h"
+
+enum { MAX_STEPS_SHOWN = 3, MAX_ERRORS_SHOWN = 3, RECENT_S = 600 };
+
+struct status_flags {
+    struct page_source source;
+    int output;
+};
+
+#define ROW(name_, kind_, field, default_, value_, help_)                             \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct status_flags, field), \
+    .default_text = (default_), .value_name = (value_), .help = (help_)
+
+// clang-format off
+static const struct option_row rows[] = {
+    {ROW("output", OPTION_CHOICE, output, "text", NULL,
+        "for people or for programs"), .choices = cli_outputs},
+#include "tfctl/page_source_rows.inc"
+};
+// clang-format on
+
+static const struct cli_spec spec = {
+    .options = {.program = "tfctl status",
+                .summary = "Says whether a cluster is well: its master, tasks, sessions, running "
+                           "steps and limits. Exits with 0 if all is well, with 70 if something "
+                           "is not, and with 74 if the master does not answer.",
+                .rows = rows,
+                .n_rows = ARRAY_LEN(rows)},
+    .usage = "[OPTION]...",
+};
+
+/* Problems are collected as lines, and as the strings of a JSON list. */
+struct problems {
+    struct str lines, json;
+    int n;
+};
+
+static void add_problem(void *arg, const char *problem) {
+    struct problems *problems = arg;
+    problems->n++;
+    str_addf(&problems->lines, "  ! %s\n", problem);
+    page_text(&problems->json, NULL, problem);
+}
+
+/* ---- text ---- */
+
+static void print_steps(const struct cluster_view *view, struct str *out) {
+    const struct page_value *steps = page_get(view->steps, "steps");
+    for (size_t i = 0; i < page_count(steps) && i < MAX_STEPS_SHOWN; i++) {
+        const struct page_value *step = page_at(steps, i);
+        if (page_has(step, "more"))
+            continue;
+        str_addf(out, "  step %s has run for ", page_get_text(step, "step"));
+        units_add_duration(out, page_get_real(step, "age_seconds"));
+        str_addf(out, ": %s\n", page_get_text(step, "state"));
+    }
+}
+
+static void print_errors(const struct cluster_view *view, struct str *out) {
+    const struct page_value *sessions = page_get(view->sessions, "sessions");
+    int n = 0;
+    for (size_t i = 0; i < page_count(sessions) && n < MAX_ERRORS_SHOWN; i++) {
+        const struct page_value *session = page_at(sessions, i);
+        double age_s = page_get_real(session, "last_error_age_seconds");
+        if (!page_has(session, "last_error") || age_s > RECENT_S)
+            continue;
+        str_addf(out, "%s  ", n++ == 0 ? "last errors\n" : "");
+        units_add_duration(out, age_s);
+        str_addf(out, " ago: %s: %.*s\n", page_get_text(session, "last_error_code"),
+                 (int)strcspn(page_get_text(session, "last_error"), "\n"),
+                 page_get_text(session, "last_error"));
+    }
+}
+
+static void print_text(const struct cluster_view *view, const char *admin,
+                       const struct problems *problems) {
+    struct cluster_counts counts = cluster_view_count(view);
+    struct str out = STR_INIT;
+    str_addf(&out, "master    tf-master %s, %s, pages at %s, up ",
+             page_get_text(view->index, "version"), view->is_ready ? "ready" : "not ready", admin);
+    units_add_duration(&out, page_get_real(view->index, "uptime_seconds"));
+    str_addf(&out, "\ntasks     %lld of %lld ready\n", (long long)counts.n_ready,
+             (long long)counts.n_tasks);
+    str_addf(&out, "sessions  %lld; %lld steps, %lld failed\n", (long long)counts.n_sessions,
+             (long long)counts.n_steps, (long long)counts.n_failed);
+    str_addf(&out, "running   %lld steps\n", (long long)counts.n_running);
+    print_steps(view, &out);
+    print_errors(view, &out);
+    if (problems->n == 0)
+        str_add(&out, "\nall is well\n");
+    else
+        str_addf(&out, "\nnot well:\n%s", str_text(&problems->lines));
+    fputs(str_text(&out), stdout);
+    str_fini(&out);
+}
+
+/* ---- JSON ---- */
+
+static void print_json(const struct cluster_view *view, const char *admin,
+                       const struct problems *problems) {
+    struct cluster_counts counts = cluster_view_count(view);
+    struct str out = STR_INIT;
+    page_open(&out, NULL, '{');
+    page_bool(&out, "ok", problems->n == 0);
+    page_text(&out, "admin", admin);
+    page_text(&out, "version", page_get_text(view->index, "version"));
+    page_real(&out, "uptime_seconds", page_get_real(view->index, "uptime_seconds"));
+    page_bool(&out, "ready", view->is_ready);
+    page_int(&out, "tasks", counts.n_tasks);
+    page_int(&out, "tasks_ready", counts.n_ready);
+    page_int(&out, "sessions", counts.n_sessions);
+    page_int(&out, "steps_running", counts.n_running);
+    page_int(&out, "steps", counts.n_steps);
+    page_int(&out, "steps_failed", counts.n_failed);
+    page_key(&out, "problems");
+    str_addf(&out, "[%s]", str_text(&problems->json));
+    page_close(&out, '}');
+    puts(str_text(&out));
+    str_fini(&out);
+}
+
+static int run_status(const struct status_flags *flags, const char *admin) {
+    struct cluster_view view;
+    struct problems problems = {.n = 0};
+    struct status *st = cluster_view_fetch(&flags->source, admin, &view);
+    if (st) {
+        int code = page_source_exit_code(st);
+        fprintf(stderr, "tfctl status: %s: %s\n", status_code_name(status_code(st)),
+                status_message(st));
+        status_unref(st);
+        return code;
+    }
+    cluster_view_problems(&view, add_problem, &problems);
+    if (flags->output == CLI_OUTPUT_JSON)
+        print_json(&view, admin, &problems);
+    else
+        print_text(&view, admin, &problems);
+    cluster_view_fini(&view);
+    str_fini(&problems.lines);
+    str_fini(&problems.json);
+    return problems.n == 0 ? EXIT_OK : EXIT_INTERNAL;
+}
+
+int tfctl_status(int argc, char **argv) {
+    struct status_flags flags = {.output = CLI_OUTPUT_TEXT};
+    struct cli cli;
+    struct str admin = STR_INIT;
+    int code = EXIT_OK;
+    cli_init(&cli, &spec, &flags);
+    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
+        struct status *st = page_source_find(&flags.source, &admin);
+        code = st ? cli_usage_error(&spec, st) : run_status(&flags, str_text(&admin));
+    }
+    cli_fini(&cli);
+    str_fini(&admin);
+    return code;
+}

@@ -99,7 +99,9 @@ static void complain(const struct problems *problems, const char *format, ...) {
 
 static void check_ready(const struct cluster_view *view, const struct problems *problems) {
     const char *degraded = strstr(str_text(&view->ready), "degraded: ");
-    if (!view->is_ready)
+    if (!view->is_ready && strncmp(str_text(&view->ready), "missing tasks", 13) == 0)
+        complain(problems, "the master is not ready: tasks are missing"); /* each has its line */
+    else if (!view->is_ready)
         complain(problems, "the master is not ready: %s",
                  view->ready.len > 0 ? str_text(&view->ready) : "/readyz does not answer");
     else if (degraded)

@@ -77,6 +77,7 @@ class PagesCase(TestCase):
             "tf-master", "--cluster", f"ps=127.0.0.1:{ps},worker=127.0.0.1:{worker}",
             *master_flags)
         self.admins = {"master": master_admin, "ps": ps_admin, "worker": worker_admin}
+        self.until(lambda: get(master_admin, "/readyz")[0] == 200, "the master is not ready")
 
     def json_of(self, daemon, path):
         status, headers, body = get(self.admins[daemon], path, "application/json")

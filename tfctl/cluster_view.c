@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/units.h"
+#include "tfctl/plain_text.h"
 
 enum { PAGE_INDEX, PAGE_READY, PAGE_STATUS, PAGE_SESSIONS, PAGE_STEPS, N_PAGES };
 static const char *const paths[N_PAGES] = {[PAGE_INDEX] = "/",
@@ -88,13 +89,16 @@ struct problems {
 
 static void complain(const struct problems *problems, const char *format, ...) PRINTF_LIKE(2, 3);
 static void complain(const struct problems *problems, const char *format, ...) {
-    struct str text = STR_INIT;
+    enum { MAX_PROBLEM_BYTES = 1000 };
+    struct str text = STR_INIT, plain = STR_INIT;
     va_list args;
     va_start(args, format);
     str_addv(&text, format, args);
     va_end(args);
-    problems->add(problems->arg, str_text(&text));
+    plain_text_add(&plain, str_text(&text), MAX_PROBLEM_BYTES);
+    problems->add(problems->arg, str_text(&plain));
     str_fini(&text);
+    str_fini(&plain);
 }
 
 static void check_ready(const struct cluster_view *view, const struct problems *problems) {

@@ -12,6 +12,7 @@ static const struct subcommand {
 } subcommands[] = {
     {"local", tfctl_local, "start a cluster on this host, and run a command on it"},
     {"status", tfctl_status, "say whether a cluster is well, and what is not"},
+    {"top", tfctl_top, "show what a cluster is doing, again and again"},
     {"doctor", tfctl_doctor, "look for what usually goes wrong here, and say what to do"},
     {"devices", tfctl_devices, "list the devices of a cluster"},
     {"run", tfctl_run, "run one step of a graph on a cluster"},

@@ -9,6 +9,7 @@ int tfctl_devices(int argc, char **argv);
 int tfctl_run(int argc, char **argv);
 int tfctl_status(int argc, char **argv);
 int tfctl_doctor(int argc, char **argv);
+int tfctl_top(int argc, char **argv);
 int tfctl_costs(int argc, char **argv);
 int tfctl_job(int argc, char **argv);
 int tfctl_checkpoint(int argc, char **argv);

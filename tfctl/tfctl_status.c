@@ -5,9 +5,10 @@
 #include "rpc/daemon/page.h"
 #include "tfctl/cli.h"
 #include "tfctl/cluster_view.h"
+#include "tfctl/plain_text.h"
 #include "tfctl/tfctl.h"
 
-enum { MAX_STEPS_SHOWN = 3, MAX_ERRORS_SHOWN = 3, RECENT_S = 600 };
+enum { MAX_STEPS_SHOWN = 3, MAX_ERRORS_SHOWN = 3, RECENT_S = 600, MAX_TEXT_BYTES = 300 };
 
 struct status_flags {
     struct page_source source;
@@ -59,7 +60,9 @@ static void print_steps(const struct cluster_view *view, struct str *out) {
             continue;
         str_addf(out, "  step %s has run for ", page_get_text(step, "step"));
         units_add_duration(out, page_get_real(step, "age_seconds"));
-        str_addf(out, ": %s\n", page_get_text(step, "state"));
+        str_add(out, ": ");
+        plain_text_add(out, page_get_text(step, "state"), MAX_TEXT_BYTES);
+        str_add_char(out, '\n');
     }
 }
 
@@ -73,9 +76,9 @@ static void print_errors(const struct cluster_view *view, struct str *out) {
             continue;
         str_addf(out, "%s  ", n++ == 0 ? "last errors\n" : "");
         units_add_duration(out, age_s);
-        str_addf(out, " ago: %s: %.*s\n", page_get_text(session, "last_error_code"),
-                 (int)strcspn(page_get_text(session, "last_error"), "\n"),
-                 page_get_text(session, "last_error"));
+        str_addf(out, " ago: %s: ", page_get_text(session, "last_error_code"));
+        plain_text_add(out, page_get_text(session, "last_error"), MAX_TEXT_BYTES);
+        str_add_char(out, '\n');
     }
 }
 

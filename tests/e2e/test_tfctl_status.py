@@ -43,6 +43,16 @@ class TestStatus(PagesCase):
         page = json.loads(self.status(70, "--output=json"))
         self.assertEqual((page["ok"], page["ready"], len(page["problems"])), (False, False, 2))
 
+    def test_a_terminal_is_safe_from_strangers(self):
+        self.start()
+        with Client(self.port) as client:
+            handle = client.create(small_graph())
+            with self.assertRaises(raw.Refused):
+                client.run(handle, fetches=["\033]0;owned\a\033[2J\x9b:0"])
+            text = self.status(0)
+        self.assertIn("owned", text)
+        self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
+
     def test_a_limit_that_is_nearly_reached(self):
         self.start("--max-sessions", "5")
         with Client(self.port) as client:

@@ -95,7 +95,7 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 /* The unit that a key names, by its last word. */
-enum unit { UNIT_NONE, UNIT_BYTES, UNIT_SECONDS, UNIT_DATE };
+enum unit { UNIT_NONE, UNIT_RATE, UNIT_BYTE_RATE, UNIT_BYTES, UNIT_SECONDS, UNIT_DATE };
 struct unit_row {
     const char *end;
     enum unit unit;
@@ -103,16 +103,17 @@ struct unit_row {
 };
 
 // clang-format off
-static const struct unit_row units[] = {
-    {"_per_second",   UNIT_NONE,    1}, /* the first that fits counts */
-    {"_per_s",        UNIT_NONE,    1},
-    {"_bytes",        UNIT_BYTES,   1},
-    {"_unix_seconds", UNIT_DATE,    1},
-    {"_seconds",      UNIT_SECONDS, 1},
-    {"_s",            UNIT_SECONDS, 1},
-    {"_ms",           UNIT_SECONDS, 1e-3},
-    {"_us",           UNIT_SECONDS, 1e-6},
-    {"_ns",           UNIT_SECONDS, 1e-9},
+static const struct unit_row units[] = { /* the first that fits counts */
+    {"_bytes_per_second", UNIT_BYTE_RATE, 1},
+    {"_per_second",       UNIT_RATE,      1},
+    {"_per_s",            UNIT_NONE,      1},
+    {"_bytes",            UNIT_BYTES,     1},
+    {"_unix_seconds",     UNIT_DATE,      1},
+    {"_seconds",          UNIT_SECONDS,   1},
+    {"_s",                UNIT_SECONDS,   1},
+    {"_ms",               UNIT_SECONDS,   1e-3},
+    {"_us",               UNIT_SECONDS,   1e-6},
+    {"_ns",               UNIT_SECONDS,   1e-9},
 };
 // clang-format on
 
@@ -128,12 +129,13 @@ static const struct unit_row *unit_of(const char *key) {
 static void add_label(struct str *out, const char *key) {
     const struct unit_row *unit = unit_of(key);
     char label[MAX_LABEL_BYTES];
-    if (unit && strcmp(key, unit->end + 1) == 0)
+    if (unit && unit->unit != UNIT_BYTE_RATE && strcmp(key, unit->end + 1) == 0)
         key = unit->unit == UNIT_BYTES ? "size" : "time";
     else if (strncmp(key, "n_", 2) == 0 && key[2])
         key += 2;
     size_t len = strlen(key);
-    if (unit && ends_with(key, unit->end))
+    bool is_said = unit && unit->unit != UNIT_RATE && unit->unit != UNIT_BYTE_RATE;
+    if (is_said && ends_with(key, unit->end)) /* by the number */
         len -= strlen(unit->end);
     len = MIN(len, sizeof(label));
     for (size_t i = 0; i < len; i++)
@@ -151,6 +153,19 @@ static void add_date(struct str *out, double unix_seconds) {
         str_add(out, text);
     else
         str_addf(out, "%.0f", unix_seconds);
+}
+
+static void add_rate(struct str *out, double rate) {
+    static const char *const prefixes[] = {"", " k", " M", " G", " T", " P"};
+    size_t i = 0;
+    for (; rate >= 1000 && i + 1 < ARRAY_LEN(prefixes); i++)
+        rate /= 1000;
+    str_addf(out, "%.3g%s", rate, prefixes[i]);
+}
+
+static void add_byte_rate(struct str *out, double rate) {
+    units_add_size(out, rate);
+    str_add(out, "/s");
 }
 
 static void add_plain_number(struct str *out, const json_t *value) {
@@ -174,6 +189,10 @@ static void add_number(struct str *out, const char *key, const json_t *value) {
         add_plain_number(out, value);
     else if (unit->unit == UNIT_BYTES)
         units_add_size(out, number);
+    else if (unit->unit == UNIT_RATE)
+        add_rate(out, number);
+    else if (unit->unit == UNIT_BYTE_RATE)
+        add_byte_rate(out, number);
     else if (unit->unit == UNIT_SECONDS)
         units_add_duration(out, number);
     else
@@ -245,7 +264,8 @@ static void add_value(const struct renderer *r, const char *key, const json_t *v
     if (is_full(r)) {
         str_add(r->out, "…");
     } else if (is_empty(value)) {
-        str_add(r->out, "<span class=none>–</span>");
+        str_add(r->out, json_is_array(value) ? "<span class=none>none</span>"
+                                             : "<span class=none>–</span>");
     } else if (json_is_string(value)) {
         add_string(r, key, value);
     } else if (json_is_number(value)) {

@@ -4,6 +4,7 @@ import html.parser
 import http.client
 import json
 import os
+import shutil
 import struct
 import time
 
@@ -170,6 +171,20 @@ class TestHostileNames(PagesCase):
         self.assertEqual(page["table"]["steps"], 1)
         self.step.cancel()
         self.until(lambda: not self.json_of("worker", "/rendezvousz")["steps"], "the step stays")
+
+    def test_a_browser_shows_it_and_runs_nothing(self):
+        chromium = shutil.which("chromium") or shutil.which("google-chrome")
+        if not chromium:
+            self.skipTest("chromium is not installed")
+        for daemon, path in (("ps", "/statusz"), ("master", "/"), ("ps", "/stepz")):
+            out, _ = self.expect(
+                0, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                "--disable-background-networking", f"--user-data-dir={self.path('chromium')}",
+                "--dump-dom", f"http://127.0.0.1:{self.admins[daemon]}{path}")
+            with self.subTest(daemon=daemon, path=path):
+                self.assertIn(f"<h1>{path if path != '/' else 'master'}</h1>", out)
+                self.assertNotIn("<script", out)
+                self.assertEqual(path == "/statusz", "&lt;script&gt;alert(" in out)
 
 
 class TestMemoryAndTransport(PagesCase):

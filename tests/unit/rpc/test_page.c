@@ -172,6 +172,12 @@ static void numbers_have_the_units_of_their_keys(void **state) {
     assert_html("{\"seconds\":1.5}", "<dt>time<dd><span class=n title=\"1.5\">1.5 s<");
     assert_html("{\"saved_unix_seconds\":0}", "1970-01-01 00:00:00 UTC");
     assert_html("{\"resets_per_s\":5}", "<dt>resets per s<dd><span class=n>5<");
+    assert_html("{\"flops_per_second\":1.78e10}", "<dt>flops per second<dd>");
+    assert_html("{\"flops_per_second\":1.78e10}", ">17.8 G<");
+    assert_html("{\"bytes_per_second\":2097152}", "<dt>bytes per second<dd>");
+    assert_html("{\"bytes_per_second\":2097152}", ">2.0 MiB/s<");
+    assert_html("{\"received_bytes_per_second\":2097152}", ">2.0 MiB/s<");
+    assert_html("{\"rows\":[]}", ">none<");
     assert_html("{\"n_peers\":5}", "<dt>peers<dd><span class=n>5<");
     assert_html("{\"on\":true,\"off\":false}", "<dd>yes<dt>off<dd>no");
 }

@@ -23,6 +23,7 @@ struct word {
 };
 
 struct corpus {
+    char *text;
     const char *names[N_WORDS];
     size_t lengths[N_WORDS];
     int64_t *tokens;
@@ -80,6 +81,7 @@ static struct corpus read_corpus(void) {
         corpus.names[i] = words[i - 1]->text;
         corpus.lengths[i] = words[i - 1]->length;
     }
+    corpus.text = text;
     corpus.tokens = malloc((size_t)corpus.n_tokens * sizeof *corpus.tokens);
     for (int i = 0; i < corpus.n_tokens; i++)
         corpus.tokens[i] = tokens[i]->number;
@@ -249,5 +251,6 @@ int main(int argc, char **argv) {
     TF_DeleteGraph(graph);
     TF_DeleteStatus(status);
     free(corpus.tokens);
+    free(corpus.text);
     return 0;
 }

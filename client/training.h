@@ -6,6 +6,7 @@
 
 #include "client/training/builder.h"
 #include "client/training/coordinator.h"
+#include "client/training/lbfgs.h"
 #include "client/training/optimizer.h"
 #include "client/training/saver.h"
 #include "client/training/schedule.h"

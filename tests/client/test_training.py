@@ -589,6 +589,91 @@ class TestSyncReplicas(Models):
                 self.refused(words, call)
 
 
+def minimize(f, x, history, n_steps):
+    """L-BFGS in numpy: the points and the losses of all steps. f(x) is (loss, gradient)."""
+    s, y, out, x_before, g_before = [], [], [], None, None
+    for _ in range(n_steps):
+        loss, g = f(x)
+        if x_before is not None and (x - x_before) @ (g - g_before) > 0:
+            s, y = [*s, x - x_before][-history:], [*y, g - g_before][-history:]
+        q, alphas = g, []
+        for si, yi in zip(s[::-1], y[::-1]):
+            alphas.append(si @ q / (si @ yi))
+            q = q - alphas[-1] * yi
+        q = q * (s[-1] @ y[-1] / (y[-1] @ y[-1]) if s else 1 / np.linalg.norm(g))
+        for si, yi, alpha in zip(s, y, alphas[::-1]):
+            q = q + si * (alpha - yi @ q / (si @ yi))
+        x_before, g_before, length = x, g, 1.
+        while f(x - length * q)[0] > loss - 1e-4 * length * (g @ q):
+            length /= 2
+        x = x - length * q
+        out.append((f(x)[0], x))
+    return out
+
+
+class TestLbfgs(Models):
+    def test_steps_are_those_of_numpy(self):
+        """Rosenbrock's valley, as a vector and a scalar variable of two dtypes."""
+        def valley(x):
+            a, b = x[0], x[1]
+            return 100 * (b - a * a)**2 + (1 - a)**2, np.array(
+                [-400 * a * (b - a * a) - 2 * (1 - a), 200 * (b - a * a)])
+        wanted = minimize(valley, np.array([-1.2, 1.]), 5, 45)
+        self.assertLess(wanted[-1][0], 1e-12)
+        for dtype, n_steps, digits in ((DOUBLE, 30, 6), (FLOAT, 6, 3)):
+            m = self.model()
+            m.mr("SetPrefix", f"lbfgs{dtype}")
+            a = m.variable("a", dtype, [], m.c.MR_Fill(-1.2))
+            b = m.variable("b", dtype, [1], m.c.MR_Fill(1))
+            one, hundred = m.mr("Scalar", dtype, 1), m.mr("Scalar", dtype, 100)
+            up = m.add("Square", m.add("Sub", m.mr("Read", b), m.add("Square", m.mr("Read", a))))
+            away = m.add("Square", m.add("Sub", one, m.mr("Read", a)))
+            loss = m.add("Sum", m.add("AddV2", m.add("Mul", hundred, up), away), axis(m, 1))
+            lbfgs = m.mr("NewLbfgs", loss, None, -1, 5)
+            reads = [m.mr("Read", v) for v in (a, b)]
+            m.step(targets=[m.mr("InitializeAll")])
+            step = lambda: m.call("MR_LbfgsStep", lbfgs, m.running, None, None, 0)
+            for value, point in wanted[:n_steps]:
+                self.assertAlmostEqual(step(), value, digits)
+                np.testing.assert_allclose(np.concatenate([np.ravel(r) for r in m.step(reads)]),
+                                           point, 10.**-digits, 10.**-digits)
+            for _ in range(30):
+                last = step()
+            self.assertLess(last, 1e-12 if dtype == DOUBLE else 1e-4)
+            self.assertLessEqual(step(), last)
+
+    def test_rows_and_feeds(self):
+        """A least-squares problem whose variable is gathered, and whose data is fed."""
+        m = self.model()
+        table = m.variable("t", DOUBLE, [3, 2], m.c.MR_Zeros())
+        wanted = m.mr("Placeholder", "wanted", DOUBLE, dims_of([4, 2]), 2)
+        rows = m.mr("EmbeddingLookup", pointers([table]), 1, m.array([0, 1, 2, 2], INT32))
+        lbfgs = m.mr("NewLbfgs", m.add("L2Loss", m.add("Sub", rows, wanted)), None, -1, 10)
+        read = m.mr("Read", table)
+        m.step(targets=[m.mr("InitializeAll")])
+        values = pointers([m.tensor(DOUBLE, [4, 2], [1, 2, 3, 4, 5, 6, 7, 10])])
+        for _ in range(12):
+            loss = m.call("MR_LbfgsStep", lbfgs, m.running, (Output * 1)(wanted), values, 1)
+        m.c.TF_DeleteTensor(values[0])
+        self.assertAlmostEqual(loss, 5, 9)
+        np.testing.assert_allclose(m.step([read])[0], [[1, 2], [3, 4], [6, 8]], 1e-6)
+
+    def test_refusals(self):
+        v = lambda m, dtype=FLOAT: m.mr("Read", m.variable("v", dtype, [], m.c.MR_Zeros()))
+        for words, call in (
+                ("MR_NewLbfgs: loss is NULL", lambda m: m.mr("NewLbfgs", Output(), None, -1, 5)),
+                ("MR_NewLbfgs: the loss is int32",
+                 lambda m: m.mr("NewLbfgs", v(m, INT32), None, -1, 5)),
+                ("MR_NewLbfgs: history is 1", lambda m: m.mr("NewLbfgs", v(m), None, -1, 1)),
+                ("MR_NewLbfgs: the loss does not depend on variable '.*u'",
+                 lambda m: (m.variable("u", FLOAT, [], m.c.MR_Zeros()),
+                            m.mr("NewLbfgs", v(m), None, -1, 5)))):
+            with self.subTest(words):
+                self.refused(words, call)
+        with self.assertRaisesRegex(Refused, "INVALID_ARGUMENT: MR_LbfgsStep: lbfgs is NULL"):
+            self.model().call("MR_LbfgsStep", None, None, None, None, 0)
+
+
 def axis(m, rank):
     return m.array(list(range(rank)), INT32)
 

@@ -1,8 +1,5 @@
-/* A language model of characters: an LSTM over Shakespeare, its table partitioned over two
- * parameter servers. The twin of examples/char_lstm.py with the full softmax.
- *
- * The twin's loop over time is a while loop; here it is a loop in C that adds the operations of
- * each character, 20 times.
+/* A language model of characters: an LSTM over Shakespeare, unrolled by a while loop, its table
+ * partitioned over two parameter servers. The twin of examples/char_lstm.py with the full softmax.
  *
  *   cc examples/c/char_lstm.c -o char_lstm $(pkg-config --cflags --libs millrace)
  *   tfctl local --ps 2 --workers 1 -- ./char_lstm [STEPS] */
@@ -86,26 +83,81 @@ static struct cell step_cell(MR_Builder *b, struct cell cell, TF_Output x, TF_Ou
     return cell;
 }
 
+/* ---- the loop over time ---- */
+
+/* Its values: those that change, and those that every iteration reads. */
+enum { TIME, MEMORY, HIDDEN, WRITTEN, W, BIASES, INPUTS, FILLED, OUTPUTS, N_VALUES };
+
+/* Before time LENGTH, an iteration reads one character, and writes one hidden state. */
+static void fill_loop(TF_WhileParams *loop) {
+    MR_Builder *c = MR_NewBuilder(loop->cond_graph), *b = MR_NewBuilder(loop->body_graph);
+    loop->cond_output =
+        MR_Binary(c, "Less", loop->cond_inputs[TIME], MR_Scalar(c, TF_INT32, LENGTH));
+    const TF_Output *in = loop->body_inputs;
+    MR_SetDevice(b, WORKER);
+    for (int i = 0; i < N_VALUES; i++)
+        loop->body_outputs[i] = in[i];
+    TF_Output x =
+        MR_Op(b, "TensorArrayReadV3", "dtype=float", MR_INPUTS(in[INPUTS], in[TIME], in[FILLED]));
+    struct cell cell = step_cell(b, (struct cell){in[MEMORY], in[HIDDEN]}, x, in[W], in[BIASES]);
+    loop->body_outputs[TIME] = MR_Binary(b, "AddV2", in[TIME], MR_Scalar(b, TF_INT32, 1));
+    loop->body_outputs[MEMORY] = cell.memory;
+    loop->body_outputs[HIDDEN] = cell.hidden;
+    loop->body_outputs[WRITTEN] = MR_Op(b, "TensorArrayWriteV3", NULL,
+                                        MR_INPUTS(in[OUTPUTS], in[TIME], cell.hidden, in[WRITTEN]));
+    expect_ok(MR_BuilderStatus(c));
+    expect_ok(MR_BuilderStatus(b));
+    MR_DeleteBuilder(c);
+    MR_DeleteBuilder(b);
+}
+
+/* inputs [LENGTH, BATCH, N_EMBEDDED] → hidden states [LENGTH, BATCH, N_HIDDEN] */
+static TF_Output loop_over_time(MR_Builder *b, TF_Output inputs, TF_Output w, TF_Output biases) {
+    TF_Output length = MR_Scalar(b, TF_INT32, LENGTH), first = MR_Scalar(b, TF_INT32, 0);
+    TF_Output times = MR_Op(b, "Range", NULL, MR_INPUTS(first, length, MR_Scalar(b, TF_INT32, 1)));
+    TF_Output array = MR_Op(b, "TensorArrayV3", "dtype=float", MR_INPUTS(length));
+    TF_Output outputs = MR_Op(b, "TensorArrayV3", "dtype=float", MR_INPUTS(length));
+    TF_Output filled = MR_Op(b, "TensorArrayScatterV3", NULL,
+                             MR_INPUTS(array, times, inputs, (TF_Output){array.oper, 1}));
+    TF_Output zeros =
+        MR_Binary(b, "Fill", MR_Ints(b, MR_DIMS(BATCH, N_HIDDEN)), MR_Scalar(b, TF_FLOAT, 0));
+    TF_Output values[N_VALUES] = {
+        [TIME] = first,
+        [MEMORY] = zeros,
+        [HIDDEN] = zeros,
+        [WRITTEN] = {outputs.oper, 1},
+        [W] = w,
+        [BIASES] = biases,
+        [INPUTS] = array,
+        [FILLED] = filled,
+        [OUTPUTS] = outputs,
+    };
+    expect_ok(MR_BuilderStatus(b));
+    TF_Status *status = TF_NewStatus();
+    TF_WhileParams loop = TF_NewWhile(MR_BuilderGraph(b), values, N_VALUES, status);
+    expect_ok(status);
+    fill_loop(&loop);
+    loop.name = "time";
+    TF_FinishWhile(&loop, status, values);
+    expect_ok(status);
+    TF_DeleteStatus(status);
+    return MR_Op(b, "TensorArrayGatherV3", "dtype=float",
+                 MR_INPUTS(outputs, times, values[WRITTEN]));
+}
+
 /* ids → hidden states [BATCH · LENGTH, N_HIDDEN] */
 static TF_Output lstm(MR_Builder *b, TF_Output ids, int64_t n_symbols) {
     MR_Variable *table[N_PS] = {0};
-    TF_Output states[LENGTH];
     MR_NewPartitionedVariable(b, "embedding", TF_FLOAT, MR_DIMS(n_symbols, N_EMBEDDED),
                               MR_RandomUniform(-0.08, 0.08, 2), ps, N_PS, table);
     TF_Output w = variable(b, 0, "lstm_w", MR_DIMS(N_EMBEDDED + N_HIDDEN, 4 * N_HIDDEN),
                            MR_RandomUniform(-0.08, 0.08, 4));
     TF_Output biases = variable(b, 1, "lstm_b", MR_DIMS(4 * N_HIDDEN), MR_Zeros());
+    TF_Output by_time = MR_Ints(b, MR_DIMS(1, 0, 2)); /* and back: batches first */
     TF_Output embedded = MR_EmbeddingLookup(b, table, N_PS, ids);
-    TF_Operation *inputs = MR_Op(b, "Unpack", "num=20, axis=1", MR_INPUTS(embedded)).oper;
-    TF_Output zeros =
-        MR_Binary(b, "Fill", MR_Ints(b, MR_DIMS(BATCH, N_HIDDEN)), MR_Scalar(b, TF_FLOAT, 0));
-    struct cell cell = {zeros, zeros};
-    for (int t = 0; t < LENGTH; t++) {
-        cell = step_cell(b, cell, (TF_Output){inputs, t}, w, biases);
-        states[t] = cell.hidden;
-    }
-    TF_Output all = MR_Op(b, "Pack", "axis=1", states, LENGTH);
-    return MR_Binary(b, "Reshape", all, MR_Ints(b, MR_DIMS(-1, N_HIDDEN)));
+    TF_Output states = loop_over_time(b, MR_Binary(b, "Transpose", embedded, by_time), w, biases);
+    states = MR_Binary(b, "Transpose", states, by_time);
+    return MR_Binary(b, "Reshape", states, MR_Ints(b, MR_DIMS(-1, N_HIDDEN)));
 }
 
 static struct model build(MR_Builder *b, int64_t n_symbols) {

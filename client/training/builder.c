@@ -393,6 +393,10 @@ TF_Operation *MR_Group(MR_Builder *builder, const char *name, TF_Operation *cons
 /* ---- sessions ---- */
 
 TF_Session *MR_NewSession(TF_Graph *graph, const char *target, TF_Status *status) {
+    if (!graph) {
+        tf_status_set(status, null_refused(__func__, "graph"));
+        return NULL;
+    }
     if (!target)
         target = getenv("MILLRACE_TARGET");
     if (!target) {
@@ -408,5 +412,8 @@ TF_Session *MR_NewSession(TF_Graph *graph, const char *target, TF_Status *status
 }
 
 void MR_RunOperation(TF_Session *session, const TF_Operation *oper, TF_Status *status) {
-    TF_SessionRun(session, NULL, NULL, NULL, 0, NULL, NULL, 0, &oper, 1, NULL, status);
+    if (!session || !oper)
+        tf_status_set(status, null_refused(__func__, session ? "oper" : "session"));
+    else
+        TF_SessionRun(session, NULL, NULL, NULL, 0, NULL, NULL, 0, &oper, 1, NULL, status);
 }

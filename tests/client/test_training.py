@@ -1,6 +1,7 @@
 """Training helpers on a local cluster, against tf.compat.v1 in this process."""
 import ctypes
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -9,6 +10,7 @@ import unittest
 import numpy as np
 import tensorflow as tf
 
+import c_library
 from c_library import DOUBLE, FLOAT, INT32, INT64, Output, Refused
 from local_cluster import target
 from training_library import Gradient, Model, dims_of, pointers
@@ -207,6 +209,23 @@ class TestBuilder(Models):
         self.refused("MR_Read: variable 'v' is of another builder", lambda m: m.mr("Read", v))
         for name in ("DeleteBuilder", "BuilderStatus", "BuilderGraph", "InitializeAll"):
             getattr(other.c, "MR_" + name)(None)
+
+
+class TestNothing(Models):
+    def test_no_function_needs_its_arguments(self):
+        """NULL and 0 everywhere, with no builder, a good one and a failed one: no call crashes."""
+        good, failed = self.model(), self.model()
+        failed.c.MR_Op(failed.builder, None, None, None, 0)
+        status = good.c.TF_NewStatus()
+        self.addCleanup(good.c.TF_DeleteStatus, status)
+        for name, (_, types) in sorted(training_prototypes().items()):
+            for builder in (None, good.builder, failed.builder):
+                arguments = [status if "TF_Status" in text else
+                             builder if "MR_Builder" in text else
+                             None if kind in (ctypes.c_void_p, ctypes.c_char_p) else kind()
+                             for kind, text in types]
+                if name not in ("MR_NewCoordinator", "MR_DeleteBuilder"):
+                    getattr(good.c, name)(*arguments)
 
 
 class TestVariables(Models):
@@ -672,6 +691,20 @@ class TestLbfgs(Models):
                 self.refused(words, call)
         with self.assertRaisesRegex(Refused, "INVALID_ARGUMENT: MR_LbfgsStep: lbfgs is NULL"):
             self.model().call("MR_LbfgsStep", None, None, None, None, 0)
+
+
+def training_prototypes():
+    """{name: (result, [(type, text of the argument)])} of the helpers."""
+    out = {}
+    for header in c_library.HEADERS:
+        if header.startswith("training"):
+            with open(os.path.join(c_library.ROOT, "client", header), encoding="utf-8") as f:
+                text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+            for name, arguments in re.findall(r"\b(MR_\w+)\(([^;{}]*)\);", text):
+                if name in c_library.prototypes():
+                    result, types = c_library.prototypes()[name]
+                    out[name] = result, list(zip(types, c_library.split_arguments(arguments)))
+    return out
 
 
 def axis(m, rank):

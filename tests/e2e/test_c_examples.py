@@ -7,8 +7,28 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import ROOT, WARM_PYTHON, TestCase
+from harness import PYTHON, ROOT, WARM_PYTHON, TestCase
 from test_install import BUILD
+
+
+# Servers of TensorFlow: as many of ps and worker as the first two arguments say. The rest is a
+# command, which runs with $MILLRACE_TARGET.
+SERVERS = """
+import os, socket, subprocess, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+import tensorflow as tf
+def address():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{s.getsockname()[1]}"
+cluster = {job: [address() for _ in range(int(n))] for job, n in zip(("ps", "worker"), sys.argv[1:])}
+servers = [tf.distribute.Server(cluster, job_name=job, task_index=i)
+           for job in cluster for i in range(len(cluster[job]))]
+target = "grpc://" + cluster["worker"][0]
+done = subprocess.run(sys.argv[3:], env={**os.environ, "MILLRACE_TARGET": target})
+sys.stdout.flush()
+os._exit(done.returncode)
+"""
 
 
 class CExampleCase(TestCase):
@@ -42,14 +62,23 @@ class CExampleCase(TestCase):
 
     def on_cluster(self, *command, ps=1, workers=1):
         """What the command prints on a cluster."""
-        env = {"LD_LIBRARY_PATH": self.libraries,
-               "MILLRACE_EXAMPLES": os.path.join(ROOT, "examples")}
         code, out, err = self.run_program("tfctl", "local", "--ps", str(ps), "--workers",
-                                          str(workers), "--quiet", "--", *command, env=env,
-                                          timeout_s=300)
+                                          str(workers), "--quiet", "--", *command,
+                                          env=self.c_environment(), timeout_s=300)
         self.assertEqual(code, 0, f"{out}\n{err}")
         self.expect_nothing_left()
         return out
+
+    def on_tensorflow(self, *command, ps=1, workers=1):
+        """The same on TensorFlow's own servers."""
+        code, out, err = self.run_program(PYTHON, "-c", SERVERS, str(ps), str(workers), *command,
+                                          env=self.c_environment(), timeout_s=300)
+        self.assertEqual(code, 0, f"{out}\n{err}")
+        return out
+
+    def c_environment(self):
+        return {"LD_LIBRARY_PATH": self.libraries,
+                "MILLRACE_EXAMPLES": os.path.join(ROOT, "examples")}
 
     def example(self, name, *arguments, **cluster):
         program = self.build(os.path.join(ROOT, "examples", "c", name))
@@ -133,3 +162,16 @@ print("losses", *losses[:20])
         out = self.example("sync_replicas.c", "800", workers=3)
         self.assertRegex(out, r"(?m)^800 updates in 800 steps$")
         self.assertGreater(accuracy(out), .95)
+
+    def test_on_tensorflows_servers(self):
+        for name, steps, tolerance in (("lenet", 20, 2e-3), ("char_lstm", 10, 2e-3),
+                                       ("word2vec", 10, .05)):
+            with self.subTest(name):
+                program = self.build(os.path.join(ROOT, "examples", "c", f"{name}.c"))
+                ours = self.on_cluster(program, str(steps), ps=2)
+                theirs = self.on_tensorflow(program, str(steps), ps=2)
+                self.assertEqual(len(losses(ours)), steps)
+                self.same_numbers(losses(ours), losses(theirs), tolerance)
+        program = self.build(os.path.join(ROOT, "examples", "c", "sync_replicas.c"))
+        self.assertRegex(self.on_tensorflow(program, "100", workers=3),
+                         r"(?m)^100 updates in 100 steps$")

@@ -21,7 +21,8 @@ def address():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{s.getsockname()[1]}"
-cluster = {job: [address() for _ in range(int(n))] for job, n in zip(("ps", "worker"), sys.argv[1:])}
+cluster = {job: [address() for _ in range(int(n))]
+           for job, n in zip(("ps", "worker"), sys.argv[1:])}
 servers = [tf.distribute.Server(cluster, job_name=job, task_index=i)
            for job in cluster for i in range(len(cluster[job]))]
 target = "grpc://" + cluster["worker"][0]

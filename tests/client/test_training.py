@@ -314,6 +314,38 @@ class TestGradients(Models):
         self.assertEqual([list(i) for i in got[4:]], [[0, 1], [1, 1]])
 
 
+    def test_a_variable_that_is_read_and_gathered_has_a_dense_gradient(self):
+        m = self.model()
+        t = m.variable("t", DOUBLE, [3, 2], m.c.MR_RandomUniform(1, 2, 1))
+        whole = m.add("Sum", m.add("Square", m.mr("Read", t)), axis(m, 2))
+        rows = m.mr("EmbeddingLookup", pointers([t]), 1, m.array([2, 2, 0], INT32))
+        loss = m.add("AddV2", whole, m.add("Sum", m.add("Exp", rows), axis(m, 2)))
+        gradients = (Gradient * 1)()
+        m.mr("Gradients", loss, pointers([t]), 1, gradients, 1)
+        self.assertFalse(gradients[0].indices.oper)
+        m.step(targets=[m.mr("InitializeAll")])
+        value, got = m.step([m.mr("Read", t), gradients[0].values])
+        np.testing.assert_allclose(got, 2 * value + np.exp(value) * [[1], [0], [2]], 1e-12)
+
+    def test_updates_are_where_their_variables_are(self):
+        m = self.model()
+        devices = [f"/job:worker/task:0/device:CPU:{i}".encode() for i in range(2)]
+        parts = pointers([None] * 2)
+        m.mr("NewPartitionedVariable", "t", FLOAT, dims_of([4, 2]), 2, m.c.MR_Ones(),
+             (ctypes.c_char_p * 2)(*devices), 2, parts)
+        m.mr("SetDevice", "/job:worker/task:0")
+        rows = m.mr("EmbeddingLookup", parts, 2, m.array([0, 3], INT32))
+        m.mr("Minimize", m.mr("NewAdagrad", m.mr("Scalar", FLOAT, 1), .1),
+             m.add("Sum", rows, axis(m, 2)), None)
+        found = {}
+        for oper in m.operations():
+            kind = m.c.TF_OperationOpType(oper).decode()
+            found.setdefault(kind, []).append(m.c.TF_OperationDevice(oper))
+        self.assertEqual(sorted(found["VarHandleOp"]), sorted(devices * 2))  # with the slots
+        for kind in ("ResourceGather", "ResourceSparseApplyAdagrad"):
+            self.assertEqual(sorted(found[kind]), devices, kind)
+
+
 class TestSchedules(Models):
     def test_values(self):
         c64, reals = ctypes.c_int64 * 2, ctypes.c_double * 3

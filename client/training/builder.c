@@ -2,6 +2,7 @@
  * attrs from text. */
 #include "client/training/builder.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "client/c_describe.h"
@@ -297,9 +298,28 @@ TF_Output MR_Constant(MR_Builder *builder, TF_Tensor *value) {
     return out;
 }
 
-static bool is_integer(TF_DataType dtype) {
-    return dtype == TF_INT8 || dtype == TF_INT16 || dtype == TF_INT32 || dtype == TF_INT64 ||
-           dtype == TF_UINT8 || dtype == TF_UINT16 || dtype == TF_UINT32 || dtype == TF_UINT64;
+/* Is the dtype one of integers? Sets *ret_least and *ret_end, the first number above all. */
+static bool integer_range(TF_DataType dtype, double *ret_least, double *ret_end) {
+    bool is_signed =
+        dtype == TF_INT8 || dtype == TF_INT16 || dtype == TF_INT32 || dtype == TF_INT64;
+    if (!is_signed && dtype != TF_UINT8 && dtype != TF_UINT16 && dtype != TF_UINT32 &&
+        dtype != TF_UINT64)
+        return false;
+    int n_bits = 8 * (int)TF_DataTypeSize(dtype) - is_signed;
+    *ret_end = ldexp(1, n_bits);
+    *ret_least = is_signed ? -*ret_end : 0;
+    return true;
+}
+
+/* Sets *ret_is_integer. Errors: the dtype cannot hold the number. */
+static struct status *check_scalar(TF_DataType dtype, double value, bool *ret_is_integer) {
+    double least, end;
+    *ret_is_integer = integer_range(dtype, &least, &end);
+    bool is_held = *ret_is_integer ? value >= least && value < end && value == floor(value)
+                                   : dtype == TF_BOOL || dtype == TF_FLOAT || dtype == TF_DOUBLE ||
+                                         dtype == TF_HALF || dtype == TF_BFLOAT16;
+    return is_held ? NULL
+                   : status_invalid("%.17g is not a value of %s", value, builder_dtype(dtype));
 }
 
 TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value) {
@@ -308,11 +328,12 @@ TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value) {
         return NO_OUTPUT;
     const char *type = builder_dtype(dtype);
     struct str attrs = STR_INIT;
+    bool is_integer;
+    builder_fail(builder, check_scalar(dtype, value, &is_integer));
     if (dtype == TF_BOOL)
         str_addf(&attrs, "dtype=bool, value=bool[]{%s}", value != 0 ? "true" : "false");
     else
-        str_addf(&attrs,
-                 is_integer(dtype) ? "dtype=%s, value=%s[]{%.0f}" : "dtype=%s, value=%s[]{%.17g}",
+        str_addf(&attrs, is_integer ? "dtype=%s, value=%s[]{%.0f}" : "dtype=%s, value=%s[]{%.17g}",
                  type, type, value);
     TF_Output out =
         builder_add(builder, &(struct op_spec){.op_type = "Const", .attrs = str_text(&attrs)});
@@ -346,8 +367,12 @@ TF_Output MR_Ints(MR_Builder *builder, const int64_t *values, int num_values) {
     str_addf(&attrs, "dtype=int32, value=int32[%d]{", num_values);
     if (num_values < 0 || (num_values > 0 && !values))
         builder_fail(builder, status_invalid("values is NULL"));
-    for (int i = 0; i < num_values && values; i++)
+    for (int i = 0; i < num_values && values; i++) {
+        if (values[i] < INT32_MIN || values[i] > INT32_MAX)
+            builder_fail(builder, status_invalid("value %d is %lld, which is not an int32", i,
+                                                 (long long)values[i]));
         str_addf(&attrs, "%s%lld", i > 0 ? ", " : "", (long long)values[i]);
+    }
     str_add(&attrs, "}");
     TF_Output out =
         builder_add(builder, &(struct op_spec){.op_type = "Const", .attrs = str_text(&attrs)});

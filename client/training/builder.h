@@ -75,9 +75,11 @@ TF_Output MR_Placeholder(MR_Builder *builder, const char *name, TF_DataType dtyp
                          const int64_t *dims, int num_dims);
 /* `value` stays the caller's. */
 TF_Output MR_Constant(MR_Builder *builder, TF_Tensor *value);
+/* A number of any integer or real dtype, or a bool. Errors: INVALID_ARGUMENT where the dtype cannot
+ * hold the number. */
 TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value);
 TF_Output MR_String(MR_Builder *builder, const char *text); /* a scalar */
-/* An int32 vector. */
+/* An int32 vector; values beyond int32 are INVALID_ARGUMENT. */
 TF_Output MR_Ints(MR_Builder *builder, const int64_t *values, int num_values);
 /* Converts to a dtype; returns x itself where it has that dtype. */
 TF_Output MR_Cast(MR_Builder *builder, TF_Output x, TF_DataType dtype);

@@ -19,8 +19,9 @@ extern "C" {
  * forward loop then counts its iterations and keeps the values that the gradient needs [CF 5.1]. A
  * call of a function, and If, Case, While and For, are differentiated by the master, as
  * SymbolicGradient, which computes the function again: what is random in it differs from the first
- * time. Errors: UNIMPLEMENTED names an op whose derivative is not written, or an x or y within a
- * loop; INVALID_ARGUMENT where no y needs an x.
+ * time, and updates of variables that its values depend on happen again. Errors: UNIMPLEMENTED
+ * names an op whose derivative is not written, or an x or y within a loop; INVALID_ARGUMENT where
+ * no y needs an x.
  *
  * The new operations are named below `prefix`, which no operation may use yet; NULL means a free
  * name that begins with "gradients". */

@@ -33,6 +33,9 @@ static int *head_of(struct walk *walk, struct node_input output) {
 void walk_contribute(struct walk *walk, struct node_input to, struct node_input value) {
     if (!value.src || !walk_has(walk, to.src) || !carries_gradient(to))
         return;
+    int place = to.src->id - walk->b->first_id;
+    if (!walk->is_x[place] && !walk->is_on_way[place])
+        return;
     if (walk->n_contributions == walk->capacity) {
         walk->capacity = walk->capacity ? 2 * walk->capacity : 64;
         walk->contributions = xreallocarray(walk->contributions, (size_t)walk->capacity,
@@ -123,7 +126,9 @@ static struct status *differentiate(struct walk *walk, const struct node *node) 
     if (ctx.status)
         return status_suffix_take(ctx.status, "\n\t [[{{node %s}}]]", node->name);
     for (int i = 0; i < node->n_data; i++)
-        walk_contribute(walk, node->inputs[i], ctx.grad_in[i]);
+        walk_contribute(walk, node->inputs[i], walk_live_as(&ctx, i, ctx.grad_in[i]));
+    if (ctx.status)
+        return status_suffix_take(ctx.status, "\n\t [[{{node %s}}]]", node->name);
     return NULL;
 }
 
@@ -141,34 +146,58 @@ struct status *walk_region(struct walk *walk, int frame) {
 
 /* ---- the path from the xs ---- */
 
-static bool is_below_x(const struct walk *walk, const bool *is_x, const struct node *node) {
-    for (int k = 0; k < node->n_data; k++) {
-        const struct node *src = node->inputs[k].src;
-        int place = src->id - walk->b->first_id;
-        if (walk_has(walk, src) && (is_x[place] || walk->is_on_way[place]) &&
-            carries_gradient(node->inputs[k]))
-            return true;
-    }
-    return false;
+/* The data edges between nodes of the part, by producer. */
+struct uses {
+    int *first; /* by place: nodes[first[place] … first[place + 1]) */
+    struct node **nodes;
+};
+
+static bool is_use(const struct walk *walk, struct node_input in) {
+    return walk_has(walk, in.src) && carries_gradient(in);
 }
 
-/* Marks the nodes that depend on an x and that a gradient can reach. One x may depend on another. A
- * value that a loop hands on from one iteration to the next one is seen in the next round. */
+static void uses_init(struct uses *uses, const struct walk *walk) {
+    int base = walk->b->first_id, n = 0;
+    uses->first = xcalloc((size_t)walk->n_part + 2, sizeof(*uses->first));
+    for (int i = 0; i < walk->n_order; i++)
+        for (int k = 0; k < walk->order[i]->n_data; k++)
+            if (is_use(walk, walk->order[i]->inputs[k]))
+                uses->first[walk->order[i]->inputs[k].src->id - base + 1]++;
+    for (int i = 0; i < walk->n_part; i++)
+        n = uses->first[i + 1] += n;
+    uses->nodes = xcalloc((size_t)n + 1, sizeof(*uses->nodes));
+    int *next = xcalloc((size_t)walk->n_part + 1, sizeof(*next));
+    memcpy(next, uses->first, (size_t)walk->n_part * sizeof(*next));
+    for (int i = 0; i < walk->n_order; i++)
+        for (int k = 0; k < walk->order[i]->n_data; k++)
+            if (is_use(walk, walk->order[i]->inputs[k]))
+                uses->nodes[next[walk->order[i]->inputs[k].src->id - base]++] = walk->order[i];
+    free(next);
+}
+
+/* Marks the nodes that depend on an x and that a gradient can reach. One x may depend on
+ * another. */
 static void mark_path(struct walk *walk) {
-    bool *is_x = xcalloc((size_t)walk->n_part + 1, sizeof(*is_x)), goes_on = true;
-    for (int i = 0; i < walk->b->n_xs; i++)
-        is_x[walk->b->xs[i].src->id - walk->b->first_id] = true;
-    while (goes_on) {
-        goes_on = false;
-        for (int i = 0; i < walk->n_order; i++) {
-            const struct node *node = walk->order[i];
-            bool *is_below = &walk->is_on_way[node->id - walk->b->first_id], was_below = *is_below;
-            *is_below = was_below || is_below_x(walk, is_x, node);
-            goes_on = goes_on || (*is_below && !was_below &&
-                                  node_is_either(node, "NextIteration", "RefNextIteration"));
+    struct uses uses;
+    int base = walk->b->first_id, n = 0;
+    int *stack = xcalloc((size_t)walk->n_part + (size_t)walk->b->n_xs + 1, sizeof(*stack));
+    uses_init(&uses, walk);
+    for (int i = 0; i < walk->b->n_xs; i++) {
+        stack[n++] = walk->b->xs[i].src->id - base;
+        walk->is_x[stack[n - 1]] = true;
+    }
+    while (n > 0) {
+        int place = stack[--n];
+        for (int i = uses.first[place]; i < uses.first[place + 1]; i++) {
+            int user = uses.nodes[i]->id - base;
+            if (!walk->is_on_way[user])
+                stack[n++] = user;
+            walk->is_on_way[user] = true;
         }
     }
-    free(is_x);
+    free(stack);
+    free(uses.first);
+    free(uses.nodes);
 }
 
 /* ---- one run ---- */
@@ -185,7 +214,7 @@ static void number_outputs(struct walk *walk) {
 
 static struct status *check_frame(const struct walk *walk, const char *what,
                                   struct node_input value) {
-    if (walk->frames.out[value.src->id] == 0)
+    if (!walk->has_control_flow || walk->frames.out[value.src->id] == 0)
         return NULL;
     return status_unimplemented("The %s '%s' of a gradient is within a loop", what,
                                 value.src->name);
@@ -198,8 +227,6 @@ static struct status *walk_run(struct walk *walk, struct node_input *ret_dxs) {
     TRY(graph_order_from(b->graph, b->first_id, &walk->order));
     number_outputs(walk);
     mark_path(walk);
-    loop_frames_init(&walk->frames, b->graph, walk->order, walk->n_order);
-    conditions_init(&walk->conditions, b->graph, walk->order, walk->n_order);
     walk_find_loops(walk);
     for (int i = 0; i < b->n_xs; i++)
         TRY(check_frame(walk, "input", b->xs[i]));
@@ -220,6 +247,7 @@ struct status *backprop_run(const struct backprop *backprop, struct node_input *
     arena_init(&walk.arena);
     walk.first_output = xcalloc((size_t)walk.n_part + 1, sizeof(walk.first_output[0]));
     walk.is_on_way = xcalloc((size_t)walk.n_part + 1, sizeof(walk.is_on_way[0]));
+    walk.is_x = xcalloc((size_t)walk.n_part + 1, sizeof(walk.is_x[0]));
     struct status *st = walk_run(&walk, ret_dxs);
     loop_frames_fini(&walk.frames);
     conditions_fini(&walk.conditions);
@@ -228,6 +256,7 @@ struct status *backprop_run(const struct backprop *backprop, struct node_input *
     free(walk.first_output);
     free(walk.heads);
     free(walk.is_on_way);
+    free(walk.is_x);
     free(walk.contributions);
     free(walk.added);
     return st;

@@ -29,8 +29,9 @@ struct region {
  *                                └──────────────────────────────────┘ */
 struct loop_var {
     struct node *enter, *merge, *switch_node, *next;
-    bool is_shared; /* the body hands it on as it is */
-    bool is_active; /* a gradient flows through it */
+    struct node *exit; /* the first one; NULL: none */
+    bool is_shared;    /* the body hands it on as it is */
+    bool is_active;    /* a gradient flows through it */
 };
 
 /* A loop of the part. Arrays are in the arena of the walk. */
@@ -39,7 +40,8 @@ struct loop {
     struct node *cond; /* LoopCond */
     struct loop_var *vars;
     struct node **enters, **exits;
-    int n_vars, n_enters, n_exits;
+    int n_vars, n_enters, n_exits, depth;
+    bool is_odd; /* it has several conditions, or a variable has several Switches */
 };
 
 /* A node that was added to a forward loop. */
@@ -55,7 +57,9 @@ struct walk {
     int n_order, n_part;
     int *first_output; /* for each node of the part: the index of its outputs in `heads` */
     int *heads;        /* for each output: its first contribution + 1 */
-    bool *is_on_way;   /* for each node of the part: does it depend on an x? */
+    /* for each node of the part: does it depend on an x? Is one of its outputs an x? */
+    bool *is_on_way, *is_x;
+    bool has_control_flow; /* if not, there are no frames and conditions */
     struct contribution *contributions;
     int n_contributions, capacity;
     struct loop_frames frames;
@@ -64,6 +68,8 @@ struct walk {
     struct loop *loops;     /* by frame; that of the root is empty */
     /* for each node of the part that is a Merge or Switch of a loop: its place in `vars` + 1 */
     int *var_of;
+    bool *is_var_enter; /* by node of the part */
+    int *seen_by;       /* by node of the part: the loop that saw it last (backprop_loop.c) */
     /* control input of new nodes without data inputs, in the region that is differentiated */
     struct node *entry;
     struct added_node *added; /* by id, from the end of the part on */
@@ -84,7 +90,7 @@ struct gradient_ctx walk_context(struct walk *walk, const struct node *node, str
 
 /* ---- backprop_loop.c ---- */
 
-/* Finds the loops, and orders the units of each region. */
+/* Finds frames, conditions and loops, and orders the units of each region. */
 void walk_find_loops(struct walk *walk);
 /* Is the node one that makes a loop, and so differentiated with it? */
 bool walk_is_of_loop(const struct walk *walk, const struct node *node);
@@ -124,6 +130,11 @@ struct loop_saver {
 struct status *saver_init(struct loop_saver *saver, struct walk *walk, struct loop *loop,
                           const char *prefix) MUST_USE;
 void saver_fini(struct loop_saver *saver); /* accepts an all-zero one */
+/* A contribution to the gradient of input i of g->node: where that lives under fewer conditions
+ * than the node, zeros take its place on the other sides. */
+struct node_input walk_live_as(struct gradient_ctx *g, int i, struct node_input value);
+/* The last value of a variable, after the forward loop. */
+struct node_input saver_exit(struct loop_saver *saver, const struct loop_var *var);
 /* The number of iterations, after the forward loop. */
 struct status *saver_count(struct loop_saver *saver, struct node_input *ret) MUST_USE;
 /* Gives the nodes from `first_id` on that belong to the loop of gradients saved values in the place

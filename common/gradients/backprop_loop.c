@@ -46,11 +46,16 @@ bool walk_is_of_loop(const struct walk *walk, const struct node *node) {
            node_is_either(node, "NextIteration", "RefNextIteration");
 }
 
+/* A variable of a loop; a Merge like it outside of loops is not. */
+static bool is_loop_merge(const struct walk *walk, const struct node *node) {
+    return walk->frames.in[node->id] != 0 && node->n_data == 2 && back_edge_of(node) >= 0;
+}
+
 static void count_node(struct walk *walk, const struct node *node) {
     int in = walk->frames.in[node->id], out = walk->frames.out[node->id];
     walk->loops[out].n_enters += is_enter(node);
     walk->loops[in].n_exits += is_exit(node);
-    walk->loops[in].n_vars += back_edge_of(node) >= 0;
+    walk->loops[in].n_vars += is_loop_merge(walk, node);
     walk->regions[in].n++;
 }
 
@@ -60,25 +65,33 @@ static void take_node(struct walk *walk, struct node *node) {
         walk->loops[out].enters[walk->loops[out].n_enters++] = node;
     if (is_exit(node))
         walk->loops[in].exits[walk->loops[in].n_exits++] = node;
-    if (node_is_op(node, "LoopCond"))
-        walk->loops[in].cond = node;
-    int back = back_edge_of(node);
-    if (back < 0 || node->n_data != 2)
-        return;
     struct loop *loop = &walk->loops[in];
+    if (node_is_op(node, "LoopCond")) {
+        loop->is_odd = loop->is_odd || loop->cond;
+        loop->cond = node;
+    }
+    if (!is_loop_merge(walk, node))
+        return;
+    int back = back_edge_of(node);
     struct node *enter = node->inputs[1 - back].src;
     loop->vars[loop->n_vars] = (struct loop_var){
         .enter = is_enter(enter) ? enter : NULL, .merge = node, .next = node->inputs[back].src};
     walk->var_of[place_of(walk, node)] = ++loop->n_vars;
+    if (is_enter(enter) && walk_has(walk, enter))
+        walk->is_var_enter[place_of(walk, enter)] = true;
 }
 
 static void take_switch(struct walk *walk, struct node *node) {
     const struct node *merge = node->inputs[0].src;
-    int var =
-        is_loop_switch(node) && walk_has(walk, merge) ? walk->var_of[place_of(walk, merge)] : 0;
+    int frame = walk->frames.in[node->id], var = 0;
+    if (frame != 0 && is_loop_switch(node) && walk_has(walk, merge) &&
+        walk->frames.in[merge->id] == frame)
+        var = walk->var_of[place_of(walk, merge)];
     if (var == 0)
         return;
-    walk->loops[walk->frames.in[node->id]].vars[var - 1].switch_node = node;
+    struct loop *loop = &walk->loops[frame];
+    loop->is_odd = loop->is_odd || loop->vars[var - 1].switch_node;
+    loop->vars[var - 1].switch_node = node;
     walk->var_of[place_of(walk, node)] = var;
 }
 
@@ -162,13 +175,36 @@ static void order_units(struct walk *walk) {
     free(o.stack);
 }
 
+/* All nodes are in one region. */
+static void take_plain_part(struct walk *walk) {
+    walk->regions = arena_array(&walk->arena, struct region, 1);
+    walk->regions[0].units = arena_array(&walk->arena, struct unit, walk->n_order + 1);
+    walk->regions[0].n = walk->n_order;
+    for (int i = 0; i < walk->n_order; i++)
+        walk->regions[0].units[i] = (struct unit){walk->order[i], 0};
+}
+
 void walk_find_loops(struct walk *walk) {
+    for (int i = 0; i < walk->n_order && !walk->has_control_flow; i++)
+        walk->has_control_flow = node_is_switch(walk->order[i]) || node_is_frame_op(walk->order[i]);
+    if (!walk->has_control_flow) {
+        take_plain_part(walk);
+        return;
+    }
+    loop_frames_init(&walk->frames, walk->b->graph, walk->order, walk->n_order);
+    conditions_init(&walk->conditions, walk->b->graph, walk->order, walk->n_order);
     int n_frames = walk->frames.n_frames;
     walk->regions = arena_array(&walk->arena, struct region, n_frames);
     walk->loops = arena_array(&walk->arena, struct loop, n_frames);
     walk->var_of = arena_array(&walk->arena, int, walk->n_part + 1);
+    walk->seen_by = arena_array(&walk->arena, int, walk->n_part + 1);
+    walk->is_var_enter = arena_array(&walk->arena, bool, walk->n_part + 1);
     for (int i = 0; i < walk->n_order; i++)
         count_node(walk, walk->order[i]);
+    for (int f = 1; f < n_frames; f++) { /* the loops in a region are units, too */
+        walk->regions[walk->frames.parent[f]].n++;
+        walk->loops[f].depth = walk->loops[walk->frames.parent[f]].depth + 1;
+    }
     for (int f = 0; f < n_frames; f++) {
         struct loop *loop = &walk->loops[f];
         loop->frame = f;
@@ -176,9 +212,7 @@ void walk_find_loops(struct walk *walk) {
         loop->enters = arena_array(&walk->arena, struct node *, loop->n_enters + 1);
         loop->exits = arena_array(&walk->arena, struct node *, loop->n_exits + 1);
         loop->n_vars = loop->n_enters = loop->n_exits = 0;
-        /* the loops in a region are units, too */
-        walk->regions[f].units =
-            arena_array(&walk->arena, struct unit, walk->regions[f].n + n_frames);
+        walk->regions[f].units = arena_array(&walk->arena, struct unit, walk->regions[f].n + 1);
         walk->regions[f].n = 0;
     }
     for (int i = 0; i < walk->n_order; i++)
@@ -229,24 +263,23 @@ static void find_shared(const struct walk *walk, struct loop *loop) {
 }
 
 static struct status *check_loop(const struct walk *walk, struct loop *loop) {
-    if (!loop->cond)
-        return refuse(loop, "no LoopCond");
+    enum { MAX_DEPTH = 64 };
+    if (loop->depth > MAX_DEPTH)
+        return refuse(loop, "more than 63 loops around it");
+    if (!loop->cond || loop->is_odd)
+        return refuse(loop, loop->cond ? "several conditions" : "no LoopCond");
     if (loop->n_vars == 0)
         return refuse(loop, "no variable");
     for (int i = 0; i < loop->n_vars; i++)
         if (!loop->vars[i].enter || !loop->vars[i].switch_node || !loop->vars[i].next)
             return refuse(loop, "a variable without Enter, Switch or NextIteration");
-    for (int i = 0; i < loop->n_exits; i++)
-        if (!var_of_exit(walk, loop, loop->exits[i]))
+    for (int i = 0; i < loop->n_exits; i++) {
+        struct loop_var *var = var_of_exit(walk, loop, loop->exits[i]);
+        if (!var)
             return refuse(loop, "an Exit of something else than its variables");
+        var->exit = var->exit ? var->exit : loop->exits[i];
+    }
     return NULL;
-}
-
-static bool is_var_enter(const struct loop *loop, const struct node *enter) {
-    for (int i = 0; i < loop->n_vars; i++)
-        if (loop->vars[i].enter == enter)
-            return true;
-    return false;
 }
 
 /* Is the node in the loop, or in a loop within it? */
@@ -259,18 +292,34 @@ static bool is_inside(const struct walk *walk, const struct loop *loop, const st
     return frame == loop->frame;
 }
 
+struct node_stack {
+    struct node **nodes;
+    int n, capacity;
+};
+
+/* Pushes a node that this loop has not seen. */
+static void push_new(struct walk *walk, const struct loop *loop, struct node *node,
+                     struct node_stack *stack) {
+    int *seen_by = &walk->seen_by[place_of(walk, node)];
+    if (*seen_by == loop->frame)
+        return;
+    *seen_by = loop->frame;
+    if (stack->n == stack->capacity) {
+        stack->capacity = stack->capacity ? 2 * stack->capacity : 64;
+        stack->nodes =
+            xreallocarray(stack->nodes, (size_t)stack->capacity, sizeof(stack->nodes[0]));
+    }
+    stack->nodes[stack->n++] = node;
+}
+
 /* Marks the variables that a gradient reaches, from those whose Exit has one. */
 static void find_active(struct walk *walk, struct loop *loop) {
-    bool *is_seen = xcalloc((size_t)walk->n_part + 1, sizeof(*is_seen));
-    struct node **stack = xcalloc((size_t)walk->n_part + 1, sizeof(*stack));
-    int n = 0;
+    struct node_stack stack = {0};
     for (int i = 0; i < loop->n_vars; i++)
-        if (loop->vars[i].is_active) {
-            stack[n++] = loop->vars[i].next;
-            is_seen[place_of(walk, loop->vars[i].next)] = true;
-        }
-    while (n > 0) {
-        const struct node *node = stack[--n];
+        if (loop->vars[i].is_active)
+            push_new(walk, loop, loop->vars[i].next, &stack);
+    while (stack.n > 0) {
+        const struct node *node = stack.nodes[--stack.n];
         struct node_input next = {NULL, 0};
         struct loop_var *var =
             walk_var(walk, loop, (struct node_input){(struct node *)(uintptr_t)node, 1});
@@ -280,16 +329,12 @@ static void find_active(struct walk *walk, struct loop *loop) {
         }
         for (int i = 0; i < (var ? 1 : node->n_data); i++) {
             struct node_input in = var ? next : node->inputs[i];
-            if (!is_inside(walk, loop, in.src) || !carries_gradient(in))
-                continue;
-            int place = place_of(walk, in.src);
-            if (!is_seen[place] && walk->is_on_way[place])
-                stack[n++] = in.src;
-            is_seen[place] = true;
+            if (is_inside(walk, loop, in.src) && carries_gradient(in) &&
+                walk->is_on_way[place_of(walk, in.src)])
+                push_new(walk, loop, in.src, &stack);
         }
     }
-    free(stack);
-    free(is_seen);
+    free(stack.nodes);
 }
 
 /* ---- the loop of gradients ---- */
@@ -334,11 +379,10 @@ static struct status *take_exits(struct loop_gradient *lg, struct node_input *in
 
 /* Zeros like the last value of a variable. */
 static struct node_input zeros_after(struct loop_gradient *lg, const struct loop_var *var) {
+    struct node_input last =
+        var->exit ? (struct node_input){var->exit, 0} : saver_exit(&lg->saver, var);
     struct gradient_ctx *g = at(lg, lg->entry);
-    for (int i = 0; i < lg->loop->n_exits; i++)
-        if (lg->loop->exits[i]->inputs[0].src == var->switch_node)
-            return ZEROS(((struct node_input){lg->loop->exits[i], 0}));
-    return ZEROS(var->enter->inputs[0]);
+    return lg->saver.g.status ? last : ZEROS(last);
 }
 
 /* Counts down from the number of iterations. */
@@ -409,11 +453,9 @@ static struct status *make_sums(struct loop_gradient *lg) {
         struct node *enter = lg->loop->enters[i];
         struct node_input part;
         bool is_constant = false;
-        if (is_var_enter(lg->loop, enter))
-            continue;
         TRY(walk_take(lg->walk, (struct node_input){enter, 0}, &part));
         TRY(node_get_b(enter, "is_constant", &is_constant));
-        if (part.src && !is_constant)
+        if (part.src && (!is_constant || lg->walk->is_var_enter[place_of(lg->walk, enter)]))
             return refuse(lg->loop, "an Enter for its first iteration only");
         if (part.src)
             make_sum(lg, enter->inputs[0], (struct node_input){NULL, 0}, part);
@@ -433,6 +475,7 @@ static struct status *make_gradient(struct loop_gradient *lg) {
     make_count(lg, count);
     make_vars(lg, initial);
     TRY(lg->g.status);
+    TRY(lg->saver.g.status);
     walk->entry = lg->saver.grad_pivot;
     TRY(walk_region(walk, lg->loop->frame));
     walk->entry = lg->entry;

@@ -131,6 +131,14 @@ struct status *saver_count(struct loop_saver *s, struct node_input *ret) {
     return g->status;
 }
 
+struct node_input saver_exit(struct loop_saver *s, const struct loop_var *var) {
+    struct gradient_ctx *g = beside(s, var->enter, s->outer_pivot);
+    int first_id = g->graph->n_nodes;
+    struct node_input exit = OP("Exit", ((struct node_input){var->switch_node, 0}));
+    mark_forward(s, first_id, s->walk->frames.parent[s->loop->frame]);
+    return exit;
+}
+
 /* ---- conditions ---- */
 
 /* One condition of a value within the iteration: the predicate and the side on which it lives. */
@@ -167,6 +175,45 @@ static int find_sides(struct loop_saver *s, struct node_input value, struct side
     return n;
 }
 
+/* The value on its sides, the inner one first, and `other` on all others. */
+static struct node_input fill_other_sides(struct gradient_ctx *g, struct node_input value,
+                                          struct node_input other, const struct side *sides,
+                                          int n) {
+    for (int i = 0; i < n; i++) {
+        struct node_input *parts =
+            arena_array(&g->graph->arena, struct node_input, sides[i].n_sides + 1);
+        struct node_input switched = gradient_switch(g, other, sides[i].pred, sides[i].n_sides);
+        for (int k = 0; k < sides[i].n_sides; k++)
+            parts[k] = k == sides[i].side ? value : gradient_second(switched, k);
+        value = gradient_op(g, "Merge", false, NULL, sides[i].n_sides, parts);
+    }
+    return value;
+}
+
+struct node_input walk_live_as(struct gradient_ctx *g, int i, struct node_input value) {
+    struct walk *walk = g->walk;
+    if (!value.src || g->status || !walk->has_control_flow || !walk_has(walk, g->node) ||
+        node_is_either(g->node, "Merge", "RefMerge"))
+        return value;
+    int inner = walk->conditions.of[g->node->id],
+        outer = condition_of_input(&walk->conditions, &g->node->inputs[i]), n = 0;
+    const struct condition *all = walk->conditions.all;
+    if (inner == outer || inner <= CONDITION_ALWAYS || outer == CONDITION_UNCERTAIN)
+        return value;
+    struct side *sides = arena_array(&walk->arena, struct side, all[inner].depth + 1);
+    for (; inner != outer && inner != CONDITION_ALWAYS; inner = all[inner].parent) {
+        struct node *pred = walk->b->graph->nodes[all[inner].pred_id];
+        if (node_is_op(pred, "LoopCond"))
+            break;
+        sides[n++] =
+            (struct side){{pred, all[inner].pred_output}, all[inner].side, all[inner].n_sides};
+    }
+    if (n == 0)
+        return value;
+    return fill_other_sides(g, value, gradient_zeros(g, g->node->inputs[i], gradient_dtype(value)),
+                            sides, n);
+}
+
 /* A scalar, or an empty list, in the forward loop. */
 static struct node_input stand_in(struct gradient_ctx *g, enum dtype dtype) {
     if (dtype == DT_VARIANT)
@@ -177,23 +224,6 @@ static struct node_input stand_in(struct gradient_ctx *g, enum dtype dtype) {
         g->status = tensor_new_zeroed(allocator_host(), dtype, (struct shape){0}, &scalar);
     struct node_input value = gradient_constant(g, &scalar);
     tensor_clear(&scalar);
-    return value;
-}
-
-/* A value that lives in every iteration, and is `value` where that lives. */
-static struct node_input fill_other_sides(struct gradient_ctx *g, struct node_input value,
-                                          const struct side *sides, int n) {
-    struct node_input other = {NULL, 0};
-    if (n > 0)
-        other = stand_in(g, gradient_dtype(value));
-    for (int i = 0; i < n; i++) {
-        struct node_input *parts =
-            arena_array(&g->graph->arena, struct node_input, sides[i].n_sides + 1);
-        struct node_input switched = gradient_switch(g, other, sides[i].pred, sides[i].n_sides);
-        for (int k = 0; k < sides[i].n_sides; k++)
-            parts[k] = k == sides[i].side ? value : gradient_second(switched, k);
-        value = gradient_op(g, "Merge", false, NULL, sides[i].n_sides, parts);
-    }
     return value;
 }
 
@@ -226,9 +256,10 @@ static struct node_input push_and_pop(struct loop_saver *s, struct node_input va
         s, g, first_id,
         OP_WITH("EmptyTensorList", ATTRS(ATTR_T("element_dtype", dtype)), I32(-1), I32(-1)), &list);
     first_id = g->graph->n_nodes;
-    end_forward(s, g, &list, first_id,
-                OP("TensorListPushBack", gradient_second(list.switch_node, 1),
-                   fill_other_sides(g, value, sides, n_sides)));
+    end_forward(
+        s, g, &list, first_id,
+        OP("TensorListPushBack", gradient_second(list.switch_node, 1),
+           n_sides > 0 ? fill_other_sides(g, value, stand_in(g, dtype), sides, n_sides) : value));
     loop_enter(g, s->grad_frame_name, s->parallel_iterations, list.exit, &grad_list);
     loop_switch(g, s->grad_cond, &grad_list);
     g->entry = s->grad_pivot;
@@ -263,7 +294,8 @@ static bool is_plain_identity(const struct node *node) {
 
 /* A Switch of the body, whose value is cheaper to switch again than to keep. */
 static bool is_plain_switch(const struct loop_saver *s, const struct node *node) {
-    return (node_is_op(node, "Switch") || node_is_op(node, "_SwitchN")) && !takes_reference(node) &&
+    return s->walk->conditions.of[node->id] != CONDITION_UNCERTAIN && /* not too deep */
+           (node_is_op(node, "Switch") || node_is_op(node, "_SwitchN")) && !takes_reference(node) &&
            node->inputs[1].src != s->loop->cond;
 }
 
@@ -297,8 +329,6 @@ static struct node_input make_saved(struct loop_saver *s, struct node_input valu
         return enter_again(s, shared ? shared->enter : node);
     if (node_is_op(node, "Const"))
         return copy_constant(s, node);
-    if (is_plain_identity(node) && forward_frame(s->walk, node->inputs[0].src) == s->loop->frame)
-        return find_saved(s, node->inputs[0]);
     if (is_plain_switch(s, node))
         return switch_again(s, value);
     return push_and_pop(s, value);
@@ -306,6 +336,9 @@ static struct node_input make_saved(struct loop_saver *s, struct node_input valu
 
 /* The value in the loop of gradients for one of the forward loop. */
 static struct node_input find_saved(struct loop_saver *s, struct node_input value) {
+    while (is_plain_identity(value.src) &&
+           forward_frame(s->walk, value.src->inputs[0].src) == s->loop->frame)
+        value = value.src->inputs[0];
     uint64_t key = ((uint64_t)value.src->id << 20 | (uint64_t)value.index) + 1;
     struct node_input *known = u64map_get(&s->known, key);
     if (!known) {

@@ -21,13 +21,17 @@ static size_t bucket_of(const struct conditions *conditions, const struct condit
     return hash_bytes(parts, sizeof(parts), 0) % conditions->n_buckets;
 }
 
-/* What the Identities before a predicate hand on, so that equal predicates are one. */
+/* What the Identities before a predicate hand on, so that equal predicates are one. A reference is
+ * read by who takes it from them, so they are left as they are. */
 static struct node_input source_of(struct node_input pred) {
-    for (int i = 0; i < MAX_IDENTITIES && node_is_op(pred.src, "Identity") &&
-                    pred.src->n_data == 1 && !dtype_is_ref((enum dtype)pred.src->in_types[0]);
-         i++)
-        pred = pred.src->inputs[0];
-    return pred;
+    struct node_input source = pred;
+    for (int i = 0;
+         i < MAX_IDENTITIES && node_is_op(source.src, "Identity") && source.src->n_data == 1; i++) {
+        source = source.src->inputs[0];
+        if (dtype_is_ref((enum dtype)source.src->out_types[source.index]))
+            return pred;
+    }
+    return source;
 }
 
 static int condition_find(struct conditions *conditions, int parent, struct node_input pred,

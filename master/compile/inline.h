@@ -59,6 +59,8 @@ struct inline_call {
      * name */
     const char *state;
     enum inline_region region; /* of the body that contains it */
+    /* for a gradient: only its values are wanted, its effects have happened */
+    bool is_recomputed;
 };
 
 /* What replaces a call. Its endpoints may belong to other calls, replaced before or after it. */

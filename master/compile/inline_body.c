@@ -364,7 +364,7 @@ static struct status *connect_all(struct copy *copy, struct call_chain *chain) {
                          (struct inline_call){
                              node, copy->body->entry, copy->function->has_control_flow, chain,
                              inline_state_name(copy->in, copy->body->states, from->name),
-                             copy->body->region});
+                             copy->body->region, copy->call->is_recomputed});
     }
     return NULL;
 }
@@ -421,6 +421,8 @@ static void set_region(struct copy *copy) {
 
 /* How many of the function's effects happen. The others are stateful nodes that nobody uses. */
 static int count_effects(const struct copy *copy) {
+    if (copy->call->is_recomputed)
+        return 0;
     bool is_pruned =
         copy->body->region == REGION_PRUNED && !node_attr(copy->call->node, CALLED_BY_KERNEL_ATTR);
     return is_pruned ? copy->function->n_kept_effects : copy->function->n_effects;

@@ -12,6 +12,7 @@
  * as this op does. */
 #include "common/gradients/backprop.h"
 #include "common/gradients/build.h"
+#include "common/tensor/tensor.h"
 #include "common/tensor/tensor_proto.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
@@ -155,10 +156,9 @@ static struct status *make_op(struct symbolic *s) {
     call.node = node;
     call.pivot = s->body.entry;
     call.region = REGION_KERNEL;
+    call.is_recomputed = true;
     inliner_push(in, call);
     s->body.chain = call.chain;
-    s->body.effects = arena_memdup(&in->c->arena, &node, sizeof(node));
-    s->body.n_effects = node_is_stateful(node);
     return NULL;
 }
 
@@ -219,20 +219,48 @@ static struct status *run_backprop(struct symbolic *s) {
                               s->call->node->name);
 }
 
+/* Zeros of the shape of a variable. */
+static struct status *zeros_of_variable(struct symbolic *s, struct node_input handle,
+                                        enum dtype dtype, struct node **ret) {
+    struct graph *graph = s->in->graph;
+    struct tensor zero = TENSOR_INIT;
+    struct node *shape, *value;
+    TRY(inline_node(s->in, s->call, "shape", "VariableShape", DT_INVALID, &shape));
+    node_add_input(graph, shape, handle.src, handle.index);
+    TRY(node_finish(graph, shape));
+    TRY(tensor_new_zeroed(allocator_host(), dtype, (struct shape){0}, &zero));
+    TRY(inline_node(s->in, s->call, "zero", "Const", DT_INVALID, &value));
+    node_set_attr_type(graph, value, "dtype", dtype);
+    node_set_attr_tensor(graph, value, "value", &zero);
+    tensor_clear(&zero);
+    TRY(node_finish(graph, value));
+    node_add_control(graph, value, shape);
+    TRY(inline_node(s->in, s->call, "zeros", "Fill", dtype, ret));
+    node_set_attr_type(graph, *ret, "index_type", DT_INT32);
+    node_add_input(graph, *ret, shape, 0);
+    node_add_input(graph, *ret, value, 0);
+    return node_finish(graph, *ret);
+}
+
+static struct status *make_zeros(struct symbolic *s, struct node_input like, struct node **ret) {
+    TRY(inline_node(s->in, s->call, "zeros", "ZerosLike", endpoint_type(like), ret));
+    node_add_input(s->in->graph, *ret, like.src, like.index);
+    return node_finish(s->in->graph, *ret);
+}
+
 /* A gradient that is not defined is zeros. The gradient of a handle has the type of its variable.
  * If that is not known and the call asks for a resource, the handle itself is returned. */
 static struct status *make_dx(struct symbolic *s, int i) {
     enum dtype wanted = (enum dtype)s->call->node->out_types[i];
     struct node_input *dx = &s->dxs[i];
-    struct node *zeros;
-    if (!dx->src && endpoint_type(s->xs[i]) == DT_RESOURCE)
-        *dx = s->xs[i];
-    if (!dx->src) {
-        TRY(inline_node(s->in, s->call, "zeros", "ZerosLike", endpoint_type(s->xs[i]), &zeros));
-        node_add_input(s->in->graph, zeros, s->xs[i].src, s->xs[i].index);
-        TRY(node_finish(s->in->graph, zeros));
-        *dx = (struct node_input){zeros, 0};
-    }
+    struct node *zeros = NULL;
+    bool is_handle = endpoint_type(s->xs[i]) == DT_RESOURCE;
+    if (!dx->src && is_handle && wanted != DT_RESOURCE)
+        TRY(zeros_of_variable(s, s->xs[i], wanted, &zeros));
+    else if (!dx->src && !is_handle)
+        TRY(make_zeros(s, s->xs[i], &zeros));
+    if (!dx->src)
+        *dx = zeros ? (struct node_input){zeros, 0} : s->xs[i];
     if (endpoint_type(*dx) == wanted)
         return NULL;
     return status_invalid(

@@ -11,7 +11,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import numpy as np
 import tensorflow as tf
 
-from c_library import Builder, Output, Refused, millrace
+from c_library import BOOL, FLOAT, Builder, Output, Refused, millrace, text
 from local_cluster import target
 
 tf1 = tf.compat.v1
@@ -112,7 +112,8 @@ class RandomProgram:
 
 
 class TestControlFlowGradients(unittest.TestCase):
-    def same(self, scenario, feeds=None, digits=5, workers=1, in_process=True):
+    def same(self, scenario, feeds=None, digits=5, workers=1, in_process=True,
+             prune=False):
         """`scenario` returns ys and xs. The gradients are compared for each of the feeds, which
         are lists of values for placeholders p0, p1, …"""
         feeds = feeds or [[]]
@@ -130,6 +131,9 @@ class TestControlFlowGradients(unittest.TestCase):
             init = tf1.global_variables_initializer().name
             names = [t.name for t in ys], [getattr(t, "handle", t).name for t in xs]
             graph_def = forward.as_graph_def()
+        if prune:
+            graph_def = tf1.graph_util.extract_sub_graph(
+                graph_def, [name.split(":")[0] for name in names[0] + names[1]] + [init])
         graph_def, found = our_gradients(graph_def, *names)
         self.assertEqual([n is not None for n in found], [g is not None for g in wanted])
         found = [name for name in found if name]
@@ -271,6 +275,27 @@ class TestControlFlowGradients(unittest.TestCase):
                 shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, 2])])
             return [y], [x]
         self.same(build)
+
+    def test_a_value_that_changes_and_depends_on_no_x(self):
+        def build():
+            x = tf.constant(2.)
+            _, y, c = tf1.while_loop(lambda i, *_: i < 3,
+                                     lambda i, y, c: (i + 1, y * c * x, c * .5),
+                                     [tf.constant(0), x, tf.constant(1.)])
+            return [y, c * x], [x]
+        self.same(build)
+
+    def test_a_result_that_nobody_takes(self):
+        """Its Exit is not there; the value grows."""
+        def build():
+            x = tf.constant([.5])
+
+            def body(i, a, b):
+                return i + 1, tf.concat([a, x], 0), b * tf.reduce_sum(a)
+            shapes = [tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([1])]
+            y = tf1.while_loop(lambda i, *_: i < 3, body, [tf.constant(0), x, x], shapes)[2]
+            return [y], [x]
+        self.same(build, prune=True)
 
     def test_unused_values_and_integers(self):
         def build():
@@ -472,6 +497,56 @@ class TestControlFlowGradients(unittest.TestCase):
             tf1.import_graph_def(graph_def, name="")
             with tf1.Session(target(), graph=whole) as session:
                 np.testing.assert_allclose(session.run(once + again), [[6, 3, 2]] * 2)
+
+    def test_a_branch_that_uses_a_value_from_outside_without_a_switch(self):
+        with tf.Graph().as_default() as forward:
+            x, w, p = tf.constant(3.), tf.constant(5.), tf1.placeholder(tf.bool, [], "p0")
+            off, on = tf.raw_ops.Switch(data=x, pred=p)
+            y = tf.raw_ops.Merge(inputs=[off, on * w]).output + w
+            init = tf.no_op().name
+            names = [y.name], [x.name, w.name]
+        graph_def, found = our_gradients(forward.as_graph_def(), *names)
+        self.assertEqual(run(graph_def, target(), init, found, [[True], [False]]),
+                         [[5, 4], [1, 1]])
+
+    def test_a_handle_without_a_gradient(self):
+        def build():
+            x, p = tf.constant(3.), tf1.placeholder(tf.bool, [], "p0")
+            v = tf1.get_variable("count", initializer=[0., 0.], use_resource=True)
+
+            def counted():
+                with tf.control_dependencies([v.assign_add([1., 1.])]):
+                    return tf.identity(x) * x
+            return [tf1.cond(p, counted, lambda: x)], [x]
+        self.functional(build, [[True], [False]])
+
+    # ---- graphs that nobody should send ----
+
+    def test_hostile_graphs(self):
+        """Loops without their parts, in numbers; each call returns, soon."""
+        def merges_outside_of_loops(b, x, n):
+            frame = b.op("Enter", "e", b.constant("t", BOOL, [], [True]), frame_name=text("f"))
+            cond, back = b.op("LoopCond", "cond", frame), b.op("NextIteration", "next", x)
+            for k in range(n):
+                b.op("Switch", f"s{k}", b.op("Merge", f"m{k}", [x, back]), cond)
+
+        def many_frames(b, x, n):
+            for k in range(n):
+                b.op("Enter", f"e{k}", x, frame_name=text(f"f{k}"))
+
+        def a_long_way_of_identities(b, x, n):
+            enter = b.op("Enter", "enter", x, frame_name=text("f"))
+            merge = b.op("Merge", "merge", [enter, enter])
+            for k in range(n):
+                merge = b.op("Identity", f"i{k}", merge)
+            b.op("Exit", "exit", b.op("Mul", "square", merge, merge))
+        for make in (merges_outside_of_loops, many_frames, a_long_way_of_identities):
+            with self.subTest(make.__name__):
+                b = Builder(millrace())
+                self.addCleanup(b.close)
+                x = b.constant("x", FLOAT, [], [1])
+                make(b, x, 20_000)
+                self.assertEqual(len(b.gradients([b.op("Exp", "y", x)], [x])), 1)
 
     def test_a_value_within_a_loop_is_refused(self):
         with tf.Graph().as_default() as forward:

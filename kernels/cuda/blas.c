@@ -7,15 +7,14 @@
  * Which algorithm is best is asked once for each kind of product and kept by the device. */
 #include "kernels/cuda/blas.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
 #include "kernels/cuda/blas_api.h"
 #include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/library.h"
 
-enum { MAX_WORKSPACE_BYTES = 32 << 20, MAX_PATH = 4096, MAX_KINDS = 4096 };
+enum { MAX_WORKSPACE_BYTES = 32 << 20, MAX_KINDS = 4096 };
 
 /* Set by gpu_blas_open, then constant. */
 static struct blas_api blas;
@@ -24,56 +23,17 @@ static struct str why_missing = STR_INIT;
 
 /* ---- the library ---- */
 
-static const char *const sonames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
-
-static void *open_in(const char *folder, size_t len) {
-    char path[MAX_PATH];
-    for (size_t i = 0; i < ARRAY_LEN(sonames); i++) {
-        snprintf(path, sizeof path, "%.*s%s%s", (int)len, folder, len ? "/" : "", sonames[i]);
-        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library)
-            return library;
-    }
-    const char *why = dlerror();
-    str_addf(&why_missing, "%s%s", why_missing.len ? ", " : "", why ? why : path);
-    return NULL;
-}
-
-static void *open_library(const char *folders) {
-    while (folders && *folders) {
-        size_t len = strcspn(folders, ":");
-        void *library = open_in(folders, len);
-        if (library)
-            return library;
-        folders += len + (folders[len] == ':');
-    }
-    return open_in("", 0);
-}
-
-static const struct {
-    const char *name;
-    size_t offset; /* in struct blas_api */
-} calls[] = {
+static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+static const struct gpu_library_call calls[] = {
 #define BLAS_CALL(name, arguments) {#name, offsetof(struct blas_api, name)},
 #include "kernels/cuda/blas_calls.inc"
 };
 
-static bool find_calls(void *library) {
-    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
-        void *symbol = dlsym(library, calls[i].name);
-        if (!symbol) {
-            str_addf(&why_missing, "the library has no %s", calls[i].name);
-            return false;
-        }
-        memcpy((char *)&blas + calls[i].offset, &symbol, sizeof symbol);
-    }
-    return true;
-}
-
 void gpu_blas_open(const char *folders, bool allow_tf32, void *simulated) {
-    void *library = simulated ? simulated : open_library(folders);
+    void *library =
+        simulated ? simulated : gpu_library_open(folders, names, ARRAY_LEN(names), &why_missing);
     may_use_tf32 = allow_tf32;
-    has_blas = library && find_calls(library);
+    has_blas = library && gpu_library_find(library, calls, ARRAY_LEN(calls), &blas, &why_missing);
 }
 
 const char *gpu_blas_missing(void) {

@@ -10,6 +10,7 @@ REVIEWED = {
     "common/io/inflate.c": (1, "zlib does not start"),
     "kernels/cpu/nn/conv_onednn.c": (1, "oneDNN fails, for another reason than memory"),
     "kernels/cuda/blas.c": (1, "cuBLAS fails"),
+    "kernels/cuda/dnn.c": (1, "cuDNN fails"),
     "kernels/cuda/driver.c": (1, "the CUDA driver fails, for another reason than memory"),
     "kernels/cuda/gpu_memory.c": (1, "the CUDA driver names sizes that cannot be"),
     "kernels/host/files/checkpoint_message.c": (1, "a task's answer is malformed"),

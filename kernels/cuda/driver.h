@@ -14,7 +14,7 @@ struct driver_range {
  * none of these calls. */
 struct driver_checker {
     bool is_null;  /* its calls return at once and check nothing */
-    void *library; /* dlopen's handle of it; it has the calls of cuBLASLt, too */
+    void *library; /* dlopen's handle of it; it has those of cuBLASLt and cuDNN, too */
     /* An allocator that divides its memory itself tells where blocks begin and end, in the order of
      * a stream, so that the use of a freed block is found. */
     CUresult (*block_allocated)(CUdeviceptr start, size_t size, CUstream stream);

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/dnn.h"
 #include "kernels/cuda/images.h"
 
 /* ---- contexts, errors, the lock ---- */
@@ -297,6 +298,7 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     pthread_mutex_init(&gpu->lock, NULL);
     strmap_init(&gpu->functions);
     strmap_init(&gpu->products);
+    strmap_init(&gpu->convolutions);
     gpu_allocator_init(gpu, options->engine);
     struct status *st = device_open(gpu, options);
     if (st) {
@@ -321,6 +323,7 @@ void gpu_device_free(struct gpu_device *gpu) {
         for (int i = 0; i < gpu->n_free_events; i++)
             gpu_give_back(gpu, cuEventDestroy, gpu->free_events[i]);
         gpu_blas_close(gpu);
+        gpu_dnn_close(gpu);
         for (size_t i = 0; i < gpu->n_libraries; i++)
             gpu_give_back(gpu, cuLibraryUnload, gpu->libraries[i]);
         gpu_memory_fini(&gpu->memory);

@@ -88,8 +88,10 @@ struct gpu_device {
     struct strmap functions; /* name → struct gpu_function */
     /* by the stem's number; written with the lock, read without it */
     _Atomic(struct gpu_found *) found[GPU_MAX_STEMS];
-    struct strmap products; /* kind → struct gpu_product (blas.c) */
-    void *blas_handle;      /* NULL until the first product */
+    struct strmap products;     /* kind → struct gpu_product (blas.c) */
+    void *blas_handle;          /* NULL until the first product */
+    struct strmap convolutions; /* kind → struct gpu_convolution (dnn.c) */
+    void *dnn_handle;           /* NULL until the first convolution */
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
     /* Events of the compute stream, one for every GPU_MARK_EVERY entries, by which a step that is

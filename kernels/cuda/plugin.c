@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/dnn.h"
 #include "kernels/cuda/gpu_device.h"
 #include "kernels/cuda/images.h"
 #include "kernels/cuda/ops/engine.h"
@@ -56,6 +57,7 @@ static struct status *plugin_open(const struct gpu_plugin_options *options, stru
     TRY(driver_open("libcuda.so.1", &api, &checker));
     TRY(driver_status(api.cuDriverGetVersion(&driver_version), "cuDriverGetVersion"));
     gpu_blas_open(options->libraries, options->allow_tf32, checker ? checker->library : NULL);
+    gpu_dnn_open(options->libraries, options->allow_tf32, checker ? checker->library : NULL);
     if (n_gpu_images == 0 && !checker)
         return status_unavailable("the plugin was built without nvcc, so it has no kernels");
     struct status *st = open_devices(options, checker, devices, ret_n);
@@ -70,6 +72,8 @@ static void plugin_describe(struct str *out) {
     str_addf(out, "driver for CUDA %d.%d", driver_version / 1000, driver_version % 1000 / 10);
     if (gpu_blas_missing())
         str_addf(out, "; no matrix products, because cuBLASLt is missing: %s", gpu_blas_missing());
+    if (gpu_dnn_missing())
+        str_addf(out, "; no convolutions, because cuDNN is missing: %s", gpu_dnn_missing());
 }
 
 extern const struct gpu_plugin gpu_plugin_export; /* found by dlsym */

@@ -285,6 +285,8 @@ struct device_engine {
                                const struct device_products *products)MUST_USE;
     /* half, bfloat16, float or double; every element of the result is written */
     struct status *(*pool)(struct kernel_ctx *ctx, const struct pooling_job *job)MUST_USE;
+    /* half, bfloat16, float or double */
+    struct status *(*convolve)(struct kernel_ctx *ctx, const struct conv_job *job)MUST_USE;
     struct status *(*depthwise)(struct kernel_ctx *ctx, const struct conv_job *job)MUST_USE;
     struct status *(*batch_norm)(struct kernel_ctx *ctx,
                                  const struct device_batch_norm *job)MUST_USE;

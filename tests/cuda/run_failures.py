@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fails each call of the CUDA driver and of cuBLASLt once, while cuda_steps runs steps on simulated
-GPUs.
+"""Fails each call of the CUDA driver, cuBLASLt and cuDNN once, while cuda_steps runs steps on
+simulated GPUs.
 
     tests/cuda/run_failures.py [--long] [--only CALL[,CALL]] [--seed N]
 
@@ -8,7 +8,7 @@ A first run counts the calls. Then each occurrence of each call fails once, in a
 plain error, an error after which the device can do nothing more, and for calls that make something
 a lack of memory. After each of them
   - a status, or a line of the log for a call that gives something back, names the call and the
-    driver's number of the error, or cuBLASLt's and the node;
+    driver's number of the error, or the library's and the node;
   - the run ends, the steps that follow a plain error succeed, and after a sticky one every step on
     the device says that it has failed, while steps on the CPU go on;
   - no memory of a device is in use at the end, and what was made of the driver was given back;
@@ -45,9 +45,12 @@ PAIRS = {"cuMemHostAlloc": "cuMemFreeHost", "cuMemCreate": "cuMemRelease", "cuMe
          "cublasLtCreate": "cublasLtDestroy",
          "cublasLtMatmulDescCreate": "cublasLtMatmulDescDestroy",
          "cublasLtMatrixLayoutCreate": "cublasLtMatrixLayoutDestroy",
-         "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy"}
+         "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy",
+         "cudnnCreate": "cudnnDestroy",
+         "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor"}
+LIBRARIES = ("cublas", "cudnn")  # their calls have errors of their own
 # These may find no memory.
-MAKERS = (*(call for call in PAIRS if not call.startswith("cublas")), "cuLaunchKernel")
+MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunchKernel")
 
 MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced")
 LONG_MODES = (*MODES, "patience")
@@ -103,7 +106,8 @@ def problem_of(case, folder, seed):
         return f"{problem}\n{output}"
     if calls[case.call] < case.n:
         return None  # threads made fewer calls this time
-    named = re.compile(rf"\b{case.call} failed(: .*CUDA error| with cuBLAS status) {case.error}\b")
+    named = re.compile(rf"\b{case.call} failed(: .*CUDA error| with (cuBLAS|cuDNN) status) "
+                       rf"{case.error}\b")
     failed = [line for line in output.splitlines() if ": failed: " in line]
     is_sticky = case.error == ILLEGAL_ADDRESS
     is_closed = any(line.startswith("open: failed") for line in failed)
@@ -117,7 +121,7 @@ def problem_of(case, folder, seed):
         problem = "later steps fail"
     elif any(not named.search(line) for line in failed):
         problem = "a failure without a reason"
-    elif case.call.startswith("cublas") and output.count("\n\t [[{{node ") != len(failed):
+    elif case.call.startswith(LIBRARIES) and output.count("\n\t [[{{node ") != len(failed):
         problem = "the status does not name the node"
     elif output.count("cpu: ok") != 2:
         problem = "the CPU's steps fail"
@@ -132,7 +136,7 @@ def all_cases(calls):
     for call, count in calls.items():
         for n in range(1, count + 1):
             yield Case(call, n, UNKNOWN)
-            if call.startswith("cublas"):  # its errors are its own
+            if call.startswith(LIBRARIES):
                 continue
             yield Case(call, n, ILLEGAL_ADDRESS)
             if call in MAKERS:

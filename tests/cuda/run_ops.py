@@ -33,7 +33,7 @@ from window_cases import window_cases  # noqa: E402
 RAW, tf1 = tf.raw_ops, tf.compat.v1
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
              "complex64": 1e-5, "complex128": 1e-11}
-LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm", "Depthwise"), 20  # sums of many numbers
+LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm", "Depthwise", "Conv"), 20  # sums of many numbers
 BATCH = 60       # cases of one step
 
 REAL = ["half", "bfloat16", "float32", "float64"]

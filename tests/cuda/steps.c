@@ -14,7 +14,7 @@
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
  * CPU. Prints a line for each attempt ("mlp: ok", "mlp: failed: MESSAGE"), for the memory that is
- * still in use at the end ("in use: 0"), and for each call of the driver and of cuBLASLt
+ * still in use at the end ("in use: 0"), and for each call of the driver, cuBLASLt and cuDNN
  * ("cuMemFree 3"). After a sticky failure of a device the programs keep failing; each is then tried
  * twice, and a step on the CPU must still succeed. MILLRACE_SIM_FAIL says which call fails
  * (tests/cuda/run_failures.py). */
@@ -52,6 +52,8 @@ static void print_calls(void) {
 #include "kernels/cuda/driver_calls.inc"
 #define BLAS_CALL(name, arguments) printf("call " #name " %lu\n", driver.count(#name));
 #include "kernels/cuda/blas_calls.inc"
+#define DNN_CALL(name, arguments) printf("call " #name " %lu\n", driver.count(#name));
+#include "kernels/cuda/dnn_calls.inc"
 }
 
 /* ---- all programs at once ---- */

@@ -35,6 +35,16 @@ const struct program programs[] = {
           "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
           "p = BatchMatMulV2(m, m) {T=float, adj_y=true} @G\n"
           "y = _MrFetch(p) {T=float, index=0}\n"},
+    {"convolutions",
+     {64},
+     2,
+     FEED "s = Const() {dtype=int32, value=int32[4]{1, 8, 8, 1}} @C\n"
+          "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
+          "f = Const() {dtype=float, value=float[2,3,1,6]{2, …}} @G\n"
+          "c = Conv2D(m, f) {T=float, strides=[1, 2, 1, 1], padding=\"SAME\"} @G\n"
+          "i = Conv2DBackpropInput(s, f, c) {T=float, strides=[1, 2, 1, 1], padding=\"SAME\"} @G\n"
+          "y = _MrFetch(c) {T=float, index=0}\n"
+          "w = _MrFetch(i) {T=float, index=1}\n"},
     {"large values",
      {2200000},
      1, /* three pieces of a copy each way */

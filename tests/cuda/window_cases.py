@@ -2,6 +2,7 @@
 most CPU kernels do not have. The CPU computes with channels last. The GPU computes with channels
 first, on transposed images, and its results are transposed back. The cases of tests/differential
 compare channels last of a simulated GPU with TensorFlow."""
+import functools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -130,6 +131,70 @@ def depthwise_cases(cases):
                           cases.values(dtype, [*window, shape[-1], multiplier], 0.5, 1))
 
 
+def with_gaps(f, rate):
+    """A filter with zeros between its taps: what a dilated filter stands for."""
+    for axis in range(len(rate)):
+        shape = f.shape.as_list()
+        f = tf.expand_dims(f, axis + 1)
+        f = tf.pad(f, [(0, rate[axis] - 1) if i == axis + 1 else (0, 0) for i in range(f.ndim)])
+        shape[axis] *= rate[axis]
+        f = tf.reshape(f, shape)
+        f = tf.split(f, [shape[axis] - rate[axis] + 1, rate[axis] - 1], axis)[0]
+    return f
+
+
+def without_gaps(f, rate):
+    return f[tuple(slice(None, None, step) for step in rate)]
+
+
+def convolve(x, f, stride, padding, rate, n_groups):
+    """Forward and both gradients; on a CPU a dilated filter is one with gaps, and groups are
+    convolutions of their own."""
+    form = Format(x)
+    suffix = "3D" if form.rank == 5 else "2D"
+    version = "V2" if form.rank == 5 else ""
+    if not form.is_first:
+        parts = []
+        for x, g in zip(tf.split(x, n_groups, -1), tf.split(f, n_groups, -1)):
+            g = with_gaps(g, rate)
+            attrs = {"strides": form.list(stride), "padding": padding}
+            y = getattr(RAW, "Conv" + suffix)(input=x, filter=g, **attrs)
+            parts.append((
+                y, getattr(RAW, f"Conv{suffix}BackpropInput{version}")(
+                    input_sizes=tf.constant(x.shape.as_list()), filter=g, out_backprop=y, **attrs),
+                without_gaps(getattr(RAW, f"Conv{suffix}BackpropFilter{version}")(
+                    input=x, filter_sizes=tf.constant(g.shape.as_list()), out_backprop=y,
+                    **attrs), rate)))
+        return tuple(tf.concat(part, -1) for part in zip(*parts))
+    x = form.to(x)
+    attrs = {"strides": form.list(stride), "padding": padding, "dilations": form.list(rate),
+             "data_format": form.name}
+    y = getattr(RAW, "Conv" + suffix)(input=x, filter=f, **attrs)
+    return form.back(y), form.back(getattr(RAW, f"Conv{suffix}BackpropInput{version}")(
+        input_sizes=tf.constant(x.shape.as_list()), filter=f, out_backprop=y, **attrs)), getattr(
+            RAW, f"Conv{suffix}BackpropFilter{version}")(
+                input=x, filter_sizes=tf.constant(f.shape.as_list()), out_backprop=y, **attrs)
+
+
+def conv_cases(cases):
+    """In, window, channels out, stride, rate and groups."""
+    sizes = (([2, 9, 8, 5], (3, 2), 4, (1, 1), (1, 1), 1),
+             ([1, 7, 6, 3], (2, 4), 6, (2, 1), (1, 1), 1),
+             ([2, 11, 9, 4], (3, 3), 3, (1, 2), (2, 1), 1),
+             ([2, 6, 7, 4], (3, 3), 6, (1, 1), (1, 2), 2),
+             ([1, 4, 5, 6, 3], (2, 3, 2), 2, (1, 2, 1), (1, 1, 1), 1),
+             ([1, 5, 6, 5, 4], (2, 2, 2), 4, (1, 1, 1), (2, 1, 2), 2))
+    for dtype in FLOATS:
+        for shape, window, n_out, stride, rate, groups in sizes:
+            for padding in ("SAME", "VALID"):
+                cases.add(f"Conv/first/{dtype}/{shape}{window}{n_out}{stride}{rate}{groups}"
+                          f"{padding}",
+                          functools.partial(convolve, stride=stride, padding=padding, rate=rate,
+                                            n_groups=groups),
+                          cases.values(dtype, shape, 0.5, 1),
+                          cases.values(dtype, [*window, shape[-1] // groups, n_out], 0.5, 1))
+
+
 def norm_cases(cases):
     """Batches of a few rows, and of so many that chunks are merged; few channels, and more than a
     block reads at once. In training and not, with moving averages and without."""
@@ -167,5 +232,6 @@ def norm_cases(cases):
 def window_cases(cases):
     norm_cases(cases)
     depthwise_cases(cases)
+    conv_cases(cases)
     pooling_cases(cases)
     explicit_padding_cases(cases)

@@ -313,6 +313,11 @@ UNCHECKED_ON_GPU = (
      "an entry whose row of b does not exist adds NaN, any other one is left out"),
     (r"(Max|Avg)Pool", r"only supports ND?HWC on device type CPU",
      "a GPU has kernels for channels first"),
+    (r"(Depthwise)?Conv(2|3|\b)",
+     r"supports? (only )?(the )?ND?HWC|supported for NHWC|(do|does) not yet support dilation rates|"
+     r"only supports dilated rates of 1|grouped convolutions are not supported on CPU|"
+     r"must have the same number of channels",
+     "a GPU has kernels for channels first, dilations and groups"),
     (r"ReverseSequence\b", r"seq_lens\(\d+\) [<>] ", "a length is cut to the steps"),
 )
 

@@ -32,8 +32,8 @@ struct conv_operands {
     void *result; /* in, filter or out, by direction; every element is written */
 };
 
-/* A convolution for a device (device_engine.depthwise). Channels may be before the spatial
- * dimensions of in and out. Every operand has elements. */
+/* A convolution for a device (device_engine.convolve, .depthwise). Channels may be before the
+ * spatial dimensions of in and out. Every operand has elements. */
 struct conv_job {
     enum conv_direction direction;
     enum dtype dtype;

@@ -8,7 +8,8 @@
  *   Conv                    2-D or 3-D, with any number of batch dimensions
  *
  * As in TensorFlow's CPU kernels, channels are the last dimension, and only the forward direction
- * of 2-D convolution takes groups and dilations.
+ * of 2-D convolution takes groups and dilations. On a device (device_engine.h) every direction
+ * takes both, and channels may be first.
  * Errors   INVALID_ARGUMENT   ranks, channels and sizes that do not fit together
  *          UNIMPLEMENTED      channels first (INVALID_ARGUMENT from the gradients and in three
  *                             dimensions)
@@ -16,13 +17,15 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/conv_internal.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 
 struct conv_state {
     struct conv_op op;
     struct window_attrs attrs;
     enum dtype dtype;
-    bool is_general;    /* the op is Conv */
+    bool is_general; /* the op is Conv */
+    bool is_for_device;
     int64_t batch_dims; /* Conv's attr; 1 for the others */
 };
 
@@ -81,15 +84,19 @@ struct status *conv_init(struct kernel_init *init) {
     state->dtype = (enum dtype)init->node->out_types[0];
     state->batch_dims = 1;
     state->is_general = state->op.n_spatial == 0;
+    state->is_for_device = init->allocator->device_memory != NULL;
     if (state->is_general)
         TRY(read_conv_attrs(init->node, state));
     TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
-    if (state->attrs.is_channels_first && state->op.direction != CONV_FORWARD)
+    if (state->is_for_device && state->attrs.is_vect_c)
+        return status_invalid("%s does not support NCHW_VECT_C", init->node->op_name);
+    if (state->attrs.is_channels_first && state->op.direction != CONV_FORWARD &&
+        !state->is_for_device)
         return status_invalid(state->op.n_spatial == 2 ? "%s only supports NHWC."
                                                        : "%s only supports NDHWC on the CPU.",
                               init->node->op_name);
     TRY(check_other_dims(state));
-    return check_rates(state, init->node->op_name);
+    return state->is_for_device ? NULL : check_rates(state, init->node->op_name);
 }
 
 /* ---- sizes ---- */
@@ -174,9 +181,9 @@ static struct status *sizes_of(const struct conv_state *state, const struct tens
         return dims_of(state, t, what, ret);
     /* only height and width are given */
     if (filter && rank == 4 && t->rank == 1 && t->n_elements == 2) {
-        TRY(conv_read_sizes(t, what, 2, ret + 1));
+        TRY(conv_read_sizes(t, what, 2, ret + window_spatial_dim(&state->attrs, 0)));
         ret[0] = out[0];
-        ret[3] = filter[2];
+        ret[window_channel_dim(&state->attrs)] = filter[2];
         return NULL;
     }
     return conv_read_sizes(t, what, rank, ret);
@@ -211,11 +218,11 @@ static struct status *check_channels(const struct conv_state *state, int64_t in,
                               (long long)in, (long long)filter_in);
     if (in == filter_in)
         return NULL;
-    if (state->attrs.n_spatial == 3)
+    if (state->attrs.n_spatial == 3 && !state->is_for_device)
         return status_invalid(
             "Number of channels in filter (%lld) must match last dimension of input (%lld)",
             (long long)filter_in, (long long)in);
-    if (state->op.direction != CONV_FORWARD)
+    if (state->op.direction != CONV_FORWARD && !state->is_for_device)
         return status_invalid("Gradients for grouped convolutions are not supported on CPU. "
                               "Computed input depth %lld doesn't match filter "
                               "input depth %lld",
@@ -249,23 +256,25 @@ static struct status *check_backprop(const struct conv_state *state,
                                      const struct operand_dims *dims,
                                      const struct conv_shape *shape) {
     int rank = state->attrs.n_spatial + 2;
+    int64_t channels = dims->out[window_channel_dim(&state->attrs)];
     if (dims->out[0] != dims->in[0])
         return status_invalid("input and out_backprop must have the same batch size. Input batch: "
                               "%lld, outbackprop batch: %lld",
                               (long long)dims->in[0], (long long)dims->out[0]);
-    if (dims->out[rank - 1] != dims->filter[rank - 1])
+    if (channels != dims->filter[rank - 1])
         return status_invalid(
             "filter and out_backprop must have the same out_depth, but got: %lld and %lld",
-            (long long)dims->filter[rank - 1], (long long)dims->out[rank - 1]);
+            (long long)dims->filter[rank - 1], (long long)channels);
     for (int i = 0; i < state->attrs.n_spatial; i++) {
         int at = 3 - state->attrs.n_spatial + i;
-        if (dims->out[1 + i] != shape->out[at])
+        int64_t out = dims->out[window_spatial_dim(&state->attrs, i)];
+        if (out != shape->out[at])
             return status_invalid("Size of out_backprop doesn't match computed: actual = %lld, "
                                   "computed = %lld spatial_dim: %d input: %lld "
                                   "filter: %lld output: %lld stride: %lld dilation: %lld",
-                                  (long long)dims->out[1 + i], (long long)shape->out[at], i + 1,
+                                  (long long)out, (long long)shape->out[at], i + 1,
                                   (long long)shape->in[at], (long long)shape->window[at],
-                                  (long long)dims->out[1 + i], (long long)shape->stride[at],
+                                  (long long)out, (long long)shape->stride[at],
                                   (long long)shape->rate[at]);
     }
     return NULL;
@@ -274,7 +283,7 @@ static struct status *check_backprop(const struct conv_state *state,
 static struct status *geometry_of(const struct conv_state *state, struct operand_dims *dims,
                                   struct conv_shape *shape) {
     const struct window_attrs *attrs = &state->attrs;
-    int n_spatial = attrs->n_spatial, channel = attrs->is_channels_first ? 1 : n_spatial + 1;
+    int n_spatial = attrs->n_spatial, channel = window_channel_dim(attrs);
     *shape = (struct conv_shape){.in = {1, 1, 1},
                                  .out = {1, 1, 1},
                                  .window = {1, 1, 1},
@@ -325,6 +334,21 @@ static struct status *refuse_channels_first(const struct conv_state *state) {
                                 "the CPU. The op was given the format: NCHW");
 }
 
+static struct status *run_on_device(struct kernel_ctx *ctx, const struct conv_state *state,
+                                    const struct conv_shape *shape,
+                                    const struct conv_operands *operands, bool is_empty) {
+    struct conv_job job = {.direction = state->op.direction,
+                           .dtype = state->dtype,
+                           .is_channels_first = state->attrs.is_channels_first,
+                           .shape = shape,
+                           .operands = operands};
+    struct allocator *allocator = ctx->instance->allocator;
+    if (is_empty)
+        return allocator->device_memory->zero(allocator, operands->result,
+                                              tensor_size_bytes(&ctx->outputs[0]));
+    return ctx->instance->engine->convolve(ctx, &job);
+}
+
 enum kernel_result conv_compute(struct kernel_ctx *ctx) {
     const struct conv_state *state = ctx->instance->state;
     struct operand_dims dims;
@@ -335,7 +359,7 @@ enum kernel_result conv_compute(struct kernel_ctx *ctx) {
     struct tensor *result = &ctx->outputs[0];
     if (result->n_elements == 0)
         return KERNEL_DONE;
-    if (state->attrs.is_channels_first)
+    if (state->attrs.is_channels_first && !state->is_for_device)
         return kernel_fail(ctx, refuse_channels_first(state));
     struct conv_operands operands = {.result = tensor_data(result)};
     bool is_empty = false; /* an operand without elements: the result is zeros */
@@ -349,7 +373,9 @@ enum kernel_result conv_compute(struct kernel_ctx *ctx) {
                    : &operands.out) = tensor_cdata(&ctx->inputs[i]);
         is_empty |= ctx->inputs[i].n_elements == 0;
     }
-    if (is_empty)
+    if (state->is_for_device)
+        KERNEL_TRY(ctx, run_on_device(ctx, state, &shape, &operands, is_empty));
+    else if (is_empty)
         memset(operands.result, 0, tensor_size_bytes(result));
     else
         KERNEL_TRY(ctx, conv_run(ctx, state->op.direction, &shape, state->dtype, &operands));

@@ -1,8 +1,8 @@
 /* The parts of the simulated libcuda.so.1 and what they share. Files in reading order:
  * driver_calls.c (every call begins there), driver_link.c (the device process), driver_devices.c,
  * driver_ranges.c, driver_memory.c, driver_pinned.c, driver_streams.c, driver_kernels.c,
- * driver_graphs.c, driver_blas.c (cuBLASLt, in the same library). All functions of the API may be
- * called by any thread. */
+ * driver_graphs.c, driver_blas.c (cuBLASLt, in the same library), driver_dnn.c (cuDNN). All
+ * functions of the API may be called by any thread. */
 #ifndef MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 #define MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 
@@ -25,6 +25,8 @@ enum call {
 #include "kernels/cuda/driver_calls.inc"
 #define BLAS_CALL(name, arguments) CALL_##name,
 #include "kernels/cuda/blas_calls.inc"
+#define DNN_CALL(name, arguments) CALL_##name,
+#include "kernels/cuda/dnn_calls.inc"
     N_CALLS
 };
 

@@ -9,6 +9,8 @@ static const char *const symbols[N_CALLS] = {
 #include "kernels/cuda/driver_calls.inc"
 #define BLAS_CALL(name, arguments) #name,
 #include "kernels/cuda/blas_calls.inc"
+#define DNN_CALL(name, arguments) #name,
+#include "kernels/cuda/dnn_calls.inc"
 };
 
 static const char *const base_names[N_CALLS] = {
@@ -16,6 +18,8 @@ static const char *const base_names[N_CALLS] = {
 #include "kernels/cuda/driver_calls.inc"
 #define BLAS_CALL(name, arguments) #name,
 #include "kernels/cuda/blas_calls.inc"
+#define DNN_CALL(name, arguments) #name,
+#include "kernels/cuda/dnn_calls.inc"
 };
 
 static atomic_ulong counts[N_CALLS];

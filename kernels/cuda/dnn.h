@@ -1,0 +1,30 @@
+/* Convolutions on a GPU, by cuDNN, which is opened by dlopen when the plugin starts. The simulated
+ * driver has cuDNN's calls, too (tests/cuda/sim/driver_dnn.c). */
+#ifndef MILLRACE_KERNELS_CUDA_DNN_H
+#define MILLRACE_KERNELS_CUDA_DNN_H
+
+#include "kernels/kernel.h"
+
+struct conv_job;
+struct gpu_device;
+
+/* Opens libcudnn as gpu_blas_open opens cuBLASLt. Called once in a process, before devices are
+ * opened. If the library cannot be opened, convolutions fail with UNIMPLEMENTED and the reason. */
+void gpu_dnn_open(const char *folders, bool allow_tf32, void *simulated);
+/* Returns why cuDNN cannot be used; NULL if it can. */
+const char *gpu_dnn_missing(void);
+
+/* Computes device_engine.convolve. */
+struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;
+
+/* Makes a plan for a GPU that need not be there, for tests, and frees it. device_json describes the
+ * GPU as CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION does. Errors: UNIMPLEMENTED, as gpu_convolve. */
+struct status *gpu_dnn_plan_for(const char *device_json, const struct conv_job *job,
+                                int64_t *ret_workspace_bytes) MUST_USE;
+
+/* Frees the plans that the device has kept for its convolutions. The caller holds its lock. */
+void gpu_dnn_forget(struct gpu_device *gpu);
+/* Frees everything that the device keeps for convolutions, also the library's handle. */
+void gpu_dnn_close(struct gpu_device *gpu);
+
+#endif

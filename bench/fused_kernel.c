@@ -1,7 +1,7 @@
 /* fused_kernel: what does the CPU's kernel of a fused program (kernels/cpu/fused) gain? The same
  * nodes one by one and as one, without a master, a worker or an executor.
  *
- *   fused_kernel [N_THREADS [MOST_BYTES]]
+ *   fused_kernel [N_THREADS [MOST_BYTES [NAME]]]     NAME: only programs with this in their name
  *
  * One by one, an intermediate value is moved to its last reader, so that kernels work in place as
  * they do in a step. The two ways are measured in turn; a figure is the least mean of a batch. */
@@ -134,9 +134,11 @@ static double batch_ns(struct program *p) {
 }
 
 static void measure(const char *name, const char *text, int64_t rows, int64_t columns,
-                    struct pool *pool) {
+                    const char *only, struct pool *pool) {
     struct program ways[2];
     double least[2] = {INFINITY, INFINITY};
+    if (!strstr(name, only))
+        return;
     memset(ways, 0, sizeof(ways));
     for (int way = 0; way < 2; way++) {
         program_init(&ways[way], text, rows, columns, way == 1);
@@ -199,11 +201,12 @@ static const struct named {
 };
 
 int main(int argc, char **argv) {
-    static const int64_t sizes[][2] = {{0, 0},     {16, 16},     {64, 64},    {256, 256},
-                                       {512, 512}, {1024, 1024}, {5000, 5000}};
+    static const int64_t sizes[][2] = {{0, 0},     {4, 64},    {16, 16},     {64, 64},    {32, 512},
+                                       {256, 256}, {512, 512}, {1024, 1024}, {5000, 5000}};
     static const int lengths[] = {2, 5, 10, 20};
     int n_threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1;
     int64_t most_bytes = argc > 2 ? strtoll(argv[2], NULL, 10) : INT64_MAX;
+    const char *only = argc > 3 ? argv[3] : "";
     struct pool *pool = n_threads > 1 ? pool_new(n_threads) : NULL;
     printf("%-22s %12s %17s %17s %8s\n", "program", "a value", "one by one", "fused", "ratio");
     for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
@@ -212,11 +215,11 @@ int main(int argc, char **argv) {
         for (size_t l = 0; l < ARRAY_LEN(lengths); l++) {
             char name[32], *text = chain(lengths[l]);
             snprintf(name, sizeof(name), "chain of %d", lengths[l]);
-            measure(name, text, sizes[s][0], sizes[s][1], pool);
+            measure(name, text, sizes[s][0], sizes[s][1], only, pool);
             free(text);
         }
         for (size_t i = 0; i < ARRAY_LEN(programs); i++)
-            measure(programs[i].name, programs[i].text, sizes[s][0], sizes[s][1], pool);
+            measure(programs[i].name, programs[i].text, sizes[s][0], sizes[s][1], only, pool);
     }
     pool_free(pool);
     return 0;

@@ -79,7 +79,8 @@ PROGRAMS = [(f"chain of {n}, {show}", chain(n), (rows, columns), copies)
 PROGRAMS += [(f"{name}, {show}", program, shape, copies)
              for name, program in (("GELU", gelu), ("layer norm", layer_norm), ("softmax", softmax),
                                    ("LSTM cell", lstm), ("Adam", adam))
-             for show, shape, copies in (("64 KB", (32, 512), 32), ("16 MB", (4096, 1024), 1))]
+             for show, shape, copies in (("1 KB", (4, 64), 64), ("16 KB", (32, 128), 64),
+                                         ("64 KB", (32, 512), 32), ("16 MB", (4096, 1024), 1))]
 
 
 def step_of(tf, tf1, np, row, target, is_jit):

@@ -232,12 +232,20 @@ static double n_broadcast(const struct cost_query *q) {
 
 double cost_broadcast(const struct cost_query *q) { return of_elements(q, n_broadcast(q)); }
 
-/* Where only shapes are known, each instruction costs the row's time. */
+/* The instructions, and the values that are read and written. Where only shapes are known, each
+ * instruction has the time of the row. */
 double cost_fused(const struct cost_query *q) {
     const struct attr_value *program = node_attr(q->node, "program");
+    double n = n_broadcast(q), ns;
+    int n_moved = q->node->n_outputs;
+    for (int i = 0; i < q->node->n_data; i++)
+        n_moved += n_of(q, i) == n;
     if (q->ctx)
-        return n_broadcast(q) * fused_ns_per_element(q->ctx->instance);
-    return program ? of_elements(q, n_broadcast(q) * program->list.n_values) : 0;
+        ns = fused_ns_per_element(q->ctx->instance);
+    else
+        ns = program ? program->list.n_values * fused_instruction_ns((double)q->row->ns_per_element)
+                     : 0;
+    return n * (ns + FUSED_MOVE_NS * n_moved);
 }
 
 /* Takes rows · depth · columns multiplications. */

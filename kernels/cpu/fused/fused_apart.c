@@ -3,6 +3,8 @@
  * outside of a domain. So the results and the errors are those of the nodes that were fused. */
 #include "kernels/cpu/fused/fused_internal.h"
 
+enum { FEW_TENSORS = 16 };
+
 enum kernel_result fused_fail(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
                               struct status *status_take) {
     return kernel_fail(ctx, status_suffix_take(status_take, "\n\t [[{{node %s}}]]",
@@ -47,15 +49,25 @@ static void run_instruction(struct kernel_ctx *ctx, const struct fused_instructi
         tensor_clear(&operands[i]);
 }
 
+/* On the stack if there are few, because small values are computed in less time than malloc. */
+static struct tensor *make_tensors(struct arena *arena, struct tensor *few, int n) {
+    if (n > FEW_TENSORS)
+        return fused_tensors_new(arena, n);
+    for (int i = 0; i < n; i++)
+        few[i] = TENSOR_INIT;
+    return few;
+}
+
 enum kernel_result fused_run_apart(struct kernel_ctx *ctx) {
     const struct fused_state *state = ctx->instance->state;
+    struct tensor few_results[FEW_TENSORS], few_operands[FEW_TENSORS];
     struct arena arena;
     int most_operands = 0;
     for (int k = 0; k < state->n_instructions; k++)
         most_operands = MAX(most_operands, state->instructions[k].n_operands);
     arena_init(&arena);
-    struct tensor *results = fused_tensors_new(&arena, state->n_instructions),
-                  *operands = fused_tensors_new(&arena, most_operands);
+    struct tensor *results = make_tensors(&arena, few_results, state->n_instructions),
+                  *operands = make_tensors(&arena, few_operands, most_operands);
     for (int k = 0; k < state->n_instructions && !ctx->status; k++) {
         take_operands(ctx, &state->instructions[k], results, operands);
         run_instruction(ctx, &state->instructions[k], operands, &results[k]);

@@ -29,8 +29,9 @@ struct fused_instruction {
     /* by operand: does nobody read its value afterwards, the node's outputs included? */
     const bool *is_last_use;
     int n_operands;
-    size_t size; /* of an element of the result */
-    int output;  /* the first output of the node that is the result, or -1 */
+    double ns_per_element; /* in a block */
+    size_t size;           /* of an element of the result */
+    int output;            /* the first output of the node that is the result, or -1 */
 };
 
 struct fused_state {
@@ -52,10 +53,14 @@ static inline int fused_n_values(const struct fused_state *state) {
 enum fused_small_result {
     FUSED_SMALL_DONE,  /* or it has failed */
     FUSED_SMALL_UNFIT, /* nothing has happened: the values are not small, or of several shapes */
+    FUSED_SMALL_MIXED, /* as UNFIT, and the instructions take less time one by one */
     FUSED_SMALL_BAD,   /* an element is outside of a domain; the outputs have no meaning */
 };
 /* Needs a program that can run by blocks. Inputs are left as they are. */
 enum fused_small_result fused_run_small(struct kernel_ctx *ctx);
+/* For tests: without it, nothing is MIXED, so that small values run by blocks. Default true. Not
+ * while a kernel runs. */
+void fused_set_mixed(bool is_on);
 
 /* ---- one execution by blocks ---- */
 

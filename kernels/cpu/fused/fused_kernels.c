@@ -40,7 +40,8 @@ static struct status *init_instruction(const struct kernel_init *init, struct fu
     state->can_be_blocks &= made->shapes != BLOCK_NEVER;
     state->can_be_scalars &= made->shapes != BLOCK_NEVER && made->shapes != BLOCK_BIAS;
     state->may_fail |= made->engine->may_fail && made->engine->may_fail(&made->kernel);
-    state->ns_per_element += (double)made->kernel.cost->ns_per_element;
+    made->ns_per_element = fused_instruction_ns((double)made->kernel.cost->ns_per_element);
+    state->ns_per_element += made->ns_per_element;
     return NULL;
 }
 
@@ -175,7 +176,7 @@ static enum kernel_result fused_compute(struct kernel_ctx *ctx) {
         }
         if (small == FUSED_SMALL_BAD)
             clear_outputs(ctx, state);
-        else if (run_blocks(ctx, state))
+        else if (small == FUSED_SMALL_UNFIT && run_blocks(ctx, state))
             return KERNEL_DONE;
     }
     return fused_run_apart(ctx);

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "kernels/cost.h"
+#include "kernels/cpu/fused/fused.h"
 #include "kernels/cpu/fused/fused_internal.h"
 #include "kernels/support/broadcast.h"
 
@@ -207,7 +208,7 @@ static void add_step(struct scan *scan, int k) {
             buffer_for_result(scan, at, instruction, value);
     release_operands(scan, at, instruction);
     stage->widest = MAX(stage->widest, step->result.step);
-    stage->cost_ns += (double)instruction->kernel.cost->ns_per_element;
+    stage->cost_ns += instruction->ns_per_element;
 }
 
 static bool is_of_stage(const struct stage *stage, int k) {
@@ -246,6 +247,15 @@ static void choose_block(struct stage *stage) {
     }
 }
 
+/* What reading and writing memory takes for an element of the stage. */
+static double move_ns(const struct stage *stage) {
+    const struct fused_run *run = stage->run;
+    int n_moved = 0;
+    for (int v = 0; v < fused_n_values(run->state); v++)
+        n_moved += run->values[v].data && run->values[v].class_of == stage->class_of;
+    return FUSED_MOVE_NS * n_moved;
+}
+
 static void build(struct stage *stage) {
     struct fused_run *run = stage->run;
     int n_values = fused_n_values(run->state);
@@ -265,6 +275,7 @@ static void build(struct stage *stage) {
     for (int k = 0; k < run->state->n_instructions; k++)
         if (is_of_stage(stage, k))
             add_step(&scan, k);
+    stage->cost_ns += move_ns(stage);
     choose_block(stage);
 }
 

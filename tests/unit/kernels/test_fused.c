@@ -358,11 +358,13 @@ static bool run_program(uint64_t number, struct pool *pool) {
     memcpy(members, p.steps, sizeof(members));
     assert_null(fused_node_make(&p.graph, members, n_steps, is_result));
     assert_string_equal(fused->op_name, OP_FUSED);
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 5; way++) {
         kernel_set_in_place(way != 2);
-        check_fused(&p, fused, is_result, pool, way != 0, expected);
+        fused_set_mixed(way < 3); /* else also small values of several shapes run by blocks */
+        check_fused(&p, fused, is_result, pool, way != 0 && way != 3, expected);
     }
     kernel_set_in_place(true);
+    fused_set_mixed(true);
     if (getenv("FUSED_PROGRAM"))
         print_program(&p);
     if (!expected)

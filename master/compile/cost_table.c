@@ -166,18 +166,37 @@ uint64_t cost_table_n_changes(struct cost_table *table) {
     return n;
 }
 
+/* A page may have ten thousand rows, and compilations wait for the lock: the text is made without
+ * it. The keys follow the rows. */
+struct shown_row {
+    double ns;
+    int64_t n;
+    size_t key_at;
+};
+
 void cost_table_describe(struct cost_table *table, int max_rows, struct str *out) {
-    size_t cursor = 0;
+    struct str keys = STR_INIT;
     struct span key;
+    size_t cursor = 0;
     void *value;
-    str_add_char(out, '[');
+    int n = 0;
     pthread_mutex_lock(&table->lock);
-    for (int i = 0; i < max_rows && strmap_next(&table->rows, &cursor, &key, &value); i++) {
+    int most = MIN(max_rows, (int)table->rows.n_entries);
+    struct shown_row *rows = xcalloc((size_t)MAX(most, 0) + 1, sizeof(*rows));
+    while (n < most && strmap_next(&table->rows, &cursor, &key, &value)) {
         const struct measured_cost *row = value;
-        str_addf(out, "%s{\"key\": \"", i > 0 ? ",\n " : "");
-        str_add_json_escaped(out, row->key, strlen(row->key));
-        str_addf(out, "\", \"ns\": %.0f, \"executions\": %lld}", row->ns, (long long)row->n);
+        rows[n++] = (struct shown_row){row->ns, row->n, keys.len};
+        str_add_bytes(&keys, row->key, strlen(row->key) + 1);
     }
     pthread_mutex_unlock(&table->lock);
+    str_add_char(out, '[');
+    for (int i = 0; i < n; i++) {
+        const char *text = keys.data + rows[i].key_at;
+        str_addf(out, "%s{\"key\": \"", i > 0 ? ",\n " : "");
+        str_add_json_escaped(out, text, strlen(text));
+        str_addf(out, "\", \"ns\": %.0f, \"executions\": %lld}", rows[i].ns, (long long)rows[i].n);
+    }
     str_add(out, "]\n");
+    free(rows);
+    str_fini(&keys);
 }

@@ -400,6 +400,26 @@ static void long_traces_make_samples_rarer(void **state) {
     world_fini(&world);
 }
 
+static void a_page_lists_at_most_so_many_rows(void **state) {
+    struct str page = STR_INIT;
+    cost_table_describe(table, 10, &page);
+    assert_string_equal(str_text(&page), "[]\n");
+    cost_table_note(table, "A \"float\"", 1500, 3);
+    str_clear(&page);
+    cost_table_describe(table, 10, &page);
+    assert_string_equal(str_text(&page),
+                        "[{\"key\": \"A \\\"float\\\"\", \"ns\": 1500, \"executions\": 3}]\n");
+    cost_table_note(table, "B", 2, 1);
+    cost_table_note(table, "C", 3, 1);
+    str_clear(&page);
+    cost_table_describe(table, 2, &page);
+    int n_rows = 0;
+    for (const char *at = str_text(&page); (at = strstr(at, "\"key\"")) != NULL; at++)
+        n_rows++;
+    assert_int_equal(n_rows, 2);
+    str_fini(&page);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -410,6 +430,7 @@ int main(void) {
         TEST(times_are_averaged_and_old_ones_fade),
         TEST(wrong_times_are_left_out),
         TEST(the_table_does_not_grow_without_limit),
+        TEST(a_page_lists_at_most_so_many_rows),
         TEST(a_file_brings_the_rows_back),
         TEST(a_full_table_is_printed_as_a_whole),
         TEST(an_empty_table_is_printed),

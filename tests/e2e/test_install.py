@@ -41,10 +41,9 @@ def expected_files():
                                                         *os.listdir(os.path.join(ROOT, "docs")))]
     found += [f"share/doc/millrace/examples/{name}"
               for name in ("millrace.env", "millrace.ini", "millrace-etcd.ini")]
-    kubernetes = os.path.join(ROOT, "deploy", "kubernetes")
-    found += [f"share/doc/millrace/examples/kubernetes/{name}" for name in files_below(kubernetes)]
-    drop_ins = os.path.join(ROOT, "deploy", "drop-ins")
-    found += [f"share/doc/millrace/examples/drop-ins/{name}" for name in files_below(drop_ins)]
+    for folder in ("kubernetes", "drop-ins", "monitoring"):
+        found += [f"share/doc/millrace/examples/{folder}/{name}"
+                  for name in files_below(os.path.join(ROOT, "deploy", folder))]
     return sorted(found)
 
 

@@ -18,12 +18,16 @@
 #include "rpc/daemon/daemon.h"
 #include "rpc/daemon/flag_page.h"
 #include "rpc/daemon/page.h"
+#include "rpc/daemon/page_html.h"
 #include "rpc/daemon/watchdog.h"
 #include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
 #include "rpc/tls/tls_flags.h"
 
-enum { MAX_COSTS_SHOWN = 10000 }; /* on /costz */
+enum {
+    MAX_COSTS_SHOWN = 10000, /* on /costz */
+    MAX_ROWS_SHOWN = 10000,  /* of tasks and links, on /statusz */
+};
 
 struct master_flags {
     const char *listen, *cluster, *port_file, *admin, *admin_socket, *disable_passes, *dump_graph,
@@ -274,7 +278,7 @@ static int page_status(void *arg, const char *query, struct str *out) {
     struct program *program = arg;
     str_addf(out, "{\"program\": \"tf-master\", \"version\": \"%s\", \"pid\": %d, \"service\": ",
              MILLRACE_VERSION, (int)getpid());
-    service_describe(program->service, out);
+    service_describe(program->service, page_html_rows(query, MAX_ROWS_SHOWN), out);
     str_add(out, ", \"tls\": ");
     tls_set_describe(&program->tls, out);
     if (program->membership) {
@@ -311,7 +315,8 @@ static int page_end_job(void *arg, const char *query, struct str *out) {
 
 static int page_costs(void *arg, const char *query, struct str *out) {
     struct program *program = arg;
-    cost_table_describe(cost_keeper_table(program->costs), MAX_COSTS_SHOWN, out);
+    cost_table_describe(cost_keeper_table(program->costs), page_html_rows(query, MAX_COSTS_SHOWN),
+                        out);
     return 200;
 }
 

@@ -22,6 +22,7 @@
 #include "rpc/daemon/daemon.h"
 #include "rpc/daemon/flag_page.h"
 #include "rpc/daemon/page.h"
+#include "rpc/daemon/page_html.h"
 #include "rpc/daemon/watchdog.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"
@@ -38,6 +39,7 @@ enum {
     MAX_FILE_ROOTS = 64,
     IO_THREADS = 4,
     MAX_DEVICE_SCALE = 1000,
+    MAX_ROWS_SHOWN = 10000, /* of graphs and of resources, on /statusz */
 };
 
 struct worker_flags {
@@ -333,7 +335,7 @@ static int page_status(void *arg, const char *query, struct str *out) {
     struct worker *worker = arg;
     if (!worker->service)
         return 503;
-    worker_service_describe(worker->service, out);
+    worker_service_describe(worker->service, page_html_rows(query, MAX_ROWS_SHOWN), out);
     return 200;
 }
 

@@ -130,7 +130,8 @@ struct device_table *tasks_session_devices(struct tasks *tasks,
                                            const struct session_config *config);
 /* What values between the tasks cost. It lives as long as the table of tasks. Any thread. */
 struct link_table *tasks_links(struct tasks *tasks);
-void tasks_describe(struct tasks *tasks, struct str *out); /* JSON rows for /statusz */
+/* Appends JSON rows for /statusz: at most max_rows, and then {"more":N}. */
+void tasks_describe(struct tasks *tasks, int max_rows, struct str *out);
 
 int task_index(const struct task *task);
 const char *task_name(const struct task *task);

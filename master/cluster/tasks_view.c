@@ -124,11 +124,10 @@ struct link_table *tasks_links(struct tasks *tasks) {
     return tasks->links;
 }
 
-void tasks_describe(struct tasks *tasks, struct str *out) {
+void tasks_describe(struct tasks *tasks, int max_rows, struct str *out) {
     static const char *const states[] = {"down", "probing", "linking", "ready"};
-    enum { MAX_SHOWN = 10000 };
     str_add_char(out, '[');
-    for (int i = 0; i < MIN(tasks->n, MAX_SHOWN); i++) {
+    for (int i = 0; i < MIN(tasks->n, max_rows); i++) {
         const struct task *task = tasks->rows[i];
         str_addf(out,
                  "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": "
@@ -151,8 +150,8 @@ void tasks_describe(struct tasks *tasks, struct str *out) {
         task_health_describe(&task->health, out);
         str_add_char(out, '}');
     }
-    if (tasks->n > MAX_SHOWN)
-        str_addf(out, ", {\"more\": %d}", tasks->n - MAX_SHOWN);
+    if (tasks->n > max_rows)
+        str_addf(out, ", {\"more\": %d}", tasks->n - max_rows);
     str_add_char(out, ']');
 }
 

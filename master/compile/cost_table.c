@@ -181,7 +181,7 @@ void cost_table_describe(struct cost_table *table, int max_rows, struct str *out
     void *value;
     int n = 0;
     pthread_mutex_lock(&table->lock);
-    int most = MIN(max_rows, (int)table->rows.n_entries);
+    int n_rows = (int)table->rows.n_entries, most = MIN(max_rows, n_rows);
     struct shown_row *rows = xcalloc((size_t)MAX(most, 0) + 1, sizeof(*rows));
     while (n < most && strmap_next(&table->rows, &cursor, &key, &value)) {
         const struct measured_cost *row = value;
@@ -196,6 +196,8 @@ void cost_table_describe(struct cost_table *table, int max_rows, struct str *out
         str_add_json_escaped(out, text, strlen(text));
         str_addf(out, "\", \"ns\": %.0f, \"executions\": %lld}", rows[i].ns, (long long)rows[i].n);
     }
+    if (n_rows > max_rows)
+        str_addf(out, ",\n {\"more\": %d}", n_rows - max_rows);
     str_add(out, "]\n");
     free(rows);
     str_fini(&keys);

@@ -39,7 +39,7 @@ double cost_table_find(struct cost_table *table, const char *key);
 int cost_table_n_rows(struct cost_table *table);
 /* How often the table has changed. */
 uint64_t cost_table_n_changes(struct cost_table *table);
-/* Appends a JSON list of at most max_rows rows. */
+/* Appends a JSON list of at most max_rows rows; then one more says how many are left out. */
 void cost_table_describe(struct cost_table *table, int max_rows, struct str *out);
 
 /* ---- the file (--cost-file) ---- */

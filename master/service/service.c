@@ -628,15 +628,15 @@ static void describe_budgets(const struct service *service, struct str *out) {
     budgets_describe(rows, out);
 }
 
-void service_describe(struct service *service, struct str *out) {
+void service_describe(struct service *service, int max_rows, struct str *out) {
     str_addf(out,
              "{\"incarnation\": \"%016llx\", \"draining\": %s, \"sessions\": %d, \"steps\": %d, "
              "\"tasks\": ",
              (unsigned long long)service->env.incarnation, service->is_draining ? "true" : "false",
              service->n_sessions, service->env.n_steps);
-    tasks_describe(service->env.tasks, out);
+    tasks_describe(service->env.tasks, max_rows, out);
     str_add(out, ", \"links\": ");
-    link_table_describe(tasks_links(service->env.tasks), MAX_LINKS_SHOWN, out);
+    link_table_describe(tasks_links(service->env.tasks), MIN(max_rows, (int)MAX_LINKS_SHOWN), out);
     session_clusters_describe(service, out);
     str_addf(out,
              ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, "

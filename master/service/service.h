@@ -43,7 +43,8 @@ void service_end_job(struct service *service);
 /* Ends every step. The memory is freed when the last session has been freed. */
 void service_free(struct service *service);
 bool service_is_ready(struct service *service, struct str *why_not);
-void service_describe(struct service *service, struct str *out); /* /statusz, a JSON object */
+/* Appends /statusz, a JSON object, with at most max_rows tasks. */
+void service_describe(struct service *service, int max_rows, struct str *out);
 /* Writes /sessionz as JSON: the sessions, and their compiled signatures. "session=HANDLE" in the
  * query chooses one session. */
 void service_page_sessions(struct service *service, const char *query, struct str *out);

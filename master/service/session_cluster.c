@@ -170,7 +170,7 @@ struct session_cluster *session_cluster_of(const struct session *session) {
 }
 
 void session_clusters_describe(struct service *service, struct str *out) {
-    enum { MAX_BYTES = 1 << 20 };
+    enum { MAX_BYTES = 1 << 20, MAX_TASKS = 500 };
     size_t begin = out->len, n_more = 0;
     page_open(out, "session_clusters", '[');
     LIST_FOR_EACH (link, &service->clusters) {
@@ -182,7 +182,7 @@ void session_clusters_describe(struct service *service, struct str *out) {
         page_open(out, NULL, '{');
         page_id(out, "cluster", cluster->env.incarnation);
         page_key(out, "tasks");
-        tasks_describe(cluster->env.tasks, out);
+        tasks_describe(cluster->env.tasks, MAX_TASKS, out);
         page_close(out, '}');
     }
     page_more(out, n_more);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "common/base/units.h"
+#include "rpc/daemon/page.h"
 
 enum {
     MAX_COLUMNS = 48,
@@ -552,19 +553,34 @@ static void add_head(const struct renderer *r) {
     str_add_char(out, '\n');
 }
 
-void page_write_html(struct str *out, const struct page_frame *frame, struct span json) {
-    struct renderer r = {.out = out, .frame = frame, .begin = out->len};
+int page_html_rows(const char *query, int max_rows) {
+    bool is_html = page_query_is(query, "format", "html");
+    return is_html ? MIN(max_rows, (int)PAGE_HTML_MAX_ROWS) : max_rows;
+}
+
+static void add_json(const struct renderer *r, struct span json) {
     json_error_t error;
+    if (json.len > PAGE_HTML_MAX_JSON_BYTES) {
+        str_add(r->out, "<p>The page is too long to be drawn: ");
+        units_add_size(r->out, (double)json.len);
+        str_add(r->out, " of <a href=\"?format=json\">JSON</a>.</p>");
+        return;
+    }
     json_t *root =
         json_loadb(json.data ? json.data : "", json.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    add_head(&r);
     if (root) {
-        add_body(&r, root);
+        add_body(r, root);
     } else {
-        str_add(out, "<pre>");
-        add_escaped(out, json.data, MIN(json.len, (size_t)PAGE_HTML_MAX_BYTES / 8));
-        str_add(out, "</pre>");
+        str_add(r->out, "<pre>");
+        add_escaped(r->out, json.data, MIN(json.len, (size_t)PAGE_HTML_MAX_BYTES / 8));
+        str_add(r->out, "</pre>");
     }
-    str_add(out, "</main></body></html>\n");
     json_decref(root);
+}
+
+void page_write_html(struct str *out, const struct page_frame *frame, struct span json) {
+    struct renderer r = {.out = out, .frame = frame, .begin = out->len};
+    add_head(&r);
+    add_json(&r, json);
+    str_add(out, "</main></body></html>\n");
 }

@@ -14,6 +14,8 @@
 enum {
     PAGE_HTML_MAX_BYTES = 2 << 20,
     PAGE_HTML_MAX_ROWS = 500, /* of one table */
+    /* More JSON is not drawn, because drawing a MiB takes the loop some 20 ms. */
+    PAGE_HTML_MAX_JSON_BYTES = 1 << 20,
     PAGE_HTML_MAX_DEPTH = 8,
 };
 
@@ -30,6 +32,9 @@ struct page_frame {
     const struct page_link *links;
     size_t n_links;
 };
+
+/* How many rows a page of up to max_rows should write: no more than are drawn if it is drawn. */
+int page_html_rows(const char *query, int max_rows);
 
 /* `json` is the page's value. What is no JSON is shown as text. */
 void page_write_html(struct str *out, const struct page_frame *frame, struct span json);

@@ -81,7 +81,8 @@ int worker_service_n_steps(struct worker_service *service);
 /* Appends where clients connect, for one that has dialled this task: "dial the master at …".
  * Accepts NULL. */
 void worker_service_say_where(const struct worker_service *service, struct str *out);
-void worker_service_describe(struct worker_service *service, struct str *out);
+/* Adds what /statusz shows, as a JSON object, with at most max_rows graphs and resources. */
+void worker_service_describe(struct worker_service *service, int max_rows, struct str *out);
 /* Adds what /stepz shows, as text: a paragraph for each live step. */
 void worker_service_describe_steps(struct worker_service *service, struct str *out);
 /* Adds the same as a JSON object. */

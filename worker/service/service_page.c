@@ -45,7 +45,6 @@ static void describe_devices(const struct worker_service *service, struct str *o
 enum {
     MAX_STEPS_SHOWN = 100,
     MAX_WAITS_BYTES = 64 << 10, /* of one step */
-    MAX_ROWS_SHOWN = 10000,     /* of graphs, and of resources */
     MAX_CLUSTERS_BYTES = 1 << 20,
 };
 
@@ -161,7 +160,7 @@ static void describe_clusters(const struct worker_service *service, struct str *
     page_close(out, ']');
 }
 
-void worker_service_describe(struct worker_service *service, struct str *out) {
+void worker_service_describe(struct worker_service *service, int max_rows, struct str *out) {
     str_add_char(out, '{');
     add_text(out, "task", service->task);
     str_addf(out, "\"incarnation\":\"%016llx\",\"version\":\"%s\",\"draining\":%s,\"clients\":%d,",
@@ -180,10 +179,10 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
     str_add_char(out, ',');
     describe_steps(service, out);
     page_key(out, "graphs");
-    graph_cache_describe(service->graphs, MAX_ROWS_SHOWN, out);
+    graph_cache_describe(service->graphs, (size_t)max_rows, out);
     str_addf(out,
              ",\"n_resources\":%zu,\"resources\":", container_n_resources(service->containers));
-    container_describe(service->containers, MAX_ROWS_SHOWN, out);
+    container_describe(service->containers, (size_t)max_rows, out);
     str_add(out, ",\"peers\":");
     peer_table_describe(service->home->peers, out);
     describe_clusters(service, out);

@@ -420,10 +420,29 @@ static void a_page_lists_at_most_so_many_rows(void **state) {
     str_fini(&page);
 }
 
+static void a_list_says_what_it_leaves_out(void **state) {
+    struct str out = STR_INIT;
+    cost_table_describe(table, 2, &out);
+    assert_string_equal(str_text(&out), "[]\n");
+    for (int i = 0; i < 5; i++) {
+        char key[8];
+        snprintf(key, sizeof(key), "key%d", i);
+        cost_table_note(table, key, 10, 1);
+    }
+    str_clear(&out);
+    cost_table_describe(table, 2, &out);
+    assert_non_null(strstr(str_text(&out), "},\n {\"more\": 3}]\n"));
+    str_clear(&out);
+    cost_table_describe(table, 5, &out);
+    assert_null(strstr(str_text(&out), "more"));
+    str_fini(&out);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(a_list_says_what_it_leaves_out),
         TEST(a_key_has_op_type_sizes_and_device),
         TEST(near_sizes_share_a_key),
         TEST(attrs_count_names_do_not),

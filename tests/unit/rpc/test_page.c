@@ -223,7 +223,7 @@ static void a_page_has_a_limit(void **state) {
     assert_non_null(strstr(str_text(&out), "and 1000 more"));
     str_clear(&json);
     page_open(&json, NULL, '{');
-    for (int table = 0; table < 40; table++) {
+    for (int table = 0; table < 7; table++) {
         char name[20];
         snprintf(name, sizeof(name), "rows_%d", table);
         page_open(&json, name, '[');
@@ -240,9 +240,25 @@ static void a_page_has_a_limit(void **state) {
     }
     page_close(&json, '}');
     html_of(&out, json.data, json.len);
-    assert_true(json.len > PAGE_HTML_MAX_BYTES && out.len <= PAGE_HTML_MAX_BYTES);
+    assert_true(json.len <= PAGE_HTML_MAX_JSON_BYTES && out.len <= PAGE_HTML_MAX_BYTES);
     assert_non_null(strstr(str_text(&out), "too long to be shown whole"));
     assert_string_equal(str_text(&out) + out.len - 15, "</body></html>\n");
+    str_fini(&json);
+    str_fini(&out);
+}
+
+static void what_is_too_long_is_not_drawn(void **state) {
+    struct str json = STR_INIT, out = STR_INIT;
+    page_open(&json, NULL, '[');
+    while (json.len <= PAGE_HTML_MAX_JSON_BYTES)
+        page_text(&json, NULL, "many words");
+    page_close(&json, ']');
+    html_of(&out, json.data, json.len);
+    assert_true(out.len < 10000);
+    assert_non_null(strstr(str_text(&out), "1.0 MiB of <a href=\"?format=json\">JSON</a>"));
+    assert_int_equal(page_html_rows("a=1&format=html", 10000), PAGE_HTML_MAX_ROWS);
+    assert_int_equal(page_html_rows("format=json", 10000), 10000);
+    assert_int_equal(page_html_rows("format=html", 10), 10);
     str_fini(&json);
     str_fini(&out);
 }
@@ -306,6 +322,7 @@ int main(void) {
         cmocka_unit_test(only_own_pages_are_linked),
         cmocka_unit_test(what_is_no_json_is_shown_as_text),
         cmocka_unit_test(a_page_has_a_limit),
+        cmocka_unit_test(what_is_too_long_is_not_drawn),
         cmocka_unit_test(nesting_has_a_limit),
         cmocka_unit_test(flags_are_shown_without_secrets),
     };

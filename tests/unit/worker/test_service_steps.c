@@ -222,7 +222,7 @@ static void the_page_shows_what_a_step_waits_for(void **state) {
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
     LOOP_UNTIL(loop, n_waiting == 1);
-    worker_service_describe(worker.service, &page);
+    worker_service_describe(worker.service, 100, &page);
     assert_non_null(strstr(page.data, "\"live_steps\":1"));
     assert_non_null(strstr(page.data, "w (Square) for"));
     str_fini(&page);

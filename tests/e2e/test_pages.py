@@ -232,6 +232,27 @@ class TestMemoryAndTransport(PagesCase):
         (row,) = self.json_of("ps", "/statusz")["resources"]
         self.assertEqual(row["size_bytes"], 4 * self.N)
 
+    def test_memz_counts_queues_and_tables(self):
+        t, types, ps = type_attr(FLOAT), data(1, raw.number(6, FLOAT)), "/job:ps/task:0"
+        values = raw.tensor(FLOAT, (3, 100), bytes(1200))
+        keys = raw.tensor(raw.INT32, (2,), bytes(4) + b"\1\0\0\0")
+        with Client(self.port) as client:
+            client.run(client.create(graph(
+                node("q", "FIFOQueueV2", device=ps, shared_name=data(2, "the queue"),
+                     component_types=types),
+                raw.const("values", values, FLOAT, ps),
+                node("put", "QueueEnqueueManyV2", ("q", "values"), ps, Tcomponents=types),
+                node("t", "MutableHashTableV2", device=ps, shared_name=data(2, "the table"),
+                     key_dtype=type_attr(raw.INT32), value_dtype=t),
+                raw.const("keys", keys, raw.INT32, ps),
+                raw.const("two", raw.tensor(FLOAT, (2,), bytes(8)), FLOAT, ps),
+                node("insert", "LookupTableInsertV2", ("t", "keys", "two"), ps,
+                     Tin=type_attr(raw.INT32), Tout=t))), targets=["put", "insert"])
+        rows = {row["name"]: row for row in self.json_of("ps", "/memz")["resources"]}
+        self.assertEqual((rows["the queue"]["items"], rows["the queue"]["size_bytes"]), (3, 1200))
+        self.assertEqual(rows["the table"]["items"], 2)
+        self.assertGreaterEqual(rows["the table"]["size_bytes"], 2 * 4)
+
     def test_memz_shows_the_largest(self):
         t = type_attr(FLOAT)
         nodes = []

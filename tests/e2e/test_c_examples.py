@@ -165,14 +165,16 @@ print("losses", *losses[:20])
         self.assertGreater(accuracy(out), .95)
 
     def test_on_tensorflows_servers(self):
-        for name, steps, tolerance in (("lenet", 20, 2e-3), ("char_lstm", 10, 2e-3),
-                                       ("word2vec", 10, .05)):
+        """One set of servers for all, since they take seconds to start."""
+        steps = {"lenet": 20, "char_lstm": 10, "word2vec": 10, "sync_replicas": 100}
+        commands = [f"{self.build(os.path.join(ROOT, 'examples', 'c', name + '.c'))} {n}"
+                    for name, n in steps.items()]
+        theirs = self.on_tensorflow("sh", "-ec", "; echo next; ".join(commands), ps=2,
+                                    workers=3).split("next\n")
+        ours = self.on_cluster("sh", "-ec", "; echo next; ".join(commands), ps=2,
+                               workers=3).split("next\n")
+        for name, mine, wanted, tolerance in zip(steps, ours, theirs, (2e-3, 2e-3, .05)):
             with self.subTest(name):
-                program = self.build(os.path.join(ROOT, "examples", "c", f"{name}.c"))
-                ours = self.on_cluster(program, str(steps), ps=2)
-                theirs = self.on_tensorflow(program, str(steps), ps=2)
-                self.assertEqual(len(losses(ours)), steps)
-                self.same_numbers(losses(ours), losses(theirs), tolerance)
-        program = self.build(os.path.join(ROOT, "examples", "c", "sync_replicas.c"))
-        self.assertRegex(self.on_tensorflow(program, "100", workers=3),
-                         r"(?m)^100 updates in 100 steps$")
+                self.assertEqual(len(losses(mine)), steps[name])
+                self.same_numbers(losses(mine), losses(wanted), tolerance)
+        self.assertRegex(theirs[3], r"(?m)^100 updates in 100 steps$")

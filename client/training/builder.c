@@ -30,6 +30,7 @@ void MR_DeleteBuilder(MR_Builder *builder) {
     TF_DeleteStatus(builder->status);
     free(builder->controls);
     free(builder->variables);
+    savers_free(builder->savers);
     arena_fini(&builder->arena);
     free(builder);
 }

@@ -18,7 +18,8 @@ struct MR_Builder {
     int64_t seed;
     MR_Variable **variables;
     int n_variables;
-    struct arena arena; /* of all that the builder owns */
+    struct MR_Saver *savers; /* in a list */
+    struct arena arena;      /* of all that the builder owns */
 };
 
 struct MR_Variable {
@@ -28,6 +29,7 @@ struct MR_Variable {
     int64_t *dims;
     int rank;
     bool is_trainable;
+    bool is_local; /* of one replica; a saver of all variables leaves it out */
     TF_Output handle;
     TF_Operation *init;
     /* of a part: the name and the rows of the whole, its first row, which part it is; else NULL */
@@ -67,6 +69,8 @@ void shape_text(struct str *out, const int64_t *dims, int rank);
 /* As MR_NewVariable, with an initial value that is added already. */
 MR_Variable *variable_add(MR_Builder *b, const char *name, TF_DataType dtype, const int64_t *dims,
                           int rank, MR_Initializer init);
+/* Frees what savers own outside the arena. Accepts NULL. */
+void savers_free(struct MR_Saver *first);
 /* Is the variable one of the builder? Else fails. */
 bool variable_check(MR_Builder *b, const MR_Variable *variable);
 

@@ -12,9 +12,19 @@ struct MR_Saver {
     TF_Output path; /* fed */
     TF_Operation *save, *restore;
     int max_to_keep;
-    char **kept; /* the checkpoints that there are, the latest at last */
+    char **kept; /* the checkpoints that `checkpoint` names, the latest at last */
     int n_kept;
+    MR_Saver *next; /* of the builder */
 };
+
+/* Removes the first n checkpoints from the list. */
+static void forget(MR_Saver *saver, int n) {
+    for (int i = 0; i < n; i++)
+        free(saver->kept[i]);
+    saver->n_kept -= n;
+    for (int i = 0; i < saver->n_kept; i++)
+        saver->kept[i] = saver->kept[i + n];
+}
 
 /* ---- operations ---- */
 
@@ -51,6 +61,16 @@ static TF_Output add_strings(MR_Builder *b, MR_Variable *const *variables, int n
     return out;
 }
 
+/* Refuses a tensor of another shape than the variable's, which its reads rely on. */
+static TF_Output ensure_shape(MR_Builder *b, const MR_Variable *v, TF_Output value) {
+    struct str attrs = STR_INIT;
+    str_add(&attrs, "shape=");
+    shape_text(&attrs, v->dims, v->rank);
+    TF_Output out = MR_Op(b, "EnsureShape", str_text(&attrs), &value, 1);
+    str_fini(&attrs);
+    return out;
+}
+
 static void add_operations(MR_Saver *saver, MR_Variable *const *variables, int n) {
     MR_Builder *b = saver->builder;
     struct str dtypes = STR_INIT;
@@ -67,9 +87,19 @@ static void add_operations(MR_Saver *saver, MR_Variable *const *variables, int n
     saver->save = MR_Op(b, "SaveV2", NULL, inputs, n + 3).oper;
     TF_Operation *restored = MR_Op(b, "RestoreV2", str_text(&dtypes), inputs, 3).oper;
     for (int i = 0; i < n && restored; i++)
-        assigns[i] = MR_Assign(b, variables[i], (TF_Output){restored, i});
+        assigns[i] =
+            MR_Assign(b, variables[i], ensure_shape(b, variables[i], (TF_Output){restored, i}));
     saver->restore = MR_Group(b, NULL, assigns, n);
     str_fini(&dtypes);
+}
+
+/* Copies the variables of the builder that are not local to `ret`. */
+static int saved_variables(const MR_Builder *b, MR_Variable **ret) {
+    int n = 0;
+    for (int i = 0; i < b->n_variables; i++)
+        if (!b->variables[i]->is_local)
+            ret[n++] = b->variables[i];
+    return n;
 }
 
 static bool check_variables(MR_Builder *b, MR_Variable *const *variables, int n) {
@@ -92,14 +122,17 @@ MR_Saver *MR_NewSaver(MR_Builder *builder, MR_Variable *const *variables, int nu
     if (!builder_enter(builder, __func__, &outer))
         return NULL;
     MR_Saver *saver = NULL;
-    int n = num_variables < 0 ? builder->n_variables : num_variables;
-    MR_Variable *const *chosen = num_variables < 0 ? builder->variables : variables;
+    MR_Variable **all = arena_array(&builder->arena, MR_Variable *, builder->n_variables + 1);
+    int n = num_variables < 0 ? saved_variables(builder, all) : num_variables;
+    MR_Variable *const *chosen = num_variables < 0 ? all : variables;
     if (max_to_keep < 0)
         builder_fail(builder, status_invalid("max_to_keep is %d", max_to_keep));
     if (check_variables(builder, chosen, n)) {
         saver = arena_new(&builder->arena, MR_Saver);
         saver->builder = builder;
         saver->max_to_keep = max_to_keep;
+        saver->next = builder->savers;
+        builder->savers = saver;
         const char *device = builder_swap_device(builder, chosen[0]->device);
         int n_controls = builder->n_controls;
         builder->n_controls = 0;
@@ -109,6 +142,13 @@ MR_Saver *MR_NewSaver(MR_Builder *builder, MR_Variable *const *variables, int nu
     }
     builder_leave(builder, outer);
     return builder_is_ok(builder) ? saver : NULL;
+}
+
+void savers_free(MR_Saver *first) {
+    for (MR_Saver *saver = first; saver; saver = saver->next) {
+        forget(saver, saver->n_kept);
+        free(saver->kept);
+    }
 }
 
 /* ---- steps ---- */
@@ -133,15 +173,28 @@ static struct status *check_call(const char *function, const MR_Saver *saver,
 
 /* Counts a new checkpoint among those that are kept. */
 static void keep(MR_Saver *saver, const char *path) {
-    struct arena *arena = &saver->builder->arena;
-    char **kept = arena_array(arena, char *, saver->n_kept + 1);
     int n = 0;
-    for (int i = 0; i < saver->n_kept; i++)
-        if (strcmp(saver->kept[i], path) != 0)
-            kept[n++] = saver->kept[i];
-    kept[n++] = arena_strdup(arena, path);
-    saver->kept = kept;
+    if (saver->max_to_keep == 0)
+        forget(saver, saver->n_kept);
+    saver->kept = xreallocarray(saver->kept, (size_t)saver->n_kept + 1, sizeof *saver->kept);
+    for (int i = 0; i < saver->n_kept; i++) {
+        if (strcmp(saver->kept[i], path) == 0)
+            free(saver->kept[i]);
+        else
+            saver->kept[n++] = saver->kept[i];
+    }
+    saver->kept[n++] = xstrdup(path);
     saver->n_kept = n;
+}
+
+/* Names the checkpoints that stay in the file `checkpoint`, and deletes the others then. */
+static struct status *delete_old(MR_Saver *saver) {
+    int n_old = saver->max_to_keep > 0 ? MAX(saver->n_kept - saver->max_to_keep, 0) : 0;
+    TRY(checkpoint_state_write(&file_system_posix, saver->kept + n_old, saver->n_kept - n_old));
+    for (int i = 0; i < n_old; i++)
+        checkpoint_delete(&file_system_posix, saver->kept[i]);
+    forget(saver, n_old);
+    return NULL;
 }
 
 const char *MR_Save(MR_Saver *saver, TF_Session *session, const char *prefix, int64_t step,
@@ -158,14 +211,7 @@ const char *MR_Save(MR_Saver *saver, TF_Session *session, const char *prefix, in
     run(saver, session, str_text(&path), saver->save, status);
     if (TF_GetCode(status) == TF_OK) {
         keep(saver, str_text(&path));
-        int n_old = saver->max_to_keep > 0 ? MAX(saver->n_kept - saver->max_to_keep, 0) : 0;
-        char **old = saver->kept;
-        saver->kept += n_old;
-        saver->n_kept -= n_old;
-        st = checkpoint_state_write(saver->kept, saver->n_kept);
-        for (int i = 0; i < n_old; i++)
-            checkpoint_delete(old[i]);
-        tf_status_set(status, status_prefix_take(st, "%s: ", __func__));
+        tf_status_set(status, status_prefix_take(delete_old(saver), "%s: ", __func__));
     }
     str_fini(&path);
     return TF_GetCode(status) == TF_OK ? saver->kept[saver->n_kept - 1] : NULL;
@@ -181,8 +227,8 @@ void MR_Restore(MR_Saver *saver, TF_Session *session, const char *path, TF_Statu
 
 unsigned char MR_LatestCheckpoint(const char *folder, char *path, size_t max_length) {
     struct str found = STR_INIT;
-    bool is_found =
-        folder && path && checkpoint_state_read(folder, &found) && found.len < max_length;
+    bool is_found = folder && path && checkpoint_state_read(&file_system_posix, folder, &found) &&
+                    found.len < max_length;
     if (is_found)
         memcpy(path, str_text(&found), found.len + 1);
     str_fini(&found);

@@ -163,7 +163,10 @@ static MR_SyncReplica train(MR_SyncReplicas *sync, const MR_Gradient *gradients,
                            ? "sync_rep_local_step"
                            : arena_printf(&b->arena, "sync_rep_local_step_%d", sync->n_trains);
     MR_Variable *local_step = variable_add(b, name, TF_INT64, NULL, 0, MR_Zeros());
-    MR_SetTrainable(local_step, 0);
+    if (local_step) {
+        local_step->is_trainable = false;
+        local_step->is_local = true;
+    }
     TF_Output at = MR_Read(b, local_step);
     bool is_first = sync->n_trains++ == 0;
     if (is_first)

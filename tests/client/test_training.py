@@ -399,6 +399,9 @@ class TestSaver(Models):
         m.step(targets=[m.init])
         return m
 
+    def prefix(self):
+        return self.id().split(".")[-1]
+
     def save(self, m, step):
         return m.call("MR_Save", m.saver, m.running, f"{self.folder}/model".encode(), step)
 
@@ -414,7 +417,7 @@ class TestSaver(Models):
         self.assertEqual(self.latest(m), tf1.train.latest_checkpoint(self.folder))
         self.assertIsNone(self.latest(m, 10))
         reader = tf1.train.load_checkpoint(self.folder)
-        prefix = self.id().split(".")[-1]
+        prefix = self.prefix()
         w, t0, t1, step, slot = m.step(m.reads)
         wanted = {"w": w, "t": np.concatenate([t0, t1]), "global_step": step, "w/Adagrad": slot}
         self.assertEqual(set(reader.get_variable_to_shape_map()),
@@ -441,6 +444,73 @@ class TestSaver(Models):
         state = tf1.train.get_checkpoint_state(self.folder)
         self.assertEqual(list(state.all_model_checkpoint_paths),
                          [f"{self.folder}/model-{i}" for i in (3, 4)])
+
+    def test_without_a_limit_all_stay_and_the_state_names_the_latest(self):
+        """As tf.compat.v1.train.Saver."""
+        m = self.filled(8)
+        m.saver = m.mr("NewSaver", None, -1, 0)
+        for step in (1, 2, 3):
+            self.save(m, step)
+        self.assertEqual(sum(name.endswith(".index") for name in os.listdir(self.folder)), 3)
+        state = tf1.train.get_checkpoint_state(self.folder)
+        self.assertEqual(list(state.all_model_checkpoint_paths), [f"{self.folder}/model-3"])
+
+    def test_nothing_is_deleted_while_the_state_cannot_be_written(self):
+        m = self.filled(9)
+        self.save(m, 1)
+        self.save(m, 2)
+        state = f"{self.folder}/checkpoint"
+        os.rename(state, state + ".old")
+        os.mkdir(state)  # which no file replaces
+        for step in (3, 4):
+            with self.assertRaisesRegex(Refused, f": MR_Save: {state}; "):
+                self.save(m, step)
+        indices = lambda: {name for name in os.listdir(self.folder) if name.endswith(".index")}
+        self.assertEqual(indices(), {f"model-{i}.index" for i in (1, 2, 3, 4)})
+        self.assertEqual([name for name in os.listdir(self.folder) if "tmp" in name], [])
+        os.rmdir(state)
+        self.save(m, 5)
+        self.assertEqual(indices(), {f"model-{i}.index" for i in (4, 5)})
+
+    def test_a_checkpoint_whose_index_is_gone_is_not_the_latest(self):
+        m = self.filled(10)
+        self.save(m, 1)
+        os.remove(f"{self.folder}/model-1.index")
+        self.assertIsNone(self.latest(m))
+
+    def test_other_shapes_are_refused(self):
+        m = self.filled(11)
+        before = m.step(m.reads)
+        for changed, shape in (("w", [1]), ("w", [4]), ("w", []), ("global_step", [1]),
+                               ("t", [10, 3])):
+            with self.subTest(changed, shape=shape), tf.Graph().as_default(), \
+                    tf1.Session() as session:
+                shapes = {"w": [2, 2], "w/Adagrad": [2, 2], "global_step": [], "t": [5, 3]}
+                shapes[changed] = shape
+                for name, dims in shapes.items():
+                    value = np.zeros(dims, np.int64 if name == "global_step" else np.float32)
+                    tf1.get_variable(f"{self.prefix()}/{name}", initializer=value)
+                session.run(tf1.global_variables_initializer())
+                path = tf1.train.Saver().save(session, f"{self.folder}/theirs")
+                with self.assertRaisesRegex(Refused, "(?s)^INVALID_ARGUMENT: .*" + re.escape(
+                        str(shape).replace(" ", ""))):
+                    m.call("MR_Restore", m.saver, m.running, path.encode())
+        self.assertEqual([a.shape for a in m.step(m.reads)], [a.shape for a in before])
+
+    def test_local_steps_of_replicas_are_not_saved(self):
+        m = self.filled(12)
+        w = m.c.MR_FindVariable(m.builder, f"{self.prefix()}/w".encode())
+        step = m.c.MR_FindVariable(m.builder, f"{self.prefix()}/global_step".encode())
+        sync = m.mr("NewSyncReplicas", m.mr("NewGradientDescent", m.mr("Scalar", FLOAT, 1)), step,
+                    1, 1)
+        gradient = (Gradient * 1)()
+        m.mr("Gradients", m.add("L2Loss", m.mr("Read", w)), pointers([w]), 1, gradient, 1)
+        m.mr("SyncTrain", sync, gradient, 1)
+        m.saver = m.mr("NewSaver", None, -1, 1)
+        self.save(m, 1)
+        names = tf1.train.load_checkpoint(self.folder).get_variable_to_shape_map()
+        self.assertEqual({name[len(self.prefix()) + 1:] for name in names},
+                         {"w", "w/Adagrad", "t", "global_step"})
 
     def test_names_with_escapes(self):
         m = self.filled(5)

@@ -49,7 +49,8 @@ void MR_SetPrefix(MR_Builder *builder, const char *prefix);
 /* The operations that follow wait for these. With n_controls 0 they wait for nothing. */
 void MR_SetControls(MR_Builder *builder, TF_Operation *const *controls, int num_controls);
 /* The first of the two seeds of random operations; the second is the argument of an initializer.
- * It is TensorFlow's graph seed, and has the same default, 87654321. */
+ * It is TensorFlow's graph seed, and has the same default, 87654321. Both count modulo 2^31 - 1, as
+ * there. */
 void MR_SetSeed(MR_Builder *builder, int64_t seed);
 
 /* ---- operations ---- */

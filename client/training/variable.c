@@ -46,12 +46,25 @@ static TF_Output vector_of(MR_Builder *b, const int64_t *dims, int rank) {
     return out;
 }
 
+/* Sets *ret_first and *ret_second to the seeds of an operation as TensorFlow's Python makes them of
+ * the seeds of a graph and an initializer: below 2^31 - 1, and not both 0, which would mean that
+ * each run draws others. */
+static void make_seeds(int64_t graph_seed, int64_t seed, int64_t *ret_first, int64_t *ret_second) {
+    enum { N_SEEDS = INT32_MAX };
+    *ret_first = (graph_seed % N_SEEDS + N_SEEDS) % N_SEEDS;
+    *ret_second = (seed % N_SEEDS + N_SEEDS) % N_SEEDS;
+    if (*ret_first == 0 && *ret_second == 0)
+        *ret_second = INT32_MAX;
+}
+
 /* random · scale + shift */
 static TF_Output random_value(MR_Builder *b, TF_DataType dtype, const int64_t *dims, int rank,
                               const char *op, int64_t seed, double scale, double shift) {
     struct str attrs = STR_INIT;
-    str_addf(&attrs, "dtype=%s, seed=%lld, seed2=%lld", builder_dtype(dtype), (long long)b->seed,
-             (long long)seed);
+    int64_t first, second;
+    make_seeds(b->seed, seed, &first, &second);
+    str_addf(&attrs, "dtype=%s, seed=%lld, seed2=%lld", builder_dtype(dtype), (long long)first,
+             (long long)second);
     TF_Output random = MR_Op(b, op, str_text(&attrs), MR_INPUTS(vector_of(b, dims, rank)));
     str_fini(&attrs);
     return MR_Binary(b, "AddV2", MR_Binary(b, "Mul", random, MR_Scalar(b, dtype, scale)),
@@ -268,6 +281,10 @@ void MR_NewPartitionedVariable(MR_Builder *builder, const char *name, TF_DataTyp
     int64_t *part_dims = arena_array(arena, int64_t, MAX(num_dims, 0) + 1), first = 0;
     if (is_good)
         memcpy(part_dims, dims, (size_t)num_dims * sizeof *dims);
+    if (is_good && init.kind == GLOROT) { /* the fans are those of the whole variable */
+        double bound = glorot_bound(dims, num_dims);
+        init = MR_RandomUniform(-bound, bound, init.seed);
+    }
     for (int i = 0; is_good && i < num_parts; i++) {
         const char *device = builder->device;
         if (devices)

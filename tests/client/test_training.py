@@ -256,6 +256,36 @@ class TestVariables(Models):
                         wanted = session.run(theirs(shape, tf.float32))
                     np.testing.assert_array_equal(mine, wanted)
 
+    def test_seeds_are_normalised(self):
+        for i, (graph_seed, seed) in enumerate((
+                (0, 0), (2**31 - 1, 0), (-1, 5), (2**31 + 3, 2**40), (5, -7), (0, 3))):
+            with self.subTest(graph=graph_seed, operation=seed):
+                m = self.model()
+                m.mr("SetSeed", graph_seed)
+                v = m.variable(f"v{i}", FLOAT, [4], m.c.MR_RandomUniform(0, 1, seed))
+                m.step(targets=[m.c.MR_VariableInitializer(v)])
+                mine, = m.step([m.mr("Read", v)])
+                with tf.Graph().as_default(), tf1.Session() as session:
+                    tf1.set_random_seed(graph_seed)
+                    initializer = tf1.random_uniform_initializer(0, 1, seed=seed)
+                    wanted = session.run(initializer([4], tf.float32))
+                np.testing.assert_array_equal(mine, wanted)
+
+    def test_the_fans_of_parts_are_those_of_the_whole(self):
+        m = self.model()
+        parts = pointers([None] * 3)
+        m.mr("NewPartitionedVariable", "t", FLOAT, dims_of([8, 2]), 2, m.c.MR_GlorotUniform(7),
+             None, 3, parts)
+        m.step(targets=[m.mr("InitializeAll")])
+        mine = m.step([m.mr("Read", part) for part in parts])
+        for i, part in enumerate(mine):
+            with tf.Graph().as_default(), tf1.Session() as session:
+                theirs = tf1.get_variable(
+                    "t", [8, 2], partitioner=tf1.fixed_size_partitioner(3),
+                    initializer=tf1.glorot_uniform_initializer(seed=7 + i))
+                session.run(tf1.global_variables_initializer())
+                np.testing.assert_array_equal(part, session.run(list(theirs)[i]))
+
     def test_what_a_variable_says(self):
         m = self.model()
         v = m.variable("v", DOUBLE, [2, 3], m.c.MR_Fill(4))

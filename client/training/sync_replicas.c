@@ -39,14 +39,11 @@ static void restore_controls(MR_Builder *b, struct controls before) {
     b->n_controls = before.n;
 }
 
+/* The name has no prefix, so that replicas in Python find the queue. */
 static TF_Output add_queue(MR_Builder *b) {
-    struct str attrs = STR_INIT;
-    str_add(&attrs, "component_types=[int64], shapes=[[]], capacity=-1, shared_name=\"");
-    str_add_json_escaped(&attrs, b->prefix, strlen(b->prefix));
-    str_add(&attrs, "sync_token_q\"");
-    TF_Output queue = MR_Op(b, "FIFOQueueV2", str_text(&attrs), NULL, 0);
-    str_fini(&attrs);
-    return queue;
+    return MR_Op(b, "FIFOQueueV2",
+                 "component_types=[int64], shapes=[[]], capacity=-1, shared_name=\"sync_token_q\"",
+                 NULL, 0);
 }
 
 MR_SyncReplicas *MR_NewSyncReplicas(MR_Builder *builder, MR_Optimizer *optimizer,
@@ -143,6 +140,20 @@ static TF_Operation *hand_in(MR_SyncReplicas *sync, const MR_Gradient *gradient,
     return out.oper;
 }
 
+/* Fails when a replica lacks a gradient that the first has: the chief would wait for it. */
+static void check_all(MR_SyncReplicas *sync, const MR_Gradient *gradients, int n) {
+    for (int i = 0; i < sync->n_accumulators; i++) {
+        const MR_Variable *v = sync->accumulators[i].variable;
+        int k = 0;
+        while (k < n && !(gradients[k].variable == v && gradients[k].values.oper))
+            k++;
+        if (k == n)
+            builder_fail(sync->builder,
+                         status_invalid("replica %d has no gradient of '%s', which the first has",
+                                        sync->n_trains - 1, v->name));
+    }
+}
+
 static TF_Operation *take_token(MR_SyncReplicas *sync, const MR_Variable *local_step,
                                 TF_Operation *const *handed_in, int n) {
     MR_Builder *b = sync->builder;
@@ -178,6 +189,8 @@ static MR_SyncReplica train(MR_SyncReplicas *sync, const MR_Gradient *gradients,
             add_accumulator(sync, &gradients[i]);
         handed_in[i] = hand_in(sync, &gradients[i], at);
     }
+    if (builder_is_ok(b))
+        check_all(sync, gradients, n);
     if (builder_is_ok(b) && sync->n_accumulators == 0)
         builder_fail(b, status_invalid("no variable has a gradient"));
     if (!builder_is_ok(b))

@@ -25,7 +25,8 @@ extern "C" {
 typedef struct MR_SyncReplicas MR_SyncReplicas;
 
 /* Needs num_to_aggregate gradients of each variable for a step; with num_replicas above it, the
- * others are backup workers. */
+ * others are backup workers. The queue's shared name is "sync_token_q" whatever the prefix, so a
+ * cluster trains one such model at a time. */
 MR_SyncReplicas *MR_NewSyncReplicas(MR_Builder *builder, MR_Optimizer *optimizer,
                                     MR_Variable *global_step, int num_to_aggregate,
                                     int num_replicas);
@@ -36,7 +37,7 @@ typedef struct MR_SyncReplica {
     TF_Operation *train; /* in each step: hands in the gradients, and waits for a token */
 } MR_SyncReplica;
 /* Adds a replica on the device of the builder. Call it once for each replica that is in this
- * graph; all must have gradients of the same variables. */
+ * graph; all must have gradients of the same variables, else INVALID_ARGUMENT. */
 MR_SyncReplica MR_SyncTrain(MR_Builder *builder, MR_SyncReplicas *sync,
                             const MR_Gradient *gradients, int num_gradients);
 

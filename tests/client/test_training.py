@@ -653,6 +653,15 @@ class TestCoordinator(unittest.TestCase):
 
 
 class TestSyncReplicas(Models):
+    def setUp(self):
+        """Drops the queue of the test before, which has the same name."""
+        m = Model()
+        self.addCleanup(m.close)
+        options = m.c.TF_NewSessionOptions()
+        self.addCleanup(m.c.TF_DeleteSessionOptions, options)
+        m.c.TF_SetTarget(options, target().encode())
+        m.call("TF_Reset", options, None, 0)
+
     def built(self, n_aggregate, n_replicas):
         """Replicas that learn w and two rows of a table by gradients that are fed."""
         m = self.model()
@@ -718,6 +727,41 @@ class TestSyncReplicas(Models):
         self.assertEqual((errors, late_errors), ([], []))
         w, _, step = m.step(m.reads)
         self.assertEqual((float(w), int(step)), (-3, 2))
+
+    def test_shared_names_are_those_of_tensorflow(self):
+        m = self.built(1, 1)
+
+        def shared_name(oper):
+            text = ctypes.create_string_buffer(200)
+            m.call("TF_OperationGetAttrString", oper, b"shared_name", text, 200)
+            return text.value.decode()
+        kinds = {o: m.c.TF_OperationOpType(o).decode() for o in m.operations()}
+        found = {kind: shared_name(o) for o, kind in kinds.items()
+                 if "Conditional" in kind or kind == "FIFOQueueV2"}
+        with tf.Graph().as_default() as graph:
+            with tf1.variable_scope(self.id().split(".")[-1]):
+                w = tf1.get_variable("w", [], use_resource=True)
+                table = tf1.get_variable("t", [3], use_resource=True)
+                rows = tf1.nn.embedding_lookup(table, [0, 2])
+                tf1.train.SyncReplicasOptimizer(
+                    tf1.train.GradientDescentOptimizer(1.), 1, 1).minimize(
+                        w + tf.reduce_sum(rows), tf1.train.get_or_create_global_step())
+            wanted = {o.type: o.get_attr("shared_name").decode() for o in graph.get_operations()
+                      if "Conditional" in o.type or o.type == "FIFOQueueV2"}
+        self.assertEqual({k.replace("Resource", ""): v for k, v in wanted.items()}, found)
+
+    def test_a_replica_that_lacks_a_gradient_is_refused(self):
+        m = self.model()
+        variables = [m.variable(name, FLOAT, [], m.c.MR_Zeros()) for name in "uv"]
+        gradients = (Gradient * 2)()
+        m.mr("Gradients", m.add("AddV2", *[m.mr("Read", v) for v in variables]), None, -1,
+             gradients, 2)
+        sync = m.mr("NewSyncReplicas", m.mr("NewGradientDescent", m.mr("Scalar", FLOAT, 1)),
+                    m.mr("NewGlobalStep"), 2, 2)
+        m.mr("SyncTrain", sync, gradients, 2)
+        with self.assertRaisesRegex(Refused, "^INVALID_ARGUMENT: MR_SyncTrain: replica 1 has no "
+                                    "gradient of '.*/v', which the first has"):
+            m.mr("SyncTrain", sync, gradients, 1)
 
     def test_the_end(self):
         m = self.built(2, 2)

@@ -197,9 +197,11 @@ TF_Output MR_ClipByGlobalNorm(MR_Builder *builder, MR_Gradient *gradients, int n
     TF_DataType dtype = TF_FLOAT;
     if (!builder_enter(builder, __func__, &outer))
         return norm;
-    if (!gradients || !(clip > 0))
-        builder_fail(builder, gradients ? status_invalid("clip is %g, not above 0", clip)
+    if (num_gradients < 0 || !gradients)
+        builder_fail(builder, gradients ? status_invalid("%d gradients", num_gradients)
                                         : status_invalid("gradients is NULL"));
+    else if (!(clip > 0))
+        builder_fail(builder, status_invalid("clip is %g, not above 0", clip));
     if (builder_is_ok(builder))
         norm = MR_Unary(builder, "Sqrt", sum_of_squares(builder, gradients, num_gradients, &dtype));
     TF_Output one = MR_Scalar(builder, dtype, 1), limit = MR_Scalar(builder, dtype, clip);

@@ -6,6 +6,7 @@
 #include "client/c_describe.h"
 #include "client/training/builder_internal.h"
 #include "client/training/checkpoint_state.h"
+#include "common/tensor/text.h"
 
 struct MR_Saver {
     MR_Builder *builder;
@@ -50,9 +51,8 @@ static TF_Output add_strings(MR_Builder *b, MR_Variable *const *variables, int n
             add_slice(&slice, v);
         else
             str_add(&slice, v->whole ? v->whole : v->name);
-        str_add(&attrs, i > 0 ? ", \"" : "\"");
-        str_add_json_escaped(&attrs, str_text(&slice), slice.len);
-        str_add(&attrs, "\"");
+        str_add(&attrs, i > 0 ? ", " : "");
+        text_add_quoted(&attrs, (struct span){str_text(&slice), slice.len});
     }
     str_add(&attrs, "}");
     TF_Output out = MR_Op(b, "Const", str_text(&attrs), NULL, 0);

@@ -2,6 +2,7 @@
 #include "client/training/summary.h"
 
 #include "client/training/builder_internal.h"
+#include "common/tensor/text.h"
 
 struct MR_SummaryWriter {
     MR_Builder *builder;
@@ -28,11 +29,11 @@ MR_SummaryWriter *MR_NewSummaryWriter(MR_Builder *builder, const char *folder, T
     MR_SummaryWriter *writer = NULL;
     if (check_new(builder, folder, step)) {
         enum { MAX_QUEUE = 10, FLUSH_MS = 120000 }; /* TensorFlow's */
-        struct str attrs = STR_INIT;
-        str_add(&attrs, "shared_name=\"");
-        str_add_json_escaped(&attrs, builder->prefix, strlen(builder->prefix));
-        str_add_json_escaped(&attrs, folder, strlen(folder));
-        str_add(&attrs, "\"");
+        struct str attrs = STR_INIT, shared_name = STR_INIT;
+        str_add(&shared_name, builder->prefix);
+        str_add(&shared_name, folder);
+        str_add(&attrs, "shared_name=");
+        text_add_quoted(&attrs, (struct span){str_text(&shared_name), shared_name.len});
         int n_controls = builder->n_controls;
         builder->n_controls = 0;
         writer = arena_new(&builder->arena, MR_SummaryWriter);
@@ -50,6 +51,7 @@ MR_SummaryWriter *MR_NewSummaryWriter(MR_Builder *builder, const char *folder, T
         writer->close = MR_Unary(builder, "CloseSummaryWriter", writer->handle).oper;
         builder->n_controls = n_controls;
         str_fini(&attrs);
+        str_fini(&shared_name);
     }
     builder_leave(builder, outer);
     return builder_is_ok(builder) ? writer : NULL;

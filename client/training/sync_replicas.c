@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "client/training/builder_internal.h"
+#include "common/tensor/text.h"
 
 struct accumulator {
     MR_Variable *variable;
@@ -90,13 +91,13 @@ static void add_accumulator(MR_SyncReplicas *sync, const MR_Gradient *gradient) 
     MR_Builder *b = sync->builder;
     MR_Variable *v = gradient->variable;
     struct accumulator *made = &sync->accumulators[sync->n_accumulators];
-    struct str attrs = STR_INIT;
+    struct str attrs = STR_INIT, shared_name = STR_INIT;
     *made = (struct accumulator){.variable = v, .is_sparse = gradient->indices.oper != NULL};
     str_addf(&attrs, "dtype=%s, shape=", builder_dtype(v->dtype));
     shape_text(&attrs, v->dims, made->is_sparse ? 0 : v->rank);
-    str_add(&attrs, ", shared_name=\"");
-    str_add_json_escaped(&attrs, v->name, strlen(v->name));
-    str_add(&attrs, ":0/grad_accum\"");
+    str_addf(&shared_name, "%s:0/grad_accum", v->name);
+    str_add(&attrs, ", shared_name=");
+    text_add_quoted(&attrs, (struct span){str_text(&shared_name), shared_name.len});
     const char *device = builder_swap_device(b, v->device);
     made->handle =
         MR_Op(b, made->is_sparse ? "SparseConditionalAccumulator" : "ConditionalAccumulator",
@@ -104,6 +105,7 @@ static void add_accumulator(MR_SyncReplicas *sync, const MR_Gradient *gradient) 
     builder_swap_device(b, device);
     sync->n_accumulators++;
     str_fini(&attrs);
+    str_fini(&shared_name);
 }
 
 /* Makes the accumulators for the first replica; finds that of the gradient for the others. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client/training/builder_internal.h"
+#include "common/tensor/text.h"
 
 /* ---- initial values ---- */
 
@@ -114,15 +115,17 @@ static struct status *check_new(const MR_Builder *b, const char *name, const int
 
 static TF_Output add_handle(MR_Builder *b, const char *name, TF_DataType dtype, const int64_t *dims,
                             int rank) {
-    struct str attrs = STR_INIT;
-    str_addf(&attrs, "dtype=%s, shared_name=\"", builder_dtype(dtype));
-    str_add_json_escaped(&attrs, b->prefix, strlen(b->prefix));
-    str_add_json_escaped(&attrs, name, strlen(name));
-    str_add(&attrs, "\", shape=");
+    struct str attrs = STR_INIT, shared_name = STR_INIT;
+    str_add(&shared_name, b->prefix);
+    str_add(&shared_name, name);
+    str_addf(&attrs, "dtype=%s, shared_name=", builder_dtype(dtype));
+    text_add_quoted(&attrs, (struct span){str_text(&shared_name), shared_name.len});
+    str_add(&attrs, ", shape=");
     shape_text(&attrs, dims, rank);
     TF_Output handle = builder_add(
         b, &(struct op_spec){.op_type = "VarHandleOp", .name = name, .attrs = str_text(&attrs)});
     str_fini(&attrs);
+    str_fini(&shared_name);
     return handle;
 }
 

@@ -202,6 +202,8 @@ class TestBuilder(Models):
                  lambda m: m.mr("Minimize", m.mr("NewGradientDescent", x(m)), x(m), None)),
                 ("MR_ClipByGlobalNorm: clip is -1",
                  lambda m: m.mr("ClipByGlobalNorm", (Gradient * 1)(), 1, -1)),
+                ("MR_ClipByGlobalNorm: -2 gradients",
+                 lambda m: m.mr("ClipByGlobalNorm", (Gradient * 1)(), -2, 1)),
                 ("MR_CosineDecay: dtype is int32",
                  lambda m: m.mr("CosineDecay", INT32, x(m), 1, 10, 0)),
                 ("MR_PiecewiseConstant: boundary 1 is 3, not above 3",
@@ -572,11 +574,12 @@ class TestSaver(Models):
 class TestSummaries(Models):
     def test_events(self):
         folder = tempfile.mkdtemp(prefix="millrace-events-")
-        self.addCleanup(shutil.rmtree, folder)
+        folder += "/é \\ \"\n\x01\udce9"  # the last is a byte of Latin-1
+        self.addCleanup(shutil.rmtree, os.path.dirname(folder))
         m = self.model()
         step = m.mr("NewGlobalStep")
         x = m.mr("Placeholder", "x", FLOAT, dims_of([-1]), 1)
-        writer = m.mr("NewSummaryWriter", folder, m.mr("Read", step))
+        writer = m.mr("NewSummaryWriter", os.fsencode(folder), m.mr("Read", step))
         m.mr("SummarizeScalar", writer, "sum", m.add("Sum", x, axis(m, 1)))
         m.mr("SummarizeHistogram", writer, "parts", x)
         write = m.mr("SummaryWrite", writer)
@@ -591,7 +594,7 @@ class TestSummaries(Models):
         name, = os.listdir(folder)
         found = [(e.step, v.tag, float(tf.make_ndarray(v.tensor)) if v.HasField("tensor") else
                   v.simple_value or v.histo.max)
-                 for e in tf1.train.summary_iterator(f"{folder}/{name}") for v in e.summary.value]
+                 for e in tf1.train.summary_iterator(os.fsencode(f"{folder}/{name}")) for v in e.summary.value]
         self.assertEqual(sorted(found), sorted(
             (i, tag, value) for i in range(3) for tag, value in (("sum", 10. + i), ("parts", 10.))))
         for words, call in (

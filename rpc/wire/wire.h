@@ -195,10 +195,11 @@ void wire_flush(struct wire_conn *conn);
 void wire_send(struct wire_conn *conn, const struct wire_out *out);
 size_t wire_conn_queued_bytes(struct wire_conn *conn);
 /* How many bytes have arrived, those of unfinished messages included: an end that sends a large
- * message is alive although no message completes. Loop thread. */
+ * message is alive although no message completes. Stays the same once the connection has ended.
+ * Loop thread. */
 uint64_t wire_conn_received_bytes(const struct wire_conn *conn);
 
-/* How many bytes the system has taken. Any thread. */
+/* How many bytes the system has taken. Stays the same once the connection has ended. Any thread. */
 uint64_t wire_conn_sent_bytes(struct wire_conn *conn);
 
 /* Listens on one address. on_accept gets each accepted connection and one reference, and must

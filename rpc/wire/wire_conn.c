@@ -170,6 +170,7 @@ static void conn_finish(struct wire_conn *conn) {
     }
     pthread_mutex_unlock(&conn->lock);
     wire_output_fini(&dropped);
+    conn->ended_received_bytes = wire_conn_received_bytes(conn); /* on_closed may ask for it */
     wire_input_fini(&conn->input);
     if (conn->is_resolving)
         uv_cancel((uv_req_t *)&conn->resolve);

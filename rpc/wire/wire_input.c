@@ -27,7 +27,7 @@ void wire_input_fini(struct wire_input *input) {
 
 uint64_t wire_conn_received_bytes(const struct wire_conn *conn) {
     const struct wire_input *input = &conn->input;
-    return input->frame_begin +
+    return conn->ended_received_bytes + input->frame_begin +
            (input->is_large || input->awaits_checksum ? input->n_got : input->stash_len);
 }
 

@@ -164,7 +164,8 @@ struct wire_conn {
     void *owner;
     struct wire_poll *poll;
     struct wire_input input;
-    struct grpc_refuser *refuser; /* accepted, and nothing has been read yet; or NULL */
+    uint64_t ended_received_bytes; /* what had arrived when `input` was freed */
+    struct grpc_refuser *refuser;  /* accepted, and nothing has been read yet; or NULL */
     /* NULL: without TLS. Decrypts on the loop thread, and encrypts on the thread that writes. */
     struct tls_stream *tls;
     /* to continue reading: `tls` holds bytes that it has read from the socket already */

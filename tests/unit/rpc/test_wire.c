@@ -353,6 +353,39 @@ static void closing_inside_a_message_stops_delivery(void **state) {
     assert_string_equal(str_text(&there.closed_why), "enough");
 }
 
+/* Whoever counts what a connection has moved does so when it ends. */
+static struct totals { uint64_t sent_bytes, received_bytes; } at_end;
+
+static void on_closed_count(void *owner, struct wire_conn *conn, struct status *why) {
+    at_end = (struct totals){wire_conn_sent_bytes(conn), wire_conn_received_bytes(conn)};
+    on_closed(owner, conn, why);
+}
+
+static void a_connection_that_has_ended_says_what_it_moved(void **state) {
+    static const struct wire_handlers counting = {
+        .on_message = on_message, .alloc = on_alloc, .on_closed = on_closed_count};
+    struct tensor t;
+    make_tensor(&t, 300000, 1);
+    const struct tensor *tensors[1] = {&t};
+    here.conn = wire_connect(loop, address, &counting, &here);
+    send_text(here.conn, WIRE_PING, 1, "to");
+    LOOP_UNTIL(loop, there.n_messages == 1);
+    wire_send(there.conn,
+              &(struct wire_out){
+                  .type = WIRE_PUSH, .meta = span_of("back"), .tensors = tensors, .n_tensors = 1});
+    LOOP_UNTIL(loop, here.n_messages == 1);
+    tensor_clear(&t);
+    uint64_t sent_bytes = wire_conn_received_bytes(there.conn);
+    uint64_t received_bytes = wire_conn_sent_bytes(there.conn);
+    assert_true(sent_bytes > WIRE_HEADER_BYTES && received_bytes > 300000);
+    wire_conn_close(here.conn, NULL);
+    LOOP_UNTIL(loop, here.n_closed == 1 && there.n_closed == 1);
+    assert_int_equal(at_end.sent_bytes, sent_bytes);
+    assert_int_equal(at_end.received_bytes, received_bytes);
+    assert_int_equal(wire_conn_received_bytes(here.conn), received_bytes);
+    assert_int_equal(wire_conn_received_bytes(there.conn), sent_bytes);
+}
+
 static void what_the_peer_does_not_read_waits_and_is_dropped_at_the_end(void **state) {
     struct tensor t;
     make_tensor(&t, 8 << 20, 1);
@@ -448,6 +481,7 @@ int main(void) {
         TEST(a_refused_tcp_connect_names_the_address),
         TEST(a_malformed_address_ends_the_connection),
         TEST(closing_inside_a_message_stops_delivery),
+        TEST(a_connection_that_has_ended_says_what_it_moved),
         TEST(what_the_peer_does_not_read_waits_and_is_dropped_at_the_end),
         TEST(threads_send_whole_messages_in_their_order),
         TEST(closing_while_threads_send_is_safe),

@@ -355,6 +355,37 @@ static void every_link_is_reported_in_turn(void **state) {
     str_fini(&reply);
 }
 
+static struct peer_traffic traffic_of(struct peer *peer) {
+    struct peer_traffic traffic = peer->ended;
+    peer_count_ended(peer, peer->channels[CHANNEL_CONTROL]);
+    struct peer_traffic all = peer->ended;
+    peer->ended = traffic;
+    return all;
+}
+
+/* The counters of a peer go on where its lost sockets have ended. */
+static void what_lost_sockets_moved_is_still_counted(void **state) {
+    struct str page = STR_INIT;
+    peer_connect(a.other);
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
+    LOOP_UNTIL(loop, at_b.n_messages == 1 && a.other->is_greeted);
+    struct peer_traffic at_a_before = traffic_of(a.other), at_b_before = traffic_of(b.other);
+    assert_true(at_a_before.received_bytes[LINK_WAY_UNIX] > 0);
+    assert_true(at_b_before.received_bytes[LINK_WAY_UNIX] > 0);
+    assert_true(send_id(b.other, CHANNEL_CONTROL, 666)); /* a closes */
+    LOOP_UNTIL(loop, a.n_lost > 0 && b.n_lost > 0);
+    LOOP_UNTIL(loop, a.peers->n_channels == 0 && b.peers->n_channels == 0);
+    for (int way = 0; way < LINK_N_WAYS; way++) {
+        assert_true(a.other->ended.sent_bytes[way] >= at_a_before.sent_bytes[way]);
+        assert_true(a.other->ended.received_bytes[way] >= at_a_before.received_bytes[way]);
+        assert_true(b.other->ended.sent_bytes[way] >= at_b_before.sent_bytes[way]);
+        assert_true(b.other->ended.received_bytes[way] >= at_b_before.received_bytes[way]);
+    }
+    peer_table_write_metrics(a.peers, &page);
+    assert_non_null(strstr(str_text(&page), "millrace_peer_received_bytes_total{peer=\"/job:ps/"));
+    str_fini(&page);
+}
+
 /* A peer opens another connection when it has lost the first one: whoever still has that must
  * not send on it. */
 static void a_second_connection_ends_the_first(void **state) {
@@ -391,6 +422,7 @@ int main(void) {
         TEST(both_may_connect_at_once),
         TEST(the_bulk_channel_opens_with_its_first_message),
         TEST(a_lost_peer_is_told_once_and_can_be_connected_again),
+        TEST(what_lost_sockets_moved_is_still_counted),
         TEST(a_task_that_is_not_there_is_lost_with_its_name),
         TEST(a_registration_does_not_disturb_the_living_task),
         TEST(whoever_answers_says_which_process_it_is),

@@ -295,7 +295,13 @@ static int page_status(void *arg, const char *query, struct str *out) {
 
 static int page_sessions(void *arg, const char *query, struct str *out) {
     struct program *program = arg;
-    service_page_sessions(program->service, query, out);
+    service_page_sessions(program->service, query, false, out);
+    return 200;
+}
+
+static int page_sessions_to_operator(void *arg, const char *query, struct str *out) {
+    struct program *program = arg;
+    service_page_sessions(program->service, query, true, out);
     return 200;
 }
 
@@ -340,6 +346,7 @@ static const struct admin_page pages[] = {
     {"/statusz", "application/json", .write = page_status,
      .summary = "Tasks, links between them, clusters of sessions, limits and their use"},
     {"/sessionz", "application/json", .write = page_sessions,
+     .write_to_operator = page_sessions_to_operator,
      .summary = "Sessions: their clients, steps, signatures and last errors"},
     {"/stepz", "text/plain", .begin = page_steps, .has_json = true,
      .summary = "Running steps, and what they wait for"},

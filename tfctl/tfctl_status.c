@@ -66,18 +66,29 @@ static void print_steps(const struct cluster_view *view, struct str *out) {
     }
 }
 
+/* The master shows messages only to operators, and the node that failed to everybody. */
+static void add_message(const struct page_value *session, struct str *out) {
+    if (page_has(session, "last_error")) {
+        str_add(out, ": ");
+        plain_text_add(out, page_get_text(session, "last_error"), MAX_TEXT_BYTES);
+    } else if (page_has(session, "last_error_node")) {
+        str_add(out, " in node ");
+        plain_text_add(out, page_get_text(session, "last_error_node"), MAX_TEXT_BYTES);
+    }
+}
+
 static void print_errors(const struct cluster_view *view, struct str *out) {
     const struct page_value *sessions = page_get(view->sessions, "sessions");
     int n = 0;
     for (size_t i = 0; i < page_count(sessions) && n < MAX_ERRORS_SHOWN; i++) {
         const struct page_value *session = page_at(sessions, i);
         double age_s = page_get_real(session, "last_error_age_seconds");
-        if (!page_has(session, "last_error") || age_s > RECENT_S)
+        if (!page_has(session, "last_error_code") || age_s > RECENT_S)
             continue;
         str_addf(out, "%s  ", n++ == 0 ? "last errors\n" : "");
         units_add_duration(out, age_s);
-        str_addf(out, " ago: %s: ", page_get_text(session, "last_error_code"));
-        plain_text_add(out, page_get_text(session, "last_error"), MAX_TEXT_BYTES);
+        str_addf(out, " ago: %s", page_get_text(session, "last_error_code"));
+        add_message(session, out);
         str_add_char(out, '\n');
     }
 }

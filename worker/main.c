@@ -368,12 +368,19 @@ static int page_memory(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
-static int page_rendezvous(void *arg, const char *query, struct str *out) {
-    struct worker *worker = arg;
+static int write_rendezvous(struct worker *worker, bool is_operator, struct str *out) {
     if (!worker->service)
         return 503;
-    worker_service_page_rendezvous(worker->service, out);
+    worker_service_page_rendezvous(worker->service, is_operator, out);
     return 200;
+}
+
+static int page_rendezvous(void *arg, const char *query, struct str *out) {
+    return write_rendezvous(arg, false, out);
+}
+
+static int page_rendezvous_to_operator(void *arg, const char *query, struct str *out) {
+    return write_rendezvous(arg, true, out);
 }
 
 static int page_transport(void *arg, const char *query, struct str *out) {
@@ -411,6 +418,7 @@ static const struct admin_page pages[] = {
     {"/memz", "application/json", .write = page_memory,
      .summary = "Memory of the devices, and who holds most of it"},
     {"/rendezvousz", "application/json", .write = page_rendezvous,
+     .write_to_operator = page_rendezvous_to_operator,
      .summary = "Values between tasks that wait, and what they wait for"},
     {"/transportz", "application/json", .write = page_transport,
      .summary = "How the other tasks are reached, why so, and the bytes each way"},

@@ -46,8 +46,9 @@ bool service_is_ready(struct service *service, struct str *why_not);
 /* Appends /statusz, a JSON object, with at most max_rows tasks. */
 void service_describe(struct service *service, int max_rows, struct str *out);
 /* Writes /sessionz as JSON: the sessions, and their compiled signatures. "session=HANDLE" in the
- * query chooses one session. */
-void service_page_sessions(struct service *service, const char *query, struct str *out);
+ * query chooses one session. Only an operator sees messages of errors. */
+void service_page_sessions(struct service *service, const char *query, bool is_operator,
+                           struct str *out);
 /* Answers /stepz, as text or JSON. It first asks the tasks that running steps wait for, and waits
  * at most half a second for their replies (step_page.c). `reply` NULL: writes the lines to the
  * log. */

@@ -14,17 +14,17 @@ static bool is_asked_for(const struct session *session, const char *query) {
     return page_query_is(query, "session", session->handle) || !strstr(query, "session=");
 }
 
-static void add_error(const struct session *session, int64_t now_us, struct str *out) {
+static void add_error(const struct session *session, bool is_operator, int64_t now_us,
+                      struct str *out) {
     page_int(out, "steps_failed", session->n_steps_failed);
     if (!session->last_error)
         return;
     page_real(out, "last_error_age_seconds", (double)(now_us - session->last_error_us) / 1e6);
-    page_text(out, "last_error_code", status_code_name(status_code(session->last_error)));
-    page_text(out, "last_error", status_message(session->last_error));
+    page_error(out, "last_error", session->last_error, is_operator);
 }
 
 static void add_session(const struct service *service, const struct session *session,
-                        struct str *out) {
+                        bool is_operator, struct str *out) {
     int64_t now_us = clock_wall_us();
     struct str peer = STR_INIT;
     grpc_server_peer_name(service->server, session->last_connection, &peer);
@@ -44,7 +44,7 @@ static void add_session(const struct service *service, const struct session *ses
     page_text(out, "placement", placement_names[session->options.placement]);
     page_bool(out, "isolated", session->is_isolated);
     page_bool(out, "own_cluster", session_cluster_of(session) != NULL);
-    add_error(session, now_us, out);
+    add_error(session, is_operator, now_us, out);
     page_close(out, '}');
     str_fini(&peer);
 }
@@ -96,14 +96,15 @@ static void add_signatures(const struct service *service, const char *query, str
     page_close(out, ']');
 }
 
-void service_page_sessions(struct service *service, const char *query, struct str *out) {
+void service_page_sessions(struct service *service, const char *query, bool is_operator,
+                           struct str *out) {
     size_t n = 0;
     page_open(out, NULL, '{');
     page_open(out, "sessions", '[');
     LIST_FOR_EACH (link, &service->sessions) {
         const struct session *session = LIST_ENTRY(link, struct session, link);
         if (is_asked_for(session, query) && n++ < MAX_SESSIONS)
-            add_session(service, session, out);
+            add_session(service, session, is_operator, out);
     }
     page_more(out, n > MAX_SESSIONS ? n - MAX_SESSIONS : 0);
     page_close(out, ']');

@@ -201,6 +201,17 @@ void admin_reply_finish(struct admin_reply *reply, int http_status, struct str *
         run_http(server);
 }
 
+static bool is_operator(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const struct requester *requester = info ? info->socket_context : NULL;
+    if (!requester)
+        return false;
+    struct tls_stream *stream = requester->secured ? requester->secured->stream : NULL;
+    return requester->is_trusted || (stream && (tls_stream_is_from(stream, "admin") ||
+                                                tls_stream_is_from(stream, "master")));
+}
+
 static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Connection *connection,
                                     const struct admin_page *page, const char *asked,
                                     struct admin_reply **ret_reply) {
@@ -214,7 +225,8 @@ static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Conn
         rc = begin_page(server, connection, page, format, str_text(&query), ret_reply);
     } else {
         struct page_frame frame = admin_pages_frame(&server->pages, page);
-        int http_status = admin_pages_write(&server->pages, page, str_text(&query), &body);
+        int http_status = admin_pages_write(&server->pages, page, is_operator(connection),
+                                            str_text(&query), &body);
         admin_format_body(format, &frame, &body);
         rc = respond(connection, http_status, admin_format_content_type(format, page), &body);
     }
@@ -273,17 +285,6 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **r
         requester->secured->requester = NULL;
     free(requester);
     *requester_of = NULL;
-}
-
-static bool is_operator(struct MHD_Connection *connection) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    const struct requester *requester = info ? info->socket_context : NULL;
-    if (!requester)
-        return false;
-    struct tls_stream *stream = requester->secured ? requester->secured->stream : NULL;
-    return requester->is_trusted || (stream && (tls_stream_is_from(stream, "admin") ||
-                                                tls_stream_is_from(stream, "master")));
 }
 
 /* MHD_NO: the request may continue. Otherwise it has been answered, which ends the connection if

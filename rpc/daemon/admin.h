@@ -31,6 +31,9 @@ struct admin_page {
     const char *content_type;
     /* Appends the body and returns the HTTP status. */
     int (*write)(void *arg, const char *query, struct str *out);
+    /* In place of `write` for operators (guards_changes): may also show error messages, which carry
+     * values of tensors. NULL: operators get what everybody gets. */
+    int (*write_to_operator)(void *arg, const char *query, struct str *out);
     /* In place of `write`. The page must call admin_reply_finish exactly once, before this returns
      * or later, also when the server is closed meanwhile. */
     void (*begin)(void *arg, const char *query, struct admin_reply *reply);
@@ -57,8 +60,9 @@ struct admin_options {
     struct tls *tls; /* for HTTPS, borrowed for the server's life; NULL: HTTP */
     /* Serves the pages also at this Unix socket, in a file of mode 0600. NULL: at none. */
     const char *unix_path;
-    /* Pages that change something are for operators only: those who connect to a Unix socket, or
-     * show the certificate of "admin" or "master" (rpc/tls/tls.h). */
+    /* Pages that change something, and error messages, are for operators only: those who connect to
+     * a Unix socket, or show the certificate of "admin" or "master" (rpc/tls/tls.h). Otherwise
+     * everybody is an operator. */
     bool guards_changes;
 };
 

@@ -87,8 +87,10 @@ static bool is_own(const struct admin_page *page) {
 }
 
 int admin_pages_write(const struct admin_pages *pages, const struct admin_page *page,
-                      const char *query, struct str *out) {
+                      bool is_operator, const char *query, struct str *out) {
     void *arg = is_own(page) ? (void *)(uintptr_t)pages : pages->options->arg;
+    if (is_operator && page->write_to_operator)
+        return page->write_to_operator(arg, query, out);
     return page->write(arg, query, out);
 }
 

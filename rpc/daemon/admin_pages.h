@@ -17,9 +17,9 @@ void admin_pages_init(struct admin_pages *pages, const struct admin_options *opt
 void admin_pages_fini(struct admin_pages *pages);
 /* NULL: there is none. */
 const struct admin_page *admin_pages_find(const struct admin_pages *pages, const char *path);
-/* Calls the `write` of a page that has one. */
+/* Calls the `write` of a page that has one, or for an operator its `write_to_operator`. */
 int admin_pages_write(const struct admin_pages *pages, const struct admin_page *page,
-                      const char *query, struct str *out);
+                      bool is_operator, const char *query, struct str *out);
 /* What surrounds the page's HTML. Borrows from `pages`. */
 struct page_frame admin_pages_frame(const struct admin_pages *pages, const struct admin_page *page);
 

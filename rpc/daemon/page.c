@@ -75,6 +75,33 @@ void page_id(struct str *out, const char *key, uint64_t id) {
     str_addf(out, "\"%016" PRIx64 "\"", id);
 }
 
+/* Returns the name in "[[{{node NAME}}]]" at the end of the message; data is NULL when it is
+ * absent. Names in the middle may be part of a value. */
+static struct span node_of(const char *message) {
+    static const char begin[] = "[[{{node ", end[] = "}}]]";
+    size_t len = strlen(message), end_len = sizeof(end) - 1;
+    if (len < end_len || strcmp(message + len - end_len, end) != 0)
+        return (struct span){NULL, 0};
+    const char *last = NULL;
+    for (const char *at = message; (at = strstr(at, begin)); at += sizeof(begin) - 1)
+        last = at + sizeof(begin) - 1;
+    return (struct span){last, last ? (size_t)(message + len - end_len - last) : 0};
+}
+
+void page_error(struct str *out, const char *key, const struct status *error, bool is_operator) {
+    const char *message = status_message(error);
+    struct span node = node_of(message);
+    begin_value(out, NULL);
+    str_addf(out, "\"%s_code\":\"%s\",\"%s_node\":", key, status_code_name(status_code(error)),
+             key);
+    if (node.data)
+        add_cut(out, NULL, node, PAGE_MAX_NAME_BYTES);
+    else
+        str_add(out, "null");
+    if (is_operator)
+        page_text(out, key, message);
+}
+
 void page_more(struct str *out, size_t n) {
     if (n == 0)
         return;

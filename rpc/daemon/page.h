@@ -19,6 +19,7 @@
 #ifndef MILLRACE_RPC_DAEMON_PAGE_H
 #define MILLRACE_RPC_DAEMON_PAGE_H
 
+#include "common/base/status.h"
 #include "common/base/str.h"
 
 enum {
@@ -38,6 +39,10 @@ void page_int(struct str *out, const char *key, int64_t value);
 void page_real(struct str *out, const char *key, double value);
 void page_bool(struct str *out, const char *key, bool value);
 void page_id(struct str *out, const char *key, uint64_t id); /* 16 hexadecimal digits */
+/* The members KEY_code and KEY_node (null: the message names no node at its end, as the executor's
+ * do). A message carries values of tensors, so the member KEY with the message is for operators
+ * only (write_to_operator in rpc/daemon/admin.h). */
+void page_error(struct str *out, const char *key, const struct status *error, bool is_operator);
 /* Only the key, or the comma: whatever appends a JSON value may follow. */
 void page_key(struct str *out, const char *key);
 /* In an array: the last row, {"more": n}. Nothing for 0. */

@@ -221,6 +221,45 @@ class TestCluster(TlsCase):
         self.stop()
 
 
+class TestErrors(TlsCase):
+    jobs = {"ps": 1}
+    STRING = 7
+
+    def test_messages_are_for_operators(self):
+        """The message of a step's error carries a value of a tensor."""
+        worker = self.worker("ps-0")
+        path = self.path("admin.sock")
+        m = self.master("--tls-admin", "--admin-socket", path)
+        open_to_all = ssl.create_default_context(cafile=f"{self.certs}/ca.pem")
+        https = f"https://127.0.0.1:{m.admin}"
+        tunnel, target = self.tunnel(m.port)
+        string = type_attr(self.STRING)
+        with raw.Client(int(target.rsplit(":", 1)[1])) as client:
+            handle = client.create(graph(
+                node("x", "Placeholder", dtype=string),
+                node("parsed", "StringToNumber", ("x",), out_type=type_attr(FLOAT))))
+            secret = raw.number(1, self.STRING) + raw.data(2, b"") + raw.data(8, "the-secret")
+            with self.assertRaisesRegex(raw.Refused, "the-secret"):
+                client.run(handle, feeds=[("x:0", secret)], fetches=["parsed:0"])
+            page = m.page("/sessionz", "https", context=open_to_all)
+            (session,) = json.loads(page)["sessions"]
+            self.assertEqual((session["last_error_code"], session["last_error_node"]),
+                             ("INVALID_ARGUMENT", "parsed"))
+            self.assertNotIn("the-secret", page)
+            open_to_all.load_cert_chain(f"{self.certs}/client.pem", f"{self.certs}/client.key")
+            self.assertNotIn("the-secret", m.page("/sessionz", "https", context=open_to_all))
+            open_to_all.load_cert_chain(f"{self.certs}/admin.pem", f"{self.certs}/admin.key")
+            self.assertIn("the-secret", m.page("/sessionz", "https", context=open_to_all))
+            told, _ = self.expect(0, "tfctl", "status", "--admin", https, *self.tls("client"))
+            self.assertIn("INVALID_ARGUMENT in node parsed", told)
+            self.assertNotIn("the-secret", told)
+            told, _ = self.expect(0, "tfctl", "status", "--admin", f"unix:{path}")
+            self.assertIn("INVALID_ARGUMENT: From /job:ps/", told)  # its first line
+        for process in (tunnel, m.process, worker.process):
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(self.wait_for_exit(process), 0)
+
+
 class TestRefusals(TlsCase):
     jobs = {"ps": 6}
 

@@ -91,8 +91,9 @@ void rendezvous_table_set_pool(struct rendezvous_table *table, struct pool *pool
 void rendezvous_table_describe(struct rendezvous_table *table, struct str *out);
 
 /* Appends members of a JSON object, for /rendezvousz: what the table holds in all, and by step
- * which Recvs wait, and which values wait for a Recv or a grant. */
-void rendezvous_table_page(struct rendezvous_table *table, struct str *out);
+ * which Recvs wait, and which values wait for a Recv or a grant. Only an operator sees the message
+ * of the error that aborted a step. */
+void rendezvous_table_page(struct rendezvous_table *table, bool is_operator, struct str *out);
 
 /* Opens the rendezvous of a step; it may exist already, because messages have arrived. The caller
  * holds one reference. `credit` is that of the step's session; it gets a reference, and NULL limits

@@ -48,7 +48,7 @@ static void add_slots(const struct rendezvous *rendezvous, struct str *out) {
     page_close(out, ']');
 }
 
-static void add_step(struct rendezvous *rendezvous, struct str *out) {
+static void add_step(struct rendezvous *rendezvous, bool is_operator, struct str *out) {
     pthread_mutex_lock(&rendezvous->lock);
     page_open(out, NULL, '{');
     page_id(out, "step", rendezvous->step_id);
@@ -56,7 +56,8 @@ static void add_step(struct rendezvous *rendezvous, struct str *out) {
     page_int(out, "early_bytes", (int64_t)rendezvous->early_bytes);
     page_int(out, "announced", rendezvous->n_announced);
     page_int(out, "granted", rendezvous->n_granted);
-    page_text(out, "aborted", rendezvous->why ? status_message(rendezvous->why) : NULL);
+    if (rendezvous->why)
+        page_error(out, "aborted", rendezvous->why, is_operator);
     add_slots(rendezvous, out);
     page_close(out, '}');
     pthread_mutex_unlock(&rendezvous->lock);
@@ -80,7 +81,7 @@ static int take_steps(struct rendezvous_table *table, struct rendezvous **ret_st
     return n;
 }
 
-void rendezvous_table_page(struct rendezvous_table *table, struct str *out) {
+void rendezvous_table_page(struct rendezvous_table *table, bool is_operator, struct str *out) {
     struct rendezvous *steps[MAX_STEPS];
     size_t n_steps;
     int n = take_steps(table, steps, &n_steps);
@@ -88,7 +89,7 @@ void rendezvous_table_page(struct rendezvous_table *table, struct str *out) {
     rendezvous_table_describe(table, out);
     page_open(out, "steps", '[');
     for (int i = 0; i < n; i++) {
-        add_step(steps[i], out);
+        add_step(steps[i], is_operator, out);
         rendezvous_unref(steps[i]);
     }
     page_more(out, n_steps - (size_t)n);

@@ -89,8 +89,10 @@ void worker_service_describe_steps(struct worker_service *service, struct str *o
 void worker_service_page_steps(struct worker_service *service, struct str *out);
 /* Adds what /memz shows, as a JSON object. */
 void worker_service_page_memory(struct worker_service *service, struct str *out);
-/* Add what /rendezvousz and /transportz show, as JSON objects. */
-void worker_service_page_rendezvous(struct worker_service *service, struct str *out);
+/* Adds what /rendezvousz shows, as a JSON object. Only an operator sees messages of errors. */
+void worker_service_page_rendezvous(struct worker_service *service, bool is_operator,
+                                    struct str *out);
+/* Adds what /transportz shows, as a JSON object. */
 void worker_service_page_transport(struct worker_service *service, struct str *out);
 /* Adds the metrics that are made when they are asked for: memory by device, bytes by peer. */
 void worker_service_write_metrics(struct worker_service *service, struct str *out);

@@ -47,6 +47,16 @@ static int write_lines(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int write_error(void *arg, const char *query, struct str *out) {
+    str_add(out, "{\"code\":3}");
+    return 200;
+}
+
+static int write_error_to_operator(void *arg, const char *query, struct str *out) {
+    str_addf(out, "{\"code\":3,\"message\":\"%s\"}", query);
+    return 200;
+}
+
 static int write_ready(void *arg, const char *query, struct str *out) {
     str_add(out, "waiting for /job:ps/task:0\n");
     return 503;
@@ -126,6 +136,8 @@ static struct fixture *setup_with(const struct admin_options *more) {
     static const struct admin_page pages[] = {
         {"/statusz", "application/json", .write = write_status, .summary = "the status"},
         {"/linez", "text/plain", .write = write_lines, .has_json = true, .summary = "lines"},
+        {"/errorz", "application/json", .write = write_error,
+         .write_to_operator = write_error_to_operator},
         {"/readyz", "text/plain", .write = write_ready},
         {"/large", "text/plain", .write = write_large},
         {"/quit", "text/plain", .write = write_quit},
@@ -255,6 +267,7 @@ static void a_change_is_posted_with_the_header(void **state) {
     struct fixture *f = setup();
     check(f, "POST /change", "X-Millrace: 1\r\nContent-Length: 0\r\n", "200", "changed", "");
     check(f, "GET /change", "X-Millrace: 1\r\n", "405", "Allow: POST", "");
+    check(f, "GET /errorz?x", "", "200", "{\"code\":3,\"message\":\"x\"}", ""); /* unguarded */
     check(f, "POST /change", "Content-Length: 0\r\n", "403", "X-Millrace", "");
     teardown(f);
 }
@@ -285,6 +298,10 @@ static void guarded_changes_are_for_the_unix_socket(void **state) {
     exchange_over(dial_unix(path), request, &reply);
     assert_non_null(strstr(str_text(&reply), "200 OK"));
     assert_non_null(strstr(str_text(&reply), "changed"));
+    check(f, "GET /errorz?operator=1", "", "200", "\r\n\r\n{\"code\":3}", "");
+    exchange_over(dial_unix(path), "GET /errorz?x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+                  &reply);
+    assert_non_null(strstr(str_text(&reply), "{\"code\":3,\"message\":\"x\"}"));
     str_fini(&reply);
     teardown(f);
     assert_int_equal(access(path, F_OK), -1);

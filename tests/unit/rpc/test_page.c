@@ -67,6 +67,31 @@ static void a_page_is_one_json_value(void **state) {
     str_fini(&out);
 }
 
+static void assert_error(struct status *error_take, bool is_operator, const char *wanted) {
+    struct str out = STR_INIT;
+    page_open(&out, NULL, '{');
+    page_error(&out, "why", error_take, is_operator);
+    page_int(&out, "last", 1);
+    page_close(&out, '}');
+    assert_string_equal(str_text(&out), wanted);
+    str_fini(&out);
+    status_unref(error_take);
+}
+
+/* Only operators see messages, which carry values. Everybody sees which node failed. */
+static void an_error_shows_values_to_operators_only(void **state) {
+    static const char message[] = "secret [[{{node no}}]]\n\t [[{{node a/b}}]]";
+    assert_error(status_invalid("%s", message), false,
+                 "{\"why_code\":\"INVALID_ARGUMENT\",\"why_node\":\"a/b\",\"last\":1}");
+    assert_error(status_invalid("%s", message), true,
+                 "{\"why_code\":\"INVALID_ARGUMENT\",\"why_node\":\"a/b\",\"why\":"
+                 "\"secret [[{{node no}}]]\\n\\t [[{{node a/b}}]]\",\"last\":1}");
+    assert_error(status_not_found("[[{{node secret}}]] is no key"), false,
+                 "{\"why_code\":\"NOT_FOUND\",\"why_node\":null,\"last\":1}");
+    assert_error(status_not_found("}}]]"), false,
+                 "{\"why_code\":\"NOT_FOUND\",\"why_node\":null,\"last\":1}");
+}
+
 /* Parses the string that page_name writes of some bytes. */
 static json_t *written(const char *bytes, size_t len, bool is_name) {
     struct str out = STR_INIT, text = STR_INIT;
@@ -312,6 +337,7 @@ static void flags_are_shown_without_secrets(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_is_one_json_value),
+        cmocka_unit_test(an_error_shows_values_to_operators_only),
         cmocka_unit_test(text_may_be_any_bytes),
         cmocka_unit_test(long_names_are_cut_between_characters),
         cmocka_unit_test(queries_are_read),

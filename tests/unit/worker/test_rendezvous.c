@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "rpc/daemon/page.h"
 #include "tests/unit/state_drawing.h"
 #include "tests/unit/worker/rendezvous_pair.h"
 
@@ -101,6 +102,27 @@ static void an_abort_ends_waits_now_and_later(void **state) {
     LOOP_UNTIL(loop, later.n_calls == 1);
     expect_failure(&later, STATUS_UNAVAILABLE, "the sky fell");
     status_unref(why);
+    end(&a, step, 1);
+}
+
+static bool page_says(bool is_operator, const char *words) {
+    struct str page = STR_INIT;
+    page_open(&page, NULL, '{');
+    rendezvous_table_page(a.rendezvous, is_operator, &page);
+    bool is_said = strstr(str_text(&page), words) != NULL;
+    str_fini(&page);
+    return is_said;
+}
+
+static void the_page_tells_only_operators_what_aborted_a_step(void **state) {
+    struct rendezvous *step = rendezvous_open(a.rendezvous, 1, NULL, NULL);
+    struct status *why = status_invalid("secret\n\t [[{{node n}}]]");
+    assert_false(page_says(true, "aborted"));
+    rendezvous_abort(step, why);
+    status_unref(why);
+    assert_true(page_says(false, "\"aborted_code\":\"INVALID_ARGUMENT\",\"aborted_node\":\"n\""));
+    assert_false(page_says(false, "secret"));
+    assert_true(page_says(true, "secret"));
     end(&a, step, 1);
 }
 
@@ -430,6 +452,7 @@ int main(void) {
         TEST(a_second_value_for_a_key_is_an_error),
         TEST(a_value_of_another_type_fails_the_receive),
         TEST(an_abort_ends_waits_now_and_later),
+        TEST(the_page_tells_only_operators_what_aborted_a_step),
         TEST(an_ended_step_is_not_opened_again),
         TEST(the_memory_of_ended_steps_holds_for_each_master),
         TEST(small_and_large_values_cross),

@@ -69,6 +69,27 @@ def reference_variables():
         return train(classify(tf.constant(X), tf.constant(LABELS)), tf1.train.AdagradOptimizer(0.1))
 
 
+def normalized(name, x):
+    """Batch normalisation of images, with the statistics of the batch."""
+    scale, offset = weights(f"{name}_scale", [x.shape[-1]]), weights(f"{name}_at", [x.shape[-1]])
+    return tf1.nn.fused_batch_norm(x, scale + 1.0, offset, is_training=True)[0]
+
+
+def images():
+    """A small network of images: convolutions with strides and dilations, a residual block, a
+    depthwise convolution, pools, normalisation."""
+    x = tf.constant(np.random.RandomState(5).randn(8, 12, 12, 3).astype(np.float32))
+    x = tf.nn.relu(normalized("one", tf.nn.conv2d(x, weights("conv1", [3, 3, 3, 8]), 2, "SAME")))
+    x = tf.nn.lrn(tf.nn.max_pool2d(x, 3, 1, "SAME"), depth_radius=2, alpha=0.1)
+    more = tf.nn.relu(normalized("two", tf.nn.conv2d(x, weights("conv2", [3, 3, 8, 8]), 1, "SAME")))
+    x = x + tf.nn.bias_add(tf.nn.depthwise_conv2d(more, weights("depth", [3, 3, 8, 1]),
+                                                  [1, 1, 1, 1], "SAME"), weights("bias", [8]))
+    x = tf.reshape(tf.nn.avg_pool2d(x, 2, 2, "VALID"), [8, 72])
+    with tf1.variable_scope("images"):  # its sizes are not those of other programs
+        loss = classify(x, tf.constant(LABELS[:8]))
+    return train(loss, tf1.train.MomentumOptimizer(0.02, 0.9))
+
+
 def word2vec():
     """Sampled softmax: embeddings looked up and updated by row."""
     embeddings = weights("embeddings", [50, 8])
@@ -278,9 +299,9 @@ def traced_loop():
     return run
 
 
-PROGRAMS = [mlp, momentum, rms_prop, reference_variables, word2vec, lstm_lowered, lstm_functional,
-            replicas, replicas_of_two_tasks, mixed_devices, lists, arrays, random_numbers,
-            checkpoint, traced_loop]
+PROGRAMS = [mlp, momentum, rms_prop, reference_variables, images, word2vec, lstm_lowered,
+            lstm_functional, replicas, replicas_of_two_tasks, mixed_devices, lists, arrays,
+            random_numbers, checkpoint, traced_loop]
 
 
 def flat(value):

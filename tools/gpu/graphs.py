@@ -108,6 +108,31 @@ def mlp(size, batch):
     return build
 
 
+def convolved(name, x, n, stride=1):
+    """A convolution with its batch normalisation."""
+    x = tf.nn.conv2d(x, weights(name + "_w", [3, 3, int(x.shape[-1]), n]), stride, "SAME")
+    scale, offset = (tf1.get_variable(f"{name}_{part}", initializer=np.full(n, value, np.float32),
+                                      use_resource=True)
+                     for part, value in (("scale", 1), ("offset", 0)))
+    return tf1.nn.fused_batch_norm(x, scale, offset, is_training=True)[0]
+
+
+def residual(size, channels, batch):
+    """The first layers of a residual network for images."""
+    def build():
+        labels = tf.constant(np.arange(batch) % 10)
+        x = tf1.get_variable("images", initializer=data([batch, size, size, 3]), trainable=False,
+                             use_resource=True)
+        x = tf.nn.relu(convolved("first", x, channels, 2))
+        x = tf.nn.max_pool2d(x, 3, 2, "SAME")
+        more = convolved("second", tf.nn.relu(convolved("one", x, channels)), channels)
+        x = tf.reduce_mean(tf.nn.relu(x + more), [1, 2])
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=labels, logits=dense("out", x, 10)))
+        train(loss, tf1.train.MomentumOptimizer(0.1, 0.9))
+    return build
+
+
 def word2vec(words, size, batch, sampled):
     def build():
         rng = np.random.RandomState(5)

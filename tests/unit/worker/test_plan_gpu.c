@@ -183,6 +183,8 @@ static void mlp_copies_the_loss_only(void **state) { check_plan("mlp", 1, 0); }
 
 static void word2vec_copies_what_a_person_would(void **state) { check_plan("word2vec", 1, 0); }
 
+static void residual_copies_the_loss_only(void **state) { check_plan("residual", 1, 0); }
+
 /* The int32 counter of the loop is in host memory, and a row of the sequence is picked by it. */
 static void lstm_loop_copies_its_counter(void **state) { check_plan("lstm", 1, 1); }
 
@@ -196,6 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlp_copies_the_loss_only),
         cmocka_unit_test(word2vec_copies_what_a_person_would),
+        cmocka_unit_test(residual_copies_the_loss_only),
         cmocka_unit_test(lstm_loop_copies_its_counter),
         cmocka_unit_test(functional_lstm_copies_its_counter),
     };

@@ -15,7 +15,8 @@ import graphs  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 PROGRAMS = {"mlp": graphs.mlp(8, 4), "word2vec": graphs.word2vec(20, 4, 6, 5),
-            "lstm": graphs.lstm(4, 3, 5, False), "lstm_functional": graphs.lstm(4, 3, 5, True)}
+            "lstm": graphs.lstm(4, 3, 5, False), "lstm_functional": graphs.lstm(4, 3, 5, True),
+            "residual": graphs.residual(12, 4, 2)}
 
 for name, build in PROGRAMS.items():
     with tf.Graph().as_default() as graph:

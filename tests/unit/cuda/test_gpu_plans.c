@@ -97,6 +97,16 @@ static void half_has_plans(void **state) { plan_all(DT_HALF, 0, 512 << 20); }
 static void bfloat16_has_plans(void **state) { plan_all(DT_BFLOAT16, 800, 512 << 20); }
 static void double_has_plans(void **state) { plan_all(DT_DOUBLE, 0, 512 << 20); }
 
+static void open_library(bool allow_tf32) {
+    gpu_dnn_open("/usr/local/cuda/lib:/usr/local/cuda/lib64", allow_tf32, NULL);
+}
+
+static void float_has_plans_without_tf32(void **state) {
+    open_library(false);
+    plan_all(DT_FLOAT, 0, 512 << 20);
+    open_library(true);
+}
+
 /* What makes it worth to keep the client's format. */
 static void channels_last_need_no_copy(void **state) {
     if (gpu_dnn_missing())
@@ -115,7 +125,7 @@ static void channels_last_need_no_copy(void **state) {
 }
 
 static int begin(void **state) {
-    gpu_dnn_open("/usr/local/cuda/lib:/usr/local/cuda/lib64", true, NULL);
+    open_library(true);
     if (gpu_dnn_missing())
         print_message("no cuDNN: %s\n", gpu_dnn_missing());
     return 0;
@@ -128,6 +138,7 @@ int main(void) {
         cmocka_unit_test(bfloat16_has_plans),
         cmocka_unit_test(double_has_plans),
         cmocka_unit_test(channels_last_need_no_copy),
+        cmocka_unit_test(float_has_plans_without_tf32),
     };
     return cmocka_run_group_tests(tests, begin, NULL);
 }

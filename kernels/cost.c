@@ -9,7 +9,7 @@
 enum { MAX_DEVICE_TYPES = 8 };
 
 /* The least time that a core needs where it multiplies matrices; no estimate is below this. */
-static const double NS_PER_FLOP = 0.05;
+static const double NS_PER_FLOP = 0.009;
 
 static const struct cost_row default_row = {.ns_per_element = 0.5f};
 

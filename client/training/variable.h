@@ -61,7 +61,8 @@ TF_Operation *MR_InitializeAll(MR_Builder *builder);
 /* Adds num_parts variables NAME/part_0, NAME/part_1, … that share the rows of one: each has an
  * equal share of dims[0], and the first ones one row more where it does not divide. Part i is on
  * devices[i], or on the builder's device where `devices` is NULL; its seed is the initializer's
- * plus i. The fans of MR_GlorotUniform are those of the whole. A saver writes the parts as slices of one tensor. Sets `parts`. */
+ * plus i. The fans of MR_GlorotUniform are those of the whole. A saver writes the parts as slices
+ * of one tensor. Sets `parts`. */
 void MR_NewPartitionedVariable(MR_Builder *builder, const char *name, TF_DataType dtype,
                                const int64_t *dims, int num_dims, MR_Initializer init,
                                const char *const *devices, int num_parts, MR_Variable **parts);

@@ -592,9 +592,10 @@ class TestSummaries(Models):
         m.step(targets=[m.c.MR_SummaryFlush(writer)])
         m.step(targets=[m.c.MR_SummaryClose(writer)])
         name, = os.listdir(folder)
+        path = os.fsencode(f"{folder}/{name}")
         found = [(e.step, v.tag, float(tf.make_ndarray(v.tensor)) if v.HasField("tensor") else
                   v.simple_value or v.histo.max)
-                 for e in tf1.train.summary_iterator(os.fsencode(f"{folder}/{name}")) for v in e.summary.value]
+                 for e in tf1.train.summary_iterator(path) for v in e.summary.value]
         self.assertEqual(sorted(found), sorted(
             (i, tag, value) for i in range(3) for tag, value in (("sum", 10. + i), ("parts", 10.))))
         for words, call in (

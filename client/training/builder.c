@@ -331,11 +331,14 @@ TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value) {
     struct str attrs = STR_INIT;
     bool is_integer;
     builder_fail(builder, check_scalar(dtype, value, &is_integer));
+    str_addf(&attrs, "dtype=%s, value=%s[]{", type, type);
     if (dtype == TF_BOOL)
-        str_addf(&attrs, "dtype=bool, value=bool[]{%s}", value != 0 ? "true" : "false");
+        str_add(&attrs, value != 0 ? "true" : "false");
+    else if (is_integer)
+        str_addf(&attrs, "%.0f", value);
     else
-        str_addf(&attrs, is_integer ? "dtype=%s, value=%s[]{%.0f}" : "dtype=%s, value=%s[]{%.17g}",
-                 type, type, value);
+        text_add_double(&attrs, value);
+    str_add(&attrs, "}");
     TF_Output out =
         builder_add(builder, &(struct op_spec){.op_type = "Const", .attrs = str_text(&attrs)});
     str_fini(&attrs);

@@ -34,7 +34,8 @@ struct span text_take_word(struct span *in, const char *extra) {
     text_skip_blanks(in);
     struct span word = {in->data, 0};
     while (word.len < in->len && in->data[word.len] &&
-           (isalnum((unsigned char)in->data[word.len]) || strchr(extra, in->data[word.len])))
+           (isalnum_l((unsigned char)in->data[word.len], text_locale()) ||
+            strchr(extra, in->data[word.len])))
         word.len++;
     advance(in, word.len);
     return word;
@@ -95,7 +96,7 @@ static bool number_text(struct span *in, char *text, size_t len) {
     text_skip_blanks(in);
     size_t n = 0;
     while (n < in->len && n < len - 1 && in->data[n] &&
-           (isalnum((unsigned char)in->data[n]) || strchr("+-.", in->data[n])))
+           (isalnum_l((unsigned char)in->data[n], text_locale()) || strchr("+-.", in->data[n])))
         n++;
     memcpy(text, in->data, n);
     text[n] = '\0';
@@ -106,7 +107,7 @@ bool text_take_double(struct span *in, double *ret) {
     char text[64], *end;
     if (!number_text(in, text, sizeof(text)))
         return false;
-    *ret = strtod(text, &end);
+    *ret = strtod_l(text, &end, text_locale());
     if (end == text)
         return false;
     advance(in, (size_t)(end - text));

@@ -2,12 +2,27 @@
 #include "common/tensor/tensor.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"
 #include "common/tensor/text.h"
+
+static locale_t c_locale;
+
+static void make_locale(void) {
+    c_locale = newlocale(LC_ALL_MASK, "C", NULL);
+    CHECK(c_locale);
+}
+
+locale_t text_locale(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_locale);
+    return c_locale;
+}
 
 void text_add_double(struct str *out, double v) {
     char text[40];
@@ -15,11 +30,13 @@ void text_add_double(struct str *out, double v) {
         str_add(out, isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
         return;
     }
+    locale_t before = uselocale(text_locale());
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, v);
         if (strtod(text, NULL) == v)
             break;
     }
+    uselocale(before);
     str_add(out, text);
 }
 
@@ -29,11 +46,13 @@ void text_add_float(struct str *out, float v) {
         text_add_double(out, (double)v);
         return;
     }
+    locale_t before = uselocale(text_locale());
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, (double)v);
         if (strtof(text, NULL) == v)
             break;
     }
+    uselocale(before);
     str_add(out, text);
 }
 

@@ -3,8 +3,12 @@
 #ifndef MILLRACE_COMMON_TENSOR_TEXT_H
 #define MILLRACE_COMMON_TENSOR_TEXT_H
 
+#include <locale.h>
+
 #include "common/base/str.h"
 
+/* The locale "C", in which numbers are printed and read whatever locale the program has set. */
+locale_t text_locale(void);
 /* The fewest digits that read back to the same value; "nan", "inf", "-inf". */
 void text_add_float(struct str *out, float v);
 void text_add_double(struct str *out, double v);

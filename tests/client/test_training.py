@@ -1,11 +1,14 @@
 """Training helpers on a local cluster, against tf.compat.v1 in this process."""
 import ctypes
+import locale
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 import tensorflow as tf
@@ -136,6 +139,30 @@ class TestBuilder(Models):
         np.testing.assert_array_equal(got[1], [[5, 11, 1, 2], [11, 25, 3, 4]])
         for array, wanted in zip(got[2:], ([5, 7], [-3, 4], 2**40, 2)):
             np.testing.assert_array_equal(array, wanted)
+
+    def test_numbers_have_a_point_in_every_locale(self):
+        """A locale with a comma is made here; setlocale finds it by LOCPATH."""
+        folder = tempfile.mkdtemp(prefix="millrace-locale-")
+        self.addCleanup(shutil.rmtree, folder)
+        made = shutil.which("localedef") and subprocess.run(
+            ["localedef", "-i", "de_DE", "-f", "UTF-8", f"{folder}/de_DE.UTF-8"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+        if not made:
+            self.skipTest("localedef cannot make a locale with a comma")
+        m = self.model()
+        with unittest.mock.patch.dict(os.environ, LOCPATH=folder):
+            self.addCleanup(locale.setlocale, locale.LC_ALL, locale.setlocale(locale.LC_ALL))
+            locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
+        self.assertEqual(locale.localeconv()["decimal_point"], ",")
+        values = [m.mr("Scalar", DOUBLE, .1), m.mr("Scalar", FLOAT, -2.5e-30),
+                  m.add("Const", attrs="dtype=float, value=float[2]{0.5, 1.25}")]
+        m.add("LeakyRelu", values[1], attrs="alpha=0.75")
+        w = m.variable("w", FLOAT, [2], m.c.MR_RandomUniform(-.25, .75, 3))
+        m.mr("Minimize", m.mr("NewAdam", m.mr("Scalar", FLOAT, .125), .9, .999, 1e-8),
+             m.add("L2Loss", m.mr("Read", w)), None)
+        tenth, small, pair = m.step(values)
+        self.assertEqual((float(tenth), float(small)), (.1, float(np.float32(-2.5e-30))))
+        self.assertEqual(list(pair), [.5, 1.25])
 
     def test_devices_prefixes_and_controls(self):
         m = self.model()

@@ -38,7 +38,9 @@ static struct status *parse_number(const char *text, struct tensor *ret) {
     struct span in = span_of(text);
     int64_t integer;
     double real;
-    if (text_take_int(&in, &integer) && in.len == 0) {
+    if (text[strspn(text, "+-0123456789")] == '\0') {
+        if (!text_take_int(&in, &integer) || in.len > 0)
+            return bad_value(text);
         if (integer < INT32_MIN || integer > INT32_MAX)
             return status_invalid("%s does not fit an int32; write int64[]{%s}", text, text);
         tensor_init_scalar_i32(ret, (int32_t)integer);

@@ -3,6 +3,7 @@
 #include "common/tensor/tensor.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -114,16 +115,22 @@ bool text_take_double(struct span *in, double *ret) {
     return true;
 }
 
-bool text_take_int(struct span *in, int64_t *ret) {
+/* Reads up to 2^64 - 1 where is_unsigned, and int64 otherwise. False beyond. */
+static bool take_integer(struct span *in, bool is_unsigned, int64_t *ret) {
     char text[64], *end;
-    if (!number_text(in, text, sizeof(text)))
+    if (!number_text(in, text, sizeof(text)) || (is_unsigned && text[0] == '-'))
         return false;
-    *ret = text[0] == '-' ? strtoll(text, &end, 10) : (int64_t)strtoull(text, &end, 10);
-    if (end == text)
+    errno = 0;
+    int64_t value =
+        is_unsigned ? (int64_t)strtoull(text, &end, 10) : (int64_t)strtoll(text, &end, 10);
+    if (end == text || errno == ERANGE)
         return false;
+    *ret = value;
     advance(in, (size_t)(end - text));
     return true;
 }
+
+bool text_take_int(struct span *in, int64_t *ret) { return take_integer(in, false, ret); }
 
 bool text_take_shape(struct span *in, int64_t *dims, int *ret_rank) {
     if (text_take(in, "<unknown>")) {
@@ -207,11 +214,30 @@ static bool store_real(enum dtype dtype, double v, void *at) {
     return true;
 }
 
-/* Hosts are little-endian, so the low bytes are the value. */
+/* Reads an integer that the dtype can hold. Hosts are little-endian, so the low bytes are it. */
+static bool take_integer_element(struct span *in, enum dtype dtype, void *at) {
+    size_t size = dtype_size(dtype);
+    int n_bits = dtype == DT_INT2 || dtype == DT_UINT2   ? 2
+                 : dtype == DT_INT4 || dtype == DT_UINT4 ? 4
+                                                         : 8 * (int)size;
+    bool is_unsigned =
+        dtype_in(dtype, DTYPES_UNSIGNED_INT | DTYPE_BIT(DT_QUINT8) | DTYPE_BIT(DT_QUINT16) |
+                            DTYPE_BIT(DT_UINT4) | DTYPE_BIT(DT_UINT2));
+    int64_t value;
+    if (!take_integer(in, is_unsigned, &value))
+        return false;
+    if (n_bits < 64) {
+        int64_t end = (int64_t)1 << (n_bits - !is_unsigned), least = is_unsigned ? 0 : -end;
+        if (value < least || value >= end)
+            return false;
+    }
+    memcpy(at, &value, size);
+    return true;
+}
+
 static bool take_element(struct span *in, enum dtype dtype, void *at) {
     size_t size = dtype_size(dtype);
     double real, imaginary;
-    int64_t integer;
     uint8_t flag;
     if (dtype_in(dtype, DTYPES_COMPLEX))
         return text_take(in, "(") && text_take_double(in, &real) && text_take(in, ",") &&
@@ -224,10 +250,7 @@ static bool take_element(struct span *in, enum dtype dtype, void *at) {
         memcpy(at, &flag, 1);
         return flag || text_take(in, "false");
     }
-    if (!text_take_int(in, &integer))
-        return false;
-    memcpy(at, &integer, size);
-    return true;
+    return take_integer_element(in, dtype, at);
 }
 
 static bool take_elements(struct span *in, struct tensor *t) {
@@ -278,9 +301,9 @@ struct status *tensor_parse(struct span *text, struct allocator *allocator, stru
     if (!take_elements(text, &t)) {
         int64_t n = t.n_elements;
         tensor_clear(&t);
-        return status_invalid(
-            "Malformed elements in a tensor of type %s: %lld are wanted, as {1, 2, …}",
-            dtype_name(dtype), (long long)n);
+        return status_invalid("Malformed elements in a tensor of type %s: %lld of its values are "
+                              "wanted, as {1, 2, …}",
+                              dtype_name(dtype), (long long)n);
     }
     tensor_move(ret, &t);
     return NULL;

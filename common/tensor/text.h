@@ -24,7 +24,7 @@ struct span text_take_word(struct span *in, const char *extra);
 /* Reads text in quotes and appends its bytes. False when malformed. */
 bool text_take_quoted(struct span *in, struct str *ret);
 bool text_take_double(struct span *in, double *ret);
-/* from -2^63 to 2^64 - 1, the upper half wrapped */
+/* False also for numbers beyond int64. */
 bool text_take_int(struct span *in, int64_t *ret);
 /* Reads "[2,?,3]" into `dims`, which has room for SHAPE_MAX_RANK sizes; "<unknown>" gives rank
  * -1. */

@@ -233,6 +233,11 @@ class TestBuilder(Models):
                  lambda m: m.mr("ClipByGlobalNorm", (Gradient * 1)(), -2, 1)),
                 ("MR_CosineDecay: dtype is int32",
                  lambda m: m.mr("CosineDecay", INT32, x(m), 1, 10, 0)),
+                ("MR_PiecewiseConstant: 3000000000 is not a value of int32",
+                 lambda m: m.mr("PiecewiseConstant", FLOAT, m.mr("Scalar", INT32, 1),
+                                (ctypes.c_int64 * 1)(3 * 10**9), (ctypes.c_double * 2)(1, 2), 1)),
+                ("MR_Op: .*Malformed elements in a tensor of type int32",
+                 lambda m: m.add("Const", attrs="dtype=int32, value=int32[]{4294967301}")),
                 ("MR_PiecewiseConstant: boundary 1 is 3, not above 3",
                  lambda m: m.mr("PiecewiseConstant", FLOAT, m.mr("Scalar", INT64, 1),
                                 (ctypes.c_int64 * 2)(3, 3), (ctypes.c_double * 3)(1, 2, 3), 2))):

@@ -138,6 +138,8 @@ class ClientTests:
         for args in (["--feed", "n"], ["--feed", "n=what"], ["--feed", "n=5000000000"],
                      ["--feed", 'text="open'], ["--fetch", "c=file"], []):
             self.step(*args, code=64)
+        for value in ("5000000000", "-18446744073709551617", "18446744073709551617"):
+            self.step("--feed", f"n={value}", "--fetch", "next", code=64)
         self.step("--feed", "a=@/nonexistent.npy", "--fetch", "c", code=74)
         self.step("--feed", "n=1", "--fetch", "next=@/nonexistent/n.npy", code=74)
         self.expect(74, "tfctl", "run", "/nonexistent.pb", "--fetch", "c", "--target", self.target)

@@ -315,7 +315,8 @@ static void add_name(struct str *out, const char *name) {
         str_add(out, "...");
 }
 
-static void describe(const struct entry *entry, struct object *resource, struct str *out) {
+static void describe(const struct entry *entry, struct object *resource, int *n_looks,
+                     struct str *out) {
     struct resource_held held;
     str_add(out, "{\"container\":\"");
     add_name(out, entry->container);
@@ -324,7 +325,7 @@ static void describe(const struct entry *entry, struct object *resource, struct 
     str_add(out, "\",\"kind\":\"");
     add_name(out, resource->type->name);
     str_add_char(out, '"');
-    if (resource_held(resource, &held))
+    if (resource_held(resource, n_looks, &held))
         str_addf(out, ",\"size_bytes\":%lld", (long long)held.size_bytes);
     str_add_char(out, '}');
 }
@@ -347,13 +348,14 @@ void container_for_each(struct container_table *table,
 
 void container_describe(struct container_table *table, size_t max_rows, struct str *out) {
     size_t n, n_shown = 0, n_more = 0;
+    int n_looks = RESOURCE_HELD_MAX_LOOKS;
     struct entry **list = entries_list(table, NULL, &n);
     str_add_char(out, '[');
     for (size_t i = 0; i < n; i++) {
         struct object *resource = resource_get(list[i]);
         if (resource && n_shown < max_rows) {
             str_add(out, n_shown++ > 0 ? "," : "");
-            describe(list[i], resource, out);
+            describe(list[i], resource, &n_looks, out);
         } else if (resource) {
             n_more++;
         }

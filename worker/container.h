@@ -50,8 +50,9 @@ void container_for_each(struct container_table *table,
                         void (*visit)(void *arg, const char *container, const char *name,
                                       struct object *resource),
                         void *arg);
-/* Appends JSON rows for /statusz: container, name, kind, and bytes if the resource tells. After
- * max_rows rows, one more says how many are left out: {"more":N}. Long names are cut. */
+/* Appends JSON rows for /statusz: container, name, kind, and bytes if the resource tells and few
+ * enough tensors were looked at before it (RESOURCE_HELD_MAX_LOOKS). After max_rows rows, one more
+ * says how many are left out: {"more":N}. Long names are cut. */
 void container_describe(struct container_table *table, size_t max_rows, struct str *out);
 
 #endif

@@ -39,7 +39,7 @@ enum {
     MAX_FILE_ROOTS = 64,
     IO_THREADS = 4,
     MAX_DEVICE_SCALE = 1000,
-    MAX_ROWS_SHOWN = 10000, /* of graphs and of resources, on /statusz */
+    MAX_ROWS_SHOWN = 1000, /* of graphs and of resources, on /statusz */
 };
 
 struct worker_flags {

@@ -19,6 +19,8 @@ struct holders {
     int n;
     size_t n_more;
     int64_t more_bytes; /* of those that are not in `rows` */
+    int n_looks;        /* at tensors, that are left */
+    size_t n_uncounted; /* resources for which no look was left */
 };
 
 /* Returns the new holder's row, or NULL if it is not one of the largest. */
@@ -45,10 +47,13 @@ static void copy_name(char *to, const char *from) { snprintf(to, HOLDER_NAME_BYT
 
 static void visit_resource(void *arg, const char *container, const char *name,
                            struct object *resource) {
+    struct holders *holders = arg;
     struct resource_held held;
-    if (!resource_held(resource, &held) || held.size_bytes == 0)
+    if (!resource_held(resource, &holders->n_looks, &held)) {
+        holders->n_uncounted += holders->n_looks == 0;
         return;
-    struct holder *holder = add_holder(arg, held.size_bytes);
+    }
+    struct holder *holder = held.size_bytes > 0 ? add_holder(holders, held.size_bytes) : NULL;
     if (!holder)
         return;
     copy_name(holder->name, name);
@@ -71,7 +76,7 @@ static void add_holders(const struct holders *holders, struct str *out) {
         page_text(out, "memory", holder->memory);
         page_close(out, '}');
     }
-    page_more(out, holders->n_more);
+    page_more(out, holders->n_more + holders->n_uncounted);
     page_close(out, ']');
 }
 
@@ -98,10 +103,11 @@ static void add_devices(const struct worker_service *service, struct str *out) {
 
 void worker_service_page_memory(struct worker_service *service, struct str *out) {
     struct holder *rows = xcalloc(MAX_HOLDERS, sizeof(*rows));
-    struct holders holders = {.rows = rows};
+    struct holders holders = {.rows = rows, .n_looks = RESOURCE_HELD_MAX_LOOKS};
     container_for_each(service->containers, visit_resource, &holders);
     page_open(out, NULL, '{');
     page_int(out, "resources_bytes", held_bytes(&holders));
+    page_int(out, "resources_not_counted", (int64_t)holders.n_uncounted);
     add_devices(service, out);
     add_holders(&holders, out);
     page_close(out, '}');

@@ -44,7 +44,8 @@ static void describe_devices(const struct worker_service *service, struct str *o
 /* A page is made on the loop, from names that clients chose, so all of it is limited. */
 enum {
     MAX_STEPS_SHOWN = 100,
-    MAX_WAITS_BYTES = 64 << 10, /* of one step */
+    MAX_WAITS_BYTES = 64 << 10,  /* of one step */
+    MAX_STEPS_BYTES = 512 << 10, /* of all steps' rows, about: a browser draws at most 1 MiB */
     MAX_CLUSTERS_BYTES = 1 << 20,
 };
 
@@ -112,29 +113,37 @@ void service_send_steps(struct service_connection *connection, uint64_t id) {
     str_fini(&waits);
 }
 
+static void add_step_row(struct graph_run *run, int64_t now_ns, struct str *out) {
+    struct str waits = STR_INIT;
+    execution_describe_waits(&run->execution, MAX_WAITS_BYTES, &waits);
+    page_open(out, NULL, '{');
+    page_id(out, "step", run->id);
+    page_id(out, "master", run->master_incarnation);
+    page_int(out, "graph", (int64_t)run->graph->handle);
+    page_real(out, "seconds", (double)(now_ns - run->start_ns) / 1e9);
+    page_key(out, "waits");
+    str_add_char(out, '"');
+    str_add_json_escaped(out, str_text(&waits), waits.len);
+    str_add_char(out, '"');
+    page_close(out, '}');
+    str_fini(&waits);
+}
+
 static void describe_steps(struct worker_service *service, struct str *out) {
     struct graph_run *shown[MAX_STEPS_SHOWN];
-    size_t n_live;
+    size_t n_live, begin = out->len, n_more = 0;
     int n = take_shown(service, 0, shown, &n_live);
     int64_t now_ns = clock_now_ns();
     page_int(out, "live_steps", (int64_t)n_live);
     page_open(out, "steps", '[');
     for (int i = 0; i < n; i++) {
-        struct str waits = STR_INIT;
-        execution_describe_waits(&shown[i]->execution, MAX_WAITS_BYTES, &waits);
-        page_open(out, NULL, '{');
-        page_id(out, "step", shown[i]->id);
-        page_id(out, "master", shown[i]->master_incarnation);
-        page_int(out, "graph", (int64_t)shown[i]->graph->handle);
-        page_real(out, "seconds", (double)(now_ns - shown[i]->start_ns) / 1e9);
-        page_key(out, "waits");
-        str_add_char(out, '"');
-        str_add_json_escaped(out, str_text(&waits), waits.len);
-        str_add_char(out, '"');
-        page_close(out, '}');
-        str_fini(&waits);
+        if (out->len - begin <= MAX_STEPS_BYTES)
+            add_step_row(shown[i], now_ns, out);
+        else
+            n_more++;
         graph_run_unref(shown[i]);
     }
+    page_more(out, n_more + (n_live > (size_t)n ? n_live - (size_t)n : 0));
     page_close(out, ']');
 }
 

@@ -6,7 +6,7 @@
 #include "kernels/host/resources/tensor_array.h"
 #include "kernels/variable.h"
 
-enum { MAX_COUNTED = 1000 }; /* items; there may be millions */
+enum { MAX_LOOKS = 1000 }; /* at tensors of one resource; there may be millions */
 
 static void add_tensor(struct resource_held *held, const struct tensor *t) {
     if (!tensor_has_value(t))
@@ -16,6 +16,14 @@ static void add_tensor(struct resource_held *held, const struct tensor *t) {
         held->memory = t->buffer->allocator->name;
 }
 
+/* Takes the looks at the resource's first items. Returns how many items that is. */
+static int64_t take_looks(const struct resource_held *held, int n_tensors_each, int *n_looks) {
+    int n_each = MAX(n_tensors_each, 1);
+    int64_t n = MIN(MIN(MAX(MAX_LOOKS / n_each, 1), *n_looks / n_each), held->n_items);
+    *n_looks = n == 0 && held->n_items > 0 ? 0 : *n_looks - (int)n * n_each;
+    return n;
+}
+
 /* The first n_counted items stand for all. */
 static void extrapolate(struct resource_held *held, int64_t n_counted) {
     if (n_counted > 0 && n_counted < held->n_items)
@@ -23,7 +31,7 @@ static void extrapolate(struct resource_held *held, int64_t n_counted) {
             (int64_t)((double)held->size_bytes / (double)n_counted * (double)held->n_items);
 }
 
-static bool variable_held(struct object *object, struct resource_held *held) {
+static bool variable_held(struct object *object, int *n_looks, struct resource_held *held) {
     struct variable *variable = variable_of(object);
     if (pthread_mutex_trylock(&variable->lock) != 0)
         return false;
@@ -34,36 +42,36 @@ static bool variable_held(struct object *object, struct resource_held *held) {
     return true;
 }
 
-static bool queue_held(struct object *object, struct resource_held *held) {
+static bool queue_held(struct object *object, int *n_looks, struct resource_held *held) {
     struct queue *queue = (struct queue *)object;
     const struct queue_elements *elements = &queue->elements;
     if (pthread_mutex_trylock(&queue->room.lock) != 0)
         return false;
-    int64_t n = MIN(elements->n, (int64_t)MAX_COUNTED);
     held->n_items = elements->n;
+    int64_t n = take_looks(held, elements->n_components, n_looks);
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < elements->n_components; k++)
             add_tensor(held,
                        &elements->items[(elements->head + i) % elements->capacity]->components[k]);
     extrapolate(held, n);
     pthread_mutex_unlock(&queue->room.lock);
-    return true;
+    return n > 0 || held->n_items == 0;
 }
 
-static bool tensor_array_held(struct object *object, struct resource_held *held) {
+static bool tensor_array_held(struct object *object, int *n_looks, struct resource_held *held) {
     struct tensor_array *array = (struct tensor_array *)object;
     if (pthread_mutex_trylock(&array->lock) != 0)
         return false;
-    int64_t n = MIN(array->n, (int64_t)MAX_COUNTED);
     held->n_items = array->n;
+    int64_t n = take_looks(held, 1, n_looks);
     for (int64_t i = 0; i < n; i++)
         add_tensor(held, &array->elements[i].value);
     extrapolate(held, n);
     pthread_mutex_unlock(&array->lock);
-    return true;
+    return n > 0 || held->n_items == 0;
 }
 
-static bool lookup_table_held(struct object *object, struct resource_held *held) {
+static bool lookup_table_held(struct object *object, int *n_looks, struct resource_held *held) {
     struct lookup_table *table = (struct lookup_table *)object;
     if (table->methods || pthread_rwlock_tryrdlock(&table->lock) != 0)
         return false;
@@ -76,7 +84,7 @@ static bool lookup_table_held(struct object *object, struct resource_held *held)
 
 static const struct held_row {
     const struct object_type *type;
-    bool (*held)(struct object *resource, struct resource_held *held);
+    bool (*held)(struct object *resource, int *n_looks, struct resource_held *held);
 } rows[] = {
     {&variable_type, variable_held},
     {&queue_type, queue_held},
@@ -84,10 +92,13 @@ static const struct held_row {
     {&lookup_table_type, lookup_table_held},
 };
 
-bool resource_held(struct object *resource, struct resource_held *ret) {
+bool resource_held(struct object *resource, int *n_looks, struct resource_held *ret) {
     *ret = (struct resource_held){.memory = NULL};
+    if (*n_looks <= 0)
+        return false;
+    --*n_looks;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (rows[i].type == resource->type)
-            return rows[i].held(resource, ret);
+            return rows[i].held(resource, n_looks, ret);
     return false;
 }

@@ -2,6 +2,9 @@
  * again,
  * fall silent or go; draining. */
 #include "common/base/clock.h"
+#include "kernels/host/resources/resource_held.h"
+#include "kernels/host/resources/tensor_array.h"
+#include "kernels/variable.h"
 #include "tests/unit/worker/master_end.h"
 
 /* ---- first words ---- */
@@ -268,6 +271,55 @@ static struct status *make_plain(void *arg, struct object **ret) {
     return NULL;
 }
 
+static struct status *make_tensor_array(void *arg, struct object **ret) {
+    struct tensor_array *array;
+    TRY(tensor_array_new(&(struct tensor_array_options){.name = "a", .dtype = DT_FLOAT}, 1000,
+                         &array));
+    *ret = &array->object;
+    return NULL;
+}
+
+static struct status *make_variable(void *arg, struct object **ret) {
+    struct variable *variable = variable_new(DT_FLOAT, "v");
+    struct tensor value = TENSOR_INIT;
+    int64_t n = 1000;
+    TRY(tensor_new(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &value));
+    variable_assign_take(variable, &value);
+    *ret = &variable->object;
+    return NULL;
+}
+
+static bool memory_page_says(const char *words) {
+    struct str page = STR_INIT;
+    worker_service_page_memory(worker.service, &page);
+    bool is_said = strstr(str_text(&page), words) != NULL;
+    str_fini(&page);
+    return is_said;
+}
+
+/* A client may fill queues and TensorArrays, and pages are made on the loop. */
+static void the_page_of_memory_looks_at_few_tensors(void **state) {
+    enum { N_ARRAYS = 2 * RESOURCE_HELD_MAX_LOOKS / 1000 };
+    struct object *made;
+    char name[20], words[60];
+    assert_null(container_lookup_or_create(worker.service->containers, "c", "v", &variable_type,
+                                           make_variable, NULL, &made));
+    object_unref(made);
+    assert_true(memory_page_says("\"resources_bytes\":4000,\"resources_not_counted\":0,"));
+    for (int i = 0; i < N_ARRAYS; i++) {
+        snprintf(name, sizeof(name), "a%d", i);
+        assert_null(container_lookup_or_create(worker.service->containers, "c", name,
+                                               &tensor_array_type, make_tensor_array, NULL, &made));
+        object_unref(made);
+    }
+    int n_least = N_ARRAYS / 2 - 1, n_said = 0;
+    for (int i = n_least; i <= n_least + 3; i++) {
+        snprintf(words, sizeof(words), "\"resources_not_counted\":%d,", i);
+        n_said += memory_page_says(words);
+    }
+    assert_int_equal(n_said, 1);
+}
+
 static void reset_drops_resources_and_graphs(void **state) {
     struct object *made;
     register_graph(&to_worker, &worker, FEED_TO_FETCH, NULL);
@@ -323,6 +375,7 @@ int main(void) {
         TEST(a_master_that_pinged_and_is_silent_is_lost),
         TEST(a_worker_without_a_master_says_so_once),
         TEST(a_deregistered_graph_is_gone),
+        TEST(the_page_of_memory_looks_at_few_tensors),
         TEST(reset_drops_resources_and_graphs),
         TEST(draining_waits_for_steps_and_refuses_new_ones),
     };

@@ -228,6 +228,42 @@ static void the_page_shows_what_a_step_waits_for(void **state) {
     str_fini(&page);
 }
 
+/* Every step is a row of the page, or counted in the last one. */
+static void assert_page_is_limited(int n_steps, size_t max_bytes) {
+    static const char more[] = ",{\"more\":";
+    struct str page = STR_INIT;
+    int n_rows = 0;
+    worker_service_page_steps(worker.service, &page);
+    assert_true(page.len < max_bytes);
+    for (const char *row = page.data; (row = strstr(row, "{\"step\":")); row++)
+        n_rows++;
+    const char *last = strstr(page.data, more);
+    assert_non_null(last);
+    assert_true(n_rows > 0);
+    assert_int_equal(n_rows + strtol(last + sizeof(more) - 1, NULL, 10), n_steps);
+    str_fini(&page);
+}
+
+static void the_page_of_steps_has_a_limit(void **state) {
+    enum { NAME_BYTES = 240, N_NODES = 200, N_STEPS = 40, N_SMALL = 70, MAX_BYTES = 600000 };
+    struct str text = STR_INIT;
+    str_add(&text, "c = Const() {dtype=float, value=float[]{1}}\n");
+    for (int i = 0; i < N_NODES; i++)
+        str_addf(&text, "w%0*d = Square(c) {T=float}\nf%d = _MrFetch(w%0*d) {T=float, index=%d}\n",
+                 NAME_BYTES, i, i, NAME_BYTES, i, i);
+    uint64_t large = register_graph(&to_worker, &worker, text.data, NULL);
+    uint64_t small = register_graph(&to_worker, &worker, WAITING, NULL);
+    str_fini(&text);
+    for (int i = 0; i < N_STEPS; i++)
+        send_run(&to_worker, large, ++next_step, NULL, 0, false);
+    LOOP_UNTIL(loop, n_waiting == N_STEPS * N_NODES);
+    assert_page_is_limited(N_STEPS, MAX_BYTES); /* by its bytes */
+    for (int i = 0; i < N_SMALL; i++)
+        send_run(&to_worker, small, ++next_step, NULL, 0, false);
+    LOOP_UNTIL(loop, n_waiting == N_STEPS * N_NODES + N_SMALL);
+    assert_page_is_limited(N_STEPS + N_SMALL, MAX_BYTES); /* and by its rows */
+}
+
 /* ---- two tasks ---- */
 
 static void start_ps(void) {
@@ -320,6 +356,7 @@ int main(void) {
         TEST(a_deadline_is_kept_when_the_master_forgets),
         TEST(it_tells_what_steps_wait_for),
         TEST(the_page_shows_what_a_step_waits_for),
+        TEST(the_page_of_steps_has_a_limit),
         TEST(tensors_cross_and_come_back),
         TEST(a_lost_task_ends_the_steps_that_exchange_with_it),
     };

@@ -14,7 +14,8 @@ enum admin_format {
 /* Can the page write JSON? */
 bool admin_page_has_json(const struct admin_page *page);
 /* ?format=json or ?format=html decides. Otherwise the header Accept does (NULL: there is none): a
- * browser names text/html first, and gets HTML; who accepts application/json gets JSON. Everybody
+ * browser names text/html first, and gets HTML; who accepts application/json gets JSON. Of both,
+ * the one of the higher quality ("q=0.8") is chosen, otherwise the first. Everybody
  * else, as curl and kubelets with their "*" "/" "*", gets what the page writes by itself. */
 enum admin_format admin_format_choose(const struct admin_page *page, const char *query,
                                       const char *accept);

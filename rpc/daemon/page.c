@@ -132,6 +132,8 @@ int64_t page_query_int(const char *query, const char *name, int64_t min, int64_t
                                                                                      : otherwise;
 }
 
+bool page_query_has(const char *query, const char *name) { return find(query, name).data != NULL; }
+
 bool page_query_is(const char *query, const char *name, const char *value) {
     struct span text = find(query, name);
     return text.data && text.len == strlen(value) && memcmp(text.data, value, text.len) == 0;

@@ -52,6 +52,7 @@ void page_more(struct str *out, size_t n);
  * or no number from min to max. */
 int64_t page_query_int(const char *query, const char *name, int64_t min, int64_t max,
                        int64_t otherwise);
+bool page_query_has(const char *query, const char *name); /* with any value */
 /* Has the query "name=value"? */
 bool page_query_is(const char *query, const char *name, const char *value);
 /* Is the page to be written as JSON, also when HTML is made of it? For pages that are text

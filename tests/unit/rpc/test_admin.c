@@ -244,6 +244,15 @@ static void html_is_for_those_who_ask_for_it(void **state) {
     check(f, "GET /statusz?format=html", "", "200", "<!DOCTYPE html>", "format=html");
     check(f, "GET /statusz?format=json", browser, "200", "\"format=json\"", "application/json");
     check(f, "GET /statusz?format=other", browser, "200", "\"format=other\"", "application/json");
+    check(f, "GET /statusz?xformat=json", browser, "200", "<!DOCTYPE html>", "text/html");
+    check(f, "GET /statusz", "Accept: text/html;q=0, application/json\r\n", "200",
+          "\"format=json\"", "application/json");
+    check(f, "GET /statusz", "Accept: text/html; level=1; Q=0.0 ,*/*\r\n", "200", "\"query\":\"\"",
+          "application/json");
+    check(f, "GET /statusz", "Accept: application/json;q=0.5 , TEXT/HTML\r\n", "200",
+          "<!DOCTYPE html>", "text/html");
+    check(f, "GET /statusz", "Accept: text/html2, x/text/html,\r\n", "200", "\"query\":\"\"",
+          "application/json");
     check(f, "GET /linez", "", "200", "\r\n\r\na line\n", "text/plain");
     check(f, "GET /linez", browser, "200", "<dt>lines<dd>", "text/html");
     check(f, "GET /linez?format=json", "", "200", "\r\n\r\n{\"lines\": 1}", "application/json");

@@ -11,7 +11,7 @@ enum {
 };
 
 static bool is_asked_for(const struct session *session, const char *query) {
-    return page_query_is(query, "session", session->handle) || !strstr(query, "session=");
+    return page_query_is(query, "session", session->handle) || !page_query_has(query, "session");
 }
 
 static void add_error(const struct session *session, bool is_operator, int64_t now_us,
@@ -80,19 +80,22 @@ static void add_signature(const struct executable *executable, struct str *out) 
 }
 
 static void add_signatures(const struct service *service, const char *query, struct str *out) {
-    size_t n = 0;
+    size_t n = 0, n_more = 0;
     page_open(out, "signatures", '[');
     LIST_FOR_EACH (link, &service->sessions) {
         const struct session *session = LIST_ENTRY(link, struct session, link);
         if (!is_asked_for(session, query))
             continue;
+        n_more += session->executables.n_entries;
         LIST_FOR_EACH (lru_link, &session->lru) {
             if (n >= MAX_SIGNATURES)
                 break;
             n++;
+            n_more--;
             add_signature(LIST_ENTRY(lru_link, struct executable, lru_link), out);
         }
     }
+    page_more(out, n_more);
     page_close(out, ']');
 }
 

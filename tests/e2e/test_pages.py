@@ -356,6 +356,20 @@ class TestSessions(PagesCase):
             client.close(handle.encode())
             self.assertEqual(len(self.json_of("master", "/sessionz")["sessions"]), 1)
 
+    def test_a_page_of_many_signatures_says_how_many_are_left_out(self):
+        self.start()
+        with Client(self.port) as client:
+            handle = client.create(graph(*(raw.const(f"c{i}", float_tensor(i), FLOAT)
+                                           for i in range(205))))
+            for i in range(205):
+                client.run(handle, fetches=[f"c{i}:0"])
+            signatures = self.json_of("master", "/sessionz")["signatures"]
+            self.assertEqual((len(signatures), signatures[-1]), (201, {"more": 5}))
+            path = f"/sessionz?session={handle.decode()[::-1]}"
+            self.assertEqual(self.json_of("master", path)["signatures"], [])
+            path = "/sessionz?xsession=1"
+            self.assertEqual(len(self.json_of("master", path)["signatures"]), 201)
+
     def test_a_page_of_many_sessions_is_limited(self):
         self.start()
         with Client(self.port) as client:

@@ -243,6 +243,8 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         peer->table = table;
         peer->task = xstrdup(task);
         peer->is_self = strcmp(task, table->task) == 0;
+        peer->has_series = !peer->is_self && table->n_series < PEER_METRICS_MAX;
+        table->n_series += peer->has_series;
         peer_streams_init(&peer->streams);
         peer_shm_init(&peer->shm, peer->task);
         peer->shm.arena = table->arena;

@@ -252,8 +252,9 @@ void peer_table_describe(struct peer_table *table, struct str *out);
 /* Appends a member "peers" of a JSON object, for /transportz: how each peer is reached, why so, and
  * the bytes each way. */
 void peer_table_page(struct peer_table *table, struct str *out);
-/* Appends the bytes of each peer, by transport and direction, as Prometheus text. At most
- * PEER_METRICS_MAX peers have series of their own; the others' are summed as peer="others". */
+/* Appends the bytes of each peer, by transport and direction, as Prometheus text. The
+ * PEER_METRICS_MAX peers that were known first have series of their own. The others' are summed as
+ * peer="others". */
 enum { PEER_METRICS_MAX = 256 };
 void peer_table_write_metrics(struct peer_table *table, struct str *out);
 /* Appends to a reply to a master's ping what is measured of some of the links to peers

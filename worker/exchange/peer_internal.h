@@ -42,6 +42,7 @@ struct peer_table {
     _Atomic int n_holders; /* records of RDMA that still use a peer; they keep the memory */
     pthread_mutex_t lock;
     struct strmap peers; /* guarded by lock; changed on the loop thread only */
+    int n_series;        /* loop thread: peers with has_series */
     size_t reported_to;  /* loop thread: the cursor in `peers` of the next report to a master */
 };
 
@@ -55,6 +56,7 @@ struct peer {
     char *task;
     char *own_task; /* loop thread: its name in its own cluster; NULL: `task` */
     bool is_self;
+    bool has_series; /* of its own in the metrics; never changes, so no counter decreases */
     char *address, *unix_address; /* loop thread */
     /* Loop thread. The incarnation in the last Hello of the task itself; 0: there was none yet. A
      * registration does not change it, because a master may know less (peer_set_incarnation). */

@@ -119,7 +119,7 @@ static void write_family(struct peer_table *table, bool is_sent, struct str *out
     const char *name =
         is_sent ? "millrace_peer_sent_bytes_total" : "millrace_peer_received_bytes_total";
     uint64_t others[LINK_N_WAYS] = {0};
-    size_t cursor = 0, n = 0;
+    size_t cursor = 0;
     struct span key;
     void *value;
     metrics_write_head(out, name, "counter",
@@ -131,9 +131,9 @@ static void write_family(struct peer_table *table, bool is_sent, struct str *out
         const uint64_t *by_way = is_sent ? traffic->sent_bytes : traffic->received_bytes;
         if (peer->is_self)
             continue;
-        if (n++ < PEER_METRICS_MAX)
+        if (peer->has_series)
             write_series(out, name, peer->task, by_way);
-        for (int way = 0; n > PEER_METRICS_MAX && way < LINK_N_WAYS; way++)
+        for (int way = 0; !peer->has_series && way < LINK_N_WAYS; way++)
             others[way] += by_way[way];
     }
     write_series(out, name, "others", others);

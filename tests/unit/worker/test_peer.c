@@ -386,6 +386,32 @@ static void what_lost_sockets_moved_is_still_counted(void **state) {
     str_fini(&page);
 }
 
+static uint64_t sent_to_others(void) {
+    static const char others[] =
+        "millrace_peer_sent_bytes_total{peer=\"others\",transport=\"unix\"} ";
+    struct str page = STR_INIT;
+    peer_table_write_metrics(a.peers, &page);
+    const char *line = strstr(str_text(&page), others);
+    uint64_t n_bytes = line ? strtoull(line + sizeof(others) - 1, NULL, 10) : 0;
+    str_fini(&page);
+    return n_bytes;
+}
+
+/* A counter that decreases looks like a restart, and one that jumps like traffic. */
+static void a_peer_keeps_its_series_when_others_become_known(void **state) {
+    struct peer *other;
+    char name[64];
+    uint64_t n_sent = 0;
+    for (int i = 0; i < 3 * PEER_METRICS_MAX; i++) { /* and b is known first */
+        snprintf(name, sizeof name, "/job:other/replica:0/task:%d", i);
+        assert_null(peer_table_know(a.peers, name, "", "", 1, &other));
+        assert_int_equal(other->has_series, i < PEER_METRICS_MAX - 1);
+        other->ended.sent_bytes[LINK_WAY_UNIX] = 1000;
+        n_sent += other->has_series ? 0 : 1000;
+        assert_int_equal(sent_to_others(), n_sent);
+    }
+}
+
 /* A peer opens another connection when it has lost the first one: whoever still has that must
  * not send on it. */
 static void a_second_connection_ends_the_first(void **state) {
@@ -423,6 +449,7 @@ int main(void) {
         TEST(the_bulk_channel_opens_with_its_first_message),
         TEST(a_lost_peer_is_told_once_and_can_be_connected_again),
         TEST(what_lost_sockets_moved_is_still_counted),
+        TEST(a_peer_keeps_its_series_when_others_become_known),
         TEST(a_task_that_is_not_there_is_lost_with_its_name),
         TEST(a_registration_does_not_disturb_the_living_task),
         TEST(whoever_answers_says_which_process_it_is),

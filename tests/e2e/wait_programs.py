@@ -480,7 +480,7 @@ def killed():
     for row in rows:
         row.thread.join(DEADLINE_S)
         row.close()
-    tf1.Session.reset(TARGET)
+    until(lambda: attempt(tf1.Session.reset, TARGET)[1] == 0, "the task is not back")
     for row in rows:
         row.open()
         until(lambda row=row: attempt(row.wait.prepare_anew, row.survivor)[1] == 0,

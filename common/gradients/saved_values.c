@@ -294,9 +294,10 @@ static bool is_plain_identity(const struct node *node) {
 
 /* A Switch of the body, whose value is cheaper to switch again than to keep. */
 static bool is_plain_switch(const struct loop_saver *s, const struct node *node) {
-    return s->walk->conditions.of[node->id] != CONDITION_UNCERTAIN && /* not too deep */
-           (node_is_op(node, "Switch") || node_is_op(node, "_SwitchN")) && !takes_reference(node) &&
-           node->inputs[1].src != s->loop->cond;
+    if (!walk_has(s->walk, node) || !node_is_switch(node) || takes_reference(node) ||
+        s->walk->conditions.of[node->id] == CONDITION_UNCERTAIN) /* or too deep */
+        return false;
+    return !node_is_op(node, "RefSwitch") && node->inputs[1].src != s->loop->cond;
 }
 
 static struct node_input copy_constant(struct loop_saver *s, const struct node *node) {

@@ -20,6 +20,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "master/service/service.h"
 #include "worker/service/service.h"
+#include "worker/service/service_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,8 @@
 /* Finds the variable of an input; see variable_input.h. */
 #include "kernels/support/variable_input.h"
 
+#include "kernels/support/device_engine.h"
+
 struct status *handle_of_input(const struct kernel_ctx *ctx, int input,
                                const struct resource_handle **ret) {
     const struct tensor *in = &ctx->inputs[input];
@@ -53,13 +55,18 @@ struct status *variable_check(const struct variable *variable, bool is_ref, enum
 
 enum { KEEP_SLACK_BYTES = 4096 };
 
+struct allocator *variable_allocator(const struct kernel_ctx *ctx, enum dtype dtype) {
+    bool is_host = kernel_is_for_device(ctx) && dtype_is_object(dtype);
+    return is_host ? allocator_host() : ctx->instance->allocator;
+}
+
 struct status *variable_keep(struct kernel_ctx *ctx, int input, struct tensor *ret) {
     struct tensor *in = &ctx->inputs[input];
+    struct allocator *allocator = variable_allocator(ctx, (enum dtype)in->dtype);
     if (in->storage == TENSOR_BUFFER &&
         (in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES ||
-         in->buffer->flags & BUFFER_IS_READ_ONLY ||
-         !allocator_likes(ctx->instance->allocator, in->buffer)))
-        return tensor_clone(ctx->instance->allocator, in, ret);
+         in->buffer->flags & BUFFER_IS_READ_ONLY || !allocator_likes(allocator, in->buffer)))
+        return tensor_clone(allocator, in, ret);
     tensor_move(ret, in);
     return NULL;
 }

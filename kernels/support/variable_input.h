@@ -22,6 +22,10 @@ static inline void variable_unref(struct variable *variable) {
 struct status *variable_check(const struct variable *variable, bool is_ref,
                               enum dtype dtype) MUST_USE;
 
+/* Returns whose memory holds the values of the kernel's variables: the host's for text, handles and
+ * lists, whatever the device. */
+struct allocator *variable_allocator(const struct kernel_ctx *ctx, enum dtype dtype);
+
 /* Moves the value of an input out, for a variable to keep. *ret must hold nothing. The value shares
  * no buffer that is much larger than the value, so that a small slice does not keep a large buffer
  * alive. Errors: RESOURCE_EXHAUSTED. */

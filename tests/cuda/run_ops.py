@@ -629,6 +629,75 @@ def optimizer_failures(target):
     return failures
 
 
+def list_of(*values):
+    made = RAW.EmptyTensorList(element_shape=-1, max_num_elements=-1, element_dtype=tf.float32)
+    for value in values:
+        made = RAW.TensorListPushBack(input_handle=made, tensor=value)
+    return made
+
+
+def stack(made):
+    return RAW.TensorListStack(input_handle=made, element_shape=[3], element_dtype=tf.float32)
+
+
+def list_variable_failures(target, index):
+    """A variable of lists that a GPU keeps, with indices of a type."""
+    with tf1.Graph().as_default() as graph, tf.device("/job:worker/task:0/device:GPU:0"):
+        x, at = tf1.placeholder(tf.float32, [3]), tf1.placeholder(index, [])
+        cpu = "/job:worker/task:0/device:CPU:0"  # for ops that GPUs have not for variants
+        three = [list_of(x * 2), list_of(x * 3), list_of(x * 4)]
+        with tf.device(cpu):
+            lists = RAW.Pack(values=three)
+        v = RAW.VarHandleOp(dtype=tf.variant, shape=[3])
+        assign = RAW.AssignVariableOp(resource=v, value=lists)
+        kept = RAW.ReadVariableOp(resource=v, dtype=tf.variant)
+        read = stack(RAW.ResourceGather(resource=v, indices=at, dtype=tf.variant))
+        with tf.control_dependencies([kept]):  # so that the update has to copy the variants
+            update = RAW.ResourceScatterUpdate(resource=v, indices=at, updates=list_of(x * 5))
+        with tf.control_dependencies([update]):
+            former = tf.identity(kept)
+            pair = RAW.ResourceGather(resource=v, indices=tf.stack([at, 0]), dtype=tf.variant)
+        with tf.device(cpu):
+            parts = RAW.Unpack(value=former, num=3) + RAW.Unpack(value=pair, num=2)
+        updated = [stack(made) for made in parts]
+    value, failures = numpy.arange(3, dtype="float32"), []
+    config = tf1.ConfigProto(allow_soft_placement=False)
+    with tf1.Session(target, graph=graph, config=config) as session:
+        session.run(assign, {x: value})
+        found = [session.run(read, {at: 1})] + session.run(updated, {x: value, at: 2})
+        found.append(session.run(read, {at: 2}))
+        for name, wrong in (("ResourceGather", read), ("ResourceScatterUpdate", update)):
+            try:
+                failures.append(f"{name}/variant: {session.run(wrong, {x: value, at: 3})}")
+            except tf.errors.InvalidArgumentError:
+                pass
+    if not numpy.array_equal(found, [[value * k] for k in (3, 2, 3, 4, 5, 2, 5)]):
+        failures.append(f"ResourceGather and ResourceScatterUpdate/variant: {found}")
+    return failures
+
+
+def variant_failures(target):
+    """Ops that hand lists on, whose tensors stay in the GPU's memory."""
+    ops = {"Conj": lambda made: RAW.Conj(input=made),
+           "EnsureShape": lambda made: RAW.EnsureShape(input=made, shape=[]),
+           "PlaceholderWithDefault": lambda made: RAW.PlaceholderWithDefault(input=made, shape=[])}
+    failures, x = [], numpy.arange(3, dtype="float32")
+    for name, op in ops.items():
+        found = run_on(target, "GPU", lambda x, op=op: stack(op(list_of(x * 2, x + 1))), x)
+        if not numpy.array_equal(found, [x * 2, x + 1]):
+            failures.append(f"{name}/variant: {found}")
+
+    def wrong(x):
+        hidden = RAW.PlaceholderWithDefault(input=list_of(x), shape=None)
+        return stack(RAW.EnsureShape(input=hidden, shape=[1]))
+    try:
+        failures.append(f"EnsureShape/variant: {run_on(target, 'GPU', wrong, x)}")
+    except tf.errors.InvalidArgumentError:
+        pass
+    return failures + [failure for index in (tf.int32, tf.int64)
+                       for failure in list_variable_failures(target, index)]
+
+
 def device_failures(target):
     """Ops that a GPU has and TensorFlow's CPU has not, and those that only hand values over."""
     failures = []
@@ -722,7 +791,7 @@ def main():
         n_alone = 0
         for name, check in (("ParameterizedTruncatedNormal", distribution_failures),
                             ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
-                            ("Device", device_failures)):
+                            ("Variant", variant_failures), ("Device", device_failures)):
             if not arguments.only or name.startswith(arguments.only[:len(name)]):
                 failures += check(cluster.target)
                 n_alone += 1

@@ -153,7 +153,7 @@ static struct status *gather_body(struct kernel_ctx *ctx, const struct tensor *p
     for (int i = batch; i < indices->rank; i++)
         job.n_per_batch *= tensor_dim(indices, i);
     job.batch_len = job.slice_len * tensor_dim(params, batch);
-    if (kernel_is_for_device(ctx)) {
+    if (kernel_is_for_device(ctx) && !dtype_is_object(state->dtype)) {
         struct device_gather gather = {.to = job.to,
                                        .from = job.from,
                                        .indices = tensor_cdata(indices),

@@ -76,10 +76,11 @@ static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *vari
         TRY(indices_check(indices, tensor_dim(params, 0)));
     if (indices->n_elements == 0 || params->n_elements == 0)
         return NULL;
-    TRY(variable_make_writable(variable, ctx->instance->allocator));
-    TRY(device_input(ctx, 1));
-    if (kernel_is_for_device(ctx))
+    TRY(variable_make_writable(variable, variable_allocator(ctx, dtype)));
+    if (kernel_is_for_device(ctx) && !dtype_is_object(dtype)) {
+        TRY(device_input(ctx, 1));
         return scatter_on_device(ctx, params, row->op);
+    }
     struct scatter_job job = {
         .fn = update_find(row->op, dtype),
         .dtype = dtype,

@@ -706,6 +706,19 @@ def device_failures(target):
         found = run_on(target, "GPU", lambda x, op=op: op(x=x), x)
         if found.tolist() != [0, 1, -1, -1, 0, 0]:
             failures.append(f"Reciprocal/int64: {found}")
+
+    def relu(x):
+        return tf.bitcast(RAW.Relu(features=tf.bitcast(x, tf.qint8)), tf.int8)
+    for shape in ([256], [3, 5, 4], [0], [2, 2]):
+        x = numpy.resize(numpy.arange(-128, 128), shape).astype("int8")
+        found = run_on(target, "GPU", relu, x)
+        if not numpy.array_equal(found, numpy.maximum(x, 0)):
+            failures.append(f"Relu/qint8/{shape}: {found}")
+    try:
+        failures.append(f"Relu/qint8: {run_on(target, 'GPU', relu, x.reshape(-1)[:3])}")
+    except tf.errors.InvalidArgumentError as error:
+        if "multiple of 4" not in error.message:
+            failures.append(f"Relu/qint8: {error.message}")
     x = numpy.arange(6, dtype="float32").reshape(2, 3)
     if not numpy.array_equal(run_on(target, "GPU", lambda x: RAW.Copy(input=x) * 2, x), x * 2):
         failures.append("Copy")

@@ -13,6 +13,7 @@ struct status *elementwise_init_by_size(struct kernel_init *init);
 struct status *elementwise_init_cast(struct kernel_init *init);
 
 kernel_fn elementwise_unary, elementwise_binary, elementwise_equal;
+kernel_fn elementwise_relu_of_qint8;       /* a multiple of 4 elements, as TensorFlow asks for */
 kernel_fn elementwise_function_gradient;   /* of two operands with as many elements */
 kernel_fn elementwise_activation_gradient; /* of two operands of one shape */
 kernel_fn elementwise_approximate_equal, elementwise_bias_add;

@@ -48,7 +48,8 @@ struct status *elementwise_init(struct kernel_init *init) {
     struct elementwise_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
     TRY(read_attrs(init->node, state));
-    return find_function(init, gpu_dtype_suffix((enum dtype)init->node->in_types[0]), state);
+    enum dtype dtype = (enum dtype)init->node->in_types[0];
+    return find_function(init, gpu_dtype_suffix(dtype == DT_QINT8 ? DT_INT8 : dtype), state);
 }
 
 struct status *elementwise_init_by_size(struct kernel_init *init) {
@@ -81,6 +82,15 @@ enum kernel_result elementwise_unary(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, st);
     }
     return elementwise_run(ctx, &launch, &plan);
+}
+
+enum kernel_result elementwise_relu_of_qint8(struct kernel_ctx *ctx) {
+    int64_t n = kernel_input(ctx, 0)->n_elements;
+    if (unlikely(n % 4 != 0))
+        return kernel_fail(ctx, status_invalid("Relu of qint8 takes a multiple of 4 elements on a "
+                                               "GPU, but its features have %lld",
+                                               (long long)n));
+    return elementwise_unary(ctx);
 }
 
 /* ---- several operands ---- */

@@ -43,10 +43,14 @@ static enum kernel_result get_session_handle(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Is a kept tensor where this node's device cannot use it? The host never uses a GPU's memory, and
- * a GPU does not take a value in host memory, which may be inline. */
+/* Is a kept tensor where this node's device cannot use it? The host never uses a GPU's memory, a
+ * GPU does not take a value in host memory, which may be inline, nor one of another GPU, whose
+ * streams it does not wait for. */
 static bool is_elsewhere(const struct kernel_ctx *ctx, const struct tensor *value) {
-    return value->n_elements > 0 && tensor_is_on_device(value) != kernel_is_for_device(ctx);
+    bool is_on_device = tensor_is_on_device(value);
+    if (value->n_elements == 0 || (!is_on_device && !kernel_is_for_device(ctx)))
+        return false;
+    return !is_on_device || value->buffer->allocator != ctx->instance->allocator;
 }
 
 /* GetSessionTensor: value = the tensor that a handle names.

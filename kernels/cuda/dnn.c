@@ -305,9 +305,13 @@ static struct status *may_use(cudnnBackendDescriptor_t config, enum dtype dtype,
         st = get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES,
                  &n_behavior, behavior);
     destroy(engine);
-    bool is_rounded = has_note(numerical, n_numerical, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
-                      has_note(numerical, n_numerical, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
-    *ret = !has_note(numerical, n_numerical, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
+    bool is_rounded = has_note(numerical, n_numerical, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    /* inputs or partial sums of another type: large values would become infinite */
+    bool is_narrowed =
+        has_note(numerical, n_numerical, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
+        has_note(numerical, n_numerical, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
+    *ret = !is_narrowed &&
+           !has_note(numerical, n_numerical, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
            !has_note(behavior, n_behavior, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) &&
            !(is_rounded && dtype == DT_FLOAT && !may_use_tf32);
     return st;
@@ -479,6 +483,8 @@ static struct convolution_kind kind_of(const struct conv_job *job, const void *c
 struct status *gpu_dnn_plan_for(const char *device_json, const struct conv_job *job,
                                 int64_t *ret_workspace_bytes) {
     static const void *const aligned[3] = {NULL, NULL, NULL};
+    if (!has_dnn)
+        return status_unimplemented("Convolutions on a GPU need cuDNN: %s", str_text(&why_missing));
     struct convolution_kind kind = kind_of(job, aligned);
     struct gpu_convolution *c = xcalloc(1, sizeof *c);
     struct dnn_target target = {.handle = NULL};

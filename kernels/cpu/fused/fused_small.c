@@ -10,7 +10,7 @@
 
 enum {
     SMALL_BYTES = 32768, /* of all buffers */
-    MIXED_BYTES = 32768, /* of the largest input */
+    MIXED_BYTES = 32768, /* of the largest input, and of the largest result */
     MIXED_INSTRUCTIONS = 16,
     ALIGN = 64,
 };
@@ -84,6 +84,26 @@ static bool knows_mixed = true;
 
 void fused_set_mixed(bool is_on) { knows_mixed = is_on; }
 
+/* Is what the inputs are broadcast to small, too? (A column and a row make a matrix.) */
+static bool broadcasts_to_little(const struct kernel_ctx *ctx, const struct fused_state *state) {
+    int64_t n = 1, most = MIXED_BYTES;
+    int rank = 0;
+    for (int k = 0; k < state->n_instructions; k++)
+        most = MIN(most, MIXED_BYTES / (int64_t)state->instructions[k].size);
+    for (int i = 0; i < state->n_inputs; i++)
+        rank = MAX(rank, tensor_shape(&ctx->inputs[i]).rank);
+    for (int axis = 1; axis <= rank && n <= most; axis++) { /* from the last one */
+        int64_t size = 1;
+        for (int i = 0; i < state->n_inputs; i++) {
+            struct shape shape = tensor_shape(&ctx->inputs[i]);
+            if (axis <= shape.rank)
+                size = MAX(size, shape.dims[shape.rank - axis]);
+        }
+        n *= size;
+    }
+    return n <= most;
+}
+
 /* Only for inputs of several shapes. */
 static bool is_small_mixed(const struct kernel_ctx *ctx, const struct fused_state *state) {
     if (!knows_mixed || state->n_instructions > MIXED_INSTRUCTIONS)
@@ -91,7 +111,7 @@ static bool is_small_mixed(const struct kernel_ctx *ctx, const struct fused_stat
     for (int i = 0; i < state->n_inputs; i++)
         if (tensor_size_bytes(&ctx->inputs[i]) > MIXED_BYTES)
             return false;
-    return true;
+    return broadcasts_to_little(ctx, state);
 }
 
 static bool fits(const struct fused_state *state, int64_t n) {

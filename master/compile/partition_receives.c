@@ -274,7 +274,8 @@ void partitioner_delay_receives(struct partitioner *p) {
     for (int i = 0; i < receives->n; i++)
         if (receives->all[i].has_consumers && !receives->all[i].is_impossible)
             receives->all[n++] = receives->all[i];
-    qsort(receives->all, (size_t)n, sizeof(*receives->all), compare_receives);
+    if (n > 0)
+        qsort(receives->all, (size_t)n, sizeof(*receives->all), compare_receives);
     for (int i = 0, end; i < n; i = end) {
         for (end = i; end < n && receives->all[end].task == receives->all[i].task;)
             end++;

@@ -19,6 +19,7 @@ static void add_index(const struct file_system *fs, const char *name) {
     struct file_sink sink = FILE_SINK_INIT;
     expect_ok(file_sink_open(&sink, fs, name));
     expect_ok(file_sink_finish(&sink));
+    file_sink_fini(&sink);
     expect_ok(file_sync_dir_of(fs, name));
 }
 

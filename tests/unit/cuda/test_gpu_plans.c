@@ -13,6 +13,11 @@
 #include "kernels/cpu/nn/conv.h"
 #include "kernels/cuda/dnn.h"
 
+/* LeakSanitizer asks for this: NVIDIA's libraries keep what they make when a process first uses
+ * them. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libcublasLt\nleak:libcudnn\n"; }
+
 /* ---- architectures ---- */
 
 static const struct gpu {

@@ -71,7 +71,7 @@ static struct link_table *random_links(int n_tasks, uint64_t *seed) {
                 link_table_note(links, names[0],
                                 &(struct link_report){span_of(names[1]), LINK_WAY_TCP,
                                                       (uint64_t)(10000 + below(seed, 2000000)),
-                                                      (uint64_t)(20000000 << below(seed, 8))});
+                                                      UINT64_C(20000000) << below(seed, 8)});
         }
     return links;
 }

@@ -12,6 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "rpc/local.h"
+
 enum {
     MAX_SOCKETS = 8,            /* of one listener: how many addresses one name may have */
     MAX_ACCEPTS_PER_EVENT = 64, /* then the existing connections are served */
@@ -32,6 +34,7 @@ struct listener {
     void *arg;
     struct net_address address;
     int port;
+    struct local_listener *local; /* or NULL: */
     struct listen_socket sockets[MAX_SOCKETS];
     int n_sockets;
     struct loop_timer pause;
@@ -41,8 +44,22 @@ struct listener {
 
 /* ---- addresses ---- */
 
+static struct status *parse_local(const char *text, const char *name,
+                                  struct net_address *ret_address) {
+    struct net_address address = {.is_unix = true, .is_local = true};
+    size_t len = strlen(name);
+    if (len == 0 || len >= sizeof(address.host))
+        return status_invalid("address \"%.64s\": the name has 1 to %zu bytes", text,
+                              sizeof(address.host) - 1);
+    memcpy(address.host, name, len + 1);
+    *ret_address = address;
+    return NULL;
+}
+
 struct status *net_address_parse(const char *text, struct net_address *ret_address) {
     struct net_address address = {0};
+    if (strncmp(text, "local:", 6) == 0 && strspn(text + 6, "0123456789") != strlen(text + 6))
+        return parse_local(text, text + 6, ret_address);
     if (strncmp(text, "unix:", 5) == 0) {
         const char *path = text + 5;
         if (*path == '\0' || strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
@@ -142,6 +159,8 @@ socklen_t net_address_to_sockaddr(const struct net_address *address,
                                   struct sockaddr_storage *ret_sockaddr) {
     struct in_addr v4;
     struct in6_addr v6;
+    if (address->is_local)
+        return 0;
     if (address->is_unix) {
         struct sockaddr_un *un = (struct sockaddr_un *)ret_sockaddr;
         memset(ret_sockaddr, 0, sizeof(*ret_sockaddr));
@@ -316,10 +335,26 @@ static void watch(struct listener *listener, bool on) {
     }
 }
 
+static struct listener *new_listener(struct loop *loop, const struct net_address *address) {
+    struct listener *listener = xcalloc(1, sizeof(*listener));
+    listener->loop = loop;
+    listener->address = *address;
+    loop_timer_init(loop, &listener->pause, on_pause_over);
+    listener->n_handles = 1;
+    return listener;
+}
+
 struct status *listener_new(struct loop *loop, const char *address, listener_accept_fn *on_accept,
                             void *arg, struct listener **ret_listener) {
     struct net_address parsed;
+    struct local_listener *local = NULL;
     TRY(net_address_parse(address, &parsed));
+    if (parsed.is_local) {
+        TRY(local_listen(loop, parsed.host, on_accept, arg, &local));
+        *ret_listener = new_listener(loop, &parsed);
+        (*ret_listener)->local = local;
+        return NULL;
+    }
     struct bind_list list = {.n = 0};
     TRY(resolve(&parsed, address, &list));
     int fds[MAX_SOCKETS], n_fds = 0, error = EADDRINUSE;
@@ -329,11 +364,9 @@ struct status *listener_new(struct loop *loop, const char *address, listener_acc
     if (error != 0)
         return status_unavailable("listen on %s: %s", address, strerror(error));
 
-    struct listener *listener = xcalloc(1, sizeof(*listener));
-    listener->loop = loop;
+    struct listener *listener = new_listener(loop, &parsed);
     listener->on_accept = on_accept;
     listener->arg = arg;
-    listener->address = parsed;
     listener->n_sockets = n_fds;
     listener->port = bound_port(fds[0]);
     for (int i = 0; i < n_fds; i++) {
@@ -342,8 +375,7 @@ struct status *listener_new(struct loop *loop, const char *address, listener_acc
         s->fd = fds[i];
         CHECK(uv_poll_init(loop_uv(loop), &s->poll, s->fd) == 0);
     }
-    loop_timer_init(loop, &listener->pause, on_pause_over);
-    listener->n_handles = n_fds + 1;
+    listener->n_handles += n_fds;
     watch(listener, true);
     *ret_listener = listener;
     return NULL;
@@ -370,7 +402,9 @@ void listener_close(struct listener *listener) {
         uv_close((uv_handle_t *)&listener->sockets[i].poll, on_socket_closed);
         close(listener->sockets[i].fd);
     }
-    if (listener->address.is_unix)
+    if (listener->local)
+        local_listener_close(listener->local);
+    else if (listener->address.is_unix)
         unlink(listener->address.host);
     loop_timer_close(&listener->pause, on_pause_closed);
 }

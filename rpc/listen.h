@@ -9,18 +9,21 @@
 #include "common/base/str.h"
 #include "rpc/loop.h"
 
-/* "host:port", "[v6 address]:port", ":port" and "*:port" (all interfaces), or "unix:/path". */
+/* "host:port", "[v6 address]:port", ":port" and "*:port" (all interfaces), "unix:/path", or
+ * "local:NAME", which only this process knows (rpc/local.h). */
 struct net_address {
-    bool is_unix;
+    bool is_unix;  /* its sockets are Unix sockets */
+    bool is_local; /* of this process; is_unix is true, too */
     uint16_t port;
-    char host[256]; /* without brackets; "" for all interfaces; the path of a Unix socket */
+    char host[256]; /* without brackets; "" for all interfaces; the path of a Unix socket; a NAME */
 };
 
 /* Errors: INVALID_ARGUMENT, which quotes the text (no port, a port above 65535, a path that is too
  * long, …). */
 struct status *net_address_parse(const char *text, struct net_address *ret_address) MUST_USE;
 /* Writes a Unix or numeric address in the kernel's form and returns its length. Returns 0 for a
- * name, which needs a resolver. */
+ * name, which needs a resolver, and for an address of this process, which the kernel does not
+ * know. */
 socklen_t net_address_to_sockaddr(const struct net_address *address,
                                   struct sockaddr_storage *ret_sockaddr);
 

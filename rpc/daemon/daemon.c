@@ -58,6 +58,8 @@ static bool is_loopback(const struct net_address *address) {
 struct status *daemon_check_listen(const char *flag, const char *address, bool is_allowed) {
     struct net_address parsed;
     struct status *st = net_address_parse(address, &parsed);
+    if (!st && parsed.is_local)
+        st = status_invalid("'%s' is an address that no other process can dial", address);
     if (st)
         return status_prefix_take(st, "%s: ", flag);
     if (is_allowed || is_loopback(&parsed))

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "rpc/local.h"
 #include "rpc/wire/wire_internal.h"
 
 enum {
@@ -146,6 +147,32 @@ struct status *wire_conn_check_task(struct wire_conn *conn, const char *task) {
 
 /* ---- connecting ---- */
 
+static void set_socket(struct wire_conn *conn, int fd) {
+    pthread_mutex_lock(&conn->lock);
+    conn->fd = fd;
+    pthread_mutex_unlock(&conn->lock);
+}
+
+/* A connection that is made at once also flushes from the loop, because the caller may still have
+ * to queue its first messages. */
+static void begin_polling(struct wire_conn *conn) {
+    struct status *why = wire_conn_begin_polling(conn, UV_READABLE | UV_WRITABLE);
+    if (why)
+        wire_conn_close(conn, why);
+}
+
+static void connect_local(struct wire_conn *conn, const char *name) {
+    int fd;
+    struct status *why = local_dial(name, &fd);
+    if (why) {
+        wire_conn_close(conn, why);
+        return;
+    }
+    set_socket(conn, fd);
+    on_connected(conn);
+    begin_polling(conn);
+}
+
 static void try_connect(struct wire_conn *conn, const struct sockaddr *address, socklen_t len) {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
@@ -155,9 +182,7 @@ static void try_connect(struct wire_conn *conn, const struct sockaddr *address, 
     }
     int rc = connect(fd, address, len);
     int error = rc < 0 ? errno : 0;
-    pthread_mutex_lock(&conn->lock);
-    conn->fd = fd;
-    pthread_mutex_unlock(&conn->lock);
+    set_socket(conn, fd);
     if (error != 0 && error != EINPROGRESS) {
         if (conn->next_address) {
             wire_conn_close_socket(conn);
@@ -171,11 +196,7 @@ static void try_connect(struct wire_conn *conn, const struct sockaddr *address, 
     }
     if (error == 0)
         on_connected(conn);
-    /* A connection that is made at once also flushes from the loop, because the caller may still
-     * have to queue its first messages. */
-    struct status *why = wire_conn_begin_polling(conn, UV_READABLE | UV_WRITABLE);
-    if (why)
-        wire_conn_close(conn, why);
+    begin_polling(conn);
 }
 
 static void connect_next(struct wire_conn *conn) {
@@ -226,6 +247,10 @@ struct wire_conn *wire_connect(struct loop *loop, const char *address,
     wire_conn_ref(conn); /* the loop's */
     if (why) {
         wire_conn_close(conn, why);
+        return conn;
+    }
+    if (parsed.is_local) {
+        connect_local(conn, parsed.host);
         return conn;
     }
     if (!parsed.is_unix && (parsed.host[0] == '\0' || strcmp(parsed.host, "localhost") == 0))

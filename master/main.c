@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/options.h"
+#include "common/io/file_secret.h"
 #include "kernels/cuda/rows/gpu_rows.h"
 #include "master/cluster/membership.h"
 #include "master/service/cost_keeper.h"
@@ -23,19 +24,25 @@
 #include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
 #include "rpc/tls/tls_flags.h"
+#include "worker/embedded_worker.h"
+#include "worker/task_flags.h"
 
 enum {
     MAX_COSTS_SHOWN = 10000, /* on /costz */
     MAX_ROWS_SHOWN = 10000,  /* of tasks and links, on /statusz */
 };
 
+static const char WORKER_ADDRESS[] = "local:worker"; /* of the worker in this process */
+
 struct master_flags {
     const char *listen, *cluster, *port_file, *admin, *admin_socket, *disable_passes, *dump_graph,
         *expect, *cost_file;
     struct etcd_flags etcd;
     struct tls_flags tls;
+    struct task_flags own; /* of the task that --with-worker adds */
     int log_level, placement;
-    bool insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves, recv_scheduling;
+    bool with_worker, insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves,
+        recv_scheduling;
     int64_t threads, task_wait_ms, save_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
     int session_clusters; /* enum session_clusters_mode */
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
@@ -54,10 +61,16 @@ static const char *const session_clusters_modes[] = {"off", "own", "any", NULL};
     .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), \
     .default_text = (default_), .value_name = (value_), .help = (help_)
 
+#define TASK_FLAG_HELP "with --with-worker: "
+
 // clang-format off
 static const struct option_row rows[] = {
     {ROW("cluster", OPTION_STRING, cluster, NULL, "SPEC",
         "the tasks: JOB=HOST:PORT[;HOST:PORT...][,JOB=...] (default: TF_CONFIG)")},
+    {ROW("with-worker", OPTION_BOOL, with_worker, NULL, NULL,
+        "run the cluster's only task, /job:worker/task:0, in this process: for jobs of one "
+        "machine")},
+#include "worker/task_flag_rows.inc"
     {ROW("expect", OPTION_STRING, expect, NULL, "JOB=N[,...]",
         "with --etcd, how many tasks of which jobs a session waits for (default: those that are"
         " registered)")},
@@ -198,7 +211,20 @@ static struct status *check_dump_graph(const char *dump) {
 /* If the cluster is given by a flag or is in etcd, TF_CONFIG is not read. */
 static struct status *read_environment(struct options *options) {
     const struct master_flags *flags = options->values;
-    return flags->cluster || flags->etcd.urls ? NULL : daemon_read_tf_config(options, false);
+    return flags->cluster || flags->etcd.urls || flags->with_worker
+               ? NULL
+               : daemon_read_tf_config(options, false);
+}
+
+static struct status *check_worker(struct master_flags *flags) {
+    if (!flags->with_worker)
+        return NULL;
+    if (flags->cluster || flags->etcd.urls)
+        return status_invalid("with-worker: the worker of this process is the whole cluster, so "
+                              "leave out --%s",
+                              flags->cluster ? "cluster" : "etcd");
+    TRY(task_flags_check(&flags->own));
+    return cluster_spec_add(&flags->spec, span_of("worker"), 0, span_of(WORKER_ADDRESS));
 }
 
 static struct status *check(void *values) {
@@ -209,8 +235,10 @@ static struct status *check(void *values) {
     if (flags->expect)
         TRY(flags->etcd.urls ? membership_expect(flags->expect, NULL)
                              : status_invalid("expect works only with --etcd"));
-    if (!flags->cluster && !flags->etcd.urls)
-        return status_invalid("no cluster: give --cluster SPEC or --etcd URLS, or set TF_CONFIG");
+    TRY(check_worker(flags));
+    if (!flags->cluster && !flags->etcd.urls && !flags->with_worker)
+        return status_invalid("no cluster: give --cluster SPEC, --etcd URLS or --with-worker, or "
+                              "set TF_CONFIG");
     if (flags->cluster)
         TRY(cluster_spec_parse(flags->cluster, &flags->spec));
     if (flags->dump_graph)
@@ -237,6 +265,7 @@ struct program {
     struct loop *loop;
     struct pool *pool;
     struct service *service;
+    struct embedded_worker *worker; /* or NULL */
     struct admin_server *admin;
     const struct master_flags *flags;
     const struct options *options; /* that the flags are from */
@@ -281,6 +310,11 @@ static int page_status(void *arg, const char *query, struct str *out) {
     service_describe(program->service, page_html_rows(query, MAX_ROWS_SHOWN), out);
     str_add(out, ", \"tls\": ");
     tls_set_describe(&program->tls, out);
+    if (program->worker) {
+        str_add(out, ", \"worker\": ");
+        worker_service_describe(program->worker->service, page_html_rows(query, MAX_ROWS_SHOWN),
+                                out);
+    }
     if (program->membership) {
         str_add(out, ", \"membership\": ");
         membership_describe(program->membership, out);
@@ -326,6 +360,21 @@ static int page_costs(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int page_memory(void *arg, const char *query, struct str *out) {
+    struct program *program = arg;
+    if (program->worker)
+        worker_service_page_memory(program->worker->service, out);
+    else
+        str_add(out, "{\"note\": \"this process has no devices: see its workers' pages\"}\n");
+    return 200;
+}
+
+static void write_metrics(void *arg, struct str *out) {
+    struct program *program = arg;
+    if (program->worker)
+        worker_service_write_metrics(program->worker->service, out);
+}
+
 static void page_steps(void *arg, const char *query, struct admin_reply *reply) {
     struct program *program = arg;
     service_page_steps(program->service, reply, page_query_wants_json(query));
@@ -352,6 +401,8 @@ static const struct admin_page pages[] = {
      .summary = "Running steps, and what they wait for"},
     {"/costz", "application/json", .write = page_costs,
      .summary = "What executions of nodes have taken"},
+    {"/memz", "application/json", .write = page_memory,
+     .summary = "With --with-worker: memory of the devices, and who holds most of it"},
     {"/flagz", "application/json", .write = page_flags,
      .summary = "Settings, and where each is from"},
     {"/readyz", "text/plain", .write = page_ready, .summary = "Can a client use the cluster?"},
@@ -384,6 +435,8 @@ static void stop(struct program *program) {
     admin_server_close(program->admin);
     cost_keeper_close(program->costs);
     service_free(program->service);
+    if (program->worker)
+        embedded_worker_stop(program->worker, NULL, NULL);
     loop_stop(program->loop);
 }
 
@@ -517,6 +570,7 @@ static struct status *start(struct program *program, const struct master_flags *
                                           .arg = program,
                                           .program = "tf-master",
                                           .name = "master",
+                                          .write_metrics = write_metrics,
                                           .write_refusal = write_refusal};
     struct str text = STR_INIT;
     fill_options(flags, &master_options);
@@ -548,6 +602,19 @@ static struct status *start(struct program *program, const struct master_flags *
     return st;
 }
 
+static struct status *start_worker(struct program *program) {
+    const struct master_flags *flags = program->flags;
+    struct embedded_worker_options options = {.task = {.job = "worker", .pool = program->pool},
+                                              .listen = WORKER_ADDRESS,
+                                              .max_feed_bytes = flags->own.max_feed_bytes};
+    if (!flags->with_worker)
+        return NULL;
+    task_flags_fill(&flags->own, &options.task);
+    task_flags_apply(&flags->own);
+    file_secret_add(flags->tls.key);
+    return embedded_worker_new(program->loop, &options, &program->worker);
+}
+
 static int run(const struct master_flags *flags, const struct options *options) {
     struct program program = {.drain_timeout_ms = flags->drain_timeout_ms,
                               .flags = flags,
@@ -567,7 +634,11 @@ static int run(const struct master_flags *flags, const struct options *options) 
                     &program); /* before other processes can know that this one runs */
     loop_on_hangup(program.loop, on_hangup, &program);
     loop_on_user_signal(program.loop, on_user_signal, &program);
-    st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
+    st = start_worker(&program);
+    if (!program.worker || !program.worker->task.gpu_plugin)
+        gpu_add_device_type(NULL, 0); /* to know which nodes may be on a GPU */
+    if (!st)
+        st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
     if (!st)
         st = start(&program, flags);
     if (st) {
@@ -577,6 +648,7 @@ static int run(const struct master_flags *flags, const struct options *options) 
     }
     watchdog_start(program.loop, &program.watchdog);
     loop_run(program.loop);
+    embedded_worker_free(program.worker);
     pool_free(program.pool);
     loop_free(program.loop);
     cost_keeper_free(program.costs);
@@ -595,7 +667,6 @@ int main(int argc, char **argv) {
     options_init(&options, &options_spec, &flags);
     if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_GO_ON) {
         log_set_level((enum log_level)flags.log_level);
-        gpu_add_device_type(NULL, 0); /* to know which nodes may be on a GPU */
         code = run(&flags, &options);
     }
     options_fini(&options);

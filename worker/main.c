@@ -11,11 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/options.h"
-#include "common/io/file_root.h"
 #include "common/io/file_secret.h"
-#include "common/tensor/shm_arena.h"
-#include "kernels/cuda/rows/gpu_plugin.h"
-#include "kernels/host/files/checkpoint_peer.h"
 #include "kernels/kernel.h"
 #include "rpc/daemon/admin.h"
 #include "rpc/membership/cluster.h"
@@ -29,35 +25,29 @@
 #include "rpc/rdma/rdma_device.h"
 #include "rpc/tls/tls_flags.h"
 #include "worker/membership.h"
-#include "worker/service/service.h"
+#include "worker/task_flags.h"
 
 enum {
     WORKER_PORT = 2300,
     PS_PORT = 2400,
-    MAX_CPU_DEVICES = 64,
     STOP_GRACE_MS = 5000,
-    MAX_FILE_ROOTS = 64,
-    IO_THREADS = 4,
     MAX_DEVICE_SCALE = 1000,
     MAX_ROWS_SHOWN = 1000, /* of graphs and of resources, on /statusz */
 };
 
 struct worker_flags {
-    const char *job, *listen, *port_file, *admin, *admin_socket, *cluster, *file_root, *master;
+    const char *job, *listen, *port_file, *admin, *admin_socket, *cluster, *master;
     struct etcd_flags etcd;
     struct tls_flags tls;
-    int64_t client_port, task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms,
-        max_in_flight_bytes, max_feed_bytes, max_steps, graph_grace_ms, wire_streams,
-        max_shm_kept_bytes, heartbeat_ms, master_wait_ms;
-    int log_level, use_unix, use_shm, rdma_mode, gpu_mode;
-    const char *gpu_plugin, *cuda_libs;
-    int64_t gpu_memory_bytes;
-    bool gpu_tf32;
+    struct task_flags own;
+    int64_t client_port, task, threads, drain_timeout_ms, max_in_flight_bytes, max_steps,
+        graph_grace_ms, wire_streams, max_shm_kept_bytes, heartbeat_ms, master_wait_ms;
+    int log_level, use_unix, use_shm, rdma_mode;
     const char *device_scale_text;
     double device_scale;
     const char *rdma_device;
     struct rdma_choice rdma_choice;
-    bool insecure, in_place, wire_checksum, file_root_all;
+    bool insecure, wire_checksum;
     struct cluster_spec spec;
     char default_listen[32];
 };
@@ -65,13 +55,12 @@ struct worker_flags {
 static const char *const unix_modes[] = {"off", "auto", NULL};
 static const char *const rdma_modes[] = {
     [RDMA_OFF] = "off", [RDMA_PREFER] = "prefer", [RDMA_REQUIRE] = "require", NULL};
-enum gpu_mode { GPU_OFF, GPU_AUTO, GPU_REQUIRE };
-static const char *const gpu_modes[] = {
-    [GPU_OFF] = "off", [GPU_AUTO] = "auto", [GPU_REQUIRE] = "require", NULL};
 
 #define ROW(name_, kind_, field, default_, value_, help_)                             \
     .name = (name_), .kind = (kind_), .offset = offsetof(struct worker_flags, field), \
     .default_text = (default_), .value_name = (value_), .help = (help_)
+
+#define TASK_FLAG_HELP
 
 // clang-format off
 static const struct option_row rows[] = {
@@ -123,24 +112,7 @@ static const struct option_row rows[] = {
 #include "rpc/tls/tls_flag_rows.inc"
     {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL,
         "allow --listen and --admin beyond loopback without TLS")},
-    {ROW("cpu-devices", OPTION_INT, cpu_devices, "1", "N",
-        "how many CPU devices this task has"), .min = 1, .max = MAX_CPU_DEVICES},
-    {ROW("gpu", OPTION_CHOICE, gpu_mode, "auto", NULL,
-        "use the GPUs of this host, if it has any; 'require': exit with 78 if it has none"),
-        .choices = gpu_modes},
-    {ROW("gpu-memory", OPTION_BYTES, gpu_memory_bytes, "0", "BYTES",
-        "how many bytes of each GPU's memory this task may take; 0: 92 % of what is free at the "
-        "start"), .min = 0, .max = 1ll << 50},
-    {ROW("gpu-plugin", OPTION_STRING, gpu_plugin, NULL, "PATH",
-        "the plugin for GPUs (default: millrace-cuda.so beside this program or in "
-        "../lib/millrace)")},
-    {ROW("cuda-libs", OPTION_STRING, cuda_libs, NULL, "DIR[:DIR...]",
-        "where cuBLASLt and cuDNN are (default: where the system looks for libraries)")},
-    {ROW("gpu-tf32", OPTION_BOOL, gpu_tf32, "yes", NULL,
-        "let matrix products and convolutions of float round their inputs to TF32, as TensorFlow "
-        "does")},
-    {ROW("memory-limit", OPTION_BYTES, memory_limit_bytes, "0", "BYTES",
-        "how many bytes of tensors each CPU device may hold; 0: no limit")},
+#include "worker/task_flag_rows.inc"
     {ROW("threads", OPTION_INT, threads, "0", "N",
         "threads that run kernels; 0: one for each core"), .min = 0, .max = 1024},
     {ROW("max-steps", OPTION_INT, max_steps, "65536", "N",
@@ -148,13 +120,6 @@ static const struct option_row rows[] = {
     {ROW("max-inflight", OPTION_BYTES, max_in_flight_bytes, "2G", "BYTES",
         "how many bytes of large tensors may be on their way "
         "here at a time"), .min = 1 << 20, .max = 1ll << 50},
-    {ROW("max-feed", OPTION_BYTES, max_feed_bytes, "64G", "BYTES",
-        "how many bytes may be fed to one step"), .min = 1024, .max = 1ll << 50},
-    {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR",
-        "the directory below which file ops and checkpoints must stay; may be repeated "
-        "(default: the working and the temporary directory)")},
-    {ROW("file-root-all", OPTION_BOOL, file_root_all, NULL, NULL,
-        "let file ops use the whole file system, except for the daemon's own keys and passwords")},
     {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME",
         "how long the graphs of a lost master are kept"), .min = 0, .max = 86400000},
     {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME",
@@ -165,9 +130,6 @@ static const struct option_row rows[] = {
         "long without one; 0: never"), .min = 0, .max = 30ll * 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME",
         "how long the daemon waits for running steps after TERM"), .min = 0, .max = 86400000},
-    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL,
-        "let a kernel write into the memory of an input that nothing else uses; 'no' to compare"
-        " results")},
     {ROW("device-scale", OPTION_STRING, device_scale_text, "1", "X",
         "for tests: every kernel of this task takes X times as long, 1 to 1000, and the master is "
         "told that the devices are so much slower")},
@@ -224,19 +186,6 @@ static struct status *check_job(const char *job) {
     return st;
 }
 
-/* DIR:DIR… */
-static struct status *set_file_roots(const char *list) {
-    const char *dirs[MAX_FILE_ROOTS];
-    char *text = xstrdup(list), *rest = text, *dir;
-    int n = 0;
-    while ((dir = strsep(&rest, ":")) && n < MAX_FILE_ROOTS)
-        dirs[n++] = dir;
-    struct status *st =
-        dir ? status_invalid("more than %d directories", MAX_FILE_ROOTS) : file_roots_set(dirs, n);
-    free(text);
-    return status_prefix_take(st, "file-root: ");
-}
-
 static struct status *check_client_port(const struct worker_flags *flags) {
     struct net_address parsed;
     if (flags->master)
@@ -260,10 +209,7 @@ static struct status *check_device_scale(struct worker_flags *flags) {
 static struct status *check(void *values) {
     struct worker_flags *flags = values;
     TRY(check_job(flags->job));
-    if (flags->file_root_all)
-        file_roots_set_whole();
-    else if (flags->file_root)
-        TRY(set_file_roots(flags->file_root));
+    TRY(task_flags_check(&flags->own));
     if (flags->cluster)
         TRY(cluster_spec_parse(flags->cluster, &flags->spec));
     TRY(rdma_choice_parse(flags->rdma_device, &flags->rdma_choice));
@@ -295,17 +241,10 @@ static const struct options_spec options_spec = {
 struct worker {
     const struct worker_flags *flags;
     const struct options *options; /* that the flags are from */
-    char *task;
+    struct worker_task task;
     struct loop *loop;
-    struct pool *pool;
-    struct pool *io_pool;            /* kernels that block on files */
-    struct shm_arena *arena;         /* or NULL */
     struct rdma_device *rdma_device; /* or NULL: */
     struct status *why_no_rdma;
-    struct device devices[MAX_CPU_DEVICES + GPU_MAX_DEVICES]; /* CPUs first */
-    int n_devices, n_cpu_devices;
-    const struct gpu_plugin *gpu_plugin; /* NULL: there are no GPUs */
-    char *gpu_text;                      /* for /statusz */
     struct worker_service *service;
     struct worker_membership *membership; /* NULL: there is neither etcd nor a client port */
     struct admin_server *admin;
@@ -405,8 +344,8 @@ static int page_flags(void *arg, const char *query, struct str *out) {
 
 static void write_refusal(void *arg, struct str *out) {
     struct worker *worker = arg;
-    str_addf(out,
-             "this is the admin port of %s, which serves HTTP pages, not sessions: ", worker->task);
+    str_addf(out, "this is the admin port of %s, which serves HTTP pages, not sessions: ",
+             worker->task.name);
     worker_service_say_where(worker->service, out);
 }
 
@@ -527,23 +466,6 @@ static void on_taken(void *arg, const char *why) {
 
 /* ---- starting ---- */
 
-static int64_t host_memory_bytes(void) {
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-}
-
-/* When the system refuses the arena, tensors are sent as bytes. The arena stays until the end of
- * the process, because peers may read it. */
-static void make_arena(struct worker *worker) {
-    if (!worker->flags->use_shm || !worker->flags->use_unix)
-        return;
-    struct status *st = shm_arena_new(0, &worker->arena);
-    if (st)
-        log_info("no %s: large tensors are sent over sockets", status_message(st));
-    else
-        allocator_host_set_arena(worker->arena);
-    status_unref(st);
-}
-
 /* Errors: those of a device that is required. */
 static struct status *open_rdma(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
@@ -573,85 +495,14 @@ static struct status *open_rdma(struct worker *worker) {
     return NULL;
 }
 
-static void name_device(struct worker *worker, struct device *device, const char *type, int index) {
-    struct str name = STR_INIT;
-    str_addf(&name, "%s/device:%s:%d", worker->task, type, index);
-    device->full_name = str_detach(&name);
-    device->type = type;
-    struct status *st = device_name_parse(span_of(device->full_name), &device->name);
-    CHECK(!st);
-    device->incarnation = random_u64();
-}
-
-static void make_cpu_devices(struct worker *worker) {
-    const struct worker_flags *flags = worker->flags;
-    worker->n_devices = worker->n_cpu_devices = (int)flags->cpu_devices;
-    for (int i = 0; i < worker->n_devices; i++) {
-        struct device *device = &worker->devices[i];
-        name_device(worker, device, "CPU", i);
-        device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
-        device->shared_allocator = worker->arena ? allocator_host_shared(device->allocator) : NULL;
-        device->memory_limit_bytes =
-            flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
-    }
-}
-
-/* Errors: those of GPUs that are required. */
-static struct status *open_gpus(struct worker *worker) {
-    const struct worker_flags *flags = worker->flags;
-    struct device *gpus = &worker->devices[worker->n_cpu_devices];
-    struct gpu_plugin_options options = {.plugin = flags->gpu_plugin,
-                                         .libraries = flags->cuda_libs,
-                                         .memory_limit_bytes = flags->gpu_memory_bytes,
-                                         .allow_tf32 = flags->gpu_tf32};
-    int n = 0;
-    if (flags->gpu_mode == GPU_OFF) {
-        worker->gpu_text = xstrdup("switched off");
-        return NULL;
-    }
-    for (int i = 0; i < GPU_MAX_DEVICES; i++)
-        name_device(worker, &gpus[i], "GPU", i);
-    struct status *st = gpu_plugin_open(&options, gpus, &n, &worker->gpu_plugin);
-    for (int i = n; i < GPU_MAX_DEVICES; i++)
-        free(gpus[i].full_name);
-    worker->n_devices += n;
-    if (st && flags->gpu_mode == GPU_REQUIRE)
-        return status_prefix_take(st, "gpu: required, but ");
-    struct str about = STR_INIT;
-    if (worker->gpu_plugin)
-        worker->gpu_plugin->describe(&about);
-    else
-        str_addf(&about, "none: %s", status_message(st));
-    worker->gpu_text = str_detach(&about);
-    status_unref(st);
-    for (int i = 0; i < n; i++) {
-        struct str text = STR_INIT;
-        gpus[i].ops->describe(&gpus[i], &text);
-        log_info("%s: %s", gpus[i].full_name, str_text(&text));
-        str_fini(&text);
-    }
-    return NULL;
-}
-
-static void free_devices(struct worker *worker) {
-    int n_gpus = worker->n_devices - worker->n_cpu_devices;
-    if (worker->gpu_plugin)
-        worker->gpu_plugin->close(&worker->devices[worker->n_cpu_devices], n_gpus);
-    for (int i = 0; i < worker->n_cpu_devices; i++)
-        allocator_host_free(worker->devices[i].allocator);
-    for (int i = 0; i < worker->n_devices; i++)
-        free(worker->devices[i].full_name);
-    free(worker->gpu_text);
-}
-
 static struct status *join(struct worker *worker, int port, const char *admin_listen) {
     const struct worker_flags *flags = worker->flags;
     const char *ways[3] = {"tcp"};
     int n_ways = 1;
-    const char *devices[MAX_CPU_DEVICES + GPU_MAX_DEVICES];
+    const char *devices[TASK_MAX_CPU_DEVICES + GPU_MAX_DEVICES];
     struct str address = STR_INIT, admin = STR_INIT, client = STR_INIT;
-    for (int i = 0; i < worker->n_devices; i++)
-        devices[i] = worker->devices[i].full_name;
+    for (int i = 0; i < worker->task.n_devices; i++)
+        devices[i] = worker->task.devices[i].full_name;
     member_address(flags->etcd.advertise, flags->listen, port, &address);
     if (worker->admin && admin_server_port(worker->admin) > 0)
         daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(worker->admin),
@@ -670,13 +521,13 @@ static struct status *join(struct worker *worker, int port, const char *admin_li
                                     .version = MILLRACE_VERSION,
                                     .incarnation = worker_service_incarnation(worker->service),
                                     .devices = devices,
-                                    .n_devices = worker->n_devices,
+                                    .n_devices = worker->task.n_devices,
                                     .transports = ways,
                                     .n_transports = n_ways};
     struct worker_membership_options options = {
         .etcd = &flags->etcd,
         .job = flags->job,
-        .task = worker->task,
+        .task = worker->task.name,
         .index = (int)flags->task,
         .member = &member,
         .tls = worker->tls.wire,
@@ -701,7 +552,7 @@ static struct status *start(struct worker *worker) {
                                           .n_pages = ARRAY_LEN(pages),
                                           .arg = worker,
                                           .program = "tf-worker",
-                                          .name = worker->task,
+                                          .name = worker->task.name,
                                           .write_metrics = write_metrics,
                                           .write_refusal = write_refusal};
     struct str text = STR_INIT;
@@ -710,22 +561,17 @@ static struct status *start(struct worker *worker) {
     admin_options.unix_path = flags->admin_socket;
     admin_options.guards_changes = tls_flags_is_on(&flags->tls);
     worker_options_default(&options);
+    worker_task_fill(&worker->task, &options);
     options.tls = worker->tls.wire;
     options.max_shm_kept_bytes = flags->max_shm_kept_bytes;
     options.use_checksums = flags->wire_checksum;
     options.n_streams = (int)flags->wire_streams;
-    options.task = worker->task;
     options.listen = flags->listen;
     options.use_unix = flags->use_unix;
     options.use_shm = flags->use_shm && flags->use_unix;
-    options.devices = worker->devices;
-    options.n_devices = worker->n_devices;
-    options.pool = worker->pool;
-    options.io_pool = worker->io_pool;
-    options.serve_peer_call = checkpoint_serve;
     options.max_steps = (int)flags->max_steps;
     options.max_in_flight_bytes = flags->max_in_flight_bytes;
-    options.max_feed_bytes = flags->max_feed_bytes;
+    options.max_feed_bytes = flags->own.max_feed_bytes;
     options.graph_grace_ms = flags->graph_grace_ms;
     options.heartbeat_ms = flags->heartbeat_ms;
     options.master_wait_ms = flags->master_wait_ms;
@@ -737,7 +583,6 @@ static struct status *start(struct worker *worker) {
     options.rdma_mode = (enum rdma_mode)flags->rdma_mode;
     options.rdma_device = worker->rdma_device;
     options.why_no_rdma = status_message(worker->why_no_rdma);
-    options.gpu_text = worker->gpu_text;
     options.device_scale = flags->device_scale;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
@@ -763,32 +608,29 @@ static struct status *start(struct worker *worker) {
 }
 
 static void keep_secrets(const struct worker_flags *flags) {
-    struct str roots = STR_INIT;
     file_secret_add(flags->tls.key);
     file_secret_add(flags->etcd.key_file);
     file_secret_add(flags->etcd.password_file);
-    file_roots_describe(&roots);
-    log_info("file ops may use %s", roots.len > 0 ? str_text(&roots) : "no directory");
-    str_fini(&roots);
 }
 
 static int run(const struct worker_flags *flags, const struct options *options) {
     struct worker worker = {.flags = flags, .options = options, .exit_code = EXIT_OK};
+    struct worker_task_options task_options = {.job = flags->job,
+                                               .index = (int)flags->task,
+                                               .n_threads = (int)flags->threads,
+                                               .has_arena = flags->use_shm && flags->use_unix};
     struct str task = STR_INIT;
     str_addf(&task, "/job:%s/replica:0/task:%lld", flags->job, (long long)flags->task);
-    worker.task = str_detach(&task);
-    log_set_task(worker.task);
+    log_set_task(str_text(&task));
+    str_fini(&task);
+    task_flags_fill(&flags->own, &task_options);
     log_set_level((enum log_level)flags->log_level);
-    kernel_set_in_place(flags->in_place);
+    task_flags_apply(&flags->own);
     keep_secrets(flags);
     worker.loop = loop_new();
-    worker.pool = pool_new((int)flags->threads);
-    worker.io_pool = pool_new_io(IO_THREADS);
-    make_arena(&worker);
     if (flags->device_scale > 1)
         log_warning("--device-scale %s: every kernel is made slower", flags->device_scale_text);
-    make_cpu_devices(&worker);
-    struct status *st = open_gpus(&worker);
+    struct status *st = worker_task_init(&worker.task, &task_options);
     if (st) {
         fprintf(stderr, "tf-worker: %s\n", status_message(st));
         status_unref(st);
@@ -809,13 +651,11 @@ static int run(const struct worker_flags *flags, const struct options *options) 
     }
     watchdog_start(worker.loop, &worker.watchdog);
     loop_run(worker.loop);
-    pool_free(worker.io_pool); /* what ends there may continue on the pool */
-    pool_free(worker.pool);
+    worker_task_stop(&worker.task);
     loop_free(worker.loop);
     tls_set_close(&worker.tls);
-    free_devices(&worker);
+    worker_task_fini(&worker.task);
     status_unref(worker.why_no_rdma);
-    free(worker.task);
     return worker.exit_code;
 }
 

@@ -17,6 +17,7 @@
 #include "client/c_gradients.h"
 #include "client/c_graph.h"
 #include "client/c_import.h"
+#include "client/c_run_async.h"
 #include "client/c_saved_model.h"
 #include "client/c_session.h"
 #include "client/c_status.h"

@@ -39,8 +39,8 @@ TF_DeviceList *TF_DeprecatedSessionListDevices(TF_DeprecatedSession *session, TF
     pthread_mutex_lock(&session->lock);
     if (session->handle.len)
         proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
-    struct status *st = session_call(session, "ListDevices", &request, &reply);
     pthread_mutex_unlock(&session->lock);
+    struct status *st = session_call(session, "ListDevices", &request, &reply);
     str_fini(&request);
     TF_DeviceList *list = NULL;
     if (!st) {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "client/c_api.h"
+#include "client/call_loop.h"
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "common/tensor/tensor.h"
@@ -18,18 +19,28 @@ struct TF_Tensor {
     struct tensor value;
 };
 
+struct local_cluster;
+struct local_plugin;
+
 struct TF_DeprecatedSession {
-    pthread_mutex_t lock; /* one call at a time; guards all below */
-    struct loop *loop;
+    struct call_loop calls; /* the threads that are in calls */
     struct grpc_client *client;
+    const struct local_plugin *local; /* of a local session; else NULL, as is the next */
+    struct local_cluster *cluster;
     char *target;
-    struct str config, handle;
-    int64_t graph_version, timeout_ms;
+    struct str config;
+    int64_t timeout_ms;
+    pthread_mutex_t lock; /* guards what follows, and is held while the graph is sent */
+    struct str handle;    /* set once */
+    int64_t graph_version;
     bool is_closed;
 };
 
-/* Calls a method of the master and waits for the reply. The caller holds the session's lock. On
- * success the reply's buffer is the caller's. */
+/* Creates the session at the master unless that has been done. Afterwards its handle may be read
+ * without the lock. Errors: FAILED_PRECONDITION, it is closed; those of the master. */
+struct status *session_open(TF_DeprecatedSession *session) MUST_USE;
+/* Calls a method of the master and waits for the reply. On success the reply's buffer is the
+ * caller's. Any thread. */
 struct status *session_call(TF_DeprecatedSession *session, const char *method,
                             const struct str *request, struct grpc_message *ret) MUST_USE;
 

@@ -1,17 +1,16 @@
-/* Runs sessions of the C client: writes requests and reads replies by hand, one blocking call at a
- * time over rpc/grpc/grpc_client. docs/compatibility.md lists the fields of the protocol. */
+/* Runs sessions of the C client: writes requests and reads replies by hand, over
+ * rpc/grpc/grpc_client. docs/compatibility.md lists the fields of the protocol. */
 #include "client/c_api.h"
 
 #include <stdlib.h>
 
 #include "client/c_api_internal.h"
-#include "client/client_tensor.h"
+#include "client/local_link.h"
+#include "client/step_call.h"
 #include "client/tls_client.h"
 #include "common/base/clock.h"
 #include "common/base/str.h"
 #include "common/tensor/tensor_proto.h"
-
-enum { SHARE_BYTES = 4096 }; /* larger contents are sent by reference */
 
 struct TF_SessionOptions {
     struct str target, config;
@@ -22,36 +21,36 @@ struct TF_SessionOptions {
 /* ---- one call ---- */
 
 struct pending {
+    struct loop_call call;
+    TF_DeprecatedSession *session;
+    const char *path;
+    struct grpc_body *body;
     struct status *status;
     struct grpc_message message;
-    bool is_done;
 };
 
 static void on_done(void *arg, struct status *status_take, struct grpc_message message_take) {
     struct pending *pending = arg;
     pending->status = status_take;
     pending->message = message_take;
-    pending->is_done = true;
+    loop_call_done(&pending->call);
 }
 
-/* Returns where the contents of the first large fetch start: RunStepResponse.tensor (1) →
- * NamedTensorProto.tensor (2) → tensor_content (4). */
-static size_t align_reply(struct span head, size_t body_len) {
-    static const uint32_t path[] = {1, 2, 4};
-    return grpc_find_large(head, body_len, path, ARRAY_LEN(path), SHARE_BYTES);
+static void begin(struct loop_call *call) {
+    struct pending *pending = CONTAINER_OF(call, struct pending, call);
+    TF_DeprecatedSession *session = pending->session;
+    grpc_client_start(session->client, pending->path, pending->body, session->timeout_ms,
+                      step_reply_align, on_done, pending);
 }
 
 /* Calls and waits. On success the reply's buffer belongs to the caller. Takes the body's
  * contents. */
 static struct status *call(TF_DeprecatedSession *session, const char *method,
                            struct grpc_body *body, struct grpc_message *ret) {
-    struct pending pending = {0};
     struct str path = STR_INIT;
     str_addf(&path, "/tensorflow.MasterService/%s", method);
-    grpc_client_start(session->client, str_text(&path), body, session->timeout_ms, align_reply,
-                      on_done, &pending);
-    while (!pending.is_done)
-        loop_run_once(session->loop);
+    struct pending pending = {.session = session, .path = str_text(&path), .body = body};
+    call_loop_run(&session->calls, &pending.call, begin);
     str_fini(&path);
     *ret = pending.message;
     return pending.status;
@@ -118,24 +117,60 @@ void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert
 
 /* ---- life ---- */
 
-static struct status *connect_client(TF_DeprecatedSession *session,
-                                     const TF_SessionOptions *options, const char *address,
-                                     bool is_tls) {
+static struct status *connect_remote(TF_DeprecatedSession *session,
+                                     const TF_SessionOptions *options) {
+    bool is_tls;
+    const char *target = str_text(&options->target), *address = tls_client_split(target, &is_tls);
     struct tls_client settings = {options->tls_ca, options->tls_cert, options->tls_key,
                                   options->tls_name};
     struct tls *tls = NULL;
+    if (!*address || !strchr(address, ':'))
+        return status_invalid("target '%s' is not of the form grpc://HOST:PORT, "
+                              "grpcs://HOST:PORT or unix:PATH, nor \"\" for a local session",
+                              target);
     tls_client_fill(&settings);
     if (is_tls)
         TRY(tls_client_new(&settings, &tls));
-    session->client = grpc_client_new(session->loop, address, false);
+    session->client = grpc_client_new(session->calls.loop, address, false);
     if (is_tls)
         grpc_client_secure(session->client, tls, settings.name);
     tls_unref(tls);
     return NULL;
 }
 
+/* A local session has a master and a worker of its own, which must go on between its calls. */
+static struct status *connect_local(TF_DeprecatedSession *session) {
+    int fd;
+    TRY(local_link_plugin(&session->local));
+    TRY(session->local->start(session->calls.loop,
+                              (struct span){session->config.data, session->config.len},
+                              &session->cluster, &fd));
+    session->client = grpc_client_new_connected(session->calls.loop, "local:session", fd);
+    return call_loop_keep(&session->calls, true);
+}
+
+static void set_true(void *arg) { *(bool *)arg = true; }
+
+/* Ends what uses the loop, and runs it until nothing is open on it. No other thread uses the
+ * session any more. */
+static void close_loop(TF_DeprecatedSession *session) {
+    bool is_closed = session->client == NULL;
+    call_loop_end_keeper(&session->calls);
+    if (session->client)
+        grpc_client_close(session->client, set_true, &is_closed);
+    while (!is_closed)
+        loop_run_once(session->calls.loop);
+    if (session->cluster) {
+        session->local->stop(session->cluster);
+        loop_stop(session->calls.loop);
+        loop_run(session->calls.loop);
+        session->local->free(session->cluster);
+    }
+    call_loop_fini(&session->calls);
+}
+
 static void free_session(TF_DeprecatedSession *session) {
-    loop_free(session->loop);
+    close_loop(session);
     pthread_mutex_destroy(&session->lock);
     str_fini(&session->config);
     str_fini(&session->handle);
@@ -144,23 +179,14 @@ static void free_session(TF_DeprecatedSession *session) {
 }
 
 TF_DeprecatedSession *TF_NewDeprecatedSession(const TF_SessionOptions *options, TF_Status *status) {
-    bool is_tls;
-    const char *target = str_text(&options->target), *address = tls_client_split(target, &is_tls);
-    if (!*address || (!strchr(address, ':'))) {
-        tf_status_set(
-            status,
-            status_invalid(
-                "target '%s' is not of the form grpc://HOST:PORT, grpcs://HOST:PORT or unix:PATH",
-                target));
-        return NULL;
-    }
     TF_DeprecatedSession *session = xcalloc(1, sizeof *session);
+    bool is_local = options->target.len == 0;
     pthread_mutex_init(&session->lock, NULL);
-    session->loop = loop_new();
-    session->target = xstrdup(target);
+    call_loop_init(&session->calls);
+    session->target = xstrdup(is_local ? "the local master" : str_text(&options->target));
     session->timeout_ms = options->timeout_ms;
     str_add_bytes(&session->config, str_text(&options->config), options->config.len);
-    struct status *st = connect_client(session, options, address, is_tls);
+    struct status *st = is_local ? connect_local(session) : connect_remote(session, options);
     if (st) {
         free_session(session);
         session = NULL;
@@ -169,32 +195,28 @@ TF_DeprecatedSession *TF_NewDeprecatedSession(const TF_SessionOptions *options, 
     return session;
 }
 
+/* Steps of other threads end with CANCELLED. */
 void TF_CloseDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status) {
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
     struct status *st = NULL;
     pthread_mutex_lock(&session->lock);
-    if (!session->is_closed && session->handle.len) {
+    bool is_open = !session->is_closed && session->handle.len > 0;
+    session->is_closed = true;
+    pthread_mutex_unlock(&session->lock);
+    if (is_open) {
         proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
         st = session_call(session, "CloseSession", &request, &reply);
         buffer_unref(reply.buffer);
     }
-    session->is_closed = true;
-    pthread_mutex_unlock(&session->lock);
     str_fini(&request);
     tf_status_set(status, st);
 }
 
-static void set_true(void *arg) { *(bool *)arg = true; }
-
 void TF_DeleteDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status) {
-    bool is_closed = false;
     if (!session)
         return;
     TF_CloseDeprecatedSession(session, status);
-    grpc_client_close(session->client, set_true, &is_closed);
-    while (!is_closed)
-        loop_run_once(session->loop);
     free_session(session);
 }
 
@@ -245,169 +267,51 @@ static struct status *extend(TF_DeprecatedSession *session, struct span graph_de
     return st;
 }
 
-static struct status *closed(const TF_DeprecatedSession *session) {
-    return session->is_closed
-               ? status_failed_precondition("the session at %s is closed", session->target)
-               : NULL;
+/* Is the session open, and does the master have it? The lock is held. The handle, once set, stays
+ * the same until the session is freed. */
+static struct status *check_open(TF_DeprecatedSession *session) {
+    if (session->is_closed)
+        return status_failed_precondition("the session at %s is closed", session->target);
+    return session->handle.len ? NULL : create(session, (struct span){"", 0});
+}
+
+struct status *session_open(TF_DeprecatedSession *session) {
+    pthread_mutex_lock(&session->lock);
+    struct status *st = check_open(session);
+    pthread_mutex_unlock(&session->lock);
+    return st;
 }
 
 void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length,
                     TF_Status *status) {
     struct span def = {graph_def, length};
     pthread_mutex_lock(&session->lock);
-    struct status *st = closed(session);
-    if (!st)
-        st = session->handle.len ? extend(session, def) : create(session, def);
+    bool is_new = session->handle.len == 0 && !session->is_closed;
+    struct status *st = is_new ? create(session, def) : check_open(session);
+    if (!st && !is_new)
+        st = extend(session, def);
     pthread_mutex_unlock(&session->lock);
     tf_status_set(status, st);
 }
 
 /* ---- steps ---- */
 
-/* Appends a name as the server expects it: "a" means "a:0" (TensorFlow's server never answers a
- * fetch without an index). */
-static void endpoint_name(const char *name, struct str *out) {
-    str_addf(out, "%s%s", name, strchr(name, ':') ? "" : ":0");
-}
-
-static void add_fetch(struct str *out, const char *name) {
-    struct str full = STR_INIT;
-    endpoint_name(name, &full);
-    proto_add_bytes(out, 3, full.data, full.len);
-    str_fini(&full);
-}
-
-static void add_feed(struct grpc_body *body, const char *name, const struct tensor *value) {
-    struct str head = STR_INIT, tensor = STR_INIT, full = STR_INIT;
-    size_t content = 0;
-    endpoint_name(name, &full);
-    if (dtype_in((enum dtype)value->dtype, DTYPES_PLAIN)) {
-        tensor_proto_head(value, &tensor);
-        content = tensor_size_bytes(value);
-    } else {
-        tensor_to_proto(value, &tensor);
-    }
-    size_t tensor_len = tensor.len + content;
-    proto_add_tag(&head, 2, 2);
-    proto_add_varint(&head, 1 + proto_varint_size(full.len) + full.len + 1 +
-                                proto_varint_size(tensor_len) + tensor_len);
-    proto_add_tag(&head, 1, 2);
-    proto_add_varint(&head, full.len);
-    str_add_bytes(&head, full.data, full.len);
-    proto_add_tag(&head, 2, 2);
-    proto_add_varint(&head, tensor_len);
-    str_add_bytes(&head, tensor.data, tensor.len);
-    grpc_body_add_copy(body, head.data, head.len);
-    if (content >= SHARE_BYTES && value->storage == TENSOR_BUFFER)
-        grpc_body_add_shared(body, tensor_cdata(value), content, buffer_ref(value->buffer));
-    else if (content)
-        grpc_body_add_copy(body, tensor_cdata(value), content);
-    str_fini(&full);
-    str_fini(&head);
-    str_fini(&tensor);
-}
-
-static void add_str(struct grpc_body *body, const struct str *text) {
-    grpc_body_add_copy(body, str_text(text), text->len);
-}
-
-static struct status *take_tensor(struct span named, struct buffer *owner,
-                                  const char **output_names, TF_Tensor **outputs, int noutputs) {
-    struct proto_field field;
-    struct span name = {"", 0}, proto = {"", 0};
-    while (proto_next(&named, &field) > 0) {
-        if (field.wire_type == 2 && field.number == 1)
-            name = field.bytes;
-        else if (field.wire_type == 2 && field.number == 2)
-            proto = field.bytes;
-    }
-    for (int i = 0; i < noutputs; i++) {
-        size_t len = strlen(output_names[i]);
-        bool is_short = !strchr(output_names[i], ':') && name.len == len + 2 &&
-                        memcmp(name.data + len, ":0", 2) == 0;
-        if (outputs[i] || !(span_is(name, output_names[i]) ||
-                            (is_short && memcmp(name.data, output_names[i], len) == 0)))
-            continue;
-        struct tensor value;
-        TRY(tensor_from_proto(proto, owner, allocator_host(), &value));
-        outputs[i] = client_tensor_new(&value);
-    }
-    return NULL;
-}
-
-static struct status *take_reply(const struct grpc_message *reply, const char **output_names,
-                                 TF_Tensor **outputs, int noutputs, TF_Buffer *run_metadata) {
-    struct proto_field field;
-    struct span body = reply->body, message = {"", 0};
-    int more, code = 0;
-    while ((more = proto_next(&body, &field)) > 0) {
-        if (field.number == 1 && field.wire_type == 2)
-            TRY(take_tensor(field.bytes, reply->buffer, output_names, outputs, noutputs));
-        else if (field.number == 2 && field.wire_type == 2 && run_metadata) {
-            TF_Buffer *copy = TF_NewBufferFromString(field.bytes.data, field.bytes.len);
-            *run_metadata = *copy;
-            free(copy);
-        } else if (field.number == 3 && field.wire_type == 0)
-            code = (int)field.value;
-        else if (field.number == 4 && field.wire_type == 2)
-            message = field.bytes;
-    }
-    if (more < 0)
-        return status_internal("the reply to RunStep is malformed");
-    TRY(status_from_wire(code, message));
-    for (int i = 0; i < noutputs; i++)
-        if (!outputs[i])
-            return status_internal("the reply to RunStep lacks %s", output_names[i]);
-    return NULL;
-}
-
-/* Runs a step, or with a handle a part of a partial run. */
-static struct status *run_step(TF_DeprecatedSession *session, const TF_Buffer *run_options,
-                               const char *handle, const char **input_names, TF_Tensor **inputs,
-                               int ninputs, const char **output_names, TF_Tensor **outputs,
-                               int noutputs, const char **target_names, int ntargets,
-                               TF_Buffer *run_metadata) {
-    struct str text = STR_INIT;
+struct status *session_run_step(TF_DeprecatedSession *session, const struct step_spec *step,
+                                TF_Tensor **outputs, TF_Buffer *run_metadata) {
     struct grpc_body body;
     struct grpc_message reply = {0};
-    for (int i = 0; i < noutputs; i++)
+    for (int i = 0; i < step->noutputs; i++)
         outputs[i] = NULL;
     if (run_metadata && run_metadata->data)
         return status_invalid("Passing non-empty run_metadata is invalid.");
+    TRY(session_open(session));
     grpc_body_init(&body);
-    pthread_mutex_lock(&session->lock);
-    struct status *st = closed(session);
-    if (!st && !session->handle.len)
-        st = create(session, (struct span){"", 0});
-    if (!st) {
-        proto_add_bytes(&text, 1, session->handle.data, session->handle.len);
-        add_str(&body, &text);
-        for (int i = 0; i < ninputs; i++)
-            add_feed(&body, input_names[i], &inputs[i]->value);
-        str_clear(&text);
-        for (int i = 0; i < noutputs; i++)
-            add_fetch(&text, output_names[i]);
-        for (int i = 0; i < ntargets; i++)
-            proto_add_bytes(&text, 4, target_names[i], strlen(target_names[i]));
-        if (run_options)
-            proto_add_bytes(&text, 5, run_options->data, run_options->length);
-        if (handle)
-            proto_add_bytes(&text, 6, handle, strlen(handle));
-        proto_add_int(&text, 7, 1);
-        proto_add_int(&text, 8, random_u64());
-        add_str(&body, &text);
-        st = call(session, "RunStep", &body, &reply);
-    }
+    step_request_write(&session->handle, step, &body);
+    struct status *st = call(session, "RunStep", &body, &reply);
     if (!st)
-        st = take_reply(&reply, output_names, outputs, noutputs, run_metadata);
-    pthread_mutex_unlock(&session->lock);
-    for (int i = 0; st && i < noutputs; i++) {
-        TF_DeleteTensor(outputs[i]);
-        outputs[i] = NULL;
-    }
+        st = step_reply_take(&reply, step->output_names, outputs, step->noutputs, run_metadata);
     buffer_unref(reply.buffer);
     grpc_body_fini(&body);
-    str_fini(&text);
     return st;
 }
 
@@ -415,19 +319,26 @@ void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const c
             TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
             int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
             TF_Status *status) {
-    tf_status_set(status,
-                  run_step(session, run_options, NULL, input_names, inputs, ninputs, output_names,
-                           outputs, noutputs, target_names, ntargets, run_metadata));
+    struct step_spec step = {.run_options = run_options,
+                             .input_names = input_names,
+                             .inputs = inputs,
+                             .ninputs = ninputs,
+                             .output_names = output_names,
+                             .noutputs = noutputs,
+                             .target_names = target_names,
+                             .ntargets = ntargets};
+    tf_status_set(status, session_run_step(session, &step, outputs, run_metadata));
 }
 
 /* ---- partial runs ---- */
 
-static void add_names(struct str *out, uint32_t number, const char **names, int n, bool has_index) {
+static void add_names(struct str *out, uint32_t number, const char *const *names, int n,
+                      bool has_index) {
     struct str full = STR_INIT;
     for (int i = 0; i < n; i++) {
         str_clear(&full);
         if (has_index)
-            endpoint_name(names[i], &full);
+            step_endpoint_name(names[i], &full);
         else
             str_add(&full, names[i]);
         proto_add_bytes(out, number, str_text(&full), full.len);
@@ -445,43 +356,52 @@ static struct status *take_handle(const struct grpc_message *reply, const char *
     return *ret ? NULL : status_internal("the reply to PartialRunSetup lacks a handle");
 }
 
+struct status *session_set_up_partial_run(TF_DeprecatedSession *session,
+                                          const struct step_spec *step, const char **ret_handle) {
+    struct str request = STR_INIT;
+    struct grpc_message reply = {0};
+    TRY(session_open(session));
+    proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
+    add_names(&request, 2, step->input_names, step->ninputs, true);
+    add_names(&request, 3, step->output_names, step->noutputs, true);
+    add_names(&request, 4, step->target_names, step->ntargets, false);
+    proto_add_int(&request, 5, random_u64());
+    struct status *st = session_call(session, "PartialRunSetup", &request, &reply);
+    if (!st)
+        st = take_handle(&reply, ret_handle);
+    buffer_unref(reply.buffer);
+    str_fini(&request);
+    return st;
+}
+
 void TF_PRunSetup(TF_DeprecatedSession *session, const char **input_names, int ninputs,
                   const char **output_names, int noutputs, const char **target_names, int ntargets,
                   const char **handle, TF_Status *status) {
-    struct str request = STR_INIT;
-    struct grpc_message reply = {0};
-    if (!handle) {
-        tf_status_set(status, status_invalid("%s: handle is NULL", __func__));
-        return;
-    }
-    *handle = NULL;
-    pthread_mutex_lock(&session->lock);
-    struct status *st = closed(session);
-    if (!st && !session->handle.len)
-        st = create(session, (struct span){"", 0});
-    if (!st) {
-        proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
-        add_names(&request, 2, input_names, ninputs, true);
-        add_names(&request, 3, output_names, noutputs, true);
-        add_names(&request, 4, target_names, ntargets, false);
-        proto_add_int(&request, 5, random_u64());
-        st = session_call(session, "PartialRunSetup", &request, &reply);
-    }
-    pthread_mutex_unlock(&session->lock);
-    if (!st)
-        st = take_handle(&reply, handle);
-    buffer_unref(reply.buffer);
-    str_fini(&request);
-    tf_status_set(status, st);
+    struct step_spec step = {.input_names = input_names,
+                             .ninputs = ninputs,
+                             .output_names = output_names,
+                             .noutputs = noutputs,
+                             .target_names = target_names,
+                             .ntargets = ntargets};
+    if (handle)
+        *handle = NULL;
+    tf_status_set(status, handle ? session_set_up_partial_run(session, &step, handle)
+                                 : status_invalid("%s: handle is NULL", __func__));
 }
 
 void TF_PRun(TF_DeprecatedSession *session, const char *handle, const char **input_names,
              TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
              int noutputs, const char **target_names, int ntargets, TF_Status *status) {
-    tf_status_set(status,
-                  handle ? run_step(session, NULL, handle, input_names, inputs, ninputs,
-                                    output_names, outputs, noutputs, target_names, ntargets, NULL)
-                         : status_invalid("%s: handle is NULL", __func__));
+    struct step_spec step = {.handle = handle,
+                             .input_names = input_names,
+                             .inputs = inputs,
+                             .ninputs = ninputs,
+                             .output_names = output_names,
+                             .noutputs = noutputs,
+                             .target_names = target_names,
+                             .ntargets = ntargets};
+    tf_status_set(status, handle ? session_run_step(session, &step, outputs, NULL)
+                                 : status_invalid("%s: handle is NULL", __func__));
 }
 
 void TF_DeletePRunHandle(const char *handle) { free((void *)(uintptr_t)handle); }
@@ -492,6 +412,12 @@ void TF_Reset(const TF_SessionOptions *options, const char **containers, int nco
               TF_Status *status) {
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
+    if (options->target.len == 0) {
+        tf_status_set(status,
+                      status_unimplemented("TF_Reset of local sessions: each has resources of its "
+                                           "own, which end with it"));
+        return;
+    }
     TF_Status *ignored = TF_NewStatus();
     TF_DeprecatedSession *session = TF_NewDeprecatedSession(options, status);
     if (session) {

@@ -4,16 +4,7 @@
 
 #include <stdlib.h>
 
-#include "client/c_graph_internal.h"
-
-struct TF_Session {
-    TF_DeprecatedSession *master;
-    TF_Graph *graph;
-    pthread_mutex_t lock; /* held while the graph is sent; guards what follows */
-    int n_nodes_sent;     /* nodes with ids below are at the master */
-    int n_functions_sent;
-    bool is_created;
-};
+#include "client/c_session_internal.h"
 
 TF_Session *TF_NewSession(TF_Graph *graph, const TF_SessionOptions *options, TF_Status *status) {
     if (!graph || !options) {
@@ -42,6 +33,7 @@ void TF_DeleteSession(TF_Session *session, TF_Status *status) {
     tf_status_set(status, NULL);
     if (!session)
         return;
+    run_queue_close(session->runs);
     TF_DeleteDeprecatedSession(session->master, status);
     graph_unref_session(session->graph);
     pthread_mutex_destroy(&session->lock);
@@ -86,121 +78,114 @@ void TF_ExtendSession(TF_Session *session, TF_Status *status) {
 
 /* ---- steps ---- */
 
-/* The names of one call; in the arena. */
-struct call_names {
-    struct arena arena;
-    const char **inputs, **outputs, **targets;
-};
-
 static struct status *name_outputs(const char *function, const TF_Session *session,
                                    const TF_Output *outputs, int n, struct arena *arena,
-                                   const char ***ret) {
-    *ret = arena_array(arena, const char *, MAX(n, 0) + 1);
+                                   const char *const **ret) {
+    const char **names = arena_array(arena, const char *, MAX(n, 0) + 1);
     if (n > 0 && !outputs)
         return null_refused(function, "an array of outputs");
     for (int i = 0; i < n; i++) {
         TRY(output_check(function, session->graph, outputs[i]));
-        (*ret)[i] = arena_printf(arena, "%s:%d", outputs[i].oper->node->name, outputs[i].index);
+        names[i] = arena_printf(arena, "%s:%d", outputs[i].oper->node->name, outputs[i].index);
     }
+    *ret = names;
     return NULL;
 }
 
-static struct status *name_all(const char *function, const TF_Session *session,
-                               const TF_Output *inputs, int ninputs, const TF_Output *outputs,
-                               int noutputs, const TF_Operation *const *targets, int ntargets,
-                               struct call_names *names) {
+struct status *session_step_name(const char *function, const TF_Session *session,
+                                 const struct session_step *step, struct arena *arena,
+                                 struct step_spec *spec) {
     if (!session)
         return null_refused(function, "session");
-    TRY(name_outputs(function, session, inputs, ninputs, &names->arena, &names->inputs));
-    TRY(name_outputs(function, session, outputs, noutputs, &names->arena, &names->outputs));
-    names->targets = arena_array(&names->arena, const char *, MAX(ntargets, 0) + 1);
-    if (ntargets > 0 && !targets)
+    TRY(name_outputs(function, session, step->inputs, step->ninputs, arena, &spec->input_names));
+    TRY(name_outputs(function, session, step->outputs, step->noutputs, arena, &spec->output_names));
+    const char **targets = arena_array(arena, const char *, MAX(step->ntargets, 0) + 1);
+    if (step->ntargets > 0 && !step->targets)
         return null_refused(function, "target_opers");
-    for (int i = 0; i < ntargets; i++) {
-        TRY(operation_check(function, session->graph, targets[i]));
-        names->targets[i] = targets[i]->node->name;
+    for (int i = 0; i < step->ntargets; i++) {
+        TRY(operation_check(function, session->graph, step->targets[i]));
+        targets[i] = step->targets[i]->node->name;
     }
+    spec->target_names = targets;
+    spec->ninputs = step->ninputs;
+    spec->noutputs = step->noutputs;
+    spec->ntargets = step->ntargets;
     return NULL;
 }
 
-static struct status *check_values(const char *function, const TF_Output *inputs,
-                                   TF_Tensor *const *values, int n, TF_Tensor **results,
-                                   int n_results) {
-    if (n_results > 0 && !results)
-        return null_refused(function, "output_values");
-    if (n > 0 && !values)
+struct status *session_step_feed(const char *function, const struct session_step *step,
+                                 struct step_spec *spec) {
+    if (step->ninputs > 0 && !step->input_values)
         return null_refused(function, "input_values");
-    for (int i = 0; i < n; i++)
-        if (!values[i])
-            return status_invalid("%s: the value of input '%s:%d' is NULL", function,
-                                  inputs[i].oper->node->name, inputs[i].index);
+    for (int i = 0; i < step->ninputs; i++)
+        if (!step->input_values[i])
+            return status_invalid("%s: the value of input '%s' is NULL", function,
+                                  spec->input_names[i]);
+    spec->inputs = step->input_values;
     return NULL;
 }
 
 /* Runs a step, or with a handle a part of a partial run. */
 static void run(const char *function, TF_Session *session, const TF_Buffer *run_options,
-                const char *handle, const TF_Output *inputs, TF_Tensor *const *input_values,
-                int ninputs, const TF_Output *outputs, TF_Tensor **output_values, int noutputs,
-                const TF_Operation *const *target_opers, int ntargets, TF_Buffer *run_metadata,
-                TF_Status *status) {
-    struct call_names names = {0};
-    arena_init(&names.arena);
-    for (int i = 0; output_values && i < noutputs; i++)
+                const char *handle, const struct session_step *step, TF_Tensor **output_values,
+                TF_Buffer *run_metadata, TF_Status *status) {
+    struct arena arena;
+    struct step_spec spec = {.run_options = run_options, .handle = handle};
+    arena_init(&arena);
+    for (int i = 0; output_values && i < step->noutputs; i++)
         output_values[i] = NULL;
-    struct status *st = name_all(function, session, inputs, ninputs, outputs, noutputs,
-                                 target_opers, ntargets, &names);
+    struct status *st = session_step_name(function, session, step, &arena, &spec);
     if (!st)
-        st = check_values(function, inputs, input_values, ninputs, output_values, noutputs);
+        st = session_step_feed(function, step, &spec);
+    if (!st && step->noutputs > 0 && !output_values)
+        st = null_refused(function, "output_values");
     tf_status_set(status, st);
     if (!st)
         TF_ExtendSession(session, status);
-    /* TF_Run does not change the array of feeds */
-    TF_Tensor **feeds = (TF_Tensor **)(uintptr_t)input_values;
-    if (TF_GetCode(status) == TF_OK && handle)
-        TF_PRun(session->master, handle, names.inputs, feeds, ninputs, names.outputs, output_values,
-                noutputs, names.targets, ntargets, status);
-    else if (TF_GetCode(status) == TF_OK)
-        TF_Run(session->master, run_options, names.inputs, feeds, ninputs, names.outputs,
-               output_values, noutputs, names.targets, ntargets, run_metadata, status);
-    arena_fini(&names.arena);
+    if (TF_GetCode(status) == TF_OK)
+        tf_status_set(status,
+                      session_run_step(session->master, &spec, output_values, run_metadata));
+    arena_fini(&arena);
 }
 
 void TF_SessionRun(TF_Session *session, const TF_Buffer *run_options, const TF_Output *inputs,
                    TF_Tensor *const *input_values, int ninputs, const TF_Output *outputs,
                    TF_Tensor **output_values, int noutputs, const TF_Operation *const *target_opers,
                    int ntargets, TF_Buffer *run_metadata, TF_Status *status) {
-    run(__func__, session, run_options, NULL, inputs, input_values, ninputs, outputs, output_values,
-        noutputs, target_opers, ntargets, run_metadata, status);
+    struct session_step step = {inputs,   input_values, ninputs, outputs,
+                                noutputs, target_opers, ntargets};
+    run(__func__, session, run_options, NULL, &step, output_values, run_metadata, status);
 }
 
 void TF_SessionPRunSetup(TF_Session *session, const TF_Output *inputs, int ninputs,
                          const TF_Output *outputs, int noutputs,
                          const TF_Operation *const *target_opers, int ntargets, const char **handle,
                          TF_Status *status) {
-    struct call_names names = {0};
-    arena_init(&names.arena);
+    struct session_step step = {inputs, NULL, ninputs, outputs, noutputs, target_opers, ntargets};
+    struct step_spec spec = {.handle = NULL};
+    struct arena arena;
+    arena_init(&arena);
     if (handle)
         *handle = NULL;
-    struct status *st = name_all(__func__, session, inputs, ninputs, outputs, noutputs,
-                                 target_opers, ntargets, &names);
+    struct status *st = session_step_name(__func__, session, &step, &arena, &spec);
     if (!st && !handle)
         st = null_refused(__func__, "handle");
     tf_status_set(status, st);
     if (!st)
         TF_ExtendSession(session, status);
     if (TF_GetCode(status) == TF_OK)
-        TF_PRunSetup(session->master, names.inputs, ninputs, names.outputs, noutputs, names.targets,
-                     ntargets, handle, status);
-    arena_fini(&names.arena);
+        tf_status_set(status, session_set_up_partial_run(session->master, &spec, handle));
+    arena_fini(&arena);
 }
 
 void TF_SessionPRun(TF_Session *session, const char *handle, const TF_Output *inputs,
                     TF_Tensor *const *input_values, int ninputs, const TF_Output *outputs,
                     TF_Tensor **output_values, int noutputs,
                     const TF_Operation *const *target_opers, int ntargets, TF_Status *status) {
+    struct session_step step = {inputs,   input_values, ninputs, outputs,
+                                noutputs, target_opers, ntargets};
     if (handle)
-        run(__func__, session, NULL, handle, inputs, input_values, ninputs, outputs, output_values,
-            noutputs, target_opers, ntargets, NULL, status);
+        run(__func__, session, NULL, handle, &step, output_values, NULL, status);
     else
         tf_status_set(status, null_refused(__func__, "handle"));
 }

@@ -16,7 +16,7 @@ BUILD = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN
     else os.path.join(ROOT, "build")
 HEADERS = ["c_status.h", "c_buffer.h", "c_tensor.h", "c_graph.h", "c_session.h"]
 HEADERS += [name for name in ("c_function.h", "c_import.h", "c_gradients.h", "c_while.h",
-                                "c_saved_model.h")
+                                "c_saved_model.h", "c_run_async.h")
             if os.path.exists(os.path.join(ROOT, "client", name))]
 HEADERS += sorted(os.path.join("training", name)
                   for name in os.listdir(os.path.join(ROOT, "client", "training"))
@@ -62,7 +62,7 @@ class SyncReplica(ctypes.Structure):
 BY_VALUE = {"int": ctypes.c_int, "TF_Code": ctypes.c_int, "TF_DataType": ctypes.c_int,
             "size_t": ctypes.c_size_t, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
             "float": ctypes.c_float, "double": ctypes.c_double,
-            "MR_Initializer": Initializer,
+            "MR_Initializer": Initializer, "MR_RunDone": ctypes.c_void_p,
             "MR_SyncReplica": SyncReplica, "unsigned char": ctypes.c_ubyte,
             "TF_Output": Output, "TF_Input": Output, "TF_AttrMetadata": AttrMetadata,
             "TF_Buffer": Buffer, "TF_WhileParams": WhileParams}
@@ -286,10 +286,11 @@ class Builder:
 
     # ---- running ----
 
-    def session(self, target=""):
+    def session(self, target="", config=b""):
         options = self.c.TF_NewSessionOptions()
         self.c.TF_SetTarget(options, target.encode())
         try:
+            self.call("TF_SetConfig", options, config, len(config))
             return self.call("TF_NewSession", self.graph, options)
         finally:
             self.c.TF_DeleteSessionOptions(options)

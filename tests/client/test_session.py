@@ -1,10 +1,11 @@
-"""Sessions of graphs: ours and TensorFlow's library, each with a master of ours, against
-TensorFlow in process."""
+"""Sessions of graphs: ours and TensorFlow's library, each with a master of ours, and our local
+sessions, against TensorFlow in process."""
 import ctypes
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 from c_library import (FLOAT, INT32, Builder, Output, Refused, arrays, millrace, output, tensorflow,
-                       text)
+                       text, types)
 from compare import Compared
 from local_cluster import target
 
@@ -13,7 +14,7 @@ class TestSessions(Compared):
     def clients(self):
         """(builder, target) of each way to run."""
         for library, where in ((tensorflow(), ""), (millrace(), target()),
-                               (tensorflow(), target())):
+                               (tensorflow(), target()), (millrace(), "")):
             builder = Builder(library)
             self.addCleanup(builder.close)
             yield builder, where
@@ -87,6 +88,79 @@ class TestSessions(Compared):
             return out
         self.assertEqual(self.same(run), [(FLOAT, [], [6]), (FLOAT, [], [30])])
 
+    def test_steps_of_two_threads_overlap(self):
+        """One step waits for a queue, which another thread's step fills."""
+        def run(b, session):
+            queue = b.op("FIFOQueueV2", "queue", component_types=types(FLOAT))
+            x = b.placeholder("x", FLOAT, [])
+            put = b.op("QueueEnqueueV2", "put", queue, [x], Tcomponents=types(FLOAT))
+            take = b.op("QueueDequeueV2", "take", queue, component_types=types(FLOAT))
+            b.call("TF_ExtendSession", session)
+            other = Builder(b.c, b.graph)
+            out = []
+            with ThreadPoolExecutor(1) as pool:
+                for value in (3, 4):
+                    taken = pool.submit(other.run, session, [take])
+                    b.run(session, feeds=[(x, b.tensor(FLOAT, [], [value]))], targets=[put])
+                    out.append(taken.result(60))
+            b.c.TF_DeleteStatus(other.status)
+            return out
+        self.assertEqual(self.same(run), [[(FLOAT, [], [3])], [(FLOAT, [], [4])]])
+
+    def test_closing_ends_the_steps_of_other_threads(self):
+        for where in (target(), ""):
+            b = Builder(millrace())
+            queue = b.op("FIFOQueueV2", "queue", component_types=types(FLOAT))
+            take = b.op("QueueDequeueV2", "take", queue, component_types=types(FLOAT))
+            size = b.op("QueueSizeV2", "size", queue)
+            session = b.session(where)
+            b.run(session, [size])
+            other = Builder(b.c, b.graph)
+            with ThreadPoolExecutor(1) as pool:
+                taken = pool.submit(other.run, session, [take])
+                # the first of the two calls to reach the master ends the step
+                b.call("TF_CloseSession", session)
+                with self.assertRaisesRegex(Refused, "CANCELLED|FAILED_PRECONDITION|ABORTED"):
+                    taken.result(60)
+            b.call("TF_DeleteSession", session)
+            b.c.TF_DeleteStatus(other.status)
+            b.close()
+
+    def test_local_sessions_share_nothing(self):
+        b = Builder(millrace())
+        self.addCleanup(b.close)
+        v = b.op("VarHandleOp", "v", dtype=("Type", FLOAT), shared_name=text("v"),
+                 shape=("Shape", None, 0))
+        init = b.op("AssignVariableOp", "init", v, b.constant("one", FLOAT, [], [1]))
+        read = b.op("ReadVariableOp", "read", v, dtype=("Type", FLOAT))
+        first, second = b.session(), b.session()
+        b.run(first, targets=[init])
+        self.assertEqual(b.run(first, [read]), [(FLOAT, [], [1])])
+        with self.assertRaisesRegex(Refused, "FAILED_PRECONDITION|NOT_FOUND"):
+            b.run(second, [read])
+        b.call("TF_DeleteSession", first)
+        b.run(second, targets=[init])
+        self.assertEqual(b.run(second, [read]), [(FLOAT, [], [1])])
+        b.call("TF_DeleteSession", second)
+
+    def test_the_config_of_a_local_session(self):
+        b = Builder(millrace())
+        self.addCleanup(b.close)
+        b.op("NoOp", "n")
+        for config, n_devices in ((b"\x0a\x07\x0a\x03CPU\x10\x03", 3), (b"\x10\x01", 1)):
+            session = b.session("", config)
+            devices = b.call("TF_SessionListDevices", session)
+            names = [b.call("TF_DeviceListName", devices, i)
+                     for i in range(b.c.TF_DeviceListCount(devices))]
+            self.assertEqual(names, [b"/job:localhost/replica:0/task:0/device:CPU:%d" % i
+                                     for i in range(n_devices)])
+            b.c.TF_DeleteDeviceList(devices)
+            b.call("TF_DeleteSession", session)
+        for config, words in ((b"\x0a\x08\x0a\x03CPU\x10\x80\x01", r'device_count\["CPU"\] is 128'),
+                              (b"\x10\x80\x80\x04", "65536 threads")):
+            with self.assertRaisesRegex(Refused, "INVALID_ARGUMENT: " + words):
+                b.session("", config)
+
     def test_a_graph_outlives_its_deletion(self):
         b = Builder(millrace())
         x = b.constant("x", FLOAT, [], [7])
@@ -124,8 +198,8 @@ class TestSessions(Compared):
     def test_our_refusals(self):
         b = Builder(millrace())
         self.addCleanup(b.close)
-        with self.assertRaisesRegex(Refused, "INVALID_ARGUMENT: target '' is not"):
-            b.session()
+        with self.assertRaisesRegex(Refused, "INVALID_ARGUMENT: target 'nowhere' is not"):
+            b.session("nowhere")
         x = b.placeholder("x", FLOAT, [])
         session = b.session(target())
         for fetches, feeds, words in (

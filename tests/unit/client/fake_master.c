@@ -111,8 +111,27 @@ static void answer_fetches(struct span request, bool is_bad, struct str *out) {
 
 static void on_hang_cancelled(struct grpc_call *call, void *user) {
     struct fake_master *master = user;
+    int n = 0;
+    for (int i = 0; i < master->n_hung; i++)
+        if (master->hung[i] != call)
+            master->hung[n++] = master->hung[i];
+    master->n_hung = n;
     master->n_cancelled++;
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "cancelled"));
+}
+
+static void hang(struct fake_master *master, struct grpc_call *call) {
+    CHECK(master->n_hung < MAX_HUNG);
+    master->hung[master->n_hung++] = call;
+    grpc_call_set_user(call, master, on_hang_cancelled);
+}
+
+static void end_hung(struct fake_master *master) {
+    for (int i = 0; i < master->n_hung; i++) {
+        grpc_call_set_user(master->hung[i], NULL, NULL);
+        grpc_call_fail(master->hung[i], status_new(STATUS_ABORTED, "it hung long enough"));
+    }
+    master->n_hung = 0;
 }
 
 static bool is_called(const struct fake_master *master, const char *target) {
@@ -146,9 +165,11 @@ static void on_run(void *service, struct grpc_call *call) {
     master->timeout_ms = grpc_call_timeout_ms(call);
     master->n_steps++;
     if (is_called(master, "hang")) {
-        grpc_call_set_user(call, master, on_hang_cancelled);
+        hang(master, call);
         return;
     }
+    if (is_called(master, "end_hung"))
+        end_hung(master);
     if (is_called(master, "fail_in_trailers")) {
         grpc_call_fail(call, status_new(STATUS_OUT_OF_RANGE,
                                         "100%% out of range:\n\t [[{{node caf\xc3\xa9}}]]"));

@@ -4,7 +4,8 @@
  *   fetches            the reply has the feed of the same name for each fetch
  *   fail_in_body       an error in the reply's body
  *   fail_in_trailers   an error of the call
- *   hang               no reply until the call is cancelled
+ *   hang               no reply until the call is cancelled, or
+ *   end_hung           is called, which ends those that hang, with ABORTED
  *   leave_out          no fetches in the reply
  *   garbage            a reply that is not a message
  *   bad_tensor         fetches that are not tensors */
@@ -15,6 +16,8 @@
 
 #include "common/base/str.h"
 #include "rpc/grpc/grpc_server.h"
+
+enum { MAX_HUNG = 64 };
 
 struct fake_master {
     struct loop *loop;
@@ -28,6 +31,8 @@ struct fake_master {
     struct str graph, config, containers, run_options, targets;
     int64_t extended_version, timeout_ms, request_id;
     bool wants_errors_in_body;
+    struct grpc_call *hung[MAX_HUNG]; /* the master's thread's */
+    int n_hung;
     _Atomic bool refuses_handles; /* create sessions without one */
 };
 

@@ -1,0 +1,33 @@
+/* The plugin for local sessions, libmillrace-local.so: what it exports. It holds a master and a
+ * worker with all kernels, which a client of a remote master does not need, so the client library
+ * stays small and loads it when a session has the target "".
+ *
+ * Both libraries have their own copies of what they share (buffers, the loop), so they must come
+ * from one build. Loaded by dlopen, never unloaded. */
+#ifndef MILLRACE_CLIENT_LOCAL_LOCAL_PLUGIN_H
+#define MILLRACE_CLIENT_LOCAL_LOCAL_PLUGIN_H
+
+#include "common/tensor/tensor.h"
+#include "rpc/loop.h"
+
+struct local_cluster;
+
+struct local_plugin {
+    const char *version; /* MILLRACE_VERSION of its build */
+    size_t tensor_size, buffer_size, allocator_size;
+    /* Starts a master and its one task, /job:localhost/task:0, on a loop that nobody runs yet.
+     * `config` is a serialized ConfigProto, of which device_count["CPU"] and the numbers of threads
+     * count. *ret_fd is a socket to the master, which speaks gRPC. Errors: INVALID_ARGUMENT, a
+     * config that cannot be; UNAVAILABLE, what the system refuses. */
+    struct status *(*start)(struct loop *loop, struct span config, struct local_cluster **ret,
+                            int *ret_fd);
+    /* Ends every step. Then the caller runs the loop until nothing is open on it. Loop thread. */
+    void (*stop)(struct local_cluster *cluster);
+    /* Ends the threads and frees the devices; before loop_free. */
+    void (*free)(struct local_cluster *cluster);
+};
+
+#define LOCAL_PLUGIN_NAME "libmillrace-local.so.0"
+#define LOCAL_PLUGIN_SYMBOL "millrace_local_export"
+
+#endif

@@ -177,6 +177,9 @@ struct graph_consumers {
 };
 void graph_consumers_init(struct graph_consumers *consumers, const struct graph *graph);
 void graph_consumers_fini(struct graph_consumers *consumers);
+/* Sorts the edges of each node by output, control edges first; edges of one output keep their
+ * order. Cost: O(nodes + outputs + edges). */
+void graph_consumers_sort(struct graph_consumers *consumers, const struct graph *graph);
 
 /* The live nodes in an order in which producers come before consumers; the edges from NextIteration
  * to Merge are ignored. *ret_order has n_live entries and is malloc'd. Errors: INVALID_ARGUMENT

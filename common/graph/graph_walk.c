@@ -35,6 +35,37 @@ void graph_consumers_fini(struct graph_consumers *consumers) {
     *consumers = (struct graph_consumers){NULL, NULL};
 }
 
+/* Sorts by counting. next[output + 1] is the position of the next edge of that output. */
+static void sort_by_output(struct node_output_edge *edges, int n_edges, int n_outputs, int *next,
+                           struct node_output_edge *copy) {
+    memset(next, 0, sizeof(next[0]) * ((size_t)n_outputs + 2));
+    for (int i = 0; i < n_edges; i++)
+        next[edges[i].index - CONTROL_EDGE + 1]++;
+    for (int output = 0; output < n_outputs; output++)
+        next[output + 1] += next[output];
+    memcpy(copy, edges, sizeof(edges[0]) * (size_t)n_edges);
+    for (int i = 0; i < n_edges; i++)
+        edges[next[copy[i].index - CONTROL_EDGE]++] = copy[i];
+}
+
+void graph_consumers_sort(struct graph_consumers *consumers, const struct graph *graph) {
+    int most_edges = 0, most_outputs = 0;
+    for (int id = 0; id < graph->n_nodes; id++) {
+        most_edges = MAX(most_edges, consumers->first[id + 1] - consumers->first[id]);
+        most_outputs = MAX(most_outputs, graph->nodes[id]->n_outputs);
+    }
+    struct node_output_edge *copy = xmalloc(((size_t)most_edges + 1) * sizeof(copy[0]));
+    int *next = xmalloc(((size_t)most_outputs + 2) * sizeof(next[0]));
+    for (int id = 0; id < graph->n_nodes; id++) {
+        int n_edges = consumers->first[id + 1] - consumers->first[id];
+        if (n_edges > 1)
+            sort_by_output(&consumers->edges[consumers->first[id]], n_edges,
+                           graph->nodes[id]->n_outputs, next, copy);
+    }
+    free(copy);
+    free(next);
+}
+
 /* ---- order ---- */
 
 /* The ops whose output edge closes a loop. */

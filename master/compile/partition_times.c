@@ -77,7 +77,8 @@ static void add_devices(struct timing *t) {
     t->problem.n_classes = 1;
 }
 
-/* One value for each output that somebody takes, and one for the control edges. */
+/* One value for each output that somebody takes, and one for the control edges. The consumers are
+ * sorted by output. */
 static void add_values(struct timing *t, const struct graph_consumers *consumers) {
     struct schedule_problem *problem = &t->problem;
     int n_edges = consumers->first[t->p->c->graph.n_nodes];
@@ -86,14 +87,13 @@ static void add_values(struct timing *t, const struct graph_consumers *consumers
     int *first_value = arena_array(&t->arena, int, problem->n_units + 2);
     for (int unit = 0; unit < problem->n_units; unit++) {
         const struct node *node = t->order[unit];
-        for (int output = CONTROL_EDGE; output < node->n_outputs && !is_way_back(node); output++) {
+        int i = consumers->first[node->id], end = consumers->first[node->id + 1];
+        while (i < end && !is_way_back(node)) {
+            int output = consumers->edges[i].index;
             struct schedule_value value = {.producer = unit, .first_edge = problem->n_edges};
-            for (int i = consumers->first[node->id]; i < consumers->first[node->id + 1]; i++)
-                if (consumers->edges[i].index == output)
-                    edges[problem->n_edges++].consumer = t->unit_of[consumers->edges[i].dst->id];
+            for (; i < end && consumers->edges[i].index == output; i++)
+                edges[problem->n_edges++].consumer = t->unit_of[consumers->edges[i].dst->id];
             value.n_edges = problem->n_edges - value.first_edge;
-            if (value.n_edges == 0)
-                continue;
             if (output != CONTROL_EDGE && !partitioner_is_copied(node))
                 value.bytes = cost_estimate_bytes(&t->estimates, node, output);
             values[problem->n_values++] = value;
@@ -181,6 +181,7 @@ struct status *partitioner_time_nodes(struct partitioner *p) {
     TRY(graph_topological_order(graph, &order));
     arena_init(&t.arena);
     graph_consumers_init(&consumers, graph);
+    graph_consumers_sort(&consumers, graph);
     p->times = arena_array(&p->c->arena, struct node_time, graph->n_nodes + 1);
     t.order = order;
     t.device_in = arena_array(&t.arena, int, p->devices->n_devices + 1);

@@ -168,20 +168,17 @@ static double unit_ns(struct cost_placer *p, const struct node *node,
 /* A class that lacks the kernel is forbidden by may_use; its cost does not count. */
 static void find_costs(struct cost_placer *p, int *group, double *cost_ns) {
     const struct schedule_problem *problem = &p->problem;
+    int *first_of = arena_array(&p->arena, int, problem->n_classes + 1); /* the class's device */
+    for (int d = problem->n_devices - 1; d >= 0; d--)
+        first_of[problem->devices[d].cost_class] = p->device_of[d];
     for (int i = 0, unit = 0; i < p->c->graph.n_live; i++) {
         const struct node *node = p->order[i];
         if (!is_unit(node))
             continue;
         group[unit] = p->group_of[group_id(p, node)];
-        for (int d = problem->n_devices - 1; d >= 0; d--) {
-            size_t class = (size_t)problem->devices[d].cost_class;
-            bool is_first_of_class = true;
-            for (int k = 0; k < d && is_first_of_class; k++)
-                is_first_of_class = problem->devices[k].cost_class != (int)class;
-            if (is_first_of_class)
-                cost_ns[(size_t)unit * (size_t)problem->n_classes + class] =
-                    unit_ns(p, node, &p->c->devices->devices[p->device_of[d]]);
-        }
+        for (int k = 0; k < problem->n_classes; k++)
+            cost_ns[(size_t)unit * (size_t)problem->n_classes + (size_t)k] =
+                unit_ns(p, node, &p->c->devices->devices[first_of[k]]);
         unit++;
     }
 }
@@ -199,21 +196,20 @@ struct value_list {
     int *first_value;
 };
 
-/* One value for each output that somebody takes, and one for the control edges. */
+/* One value for each output that somebody takes, and one for the control edges. The consumers are
+ * sorted by output. */
 static void add_values(struct cost_placer *p, const struct graph_consumers *consumers,
                        const struct node *node, struct value_list *list) {
     struct schedule_problem *problem = &p->problem;
-    int first = consumers->first[node->id], end = consumers->first[node->id + 1];
-    for (int output = CONTROL_EDGE; output < node->n_outputs; output++) {
+    int i = consumers->first[node->id], end = consumers->first[node->id + 1];
+    while (i < end) {
+        int output = consumers->edges[i].index;
         struct schedule_value value = {.producer = p->unit_of[node->id],
                                        .first_edge = problem->n_edges};
-        for (int i = first; i < end; i++) {
-            const struct node_output_edge *edge = &consumers->edges[i];
-            if (edge->index != output || !is_followed(p, node, edge))
-                continue;
-            list->edges[problem->n_edges++].consumer = p->unit_of[edge->dst->id];
-            value.n_edges++;
-        }
+        for (; i < end && consumers->edges[i].index == output; i++)
+            if (is_followed(p, node, &consumers->edges[i]))
+                list->edges[problem->n_edges++].consumer = p->unit_of[consumers->edges[i].dst->id];
+        value.n_edges = problem->n_edges - value.first_edge;
         if (value.n_edges == 0)
             continue;
         value.bytes = output == CONTROL_EDGE ? 0 : cost_estimate_bytes(&p->estimates, node, output);
@@ -226,6 +222,7 @@ static void find_units(struct cost_placer *p) {
     const struct graph *graph = &p->c->graph;
     struct graph_consumers consumers;
     graph_consumers_init(&consumers, graph);
+    graph_consumers_sort(&consumers, graph);
     for (int i = 0; i < graph->n_live; i++)
         if (is_unit(p->order[i]))
             p->unit_of[p->order[i]->id] = problem->n_units++;

@@ -73,6 +73,10 @@ void schedule_free(struct schedule *schedule);
 /* Simulates the placement, device_of[group]. Cost: O((units + edges) · log units). */
 struct schedule_result schedule_run(struct schedule *schedule, const int *device_of);
 
+/* What the runs so far have cost, in visits of a unit of some 0.1 us: a run visits each unit, and
+ * counts for more where units have many edges or there are many devices. */
+int64_t schedule_n_visits(const struct schedule *schedule);
+
 /* Of the last schedule_run; [n_units] and [n_devices] entries, valid until the next call. */
 const double *schedule_ends_ns(const struct schedule *schedule);
 const double *schedule_peak_bytes(const struct schedule *schedule);
@@ -85,7 +89,7 @@ bool schedule_result_is_better(const struct schedule_result *a, const struct sch
  * gets the best one that was found: it is never worse than the given one by the simulation. Starts
  * are the given placement, the list schedule with upward ranks (HEFT: Topcuoglu, Hariri, Wu 2002),
  * and each device alone; each is improved by moving groups and chains of groups. The search ends
- * when no move helps, or after about max_visits simulated units. Returns the result of
+ * when no move helps, or after about max_visits visits of units. Returns the result of
  * `device_of`. */
 struct schedule_result schedule_search(struct schedule *schedule, int *device_of,
                                        int64_t max_visits);

@@ -37,7 +37,7 @@ struct schedule {
     struct schedule_event *heap;
     int n_events;
     double sent_bytes;
-    int64_t n_visits; /* units that were simulated so far */
+    int64_t n_visits; /* of schedule_n_visits */
 };
 
 void schedule_index(struct schedule *schedule);

@@ -19,9 +19,11 @@ enum { MAX_SINGLE_DEVICE_STARTS = 16, RANDOM_STARTS = 32 };
 struct search {
     struct schedule *s;
     const struct schedule_problem *p;
-    int *order;          /* units, producers first */
-    double *rank;        /* by unit: the longest way to the end of the step, with mean costs */
-    int *partner;        /* by group: the group that it exchanges most bytes with; -1: none */
+    int *order;   /* units, producers first */
+    double *rank; /* by unit: the longest way to the end of the step, with mean costs */
+    int *partner; /* by group: the group that it exchanges most bytes with; -1: none */
+    int *movable; /* the groups that may be on several devices */
+    int n_movable;
     int *best, *current; /* device by group */
     struct schedule_result best_result;
     int64_t visits_end;
@@ -321,28 +323,44 @@ static void improve(struct search *search) {
     }
 }
 
+static void find_movable(struct search *search) {
+    const struct schedule_problem *p = search->p;
+    for (int g = 0; g < p->n_groups; g++) {
+        int n_allowed = 0;
+        for (int d = 0; d < p->n_devices && n_allowed < 2; d++)
+            n_allowed += may_use(search, g, d);
+        if (n_allowed == 2)
+            search->movable[search->n_movable++] = g;
+    }
+}
+
+/* Moves group `a` to each other device and, with it, group `b`. Returns true, with both moved, at
+ * the first move that helps. */
+static bool move_both(struct search *search, int a, int b, struct schedule_result *result) {
+    int was = search->current[a];
+    for (int d = 0; d < search->p->n_devices; d++) {
+        if (d == was || !may_use(search, a, d))
+            continue;
+        search->current[a] = d;
+        for (int e = 0; e < search->p->n_devices && has_budget(search); e++)
+            if (e != search->current[b] && may_use(search, b, e) &&
+                try_move(search, b, -1, e, result))
+                return true;
+        search->current[a] = was;
+    }
+    return false;
+}
+
 /* Moves any two groups of the best placement at once, each to any device, until one such move
- * helps. */
+ * helps. Each pair costs a simulation at least, because both may move, so the budget ends it. */
 static bool improve_pair(struct search *search) {
     const struct schedule_problem *p = search->p;
     struct schedule_result result = search->best_result;
     memcpy(search->current, search->best, sizeof(*search->best) * (size_t)p->n_groups);
-    for (int a = 0; a < p->n_groups; a++)
-        for (int b = a + 1; b < p->n_groups && is_free(search, a); b++)
-            for (int d = 0; d < p->n_devices && is_free(search, b); d++) {
-                int was = search->current[a];
-                if (d == was || !may_use(search, a, d))
-                    continue;
-                search->current[a] = d;
-                for (int e = 0; e < p->n_devices; e++) {
-                    if (!has_budget(search))
-                        return false;
-                    if (e != search->current[b] && may_use(search, b, e) &&
-                        try_move(search, b, -1, e, &result))
-                        return true;
-                }
-                search->current[a] = was;
-            }
+    for (int i = 0; i < search->n_movable; i++)
+        for (int k = i + 1; k < search->n_movable && has_budget(search); k++)
+            if (move_both(search, search->movable[i], search->movable[k], &result))
+                return true;
     return false;
 }
 
@@ -372,6 +390,7 @@ struct schedule_result schedule_search(struct schedule *s, int *device_of, int64
                             .order = xcalloc(n_units, sizeof(int)),
                             .rank = xcalloc(n_units, sizeof(double)),
                             .partner = xcalloc(n_groups, sizeof(int)),
+                            .movable = xcalloc(n_groups, sizeof(int)),
                             .best = device_of,
                             .current = xcalloc(n_groups, sizeof(int)),
                             .best_result = schedule_run(s, device_of)};
@@ -379,10 +398,12 @@ struct schedule_result schedule_search(struct schedule *s, int *device_of, int64
     find_order(&search);
     find_ranks(&search);
     find_partners(&search);
+    find_movable(&search);
     try_starts(&search);
     free(search.order);
     free(search.rank);
     free(search.partner);
+    free(search.movable);
     free(search.current);
     return search.best_result;
 }

@@ -201,6 +201,31 @@ static void consumers_and_order_follow_the_edges(void **state) {
     graph_fini(&graph);
 }
 
+static void consumers_are_sorted_by_output(void **state) {
+    struct graph graph =
+        parse("x = Placeholder() {dtype=float}\n"
+              "dim = Placeholder() {dtype=int32}\n"
+              "s = Split(dim, x) {T=float, num_split=3}\n"
+              "late = NoOp(^s)\na = Identity(s:2) {T=float}\n"
+              "b = AddV2(s:0, s:2) {T=float}\nc = Identity(s:0, ^late) {T=float}\n");
+    struct graph_consumers consumers;
+    graph_consumers_init(&consumers, &graph);
+    graph_consumers_sort(&consumers, &graph);
+    static const struct {
+        const char *name;
+        int output;
+    } expected[] = {{"late", CONTROL_EDGE}, {"b", 0}, {"c", 0}, {"a", 2}, {"b", 2}};
+    int s = graph_find(&graph, "s")->id;
+    assert_int_equal(consumers.first[s + 1] - consumers.first[s], ARRAY_LEN(expected));
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        const struct node_output_edge *edge = &consumers.edges[(size_t)consumers.first[s] + i];
+        assert_string_equal(edge->dst->name, expected[i].name);
+        assert_int_equal(edge->index, expected[i].output);
+    }
+    graph_consumers_fini(&consumers);
+    graph_fini(&graph);
+}
+
 static void a_cycle_is_named_by_a_node_on_it(void **state) {
     struct graph graph = parse("behind = NoOp(^b)\na = NoOp()\nb = NoOp(^a)\nother = NoOp()\n");
     node_add_control(&graph, graph_find(&graph, "a"), graph_find(&graph, "b"));
@@ -296,6 +321,7 @@ int main(void) {
         cmocka_unit_test(names_are_made_unique),
         cmocka_unit_test(a_removed_node_keeps_its_id),
         cmocka_unit_test(consumers_and_order_follow_the_edges),
+        cmocka_unit_test(consumers_are_sorted_by_output),
         cmocka_unit_test(a_cycle_is_named_by_a_node_on_it),
         cmocka_unit_test(copies_change_apart),
         cmocka_unit_test(reference_outputs_feed_values_but_not_the_other_way),

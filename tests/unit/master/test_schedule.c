@@ -175,6 +175,65 @@ static void too_little_memory_counts_before_time(void **state) {
     schedule_free(schedule);
 }
 
+/* ---- the budget ---- */
+
+static void edges_count_as_work_of_the_search(void **state) {
+    struct scene scene;
+    scene_init(&scene, MAX_UNITS, 2);
+    for (int u = 0; u < MAX_UNITS - 1; u++) {
+        int consumers[MAX_UNITS], n = 0;
+        for (int later = u + 1; later < MAX_UNITS; later++)
+            consumers[n++] = later;
+        add_value(&scene, u, 1, consumers, n);
+    }
+    int device_of[MAX_UNITS] = {0};
+    struct schedule *schedule = schedule_new(&scene.p);
+    schedule_run(schedule, device_of);
+    int64_t n_visits = schedule_n_visits(schedule);
+    assert_in_range(n_visits, scene.p.n_edges / 4, scene.p.n_edges);
+    enum { BUDGET = 100 * 1000 };
+    schedule_search(schedule, device_of, BUDGET);
+    /* one run before the search, and at most one that the budget's end does not stop in time */
+    assert_true(schedule_n_visits(schedule) <= BUDGET + 5 * n_visits);
+    schedule_free(schedule);
+}
+
+/* Groups with one allowed device each cost no simulation, so no budget would end the search among
+ * their pairs: before pairs were made of groups that may move, this took a minute. */
+static void a_search_among_groups_that_cannot_move_ends(void **state) {
+    enum { N = 30000, N_DEVICES = 64 };
+    struct schedule_problem p = {
+        .n_units = N, .n_groups = N, .n_devices = N_DEVICES, .n_classes = 1};
+    int *group = xcalloc(N, sizeof(int)), *device_of = xcalloc(N, sizeof(int));
+    double *cost_ns = xcalloc(N, sizeof(double));
+    bool *may_use = xcalloc((size_t)N * N_DEVICES, sizeof(bool));
+    struct schedule_device devices[N_DEVICES];
+    for (int i = 0; i < N; i++) {
+        group[i] = i;
+        cost_ns[i] = 100;
+        device_of[i] = i % N_DEVICES;
+        may_use[(size_t)i * N_DEVICES + (size_t)device_of[i]] = true;
+    }
+    for (int d = 0; d < N_DEVICES; d++)
+        devices[d] = (struct schedule_device){.memory_bytes = INFINITY, .n_lanes = 1};
+    p.group = group;
+    p.cost_ns = cost_ns;
+    p.may_use = may_use;
+    p.devices = devices;
+    p.first_value = xcalloc(N + 1, sizeof(int));
+    p.links = xcalloc((size_t)N_DEVICES * N_DEVICES, sizeof(*p.links));
+    struct schedule *schedule = schedule_new(&p);
+    struct schedule_result result = schedule_search(schedule, device_of, SEARCH_VISITS * 10);
+    assert_true(fabs(result.makespan_ns - 100.0 * ((N + N_DEVICES - 1) / N_DEVICES)) < 1);
+    schedule_free(schedule);
+    free((void *)p.first_value);
+    free((void *)p.links);
+    free(group);
+    free(device_of);
+    free(cost_ns);
+    free(may_use);
+}
+
 /* ---- against trying all ---- */
 
 static int below(uint64_t *seed, int n) { return (int)(splitmix64(seed) % (uint64_t)n); }
@@ -282,6 +341,8 @@ int main(void) {
         cmocka_unit_test(a_device_that_cannot_run_a_unit_is_not_used),
         cmocka_unit_test(what_is_fixed_stays),
         cmocka_unit_test(too_little_memory_counts_before_time),
+        cmocka_unit_test(edges_count_as_work_of_the_search),
+        cmocka_unit_test(a_search_among_groups_that_cannot_move_ends),
         cmocka_unit_test(the_search_is_within_a_tenth_of_the_best),
         cmocka_unit_test(equal_problems_have_equal_answers),
     };

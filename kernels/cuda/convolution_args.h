@@ -18,12 +18,14 @@ enum convolution_direction {
 struct convolution_tensor {
     void *at;
     int64_t dims[5], strides[5]; /* in elements */
+    int64_t alignment;           /* of `at`, in bytes, as the tensor was described */
 };
 
 struct convolution_args {
     int32_t direction, type; /* enum products_type */
     struct convolution_tensor in, filter, out;
     int64_t stride[3], rate[3], pad[3];
+    int32_t rounds_to_tf32; /* the inputs of float */
 };
 
 #endif

@@ -6,7 +6,7 @@
 #include "kernels/kernel.h"
 
 struct conv_job;
-struct gpu_device;
+struct gpu_dnn;
 
 /* Opens libcudnn as gpu_blas_open opens cuBLASLt. Called once in a process, before devices are
  * opened. If the library cannot be opened, convolutions fail with UNIMPLEMENTED and the reason. */
@@ -14,17 +14,18 @@ void gpu_dnn_open(const char *folders, bool allow_tf32, void *simulated);
 /* Returns why cuDNN cannot be used; NULL if it can. */
 const char *gpu_dnn_missing(void);
 
-/* Computes device_engine.convolve. */
+/* Computes device_engine.convolve. A plan's workspace is at most the device's limit; where memory
+ * is short, an engine that wants less takes its place. Errors: UNIMPLEMENTED without the library or
+ * an engine, RESOURCE_EXHAUSTED, the library's and the driver's. */
 struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;
 
 /* Makes a plan for a GPU that need not be there, for tests, and frees it. device_json describes the
- * GPU as CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION does. Errors: UNIMPLEMENTED, as gpu_convolve. */
+ * GPU as CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION does. Errors: those of gpu_convolve. */
 struct status *gpu_dnn_plan_for(const char *device_json, const struct conv_job *job,
-                                int64_t *ret_workspace_bytes) MUST_USE;
+                                int64_t max_workspace_bytes, int64_t *ret_workspace_bytes) MUST_USE;
 
-/* Frees the plans that the device has kept for its convolutions. The caller holds its lock. */
-void gpu_dnn_forget(struct gpu_device *gpu);
-/* Frees everything that the device keeps for convolutions, also the library's handle. */
-void gpu_dnn_close(struct gpu_device *gpu);
+/* What a device keeps for convolutions: plans, and the library's handles. */
+struct gpu_dnn *gpu_dnn_new(void);
+void gpu_dnn_free(struct gpu_dnn *device); /* accepts NULL */
 
 #endif

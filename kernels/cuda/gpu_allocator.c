@@ -85,18 +85,8 @@ static COLD struct status *alloc_patiently(struct gpu_device *gpu, size_t size_b
 
 /* ---- buffers ---- */
 
-struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
-                              struct buffer **ret, uint64_t *ret_free_number) {
-    struct gpu_block *block;
-    TRY(gpu_set_current(gpu));
-    size_bytes = MAX(size_bytes, (size_t)1);
-    struct status *st = gpu_memory_alloc(&gpu->memory, size_bytes, &block, ret_free_number);
-    if (unlikely(st && status_code(st) == STATUS_RESOURCE_EXHAUSTED)) {
-        status_unref(st);
-        st = alloc_patiently(gpu, size_bytes, &block, ret_free_number);
-    }
-    if (unlikely(st != NULL))
-        return st;
+/* Makes a block the buffer of a value. */
+static struct buffer *wrap(struct gpu_device *gpu, struct gpu_block *block, CUstream stream) {
     block->buffer = (struct buffer){
         .size_bytes = block->size_bytes,
         .data = (char *)(uintptr_t)block->address, /* NOLINT(performance-no-int-to-ptr) */
@@ -107,7 +97,27 @@ struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstrea
     count_bytes(&gpu->allocator, (int64_t)block->size_bytes);
     if (stream == gpu->compute && gpu->checker)
         gpu->checker->block_allocated(block->address, block->size_bytes, stream);
-    *ret = &block->buffer;
+    return &block->buffer;
+}
+
+struct status *gpu_buffer_try_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
+                                  struct buffer **ret, uint64_t *ret_free_number) {
+    struct gpu_block *block;
+    TRY(gpu_set_current(gpu));
+    TRY(gpu_memory_alloc(&gpu->memory, MAX(size_bytes, (size_t)1), &block, ret_free_number));
+    *ret = wrap(gpu, block, stream);
+    return NULL;
+}
+
+struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
+                              struct buffer **ret, uint64_t *ret_free_number) {
+    struct status *st = gpu_buffer_try_new(gpu, size_bytes, stream, ret, ret_free_number);
+    if (likely(!st || status_code(st) != STATUS_RESOURCE_EXHAUSTED))
+        return st;
+    struct gpu_block *block;
+    status_unref(st);
+    TRY(alloc_patiently(gpu, MAX(size_bytes, (size_t)1), &block, ret_free_number));
+    *ret = wrap(gpu, block, stream);
     return NULL;
 }
 

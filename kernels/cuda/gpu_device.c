@@ -48,11 +48,13 @@ struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *cal
     return st;
 }
 
-struct status *gpu_lock(struct gpu_device *gpu) {
+struct status *gpu_enter(struct gpu_device *gpu) {
     struct status *failure = atomic_load_explicit(&gpu->failure, memory_order_acquire);
-    if (unlikely(failure))
-        return status_ref(failure);
-    TRY(gpu_set_current(gpu));
+    return unlikely(failure) ? status_ref(failure) : gpu_set_current(gpu);
+}
+
+struct status *gpu_lock(struct gpu_device *gpu) {
+    TRY(gpu_enter(gpu));
     pthread_mutex_lock(&gpu->lock);
     return NULL;
 }
@@ -298,7 +300,7 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     pthread_mutex_init(&gpu->lock, NULL);
     strmap_init(&gpu->functions);
     strmap_init(&gpu->products);
-    strmap_init(&gpu->convolutions);
+    gpu->dnn = gpu_dnn_new();
     gpu_allocator_init(gpu, options->engine);
     struct status *st = device_open(gpu, options);
     if (st) {
@@ -323,7 +325,8 @@ void gpu_device_free(struct gpu_device *gpu) {
         for (int i = 0; i < gpu->n_free_events; i++)
             gpu_give_back(gpu, cuEventDestroy, gpu->free_events[i]);
         gpu_blas_close(gpu);
-        gpu_dnn_close(gpu);
+        gpu_dnn_free(gpu->dnn);
+        gpu->dnn = NULL;
         for (size_t i = 0; i < gpu->n_libraries; i++)
             gpu_give_back(gpu, cuLibraryUnload, gpu->libraries[i]);
         gpu_memory_fini(&gpu->memory);
@@ -331,6 +334,7 @@ void gpu_device_free(struct gpu_device *gpu) {
             gpu_give_back(gpu, cuStreamDestroy, gpu->compute);
         gpu_give_back(gpu, cuDevicePrimaryCtxRelease, gpu->cuda_device);
     }
+    gpu_dnn_free(gpu->dnn);
     free(gpu->libraries);
     gpu_functions_free(gpu);
     status_unref(gpu->failure);

@@ -82,16 +82,15 @@ struct gpu_device {
     /* The error after which the context is of no use; NULL while there is none. Set once. */
     _Atomic(struct status *) failure;
     _Atomic int n_copies; /* copies under way, which hold buffers of the device */
+    struct gpu_dnn *dnn;  /* for convolutions; constant */
 
     pthread_mutex_t lock; /* for all that is enqueued on the compute stream; guards what follows */
     struct gpu_stage stage;
     struct strmap functions; /* name → struct gpu_function */
     /* by the stem's number; written with the lock, read without it */
     _Atomic(struct gpu_found *) found[GPU_MAX_STEMS];
-    struct strmap products;     /* kind → struct gpu_product (blas.c) */
-    void *blas_handle;          /* NULL until the first product */
-    struct strmap convolutions; /* kind → struct gpu_convolution (dnn.c) */
-    void *dnn_handle;           /* NULL until the first convolution */
+    struct strmap products; /* kind → struct gpu_product (blas.c) */
+    void *blas_handle;      /* NULL until the first product */
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
     /* Events of the compute stream, one for every GPU_MARK_EVERY entries, by which a step that is
@@ -160,6 +159,8 @@ static inline bool gpu_is_far_ahead(struct gpu_device *gpu) {
  * driver's. */
 struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event,
                              uint64_t *ret_number) MUST_USE;
+/* Makes the context current. Errors: the device's failure; the driver's. */
+struct status *gpu_enter(struct gpu_device *gpu) MUST_USE;
 /* Locks the compute stream, so that this thread may enqueue on it. Errors: the device's failure;
  * the lock is not held after an error. */
 struct status *gpu_lock(struct gpu_device *gpu) MUST_USE;
@@ -190,6 +191,9 @@ void gpu_functions_free(struct gpu_device *gpu);
  * *ret_free_number before it uses the memory. */
 struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
                               struct buffer **ret, uint64_t *ret_free_number) MUST_USE;
+/* The same without waiting: RESOURCE_EXHAUSTED as soon as memory is short. */
+struct status *gpu_buffer_try_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
+                                  struct buffer **ret, uint64_t *ret_free_number) MUST_USE;
 /* Enqueues a copy of host bytes on the compute stream, through the stage. The bytes may be reused
  * when the call returns. With the lock held; it may wait for earlier work of the stream. */
 struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *from,

@@ -85,6 +85,10 @@ struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *fro
  * once the last kernel that uses it is enqueued. Work that is enqueued later may get the same
  * memory. */
 struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) MUST_USE;
+/* The same without waiting for others that hold memory, for a caller that can do with less: fails
+ * with RESOURCE_EXHAUSTED at once. */
+struct status *gpu_scratch_now(struct kernel_ctx *ctx, size_t size_bytes,
+                               struct buffer **ret) MUST_USE;
 /* Allocates scratch memory and enqueues a copy of host bytes to it. The host bytes may be reused
  * when the call returns. For tables that are too long for a kernel's arguments, such as the
  * addresses of a thousand inputs. */

@@ -219,6 +219,15 @@ struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buf
     return NULL;
 }
 
+struct status *gpu_scratch_now(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    uint64_t free_number;
+    TRY(about("scratch memory",
+              gpu_buffer_try_new(gpu, size_bytes, gpu->compute, ret, &free_number)));
+    gpu->allocator.device_memory->set_holder(*ret, ctx->instance->node->name);
+    return NULL;
+}
+
 struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_bytes,
                          struct buffer **ret) {
     struct gpu_device *gpu = gpu_of(ctx);

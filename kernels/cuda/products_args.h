@@ -23,6 +23,7 @@ struct products_args {
     int64_t m, n, k, n_products, x_stride, y_stride; /* strides in elements; 0: the same matrix */
     int32_t type;                                    /* enum products_type */
     uint8_t transposes_x, transposes_y, conjugates;
+    uint8_t rounds_to_tf32; /* the inputs of float */
 };
 
 #endif

@@ -92,6 +92,9 @@ struct device_segments {
     const char *data;
     int64_t n_out;               /* elements of out */
     struct device_slices slices; /* depth 1; an id out of range is left out */
+    /* Several of the same size in one call: the rows and the segments are divided equally, in their
+     * order, and ids count within a part. 0 is 1. */
+    int64_t n_parts;
 };
 
 /* ---- optimizers ---- */

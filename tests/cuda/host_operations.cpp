@@ -5,17 +5,15 @@
 #include "kernels/cuda/products_args.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-template <class R> struct complex_of {
-    R re, im;
-};
+template <class R> struct complex_of { R re, im; };
 template <class T> static T plain(T x, bool) { return x; }
 template <class R> static complex_of<R> plain(complex_of<R> x, bool conjugates) {
     return {x.re, conjugates ? -x.im : x.im};
 }
 static void add(double &sum, double a, double b) { sum += a * b; }
-template <class R>
-static void add(complex_of<double> &sum, complex_of<R> a, complex_of<R> b) {
+template <class R> static void add(complex_of<double> &sum, complex_of<R> a, complex_of<R> b) {
     sum.re += (double)a.re * b.re - (double)a.im * b.im;
     sum.im += (double)a.re * b.im + (double)a.im * b.re;
 }
@@ -24,6 +22,19 @@ template <class R> static complex_of<R> rounded(complex_of<double> sum, complex_
 }
 template <class T> static T rounded(double sum, T) { return T((float)sum); }
 static double rounded(double sum, double) { return sum; }
+
+/* A float as tensor cores take it: 10 bits of the fraction, the nearest, ties to even. */
+static float input_of(float x, bool rounds_to_tf32) {
+    uint32_t bits;
+    if (!rounds_to_tf32)
+        return x;
+    memcpy(&bits, &x, sizeof bits);
+    bits += 0xfffu + (bits >> 13 & 1);
+    bits &= ~0x1fffu;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+template <class T> static T input_of(T x, bool) { return x; }
 
 /* Sums in Sum, whatever the type of the elements is. */
 template <class T, class Sum> static void multiply(const products_args &args) {
@@ -36,9 +47,11 @@ template <class T, class Sum> static void multiply(const products_args &args) {
                 Sum sum = {};
                 for (int64_t k = 0; k < args.k; k++)
                     add(sum,
-                        plain(args.transposes_x ? x[k * args.m + i] : x[i * args.k + k],
+                        plain(input_of(args.transposes_x ? x[k * args.m + i] : x[i * args.k + k],
+                                       args.rounds_to_tf32),
                               args.transposes_x && args.conjugates),
-                        plain(args.transposes_y ? y[j * args.k + k] : y[k * args.n + j],
+                        plain(input_of(args.transposes_y ? y[j * args.k + k] : y[k * args.n + j],
+                                       args.rounds_to_tf32),
                               args.transposes_y && args.conjugates));
                 out[i * args.n + j] = rounded(sum, T());
             }
@@ -97,6 +110,7 @@ template <class T> static void convolve(const convolution_args &args) {
     double *sums = static_cast<double *>(calloc((size_t)last + 1, sizeof(double)));
     T *in = static_cast<T *>(args.in.at), *filter = static_cast<T *>(args.filter.at),
       *out = static_cast<T *>(args.out.at);
+    auto value = [&](T x) { return (double)input_of(x, args.rounds_to_tf32); };
     each_place(args.out, [&](const int64_t *o) {
         int64_t f[5] = {o[1], 0, 0, 0, 0}, i[5] = {o[0], 0, 0, 0, 0};
         for (f[2] = 0; f[2] < args.filter.dims[2]; f[2]++) {
@@ -113,11 +127,11 @@ template <class T> static void convolve(const convolution_args &args) {
                         int64_t at_in = place_in(args.in, i), at_filter = place_in(args.filter, f),
                                 at_out = place_in(args.out, o);
                         if (args.direction == CONVOLUTION_FORWARD)
-                            sums[at_out] += (double)in[at_in] * (double)filter[at_filter];
+                            sums[at_out] += value(in[at_in]) * value(filter[at_filter]);
                         else if (args.direction == CONVOLUTION_BACKPROP_INPUT)
-                            sums[at_in] += (double)out[at_out] * (double)filter[at_filter];
+                            sums[at_in] += value(out[at_out]) * value(filter[at_filter]);
                         else
-                            sums[at_filter] += (double)in[at_in] * (double)out[at_out];
+                            sums[at_filter] += value(in[at_in]) * value(out[at_out]);
                     }
                 }
             }

@@ -52,7 +52,8 @@ LIBRARIES = ("cublas", "cudnn")  # their calls have errors of their own
 # These may find no memory.
 MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunchKernel")
 
-MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced")
+MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
+         "engines", "synced")
 LONG_MODES = (*MODES, "patience")
 
 Case = collections.namedtuple("Case", "call n error")

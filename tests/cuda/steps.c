@@ -10,6 +10,10 @@
  *   cuda_steps PLUGIN patience  a step that waits for memory, and gets none for ten seconds
  *   cuda_steps PLUGIN holders   a step that finds no memory, and says who holds it
  *   cuda_steps PLUGIN traced  a traced step, with times of the device
+ *   cuda_steps PLUGIN workspace  convolutions whose best engine wants more memory than there is
+ *   cuda_steps PLUGIN planning   a convolution is planned while others enqueue
+ *   cuda_steps PLUGIN engines    a convolution whose best engine fails
+ *   cuda_steps PLUGIN synced     what follows a SyncDevice waits for the device
  *   cuda_steps PLUGIN size    a step that is cancelled while an output's size is on its way
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
@@ -39,7 +43,10 @@ static void find_driver(void) {
     CHECK(library);
     *(void **)&driver.count = dlsym(library, "simCallCount");
     *(void **)&driver.hold = dlsym(library, "simHold");
-    CHECK(driver.count && driver.hold);
+    *(void **)&driver.block = dlsym(library, "simBlockCall");
+    *(void **)&driver.fail = dlsym(library, "simFailCall");
+    *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
+    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.set_workspace);
 }
 
 void await_calls(const char *call, unsigned long n) {
@@ -83,9 +90,10 @@ static const struct mode {
     const char *name;
     bool (*run)(void);
 } modes[] = {
-    {"ahead", run_ahead},       {"warm", run_warm},       {"waiting", run_waiting},
-    {"patience", run_patience}, {"holders", run_holders}, {"size", run_cancelled_size},
-    {"traced", run_traced},
+    {"ahead", run_ahead},       {"warm", run_warm},           {"waiting", run_waiting},
+    {"patience", run_patience}, {"holders", run_holders},     {"size", run_cancelled_size},
+    {"traced", run_traced},     {"workspace", run_workspace}, {"planning", run_planning},
+    {"engines", run_engines},   {"synced", run_synced},
 };
 
 static bool (*mode_find(const char *name))(void) {
@@ -107,8 +115,8 @@ static long long in_use_at_the_end(const struct device *device) {
 }
 
 int main(int argc, char **argv) {
-    struct gpu_plugin_options options = {.plugin = argc > 1 ? argv[1] : NULL,
-                                         .memory_limit_bytes = 96 << 20};
+    struct gpu_plugin_options options = {
+        .plugin = argc > 1 ? argv[1] : NULL, .memory_limit_bytes = 96 << 20, .allow_tf32 = true};
     const struct gpu_plugin *plugin = NULL;
     int n_gpus = 0, n_failed = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);

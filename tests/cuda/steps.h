@@ -22,6 +22,9 @@ extern _Thread_local struct container_table *containers; /* its variables are th
 struct sim_driver {
     unsigned long (*count)(const char *call);
     CUresult (*hold)(int is_held);
+    CUresult (*block)(const char *call, int is_blocked);
+    CUresult (*fail)(const char *call, unsigned long n, CUresult error);
+    void (*set_workspace)(int64_t size_bytes);
 };
 extern struct sim_driver driver;
 /* Waits until a call was made n times. */
@@ -70,5 +73,9 @@ bool run_waiting(void);
 bool run_patience(void);
 bool run_holders(void);
 bool run_traced(void);
+bool run_workspace(void);
+bool run_planning(void);
+bool run_engines(void);
+bool run_synced(void);
 
 #endif

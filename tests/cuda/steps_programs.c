@@ -40,11 +40,22 @@ const struct program programs[] = {
      2,
      FEED "s = Const() {dtype=int32, value=int32[4]{1, 8, 8, 1}} @C\n"
           "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
-          "f = Const() {dtype=float, value=float[2,3,1,6]{2, …}} @G\n"
+          "f = Const() {dtype=float, value=float[2,3,1,4]{2, …}} @G\n"
           "c = Conv2D(m, f) {T=float, strides=[1, 2, 1, 1], padding=\"SAME\"} @G\n"
           "i = Conv2DBackpropInput(s, f, c) {T=float, strides=[1, 2, 1, 1], padding=\"SAME\"} @G\n"
           "y = _MrFetch(c) {T=float, index=0}\n"
           "w = _MrFetch(i) {T=float, index=1}\n"},
+    {"a convolution of a slice", /* its operand is aligned to 4 bytes only */
+     {129},
+     1,
+     FEED "b = Const() {dtype=int32, value=int32[1]{1}} @C\n"
+          "n = Const() {dtype=int32, value=int32[1]{128}} @C\n"
+          "v = Slice(x, b, n) {T=float, Index=int32} @G\n"
+          "s = Const() {dtype=int32, value=int32[4]{1, 16, 8, 1}} @C\n"
+          "m = Reshape(v, s) {T=float, Tshape=int32} @G\n"
+          "f = Const() {dtype=float, value=float[2,3,1,4]{2, …}} @G\n"
+          "c = Conv2D(m, f) {T=float, strides=[1, 2, 1, 1], padding=\"SAME\"} @G\n"
+          "y = _MrFetch(c) {T=float, index=0}\n"},
     {"large values",
      {2200000},
      1, /* three pieces of a copy each way */

@@ -59,6 +59,23 @@ with tf1.Session(sys.argv[1], graph=y.graph) as session:
 """
 
 
+# What a product and a convolution of a number make that TF32 has no bits for.
+PRECISION = """
+import sys
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+x = tf1.placeholder(tf.float32, [2, 2])
+image = tf.reshape(x, [1, 2, 2, 1])
+with tf.device("/device:GPU:0"):
+    product = tf.matmul(x, tf.eye(2))
+    image = tf.nn.conv2d(image, tf.ones([1, 1, 1, 1]), 1, "SAME")
+with tf1.Session(sys.argv[1], graph=x.graph) as session:
+    feed = {x: [[1 + 2**-14, 1], [1, 1]]}
+    print([float(value.flat[0] - 1) * 2**14 for value in session.run([product, image], feed)])
+"""
+
+
 def has_driver():
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -133,6 +150,13 @@ class TestGpu(harness.TestCase):
         self.assertRegex(first, r"^InternalError .*cuLaunchKernel failed: .*CUDA error 999\) "
                                 r"\(add_f32\)")
         self.assertEqual(second, "3.0")
+
+    def test_products_round_to_tf32_unless_a_flag_forbids_it(self):
+        command = ["sh", "-c", 'exec "$0" -c "$1" "$MILLRACE_TARGET"', WARM_PYTHON, PRECISION]
+        found = [json.loads(self.run_on_gpus(*command, n_devices=1, flags=flags,
+                                             more={"MILLRACE_SIM_TF32": 1}))
+                 for flags in ([], ["--worker-flag", "--no-gpu-tf32"])]
+        self.assertEqual(found, [[0.0, 0.0], [1.0, 1.0]])
 
     def test_a_worker_without_a_driver_does_not_load_the_plugin(self):
         if has_driver():

@@ -311,26 +311,19 @@ enum kernel_result pooling_compute(struct kernel_ctx *ctx) {
  * the input is left out. */
 static struct status *scatter_on_device(struct kernel_ctx *ctx, int64_t n_images) {
     const struct tensor *t = ctx->inputs;
-    int64_t n_in = t[0].n_elements / n_images, n_out = t[1].n_elements / n_images;
-    size_t size = dtype_size((enum dtype)t[1].dtype),
-           index_size = dtype_size((enum dtype)t[2].dtype);
-    for (int64_t i = 0; i < n_images; i++) {
-        struct device_segments job = {
-            .op = UPDATE_ADD,
-            .dtype = (enum dtype)t[1].dtype,
-            .out = (char *)tensor_data(&ctx->outputs[0]) + (size_t)(i * n_in) * size,
-            .data = (const char *)tensor_cdata(&t[1]) + (size_t)(i * n_out) * size,
-            .n_out = n_in,
-            .slices = {.indices =
-                           (const char *)tensor_cdata(&t[2]) + (size_t)(i * n_out) * index_size,
-                       .index_dtype = (enum dtype)t[2].dtype,
-                       .depth = 1,
-                       .dims = {n_in},
-                       .n_rows = n_out,
-                       .len = 1}};
-        TRY(ctx->instance->engine->segments(ctx, &job));
-    }
-    return NULL;
+    struct device_segments job = {.op = UPDATE_ADD,
+                                  .dtype = (enum dtype)t[1].dtype,
+                                  .out = tensor_data(&ctx->outputs[0]),
+                                  .data = tensor_cdata(&t[1]),
+                                  .n_out = t[0].n_elements,
+                                  .slices = {.indices = tensor_cdata(&t[2]),
+                                             .index_dtype = (enum dtype)t[2].dtype,
+                                             .depth = 1,
+                                             .dims = {t[0].n_elements / n_images},
+                                             .n_rows = t[1].n_elements,
+                                             .len = 1},
+                                  .n_parts = n_images};
+    return ctx->instance->engine->segments(ctx, &job);
 }
 
 /* MaxPoolGradWithArgmax: adds grad[i] at argmax[i], which counts in the image of i or in the batch.

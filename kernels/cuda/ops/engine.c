@@ -50,21 +50,23 @@ struct status *engine_launch_for(struct kernel_ctx *ctx, struct gpu_stem *stem, 
 }
 
 /* Every group reads all indices, so there are no more groups than slices, or than keep a device
- * busy. Rows that are long and few are split among blocks by columns. */
+ * busy. Rows that are long and few are split among blocks by columns, and stacks among blocks. */
 enum { OWNER_MAX_BLOCKS = 512, OWNER_PART_LEN = 1024 };
 
 struct gpu_grid engine_owner_grid(const struct pick_slices *slices, int64_t *ret_n_groups,
                                   int64_t *ret_n_parts) {
-    int64_t n_slices = 1;
+    int64_t n_slices = 1, n_stacks = MAX(slices->n_stacks, (int64_t)1);
     for (int64_t i = 0; i < slices->depth && n_slices < OWNER_MAX_BLOCKS; i++)
         n_slices *= MIN(slices->dims[i], (int64_t)OWNER_MAX_BLOCKS);
-    int64_t n_groups = MIN(MIN(slices->n_rows, n_slices), (int64_t)OWNER_MAX_BLOCKS);
+    int64_t n_groups =
+        MIN(MIN(slices->n_rows / n_stacks, n_slices), MAX(OWNER_MAX_BLOCKS / n_stacks, (int64_t)1));
     n_groups = MAX(n_groups, 1);
     int64_t n_parts = (slices->len + OWNER_PART_LEN - 1) / OWNER_PART_LEN;
     n_parts = MIN(MAX(n_parts, 1), MAX(OWNER_MAX_BLOCKS / n_groups, 1));
     *ret_n_groups = n_groups;
     *ret_n_parts = n_parts;
-    return (struct gpu_grid){.n_blocks = (unsigned)(n_groups * n_parts),
+    n_stacks = MIN(n_stacks, MAX(OWNER_MAX_BLOCKS / (n_groups * n_parts), (int64_t)1));
+    return (struct gpu_grid){.n_blocks = (unsigned)(n_groups * n_parts * n_stacks),
                              .n_threads = GPU_BLOCK_THREADS};
 }
 

@@ -74,6 +74,7 @@ static struct status *segments_into(struct kernel_ctx *ctx, const struct device_
                                 .data = segments->data,
                                 .op = segments->op,
                                 .slices = engine_slices(&segments->slices)};
+    args.slices.n_stacks = segments->n_parts;
     struct gpu_grid grid = engine_owner_grid(&args.slices, &args.n_groups, &args.n_parts);
     return engine_launch(ctx, &segment_stem, gpu_dtype_suffix(segments->dtype), grid, &args);
 }

@@ -18,13 +18,13 @@ struct owner_chunk {
     int n_of_warp[OWNER_WARPS];
 };
 
-/* Lists the rows [first, first + OWNER_THREADS) of the group, in order. Returns how many. All
- * threads call it. */
+/* Lists the group's rows among OWNER_THREADS rows from `first`, and before `end`, in order. Returns
+ * how many. All threads call it. */
 __device__ static inline int owner_list(const pick_slices &slices, int64_t n_groups, int64_t group,
-                                        int64_t first, owner_chunk &chunk) {
+                                        int64_t first, int64_t end, owner_chunk &chunk) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int64_t row = first + threadIdx.x;
-    int64_t slice = row < slices.n_rows ? pick_slice(slices, row) : -1;
+    int64_t slice = row < end ? pick_slice(slices, row) : -1;
     bool is_ours = slice >= 0 && slice % n_groups == group;
     unsigned votes = __ballot_sync(0xffffffffu, is_ours);
     if (lane == 0)
@@ -45,11 +45,12 @@ __device__ static inline int owner_list(const pick_slices &slices, int64_t n_gro
 }
 
 /* Calls update(slice, row, begin, end, step) for each row of the thread's team, in order, with the
- * columns that are the thread's. */
+ * columns that are the thread's. Each stack of rows names slices of its own, and has blocks of its
+ * own as far as there are enough. */
 template <class Update>
 __device__ static inline void owner_run(const pick_slices &slices, int64_t n_groups,
                                         int64_t n_parts, owner_chunk &chunk, Update update) {
-    int64_t group = blockIdx.x % n_groups, part = blockIdx.x / n_groups;
+    int64_t group = blockIdx.x % n_groups, part = blockIdx.x / n_groups % n_parts;
     int64_t part_len = (slices.len + n_parts - 1) / n_parts;
     int64_t begin = part * part_len;
     int64_t end = begin + part_len < slices.len ? begin + part_len : slices.len;
@@ -58,12 +59,18 @@ __device__ static inline void owner_run(const pick_slices &slices, int64_t n_gro
         team_size *= 2;
     int n_teams = OWNER_THREADS / team_size, team = threadIdx.x / team_size,
         member = threadIdx.x % team_size;
-    for (int64_t first = 0; first < slices.n_rows; first += OWNER_THREADS) {
-        int n = owner_list(slices, n_groups, group, first, chunk);
-        for (int i = 0; i < n; i++)
-            if (chunk.slices[i] / n_groups % n_teams == team)
-                update(chunk.slices[i], chunk.rows[i], begin + member, end, team_size);
-        __syncthreads(); /* before the list is written again */
+    int64_t n_stacks = slices.n_stacks > 0 ? slices.n_stacks : 1, n_rows = slices.n_rows / n_stacks;
+    int64_t step = gridDim.x / (n_groups * n_parts);
+    for (int64_t stack = blockIdx.x / (n_groups * n_parts); stack < n_stacks; stack += step) {
+        int64_t last = (stack + 1) * n_rows, first_slice = stack * slices.dims[0];
+        for (int64_t first = stack * n_rows; first < last; first += OWNER_THREADS) {
+            int n = owner_list(slices, n_groups, group, first, last, chunk);
+            for (int i = 0; i < n; i++)
+                if (chunk.slices[i] / n_groups % n_teams == team)
+                    update(first_slice + chunk.slices[i], chunk.rows[i], begin + member, end,
+                           team_size);
+            __syncthreads(); /* before the list is written again */
+        }
     }
 }
 

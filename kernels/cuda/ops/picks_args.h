@@ -29,6 +29,7 @@ struct pick_slices {
     int64_t wraps; /* a coordinate is taken modulo its dimension */
     int64_t depth, n_rows, len;
     int64_t dims[PICKS_MAX_DEPTH];
+    int64_t n_stacks; /* of rows and slices of their own; 0: one. Segments only */
 };
 
 struct gather_slices_args {

@@ -57,6 +57,7 @@ struct sim {
     int n_devices;
     uint64_t base, memory;
     const char *name;
+    bool rounds_to_tf32; /* products and convolutions that may do so */
     int memory_files[SIM_MAX_DEVICES];
 };
 extern struct sim sim;

@@ -217,6 +217,8 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
     if (error != BLAS_SUCCESS || handle == NULL || c != d || c_layout != d_layout || algo == NULL ||
         alpha == NULL || beta == NULL || (workspace_bytes > 0) != (workspace != NULL))
         return BLAS_INVALID_VALUE;
+    args.rounds_to_tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 &&
+                          args.type == PRODUCTS_F32 && sim.rounds_to_tf32;
     args.x = b;
     args.y = a;
     args.out = d;

@@ -28,6 +28,18 @@ static struct failure {
     CUresult error;
 } failures[N_CALLS];
 
+/* Calls that wait until they are released, as calls of a driver that hangs do. */
+static atomic_bool is_blocked[N_CALLS];
+static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
+
+static void wait_for_release(enum call call) {
+    pthread_mutex_lock(&block_lock);
+    while (atomic_load(&is_blocked[call]))
+        pthread_cond_wait(&released, &block_lock);
+    pthread_mutex_unlock(&block_lock);
+}
+
 static bool is_free_of_init(enum call call) {
     return call == CALL_cuInit || call == CALL_cuDriverGetVersion || call == CALL_cuGetErrorName ||
            call == CALL_cuGetErrorString || call == CALL_cuGetProcAddress_v2;
@@ -35,6 +47,8 @@ static bool is_free_of_init(enum call call) {
 
 CUresult call_begin(enum call call) {
     unsigned long n = atomic_fetch_add_explicit(&counts[call], 1, memory_order_relaxed) + 1;
+    if (atomic_load_explicit(&is_blocked[call], memory_order_relaxed))
+        wait_for_release(call);
     if (atomic_load_explicit(&failures[call].at, memory_order_acquire) == n)
         return failures[call].error;
     if (!atomic_load_explicit(&sim.is_initialized, memory_order_acquire) && !is_free_of_init(call))
@@ -61,6 +75,17 @@ EXPORTED CUresult simFailCall(const char *symbol, unsigned long n, CUresult erro
     failures[call].error = error;
     atomic_store_explicit(&failures[call].at, n == 0 ? 0 : atomic_load(&counts[call]) + n,
                           memory_order_release);
+    return CUDA_SUCCESS;
+}
+
+EXPORTED CUresult simBlockCall(const char *symbol, int blocks) {
+    int call = call_find(symbol);
+    if (call < 0)
+        return CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_lock(&block_lock);
+    atomic_store(&is_blocked[call], blocks != 0);
+    pthread_cond_broadcast(&released);
+    pthread_mutex_unlock(&block_lock);
     return CUDA_SUCCESS;
 }
 

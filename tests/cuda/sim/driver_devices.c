@@ -58,6 +58,7 @@ static CUresult start(void) {
 static CUresult init(void) {
     const char *mode = getenv("MILLRACE_SIM_MODE"), *name = getenv("MILLRACE_SIM_NAME");
     sim.is_null = mode != NULL && strcmp(mode, "null") == 0;
+    sim.rounds_to_tf32 = setting("MILLRACE_SIM_TF32", 0) != 0;
     sim.n_devices = (int)setting("MILLRACE_SIM_DEVICES", 1);
     sim.memory = setting("MILLRACE_SIM_MEMORY", 2ull << 30) & ~(uint64_t)(SIM_PAGE - 1);
     sim.name = name != NULL ? name : "Simulated GPU";

@@ -1,12 +1,14 @@
 /* cuDNN: the calls that the plugin makes. A descriptor is a record of the host with the attributes
  * that were set. Heuristics name four engines for each convolution, of which some plugins must not
  * take the first ones: it gives other bits in each run, it is compiled at its first use, it rounds
- * to TF32, and the last one does none of that. A convolution is an operation of the stream that the
- * function gpu_convolution of MILLRACE_SIM_KERNELS computes. What is not finalised, lacks an
- * attribute or does not fit together is refused. */
+ * to TF32, and the last one does none of that and wants no workspace. A convolution is an operation
+ * of the stream that the function gpu_convolution of MILLRACE_SIM_KERNELS computes. What is not
+ * finalised, lacks an attribute or does not fit together is refused, and so is an operand that is
+ * aligned less than its descriptor says. */
 #include "kernels/cuda/convolution_args.h"
 #include "kernels/cuda/dnn_api.h"
 #include "tests/cuda/sim/driver.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +44,7 @@ struct cudnnBackendDescriptor {
     /* of a configuration and an engine, which heuristics fill in */
     int engine;
     struct cudnnBackendDescriptor *graph;
+    int64_t workspace_bytes; /* of a plan */
 };
 
 int cudnnCreate(cudnnHandle_t *ret) {
@@ -157,7 +160,9 @@ static int read_tensor(const struct cudnnBackendDescriptor *tensor, int64_t id,
                        struct convolution_tensor *ret) {
     int64_t dims[MAX_BYTES / 8], strides[MAX_BYTES / 8], its_id;
     int type;
-    if (!tensor || !find(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) ||
+    if (!tensor ||
+        read_attribute(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &ret->alignment, 8) != 1 ||
+        ret->alignment < 1 ||
         read_attribute(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, &its_id, sizeof its_id) != 1 ||
         read_attribute(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, &type, sizeof type) != 1)
         return -1;
@@ -251,12 +256,22 @@ static int read_graph(const struct cudnnBackendDescriptor *graph, struct convolu
 
 /* ---- finalising ---- */
 
-/* Every second kind of convolution wants a workspace, and some have no plan for TF32. */
-static int64_t workspace_of(const struct convolution_args *args) {
-    return args->out.dims[1] % 2 == 0 ? WORKSPACE_BYTES : 0;
+static _Atomic int64_t workspace_bytes = WORKSPACE_BYTES;
+
+EXPORTED void simSetWorkspace(int64_t size_bytes) {
+    atomic_store(&workspace_bytes, size_bytes > 0 ? size_bytes : WORKSPACE_BYTES);
 }
 
-static int finalize_plan(const struct cudnnBackendDescriptor *plan) {
+/* The engine for TF32 wants a workspace for every second kind of convolution, and has no plan for
+ * some. */
+static int64_t workspace_of(const struct cudnnBackendDescriptor *config,
+                            const struct convolution_args *args) {
+    return config->engine == ENGINE_TF32 && args->out.dims[1] % 2 == 0
+               ? atomic_load(&workspace_bytes)
+               : 0;
+}
+
+static int finalize_plan(struct cudnnBackendDescriptor *plan) {
     struct convolution_args args;
     cudnnBackendDescriptor_t config =
         child(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -265,6 +280,8 @@ static int finalize_plan(const struct cudnnBackendDescriptor *plan) {
     int error = read_graph(config->graph, &args);
     if (!error && config->engine == ENGINE_TF32 && args.out.dims[1] % 3 == 0)
         error = DNN_NOT_SUPPORTED;
+    if (!error)
+        plan->workspace_bytes = workspace_of(config, &args);
     return error;
 }
 
@@ -330,8 +347,7 @@ static int answer_note(int note, bool has_note, int64_t *ret_n, void *elements) 
 int cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, int name, int type,
                              int64_t n_wanted, int64_t *ret_n, void *elements) {
     BEGIN_DNN(cudnnBackendGetAttribute);
-    struct convolution_args args;
-    cudnnBackendDescriptor_t config, *configs = elements;
+    cudnnBackendDescriptor_t *configs = elements;
     if (!descriptor->is_final || size_of_type(type) == 0)
         return DNN_BAD_PARAM;
     switch (name) {
@@ -352,12 +368,8 @@ int cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, int name, int 
         return answer_note(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
                            descriptor->engine == ENGINE_COMPILED, ret_n, elements);
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-        config = child(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                       CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-        if (!config || read_graph(config->graph, &args) != DNN_SUCCESS)
-            return DNN_BAD_PARAM;
         *ret_n = 1;
-        *(int64_t *)elements = workspace_of(&args);
+        *(int64_t *)elements = descriptor->workspace_bytes;
         return DNN_SUCCESS;
     default:
         return DNN_BAD_PARAM;
@@ -372,6 +384,10 @@ static struct sim_range range_of(const struct convolution_tensor *tensor, int ty
         last += (tensor->dims[i] - 1) * tensor->strides[i];
     size_t size = type == PRODUCTS_F64 ? 8 : type == PRODUCTS_F32 ? 4 : 2;
     return (struct sim_range){(CUdeviceptr)tensor->at, (size_t)(last + 1) * size};
+}
+
+static bool is_aligned(const struct convolution_tensor *tensor) {
+    return (uintptr_t)tensor->at % (uintptr_t)tensor->alignment == 0;
 }
 
 int cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -395,12 +411,16 @@ int cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
         read_attribute(variant_pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &workspace,
                        sizeof workspace) != 1)
         return DNN_BAD_PARAM;
-    int64_t workspace_bytes = workspace_of(&args);
-    if (ids[0] != 1 || ids[1] != 2 || ids[2] != 3 || (workspace_bytes > 0) != (workspace != NULL))
+    if (ids[0] != 1 || ids[1] != 2 || ids[2] != 3 ||
+        (plan->workspace_bytes > 0) != (workspace != NULL))
         return DNN_BAD_PARAM;
     args.in.at = pointers[0];
     args.filter.at = pointers[1];
     args.out.at = pointers[2];
+    if (!is_aligned(&args.in) || !is_aligned(&args.filter) || !is_aligned(&args.out))
+        return DNN_BAD_PARAM;
+    args.rounds_to_tf32 =
+        config->engine == ENGINE_TF32 && args.type == PRODUCTS_F32 && sim.rounds_to_tf32;
     struct sim_range in = range_of(&args.in, args.type), filter = range_of(&args.filter, args.type),
                      out = range_of(&args.out, args.type);
     bool is_forward = args.direction == CONVOLUTION_FORWARD,
@@ -409,7 +429,7 @@ int cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
     struct sim_range writes[] = {is_forward    ? out
                                  : makes_input ? in
                                                : filter,
-                                 {(CUdeviceptr)workspace, (size_t)workspace_bytes}};
+                                 {(CUdeviceptr)workspace, (size_t)plan->workspace_bytes}};
     if (simIsNull())
         return DNN_SUCCESS;
     CUresult result = simEnqueueHostOperation(handle->stream, "gpu_convolution", &args, sizeof args,

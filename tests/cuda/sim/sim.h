@@ -14,6 +14,7 @@
  *                         returns the number ERROR and does nothing, once
  *   MILLRACE_SIM_REPORT   the file that reports are appended to (default standard error)
  *   MILLRACE_SIM_PROCESS  the program of the device process (default sim_device beside the library)
+ *   MILLRACE_SIM_TF32     "1": products and convolutions that may round their inputs to TF32 do so
  *   MILLRACE_SIM_NAME     the name of the devices */
 #ifndef MILLRACE_TESTS_CUDA_SIM_SIM_H
 #define MILLRACE_TESTS_CUDA_SIM_SIM_H
@@ -51,6 +52,14 @@ unsigned long simCallCount(const char *symbol);
 
 /* The nth call from now of a symbol fails with an error, once. */
 CUresult simFailCall(const char *symbol, unsigned long n, CUresult error);
+
+/* Calls of a symbol wait from now on, as those of a driver that hangs, until they are released. A
+ * waiting call is counted already. */
+CUresult simBlockCall(const char *symbol, int is_blocked);
+
+/* How many bytes of workspace cuDNN's best engine wants for a convolution with an even number of
+ * channels. 0: as few as at the beginning. */
+void simSetWorkspace(int64_t size_bytes);
 
 /* The device has a sticky error from now on, as after an ECC error. */
 CUresult simFailDevice(CUdevice device, CUresult error);

@@ -87,7 +87,8 @@ static void plan_all(enum dtype dtype, int least_version, int64_t most_workspace
                                        .is_channels_first = convolutions[i].is_channels_first,
                                        .shape = &convolutions[i].shape};
                 int64_t workspace_bytes = -1;
-                struct status *st = gpu_dnn_plan_for(json, &job, &workspace_bytes);
+                struct status *st =
+                    gpu_dnn_plan_for(json, &job, most_workspace_bytes, &workspace_bytes);
                 if (st)
                     fail_msg("%s, direction %d on %s: %s", convolutions[i].name, d, gpus[g].name,
                              status_message(st));
@@ -124,9 +125,40 @@ static void channels_last_need_no_copy(void **state) {
         if (gpus[g].version != 900 && gpus[g].version != 1000)
             continue;
         describe(&gpus[g], json, sizeof json);
-        assert_null(gpu_dnn_plan_for(json, &job, &workspace_bytes));
+        assert_null(gpu_dnn_plan_for(json, &job, 512 << 20, &workspace_bytes));
         assert_in_range(workspace_bytes, 0, 4096);
     }
+}
+
+/* Another engine takes the place of one that wants more than there is; if none wants less, the
+ * status says how much is wanted. */
+static void less_memory_has_other_plans(void **state) {
+    int n_smaller = 0, n_refused = 0;
+    if (gpu_dnn_missing())
+        skip();
+    for (size_t i = 0; i < ARRAY_LEN(convolutions); i++) {
+        char json[2048];
+        int64_t best_bytes, bytes = -1;
+        struct conv_job job = {.direction = CONV_BACKPROP_FILTER,
+                               .dtype = DT_FLOAT,
+                               .is_channels_first = convolutions[i].is_channels_first,
+                               .shape = &convolutions[i].shape};
+        describe(&gpus[1], json, sizeof json);
+        assert_null(gpu_dnn_plan_for(json, &job, INT64_MAX, &best_bytes));
+        if (best_bytes == 0)
+            continue;
+        struct status *st = gpu_dnn_plan_for(json, &job, best_bytes - 1, &bytes);
+        if (st) {
+            assert_int_equal(status_code(st), STATUS_RESOURCE_EXHAUSTED);
+            n_refused++;
+        } else {
+            assert_in_range(bytes, 0, best_bytes - 1);
+            n_smaller++;
+        }
+        status_unref(st);
+    }
+    print_message("%d have a smaller plan, %d have none\n", n_smaller, n_refused);
+    assert_true(n_smaller > 0);
 }
 
 static int begin(void **state) {
@@ -143,6 +175,7 @@ int main(void) {
         cmocka_unit_test(bfloat16_has_plans),
         cmocka_unit_test(double_has_plans),
         cmocka_unit_test(channels_last_need_no_copy),
+        cmocka_unit_test(less_memory_has_other_plans),
         cmocka_unit_test(float_has_plans_without_tf32),
     };
     return cmocka_run_group_tests(tests, begin, NULL);

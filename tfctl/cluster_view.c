@@ -123,7 +123,7 @@ static void check_task(const struct page_value *task, const struct problems *pro
     } else if (llabs(offset_us) > MAX_CLOCK_OFFSET_US) {
         struct str by = STR_INIT;
         units_add_duration(&by, (double)llabs(offset_us) / 1e6);
-        complain(problems, "the clock of %s is %s %s the master's: times in traces are wrong", name,
+        complain(problems, "the clock of %s is %s %s the master's: its log has other times", name,
                  str_text(&by), offset_us > 0 ? "ahead of" : "behind");
         str_fini(&by);
     }

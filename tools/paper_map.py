@@ -109,7 +109,7 @@ PAPERS = (
           "event files": "op:WriteSummary"}),
         ("9.2", "performance tracing",
          "worker/executor/executor_stats.c worker/service/step_stats.c",
-         "differential/sessions.py",
+         "differential/sessions.py e2e/test_traces.py",
          {"RunMetadata.step_stats of all tasks": "file:worker/service/step_stats.c",
           "one merged picture": "file:tfctl/tfctl_trace.c"}),
         ("10", "functions",

@@ -140,6 +140,8 @@ enum task_state task_state(const struct task *task);
 uint64_t task_incarnation(const struct task *task); /* the last one known; 0: none yet */
 /* when it changes, the task has dropped our graphs */
 uint64_t task_membership(const struct task *task);
+/* How far its clock is ahead of this one; 0 while that is not known. */
+int64_t task_clock_ahead_us(const struct task *task);
 const char *task_address(const struct task *task);
 const char *task_unix_address(const struct task *task); /* "" when it has none */
 const char *task_host_id(const struct task *task);

@@ -160,6 +160,9 @@ const char *task_name(const struct task *task) { return task->name; }
 enum task_state task_state(const struct task *task) { return (enum task_state)task->state; }
 uint64_t task_incarnation(const struct task *task) { return task->incarnation; }
 uint64_t task_membership(const struct task *task) { return task->membership; }
+int64_t task_clock_ahead_us(const struct task *task) {
+    return heartbeat_offset_us(&task->health.heartbeat);
+}
 const char *task_address(const struct task *task) { return task->address; }
 const char *task_unix_address(const struct task *task) { return task->unix_address; }
 const char *task_own_name(const struct task *task) { return task->own_name; }

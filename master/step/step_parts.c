@@ -155,12 +155,14 @@ static struct status *add_feed(struct wire_values *values, const struct step *st
 static struct status *write_run_graph(struct step *step, int index, struct wire_values *values,
                                       struct str *meta) {
     const struct partition *partition = &step->executable->compiled->partitions[index];
+    bool is_traced = step->request.trace_level > 0 || step->has_cost_graph || step->is_sampled;
+    struct task *task = step->executable->registrations[index].task;
     struct run_graph_message message = {.graph = step->executable->registrations[index].graph,
                                         .step_id = step->id,
                                         .master_incarnation = step->session->env->incarnation,
                                         .oldest_live_step = steps_oldest_live(step->session->env),
-                                        .collect_stats = step->request.trace_level > 0 ||
-                                                         step->has_cost_graph || step->is_sampled,
+                                        .collect_stats = is_traced,
+                                        .clock_ahead_us = is_traced ? task_clock_ahead_us(task) : 0,
                                         .timeout_ms = step->request.timeout_ms,
                                         .is_partial = step->partial != NULL,
                                         .tells_saves = step->barrier.is_save};

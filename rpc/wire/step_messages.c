@@ -38,6 +38,8 @@ struct status *run_graph_read(struct span in, struct run_graph_message *ret) {
             ret->is_partial = field.value != 0;
         else if (field.number == 9 && is_number)
             ret->tells_saves = field.value != 0;
+        else if (field.number == 10 && is_number)
+            ret->clock_ahead_us = (int64_t)field.value;
     }
     return rc < 0 ? message_malformed("RunGraph") : NULL;
 }
@@ -51,6 +53,7 @@ void run_graph_write(struct str *out, const struct run_graph_message *message) {
     proto_add_int(out, 7, (uint64_t)message->timeout_ms);
     proto_add_int(out, 8, message->is_partial);
     proto_add_int(out, 9, message->tells_saves);
+    proto_add_int(out, 10, (uint64_t)message->clock_ahead_us);
 }
 
 static void add_feed(struct str *out, uint32_t number, const struct step_feed *feed) {

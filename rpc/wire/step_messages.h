@@ -19,7 +19,8 @@ struct run_graph_message {
     uint64_t graph, step_id, master_incarnation, oldest_live_step;
     bool collect_stats, is_partial, tells_saves;
     int64_t timeout_ms;
-    struct span feeds; /* read: the rest of the message, for run_graph_next_feed */
+    int64_t clock_ahead_us; /* how far the worker's clock is ahead of the master's */
+    struct span feeds;      /* read: the rest of the message, for run_graph_next_feed */
 };
 /* Writes everything except the feeds, which run_graph_add_feed adds in the order of the graph's. */
 void run_graph_write(struct str *out, const struct run_graph_message *message);

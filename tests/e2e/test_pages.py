@@ -62,18 +62,20 @@ def get(port, path, accept=None):
 
 
 class PagesCase(TestCase):
-    def daemon(self, name, *flags):
+    def daemon(self, name, *flags, env=None):
         """(port, admin port)"""
         ports = self.path(f"port-{len(self.started)}")
         process = self.popen([program(name), "--listen", "127.0.0.1:0", "--port-file", ports,
-                              *flags])
+                              *flags], env)
         LineReader(process.stderr).until(" port ")
         with open(ports, encoding="utf-8") as f:
             return [int(word) for word in f.read().replace("admin", "").split()]
 
-    def start(self, *master_flags):
-        ps, ps_admin = self.daemon("tf-worker", "--job", "ps")
-        worker, worker_admin = self.daemon("tf-worker")
+    def start(self, *master_flags, environment=None):
+        """`environment` has what a daemon's has in addition, by its name."""
+        environment = environment or {}
+        ps, ps_admin = self.daemon("tf-worker", "--job", "ps", env=environment.get("ps"))
+        worker, worker_admin = self.daemon("tf-worker", env=environment.get("worker"))
         self.port, master_admin = self.daemon(
             "tf-master", "--cluster", f"ps=127.0.0.1:{ps},worker=127.0.0.1:{worker}",
             *master_flags)

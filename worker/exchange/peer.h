@@ -116,6 +116,11 @@ void peer_set_own_task(struct peer *peer, const char *own_task);
 struct peer *peer_find(struct peer_table *table, const char *task);
 const char *peer_name(const struct peer *peer);
 
+/* What a value of that size takes to the task or from it, for people: "local", "tcp", "rdma",
+ * "unix" or "shm"; "" before the first connection. Small values go over the socket. The first large
+ * ones do, too, while RDMA connects, which this does not know. Any thread. */
+const char *peer_table_transport(struct peer_table *table, const char *task, int64_t size_bytes);
+
 /* Counters of the rendezvous for this peer. Any thread. */
 /* The bytes that are granted to the peer and have not arrived. */
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer);

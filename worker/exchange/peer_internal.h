@@ -63,9 +63,10 @@ struct peer {
     uint64_t incarnation;
     /* Loop thread. The incarnation was stated over the present channels. */
     bool is_greeted;
-    const struct transport *transport; /* loop thread; NULL before the first connection */
-    struct str why;                    /* loop thread: why this transport was chosen */
-    _Atomic int64_t in_flight_bytes;   /* the rendezvous', as are the next two */
+    /* set on the loop thread; NULL before the first connection */
+    _Atomic(const struct transport *) transport;
+    struct str why;                  /* loop thread: why this transport was chosen */
+    _Atomic int64_t in_flight_bytes; /* the rendezvous', as are the next two */
     _Atomic int64_t pregrant_bytes;
     _Atomic int n_pending_pregrants;
     /* there is a control channel over tcp; set on the loop thread */

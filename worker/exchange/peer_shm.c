@@ -115,6 +115,12 @@ static void offer_arena(struct shm_connection *connection) {
     send_arena(connection, why_not);
 }
 
+/* To be called after a change of the connections, of a map or of a ledger. */
+static void note_used(struct peer_shm *shm) {
+    bool is_used = (shm->to_peer && shm->to_peer->map) || (shm->to_us && shm->to_us->ledger);
+    atomic_store_explicit(&shm->is_used, is_used, memory_order_relaxed);
+}
+
 /* A peer that opens a second connection has given up the first. */
 void peer_shm_add_connection(struct peer_shm *shm, struct transport_channel *channel_take,
                              bool is_to_peer) {
@@ -126,6 +132,7 @@ void peer_shm_add_connection(struct peer_shm *shm, struct transport_channel *cha
     if (!is_to_peer)
         set_ledger(shm, NULL);
     *place = connection;
+    note_used(shm);
     if (old) {
         struct status *why = status_new(
             STATUS_CANCELLED, "task %s has opened a new connection about arenas", shm->task);
@@ -154,6 +161,7 @@ bool peer_shm_on_closed(struct peer_shm *shm, struct transport_channel *channel,
         if (connection->ledger)
             set_why(&shm->why_not_to, "the connection about the arena has ended");
     }
+    note_used(shm);
     list_remove(&connection->link);
     shm->ended_sent_bytes += shm_ledger_given_bytes(connection->ledger);
     shm->ended_received_bytes += shm_map_taken_bytes(connection->map);
@@ -179,6 +187,7 @@ void peer_shm_forget(struct peer_shm *shm) {
     struct shm_connection *to_peer = shm->to_peer;
     set_ledger(shm, NULL);
     shm->to_peer = shm->to_us = NULL;
+    note_used(shm);
     if (to_peer) {
         struct status *why = status_new(STATUS_ABORTED, "task %s has been restarted", shm->task);
         close_connection(to_peer, why);
@@ -231,6 +240,7 @@ static struct status *on_arena(struct shm_connection *connection, struct span me
         str_addf(&shm->why_not_from, "%.200s", message->why);
     else
         st = map_arena(connection, message);
+    note_used(shm);
     millrace__arena__free_unpacked(message, NULL);
     if (st)
         str_add(&shm->why_not_from, status_message(st));
@@ -246,6 +256,7 @@ static struct status *on_mapped(struct shm_connection *connection) {
         str_clear(&connection->shm->why_not_to);
         set_ledger(connection->shm, connection->ledger);
     }
+    note_used(connection->shm);
     return NULL;
 }
 
@@ -338,7 +349,7 @@ struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference 
 /* ---- the status page ---- */
 
 bool peer_shm_is_used(const struct peer_shm *shm) {
-    return (shm->to_peer && shm->to_peer->map) || (shm->to_us && shm->to_us->ledger);
+    return atomic_load_explicit(&shm->is_used, memory_order_relaxed);
 }
 
 void peer_shm_moved(const struct peer_shm *shm, uint64_t *ret_sent_bytes,

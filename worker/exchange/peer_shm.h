@@ -41,6 +41,7 @@ struct peer_shm {
     struct shm_connection *to_us;   /* opened by the peer, to this task's arena */
     struct str why_not_from, why_not_to;
     uint64_t ended_sent_bytes, ended_received_bytes; /* of connections that have ended */
+    _Atomic bool is_used; /* what peer_shm_is_used says; set on the loop thread */
 
     pthread_mutex_t lock;
     /* of to_us, once the peer has mapped the arena, or NULL; guarded by lock, changed on the loop
@@ -73,7 +74,7 @@ void peer_shm_take_back(struct peer_shm *shm, const struct arena_reference *refe
 struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference *reference,
                              uint64_t size_bytes, struct buffer **ret) MUST_USE;
 
-/* Are references possible in some direction? */
+/* Are references possible in some direction? Any thread. */
 bool peer_shm_is_used(const struct peer_shm *shm);
 void peer_shm_describe(struct peer_shm *shm, struct str *out); /* a JSON object */
 /* The bytes of all values that were exchanged by reference. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "worker/exchange/peer_internal.h"
+#include "worker/plan/plan.h"
 
 /* ---- references ---- */
 
@@ -208,6 +209,21 @@ const char *peer_transport_name(const struct peer *peer) {
     if (peer->is_self)
         return transport_local.name;
     return way == LINK_WAY_UNKNOWN ? "" : link_way_names[way];
+}
+
+const char *peer_table_transport(struct peer_table *table, const char *task, int64_t size_bytes) {
+    struct peer *peer = peer_find(table, task);
+    if (strcmp(table->task, task) == 0)
+        return transport_local.name;
+    const struct transport *transport = peer ? atomic_load(&peer->transport) : NULL;
+    bool is_small = size_bytes <= PLAN_PUSH_LIMIT_BYTES;
+    if (!transport)
+        return "";
+    if (transport == &transport_tcp || (transport == &transport_rdma && is_small))
+        return transport_tcp.name;
+    if (transport == &transport_rdma)
+        return transport_rdma.name;
+    return peer_shm_is_used(&peer->shm) && !is_small ? transport_shm.name : transport_unix.name;
 }
 
 void peer_describe_way(struct str *out, const char *name, bool is_ready,

@@ -285,9 +285,16 @@ static bool run_send(struct executor *executor, struct iteration *iteration,
         return false;
     }
     bool is_sent;
+    size_t row = unlikely(executor->stats != NULL)
+                     ? stats_send_begin(executor, iteration, node, &inputs[0])
+                     : 0;
     struct status *st =
         rendezvous_try_send(executor->execution->rendezvous, &executor->plan->channels[node->aux],
                             iteration->frame_iter, &inputs[0], &is_sent);
+    if (unlikely(executor->stats != NULL && (st || is_sent)))
+        stats_send_end(executor, row);
+    else if (unlikely(executor->stats != NULL))
+        stats_send_undo(executor, row);
     if (st)
         executor_fail(executor, node, st);
     else if (unlikely(!is_sent))
@@ -572,7 +579,7 @@ static void run_plain(struct executor *executor, struct iteration *iteration,
         start_async(executor, iteration, node, false);
         return;
     } else {
-        if (unlikely(executor->stats != NULL))
+        if (unlikely(executor->stats != NULL) && node->kind != PLAN_SEND)
             stats_node(executor, node, clock_now_ns(), 0, NULL);
         if (run_special(executor, iteration, node, inputs, executor->outputs, is_dead)) {
             clear_inputs(executor, inputs, node->n_inputs);

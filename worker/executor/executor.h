@@ -100,12 +100,13 @@ struct node_stats {
      * the host ran the node. */
     const char *stream;
     int64_t scheduled_ns, start_ns, end_ns; /* monotonic */
+    uint64_t frame_iter; /* of a Send or Recv: with its edge and the step, the key of its value */
     uint32_t thread_id;
     struct {
         uint8_t dtype, rank;
         int64_t dims[TENSOR_INLINE_RANK];
         int64_t size_bytes;
-    } output; /* output 0 */
+    } output; /* output 0; of a Send, the value that it sends */
 };
 struct step_stats {
     struct node_stats *nodes;

@@ -157,6 +157,8 @@ static bool start_send(struct async_op *op) {
     bool is_offered;
     op->recv.on_value = on_value;
     op->is_dead_send = op->ctx.inputs[0].storage == TENSOR_DEAD;
+    if (unlikely(op->executor->stats != NULL))
+        op->row = stats_send_begin(op->executor, op->iteration, op->node, &op->ctx.inputs[0]);
     if (rendezvous_encodes_apart(op->executor->execution->rendezvous, channel,
                                  &op->ctx.inputs[0])) {
         start_encoding(op);

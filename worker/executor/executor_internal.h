@@ -100,6 +100,7 @@ struct async_op {
     bool is_cancel;    /* the step's cancel message, no execution */
     bool is_end;       /* a wait for a device, or a copy at the end of an execution that uses one */
     bool is_dead_send; /* a Send, of a dead value */
+    size_t row;        /* of a Send in a traced step: stats_send_begin's */
     struct tensor *outputs;
 };
 
@@ -285,6 +286,12 @@ void stats_enqueue_end(struct executor *executor, const struct plan_node *node, 
 void stats_end(struct executor *executor);
 void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
                 int64_t end_ns, const struct tensor *output);
+/* Adds the row of a Send, before the value is taken; returns its number for stats_send_end.
+ * stats_send_undo takes the last row back: the Send begins again as an asynchronous one. */
+size_t stats_send_begin(struct executor *executor, const struct iteration *iteration,
+                        const struct plan_node *node, const struct tensor *value);
+void stats_send_end(struct executor *executor, size_t row);
+void stats_send_undo(struct executor *executor, size_t row);
 /* The operation has ended. If it ran on the pool, its time is that of the kernel, without
  * the pool's queue and the mailbox. */
 void stats_async_node(struct executor *executor, const struct async_op *op,

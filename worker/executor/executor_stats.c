@@ -123,16 +123,48 @@ void stats_node(struct executor *executor, const struct plan_node *node, int64_t
     }
 }
 
+/* ---- sends ---- */
+
+size_t stats_send_begin(struct executor *executor, const struct iteration *iteration,
+                        const struct plan_node *node, const struct tensor *value) {
+    struct step_stats *stats = executor->stats;
+    size_t row = stats->n_nodes;
+    stats_node(executor, node, clock_now_ns(), 0, value);
+    if (stats->n_nodes == row)
+        return SIZE_MAX;
+    stats->nodes[row].frame_iter = iteration->frame_iter;
+    return row;
+}
+
+void stats_send_end(struct executor *executor, size_t row) {
+    if (row != SIZE_MAX)
+        executor->stats->nodes[row].end_ns = clock_now_ns();
+}
+
+void stats_send_undo(struct executor *executor, size_t row) {
+    if (row == SIZE_MAX)
+        executor->stats->n_left_out--;
+    else
+        executor->stats->n_nodes = row;
+}
+
 void stats_async_node(struct executor *executor, const struct async_op *op,
                       const struct tensor *output) {
     struct step_stats *stats = executor->stats;
     size_t n_nodes = stats->n_nodes;
+    if (op->node->kind == PLAN_SEND) {
+        stats_send_end(executor, op->row);
+        return;
+    }
     if (op->started_ns)
         stats_node(executor, op->node, op->started_ns, op->ended_ns, output);
     else
         stats_node(executor, op->node, op->since_ns, clock_now_ns(), output);
-    if (stats->n_nodes > n_nodes)
-        stats->nodes[n_nodes].scheduled_ns = op->since_ns;
+    if (stats->n_nodes == n_nodes)
+        return;
+    stats->nodes[n_nodes].scheduled_ns = op->since_ns;
+    if (op->node->kind == PLAN_RECV)
+        stats->nodes[n_nodes].frame_iter = op->iteration->frame_iter;
 }
 
 static void end_device(struct executor *executor, struct stats_device *device) {

@@ -79,6 +79,7 @@ struct graph_run {
     struct graph_entry *graph; /* one reference */
     uint64_t id, master_incarnation;
     int64_t start_ns, deadline_ns; /* deadline 0: none */
+    int64_t clock_ahead_us;        /* of the master's clock; what a trace is corrected by */
     struct status *cancelled; /* the status that CancelStep brought; guarded by service->lock */
     struct tensor *values;    /* feeds, then fetches */
     uint32_t n_values, values_capacity;
@@ -282,12 +283,13 @@ void service_send_steps(struct service_connection *connection, uint64_t id);
 
 /* ---- step_stats.c ---- */
 /* Writes TensorFlow's StepStats message of a traced step: a row for each node of the program that
- * ran, and a row "RecvTensor" for each value that came from another task. `device` is named for
- * nodes without a kernel. After max_bytes, which one row may exceed, further rows are left out, and
- * a row says how many. */
+ * ran, a row "RecvTensor" for each value that came from another task, and a row "SendTensor" for
+ * each that went to one. Nodes without a kernel are on the CPU of the exchange, which also knows
+ * how values travel. After max_bytes, which one row may exceed, further rows are left out, and a
+ * row says how many. */
 struct stats_writer {
     const struct step_stats *stats;
-    const char *device;
+    const struct exchange *exchange; /* borrowed */
     size_t max_bytes;
     struct str out;  /* complete once stats_writer_run has returned true; the caller may take it */
     struct str rows; /* of the present device */
@@ -298,7 +300,7 @@ struct stats_writer {
     size_t n_left_out;
 };
 void stats_writer_init(struct stats_writer *writer, const struct step_stats *stats,
-                       const char *device, size_t max_bytes);
+                       const struct exchange *exchange, size_t max_bytes);
 /* Writes rows until *units of 100 ns are used up. True: all is written. */
 bool stats_writer_run(struct stats_writer *writer, int64_t *units);
 void stats_writer_fini(struct stats_writer *writer);

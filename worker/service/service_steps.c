@@ -362,6 +362,7 @@ struct status *service_run_graph(struct service_connection *connection,
     run->master_incarnation = request.master_incarnation;
     run->start_ns = now_ns;
     run->deadline_ns = 0;
+    run->clock_ahead_us = request.clock_ahead_us;
     if (request.timeout_ms > 0 && request.timeout_ms < INT64_MAX / 2000000)
         run->deadline_ns =
             run->start_ns + (request.timeout_ms + SERVICE_TIMEOUT_SLACK_MS) * 1000000;

@@ -345,7 +345,7 @@ static bool has_texts(const struct graph_run *run) {
 }
 
 bool service_encode_later(struct graph_run *run, const struct status *status) {
-    const struct step_stats *stats = run->execution.stats;
+    struct step_stats *stats = run->execution.stats;
     bool can_wait = pool_of(run) && !run->execution.is_partial;
     bool has_much = !status && (stats || (can_wait && has_texts(run)));
     if (likely(!has_much))
@@ -355,8 +355,8 @@ bool service_encode_later(struct graph_run *run, const struct status *status) {
     job->run = run;
     job->n_fetches = n;
     if (stats) {
-        stats_writer_init(&job->trace, stats, run->graph->exchange->cpu_device,
-                          SERVICE_MAX_TRACE_BYTES);
+        stats->start_wall_us -= run->clock_ahead_us;
+        stats_writer_init(&job->trace, stats, run->graph->exchange, SERVICE_MAX_TRACE_BYTES);
         job->has_trace = true;
     }
     job->task.run = reply_job_run;

@@ -1,5 +1,6 @@
 /* Writes a traced step as TensorFlow's StepStats message; field numbers are those of its
  * step_stats.proto and tensor_description.proto. */
+#include "common/graph/internal_ops.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cost.h"
 #include "worker/service/service_internal.h"
@@ -46,14 +47,21 @@ static void add_memory(struct str *out, const struct node_stats *row) {
     str_fini(&memory);
 }
 
+/* A Recv stands for the node whose value it receives: its name is that with a suffix, which is cut,
+ * so that timelines join the node of the other task with this one. */
+static int source_name_len(const struct node *node) {
+    const char *suffix = node_is_op(node, OP_RECV) ? strstr(node->name, "/_recv_") : NULL;
+    return suffix ? (int)(suffix - node->name) : (int)strlen(node->name);
+}
+
 /* "c = AddV2(a, b:1, ^d)", as timelines show it. */
 static void add_label(struct str *out, const struct node *node) {
     struct str label = STR_INIT;
     str_addf(&label, "%s = %s(", node->name, node->op_name);
     for (int i = 0; i < node->n_inputs && label.len < LABEL_MAX_BYTES; i++) {
         const struct node_input *in = &node->inputs[i];
-        str_addf(&label, "%s%s%s", i ? ", " : "", in->index == CONTROL_EDGE ? "^" : "",
-                 in->src->name);
+        str_addf(&label, "%s%s%.*s", i ? ", " : "", in->index == CONTROL_EDGE ? "^" : "",
+                 source_name_len(in->src), in->src->name);
         if (in->index > 0)
             str_addf(&label, ":%d", in->index);
     }
@@ -96,6 +104,10 @@ static bool is_internal(const struct node_stats *row) {
            row->node->node->name[0] == '_';
 }
 
+static bool is_transfer(const struct node_stats *row) {
+    return row->node->kind == PLAN_RECV || row->node->kind == PLAN_SEND;
+}
+
 /* A small host value that was handed on is no copy. */
 static bool is_copy(const struct step_stats *stats, const struct node_stats *row) {
     return row->node->kind == PLAN_COPY && row->output.dtype != DT_INVALID &&
@@ -104,7 +116,7 @@ static bool is_copy(const struct step_stats *stats, const struct node_stats *row
 }
 
 static bool is_shown(const struct step_stats *stats, const struct node_stats *row) {
-    return row->node->kind == PLAN_RECV || is_copy(stats, row) || !is_internal(row);
+    return is_transfer(row) || is_copy(stats, row) || !is_internal(row);
 }
 
 static const char *memory_name(const struct device *device) {
@@ -136,27 +148,44 @@ static void add_copy(struct str *out, const struct step_stats *stats,
     str_fini(&label);
 }
 
-/* A value that came from another task, as TensorFlow's workers log it: a row "RecvTensor" of the
- * receiving device, labelled "[40.0MB] [812.3Mb/s] x:0 from DEVICE to DEVICE". */
-static void add_transfer(struct str *out, const struct step_stats *stats,
-                         const struct node_stats *row) {
-    static const char name[] = "RecvTensor";
-    const struct plan_channel *channel = &stats->plan->channels[row->node->aux];
-    int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
-    int64_t elapsed_us = (row->end_ns - row->start_ns) / 1000;
+/* "[40.0MB] [812.3Mb/s] x:0 from DEVICE to DEVICE over tcp" */
+static void add_channel_label(struct str *label, const struct exchange *exchange,
+                              const struct plan_channel *channel, const struct node_stats *row) {
     double bytes = (double)row->output.size_bytes;
-    double megabits = 8 * bytes / (double)MAX(elapsed_us, (int64_t)1);
-    struct str node = STR_INIT, label = STR_INIT;
+    double megabits = 8e3 * bytes / (double)MAX(row->end_ns - row->start_ns, (int64_t)1000);
+    const char *transport =
+        peer_table_transport(exchange->peers, channel->peer_task, row->output.size_bytes);
     if (bytes >= 0.1 * (1 << 20))
-        str_addf(&label, "[%.1fMB] ", bytes / (1 << 20));
+        str_addf(label, "[%.1fMB] ", bytes / (1 << 20));
     else
-        str_addf(&label, "[%lldB] ", (long long)row->output.size_bytes);
+        str_addf(label, "[%lldB] ", (long long)row->output.size_bytes);
     if (megabits >= 1000)
-        str_addf(&label, "[%.1fGb/s] ", megabits / 1000);
+        str_addf(label, "[%.1fGb/s] ", megabits / 1000);
     else
-        str_addf(&label, "[%fMb/s] ", megabits);
-    str_addf(&label, "%.*s from %s to %s", LABEL_MAX_BYTES, channel->tensor_name,
+        str_addf(label, "[%fMb/s] ", megabits);
+    str_addf(label, "%.*s from %s to %s", LABEL_MAX_BYTES, channel->tensor_name,
              channel->src_device, channel->dst_device);
+    if (*transport)
+        str_addf(label, " over %s", transport);
+}
+
+/* A value that came from another task, as TensorFlow's workers log it: a row "RecvTensor" of the
+ * receiving device. A value that went to one: a row "SendTensor" of the sending device, until the
+ * value was handed to the connection or to shared memory. TensorFlow's timelines read the label of
+ * the latter as that of a node. */
+static void add_transfer(struct str *out, const struct stats_writer *writer,
+                         const struct node_stats *row) {
+    const struct plan_channel *channel = &writer->stats->plan->channels[row->node->aux];
+    bool is_send = row->node->kind == PLAN_SEND;
+    const char *name = is_send ? "SendTensor" : "RecvTensor";
+    int64_t start_us =
+        writer->stats->start_wall_us + (row->start_ns - writer->stats->start_ns) / 1000;
+    int64_t elapsed_us = (row->end_ns - row->start_ns) / 1000;
+    struct str node = STR_INIT, label = STR_INIT;
+    if (is_send)
+        str_addf(&label, "%.*s = SendTensor(%.*s) ", LABEL_MAX_BYTES, row->node->node->name,
+                 LABEL_MAX_BYTES, row->node->node->inputs[0].src->name);
+    add_channel_label(&label, writer->exchange, channel, row);
     proto_add_bytes(&node, 1, name, strlen(name));
     proto_add_int(&node, 2, (uint64_t)start_us);
     proto_add_int(&node, 4, (uint64_t)elapsed_us);
@@ -197,6 +226,8 @@ static const char *device_of(const struct step_stats *stats, const struct node_s
         return row->stream;
     if (row->node->kind == PLAN_RECV)
         return stats->plan->channels[row->node->aux].dst_device;
+    if (row->node->kind == PLAN_SEND)
+        return stats->plan->channels[row->node->aux].src_device;
     if (is_copy(stats, row))
         return stats->plan->copies[row->node->aux].trace_device;
     if (row->node->instance)
@@ -205,11 +236,13 @@ static const char *device_of(const struct step_stats *stats, const struct node_s
     return device && *device ? device : fallback;
 }
 
-static void add_row(struct str *out, const struct step_stats *stats, const struct node_stats *row) {
+static void add_row(struct str *out, const struct stats_writer *writer,
+                    const struct node_stats *row) {
+    const struct step_stats *stats = writer->stats;
     if (row->stream)
         add_work(out, stats, row);
-    else if (row->node->kind == PLAN_RECV)
-        add_transfer(out, stats, row);
+    else if (is_transfer(row))
+        add_transfer(out, writer, row);
     else if (is_copy(stats, row))
         add_copy(out, stats, row);
     else if (!is_internal(row))
@@ -221,9 +254,11 @@ static void add_row(struct str *out, const struct step_stats *stats, const struc
 enum { UNITS_PER_ROW = 10 }; /* a row takes about a microsecond */
 
 void stats_writer_init(struct stats_writer *writer, const struct step_stats *stats,
-                       const char *device, size_t max_bytes) {
-    *writer = (struct stats_writer){
-        .stats = stats, .device = device, .max_bytes = max_bytes, .n_left_out = stats->n_left_out};
+                       const struct exchange *exchange, size_t max_bytes) {
+    *writer = (struct stats_writer){.stats = stats,
+                                    .exchange = exchange,
+                                    .max_bytes = max_bytes,
+                                    .n_left_out = stats->n_left_out};
     strmap_init(&writer->done);
 }
 
@@ -259,8 +294,8 @@ static void add_device(struct stats_writer *writer) {
 
 /* Takes up the device of the first row whose device has not been written. */
 static void begin_device(struct stats_writer *writer) {
-    const char *name =
-        device_of(writer->stats, &writer->stats->nodes[writer->first], writer->device);
+    const char *name = device_of(writer->stats, &writer->stats->nodes[writer->first],
+                                 writer->exchange->cpu_device);
     if (strmap_get(&writer->done, name)) {
         writer->first++;
         return;
@@ -284,12 +319,12 @@ bool stats_writer_run(struct stats_writer *writer, int64_t *units) {
             continue;
         }
         const struct node_stats *row = &stats->nodes[writer->next++];
-        if (strcmp(device_of(stats, row, writer->device), writer->name) != 0)
+        if (strcmp(device_of(stats, row, writer->exchange->cpu_device), writer->name) != 0)
             continue;
         if (writer->out.len + writer->rows.len >= writer->max_bytes)
             writer->n_left_out += is_shown(stats, row);
         else
-            add_row(&writer->rows, stats, row);
+            add_row(&writer->rows, writer, row);
         *units -= UNITS_PER_ROW;
     }
     return !writer->name && writer->first >= stats->n_nodes;

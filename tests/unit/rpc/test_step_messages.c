@@ -65,6 +65,7 @@ static void a_run_graph_is_read_as_it_was_written(void **state) {
                                         .oldest_live_step = 2,
                                         .collect_stats = true,
                                         .tells_saves = true,
+                                        .clock_ahead_us = -3000000,
                                         .timeout_ms = 1500},
                              read;
     struct feeds feeds;
@@ -81,6 +82,7 @@ static void a_run_graph_is_read_as_it_was_written(void **state) {
     assert_int_equal(read.oldest_live_step, 2);
     assert_int_equal(read.timeout_ms, 1500);
     assert_true(read.collect_stats && read.tells_saves && !read.is_partial);
+    assert_int_equal(read.clock_ahead_us, -3000000);
     for (int i = 0; i < 4; i++) {
         assert_true(run_graph_next_feed(&read, &meta));
         check_feed(meta, i);

@@ -163,7 +163,7 @@ static void a_trace_says_what_it_leaves_out(void **state) {
     for (int has_room = 0; has_room < 2; has_room++) {
         int64_t units;
         int n_calls = 0;
-        stats_writer_init(&writer, &stats, "a device", has_room ? 1 << 20 : 1000);
+        stats_writer_init(&writer, &stats, worker.service->home, has_room ? 1 << 20 : 1000);
         do {
             units = 100;
             n_calls++;

@@ -40,7 +40,7 @@ struct master_flags {
     struct etcd_flags etcd;
     struct tls_flags tls;
     struct task_flags own; /* of the task that --with-worker adds */
-    int log_level, placement;
+    int log_level, log_format, placement;
     bool with_worker, insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves,
         recv_scheduling;
     int64_t threads, task_wait_ms, save_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
@@ -96,6 +96,9 @@ static const struct option_row rows[] = {
         "allow --listen and --admin beyond loopback without TLS")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL,
         "log messages of this level and above"), .choices = daemon_log_levels},
+    {ROW("log-format", OPTION_CHOICE, log_format, "text", NULL,
+        "log lines of text or JSON objects, one a line, with the ids of docs/log-events.md"),
+     .choices = daemon_log_formats},
     {ROW("threads", OPTION_INT, threads, "0", "N",
         "threads that compile graphs; 0: one for each core"), .min = 0, .max = 1024},
     {ROW("task-wait", OPTION_DURATION, task_wait_ms, "10s", "TIME",
@@ -442,13 +445,13 @@ static void stop(struct program *program) {
 
 static void on_drained(void *arg) { stop(arg); }
 static void on_drain_timeout(struct loop_timer *timer) {
-    log_warning("steps were still running when the drain timeout passed");
+    log_event(EVENT_DRAIN_TIMEOUT, "steps were still running when the drain timeout passed");
     stop(CONTAINER_OF(timer, struct program, drain_timer));
 }
 
 static void drain(struct program *program, const char *why) {
     program->is_stopping = true;
-    log_info("%s: draining", why);
+    log_event(EVENT_DRAINING, "%s: draining", why);
     watchdog_stopping(program->drain_timeout_ms + WATCHDOG_STOP_MS);
     loop_timer_start(&program->drain_timer, program->drain_timeout_ms, 0);
     service_drain(program->service, on_drained, program);
@@ -482,7 +485,7 @@ static void on_job_ended(void *arg) { end_job(arg); }
 
 static void on_taken(void *arg, const char *why) {
     struct program *program = arg;
-    log_error("%s: exiting", why);
+    log_event(EVENT_EXITING, "%s: exiting", why);
     program->exit_code = EXIT_RESTART_ME;
     program->is_stopping = true;
     stop(program);
@@ -597,7 +600,7 @@ static struct status *start(struct program *program, const struct master_flags *
     str_clear(&text);
     daemon_describe_ports(port, admin_port, &text);
     if (!st)
-        log_info("serving grpc on %s, %s", flags->listen, str_text(&text));
+        log_event(EVENT_SERVING, "serving grpc on %s, %s", flags->listen, str_text(&text));
     str_fini(&text);
     return st;
 }
@@ -667,7 +670,9 @@ int main(int argc, char **argv) {
     options_init(&options, &options_spec, &flags);
     if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_GO_ON) {
         log_set_level((enum log_level)flags.log_level);
+        log_set_format((enum log_format)flags.log_format);
         code = run(&flags, &options);
+        log_flush_repeats(true);
     }
     options_fini(&options);
     cluster_spec_fini(&flags.spec);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
+
 /* Finds a program in the directory of tfctl, else along PATH. */
 static const char *find_program(const char *name, struct arena *arena) {
     char self[4096];
@@ -65,6 +67,8 @@ char *const *member_argv(const struct member *member, const struct local_options
     add_pair(&to, "--port-file", member->port_path);
     if (options->log_level)
         add_pair(&to, "--log-level", options->log_level);
+    if (options->log_format == LOG_JSON)
+        add_pair(&to, "--log-format", "json");
     add_list(&to, own);
     add(&to, NULL);
     return to.argv;

@@ -28,6 +28,7 @@ struct member {
 struct local_options {
     struct cluster_spec tasks; /* jobs and numbers; the addresses are place holders */
     const char *listen, *port_file, *log_level;
+    int log_format; /* enum log_format */
     int64_t cpu_devices, start_timeout_ms;
     bool quiet, keep_going, restart;
     struct cli_list worker_flags, master_flags;

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
+
 enum { LINE_MAX_BYTES = 8192, TAIL_BYTES = 4096, READ_BYTES = 16384 };
 
 void relay_init(struct relay *relay, int name_width) {
@@ -27,7 +29,12 @@ void relay_source_fini(struct relay_source *source) {
 
 static void add_line(const struct relay *relay, const char *name, struct span line,
                      struct str *out) {
-    str_addf(out, "%-*s | ", relay->name_width, name);
+    if (log_is_json() && (line.len == 0 || line.data[0] != '{')) {
+        log_add_line(out, EVENT_LOCAL_OUTPUT, name, line);
+        return;
+    }
+    if (!log_is_json())
+        str_addf(out, "%-*s | ", relay->name_width, name);
     str_add_bytes(out, line.data, line.len);
     str_add_char(out, '\n');
 }
@@ -77,12 +84,17 @@ void relay_show_tail(struct relay *relay, struct relay_source *source) {
 }
 
 void relay_say(struct relay *relay, const char *format, ...) {
+    struct str text = STR_INIT;
     va_list args;
     va_start(args, format);
-    str_add(&relay->pending, "tfctl: ");
-    str_addv(&relay->pending, format, args);
-    str_add_char(&relay->pending, '\n');
+    str_addv(&text, format, args);
     va_end(args);
+    if (log_is_json())
+        log_add_line(&relay->pending, EVENT_LOCAL, "tfctl",
+                     (struct span){str_text(&text), text.len});
+    else
+        str_addf(&relay->pending, "tfctl: %s\n", str_text(&text));
+    str_fini(&text);
     relay_flush(relay);
 }
 

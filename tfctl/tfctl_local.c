@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
+#include "rpc/daemon/daemon.h"
 #include "tfctl/local_cluster.h"
 
 enum { MAX_LOCAL_TASKS = 1000 };
@@ -41,6 +43,9 @@ static const struct option_row rows[] = {
         "write the master's port to this file once the cluster is ready, and a line 'admin PORT'"},
     {"log-level", OPTION_STRING, FIELD(options.log_level), "LEVEL", NULL,
         "what the daemons log: debug, info, warning or error"},
+    {"log-format", OPTION_CHOICE, FIELD(options.log_format), NULL, "text",
+        "how the daemons and tfctl local log; lines of JSON do not begin with the task's name",
+     .choices = daemon_log_formats},
     {"quiet", OPTION_BOOL, FIELD(options.quiet), NULL, NULL,
         "show what a daemon prints only if the daemon fails"},
     {"keep-going", OPTION_BOOL, FIELD(options.keep_going), NULL, NULL,
@@ -204,6 +209,7 @@ int tfctl_local(int argc, char **argv) {
     cli_init(&cli, &spec, &flags);
     cluster_spec_init(&flags.options.tasks);
     if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
+        log_set_format((enum log_format)flags.options.log_format);
         struct status *st = list_tasks(&flags);
         flags.options.command = cli.command;
         code = st ? cli_usage_error(&spec, st) : run(&flags.options);

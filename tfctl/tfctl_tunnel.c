@@ -71,8 +71,8 @@ static void on_drained(void *arg) { stop(arg); }
 
 static void on_timeout(struct loop_timer *timer) {
     struct tunnel_run *run = CONTAINER_OF(timer, struct tunnel_run, timer);
-    log_warning("%d connections were still open when the drain timeout passed",
-                tls_tunnel_count(run->tunnel));
+    log_event(EVENT_DRAIN_TIMEOUT, "%d connections were still open when the drain timeout passed",
+              tls_tunnel_count(run->tunnel));
     stop(run);
 }
 
@@ -93,11 +93,12 @@ static void on_hangup(void *arg) {
     struct tunnel_run *run = arg;
     struct status *st = tls_reload(&run->tls, 1);
     if (st)
-        log_error(
+        log_event(
+            EVENT_TLS_RELOAD_FAILED,
             "the TLS files were read again but not taken over, and the old ones stay in use: %s",
             status_message(st));
     else
-        log_info("the TLS files were read again");
+        log_event(EVENT_TLS_RELOADED, "the TLS files were read again");
     status_unref(st);
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the pages that come from tables: docs/flags.md, docs/metrics.md, docs/ops.md,
-docs/paper-map.md and docs/c-api.md.
+docs/paper-map.md, docs/log-events.md and docs/c-api.md.
 
     tools/gen_docs.py [--build DIR]            write them (DIR: build, or the folder above
     $MILLRACE_BIN)
@@ -316,8 +316,35 @@ def write_c_api(programs):
     return HEAD + c_api.page(ROOT)
 
 
+# ---- events of the log ----
+
+
+def write_log_events(programs):
+    with open(os.path.join(ROOT, "common", "base", "log_events.inc"), encoding="utf-8") as f:
+        text = f.read()
+    out = [HEAD, "# Events of the log\n\n",
+           "With `--log-format json`, a daemon writes one JSON object a line to stderr, with "
+           "`time`, `level`,\n`task`, `event` and `message`. `repeated` is in a line that stands "
+           "for this many more, which were\nheld back, and `lost_lines` in the first line after "
+           "nobody has read stderr for a while. Alert on\n`event`, which stays the same while "
+           "messages change. What a failed CHECK prints before the process\naborts is not "
+           "JSON.\n\n"
+           "Repeats: *same*, the same text is written once a second; *any*, the event is; *never*, "
+           "all lines are\nwritten.\n"]
+    row = re.compile(r'EVENT\(\w+, "([\w.]+)", (\w+), (\w+),\s+((?:"[^"]*"\s*)+)\)')
+    sections = r"/\* ---- (.*?) ---- \*/\n(.*?)(?=/\* ----|// clang)"
+    for heading, rows in re.findall(sections, text, re.S):
+        out += [f"\n## {heading[0].upper()}{heading[1:]}\n\n",
+                "| event | level | repeats | means |\n|---|---|---|---|\n"]
+        out += [f"| `{event}` | {level.lower()} | {repeats.lower()} | "
+                f"{''.join(re.findall(chr(34) + '([^' + chr(34) + ']*)' + chr(34), meaning))} |\n"
+                for event, level, repeats, meaning in row.findall(rows)]
+    return "".join(out)
+
+
 PAGES = {"docs/flags.md": write_flags, "docs/metrics.md": write_metrics, "docs/ops.md": write_ops,
-         "docs/paper-map.md": write_paper_map, "docs/c-api.md": write_c_api}
+         "docs/paper-map.md": write_paper_map, "docs/c-api.md": write_c_api,
+         "docs/log-events.md": write_log_events}
 
 
 def main():

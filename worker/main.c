@@ -42,7 +42,7 @@ struct worker_flags {
     struct task_flags own;
     int64_t client_port, task, threads, drain_timeout_ms, max_in_flight_bytes, max_steps,
         graph_grace_ms, wire_streams, max_shm_kept_bytes, heartbeat_ms, master_wait_ms;
-    int log_level, use_unix, use_shm, rdma_mode;
+    int log_level, log_format, use_unix, use_shm, rdma_mode;
     const char *device_scale_text;
     double device_scale;
     const char *rdma_device;
@@ -135,6 +135,9 @@ static const struct option_row rows[] = {
         "told that the devices are so much slower")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL,
         "log messages of this level and above"), .choices = daemon_log_levels},
+    {ROW("log-format", OPTION_CHOICE, log_format, "text", NULL,
+        "log lines of text or JSON objects, one a line, with the ids of docs/log-events.md"),
+     .choices = daemon_log_formats},
 };
 // clang-format on
 
@@ -413,7 +416,8 @@ static void on_masters_gone(void *arg) {
     struct worker *worker = arg;
     if (worker->is_draining)
         return;
-    log_error("no master for %lld s: exiting", (long long)worker->flags->master_wait_ms / 1000);
+    log_event(EVENT_EXITING, "no master for %lld s: exiting",
+              (long long)worker->flags->master_wait_ms / 1000);
     worker->exit_code = EXIT_RESTART_ME;
     worker->is_draining = true;
     stop(worker);
@@ -422,18 +426,18 @@ static void on_masters_gone(void *arg) {
 static void on_drain_timeout(struct loop_timer *timer) {
     struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
     if (worker->is_stopping) {
-        log_warning("work on the pool has not ended %d s after it was cancelled",
-                    STOP_GRACE_MS / 1000);
+        log_event(EVENT_STOP_TIMEOUT, "work on the pool has not ended %d s after it was cancelled",
+                  STOP_GRACE_MS / 1000);
         on_freed(worker);
         return;
     }
-    log_warning("steps were still running when the drain timeout passed");
+    log_event(EVENT_DRAIN_TIMEOUT, "steps were still running when the drain timeout passed");
     stop(worker);
 }
 
 static void drain(struct worker *worker, const char *why) {
     worker->is_draining = true;
-    log_info("%s: draining", why);
+    log_event(EVENT_DRAINING, "%s: draining", why);
     watchdog_stopping(worker->flags->drain_timeout_ms + WATCHDOG_STOP_MS);
     worker_membership_leave(worker->membership);
     loop_timer_start(&worker->drain_timer, worker->flags->drain_timeout_ms, 0);
@@ -458,7 +462,7 @@ static void on_job_ended(void *arg) {
  * never ours. */
 static void on_taken(void *arg, const char *why) {
     struct worker *worker = arg;
-    log_error("%s: exiting", why);
+    log_event(EVENT_EXITING, "%s: exiting", why);
     worker->exit_code = EXIT_RESTART_ME;
     worker->is_draining = true;
     stop(worker);
@@ -487,11 +491,11 @@ static struct status *open_rdma(struct worker *worker) {
         return status_prefix_take(st, "rdma: required, but ");
     worker->why_no_rdma = st;
     if (worker->rdma_device)
-        log_info("RDMA device %s, port %d%s", worker->rdma_device->port.name,
-                 (int)worker->rdma_device->port.number,
-                 is_secret
-                     ? ": large tensors are sent over it without encryption, although TLS is on"
-                     : "");
+        log_event(EVENT_RDMA_DEVICE, "RDMA device %s, port %d%s", worker->rdma_device->port.name,
+                  (int)worker->rdma_device->port.number,
+                  is_secret
+                      ? ": large tensors are sent over it without encryption, although TLS is on"
+                      : "");
     return NULL;
 }
 
@@ -599,10 +603,10 @@ static struct status *start(struct worker *worker) {
     str_clear(&text);
     daemon_describe_ports(port, admin_port, &text);
     if (!st)
-        log_info("serving on %s, %s%s%s", flags->listen, str_text(&text),
-                 flags->use_unix ? ", " : "", worker_service_unix_address(worker->service));
+        log_event(EVENT_SERVING, "serving on %s, %s%s%s", flags->listen, str_text(&text),
+                  flags->use_unix ? ", " : "", worker_service_unix_address(worker->service));
     if (!st && client_port)
-        log_info("the master's clients may connect to port %d", client_port);
+        log_event(EVENT_CLIENT_PORT, "the master's clients may connect to port %d", client_port);
     str_fini(&text);
     return st;
 }
@@ -625,11 +629,13 @@ static int run(const struct worker_flags *flags, const struct options *options) 
     str_fini(&task);
     task_flags_fill(&flags->own, &task_options);
     log_set_level((enum log_level)flags->log_level);
+    log_set_format((enum log_format)flags->log_format);
     task_flags_apply(&flags->own);
     keep_secrets(flags);
     worker.loop = loop_new();
     if (flags->device_scale > 1)
-        log_warning("--device-scale %s: every kernel is made slower", flags->device_scale_text);
+        log_event(EVENT_DEVICE_SCALE, "--device-scale %s: every kernel is made slower",
+                  flags->device_scale_text);
     struct status *st = worker_task_init(&worker.task, &task_options);
     if (st) {
         fprintf(stderr, "tf-worker: %s\n", status_message(st));
@@ -656,6 +662,7 @@ static int run(const struct worker_flags *flags, const struct options *options) 
     tls_set_close(&worker.tls);
     worker_task_fini(&worker.task);
     status_unref(worker.why_no_rdma);
+    log_flush_repeats(true);
     return worker.exit_code;
 }
 

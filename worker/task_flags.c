@@ -36,7 +36,8 @@ void task_flags_apply(const struct task_flags *flags) {
     struct str roots = STR_INIT;
     kernel_set_in_place(flags->in_place);
     file_roots_describe(&roots);
-    log_info("file ops may use %s", roots.len > 0 ? str_text(&roots) : "no directory");
+    log_event(EVENT_FILE_ROOTS, "file ops may use %s",
+              roots.len > 0 ? str_text(&roots) : "no directory");
     str_fini(&roots);
 }
 

@@ -18,7 +18,7 @@ static int64_t host_memory_bytes(void) {
 static void make_arena(struct worker_task *task) {
     struct status *st = shm_arena_new(0, &task->arena);
     if (st)
-        log_info("no %s: large tensors are sent over sockets", status_message(st));
+        log_event(EVENT_NO_SHM, "no %s: large tensors are sent over sockets", status_message(st));
     else
         allocator_host_set_arena(task->arena);
     status_unref(st);
@@ -74,7 +74,7 @@ static struct status *open_gpus(struct worker_task *task,
     for (int i = 0; i < n; i++) {
         struct str text = STR_INIT;
         gpus[i].ops->describe(&gpus[i], &text);
-        log_info("%s: %s", gpus[i].full_name, str_text(&text));
+        log_event(EVENT_GPU, "%s: %s", gpus[i].full_name, str_text(&text));
         str_fini(&text);
     }
     return NULL;

@@ -84,7 +84,7 @@ static struct status *check(int error, const char *what) {
 /* As driver_note. */
 static void note(int error, const char *what) {
     if (error)
-        log_warning("%s failed with cuBLAS status %d", what, error);
+        log_event(EVENT_GPU_TROUBLE, "%s failed with cuBLAS status %d", what, error);
 }
 
 static struct status *new_layout(cublasLtMatrixLayout_t *ret, int type, int64_t rows, int64_t cols,

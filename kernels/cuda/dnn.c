@@ -48,7 +48,7 @@ struct status *dnn_check(int error, const char *what) {
 
 void dnn_note(int error, const char *what) {
     if (error)
-        log_warning("%s failed with cuDNN status %d", what, error);
+        log_event(EVENT_GPU_TROUBLE, "%s failed with cuDNN status %d", what, error);
 }
 
 bool dnn_is_unsupported(int error) {

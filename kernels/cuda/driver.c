@@ -45,7 +45,7 @@ struct status *driver_status(CUresult error, const char *what) {
 void driver_note(CUresult error, const char *call) {
     struct status *st = driver_status(error, call);
     if (st)
-        log_warning("%s", status_message(st));
+        log_event(EVENT_GPU_TROUBLE, "%s", status_message(st));
     status_unref(st);
 }
 

@@ -324,7 +324,7 @@ static void run_release(struct gpu_copier *copier, struct gpu_job *job) {
     struct gpu_device *gpu = copier->gpu;
     struct status *st = job->status ? job->status : gpu_call(gpu, cuEventSynchronize, job->ready);
     if (st) {
-        log_warning("GPU %d: %s", gpu->ordinal, status_message(st));
+        log_event(EVENT_GPU_TROUBLE, "GPU %d: %s", gpu->ordinal, status_message(st));
         status_unref(st);
         gpu_drain(gpu, gpu->compute);
     } else {

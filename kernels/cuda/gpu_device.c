@@ -22,7 +22,7 @@ struct status *gpu_set_current(struct gpu_device *gpu) {
 void gpu_try_set_current(struct gpu_device *gpu) {
     struct status *st = gpu_set_current(gpu);
     if (st)
-        log_warning("GPU %d: %s", gpu->ordinal, status_message(st));
+        log_event(EVENT_GPU_TROUBLE, "GPU %d: %s", gpu->ordinal, status_message(st));
     status_unref(st);
 }
 
@@ -34,7 +34,7 @@ static void keep_failure(struct gpu_device *gpu, struct status *st) {
                                          "worker is started again: %s",
                                          gpu->ordinal, gpu->bus_id, status_message(st));
     if (atomic_compare_exchange_strong(&gpu->failure, &none, failure))
-        log_error("%s", status_message(failure));
+        log_event(EVENT_GPU_FAILED, "%s", status_message(failure));
     else
         status_unref(failure);
 }
@@ -127,7 +127,7 @@ void gpu_mark(struct gpu_device *gpu, uint64_t number) {
     if (!st)
         return;
     mark->event = NULL; /* who waits uses another one */
-    log_warning("GPU %d: %s", gpu->ordinal, status_message(st));
+    log_event(EVENT_GPU_TROUBLE, "GPU %d: %s", gpu->ordinal, status_message(st));
     status_unref(st);
 }
 

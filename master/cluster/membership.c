@@ -26,10 +26,7 @@ struct membership {
 /* ---- what etcd says ---- */
 
 static void log_odd(const char *key, const char *why) {
-    static struct log_limit limit;
-    int64_t n_silent;
-    if (log_limit_pass(&limit, &n_silent))
-        log_warning("etcd: skipped %s: %s", key, why);
+    log_event(EVENT_ETCD_SKIPPED, "etcd: skipped %s: %s", key, why);
 }
 
 /* Adds one key and its value. False: the key is not a task's or the value is malformed. Then it is
@@ -88,7 +85,8 @@ static void take_listing(struct membership *m, const struct etcd_range *range) {
 
 static void list_later(struct membership *m, struct status *why_take) {
     if (!m->is_away)
-        log_warning("etcd: %s; keeping the tasks that are known", status_message(why_take));
+        log_event(EVENT_ETCD_AWAY, "etcd: %s; keeping the tasks that are known",
+                  status_message(why_take));
     m->is_away = true;
     m->is_watching = false;
     status_unref(why_take);
@@ -121,7 +119,8 @@ static void on_listed(struct etcd_call *call, struct status *status_take,
         return;
     }
     if (m->is_away)
-        log_info("etcd: listed again, at revision %lld", (long long)reply->revision);
+        log_event(EVENT_ETCD_BACK, "etcd: listed again, at revision %lld",
+                  (long long)reply->revision);
     m->is_away = false;
     m->is_watching = true;
     m->backoff_ms = RELIST_MIN_MS;

@@ -183,8 +183,9 @@ static void drop_conn(struct wire_conn **conn, struct status *why) {
 }
 
 void task_down(struct task *task, struct status *why) {
-    bool was_ready = task->state == TASK_READY;
+    bool was_ready = task->state == TASK_READY, was_draining = task->is_draining;
     struct tasks *tasks = task->tasks;
+    task->is_draining = false;
     status_unref(task->why_down);
     task->why_down = status_ref(why);
     if (task->state != TASK_DOWN)
@@ -197,7 +198,10 @@ void task_down(struct task *task, struct status *why) {
     if (tasks->is_closing || tasks->leaving_ns)
         return;
     if (was_ready) {
-        log_warning("lost task %s: %s", task->name, status_message(why));
+        if (was_draining)
+            log_event(EVENT_TASK_LEFT, "task %s has left: it was told to stop", task->name);
+        else
+            log_event(EVENT_TASK_LOST, "lost task %s: %s", task->name, status_message(why));
         link_table_forget(tasks->links, task->name);
         tasks->on_lost(tasks->arg, task);
     }
@@ -385,7 +389,8 @@ static void task_ready(struct task *task) {
     task_health_ping(&task->health, clock_now_ns(), task->control);
     device_table_unref(tasks->devices);
     tasks->devices = NULL;
-    log_info("task %s is ready over %s", task->name, wire_conn_peer(task->control));
+    log_event(EVENT_TASK_READY, "task %s is ready over %s", task->name,
+              wire_conn_peer(task->control));
     tasks->on_ready(tasks->arg, task);
 }
 
@@ -410,6 +415,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     task_health_heard(&task->health, now_ns);
     if (message->type == WIRE_PONG) {
         task_health_pong(&task->health, message, now_ns);
+        task->is_draining |= heartbeat_is_draining(message->meta);
         take_links(task, message->meta);
         return;
     }
@@ -489,6 +495,7 @@ static void review_leaving(struct tasks *tasks, int64_t now_ns) {
 static void on_tick(struct loop_timer *timer) {
     struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
     int64_t now_ns = clock_now_ns();
+    log_flush_repeats(false);
     if (tasks->leaving_ns) {
         review_leaving(tasks, now_ns);
         return;

@@ -18,6 +18,7 @@ struct task {
     uint64_t n_received; /* over control and bulk, as the last tick saw it */
     int n_linked;        /* how many of control and bulk have greeted */
     char *unix_address, *host_id;
+    bool is_draining;    /* it has said that it was told to stop */
     bool is_reconciling; /* PROBING: KeepGraphs has been sent */
     /* connecting to its Unix socket has failed, for example from another network namespace */
     bool avoid_unix;

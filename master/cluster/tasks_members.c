@@ -39,7 +39,7 @@ void tasks_register(struct tasks *tasks, const char *name, const char *address,
     task->is_registered = true;
     task->registered_incarnation = incarnation;
     if (!was_registered || is_moved)
-        log_info("task %s is registered at %s", name, address);
+        log_event(EVENT_TASK_REGISTERED, "task %s is registered at %s", name, address);
     /* the same process: other processes may reach it elsewhere from now on */
     if (task->state == TASK_READY && is_known) {
         free(task->address);

@@ -75,10 +75,10 @@ static bool is_switched_off(const struct pass *pass, const struct compile_option
 static void dump_graph(const struct graph *graph, const char *pass, const char *where) {
     struct str text = STR_INIT;
     graph_print(graph, &text);
-    log_info("graph after %s%s: %d nodes", pass, where, graph->n_live);
+    log_event(EVENT_GRAPH_DUMP, "graph after %s%s: %d nodes", pass, where, graph->n_live);
     for (const char *line = str_text(&text), *end; *line; line = *end ? end + 1 : end) {
         end = strchrnul(line, '\n');
-        log_info("  %.*s", (int)MIN(end - line, 4096), line);
+        log_event(EVENT_GRAPH_DUMP, "  %.*s", (int)MIN(end - line, 4096), line);
     }
     str_fini(&text);
 }

@@ -30,7 +30,8 @@ void device_table_add(struct device_table *table, const char *task, const char *
     struct device_name name;
     struct status *st = device_name_parse(span_of(task), &name);
     if (st || name.job[0] == '\0' || name.task < 0) {
-        log_warning("device table: '%s' is not the name of a task and is left out", task);
+        log_event(EVENT_PLACEMENT_TABLE,
+                  "device table: '%s' is not the name of a task and is left out", task);
         status_unref(st);
         return;
     }
@@ -55,8 +56,9 @@ bool device_table_add_device(struct device_table *table, const char *full_name, 
     struct device_name name;
     struct status *st = device_name_parse(span_of(full_name), &name);
     if (st || !device_name_is_full(&name) || table->n_tasks == 0) {
-        log_warning("device table: '%s' is not the full name of a task's device and is left out",
-                    full_name);
+        log_event(EVENT_PLACEMENT_TABLE,
+                  "device table: '%s' is not the full name of a task's device and is left out",
+                  full_name);
         status_unref(st);
         return false;
     }

@@ -281,5 +281,5 @@ void partitioner_delay_receives(struct partitioner *p) {
             end++;
         n_late += delay_on_task(p, &receives->all[i], end - i);
     }
-    log_debug("receives: %d of %d large ones are late", n_late, receives->n);
+    log_event(EVENT_GRAPH_RECEIVES, "receives: %d of %d large ones are late", n_late, receives->n);
 }

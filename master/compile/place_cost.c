@@ -94,7 +94,8 @@ static void place(struct cost_placer *p) {
     if (p->c->options->placement_log)
         explain(p, schedule, chosen, choice.best.makespan_ns,
                 choice.best.excess_bytes < choice.simple.excess_bytes);
-    log_debug("placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
+    log_event(EVENT_PLACEMENT_COST,
+              "placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
               "%.3f ms, %.3f ms by the simple rule",
               n_moved, p->problem.n_units, p->estimates.n_measured, choice.best.makespan_ns / 1e6,
               choice.simple.makespan_ns / 1e6);

@@ -24,7 +24,7 @@ static void write_file(struct cost_keeper *keeper) {
         return;
     struct status *st = cost_file_write(keeper->table, keeper->path);
     if (st)
-        log_warning("%s", status_message(st));
+        log_event(EVENT_COST_FILE_FAILED, "%s", status_message(st));
     else
         keeper->n_written = n_changes;
     status_unref(st);
@@ -59,7 +59,7 @@ struct status *cost_keeper_new(struct loop *loop, struct pool *pool, const char 
                                    .task.run = write_on_pool,
                                    .n_written = cost_table_n_changes(table)};
     if (path)
-        log_info("cost file %s: %d rows", path, cost_table_n_rows(table));
+        log_event(EVENT_COST_FILE_READ, "cost file %s: %d rows", path, cost_table_n_rows(table));
     loop_timer_init(loop, &keeper->timer, on_timer);
     if (path)
         loop_timer_start(&keeper->timer, WRITE_INTERVAL_MS, WRITE_INTERVAL_MS);

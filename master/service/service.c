@@ -487,8 +487,9 @@ static void on_tick(struct loop_timer *timer) {
         struct status *why =
             status_new(STATUS_CANCELLED,
                        "The session was collected: its client has been disconnected for too long");
-        log_info("session %s is collected: its client has been disconnected for %lld s",
-                 session->handle, (long long)(now_ms - session->orphaned_since_ms) / 1000);
+        log_event(EVENT_SESSION_COLLECTED,
+                  "session %s is collected: its client has been disconnected for %lld s",
+                  session->handle, (long long)(now_ms - session->orphaned_since_ms) / 1000);
         service_end_session(session, why);
         status_unref(why);
     }

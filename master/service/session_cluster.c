@@ -147,8 +147,8 @@ struct status *session_cluster_new(struct service *service, const struct session
     }
     list_push_back(&service->clusters, &cluster->link);
     service->n_clusters++;
-    log_info("a session brings cluster %016llx of %d tasks",
-             (unsigned long long)cluster->env.incarnation, tasks_count(cluster->env.tasks));
+    log_event(EVENT_SESSION_CLUSTER, "a session brings cluster %016llx of %d tasks",
+              (unsigned long long)cluster->env.incarnation, tasks_count(cluster->env.tasks));
     *ret = cluster;
     return NULL;
 }
@@ -158,8 +158,8 @@ void session_cluster_free(struct session_cluster *cluster) {
         return;
     list_remove(&cluster->link);
     cluster->env.service->n_clusters--;
-    log_info("cluster %016llx has ended with its session",
-             (unsigned long long)cluster->env.incarnation);
+    log_event(EVENT_SESSION_CLUSTER_ENDED, "cluster %016llx has ended with its session",
+              (unsigned long long)cluster->env.incarnation);
     tasks_leave(cluster->env.tasks);
     free(cluster);
 }

@@ -351,7 +351,7 @@ bool executable_await_graphs(struct executable *executable, struct executable_wa
 static void log_placement(const struct session *session, char *text) {
     for (char *line; (line = strsep(&text, "\n")) != NULL;)
         if (*line)
-            log_info("session %s: %s", session->handle, line);
+            log_event(EVENT_SESSION_PLACEMENT, "session %s: %s", session->handle, line);
 }
 
 static void compile_work(struct session_job *session_job) {

@@ -269,9 +269,10 @@ static void on_call_cancelled(struct grpc_call *call, void *user) {
 static void give_up(struct step *step) {
     for (int i = 0; i < step->machine.n_parts; i++)
         if (step->is_running[i])
-            log_warning("step %016llx was cancelled a while ago, and task %s has not ended it",
-                        (unsigned long long)step->id,
-                        task_name(step->executable->registrations[i].task));
+            log_event(EVENT_STEP_STUCK,
+                      "step %016llx was cancelled a while ago, and task %s has not ended it",
+                      (unsigned long long)step->id,
+                      task_name(step->executable->registrations[i].task));
     finish(step, status_ref(step->machine.status));
 }
 

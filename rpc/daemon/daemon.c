@@ -14,6 +14,7 @@
 
 const char *const daemon_sections[] = {"master", "worker", NULL};
 const char *const daemon_log_levels[] = {"debug", "info", "warning", "error", NULL};
+const char *const daemon_log_formats[] = {"text", "json", NULL};
 
 struct status *daemon_read_tf_config(struct options *options, bool is_task) {
     const char *json = getenv("TF_CONFIG"), *job = NULL;
@@ -114,10 +115,10 @@ void daemon_describe_ports(int port, int admin_port, struct str *out) {
 
 void daemon_log_steps(struct str *page) {
     if (page->len == 0)
-        log_info("stepz: no step runs");
+        log_event(EVENT_STEPZ, "stepz: no step runs");
     for (const char *line = str_text(page), *end; *line; line = end) {
         size_t len = strcspn(line, "\n");
-        log_info("stepz: %.*s", (int)len, line);
+        log_event(EVENT_STEPZ, "stepz: %.*s", (int)len, line);
         end = line + len + (line[len] == '\n');
     }
 }

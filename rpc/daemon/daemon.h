@@ -9,6 +9,8 @@
 extern const char *const daemon_sections[];
 /* What --log-level takes: the names of enum log_level; ends with NULL. */
 extern const char *const daemon_log_levels[];
+/* What --log-format takes: enum log_format; ends with NULL. */
+extern const char *const daemon_log_formats[];
 /* Takes over TF_CONFIG's cluster as a setting and, with `is_task`, the job and index of this
  * process. Does nothing when TF_CONFIG is absent or empty. Errors: INVALID_ARGUMENT. */
 struct status *daemon_read_tf_config(struct options *options, bool is_task) MUST_USE;

@@ -61,12 +61,7 @@ void grpc_limits_register_metrics(void) {
 void grpc_refusal_count(enum grpc_refusal refusal) { metric_add(&refused[refusal], 1); }
 
 void grpc_refusal_log(enum grpc_refusal refusal) {
-    static struct log_limit limit;
-    int64_t n_silent;
-    if (log_limit_pass(&limit, &n_silent))
-        log_info("closed a client's connection: %s (%" PRId64
-                 " others were closed since the last such line)",
-                 rows[refusal].text, n_silent);
+    log_event(EVENT_CLIENT_CLOSED, "closed a client's connection: %s", rows[refusal].text);
 }
 
 const char *grpc_refusal_text(enum grpc_refusal refusal) { return rows[refusal].text; }

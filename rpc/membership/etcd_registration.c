@@ -100,8 +100,8 @@ static void show_whether_registered(const struct etcd_registration *e) {
 
 static void retry_later(struct etcd_registration *e, struct status *why_take) {
     if (!e->is_away || strcmp(str_text(&e->trouble), status_message(why_take)) != 0)
-        log_warning("registration %s: %s; trying again every second", e->options.key,
-                    status_message(why_take));
+        log_event(EVENT_REGISTRATION_FAILED, "registration %s: %s; trying again every second",
+                  e->options.key, status_message(why_take));
     e->is_away = true;
     str_clear(&e->trouble);
     str_add(&e->trouble, status_message(why_take));
@@ -134,7 +134,7 @@ static void check_job(struct etcd_registration *e, const struct etcd_range *rang
 static void held(struct etcd_registration *e) {
     move(e, HELD);
     if (e->is_away || !e->has_held)
-        log_info("registered as %s", e->options.key);
+        log_event(EVENT_REGISTERED, "registered as %s", e->options.key);
     e->is_away = false;
     str_clear(&e->trouble);
     e->has_held = true;
@@ -185,7 +185,8 @@ static void on_checked(struct etcd_call *call, struct status *status_take,
 
 /* etcd removed our entry with its lease. */
 static void lease_has_lapsed(struct etcd_registration *e) {
-    log_warning("registration %s: its lease has lapsed; registering again", e->options.key);
+    log_event(EVENT_REGISTRATION_LAPSED, "registration %s: its lease has lapsed; registering again",
+              e->options.key);
     e->mod_revision = 0;
     grant(e);
 }
@@ -232,16 +233,18 @@ static void check_holder(struct etcd_registration *e, const struct etcd_kv *kv) 
     e->mod_revision = kv->mod_revision;
     e->holder_lease = kv->lease;
     if (st) {
-        log_warning("registration %s: the existing entry is invalid (%s); replacing it",
-                    e->options.key, status_message(st));
+        log_event(EVENT_REGISTRATION_REPLACED,
+                  "registration %s: the existing entry is invalid (%s); replacing it",
+                  e->options.key, status_message(st));
         status_unref(st);
         claim(e);
     } else if (is_our_place(e, &member)) {
         claim(e);
     } else {
         describe_holder(e, &member);
-        log_info("registration %s is held by %s: probing whether it lives", e->options.key,
-                 str_text(&e->holder));
+        log_event(EVENT_REGISTRATION_HELD,
+                  "registration %s is held by %s: probing whether it lives", e->options.key,
+                  str_text(&e->holder));
         move(e, PROBING);
         if (e->options.is_master)
             probe_master(&e->probe, etcd_http(e->options.etcd), &member);
@@ -254,8 +257,8 @@ static void check_holder(struct etcd_registration *e, const struct etcd_kv *kv) 
 /* Claims the key of a dead holder. Takes a fresh lease first, because ours may have lapsed during
  * the probe. */
 static void replace(struct etcd_registration *e, const char *why) {
-    log_warning("registration %s: %s is dead (%s); replacing it", e->options.key,
-                str_text(&e->holder), why);
+    log_event(EVENT_REGISTRATION_REPLACED, "registration %s: %s is dead (%s); replacing it",
+              e->options.key, str_text(&e->holder), why);
     grant(e);
 }
 
@@ -296,9 +299,9 @@ static void check_lease(struct etcd_registration *e) {
 }
 
 static void wait_for_lease(struct etcd_registration *e, const char *why) {
-    log_warning(
-        "registration %s: cannot tell whether %s lives (%s): waiting for its lease to lapse",
-        e->options.key, str_text(&e->holder), why);
+    log_event(EVENT_REGISTRATION_UNCLEAR,
+              "registration %s: cannot tell whether %s lives (%s): waiting for its lease to lapse",
+              e->options.key, str_text(&e->holder), why);
     str_clear(&e->why_unknown);
     str_add(&e->why_unknown, why);
     move(e, WAITING);

@@ -78,7 +78,7 @@ static void on_events(uv_poll_t *poll, int error, int events) {
     struct ibv_async_event event;
     while (device->verbs->get_async_event(device->port.context, &event) == 0) {
         const char *words = device->verbs->event_type_str(event.event_type);
-        log_info("RDMA device %s: %s", device->port.name, words);
+        log_event(EVENT_RDMA_DEVICE, "RDMA device %s: %s", device->port.name, words);
         if (is_fatal(event.event_type) && !device->broken)
             device->broken = status_unavailable("RDMA device %s: %s", device->port.name, words);
         else if (event.event_type == IBV_EVENT_PORT_ACTIVE) {

@@ -210,14 +210,11 @@ static void poll_end(struct relay_end *end) {
 static void find_master(struct client_connection *c);
 
 static void retry(struct client_connection *c, const char *why) {
-    static struct log_limit limit;
-    int64_t n_silent;
     if (clock_now_ns() < c->until_ns) {
         loop_timer_start(&c->timer, RETRY_MS, 0);
         return;
     }
-    if (log_limit_pass(&limit, &n_silent))
-        log_warning("client port: no master for a client: %s", why);
+    log_event(EVENT_CLIENT_UNSERVED, "client port: no master for a client: %s", why);
     finish(c);
 }
 

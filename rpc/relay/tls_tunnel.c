@@ -98,11 +98,9 @@ static void finish(struct tunnel_connection *c) {
 
 /* Ends the first gRPC call of the client with the reason. */
 static void refuse(struct tunnel_connection *c, struct status *why_take) {
-    static struct log_limit limit;
-    int64_t n_silent;
     int fd = c->plain_fd;
-    if (log_limit_pass(&limit, &n_silent))
-        log_warning("no tunnel to %s: %s", c->tunnel->target_text, status_message(why_take));
+    log_event(EVENT_TUNNEL_FAILED, "no tunnel to %s: %s", c->tunnel->target_text,
+              status_message(why_take));
     c->plain_fd = -1;
     grpc_server_adopt_refused(
         c->tunnel->refuser, fd,

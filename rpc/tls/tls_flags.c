@@ -23,10 +23,11 @@ struct status *tls_flags_check(const struct tls_flags *flags) {
 static void log_expiry(const struct tls_flags *flags, const struct tls *tls) {
     int64_t left_s = tls_expires_s(tls) - (int64_t)time(NULL);
     if (left_s <= 0)
-        log_warning("the certificate %s has expired: other processes will refuse it", flags->cert);
+        log_event(EVENT_TLS_EXPIRED,
+                  "the certificate %s has expired: other processes will refuse it", flags->cert);
     else if (left_s < EXPIRES_SOON_S)
-        log_warning("the certificate %s expires in %lld hours", flags->cert,
-                    (long long)left_s / 3600);
+        log_event(EVENT_TLS_EXPIRES, "the certificate %s expires in %lld hours", flags->cert,
+                  (long long)left_s / 3600);
 }
 
 struct status *tls_set_open(const struct tls_flags *flags, const char *cluster_name,
@@ -69,7 +70,7 @@ void tls_set_reload(struct tls_set *set) {
     struct tls *all[TLS_RELOAD_MAX];
     size_t n = 0;
     if (!set->wire) {
-        log_info("HUP: no TLS files are in use, so none are read again");
+        log_event(EVENT_TLS_RELOADED, "HUP: no TLS files are in use, so none are read again");
         return;
     }
     all[n++] = set->wire;
@@ -79,12 +80,13 @@ void tls_set_reload(struct tls_set *set) {
         all[n++] = set->admin;
     struct status *st = tls_reload(all, n);
     if (st) {
-        log_error("the new TLS files were not taken over, and the old ones stay in use: %s",
+        log_event(EVENT_TLS_RELOAD_FAILED,
+                  "the new TLS files were not taken over, and the old ones stay in use: %s",
                   status_message(st));
     } else {
         struct str text = STR_INIT;
         tls_describe(set->wire, &text);
-        log_info("the TLS files were read again: %s", str_text(&text));
+        log_event(EVENT_TLS_RELOADED, "the TLS files were read again: %s", str_text(&text));
         str_fini(&text);
     }
     status_unref(st);

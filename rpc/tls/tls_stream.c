@@ -268,11 +268,8 @@ struct status *tls_stream_why(struct tls_stream *stream) {
 /* ---- what goes wrong; lock held ---- */
 
 static void log_failure(const struct tls_stream *stream) {
-    static struct log_limit limit;
-    int64_t n_silent;
-    if (stream->is_server && log_limit_pass(&limit, &n_silent))
-        log_warning("TLS: %s (%lld other connections failed since the last such line)",
-                    status_message(stream->why), (long long)n_silent);
+    if (stream->is_server)
+        log_event(EVENT_TLS_REFUSED, "TLS: %s", status_message(stream->why));
 }
 
 static void break_stream(struct tls_stream *stream, struct status *why_take) {

@@ -9,7 +9,7 @@
 enum { TICKS_PER_INTERVAL = 2, MAX_INTERVAL_MS = 24 * 3600 * 1000, MAX_PING_BYTES = 256 };
 
 /* Field numbers of Ping. */
-enum { PING_SENT_US = 1, PING_INTERVAL_MS = 2, PING_ANSWERED_US = 3 };
+enum { PING_SENT_US = 1, PING_INTERVAL_MS = 2, PING_ANSWERED_US = 3, PING_IS_DRAINING = 5 };
 
 int64_t heartbeat_tick_ms(int64_t interval_ms) {
     return MAX(interval_ms / TICKS_PER_INTERVAL, (int64_t)1);
@@ -118,6 +118,14 @@ int64_t heartbeat_ping_interval_ms(struct span ping_meta) {
     if (ping_meta.len > MAX_PING_BYTES || !read_field(ping_meta, PING_INTERVAL_MS, 0, &field))
         return 0;
     return field.value <= MAX_INTERVAL_MS ? (int64_t)field.value : MAX_INTERVAL_MS;
+}
+
+void heartbeat_add_draining(struct str *ret_meta) { proto_add_int(ret_meta, PING_IS_DRAINING, 1); }
+
+bool heartbeat_is_draining(struct span pong_meta) {
+    struct proto_field field;
+    return pong_meta.len <= LINK_REPLY_MAX_BYTES &&
+           read_field(pong_meta, PING_IS_DRAINING, 0, &field) && field.value == 1;
 }
 
 void heartbeat_pong(struct heartbeat *heartbeat, int64_t now_ns, uint64_t id, struct span meta) {

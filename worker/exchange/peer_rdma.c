@@ -238,11 +238,11 @@ void peer_rdma_out_ready(struct peer_rdma *rdma) {
     set_out_state(rdma, OUT_READY);
     rdma->failed_ns = 0;
     set_why(&rdma->why_not_to, "");
-    log_info("RDMA writes to task %s are ready", rdma->task);
+    log_event(EVENT_RDMA_READY, "RDMA writes to task %s are ready", rdma->task);
 }
 
 void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why) {
-    log_warning("no RDMA to task %s: %s", rdma->task, status_message(why));
+    log_event(EVENT_RDMA_FAILED, "no RDMA to task %s: %s", rdma->task, status_message(why));
     rdma_out_close(&rdma->out);
     peer_rdma_park_writes(rdma);
     set_out_state(rdma, OUT_ENDING);
@@ -294,7 +294,7 @@ static void on_ended(struct peer_rdma *rdma, uint64_t connection) {
 void peer_rdma_in_ready(struct peer_rdma *rdma) {
     set_in_state(rdma, IN_READY);
     set_why(&rdma->why_not_from, "");
-    log_info("RDMA writes from task %s are ready", rdma->task);
+    log_event(EVENT_RDMA_READY, "RDMA writes from task %s are ready", rdma->task);
     peer_rdma_start_waiting(rdma);
 }
 
@@ -303,7 +303,7 @@ void peer_rdma_in_ready(struct peer_rdma *rdma) {
 void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why) {
     if (rdma->in_state != IN_PROVING && rdma->in_state != IN_READY)
         return; /* it is ending already: the peer waits for the message that says so */
-    log_warning("no RDMA from task %s: %s", rdma->task, status_message(why));
+    log_event(EVENT_RDMA_FAILED, "no RDMA from task %s: %s", rdma->task, status_message(why));
     set_why(&rdma->why_not_from, status_message(why));
     rdma->has_failed_from = true;
     set_in_state(rdma, IN_BROKEN);

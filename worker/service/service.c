@@ -60,19 +60,11 @@ static void connection_free(struct service_connection *connection) {
     free(connection);
 }
 
-static void log_closed(const struct status *why) {
-    static struct log_limit limit;
-    int64_t n_silent;
-    if (log_limit_pass(&limit, &n_silent))
-        log_warning("closed a connection: %s (%lld others were closed since the last such line)",
-                    status_message(why), (long long)n_silent);
-}
-
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct service_connection *connection = owner;
     struct worker_service *service = connection->service;
     if (why && !service->is_freed && status_code(why) != STATUS_UNAVAILABLE)
-        log_closed(why);
+        log_event(EVENT_CONNECTION_CLOSED, "closed a connection: %s", status_message(why));
     connection_free(connection);
     wire_conn_unref(conn);
     service_maybe_free(service);
@@ -430,6 +422,7 @@ static void on_beat(struct loop_timer *timer) {
     masters_beat(service, now_ns);
     service->beat_ns = now_ns;
     check_masters_gone(service, now_ns);
+    log_flush_repeats(false);
 }
 
 static void on_tick(struct loop_timer *timer) {
@@ -484,7 +477,8 @@ static struct status *listen_both(struct worker_service *service) {
     struct status *st =
         wire_listen(service->loop, address, on_accept, service, &service->unix_server);
     if (st) {
-        log_warning("no Unix socket, so tasks of this host will use TCP: %s", status_message(st));
+        log_event(EVENT_NO_UNIX_SOCKET, "no Unix socket, so tasks of this host will use TCP: %s",
+                  status_message(st));
         status_unref(st);
         return NULL;
     }
@@ -628,9 +622,22 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     service_alarms_close(service, on_alarm_timer_closed);
 }
 
+/* Over both connections of each master, because it reads either's end first. */
+static void tell_masters(struct worker_service *service) {
+    struct str meta = STR_INIT;
+    heartbeat_add_draining(&meta);
+    LIST_FOR_EACH (link, &service->connections) {
+        struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
+        if (connection->master)
+            service_send(connection->wire, WIRE_PONG, 0, meta.data, meta.len);
+    }
+    str_fini(&meta);
+}
+
 void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg),
                           void *arg) {
     service->is_draining = true;
+    tell_masters(service);
     service->on_drained = on_drained;
     service->on_drained_arg = arg;
     pthread_mutex_lock(&service->lock);

@@ -128,7 +128,7 @@ void masters_beat(struct worker_service *service, int64_t now_ns) {
         struct status *why =
             status_prefix_take(heartbeat_silence(&master->heartbeat, now_ns),
                                "master %016llx: ", (unsigned long long)master->incarnation);
-        log_warning("%s", status_message(why));
+        log_event(EVENT_MASTER_SILENT, "%s", status_message(why));
         end_connections(service, master, why);
         status_unref(why);
     }
@@ -140,8 +140,9 @@ void masters_expire(struct worker_service *service, int64_t now_ns) {
         if (master->n_connections > 0 ||
             now_ns - master->lost_ns < service->options.graph_grace_ms * 1000000)
             continue;
-        log_info("dropping the graphs of master %016llx, which has not returned",
-                 (unsigned long long)master->incarnation);
+        log_event(EVENT_MASTER_DROPPED,
+                  "dropping the graphs of master %016llx, which has not returned",
+                  (unsigned long long)master->incarnation);
         master_free(service, master);
     }
 }

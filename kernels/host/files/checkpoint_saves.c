@@ -21,8 +21,8 @@ void checkpoint_count_save(const char *what, const char *prefix, const struct st
         return;
     }
     metric_add(&saves_failed_total, 1);
-    log_error("%s to %s failed; the checkpoint before it is intact: %s", what, prefix,
-              status_message(st));
+    log_event(EVENT_SAVE_FAILED, "%s to %s failed; the checkpoint before it is intact: %s", what,
+              prefix, status_message(st));
 }
 
 void checkpoint_register_metrics(void) {

@@ -100,6 +100,21 @@ static enum kernel_result assert_compute(struct kernel_ctx *ctx) {
     return likely(*(const uint8_t *)tensor_cdata(condition)) ? KERNEL_DONE : assert_failed(ctx);
 }
 
+enum { MAX_PRINT_BYTES = 1 << 20 }; /* in the log */
+
+/* A log of JSON lines must not have others between them. Otherwise one call for each text, so that
+ * lines of several threads stay whole. */
+static void print_to_stderr(const struct str *text) {
+    size_t len = text->len;
+    if (!log_is_json()) {
+        fwrite(str_text(text), 1, text->len, stderr);
+        return;
+    }
+    while (len > 0 && text->data[len - 1] == '\n')
+        len--;
+    log_event(EVENT_GRAPH_PRINT, "%.*s", (int)MIN(len, (size_t)MAX_PRINT_BYTES), str_text(text));
+}
+
 /* ---- Print ---- */
 
 struct print_state {
@@ -133,8 +148,7 @@ static enum kernel_result print_compute(struct kernel_ctx *ctx) {
         for (int i = 1; i < ctx->instance->n_inputs; i++)
             add_summary(&text, kernel_input(ctx, i), state->summarize);
         str_add_char(&text, '\n');
-        /* one call for each line, so that lines of several threads stay whole */
-        fwrite(text.data, 1, text.len, stderr);
+        print_to_stderr(&text);
         str_fini(&text);
     }
     kernel_pass(ctx, 0, 0);
@@ -219,13 +233,15 @@ static enum kernel_result print_v2(struct kernel_ctx *ctx) {
     str_add_bytes(&text, line.data, line.len);
     str_add_bytes(&text, state->end, state->end_len);
     if (state->stream == TO_LOG) {
-        log_write(state->level, "%.*s", (int)MIN(line.len, (size_t)1 << 20), line.data);
+        log_event_at(EVENT_GRAPH_PRINT, state->level, "%.*s",
+                     (int)MIN(line.len, (size_t)MAX_PRINT_BYTES), line.data);
     } else if (state->stream == TO_FILE) {
         st = append_to_file(state->path, &text);
+    } else if (state->stream == TO_STDERR) {
+        print_to_stderr(&text);
     } else {
-        FILE *stream = state->stream == TO_STDOUT ? stdout : stderr;
-        fwrite(str_text(&text), 1, text.len, stream);
-        fflush(stream);
+        fwrite(str_text(&text), 1, text.len, stdout);
+        fflush(stdout);
     }
     str_fini(&text);
     KERNEL_TRY(ctx, st);

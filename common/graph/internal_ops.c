@@ -23,6 +23,13 @@ static const struct op_attr_signature copy_attrs[] = {
     {.name = "dst_device", .type = ATTR_STRING},
 };
 
+static const struct op_attr_signature debug_graph_attrs[] = {
+    {.name = "device_name", .type = ATTR_STRING},
+    {.name = "debug_url", .type = ATTR_STRING},
+    {.name = "graph", .type = ATTR_STRING},
+    {.name = "metadata", .type = ATTR_STRING},
+};
+
 static const struct op_arg_signature fused_inputs[] = {{.name = "args", .type_list_attr = "Tin"}};
 static const struct op_arg_signature fused_outputs[] = {
     {.name = "results", .type_list_attr = "Tout"}};
@@ -46,6 +53,8 @@ static const struct op_signature internal_ops[] = {
      .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
     {.name = OP_COPY, .inputs = value_arg, .n_inputs = 1, .outputs = value_arg, .n_outputs = 1,
      .attrs = copy_attrs, .n_attrs = ARRAY_LEN(copy_attrs), .is_stateful = true},
+    {.name = OP_DEBUG_GRAPH, .attrs = debug_graph_attrs, .n_attrs = ARRAY_LEN(debug_graph_attrs),
+     .is_stateful = true},
     {.name = OP_FUSED, .inputs = fused_inputs, .n_inputs = 1, .outputs = fused_outputs,
      .n_outputs = 1, .attrs = fused_attrs, .n_attrs = ARRAY_LEN(fused_attrs)},
 };

@@ -7,6 +7,7 @@
  *                      registered graph
  *   _MrCopy            copies a value from one memory of a task to another; a worker adds it when
  *                      it makes a plan. `src_device` and `dst_device` are "" for host memory
+ *   _MrDebugGraph      writes the graph of a device to a debugger's URL, once
  *   _MrFused           a fused program (common/graph/fused.h)
  *
  * All but the last are stateful, so that passes neither fold nor merge them. Any thread. */
@@ -21,6 +22,7 @@
 #define OP_SEND "_MrSend"
 #define OP_RECV "_MrRecv"
 #define OP_COPY "_MrCopy"
+#define OP_DEBUG_GRAPH "_MrDebugGraph"
 
 /* NULL for any other name. */
 const struct op_signature *internal_op_find(struct span name);

@@ -5,6 +5,11 @@
 static const struct op_def rows[] = {
     {"DebugNumericSummaryV2", "numbers that say whether a tensor is healthy", shape_unknown},
     {"DebugIdentityV2", "the input", shape_same_as_input},
+    {"DebugIdentity", "the input; writes it to a debugger's files", shape_same_as_input},
+    {"DebugNanCount", "how many elements are NaN; writes it to a debugger's files", shape_unknown},
+    {"DebugNumericSummary", "numbers that say whether a tensor is healthy; writes them to a "
+                            "debugger's files", shape_unknown},
+    {"_MrDebugGraph", "writes a device's graph to a debugger's files", shape_none},
     {"Copy", "the input", shape_same_as_input},
     {"CopyHost", "the input", shape_same_as_input},
 };

@@ -419,6 +419,7 @@ static const struct cost_row rows[] = {
     {.op = "IFFT3D", HEAVY(20)}, {.op = "RFFT", HEAVY(20)}, {.op = "RFFT2D", HEAVY(20)},
     {.op = "RFFT3D", HEAVY(20)}, {.op = "IRFFT", HEAVY(20)}, {.op = "IRFFT2D", HEAVY(20)},
     {.op = "IRFFT3D", HEAVY(20)}, {.op = "DebugNumericSummaryV2", EACH(2)},
+    {.op = "DebugNumericSummary", EACH(4)}, {.op = "DebugNanCount", EACH(1)},
     {.op = "RandomIndexShuffle", EACH(40)}, {.op = "IsotonicRegression", EACH(20)},
 
     /* Ops that touch no element: views, handles, queues, datasets, files. */
@@ -535,6 +536,7 @@ static const struct cost_row rows[] = {
     NO_ELEMENTS("TextLineDataset"), NO_ELEMENTS("TFRecordDataset"),
     NO_ELEMENTS("TFRecordDatasetV2"), NO_ELEMENTS("FixedLengthRecordDataset"),
     NO_ELEMENTS("FixedLengthRecordDatasetV2"), NO_ELEMENTS("RebatchDatasetV2"),
+    NO_ELEMENTS("DebugIdentity"), NO_ELEMENTS("_MrDebugGraph"),
     NO_ELEMENTS("DebugIdentityV2"), NO_ELEMENTS("Copy"), NO_ELEMENTS("CopyHost"),
     NO_ELEMENTS("CSVDataset"), NO_ELEMENTS("CSVDatasetV2"), NO_ELEMENTS("ExperimentalCSVDataset"),
     NO_ELEMENTS("EmptyTensorMap"), NO_ELEMENTS("GeneratorDataset"),

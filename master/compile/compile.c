@@ -3,7 +3,8 @@
  *
  * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_simplify.c,
  * pass_invariants.c, pass_fold.c, pass_branches.c, pass_cse.c, pass_waits.c, pass_controls.c,
- * pass_datasets.c, place.h, pass_place.c, pass_fuse.c, pass_partition.c, pass_functions.c. */
+ * pass_datasets.c, place.h, pass_place.c, pass_debug.c, pass_fuse.c, pass_partition.c,
+ * pass_functions.c. */
 #include "master/compile/compile.h"
 
 #include <stdlib.h>
@@ -30,9 +31,11 @@ const struct pass compile_passes[] = {
     {"datasets",   pass_datasets,   "datasets as graphs, for clients",           false, false},
     {"sweep",      pass_prune,      "what the passes before it left unused",     false, true},
     {"place",      pass_place,      "WP 3.2.1 node placement",                   false, true},
+    {"debug",      pass_debug,      "tensors that a debugger watches",           false, false},
     {"fuse",       pass_fuse,       "WP 5.1: elementwise nodes as one",          true,  false},
     {"partition",  pass_partition,  "WP 3.2.2 cross-device communication",       false, false},
     {"functions",  pass_functions,  "CF 3: functions that kernels call",         false, false},
+    {"graphs",     pass_debug_graphs, "the graphs that a debugger gets",         false, false},
 };
 // clang-format on
 const size_t n_compile_passes = ARRAY_LEN(compile_passes);
@@ -104,7 +107,7 @@ static struct status *look_at(const struct compilation *c, const struct pass *pa
 struct status *compilation_run_pass(struct compilation *c, const struct pass *pass,
                                     bool *ret_changed) {
     *ret_changed = false;
-    if (is_switched_off(pass, c->options))
+    if (is_switched_off(pass, c->options) || (pass->is_optional && c->signature->n_watches > 0))
         return NULL;
     TRY(pass->run(c, ret_changed));
     if (*ret_changed && !pass->keeps_shapes)

@@ -2,7 +2,8 @@
  * 5.1; OSDI 3.3].
  *
  *   session graph ─► cut at feeds and fetches ─► prune ─► inline ─► simplify ─►
- *     invariants ─► fold ─► branches ─► cse ─► waits ─► controls ─► place ─► fuse ─► partition ─►
+ *     invariants ─► fold ─► branches ─► cse ─► waits ─► controls ─► place ─► debug ─► fuse ─►
+ *     partition ─►
  *     one graph per task, with the functions that kernels call
  *
  * Stateful nodes and their colocation groups have been placed before, once for the session's whole
@@ -25,6 +26,9 @@ struct signature {
     /* Endpoint from[i] of the graph takes the place of endpoint to[i], as a feed would. */
     const char **connect_from, **connect_to;
     int n_connections;
+    /* serialized DebugTensorWatch messages: what a debugger wants to see (pass_debug.c) */
+    const struct span *watches;
+    int n_watches;
     /* a partial run: fetches may be asked for before all feeds have come, so the compiler fills
      * `feed_needs` */
     bool is_partial;

@@ -39,9 +39,11 @@ struct status *pass_waits(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_controls(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_datasets(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_place(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_debug(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_fuse(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_partition(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_functions(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_debug_graphs(struct compilation *c, bool *ret_changed) MUST_USE;
 
 /* Finds the saves that ask for a consistent checkpoint, and the tasks whose values they take. The
  * graph is placed and not partitioned (find_saves.c). */

@@ -44,25 +44,27 @@ static struct status *parse_feed(struct span message, struct span *ret_name,
     return more < 0 ? malformed("a feed is cut short") : NULL;
 }
 
-/* A debugger's session asks for tensors to be written to files or sent to an address. */
-static struct status *check_debug_options(struct span options) {
-    struct proto_field field, name;
-    int more;
-    while ((more = proto_next(&options, &field)) > 0) {
-        if (field.number != 4 || field.wire_type != 2)
-            continue;
-        struct span node = {"", 0}, watch = field.bytes;
-        while (proto_next(&watch, &name) > 0)
-            if (name.number == 1 && name.wire_type == 2)
-                node = name.bytes;
-        return status_unimplemented(
-            "RunOptions.debug_options: no tensors are watched here, and %.*s is asked to be",
-            (int)MIN(node.len, (size_t)200), node.data);
-    }
-    return more < 0 ? malformed("its options are cut short") : NULL;
+/* What a debugger watches. global_step and reset_disk_byte_usage change nothing here. */
+static struct status *parse_debug_options(struct span options, struct arena *arena,
+                                          struct run_step_request *request) {
+    struct span in = options;
+    struct proto_field field;
+    int n = 0, more;
+    while ((more = proto_next(&in, &field)) > 0)
+        if (n++ == REQUEST_MAX_FIELDS)
+            return too_many_fields();
+    if (more < 0)
+        return malformed("its options are cut short");
+    request->watches = arena_array(arena, struct span, n + 1);
+    request->n_watches = 0;
+    while (proto_next(&options, &field) > 0)
+        if (field.number == 4 && field.wire_type == 2)
+            request->watches[request->n_watches++] = field.bytes;
+    return NULL;
 }
 
-static struct status *parse_options(struct span options, struct run_step_request *request) {
+static struct status *parse_options(struct span options, struct arena *arena,
+                                    struct run_step_request *request) {
     struct proto_field field;
     int more;
     while ((more = proto_next(&options, &field)) > 0) {
@@ -73,7 +75,7 @@ static struct status *parse_options(struct span options, struct run_step_request
         else if (field.number == 5 && field.wire_type == 0)
             request->output_partition_graphs = field.value != 0;
         else if (field.number == 6 && field.wire_type == 2)
-            TRY(check_debug_options(field.bytes));
+            TRY(parse_debug_options(field.bytes, arena, request));
     }
     return more < 0 ? malformed("its options are cut short") : NULL;
 }
@@ -113,7 +115,7 @@ struct status *run_step_request_parse(struct span body, struct arena *arena,
             break;
         case 5:
             request.options = field.bytes;
-            TRY(parse_options(field.bytes, &request));
+            TRY(parse_options(field.bytes, arena, &request));
             break;
         case 6:
             request.partial_run_handle = field.bytes;
@@ -191,7 +193,7 @@ struct status *callable_options_parse(struct span options, struct arena *arena,
     *ret = (struct run_step_request){.session_handle = {"", 0}};
     TRY(parse_names(options, &fields, arena, ret));
     TRY(request_find_bytes(options, 4, &ret->options));
-    return parse_options(ret->options, ret);
+    return parse_options(ret->options, arena, ret);
 }
 
 struct status *run_callable_parse(struct span body, const struct run_step_request *callable,
@@ -233,11 +235,11 @@ static char *put_u32(char *at, size_t value) {
 /* Counts and lengths precede what they count, so no byte in a name can make two requests look
  * alike. */
 struct span run_step_request_key(const struct run_step_request *request, struct arena *arena) {
-    const struct span *lists[] = {request->feed_names, request->fetches, request->targets,
-                                  request->connect_from, request->connect_to};
-    int counts[] = {request->n_feeds, request->n_fetches, request->n_targets,
-                    request->n_connections, request->n_connections};
-    int n_lists = request->n_connections > 0 ? 5 : 3;
+    const struct span *lists[] = {request->feed_names,   request->fetches,    request->targets,
+                                  request->connect_from, request->connect_to, request->watches};
+    int counts[] = {request->n_feeds,       request->n_fetches,     request->n_targets,
+                    request->n_connections, request->n_connections, request->n_watches};
+    int n_lists = request->n_watches > 0 ? 6 : request->n_connections > 0 ? 5 : 3;
     size_t len = request->is_partial;
     for (int list = 0; list < n_lists; list++, len += sizeof(uint32_t))
         for (int i = 0; i < counts[list]; i++)

@@ -22,6 +22,8 @@ struct run_step_request {
     int64_t timeout_ms;  /* from the options, 0: none */
     int trace_level;
     bool output_partition_graphs;
+    struct span *watches; /* n_watches DebugTensorWatch messages of the options */
+    int n_watches;
     struct span partial_run_handle;
     bool store_errors_in_response_body;
     uint64_t request_id;

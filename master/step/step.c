@@ -400,6 +400,13 @@ void step_fill_executable(void *arg, struct executable *executable) {
     signature->n_feeds = request->n_feeds;
     signature->n_fetches = request->n_fetches;
     signature->n_targets = request->n_targets;
+    struct span *watches = arena_array(&executable->arena, struct span, request->n_watches + 1);
+    for (int i = 0; i < request->n_watches; i++)
+        watches[i] = (struct span){
+            arena_memdup(&executable->arena, request->watches[i].data, request->watches[i].len),
+            request->watches[i].len};
+    signature->watches = watches;
+    signature->n_watches = request->n_watches;
     executable->is_repeated_fetch = arena_array(&executable->arena, bool, request->n_fetches + 1);
     struct strmap seen;
     strmap_init(&seen);

@@ -11,6 +11,7 @@
 #include "common/base/str.h"
 #include "common/graph/graph_proto.h"
 #include "common/graph/graph_text.h"
+#include "common/tensor/tensor_proto.h"
 #include "master/compile/link_table.h"
 
 enum { MAX_NAMES = 64 };
@@ -23,7 +24,7 @@ struct names {
 struct pass_case {
     const char *title;
     const char *tasks;
-    struct names feeds, fetches, targets, passes, options;
+    struct names feeds, fetches, targets, passes, options, watches;
     struct str in, extend, out; /* out: as the file has it */
 };
 
@@ -52,11 +53,8 @@ static void read_key(struct arena *arena, struct pass_case *c, const char *line)
     struct {
         const char *key;
         struct names *to;
-    } lists[] = {{"feeds:", &c->feeds},
-                 {"fetches:", &c->fetches},
-                 {"targets:", &c->targets},
-                 {"passes:", &c->passes},
-                 {"options:", &c->options}};
+    } lists[] = {{"feeds:", &c->feeds},   {"fetches:", &c->fetches}, {"targets:", &c->targets},
+                 {"passes:", &c->passes}, {"options:", &c->options}, {"watches:", &c->watches}};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         size_t len = strlen(lists[i].key);
         if (strncmp(line, lists[i].key, len) == 0) {
@@ -251,6 +249,26 @@ static struct status *run_passes(struct compilation *c, const struct pass_case *
     return NULL;
 }
 
+/* Makes messages DebugTensorWatch of "NODE:SLOT:OP[+OP]"; slot -1 means any. */
+static int make_watches(const struct names *texts, struct str *bytes, struct span *ret) {
+    size_t ends[MAX_NAMES + 1] = {0};
+    for (int i = 0; i < texts->n; i++) {
+        char copy[256], *rest = copy;
+        snprintf(copy, sizeof copy, "%s", texts->texts[i]);
+        const char *node = strsep(&rest, ":"), *slot = strsep(&rest, ":");
+        assert_non_null(rest);
+        proto_add_bytes(bytes, 1, node, strlen(node));
+        proto_add_int(bytes, 2, (uint64_t)atoll(slot));
+        for (char *op; (op = strsep(&rest, "+")) != NULL;)
+            proto_add_bytes(bytes, 3, op, strlen(op));
+        proto_add_bytes(bytes, 4, "file:///d", 9);
+        ends[i + 1] = bytes->len;
+    }
+    for (int i = 0; i < texts->n; i++)
+        ret[i] = (struct span){bytes->data + ends[i], ends[i + 1] - ends[i]};
+    return texts->n;
+}
+
 static void run_case(const struct pass_case *pass_case, const char *default_passes,
                      struct str *out) {
     struct compilation c;
@@ -261,6 +279,10 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
                                   pass_case->feeds.n,
                                   pass_case->fetches.n,
                                   pass_case->targets.n};
+    struct str watch_bytes = STR_INIT;
+    struct span watches[MAX_NAMES];
+    signature.watches = watches;
+    signature.n_watches = make_watches(&pass_case->watches, &watch_bytes, watches);
     struct device_table *devices = devices_from_text(pass_case->tasks);
     compile_options_default(&options);
     options.verify = true;
@@ -293,6 +315,7 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     compilation_fini(&c);
     device_table_unref(devices);
     link_table_free(options.links);
+    str_fini(&watch_bytes);
 }
 
 static int check_case(struct arena *arena, struct pass_case *c, struct str *echo,

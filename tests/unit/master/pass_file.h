@@ -9,6 +9,7 @@
  *   feeds: a:0                       the signature
  *   fetches: c:0
  *   targets: n
+ *   watches: a:0:DebugIdentity       what a debugger watches; slot -1: all
  *   passes: cut prune                default: what the test program says
  *   options: soft session            soft placement; place_session before the passes
  *            few_nodes bfloat16      functions may make 1000 nodes, not a million; floats cross as

@@ -1,0 +1,380 @@
+/* Watches tensors for a debugger: RunOptions.debug_options of TensorFlow's tfdbg.
+ *
+ *   a ──► b           watch a:0 with DebugIdentity          a ──────────────► b
+ *                                                           └► __dbg_a_0 ┄┄┄► b   (control edge)
+ *
+ * A debug node writes what it sees to the watch's URLs (kernels/host/text/debug_kernels.c). The
+ * consumers on the same task wait for it, because the debugger checks that a tensor was written
+ * before those that are computed from it. A Merge cannot wait for one of its inputs, so there the
+ * tensor itself waits, in an Identity. What an Enter hands on is not waited for, as in TensorFlow.
+ *
+ * A signature with watches is compiled without optional passes, so that the client's nodes are
+ * still there. This pass runs behind `place`, so nothing removes, merges or fuses what it adds.
+ * Nodes that the step does not need are not watched.
+ *
+ * pass_debug_graphs runs last: a node _MrDebugGraph of each task writes the task's graph. */
+#include <stdlib.h>
+
+#include "common/base/map.h"
+#include "common/graph/graph_controls.h"
+#include "common/graph/graph_proto.h"
+#include "common/graph/internal_ops.h"
+#include "common/tensor/tensor_proto.h"
+#include "kernels/kernel.h"
+#include "master/compile/compile_internal.h"
+#include "master/compile/place.h"
+
+enum { ANY_SLOT = -1, MAX_DEBUG_NODES = 1 << 20 };
+
+/* Fields of DebugTensorWatch. */
+enum { WATCH_NODE = 1, WATCH_SLOT, WATCH_OPS, WATCH_URLS, WATCH_TOLERATES };
+
+struct watch {
+    struct span node; /* "*": any */
+    int slot;         /* or ANY_SLOT */
+    bool tolerates;   /* a debug op without a kernel for the tensor's type is left out */
+    struct attr_value *ops, *urls;
+    int n_ops, n_urls;
+    struct watch *next; /* of the same node */
+};
+
+struct debugger {
+    struct compilation *c;
+    struct strmap watches; /* node → struct watch */
+    struct graph_consumers consumers;
+    int n_added;
+};
+
+static struct status *malformed(void) {
+    return status_invalid("RunOptions.debug_options: a watch is cut short");
+}
+
+static struct attr_value string_value(struct span text) {
+    return (struct attr_value){.type = ATTR_STRING, .s = text};
+}
+
+static struct status *check_url(struct span url) {
+    if (url.len >= 7 && memcmp(url.data, "file://", 7) == 0)
+        return NULL;
+    return status_unimplemented("RunOptions.debug_options: tensors are written to file:// only, "
+                                "and not to %.*s",
+                                (int)MIN(url.len, (size_t)200), url.data);
+}
+
+static struct status *read_watch(struct debugger *d, struct span bytes, struct watch **ret) {
+    struct arena *arena = &d->c->arena;
+    struct watch *watch = arena_alloc(arena, sizeof *watch);
+    struct span in = bytes;
+    struct proto_field field;
+    int more, n = 0;
+    while ((more = proto_next(&in, &field)) > 0)
+        n++;
+    if (more < 0)
+        return malformed();
+    *watch = (struct watch){.node = {"", 0},
+                            .ops = arena_array(arena, struct attr_value, n + 1),
+                            .urls = arena_array(arena, struct attr_value, n + 1)};
+    while (proto_next(&bytes, &field) > 0) {
+        if (proto_field_is(&field, WATCH_NODE, 2))
+            watch->node = field.bytes;
+        else if (proto_field_is(&field, WATCH_SLOT, 0))
+            watch->slot = (int)MAX((int64_t)field.value, (int64_t)ANY_SLOT);
+        else if (proto_field_is(&field, WATCH_OPS, 2))
+            watch->ops[watch->n_ops++] = string_value(field.bytes);
+        else if (proto_field_is(&field, WATCH_URLS, 2))
+            watch->urls[watch->n_urls++] = string_value(field.bytes);
+        else if (proto_field_is(&field, WATCH_TOLERATES, 0))
+            watch->tolerates = field.value != 0;
+    }
+    for (int i = 0; i < watch->n_urls; i++)
+        TRY(check_url(watch->urls[i].s));
+    *ret = watch;
+    return NULL;
+}
+
+static struct status *read_watches(struct debugger *d) {
+    for (int i = 0; i < d->c->signature->n_watches; i++) {
+        struct watch *watch;
+        TRY(read_watch(d, d->c->signature->watches[i], &watch));
+        watch->next = strmap_put_span(&d->watches, watch->node, watch);
+    }
+    return NULL;
+}
+
+/* ---- the attrs of a debug op: "DebugNumericSummary(lower_bound=-1;mute_if_healthy=true)" ---- */
+
+static struct status *set_attr(struct debugger *d, struct node *node, const char *text) {
+    char *name = arena_strdup(&d->c->arena, text), *value = strchr(name, '='), *end;
+    if (!value)
+        return status_invalid("'%s' is not NAME=VALUE", text);
+    *value++ = '\0';
+    const struct attr_value *old = node_attr(node, name);
+    if (!old)
+        return status_invalid("%s has no attr '%s'", node->op_name, name);
+    struct attr_value new = {.type = old->type};
+    bool is_read = false;
+    if (old->type == ATTR_FLOAT) {
+        new.f = strtof(value, &end);
+        is_read = end != value && *end == '\0';
+    } else if (old->type == ATTR_INT) {
+        new.i = strtoll(value, &end, 10);
+        is_read = end != value && *end == '\0';
+    } else if (old->type == ATTR_BOOL) {
+        new.b = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0;
+        is_read = new.b || strcasecmp(value, "false") == 0 || strcmp(value, "0") == 0;
+    } else if (old->type == ATTR_STRING) {
+        new.s = span_of(value);
+        is_read = true;
+    }
+    if (!is_read)
+        return status_invalid("'%s' is no value of %s's attr '%s'", value, node->op_name, name);
+    node_set_attr(&d->c->graph, node, name, &new);
+    return NULL;
+}
+
+static struct status *set_attrs(struct debugger *d, struct node *node, char *list) {
+    for (char *part; (part = strsep(&list, ";")) != NULL;) {
+        part += strspn(part, " ");
+        if (*part)
+            TRY(set_attr(d, node, part));
+    }
+    return NULL;
+}
+
+/* ---- adding debug nodes ---- */
+
+/* Makes the node of one debug op. *ret_node is set once the node exists, also on failure. */
+static struct status *make_node(struct debugger *d, struct node *src, int slot,
+                                const struct watch *watch, int i, struct node **ret_node) {
+    struct compilation *c = d->c;
+    struct graph *graph = &c->graph;
+    struct span text = watch->ops[i].s;
+    char *op = arena_strndup(&c->arena, text.data, text.len), *attrs = strchr(op, '(');
+    if (attrs) {
+        size_t len = strlen(attrs);
+        if (attrs[len - 1] != ')')
+            return status_invalid("'%s' does not end with ')'", op);
+        attrs[len - 1] = '\0';
+        *attrs++ = '\0';
+    }
+    struct node *node;
+    TRY(graph_add_node(graph,
+                       graph_unique_name(graph, arena_printf(&c->arena, "__dbg_%s_%d_%d_%s",
+                                                             src->name, slot, i, op)),
+                       op, "", &node));
+    *ret_node = node;
+    struct attr_value urls = {.type = ATTR_LIST_STRING,
+                              .list = {.values = watch->urls, .n_values = watch->n_urls}};
+    if (!node_attr(node, "debug_urls") || !node_attr(node, "tensor_name"))
+        return status_invalid("%s is no debug op", op);
+    node_set_attr_type(graph, node, "T", dtype_base((enum dtype)src->out_types[slot]));
+    node_set_attr_s(graph, node, "tensor_name", arena_printf(&c->arena, "%s:%d", src->name, slot));
+    node_set_attr_s(graph, node, "device_name", c->devices->devices[src->placed].full_name);
+    node_set_attr(graph, node, "debug_urls", &urls);
+    TRY(set_attrs(d, node, attrs));
+    node_add_input(graph, node, src, slot);
+    TRY(node_finish(graph, node));
+    node->placed = device_host(c->devices, src->placed);
+    if (!kernel_find(node, "CPU"))
+        return status_invalid("Failed to find kernel definition for debug op %s on watched tensor "
+                              "%s:%d",
+                              op, src->name, slot);
+    return NULL;
+}
+
+static struct status *add_node(struct debugger *d, struct node *src, int slot,
+                               const struct watch *watch, int i, struct node **ret_node) {
+    struct node *node = NULL;
+    *ret_node = NULL;
+    if (d->n_added++ >= MAX_DEBUG_NODES)
+        return status_exhausted("more than %d tensors are watched", MAX_DEBUG_NODES);
+    struct status *st = make_node(d, src, slot, watch, i, &node);
+    if (!st) {
+        *ret_node = node;
+        return NULL;
+    }
+    if (node)
+        graph_remove_node(&d->c->graph, node);
+    if (watch->tolerates) {
+        status_unref(st);
+        return NULL;
+    }
+    struct status *failure = status_failed_precondition(
+        "Failed to create debug node %.*s for tensor %s:%d, due to: %s", (int)watch->ops[i].s.len,
+        watch->ops[i].s.data, src->name, slot, status_message(st));
+    status_unref(st);
+    return failure;
+}
+
+/* Makes the tensor itself wait for the debug nodes, on its way to a Merge. */
+static struct status *delay(struct debugger *d, struct node *src, int slot,
+                            struct node *const *nodes, int n, struct node **copy) {
+    struct graph *graph = &d->c->graph;
+    if (*copy)
+        return NULL;
+    TRY(graph_add_node(
+        graph,
+        graph_unique_name(graph, arena_printf(&d->c->arena, "__copy_%s_%d", src->name, slot)),
+        "Identity", "", copy));
+    node_set_attr_type(graph, *copy, "T", dtype_base((enum dtype)src->out_types[slot]));
+    node_add_input(graph, *copy, src, slot);
+    node_add_controls(graph, *copy, nodes, n);
+    TRY(node_finish(graph, *copy));
+    (*copy)->placed = src->placed;
+    return NULL;
+}
+
+static struct status *order_consumers(struct debugger *d, struct node *src, int slot,
+                                      struct node *const *nodes, int n) {
+    struct compilation *c = d->c;
+    const struct device_info *devices = c->devices->devices;
+    struct node *copy = NULL;
+    for (int i = d->consumers.first[src->id]; i < d->consumers.first[src->id + 1]; i++) {
+        const struct node_output_edge *edge = &d->consumers.edges[i];
+        if (edge->index != slot || devices[edge->dst->placed].task != devices[src->placed].task)
+            continue;
+        if (!node_is_either(edge->dst, "Merge", "RefMerge")) {
+            node_add_controls(&c->graph, edge->dst, nodes, n);
+            continue;
+        }
+        if (dtype_is_ref((enum dtype)src->out_types[slot]))
+            continue;
+        TRY(delay(d, src, slot, nodes, n, &copy));
+        node_set_input(edge->dst, edge->position, copy, 0);
+    }
+    return NULL;
+}
+
+static struct status *watch_slot(struct debugger *d, struct node *src, int slot,
+                                 const struct watch *watch) {
+    struct node **nodes = arena_array(&d->c->arena, struct node *, watch->n_ops + 1);
+    int n = 0;
+    for (int i = 0; i < watch->n_ops; i++) {
+        TRY(add_node(d, src, slot, watch, i, &nodes[n]));
+        n += nodes[n] != NULL;
+    }
+    bool is_waited_for = n > 0 && !node_is_either(src, "Enter", "RefEnter");
+    return is_waited_for ? order_consumers(d, src, slot, nodes, n) : NULL;
+}
+
+/* A watch of the node's own name goes before one of any node. What NextIteration hands on can only
+ * be seen in the next iteration, as the output of its Merge. */
+static struct status *watch_node(struct debugger *d, struct node *node) {
+    if (node_is_either(node, "NextIteration", "RefNextIteration"))
+        return NULL;
+    for (int slot = 0; slot < node->n_outputs; slot++) {
+        const struct watch *found = NULL;
+        for (int any = 0; any < 2 && !found; any++) {
+            const struct watch *watch = strmap_get(&d->watches, any ? "*" : node->name);
+            for (; watch && !found; watch = watch->next)
+                if (watch->slot == ANY_SLOT || watch->slot == slot)
+                    found = watch;
+        }
+        if (found)
+            TRY(watch_slot(d, node, slot, found));
+    }
+    return NULL;
+}
+
+struct status *pass_debug(struct compilation *c, bool *ret_changed) {
+    struct debugger d = {.c = c};
+    struct status *st = NULL;
+    int n_nodes = c->graph.n_nodes;
+    if (c->signature->n_watches == 0)
+        return NULL;
+    strmap_init(&d.watches);
+    graph_consumers_init(&d.consumers, &c->graph);
+    TRY_OUT(read_watches(&d));
+    for (int i = 0; i < n_nodes; i++)
+        if (!c->graph.nodes[i]->is_removed)
+            TRY_OUT(watch_node(&d, c->graph.nodes[i]));
+    *ret_changed = true;
+out:
+    graph_consumers_fini(&d.consumers);
+    strmap_fini(&d.watches);
+    return st;
+}
+
+/* ---- the graphs ---- */
+
+static void add_names(struct str *out, const char *key, const char *const *names, int n) {
+    str_addf(out, ",\"%s\":[", key);
+    for (int i = 0; i < n; i++) {
+        str_add(out, i > 0 ? ",\"" : "\"");
+        str_add_json_escaped(out, names[i], strlen(names[i]));
+        str_add_char(out, '"');
+    }
+    str_add_char(out, ']');
+}
+
+/* Writes what TensorFlow calls core metadata. The indices of steps are not known here. */
+static void add_metadata(const struct signature *signature, struct str *out) {
+    str_add(out, "{\"global_step\":-1,\"session_run_index\":0,\"executor_step_index\":0");
+    add_names(out, "input_names", signature->feeds, signature->n_feeds);
+    add_names(out, "output_names", signature->fetches, signature->n_fetches);
+    add_names(out, "target_nodes", signature->targets, signature->n_targets);
+    str_add_char(out, '}');
+}
+
+static bool is_debug_node(const struct node *node) {
+    return !node->is_removed && strncmp(node->name, "__dbg_", 6) == 0 &&
+           node_attr(node, "debug_urls") && node_attr(node, "device_name");
+}
+
+/* One for each pair of a device and a URL of the partition's debug nodes. */
+static struct status *add_graph_nodes(struct compilation *c, struct graph *graph,
+                                      const char *device, int placed, bool is_first) {
+    struct str graphdef = STR_INIT, metadata = STR_INIT;
+    struct strmap seen;
+    struct status *st = NULL;
+    int n_nodes = graph->n_nodes;
+    strmap_init(&seen);
+    add_metadata(c->signature, &metadata);
+    for (int i = 0; i < n_nodes; i++) {
+        const struct node *node = graph->nodes[i];
+        if (!is_debug_node(node))
+            continue;
+        const struct attr_value *urls = node_attr(node, "debug_urls"),
+                                *watched = node_attr(node, "device_name");
+        for (int u = 0; u < urls->list.n_values; u++) {
+            struct span url = urls->list.values[u].s;
+            char *key = arena_printf(&c->arena, "%.*s %.*s", (int)watched->s.len, watched->s.data,
+                                     (int)url.len, url.data);
+            if (strmap_put(&seen, key, key))
+                continue;
+            if (graphdef.len == 0)
+                graph_to_graphdef(graph, NULL, &graphdef);
+            struct node *writer;
+            TRY_OUT(graph_add_node(graph, graph_unique_name(graph, "_debug_graph"), OP_DEBUG_GRAPH,
+                                   device, &writer));
+            node_set_attr(graph, writer, "device_name", watched);
+            node_set_attr(graph, writer, "debug_url",
+                          &(struct attr_value){.type = ATTR_STRING, .s = url});
+            node_set_attr(
+                graph, writer, "graph",
+                &(struct attr_value){.type = ATTR_STRING, .s = {graphdef.data, graphdef.len}});
+            node_set_attr_s(graph, writer, "metadata", is_first ? str_text(&metadata) : "");
+            TRY_OUT(node_finish(graph, writer));
+            writer->placed = placed;
+            is_first = false;
+        }
+    }
+out:
+    strmap_fini(&seen);
+    str_fini(&graphdef);
+    str_fini(&metadata);
+    return st;
+}
+
+struct status *pass_debug_graphs(struct compilation *c, bool *ret_changed) {
+    if (c->signature->n_watches == 0)
+        return NULL;
+    for (int i = 0; i < c->result->n_partitions; i++) {
+        struct partition *partition = &c->result->partitions[i];
+        int device = c->devices->tasks[partition->task].first_device;
+        TRY(add_graph_nodes(c, &partition->graph, c->devices->devices[device].full_name, device,
+                            i == 0));
+    }
+    *ret_changed = true;
+    return NULL;
+}

@@ -277,7 +277,7 @@ static struct status *try_plan(struct search *search, cudnnBackendDescriptor_t c
 static void pass_over_take(struct search *search, const char *what, struct status *st) {
     if (!st)
         return;
-    log_warning("%s of cuDNN is passed over: %s", what, status_message(st));
+    log_event(EVENT_GPU_TROUBLE, "%s of cuDNN is passed over: %s", what, status_message(st));
     if (!search->failure)
         search->failure = st;
     else

@@ -162,7 +162,6 @@ static void close_loop(TF_DeprecatedSession *session) {
         loop_run_once(session->calls.loop);
     if (session->cluster) {
         session->local->stop(session->cluster);
-        loop_stop(session->calls.loop);
         loop_run(session->calls.loop);
         session->local->free(session->cluster);
     }

@@ -61,6 +61,8 @@ TF_Buffer TF_GetBuffer(TF_Buffer *buffer) { return *buffer; }
 
 /* ---- tensors ---- */
 
+enum { ADOPT_MIN_BYTES = 4096 }; /* copying less costs less than keeping it */
+
 size_t TF_DataTypeSize(TF_DataType dtype) {
     return dtype_is_known((int)dtype) && !dtype_is_object((enum dtype)dtype)
                ? (size_t)dtype_size((enum dtype)dtype)
@@ -101,10 +103,48 @@ TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dim
     return client_tensor_new(&value);
 }
 
+/* The caller's memory, which the tensor has taken. */
+struct adopted {
+    void (*deallocator)(void *data, size_t length, void *arg);
+    void *data, *arg;
+    size_t length;
+};
+
+static void release_adopted(void *arg) {
+    struct adopted *adopted = arg;
+    adopted->deallocator(adopted->data, adopted->length, adopted->arg);
+    free(adopted);
+}
+
+/* NULL: the memory has to be copied. */
+static TF_Tensor *adopt(TF_DataType dtype, struct shape shape, const struct adopted *memory) {
+    struct tensor value;
+    int64_t n_elements;
+    size_t element = TF_DataTypeSize(dtype);
+    struct status *st = element > 0 ? shape_n_elements(shape, &n_elements) : NULL;
+    bool fits = element > 0 && !st && memory->deallocator && memory->length >= ADOPT_MIN_BYTES &&
+                memory->length / element == (size_t)n_elements && memory->length % element == 0 &&
+                (uintptr_t)memory->data % element == 0;
+    status_unref(st);
+    if (!fits)
+        return NULL;
+    struct adopted *kept = xmalloc(sizeof *kept);
+    *kept = *memory;
+    struct buffer *buffer = buffer_wrap(memory->data, memory->length, release_adopted, kept);
+    st = tensor_view(buffer, memory->data, (enum dtype)dtype, shape, &value);
+    CHECK(!st);
+    buffer_unref(buffer);
+    return client_tensor_new(&value);
+}
+
 TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data,
                         size_t length, void (*deallocator)(void *data, size_t length, void *arg),
                         void *arg) {
-    TF_Tensor *tensor = TF_AllocateTensor(dtype, dims, num_dims, length);
+    struct adopted memory = {deallocator, data, arg, length};
+    TF_Tensor *tensor = adopt(dtype, (struct shape){num_dims, dims}, &memory);
+    if (tensor)
+        return tensor;
+    tensor = TF_AllocateTensor(dtype, dims, num_dims, length);
     if (tensor && length)
         memcpy(tensor_data(&tensor->value), data, length);
     if (deallocator)

@@ -421,6 +421,8 @@ static void close_etcd(void *arg) {
     etcd_close(program->etcd, NULL, NULL);
 }
 
+static void on_worker_stopped(void *arg) { loop_stop(((struct program *)arg)->loop); }
+
 static void stop(struct program *program) {
     if (program->is_drained)
         return;
@@ -439,8 +441,9 @@ static void stop(struct program *program) {
     cost_keeper_close(program->costs);
     service_free(program->service);
     if (program->worker)
-        embedded_worker_stop(program->worker, NULL, NULL);
-    loop_stop(program->loop);
+        embedded_worker_stop(program->worker, on_worker_stopped, program);
+    else
+        loop_stop(program->loop);
 }
 
 static void on_drained(void *arg) { stop(arg); }

@@ -14,6 +14,7 @@
 enum { MAX_THREADS = 1024 };
 
 struct local_cluster {
+    struct loop *loop;
     struct pool *pool;
     struct embedded_worker *worker;
     struct service *service;
@@ -104,11 +105,16 @@ static struct status *start_both(struct loop *loop, const struct local_config *c
     return st;
 }
 
+/* The worker may wait for the pool, when nothing is open on the loop. */
+static void on_worker_stopped(void *arg) { loop_stop(((struct local_cluster *)arg)->loop); }
+
 static void stop_cluster(struct local_cluster *cluster) {
     if (cluster->service)
         service_free(cluster->service);
     if (cluster->worker)
-        embedded_worker_stop(cluster->worker, NULL, NULL);
+        embedded_worker_stop(cluster->worker, on_worker_stopped, cluster);
+    else
+        loop_stop(cluster->loop);
     cluster->service = NULL;
 }
 
@@ -129,6 +135,7 @@ static struct status *start_cluster(struct loop *loop, struct span config_bytes,
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         return status_unavailable("socketpair: %s", strerror(errno));
     struct local_cluster *cluster = xcalloc(1, sizeof *cluster);
+    cluster->loop = loop;
     cluster->pool = pool_new(config.n_threads);
     cluster_spec_init(&cluster->spec);
     struct status *st = start_both(loop, &config, cluster);
@@ -136,7 +143,6 @@ static struct status *start_cluster(struct loop *loop, struct span config_bytes,
         close(ends[0]);
         close(ends[1]);
         stop_cluster(cluster);
-        loop_stop(loop);
         loop_run(loop);
         free_cluster(cluster);
         return st;

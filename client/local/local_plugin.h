@@ -21,7 +21,8 @@ struct local_plugin {
      * config that cannot be; UNAVAILABLE, what the system refuses. */
     struct status *(*start)(struct loop *loop, struct span config, struct local_cluster **ret,
                             int *ret_fd);
-    /* Ends every step. Then the caller runs the loop until nothing is open on it. Loop thread. */
+    /* Ends every step, and then the loop: the caller runs it (loop_run) until it returns. Loop
+     * thread. */
     void (*stop)(struct local_cluster *cluster);
     /* Ends the threads and frees the devices; before loop_free. */
     void (*free)(struct local_cluster *cluster);

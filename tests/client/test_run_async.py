@@ -45,6 +45,15 @@ class Model:
         self.b.close()
 
 
+class TestEnd(unittest.TestCase):
+    def test_a_session_that_nobody_used_ends(self):
+        for where in (target(), ""):
+            for _ in range(20):
+                b = Builder(millrace())
+                b.call("TF_DeleteSession", b.session(where))
+                b.close()
+
+
 class TestRunAsync(unittest.TestCase):
     def models(self):
         for where in (target(), ""):

@@ -18,7 +18,7 @@ PROGRAMS = ("tf-master", "tf-worker", "tfctl")
 SUBCOMMANDS = ("certs", "checkpoint", "costs", "devices", "doctor", "job", "local", "run", "status",
                "top", "tunnel")
 # The C library's own test lists these.
-LIBRARY = re.compile(r"include/|lib/([^/]+/)?(libmillrace\.|pkgconfig/)")
+LIBRARY = re.compile(r"include/|lib/([^/]+/)?(libmillrace(-local)?\.|pkgconfig/)")
 
 
 def files_below(top):

@@ -95,6 +95,35 @@ static void tensors_check_their_size(void **state) {
     TF_DeleteTensor(NULL);
 }
 
+static void large_memory_is_adopted(void **state) {
+    enum { N = 4096 };
+    float *values = aligned_alloc(64, (N + 1) * sizeof(float));
+    int64_t dims[1] = {N};
+    int n_freed = 0;
+    size_t length = N * sizeof(float);
+    values[0] = 1;
+    TF_Tensor *tensor = TF_NewTensor(TF_FLOAT, dims, 1, values, length, count_call, &n_freed);
+    assert_int_equal(n_freed, 0);
+    assert_ptr_equal(TF_TensorData(tensor), values);
+    TF_DeleteTensor(tensor);
+    assert_int_equal(n_freed, 1);
+    /* not aligned, without a deallocator: copied */
+    char *odd = (char *)values + 1;
+    tensor = TF_NewTensor(TF_FLOAT, dims, 1, odd, length, count_call, &n_freed);
+    assert_int_equal(n_freed, 2);
+    assert_ptr_not_equal(TF_TensorData(tensor), odd);
+    TF_DeleteTensor(tensor);
+    tensor = TF_NewTensor(TF_FLOAT, dims, 1, values, length, NULL, NULL);
+    assert_ptr_not_equal(TF_TensorData(tensor), values);
+    TF_DeleteTensor(tensor);
+    /* too short, negative */
+    assert_null(TF_NewTensor(TF_FLOAT, dims, 1, values, length - 4, count_call, &n_freed));
+    dims[0] = -1;
+    assert_null(TF_NewTensor(TF_FLOAT, dims, 1, values, length, count_call, &n_freed));
+    assert_int_equal(n_freed, 4);
+    free(values);
+}
+
 static void strings_hold_any_bytes(void **state) {
     const char *const data[] = {"a\0b", "", "caf\xc3\xa9"};
     const size_t lengths[] = {3, 0, 5};
@@ -453,6 +482,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_holds_its_message),
         cmocka_unit_test(tensors_check_their_size),
+        cmocka_unit_test(large_memory_is_adopted),
         cmocka_unit_test(strings_hold_any_bytes),
         WITH_MASTER(a_target_must_name_a_port),
         WITH_MASTER(a_bad_config_is_refused),

@@ -2,7 +2,7 @@
 """Placement by cost on real processes: is it faster than the simple rule, and does a step take as
 long as the simulation says?
 
-    bench/placement.py [--rounds N] [--only TEXT] [--size N] [--bin DIR]
+    bench/placement.py [--rounds N] [--only TEXT] [--size N] [--load N] [--bin DIR]
 
 For each case two workers are started, made slower by --device-scale, and two masters that share
 them, one with --placement=cost. Steps of both run in alternating rounds. The columns are the
@@ -10,13 +10,17 @@ shortest measured step by the simple rule and by cost, how many times faster tha
 simulation of each placement said: by estimates, and again with measured costs, in a new session.
 The last two cases leave nothing to choose: both placements are the same.
 The last line is the median error of the simulated times. Slow kernels mostly sleep, so two workers
-run side by side on few cores, but other work on the machine lengthens the measured steps."""
+run side by side on few cores, but other work on the machine lengthens the measured steps. --load
+runs this many busy processes while costs are measured, and stops them while steps are timed: a
+cost is what a node takes undisturbed."""
 import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -132,7 +136,12 @@ def n_measured(master):
         return sum("MatMul" in row["key"] for row in json.load(page))
 
 
-def measure(arguments, name, scales, build, errors):
+def signal_all(processes, number):
+    for process in processes:
+        process.send_signal(number)
+
+
+def measure(arguments, name, scales, build, errors, load):
     with tempfile.TemporaryDirectory() as directory:
         daemons = []
         try:
@@ -151,9 +160,11 @@ def measure(arguments, name, scales, build, errors):
                 estimated.run()
             by_cost = Step(masters[1], build, arguments.size)
             times = [[], []]
+            signal_all(load, signal.SIGSTOP)
             for _ in range(arguments.rounds):
                 times[0].append(simple.run())
                 times[1].append(by_cost.run())
+            signal_all(load, signal.SIGCONT)
             for step in (simple, estimated, by_cost):
                 step.session.close()  # while there is somebody to answer
         finally:
@@ -180,15 +191,23 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--only", default="")
+    parser.add_argument("--load", type=int, default=0)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
     arguments = parser.parse_args()
     tf1.disable_eager_execution()
     errors = {"estimated": [], "measured": []}
     print(f"{'ms a step':20} {'simple':>9} {'by cost':>9} {'times':>7}   "
           f"{'simulated by estimates':>19}   {'with measured costs':>19}")
-    for name, (scales, build) in CASES.items():
-        if arguments.only in name:
-            measure(arguments, name, scales, build, errors)
+    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            for _ in range(arguments.load)]
+    try:
+        for name, (scales, build) in CASES.items():
+            if arguments.only in name:
+                measure(arguments, name, scales, build, errors, load)
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
     if any(errors.values()):
         print("median error of the simulated step: " + ", ".join(
             f"{kind} costs {statistics.median(values):.0%} of {len(values)}"

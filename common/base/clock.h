@@ -13,6 +13,13 @@ static inline int64_t clock_now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Nanoseconds for which the calling thread has had a core. Costs a system call, some 0.2 us. */
+static inline int64_t clock_thread_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* Microseconds since 1970, as in step statistics. */
 static inline int64_t clock_wall_us(void) {
     struct timespec now;

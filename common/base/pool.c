@@ -366,6 +366,10 @@ static bool loop_is_done(struct loop *loop) {
     return atomic_load_explicit(&loop->n_done, memory_order_acquire) == loop->n;
 }
 
+static _Thread_local int64_t waited_ns; /* of pool_waited_ns */
+
+int64_t pool_waited_ns(void) { return waited_ns; }
+
 static void loop_wait(struct loop *loop) {
     for (int i = 0; i < SPINS_BEFORE_SLEEP; i++) {
         if (loop_is_done(loop))
@@ -374,10 +378,12 @@ static void loop_wait(struct loop *loop) {
         __builtin_ia32_pause();
 #endif
     }
+    int64_t start_ns = clock_now_ns();
     pthread_mutex_lock(&loop->mutex);
     while (!loop_is_done(loop))
         pthread_cond_wait(&loop->ended, &loop->mutex);
     pthread_mutex_unlock(&loop->mutex);
+    waited_ns += clock_now_ns() - start_ns;
 }
 
 static struct loop *loop_new(struct pool *pool, int64_t n, int64_t range, double cost_ns,

@@ -36,6 +36,10 @@ void pool_submit(struct pool *pool, struct pool_task *task);
 void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns,
                        void (*fn)(void *arg, int64_t begin, int64_t end), void *arg);
 
+/* For how long the calling thread has slept in pool_parallel_for so far, until other threads had
+ * ended their ranges. */
+int64_t pool_waited_ns(void);
+
 /* Is the caller a compute thread of any pool? */
 bool pool_is_current(void);
 

@@ -8,7 +8,10 @@
 #include "common/base/map.h"
 #include "master/compile/cost_table_internal.h"
 
-enum { NEW_COUNTS_FOR = 8, MAX_SHOWN_INPUTS = 6, MAX_NAME_BYTES = 100 };
+/* The share of a new time in the row; the first times may have more. */
+static const double SHORTER_COUNTS = 1.0 / 4, LONGER_COUNTS = 1.0 / 16;
+
+enum { MAX_SHOWN_INPUTS = 6, MAX_NAME_BYTES = 100 };
 
 /* ---- keys ---- */
 
@@ -136,8 +139,9 @@ void cost_table_note(struct cost_table *table, const char *key, double ns, int64
     if (!row)
         row = add_row(table, key);
     row->n = MIN(row->n + n, (int64_t)COST_MAX_COUNT);
-    double share = fmax((double)n / (double)row->n, 1.0 / NEW_COUNTS_FOR);
-    row->ns += (ns - row->ns) * share;
+    double of_all = (double)n / (double)row->n;
+    double share = ns < row->ns ? fmax(of_all, SHORTER_COUNTS) : LONGER_COUNTS;
+    row->ns += (ns - row->ns) * (of_all < 1 ? share : 1);
     table->n_changes++;
     pthread_mutex_unlock(&table->lock);
 }

@@ -5,6 +5,7 @@
 
 #include "master/compile/cost_rows.h"
 #include "master/step/trace_nodes.h"
+#include "rpc/wire/step_messages.h"
 
 /* What the traces say of one node. */
 struct sample {
@@ -23,19 +24,23 @@ bool cost_sample_is_due(const struct compiled *compiled, int64_t sampled_rows,
                SAMPLE_STEP_NS + MAX(n_nodes, sampled_rows) * SAMPLE_NODE_NS;
 }
 
-/* NodeExecStats {node_name 1, all_end_rel_nanos 16} */
+/* NodeExecStats {node_name 1, all_end_rel_nanos 16, TRACE_BUSY_NANOS}. The time that passed counts
+ * only where nothing better is known: other work on the host lengthens it. */
 static void read_node(struct span in, const struct strmap *by_name) {
     struct proto_field field;
     struct sample *sample = NULL;
-    uint64_t elapsed_ns = 0;
+    uint64_t elapsed_ns = 0, busy_ns = 0;
     while (proto_next(&in, &field) > 0)
         if (proto_field_is(&field, 1, 2))
             sample = strmap_get_span(by_name, field.bytes);
         else if (proto_field_is(&field, 16, 0))
             elapsed_ns = field.value;
-    if (!sample || elapsed_ns == 0 || (double)elapsed_ns > COST_MAX_NS)
+        else if (proto_field_is(&field, TRACE_BUSY_NANOS, 0))
+            busy_ns = field.value;
+    uint64_t ns = busy_ns > 0 ? busy_ns : elapsed_ns;
+    if (!sample || ns == 0 || (double)ns > COST_MAX_NS)
         return;
-    sample->total_ns += (double)elapsed_ns;
+    sample->total_ns += (double)ns;
     sample->n++;
 }
 

@@ -56,6 +56,9 @@ void run_done_add_status(struct str *out, const struct status *status, bool is_d
 /* Fetches are added in the order of the graph's. A dead one is TENSOR_DEAD. proto_size_bytes: as
  * for tensor_meta_add. */
 void run_done_add_fetch(struct str *out, const struct tensor *t, size_t proto_size_bytes);
+/* The field of NodeExecStats messages that is not TensorFlow's: for how many nanoseconds the node's
+ * kernel kept its thread busy, without the time in which other work had the core. */
+enum { TRACE_BUSY_NANOS = 1000 };
 /* The payload's last part, of that size, is a StepStats message. */
 void run_done_add_trace(struct str *out, size_t size_bytes);
 

@@ -448,12 +448,14 @@ void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx)
 }
 
 /* A kernel of a traced step, or one that a test makes slower, has run. */
-static void end_timed(struct executor *executor, const struct plan_node *node, int64_t start_ns,
-                      const struct tensor *output) {
-    executor_slow_down(executor, start_ns);
+static void end_timed(struct executor *executor, const struct plan_node *node,
+                      struct kernel_start start, const struct tensor *output) {
+    int64_t busy_ns = executor_slow_down(executor, start);
     if (!executor->stats)
         return;
-    stats_node(executor, node, start_ns, clock_now_ns(), output);
+    struct node_stats *row = stats_node(executor, node, start.at_ns, clock_now_ns(), output);
+    if (row)
+        row->busy_ns = busy_ns;
     if (node->flags & PLAN_ENQUEUES)
         stats_enqueue_end(executor, node, true);
 }
@@ -465,7 +467,9 @@ static void run_kernel(struct executor *executor, struct iteration *iteration,
     struct kernel_ctx ctx = kernel_context(executor, node, inputs);
     if (edge)
         ctx.outputs = &iteration->slots[edge->slot];
-    int64_t start_ns = unlikely(executor->is_timed) ? clock_now_ns() : 0;
+    struct kernel_start start = {0};
+    if (unlikely(executor->is_timed))
+        start = kernel_start_now();
     if (unlikely(executor->is_timed && executor->stats && (node->flags & PLAN_ENQUEUES)))
         stats_enqueue_begin(executor, node);
     if (unlikely(is_long))
@@ -473,7 +477,7 @@ static void run_kernel(struct executor *executor, struct iteration *iteration,
     else
         node->compute(&ctx);
     if (unlikely(executor->is_timed))
-        end_timed(executor, node, start_ns, node->n_outputs ? &ctx.outputs[0] : NULL);
+        end_timed(executor, node, start, node->n_outputs ? &ctx.outputs[0] : NULL);
     if (edge && likely(!ctx.status && !executor->is_aborted && ctx.outputs->storage != TENSOR_NONE))
         finish_direct(executor, iteration, node, edge);
     else
@@ -495,20 +499,26 @@ static bool run_late_kernel(struct executor *executor, struct iteration *iterati
         return false;
     }
     struct kernel_ctx ctx = kernel_context(executor, node, inputs);
-    int64_t start_ns = unlikely(executor->is_timed) ? clock_now_ns() : 0;
+    struct kernel_start start = {0};
+    int64_t busy_ns = 0;
+    if (unlikely(executor->is_timed))
+        start = kernel_start_now();
     ctx.status = st;
     if (!st)
         node->compute(&ctx);
     if (unlikely(executor->is_timed))
-        executor_slow_down(executor, start_ns);
+        busy_ns = executor_slow_down(executor, start);
     if (!ctx.status && ref.storage == TENSOR_REF) {
         tensor_set_ref_shape(&ref, tensor_shape(output), output->n_elements);
         tensor_clear(output);
         tensor_move(output, &ref);
     }
     tensor_clear(&ref);
-    if (unlikely(executor->stats != NULL))
-        stats_node(executor, node, start_ns, clock_now_ns(), output);
+    if (unlikely(executor->stats != NULL)) {
+        struct node_stats *row = stats_node(executor, node, start.at_ns, clock_now_ns(), output);
+        if (row)
+            row->busy_ns = busy_ns;
+    }
     executor_finish_node(executor, iteration, node, executor->outputs, false, ctx.status);
     return true;
 }

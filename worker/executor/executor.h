@@ -101,6 +101,9 @@ struct node_stats {
     const char *stream;
     int64_t scheduled_ns, start_ns, end_ns; /* monotonic */
     uint64_t frame_iter; /* of a Send or Recv: with its edge and the step, the key of its value */
+    /* What a kernel took its thread: without the time in which other work had the core. 0: not
+     * known. */
+    int64_t busy_ns;
     uint32_t thread_id;
     struct {
         uint8_t dtype, rank;

@@ -90,11 +90,15 @@ void async_complete(struct async_op *op) {
 static void run_on_pool(struct pool_task *task) {
     struct async_op *op = CONTAINER_OF(task, struct async_op, task);
     wake_defer_begin();
-    op->started_ns = op->executor->is_timed ? clock_now_ns() : 0;
+    bool is_timed = op->executor->is_timed;
+    struct kernel_start start = {0};
+    if (is_timed)
+        start = kernel_start_now();
     executor_compute_long(op->node, &op->ctx);
-    if (op->executor->is_timed)
-        executor_slow_down(op->executor, op->started_ns);
-    op->ended_ns = op->started_ns ? clock_now_ns() : 0;
+    if (is_timed)
+        op->busy_ns = executor_slow_down(op->executor, start);
+    op->started_ns = start.at_ns;
+    op->ended_ns = is_timed ? clock_now_ns() : 0;
     executor_post(op);
     wake_defer_end();
 }

@@ -78,6 +78,12 @@ struct ready {
     bool is_dead;
 };
 
+/* When a timed kernel began: on the clock, and on its thread's busy clock. That one stands while
+ * other work has the core, and goes on while the thread waits for other threads of its loop. */
+struct kernel_start {
+    int64_t at_ns, busy_ns;
+};
+
 /* A node whose running ends on another thread, or later. */
 struct async_op {
     struct kernel_ctx ctx;
@@ -87,6 +93,7 @@ struct async_op {
     struct iteration *iteration;
     const struct plan_node *node;
     int64_t started_ns, ended_ns; /* on a pool thread, while kernels are timed; else 0 */
+    int64_t busy_ns;              /* of node_stats */
     int64_t since_ns;
     struct pool_task task; /* run on the pool */
     union {
@@ -180,9 +187,12 @@ void executor_fail(struct executor *executor, const struct plan_node *node,
 /* Runs a kernel that may take long. One that changes nothing but its outputs stops soon after the
  * execution has been cancelled or has failed, with the status CANCELLED. Any thread. */
 void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx);
-/* A kernel has run since start_ns: lets the time pass that execution.scale adds, unless the step is
- * cancelled. Any thread. */
-void executor_slow_down(const struct executor *executor, int64_t start_ns);
+/* A kernel begins, and is timed. Any thread. */
+struct kernel_start kernel_start_now(void);
+/* A kernel has run since `start` on this thread: lets the time pass that execution.scale adds,
+ * unless the step is cancelled. Returns the busy time that such a slow device would have taken. Any
+ * thread. */
+int64_t executor_slow_down(const struct executor *executor, struct kernel_start start);
 /* Posts an operation that has ended. Any thread; may run the execution. */
 void executor_post(struct async_op *op);
 /* Adds a message to the mailbox. True: the calling thread has become the owner, and must call
@@ -284,8 +294,9 @@ void stats_enqueue_begin(struct executor *executor, const struct plan_node *node
 void stats_enqueue_end(struct executor *executor, const struct plan_node *node, bool has_row);
 /* Adds the times of devices, whose work has ended. */
 void stats_end(struct executor *executor);
-void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
-                int64_t end_ns, const struct tensor *output);
+/* Returns the row, valid until the next call; NULL: it is left out. */
+struct node_stats *stats_node(struct executor *executor, const struct plan_node *node,
+                              int64_t start_ns, int64_t end_ns, const struct tensor *output);
 /* Adds the row of a Send, before the value is taken; returns its number for stats_send_end.
  * stats_send_undo takes the last row back: the Send begins again as an asynchronous one. */
 size_t stats_send_begin(struct executor *executor, const struct iteration *iteration,

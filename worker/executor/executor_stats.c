@@ -97,12 +97,12 @@ static uint32_t thread_id(void) {
 /* A loop may run without end. Nodes that run later are counted, but not recorded. */
 enum { STATS_MAX_NODES = 1 << 18 };
 
-void stats_node(struct executor *executor, const struct plan_node *node, int64_t start_ns,
-                int64_t end_ns, const struct tensor *output) {
+struct node_stats *stats_node(struct executor *executor, const struct plan_node *node,
+                              int64_t start_ns, int64_t end_ns, const struct tensor *output) {
     struct step_stats *stats = executor->stats;
     if (unlikely(stats->n_nodes >= STATS_MAX_NODES)) {
         stats->n_left_out++;
-        return;
+        return NULL;
     }
     if (stats->n_nodes == stats->capacity) {
         stats->capacity = MAX((size_t)64, stats->capacity * 2);
@@ -121,6 +121,7 @@ void stats_node(struct executor *executor, const struct plan_node *node, int64_t
                sizeof(int64_t) * (size_t)MIN((int)output->rank, (int)TENSOR_INLINE_RANK));
         row->output.size_bytes = (int64_t)tensor_size_bytes(output);
     }
+    return row;
 }
 
 /* ---- sends ---- */
@@ -128,12 +129,12 @@ void stats_node(struct executor *executor, const struct plan_node *node, int64_t
 size_t stats_send_begin(struct executor *executor, const struct iteration *iteration,
                         const struct plan_node *node, const struct tensor *value) {
     struct step_stats *stats = executor->stats;
-    size_t row = stats->n_nodes;
-    stats_node(executor, node, clock_now_ns(), 0, value);
-    if (stats->n_nodes == row)
+    size_t number = stats->n_nodes;
+    struct node_stats *row = stats_node(executor, node, clock_now_ns(), 0, value);
+    if (!row)
         return SIZE_MAX;
-    stats->nodes[row].frame_iter = iteration->frame_iter;
-    return row;
+    row->frame_iter = iteration->frame_iter;
+    return number;
 }
 
 void stats_send_end(struct executor *executor, size_t row) {
@@ -150,21 +151,19 @@ void stats_send_undo(struct executor *executor, size_t row) {
 
 void stats_async_node(struct executor *executor, const struct async_op *op,
                       const struct tensor *output) {
-    struct step_stats *stats = executor->stats;
-    size_t n_nodes = stats->n_nodes;
     if (op->node->kind == PLAN_SEND) {
         stats_send_end(executor, op->row);
         return;
     }
-    if (op->started_ns)
-        stats_node(executor, op->node, op->started_ns, op->ended_ns, output);
-    else
-        stats_node(executor, op->node, op->since_ns, clock_now_ns(), output);
-    if (stats->n_nodes == n_nodes)
+    struct node_stats *row =
+        op->started_ns ? stats_node(executor, op->node, op->started_ns, op->ended_ns, output)
+                       : stats_node(executor, op->node, op->since_ns, clock_now_ns(), output);
+    if (!row)
         return;
-    stats->nodes[n_nodes].scheduled_ns = op->since_ns;
+    row->scheduled_ns = op->since_ns;
+    row->busy_ns = op->started_ns ? op->busy_ns : 0;
     if (op->node->kind == PLAN_RECV)
-        stats->nodes[n_nodes].frame_iter = op->iteration->frame_iter;
+        row->frame_iter = op->iteration->frame_iter;
 }
 
 static void end_device(struct executor *executor, struct stats_device *device) {
@@ -177,10 +176,9 @@ static void end_device(struct executor *executor, struct stats_device *device) {
             break;
         struct node_stats *row = span->row == SIZE_MAX ? NULL : &stats->nodes[span->row];
         if (!row) {
-            size_t n = stats->n_nodes;
-            stats_node(executor, span->node, start_ns, end_ns, NULL);
-            if (stats->n_nodes > n)
-                stats->nodes[n].stream = device->stream;
+            row = stats_node(executor, span->node, start_ns, end_ns, NULL);
+            if (row)
+                row->stream = device->stream;
         } else if (row->node == span->node) {
             row->start_ns = start_ns;
             row->end_ns = end_ns;

@@ -1,5 +1,5 @@
 /* Writes a traced step as TensorFlow's StepStats message; field numbers are those of its
- * step_stats.proto and tensor_description.proto. */
+ * step_stats.proto and tensor_description.proto. One field is ours (rpc/wire/trace_fields.h). */
 #include "common/graph/internal_ops.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cost.h"
@@ -92,6 +92,8 @@ static void add_node(struct str *out, const struct step_stats *stats,
     proto_add_int(&node, 15, (uint64_t)run_ns);
     proto_add_int(&node, 16, (uint64_t)run_ns);
     proto_add_int(&node, 17, (uint64_t)scheduled_us * 1000);
+    if (row->busy_ns > 0)
+        proto_add_int(&node, TRACE_BUSY_NANOS, (uint64_t)row->busy_ns);
     proto_add_bytes(out, 2, node.data, node.len);
     str_fini(&node);
 }

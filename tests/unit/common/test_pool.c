@@ -454,6 +454,27 @@ static void an_unwanted_sort_ends_early_and_loses_no_element(void **state) {
     }
 }
 
+/* The caller's range ends once another thread has begun the other one, which takes a while. */
+static _Atomic bool has_helper_begun;
+
+static void wait_for_helper(void *arg, int64_t begin, int64_t end) {
+    int64_t until_ns = clock_thread_ns() + 5 * 1000 * 1000;
+    if (pool_is_current())
+        has_helper_begun = true;
+    while (pool_is_current() ? clock_thread_ns() < until_ns : !has_helper_begun)
+        sched_yield();
+}
+
+static void the_wait_for_other_ranges_is_counted(void **state) {
+    struct pool *pool = pool_new(2);
+    int64_t before_ns = pool_waited_ns(), start_ns = clock_now_ns();
+    has_helper_begun = false;
+    pool_parallel_for(pool, 2, 1e6, wait_for_helper, NULL);
+    assert_true(pool_waited_ns() > before_ns);
+    assert_true(pool_waited_ns() - before_ns <= clock_now_ns() - start_ns);
+    pool_free(pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unused_pool_has_no_threads),
@@ -473,6 +494,7 @@ int main(void) {
         cmocka_unit_test(pieces_cover_a_loop_and_end_it_once_unwanted),
         cmocka_unit_test(a_sort_in_pieces_sorts_as_qsort_does),
         cmocka_unit_test(an_unwanted_sort_ends_early_and_loses_no_element),
+        cmocka_unit_test(the_wait_for_other_ranges_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include "master/compile/cost_rows.h"
 #include "master/compile/cost_table.h"
 #include "master/step/cost_samples.h"
+#include "rpc/wire/step_messages.h"
 #include "tests/unit/master/pass_file.h"
 #include "tests/unit/master/test_kernels.h"
 
@@ -90,13 +91,18 @@ static void attrs_count_names_do_not(void **state) {
 static bool is_about(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
 static void times_are_averaged_and_old_ones_fade(void **state) {
-    cost_table_note(table, "a", 100, 1);
     cost_table_note(table, "a", 300, 1);
+    cost_table_note(table, "a", 100, 1);
     assert_true(is_about(cost_table_find(table, "a"), 200));
+    cost_table_note(table, "a", 1000, 1); /* there was other work */
+    assert_true(is_about(cost_table_find(table, "a"), 250));
     cost_table_note(table, "b", 100, 1000);
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < 100; i++)
         cost_table_note(table, "b", 1000, 1);
     assert_true(cost_table_find(table, "b") > 990);
+    for (int i = 0; i < 20; i++)
+        cost_table_note(table, "b", 100, 1);
+    assert_true(cost_table_find(table, "b") < 110);
     assert_true(cost_table_find(table, "c") == 0);
     assert_true(cost_table_find(NULL, "a") == 0);
 }
@@ -252,14 +258,21 @@ static void world_fini(struct world *world) {
     graph_fini(&world->graph);
 }
 
-static void add_execution(struct str *trace, const char *node, uint64_t elapsed_ns) {
+/* busy_ns 0: the task does not tell it. */
+static void add_timed(struct str *trace, const char *node, uint64_t elapsed_ns, uint64_t busy_ns) {
     struct str stats = STR_INIT, device = STR_INIT;
     proto_add_bytes(&stats, 1, node, strlen(node));
     proto_add_int(&stats, 16, elapsed_ns);
+    if (busy_ns > 0)
+        proto_add_int(&stats, TRACE_BUSY_NANOS, busy_ns);
     proto_add_bytes(&device, 2, stats.data, stats.len);
     proto_add_bytes(trace, 1, device.data, device.len);
     str_fini(&stats);
     str_fini(&device);
+}
+
+static void add_execution(struct str *trace, const char *node, uint64_t elapsed_ns) {
+    add_timed(trace, node, elapsed_ns, 0);
 }
 
 static const char *key_in(const struct world *world, const char *node) {
@@ -284,6 +297,17 @@ static void traces_become_rows(void **state) {
     assert_string_equal(key, key_in(&world, "far"));
     assert_int_equal(cost_table_n_rows(table), 1);
     assert_true(is_about(cost_table_find(table, key), 2000));
+    str_fini(&trace);
+    world_fini(&world);
+}
+
+static void the_time_of_other_work_does_not_count(void **state) {
+    struct world world;
+    struct str trace = STR_INIT;
+    world_init(&world, "worker:0 ps:0");
+    add_timed(&trace, "near", 90000, 1000);
+    cost_samples_note(world.compiled, &(struct span){trace.data, trace.len}, 1, table);
+    assert_true(is_about(cost_table_find(table, key_in(&world, "near")), 1000));
     str_fini(&trace);
     world_fini(&world);
 }
@@ -456,6 +480,7 @@ int main(void) {
         TEST(a_wrong_file_is_refused_as_a_whole),
         TEST(bytes_of_any_kind_are_survived),
         TEST(traces_become_rows),
+        TEST(the_time_of_other_work_does_not_count),
         TEST(other_devices_are_measured_by_their_own_rows),
         TEST(what_waits_is_not_measured),
         TEST(the_placer_reads_measured_times),

@@ -45,15 +45,23 @@ static enum kernel_result compute_until_cancelled(struct kernel_ctx *ctx) {
     return kernel_fail(ctx, status_new(STATUS_CANCELLED, "stopped"));
 }
 
-/* Cos, and Tanh, which is heavy: take KERNEL_MS. */
+/* Cos, and Tanh, which is heavy: take their thread KERNEL_MS. */
 enum { KERNEL_MS = 2 };
 static _Atomic bool has_started;
 
 static enum kernel_result compute_for_a_while(struct kernel_ctx *ctx) {
-    int64_t until_ns = clock_now_ns() + KERNEL_MS * 1000000;
+    int64_t until_ns = clock_thread_ns() + KERNEL_MS * 1000000;
     has_started = true;
-    while (clock_now_ns() < until_ns)
+    while (clock_thread_ns() < until_ns)
         sched_yield();
+    kernel_pass(ctx, 0, 0);
+    return KERNEL_DONE;
+}
+
+/* Sin: its thread has no core for AWAY_MS, as if other work had it. */
+enum { AWAY_MS = 20 };
+static enum kernel_result be_away(struct kernel_ctx *ctx) {
+    nanosleep(&(struct timespec){.tv_nsec = AWAY_MS * 1000000}, NULL);
     kernel_pass(ctx, 0, 0);
     return KERNEL_DONE;
 }
@@ -62,6 +70,7 @@ static enum kernel_result compute_for_a_while(struct kernel_ctx *ctx) {
 static const struct kernel_def test_rows[] = {
     {.op = "Cos", .compute = compute_for_a_while},
     {.op = "Tanh", .compute = compute_for_a_while},
+    {.op = "Sin", .compute = be_away},
     {.op = "Tan", .compute = compute_until_cancelled},
     {.op = "Neg", .compute = neg_later, .flags = KERNEL_ASYNC},
     {.op = "Square", .compute = wait_for_cancel, .flags = KERNEL_ASYNC},
@@ -304,8 +313,8 @@ static const char SLOW_GRAPH[] = "x = _MrFeed() {T=float, index=0}\n"
                                  "y = Cos(x) {T=float}\n"
                                  "out = _MrFetch(y) {T=float, index=0}\n";
 
-static void open_slow(struct fixture *f, double scale) {
-    open_fixture(f, SLOW_GRAPH);
+static void open_timed(struct fixture *f, const char *graph, double scale) {
+    open_fixture(f, graph);
     tensor_init_scalar_f32(&f->feeds[0], 21);
     has_started = false;
     ending_reset(&f->end);
@@ -323,15 +332,40 @@ static void open_slow(struct fixture *f, double scale) {
     execution_start(&f->run);
 }
 
+static const struct node_stats *longest_row(const struct fixture *f) {
+    const struct node_stats *longest = f->run.stats->nodes;
+    for (size_t i = 1; i < f->run.stats->n_nodes; i++) {
+        const struct node_stats *row = &f->run.stats->nodes[i];
+        if (row->end_ns - row->start_ns > longest->end_ns - longest->start_ns)
+            longest = row;
+    }
+    return longest;
+}
+
 static void a_scale_makes_kernels_slower(void **state) {
     struct fixture f;
-    open_slow(&f, 5);
+    open_timed(&f, SLOW_GRAPH, 5);
     await(&f);
     expect_fetch(&f, 0, "float[]{21}");
-    int64_t longest_ns = 0;
-    for (size_t i = 0; i < f.run.stats->n_nodes; i++)
-        longest_ns = MAX(longest_ns, f.run.stats->nodes[i].end_ns - f.run.stats->nodes[i].start_ns);
-    assert_true(longest_ns >= 5 * KERNEL_MS * 1000000ll);
+    const struct node_stats *row = longest_row(&f);
+    assert_true(row->end_ns - row->start_ns >= 5 * KERNEL_MS * 1000000ll);
+    assert_true(row->busy_ns >= 5 * KERNEL_MS * 1000000ll);
+    assert_true(row->busy_ns <= row->end_ns - row->start_ns);
+    step_stats_free(f.run.stats);
+    close_fixture(&f);
+}
+
+/* The scale does not multiply that time either. */
+static void busy_times_leave_out_what_other_work_takes(void **state) {
+    struct fixture f;
+    open_timed(&f,
+               "x = _MrFeed() {T=float, index=0}\ny = Sin(x) {T=float}\n"
+               "out = _MrFetch(y) {T=float, index=0}\n",
+               2);
+    await(&f);
+    const struct node_stats *row = longest_row(&f);
+    assert_true(row->end_ns - row->start_ns >= AWAY_MS * 1000000ll);
+    assert_in_range(row->busy_ns, 1, AWAY_MS * 1000000ll / 4);
     step_stats_free(f.run.stats);
     close_fixture(&f);
 }
@@ -339,7 +373,7 @@ static void a_scale_makes_kernels_slower(void **state) {
 /* Without the cancel it would take half an hour. */
 static void a_cancel_ends_what_a_scale_adds(void **state) {
     struct fixture f;
-    open_slow(&f, 1e6);
+    open_timed(&f, SLOW_GRAPH, 1e6);
     while (!has_started)
         sched_yield();
     struct status *why = status_new(STATUS_CANCELLED, "enough");
@@ -538,6 +572,7 @@ int main(void) {
         cmocka_unit_test(random_cancels_leave_nothing),
         cmocka_unit_test(a_budget_moves_a_long_step_to_the_pool),
         cmocka_unit_test(a_scale_makes_kernels_slower),
+        cmocka_unit_test(busy_times_leave_out_what_other_work_takes),
         cmocka_unit_test(a_cancel_ends_what_a_scale_adds),
         cmocka_unit_test(a_trace_tells_the_wait_for_a_thread_apart),
         cmocka_unit_test(a_large_plan_begins_on_the_pool),

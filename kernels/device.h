@@ -81,6 +81,13 @@ struct device_ops {
     bool (*trace_read)(struct device_trace *trace, int span, int64_t *ret_start_ns,
                        int64_t *ret_end_ns);
     void (*trace_free)(struct device_trace *trace); /* accepts NULL */
+    /* Says why nothing runs on the device any more; NULL while it works. Constant once it is set,
+     * and lives as long as the device. Cheap. */
+    const struct status *(*failure)(struct device *device);
+    /* Finds out whether the device still works. Called by one thread about once a second. A device
+     * that has work and makes no progress for hang_ns is named in the log; after ten times as long
+     * it has failed. An idle one is given something to do now and then. */
+    void (*probe)(struct device *device, int64_t hang_ns);
     /* Adds a line that describes the device to clients, in TensorFlow's words ("device: 0, name:
      * …, pci bus id: …, compute capability: 9.0"). */
     void (*describe)(struct device *device, struct str *out);
@@ -99,8 +106,17 @@ struct device {
     _Atomic int n_steps;
     /* What clients are told: the allocator's limit, or the host's memory if there is no limit. */
     int64_t memory_limit_bytes;
+    /* Called once, when the device has failed: on any thread, perhaps with locks of the device
+     * held. NULL: nobody wants to know. `watcher` is the callee's. Set before the first use. */
+    void (*on_failure)(struct device *device);
+    void *watcher;
     void *state; /* of the type */
 };
+
+/* Why nothing runs on the device any more; NULL while it works. */
+static inline const struct status *device_failure(struct device *device) {
+    return device->ops && device->ops->failure ? device->ops->failure(device) : NULL;
+}
 
 /* Is the name among a row's host_args? */
 bool kernel_names_host_arg(const char *const *host_args, const char *name);

@@ -423,6 +423,17 @@ static void on_masters_gone(void *arg) {
     stop(worker);
 }
 
+/* The supervisor starts the task again, which may bring the GPU back. */
+static void on_device_failed(void *arg) {
+    struct worker *worker = arg;
+    if (worker->is_draining || worker->flags->own.gpu_mode != GPU_REQUIRE)
+        return;
+    log_event(EVENT_EXITING, "a GPU has failed, and --gpu=require: exiting");
+    worker->exit_code = EXIT_RESTART_ME;
+    worker->is_draining = true;
+    stop(worker);
+}
+
 static void on_drain_timeout(struct loop_timer *timer) {
     struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
     if (worker->is_stopping) {
@@ -583,6 +594,9 @@ static struct status *start(struct worker *worker) {
     options.on_masters_gone_arg = worker;
     options.on_job_ended = on_job_ended;
     options.on_job_ended_arg = worker;
+    options.on_device_failed = on_device_failed;
+    options.on_device_failed_arg = worker;
+    options.device_hang_ms = flags->own.gpu_hang_ms;
     TRY(open_rdma(worker));
     options.rdma_mode = (enum rdma_mode)flags->rdma_mode;
     options.rdma_device = worker->rdma_device;

@@ -6,7 +6,7 @@
 #include "worker/worker_task.h"
 
 struct task_flags {
-    int64_t cpu_devices, memory_limit_bytes, gpu_memory_bytes, max_feed_bytes;
+    int64_t cpu_devices, memory_limit_bytes, gpu_memory_bytes, gpu_hang_ms, max_feed_bytes;
     int gpu_mode; /* enum gpu_mode */
     const char *gpu_plugin, *cuda_libs, *file_root;
     bool gpu_tf32, file_root_all, in_place;

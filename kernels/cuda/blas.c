@@ -262,6 +262,7 @@ static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct d
         if (!st)
             st = multiply_locked(gpu, p, product, workspace ? workspace->data : NULL);
         gpu_unlock(gpu);
+        st = gpu_look_take(gpu, st);
     }
     buffer_unref(workspace);
     return st;

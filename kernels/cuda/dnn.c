@@ -331,6 +331,7 @@ struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) 
     if (!st) {
         st = execute_locked(gpu, c, operands, workspace ? workspace->data : NULL);
         gpu_unlock(gpu);
+        st = gpu_look_take(gpu, st);
     }
     buffer_unref(workspace);
     convolution_unref(c);

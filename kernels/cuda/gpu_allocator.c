@@ -73,8 +73,10 @@ static COLD struct status *alloc_patiently(struct gpu_device *gpu, size_t size_b
     for (;;) {
         uint64_t n_freed = gpu_memory_n_freed(&gpu->memory);
         struct status *st = gpu_memory_alloc(&gpu->memory, size_bytes, ret, ret_free_number);
-        if (!st || status_code(st) != STATUS_RESOURCE_EXHAUSTED)
-            return st;
+        if (!st)
+            return NULL;
+        if (status_code(st) != STATUS_RESOURCE_EXHAUSTED)
+            return gpu_look_take(gpu, st);
         if (size_bytes > gpu->memory.limit_bytes || !others_hold_memory(gpu) ||
             clock_now_ns() >= until_ns)
             return with_holders(gpu, st);
@@ -103,8 +105,11 @@ static struct buffer *wrap(struct gpu_device *gpu, struct gpu_block *block, CUst
 struct status *gpu_buffer_try_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
                                   struct buffer **ret, uint64_t *ret_free_number) {
     struct gpu_block *block;
-    TRY(gpu_set_current(gpu));
-    TRY(gpu_memory_alloc(&gpu->memory, MAX(size_bytes, (size_t)1), &block, ret_free_number));
+    TRY(gpu_enter(gpu));
+    struct status *st =
+        gpu_memory_alloc(&gpu->memory, MAX(size_bytes, (size_t)1), &block, ret_free_number);
+    if (unlikely(st != NULL))
+        return status_code(st) == STATUS_RESOURCE_EXHAUSTED ? st : gpu_look_take(gpu, st);
     *ret = wrap(gpu, block, stream);
     return NULL;
 }

@@ -20,12 +20,15 @@ enum { PIECE_BYTES = 4 << 20, LARGE_OUT_BYTES = 256 << 10 };
 struct gpu_job {
     struct list link;
     void (*run)(struct gpu_copier *copier, struct gpu_job *job);
-    CUevent ready;         /* what the compute stream must have passed; NULL: nothing */
-    uint64_t number;       /* of the compute stream at `ready` */
-    struct status *status; /* why the job cannot start, or NULL */
+    CUevent ready;               /* what the compute stream must have passed; NULL: nothing */
+    uint64_t number;             /* of the compute stream at `ready` */
+    struct status *status;       /* why the job cannot start, or NULL */
+    struct allocator *allocator; /* of a copy's new value */
+    /* Whom to tell. Guarded by the copier's lock once the job is submitted: who takes the pointer
+     * away ends the copy or the wait. */
     struct device_copy *copy;
     struct device_wait *wait;
-    struct tensor held; /* what stays alive until the compute stream has passed `ready` */
+    struct tensor held; /* what stays alive until the job has ended */
 };
 
 /* ---- copiers ---- */
@@ -33,22 +36,38 @@ struct gpu_job {
 static void job_free(struct gpu_device *gpu, struct gpu_job *job) {
     if (job->ready)
         gpu_event_put(gpu, job->ready);
+    tensor_clear(&job->held);
     free(job);
+}
+
+/* Takes away whom a job has to tell. Both are NULL if a probe has told them already. */
+static void take_callers(struct gpu_copier *copier, struct gpu_job *job,
+                         struct device_copy **ret_copy, struct device_wait **ret_wait) {
+    pthread_mutex_lock(&copier->lock);
+    *ret_copy = job->copy;
+    *ret_wait = job->wait;
+    job->copy = NULL;
+    job->wait = NULL;
+    if (copier->current == job)
+        copier->current = NULL;
+    pthread_mutex_unlock(&copier->lock);
 }
 
 static void *copier_serve(void *arg) {
     struct gpu_copier *copier = arg;
     pthread_mutex_lock(&copier->lock);
-    for (;;) {
+    unsigned generation = copier->generation;
+    while (generation == copier->generation) {
         while (list_is_empty(&copier->jobs) && !copier->is_closed)
             pthread_cond_wait(&copier->changed, &copier->lock);
         struct list *link = list_pop_front(&copier->jobs);
         if (!link)
             break;
-        pthread_mutex_unlock(&copier->lock);
         struct gpu_job *job = LIST_ENTRY(link, struct gpu_job, link);
+        copier->current = job;
+        pthread_mutex_unlock(&copier->lock);
         /* the last job may have freed another device's buffer */
-        struct status *st = gpu_set_current(copier->gpu);
+        struct status *st = gpu_enter(copier->gpu);
         if (!job->status)
             job->status = st;
         else
@@ -175,36 +194,46 @@ static struct status *copy_out_pieces(struct gpu_copier *copier, const char *fro
     return NULL;
 }
 
-static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job) {
-    struct device_copy *copy = job->copy;
-    const struct tensor *from = &copy->from;
-    struct tensor value = TENSOR_INIT;
+static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job,
+                               struct tensor *value) {
+    const struct tensor *from = &job->held;
     size_t size_bytes = tensor_size_bytes(from);
     TRY(need_pieces(copier, size_bytes));
     TRY(follow_compute(copier, job));
-    TRY(tensor_new(copy->allocator, (enum dtype)from->dtype, tensor_shape(from), &value));
-    struct status *st = copy_out_pieces(copier, from->data, tensor_data(&value), size_bytes);
-    if (st) { /* a piece may still be on its way to pinned memory */
-        tensor_clear(&value);
+    TRY(tensor_new(job->allocator, (enum dtype)from->dtype, tensor_shape(from), value));
+    struct status *st = copy_out_pieces(copier, from->data, tensor_data(value), size_bytes);
+    if (st) /* a piece may still be on its way to pinned memory */
         gpu_drain(copier->gpu, copier->stream);
-        return st;
-    }
-    tensor_move(copy->ret, &value);
-    gpu_note_ended(copier->gpu, job->number);
-    return NULL;
+    else
+        gpu_note_ended(copier->gpu, job->number);
+    return st;
 }
 
-static void end_copy(struct gpu_device *gpu, struct gpu_job *job, struct status *st) {
-    struct device_copy *copy = job->copy;
-    copy->status = st;
-    tensor_clear(&copy->from);
-    atomic_fetch_sub(&gpu->n_copies, 1);
+/* Hands over the value, or the failure, unless a probe has ended the copy already. */
+static void end_copy_take(struct gpu_copier *copier, struct gpu_job *job, struct status *st,
+                          struct tensor *value) {
+    struct gpu_device *gpu = copier->gpu;
+    struct device_copy *copy;
+    struct device_wait *wait;
+    take_callers(copier, job, &copy, &wait);
     job_free(gpu, job);
+    if (st || !copy)
+        tensor_clear(value);
+    if (!copy) {
+        status_unref(st);
+        return;
+    }
+    if (!st)
+        tensor_move(copy->ret, value);
+    copy->status = st;
+    atomic_fetch_sub(&gpu->n_copies, 1);
     copy->on_done(copy);
 }
 
 static void run_copy_out(struct gpu_copier *copier, struct gpu_job *job) {
-    end_copy(copier->gpu, job, job->status ? job->status : copy_out(copier, job));
+    struct tensor value = TENSOR_INIT;
+    struct status *st = job->status ? job->status : copy_out(copier, job, &value);
+    end_copy_take(copier, job, st, &value);
 }
 
 /* ---- to the device ---- */
@@ -303,18 +332,13 @@ static struct status *copy_in_now(struct gpu_device *gpu, const struct tensor *v
 }
 
 static void run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
-    struct device_copy *copy = job->copy;
     struct tensor made = TENSOR_INIT;
     struct status *st = job->status;
     if (!st)
-        st = new_destination(copier->gpu, &copy->from, copier->stream, job, &made);
+        st = new_destination(copier->gpu, &job->held, copier->stream, job, &made);
     if (!st)
-        st = copy_in(copier, job, tensor_cdata(&copy->from), &made);
-    if (st)
-        tensor_clear(&made);
-    else
-        tensor_move(copy->ret, &made);
-    end_copy(copier->gpu, job, st);
+        st = copy_in(copier, job, tensor_cdata(&job->held), &made);
+    end_copy_take(copier, job, st, &made);
 }
 
 /* ---- between devices ---- */
@@ -330,9 +354,11 @@ static void run_release(struct gpu_copier *copier, struct gpu_job *job) {
     } else {
         gpu_note_ended(gpu, job->number);
     }
-    tensor_clear(&job->held);
-    atomic_fetch_sub(&gpu->n_copies, 1);
+    struct device_copy *copy;
+    struct device_wait *wait;
+    take_callers(copier, job, &copy, &wait); /* there are none */
     job_free(gpu, job);
+    atomic_fetch_sub(&gpu->n_copies, 1);
 }
 
 /* With the lock of `to`. The compute stream of `to` waits for `ready` of the other device. After a
@@ -398,6 +424,8 @@ static bool start_between(struct device_copy *copy) {
 
 static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct gpu_job *job) {
     job->copy = copy;
+    job->allocator = copy->allocator;
+    tensor_move(&job->held, &copy->from);
     atomic_fetch_add(&copier->gpu->n_copies, 1);
     copier_submit(copier, job);
     return false;
@@ -468,12 +496,35 @@ static struct status *upload(struct device *device, const struct tensor *value,
 
 static void run_wait(struct gpu_copier *copier, struct gpu_job *job) {
     struct gpu_device *gpu = copier->gpu;
-    struct device_wait *wait = job->wait;
-    wait->status = job->status ? job->status : gpu_call(gpu, cuEventSynchronize, job->ready);
-    if (!wait->status)
+    struct device_copy *copy;
+    struct device_wait *wait;
+    struct status *st = job->status ? job->status : gpu_call(gpu, cuEventSynchronize, job->ready);
+    if (!st)
         gpu_note_ended(gpu, job->number);
+    take_callers(copier, job, &copy, &wait);
     job_free(gpu, job);
+    if (!wait) {
+        status_unref(st);
+        return;
+    }
+    wait->status = st;
     wait->on_done(wait);
+}
+
+static void run_probe(struct gpu_copier *copier, struct gpu_job *job) {
+    struct gpu_device *gpu = copier->gpu;
+    struct device_copy *copy;
+    struct device_wait *wait;
+    struct status *st = job->status ? job->status : gpu_lock(gpu);
+    if (!st) {
+        st = gpu_record(gpu, &job->ready, &job->number);
+        gpu_unlock(gpu);
+    }
+    if (!st)
+        st = gpu_call(gpu, cuEventSynchronize, job->ready);
+    status_unref(st); /* a failure of the device is known and logged by now */
+    take_callers(copier, job, &copy, &wait);
+    job_free(gpu, job);
 }
 
 static struct gpu_job *wait_job(struct device_wait *wait) {
@@ -523,6 +574,73 @@ static bool catch_up_start(struct device *device, struct device_wait *wait) {
     return false;
 }
 
+/* ---- devices that fail ---- */
+
+static void list_copiers(struct gpu_device *gpu, struct gpu_copier *ret[3]) {
+    ret[0] = &gpu->in;
+    ret[1] = &gpu->out;
+    ret[2] = &gpu->large_out;
+}
+
+bool gpu_copiers_are_busy(struct gpu_device *gpu) {
+    struct gpu_copier *list[3];
+    bool is_busy = false;
+    list_copiers(gpu, list);
+    for (int i = 0; i < 3; i++) {
+        pthread_mutex_lock(&list[i]->lock);
+        is_busy |= list[i]->current || !list_is_empty(&list[i]->jobs);
+        pthread_mutex_unlock(&list[i]->lock);
+    }
+    return is_busy;
+}
+
+/* A wait that nobody waits for. */
+void gpu_copiers_probe(struct gpu_device *gpu) {
+    struct gpu_job *job = wait_job(NULL);
+    job->run = run_probe;
+    copier_submit(&gpu->out, job);
+}
+
+/* Ends the copier's job with the failure. The thread that hangs finds, when it comes back, that it
+ * was replaced. */
+static void abandon(struct gpu_copier *copier, struct status *failure) {
+    pthread_mutex_lock(&copier->lock);
+    struct gpu_job *job = copier->current;
+    struct device_copy *copy = job ? job->copy : NULL;
+    struct device_wait *wait = job ? job->wait : NULL;
+    pthread_t replaced = copier->thread;
+    bool is_replaced = false;
+    if (job) {
+        job->copy = NULL;
+        job->wait = NULL;
+        copier->current = NULL;
+        copier->generation++;
+        is_replaced = pthread_create(&copier->thread, NULL, copier_serve, copier) == 0;
+        copier->is_started = is_replaced;
+    }
+    pthread_mutex_unlock(&copier->lock);
+    if (job)
+        pthread_detach(replaced);
+    if (job && !is_replaced)
+        log_event(EVENT_GPU_TROUBLE, "GPU %d: no thread for copies", copier->gpu->ordinal);
+    if (copy) {
+        copy->status = status_ref(failure);
+        atomic_fetch_sub(&copier->gpu->n_copies, 1);
+        copy->on_done(copy);
+    }
+    if (wait) {
+        wait->status = status_ref(failure);
+        wait->on_done(wait);
+    }
+}
+
+void gpu_copiers_abandon(struct gpu_device *gpu) {
+    struct gpu_copier *list[3];
+    list_copiers(gpu, list);
+    for (int i = 0; i < 3; i++)
+        abandon(list[i], atomic_load(&gpu->failure));
+}
+
 static void describe(struct device *device, struct str *out) {
     const struct gpu_device *gpu = device->state;
     str_addf(out, "device: %d, name: %s, pci bus id: %s, compute capability: %d.%d", gpu->ordinal,
@@ -539,4 +657,6 @@ const struct device_ops gpu_device_ops = {.copy_start = copy_start,
                                           .trace_end = gpu_trace_end,
                                           .trace_read = gpu_trace_read,
                                           .trace_free = gpu_trace_free,
+                                          .failure = gpu_failure,
+                                          .probe = gpu_probe,
                                           .describe = describe};

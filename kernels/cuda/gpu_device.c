@@ -2,10 +2,12 @@
 #include "kernels/cuda/gpu_device.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/base/log.h"
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/dnn.h"
+#include "kernels/cuda/gpu_xid.h"
 #include "kernels/cuda/images.h"
 
 /* ---- contexts, errors, the lock ---- */
@@ -26,36 +28,31 @@ void gpu_try_set_current(struct gpu_device *gpu) {
     status_unref(st);
 }
 
-/* The step that sees the error first gets the error itself, all others this. */
-static void keep_failure(struct gpu_device *gpu, struct status *st) {
-    struct status *none = NULL,
-                  *failure =
-                      status_unavailable("GPU %d (%s) has failed, so nothing runs on it until its "
-                                         "worker is started again: %s",
-                                         gpu->ordinal, gpu->bus_id, status_message(st));
-    if (atomic_compare_exchange_strong(&gpu->failure, &none, failure))
-        log_event(EVENT_GPU_FAILED, "%s", status_message(failure));
-    else
-        status_unref(failure);
-}
-
-struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) {
-    if (likely(error == CUDA_SUCCESS))
-        return NULL;
-    struct status *st = driver_status(error, call);
-    if (driver_error_is_sticky(error))
-        keep_failure(gpu, st);
-    return st;
-}
-
 struct status *gpu_enter(struct gpu_device *gpu) {
     struct status *failure = atomic_load_explicit(&gpu->failure, memory_order_acquire);
     return unlikely(failure) ? status_ref(failure) : gpu_set_current(gpu);
 }
 
+/* Waits for the lock, but not behind a thread that hangs in the driver. */
+static COLD struct status *wait_for_lock(struct gpu_device *gpu) {
+    for (;;) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec++;
+        if (pthread_mutex_clocklock(&gpu->lock, CLOCK_MONOTONIC, &until) == 0)
+            return NULL;
+        struct status *failure = atomic_load_explicit(&gpu->failure, memory_order_acquire);
+        if (failure)
+            return status_ref(failure);
+    }
+}
+
 struct status *gpu_lock(struct gpu_device *gpu) {
     TRY(gpu_enter(gpu));
-    pthread_mutex_lock(&gpu->lock);
+    if (unlikely(pthread_mutex_trylock(&gpu->lock) != 0))
+        TRY(wait_for_lock(gpu));
+    uint64_t n = atomic_load_explicit(&gpu->n_locked, memory_order_relaxed);
+    atomic_store_explicit(&gpu->n_locked, n + 1, memory_order_relaxed);
     return NULL;
 }
 
@@ -70,9 +67,7 @@ void gpu_drain(struct gpu_device *gpu, CUstream stream) {
             return;
         driver_note(error, "cuStreamSynchronize");
     }
-    struct status *st = driver_status(error, "cuStreamSynchronize");
-    keep_failure(gpu, st);
-    status_unref(st);
+    status_unref(gpu_fail_take(gpu, driver_status(error, "cuStreamSynchronize")));
 }
 
 void gpu_note_ended(struct gpu_device *gpu, uint64_t number) {
@@ -107,7 +102,13 @@ static void event_put(struct gpu_device *gpu, CUevent event) {
 }
 
 void gpu_event_put(struct gpu_device *gpu, CUevent event) {
-    pthread_mutex_lock(&gpu->lock);
+    if (pthread_mutex_trylock(&gpu->lock) != 0) {
+        struct status *failure = wait_for_lock(gpu);
+        if (failure) { /* the event is lost with the device */
+            status_unref(failure);
+            return;
+        }
+    }
     event_put(gpu, event);
     pthread_mutex_unlock(&gpu->lock);
 }
@@ -286,6 +287,7 @@ static struct status *load_images(struct gpu_device *gpu) {
 static struct status *device_open(struct gpu_device *gpu,
                                   const struct gpu_device_options *options) {
     TRY(read_properties(gpu));
+    gpu->xid = gpu_xid_new(gpu->bus_id, gpu->checker ? gpu->checker->library : NULL);
     TRY(open_context(gpu));
     TRY(open_memory(gpu, options->memory_limit_bytes));
     TRY(load_images(gpu));
@@ -315,6 +317,8 @@ void gpu_device_free(struct gpu_device *gpu) {
     if (!gpu)
         return;
     gpu_copiers_stop(gpu);
+    if (atomic_load(&gpu->is_hung))
+        return;
     if (gpu->context) {
         gpu_try_set_current(gpu);
         if (gpu->compute)
@@ -335,6 +339,7 @@ void gpu_device_free(struct gpu_device *gpu) {
         gpu_give_back(gpu, cuDevicePrimaryCtxRelease, gpu->cuda_device);
     }
     gpu_dnn_free(gpu->dnn);
+    gpu_xid_free(gpu->xid);
     free(gpu->libraries);
     gpu_functions_free(gpu);
     status_unref(gpu->failure);

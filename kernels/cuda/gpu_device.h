@@ -55,8 +55,18 @@ struct gpu_copier {
     char *pieces[2];      /* pinned; NULL until the first copy */
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
-    struct list jobs; /* struct gpu_job */
+    struct list jobs;        /* struct gpu_job */
+    struct gpu_job *current; /* what the thread is at; NULL: nothing */
+    unsigned generation;     /* counts threads: one that hangs in the driver is replaced */
     bool is_started, is_closed;
+};
+
+/* What the last probe saw. Only probes use it. */
+struct gpu_watch {
+    uint64_t ended, enqueued, n_locked;
+    int64_t since_ns;  /* when there was progress, or nothing to do */
+    int64_t probed_ns; /* when the device was last given something to do */
+    bool is_named;     /* the log says that there is no progress */
 };
 
 struct gpu_device {
@@ -83,6 +93,12 @@ struct gpu_device {
     _Atomic(struct status *) failure;
     _Atomic int n_copies; /* copies under way, which hold buffers of the device */
     struct gpu_dnn *dnn;  /* for convolutions; constant */
+    struct gpu_xid *xid;  /* NULL: NVML cannot be used */
+    _Atomic uint64_t last_xid;
+    struct gpu_watch watch;
+    /* A call of the driver does not return. Its thread may use all this, so nothing is freed. */
+    _Atomic bool is_hung;
+    _Atomic uint64_t n_locked; /* how often `lock` was taken; written with the lock */
 
     pthread_mutex_t lock; /* for all that is enqueued on the compute stream; guards what follows */
     struct gpu_stage stage;
@@ -138,12 +154,31 @@ static inline struct gpu_device *gpu_of_allocator(struct allocator *allocator) {
 struct status *gpu_set_current(struct gpu_device *gpu) MUST_USE;
 /* Makes the context current for a caller that cannot fail. A failure is logged. */
 void gpu_try_set_current(struct gpu_device *gpu);
-/* NULL for success, otherwise what failed; a sticky error is kept as the device's failure. */
+/* ---- failure (gpu_health.c) ---- */
+
+/* NULL for success, otherwise what failed. After an error that may mean that the device has failed,
+ * the device is asked. A failure is kept, and its Xid is in the status. */
 struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) MUST_USE;
 /* Makes a call of the driver: gpu_call(gpu, cuEventRecord, event, stream). */
 #define gpu_call(gpu, call, ...) gpu_check((gpu), (gpu)->api->call(__VA_ARGS__), #call)
 /* Makes a call that gives something back to the driver. A failure is logged. */
 #define gpu_give_back(gpu, call, ...) driver_note((gpu)->api->call(__VA_ARGS__), #call)
+/* Asks the device whether it still works, after a library has failed with a status of its own, or
+ * after an error that nobody checked. Returns the status, with the Xid if the device has failed. */
+struct status *gpu_look_take(struct gpu_device *gpu, struct status *st) MUST_USE;
+/* The device has failed: later users get UNAVAILABLE with `st`, which is returned with the Xid. */
+struct status *gpu_fail_take(struct gpu_device *gpu, struct status *st) MUST_USE;
+const struct status *gpu_failure(struct device *device); /* device_ops.failure */
+void gpu_probe(struct device *device, int64_t hang_ns);  /* device_ops.probe */
+/* Is a job of the device's copiers under way, or is one queued? Any thread. */
+bool gpu_copiers_are_busy(struct gpu_device *gpu);
+/* Queues something small to do, which finds out that the device has failed. */
+void gpu_copiers_probe(struct gpu_device *gpu);
+/* Ends the jobs that hang with the device's failure, and has new threads serve what is queued. */
+void gpu_copiers_abandon(struct gpu_device *gpu);
+
+/* ---- the compute stream ---- */
+
 /* Waits until a stream has done all its work, so that the caller may free the memory that the work
  * uses. Called after a failure. If the driver cannot tell whether the work has ended, the device is
  * marked as failed. */

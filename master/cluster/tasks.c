@@ -407,6 +407,20 @@ static void take_links(struct task *task, struct span reply) {
                 link_table_note(tasks->links, task->name, &report);
 }
 
+/* A device of the task has failed. Sessions that are opened from now on do without it. */
+static void take_changed_devices(struct task *task, struct span meta) {
+    struct status *st = take_status(task, meta);
+    if (st) {
+        task_down(task, st);
+    } else {
+        device_table_unref(task->tasks->devices);
+        task->tasks->devices = NULL;
+        log_event(EVENT_DEVICE_FAILED, "a device of %s has failed: %d are left", task->name,
+                  task->n_devices);
+    }
+    status_unref(st);
+}
+
 static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
     struct task *task = owner;
     if (!task)
@@ -433,6 +447,10 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         else
             reconcile(task, incarnation == task->incarnation && membership == task->membership);
         status_unref(st);
+        return;
+    }
+    if (message->type == WIRE_STATUS && conn == task->control && task->state == TASK_READY) {
+        take_changed_devices(task, message->meta);
         return;
     }
     if (message->type == WIRE_KEPT && conn == task->probe && task->state == TASK_PROBING) {

@@ -138,6 +138,9 @@ const char *task_name(const struct task *task);
 bool task_is_gone(const struct task *task); /* it has left the cluster */
 enum task_state task_state(const struct task *task);
 uint64_t task_incarnation(const struct task *task); /* the last one known; 0: none yet */
+/* When it changes, a device of the task with a memory of its own has failed, or the task has
+ * restarted. Never 0. */
+uint64_t task_devices_incarnation(const struct task *task);
 /* when it changes, the task has dropped our graphs */
 uint64_t task_membership(const struct task *task);
 /* How far its clock is ahead of this one; 0 while that is not known. */

@@ -159,6 +159,13 @@ int task_index(const struct task *task) { return task->index; }
 const char *task_name(const struct task *task) { return task->name; }
 enum task_state task_state(const struct task *task) { return (enum task_state)task->state; }
 uint64_t task_incarnation(const struct task *task) { return task->incarnation; }
+uint64_t task_devices_incarnation(const struct task *task) {
+    uint64_t sum = 0;
+    for (int i = 0; i < task->n_devices; i++)
+        if (strcmp(task->devices[i].type, "CPU") != 0)
+            sum += task->devices[i].incarnation;
+    return sum | 1;
+}
 uint64_t task_membership(const struct task *task) { return task->membership; }
 int64_t task_clock_ahead_us(const struct task *task) {
     return heartbeat_offset_us(&task->health.heartbeat);

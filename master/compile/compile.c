@@ -206,6 +206,14 @@ static void copy_reachable(const struct graph *from, const struct signature *sig
     free(stack);
 }
 
+static bool uses_devices(const struct graph *graph) {
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i]->device && *graph->nodes[i]->device &&
+            !strstr(graph->nodes[i]->device, "/device:CPU:"))
+            return true;
+    return false;
+}
+
 static bool reads_peer_files(const struct graph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct node *node = graph->nodes[i];
@@ -233,8 +241,11 @@ struct status *compile_step(const struct graph *session_graph, const struct sign
             arena_memdup(&c.result->arena, c.feed_needs,
                          (size_t)signature->n_fetches * FEED_SET_WORDS(signature->n_feeds) *
                              sizeof(*c.feed_needs));
-    for (int i = 0; i < c.result->n_partitions; i++)
-        c.result->partitions[i].reads_peer_files = reads_peer_files(&c.result->partitions[i].graph);
+    for (int i = 0; i < c.result->n_partitions; i++) {
+        struct partition *partition = &c.result->partitions[i];
+        partition->uses_devices = uses_devices(&partition->graph);
+        partition->reads_peer_files = reads_peer_files(&partition->graph);
+    }
     *ret = c.result;
     c.result = NULL;
 out:

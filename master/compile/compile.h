@@ -139,6 +139,7 @@ struct partition {
     int n_peers;
     struct compiled_function *functions;
     int n_functions;
+    bool uses_devices;     /* nodes are on devices with a memory of their own */
     bool reads_peer_files; /* it has kernels that may read files of other tasks */
 };
 

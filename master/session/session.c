@@ -45,6 +45,7 @@ struct session *session_new(struct master_env *env, const struct session_config 
     list_init(&session->steps);
     list_init(&session->jobs);
     list_init(&session->link);
+    session->known_devices = xcalloc((size_t)tasks_count(env->tasks) + 1, sizeof(uint64_t));
     session->known_incarnations = xcalloc((size_t)tasks_count(env->tasks) + 1, sizeof(uint64_t));
     return session;
 }
@@ -64,6 +65,7 @@ void session_unref(struct session *session) {
     device_table_unref(session->devices);
     free(session->request_ring);
     free(session->known_incarnations);
+    free(session->known_devices);
     status_unref(session->last_error);
     free(session->handle);
     free(session);
@@ -165,21 +167,37 @@ struct status *session_note_request(struct session *session, const char *method,
     return NULL;
 }
 
+/* Is the incarnation another one than before? Notes it then. It counts even if the task is lost
+ * again before the next step. */
+static bool has_changed(uint64_t *known, uint64_t now, bool is_told, bool is_ready) {
+    bool is_changed = *known && *known != now && !is_told;
+    if (is_changed || is_ready)
+        *known = now;
+    return is_changed;
+}
+
 struct status *session_check_incarnations(struct session *session, struct executable *executable) {
     struct status *st = NULL;
     for (int i = 0; i < executable->compiled->n_partitions; i++) {
         struct task *task = executable->registrations[i].task;
-        uint64_t *known = &session->known_incarnations[task_index(task)];
-        uint64_t now = task_incarnation(task);
-        bool is_told = *known && *known != now && !st;
-        if (is_told)
+        int index = task_index(task);
+        bool is_ready = task_state(task) == TASK_READY,
+             has_restarted = has_changed(&session->known_incarnations[index],
+                                         task_incarnation(task), st != NULL, is_ready);
+        if (has_restarted) {
+            session->known_devices[index] = 0;
             st = status_new(STATUS_ABORTED,
                             "Task %s has restarted since this session last used it: its variables "
                             "and queues are gone",
                             task_name(task));
-        /* the ABORTED counts even if the task is lost again */
-        if (is_told || task_state(task) == TASK_READY)
-            *known = now;
+        }
+        if (executable->compiled->partitions[i].uses_devices &&
+            has_changed(&session->known_devices[index], task_devices_incarnation(task), st != NULL,
+                        is_ready))
+            st = status_new(STATUS_ABORTED,
+                            "A device of task %s has failed since this session last used it: its "
+                            "variables are gone",
+                            task_name(task));
     }
     return st;
 }

@@ -70,6 +70,7 @@ struct session {
     /* By task index: the incarnation that the session's steps last used; 0: none has used the task.
      * When it changes, one step fails with ABORTED. */
     uint64_t *known_incarnations;
+    uint64_t *known_devices; /* the same of the task's devices, if steps have used them */
     uint64_t last_connection;
     uint64_t client;           /* whose process it belongs to (client_ids.h) */
     int64_t orphaned_since_ms; /* when its client's last connection closed; 0 while there is one */
@@ -101,7 +102,8 @@ void session_run_job(struct session *session, struct session_job *job);
 struct status *session_note_request(struct session *session, const char *method,
                                     uint64_t request_id) MUST_USE;
 /* Fails with ABORTED, once per change, if a task of the executable has another incarnation than the
- * one that this session last used. */
+ * one that this session last used. Where the executable uses devices with a memory of their own,
+ * these count, too. */
 struct status *session_check_incarnations(struct session *session,
                                           struct executable *executable) MUST_USE;
 

@@ -13,6 +13,9 @@ a lack of memory. After each of them
     the device says that it has failed, while steps on the CPU go on;
   - no memory of a device is in use at the end, and what was made of the driver was given back;
   - the simulated device reports nothing.
+The device process is also killed in each call, as if the devices had fallen off the bus. Then every
+later step on a device fails with INTERNAL or UNAVAILABLE and says so, with the Xid, and all else is
+as above.
 Other runs count the calls of a warm step, hold the device until a step is far ahead of it, run many
 steps at once, let a step wait for memory, and cancel one that waits for the size of an output.
 Without --long a sample of the calls fails, drawn by the seed. Ends with
@@ -38,6 +41,7 @@ PLUGIN = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
 TIMEOUT_S = 120
 N_SAMPLED = 60
 UNKNOWN, ILLEGAL_ADDRESS, OUT_OF_MEMORY = 999, 700, 2
+LOST = -1  # no error: the call kills the device process
 PAIRS = {"cuMemHostAlloc": "cuMemFreeHost", "cuMemCreate": "cuMemRelease", "cuMemMap": "cuMemUnmap",
          "cuMemAddressReserve": "cuMemAddressFree", "cuEventCreate": "cuEventDestroy",
          "cuStreamCreateWithPriority": "cuStreamDestroy", "cuLibraryLoadData": "cuLibraryUnload",
@@ -53,7 +57,7 @@ LIBRARIES = ("cublas", "cudnn")  # their calls have errors of their own
 MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunchKernel")
 
 MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
-         "engines", "synced")
+         "engines", "synced", "hang", "hanging launch")
 LONG_MODES = (*MODES, "patience")
 
 Case = collections.namedtuple("Case", "call n error")
@@ -68,7 +72,9 @@ def environment(case, report, seed):
            "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
            "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1"}
-    if case:
+    if case and case.error == LOST:
+        env["MILLRACE_SIM_KILL"] = f"{case.call}:{case.n}"
+    elif case:
         env["MILLRACE_SIM_FAIL"] = f"{case.call}:{case.n}:{case.error}"
     return env
 
@@ -100,11 +106,38 @@ def unbalanced(case, calls):
     return None
 
 
+def lost_problem(output, failed):
+    """What is wrong after the devices were lost."""
+    is_open = not any(line.startswith("open: failed") for line in failed)
+    later = output.splitlines()
+    if failed:
+        later = later[later.index(failed[0]) + 1:]
+    if output.count("cpu: ok") != 2:
+        return "the CPU's steps fail"
+    if is_open and output.count("in use: 0") != 2:
+        return "memory is lost"
+    if is_open and failed and "Xid 79" not in output:
+        return "no Xid is named"
+    if is_open and failed and "has failed, so nothing runs on it" not in output:
+        return "the failure of the device is not named"
+    if is_open and failed and any(line.endswith(": ok") and not line.startswith(("cpu", "out of"))
+                                  for line in later):
+        return "a step succeeds on a lost device"
+    if any(not re.search("CUDA error|cuBLAS status|cuDNN status|has failed", line)
+           for line in failed):
+        return "a failure without a reason"
+    return None
+
+
 def problem_of(case, folder, seed):
     """None, or what is wrong after the failure."""
     output, calls, problem = run(case, folder, seed)
     if problem:
         return f"{problem}\n{output}"
+    if case.error == LOST:
+        failed = [line for line in output.splitlines() if ": failed: " in line]
+        problem = lost_problem(output, failed)
+        return f"{problem}\n{output}" if problem else None
     if calls[case.call] < case.n:
         return None  # threads made fewer calls this time
     named = re.compile(rf"\b{case.call} failed(: .*CUDA error| with (cuBLAS|cuDNN) status) "
@@ -137,6 +170,7 @@ def all_cases(calls):
     for call, count in calls.items():
         for n in range(1, count + 1):
             yield Case(call, n, UNKNOWN)
+            yield Case(call, n, LOST)
             if call.startswith(LIBRARIES):
                 continue
             yield Case(call, n, ILLEGAL_ADDRESS)
@@ -145,12 +179,12 @@ def all_cases(calls):
 
 
 def sampled(cases, rng):
-    """One case of each call, and others."""
+    """One failure of each call, one loss of the devices in it, and others."""
     first = {}
     rng.shuffle(cases)
     for case in cases:
-        first.setdefault(case.call, case)
-    others = [case for case in cases if case is not first[case.call]]
+        first.setdefault((case.call, case.error == LOST), case)
+    others = [case for case in cases if case is not first[case.call, case.error == LOST]]
     return [*first.values(), *others[:max(0, N_SAMPLED - len(first))]]
 
 

@@ -14,6 +14,8 @@
  *   cuda_steps PLUGIN planning   a convolution is planned while others enqueue
  *   cuda_steps PLUGIN engines    a convolution whose best engine fails
  *   cuda_steps PLUGIN synced     what follows a SyncDevice waits for the device
+ *   cuda_steps PLUGIN hang       a wait for the device does not return
+ *   cuda_steps PLUGIN "hanging launch"   a launch does not return
  *   cuda_steps PLUGIN size    a step that is cancelled while an output's size is on its way
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
@@ -90,10 +92,19 @@ static const struct mode {
     const char *name;
     bool (*run)(void);
 } modes[] = {
-    {"ahead", run_ahead},       {"warm", run_warm},           {"waiting", run_waiting},
-    {"patience", run_patience}, {"holders", run_holders},     {"size", run_cancelled_size},
-    {"traced", run_traced},     {"workspace", run_workspace}, {"planning", run_planning},
-    {"engines", run_engines},   {"synced", run_synced},
+    {"ahead", run_ahead},
+    {"warm", run_warm},
+    {"waiting", run_waiting},
+    {"patience", run_patience},
+    {"holders", run_holders},
+    {"size", run_cancelled_size},
+    {"traced", run_traced},
+    {"workspace", run_workspace},
+    {"planning", run_planning},
+    {"engines", run_engines},
+    {"synced", run_synced},
+    {"hang", run_hang},
+    {"hanging launch", run_hanging_launch},
 };
 
 static bool (*mode_find(const char *name))(void) {

@@ -77,5 +77,7 @@ bool run_workspace(void);
 bool run_planning(void);
 bool run_engines(void);
 bool run_synced(void);
+bool run_hang(void);
+bool run_hanging_launch(void);
 
 #endif

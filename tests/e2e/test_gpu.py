@@ -76,6 +76,46 @@ with tf1.Session(sys.argv[1], graph=x.graph) as session:
 """
 
 
+# Trains on a GPU until it is lost, and says what each step was told. Then the same session's steps
+# on the CPU, and a new session, which does without the GPU.
+LOSS = """
+import json
+import sys
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+config = tf1.ConfigProto(allow_soft_placement=True)
+with tf.device("/job:worker/task:0/device:GPU:0"):
+    v = tf1.get_variable("v", initializer=tf.zeros([64]), use_resource=True)
+    step = tf.reduce_sum(v.assign_add(tf.ones([64]) * 2.0, read_value=True))
+with tf.device("/job:worker/task:0/device:CPU:0"):
+    n = tf1.get_variable("n", initializer=0.0, use_resource=True)
+    count = n.assign_add(1.0, read_value=True)
+told, told_on_cpu = [], []
+
+def try_to_run(session, what, where):
+    try:
+        session.run(what)
+    except tf.errors.OpError as error:
+        where.append([type(error).__name__, error.message])
+
+with tf1.Session(sys.argv[1], config=config) as session:
+    session.run(tf1.global_variables_initializer())
+    for _ in range(2000):
+        try_to_run(session, step, told)
+        try_to_run(session, count, told_on_cpu)
+        if any(name == "AbortedError" for name, _ in told):
+            break
+    for _ in range(3):
+        try_to_run(session, step, told)
+        try_to_run(session, count, told_on_cpu)
+with tf1.Session(sys.argv[1], config=config) as session:
+    devices = [device.name for device in session.list_devices()]
+    session.run(v.initializer)
+    print(json.dumps([told, told_on_cpu, devices, float(session.run(step))]))
+"""
+
+
 def has_driver():
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -87,16 +127,21 @@ def has_driver():
 @unittest.skipUnless(os.path.exists(os.path.join(SIMULATION, "sim", "sim_device")),
                      "the simulated device is not built")
 class TestGpu(harness.TestCase):
+    @staticmethod
+    def simulation(n_devices):
+        """The environment of a program that finds simulated GPUs."""
+        kernels = sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))
+        env = {"LD_LIBRARY_PATH": os.path.join(SIMULATION, "sim"),
+               "MILLRACE_SIM_KERNELS": ":".join(kernels), "MILLRACE_SIM_DEVICES": n_devices}
+        if SANITIZED:  # the library handles SIGSEGV itself: the device's memory is closed
+            env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+        return env
+
     def run_on_gpus(self, *command, n_devices=2, seed=1, more=None, flags=()):
         """What the command prints on a cluster of two workers, each with some GPUs."""
         report = self.path("report")
-        kernels = sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))
-        env = {"LD_LIBRARY_PATH": os.path.join(SIMULATION, "sim"),
-               "MILLRACE_SIM_KERNELS": ":".join(kernels), "MILLRACE_SIM_DEVICES": n_devices,
-               "MILLRACE_SIM_SEED": seed, "MILLRACE_SIM_REPORT": report, "TF_CPP_MIN_LOG_LEVEL": 3,
-               **(more or {})}
-        if SANITIZED:  # the library handles SIGSEGV itself: the device's memory is closed
-            env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+        env = {**self.simulation(n_devices), "MILLRACE_SIM_SEED": seed,
+               "MILLRACE_SIM_REPORT": report, "TF_CPP_MIN_LOG_LEVEL": 3, **(more or {})}
         out, _ = self.expect(0, "tfctl", "local", "--workers", 2, "--quiet", "--worker-flag",
                              "--gpu=require", *flags, "--", *command, env=env, timeout_s=280)
         if os.path.exists(report):
@@ -157,6 +202,58 @@ class TestGpu(harness.TestCase):
                                              more={"MILLRACE_SIM_TF32": 1}))
                  for flags in ([], ["--worker-flag", "--no-gpu-tf32"])]
         self.assertEqual(found, [[0.0, 0.0], [1.0, 1.0]])
+
+    def lost_gpu(self, kill, *flags):
+        """The processes of a client, a worker that loses its GPU in the Nth call of the driver, and
+        a master, and the port of the worker's pages."""
+        env = self.environment(**self.simulation(1), MILLRACE_SIM_KILL=kill,
+                               MILLRACE_SIM_REPORT=self.path("report"))
+        ports = self.path(f"ports-{kill}")
+        worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0", "--port-file", ports,
+                             *flags], env)
+        LineReader(worker.stderr).until("serving on")
+        with open(ports, encoding="utf-8") as text:
+            port, admin = text.read().split("admin")
+        master = self.popen([program("tf-master"), "--listen=127.0.0.1:0", "--port-file",
+                             ports + "m", "--cluster", f"worker=127.0.0.1:{int(port)}"])
+        LineReader(master.stderr).until("serving grpc on")
+        with open(ports + "m", encoding="utf-8") as text:
+            target = f"grpc://127.0.0.1:{int(text.read().split()[0])}"
+        client = self.popen([WARM_PYTHON, "-c", LOSS, target],
+                            self.environment(TF_CPP_MIN_LOG_LEVEL=3))
+        return client, worker, master, int(admin)
+
+    def test_a_worker_goes_on_without_a_gpu_that_it_has_lost(self):
+        """In a launch, a copy out and a wait; tests/cuda/run_failures.py has the other calls."""
+        for kill in ("cuLaunchKernel:40", "cuMemcpyDtoHAsync:9", "cuEventSynchronize:20"):
+            with self.subTest(kill):
+                client, worker, master, admin = self.lost_gpu(kill)
+                out, err = client.communicate(timeout=120)
+                self.assertEqual(client.returncode, 0, err)
+                told, told_on_cpu, devices, value = json.loads(out)
+                names = [name for name, _ in told]
+                self.assertEqual(names.count("AbortedError"), 1, told)
+                self.assertRegex(told[0][1], r"(failed.*CUDA error 999\), Xid 79|has failed)")
+                self.assertEqual(set(names[1:]) - {"UnavailableError", "AbortedError"}, set(), told)
+                self.assertEqual(told_on_cpu, [])
+                self.assertFalse(any("GPU" in name for name in devices), devices)
+                self.assertEqual(value, 128.0)
+                status = json.loads(rc.page(admin, "/statusz")[1])
+                gpu, = (row for row in status["devices"] if row["name"].endswith("GPU:0"))
+                self.assertIn("Xid 79", gpu["failed"])
+                self.assertIn('millrace_device_failed{device="/job:worker/replica:0/task:0/device:'
+                              'GPU:0"} 1', rc.page(admin, "/metrics")[1])
+                self.assertFalse(os.path.exists(self.path("report")))
+                for process in (master, worker):
+                    process.kill()
+                    process.wait()
+
+    def test_a_worker_that_needs_its_gpu_ends_when_it_is_lost(self):
+        client, worker, master, _ = self.lost_gpu("cuLaunchKernel:40", "--gpu=require")
+        self.assertEqual(worker.wait(timeout=60), 138)
+        for process in (client, master):
+            process.kill()
+            process.wait()
 
     def test_a_worker_without_a_driver_does_not_load_the_plugin(self):
         if has_driver():

@@ -31,6 +31,7 @@ void worker_options_default(struct worker_options *options) {
                                        .max_shm_kept_bytes = PEER_SHM_MAX_KEPT_BYTES,
                                        .max_steps = 65536,
                                        .device_scale = 1,
+                                       .device_hang_ms = 60000,
                                        .use_shm = true,
                                        .gpu_text = "",
                                        .use_unix = true};
@@ -432,6 +433,7 @@ static void on_tick(struct loop_timer *timer) {
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
     rendezvous_expire(service->home->rendezvous, now_ns);
+    service_health_tick(service);
     LIST_FOR_EACH (link, &service->exchanges)
         rendezvous_expire(LIST_ENTRY(link, struct exchange, link)->rendezvous, now_ns);
     if (now_ns - service->trimmed_ns > MEMORY_TRIM_INTERVAL_MS * 1000000ll) {
@@ -544,6 +546,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
                      heartbeat_tick_ms(options->heartbeat_ms));
     service->beat_ns = clock_now_ns();
     service_alarms_init(service);
+    service_health_init(service);
     service->n_open_timers = 3;
     *ret_service = service;
     return NULL;
@@ -561,7 +564,8 @@ void service_exchange_freed(void *arg) {
 void service_maybe_free(struct worker_service *service) {
     if (!service->is_freed || service->n_connections > 0 || service->n_registering > 0 ||
         service->n_served_calls > 0 || service->n_open_timers > 0 ||
-        service->rates_phase == RATES_MEASURING || service_alarms_is_busy(service))
+        service->rates_phase == RATES_MEASURING || service_alarms_is_busy(service) ||
+        service_health_is_busy(service))
         return;
     pthread_mutex_lock(&service->lock);
     int n_runs = service->n_runs;
@@ -620,6 +624,7 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     loop_timer_close(&service->tick, on_tick_closed);
     loop_timer_close(&service->beat, on_beat_closed);
     service_alarms_close(service, on_alarm_timer_closed);
+    service_health_close(service);
 }
 
 /* Over both connections of each master, because it reads either's end first. */

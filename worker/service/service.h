@@ -57,6 +57,12 @@ struct worker_options {
     /* a master says that the job has ended, so the task has to drain; may be NULL */
     void (*on_job_ended)(void *arg);
     void *on_job_ended_arg;
+    /* A device has failed, and the masters know; on the loop; may be NULL. */
+    void (*on_device_failed)(void *arg);
+    void *on_device_failed_arg;
+    /* A device that has work and makes no progress for so long is named in the log; after ten times
+     * as long it has failed. Default 60 s */
+    int64_t device_hang_ms;
     int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
     int64_t max_feed_bytes;      /* of one RunGraph; default 64 GiB */
     int64_t max_graph_bytes;     /* of one partition with its functions; default 16 GiB */

@@ -1,8 +1,8 @@
 /* What the files of the service share: service.c (connections, Hello, messages that are answered at
  * once, the end), service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
- * service_values.c (feeds and fetches), service_status.c (GetStatus), service_cancel.c (how a graph
- * run is cut short), service_peer_calls.c (calls of other tasks' kernels), service_alarms.c
- * (kernels that wait for a time), service_page.c (status pages).
+ * service_values.c (feeds and fetches), service_status.c (GetStatus), service_health.c (devices
+ * that fail), service_cancel.c (how a graph run is cut short), service_peer_calls.c (calls of other
+ * tasks' kernels), service_alarms.c (kernels that wait for a time), service_page.c (status pages).
  *
  * All functions are called on the loop thread, unless a comment says otherwise. */
 #ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
@@ -133,6 +133,8 @@ struct worker_service {
     struct pool_task rates_task;
     struct loop_task rates_home_task;
     struct list status_waits;
+    struct loop_task failure_task; /* service_health.c */
+    _Atomic bool is_failure_posted;
     int n_connections, n_registering, n_served_calls;
     int n_open_timers;
     bool is_draining, is_freed;
@@ -175,6 +177,15 @@ void service_alarms_close(struct worker_service *service,
                           void (*on_closed)(struct loop_timer *timer));
 /* True: a posted task is still to run; it will call service_maybe_free. */
 bool service_alarms_is_busy(const struct worker_service *service);
+
+/* ---- service_health.c: devices that fail ---- */
+void service_health_init(struct worker_service *service);
+/* Devices that fail from now on are not looked at. */
+void service_health_close(struct worker_service *service);
+/* Is a failure on its way to the loop? It frees the service when it arrives. */
+bool service_health_is_busy(const struct worker_service *service);
+/* Asks the devices. Once a second. */
+void service_health_tick(struct worker_service *service);
 
 /* ---- service_graphs.c ---- */
 /* The exchange of the cluster that the connection's master drives. */
@@ -272,6 +283,8 @@ void service_forget_caller(struct service_connection *connection);
 /* ---- service_status.c ---- */
 /* Answers a GetStatus, a master's perhaps later. */
 void service_answer_status(struct service_connection *connection, uint64_t id);
+/* Sends the task's WorkerStatus: the answer to GetStatus, or, with id 0, what has changed. */
+void service_send_status(const struct service_connection *connection, uint64_t id);
 /* Drops the answers to a connection that is ending. */
 void service_forget_status(struct service_connection *connection);
 /* The device's rates as masters are told; all 0 while they are unknown. */

@@ -31,6 +31,9 @@ static void describe_devices(const struct worker_service *service, struct str *o
             add_text(out, "description", str_text(&text));
             str_fini(&text);
         }
+        const struct status *failure = device_failure(device);
+        if (failure)
+            add_text(out, "failed", status_message(failure));
         str_addf(
             out,
             "\"memory_in_use_bytes\":%lld,\"memory_peak_bytes\":%lld,\"memory_limit_bytes\":%lld}",

@@ -32,23 +32,25 @@ static void add_rates(const struct worker_service *service, const struct device 
     info->rates = out;
 }
 
-static void send_status(const struct service_connection *connection, uint64_t id) {
+void service_send_status(const struct service_connection *connection, uint64_t id) {
     struct worker_service *service = connection->service;
     Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
-    int n = service->options.n_devices;
+    int n = service->options.n_devices, n_listed = 0;
     Millrace__DeviceInfo *devices = xcalloc((size_t)n, sizeof(*devices));
     Millrace__DeviceInfo **list = xcalloc((size_t)n, sizeof(Millrace__DeviceInfo *));
     Millrace__DeviceRates *rates = xcalloc((size_t)n, sizeof(*rates));
     struct str *descriptions = xcalloc((size_t)n, sizeof(*descriptions));
     for (int i = 0; i < n; i++) {
         struct device *device = &service->options.devices[i];
+        if (device_failure(device))
+            continue; /* it is not there any more */
         millrace__device_info__init(&devices[i]);
         devices[i].name = device->full_name;
         devices[i].type = (char *)(uintptr_t)device->type;
         devices[i].memory_limit_bytes = device->memory_limit_bytes;
         devices[i].incarnation = device->incarnation;
         add_rates(service, device, &devices[i], &rates[i]);
-        list[i] = &devices[i];
+        list[n_listed++] = &devices[i];
         if (device->ops) {
             device->ops->describe(device, &descriptions[i]);
             devices[i].description = (char *)(uintptr_t)str_text(&descriptions[i]);
@@ -56,7 +58,7 @@ static void send_status(const struct service_connection *connection, uint64_t id
     }
     status.task = service->task;
     status.incarnation = service->incarnation;
-    status.n_device = (size_t)n;
+    status.n_device = (size_t)n_listed;
     status.device = list;
     status.version = (char *)(uintptr_t)MILLRACE_VERSION;
     status.unix_address = service->unix_address;
@@ -81,7 +83,7 @@ static void on_measured(struct loop_task *task) {
     for (struct list *link; (link = list_pop_front(&service->status_waits));) {
         struct status_wait *wait = LIST_ENTRY(link, struct status_wait, link);
         if (!service->is_freed)
-            send_status(wait->connection, wait->id);
+            service_send_status(wait->connection, wait->id);
         free(wait);
     }
     service_maybe_free(service);
@@ -96,7 +98,7 @@ static void measure(struct pool_task *task) {
 void service_answer_status(struct service_connection *connection, uint64_t id) {
     struct worker_service *service = connection->service;
     if (!connection->master || !service->options.pool || service->rates_phase == RATES_KNOWN) {
-        send_status(connection, id);
+        service_send_status(connection, id);
         return;
     }
     struct status_wait *wait = xmalloc(sizeof(*wait));

@@ -10,7 +10,7 @@
 #include "kernels/device.h"
 #include "kernels/host.h"
 
-enum { GPU_PLUGIN_ABI = 2, GPU_MAX_DEVICES = 16 };
+enum { GPU_PLUGIN_ABI = 3, GPU_MAX_DEVICES = 16 };
 
 struct gpu_plugin_options {
     const char *plugin;    /* its path; NULL: millrace-cuda.so beside the program */

@@ -86,6 +86,8 @@ void link_send(const struct sim_message *message, const void *bytes, int file);
 /* Sends under the lock, releases it, waits for the answer. */
 CUresult link_request(struct sim_message *message, const void *bytes, struct sim_answer *answer);
 void link_report(const char *text);
+/* Kills the process, and returns when all devices are lost. */
+void link_kill(void);
 /* Moves a descriptor away from the numbers that the process is given. -1: it is none. */
 int file_moved(int file);
 

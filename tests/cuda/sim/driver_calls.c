@@ -40,6 +40,10 @@ static void wait_for_release(enum call call) {
     pthread_mutex_unlock(&block_lock);
 }
 
+/* The call that ends the device process, and which one of its kind. */
+static int killer = -1;
+static unsigned long killer_at;
+
 static bool is_free_of_init(enum call call) {
     return call == CALL_cuInit || call == CALL_cuDriverGetVersion || call == CALL_cuGetErrorName ||
            call == CALL_cuGetErrorString || call == CALL_cuGetProcAddress_v2;
@@ -49,6 +53,8 @@ CUresult call_begin(enum call call) {
     unsigned long n = atomic_fetch_add_explicit(&counts[call], 1, memory_order_relaxed) + 1;
     if (atomic_load_explicit(&is_blocked[call], memory_order_relaxed))
         wait_for_release(call);
+    if ((int)call == killer && n == killer_at)
+        link_kill();
     if (atomic_load_explicit(&failures[call].at, memory_order_acquire) == n)
         return failures[call].error;
     if (!atomic_load_explicit(&sim.is_initialized, memory_order_acquire) && !is_free_of_init(call))
@@ -91,6 +97,19 @@ EXPORTED CUresult simBlockCall(const char *symbol, int blocks) {
 
 static CUresult failures_result;
 
+static void killer_read(void) {
+    const char *text = getenv("MILLRACE_SIM_KILL");
+    char symbol[64];
+    if (text == NULL || *text == '\0')
+        return;
+    if (sscanf(text, "%63[^:]:%lu", symbol, &killer_at) == 2)
+        killer = call_find(symbol);
+    if (killer < 0) {
+        link_report("MILLRACE_SIM_KILL: not SYMBOL:N, or no such call");
+        failures_result = CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static void failures_read(void) {
     const char *text = getenv("MILLRACE_SIM_FAIL");
     char *copy = strdup(text != NULL ? text : ""), *rest = copy, *item;
@@ -107,6 +126,7 @@ static void failures_read(void) {
         }
     }
     free(copy);
+    killer_read();
 }
 
 CUresult calls_init(void) {

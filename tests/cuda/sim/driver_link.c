@@ -112,6 +112,16 @@ static void *read_answers(void *unused) {
     return unused;
 }
 
+void link_kill(void) {
+    if (sim.is_null || state.process <= 0)
+        return;
+    kill(state.process, SIGKILL);
+    pthread_mutex_lock(&state.waits);
+    while (!state.is_lost)
+        pthread_cond_wait(&state.change, &state.waits);
+    pthread_mutex_unlock(&state.waits);
+}
+
 /* ---- messages ---- */
 
 void link_send(const struct sim_message *message, const void *bytes, int file) {

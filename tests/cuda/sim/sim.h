@@ -12,6 +12,8 @@
  *   MILLRACE_SIM_MODE     "null": all calls return at once, there is no device process
  *   MILLRACE_SIM_FAIL     calls to fail, as SYMBOL:N:ERROR, joined by ",": the Nth call of SYMBOL
  *                         returns the number ERROR and does nothing, once
+ *   MILLRACE_SIM_KILL     SYMBOL:N: the Nth call of SYMBOL kills the device process before it does
+ *                         anything, so all devices are lost
  *   MILLRACE_SIM_REPORT   the file that reports are appended to (default standard error)
  *   MILLRACE_SIM_PROCESS  the program of the device process (default sim_device beside the library)
  *   MILLRACE_SIM_TF32     "1": products and convolutions that may round their inputs to TF32 do so

@@ -1,0 +1,90 @@
+/* Modes of cuda_steps: calls of the driver that do not return. */
+#include "tests/cuda/steps.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+static bool is_told(const char *what, struct status *st_take, const char *expected) {
+    bool is_well = st_take && status_code(st_take) == STATUS_UNAVAILABLE &&
+                   strstr(status_message(st_take), expected);
+    printf("%s: %s\n", what, st_take ? status_message(st_take) : "ok");
+    status_unref(st_take);
+    return is_well;
+}
+
+static void probe_until(const _Atomic bool *has_ended) {
+    struct device *gpu = &devices[N_CPUS];
+    while (!atomic_load(has_ended)) {
+        gpu->ops->probe(gpu, 1);
+        sched_yield();
+    }
+}
+
+struct hanging {
+    struct run run;
+    struct plan *plan;
+    struct status *status;
+    _Atomic bool has_ended;
+};
+
+static void *run_to_end(void *arg) {
+    struct hanging *step = arg;
+    start_plan(&step->run, &programs[0], step->plan);
+    step->status = end_plan(&step->run);
+    atomic_store(&step->has_ended, true);
+    return NULL;
+}
+
+/* The plan's constants are copied to the device, so it is made while the device works. */
+static void prepare(struct hanging *step) {
+    struct status *st = make_plan(&programs[0], false, &step->plan);
+    CHECK(!st);
+}
+
+static void begin(struct hanging *step, pthread_t *ret_thread) {
+    CHECK(pthread_create(ret_thread, NULL, run_to_end, step) == 0);
+}
+
+static struct status *end(struct hanging *step, pthread_t thread) {
+    CHECK(pthread_join(thread, NULL) == 0);
+    run_clear(&step->run);
+    plan_unref(step->plan);
+    return step->status;
+}
+
+/* The device never does what it was told: waits for it end with UNAVAILABLE, and later steps fail
+ * at once. */
+bool run_hang(void) {
+    struct hanging step = {.has_ended = false}, later = {.has_ended = false};
+    pthread_t thread;
+    prepare(&step);
+    prepare(&later);
+    CHECK(driver.block("cuEventSynchronize", 1) == 0);
+    unsigned long n = driver.count("cuEventSynchronize");
+    begin(&step, &thread);
+    await_calls("cuEventSynchronize", n + 1);
+    probe_until(&step.has_ended);
+    bool is_well = is_told("step", end(&step, thread), "it has made no progress for");
+    begin(&later, &thread);
+    is_well &= is_told("later step", end(&later, thread), "has failed, so nothing runs on it");
+    CHECK(driver.block("cuEventSynchronize", 0) == 0);
+    return is_well;
+}
+
+/* A launch does not return, and its thread holds the device's lock: others do not wait for it. */
+bool run_hanging_launch(void) {
+    struct hanging step = {.has_ended = false}, other = {.has_ended = false};
+    pthread_t threads[2];
+    prepare(&step);
+    prepare(&other);
+    CHECK(driver.block("cuLaunchKernel", 1) == 0);
+    unsigned long n = driver.count("cuLaunchKernel");
+    begin(&step, &threads[0]);
+    await_calls("cuLaunchKernel", n + 1);
+    begin(&other, &threads[1]);
+    probe_until(&other.has_ended);
+    bool is_well = is_told("other step", end(&other, threads[1]), "it has made no progress for");
+    CHECK(driver.block("cuLaunchKernel", 0) == 0);
+    is_well &= is_told("step", end(&step, threads[0]), "has failed, so nothing runs on it");
+    return is_well;
+}

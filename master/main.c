@@ -383,6 +383,11 @@ static void page_steps(void *arg, const char *query, struct admin_reply *reply) 
     service_page_steps(program->service, reply, page_query_wants_json(query));
 }
 
+static void page_traces(void *arg, const char *query, struct admin_reply *reply) {
+    struct program *program = arg;
+    service_page_traces(program->service, query, reply);
+}
+
 static void write_refusal(void *arg, struct str *out) {
     const struct program *program = arg;
     const char *listen = program->flags->listen;
@@ -402,6 +407,8 @@ static const struct admin_page pages[] = {
      .summary = "Sessions: their clients, steps, signatures and last errors"},
     {"/stepz", "text/plain", .begin = page_steps, .has_json = true,
      .summary = "Running steps, and what they wait for"},
+    {"/tracez", "application/json", .begin = page_traces, .file_query = "steps",
+     .summary = "The last steps: how long they took where, and traces of them"},
     {"/costz", "application/json", .write = page_costs,
      .summary = "What executions of nodes have taken"},
     {"/memz", "application/json", .write = page_memory,

@@ -1,6 +1,7 @@
 /* Fetches pages over HTTP. */
 #include "tfctl/page_source.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/options.h"
@@ -114,4 +115,28 @@ struct status *page_source_fetch(const struct page_source *source, const char *a
 
 int page_source_exit_code(const struct status *status) {
     return !status ? EXIT_OK : status_code(status) == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
+}
+
+int page_source_get(const struct page_source *source, const char *program, const char *path,
+                    struct str *ret_body) {
+    struct str admin = STR_INIT;
+    struct fetched_page page = {.body = STR_INIT};
+    struct status *st = page_source_find(source, &admin);
+    int code = st ? EXIT_USAGE : EXIT_OK;
+    if (!st)
+        st = page_source_fetch(source, str_text(&admin), &path, 1, &page);
+    if (!st)
+        st = fetched_page_check(&page);
+    if (st && code == EXIT_USAGE)
+        fprintf(stderr, "%s: %s (see --help)\n", program, status_message(st));
+    else if (st)
+        fprintf(stderr, "%s: %s: %s\n", program, status_code_name(status_code(st)),
+                status_message(st));
+    if (st && code == EXIT_OK)
+        code = page_source_exit_code(st);
+    str_add_bytes(ret_body, page.body.data, page.body.len);
+    status_unref(st);
+    fetched_page_fini(&page);
+    str_fini(&admin);
+    return code;
 }

@@ -33,6 +33,10 @@ struct status *page_source_find(const struct page_source *source, struct str *re
 struct status *page_source_fetch(const struct page_source *source, const char *admin,
                                  const char *const *paths, int n,
                                  struct fetched_page *ret) MUST_USE;
+/* Finds the admin port and fetches one page for a subcommand, which `program` names
+ * ("tfctl costs"). Returns the exit code; unless it is EXIT_OK, an error has been printed. */
+int page_source_get(const struct page_source *source, const char *program, const char *path,
+                    struct str *ret_body);
 /* The exit code for a failure to fetch. */
 int page_source_exit_code(const struct status *status);
 

@@ -16,6 +16,7 @@ static const struct subcommand {
     {"doctor", tfctl_doctor, "look for what usually goes wrong here, and say what to do"},
     {"devices", tfctl_devices, "list the devices of a cluster"},
     {"run", tfctl_run, "run one step of a graph on a cluster"},
+    {"trace", tfctl_trace, "write what happened in the last steps to a file for Perfetto"},
     {"costs", tfctl_costs, "print what nodes have taken, as the master has measured it"},
     {"job", tfctl_job, "end the job of a cluster: its daemons drain and exit"},
     {"checkpoint", tfctl_checkpoint, "look into checkpoints: ls, show, verify, diff"},

@@ -29,34 +29,18 @@ static const struct cli_spec spec = {
     .usage = "[OPTION]...",
 };
 
-static int run_costs(const struct costs_flags *flags, const char *admin) {
-    static const char *const paths[] = {"/costz"};
-    struct fetched_page page;
-    struct status *st = page_source_fetch(&flags->source, admin, paths, 1, &page);
-    if (!st)
-        st = fetched_page_check(&page);
-    int code = page_source_exit_code(st);
-    if (st)
-        fprintf(stderr, "tfctl costs: %s: %s\n", status_code_name(status_code(st)),
-                status_message(st));
-    else
-        fwrite(page.body.data, 1, page.body.len, stdout);
-    status_unref(st);
-    fetched_page_fini(&page);
-    return code;
-}
-
 int tfctl_costs(int argc, char **argv) {
     struct costs_flags flags = {.source = {.target = NULL}};
     struct cli cli;
-    struct str admin = STR_INIT;
+    struct str body = STR_INIT;
     int code = EXIT_OK;
     cli_init(&cli, &spec, &flags);
     if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = page_source_find(&flags.source, &admin);
-        code = st ? cli_usage_error(&spec, st) : run_costs(&flags, str_text(&admin));
+        code = page_source_get(&flags.source, spec.options.program, "/costz", &body);
+        if (code == EXIT_OK)
+            fwrite(body.data, 1, body.len, stdout);
     }
     cli_fini(&cli);
-    str_fini(&admin);
+    str_fini(&body);
     return code;
 }

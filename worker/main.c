@@ -41,7 +41,8 @@ struct worker_flags {
     struct tls_flags tls;
     struct task_flags own;
     int64_t client_port, task, threads, drain_timeout_ms, max_in_flight_bytes, max_steps,
-        graph_grace_ms, wire_streams, max_shm_kept_bytes, heartbeat_ms, master_wait_ms;
+        step_ring_bytes, graph_grace_ms, wire_streams, max_shm_kept_bytes, heartbeat_ms,
+        master_wait_ms;
     int log_level, log_format, use_unix, use_shm, rdma_mode;
     const char *device_scale_text;
     double device_scale;
@@ -117,6 +118,9 @@ static const struct option_row rows[] = {
         "threads that run kernels; 0: one for each core"), .min = 0, .max = 1024},
     {ROW("max-steps", OPTION_INT, max_steps, "65536", "N",
         "how many steps may run at a time"), .min = 1, .max = 10000000},
+    {ROW("step-ring", OPTION_BYTES, step_ring_bytes, "1M", "BYTES",
+        "memory for what the last steps have done, for /tracez and tfctl trace; 0: nothing is "
+        "recorded"), .min = 0, .max = 32 << 20},
     {ROW("max-inflight", OPTION_BYTES, max_in_flight_bytes, "2G", "BYTES",
         "how many bytes of large tensors may be on their way "
         "here at a time"), .min = 1 << 20, .max = 1ll << 50},
@@ -281,6 +285,14 @@ static int page_status(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int page_traces(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (!worker->service)
+        return 503;
+    worker_service_page_traces(worker->service, out);
+    return 200;
+}
+
 static int page_steps(void *arg, const char *query, struct str *out) {
     struct worker *worker = arg;
     if (!worker->service)
@@ -355,6 +367,8 @@ static void write_refusal(void *arg, struct str *out) {
 static const struct admin_page pages[] = {
     {"/statusz", "application/json", .write = page_status,
      .summary = "Devices, running steps, graphs, resources, peers, libraries"},
+    {"/tracez", "application/json", .write = page_traces,
+     .summary = "The last steps: what each node took, what they waited for"},
     {"/stepz", "text/plain", .write = page_steps, .has_json = true,
      .summary = "Running steps, and what they wait for"},
     {"/memz", "application/json", .write = page_memory,
@@ -586,6 +600,7 @@ static struct status *start(struct worker *worker) {
     options.use_shm = flags->use_shm && flags->use_unix;
     options.max_steps = (int)flags->max_steps;
     options.max_in_flight_bytes = flags->max_in_flight_bytes;
+    options.step_ring_bytes = flags->step_ring_bytes;
     options.max_feed_bytes = flags->own.max_feed_bytes;
     options.graph_grace_ms = flags->graph_grace_ms;
     options.heartbeat_ms = flags->heartbeat_ms;

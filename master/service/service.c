@@ -14,6 +14,7 @@
 #include "master/step/partial_run.h"
 #include "master/request/request.h"
 #include "master/service/service_internal.h"
+#include "master/session/step_log.h"
 #include "master/step/step.h"
 #include "rpc/wire/heartbeat.h"
 
@@ -509,6 +510,9 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     list_init(&service->sessions);
     list_init(&service->clusters);
     list_init(&service->step_pages);
+    list_init(&service->trace_pages);
+    service->log = xcalloc(1, sizeof *service->log);
+    service->env.log = service->log;
     list_init(&service->env.live_steps);
     list_init(&service->waiting_creates);
     strmap_init(&service->by_handle);
@@ -525,6 +529,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     if (st) {
         strmap_fini(&service->by_handle);
         client_ids_fini(&service->clients);
+        free(service->log);
         free(service);
         return st;
     }
@@ -546,6 +551,21 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     return NULL;
 }
 
+int service_for_each_task(struct service *service,
+                          void (*visit)(void *arg, struct task *task, int index), void *arg) {
+    enum { MAX_CLUSTERS = 1024 /* as many as --max-session-clusters may allow */ };
+    struct tasks *tables[1 + MAX_CLUSTERS] = {service->env.tasks};
+    int n_tables = 1, n = 0;
+    LIST_FOR_EACH (link, &service->clusters)
+        if (n_tables < (int)ARRAY_LEN(tables))
+            tables[n_tables++] = LIST_ENTRY(link, struct session_cluster, link)->env.tasks;
+    for (int t = 0; t < n_tables; t++)
+        for (int i = 0; i < tasks_count(tables[t]); i++, n++)
+            if (visit)
+                visit(arg, tasks_at(tables[t], i), n);
+    return n;
+}
+
 void service_end_job(struct service *service) {
     for (int i = 0; i < tasks_count(service->env.tasks); i++)
         task_send_in_order(tasks_at(service->env.tasks, i),
@@ -562,6 +582,7 @@ static void timer_closed(struct loop_timer *timer) {
     strmap_fini(&service->by_handle);
     client_ids_fini(&service->clients);
     status_unref(service->told);
+    free(service->log);
     free(service);
 }
 
@@ -590,6 +611,7 @@ static void server_closed(void *arg) {
 void service_free(struct service *service) {
     service->is_stopping = true;
     service_end_step_pages(service);
+    service_end_trace_pages(service);
     struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
     while (!list_is_empty(&service->sessions))
         service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);

@@ -14,9 +14,11 @@ void master_options_default(struct master_options *options);
 struct service {
     struct master_env env;
     struct grpc_server *server;
-    struct list sessions;   /* struct session.link */
-    struct list clusters;   /* struct session_cluster.link */
-    struct list step_pages; /* those that wait for tasks */
+    struct list sessions;    /* struct session.link */
+    struct list clusters;    /* struct session_cluster.link */
+    struct list step_pages;  /* those that wait for tasks */
+    struct list trace_pages; /* likewise */
+    struct step_log *log;    /* the last steps; one of its own */
     int n_clusters;
     struct client_ids clients;
     struct strmap by_handle;
@@ -53,5 +55,9 @@ void service_page_sessions(struct service *service, const char *query, bool is_o
  * at most half a second for their replies (step_page.c). `reply` NULL: writes the lines to the
  * log. */
 void service_page_steps(struct service *service, struct admin_reply *reply, bool is_json);
+/* Answers /tracez as JSON: the last steps, with what the tasks say of them (trace_page.c). With
+ * "steps=N" in the query: a file for Perfetto or chrome://tracing with the events of the last N
+ * steps on all tasks (trace_events.h); "session=HANDLE" chooses a session's. */
+void service_page_traces(struct service *service, const char *query, struct admin_reply *reply);
 
 #endif

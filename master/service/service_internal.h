@@ -39,9 +39,17 @@ struct status *service_create_session(struct service *service, struct grpc_call 
 void service_end_session(struct session *session, struct status *why);
 void service_extend_session(void *service, struct grpc_call *call);
 
+/* Calls `visit` for each task of the master's cluster and of those of sessions. Returns how many
+ * there are. `visit` may be NULL, and must not end a cluster. */
+int service_for_each_task(struct service *service,
+                          void (*visit)(void *arg, struct task *task, int index), void *arg);
+
 /* ---- step_page.c ---- */
 /* Finishes the pages that still wait for tasks, because the service ends. */
 void service_end_step_pages(struct service *service);
+
+/* ---- trace_page.c ---- */
+void service_end_trace_pages(struct service *service); /* likewise */
 
 /* ---- service_reset.c ---- */
 void service_reset(void *service, struct grpc_call *call);

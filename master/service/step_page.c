@@ -15,7 +15,6 @@ enum {
     REPLY_WAIT_MS = 500,
     MAX_DETAIL_BYTES = 4096,
     STEPS_PER_PAGE = 1000,
-    MAX_CLUSTERS_SHOWN = 1024, /* of sessions; as many as --max-session-clusters may allow */
 };
 
 struct page_call {
@@ -184,22 +183,8 @@ static bool is_awaited(struct service *service, const struct task *task) {
     return false;
 }
 
-/* Calls `visit` for each task of the master's cluster and of those of sessions. */
-static int for_each_task(struct service *service, struct step_page *page,
-                         void (*visit)(struct step_page *page, struct task *task, int index)) {
-    struct tasks *tables[1 + MAX_CLUSTERS_SHOWN] = {service->env.tasks};
-    int n_tables = 1, n = 0;
-    LIST_FOR_EACH (link, &service->clusters)
-        if (n_tables < (int)ARRAY_LEN(tables))
-            tables[n_tables++] = LIST_ENTRY(link, struct session_cluster, link)->env.tasks;
-    for (int t = 0; t < n_tables; t++)
-        for (int i = 0; i < tasks_count(tables[t]); i++, n++)
-            if (visit)
-                visit(page, tasks_at(tables[t], i), n);
-    return n;
-}
-
-static void ask(struct step_page *page, struct task *task, int index) {
+static void ask(void *arg, struct task *task, int index) {
+    struct step_page *page = arg;
     struct page_call *page_call = &page->calls[index];
     page_call->page = page;
     page_call->task = task;
@@ -212,7 +197,7 @@ static void ask(struct step_page *page, struct task *task, int index) {
 }
 
 void service_page_steps(struct service *service, struct admin_reply *reply, bool is_json) {
-    int n_tasks = for_each_task(service, NULL, NULL);
+    int n_tasks = service_for_each_task(service, NULL, NULL);
     struct step_page *page = xcalloc(1, sizeof(*page) + (size_t)n_tasks * sizeof(page->calls[0]));
     page->service = service;
     page->reply = reply;
@@ -222,7 +207,7 @@ void service_page_steps(struct service *service, struct admin_reply *reply, bool
     page->n_waiting = 1; /* the reference of this function */
     loop_timer_init(service->env.loop, &page->timer, on_timeout);
     loop_timer_start(&page->timer, REPLY_WAIT_MS, 0);
-    for_each_task(service, page, ask);
+    service_for_each_task(service, ask, page);
     if (--page->n_waiting == 0)
         finish(page);
 }

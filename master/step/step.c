@@ -9,6 +9,7 @@
 #include "common/base/metrics.h"
 #include "master/step/cost_graph.h"
 #include "master/step/cost_samples.h"
+#include "master/session/step_log.h"
 #include "master/step/step_internal.h"
 
 enum {
@@ -82,6 +83,27 @@ static void count_step(const struct step *step, struct status *status) {
         1);
 }
 
+/* Remembers the step for /tracez. */
+static void log_step(const struct step *step, const struct status *status) {
+    int64_t now_ns = clock_now_ns(), launch_ns = step->launch_ns ? step->launch_ns : now_ns;
+    const struct run_step_request *request = &step->request;
+    struct step_log_entry *entry = step_log_add(step->session->env->home->log);
+    struct span what = request->n_fetches > 0   ? request->fetches[0]
+                       : request->n_targets > 0 ? request->targets[0]
+                                                : span_of("");
+    *entry = (struct step_log_entry){
+        .id = step->id,
+        .n_more = MAX(request->n_fetches + request->n_targets - 1, 0),
+        .start_us = clock_wall_us() - (now_ns - step->start_ns) / 1000,
+        .start_ns = launch_ns - step->start_ns,
+        .run_ns = now_ns - launch_ns,
+        .code = status ? (int)status_code(status) : 0,
+    };
+    memcpy(entry->session, step->session->handle,
+           MIN(strlen(step->session->handle), (size_t)STEP_LOG_HANDLE_BYTES));
+    memcpy(entry->what, what.data, MIN(what.len, (size_t)STEP_LOG_WHAT_BYTES - 1));
+}
+
 static void step_free(struct step *step) {
     struct session *session = step->session;
     struct arena arena = step->arena;
@@ -125,6 +147,7 @@ static void finish(struct step *step, struct status *status_take) {
     for (int i = 0; step->parts && i < step->machine.n_parts; i++)
         task_call_forget(&step->parts[i].call);
     count_step(step, status_take);
+    log_step(step, status_take);
     if (step->partial) {
         partial_run_ended(step->partial, status_take);
         return;

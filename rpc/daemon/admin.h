@@ -44,6 +44,9 @@ struct admin_page {
     const char *summary; /* a line for people, for / and the page's HTML; NULL: not listed there */
     /* The page is text, but writes JSON when page_query_wants_json(query). */
     bool has_json;
+    /* With this name in the query, the body is a file for a program: it is drawn as HTML only if
+     * "format=html" asks for that. NULL: no name. */
+    const char *file_query;
 };
 
 struct admin_options {

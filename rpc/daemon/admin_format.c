@@ -56,7 +56,8 @@ enum admin_format admin_format_choose(const struct admin_page *page, const char 
         return ADMIN_FORMAT_HTML;
     if (page_query_is(query, "format", "json"))
         return ADMIN_FORMAT_JSON;
-    if (!accept || page_query_has(query, "format"))
+    bool is_file = page->file_query && page_query_has(query, page->file_query);
+    if (!accept || is_file || page_query_has(query, "format"))
         return ADMIN_FORMAT_OWN;
     return choose_accepted(accept);
 }

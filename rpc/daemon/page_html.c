@@ -233,11 +233,15 @@ static json_int_t more_of(const json_t *row) {
     return json_is_integer(n) ? json_integer_value(n) : -1;
 }
 
-/* Only a page of this server is linked, whatever the text says. */
+/* Only a page of this server is linked, perhaps with a query, whatever the text says. */
 static bool is_link(const struct renderer *r, const char *text) {
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789=&_-";
+    size_t path_len = strcspn(text, "?");
+    const char *query = text + path_len + (text[path_len] == '?');
     for (size_t i = 0; i < r->frame->n_links; i++)
-        if (strcmp(r->frame->links[i].path, text) == 0)
-            return true;
+        if (strlen(r->frame->links[i].path) == path_len &&
+            memcmp(r->frame->links[i].path, text, path_len) == 0)
+            return query[strspn(query, safe)] == '\0';
     return false;
 }
 
@@ -247,9 +251,12 @@ static void add_string(const struct renderer *r, const char *key, const json_t *
     while (n < len && n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80)
         n--;
     bool has_lines = memchr(text, '\n', len) != NULL;
-    bool is_linked = strcmp(key, "page") == 0 && is_link(r, text);
-    if (is_linked)
-        str_addf(r->out, "<a href=\"%s\">", text);
+    bool is_linked = (strcmp(key, "page") == 0 || strcmp(key, "download") == 0) && is_link(r, text);
+    if (is_linked) {
+        str_add(r->out, "<a href=\"");
+        add_escaped(r->out, text, len);
+        str_add(r->out, "\">");
+    }
     str_add(r->out, has_lines ? "<pre>" : "");
     add_escaped(r->out, text, n);
     str_add(r->out, n < len ? "…" : "");

@@ -78,6 +78,8 @@ enum wire_type {
     /* empty; no answer: the master leaves for good, so all that is its own is freed, and the task
      * closes its connections */
     WIRE_LEAVE,
+    WIRE_GET_TRACES, /* GetTraces; answered by WIRE_TRACES: Traces */
+    WIRE_TRACES,
     WIRE_TYPE_END,
 };
 

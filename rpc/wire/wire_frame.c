@@ -69,6 +69,8 @@ static const char *const type_names[] = {
     [WIRE_LOST_STEPS] = "LostSteps",
     [WIRE_CREDIT] = "Credit",
     [WIRE_LEAVE] = "Leave",
+    [WIRE_GET_TRACES] = "GetTraces",
+    [WIRE_TRACES] = "Traces",
 };
 _Static_assert(ARRAY_LEN(type_names) == WIRE_TYPE_END, "each type has its name");
 

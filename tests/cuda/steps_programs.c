@@ -154,7 +154,7 @@ static void start(struct run *run, const struct program *program, struct plan *p
     run->execution.containers = containers;
     run->execution.pool = pool;
     run->execution.on_done = on_done;
-    run->execution.collect_stats = is_traced;
+    run->execution.stats_level = is_traced ? EXECUTION_STATS_ALL : EXECUTION_STATS_NONE;
     execution_start(&run->execution);
 }
 

@@ -137,7 +137,8 @@ class TestHostileNames(PagesCase):
         parser.feed(body.decode())
         self.assertEqual((parser.complaints, parser.open), ([], []))
         for link in parser.links:
-            self.assertIn(link, (*self.pages(daemon), "?format=json"))
+            self.assertRegex(link, r"^(/[a-z]*)?(\?[A-Za-z0-9=&_-]+)?$")
+            self.assertIn(link.split("?")[0], (*self.pages(daemon), ""))
         self.assertNotIn(b"x" * 500, body)  # names are cut
 
     def test_programs_get_what_they_got(self):

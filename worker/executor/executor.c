@@ -451,7 +451,7 @@ void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx)
 static void end_timed(struct executor *executor, const struct plan_node *node,
                       struct kernel_start start, const struct tensor *output) {
     int64_t busy_ns = executor_slow_down(executor, start);
-    if (!executor->stats)
+    if (!executor->times_nodes)
         return;
     struct node_stats *row = stats_node(executor, node, start.at_ns, clock_now_ns(), output);
     if (row)
@@ -470,7 +470,7 @@ static void run_kernel(struct executor *executor, struct iteration *iteration,
     struct kernel_start start = {0};
     if (unlikely(executor->is_timed))
         start = kernel_start_now();
-    if (unlikely(executor->is_timed && executor->stats && (node->flags & PLAN_ENQUEUES)))
+    if (unlikely(executor->times_nodes && (node->flags & PLAN_ENQUEUES)))
         stats_enqueue_begin(executor, node);
     if (unlikely(is_long))
         executor_compute_long(node, &ctx);
@@ -514,7 +514,7 @@ static bool run_late_kernel(struct executor *executor, struct iteration *iterati
         tensor_move(output, &ref);
     }
     tensor_clear(&ref);
-    if (unlikely(executor->stats != NULL)) {
+    if (unlikely(executor->times_nodes)) {
         struct node_stats *row = stats_node(executor, node, start.at_ns, clock_now_ns(), output);
         if (row)
             row->busy_ns = busy_ns;
@@ -531,7 +531,7 @@ static void start_async(struct executor *executor, struct iteration *iteration,
         async_start_on_pool(op);
         return;
     }
-    bool is_enqueued = unlikely(executor->stats != NULL) &&
+    bool is_enqueued = unlikely(executor->times_nodes) &&
                        ((node->flags & PLAN_ENQUEUES) || node->kind == PLAN_COPY);
     if (unlikely(is_enqueued))
         stats_enqueue_begin(executor, node);
@@ -581,7 +581,7 @@ COLD static unsigned read_references(struct executor *executor, struct iteration
 static void run_plain(struct executor *executor, struct iteration *iteration,
                       const struct plan_node *node, struct tensor *inputs, bool is_dead) {
     if (node->kind == PLAN_IDENTITY) {
-        if (unlikely(executor->stats != NULL))
+        if (unlikely(executor->times_nodes))
             stats_node(executor, node, clock_now_ns(), 0, node->n_outputs ? &inputs[0] : NULL);
         executor_propagate(executor, iteration, node, inputs, false);
     } else if (node->kind == PLAN_RECV || node->kind == PLAN_COPY ||
@@ -589,7 +589,7 @@ static void run_plain(struct executor *executor, struct iteration *iteration,
         start_async(executor, iteration, node, false);
         return;
     } else {
-        if (unlikely(executor->stats != NULL) && node->kind != PLAN_SEND)
+        if (unlikely(executor->times_nodes) && node->kind != PLAN_SEND)
             stats_node(executor, node, clock_now_ns(), 0, NULL);
         if (run_special(executor, iteration, node, inputs, executor->outputs, is_dead)) {
             clear_inputs(executor, inputs, node->n_inputs);

@@ -26,6 +26,16 @@ struct rendezvous;
 struct container_table;
 struct peer_call_task;
 
+/* What an execution records of its nodes. Each level has what the one before has. */
+enum execution_stats {
+    EXECUTION_STATS_NONE = 0,
+    EXECUTION_STATS_WAITS, /* nodes that end elsewhere, and Sends: no node of the owner is timed */
+    EXECUTION_STATS_NODES, /* every node, as the host ran it */
+    EXECUTION_STATS_ALL,   /* and what devices did, from their events */
+};
+/* How many rows the levels below EXECUTION_STATS_ALL record. */
+enum { EXECUTION_STATS_MAX_ROWS = 4096 };
+
 /* What an execution is given, and what it returns. The caller owns it, and keeps it alive and
  * unchanged from execution_start until on_done. */
 struct execution {
@@ -43,8 +53,9 @@ struct execution {
     /* The tasks that kernels may call (kernels/host.h), as the graph's registration names them. */
     struct peer_call_task *const *others;
     int n_others;
-    bool collect_stats; /* record each node: NodeExecStats */
-    uint32_t depth;     /* how many function calls this one is nested in; 0 for a step */
+    enum execution_stats stats_level;
+    struct step_stats *spare_stats; /* memory for `stats`, which the execution takes; may be NULL */
+    uint32_t depth; /* how many function calls this one is nested in; 0 for a step */
     /* > 0: the execution may use the caller's thread for this long, then it moves to the pool.
      * 0: without limit, because the caller may block. */
     int64_t inline_budget_ns;
@@ -69,7 +80,7 @@ struct execution {
     struct status *cancelled_before; /* what a cancel before the start brought */
     /* Of a partial run, by position: lists of the nodes that wait for a feed; else NULL. */
     struct async_op **waiting_feeds;
-    /* Set at on_done when collect_stats is set; the caller frees it by step_stats_free. */
+    /* Set at on_done when stats_level is; the caller frees it, or resets it as spare_stats. */
     struct step_stats *stats;
     uint64_t n_executed; /* nodes that ran; set at on_done */
 };
@@ -116,9 +127,17 @@ struct step_stats {
     size_t n_nodes, capacity;
     size_t n_left_out; /* nodes that ran after the limit of rows */
     int64_t start_ns, start_wall_us;
+    int64_t clock_ahead_us; /* of whoever reads the times; set by the owner of the execution */
     struct stats_device *devices; /* executor_stats.c; NULL: the plan uses none that tells times */
     struct plan *plan;            /* one reference, because the nodes' names are the plan's */
 };
+/* The reader's wall clock at a time of a row. */
+static inline int64_t step_stats_us(const struct step_stats *stats, int64_t at_ns) {
+    return stats->start_wall_us - stats->clock_ahead_us + (at_ns - stats->start_ns) / 1000;
+}
 void step_stats_free(struct step_stats *stats); /* accepts NULL */
+/* Makes it spare_stats of another execution; frees it, and returns NULL, where it is large. Accepts
+ * NULL. */
+struct step_stats *step_stats_reset(struct step_stats *stats_take);
 
 #endif

@@ -142,7 +142,8 @@ struct executor {
     struct list deferred_link;             /* executor_wake.c: the thread's deferred executors */
     struct async_op *mail;                 /* what woke this executor; taken when it runs */
     struct step_stats *stats;
-    bool is_timed; /* kernels are: `stats` is set, or the execution's scale */
+    bool times_nodes; /* rows are added for nodes that end where they run, also */
+    bool is_timed;    /* kernels are: times_nodes is set, or the execution's scale */
 
     _Atomic(struct async_op *) mailbox;
     _Atomic bool cancel_asked;

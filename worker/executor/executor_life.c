@@ -201,9 +201,10 @@ void execution_start(struct execution *execution) {
     atomic_store_explicit(&executor->has_failed, false, memory_order_relaxed);
     execution->stats = NULL;
     execution->n_executed = 0;
-    if (execution->collect_stats)
+    executor->times_nodes = execution->stats_level >= EXECUTION_STATS_NODES;
+    executor->is_timed = executor->times_nodes || execution->scale > 1;
+    if (execution->stats_level != EXECUTION_STATS_NONE)
         stats_begin(executor);
-    executor->is_timed = execution->collect_stats || execution->scale > 1;
     device_steps_begin(executor);
     executor->root = iteration_new(executor, 0);
     partial_begin(execution, executor->root);

@@ -26,9 +26,9 @@ struct stats_device {
     size_t n_spans, capacity;
 };
 
-static void begin_devices(struct step_stats *stats) {
+static void begin_devices(struct step_stats *stats, enum execution_stats level) {
     const struct plan *plan = stats->plan;
-    if (plan->n_used_devices == 0)
+    if (plan->n_used_devices == 0 || level < EXECUTION_STATS_ALL)
         return;
     stats->devices = xcalloc(plan->n_used_devices, sizeof *stats->devices);
     for (uint32_t i = 0; i < plan->n_used_devices; i++) {
@@ -51,7 +51,7 @@ static struct stats_device *find_device(const struct executor *executor,
         allocator = plan->copies[node->aux].dst->allocator;
     else if (node->kind <= PLAN_KERNEL_ASYNC)
         allocator = node->instance->allocator;
-    for (uint32_t i = 0; i < plan->n_used_devices; i++)
+    for (uint32_t i = 0; executor->stats->devices && i < plan->n_used_devices; i++)
         if (executor->stats->devices[i].device->allocator == allocator)
             return executor->stats->devices[i].trace ? &executor->stats->devices[i] : NULL;
     return NULL;
@@ -79,12 +79,16 @@ void stats_enqueue_end(struct executor *executor, const struct plan_node *node, 
 }
 
 void stats_begin(struct executor *executor) {
-    struct step_stats *stats = xcalloc(1, sizeof *stats);
+    struct execution *execution = executor->execution;
+    struct step_stats *stats =
+        execution->spare_stats ? execution->spare_stats : xcalloc(1, sizeof *stats);
+    execution->spare_stats = NULL;
     stats->plan = plan_ref(executor->plan);
     stats->start_ns = clock_now_ns();
     stats->start_wall_us = clock_wall_us();
+    stats->clock_ahead_us = 0;
     executor->stats = stats;
-    begin_devices(stats);
+    begin_devices(stats, execution->stats_level);
 }
 
 static uint32_t thread_id(void) {
@@ -100,8 +104,11 @@ enum { STATS_MAX_NODES = 1 << 18 };
 struct node_stats *stats_node(struct executor *executor, const struct plan_node *node,
                               int64_t start_ns, int64_t end_ns, const struct tensor *output) {
     struct step_stats *stats = executor->stats;
-    if (unlikely(stats->n_nodes >= STATS_MAX_NODES)) {
+    bool is_all = executor->execution->stats_level == EXECUTION_STATS_ALL;
+    if (unlikely(stats->n_nodes >=
+                 (is_all ? (size_t)STATS_MAX_NODES : (size_t)EXECUTION_STATS_MAX_ROWS))) {
         stats->n_left_out++;
+        executor->times_nodes = is_all; /* the time of reading clocks is limited, too */
         return NULL;
     }
     if (stats->n_nodes == stats->capacity) {
@@ -210,4 +217,16 @@ void step_stats_free(struct step_stats *stats) {
     plan_unref(stats->plan);
     free(stats->nodes);
     free(stats);
+}
+
+struct step_stats *step_stats_reset(struct step_stats *stats_take) {
+    enum { KEPT_ROWS = 256 };
+    if (!stats_take || stats_take->capacity > KEPT_ROWS || stats_take->devices) {
+        step_stats_free(stats_take);
+        return NULL;
+    }
+    plan_unref(stats_take->plan);
+    stats_take->plan = NULL;
+    stats_take->n_nodes = stats_take->n_left_out = 0;
+    return stats_take;
 }

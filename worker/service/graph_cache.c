@@ -1,6 +1,8 @@
 /* Builds the plans of registered partitions and finds them by their handles. */
 #include "worker/service/graph_cache.h"
 
+#include "worker/service/step_ring.h"
+
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -268,6 +270,8 @@ static struct status *build_partition(struct build *build, struct plan_options *
     graph_fini(&graph);
     if (!st)
         note_feed_types(build->entry);
+    if (!st) /* the first run, which often takes longest, is recorded node by node */
+        atomic_init(&build->entry->ring_credit_ns, step_ring_cost_ns(build->entry->plan->n_nodes));
     return st;
 }
 

@@ -57,7 +57,10 @@ struct graph_entry {
     struct peer_call_task **others; /* the tasks that its kernels may call */
     int n_others;
     uint64_t n_runs; /* loop thread */
-    bool is_kept;    /* used by graph_cache_keep only */
+    /* what its runs have earned for the step ring, and how many nodes the last one ran */
+    _Atomic int64_t ring_credit_ns;
+    _Atomic uint64_t n_executed;
+    bool is_kept; /* used by graph_cache_keep only */
     int64_t build_us;
 };
 

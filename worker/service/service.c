@@ -24,6 +24,7 @@ void worker_options_default(struct worker_options *options) {
     *options = (struct worker_options){.inline_budget_ns = 50000,
                                        .graph_grace_ms = 60000,
                                        .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
+                                       .step_ring_bytes = STEP_RING_BYTES,
                                        .max_in_flight_bytes = RENDEZVOUS_IN_FLIGHT_BYTES,
                                        .max_feed_bytes = 64ll << 30,
                                        .max_graph_bytes = 16ll << 30,
@@ -292,6 +293,8 @@ static struct status *dispatch(struct service_connection *connection,
     case WIRE_GET_STEPS:
         service_send_steps(connection, message->id);
         return NULL;
+    case WIRE_GET_TRACES:
+        return service_send_traces(connection, message);
     case WIRE_GET_STATUS:
         service_answer_status(connection, message->id);
         return NULL;
@@ -536,6 +539,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     service->n_exchanges = 1;
     peer_table_set_on_lost(service->home->peers, service_on_peer_lost, service);
     service->containers = container_table_new();
+    service->ring = step_ring_new((size_t)options->step_ring_bytes);
     struct plan_options plan_options = {
         .devices = options->devices, .n_devices = options->n_devices, .host = &executor_host};
     service->graphs = graph_cache_new(loop, options->pool, &plan_options);
@@ -589,6 +593,7 @@ void service_maybe_free(struct worker_service *service) {
     u64map_fini(&service->early_cancels);
     graph_cache_free(service->graphs);
     container_table_free(service->containers);
+    step_ring_free(service->ring);
     /* resources in containers may set alarms until they are freed */
     alarm_clock_free(service->alarms);
     graph_runs_free(service);

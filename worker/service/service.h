@@ -63,6 +63,8 @@ struct worker_options {
     /* A device that has work and makes no progress for so long is named in the log; after ten times
      * as long it has failed. Default 60 s */
     int64_t device_hang_ms;
+    /* memory for what the last steps have done (step_ring.h); 0: none. Default 1 MiB */
+    int64_t step_ring_bytes;
     int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
     int64_t max_feed_bytes;      /* of one RunGraph; default 64 GiB */
     int64_t max_graph_bytes;     /* of one partition with its functions; default 16 GiB */
@@ -93,6 +95,8 @@ void worker_service_describe(struct worker_service *service, int max_rows, struc
 void worker_service_describe_steps(struct worker_service *service, struct str *out);
 /* Adds the same as a JSON object. */
 void worker_service_page_steps(struct worker_service *service, struct str *out);
+/* Adds what /tracez shows, as a JSON object: the last steps, the newest first. */
+void worker_service_page_traces(struct worker_service *service, struct str *out);
 /* Adds what /memz shows, as a JSON object. */
 void worker_service_page_memory(struct worker_service *service, struct str *out);
 /* Adds what /rendezvousz shows, as a JSON object. Only an operator sees messages of errors. */

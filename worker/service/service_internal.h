@@ -25,6 +25,7 @@
 #include "worker/exchange/peer.h"
 #include "worker/exchange/rendezvous.h"
 #include "worker/service/service.h"
+#include "worker/service/step_ring.h"
 
 enum {
     SERVICE_TICK_MS = 1000,
@@ -112,6 +113,7 @@ struct worker_service {
     int n_exchanges;       /* all that are not freed yet */
     struct container_table *containers;
     struct graph_cache *graphs;
+    struct step_ring *ring; /* what the last steps have done */
     struct list connections, masters;
     /* step id → struct early_cancel: a cancel that came before its RunGraph */
     struct u64map early_cancels;
@@ -293,6 +295,11 @@ struct device_rates service_device_rates(const struct worker_service *service,
 
 /* ---- service_page.c ---- */
 void service_send_steps(struct service_connection *connection, uint64_t id);
+
+/* ---- trace_page.c ---- */
+/* Answers a GetTraces. */
+struct status *service_send_traces(struct service_connection *connection,
+                                   const struct wire_message *message) MUST_USE;
 
 /* ---- step_stats.c ---- */
 /* Writes TensorFlow's StepStats message of a traced step: a row for each node of the program that

@@ -39,6 +39,7 @@ static struct graph_run *run_take(struct worker_service *service) {
 }
 
 static void run_destroy(struct graph_run *run) {
+    step_stats_free(run->execution.spare_stats);
     execution_fini(&run->execution);
     str_fini(&run->meta);
     free(run->values);
@@ -169,18 +170,42 @@ static void send_done(struct graph_run *run, const struct encoded_reply *encoded
     wire_values_fini(&values);
 }
 
+/* Writes what the step has done into the ring, and keeps the memory of its statistics. */
+static void keep_in_ring(struct graph_run *run, const struct status *status, int64_t end_ns) {
+    struct execution *execution = &run->execution;
+    struct step_stats *stats = execution->stats;
+    int64_t started_ns = stats ? stats->start_ns : end_ns;
+    int64_t start_us = stats ? stats->start_wall_us : clock_wall_us();
+    step_ring_add(run->service->ring,
+                  &(struct step_ring_step){
+                      .step_id = run->id,
+                      .master_incarnation = run->master_incarnation,
+                      .graph = run->graph->handle,
+                      .start_us = start_us - (started_ns - run->start_ns) / 1000,
+                      .prepare_ns = started_ns - run->start_ns,
+                      .run_ns = end_ns - started_ns,
+                      .code = status ? (int32_t)status_code(status) : 0,
+                      .has_nodes = execution->stats_level >= EXECUTION_STATS_NODES,
+                  },
+                  run->start_ns, stats);
+    step_ring_earn(&run->graph->ring_credit_ns, end_ns - run->start_ns);
+    atomic_store_explicit(&run->graph->n_executed, execution->n_executed, memory_order_relaxed);
+    execution->stats = NULL;
+    execution->spare_stats = step_stats_reset(stats);
+}
+
 void graph_run_finish(struct graph_run *run, const struct encoded_reply *encoded,
                       struct status *status_take) {
     struct execution *execution = &run->execution;
     struct worker_service *service = run->service;
     struct status *status = status_take;
+    int64_t now_ns = clock_now_ns();
     send_done(run, encoded, &status); /* the answer is sent first */
     metric_add(&worker_steps_total, 1);
     metric_add(&worker_steps_failed_total, status != NULL);
     metric_add(&worker_steps_live, -1);
-    metric_observe_us(&worker_step_duration, (clock_now_ns() - run->start_ns) / 1000);
-    step_stats_free(execution->stats);
-    execution->stats = NULL;
+    metric_observe_us(&worker_step_duration, (now_ns - run->start_ns) / 1000);
+    keep_in_ring(run, status, now_ns);
     pthread_mutex_lock(&service->lock);
     u64map_remove(&service->by_step, run->id);
     list_remove(&run->link);
@@ -306,7 +331,12 @@ static struct status *prepare(struct worker_service *service, struct graph_run *
     execution->alarms = service->alarms;
     execution->others = run->graph->others;
     execution->n_others = run->graph->n_others;
-    execution->collect_stats = request->collect_stats;
+    uint64_t n_nodes = MAX((uint64_t)plan->n_nodes,
+                           atomic_load_explicit(&run->graph->n_executed, memory_order_relaxed));
+    execution->stats_level =
+        request->collect_stats
+            ? EXECUTION_STATS_ALL
+            : step_ring_level(service->ring, &run->graph->ring_credit_ns, n_nodes);
     execution->inline_budget_ns = service->options.inline_budget_ns;
     execution->scale = service->options.device_scale;
     execution->on_done = on_done;

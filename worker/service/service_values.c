@@ -347,15 +347,16 @@ static bool has_texts(const struct graph_run *run) {
 bool service_encode_later(struct graph_run *run, const struct status *status) {
     struct step_stats *stats = run->execution.stats;
     bool can_wait = pool_of(run) && !run->execution.is_partial;
-    bool has_much = !status && (stats || (can_wait && has_texts(run)));
+    bool is_traced = stats && run->execution.stats_level == EXECUTION_STATS_ALL;
+    bool has_much = !status && (is_traced || (can_wait && has_texts(run)));
     if (likely(!has_much))
         return false;
     uint32_t n = run->execution.is_partial ? 0 : run->graph->plan->n_fetches;
     struct reply_job *job = xcalloc(1, sizeof(*job) + n * sizeof(job->encoded.texts[0]));
     job->run = run;
     job->n_fetches = n;
-    if (stats) {
-        stats->start_wall_us -= run->clock_ahead_us;
+    if (is_traced) {
+        stats->clock_ahead_us = run->clock_ahead_us;
         stats_writer_init(&job->trace, stats, run->graph->exchange, SERVICE_MAX_TRACE_BYTES);
         job->has_trace = true;
     }

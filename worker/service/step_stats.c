@@ -74,8 +74,8 @@ static void add_node(struct str *out, const struct step_stats *stats,
                      const struct node_stats *row) {
     struct str node = STR_INIT;
     const char *name = row->node->node->name;
-    int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
-    int64_t scheduled_us = stats->start_wall_us + (row->scheduled_ns - stats->start_ns) / 1000;
+    int64_t start_us = step_stats_us(stats, row->start_ns);
+    int64_t scheduled_us = step_stats_us(stats, row->scheduled_ns);
     int64_t run_ns = row->end_ns - row->start_ns;
     proto_add_bytes(&node, 1, name, strlen(name));
     proto_add_int(&node, 2, (uint64_t)start_us);
@@ -132,7 +132,7 @@ static void add_copy(struct str *out, const struct step_stats *stats,
                      const struct node_stats *row) {
     const struct plan_copy *copy = &stats->plan->copies[row->node->aux];
     const struct node_input *from = &row->node->node->inputs[0];
-    int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
+    int64_t start_us = step_stats_us(stats, row->start_ns);
     int64_t elapsed_us = (row->end_ns - row->start_ns) / 1000;
     struct str node = STR_INIT, label = STR_INIT;
     str_addf(&label, "[%lldB] %.*s:%d from %s to %s", (long long)row->output.size_bytes,
@@ -180,8 +180,7 @@ static void add_transfer(struct str *out, const struct stats_writer *writer,
     const struct plan_channel *channel = &writer->stats->plan->channels[row->node->aux];
     bool is_send = row->node->kind == PLAN_SEND;
     const char *name = is_send ? "SendTensor" : "RecvTensor";
-    int64_t start_us =
-        writer->stats->start_wall_us + (row->start_ns - writer->stats->start_ns) / 1000;
+    int64_t start_us = step_stats_us(writer->stats, row->start_ns);
     int64_t elapsed_us = (row->end_ns - row->start_ns) / 1000;
     struct str node = STR_INIT, label = STR_INIT;
     if (is_send)
@@ -206,7 +205,7 @@ static void add_transfer(struct str *out, const struct stats_writer *writer,
 static void add_work(struct str *out, const struct step_stats *stats,
                      const struct node_stats *row) {
     struct str node = STR_INIT, name = STR_INIT;
-    int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
+    int64_t start_us = step_stats_us(stats, row->start_ns);
     int64_t run_ns = row->end_ns - row->start_ns;
     str_addf(&name, "%s:%s", row->node->node->name, row->node->node->op_name);
     proto_add_bytes(&node, 1, name.data, name.len);
@@ -278,7 +277,7 @@ static void add_left_out(struct stats_writer *writer) {
         return;
     str_addf(&label, "%zu more rows: the trace of a task is limited", writer->n_left_out);
     proto_add_bytes(&node, 1, name, strlen(name));
-    proto_add_int(&node, 2, (uint64_t)writer->stats->start_wall_us);
+    proto_add_int(&node, 2, (uint64_t)step_stats_us(writer->stats, writer->stats->start_ns));
     proto_add_bytes(&node, 8, label.data, label.len);
     proto_add_bytes(&writer->rows, 2, node.data, node.len);
     writer->n_left_out = 0;

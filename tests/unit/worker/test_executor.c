@@ -324,7 +324,7 @@ static void open_timed(struct fixture *f, const char *graph, double scale) {
                                 .fetches = f->fetches,
                                 .containers = containers,
                                 .pool = pool,
-                                .collect_stats = true,
+                                .stats_level = EXECUTION_STATS_ALL,
                                 .scale = scale,
                                 .inline_budget_ns = INT64_MAX / 2,
                                 .lock = f->run.lock,
@@ -406,7 +406,7 @@ static void a_trace_tells_the_wait_for_a_thread_apart(void **state) {
     f.run.fetches = f.fetches;
     f.run.containers = containers;
     f.run.pool = pool;
-    f.run.collect_stats = true;
+    f.run.stats_level = EXECUTION_STATS_ALL;
     f.run.on_done = on_done;
     execution_start(&f.run);
     await(&f);
@@ -461,7 +461,7 @@ static void tracing_records_every_node(void **state) {
     f.run.fetches = f.fetches;
     f.run.containers = containers;
     f.run.on_done = on_done;
-    f.run.collect_stats = true;
+    f.run.stats_level = EXECUTION_STATS_ALL;
     execution_start(&f.run);
     await(&f);
     assert_non_null(f.run.stats);
@@ -478,7 +478,7 @@ static void tracing_records_every_node(void **state) {
     f.run.fetches = f.fetches;
     f.run.containers = containers;
     f.run.on_done = on_done;
-    f.run.collect_stats = true;
+    f.run.stats_level = EXECUTION_STATS_ALL;
     execution_start(&f.run);
     await(&f);
     assert_int_equal(f.run.stats->n_nodes, 1 << 18); /* and no more: a loop may be endless */

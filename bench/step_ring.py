@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""What does recording all steps cost? Steps with `tf-worker --step-ring` as it is by default, and
+with 0, on two clusters that run at once, in alternating rounds: a null step, one of a value between
+two tasks, and one of 20,000 scalar ops. Prints the processor time of the daemons and of the client
+per step (it is less noisy than the time that passes), and the ratio.
+
+    bench/step_ring.py [--rounds N] [--bin DIR]
+
+The aim is a ratio of at most 1.02."""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+from cost_sampling import ROOT, processor_s
+
+STEPS = {"null step": 400, "a value between tasks": 400, "20,000 scalar ops": 26}
+
+
+def callables(tf1, target):
+    """Each kind of step, as a function of one session."""
+    import tensorflow as tf
+    with tf.Graph().as_default():
+        with tf.device("/job:worker"):
+            nothing = tf.no_op()
+        with tf.device("/job:ps"):
+            there = tf1.placeholder(tf.float32, [])
+        with tf.device("/job:worker"):
+            here = tf.negative(there)
+            x = tf1.placeholder(tf.float32, [])
+            values = [x + float(i) for i in range(100)]
+            while len(values) < 20000:
+                values.append(values[-100] * values[-37])
+            last = tf.stack(values[-100:])
+        with tf.device("/job:ps"):
+            crossed = tf.identity(here)
+        session = tf1.Session(target)
+        null, cross, ops = (session.make_callable(nothing), session.make_callable(crossed, [there]),
+                            session.make_callable(last, [x]))
+    return {"null step": null, "a value between tasks": lambda: cross(1.0),
+            "20,000 scalar ops": lambda: ops(0.5)}
+
+
+def start(binaries, *flags):
+    process = subprocess.Popen(
+        [os.path.join(binaries, "tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet",
+         "--master-flag", "--disable-passes", "--master-flag", "fuse,simplify", *flags, "--", "sh",
+         "-c", "echo $MILLRACE_TARGET; echo $MILLRACE_PIDS; exec sleep 3600"],
+        stdout=subprocess.PIPE, text=True)
+    target = process.stdout.readline().strip()
+    pids = list(json.loads(process.stdout.readline()).values())
+    return process, target, pids
+
+
+def measure(step, n, pids):
+    """Microseconds of processor time per step."""
+    before = sum(processor_s(pid) for pid in pids)
+    for _ in range(n):
+        step()
+    return (sum(processor_s(pid) for pid in pids) - before) / n * 1e6
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
+    arguments = parser.parse_args()
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import tensorflow as tf
+    tf1 = tf.compat.v1
+    tf1.disable_eager_execution()
+    clusters = {"on": start(arguments.bin), "off": start(
+        arguments.bin, "--worker-flag", "--step-ring", "--worker-flag", "0")}
+    steps = {name: callables(tf1, target) for name, (_, target, _) in clusters.items()}
+    took = {kind: {"on": [], "off": []} for kind in STEPS}
+    for i in range(arguments.rounds + 1):
+        for kind, n in STEPS.items():
+            for name in ("on", "off") if i % 2 else ("off", "on"):
+                us = measure(steps[name][kind], n, [*clusters[name][2], os.getpid()])
+                if i > 0:  # the first round warms up
+                    took[kind][name].append(us)
+    for process, _, _ in clusters.values():
+        process.terminate()
+        process.wait()
+    print(f"{'':24}{'with':>10}{'without':>10}{'ratio':>8}   us of processor time per step")
+    for kind, by_name in took.items():
+        on, off = (statistics.median(by_name[name]) for name in ("on", "off"))
+        ratio = statistics.median(a / b for a, b in zip(by_name["on"], by_name["off"]))
+        print(f"{kind:24}{on:10.2f}{off:10.2f}{ratio:8.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -388,6 +388,11 @@ static void page_traces(void *arg, const char *query, struct admin_reply *reply)
     service_page_traces(program->service, query, reply);
 }
 
+static void page_graph(void *arg, const char *query, struct admin_reply *reply) {
+    struct program *program = arg;
+    service_page_graph(program->service, query, reply);
+}
+
 static void write_refusal(void *arg, struct str *out) {
     const struct program *program = arg;
     const char *listen = program->flags->listen;
@@ -409,6 +414,8 @@ static const struct admin_page pages[] = {
      .summary = "Running steps, and what they wait for"},
     {"/tracez", "application/json", .begin = page_traces, .file_query = "steps",
      .summary = "The last steps: how long they took where, and traces of them"},
+    {"/graphz", "application/json", .begin = page_graph,
+     .summary = "Placed graphs: where each node of a signature is, and why"},
     {"/costz", "application/json", .write = page_costs,
      .summary = "What executions of nodes have taken"},
     {"/memz", "application/json", .write = page_memory,

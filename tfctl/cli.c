@@ -1,6 +1,9 @@
 /* Parses a subcommand's command line: options, lists, arguments, and a command after --. */
 #include "tfctl/cli.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 static const struct option_row help_row = {.name = "help", .help = "print this help and exit"};
 
 const char *const cli_outputs[] = {[CLI_OUTPUT_TEXT] = "text", [CLI_OUTPUT_JSON] = "json", NULL};
@@ -149,4 +152,14 @@ enum options_outcome cli_load(struct cli *cli, const struct cli_spec *spec, int 
     print_help(spec);
     *ret_code = EXIT_OK;
     return OPTIONS_EXIT;
+}
+
+struct status *cli_write_file(const char *path, const struct str *text) {
+    bool is_stdout = strcmp(path, "-") == 0;
+    FILE *file = is_stdout ? stdout : fopen(path, "w");
+    bool is_written = file && fwrite(text->data, 1, text->len, file) == text->len;
+    bool is_closed = file && (is_stdout ? fflush(file) : fclose(file)) == 0;
+    if (is_written && is_closed)
+        return NULL;
+    return status_unavailable("%s cannot be written: %s", path, strerror(errno));
 }

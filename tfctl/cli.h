@@ -48,6 +48,8 @@ void cli_fini(struct cli *cli);
 /* argv[0] is the subcommand. OPTIONS_EXIT: --help was shown (*ret_code 0), or an error (64). */
 enum options_outcome cli_load(struct cli *cli, const struct cli_spec *spec, int argc,
                               char *const *argv, int *ret_code) MUST_USE;
+/* Writes a file, or with "-" to stdout. Errors: UNAVAILABLE, with the path. */
+struct status *cli_write_file(const char *path, const struct str *text) MUST_USE;
 /* Prints "tfctl local: MESSAGE (see --help)" to stderr and returns 64. Takes the status. */
 int cli_usage_error(const struct cli_spec *spec, struct status *st_take);
 

@@ -17,6 +17,7 @@ static const struct subcommand {
     {"devices", tfctl_devices, "list the devices of a cluster"},
     {"run", tfctl_run, "run one step of a graph on a cluster"},
     {"trace", tfctl_trace, "write what happened in the last steps to a file for Perfetto"},
+    {"graph", tfctl_graph, "show where the nodes of a step are, and why"},
     {"costs", tfctl_costs, "print what nodes have taken, as the master has measured it"},
     {"job", tfctl_job, "end the job of a cluster: its daemons drain and exit"},
     {"checkpoint", tfctl_checkpoint, "look into checkpoints: ls, show, verify, diff"},

@@ -1,5 +1,4 @@
 /* tfctl trace: writes the events of the last steps on all tasks to a file for Perfetto. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,25 +59,14 @@ static void describe(const char *path, const struct page_value *trace) {
     fprintf(stderr, "\nopen it in https://ui.perfetto.dev or chrome://tracing\n");
 }
 
-static struct status *write_file(const char *path, const struct str *body) {
-    FILE *file = fopen(path, "w");
-    bool is_written = file && fwrite(body->data, 1, body->len, file) == body->len;
-    if (file && fclose(file) == 0 && is_written)
-        return NULL;
-    return status_new(STATUS_UNAVAILABLE, "%s cannot be written: %s", path, strerror(errno));
-}
-
 static int write_trace(const struct trace_flags *flags, const struct str *body) {
     struct page_value *trace = NULL;
     struct status *st = page_parse((struct span){body->data, body->len}, &trace);
     int code = st ? EXIT_INTERNAL : EXIT_OK;
-    if (!st && strcmp(flags->out, "-") == 0) {
-        fwrite(body->data, 1, body->len, stdout);
-    } else if (!st && (st = write_file(flags->out, body))) {
+    if (!st && (st = cli_write_file(flags->out, body)))
         code = EXIT_IO;
-    } else if (!st) {
+    else if (!st && strcmp(flags->out, "-") != 0)
         describe(flags->out, trace);
-    }
     if (st)
         fprintf(stderr, "%s: %s\n", spec.options.program, status_message(st));
     status_unref(st);

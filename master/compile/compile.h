@@ -36,6 +36,7 @@ struct signature {
 
 struct link_table;
 struct cost_table;
+struct placed_graph;
 struct compiled_cost;
 
 struct compile_options {
@@ -54,6 +55,8 @@ struct compile_options {
     const char *dump_after;
     /* gets a line for each node: its device, and why; NULL: nobody wants to know */
     struct str *placement_log;
+    /* is filled with the placed nodes, and why each is where it is; NULL: nobody wants to know */
+    struct placed_graph *placed_graph;
     /* saves without the attr _consistent_save ask for a consistent checkpoint
      * (master/session/save_barrier.h) */
     bool consistent_saves;

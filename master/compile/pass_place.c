@@ -193,6 +193,8 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) {
     place_fetches(&p);
     if (c->options->placement_log)
         place_explain(&p.placer, p.order, p.why, c->options->placement_log);
+    if (c->options->placed_graph)
+        place_report(c, &p.placer, p.order, p.why);
     *ret_changed = true;
 out:
     placer_fini(&p.placer);

@@ -92,6 +92,10 @@ void place_explain(struct placer *placer, struct node *const *order, const uint8
  * model looks at one of them. */
 bool device_is_first_of_type(const struct device_table *devices, int device);
 
+/* Fills a placed_graph with all nodes, likewise. */
+void place_report(struct compilation *c, struct placer *placer, struct node *const *order,
+                  const uint8_t *why);
+
 /* The device for a group that the simple rule puts on `device`: the first GPU of the same task, if
  * nobody asked for a type and all members have kernels for GPUs; otherwise `device`. */
 int placer_best_device(const struct placer *placer, const struct place_group *group, int device);

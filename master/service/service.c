@@ -511,6 +511,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     list_init(&service->clusters);
     list_init(&service->step_pages);
     list_init(&service->trace_pages);
+    list_init(&service->graph_pages);
     service->log = xcalloc(1, sizeof *service->log);
     service->env.log = service->log;
     list_init(&service->env.live_steps);
@@ -612,6 +613,7 @@ void service_free(struct service *service) {
     service->is_stopping = true;
     service_end_step_pages(service);
     service_end_trace_pages(service);
+    service_end_graph_pages(service);
     struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
     while (!list_is_empty(&service->sessions))
         service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);

@@ -18,6 +18,7 @@ struct service {
     struct list clusters;    /* struct session_cluster.link */
     struct list step_pages;  /* those that wait for tasks */
     struct list trace_pages; /* likewise */
+    struct list graph_pages; /* likewise, and those that wait for the pool */
     struct step_log *log;    /* the last steps; one of its own */
     int n_clusters;
     struct client_ids clients;
@@ -59,5 +60,8 @@ void service_page_steps(struct service *service, struct admin_reply *reply, bool
  * "steps=N" in the query: a file for Perfetto or chrome://tracing with the events of the last N
  * steps on all tasks (trace_events.h); "session=HANDLE" chooses a session's. */
 void service_page_traces(struct service *service, const char *query, struct admin_reply *reply);
+/* Answers /graphz as JSON: the compiled signatures; with "session=HANDLE", and perhaps
+ * "signature=N", the placed graph of one of them, drawn (graph_page.c). */
+void service_page_graph(struct service *service, const char *query, struct admin_reply *reply);
 
 #endif

@@ -448,6 +448,7 @@ struct executable *session_executable(struct session *session, struct span key,
     arena_init(&executable->arena);
     list_init(&executable->waiting);
     executable->session = session;
+    executable->number = ++session->n_executables_total;
     session_ref(session);
     executable->key = (struct span){arena_memdup(&executable->arena, key.data, key.len), key.len};
     executable->n_refs = 3; /* the references of the cache, the job and the caller */

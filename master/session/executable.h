@@ -68,6 +68,7 @@ struct executable {
     struct list waiting;             /* struct executable_wait.link */
     struct list lru_link;            /* session->lru, while it is in the cache */
     struct list live_link;           /* session->live_executables, until it is freed */
+    int64_t number;                  /* among the session's, from 1 on; never used twice */
     int64_t n_steps;                 /* that were launched */
     int64_t unsampled_ns;            /* the time of steps since the last sampled one */
     int64_t sampled_rows;            /* about: of the last sampled step's traces */

@@ -74,7 +74,7 @@ struct session {
     uint64_t last_connection;
     uint64_t client;           /* whose process it belongs to (client_ids.h) */
     int64_t orphaned_since_ms; /* when its client's last connection closed; 0 while there is one */
-    int64_t created_us, n_steps_total;
+    int64_t created_us, n_steps_total, n_executables_total;
     int64_t n_steps_failed;
     struct status *last_error; /* of the last of them; NULL: there was none */
     int64_t last_error_us;     /* when that was, in µs of Unix time */

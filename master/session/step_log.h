@@ -12,6 +12,7 @@ struct step_log_entry {
     uint64_t id; /* 0: it was not sent to its tasks */
     char session[STEP_LOG_HANDLE_BYTES + 1];
     char what[STEP_LOG_WHAT_BYTES]; /* its first fetch or target, cut */
+    int64_t signature;              /* the executable's number; 0: there was none */
     int n_more;                     /* further fetches and targets */
     int64_t start_us;               /* the wall clock at its request */
     int64_t start_ns;               /* how long it took to be sent to its tasks; the whole, if it

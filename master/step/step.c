@@ -93,6 +93,7 @@ static void log_step(const struct step *step, const struct status *status) {
                                                 : span_of("");
     *entry = (struct step_log_entry){
         .id = step->id,
+        .signature = step->executable ? step->executable->number : 0,
         .n_more = MAX(request->n_fetches + request->n_targets - 1, 0),
         .start_us = clock_wall_us() - (now_ns - step->start_ns) / 1000,
         .start_ns = launch_ns - step->start_ns,

@@ -8,6 +8,7 @@
 
 #include "common/base/units.h"
 #include "rpc/daemon/page.h"
+#include "rpc/daemon/page_svg.h"
 
 enum {
     MAX_COLUMNS = 48,
@@ -16,6 +17,7 @@ enum {
     MAX_ROWS_ABREAST = 4, /* if it has at most this many */
     MAX_STRING_BYTES = 16 << 10,
     MAX_LABEL_BYTES = 200,
+    MAX_DRAWING_BYTES = 512 << 10,
     LAST_LEVEL = 4,             /* of headings */
     HEADROOM_BYTES = 128 << 10, /* for one more string, escaped, and the end of the page */
 };
@@ -485,6 +487,11 @@ static void add_table_of(const struct renderer *r, const json_t *value) {
 
 /* ---- the page ---- */
 
+/* Only a page's own member is one: its boxes are drawn in place of a table. */
+static bool is_drawing(const char *key, const json_t *value) {
+    return strcmp(key, "drawing") == 0 && json_is_array(json_object_get(value, "boxes"));
+}
+
 /* `level` is that of the heading: a section's tables are sections of it. */
 static void add_section(const struct renderer *r, const char *key, const json_t *value, int level) {
     const char *member_key;
@@ -492,7 +499,11 @@ static void add_section(const struct renderer *r, const char *key, const json_t 
     str_addf(r->out, "<h%d>", level);
     add_label(r->out, key);
     str_addf(r->out, "</h%d>", level);
-    if (is_table(value)) {
+    if (is_drawing(key, value)) {
+        str_add(r->out, "<div class=scroll>");
+        page_svg_write(r->out, (const struct page_value *)value, false, MAX_DRAWING_BYTES);
+        str_add(r->out, "</div>");
+    } else if (is_table(value)) {
         add_table_of(r, value);
     } else if (json_is_object(value) && !is_empty(value) && level < LAST_LEVEL) {
         add_pairs(r, value, PAIRS_NO_TABLES, 0);

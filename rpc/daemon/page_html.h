@@ -3,7 +3,8 @@
  *
  * An object is a list of names and values; an array of objects is a table with a column for each
  * member; an object of objects is a table with a row for each. Columns without values are left out.
- * Where a row has both, what is in use is drawn beside its limit. Whatever the JSON holds, all of
+ * Where a row has both, what is in use is drawn beside its limit. A member "drawing" of the page is
+ * drawn as SVG (page_svg.h). Whatever the JSON holds, all of
  * it is escaped, and at most PAGE_HTML_MAX_BYTES are written: what does not fit is counted, and the
  * JSON has it. Loop thread. */
 #ifndef MILLRACE_RPC_DAEMON_PAGE_HTML_H

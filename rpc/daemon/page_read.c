@@ -47,6 +47,11 @@ const char *page_get_text(const struct page_value *of, const char *key) {
     return text ? text : "";
 }
 
+const char *page_text_at(const struct page_value *of, size_t i) {
+    const char *text = json_string_value(json_of(page_at(of, i)));
+    return text ? text : "";
+}
+
 int64_t page_get_int(const struct page_value *of, const char *key) {
     return (int64_t)json_integer_value(json_of(page_get(of, key)));
 }

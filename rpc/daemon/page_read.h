@@ -19,6 +19,7 @@ const struct page_value *page_at(const struct page_value *of, size_t i); /* of a
 /* The member i of an object, and its key. */
 const struct page_value *page_member(const struct page_value *of, size_t i, const char **ret_key);
 const char *page_get_text(const struct page_value *of, const char *key);
+const char *page_text_at(const struct page_value *of, size_t i); /* of a list */
 int64_t page_get_int(const struct page_value *of, const char *key);
 double page_get_real(const struct page_value *of, const char *key); /* integers, too */
 bool page_get_bool(const struct page_value *of, const char *key);

@@ -108,11 +108,9 @@ static int find_slowest(const struct step_ring_step *step, struct step_ring_row 
 }
 
 static void add_step(const struct step_ring_step *step, int64_t now_us, struct str *out) {
-    static const char *const kinds[] = {
-        [STEP_RING_NODE] = "node", [STEP_RING_SEND] = "Send", [STEP_RING_RECV] = "Recv"};
     struct step_ring_row slowest[NODES_SHOWN];
     int64_t waits_ns;
-    int n = find_slowest(step, slowest, &waits_ns);
+    find_slowest(step, slowest, &waits_ns);
     page_open(out, NULL, '{');
     page_id(out, "step", step->step_id);
     page_real(out, "age_seconds", (double)(now_us - step->start_us) / 1e6);
@@ -122,17 +120,24 @@ static void add_step(const struct step_ring_step *step, int64_t now_us, struct s
     page_real(out, "run_us", (double)step->run_ns / 1e3);
     page_real(out, "receives_us", (double)waits_ns / 1e3);
     page_text(out, "recorded", step->has_nodes ? "every node" : "what it waited for");
-    page_open(out, "slowest", '[');
+    page_close(out, '}');
+}
+
+static void add_step_nodes(const struct step_ring_step *step, struct str *out) {
+    struct step_ring_row slowest[NODES_SHOWN];
+    int64_t waits_ns;
+    int n = find_slowest(step, slowest, &waits_ns);
     for (int i = 0; i < n; i++) {
         page_open(out, NULL, '{');
-        page_text(out, "kind", kinds[slowest[i].kind]);
-        page_span(out, "name", slowest[i].name);
-        page_span(out, "op", slowest[i].op);
+        page_id(out, "step", step->step_id);
         page_real(out, "took_us", (double)slowest[i].duration_ns / 1e3);
+        if (slowest[i].kind == STEP_RING_NODE)
+            page_span(out, "op", slowest[i].op);
+        else
+            page_text(out, "op", slowest[i].kind == STEP_RING_SEND ? "Send" : "Recv");
+        page_span(out, "node", slowest[i].name);
         page_close(out, '}');
     }
-    page_close(out, ']');
-    page_close(out, '}');
 }
 
 void worker_service_page_traces(struct worker_service *service, struct str *out) {
@@ -144,6 +149,10 @@ void worker_service_page_traces(struct worker_service *service, struct str *out)
     page_open(out, "steps", '[');
     for (int i = 0; i < copy.n; i++)
         add_step(copy.steps[i], now_us, out);
+    page_close(out, ']');
+    page_open(out, "slowest", '[');
+    for (int i = 0; i < copy.n; i++)
+        add_step_nodes(copy.steps[i], out);
     page_close(out, ']');
     page_close(out, '}');
     str_add_char(out, '\n');

@@ -184,6 +184,19 @@ static void hostile_names_are_escaped(void **state) {
     assert_html("{}", "what it &quot;does&quot;");
 }
 
+static void a_drawing_is_drawn_and_escaped(void **state) {
+    static const char drawing[] =
+        "{\"drawing\":{\"width\":9,\"height\":9,\"colours\":[\"<i>\"],\"boxes\":[{\"x\":1,\"y\":2,"
+        "\"width\":3,\"height\":4,\"colour\":99,\"title\":\"<b>\\\"&\",\"lines\":[\"<u>\"]}],"
+        "\"arrows\":[{\"x1\":-5,\"y1\":1,\"x2\":1e9,\"y2\":7,\"is_control\":true}]}}";
+    assert_html(drawing, "<title>&lt;b&gt;&quot;&amp;</title><rect x=\"1\" y=\"2\"");
+    assert_html(drawing, ">&lt;u&gt;</text>");
+    assert_html(drawing, ">&lt;i&gt;</text>");
+    assert_html(drawing, "<path class=\"control within\" d=\"M0 1C");
+    assert_html("{\"drawing\":{\"boxes\":7}}", "<dt>boxes<dd>");
+    assert_html("{\"download\":\"/nowhere?a=1\"}", "<dd>/nowhere?a=1");
+}
+
 static void numbers_have_the_units_of_their_keys(void **state) {
     assert_html("{\"memory_in_use_bytes\":5242880}", "<dt>memory in use<dd>");
     assert_html("{\"memory_in_use_bytes\":5242880}", ">5.0 MiB<");
@@ -350,6 +363,7 @@ int main(void) {
         cmocka_unit_test(a_page_has_a_limit),
         cmocka_unit_test(what_is_too_long_is_not_drawn),
         cmocka_unit_test(nesting_has_a_limit),
+        cmocka_unit_test(a_drawing_is_drawn_and_escaped),
         cmocka_unit_test(flags_are_shown_without_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

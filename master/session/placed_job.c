@@ -1,0 +1,63 @@
+/* Compiles a signature for people. */
+#include "master/session/placed_job.h"
+
+#include "master/session/executable.h"
+
+/* The device of a node in the executable; NULL where it has no such node, e.g. since it was fused
+ * with others. */
+static const char *find_device(const struct compiled *compiled, const char *name) {
+    for (int i = 0; i < compiled->n_partitions; i++) {
+        const struct node *node = graph_find(&compiled->partitions[i].graph, name);
+        if (node)
+            return node->device;
+    }
+    return NULL;
+}
+
+/* With measured costs the placer may decide otherwise by now. */
+static void keep_devices(struct placed_job *job) {
+    for (int i = 0; i < job->graph.n_nodes; i++) {
+        struct placed_node *node = &job->graph.nodes[i];
+        const char *device = find_device(job->executable->compiled, node->name);
+        if (!device || !*device || strcmp(device, node->device) == 0)
+            continue;
+        node->device = device;
+        node->why = "it was placed when other costs had been measured";
+    }
+}
+
+static void work(struct session_job *session_job) {
+    struct placed_job *job = CONTAINER_OF(session_job, struct placed_job, job);
+    struct session *session = session_job->session;
+    struct compile_options options = session->options;
+    struct compiled *compiled = NULL;
+    options.links = tasks_links(session->env->tasks);
+    options.placed_graph = &job->graph;
+    job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
+                               &options, session->env->pool, &compiled);
+    compiled_free(compiled);
+    if (!job->status)
+        keep_devices(job);
+    if (job->work)
+        job->work(job);
+}
+
+static void done(struct session_job *session_job) {
+    struct placed_job *job = CONTAINER_OF(session_job, struct placed_job, job);
+    job->done(job);
+}
+
+void placed_job_start(struct placed_job *job, struct executable *executable) {
+    job->job.work = work;
+    job->job.done = done;
+    job->executable = executable;
+    executable->n_refs++;
+    placed_graph_init(&job->graph);
+    session_run_job(executable->session, &job->job);
+}
+
+void placed_job_fini(struct placed_job *job) {
+    placed_graph_fini(&job->graph);
+    status_unref(job->status);
+    executable_unref(job->executable);
+}

@@ -1,0 +1,210 @@
+/* tfctl graph: shows the placed graph of a signature, as text, SVG or for Graphviz. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/units.h"
+#include "rpc/daemon/page_read.h"
+#include "rpc/daemon/page_svg.h"
+#include "tfctl/cli.h"
+#include "tfctl/page_source.h"
+#include "tfctl/plain_text.h"
+#include "tfctl/tfctl.h"
+
+enum output { OUTPUT_TEXT, OUTPUT_DOT, OUTPUT_SVG, OUTPUT_JSON };
+static const char *const outputs[] = {[OUTPUT_TEXT] = "text",
+                                      [OUTPUT_DOT] = "dot",
+                                      [OUTPUT_SVG] = "svg",
+                                      [OUTPUT_JSON] = "json",
+                                      NULL};
+
+enum { MAX_TEXT_BYTES = 300, MAX_SVG_BYTES = 4 << 20 };
+
+struct graph_flags {
+    struct page_source source;
+    const char *session, *out;
+    int64_t signature;
+    int output;
+    bool list;
+};
+
+#define ROW(name_, kind_, field, default_, value_, help_)                            \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct graph_flags, field), \
+    .default_text = (default_), .value_name = (value_), .help = (help_)
+
+// clang-format off
+static const struct option_row rows[] = {
+    {ROW("list", OPTION_BOOL, list, NULL, NULL,
+        "list the signatures instead")},
+    {ROW("session", OPTION_STRING, session, NULL, "HANDLE",
+        "the session (its handle on /sessionz; default: the oldest one)")},
+    {ROW("signature", OPTION_INT, signature, "0", "N",
+        "the signature's number in that session; 0: the one that ran last"),
+        .min = 0, .max = INT64_MAX},
+    {ROW("output", OPTION_CHOICE, output, "text", NULL,
+        "text: a line for each node, the slowest first; dot: for Graphviz; svg: drawn; json: the "
+        "page"), .choices = outputs},
+    {ROW("out", OPTION_STRING, out, "-", "PATH",
+        "the file to write; - is the standard output")},
+#include "tfctl/page_source_rows.inc"
+};
+// clang-format on
+
+static const struct cli_spec spec = {
+    .options = {.program = "tfctl graph",
+                .summary = "Shows where the nodes of a signature are, and why; what they may take "
+                           "by estimate, and what they took in the last steps. Large graphs are "
+                           "drawn by name scopes.",
+                .rows = rows,
+                .n_rows = ARRAY_LEN(rows)},
+    .usage = "[OPTION]...",
+};
+
+/* ---- text ---- */
+
+static void add_name(const struct page_value *of, const char *key, struct str *out) {
+    plain_text_add(out, page_get_text(of, key), MAX_TEXT_BYTES);
+}
+
+static void add_node(const struct page_value *node, struct str *out) {
+    if (page_has(node, "more")) {
+        str_addf(out, "and %lld more\n", (long long)page_get_int(node, "more"));
+        return;
+    }
+    add_name(node, "node", out);
+    str_add(out, " (");
+    add_name(node, "op", out);
+    str_add(out, ") on ");
+    add_name(node, "device", out);
+    str_add(out, ", because ");
+    add_name(node, "why_here", out);
+    str_add(out, "; estimate ");
+    units_add_duration(out, page_get_real(node, "estimate_us") / 1e6);
+    if (page_has(node, "took_us")) {
+        str_add(out, ", took ");
+        units_add_duration(out, page_get_real(node, "took_us") / 1e6);
+    }
+    str_add_char(out, '\n');
+}
+
+static void add_text(const struct page_value *page, struct str *out) {
+    const struct page_value *nodes = page_get(page, "nodes");
+    str_addf(out, "session %s, signature %lld: ", page_get_text(page, "session"),
+             (long long)page_get_int(page, "signature"));
+    add_name(page, "runs", out);
+    str_addf(out, ", %lld nodes\n", (long long)page_get_int(page, "nodes_in_all"));
+    for (size_t i = 0; i < page_count(nodes); i++)
+        add_node(page_at(nodes, i), out);
+}
+
+static void add_list(const struct page_value *page, struct str *out) {
+    const struct page_value *signatures = page_get(page, "signatures");
+    for (size_t i = 0; i < page_count(signatures); i++) {
+        const struct page_value *row = page_at(signatures, i);
+        const char *link = strchr(page_get_text(row, "page"), '?');
+        if (page_has(row, "more")) {
+            str_addf(out, "and %lld more\n", (long long)page_get_int(row, "more"));
+            continue;
+        }
+        plain_text_add(out, link ? link + 1 : "", MAX_TEXT_BYTES);
+        str_add(out, ": ");
+        add_name(row, "runs", out);
+        str_addf(out, ", %lld steps on %lld tasks\n", (long long)page_get_int(row, "steps"),
+                 (long long)page_get_int(row, "tasks"));
+    }
+}
+
+/* ---- dot ---- */
+
+static void add_quoted(const char *text, struct str *out) {
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            str_add_char(out, '\\');
+        if ((unsigned char)*text >= ' ')
+            str_add_char(out, *text);
+    }
+}
+
+static void add_dot(const struct page_value *page, struct str *out) {
+    static const char *const colours[] = {"#cfe3fa", "#fbe0c2", "#d3eecf", "#ead9f7",
+                                          "#f9d3d8", "#cdeeec", "#f3edb9", "#dfe3e8"};
+    const struct page_value *drawing = page_get(page, "drawing"),
+                            *boxes = page_get(drawing, "boxes"),
+                            *arrows = page_get(drawing, "arrows");
+    str_add(out, "digraph placed {\n  node [shape=box style=filled];\n");
+    for (size_t i = 0; i < page_count(boxes); i++) {
+        const struct page_value *lines = page_get(page_at(boxes, i), "lines");
+        uint64_t colour = (uint64_t)page_get_int(page_at(boxes, i), "colour");
+        str_addf(out, "  n%zu [fillcolor=\"%s\" label=\"", i, colours[colour % ARRAY_LEN(colours)]);
+        for (size_t k = 0; k < page_count(lines); k++) {
+            str_add(out, k > 0 ? "\\n" : "");
+            add_quoted(page_text_at(lines, k), out);
+        }
+        str_add(out, "\"];\n");
+    }
+    for (size_t i = 0; i < page_count(arrows); i++)
+        str_addf(out, "  n%lld -> n%lld%s;\n", (long long)page_get_int(page_at(arrows, i), "from"),
+                 (long long)page_get_int(page_at(arrows, i), "to"),
+                 page_get_bool(page_at(arrows, i), "is_control") ? " [style=dashed]" : "");
+    str_add(out, "}\n");
+}
+
+/* ---- all ---- */
+
+static struct status *format(const struct graph_flags *flags, const struct str *body,
+                             struct str *out) {
+    struct page_value *page;
+    TRY(page_parse((struct span){body->data, body->len}, &page));
+    if (flags->output == OUTPUT_JSON)
+        str_add_bytes(out, body->data, body->len);
+    else if (flags->list)
+        add_list(page, out);
+    else if (flags->output == OUTPUT_SVG)
+        page_svg_write(out, page_get(page, "drawing"), true, MAX_SVG_BYTES);
+    else if (flags->output == OUTPUT_DOT)
+        add_dot(page, out);
+    else
+        add_text(page, out);
+    page_value_free(page);
+    return NULL;
+}
+
+static int write_graph(const struct graph_flags *flags, const struct str *body) {
+    struct str out = STR_INIT;
+    struct status *st = format(flags, body, &out);
+    int code = st ? EXIT_INTERNAL : EXIT_OK;
+    if (!st && (st = cli_write_file(flags->out, &out)))
+        code = EXIT_IO;
+    if (st)
+        fprintf(stderr, "%s: %s\n", spec.options.program, status_message(st));
+    status_unref(st);
+    str_fini(&out);
+    return code;
+}
+
+static void add_path(const struct graph_flags *flags, struct str *out) {
+    str_add(out, "/graphz");
+    if (flags->list)
+        return;
+    str_addf(out, "?signature=%lld", (long long)flags->signature);
+    if (flags->session)
+        str_addf(out, "&session=%s", flags->session);
+}
+
+int tfctl_graph(int argc, char **argv) {
+    struct graph_flags flags = {.out = NULL};
+    struct cli cli;
+    struct str path = STR_INIT, body = STR_INIT;
+    int code = EXIT_OK;
+    cli_init(&cli, &spec, &flags);
+    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
+        add_path(&flags, &path);
+        code = page_source_get(&flags.source, spec.options.program, str_text(&path), &body);
+        if (code == EXIT_OK)
+            code = write_graph(&flags, &body);
+    }
+    cli_fini(&cli);
+    str_fini(&path);
+    str_fini(&body);
+    return code;
+}

@@ -352,7 +352,8 @@ static void draining_waits_for_steps_and_refuses_new_ones(void **state) {
     LOOP_UNTIL(loop, n_waiting == 1);
     worker_service_drain(worker.service, mark_freed, &is_drained);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
-    expect_code(&to_worker, 3, next_step, STATUS_UNAVAILABLE, "draining");
+    /* after the pong by which the task says that it was told to stop */
+    expect_code(&to_worker, 4, next_step, STATUS_UNAVAILABLE, "draining");
     assert_false(is_drained);
     send_cancel(&to_worker, waiting);
     LOOP_UNTIL(loop, is_drained);

@@ -356,6 +356,16 @@ static int page_end_job(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+/* "task=/job:worker/replica:0/task:1" */
+static int page_drain_task(void *arg, const char *query, struct str *out) {
+    struct program *program = arg;
+    struct status *st = service_drain_task(program->service, query);
+    str_addf(out, "%s\n", st ? status_message(st) : "the task is draining");
+    int http_status = !st ? 200 : status_code(st) == STATUS_NOT_FOUND ? 404 : 409;
+    status_unref(st);
+    return http_status;
+}
+
 static int page_costs(void *arg, const char *query, struct str *out) {
     struct program *program = arg;
     cost_table_describe(cost_keeper_table(program->costs), page_html_rows(query, MAX_COSTS_SHOWN),
@@ -425,6 +435,7 @@ static const struct admin_page pages[] = {
     {"/readyz", "text/plain", .write = page_ready, .summary = "Can a client use the cluster?"},
     {"/healthz", "text/plain", .write = page_ready},
     {"/job/end", "text/plain", .write = page_end_job, .is_action = true},
+    {"/task/drain", "text/plain", .write = page_drain_task, .is_action = true},
 };
 
 /* ---- stopping ---- */

@@ -64,15 +64,21 @@ const struct page_value *cluster_view_service(const struct cluster_view *view, c
     return page_get(page_get(view->status, "service"), key);
 }
 
+bool cluster_view_is_drained(const struct page_value *task) {
+    const char *state = page_get_text(task, "state");
+    return strcmp(state, "draining") == 0 || strcmp(state, "drained") == 0;
+}
+
 struct cluster_counts cluster_view_count(const struct cluster_view *view) {
     const struct page_value *service = page_get(view->status, "service"),
                             *tasks = page_get(service, "tasks"),
                             *sessions = page_get(view->sessions, "sessions");
-    struct cluster_counts counts = {.n_tasks = (int64_t)page_count(tasks),
-                                    .n_sessions = page_get_int(service, "sessions"),
+    struct cluster_counts counts = {.n_sessions = page_get_int(service, "sessions"),
                                     .n_running = page_get_int(service, "steps")};
-    for (size_t i = 0; i < page_count(tasks); i++)
+    for (size_t i = 0; i < page_count(tasks); i++) {
+        counts.n_tasks += !cluster_view_is_drained(page_at(tasks, i));
         counts.n_ready += strcmp(page_get_text(page_at(tasks, i), "state"), "ready") == 0;
+    }
     for (size_t i = 0; i < page_count(sessions); i++) {
         counts.n_steps += page_get_int(page_at(sessions, i), "steps");
         counts.n_failed += page_get_int(page_at(sessions, i), "steps_failed");
@@ -117,6 +123,8 @@ static void check_task(const struct page_value *task, const struct problems *pro
     const char *name = page_get_text(task, "task"), *state = page_get_text(task, "state"),
                *why = page_get_text(task, "why");
     int64_t offset_us = page_get_int(task, "clock_offset_us");
+    if (cluster_view_is_drained(task))
+        return;
     if (strcmp(state, "ready") != 0) {
         complain(problems, "%s at %s is %s%s%s", name, page_get_text(task, "address"), state,
                  *why ? ": " : "", why);

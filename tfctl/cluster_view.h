@@ -23,6 +23,8 @@ struct cluster_counts {
 };
 /* n_steps and n_failed are those of the sessions that are open. */
 struct cluster_counts cluster_view_count(const struct cluster_view *view);
+/* Is the task being drained on purpose, or has it left so? Then it is not counted. */
+bool cluster_view_is_drained(const struct page_value *task);
 /* The members of /statusz's service that are lists of tasks, and so on. */
 const struct page_value *cluster_view_service(const struct cluster_view *view, const char *key);
 

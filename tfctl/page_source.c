@@ -57,7 +57,8 @@ static void on_page(struct http_call *call, struct status *status_take, int http
 }
 
 static void start(const struct page_source *source, const char *admin, const char *path,
-                  struct fetch_call *fetch_call) {
+                  bool is_post, struct fetch_call *fetch_call) {
+    static const char *const headers[] = {"X-Millrace: tfctl", NULL};
     struct str url = STR_INIT;
     struct tls_client tls = source->tls;
     const char *unix_path;
@@ -66,6 +67,8 @@ static void start(const struct page_source *source, const char *admin, const cha
     fetch_call->call.on_done = on_page;
     http_call_start(fetch_call->fetch->http, &fetch_call->call,
                     &(struct http_request){.url = str_text(&url),
+                                           .body = is_post ? span_of("") : (struct span){NULL, 0},
+                                           .headers = is_post ? headers : NULL,
                                            .timeout_ms = source->timeout_ms,
                                            .unix_path = unix_path,
                                            .max_body_bytes = MAX_PAGE_BYTES,
@@ -94,8 +97,9 @@ struct status *page_source_find(const struct page_source *source, struct str *re
     return admin_address_find(source->admin, source->target, ret_admin);
 }
 
-struct status *page_source_fetch(const struct page_source *source, const char *admin,
-                                 const char *const *paths, int n, struct fetched_page *ret) {
+static struct status *fetch_all(const struct page_source *source, const char *admin,
+                                const char *const *paths, int n, bool is_post,
+                                struct fetched_page *ret) {
     struct fetch fetch = {.loop = loop_new(), .n_running = n};
     struct fetch_call *calls = xcalloc((size_t)n + 1, sizeof(*calls));
     for (int i = 0; i < n; i++) {
@@ -104,13 +108,23 @@ struct status *page_source_fetch(const struct page_source *source, const char *a
     }
     struct status *st = http_client_new(fetch.loop, &fetch.http);
     for (int i = 0; !st && i < n; i++)
-        start(source, admin, paths[i], &calls[i]);
+        start(source, admin, paths[i], is_post, &calls[i]);
     if (st)
         loop_stop(fetch.loop);
     loop_run(fetch.loop);
     loop_free(fetch.loop);
     free(calls);
     return st;
+}
+
+struct status *page_source_fetch(const struct page_source *source, const char *admin,
+                                 const char *const *paths, int n, struct fetched_page *ret) {
+    return fetch_all(source, admin, paths, n, false, ret);
+}
+
+struct status *page_source_post(const struct page_source *source, const char *admin,
+                                const char *path, struct fetched_page *ret) {
+    return fetch_all(source, admin, &path, 1, true, ret);
 }
 
 int page_source_exit_code(const struct status *status) {

@@ -37,6 +37,9 @@ struct status *page_source_fetch(const struct page_source *source, const char *a
  * ("tfctl costs"). Returns the exit code; unless it is EXIT_OK, an error has been printed. */
 int page_source_get(const struct page_source *source, const char *program, const char *path,
                     struct str *ret_body);
+/* Sends a POST to a page that changes something. The answer is that of page_source_fetch. */
+struct status *page_source_post(const struct page_source *source, const char *admin,
+                                const char *path, struct fetched_page *ret) MUST_USE;
 /* The exit code for a failure to fetch. */
 int page_source_exit_code(const struct status *status);
 

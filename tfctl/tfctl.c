@@ -19,6 +19,7 @@ static const struct subcommand {
     {"trace", tfctl_trace, "write what happened in the last steps to a file for Perfetto"},
     {"graph", tfctl_graph, "show where the nodes of a step are, and why"},
     {"costs", tfctl_costs, "print what nodes have taken, as the master has measured it"},
+    {"drain", tfctl_drain, "make a task leave its cluster on purpose"},
     {"job", tfctl_job, "end the job of a cluster: its daemons drain and exit"},
     {"checkpoint", tfctl_checkpoint, "look into checkpoints: ls, show, verify, diff"},
     {"certs", tfctl_certs, "make an authority and certificates for a cluster that speaks TLS"},

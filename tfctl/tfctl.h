@@ -11,6 +11,7 @@ int tfctl_status(int argc, char **argv);
 int tfctl_doctor(int argc, char **argv);
 int tfctl_top(int argc, char **argv);
 int tfctl_costs(int argc, char **argv);
+int tfctl_drain(int argc, char **argv);
 int tfctl_trace(int argc, char **argv);
 int tfctl_graph(int argc, char **argv);
 int tfctl_job(int argc, char **argv);

@@ -93,6 +93,14 @@ static void print_errors(const struct cluster_view *view, struct str *out) {
     }
 }
 
+static void print_drained(const struct cluster_view *view, struct str *out) {
+    const struct page_value *tasks = cluster_view_service(view, "tasks");
+    for (size_t i = 0; i < page_count(tasks); i++)
+        if (cluster_view_is_drained(page_at(tasks, i)))
+            str_addf(out, "  %s is %s on purpose\n", page_get_text(page_at(tasks, i), "task"),
+                     page_get_text(page_at(tasks, i), "state"));
+}
+
 static void print_text(const struct cluster_view *view, const char *admin,
                        const struct problems *problems) {
     struct cluster_counts counts = cluster_view_count(view);
@@ -102,6 +110,7 @@ static void print_text(const struct cluster_view *view, const char *admin,
     units_add_duration(&out, page_get_real(view->index, "uptime_seconds"));
     str_addf(&out, "\ntasks     %lld of %lld ready\n", (long long)counts.n_ready,
              (long long)counts.n_tasks);
+    print_drained(view, &out);
     str_addf(&out, "sessions  %lld; %lld steps, %lld failed\n", (long long)counts.n_sessions,
              (long long)counts.n_steps, (long long)counts.n_failed);
     str_addf(&out, "running   %lld steps\n", (long long)counts.n_running);
@@ -120,6 +129,7 @@ static void print_text(const struct cluster_view *view, const char *admin,
 static void print_json(const struct cluster_view *view, const char *admin,
                        const struct problems *problems) {
     struct cluster_counts counts = cluster_view_count(view);
+    const struct page_value *tasks = cluster_view_service(view, "tasks");
     struct str out = STR_INIT;
     page_open(&out, NULL, '{');
     page_bool(&out, "ok", problems->n == 0);
@@ -133,6 +143,11 @@ static void print_json(const struct cluster_view *view, const char *admin,
     page_int(&out, "steps_running", counts.n_running);
     page_int(&out, "steps", counts.n_steps);
     page_int(&out, "steps_failed", counts.n_failed);
+    page_open(&out, "drained", '[');
+    for (size_t i = 0; i < page_count(tasks); i++)
+        if (cluster_view_is_drained(page_at(tasks, i)))
+            page_text(&out, NULL, page_get_text(page_at(tasks, i), "task"));
+    page_close(&out, ']');
     page_key(&out, "problems");
     str_addf(&out, "[%s]", str_text(&problems->json));
     page_close(&out, '}');

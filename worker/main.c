@@ -477,11 +477,13 @@ static void on_signal(void *arg, int signo) {
         drain(worker, signo == SIGINT ? "interrupted" : "terminated");
 }
 
-static void on_job_ended(void *arg) {
+static void on_told_to_drain(void *arg, const char *why) {
     struct worker *worker = arg;
     if (!worker->is_draining)
-        drain(worker, "the job has ended");
+        drain(worker, why);
 }
+
+static void on_job_ended(void *arg) { on_told_to_drain(arg, "the job has ended"); }
 
 /* Another process is this task. The steps that run here are already refused by others, or were
  * never ours. */
@@ -607,8 +609,8 @@ static struct status *start(struct worker *worker) {
     options.master_wait_ms = flags->master_wait_ms;
     options.on_masters_gone = on_masters_gone;
     options.on_masters_gone_arg = worker;
-    options.on_job_ended = on_job_ended;
-    options.on_job_ended_arg = worker;
+    options.on_told_to_drain = on_told_to_drain;
+    options.on_told_to_drain_arg = worker;
     options.on_device_failed = on_device_failed;
     options.on_device_failed_arg = worker;
     options.device_hang_ms = flags->own.gpu_hang_ms;

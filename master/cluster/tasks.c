@@ -183,7 +183,8 @@ static void drop_conn(struct wire_conn **conn, struct status *why) {
 }
 
 void task_down(struct task *task, struct status *why) {
-    bool was_ready = task->state == TASK_READY, was_draining = task->is_draining;
+    bool was_ready = task->state == TASK_READY,
+         was_draining = task->is_draining || task->is_leaving;
     struct tasks *tasks = task->tasks;
     task->is_draining = false;
     status_unref(task->why_down);
@@ -368,6 +369,8 @@ static struct status *take_status(struct task *task, struct span meta) {
         free(task->host_id);
         task->unix_address = xstrdup(status->unix_address);
         task->host_id = xstrdup(status->host_id);
+        task->is_leaving &= task->incarnation == status->incarnation; /* another process is new */
+        task->revision = status->revision;
         task->incarnation = status->incarnation;
         task->membership = status->membership;
         take_devices(task, status);

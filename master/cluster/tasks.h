@@ -133,6 +133,14 @@ struct link_table *tasks_links(struct tasks *tasks);
 /* Appends JSON rows for /statusz: at most max_rows, and then {"more":N}. */
 void tasks_describe(struct tasks *tasks, int max_rows, struct str *out);
 
+/* Drains a task on purpose: it takes no new sessions and steps, lets its steps end and exits. From
+ * now on it is no member: nothing new is placed on it, and nobody waits for it. Another process of
+ * that name is a member again. A second call does nothing. Errors: FAILED_PRECONDITION, it is not
+ * connected; UNIMPLEMENTED, its program is older and does not know how. */
+struct status *task_drain(struct task *task) MUST_USE;
+/* What the task can be sent (WIRE_REVISION). */
+uint32_t task_revision(const struct task *task);
+
 int task_index(const struct task *task);
 const char *task_name(const struct task *task);
 bool task_is_gone(const struct task *task); /* it has left the cluster */

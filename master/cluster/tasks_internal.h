@@ -18,7 +18,11 @@ struct task {
     uint64_t n_received; /* over control and bulk, as the last tick saw it */
     int n_linked;        /* how many of control and bulk have greeted */
     char *unix_address, *host_id;
-    bool is_draining;    /* it has said that it was told to stop */
+    bool is_draining; /* it has said that it was told to stop */
+    /* an operator drains it: nothing new is placed on it, and nobody waits for it, until another
+     * process of its name has connected */
+    bool is_leaving;
+    uint32_t revision;   /* WIRE_REVISION of its program */
     bool is_reconciling; /* PROBING: KeepGraphs has been sent */
     /* connecting to its Unix socket has failed, for example from another network namespace */
     bool avoid_unix;
@@ -78,7 +82,8 @@ void task_connect_soon(struct task *task);
 /* ---- tasks_members.c ---- */
 /* Does the task belong to the cluster, whether or not it can be reached? */
 static inline bool task_is_member(const struct task *task) {
-    return task->is_registered || task->is_expected || task->state == TASK_READY;
+    return !task->is_leaving &&
+           (task->is_registered || task->is_expected || task->state == TASK_READY);
 }
 
 #endif

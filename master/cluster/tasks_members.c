@@ -64,4 +64,22 @@ void tasks_deregister(struct tasks *tasks, const char *name) {
     status_unref(why);
 }
 
+struct status *task_drain(struct task *task) {
+    struct tasks *tasks = task->tasks;
+    if (task->is_leaving)
+        return NULL;
+    if (task->state != TASK_READY)
+        return status_failed_precondition("task %s is not connected", task->name);
+    if (task->revision < 1)
+        return status_new(STATUS_UNIMPLEMENTED,
+                          "task %s runs an older program, which cannot be told to drain: stop it "
+                          "with TERM",
+                          task->name);
+    task->is_leaving = true;
+    device_table_unref(tasks->devices);
+    tasks->devices = NULL;
+    task_send_in_order(task, &(struct wire_out){.type = WIRE_DRAIN});
+    return NULL;
+}
+
 bool task_is_gone(const struct task *task) { return !task_is_member(task); }

@@ -91,7 +91,8 @@ static struct device_table *make_table(const struct tasks *tasks,
     struct device_table *table = device_table_new();
     for (int i = 0; i < tasks->n; i++) {
         const struct task *task = tasks->rows[i];
-        if (task->state != TASK_READY || !session_config_has_task(config, task->name))
+        if (task->state != TASK_READY || task->is_leaving ||
+            !session_config_has_task(config, task->name))
             continue;
         device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
         for (int k = 0; k < task->n_devices; k++)
@@ -124,16 +125,22 @@ struct link_table *tasks_links(struct tasks *tasks) {
     return tasks->links;
 }
 
-void tasks_describe(struct tasks *tasks, int max_rows, struct str *out) {
+/* A task that was drained on purpose is "draining" while its steps end, then "drained". */
+static const char *state_name(const struct task *task) {
     static const char *const states[] = {"down", "probing", "linking", "ready"};
+    if (task->is_leaving)
+        return task->state == TASK_READY ? "draining" : "drained";
+    return task_is_member(task) ? states[task->state] : "gone";
+}
+
+void tasks_describe(struct tasks *tasks, int max_rows, struct str *out) {
     str_add_char(out, '[');
     for (int i = 0; i < MIN(tasks->n, max_rows); i++) {
         const struct task *task = tasks->rows[i];
         str_addf(out,
                  "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": "
                  "\"%016llx\", \"transport\": \"%s\", \"own_task\": \"",
-                 i ? ", " : "", task->name, task->address,
-                 task_is_member(task) ? states[task->state] : "gone",
+                 i ? ", " : "", task->name, task->address, state_name(task),
                  (unsigned long long)task->incarnation,
                  task->control ? wire_conn_peer(task->control) : "");
         if (task->own_name) /* a stranger's text */
@@ -167,6 +174,7 @@ uint64_t task_devices_incarnation(const struct task *task) {
     return sum | 1;
 }
 uint64_t task_membership(const struct task *task) { return task->membership; }
+uint32_t task_revision(const struct task *task) { return task->revision; }
 int64_t task_clock_ahead_us(const struct task *task) {
     return heartbeat_offset_us(&task->health.heartbeat);
 }

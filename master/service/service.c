@@ -16,6 +16,7 @@
 #include "master/service/service_internal.h"
 #include "master/session/step_log.h"
 #include "master/step/step.h"
+#include "rpc/daemon/page.h"
 #include "rpc/wire/heartbeat.h"
 
 enum {
@@ -571,6 +572,19 @@ void service_end_job(struct service *service) {
     for (int i = 0; i < tasks_count(service->env.tasks); i++)
         task_send_in_order(tasks_at(service->env.tasks, i),
                            &(struct wire_out){.type = WIRE_END_JOB});
+}
+
+struct status *service_drain_task(struct service *service, const char *query) {
+    struct tasks *tasks = service->env.tasks;
+    for (int i = 0; i < tasks_count(tasks); i++)
+        if (page_query_is(query, "task", task_name(tasks_at(tasks, i)))) {
+            TRY(task_drain(tasks_at(tasks, i)));
+            log_event(EVENT_TASK_DRAINED, "task %s is drained: an operator asked for it",
+                      task_name(tasks_at(tasks, i)));
+            return NULL;
+        }
+    return status_new(STATUS_NOT_FOUND, "the query names no task of this cluster, as "
+                                        "task=/job:worker/replica:0/task:0 would");
 }
 
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg) {

@@ -43,6 +43,9 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg);
 /* Asks every connected task to drain and exit. Call it after the steps have ended. */
 void service_end_job(struct service *service);
+/* Drains the task that "task=NAME" in the query names (task_drain). Errors: NOT_FOUND, and
+ * task_drain's. */
+struct status *service_drain_task(struct service *service, const char *query) MUST_USE;
 /* Ends every step. The memory is freed when the last session has been freed. */
 void service_free(struct service *service);
 bool service_is_ready(struct service *service, struct str *why_not);

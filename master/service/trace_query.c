@@ -83,7 +83,7 @@ static void ask(void *arg, struct task *task, int index) {
     trace_call->query = query;
     trace_call->task = xstrdup(task_name(task));
     trace_call->call.on_reply = on_traces;
-    if (len == 0 || task_state(task) != TASK_READY)
+    if (len == 0 || task_state(task) != TASK_READY || task_revision(task) < 1)
         return;
     proto_add_int(&query->request, 2, (uint64_t)task_clock_ahead_us(task));
     query->n_waiting++;

@@ -80,10 +80,15 @@ enum wire_type {
     WIRE_LEAVE,
     WIRE_GET_TRACES, /* GetTraces; answered by WIRE_TRACES: Traces */
     WIRE_TRACES,
+    WIRE_DRAIN, /* empty; no answer: the task drains and exits, and the job goes on */
     WIRE_TYPE_END,
 };
 
 enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol; both ends must have the same */
+
+/* WorkerStatus.revision: counts what tasks can be sent since WIRE_PROTOCOL was last raised. A
+ * master sends it only to tasks that say so. 1: GetTraces and Drain. */
+enum { WIRE_REVISION = 1 };
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 

@@ -71,6 +71,7 @@ static const char *const type_names[] = {
     [WIRE_LEAVE] = "Leave",
     [WIRE_GET_TRACES] = "GetTraces",
     [WIRE_TRACES] = "Traces",
+    [WIRE_DRAIN] = "Drain",
 };
 _Static_assert(ARRAY_LEN(type_names) == WIRE_TYPE_END, "each type has its name");
 

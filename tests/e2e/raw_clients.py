@@ -355,7 +355,8 @@ WIRE_TYPES = ("HELLO", "PING", "PONG", "GET_STATUS", "STATUS", "REGISTER_GRAPH",
               "CLOSE_SESSION", "STEP_FETCHED", "GET_STEPS", "STEPS",
               "ARENA", "ARENA_MAPPED", "RELEASE", "SETTLE", "HELD", "END_JOB", "ASK", "ANSWER",
               "INPUTS_TAKEN", "KEEP_GRAPHS", "KEPT", "RDMA_OFFER",
-              "RDMA_ANSWER", "RDMA_END", "RDMA_ENDED", "RDMA_DECLINE", "RDMA_WITHDRAWN", "STRIPE")
+              "RDMA_ANSWER", "RDMA_END", "RDMA_ENDED", "RDMA_DECLINE", "RDMA_WITHDRAWN", "STRIPE",
+              "LOST_STEPS", "CREDIT", "LEAVE", "GET_TRACES", "TRACES", "DRAIN")
 WIRE = {name: value for value, name in enumerate(WIRE_TYPES, 1)}
 
 

@@ -231,6 +231,11 @@ static struct status *not_for_masters(const struct wire_message *message) {
                           (int)message->type);
 }
 
+static void told_to_drain(struct worker_service *service, const char *why) {
+    if (service->options.on_told_to_drain)
+        service->options.on_told_to_drain(service->options.on_told_to_drain_arg, why);
+}
+
 static struct status *on_master_message(struct service_connection *connection,
                                         struct wire_message *message) {
     if (!connection->master)
@@ -256,9 +261,10 @@ static struct status *on_master_message(struct service_connection *connection,
         service_master_leaves(connection);
         return NULL;
     case WIRE_END_JOB:
-        if (connection->service->options.on_job_ended)
-            connection->service->options.on_job_ended(
-                connection->service->options.on_job_ended_arg);
+        told_to_drain(connection->service, "the job has ended");
+        return NULL;
+    case WIRE_DRAIN:
+        told_to_drain(connection->service, "an operator drains this task");
         return NULL;
     default:
         return service_reset_containers(connection, message);
@@ -306,6 +312,7 @@ static struct status *dispatch(struct service_connection *connection,
     case WIRE_CLOSE_SESSION:
     case WIRE_KEEP_GRAPHS:
     case WIRE_END_JOB:
+    case WIRE_DRAIN:
     case WIRE_LEAVE:
     case WIRE_RESET:
         return on_master_message(connection, message);

@@ -54,9 +54,9 @@ struct worker_options {
     int64_t master_wait_ms;
     void (*on_masters_gone)(void *arg); /* on the loop, once */
     void *on_masters_gone_arg;
-    /* a master says that the job has ended, so the task has to drain; may be NULL */
-    void (*on_job_ended)(void *arg);
-    void *on_job_ended_arg;
+    /* a master tells the task to drain, and why; may be NULL */
+    void (*on_told_to_drain)(void *arg, const char *why);
+    void *on_told_to_drain_arg;
     /* A device has failed, and the masters know; on the loop; may be NULL. */
     void (*on_device_failed)(void *arg);
     void *on_device_failed_arg;

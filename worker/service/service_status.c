@@ -62,6 +62,7 @@ void service_send_status(const struct service_connection *connection, uint64_t i
     status.device = list;
     status.version = (char *)(uintptr_t)MILLRACE_VERSION;
     status.unix_address = service->unix_address;
+    status.revision = WIRE_REVISION;
     status.host_id = (char *)(uintptr_t)host_id();
     status.membership = connection->master ? connection->master->membership : 0;
     size_t len = millrace__worker_status__get_packed_size(&status);

@@ -25,7 +25,7 @@ enum {
 };
 
 static double multiplications(const struct matmul *g) {
-    return (double)g->m * (double)g->n * (double)g->k;
+    return (double)matmul_whole_m(g) * (double)matmul_whole_n(g) * (double)g->k;
 }
 
 static bool fits_blas(const struct matmul *g) {
@@ -40,9 +40,10 @@ static bool fits_blas(const struct matmul *g) {
 /* Multiplies a single row or column as a matrix-vector product, which reads the matrix once, where
  * gemm would pack it first. */
 static bool multiply_by_vector(enum dtype dtype, const struct matmul *g, const struct blas *blas) {
-    if ((g->m != 1 && g->n != 1) || (dtype != DT_FLOAT && dtype != DT_DOUBLE))
+    if ((matmul_whole_m(g) != 1 && matmul_whole_n(g) != 1) ||
+        (dtype != DT_FLOAT && dtype != DT_DOUBLE))
         return false;
-    bool by_row = g->m == 1; /* then c' = b' · a' */
+    bool by_row = matmul_whole_m(g) == 1; /* then c' = b' · a' */
     const void *matrix = by_row ? g->b : g->a, *x = by_row ? g->a : g->b;
     bool is_stored_plain = by_row ? !g->trans_b : !g->trans_a;
     int lda = (int)(by_row ? g->ldb : g->lda), outputs = (int)(by_row ? g->n : g->m), k = (int)g->k;
@@ -154,7 +155,8 @@ static void multiply_and_add(enum dtype dtype, product_loop *loop, struct produc
 }
 
 static bool is_large(enum dtype dtype, const struct matmul *g) {
-    return dtype == DT_FLOAT && g->m != 1 && g->n != 1 && multiplications(g) >= LARGE_PRODUCT;
+    return dtype == DT_FLOAT && matmul_whole_m(g) != 1 && matmul_whole_n(g) != 1 &&
+           multiplications(g) >= LARGE_PRODUCT;
 }
 
 /* Computes a large float product by AMX or by oneDNN, which uses instructions beyond AVX2 on every

@@ -16,12 +16,22 @@ struct matmul {
     void *c;
     int64_t lda, ldb, ldc;
     bool trans_a, trans_b, adds, conjugates;
+    /* Of the product that this one is rows or columns of, for the choice of an implementation: the
+     * bits of a result do not depend on how a product is divided. 0: m and n. */
+    int64_t whole_m, whole_n;
 };
 
 /* dtype is DT_FLOAT, DT_DOUBLE, DT_COMPLEX64, DT_COMPLEX128, DT_INT16, DT_INT32 or DT_INT64.
  * Integers wrap. A product with a long k asks pool_is_unwanted every few milliseconds, and leaves c
  * unfinished once it is. */
 void matmul_run(enum dtype dtype, const struct matmul *g);
+
+static inline int64_t matmul_whole_m(const struct matmul *g) {
+    return g->whole_m ? g->whole_m : g->m;
+}
+static inline int64_t matmul_whole_n(const struct matmul *g) {
+    return g->whole_n ? g->whole_n : g->n;
+}
 
 /* Estimates how many nanoseconds one multiplication takes, in a product that has this many
  * multiplications. */

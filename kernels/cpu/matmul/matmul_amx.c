@@ -20,7 +20,8 @@ enum {
 };
 
 static bool suits(const struct matmul *g) {
-    return g->m >= LEAST_ROWS && g->n >= LEAST_COLUMNS && g->k >= LEAST_DEPTH;
+    return matmul_whole_m(g) >= LEAST_ROWS && matmul_whole_n(g) >= LEAST_COLUMNS &&
+           g->k >= LEAST_DEPTH;
 }
 
 static bool are_finite(const struct matmul *g) {

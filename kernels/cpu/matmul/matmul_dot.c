@@ -79,8 +79,9 @@ WIDE static void dot_product(const struct matmul *g) {
  * such distances a library's packing uses only a few sets of the cache. */
 static bool suits(const struct matmul *g) {
     enum { LONG = 256, FEW_ROWS = 24, FEW_BOTH = 64, SOME_ROWS = 48, CONFLICT = 512 };
-    return g->k >= LONG && (g->m <= FEW_ROWS || (g->m <= FEW_BOTH && g->n <= FEW_BOTH) ||
-                            (g->m <= SOME_ROWS && g->ldb % CONFLICT == 0));
+    int64_t m = matmul_whole_m(g), n = matmul_whole_n(g);
+    return g->k >= LONG && (m <= FEW_ROWS || (m <= FEW_BOTH && n <= FEW_BOTH) ||
+                            (m <= SOME_ROWS && g->ldb % CONFLICT == 0));
 }
 
 bool matmul_dot(const struct matmul *g) {

@@ -92,6 +92,8 @@ static void multiply(const struct matmul_job *job, int64_t index, int64_t row, i
     }
     struct matmul g = {.m = n_rows,
                        .n = n_columns,
+                       .whole_m = m,
+                       .whole_n = n,
                        .k = k,
                        .lda = state->transpose_x ? m : k,
                        .ldb = state->transpose_y ? k : n,

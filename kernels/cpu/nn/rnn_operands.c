@@ -46,6 +46,7 @@ static void product_range(void *arg, int64_t begin, int64_t end) {
             count = MIN(end * SHARE, n) - first;
     struct matmul g = {p->m,   p->n,   p->k,   p->a,       p->b,       p->c,
                        p->lda, p->ldb, p->ldc, p->trans_a, p->trans_b, p->adds};
+    g.whole_m = p->m, g.whole_n = p->n;
     if (job->by_rows) {
         g.m = count;
         g.a = p->a + first * (p->trans_a ? 1 : p->lda);

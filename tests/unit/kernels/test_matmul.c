@@ -1,5 +1,6 @@
 /* Products with long sums, which are computed in pieces: the bits are those of one call of the
- * library, but for single rows, and a cancel is seen between two pieces. */
+ * library, but for single rows, and a cancel is seen between two pieces. Products that are divided
+ * by rows or columns have the bits of one. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -162,6 +163,39 @@ static void a_cancel_ends_the_long_sums_of_a_row(void **state) {
     free(b);
 }
 
+/* A pool divides as its threads have time. A part alone would be small enough for another
+ * implementation. */
+static void check_parts(int64_t m, int64_t n, int64_t k, bool trans_b) {
+    enum { PART = 16 };
+    float *a = values(sizeof(*a), m * k), *b = values(sizeof(*b), k * n),
+          *c = values(sizeof(*c), m * n), *whole = values(sizeof(*c), m * n);
+    struct matmul g = {.m = m,
+                       .n = n,
+                       .k = k,
+                       .lda = k,
+                       .ldb = trans_b ? k : n,
+                       .ldc = n,
+                       .trans_b = trans_b,
+                       .a = a,
+                       .b = b,
+                       .c = whole};
+    matmul_run(DT_FLOAT, &g);
+    g.whole_m = m, g.whole_n = n;
+    for (int64_t row = 0; row < m; row += PART) {
+        g.a = a + row * k, g.c = c + row * n, g.m = MIN(m - row, (int64_t)PART);
+        matmul_run(DT_FLOAT, &g);
+    }
+    assert_memory_equal(c, whole, sizeof(*c) * (size_t)(m * n));
+    free(a), free(b), free(c), free(whole);
+}
+
+static void parts_of_a_product_have_the_bits_of_the_whole(void **state) {
+    check_parts(300, 64, 300, false);
+    check_parts(300, 64, 300, true);
+    check_parts(113, 100, 50, false);
+    check_parts(97, 12, 40, false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_float_sums_have_the_bits_of_one_call),
@@ -170,6 +204,7 @@ int main(void) {
         cmocka_unit_test(long_integer_sums_wrap_as_one),
         cmocka_unit_test(a_cancel_ends_a_long_sum),
         cmocka_unit_test(a_cancel_ends_the_long_sums_of_a_row),
+        cmocka_unit_test(parts_of_a_product_have_the_bits_of_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

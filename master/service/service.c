@@ -408,6 +408,9 @@ static const struct grpc_method methods[] = {
     METHOD("MakeCallable", on_make_callable, NULL),
     METHOD("RunCallable", on_run_callable, run_callable_request_align),
     METHOD("ReleaseCallable", on_release_callable, NULL),
+    {"/tensorflow.ProfilerService/Profile", service_profile, NULL},
+    {"/tensorflow.ProfilerService/Terminate", service_profile_terminate, NULL},
+    {"/tensorflow.ProfilerService/Monitor", service_profile_monitor, NULL},
 };
 // clang-format on
 
@@ -503,6 +506,8 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     struct service *service = xcalloc(1, sizeof *service);
     service->env.service = service;
     service->env.home = &service->env;
+    profiler_init(&service->profiler, loop, pool);
+    service->env.profiler = &service->profiler;
     service->env.loop = loop;
     service->env.pool = pool;
     save_barrier_init(&service->env.save_barrier);

@@ -6,6 +6,7 @@
 #include "master/request/retry_filter.h"
 #include "master/service/client_ids.h"
 #include "master/session/session.h"
+#include "master/step/profiler.h"
 #include "rpc/daemon/admin.h"
 #include "rpc/grpc/grpc_server.h"
 
@@ -20,6 +21,7 @@ struct service {
     struct list trace_pages; /* likewise */
     struct list graph_pages; /* likewise, and those that wait for the pool */
     struct step_log *log;    /* the last steps; one of its own */
+    struct profiler profiler;
     int n_clusters;
     struct client_ids clients;
     struct strmap by_handle;

@@ -69,4 +69,9 @@ void service_end_graph_pages(struct service *service); /* likewise */
 /* ---- service_reset.c ---- */
 void service_reset(void *service, struct grpc_call *call);
 
+/* ---- service_profiler.c ---- */
+void service_profile(void *service, struct grpc_call *call);
+void service_profile_terminate(void *service, struct grpc_call *call);
+void service_profile_monitor(void *service, struct grpc_call *call);
+
 #endif

@@ -50,6 +50,7 @@ struct master_options {
     int max_executables;
 };
 
+struct profiler;
 struct service;
 struct step_log;
 
@@ -63,8 +64,9 @@ struct master_env {
     struct master_options options;
     /* what its tasks know the master by; tells this process from the one before it */
     uint64_t incarnation;
-    int n_steps;          /* of all sessions, also of other clusters; home only */
-    struct step_log *log; /* likewise; borrowed from the service */
+    struct profiler *profiler; /* home only */
+    int n_steps;               /* of all sessions, also of other clusters; home only */
+    struct step_log *log;      /* likewise; borrowed from the service */
     struct save_barrier
         save_barrier;       /* which steps may run when a save asks for a consistent checkpoint */
     struct list live_steps; /* struct step.live_link, in the order of their ids */

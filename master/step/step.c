@@ -10,6 +10,7 @@
 #include "master/step/cost_graph.h"
 #include "master/step/cost_samples.h"
 #include "master/session/step_log.h"
+#include "master/step/profiler.h"
 #include "master/step/step_internal.h"
 
 enum {
@@ -149,6 +150,9 @@ static void finish(struct step *step, struct status *status_take) {
         task_call_forget(&step->parts[i].call);
     count_step(step, status_take);
     log_step(step, status_take);
+    if (unlikely(profiler_is_on(step->session->env->home->profiler)))
+        profiler_note(step->session->env->home->profiler, step,
+                      (clock_now_ns() - step->start_ns) / 1000);
     if (step->partial) {
         partial_run_ended(step->partial, status_take);
         return;
@@ -363,6 +367,8 @@ static void step_launch(struct step *step) {
                            step->executable->unsampled_ns);
     if (step->is_sampled)
         step->executable->unsampled_ns = 0;
+    step->is_profiled =
+        unlikely(profiler_is_on(env->home->profiler)) && profiler_wants_traces(env->home->profiler);
     step->executable->n_steps++;
     step->launch_ns = clock_now_ns();
     step->id = tasks_new_id(env->tasks);

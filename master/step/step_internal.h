@@ -60,6 +60,7 @@ struct step {
     size_t traces_size_bytes;
     struct buffer *graphs; /* RunMetadata.partition_graphs, or NULL; one reference */
     bool is_sampled;       /* traced for the table of measured costs */
+    bool is_profiled;      /* traced for a capture of the profiler */
     bool has_cost_graph;   /* RunMetadata.cost_graph is wanted, also without a trace */
     struct str cost_graph; /* a CostGraphDef, once the step has ended well */
     struct loop_timer timer;

@@ -155,7 +155,8 @@ static struct status *add_feed(struct wire_values *values, const struct step *st
 static struct status *write_run_graph(struct step *step, int index, struct wire_values *values,
                                       struct str *meta) {
     const struct partition *partition = &step->executable->compiled->partitions[index];
-    bool is_traced = step->request.trace_level > 0 || step->has_cost_graph || step->is_sampled;
+    bool is_traced = step->request.trace_level > 0 || step->has_cost_graph || step->is_sampled ||
+                     step->is_profiled;
     struct task *task = step->executable->registrations[index].task;
     struct run_graph_message message = {.graph = step->executable->registrations[index].graph,
                                         .step_id = step->id,

@@ -1,6 +1,7 @@
 """Resolves the kustomizations of deploy/kubernetes: what `kubectl kustomize` makes of them.
 
-Only what they use is known: resources, and patches by RFC 6902. Everything else is an error."""
+Only what they use is known: resources, and patches by RFC 6902, which may change kinds.
+Everything else is an error."""
 import json
 import os
 import subprocess
@@ -43,6 +44,12 @@ def apply(operation, document):
     elif operation["op"] == "add" and isinstance(place, list):
         place.insert(int(last), operation["value"])
     elif operation["op"] == "add":
+        place[last] = operation["value"]
+    elif operation["op"] == "replace" and isinstance(place, list):
+        place[int(last)] = operation["value"]
+    elif operation["op"] == "replace":
+        if last not in place:
+            raise Mistake(f"nothing to replace at {operation['path']}")
         place[last] = operation["value"]
     elif operation["op"] == "remove":
         del place[int(last) if isinstance(place, list) else last]

@@ -1,4 +1,6 @@
 """The manifests of deploy/kubernetes: they resolve, fit together, and the daemons take them."""
+import copy
+import json
 import os
 import re
 import shutil
@@ -11,6 +13,19 @@ from test_deploy import settings
 
 TOP = os.path.join(ROOT, "deploy", "kubernetes")
 VARIANTS = ("base", "overlays/etcd", "overlays/gpu", "overlays/monitoring")
+JOB = "overlays/job"
+VALIDATOR = os.path.join(ROOT, ".venv-tools", "bin", "python")
+# The oldest release of which the manifests work, and the newest two of the validator's.
+RELEASES = ("1.28", "1.36", "1.37")
+# Kinds that are no Kubernetes' own have no schema.
+FOREIGN = {"ServiceMonitor"}
+VALIDATE = """
+import json, sys, kubernetes_validate
+objects, releases = json.load(sys.stdin)
+for release in releases:
+    for o in objects:
+        kubernetes_validate.validate(o, release, strict=True)
+"""
 
 
 def by_name(objects):
@@ -32,6 +47,7 @@ class TestKubernetes(TestCase):
         if not kustomize.has_yaml():
             raise unittest.SkipTest("python3-yaml is not installed")
         cls.variants = {name: kustomize.build(os.path.join(TOP, name)) for name in VARIANTS}
+        cls.jobs = kustomize.build(os.path.join(TOP, JOB))
 
     def each(self):
         """(objects by kind and name, [(workload, its pod's labels, its pod, its container)])"""
@@ -57,10 +73,56 @@ class TestKubernetes(TestCase):
     def test_kubectl_makes_the_same_of_them(self):
         if not shutil.which("kubectl"):
             self.skipTest("kubectl is not installed")
-        for name, objects in self.variants.items():
+        for name, objects in (*self.variants.items(), (JOB, self.jobs)):
             text = subprocess.check_output(["kubectl", "kustomize", os.path.join(TOP, name)],
                                            text=True)
             self.assertEqual(by_name(kustomize.parse(text)), by_name(objects))
+
+    def validate(self, objects):
+        return subprocess.run([VALIDATOR, "-c", VALIDATE], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, input=json.dumps([objects, RELEASES]))
+
+    def test_schemas_of_three_releases(self):
+        if not os.access(VALIDATOR, os.X_OK):
+            self.skipTest("kubernetes-validate is not installed (tools/setup all)")
+        for name, objects in (*self.variants.items(), (JOB, self.jobs)):
+            ours = [o for o in objects if o["kind"] not in FOREIGN]
+            with self.subTest(name=name):
+                done = self.validate(ours)
+                self.assertEqual(done.returncode, 0, done.stdout[-2000:])
+        wrong = copy.deepcopy([o for o in self.jobs if o["kind"] == "Job"])
+        wrong[0]["spec"]["completion"] = 1
+        self.assertIn("completion", self.validate(wrong).stdout)
+
+    def test_a_finished_job_stays_finished(self):
+        base, jobs = by_name(self.variants["base"]), by_name(self.jobs)
+        self.assertFalse([kind for kind, _ in jobs if kind in ("StatefulSet", "Deployment")])
+        made = {name for kind, name in jobs if kind == "Job"}
+        self.assertEqual(made, {"millrace", "millrace-ps", "millrace-worker"})
+        for name in made:
+            spec = jobs["Job", name]["spec"]
+            of_base = base.get(("StatefulSet", name)) or base["Deployment", name]
+            pod, [container] = spec["template"]["spec"], spec["template"]["spec"]["containers"]
+            [was] = of_base["spec"]["template"]["spec"]["containers"]
+            # exit code 0 is the end, and another one is not
+            self.assertEqual(pod["restartPolicy"], "OnFailure")
+            self.assertEqual(spec["completions"], of_base["spec"]["replicas"])
+            self.assertEqual(container["args"], was["args"])
+            self.assertEqual({mount["name"] for mount in container["volumeMounts"]},
+                             {volume["name"] for volume in pod["volumes"]})
+            for volume in pod["volumes"]:
+                if "persistentVolumeClaim" in volume:
+                    claim = volume["persistentVolumeClaim"]["claimName"]
+                    self.assertEqual(jobs["PersistentVolumeClaim", claim]["spec"]["accessModes"],
+                                     ["ReadWriteMany"])
+            if name == "millrace":
+                continue
+            self.assertEqual(spec["completionMode"], "Indexed")
+            self.assertEqual(spec["parallelism"], spec["completions"])
+            self.assertEqual(pod["subdomain"], of_base["spec"]["serviceName"])
+            self.assertEqual(jobs["Service", pod["subdomain"]]["spec"]["clusterIP"], "None")
+            self.assertIn("job-completion-index",
+                          container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"])
 
     def test_a_cycle_is_found(self):
         os.makedirs(self.path("base/overlay"))

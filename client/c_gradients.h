@@ -14,14 +14,17 @@ extern "C" {
  * oper is NULL where no gradient flows to x[i], for example through integers. (The names dx and dy
  * are TensorFlow's.) After an error the graph is unchanged.
  *
- * The gradient of a resource variable, given by its handle, is dense and has the shape of its
- * value. Conditionals and loops are differentiated, also nested ones and loops that span tasks; the
+ * Gradients are dense, as in TensorFlow's C API: that of a gather, of a sparse segment or of a
+ * resource variable, given by its handle, has the shape of the whole value. (The optimizers of
+ * client/training update only the rows that were gathered.)
+ *
+ * Conditionals and loops are differentiated, also nested ones and loops that span tasks; the
  * forward loop then counts its iterations and keeps the values that the gradient needs [CF 5.1]. A
  * call of a function, and If, Case, While and For, are differentiated by the master, as
  * SymbolicGradient, which computes the function again: what is random in it differs from the first
- * time, and updates of variables that its values depend on happen again. Errors: UNIMPLEMENTED
- * names an op whose derivative is not written, or an x or y within a loop; INVALID_ARGUMENT where
- * no y needs an x.
+ * time, and updates of variables that its values depend on happen again. Errors: NOT_FOUND names an
+ * op that has no derivative here, and says why; UNIMPLEMENTED names an x or y within a loop;
+ * INVALID_ARGUMENT where no y needs an x.
  *
  * The new operations are named below `prefix`, which no operation may use yet; NULL means a free
  * name that begins with "gradients". */

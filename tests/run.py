@@ -170,7 +170,10 @@ def suite_docs(options):
 
 
 def suite_client(options):
-    return run_python_suite("tests/client/run.py", options)
+    tally = run_python_suite("tests/client/run.py", options)
+    tally.add(run_python_suite("tests/client/sweep_gradients.py", options, 7200))
+    tally.add(run_python_suite("tests/client/random_graphs.py", options))
+    return tally
 
 
 def suite_cluster(options):

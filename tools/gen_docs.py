@@ -221,7 +221,7 @@ SETS = [("number", FLOATING + INTEGER + COMPLEX), ("real", FLOATING + INTEGER),
 # Ops without a kernel: the master replaces them by what they call, or the worker's executor runs
 # them itself.
 REPLACED = re.compile(r"(Stateless|Stateful)?(If|While|Case|PartitionedCall)$")
-GRADIENTS = {"none": "none", "function": "yes", "later": "later"}
+GRADIENTS = {"none": "none", "function": "yes", "call": "of its function"}
 
 
 def show_types(types):
@@ -252,7 +252,8 @@ def show_kernels(op, rows):
 
 def write_ops(programs):
     tables = json.loads(programs.output(programs.dump_tables))
-    kernels, gradients = {}, {row["op"]: row["kind"] for row in tables["gradients"]}
+    kernels, gradients = {}, {row["op"]: row["why"] or GRADIENTS[row["kind"]]
+                              for row in tables["gradients"]}
     for row in tables["kernels"]:
         kernels.setdefault(row["op"], []).append(row)
     out = [HEAD, "# Ops\n\n",
@@ -267,11 +268,11 @@ def write_ops(programs):
            "worker's executor runs the op\n"
            "itself. \"the master\" means that the master replaces the op by what it calls when it "
            "compiles a step.\n\n"
-           "**Gradient** is about the master's own table, which serves graphs that ask for "
-           "SymbolicGradient. Clients\n"
-           "differentiate by themselves and do not need it. \"none\" means that the op has no "
-           "derivative, \"later\" that\n"
-           "the row of its derivative is not written yet.\n\n"
+           "**Gradient** is about our own table, which serves TF_AddGradients of the C client and "
+           "graphs that ask for\n"
+           "SymbolicGradient. TensorFlow's clients differentiate by themselves. \"none\" means "
+           "that the op has no\n"
+           "derivative. A reason means that asking for it is an error.\n\n"
            "Names of type sets:\n\n| set | types |\n|---|---|\n"]
     out += [f"| *{name}* | {', '.join(members)} |\n" for name, members in SETS]
     for index, family in enumerate(tables["families"]):
@@ -279,7 +280,7 @@ def write_ops(programs):
         for op in sorted((op for op in tables["ops"] if op["family"] == index),
                          key=lambda op: op["name"]):
             summary = op["summary"].replace("|", "\\|")
-            gradient = GRADIENTS.get(gradients.get(op["name"]), "")
+            gradient = gradients.get(op["name"], "")
             out.append(f"| `{op['name']}` | {summary} | "
                        f"{show_kernels(op['name'], kernels.get(op['name'], []))} | {gradient} |\n")
     return "".join(out + write_reasons({op["name"] for op in tables["ops"]}))

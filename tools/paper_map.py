@@ -7,7 +7,6 @@ does not find:
     op:NAME          a kernel, or a rule of the master or the executor, runs the op
     file:PATTERN     a file
     flag:PROGRAM --NAME   a flag in the program's --help
-    derivatives      no differentiable op waits for the row of its derivative
 """
 import glob
 import os
@@ -67,7 +66,7 @@ PAPERS = (
          "unit/kernels/test_tables.c differential/programs_gradients.py "
          "differential/programs_training.py",
          {"the client differentiates": "op:MatMul",
-          "the master's table of derivatives": "derivatives"}),
+          "the master's table of derivatives": "op:SymbolicGradient"}),
         ("4.2", "partial execution", "master/compile/pass_cut.c master/compile/pass_prune.c",
          "unit/master/data/cut.txt unit/master/data/prune.txt", {}),
         ("4.3", "device constraints, colocation by union-find", "master/compile/place.c",
@@ -197,12 +196,8 @@ white paper, 2015.
 
 The rows are in `tools/paper_map.py`. Files and tests are checked to exist. Tests are in `tests/`.
 The status is computed: a part is missing when its op has no kernel, its flag or its file does not
-exist, or its derivative is not written.
+exist.
 """
-
-
-def late_derivatives(tables):
-    return [row["op"] for row in tables["gradients"] if row["kind"] == "later"]
 
 
 def has_part(root, tables, helps, probe):
@@ -214,8 +209,6 @@ def has_part(root, tables, helps, probe):
     if kind == "flag":
         program, _, flag = name.rpartition(" --")
         return f" --{flag}" in helps[program]
-    if kind == "derivatives":
-        return not late_derivatives(tables)
     raise SystemExit(f"paper_map: unknown probe {probe}")
 
 
@@ -224,10 +217,7 @@ def status(root, tables, helps, parts):
     if not missing:
         return "there"
     found = [what for what in parts if what not in missing]
-    words = [f"{what}: {len(late_derivatives(tables))} ops lack their row" if parts[what]
-             == "derivatives" else what
-             for what in missing]
-    return (f"there: {', '.join(found)}; " if found else "") + f"missing: {', '.join(words)}"
+    return (f"there: {', '.join(found)}; " if found else "") + f"missing: {', '.join(missing)}"
 
 
 def cells(root, patterns, folder):

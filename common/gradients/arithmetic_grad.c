@@ -7,11 +7,12 @@
 BINARY(add, dy, dy)
 BINARY(sub, dy, NEG(dy))
 BINARY(mul, MUL(dy, b), MUL(dy, a))
-BINARY(mul_no_nan, OP("MulNoNan", dy, b), OP("MulNoNan", a, dy))
 BINARY(div, DIV(dy, b), MUL(dy, DIV(DIV(NEG(a), b), b)))
 BINARY(div_no_nan, OP("DivNoNan", dy, b), MUL(dy, OP("DivNoNan", OP("DivNoNan", NEG(a), b), b)))
 BINARY(floor_mod, dy, NEG(MUL(dy, OP("FloorDiv", a, b))))
 BINARY(next_after, dy, ZEROS(dy))
+
+PLAIN_BINARY(mul_no_nan, OP("MulNoNan", dy, b), OP("MulNoNan", a, dy))
 
 /* For complex numbers TensorFlow does not conjugate here. */
 static void squared_difference_grad(struct gradient_ctx *g) {
@@ -41,10 +42,12 @@ static struct node_input not_zero(struct gradient_ctx *g, struct node_input a) {
     return CAST(OP("NotEqual", a, NUM(0)), a);
 }
 
-BINARY(pow, MUL(dy, MUL(b, OP("Pow", a, SUB(b, NUM(1))))), MUL(dy, MUL(y, log_or_zero(g, a))))
-BINARY(xlogy, MUL(dy, OP("Xlogy", not_zero(g, a), b)), MUL(dy, OP("Xdivy", a, b)))
-BINARY(xlog1py, MUL(dy, OP("Xlog1py", not_zero(g, a), b)), MUL(dy, OP("Xdivy", a, ADD(b, NUM(1)))))
-BINARY(xdivy, MUL(dy, OP("Xdivy", not_zero(g, a), b)), MUL(dy, OP("Xdivy", NEG(a), SQUARE(b))))
+BINARY(pow, MUL(MUL(dy, b), OP("Pow", a, SUB(b, NUM(1)))), MUL(MUL(dy, y), log_or_zero(g, a)))
+PLAIN_BINARY(xlogy, MUL(dy, OP("Xlogy", not_zero(g, a), b)), MUL(dy, OP("Xdivy", a, b)))
+PLAIN_BINARY(xlog1py, MUL(dy, OP("Xlog1py", not_zero(g, a), b)),
+             MUL(dy, OP("Xdivy", a, ADD(b, NUM(1)))))
+PLAIN_BINARY(xdivy, MUL(dy, OP("Xdivy", not_zero(g, a), b)),
+             MUL(dy, OP("Xdivy", NEG(a), SQUARE(b))))
 
 /* The angle of (b, a). */
 BINARY(atan2, MUL(b, DIV(dy, ADD(SQUARE(a), SQUARE(b)))),
@@ -138,8 +141,8 @@ static const struct gradient_row rows[] = {
     GRADIENT("AccumulateNV2", add_n_grad),
     NO_GRADIENT("TruncateDiv"),
     NO_GRADIENT("FloorDiv"),
-    NO_GRADIENT("Mod"),
-    NO_GRADIENT("TruncateMod"),
+    UNDEFINED_GRADIENT("Mod"),
+    UNDEFINED_GRADIENT("TruncateMod"),
     NO_GRADIENT("BitwiseAnd"),
     NO_GRADIENT("BitwiseOr"),
     NO_GRADIENT("BitwiseXor"),

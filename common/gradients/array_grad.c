@@ -77,6 +77,8 @@ static void parallel_concat_grad(struct gradient_ctx *g) {
 static struct node_input join_outputs(struct gradient_ctx *g, const char *op, bool is_like,
                                       const struct node_input *axis) {
     int n = g->node->n_outputs;
+    if (axis && n == 1) /* ConcatV2 wants two */
+        return DY(0);
     struct node_input *inputs = arena_array(&g->graph->arena, struct node_input, n + 2);
     for (int i = 0; i < n; i++)
         inputs[i] = DY(i);
@@ -204,9 +206,9 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("Rank"),
     NO_GRADIENT("Size"),
     NO_GRADIENT("Empty"),
-    NO_GRADIENT("InplaceUpdate"),
-    NO_GRADIENT("InplaceAdd"),
-    NO_GRADIENT("InplaceSub"),
+    UNDEFINED_GRADIENT("InplaceUpdate"),
+    UNDEFINED_GRADIENT("InplaceAdd"),
+    UNDEFINED_GRADIENT("InplaceSub"),
     NO_GRADIENT("ZerosLike"),
     NO_GRADIENT("OnesLike"),
     NO_GRADIENT("BroadcastArgs"),

@@ -3,7 +3,7 @@
 #include "common/gradients/build.h"
 
 static void gather_nd_grad(struct gradient_ctx *g) {
-    SET(0, OP("ScatterNd", IN(1), DY(0), SHAPE_AS(IN(0), IN(1))));
+    SET(0, LIKE("ScatterNd", IN(1), DY(0), SHAPE_AS(IN(0), IN(1))));
 }
 
 /* (input, indices, updates) */
@@ -12,7 +12,7 @@ static void scatter_nd_add_grad(struct gradient_ctx *g) {
     SET(2, OP("GatherNd", DY(0), IN(1)));
 }
 
-static void scatter_nd_grad(struct gradient_ctx *g) { SET(1, OP("GatherNd", DY(0), IN(0))); }
+static void scatter_nd_grad(struct gradient_ctx *g) { SET(1, LIKE("GatherNd", DY(0), IN(0))); }
 
 /* ---- Gather: rows of dy are added to the rows that they were read from ---- */
 
@@ -130,11 +130,11 @@ static const struct gradient_row rows[] = {
     GRADIENT("DynamicPartition", dynamic_partition_grad),
     GRADIENT("DynamicStitch", dynamic_stitch_grad),
     GRADIENT("ParallelDynamicStitch", dynamic_stitch_grad),
-    NO_GRADIENT("Unique"),
-    NO_GRADIENT("UniqueWithCounts"),
-    NO_GRADIENT("UniqueV2"),
-    NO_GRADIENT("UniqueWithCountsV2"),
-    NO_GRADIENT("ListDiff"),
+    UNDEFINED_GRADIENT("Unique"),
+    UNDEFINED_GRADIENT("UniqueWithCounts"),
+    UNDEFINED_GRADIENT("UniqueV2"),
+    UNDEFINED_GRADIENT("UniqueWithCountsV2"),
+    UNDEFINED_GRADIENT("ListDiff"),
     NO_GRADIENT("Where"),
     NO_GRADIENT("OneHot"),
 };

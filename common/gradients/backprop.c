@@ -84,8 +84,10 @@ static struct status *find_function(const struct walk *walk, const struct node *
         *ret = row->fn;
     if (*ret || (row && row->kind == GRADIENT_NONE))
         return NULL;
-    return status_unimplemented("No gradient defined for op: %s\n\t [[{{node %s}}]]", node->op_name,
-                                node->name);
+    bool is_refused = row && row->kind == GRADIENT_REFUSED;
+    return status_not_found("No gradient defined for op: %s%s%s%s\n\t [[{{node %s}}]]",
+                            node->op_name, is_refused ? " (" : "", is_refused ? row->why : "",
+                            is_refused ? ")" : "", node->name);
 }
 
 struct gradient_ctx walk_context(struct walk *walk, const struct node *node, struct node *entry) {

@@ -35,9 +35,9 @@ struct backprop {
 
 /* Sets ret_dxs, one for each x; src is NULL where no gradient reaches it. After an error nodes may
  * have been added. Loops and conditionals are differentiated [CF 5.1]; nodes that save values are
- * added to the forward loops. Errors: UNIMPLEMENTED naming an op whose derivative is not written,
- * an x or y within a loop, or a loop of an unusual form; RESOURCE_EXHAUSTED beyond max_nodes;
- * INVALID_ARGUMENT. */
+ * added to the forward loops. Errors: NOT_FOUND naming an op that has no derivative here, and why;
+ * UNIMPLEMENTED naming an x or y within a loop, or a loop of an unusual form; RESOURCE_EXHAUSTED
+ * beyond max_nodes; INVALID_ARGUMENT. */
 struct status *backprop_run(const struct backprop *backprop, struct node_input *ret_dxs) MUST_USE;
 
 #endif

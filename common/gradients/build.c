@@ -116,7 +116,10 @@ static struct status *make_op(struct gradient_ctx *g, const char *op, bool is_li
     set_attrs(g, *ret, attrs);
     for (int i = 0; i < n_inputs; i++)
         node_add_input(g->graph, *ret, inputs[i].src, inputs[i].index);
-    return node_finish(g->graph, *ret);
+    TRY(node_finish(g->graph, *ret));
+    if (n_inputs == 0 && g->entry)
+        node_add_control(g->graph, *ret, g->entry);
+    return NULL;
 }
 
 struct node_input gradient_op(struct gradient_ctx *g, const char *op, bool is_like,

@@ -79,10 +79,10 @@ static const struct gradient_row rows[] = {
     GRADIENT("ExtractImagePatches", image_patches_grad),
     GRADIENT("ExtractVolumePatches", volume_patches_grad),
     NO_GRADIENT("Conv3DBackpropInput"),    /* TensorFlow differentiates only its later forms */
-    NO_GRADIENT("Conv3DBackpropFilter"),
-    NO_GRADIENT("Conv"),                   /* TensorFlow has none either */
-    NO_GRADIENT("Dilation2DBackpropInput"),
-    NO_GRADIENT("Dilation2DBackpropFilter"),
+    UNDEFINED_GRADIENT("Conv3DBackpropFilter"),
+    UNDEFINED_GRADIENT("Conv"),
+    UNDEFINED_GRADIENT("Dilation2DBackpropInput"),
+    UNDEFINED_GRADIENT("Dilation2DBackpropFilter"),
     NO_GRADIENT("DataFormatDimMap"),       /* integers */
     NO_GRADIENT("DataFormatVecPermute"),
 };

@@ -23,16 +23,15 @@ static struct node_input einsum_of(struct gradient_ctx *g, const struct str *tex
     return gradient_op(g, "Einsum", false, attrs, n, inputs);
 }
 
-/* The labels of a term, each once, without those that only this term has; and the first position of
- * each. */
+/* The labels of a term, each once, without those that only this term has. */
 struct parts {
     struct einsum_term all, shared;
-    int32_t axes[SHAPE_MAX_RANK]; /* axes in `all` */
 };
 
 static void split_term(const struct einsum_equation *equation, int input, struct parts *ret) {
     const struct einsum_term *term = &equation->in[input];
-    ret->all = ret->shared = (struct einsum_term){.ellipsis = term->ellipsis};
+    ret->all = (struct einsum_term){.ellipsis = term->ellipsis >= 0 ? 0 : -1};
+    ret->shared = (struct einsum_term){.ellipsis = equation->out.ellipsis >= 0 ? 0 : -1};
     for (int i = 0; i < term->n_labels; i++) {
         uint8_t label = term->labels[i];
         if (einsum_term_has(&ret->all, label))
@@ -40,32 +39,35 @@ static void split_term(const struct einsum_equation *equation, int input, struct
         bool is_elsewhere =
             einsum_term_has(&equation->out, label) ||
             (equation->n_inputs > 1 && einsum_term_has(&equation->in[1 - input], label));
-        ret->axes[ret->all.n_labels] = i;
         ret->all.labels[ret->all.n_labels++] = label;
         if (is_elsewhere)
             ret->shared.labels[ret->shared.n_labels++] = label;
     }
 }
 
-/* Repeats `value` along the labels that were summed alone, and puts it on the diagonals. */
-static struct node_input spread(struct gradient_ctx *g, struct node_input value, int input,
-                                const struct einsum_term *term, const struct parts *parts) {
-    if (parts->shared.n_labels < parts->all.n_labels) {
-        for (int i = 0; i < parts->all.n_labels; i++)
-            if (!einsum_term_has(&parts->shared, parts->all.labels[i]))
-                value = EXPAND(value, i);
-        struct node_input sizes = OP("GatherV2", SHAPE(IN(input)),
-                                     gradient_i32s(g, parts->all.n_labels, parts->axes), I32(0));
-        value = OP("BroadcastTo", value, sizes);
-    }
-    if (parts->all.n_labels == term->n_labels)
-        return value;
+/* Chooses diagonals and an order: the terms of an Einsum with one input. */
+static struct node_input rearranged(struct gradient_ctx *g, struct node_input value,
+                                    const struct einsum_term *from, const struct einsum_term *to) {
     struct str text = STR_INIT;
-    add_term(&text, &parts->all);
+    add_term(&text, from);
     str_add(&text, "->");
-    add_term(&text, term);
+    add_term(&text, to);
     value = einsum_of(g, &text, 1, value, value);
     str_fini(&text);
+    return value;
+}
+
+/* An axis of size 1 for each label that only this input has. Axes count from the end, because an
+ * ellipsis stands for any number of them. */
+static struct node_input with_all_labels(struct gradient_ctx *g, struct node_input value,
+                                         const struct parts *parts) {
+    int n_after = parts->shared.n_labels;
+    for (int i = 0; i < parts->all.n_labels; i++) {
+        if (einsum_term_has(&parts->shared, parts->all.labels[i]))
+            n_after--;
+        else
+            value = EXPAND(value, -1 - n_after);
+    }
     return value;
 }
 
@@ -75,13 +77,6 @@ static struct node_input input_grad(struct gradient_ctx *g, const struct einsum_
     struct parts parts;
     struct str text = STR_INIT;
     split_term(equation, input, &parts);
-    bool has_ellipsis = equation->out.ellipsis >= 0;
-    bool is_plain = parts.shared.n_labels == term->n_labels && term->ellipsis <= 0;
-    if (has_ellipsis && !is_plain && !g->status)
-        g->status = status_unimplemented("The gradient of Einsum with an ellipsis behind labels, "
-                                         "or with labels of one input alone, is not "
-                                         "supported");
-    parts.shared.ellipsis = has_ellipsis ? 0 : -1;
     add_term(&text, &equation->out);
     if (equation->n_inputs > 1) {
         str_add(&text, ",");
@@ -92,7 +87,15 @@ static struct node_input input_grad(struct gradient_ctx *g, const struct einsum_
     struct node_input other = equation->n_inputs > 1 ? CONJ(IN(1 - input)) : DY(0);
     struct node_input value = einsum_of(g, &text, equation->n_inputs, DY(0), other);
     str_fini(&text);
-    return has_ellipsis ? UNBROADCAST(value, IN(input)) : spread(g, value, input, term, &parts);
+
+    bool is_plain = parts.all.n_labels == term->n_labels && term->ellipsis <= 0;
+    struct node_input like = is_plain ? IN(input) : rearranged(g, IN(input), term, &parts.all);
+    value = with_all_labels(g, value, &parts);
+    if (parts.shared.n_labels < parts.all.n_labels || parts.shared.ellipsis < parts.all.ellipsis)
+        value = ADD(value, ZEROS(like)); /* repeats it along these axes */
+    if (parts.shared.ellipsis >= 0)
+        value = UNBROADCAST(value, like);
+    return is_plain ? value : rearranged(g, value, &parts.all, term);
 }
 
 static void einsum_grad(struct gradient_ctx *g) {

@@ -20,18 +20,18 @@ TRANSFORM(fft, 1, "FFT", "IFFT")
 TRANSFORM(fft_2d, 2, "FFT2D", "IFFT2D")
 TRANSFORM(fft_3d, 3, "FFT3D", "IFFT3D")
 
-/* ---- real transforms along one axis, which keep only one half of the spectrum ---- */
+/* ---- real transforms, which keep only one half of the spectrum of their last axis ---- */
 
-/* Cuts the last axis to n elements, or fills it with zeros. */
-static struct node_input resized(struct gradient_ctx *g, struct node_input value,
-                                 struct node_input n) {
-    struct node_input shape = SHAPE(value), one = I32S(1), outer = gradient_outer(g, shape, 1),
-                      there = gradient_element(g, shape, -1);
-    struct node_input more = CONCAT(outer, RESHAPE(OP("Maximum", SUB(n, there), I32(0)), one));
-    struct node_input axis = SUB(OP("Size", shape), I32(1));
+/* Cuts the last `rank` axes to these sizes, or fills them with zeros. */
+static struct node_input resized(struct gradient_ctx *g, struct node_input value, int rank,
+                                 struct node_input sizes) {
+    struct node_input shape = SHAPE(value), outer = gradient_outer(g, shape, rank);
+    struct node_input more =
+        OP("Maximum", SUB(sizes, gradient_inner(g, shape, rank)), ZEROS(sizes));
+    struct node_input after = CONCAT(ZEROS(outer), more);
     struct node_input longer =
-        OP("ConcatV2", value, OP("Fill", more, gradient_number(g, value, 0)), axis);
-    return OP("Slice", longer, OP("ZerosLike", shape), CONCAT(outer, RESHAPE(n, one)));
+        OP("Pad", value, OP_WITH("Pack", ATTRS(ATTR_I("axis", 1)), ZEROS(after), after));
+    return OP("Slice", longer, ZEROS(shape), CONCAT(outer, sizes));
 }
 
 static struct node_input as_complex(struct gradient_ctx *g, struct node_input real) {
@@ -41,26 +41,39 @@ static struct node_input as_complex(struct gradient_ctx *g, struct node_input re
         real, ZEROS(real));
 }
 
-/* x [n] taken as [length]: the real part of Σ dy_k e^(2πi·kn/length) over the half. */
-static void rfft_grad(struct gradient_ctx *g) {
-    struct node_input length = gradient_element(g, IN(1), 0), x = IN(0);
-    struct node_input sums = OP("IFFT", resized(g, DY(0), length));
+/* x taken as [lengths]: the real part of Σ dy_k e^(2πi·kn/length) over the half. */
+static void real_transform(struct gradient_ctx *g, int rank, const char *op) {
+    struct node_input lengths = IN(1), x = IN(0);
+    struct node_input sums = OP(op, resized(g, DY(0), rank, lengths));
     struct node_input real = OP_WITH("Real", ATTRS(ATTR_T("Tout", gradient_dtype(x))), sums);
-    SET(0, resized(g, MUL(real, CAST(length, x)), gradient_element(g, SHAPE(x), -1)));
+    struct node_input all = MUL(real, CAST(gradient_product(g, lengths), x));
+    SET(0, resized(g, all, rank, gradient_inner(g, SHAPE(x), rank)));
 }
 
 /* The other direction: a frequency that also represents its mirror image counts twice. These are
- * the frequencies below length / 2 except 0. */
-static void irfft_grad(struct gradient_ctx *g) {
-    struct node_input length = gradient_element(g, IN(1), 0), dy = DY(0), one = I32(1);
-    struct node_input half = ADD(OP("FloorDiv", length, I32(2)), one), k = RANGE(half);
+ * the frequencies below length / 2 except 0, along the last axis. */
+static void real_inverse(struct gradient_ctx *g, int rank, const char *op) {
+    struct node_input lengths = IN(1), length = gradient_element(g, lengths, -1), dy = DY(0);
+    struct node_input k = RANGE(ADD(OP("FloorDiv", length, I32(2)), I32(1)));
     struct node_input is_twice =
         OP("LogicalAnd", OP("Greater", k, I32(0)), OP("Less", MUL(k, I32(2)), length));
-    struct node_input weight = DIV(WHERE(is_twice, NUM(2), NUM(1)), CAST(length, dy));
+    struct node_input weight =
+        DIV(WHERE(is_twice, NUM(2), NUM(1)), CAST(gradient_product(g, lengths), dy));
     struct node_input spectrum =
-        OP_WITH("RFFT", ATTRS(ATTR_T("Tcomplex", gradient_dtype(IN(0)))), dy, IN(1));
-    SET(0, resized(g, MUL(spectrum, as_complex(g, weight)), gradient_element(g, SHAPE(IN(0)), -1)));
+        OP_WITH(op, ATTRS(ATTR_T("Tcomplex", gradient_dtype(IN(0)))), dy, lengths);
+    SET(0, resized(g, MUL(spectrum, as_complex(g, weight)), rank,
+                   gradient_inner(g, SHAPE(IN(0)), rank)));
 }
+
+#define REAL_TRANSFORM(name, rank, op, complex_inverse)  \
+    static void r##name##_grad(struct gradient_ctx *g) { \
+        real_transform(g, rank, complex_inverse);        \
+    }                                                    \
+    static void ir##name##_grad(struct gradient_ctx *g) { real_inverse(g, rank, op); }
+
+REAL_TRANSFORM(fft, 1, "RFFT", "IFFT")
+REAL_TRANSFORM(fft_2d, 2, "RFFT2D", "IFFT2D")
+REAL_TRANSFORM(fft_3d, 3, "RFFT3D", "IFFT3D")
 
 /* ---- rows ---- */
 
@@ -74,10 +87,10 @@ static const struct gradient_row rows[] = {
     GRADIENT("IFFT3D", ifft_3d_grad),
     GRADIENT("RFFT", rfft_grad),
     GRADIENT("IRFFT", irfft_grad),
-    LATER_GRADIENT("RFFT2D"),
-    LATER_GRADIENT("IRFFT2D"),
-    LATER_GRADIENT("RFFT3D"),
-    LATER_GRADIENT("IRFFT3D"),
+    GRADIENT("RFFT2D", rfft_2d_grad),
+    GRADIENT("IRFFT2D", irfft_2d_grad),
+    GRADIENT("RFFT3D", rfft_3d_grad),
+    GRADIENT("IRFFT3D", irfft_3d_grad),
 };
 // clang-format on
 

@@ -34,22 +34,25 @@ enum gradient_kind {
     GRADIENT_FN,
     /* calls a function, whose gradient the caller of backprop_run provides (struct backprop) */
     GRADIENT_CALL,
-    GRADIENT_LATER, /* has a derivative that is not written yet; a test counts these rows */
+    GRADIENT_REFUSED, /* asking for the derivative is an error that says why; a test counts these */
 };
 
 struct gradient_row {
     const char *op;
     enum gradient_kind kind;
     gradient_fn *fn; /* GRADIENT_FN only */
+    const char *why; /* GRADIENT_REFUSED only */
 };
 #define NO_GRADIENT(op_name) \
-    { (op_name), GRADIENT_NONE, NULL }
+    { (op_name), GRADIENT_NONE, NULL, NULL }
 #define GRADIENT(op_name, function) \
-    { (op_name), GRADIENT_FN, (function) }
+    { (op_name), GRADIENT_FN, (function), NULL }
 #define CALL_GRADIENT(op_name) \
-    { (op_name), GRADIENT_CALL, NULL }
-#define LATER_GRADIENT(op_name) \
-    { (op_name), GRADIENT_LATER, NULL }
+    { (op_name), GRADIENT_CALL, NULL, NULL }
+#define REFUSED_GRADIENT(op_name, reason) \
+    { (op_name), GRADIENT_REFUSED, NULL, (reason) }
+/* A derivative exists, but TensorFlow's client refuses to take it. */
+#define UNDEFINED_GRADIENT(op_name) REFUSED_GRADIENT(op_name, "TensorFlow defines none")
 
 struct gradient_list {
     const struct gradient_row *rows;

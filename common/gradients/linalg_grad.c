@@ -1,13 +1,6 @@
-/* Differentiates linear algebra, over batches of matrices. Aᴴ is the adjoint; products of matrices
- * are written without a sign. */
-#include "common/gradients/build.h"
-
-#define MATMUL(a, b) gradient_matmul(g, a, false, b, false)
-#define ADJ_MATMUL(a, b) gradient_matmul(g, a, true, b, false)
-#define MATMUL_ADJ(a, b) gradient_matmul(g, a, false, b, true)
-#define BAND(a, below, above)                                       \
-    OP("MatrixBandPart", a, gradient_cast(g, I32(below), DT_INT64), \
-       gradient_cast(g, I32(above), DT_INT64))
+/* Differentiates inverses, determinants and solutions (linalg.h). linalg_decompose_grad.c has the
+ * decompositions. */
+#include "common/gradients/linalg.h"
 
 /* ---- inverses and determinants ---- */
 
@@ -55,94 +48,123 @@ static void matrix_triangular_solve_grad(struct gradient_ctx *g) {
     SET_SUM(1, db);
 }
 
-/* ---- decompositions ---- */
-
-static struct node_input half(struct gradient_ctx *g, struct node_input a) {
-    return MUL(NUM(0.5), a);
+/* A has the bands of a triangle in its rows. Its full gradient is that of the triangle. */
+static void banded_triangular_solve_grad(struct gradient_ctx *g) {
+    struct node_input da, db;
+    bool is_lower = gradient_attr_b(g, "lower");
+    solve(g, &da, &db);
+    struct node_input n_more = SUB(gradient_element(g, SHAPE(IN(0)), -2), I32(1));
+    struct node_input k = OP("Pack", is_lower ? NEG(n_more) : I32(0), is_lower ? I32(0) : n_more);
+    SET_SUM(0, OP_WITH("MatrixDiagPartV3", ATTRS(ATTR_S("align", "LEFT_RIGHT")), da, k, NUM(0)));
+    SET_SUM(1, db);
 }
 
-/* A = L Lᴴ: dA is half of S + Sᴴ, S = L⁻ᴴ Φ(Lᴴ dL) L⁻¹, where Φ takes the lower triangle and
- * half of the diagonal. */
-static void cholesky_grad(struct gradient_ctx *g) {
-    struct node_input l = OUT(0), middle = ADJ_MATMUL(l, DY(0));
-    middle = BAND(OP("MatrixSetDiag", middle, half(g, OP("MatrixDiagPart", middle))), -1, 0);
-    struct node_input eye = OP("MatrixDiag", OP("OnesLike", OP("MatrixDiagPart", l)));
-    struct node_input inverse = OP("MatrixTriangularSolve", l, eye);
-    struct node_input s = MATMUL(ADJ_MATMUL(inverse, middle), inverse);
-    SET(0, half(g, ADD(s, gradient_adjoint(g, s))));
+/* ---- least squares ---- */
+
+/* M + r I */
+static struct node_input regularized(struct gradient_ctx *g, struct node_input m,
+                                     struct node_input r) {
+    struct node_input diagonal = OP("MatrixDiagPart", m);
+    return OP("MatrixSetDiag", m, ADD(diagonal, r));
 }
 
-/* A = V diag(e) Vᴴ: dA = V (diag(de) + F ∘ Vᴴ dV) Vᴴ, F_ij = 1 / (e_j - e_i), and 0 where that does
- * not exist. Only the lower triangle of A is read, so its gradient includes that of the upper
- * one. */
-static void self_adjoint_eig_grad(struct gradient_ctx *g) {
-    struct node_input e = OUT(0), v = OUT(1), middle;
-    if (gradient_attr_b(g, "compute_v")) {
-        struct node_input apart = SUB(EXPAND(e, -2), EXPAND(e, -1));
-        struct node_input f = OP("DivNoNan", OP("OnesLike", apart), apart);
-        middle = ADD(OP("MatrixDiag", DY(0)), MUL(f, ADJ_MATMUL(v, DY(1))));
-    } else {
-        v = SECOND(OP("SelfAdjointEigV2", IN(0)));
-        middle = OP("MatrixDiag", DY(0));
-    }
-    struct node_input da = MATMUL(v, MATMUL_ADJ(middle, v));
-    da = BAND(ADD(da, gradient_adjoint(g, da)), -1, 0);
-    SET(0, OP("MatrixSetDiag", da, half(g, OP("MatrixDiagPart", da))));
+/* X = (AᴴA + r I)⁻¹ Aᴴ B for A with at least as many rows as columns, else Aᴴ (A Aᴴ + r I)⁻¹ B.
+ * dB is the least-squares solution for Aᴴ and dX. dA = R - dB Xᴴ, where R is
+ *   tall A   (B - A X) Zᴴ, Z = (AᴴA + r I)⁻¹ dX
+ *   other A  W (dX - Aᴴ dB)ᴴ, W = (A Aᴴ + r I)⁻¹ B
+ * Which one it is, the step knows. It computes both, and adds 1 to r for the one that is not used,
+ * whose matrix has no inverse. */
+static void matrix_solve_ls_grad(struct gradient_ctx *g) {
+    if (!gradient_attr_b(g, "fast") && !g->status)
+        g->status = status_unimplemented("The gradient of MatrixSolveLs with fast=false is not "
+                                         "defined");
+    struct node_input a = IN(0), b = IN(1), dx = DY(0), shape = SHAPE(a), r = CAST(IN(2), a);
+    struct node_input is_tall =
+        OP("GreaterEqual", gradient_element(g, shape, -2), gradient_element(g, shape, -1));
+    struct node_input db = LIKE("MatrixSolveLs", gradient_adjoint(g, a), dx, IN(2));
+    struct node_input r_tall = ADD(r, WHERE(is_tall, NUM(0), NUM(1)));
+    struct node_input r_other = ADD(r, WHERE(is_tall, NUM(1), NUM(0)));
+    struct node_input z = OP("MatrixSolve", regularized(g, ADJ_MATMUL(a, a), r_tall), dx);
+    struct node_input w = OP("MatrixSolve", regularized(g, MATMUL_ADJ(a, a), r_other), b);
+    struct node_input of_tall = MATMUL_ADJ(SUB(b, MATMUL(a, OUT(0))), z);
+    struct node_input of_other = MATMUL_ADJ(w, SUB(dx, ADJ_MATMUL(a, db)));
+    SET(0, SUB(WHERE(is_tall, of_tall, of_other), MATMUL_ADJ(db, OUT(0))));
+    SET(1, db);
 }
 
-/* x R⁻ᴴ for an upper triangle R */
-static struct node_input over_upper(struct gradient_ctx *g, struct node_input x,
-                                    struct node_input r) {
-    return gradient_adjoint(g, OP_WITH("MatrixTriangularSolve", ATTRS(ATTR_B("lower", false)), r,
-                                       gradient_adjoint(g, x)));
+/* ---- matrices of three diagonals ---- */
+
+/* The part along axis -2 or -1, moved by one towards its begin or its end, with a 0 at the other
+ * side. */
+static struct node_input moved(struct gradient_ctx *g, struct node_input value, int32_t axis,
+                               bool to_begin) {
+    struct node_input shape = SHAPE(value), rank = OP("Size", shape), none = ZEROS(shape);
+    struct node_input one = OP("OneHot", ADD(rank, I32(axis)), rank, I32(1), I32(0));
+    struct node_input padding =
+        OP_WITH("Pack", ATTRS(ATTR_I("axis", 1)), to_begin ? none : one, to_begin ? one : none);
+    return OP("Slice", OP("Pad", value, padding), to_begin ? one : none, shape);
 }
 
-/* A = Q R with at least as many rows as columns. For wider matrices R is no triangle, and the solve
- * fails. */
-static void qr_grad(struct gradient_ctx *g) {
-    struct node_input q = OUT(0), r = OUT(1), dq = DY(0), dr = DY(1);
-    if (gradient_attr_b(g, "full_matrices") && !g->status)
-        g->status = status_unimplemented("The gradient of Qr with full_matrices is not supported");
-    struct node_input qdq = ADJ_MATMUL(q, dq), rdr = MATMUL_ADJ(r, dr);
-    struct node_input skew =
-        ADD(SUB(qdq, gradient_adjoint(g, qdq)), SUB(rdr, gradient_adjoint(g, rdr)));
-    struct node_input inside = MATMUL(q, ADD(dr, over_upper(g, BAND(skew, -1, 0), r)));
-    SET(0, ADD(inside, over_upper(g, SUB(dq, MATMUL(q, qdq)), r)));
+static struct node_input row_sums(struct gradient_ctx *g, struct node_input a,
+                                  struct node_input b) {
+    return EXPAND(SUM(MUL(a, b), I32(-1)), -2);
+}
+
+/* (above, middle, below, B): row i of the product is above_i B_i+1 + middle_i B_i + below_i B_i-1
+ * */
+static void tridiagonal_mat_mul_grad(struct gradient_ctx *g) {
+    struct node_input b = CONJ(IN(3)), dy = DY(0);
+    SET(0, row_sums(g, moved(g, b, -2, true), dy));
+    SET(1, row_sums(g, b, dy));
+    SET(2, row_sums(g, moved(g, b, -2, false), dy));
+    SET(3, ADD(MUL(gradient_adjoint(g, IN(1)), dy),
+               ADD(moved(g, MUL(gradient_adjoint(g, IN(0)), dy), -2, false),
+                   moved(g, MUL(gradient_adjoint(g, IN(2)), dy), -2, true))));
+}
+
+static struct node_input diagonal(struct gradient_ctx *g, int32_t i) {
+    return OP("GatherV2", IN(0), I32S(i), I32(-2));
+}
+
+/* The diagonals above, on and below the main one are rows of A. As in TensorFlow, A is transposed,
+ * but its complex numbers are not conjugated. */
+static void tridiagonal_solve_grad(struct gradient_ctx *g) {
+    struct node_input x = OUT(0), axis = I32(-2);
+    struct node_input transposed = OP("ConcatV2", moved(g, diagonal(g, 2), -1, true),
+                                      diagonal(g, 1), moved(g, diagonal(g, 0), -1, false), axis);
+    struct node_input db = LIKE("TridiagonalSolve", transposed, DY(0));
+    SET(0, NEG(OP("ConcatV2", row_sums(g, db, moved(g, x, -2, true)), row_sums(g, db, x),
+                  row_sums(g, db, moved(g, x, -2, false)), axis)));
+    SET(1, db);
 }
 
 /* ---- rows ---- */
 
 // clang-format off
 static const struct gradient_row rows[] = {
-    GRADIENT("Cholesky", cholesky_grad),
     GRADIENT("MatrixDeterminant", matrix_determinant_grad),
     GRADIENT("LogMatrixDeterminant", log_matrix_determinant_grad),
     GRADIENT("MatrixInverse", matrix_inverse_grad),
     GRADIENT("MatrixSolve", matrix_solve_grad),
     GRADIENT("MatrixTriangularSolve", matrix_triangular_solve_grad),
-    GRADIENT("SelfAdjointEigV2", self_adjoint_eig_grad),
-    GRADIENT("Qr", qr_grad),
-    NO_GRADIENT("CholeskyGrad"), /* TensorFlow has none either */
-    LATER_GRADIENT("BandedTriangularSolve"),
-    LATER_GRADIENT("MatrixSolveLs"),
-    LATER_GRADIENT("MatrixSquareRoot"),
-    NO_GRADIENT("MatrixLogarithm"), /* TensorFlow has none either */
-    NO_GRADIENT("Lu"),              /* TensorFlow has none either */
-    LATER_GRADIENT("Svd"),
-    NO_GRADIENT("SelfAdjointEig"), /* TensorFlow has none either */
-    LATER_GRADIENT("Eig"),
-    LATER_GRADIENT("TridiagonalSolve"),
-    LATER_GRADIENT("TridiagonalMatMul"),
-    NO_GRADIENT("BatchCholesky"),
-    NO_GRADIENT("BatchCholeskyGrad"),
-    NO_GRADIENT("BatchMatrixDeterminant"),
-    NO_GRADIENT("BatchMatrixInverse"),
-    NO_GRADIENT("BatchMatrixSolve"),
-    NO_GRADIENT("BatchMatrixTriangularSolve"),
-    NO_GRADIENT("BatchMatrixSolveLs"),
-    NO_GRADIENT("BatchSelfAdjointEig"),
-    NO_GRADIENT("BatchSelfAdjointEigV2"),
-    NO_GRADIENT("BatchSvd"),
+    UNDEFINED_GRADIENT("CholeskyGrad"),
+    GRADIENT("BandedTriangularSolve", banded_triangular_solve_grad),
+    GRADIENT("MatrixSolveLs", matrix_solve_ls_grad),
+    UNDEFINED_GRADIENT("MatrixLogarithm"),
+    UNDEFINED_GRADIENT("Lu"),
+    UNDEFINED_GRADIENT("SelfAdjointEig"),
+    GRADIENT("TridiagonalSolve", tridiagonal_solve_grad),
+    GRADIENT("TridiagonalMatMul", tridiagonal_mat_mul_grad),
+    UNDEFINED_GRADIENT("BatchCholesky"),
+    UNDEFINED_GRADIENT("BatchCholeskyGrad"),
+    UNDEFINED_GRADIENT("BatchMatrixDeterminant"),
+    UNDEFINED_GRADIENT("BatchMatrixInverse"),
+    UNDEFINED_GRADIENT("BatchMatrixSolve"),
+    UNDEFINED_GRADIENT("BatchMatrixTriangularSolve"),
+    UNDEFINED_GRADIENT("BatchMatrixSolveLs"),
+    UNDEFINED_GRADIENT("BatchSelfAdjointEig"),
+    UNDEFINED_GRADIENT("BatchSelfAdjointEigV2"),
+    UNDEFINED_GRADIENT("BatchSvd"),
 };
 // clang-format on
 

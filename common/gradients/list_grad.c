@@ -41,7 +41,10 @@ static void get_item_grad(struct gradient_ctx *g) {
 }
 
 static void set_item_grad(struct gradient_ctx *g) {
-    SET(0, OP("TensorListSetItem", DY(0), IN(1), ZEROS(IN(2))));
+    struct node_input list = OP("TensorListSetItem", DY(0), IN(1), ZEROS(IN(2)));
+    if (gradient_attr_b(g, "resize_if_index_out_of_bounds"))
+        list = OP("TensorListResize", list, OP("TensorListLength", IN(0)));
+    SET(0, list);
     SET(2, OP_WITH("TensorListGetItem", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(2)))),
                    DY(0), IN(1), SHAPE(IN(2))));
 }
@@ -60,6 +63,24 @@ static void scatter_grad(struct gradient_ctx *g) {
                    IN(1), row_shape(g, IN(0))));
 }
 
+/* (list, tensor, indices) */
+static void scatter_into_grad(struct gradient_ctx *g) {
+    SET(0, OP("TensorListScatterIntoExistingList", DY(0), ZEROS(IN(1)), IN(2)));
+    SET(1, OP_WITH("TensorListGather", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(1)))), DY(0),
+                   IN(2), row_shape(g, IN(1))));
+}
+
+/* (tensor, lengths) of a list: pieces of the rows. */
+static void concat_grad(struct gradient_ctx *g) {
+    SET(0, OP("TensorListSplit", DY(0), element_shape(g, IN(0)), OUT(1)));
+}
+
+/* (tensor, shape of the pieces, lengths) */
+static void split_grad(struct gradient_ctx *g) {
+    SET(0, OP_WITH("TensorListConcatV2", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(0)))),
+                   DY(0), CONCAT(I32S(-1), row_shape(g, IN(0))), IN(2)));
+}
+
 /* ---- rows ---- */
 
 // clang-format off
@@ -76,14 +97,14 @@ static const struct gradient_row rows[] = {
     GRADIENT("TensorListScatterV2", scatter_grad),
     NO_GRADIENT("EmptyTensorList"),
     NO_GRADIENT("TensorListReserve"),
-    LATER_GRADIENT("TensorListScatterIntoExistingList"),
-    LATER_GRADIENT("TensorListSplit"),
-    LATER_GRADIENT("TensorListPushBackBatch"),
-    LATER_GRADIENT("TensorListConcatLists"),
+    GRADIENT("TensorListScatterIntoExistingList", scatter_into_grad),
+    GRADIENT("TensorListSplit", split_grad),
+    NO_GRADIENT("TensorListPushBackBatch"),
+    NO_GRADIENT("TensorListConcatLists"),
     NO_GRADIENT("TensorListLength"),
     NO_GRADIENT("TensorListElementShape"),
-    LATER_GRADIENT("TensorListConcat"),
-    LATER_GRADIENT("TensorListConcatV2"),
+    GRADIENT("TensorListConcat", concat_grad),
+    GRADIENT("TensorListConcatV2", concat_grad),
 };
 // clang-format on
 

@@ -93,6 +93,19 @@ static void nth_element_grad(struct gradient_ctx *g) {
     SET(0, MUL(DIV(is_it, SUM_KEPT(is_it, I32(-1))), EXPAND(DY(0), -1)));
 }
 
+/* Every element of a segment is the mean of its inputs. Rows have segments of their own. */
+static void isotonic_regression_grad(struct gradient_ctx *g) {
+    struct node_input dy = DY(0), shape = SHAPE(dy), all = I32S(-1), n = OP("Size", dy);
+    struct node_input width = gradient_element(g, shape, -1);
+    struct node_input first = OP("FloorDiv", RANGE(n), width);
+    struct node_input ids = ADD(RESHAPE(OUT(1), all), MUL(first, width));
+    struct node_input flat = RESHAPE(dy, all);
+    struct node_input sums = OP("UnsortedSegmentSum", flat, ids, n),
+                      counts = OP("UnsortedSegmentSum", OP("OnesLike", flat), ids, n);
+    struct node_input means = OP("DivNoNan", sums, counts);
+    SET(0, CAST(RESHAPE(OP("GatherV2", means, ids, I32(0)), shape), IN(0)));
+}
+
 static void l2_loss_grad(struct gradient_ctx *g) { SET(0, MUL(IN(0), DY(0))); }
 
 /* ---- rows ---- */
@@ -122,12 +135,11 @@ static const struct gradient_row rows[] = {
     GRADIENT("TopK", top_k_grad),
     GRADIENT("TopKV2", top_k_grad),
     GRADIENT("NthElement", nth_element_grad),
+    GRADIENT("IsotonicRegression", isotonic_regression_grad),
     GRADIENT("L2Loss", l2_loss_grad),
-    NO_GRADIENT("SoftsignGrad"),   /* TensorFlow has none either */
+    UNDEFINED_GRADIENT("SoftsignGrad"),
     NO_GRADIENT("InTopK"),         /* the answer is a bool */
     NO_GRADIENT("InTopKV2"),
-    /* clients differentiate it through its second output, segments */
-    NO_GRADIENT("IsotonicRegression"),
 };
 // clang-format on
 

@@ -15,8 +15,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("CollectiveBcastSendV2"),
     NO_GRADIENT("CollectiveAssignGroupV2"),
 
-    /* script: the client differentiates its functions itself */
-    NO_GRADIENT("EagerPyFunc"),
+    /* script */
+    REFUSED_GRADIENT("EagerPyFunc", "only the process that has the function can differentiate it"),
     NO_GRADIENT("PyFunc"),
     NO_GRADIENT("PyFuncStateless"),
 
@@ -495,7 +495,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("CSVDataset"),
     NO_GRADIENT("CSVDatasetV2"),
     NO_GRADIENT("ExperimentalCSVDataset"),
-    NO_GRADIENT("MapDefun"),
+    UNDEFINED_GRADIENT("MapDefun"),
     NO_GRADIENT("RebatchDatasetV2"),
 
     /* codec: formats of pictures */

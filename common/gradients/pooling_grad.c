@@ -87,10 +87,10 @@ static const struct gradient_row rows[] = {
     GRADIENT("MaxPool3DGradGrad", max_pool_3d_grad_grad_grad),
     GRADIENT("AvgPool3D", avg_pool_3d_grad),
     GRADIENT("AvgPool3DGrad", avg_pool_3d_grad_grad),
-    NO_GRADIENT("MaxPoolGradGradV2"),      /* TensorFlow has none either */
-    NO_GRADIENT("MaxPoolGradWithArgmax"),  /* TensorFlow has none either */
-    NO_GRADIENT("FractionalMaxPoolGrad"),  /* TensorFlow has none either */
-    NO_GRADIENT("FractionalAvgPoolGrad"),
+    UNDEFINED_GRADIENT("MaxPoolGradGradV2"),
+    UNDEFINED_GRADIENT("MaxPoolGradWithArgmax"),
+    UNDEFINED_GRADIENT("FractionalMaxPoolGrad"),
+    UNDEFINED_GRADIENT("FractionalAvgPoolGrad"),
 };
 // clang-format on
 

@@ -36,7 +36,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("StatelessRandomGetKeyCounter"),
     NO_GRADIENT("StatelessRandomGetKeyCounterAlg"),
     NO_GRADIENT("StatelessRandomGetAlg"),
-    NO_GRADIENT("StatelessShuffle"),
+    UNDEFINED_GRADIENT("StatelessShuffle"),
     NO_GRADIENT("StatelessMultinomial"),
     GRADIENT("StatelessRandomGammaV2", stateless_random_gamma_v2_grad),
     GRADIENT("StatelessRandomGammaV3", stateless_random_gamma_v3_grad),

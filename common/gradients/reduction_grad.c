@@ -108,8 +108,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("Any"),
     NO_GRADIENT("ArgMax"),
     NO_GRADIENT("ArgMin"),
-    NO_GRADIENT("Bincount"),
-    NO_GRADIENT("DenseBincount"),
+    UNDEFINED_GRADIENT("Bincount"),
+    UNDEFINED_GRADIENT("DenseBincount"),
     NO_GRADIENT("HistogramFixedWidth"),
 };
 // clang-format on

@@ -26,12 +26,12 @@ static const struct gradient_row rows[] = {
     GRADIENT("BlockLSTM", block_lstm_grad),
     GRADIENT("BlockLSTMV2", block_lstm_v2_grad),
     /* TensorFlow has none either: its layers differentiate through BlockLSTM or by hand */
-    NO_GRADIENT("LSTMBlockCell"),
-    NO_GRADIENT("LSTMBlockCellGrad"),
-    NO_GRADIENT("BlockLSTMGrad"),
-    NO_GRADIENT("BlockLSTMGradV2"),
-    NO_GRADIENT("GRUBlockCell"),      /* as LSTMBlockCell */
-    NO_GRADIENT("GRUBlockCellGrad"),
+    UNDEFINED_GRADIENT("LSTMBlockCell"),
+    UNDEFINED_GRADIENT("LSTMBlockCellGrad"),
+    UNDEFINED_GRADIENT("BlockLSTMGrad"),
+    UNDEFINED_GRADIENT("BlockLSTMGradV2"),
+    UNDEFINED_GRADIENT("GRUBlockCell"),
+    UNDEFINED_GRADIENT("GRUBlockCellGrad"),
 };
 // clang-format on
 

@@ -122,9 +122,9 @@ static const struct gradient_row rows[] = {
     GRADIENT("SparseSegmentSumWithNumSegments", sparse_segment_sum_grad),
     GRADIENT("SparseSegmentMeanWithNumSegments", sparse_segment_mean_grad),
     GRADIENT("SparseSegmentSqrtNWithNumSegments", sparse_segment_sqrt_n_grad),
-    NO_GRADIENT("SparseSegmentSumGrad"),
-    NO_GRADIENT("SparseSegmentMeanGrad"),
-    NO_GRADIENT("SparseSegmentSqrtNGrad"),
+    UNDEFINED_GRADIENT("SparseSegmentSumGrad"),
+    UNDEFINED_GRADIENT("SparseSegmentMeanGrad"),
+    UNDEFINED_GRADIENT("SparseSegmentSqrtNGrad"),
 };
 // clang-format on
 

@@ -64,19 +64,59 @@ static void sparse_slice_grad(struct gradient_ctx *g) {
     SET(1, OP("SparseSliceGrad", DY(1), IN(0), IN(3), OUT(0)));
 }
 
+/* ---- reductions, softmax: of the elements, in the shape of the whole ---- */
+
+/* (indices, values, shape, axes). In the reduced gradient, which has 1 for each reduced axis, the
+ * coordinates along these axes are 0. */
+static void sparse_reduce_sum_grad(struct gradient_ctx *g) {
+    struct node_input shape = gradient_cast(g, IN(2), DT_INT32), rank = OP("Size", shape);
+    struct node_input axes = OP("FloorMod", RESHAPE(IN(3), I32S(-1)), rank), all = RANGE(rank);
+    struct node_input ones = OP("OnesLike", axes), kept = OP("OnesLike", shape);
+    struct node_input kept_shape = OP("DynamicStitch", all, axes, shape, ones);
+    struct node_input is_kept = OP("DynamicStitch", all, axes, kept, ZEROS(axes));
+    struct node_input indices = MUL(IN(0), gradient_cast(g, is_kept, DT_INT64));
+    SET(1, OP("GatherNd", RESHAPE(DY(0), kept_shape), indices));
+}
+
+/* (indices, values, shape): y (dy - Σ y dy), summed along the last axis. */
+static void sparse_softmax_grad(struct gradient_ctx *g) {
+    struct node_input y = OUT(0);
+    struct node_input sums = OP_WITH("SparseReduceSum", ATTRS(ATTR_B("keep_dims", true)), IN(0),
+                                     MUL(y, DY(0)), IN(2), I32S(-1));
+    SET(1, MUL(y, OP("SparseDenseCwiseAdd", IN(0), DY(0), IN(2), NEG(sums))));
+}
+
+/* ---- a sparse tensor with a dense one that is broadcast to its shape ---- */
+
+/* (indices, values, shape, dense): the coordinates in the dense one of each element. */
+static struct node_input dense_indices(struct gradient_ctx *g) {
+    struct node_input shape = SHAPE_AS(IN(3), IN(2)), begin, mask;
+    begin = SUB(OP("Size", IN(2)), OP("Size", shape));
+    begin = CONCAT(I32S(0), RESHAPE(begin, I32S(1)));
+    mask = gradient_cast(g, OP("NotEqual", shape, OP("OnesLike", shape)), DT_INT64);
+    return MUL(OP("Slice", IN(0), begin, I32S(-1, -1)), mask);
+}
+
+static void set_dense(struct gradient_ctx *g, struct node_input indices, struct node_input parts) {
+    SET(3, OP("ScatterNd", indices, parts, SHAPE_AS(IN(3), indices)));
+}
+
+static void sparse_dense_cwise_mul_grad(struct gradient_ctx *g) {
+    struct node_input indices = dense_indices(g);
+    SET(1, MUL(DY(0), CONJ(OP("GatherNd", IN(3), indices))));
+    set_dense(g, indices, MUL(DY(0), CONJ(IN(1))));
+}
+
+static void sparse_dense_cwise_div_grad(struct gradient_ctx *g) {
+    struct node_input indices = dense_indices(g), by = CONJ(OP("GatherNd", IN(3), indices));
+    SET(1, DIV(DY(0), by));
+    set_dense(g, indices, MUL(DY(0), DIV(NEG(CONJ(IN(1))), SQUARE(by))));
+}
+
 /* ---- rows ---- */
 
 // clang-format off
 static const struct gradient_row rows[] = {
-    LATER_GRADIENT("SparseTensorToCSRSparseMatrix"),
-    LATER_GRADIENT("DenseToCSRSparseMatrix"),
-    LATER_GRADIENT("CSRSparseMatrixToSparseTensor"),
-    LATER_GRADIENT("CSRSparseMatrixToDense"),
-    NO_GRADIENT("CSRSparseMatrixComponents"),
-    NO_GRADIENT("SparseMatrixNNZ"),
-    LATER_GRADIENT("SparseMatrixTranspose"),
-    LATER_GRADIENT("SparseMatrixMatMul"),
-    LATER_GRADIENT("SparseMatrixSparseMatMul"),
     GRADIENT("SparseReorder", sparse_reorder_grad),
     GRADIENT("SparseToDense", sparse_to_dense_grad),
     GRADIENT("SparseTensorDenseAdd", sparse_tensor_dense_add_grad),
@@ -85,21 +125,21 @@ static const struct gradient_row rows[] = {
     GRADIENT("SparseAdd", sparse_add_grad),
     GRADIENT("SparseSlice", sparse_slice_grad),
     NO_GRADIENT("SparseReshape"),
-    LATER_GRADIENT("SparseConcat"),
-    LATER_GRADIENT("SparseSplit"),
-    NO_GRADIENT("SparseSliceGrad"),
-    NO_GRADIENT("SparseFillEmptyRowsGrad"),
-    LATER_GRADIENT("SparseDenseCwiseAdd"),
-    LATER_GRADIENT("SparseDenseCwiseMul"),
-    LATER_GRADIENT("SparseDenseCwiseDiv"),
+    NO_GRADIENT("SparseConcat"),
+    UNDEFINED_GRADIENT("SparseSplit"),
+    UNDEFINED_GRADIENT("SparseSliceGrad"),
+    UNDEFINED_GRADIENT("SparseFillEmptyRowsGrad"),
+    UNDEFINED_GRADIENT("SparseDenseCwiseAdd"),
+    GRADIENT("SparseDenseCwiseMul", sparse_dense_cwise_mul_grad),
+    GRADIENT("SparseDenseCwiseDiv", sparse_dense_cwise_div_grad),
     NO_GRADIENT("SparseAddGrad"),
-    LATER_GRADIENT("SparseSparseMaximum"),
-    LATER_GRADIENT("SparseSparseMinimum"),
-    LATER_GRADIENT("SparseReduceSum"),
-    NO_GRADIENT("SparseReduceSumSparse"),
-    NO_GRADIENT("SparseReduceMax"),
-    NO_GRADIENT("SparseReduceMaxSparse"),
-    LATER_GRADIENT("SparseSoftmax"),
+    UNDEFINED_GRADIENT("SparseSparseMaximum"),
+    UNDEFINED_GRADIENT("SparseSparseMinimum"),
+    GRADIENT("SparseReduceSum", sparse_reduce_sum_grad),
+    UNDEFINED_GRADIENT("SparseReduceSumSparse"),
+    UNDEFINED_GRADIENT("SparseReduceMax"),
+    UNDEFINED_GRADIENT("SparseReduceMaxSparse"),
+    GRADIENT("SparseSoftmax", sparse_softmax_grad),
     NO_GRADIENT("SparseCross"),
     NO_GRADIENT("SparseCrossV2"),
     NO_GRADIENT("SparseCrossHashed"),
@@ -111,9 +151,9 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("AddManySparseToTensorsMap"),
     NO_GRADIENT("TakeManySparseFromTensorsMap"),
     NO_GRADIENT("EditDistance"),
-    NO_GRADIENT("SparseSegmentSumGradV2"),
-    NO_GRADIENT("SparseSegmentMeanGradV2"),
-    NO_GRADIENT("SparseSegmentSqrtNGradV2"),
+    UNDEFINED_GRADIENT("SparseSegmentSumGradV2"),
+    UNDEFINED_GRADIENT("SparseSegmentMeanGradV2"),
+    UNDEFINED_GRADIENT("SparseSegmentSqrtNGradV2"),
 };
 // clang-format on
 

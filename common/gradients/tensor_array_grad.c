@@ -54,6 +54,9 @@ static void split_grad(struct gradient_ctx *g) {
 
 /* ---- rows ---- */
 
+/* The handles of old arrays are strings, for which there is no array of gradients. */
+#define OLD_ARRAY "only TensorArrayV3 and its ops have gradients"
+
 // clang-format off
 static const struct gradient_row rows[] = {
     GRADIENT("TensorArrayReadV3", read_grad),
@@ -75,20 +78,20 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("TensorArraySizeV2"),
     NO_GRADIENT("TensorArrayClose"),
     NO_GRADIENT("TensorArrayCloseV2"),
-    LATER_GRADIENT("TensorArrayRead"),
-    LATER_GRADIENT("TensorArrayReadV2"),
-    LATER_GRADIENT("TensorArrayWrite"),
-    LATER_GRADIENT("TensorArrayWriteV2"),
-    LATER_GRADIENT("TensorArrayGather"),
-    LATER_GRADIENT("TensorArrayGatherV2"),
-    LATER_GRADIENT("TensorArrayScatter"),
-    LATER_GRADIENT("TensorArrayScatterV2"),
-    LATER_GRADIENT("TensorArrayConcat"),
-    LATER_GRADIENT("TensorArrayConcatV2"),
-    LATER_GRADIENT("TensorArraySplit"),
-    LATER_GRADIENT("TensorArraySplitV2"),
-    LATER_GRADIENT("TensorArrayPack"),
-    LATER_GRADIENT("TensorArrayUnpack"),
+    REFUSED_GRADIENT("TensorArrayRead", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayReadV2", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayWrite", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayWriteV2", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayGather", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayGatherV2", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayScatter", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayScatterV2", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayConcat", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayConcatV2", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArraySplit", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArraySplitV2", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayPack", OLD_ARRAY),
+    REFUSED_GRADIENT("TensorArrayUnpack", OLD_ARRAY),
 };
 // clang-format on
 

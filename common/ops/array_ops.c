@@ -211,7 +211,7 @@ static struct status *shape_of_broadcast_to(struct shape_inference *ctx) {
             out.rank);
     for (int i = 0; i < in.rank; i++) {
         int64_t from = in.dims[i], to = out.dims[out.rank - in.rank + i];
-        if (from >= 0 && to >= 0 && from != 1 && from != to)
+        if (from > 1 && to >= 0 && from != to) /* of a size of 0, the kernel says it */
             return status_invalid("Dimensions must be equal, but are %lld and %lld",
                                   (long long)from, (long long)to);
     }

@@ -163,7 +163,9 @@ class Builder:
             raise Refused(CODES.get(code, code), self.c.TF_Message(self.status).decode())
 
     def call(self, name, *arguments):
-        """Calls a function whose last argument is a status; raises what it says."""
+        """Calls a function whose last argument is a status; raises what it says. Some functions
+        of TensorFlow leave the status alone when they succeed."""
+        self.c.TF_SetStatus(self.status, 0, b"")
         result = getattr(self.c, name)(*arguments, self.status)
         self.check()
         return result
@@ -248,6 +250,7 @@ class Builder:
     def gradients(self, ys, xs, dys=None, prefix=None):
         """The gradients by the xs as Outputs, None where there is none."""
         out = (Output * len(xs))()
+        self.c.TF_SetStatus(self.status, 0, b"")
         self.c.TF_AddGradientsWithPrefix(
             self.graph, prefix and prefix.encode(), (Output * len(ys))(*map(output, ys)), len(ys),
             (Output * len(xs))(*map(output, xs)), len(xs),

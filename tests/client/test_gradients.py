@@ -88,6 +88,37 @@ class TestGradients(Compared):
             return b.gradients([p], [x, w]), []
         self.same(build)
 
+    def test_gathers(self):
+        """Dense gradients: rows that were read twice are added up, others are 0."""
+        def build(b):
+            x = b.constant("x", FLOAT, [4, 2], range(8))
+            rows = b.constant("rows", INT32, [3], [1, 1, 2])
+            axis = b.constant("axis", INT32, [], [0])
+            places = b.constant("places", INT32, [2, 1], [3, 3])
+            y = b.op("GatherV2", "y", x, rows, axis)
+            z = b.op("GatherNd", "z", x, places)
+            return b.gradients([b.op("Square", "y2", y), b.op("Square", "z2", z)], [x]), []
+        self.same(build)
+
+    def test_gathers_of_variables(self):
+        """TensorFlow's C API does not differentiate these."""
+        b = Builder(millrace())
+        self.addCleanup(b.close)
+        v = b.op("VarHandleOp", "v", dtype=("Type", FLOAT), shared_name=text("gathered"),
+                 shape=("Shape", (ctypes.c_int64 * 2)(3, 1), 2))
+        init = b.op("AssignVariableOp", "init", v, b.constant("x", FLOAT, [3, 1], [5, 7, 9]))
+        rows = b.constant("rows", INT32, [3], [1, 1, 2])
+        segments = b.constant("segments", INT32, [3], [0, 0, 1])
+        read = b.op("ReadVariableOp", "read", v, dtype=("Type", FLOAT))
+        y = b.op("Square", "y", b.op("ResourceGather", "gather", v, rows, dtype=("Type", FLOAT)))
+        z = b.op("SparseSegmentMean", "mean", read, rows, segments)
+        session = b.session(target())
+        self.addCleanup(b.call, "TF_DeleteSession", session)
+        b.run(session, targets=[init])
+        of_rows, of_segments = b.run(session, [*b.gradients([y], [v]), *b.gradients([z], [read])])
+        self.assertEqual(of_rows[1:], ([3, 1], [0, 28, 18]))
+        self.assertEqual(of_segments[1:], ([3, 1], [0, 1, 1]))
+
     def test_training(self):
         """A linear model learns, with variables on the cluster, by the gradients of the client."""
         losses = []
@@ -136,14 +167,20 @@ class TestGradients(Compared):
             return [o and o.index for o in b.gradients([y], [x])]
         self.both(integers)
 
-    def test_what_is_not_written_is_named_and_leaves_nothing(self):
+    def test_what_has_no_derivative_is_named_and_leaves_nothing(self):
+        def no_derivative(b):
+            x = b.placeholder("x", FLOAT, [3])
+            return b.gradients([b.op("SoftsignGrad", "s", x, x)], [x])
+        self.refused(no_derivative, "NOT_FOUND", "No gradient defined for op: SoftsignGrad")
+
         b = Builder(millrace())
         self.addCleanup(b.close)
         x = b.placeholder("x", FLOAT, [3])
-        s = b.op("RGBToHSV", "s", x)
+        s = b.op("SoftsignGrad", "s", x, x)
         before = b.graph_def()
-        with self.assertRaisesRegex(Refused, "(?s)UNIMPLEMENTED: TF_AddGradientsWithPrefix: No "
-                                             "gradient defined for op: RGBToHSV.*node s"):
+        with self.assertRaisesRegex(Refused, "(?s)NOT_FOUND: TF_AddGradientsWithPrefix: No "
+                                             "gradient defined for op: SoftsignGrad .TensorFlow "
+                                             "defines none.*node s"):
             b.gradients([s], [x])
         self.assertEqual(b.graph_def(), before)
         with self.assertRaisesRegex(Refused, "has no output 3"):

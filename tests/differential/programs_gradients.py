@@ -535,6 +535,17 @@ def norm_cases():
                         [4], atol=1e-4)
 
 
+    for training in (False, True):
+        for form, shape in (("NHWC", [2, 3, 2, 4]), ("NCHW", [2, 4, 3, 2])):
+            # noqa: E731
+            f = lambda d, x, s, t=training, m=form: list(raw.FusedBatchNormGrad(
+                y_backprop=d, x=x, scale=s, reserve_space_1=tf.zeros([4]),
+                reserve_space_2=tf.ones([4]) * 2, is_training=t, data_format=m)[:3])
+            if training or form == "NHWC":  # TensorFlow has no other CPU kernel
+                yield from over(("float32",), f"FusedBatchNormGrad/{training}/{form}", f, shape,
+                                shape, [4], atol=1e-3)
+
+
 # ---- matrices ----
 
 
@@ -589,6 +600,37 @@ def einsum_cases():
                         e=equation: raw.Einsum(inputs=[a], equation=e), shape, atol=1e-5)
 
 
+def decomposition_cases():
+    for compute in (False, True):  # squares: the sign of a vector is anybody's
+        for shape in ([2, 3, 3], [4, 3], [3, 4]):
+            # noqa: E731
+            f = lambda a, c=compute: [
+                tf.square(y) for y in raw.Svd(input=a, compute_uv=c)][: 1 + 2 * c]
+            yield from over(("float64",), f"Svd/{compute}/{shape}", f, shape, rtol=1e-6, atol=1e-6)
+    yield from over(("float64",), "Eig",
+                    lambda a: tf.abs(raw.Eig(input=a, Tout=tf.complex128).e), [2, 3, 3], rtol=1e-6)
+    yield from over(("float64",), "Qr/wide", lambda a: list(raw.Qr(input=a)), [3, 4], rtol=1e-6)
+    yield from over(ALL[2:], "MatrixSquareRoot",
+                    lambda a: raw.MatrixSquareRoot(input=_positive(a)), [2, 3, 3], rtol=1e-3,
+                    atol=1e-3)
+    for rows in (3, 5):
+        # noqa: E731
+        f = lambda a, b: raw.MatrixSolveLs(matrix=a, rhs=b, l2_regularizer=tf.constant(.5,
+                tf.float64))
+        yield from over(REAL, f"MatrixSolveLs/{rows}", f, [rows, 4], [rows, 2], rtol=1e-3,
+                        atol=1e-3)
+    for lower in (False, True):
+        # noqa: E731
+        f = lambda a, b, low=lower: raw.BandedTriangularSolve(matrix=a + 4, rhs=b, lower=low)
+        yield from over(REAL, f"BandedTriangularSolve/{lower}", f, [2, 4], [4, 3], rtol=1e-3)
+    f = lambda a, b, c, d: raw.TridiagonalMatMul(superdiag=a, maindiag=b, subdiag=c,  # noqa: E731
+                                                 rhs=d)
+    yield from over(ALL, "TridiagonalMatMul", f, [2, 1, 4], [2, 1, 4], [2, 1, 4], [2, 4, 3])
+    f = lambda a, b: raw.TridiagonalSolve(diagonals=a + tf.constant(  # noqa: E731
+        [[0.0], [9.0], [0.0]], a.dtype), rhs=b)
+    yield from over(REAL, "TridiagonalSolve", f, [2, 3, 4], [2, 4, 3])
+
+
 def quant_cases():
     yield from over(REAL[:1], "FakeQuantWithMinMaxArgs",
                     lambda x: raw.FakeQuantWithMinMaxArgs(inputs=x, min=-1, max=1.5), [2, 3])
@@ -615,6 +657,16 @@ def fft_cases():
                             op=op + suffix: getattr(raw, op)(input=x), [2, 3, 2, 4], atol=1e-4)
 
 
+    for lengths in ([4, 6], [3, 5]):
+        # noqa: E731
+        f = lambda x, n=lengths: raw.RFFT2D(input=x, fft_length=n, Tcomplex=tf.complex64 if x.dtype
+                                            == tf.float32 else tf.complex128)
+        yield from over(REAL, f"RFFT2D/{lengths}", f, [2, *lengths], atol=1e-4)
+        # noqa: E731
+        f = lambda x, n=lengths: raw.IRFFT2D(input=x, fft_length=n, Treal=tf.float32 if x.dtype
+                                             == tf.complex64 else tf.float64)
+        yield from over(ALL[2:], f"IRFFT2D/{lengths}", f, [2, lengths[0], lengths[1] // 2 + 1],
+                        atol=1e-4)
     for length in (6, 5, 4, 8):
         # noqa: E731
         f = lambda x, n=length: raw.RFFT(input=x, fft_length=[n], Tcomplex=tf.complex64 if x.dtype
@@ -676,8 +728,34 @@ def list_cases():
     yield from over(REAL, "TensorArray/concat", joined, [2, 3], [1, 3])
 
 
-# ---- images, sparse tensors ----
+# ---- images, sparse and ragged tensors ----
 
+
+def optional(a, b):
+    made = raw.OptionalGetValue(optional=raw.OptionalFromValue(components=[a, b * 2]),
+                                output_types=[a.dtype, b.dtype], output_shapes=[[2], [3]])
+    return [made[1], made[0]]
+
+
+def ragged_cases():
+    splits = lambda: tf.constant([0, 2, 2, 5], tf.int64)  # noqa: E731
+
+    def gathered(x):
+        return raw.RaggedGather(params_nested_splits=[splits()], params_dense_values=x,
+                                indices=tf.constant([2, 0, 2], tf.int64),
+                                OUTPUT_RAGGED_RANK=1).output_dense_values
+
+    def dense(x, default):
+        return raw.RaggedTensorToTensor(shape=tf.constant([3, 4], tf.int64), values=x,
+                                        default_value=default, row_partition_tensors=[splits()],
+                                        row_partition_types=["ROW_SPLITS"])
+
+    yield from over(REAL, "RaggedGather", gathered, [5, 2])
+    yield from over(REAL, "RaggedTensorToTensor", dense, [5], [])
+    yield from over(REAL, "RaggedTensorToSparse",
+                    lambda x: raw.RaggedTensorToSparse(rt_nested_splits=[splits()],
+                                                       rt_dense_values=x).sparse_values, [5])
+    yield from over(REAL, "Optional", optional, [2], [3])
 
 def image_cases():
     for corners in (False, True):
@@ -695,6 +773,12 @@ def image_cases():
                                         translation=[0.0, 0.5], kernel_type="triangle",
                                         antialias=True)
     yield from over(("float32",), "ScaleAndTranslate", f, [1, 4, 3, 2], atol=1e-4)
+    yield from over(REAL, "RGBToHSV", lambda x: raw.RGBToHSV(images=x), [2, 4, 3], low=.1, high=.9)
+    # noqa: E731
+    f = lambda x: raw.ImageProjectiveTransformV3(
+        images=x, transforms=[[1.0, 0.2, 0.1, 0.0, 0.9, 0.3, 0.0, 0.0]], output_shape=[4, 5],
+        fill_value=0.0, interpolation="BILINEAR")
+    yield from over(("float32",), "ImageProjectiveTransformV3", f, [2, 4, 5, 3], atol=1e-4)
     # noqa: E731
     f = lambda x, b: raw.CropAndResize(image=x, boxes=b, box_ind=[0, 1], crop_size=[3, 2])
     yield from over(("float32",), "CropAndResize", f, [2, 5, 4, 2], [2, 4], low=0.1, high=0.9,
@@ -737,6 +821,40 @@ def sparse_cases():
                                   start=tf.constant([1, 0], tf.int64),
                                   size=tf.constant([2, 3], tf.int64))[1]
     yield from over(REAL, "SparseSlice", f, [3])
+
+
+def csr_cases():
+    places = lambda: tf.constant([[0, 1], [1, 0], [1, 2]], tf.int64)  # noqa: E731
+
+    def matrix(values):
+        return raw.SparseTensorToCSRSparseMatrix(indices=places(), values=values,
+                                                 dense_shape=tf.constant([3, 4], tf.int64))
+
+    def product(values, b, **options):
+        return raw.SparseMatrixMatMul(a=matrix(values), b=b, **options)
+
+    yield from over(REAL, "SparseMatrixMatMul", product, [3], [4, 2])
+    yield from over(REAL, "SparseMatrixMatMul/transposed",
+                    lambda v, b: product(v, b, adjoint_a=True, transpose_output=True), [3], [3, 2])
+    # noqa: E731
+    f = lambda v: raw.CSRSparseMatrixToDense(sparse_input=raw.SparseMatrixTranspose(
+        input=matrix(v), type=v.dtype), type=v.dtype)
+    yield from over(REAL, "SparseMatrixTranspose", f, [3])
+    for op in ("SparseDenseCwiseMul", "SparseDenseCwiseDiv"):
+        # noqa: E731
+        f = lambda v, b, op=op: getattr(raw, op)(
+            sp_indices=places(), sp_values=v, sp_shape=tf.constant([3, 4], tf.int64), dense=b)
+        yield from over(REAL, op, f, [3], [3, 1], low=.3)
+    for axes in ([0], [1], [-1, 0]):
+        # noqa: E731
+        f = lambda v, a=axes: raw.SparseReduceSum(
+            input_indices=places(), input_values=v, input_shape=tf.constant([3, 4], tf.int64),
+            reduction_axes=a)
+        yield from over(REAL, f"SparseReduceSum/{axes}", f, [3])
+    # noqa: E731
+    f = lambda v: raw.SparseSoftmax(sp_indices=places(), sp_values=v,
+                                    sp_shape=tf.constant([3, 4], tf.int64))
+    yield from over(REAL, "SparseSoftmax", f, [3])
 
 
 def _lstm(version, x, w, b):
@@ -891,12 +1009,12 @@ def _control_flow(differentiate):
 
 def _refused():
     @legacy.Defun(tf.float32)
-    def hue(x):
-        return tf.image.rgb_to_hsv(x)
+    def area(x):
+        return raw.ResizeArea(images=x, size=[1, 1])
 
-    hue.add_to_graph(tf1.get_default_graph())
-    pixel = tf.constant([[.25, .5, .75]])
-    return [Run(functional_ops.symbolic_gradient(input=[pixel, pixel], Tout=[tf.float32], f=hue)[
+    area.add_to_graph(tf1.get_default_graph())
+    pixel = tf.constant([[[[.25, .5, .75]]]])
+    return [Run(functional_ops.symbolic_gradient(input=[pixel, pixel], Tout=[tf.float32], f=area)[
         0])]
 
 
@@ -916,14 +1034,17 @@ def function_cases():
     yield "gradient/function/with_control_flow", lambda: _control_flow(_symbolic), {
         "oracle": lambda: _control_flow(_client)}
     yield "gradient/function/refused", _refused, {
-        "cluster_error": (tf.errors.UnimplementedError, "No gradient defined for op: RGBToHSV")}
+        "cluster_error": (tf.errors.NotFoundError,
+                          "No gradient defined for op: ResizeArea .TensorFlow defines none")}
 
 
 def cases():
     for family in (
         unary_cases, binary_cases, reduction_cases, segment_cases, matmul_cases, array_cases,
         index_cases, nn_cases, conv_cases, pool_cases, norm_cases,
-        linalg_cases, einsum_cases, quant_cases, fft_cases, list_cases, image_cases, sparse_cases,
+        linalg_cases, decomposition_cases, einsum_cases, quant_cases, fft_cases, list_cases,
+        image_cases, sparse_cases,
+        ragged_cases, csr_cases,
         rnn_cases, function_cases,
     ):  # fmt: skip
         yield from family()

@@ -76,15 +76,19 @@ static void add_kernels(struct str *out) {
 }
 
 static void add_gradients(struct str *out) {
-    static const char *const kinds[] = {
-        [GRADIENT_NONE] = "none", [GRADIENT_FN] = "function", [GRADIENT_LATER] = "later"};
+    static const char *const kinds[] = {[GRADIENT_NONE] = "none",
+                                        [GRADIENT_FN] = "function",
+                                        [GRADIENT_CALL] = "call",
+                                        [GRADIENT_REFUSED] = "refused"};
     const char *comma = "";
     for (size_t l = 0; l < n_gradient_lists; l++) {
         for (size_t i = 0; i < gradient_lists[l]->n_rows; i++) {
             const struct gradient_row *row = &gradient_lists[l]->rows[i];
             str_addf(out, "%s\n  {\"op\": ", comma);
             add_text(out, row->op);
-            str_addf(out, ", \"kind\": \"%s\"}", kinds[row->kind]);
+            str_addf(out, ", \"kind\": \"%s\", \"why\": ", kinds[row->kind]);
+            add_text(out, row->why ? row->why : "");
+            str_add(out, "}");
             comma = ",";
         }
     }

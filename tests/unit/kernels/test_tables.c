@@ -131,7 +131,7 @@ static void test_op_rows_are_supported(void **state) {
 
 static void test_gradient_rows_name_ops(void **state) {
     n_bad = 0;
-    size_t n_later = 0, n = 0;
+    size_t n_refused = 0, n = 0;
     for (size_t l = 0; l < n_gradient_lists; l++) {
         for (size_t r = 0; r < gradient_lists[l]->n_rows; r++, n++) {
             const struct gradient_row *row = &gradient_lists[l]->rows[r];
@@ -141,10 +141,12 @@ static void test_gradient_rows_name_ops(void **state) {
                 BAD("%s: two gradient rows", row->op);
             if ((row->kind == GRADIENT_FN) != (row->fn != NULL))
                 BAD("%s: a gradient row whose kind and function disagree", row->op);
-            n_later += row->kind == GRADIENT_LATER;
+            if ((row->kind == GRADIENT_REFUSED) != (row->why && row->why[0]))
+                BAD("%s: a gradient row whose kind and reason disagree", row->op);
+            n_refused += row->kind == GRADIENT_REFUSED;
         }
     }
-    print_message("%zu gradient rows, %zu of them LATER\n", n, n_later);
+    print_message("%zu gradient rows, %zu of them REFUSED\n", n, n_refused);
     assert_int_equal(n_bad, 0);
 }
 

@@ -212,7 +212,7 @@ static void *run_steps(void *arg) {
         run.step_id = (uint64_t)i + 1;
         run.containers = containers;
         run.on_done = on_done;
-        run.collect_stats = runner->trace;
+        run.stats_level = runner->trace ? EXECUTION_STATS_ALL : EXECUTION_STATS_NONE;
         execution_start(&run);
         runner->n_executed = run.n_executed;
         step_stats_free(run.stats);

@@ -101,6 +101,8 @@ const struct pool_cancel *pool_set_cancel(const struct pool_cancel *cancel) {
 
 bool pool_is_unwanted(void) { return false; }
 
+int64_t pool_waited_ns(void) { return 0; }
+
 /* Shares in an order that is drawn; all on the caller's stack, as its own thread may do them
  * all. */
 void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns,

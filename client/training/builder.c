@@ -323,6 +323,16 @@ static struct status *check_scalar(TF_DataType dtype, double value, bool *ret_is
                    : status_invalid("%.17g is not a value of %s", value, builder_dtype(dtype));
 }
 
+/* Adds the constant, frees the text of its attrs, and leaves the function. */
+static TF_Output end_constant(MR_Builder *builder, struct str *attrs, const char *outer) {
+    str_add(attrs, "}");
+    TF_Output out =
+        builder_add(builder, &(struct op_spec){.op_type = "Const", .attrs = str_text(attrs)});
+    str_fini(attrs);
+    builder_leave(builder, outer);
+    return out;
+}
+
 TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value) {
     const char *outer;
     if (!builder_enter(builder, __func__, &outer))
@@ -338,12 +348,7 @@ TF_Output MR_Scalar(MR_Builder *builder, TF_DataType dtype, double value) {
         str_addf(&attrs, "%.0f", value);
     else
         text_add_double(&attrs, value);
-    str_add(&attrs, "}");
-    TF_Output out =
-        builder_add(builder, &(struct op_spec){.op_type = "Const", .attrs = str_text(&attrs)});
-    str_fini(&attrs);
-    builder_leave(builder, outer);
-    return out;
+    return end_constant(builder, &attrs, outer);
 }
 
 TF_Output MR_String(MR_Builder *builder, const char *text) {
@@ -377,12 +382,7 @@ TF_Output MR_Ints(MR_Builder *builder, const int64_t *values, int num_values) {
                                                  (long long)values[i]));
         str_addf(&attrs, "%s%lld", i > 0 ? ", " : "", (long long)values[i]);
     }
-    str_add(&attrs, "}");
-    TF_Output out =
-        builder_add(builder, &(struct op_spec){.op_type = "Const", .attrs = str_text(&attrs)});
-    str_fini(&attrs);
-    builder_leave(builder, outer);
-    return out;
+    return end_constant(builder, &attrs, outer);
 }
 
 TF_Output MR_Cast(MR_Builder *builder, TF_Output x, TF_DataType dtype) {

@@ -140,7 +140,7 @@ struct status *walk_region(struct walk *walk, int frame) {
         struct node *node = region->units[i].node;
         if (!node)
             TRY(walk_loop(walk, &walk->loops[region->units[i].frame]));
-        else if (walk->is_on_way[node->id - walk->b->first_id] && !walk_is_of_loop(walk, node))
+        else if (walk->is_on_way[node->id - walk->b->first_id] && !walk_is_of_loop(node))
             TRY(differentiate(walk, node));
     }
     return NULL;

@@ -93,7 +93,7 @@ struct gradient_ctx walk_context(struct walk *walk, const struct node *node, str
 /* Finds frames, conditions and loops, and orders the units of each region. */
 void walk_find_loops(struct walk *walk);
 /* Is the node one that makes a loop, and so differentiated with it? */
-bool walk_is_of_loop(const struct walk *walk, const struct node *node);
+bool walk_is_of_loop(const struct node *node);
 /* The variable whose value in the body this is; NULL: it is another value. */
 struct loop_var *walk_var(const struct walk *walk, struct loop *loop, struct node_input value);
 struct status *walk_loop(struct walk *walk, struct loop *loop) MUST_USE;

@@ -40,8 +40,7 @@ static bool is_loop_switch(const struct node *node) {
 static bool is_enter(const struct node *node) { return node_is_either(node, "Enter", "RefEnter"); }
 static bool is_exit(const struct node *node) { return node_is_either(node, "Exit", "RefExit"); }
 
-bool walk_is_of_loop(const struct walk *walk, const struct node *node) {
-    (void)walk;
+bool walk_is_of_loop(const struct node *node) {
     return node_is_op(node, "LoopCond") || back_edge_of(node) >= 0 || is_loop_switch(node) ||
            node_is_either(node, "NextIteration", "RefNextIteration");
 }
@@ -312,6 +311,14 @@ static void push_new(struct walk *walk, const struct loop *loop, struct node *no
     stack->nodes[stack->n++] = node;
 }
 
+/* Pushes the producer of a value if a gradient can reach it within the loop. */
+static void push_reached(struct walk *walk, const struct loop *loop, struct node_input value,
+                         struct node_stack *stack) {
+    if (is_inside(walk, loop, value.src) && carries_gradient(value) &&
+        walk->is_on_way[place_of(walk, value.src)])
+        push_new(walk, loop, value.src, stack);
+}
+
 /* Marks the variables that a gradient reaches, from those whose Exit has one. */
 static void find_active(struct walk *walk, struct loop *loop) {
     struct node_stack stack = {0};
@@ -319,20 +326,14 @@ static void find_active(struct walk *walk, struct loop *loop) {
         if (loop->vars[i].is_active)
             push_new(walk, loop, loop->vars[i].next, &stack);
     while (stack.n > 0) {
-        const struct node *node = stack.nodes[--stack.n];
-        struct node_input next = {NULL, 0};
-        struct loop_var *var =
-            walk_var(walk, loop, (struct node_input){(struct node *)(uintptr_t)node, 1});
+        struct node *node = stack.nodes[--stack.n];
+        struct loop_var *var = walk_var(walk, loop, (struct node_input){node, 1});
         if (var) {
             var->is_active = true;
-            next.src = var->next;
+            push_reached(walk, loop, (struct node_input){var->next, 0}, &stack);
         }
-        for (int i = 0; i < (var ? 1 : node->n_data); i++) {
-            struct node_input in = var ? next : node->inputs[i];
-            if (is_inside(walk, loop, in.src) && carries_gradient(in) &&
-                walk->is_on_way[place_of(walk, in.src)])
-                push_new(walk, loop, in.src, &stack);
-        }
+        for (int i = 0; !var && i < node->n_data; i++)
+            push_reached(walk, loop, node->inputs[i], &stack);
     }
     free(stack.nodes);
 }
@@ -346,7 +347,6 @@ struct loop_gradient {
     struct gradient_ctx g;
     struct node *entry;    /* of the surroundings */
     struct made_var *vars; /* as those of the loop */
-    struct made_var count;
 };
 
 /* Sets where new nodes belong: `entry` is the control input of those without data inputs. */
@@ -387,15 +387,15 @@ static struct node_input zeros_after(struct loop_gradient *lg, const struct loop
 
 /* Counts down from the number of iterations. */
 static void make_count(struct loop_gradient *lg, struct node_input count) {
-    struct made_var *var = &lg->count;
-    begin_var(lg, count, var);
-    struct gradient_ctx *g = at(lg, var->merge.src);
-    lg->saver.grad_cond = OP("LoopCond", OP("Greater", var->merge, I32(0)));
-    loop_switch(g, lg->saver.grad_cond, var);
-    struct node_input current = gradient_second(var->switch_node, 1);
+    struct made_var var;
+    begin_var(lg, count, &var);
+    struct gradient_ctx *g = at(lg, var.merge.src);
+    lg->saver.grad_cond = OP("LoopCond", OP("Greater", var.merge, I32(0)));
+    loop_switch(g, lg->saver.grad_cond, &var);
+    struct node_input current = gradient_second(var.switch_node, 1);
     lg->saver.grad_pivot = OP("Identity", current).src;
     g = at(lg, lg->saver.grad_pivot);
-    loop_close(g, var, SUB(current, I32(1)));
+    loop_close(g, &var, SUB(current, I32(1)));
 }
 
 static void make_vars(struct loop_gradient *lg, const struct node_input *initial) {

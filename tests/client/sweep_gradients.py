@@ -34,7 +34,7 @@ tf1 = tf.compat.v1
 LEAVES = ("Const", "Placeholder", "PlaceholderWithDefault")
 TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 1e-4, "float64": 1e-9,
              "complex64": 1e-4, "complex128": 1e-9}
-SAMPLE_PER_FAMILY = 25
+SAMPLE_PER_FAMILY = 6
 MAX_ELEMENTS = 1 << 20
 
 # By how a case's name begins: why the gradient differs.
@@ -44,6 +44,8 @@ EXPLAINED = {
     r"MatrixSolveLs/complex":
         "TensorFlow transposes a product whose adjoint is meant",
     r"RFFT/complex\d+/\(2,\)1": "TensorFlow counts the only frequency of one number twice",
+    r"program/(flow|write dtype)$":  # the flow of a TensorArray, differentiated by itself
+        "TensorFlow makes the array of gradients after the write that nobody reads",
     r"SparseMatrixSparseMatMul/":
         "TensorFlow leaves out elements whose gradient is 0, and so changes the number of elements",
 }

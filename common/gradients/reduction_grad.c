@@ -70,8 +70,8 @@ static void cumsum_grad(struct gradient_ctx *g) {
 /* TensorFlow does not conjugate complex numbers here. */
 static void cumprod_grad(struct gradient_ctx *g) {
     struct node_input weighted = MUL(OUT(0), DY(0));
-    SET(0, OP("DivNoNan", cumulative(g, "Cumsum", weighted, !gradient_attr_b(g, "reverse")),
-              IN(0)));
+    SET(0,
+        OP("DivNoNan", cumulative(g, "Cumsum", weighted, !gradient_attr_b(g, "reverse")), IN(0)));
 }
 
 /* For dy or -dy: exp(x + log Σ exp(log dy - y)), without an overflow in between. A value of 0 or

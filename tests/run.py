@@ -117,7 +117,7 @@ TSAN_TESTS = ("kernels_queue", "pool", "executor", "executor_loops", "executor_r
               "worker_wake", "cancel", "partial", "worker_function", "worker_service",
               "worker_service_steps", "session_state", "rendezvous", "rendezvous_credit",
               "peer_rdma", "peer_rdma_faults", "wire", "container", "loop", "status", "rpc_local",
-              "sessions_threads")
+              "client_c_api", "sessions_threads")
 
 
 def suite_tsan(options):

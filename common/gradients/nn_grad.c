@@ -8,6 +8,12 @@ static void bias_add_grad(struct gradient_ctx *g) {
     SET(1, LIKE("BiasAddGrad", DY(0)));
 }
 
+/* TensorFlow sums here in another order, which 16-bit floats show. */
+static void bias_add_v1_grad(struct gradient_ctx *g) {
+    SET(0, DY(0));
+    SET(1, SUM(DY(0), RANGE(SUB(OP("Rank", DY(0)), I32(1)))));
+}
+
 static void bias_add_grad_grad(struct gradient_ctx *g) {
     SET(0, LIKE("BiasAdd", ZEROS(IN(0)), DY(0)));
 }
@@ -113,7 +119,7 @@ static void l2_loss_grad(struct gradient_ctx *g) { SET(0, MUL(IN(0), DY(0))); }
 // clang-format off
 static const struct gradient_row rows[] = {
     GRADIENT("BiasAdd", bias_add_grad),
-    GRADIENT("BiasAddV1", bias_add_grad),
+    GRADIENT("BiasAddV1", bias_add_v1_grad),
     GRADIENT("BiasAddGrad", bias_add_grad_grad),
     GRADIENT("Relu", relu_grad),
     GRADIENT("ReluGrad", pieces_grad),

@@ -29,7 +29,8 @@ struct fake_master {
     _Atomic int n_created, n_extended, n_steps, n_closed, n_reset, n_cancelled;
     /* of the last call that had such a thing */
     struct str graph, config, containers, run_options, targets;
-    int64_t extended_version, timeout_ms, request_id;
+    int64_t extended_version, request_id;
+    _Atomic int64_t timeout_ms;
     bool wants_errors_in_body;
     struct grpc_call *hung[MAX_HUNG]; /* the master's thread's */
     int n_hung;

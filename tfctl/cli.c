@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "common/base/did_you_mean.h"
+
 static const struct option_row help_row = {.name = "help", .help = "print this help and exit"};
 
 const char *const cli_outputs[] = {[CLI_OUTPUT_TEXT] = "text", [CLI_OUTPUT_JSON] = "json", NULL};
@@ -76,6 +78,14 @@ static void list_add(struct cli *cli, const struct cli_list_row *row, const char
     list->items[list->n++] = value;
 }
 
+static struct status *unknown_option(const struct cli_spec *spec, struct span name) {
+    struct did_you_mean guess = {.typed = name};
+    for (size_t i = 0; i < spec->n_lists; i++)
+        did_you_mean_try(&guess, spec->lists[i].name);
+    did_you_mean_try(&guess, help_row.name);
+    return options_unknown(&spec->options, name, &guess);
+}
+
 /* Handles argv[*i], which begins with "--". Also takes the next word if it is the value. */
 static struct status *read_option(struct cli *cli, const struct cli_spec *spec, int argc,
                                   char *const *argv, int *i) {
@@ -91,7 +101,7 @@ static struct status *read_option(struct cli *cli, const struct cli_spec *spec, 
         row = NULL;
     }
     if (!list && !row)
-        return status_invalid("unknown option --%.*s", (int)name.len, name.data);
+        return unknown_option(spec, name);
     if (!value && row && row->kind == OPTION_BOOL)
         value = "yes";
     if (!value && *i + 1 >= argc)

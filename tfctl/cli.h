@@ -22,6 +22,11 @@ struct cli_list_row {
     const char *value_name, *help;
 };
 
+/* A row of options: #define ROW(...) CLI_ROW(struct NAME_flags, __VA_ARGS__). */
+#define CLI_ROW(flags_, name_, kind_, field_, default_, value_, help_)    \
+    .name = (name_), .kind = (kind_), .offset = offsetof(flags_, field_), \
+    .default_text = (default_), .value_name = (value_), .help = (help_)
+
 struct cli_spec {
     /* its program is "tfctl SUBCOMMAND"; section, read_environment and check are not used */
     struct options_spec options;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "common/base/did_you_mean.h"
 #include "common/base/options.h"
 
 static const struct subcommand {
@@ -56,7 +57,13 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
         if (strcmp(argv[1], subcommands[i].name) == 0)
             return subcommands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "tfctl: unknown %s %s (see --help)\n",
-            argv[1][0] == '-' ? "option" : "subcommand", argv[1]);
+    struct did_you_mean guess = {.typed = span_of(argv[1])};
+    struct str near = STR_INIT;
+    for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
+        did_you_mean_try(&guess, subcommands[i].name);
+    did_you_mean_add(&guess, "", &near);
+    fprintf(stderr, "tfctl: unknown %s %s%s (see --help)\n",
+            argv[1][0] == '-' ? "option" : "subcommand", argv[1], str_text(&near));
+    str_fini(&near);
     return EXIT_USAGE;
 }

@@ -5,19 +5,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "rpc/daemon/page.h"
 #include "tfctl/checkpoint_file.h"
 #include "tfctl/cli.h"
+#include "tfctl/progress.h"
 
 enum { EXIT_DIFFERENT = 1 };
 
 struct checkpoint_flags {
     int64_t max_elements;
+    int output;
 };
+
+#define ROW(...) CLI_ROW(struct checkpoint_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
-    {"elements", OPTION_INT, offsetof(struct checkpoint_flags, max_elements), "N", "20",
-        "how many elements of a tensor `show` prints", 0, INT32_MAX},
+    {ROW("elements", OPTION_INT, max_elements, "20", "N",
+        "how many elements of a tensor `show` prints"), .min = 0, .max = INT32_MAX},
+#include "tfctl/output_rows.inc"
 };
 // clang-format on
 
@@ -69,8 +75,35 @@ static void print_row(const struct checkpoint_tensor *tensor, int width) {
     str_fini(&shape);
 }
 
-static int list_all(const struct checkpoint_file *file) {
+static void list_as_json(const struct checkpoint_file *file) {
+    struct str out = STR_INIT, shape = STR_INIT;
+    page_open(&out, NULL, '[');
+    for (size_t i = 0; i < file->n; i++) {
+        const struct checkpoint_tensor *tensor = &file->tensors[i];
+        str_clear(&shape);
+        shape_print(tensor->shape, &shape);
+        page_open(&out, NULL, '{');
+        page_span(&out, "name", tensor->name);
+        page_text(&out, "dtype", dtype_name(tensor->dtype));
+        page_text(&out, "shape", str_text(&shape));
+        if (tensor->entry.n_slices > 0)
+            page_int(&out, "slices", tensor->entry.n_slices);
+        else if (!tensor->saved)
+            page_int(&out, "size_bytes", tensor->entry.size_bytes);
+        page_close(&out, '}');
+    }
+    page_close(&out, ']');
+    puts(str_text(&out));
+    str_fini(&out);
+    str_fini(&shape);
+}
+
+static int list_all(const struct checkpoint_file *file, int output) {
     int width = 4;
+    if (output == CLI_OUTPUT_JSON) {
+        list_as_json(file);
+        return EXIT_OK;
+    }
     for (size_t i = 0; i < file->n; i++)
         width = MAX(width, (int)MIN(file->tensors[i].name.len, (size_t)80));
     printf("%-*s  %-10s  %-16s  %s\n", width, "NAME", "TYPE", "SHAPE", "WHERE");
@@ -99,26 +132,63 @@ static int show(const struct checkpoint_file *file, const char *name, int64_t ma
 
 /* ---- verify ---- */
 
-static int verify(const struct checkpoint_file *file) {
-    int n_damaged = 0;
-    int64_t size = 0;
-    for (size_t i = 0; i < file->n; i++) {
-        struct tensor t = TENSOR_INIT;
-        struct status *st = checkpoint_file_read(file, &file->tensors[i], &t);
-        if (!st) {
-            size += (int64_t)tensor_size_bytes(&t);
-        } else {
-            printf("%s: %s\n", status_code_name(status_code(st)), status_message(st));
-            n_damaged++;
-        }
-        status_unref(st);
-        tensor_clear(&t);
-    }
-    if (n_damaged == 0)
-        printf("%s is whole: %zu tensors, %" PRId64 " bytes\n", file->prefix, file->n, size);
+struct verified {
+    int n_damaged;
+    int64_t size_bytes;
+    struct str json; /* a list of messages */
+};
+
+static void verify_one(const struct checkpoint_file *file, const struct checkpoint_tensor *tensor,
+                       int output, struct verified *ret) {
+    struct tensor t = TENSOR_INIT;
+    struct status *st = checkpoint_file_read(file, tensor, &t);
+    if (!st)
+        ret->size_bytes += (int64_t)tensor_size_bytes(&t);
+    else if (output == CLI_OUTPUT_JSON)
+        page_text(&ret->json, NULL, status_message(st));
     else
-        printf("%s is damaged: %d of %zu tensors\n", file->prefix, n_damaged, file->n);
-    return n_damaged == 0 ? EXIT_OK : EXIT_INTERNAL;
+        printf("%s: %s\n", status_code_name(status_code(st)), status_message(st));
+    ret->n_damaged += st != NULL;
+    status_unref(st);
+    tensor_clear(&t);
+}
+
+static void print_verified(const struct checkpoint_file *file, const struct verified *verified,
+                           int output) {
+    struct str out = STR_INIT;
+    if (output == CLI_OUTPUT_JSON) {
+        page_open(&out, NULL, '{');
+        page_bool(&out, "ok", verified->n_damaged == 0);
+        page_text(&out, "checkpoint", file->prefix);
+        page_int(&out, "tensors", (int64_t)file->n);
+        page_int(&out, "size_bytes", verified->size_bytes);
+        page_key(&out, "damaged");
+        str_addf(&out, "[%s]", str_text(&verified->json));
+        page_close(&out, '}');
+    } else if (verified->n_damaged == 0) {
+        str_addf(&out, "%s is whole: %zu tensors, %" PRId64 " bytes", file->prefix, file->n,
+                 verified->size_bytes);
+    } else {
+        str_addf(&out, "%s is damaged: %d of %zu tensors", file->prefix, verified->n_damaged,
+                 file->n);
+    }
+    puts(str_text(&out));
+    str_fini(&out);
+}
+
+static int verify(const struct checkpoint_file *file, int output) {
+    struct verified verified = {.json = STR_INIT};
+    struct progress progress;
+    progress_begin(&progress);
+    for (size_t i = 0; i < file->n; i++) {
+        progress_show(&progress, "%zu of %zu tensors, %" PRId64 " MB", i, file->n,
+                      verified.size_bytes / 1000000);
+        verify_one(file, &file->tensors[i], output, &verified);
+    }
+    progress_clear(&progress);
+    print_verified(file, &verified, output);
+    str_fini(&verified.json);
+    return verified.n_damaged == 0 ? EXIT_OK : EXIT_INTERNAL;
 }
 
 /* ---- diff ---- */
@@ -220,7 +290,8 @@ static int run_on_one(const struct cli *cli, const struct checkpoint_flags *flag
         for (int i = 2; code == EXIT_OK && i < cli->n_args; i++)
             code = show(&file, cli->args[i], flags->max_elements);
     else
-        code = strcmp(command, "ls") == 0 ? list_all(&file) : verify(&file);
+        code = strcmp(command, "ls") == 0 ? list_all(&file, flags->output)
+                                          : verify(&file, flags->output);
     checkpoint_file_fini(&file);
     return code;
 }

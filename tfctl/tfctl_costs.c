@@ -1,20 +1,26 @@
 /* tfctl costs: prints what executions of nodes have taken, as the master has measured it. */
 #include <stdio.h>
 
+#include "common/base/units.h"
+#include "rpc/daemon/page_read.h"
 #include "tfctl/cli.h"
 #include "tfctl/page_source.h"
+#include "tfctl/plain_text.h"
 #include "tfctl/tfctl.h"
+
+enum { MAX_KEY_BYTES = 700 };
 
 struct costs_flags {
     struct page_source source;
+    int output;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                            \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct costs_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct costs_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
+    {ROW("output", OPTION_CHOICE, output, "json", NULL,
+        "for people or for programs"), .choices = cli_outputs},
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on
@@ -22,12 +28,38 @@ static const struct option_row rows[] = {
 static const struct cli_spec spec = {
     .options = {.program = "tfctl costs",
                 .summary =
-                    "Prints the measured costs of nodes as a JSON list: op, type, shapes and "
-                    "device, the time of an execution, and how many were measured.",
+                    "Prints the measured costs of nodes: op, type, shapes and device, the time of "
+                    "an execution, and how many were measured.",
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "[OPTION]...",
 };
+
+static int print_table(const struct str *body) {
+    struct page_value *page;
+    struct str out = STR_INIT;
+    struct status *st = page_parse((struct span){body->data, body->len}, &page);
+    if (st) {
+        fprintf(stderr, "%s: %s\n", spec.options.program, status_message(st));
+        status_unref(st);
+        return EXIT_INTERNAL;
+    }
+    for (size_t i = 0; i < page_count(page); i++) {
+        const struct page_value *row = page_at(page, i);
+        if (page_has(row, "more")) {
+            str_addf(&out, "and %lld more\n", (long long)page_get_int(row, "more"));
+            continue;
+        }
+        units_add_duration(&out, page_get_real(row, "ns") / 1e9);
+        str_addf(&out, " in %lld executions: ", (long long)page_get_int(row, "executions"));
+        plain_text_add(&out, page_get_text(row, "key"), MAX_KEY_BYTES);
+        str_add_char(&out, '\n');
+    }
+    fputs(str_text(&out), stdout);
+    str_fini(&out);
+    page_value_free(page);
+    return EXIT_OK;
+}
 
 int tfctl_costs(int argc, char **argv) {
     struct costs_flags flags = {.source = {.target = NULL}};
@@ -37,8 +69,10 @@ int tfctl_costs(int argc, char **argv) {
     cli_init(&cli, &spec, &flags);
     if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
         code = page_source_get(&flags.source, spec.options.program, "/costz", &body);
-        if (code == EXIT_OK)
+        if (code == EXIT_OK && flags.output == CLI_OUTPUT_JSON)
             fwrite(body.data, 1, body.len, stdout);
+        else if (code == EXIT_OK)
+            code = print_table(&body);
     }
     cli_fini(&cli);
     str_fini(&body);

@@ -13,6 +13,7 @@ struct devices_flags {
     struct tls_client tls;
     int64_t timeout_ms;
     bool json;
+    int output;
 };
 
 #define FIELD(field) offsetof(struct devices_flags, field)
@@ -24,7 +25,9 @@ static const struct option_row rows[] = {
 #include "client/tls_client_rows.inc"
     {"timeout", OPTION_DURATION, FIELD(timeout_ms), "TIME", "60s",
         "how long to wait for the answer", 1, 86400000},
-    {"json", OPTION_BOOL, FIELD(json), NULL, NULL, "a JSON list of objects"},
+    {"json", OPTION_BOOL, FIELD(json), NULL, NULL, "the same as --output json"},
+    {.name = "output", .kind = OPTION_CHOICE, .offset = offsetof(struct devices_flags, output),
+     .default_text = "text", .help = "for people or for programs", .choices = cli_outputs},
 };
 // clang-format on
 
@@ -90,7 +93,8 @@ static int list_devices(const struct devices_flags *flags) {
     if (!list) {
         code = remote_error("tfctl devices", status);
     } else {
-        (flags->json ? print_json : print_table)(list, status, &out);
+        bool is_json = flags->json || flags->output == CLI_OUTPUT_JSON;
+        (is_json ? print_json : print_table)(list, status, &out);
         fputs(str_text(&out), stdout);
     }
     TF_DeleteDeviceList(list);

@@ -5,6 +5,7 @@
 #include "rpc/daemon/page.h"
 #include "tfctl/cli.h"
 #include "tfctl/doctor.h"
+#include "tfctl/progress.h"
 #include "tfctl/tfctl.h"
 
 struct doctor_flags {
@@ -13,14 +14,11 @@ struct doctor_flags {
     int output;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                             \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct doctor_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct doctor_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
-    {ROW("output", OPTION_CHOICE, output, "text", NULL,
-        "for people or for programs"), .choices = cli_outputs},
+#include "tfctl/output_rows.inc"
     {ROW("etcd", OPTION_STRING, etcd, NULL, "URL[,URL...]",
         "also look at the cluster's etcd; for https, --tls-ca must vouch for it")},
 #include "tfctl/page_source_rows.inc"
@@ -90,13 +88,18 @@ static void show(const struct doctor_check *check, const struct finding *finding
 
 static int run_checks(const struct doctor *doctor, int output) {
     struct str json = STR_INIT;
+    struct progress progress;
     int n_of[3] = {0};
+    progress_begin(&progress);
+    progress.next_ns = 0; /* a check may wait before the next line could be written */
     for (size_t i = 0; i < ARRAY_LEN(checks); i++) {
         struct finding finding = {.state = DOCTOR_OK};
         if ((checks[i].needs_master && doctor->admin.len == 0) ||
             (checks[i].needs_etcd && !doctor->etcd))
             continue;
+        progress_show(&progress, "looking at: %s", checks[i].name);
         checks[i].check(doctor, &finding);
+        progress_clear(&progress);
         show(&checks[i], &finding, output, &json);
         n_of[finding.state]++;
         str_fini(&finding.found);

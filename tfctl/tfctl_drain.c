@@ -14,16 +14,16 @@ enum { LOOK_MS = 200 };
 struct drain_flags {
     struct page_source source;
     int64_t wait_ms;
+    int output;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                            \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct drain_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct drain_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
     {ROW("wait", OPTION_DURATION, wait_ms, "60s", "TIME",
         "how long to wait until the task has left; 0s: only ask it to"), .min = 0, .max = 86400000},
+#include "tfctl/output_rows.inc"
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on
@@ -118,6 +118,9 @@ static int run_drain(const struct drain_flags *flags, const char *admin, const c
     if (st)
         fprintf(stderr, "tfctl drain: %s: %s\n", status_code_name(status_code(st)),
                 status_message(st));
+    else if (flags->output == CLI_OUTPUT_JSON)
+        printf("{\"task\":\"%s\",\"state\":\"%s\"}\n", task,
+               flags->wait_ms > 0 ? "drained" : "draining");
     else
         printf("%s %s\n", task, flags->wait_ms > 0 ? "has left" : "is draining");
     status_unref(st);

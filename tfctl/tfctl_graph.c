@@ -28,9 +28,7 @@ struct graph_flags {
     bool list;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                            \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct graph_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct graph_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {

@@ -17,9 +17,7 @@ struct job_flags {
     struct tls_client tls;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                          \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct job_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct job_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {

@@ -8,21 +8,26 @@
 #include "tfctl/plain_text.h"
 #include "tfctl/tfctl.h"
 
-enum { MAX_STEPS_SHOWN = 3, MAX_ERRORS_SHOWN = 3, RECENT_S = 600, MAX_TEXT_BYTES = 300 };
+enum {
+    MAX_STEPS_SHOWN = 3,
+    MAX_ERRORS_SHOWN = 3,
+    RECENT_S = 600,
+    MAX_TEXT_BYTES = 300,
+    ERROR_INDENT = 6,
+    MAX_ERROR_LINE_BYTES = 1000,
+    MAX_ERROR_LINES = 30,
+};
 
 struct status_flags {
     struct page_source source;
     int output;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                             \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct status_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct status_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
-    {ROW("output", OPTION_CHOICE, output, "text", NULL,
-        "for people or for programs"), .choices = cli_outputs},
+#include "tfctl/output_rows.inc"
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on
@@ -70,7 +75,8 @@ static void print_steps(const struct cluster_view *view, struct str *out) {
 static void add_message(const struct page_value *session, struct str *out) {
     if (page_has(session, "last_error")) {
         str_add(out, ": ");
-        plain_text_add(out, page_get_text(session, "last_error"), MAX_TEXT_BYTES);
+        plain_text_add_lines(out, page_get_text(session, "last_error"), ERROR_INDENT,
+                             MAX_ERROR_LINE_BYTES, MAX_ERROR_LINES);
     } else if (page_has(session, "last_error_node")) {
         str_add(out, " in node ");
         plain_text_add(out, page_get_text(session, "last_error_node"), MAX_TEXT_BYTES);

@@ -26,16 +26,13 @@ struct top_flags {
     int64_t interval_ms;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                          \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct top_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct top_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
     {ROW("interval", OPTION_DURATION, interval_ms, "2s", "TIME",
         "between two looks"), .min = 100, .max = 3600000},
-    {ROW("output", OPTION_CHOICE, output, "text", NULL,
-        "for people or for programs"), .choices = cli_outputs},
+#include "tfctl/output_rows.inc"
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on

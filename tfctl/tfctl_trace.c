@@ -13,9 +13,7 @@ struct trace_flags {
     int64_t n_steps;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                            \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct trace_flags, field), \
-    .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(...) CLI_ROW(struct trace_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {

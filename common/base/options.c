@@ -2,6 +2,8 @@
  * prints its help. */
 #include "common/base/options.h"
 
+#include "common/base/did_you_mean.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -337,6 +339,19 @@ static const struct option_row *find_negated(const struct options_spec *spec, st
     return row && row->kind == OPTION_BOOL ? row : NULL;
 }
 
+struct status *options_unknown(const struct options_spec *spec, struct span name,
+                               const struct did_you_mean *others) {
+    struct did_you_mean guess = others ? *others : (struct did_you_mean){.typed = name};
+    struct str near = STR_INIT;
+    for (size_t i = 0; i < spec->n_rows; i++)
+        did_you_mean_try(&guess, spec->rows[i].name);
+    did_you_mean_add(&guess, "--", &near);
+    struct status *st =
+        status_invalid("unknown option --%.*s%s", (int)name.len, name.data, str_text(&near));
+    str_fini(&near);
+    return st;
+}
+
 /* Handles argv[*i], and the next argument where that is its value. */
 static struct status *read_flag(struct options *options, struct own_flags *own, int argc,
                                 char *const *argv, int *i) {
@@ -353,7 +368,7 @@ static struct status *read_flag(struct options *options, struct own_flags *own, 
     if (!row) {
         row = find_negated(spec, key);
         if (!row)
-            return status_invalid("unknown option --%.*s", (int)key.len, key.data);
+            return options_unknown(spec, key, NULL);
         if (value)
             return status_invalid("--%.*s takes no value", (int)key.len, key.data);
         value = "no";

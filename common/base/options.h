@@ -111,5 +111,10 @@ void options_value(const struct options *options, const struct option_row *row, 
 const char *options_origin(const struct options *options, const struct option_row *row);
 /* Writes one line for each option: "name = value   # source". */
 void options_print(const struct options *options, struct str *out);
+/* INVALID_ARGUMENT for a flag that is in no row, with the nearest one that is. `others` has looked
+ * at further names; NULL: there are none. */
+struct did_you_mean;
+struct status *options_unknown(const struct options_spec *spec, struct span name,
+                               const struct did_you_mean *others) MUST_USE;
 
 #endif

@@ -160,10 +160,21 @@ class TestCheckpointCommand(CheckpointCase):
         out, _ = self.expect(0, "tfctl", "checkpoint", "show", self.prefix, "half", "words")
         self.assertIn("half: half[2]{7.5, 4}", out)
         self.assertIn('words: string[3]{"a!!!", "!!!", "', out)
+        out, _ = self.expect(0, "tfctl", "checkpoint", "ls", self.prefix, "--output", "json")
+        rows = {row["name"]: row for row in json.loads(out)}
+        self.assertEqual(rows["ref"], {"name": "ref", "dtype": "float", "shape": "[3,4]",
+                                       "size_bytes": 48})
+        self.assertEqual(set(rows), set(lines))
 
     def test_verifies(self):
         out, _ = self.expect(0, "tfctl", "checkpoint", "verify", self.prefix)
         self.assertIn("whole", out)
+        def as_json(code):
+            return json.loads(self.expect(code, "tfctl", "checkpoint", "verify", self.prefix,
+                                          "--output", "json")[0])
+
+        whole = as_json(0)
+        self.assertEqual((whole["ok"], whole["damaged"]), (True, []))
         data = f"{self.prefix}.data-00000-of-00001"
         data = data if os.path.exists(data) else f"{self.prefix}.data-00000-of-00002"
         with open(data, "r+b") as f:
@@ -173,6 +184,9 @@ class TestCheckpointCommand(CheckpointCase):
             f.write(bytes([byte[0] ^ 1]))
         out, err = self.expect(70, "tfctl", "checkpoint", "verify", self.prefix)
         self.assertIn("Checksum does not match", out + err)
+        damaged = as_json(70)
+        self.assertEqual((damaged["ok"], damaged["tensors"]), (False, whole["tensors"]))
+        self.assertIn("Checksum does not match", damaged["damaged"][0])
 
     def test_tells_differences(self):
         other = self.path("checkpoints2")

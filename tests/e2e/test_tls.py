@@ -592,6 +592,22 @@ class TestFlags(TlsCase):
         self.assertEqual(self.wait_for_exit(m.process), 0)
         self.assertEqual(self.wait_for_exit(self.tasks[0].process), 0)
 
+    def test_who_may_drain_a_task(self):
+        """Those who may end the job."""
+        self.tasks = [self.worker("ps-0")]
+        m = self.master("--tls-admin")
+        https = f"https://127.0.0.1:{m.admin}"
+
+        def drain(code, name):
+            return self.expect(code, "tfctl", "drain", "ps/0", "--admin", https,
+                               *self.tls(name))
+
+        for name in ("client", "ps-0"):
+            self.assertIn("HTTP status 403: this page changes something", drain(70, name)[1])
+        self.assertIn("has left", drain(0, "admin")[0])
+        self.assertEqual(self.wait_for_exit(self.tasks[0].process), 0)
+        self.assertEqual(m.ends(), 0)
+
     def test_pages_without_tls_change_nothing(self):
         m = self.master()
         self.assertIn("HTTP status 403: this page changes something",

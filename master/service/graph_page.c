@@ -182,8 +182,9 @@ static void reply_error(struct graph_page *page, int http_status, const char *wh
 
 static void on_placed(struct placed_job *job) {
     struct graph_page *page = CONTAINER_OF(job, struct graph_page, job);
+    /* the message may carry values of constants, and this page is not for operators only */
     if (page->reply && job->status)
-        reply_error(page, 500, status_message(job->status));
+        reply_error(page, 500, status_code_name(status_code(job->status)));
     else if (page->reply)
         admin_reply_finish(page->reply, 200, &page->body);
     placed_job_fini(job);

@@ -35,12 +35,13 @@ struct watch {
     bool tolerates;   /* a debug op without a kernel for the tensor's type is left out */
     struct attr_value *ops, *urls;
     int n_ops, n_urls;
-    struct watch *next; /* of the same node */
+    struct watch *next; /* of the same node and slot */
 };
 
 struct debugger {
     struct compilation *c;
-    struct strmap watches; /* node → struct watch */
+    struct strmap watches; /* "NODE:SLOT" → struct watch, the last one */
+    struct str key;
     struct graph_consumers consumers;
     int n_added;
 };
@@ -96,7 +97,9 @@ static struct status *read_watches(struct debugger *d) {
     for (int i = 0; i < d->c->signature->n_watches; i++) {
         struct watch *watch;
         TRY(read_watch(d, d->c->signature->watches[i], &watch));
-        watch->next = strmap_put_span(&d->watches, watch->node, watch);
+        const char *key = arena_printf(&d->c->arena, "%.*s:%d", (int)watch->node.len,
+                                       watch->node.data, watch->slot);
+        watch->next = strmap_put(&d->watches, key, watch);
     }
     return NULL;
 }
@@ -245,16 +248,26 @@ static struct status *order_consumers(struct debugger *d, struct node *src, int 
     return NULL;
 }
 
+/* `watch` is the first of those of one key. */
 static struct status *watch_slot(struct debugger *d, struct node *src, int slot,
                                  const struct watch *watch) {
-    struct node **nodes = arena_array(&d->c->arena, struct node *, watch->n_ops + 1);
-    int n = 0;
-    for (int i = 0; i < watch->n_ops; i++) {
-        TRY(add_node(d, src, slot, watch, i, &nodes[n]));
-        n += nodes[n] != NULL;
-    }
+    int n = 0, n_ops = 0;
+    for (const struct watch *w = watch; w; w = w->next)
+        n_ops += w->n_ops;
+    struct node **nodes = arena_array(&d->c->arena, struct node *, n_ops + 1);
+    for (const struct watch *w = watch; w; w = w->next)
+        for (int i = 0; i < w->n_ops; i++) {
+            TRY(add_node(d, src, slot, w, i, &nodes[n]));
+            n += nodes[n] != NULL;
+        }
     bool is_waited_for = n > 0 && !node_is_either(src, "Enter", "RefEnter");
     return is_waited_for ? order_consumers(d, src, slot, nodes, n) : NULL;
+}
+
+static const struct watch *find_watch(struct debugger *d, const char *node, int slot) {
+    str_clear(&d->key);
+    str_addf(&d->key, "%s:%d", node, slot);
+    return strmap_get(&d->watches, str_text(&d->key));
 }
 
 /* A watch of the node's own name goes before one of any node. What NextIteration hands on can only
@@ -263,15 +276,12 @@ static struct status *watch_node(struct debugger *d, struct node *node) {
     if (node_is_either(node, "NextIteration", "RefNextIteration"))
         return NULL;
     for (int slot = 0; slot < node->n_outputs; slot++) {
-        const struct watch *found = NULL;
-        for (int any = 0; any < 2 && !found; any++) {
-            const struct watch *watch = strmap_get(&d->watches, any ? "*" : node->name);
-            for (; watch && !found; watch = watch->next)
-                if (watch->slot == ANY_SLOT || watch->slot == slot)
-                    found = watch;
-        }
-        if (found)
-            TRY(watch_slot(d, node, slot, found));
+        const struct watch *watch = find_watch(d, node->name, slot);
+        watch = watch ? watch : find_watch(d, node->name, ANY_SLOT);
+        watch = watch ? watch : find_watch(d, "*", slot);
+        watch = watch ? watch : find_watch(d, "*", ANY_SLOT);
+        if (watch)
+            TRY(watch_slot(d, node, slot, watch));
     }
     return NULL;
 }
@@ -291,6 +301,7 @@ struct status *pass_debug(struct compilation *c, bool *ret_changed) {
     *ret_changed = true;
 out:
     graph_consumers_fini(&d.consumers);
+    str_fini(&d.key);
     strmap_fini(&d.watches);
     return st;
 }

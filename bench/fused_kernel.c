@@ -1,5 +1,6 @@
 /* fused_kernel: what does the CPU's kernel of a fused program (kernels/cpu/fused) gain? The same
- * nodes one by one and as one, without a master, a worker or an executor.
+ * nodes one by one and as one, without a master, a worker or an executor. A product's "one by one"
+ * is the product, and all nodes behind it as one.
  *
  *   fused_kernel [N_THREADS [MOST_BYTES [NAME]]]     NAME: only programs with this in their name
  *
@@ -43,6 +44,8 @@ static void make_inputs(struct program *p, int64_t rows, int64_t columns) {
         /* x…: rows × columns; c…: a column; r…: a row; s…: a scalar */
         int64_t dims[2] = {node->name[0] == 'r' ? 1 : rows, node->name[0] == 'c' ? 1 : columns};
         struct shape shape = {node->name[0] == 's' || rows == 0 ? 0 : 2, dims};
+        if (node_attr(node, "shape")->shape.rank > 0)
+            shape = node_attr(node, "shape")->shape;
         must(tensor_new(allocator_host(), DT_FLOAT, shape, &p->inputs[i]));
         float *to = tensor_data(&p->inputs[i]);
         for (int64_t k = 0; k < p->inputs[i].n_elements; k++)
@@ -91,17 +94,18 @@ static void find_last_uses(struct program *p) {
         }
 }
 
+/* Makes one node of all but the first n_apart; -1: each stays a node. */
 static void program_init(struct program *p, const char *text, int64_t rows, int64_t columns,
-                         bool is_fused) {
+                         int n_apart) {
     bool is_result[MAX_NODES] = {false};
     graph_init(&p->graph);
     must(graph_parse(text, &p->graph));
     make_inputs(p, rows, columns);
-    if (is_fused) {
-        is_result[p->n_nodes - 1] = true;
-        must(fused_node_make(&p->graph, p->nodes, p->n_nodes, is_result));
-        p->nodes[0] = p->nodes[p->n_nodes - 1];
-        p->n_nodes = 1;
+    if (n_apart >= 0 && p->n_nodes - n_apart > 1) {
+        is_result[p->n_nodes - n_apart - 1] = true;
+        must(fused_node_make(&p->graph, p->nodes + n_apart, p->n_nodes - n_apart, is_result));
+        p->nodes[n_apart] = p->nodes[p->n_nodes - 1];
+        p->n_nodes = n_apart + 1;
     }
     p->n_ids = p->graph.n_nodes;
     find_last_uses(p);
@@ -133,6 +137,7 @@ static double batch_ns(struct program *p) {
     return (double)took / (double)n;
 }
 
+/* Without rows, the text has a product, whose inputs have shapes. */
 static void measure(const char *name, const char *text, int64_t rows, int64_t columns,
                     const char *only, struct pool *pool) {
     struct program ways[2];
@@ -141,16 +146,16 @@ static void measure(const char *name, const char *text, int64_t rows, int64_t co
         return;
     memset(ways, 0, sizeof(ways));
     for (int way = 0; way < 2; way++) {
-        program_init(&ways[way], text, rows, columns, way == 1);
+        program_init(&ways[way], text, rows, columns, way == 1 ? 0 : rows < 0 ? 1 : -1);
         ways[way].pool = pool;
-        ways[way].n_at_once = rows * columns < 1000 ? 20 : 1;
+        ways[way].n_at_once = rows >= 0 && rows * columns < 1000 ? 20 : 1;
         run_nodes(&ways[way]);
     }
     for (int round = 0; round < ROUNDS; round++)
         for (int way = 0; way < 2; way++)
             least[way] = fmin(least[way], batch_ns(&ways[way]));
-    printf("%-22s %10lld B %14.0f ns %14.0f ns %8.2f\n", name, (long long)(rows * columns * 4),
-           least[0], least[1], least[0] / least[1]);
+    printf("%-22s %10lld B %14.0f ns %14.0f ns %8.2f\n", name,
+           (long long)(rows < 0 ? 0 : rows * columns * 4), least[0], least[1], least[0] / least[1]);
     for (int way = 0; way < 2; way++)
         program_fini(&ways[way]);
 }
@@ -200,6 +205,36 @@ static const struct named {
                                          UNARY("t", "Tanh", "c") BINARY("h", "Mul", "o", "t")},
 };
 
+#define OF(name, shape) name " = Placeholder() {dtype=float, shape=[" shape "]}\n"
+#define BIAS_RELU BINARY("b", "BiasAdd", "p", "v") UNARY("r", "Relu", "b")
+#define CONVOLUTION                                                                               \
+    "p = Conv2D(x, w) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}\n" BINARY("b", "BiasAdd", \
+                                                                                  "p", "v")
+
+static const struct named products[] = {
+    {"MatMul 64 3136 1024", OF("x", "64,3136") OF("w", "3136,1024") OF("v", "1024")
+                                BINARY("p", "MatMul", "x", "w") BIAS_RELU},
+    {"MatMul 1024 256 1024", OF("x", "1024,256") OF("w", "256,1024") OF("v", "1024")
+                                 BINARY("p", "MatMul", "x", "w") BIAS_RELU},
+    {"MatMul 8192 32 256",
+     OF("x", "8192,32") OF("w", "32,256") OF("v", "256") BINARY("p", "MatMul", "x", "w") BIAS_RELU},
+    {"MatMul 512 512 512", OF("x", "512,512") OF("w", "512,512") OF("v", "512")
+                               BINARY("p", "MatMul", "x", "w") BIAS_RELU},
+    {"scores 32 128 64 128", OF("x", "32,128,64") OF("w", "32,64,128") IN("s0") BINARY(
+                                 "p", "BatchMatMulV2", "x", "w") BINARY("r", "Mul", "p", "s0")},
+    {"conv 64 28 1 32 5",
+     OF("x", "64,28,28,1") OF("w", "5,5,1,32") OF("v", "32") CONVOLUTION UNARY("r", "Relu", "b")},
+    {"conv 64 14 32 64 5",
+     OF("x", "64,14,14,32") OF("w", "5,5,32,64") OF("v", "64") CONVOLUTION UNARY("r", "Relu", "b")},
+    {"conv 64 32 16 16 3",
+     OF("x", "64,32,32,16") OF("w", "3,3,16,16") OF("v", "16") CONVOLUTION UNARY("r", "Relu", "b")},
+    {"conv 16 56 64 256 1", OF("x", "16,56,56,64") OF("w", "1,1,64,256") OF("v", "256")
+                                CONVOLUTION UNARY("r", "Relu", "b")},
+    {"conv 8 112 3 64 3 sum",
+     OF("x", "8,112,112,3") OF("w", "3,3,3,64") OF("v", "64") OF("y", "8,112,112,64")
+         CONVOLUTION BINARY("s", "AddV2", "b", "y") UNARY("r", "Relu", "s")},
+};
+
 int main(int argc, char **argv) {
     static const int64_t sizes[][2] = {{0, 0},     {4, 64},    {16, 16},     {64, 64},    {32, 512},
                                        {256, 256}, {512, 512}, {1024, 1024}, {5000, 5000}};
@@ -221,6 +256,8 @@ int main(int argc, char **argv) {
         for (size_t i = 0; i < ARRAY_LEN(programs); i++)
             measure(programs[i].name, programs[i].text, sizes[s][0], sizes[s][1], only, pool);
     }
+    for (size_t i = 0; i < ARRAY_LEN(products); i++)
+        measure(products[i].name, products[i].text, -1, 1, only, pool);
     pool_free(pool);
     return 0;
 }

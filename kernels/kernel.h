@@ -46,6 +46,9 @@ enum kernel_flags {
     /* A failure of compute says already which node it is of (a fused program: which of the nodes
      * that it stands for), so the caller does not add the name. */
     KERNEL_NAMES_NODES = 512,
+    /* A product, which calls ctx->epilogue as struct kernel_epilogue says: the op may be the first
+     * instruction of a fused program. */
+    KERNEL_PRODUCT = 1024,
     /* ---- rows of a device with a memory of its own ---- */
     /* The CPU's row of the op computes it: all its arguments are in host memory, or it touches no
      * element itself (Reshape, Shape, ReadVariableOp), or it hands the elements to the device's
@@ -110,6 +113,17 @@ struct kernel_instance {
     bool is_state_shared; /* a session, or another instance of the plan, owns the state */
 };
 
+/* What a kernel with KERNEL_PRODUCT calls, so that the elementwise ops behind a product find its
+ * elements in a cache. */
+struct kernel_epilogue {
+    /* Makes output 0, which kernel_alloc_product asks for. */
+    struct status *(*begin)(struct kernel_ctx *ctx, enum dtype dtype, struct shape shape);
+    /* Takes the elements [begin, end) of output 0, which the kernel does not look at again. A
+     * kernel hands over either all elements or none. It may compute the whole product once more,
+     * and hand all of it over again. Any thread, several at a time. */
+    void (*take)(const struct kernel_ctx *ctx, int64_t begin, int64_t end);
+};
+
 struct kernel_ctx {
     /* n_inputs values. The kernel may move one out (kernel_forward_or_alloc, kernel_pass); the
      * executor clears the rest. */
@@ -120,7 +134,8 @@ struct kernel_ctx {
     struct pool *pool; /* for pool_parallel_for; may be NULL */
     void *host_data;   /* of the host; kernels do not look at it */
     uint64_t step_id;
-    struct status *status; /* NULL, or the failure */
+    struct status *status;                  /* NULL, or the failure */
+    const struct kernel_epilogue *epilogue; /* NULL: nothing is behind the kernel */
 };
 
 /* Finds the row for a node on a device type ("CPU") and runs its init. Errors: "No OpKernel was
@@ -175,6 +190,17 @@ static inline struct status *kernel_new(struct kernel_ctx *ctx, enum dtype dtype
 static inline struct status *kernel_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype,
                                           struct shape shape) {
     return kernel_new(ctx, dtype, shape, &ctx->outputs[output]);
+}
+/* Output 0 of a kernel with KERNEL_PRODUCT. */
+static inline struct status *kernel_alloc_product(struct kernel_ctx *ctx, enum dtype dtype,
+                                                  struct shape shape) {
+    return ctx->epilogue ? ctx->epilogue->begin(ctx, dtype, shape)
+                         : kernel_alloc(ctx, 0, dtype, shape);
+}
+/* Hands elements of a product over. */
+static inline void kernel_hand_over(const struct kernel_ctx *ctx, int64_t begin, int64_t end) {
+    if (ctx->epilogue)
+        ctx->epilogue->take(ctx, begin, end);
 }
 /* The same, with all bits zero. */
 static inline struct status *kernel_alloc_zeroed(struct kernel_ctx *ctx, int output,

@@ -182,7 +182,7 @@ static const struct option_row rows[] = {
         " its tasks before it fails"), .min = 10, .max = 86400000},
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...",
         "leave out these optional passes: simplify, invariants, fold, branches, cse, waits, "
-        "controls, fuse")},
+        "controls, fuse, contract")},
     {ROW("dump-graph", OPTION_STRING, dump_graph, NULL, "after:PASS",
         "log the graph as text after this pass; after:all for every pass")},
 };

@@ -84,52 +84,142 @@ static void set_list(struct graph *graph, struct node *node, const char *name, e
     node_set_attr(graph, node, name, &list);
 }
 
-static void set_attrs(struct maker *m, struct node *node, const bool *is_result) {
-    int n = m->n_members, n_results = 0;
-    struct attr_value *program = arena_array(&m->arena, struct attr_value, n),
-                      *names = arena_array(&m->arena, struct attr_value, n),
-                      *results = arena_array(&m->arena, struct attr_value, n),
-                      *out_types = arena_array(&m->arena, struct attr_value, n),
-                      *in_types = arena_array(&m->arena, struct attr_value, m->n_inputs + 1);
-    for (int i = 0; i < n; i++) {
-        program[i] = instruction_of(m, m->members[i]);
-        names[i] = (struct attr_value){.type = ATTR_STRING, .s = span_of(m->members[i]->name)};
-        if (!is_result[i])
-            continue;
-        results[n_results] = (struct attr_value){.type = ATTR_INT, .i = i};
-        out_types[n_results++] =
-            (struct attr_value){.type = ATTR_TYPE, .dtype = m->members[i]->out_types[0]};
-    }
+/* The attrs of a node. */
+struct attr_lists {
+    struct attr_value *program, *names, *operands, *results, *out_types;
+    int n, n_operands, n_results;
+};
+
+static void set_attrs(struct maker *m, struct node *node, const struct attr_lists *lists) {
+    struct attr_value *in_types = arena_array(&m->arena, struct attr_value, m->n_inputs + 1);
     for (int i = 0; i < m->n_inputs; i++)
         in_types[i] = (struct attr_value){
             .type = ATTR_TYPE, /* a reference is read before the kernel sees it */
             .dtype = dtype_base((enum dtype)m->inputs[i].src->out_types[m->inputs[i].index])};
     node_change_op(m->graph, node, OP_FUSED);
     set_list(m->graph, node, "Tin", ATTR_LIST_TYPE, in_types, m->n_inputs);
-    set_list(m->graph, node, "Tout", ATTR_LIST_TYPE, out_types, n_results);
-    set_list(m->graph, node, "program", ATTR_LIST_FUNC, program, n);
-    set_list(m->graph, node, "names", ATTR_LIST_STRING, names, n);
-    set_list(m->graph, node, "operands", ATTR_LIST_INT, m->operands, m->n_operands);
-    set_list(m->graph, node, "results", ATTR_LIST_INT, results, n_results);
+    set_list(m->graph, node, "Tout", ATTR_LIST_TYPE, lists->out_types, lists->n_results);
+    set_list(m->graph, node, "program", ATTR_LIST_FUNC, lists->program, lists->n);
+    set_list(m->graph, node, "names", ATTR_LIST_STRING, lists->names, lists->n);
+    set_list(m->graph, node, "operands", ATTR_LIST_INT, lists->operands, lists->n_operands);
+    set_list(m->graph, node, "results", ATTR_LIST_INT, lists->results, lists->n_results);
+}
+
+static struct attr_value name_of(const struct node *node) {
+    return (struct attr_value){.type = ATTR_STRING, .s = span_of(node->name)};
+}
+
+static void list_members(struct maker *m, const bool *is_result, struct attr_lists *ret) {
+    int n = m->n_members;
+    *ret = (struct attr_lists){.program = arena_array(&m->arena, struct attr_value, n),
+                               .names = arena_array(&m->arena, struct attr_value, n),
+                               .operands = m->operands,
+                               .results = arena_array(&m->arena, struct attr_value, n),
+                               .out_types = arena_array(&m->arena, struct attr_value, n),
+                               .n = n,
+                               .n_operands = m->n_operands};
+    for (int i = 0; i < n; i++) {
+        ret->program[i] = instruction_of(m, m->members[i]);
+        ret->names[i] = name_of(m->members[i]);
+        if (!is_result[i])
+            continue;
+        ret->results[ret->n_results] = (struct attr_value){.type = ATTR_INT, .i = i};
+        ret->out_types[ret->n_results++] =
+            (struct attr_value){.type = ATTR_TYPE, .dtype = m->members[i]->out_types[0]};
+    }
+}
+
+static struct status *add_edges(struct maker *m, struct node *node) {
+    for (int i = 0; i < m->n_inputs; i++)
+        node_add_input(m->graph, node, m->inputs[i].src, m->inputs[i].index);
+    TRY(node_finish(m->graph, node));
+    for (int i = 0; i < m->n_controls; i++)
+        node_add_control(m->graph, node, m->controls[i]);
+    return NULL;
 }
 
 struct status *fused_node_make(struct graph *graph, struct node *const *members, int n_members,
                                const bool *is_result) {
     struct maker m = {.graph = graph, .members = members, .n_members = n_members};
+    struct attr_lists lists;
     struct node *node = members[n_members - 1];
     struct status *st = NULL;
     arena_init(&m.arena);
     gather_inputs(&m);
     list_operands(&m);
-    set_attrs(&m, node, is_result);
-    for (int i = 0; i < m.n_inputs; i++)
-        node_add_input(graph, node, m.inputs[i].src, m.inputs[i].index);
-    TRY_OUT(node_finish(graph, node));
-    for (int i = 0; i < m.n_controls; i++)
-        node_add_control(graph, node, m.controls[i]);
+    list_members(&m, is_result, &lists);
+    set_attrs(&m, node, &lists);
+    TRY_OUT(add_edges(&m, node));
     for (int i = 0; i < n_members - 1; i++)
         graph_remove_node(graph, members[i]);
 out:
+    arena_fini(&m.arena);
+    return st;
+}
+
+/* ---- a producer in front of one ---- */
+
+/* A list with one more value at its beginning, which the caller sets. */
+static struct attr_value *grown(struct maker *m, const struct node *node, const char *attr,
+                                int n_more, int *ret_n) {
+    const struct attr_value *list = node_attr(node, attr);
+    struct attr_value *values =
+        arena_array(&m->arena, struct attr_value, list->list.n_values + n_more + 1);
+    for (int i = 0; i < list->list.n_values; i++)
+        values[n_more + i] = list->list.values[i];
+    *ret_n = list->list.n_values + n_more;
+    return values;
+}
+
+/* The operands of the producer come first. Those of the others have new numbers. */
+static void renumber(struct maker *m, const struct node *node, const struct node *producer,
+                     struct attr_lists *lists) {
+    lists->operands = grown(m, node, "operands", producer->n_data, &lists->n_operands);
+    for (int i = 0; i < producer->n_data; i++)
+        lists->operands[i] =
+            (struct attr_value){.type = ATTR_INT, .i = input_number(m, &producer->inputs[i])};
+    for (int i = 0; i < node->n_data; i++)
+        if (node->inputs[i].src != producer)
+            input_number(m, &node->inputs[i]);
+    for (int i = producer->n_data; i < lists->n_operands; i++) {
+        int64_t *operand = &lists->operands[i].i;
+        if (*operand >= node->n_data)
+            *operand += m->n_inputs + 1 - node->n_data;
+        else if (node->inputs[*operand].src == producer)
+            *operand = m->n_inputs;
+        else
+            *operand = input_number(m, &node->inputs[*operand]);
+    }
+}
+
+static void list_controls(struct maker *m, const struct node *node, const struct node *but) {
+    for (int i = node->n_data; i < node->n_inputs; i++)
+        if (node->inputs[i].src != but)
+            m->controls[m->n_controls++] = node->inputs[i].src;
+}
+
+struct status *fused_node_prepend(struct graph *graph, struct node *node, struct node *producer) {
+    struct maker m = {.graph = graph};
+    struct attr_lists lists = {0};
+    int n = node->n_inputs + producer->n_inputs, n_names;
+    arena_init(&m.arena);
+    m.inputs = arena_array(&m.arena, struct node_input, n + 1);
+    m.controls = arena_array(&m.arena, struct node *, n + 1);
+    renumber(&m, node, producer, &lists);
+    list_controls(&m, producer, NULL);
+    list_controls(&m, node, producer);
+    lists.program = grown(&m, node, "program", 1, &lists.n);
+    lists.program[0] = instruction_of(&m, producer);
+    lists.names = grown(&m, node, "names", 1, &n_names);
+    lists.names[0] = name_of(producer);
+    lists.results = grown(&m, node, "results", 0, &lists.n_results);
+    for (int i = 0; i < lists.n_results; i++)
+        lists.results[i].i++;
+    lists.out_types = grown(&m, node, "Tout", 0, &lists.n_results);
+    set_attrs(&m, node, &lists);
+    struct status *st = add_edges(&m, node);
+    if (!st)
+        graph_remove_node(graph, producer);
     arena_fini(&m.arena);
     return st;
 }
@@ -182,6 +272,16 @@ static struct status *count_operands(const struct node *node, int64_t *ret) {
     return NULL;
 }
 
+/* The bytes of an empty list do not say of what type it is. */
+static struct attr_value typed_value(const struct node *instruction, const struct attr *attr) {
+    const struct op_attr_signature *wanted = op_signature_attr(instruction->op, attr->name);
+    struct attr_value value = attr->value;
+    if (wanted && attr_type_is_list(value.type) && attr_type_is_list(wanted->type) &&
+        value.list.n_values == 0)
+        value.type = wanted->type;
+    return value;
+}
+
 /* Adds instruction k, whose operands begin at *at. */
 static struct status *add_instruction(const struct node *node, const struct lists *lists, int k,
                                       int *at, struct fused_program *program) {
@@ -191,8 +291,10 @@ static struct status *add_instruction(const struct node *node, const struct list
     int64_t n;
     const char *name = arena_strndup(&graph->arena, lists->names[k].s.data, lists->names[k].s.len);
     TRY(graph_add_node(graph, name, func->name, "", &instruction));
-    for (int i = 0; i < func->n_attrs; i++)
-        node_set_attr(graph, instruction, func->attrs[i].name, &func->attrs[i].value);
+    for (int i = 0; i < func->n_attrs; i++) {
+        struct attr_value value = typed_value(instruction, &func->attrs[i]);
+        node_set_attr(graph, instruction, func->attrs[i].name, &value);
+    }
     TRY(count_operands(instruction, &n));
     if (n > lists->n_operands - *at)
         return malformed(node, "the number of operands");

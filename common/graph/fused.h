@@ -11,6 +11,9 @@
  * nodes that the instructions were, for messages and statistics. `results` has the instruction that
  * each output is. The result of every instruction is what its own kernel computes, to the bit.
  *
+ * The first instruction may be a product (MatMul, Conv2D): the others are then computed on its
+ * elements while a cache has them.
+ *
  * The master's compiler makes such nodes (master/compile/pass_fuse.c), a worker's kernel runs them
  * (kernels/cpu/fused). Threads: as graph.h has it. */
 #ifndef MILLRACE_COMMON_GRAPH_FUSED_H
@@ -46,5 +49,11 @@ void fused_program_fini(struct fused_program *program);
  * Errors: those of node_finish. */
 struct status *fused_node_make(struct graph *graph, struct node *const *members, int n_members,
                                const bool *is_result) MUST_USE;
+
+/* Puts a node of one output in front of the program of an _MrFused node, as its first instruction.
+ * Nobody else takes the producer's value or waits for it; it is removed. Errors: those of
+ * node_finish. */
+struct status *fused_node_prepend(struct graph *graph, struct node *node,
+                                  struct node *producer) MUST_USE;
 
 #endif

@@ -6,9 +6,11 @@
  * doubles, so nothing overflows. */
 #include "kernels/cpu/cost_estimates.h"
 
+#include "common/graph/fused.h"
 #include "kernels/cpu/fused/fused.h"
 #include "kernels/host/resources/tensor_array.h"
 #include "kernels/host/resources/tensor_list.h"
+#include "kernels/support/broadcast.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 
@@ -232,10 +234,34 @@ static double n_broadcast(const struct cost_query *q) {
 
 double cost_broadcast(const struct cost_query *q) { return of_elements(q, n_broadcast(q)); }
 
+/* A program that begins with a product, where only shapes are known. */
+static double fused_product_of_shapes(const struct cost_query *q) {
+    struct fused_program program;
+    struct shape in[BROADCAST_MAX_OPERANDS];
+    struct status *st = fused_program_read(q->node, &program);
+    if (st) {
+        status_unref(st);
+        return 0;
+    }
+    const struct node *product = program.instructions[0];
+    const struct kernel_def *def = kernel_find(product, "CPU");
+    double ns = 0;
+    if (def && (def->flags & KERNEL_PRODUCT) && product->n_data <= BROADCAST_MAX_OPERANDS) {
+        for (int i = 0; i < product->n_data; i++)
+            in[i] = q->in[product->inputs[i].src->id];
+        ns = cost_of_shapes("CPU", product, in, q->out).ns;
+    }
+    fused_program_fini(&program);
+    return ns;
+}
+
 /* The instructions, and the values that are read and written. Where only shapes are known, each
  * instruction has the time of the row. */
 double cost_fused(const struct cost_query *q) {
     const struct attr_value *program = node_attr(q->node, "program");
+    double product = q->ctx ? fused_product_ns(q->ctx) : fused_product_of_shapes(q);
+    if (product > 0)
+        return product;
     double n = n_broadcast(q), ns;
     int n_moved = q->node->n_outputs;
     for (int i = 0; i < q->node->n_data; i++)

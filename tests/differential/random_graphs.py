@@ -4,7 +4,8 @@ is a seed: the same graph in every run.
 
     cases(first, n) yields (name, build) as programs.py has it. waiting_cases are graphs in which
     most nodes wait for others, often without taking their values; elementwise_cases are mostly
-    elementwise ops over shapes that broadcast, of up to some thousand elements; redundant_cases are
+    elementwise ops over shapes that broadcast, of up to some thousand elements; product_cases are
+    matrix products and convolutions among such ops, up to some 40 KB each; redundant_cases are
     full of what a rewriter leaves out, and of what looks like it; large_cases multiply many
     variables that cross between tasks.
 """
@@ -203,6 +204,34 @@ class _ElementwiseBuilder(_Builder):
                     continue
 
 
+class _ProductBuilder(_ElementwiseBuilder):
+    """Products and what may be computed behind them, and now and then a second taker."""
+
+    SHAPES = ((), (16,), (160, 64), (64, 64), (2, 64, 64), (2, 18, 18, 16))
+    MAX_ELEMENTS = 20000
+
+    def node(self):
+        rng, kind = self.rng, int(self.rng.integers(0, 10))
+        if kind > 3:
+            return super().node()
+        dtype = ("float32", "float64")[int(rng.integers(8) == 0)]
+        if kind == 0:
+            images = self.pick((dtype,), (2, 18, 18, 16))
+            window = tf.constant(_value(rng, dtype, (3, 3, 16, 16)) / 9, dtype)
+            t = tf.nn.conv2d(tf.clip_by_value(images, -9, 9), window, int(rng.integers(1, 3)),
+                             str(rng.choice(["SAME", "VALID"])))
+        else:
+            left = self.pick((dtype,), self.SHAPES[int(rng.integers(2, 5))])
+            right = tf.constant(_value(rng, dtype, (64, 64)) / 8, dtype)
+            t = tf.matmul(tf.clip_by_value(left, -9, 9), right, transpose_b=bool(rng.integers(2)))
+        self.tensors += [t] if rng.random() < 0.3 else []
+        if rng.random() < 0.6:
+            t = tf.nn.bias_add(t, tf.constant(_value(rng, dtype, (t.shape[-1],)), dtype))
+        if rng.random() < 0.3:
+            t = t + self.like(t)
+        return rng.choice(self.UNARY[3:5] + self.UNARY[6:8])(t)
+
+
 class _RedundantBuilder(_Builder):
     """What changes nothing, and pairs that cancel each other, now and then almost."""
 
@@ -362,6 +391,12 @@ def waiting_cases(first, n):
 def elementwise_cases(first, n):
     for seed in range(first, first + n):
         yield (f"elementwise/{seed}", _build(seed, 15 + seed % 5 * 20, _ElementwiseBuilder),
+               {"rtol": 1e-4})
+
+
+def product_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"products/{seed}", _build(seed, 10 + seed % 5 * 10, _ProductBuilder),
                {"rtol": 1e-4})
 
 

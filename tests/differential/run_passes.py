@@ -30,13 +30,14 @@ from programs import tf1  # noqa: E402
 # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
-SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "redundant": 20,
-          "loops": 8, "known": 8, "invariants": 8, "large": 6}
-LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "redundant": 1000,
-        "loops": 500, "known": 500, "invariants": 500, "large": 300}
+SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "products": 20,
+          "redundant": 20, "loops": 8, "known": 8, "invariants": 8, "large": 6}
+LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "products": 1000,
+        "redundant": 1000, "loops": 500, "known": 500, "invariants": 500, "large": 300}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
 # The optional ones.
-PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse")
+PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse",
+          "contract")
 REFERENCE = "all on"
 # name: (are the tasks plain?, master flags, is the session L0?)
 WAYS = {
@@ -151,6 +152,7 @@ class Runner:
                     "waiting": random_graphs.waiting_cases(arguments.seed, limits["waiting"]),
                     "elementwise": random_graphs.elementwise_cases(arguments.seed,
                                                                    limits["elementwise"]),
+                    "products": random_graphs.product_cases(arguments.seed, limits["products"]),
                     "redundant": random_graphs.redundant_cases(arguments.seed,
                                                                limits["redundant"]),
                     "loops": random_loops.cases(arguments.seed, limits["loops"]),

@@ -58,7 +58,7 @@ static struct tensor *make_tensors(struct arena *arena, struct tensor *few, int 
     return few;
 }
 
-enum kernel_result fused_run_apart(struct kernel_ctx *ctx) {
+enum kernel_result fused_run_apart(struct kernel_ctx *ctx, struct tensor *product) {
     const struct fused_state *state = ctx->instance->state;
     struct tensor few_results[FEW_TENSORS], few_operands[FEW_TENSORS];
     struct arena arena;
@@ -68,7 +68,9 @@ enum kernel_result fused_run_apart(struct kernel_ctx *ctx) {
     arena_init(&arena);
     struct tensor *results = make_tensors(&arena, few_results, state->n_instructions),
                   *operands = make_tensors(&arena, few_operands, most_operands);
-    for (int k = 0; k < state->n_instructions && !ctx->status; k++) {
+    if (product)
+        tensor_move(&results[0], product);
+    for (int k = product != NULL; k < state->n_instructions && !ctx->status; k++) {
         take_operands(ctx, &state->instructions[k], results, operands);
         run_instruction(ctx, &state->instructions[k], operands, &results[k]);
     }

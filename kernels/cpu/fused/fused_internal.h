@@ -38,6 +38,7 @@ struct fused_state {
     struct fused_program program;
     struct fused_instruction *instructions; /* in the arena of the program's graph */
     int n_inputs, n_instructions, n_outputs;
+    bool has_product;    /* instruction 0 is a product; all others have an engine */
     bool may_fail;       /* an engine may find an element outside of its op's domain */
     bool can_be_scalars; /* all instructions take scalars */
     bool can_be_blocks;  /* no instruction is BLOCK_NEVER */
@@ -89,8 +90,9 @@ struct fused_run {
     struct tensor *scratch;
 };
 
-/* fused_plan.c: finds the shapes of all values. False: the instructions have to run one by one. */
-bool fused_plan_shapes(struct fused_run *run) MUST_USE;
+/* fused_plan.c: finds the shapes of all values. `product` is that of a product's result, or rank -1
+ * where there is none. False: the instructions have to run one by one. */
+bool fused_plan_shapes(struct fused_run *run, struct shape product) MUST_USE;
 /* Lists the classes of the instructions in an order in which operands come first. Returns how many
  * there are. */
 int fused_plan_stages(const struct fused_run *run, int *ret_classes);
@@ -100,13 +102,25 @@ struct status *fused_plan_memory(struct fused_run *run, const int *stages, int n
 /* fused_run.c: computes all instructions whose results have the class. Returns nonzero when an
  * element was outside of a domain. */
 unsigned fused_run_stage(struct fused_run *run, int class_of);
+/* The same, part by part, for a stage that has a product: its elements must be there. The stage is
+ * in the run's arena. Its parts may be computed by any threads, and more than once as long as no
+ * output has taken over the memory of an input. */
+struct fused_stage *fused_stage_new(struct fused_run *run, int class_of);
+void fused_stage_run_part(struct fused_stage *stage, int64_t begin, int64_t end);
 
-/* fused_apart.c: runs the instructions one after the other by their own kernels. */
-enum kernel_result fused_run_apart(struct kernel_ctx *ctx);
+/* fused_apart.c: runs the instructions one after the other by their own kernels. `product`, which
+ * is moved out of, is the result of instruction 0 if that has run; else NULL. */
+enum kernel_result fused_run_apart(struct kernel_ctx *ctx, struct tensor *product);
 /* Makes n tensors that hold nothing. */
 struct tensor *fused_tensors_new(struct arena *arena, int n);
+/* An instruction may be several outputs. */
+void fused_share_outputs(struct kernel_ctx *ctx, const struct fused_state *state);
 /* Fails with the name of the instruction's node. */
 enum kernel_result fused_fail(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
                               struct status *status_take);
+
+/* ---- programs that begin with a product (fused_product.c) ---- */
+
+enum kernel_result fused_run_product(struct kernel_ctx *ctx);
 
 #endif

@@ -1,6 +1,6 @@
 /* The CPU's kernel of _MrFused (common/graph/fused.h): reads the program, and runs it in one of
- * four ways: scalars straight through, small values of one shape, values by blocks, or each
- * instruction by its own kernel. */
+ * five ways: scalars straight through, small values of one shape, values by blocks, blocks behind a
+ * product, or each instruction by its own kernel. */
 #include "kernels/cpu/fused/fused.h"
 
 #include <stdlib.h>
@@ -26,13 +26,18 @@ static struct status *init_instruction(const struct kernel_init *init, struct fu
     TRY(kernel_instance_init(&made->kernel, node, "CPU", init->device, init->allocator,
                              init->host));
     state->n_instructions++;
+    made->n_operands = node->n_data;
+    made->size = dtype_size((enum dtype)node->out_types[0]);
+    made->output = -1;
+    if (k == 0 && (made->kernel.def->flags & KERNEL_PRODUCT)) {
+        state->has_product = true;
+        state->can_be_scalars = false;
+        return NULL;
+    }
     made->engine = fused_engine_find(made->kernel.def->compute);
     if (!(made->kernel.def->flags & KERNEL_ELEMENTWISE) || !made->engine)
         return status_invalid("Op '%s' of {{node %s}} cannot be part of a fused program",
                               node->op_name, node->name);
-    made->n_operands = node->n_data;
-    made->size = dtype_size((enum dtype)node->out_types[0]);
-    made->output = -1;
     made->shapes =
         made->engine->shapes_of ? made->engine->shapes_of(&made->kernel) : made->engine->shapes;
     if (made->n_operands > FUSED_MAX_OPERANDS)
@@ -126,8 +131,7 @@ static void clear_outputs(struct kernel_ctx *ctx, const struct fused_state *stat
         tensor_clear(&ctx->outputs[i]);
 }
 
-/* An instruction may be several outputs. */
-static void share_outputs(struct kernel_ctx *ctx, const struct fused_state *state) {
+void fused_share_outputs(struct kernel_ctx *ctx, const struct fused_state *state) {
     if (unlikely(ctx->status != NULL))
         return;
     for (int i = 0; i < state->n_outputs; i++) {
@@ -147,7 +151,7 @@ static bool run_stages(struct fused_run *run) {
     if (st)
         fused_fail(run->ctx, &run->state->instructions[run->state->n_instructions - 1], st);
     else if (!bad)
-        share_outputs(run->ctx, run->state);
+        fused_share_outputs(run->ctx, run->state);
     if (st || bad)
         clear_outputs(run->ctx, run->state);
     return !bad;
@@ -156,7 +160,7 @@ static bool run_stages(struct fused_run *run) {
 static bool run_blocks(struct kernel_ctx *ctx, const struct fused_state *state) {
     struct fused_run run = {.ctx = ctx, .state = state};
     arena_init(&run.arena);
-    bool is_done = fused_plan_shapes(&run) && run_stages(&run);
+    bool is_done = fused_plan_shapes(&run, SHAPE_UNKNOWN) && run_stages(&run);
     for (int k = 0; k < state->n_instructions && run.scratch; k++)
         tensor_clear(&run.scratch[k]);
     arena_fini(&run.arena);
@@ -165,13 +169,15 @@ static bool run_blocks(struct kernel_ctx *ctx, const struct fused_state *state) 
 
 static enum kernel_result fused_compute(struct kernel_ctx *ctx) {
     const struct fused_state *state = ctx->instance->state;
+    if (state->has_product)
+        return fused_run_product(ctx);
     if (state->can_be_scalars && inputs_are_scalars(ctx, state)) {
         if (likely(!run_scalars(ctx, state)))
             return KERNEL_DONE;
     } else if (state->can_be_blocks) {
         enum fused_small_result small = fused_run_small(ctx);
         if (small == FUSED_SMALL_DONE) {
-            share_outputs(ctx, state);
+            fused_share_outputs(ctx, state);
             return KERNEL_DONE;
         }
         if (small == FUSED_SMALL_BAD)
@@ -179,7 +185,7 @@ static enum kernel_result fused_compute(struct kernel_ctx *ctx) {
         else if (small == FUSED_SMALL_UNFIT && run_blocks(ctx, state))
             return KERNEL_DONE;
     }
-    return fused_run_apart(ctx);
+    return fused_run_apart(ctx, NULL);
 }
 
 static const struct kernel_def rows[] = {

@@ -87,9 +87,14 @@ static int result_class(struct fused_run *run, const struct fused_instruction *i
     return -1;
 }
 
-bool fused_plan_shapes(struct fused_run *run) {
+bool fused_plan_shapes(struct fused_run *run, struct shape product) {
     const struct fused_state *state = run->state;
     int n_values = fused_n_values(state);
+    int64_t n_elements = 1; /* of the product */
+    for (int i = 0; i < product.rank; i++)
+        n_elements *= product.dims[i];
+    if (n_elements == 0)
+        return false;
     run->classes =
         arena_alloc(&run->arena, (size_t)n_values * sizeof(*run->classes)); /* written when made */
     run->values = arena_array(&run->arena, struct fused_value, n_values);
@@ -103,7 +108,8 @@ bool fused_plan_shapes(struct fused_run *run) {
     }
     for (int k = 0; k < state->n_instructions; k++) {
         struct fused_value *value = &run->values[state->n_inputs + k];
-        value->class_of = result_class(run, &state->instructions[k]);
+        value->class_of = k == 0 && product.rank >= 0 ? class_of_shape(run, product, n_elements)
+                                                      : result_class(run, &state->instructions[k]);
         value->size = state->instructions[k].size;
         if (value->class_of < 0)
             return false;
@@ -158,7 +164,9 @@ static bool is_free_after(const struct fused_run *run, int input, int at, const 
 /* Returns -1 when there is no such input. */
 static int input_to_take(const struct fused_run *run, int at, const int *place_of) {
     const struct fused_value *result = &run->values[run->state->n_inputs + at];
-    if (run->state->may_fail) /* the instructions may have to run once more, one by one */
+    /* the instructions may have to run once more, and a product reads its inputs while outputs are
+     * written */
+    if (run->state->may_fail || run->state->has_product)
         return -1;
     for (int i = 0; i < run->state->n_inputs; i++) {
         const struct tensor *in = &run->ctx->inputs[i];
@@ -198,23 +206,59 @@ static bool outlives_stage(const struct fused_run *run, int at) {
     return false;
 }
 
+/* The last instruction that reads a value; 0: none does. */
+static int last_reader(const struct fused_state *state, int value) {
+    int last = 0;
+    for (int k = 1; k < state->n_instructions; k++)
+        for (int i = 0; i < state->instructions[k].n_operands; i++)
+            if (state->instructions[k].operands[i] == value)
+                last = k;
+    return last;
+}
+
+/* Makes a product in the memory of an output that no reader of the product comes after, or else in
+ * memory of its own. All outputs are there. */
+static struct status *place_product(struct fused_run *run) {
+    const struct fused_state *state = run->state;
+    const struct fused_instruction *product = &state->instructions[0];
+    struct fused_value *results = &run->values[state->n_inputs];
+    if (product->output >= 0)
+        return NULL;
+    for (int k = last_reader(state, state->n_inputs);
+         k < state->n_instructions && !outlives_stage(run, 0); k++) {
+        const struct fused_instruction *of = &state->instructions[k];
+        if (of->output >= 0 && results[k].class_of == results[0].class_of &&
+            of->kernel.out_types[0] == product->kernel.out_types[0]) {
+            results[0].data = results[k].data;
+            tensor_copy(&run->scratch[0], &run->ctx->outputs[of->output]);
+            return NULL;
+        }
+    }
+    TRY(kernel_new(run->ctx, (enum dtype)product->kernel.out_types[0],
+                   run->classes[results[0].class_of].shape, &run->scratch[0]));
+    results[0].data = tensor_data(&run->scratch[0]);
+    return NULL;
+}
+
 struct status *fused_plan_memory(struct fused_run *run, const int *stages, int n_stages) {
     const struct fused_state *state = run->state;
     int *place_of = arena_alloc(&run->arena, (size_t)run->n_classes * sizeof(*place_of));
     for (int s = 0; s < n_stages; s++)
         place_of[stages[s]] = s;
-    if (n_stages > 1)
+    if (n_stages > 1 || state->has_product)
         run->scratch = fused_tensors_new(&run->arena, state->n_instructions);
     for (int k = 0; k < state->n_instructions; k++) {
         const struct fused_instruction *instruction = &state->instructions[k];
         struct fused_value *value = &run->values[state->n_inputs + k];
         if (instruction->output >= 0) {
             TRY(make_output(run, k, place_of));
-        } else if (n_stages > 1 && outlives_stage(run, k)) {
+        } else if (n_stages > 1 && outlives_stage(run, k) && !(state->has_product && k == 0)) {
             TRY(kernel_new(run->ctx, (enum dtype)instruction->kernel.out_types[0],
                            run->classes[value->class_of].shape, &run->scratch[k]));
             value->data = tensor_data(&run->scratch[k]);
         }
     }
+    if (state->has_product)
+        return place_product(run);
     return NULL;
 }

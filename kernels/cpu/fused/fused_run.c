@@ -48,7 +48,7 @@ struct step {
     int row_operand;
 };
 
-struct stage {
+struct fused_stage {
     struct fused_run *run;
     int class_of;
     int64_t n_elements, block; /* elements */
@@ -69,14 +69,14 @@ struct stage {
 enum { FREE = -1, COPIED = -2 };
 
 struct scan {
-    struct stage *stage;
+    struct fused_stage *stage;
     int holder[FUSED_MAX_VALUES];
     int *buffer_of; /* by value, -1 where it is in none */
     int *last_step; /* by value: the last step of the stage that reads it */
 };
 
 static int buffer_for(struct scan *scan, int holder) {
-    struct stage *stage = scan->stage;
+    struct fused_stage *stage = scan->stage;
     for (int b = 0; b < stage->n_buffers; b++)
         if (scan->holder[b] == FREE) {
             scan->holder[b] = holder;
@@ -114,13 +114,13 @@ static void release_operands(struct scan *scan, int at,
 
 /* ---- building ---- */
 
-static bool is_stretched(const struct stage *stage, int value) {
+static bool is_stretched(const struct fused_stage *stage, int value) {
     const struct fused_run *run = stage->run;
     int64_t n = run->classes[run->values[value].class_of].n_elements;
     return n > 1 && n < stage->n_elements;
 }
 
-static struct stretch *stretch_of(struct stage *stage, int value) {
+static struct stretch *stretch_of(struct fused_stage *stage, int value) {
     struct fused_run *run = stage->run;
     for (int i = 0; i < stage->n_stretches; i++)
         if (stage->stretches[i]->value == value)
@@ -139,7 +139,7 @@ static struct stretch *stretch_of(struct stage *stage, int value) {
 }
 
 /* A row that repeats and that a block holds is copied once. */
-static bool suits_rows(const struct stage *stage, const struct stretch *stretch) {
+static bool suits_rows(const struct fused_stage *stage, const struct stretch *stretch) {
     int64_t row = stretch->plan.dims[stretch->plan.rank - 1];
     bool is_copied_once =
         stretch->repeats && (size_t)row * stage->run->values[stretch->value].size <= BLOCK_BYTES;
@@ -147,8 +147,8 @@ static bool suits_rows(const struct stage *stage, const struct stretch *stretch)
 }
 
 /* The stretch whose rows the instruction runs by, or NULL. */
-static struct stretch *rows_of(struct stage *stage, const struct fused_instruction *instruction,
-                               int *ret_operand) {
+static struct stretch *rows_of(struct fused_stage *stage,
+                               const struct fused_instruction *instruction, int *ret_operand) {
     struct stretch *found = NULL;
     for (int i = 0; i < instruction->n_operands; i++) {
         if (!is_stretched(stage, instruction->operands[i]))
@@ -163,7 +163,7 @@ static struct stretch *rows_of(struct stage *stage, const struct fused_instructi
 
 /* The buffers of copies come first, because they are filled before the first step of a block. */
 static void add_copies(struct scan *scan, const struct fused_instruction *instruction) {
-    struct stage *stage = scan->stage;
+    struct fused_stage *stage = scan->stage;
     int operand;
     if (rows_of(stage, instruction, &operand))
         return;
@@ -184,7 +184,7 @@ static struct place place_of_operand(const struct scan *scan, int value) {
 }
 
 static void add_step(struct scan *scan, int k) {
-    struct stage *stage = scan->stage;
+    struct fused_stage *stage = scan->stage;
     struct fused_run *run = stage->run;
     const struct fused_instruction *instruction = &run->state->instructions[k];
     struct step *step = &stage->steps[stage->n_steps];
@@ -211,8 +211,11 @@ static void add_step(struct scan *scan, int k) {
     stage->cost_ns += instruction->ns_per_element;
 }
 
-static bool is_of_stage(const struct stage *stage, int k) {
-    return stage->run->values[stage->run->state->n_inputs + k].class_of == stage->class_of;
+/* A product is computed by its own kernel. */
+static bool is_of_stage(const struct fused_stage *stage, int k) {
+    const struct fused_state *state = stage->run->state;
+    return stage->run->values[state->n_inputs + k].class_of == stage->class_of &&
+           !(state->has_product && k == 0);
 }
 
 static void find_last_steps(struct scan *scan) {
@@ -227,7 +230,7 @@ static void find_last_steps(struct scan *scan) {
 }
 
 /* A block of whole rows has the same elements of a row that repeats as the block before. */
-static void choose_block(struct stage *stage) {
+static void choose_block(struct fused_stage *stage) {
     size_t bytes = BLOCK_BYTES;
     if (stage->n_buffers > 0)
         bytes = MIN(bytes, STACK_BYTES / (size_t)stage->n_buffers & ~(size_t)63);
@@ -248,7 +251,7 @@ static void choose_block(struct stage *stage) {
 }
 
 /* What reading and writing memory takes for an element of the stage. */
-static double move_ns(const struct stage *stage) {
+static double move_ns(const struct fused_stage *stage) {
     const struct fused_run *run = stage->run;
     int n_moved = 0;
     for (int v = 0; v < fused_n_values(run->state); v++)
@@ -256,7 +259,7 @@ static double move_ns(const struct stage *stage) {
     return FUSED_MOVE_NS * n_moved;
 }
 
-static void build(struct stage *stage) {
+static void build(struct fused_stage *stage) {
     struct fused_run *run = stage->run;
     int n_values = fused_n_values(run->state);
     struct scan scan;
@@ -281,14 +284,14 @@ static void build(struct stage *stage) {
 
 /* ---- running ---- */
 
-static char *address_of(const struct stage *stage, const struct place *place, char *buffers,
+static char *address_of(const struct fused_stage *stage, const struct place *place, char *buffers,
                         int64_t begin) {
     return place->base ? place->base + begin * (int64_t)place->step
                        : buffers + (size_t)place->buffer * stage->buffer_bytes;
 }
 
 /* Runs n elements from element `begin` on, one call for each row of the stretched operand. */
-static unsigned run_rows(const struct stage *stage, const struct step *step,
+static unsigned run_rows(const struct fused_stage *stage, const struct step *step,
                          const void *const *operands, char *result, int64_t begin, int64_t n) {
     const struct broadcast *plan = &step->rows->plan;
     const struct fused_value *value = &stage->run->values[step->rows->value];
@@ -309,7 +312,8 @@ static unsigned run_rows(const struct stage *stage, const struct step *step,
     return bad;
 }
 
-static unsigned run_steps(const struct stage *stage, char *buffers, int64_t begin, int64_t n) {
+static unsigned run_steps(const struct fused_stage *stage, char *buffers, int64_t begin,
+                          int64_t n) {
     const void *operands[FUSED_MAX_OPERANDS];
     unsigned bad = 0;
     for (const struct step *step = stage->steps; step < stage->steps + stage->n_steps; step++) {
@@ -325,7 +329,7 @@ static unsigned run_steps(const struct stage *stage, char *buffers, int64_t begi
 }
 
 static void run_range(void *arg, int64_t begin, int64_t end) {
-    struct stage *stage = arg;
+    struct fused_stage *stage = arg;
     char buffers[STACK_BYTES] __attribute__((aligned(64)));
     unsigned bad = 0;
     for (bool is_first = true; begin < end; begin += stage->block, is_first = false) {
@@ -345,11 +349,30 @@ static void run_range(void *arg, int64_t begin, int64_t end) {
 
 unsigned fused_run_stage(struct fused_run *run, int class_of) {
     struct stretch few[FEW_STRETCHES];
-    struct stage stage = {.run = run,
-                          .few = few,
-                          .class_of = class_of,
-                          .n_elements = run->classes[class_of].n_elements};
+    struct fused_stage stage = {.run = run,
+                                .few = few,
+                                .class_of = class_of,
+                                .widest = 1,
+                                .n_elements = run->classes[class_of].n_elements};
     build(&stage);
+    if (stage.n_steps == 0)
+        return 0;
     pool_parallel_for(run->ctx->pool, stage.n_elements, stage.cost_ns, run_range, &stage);
     return atomic_load_explicit(&stage.bad, memory_order_relaxed);
+}
+
+struct fused_stage *fused_stage_new(struct fused_run *run, int class_of) {
+    struct fused_stage *stage = arena_new(&run->arena, struct fused_stage);
+    stage->run = run;
+    stage->few = arena_alloc(&run->arena, FEW_STRETCHES * sizeof(*stage->few));
+    stage->class_of = class_of;
+    stage->n_elements = run->classes[class_of].n_elements;
+    stage->widest = 1;
+    build(stage);
+    return stage;
+}
+
+void fused_stage_run_part(struct fused_stage *stage, int64_t begin, int64_t end) {
+    if (stage->n_steps > 0)
+        run_range(stage, begin, end);
 }

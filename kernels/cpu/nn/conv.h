@@ -30,6 +30,8 @@ struct conv_shape {
 struct conv_operands {
     const void *in, *filter, *out;
     void *result; /* in, filter or out, by direction; every element is written */
+    /* forward: every element is also handed over (kernel_hand_over) */
+    bool hands_over;
 };
 
 /* A convolution for a device (device_engine.convolve, .depthwise). Channels may be before the

@@ -36,6 +36,7 @@ struct amx_job {
     int64_t n_out_blocks;   /* of 16 output channels */
     const uint16_t *filter; /* right tiles: by block, row of the window, step */
     bool has_nan;
+    bool hands_over; /* see struct conv_operands */
 };
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -150,6 +151,9 @@ static void forward_range(void *arg, int64_t begin, int64_t end) {
         if (!multiply_band(job, band, part, rows,
                            job->result + (image * s->out[1] + row) * s->out[2] * s->out_channels))
             __atomic_store_n(&job->has_nan, true, __ATOMIC_RELAXED);
+        if (job->hands_over)
+            kernel_hand_over(job->ctx, (image * s->out[1] + row) * s->out[2] * s->out_channels,
+                             (image * s->out[1] + row + rows) * s->out[2] * s->out_channels);
     }
 }
 
@@ -247,7 +251,12 @@ struct status *conv_by_amx(const struct kernel_ctx *ctx, enum conv_direction dir
     if (!suits(direction, shape) || !amx_is_there())
         return NULL;
     struct amx_job job = {
-        .shape = *shape, .in = operands->in, .result = operands->result, .ctx = ctx};
+        .shape = *shape,
+        .in = operands->in,
+        .result = operands->result,
+        .ctx = ctx,
+        .hands_over = operands->hands_over,
+    };
     if (direction == CONV_FORWARD)
         TRY(run_forward(&job, operands->filter));
     else

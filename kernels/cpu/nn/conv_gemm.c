@@ -213,6 +213,7 @@ static void run_shares(struct gemm_job *job, enum conv_direction direction, int6
     const struct conv_shape *s = job->shape;
     struct tensor scratch = TENSOR_INIT;
     char *columns = NULL;
+    bool hands_over = direction == CONV_FORWARD && job->operands->hands_over;
     int64_t n_places = conv_n_positions(s->out);
     int64_t filter_bytes = job->depth * s->out_channels * job->size;
     struct status *st = NULL;
@@ -231,6 +232,9 @@ static void run_shares(struct gemm_job *job, enum conv_direction direction, int6
                 block_product(job, direction, image, group, p, MIN(job->block, n_places - p),
                               columns, partial);
         }
+        if (hands_over)
+            kernel_hand_over(job->ctx, image * n_places * s->out_channels,
+                             (image + 1) * n_places * s->out_channels);
     }
     tensor_clear(&scratch);
 }

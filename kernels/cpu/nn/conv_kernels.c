@@ -17,21 +17,23 @@ static const int two = 2, three = 3;
 
 // clang-format off
 #define CONV(op, types, which) {op, {{"T", types}}, conv_compute, conv_init, .arg = &(which)}
+#define FORWARD(op, types, which) {op, {{"T", types}}, conv_compute, conv_init, .arg = &(which), \
+    .flags = KERNEL_PRODUCT}
 #define DEPTHWISE(op, direction) {op, {{"T", DTYPES_REAL_FLOAT}}, depthwise_compute, \
     depthwise_init, .arg = &(direction)}
 #define DILATION(op, direction) {op, {{"T", DTYPES_REAL}}, dilation_compute, dilation_init, \
     .arg = &(direction)}
 
 static const struct kernel_def rows[] = {
-    CONV("Conv2D",                 WITH_INT,          conv_2d[0]),
+    FORWARD("Conv2D",              WITH_INT,          conv_2d[0]),
     CONV("Conv2DBackpropInput",    WITH_INT,          conv_2d[1]),
     CONV("Conv2DBackpropFilter",   DTYPES_REAL_FLOAT, conv_2d[2]),
-    CONV("Conv3D",                 DTYPES_REAL_FLOAT, conv_3d[0]),
+    FORWARD("Conv3D",              DTYPES_REAL_FLOAT, conv_3d[0]),
     CONV("Conv3DBackpropInput",    WITHOUT_BFLOAT16,  conv_3d_v1[1]),
     CONV("Conv3DBackpropInputV2",  DTYPES_REAL_FLOAT, conv_3d[1]),
     CONV("Conv3DBackpropFilter",   WITHOUT_BFLOAT16,  conv_3d_v1[2]),
     CONV("Conv3DBackpropFilterV2", DTYPES_REAL_FLOAT, conv_3d[2]),
-    CONV("Conv",                   WITH_INT,          conv_general),
+    FORWARD("Conv",                WITH_INT,          conv_general),
     DEPTHWISE("DepthwiseConv2dNative",               forward),
     DEPTHWISE("DepthwiseConv2dNativeBackpropInput",  backprop_input),
     DEPTHWISE("DepthwiseConv2dNativeBackpropFilter", backprop_filter),

@@ -109,14 +109,25 @@ static void job_fail(struct onednn_job *job, struct status *st_take) {
         status_unref(st_take);
 }
 
+/* A band of several images is all of their rows. */
+static void hand_over(const struct onednn_job *job, int64_t image, const struct conv_band *band) {
+    const struct conv_shape *s = &band->shape;
+    int64_t first = image * (job->out_bytes / (int64_t)sizeof(float)) +
+                    band->out_row * job->split->out_row_elements;
+    kernel_hand_over(job->ctx, first,
+                     first + s->batch * conv_n_positions(s->out) * s->out_channels);
+}
+
 /* Units are the pieces of all shares. */
 static void pieces_range(void *arg, int64_t begin, int64_t end) {
     struct onednn_job *job = arg;
     const struct conv_split *split = job->split;
     for (; begin < end && !pool_is_unwanted(); begin++) {
         int band = (int)(begin % split->n_bands);
-        job_fail(job, run_piece(job, begin / split->n_bands * split->images, band,
-                                job->kinds[job->kind_of[band]].filter));
+        int64_t image = begin / split->n_bands * split->images;
+        job_fail(job, run_piece(job, image, band, job->kinds[job->kind_of[band]].filter));
+        if (job->operands->hands_over)
+            hand_over(job, image, &split->bands[band]);
     }
 }
 

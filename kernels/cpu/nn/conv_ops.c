@@ -318,12 +318,12 @@ static struct status *alloc_result(const struct conv_state *state, struct kernel
                             : state->op.direction == CONV_BACKPROP_INPUT ? dims->in
                                                                          : dims->filter;
     if (state->batch_dims == 1)
-        return kernel_alloc(ctx, 0, state->dtype, (struct shape){rank, result});
+        return kernel_alloc_product(ctx, state->dtype, (struct shape){rank, result});
     int64_t unfolded[SHAPE_MAX_RANK];
     memcpy(unfolded, tensor_dims(&ctx->inputs[0]), (size_t)state->batch_dims * sizeof(*unfolded));
     memcpy(unfolded + state->batch_dims, result + 1, (size_t)(rank - 1) * sizeof(*unfolded));
-    return kernel_alloc(ctx, 0, state->dtype,
-                        (struct shape){(int)state->batch_dims + rank - 1, unfolded});
+    return kernel_alloc_product(ctx, state->dtype,
+                                (struct shape){(int)state->batch_dims + rank - 1, unfolded});
 }
 
 static struct status *refuse_channels_first(const struct conv_state *state) {
@@ -361,7 +361,8 @@ enum kernel_result conv_compute(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     if (state->attrs.is_channels_first && !state->is_for_device)
         return kernel_fail(ctx, refuse_channels_first(state));
-    struct conv_operands operands = {.result = tensor_data(result)};
+    struct conv_operands operands = {.result = tensor_data(result),
+                                     .hands_over = state->op.direction == CONV_FORWARD};
     bool is_empty = false; /* an operand without elements: the result is zeros */
     for (int i = 0; i < ctx->instance->n_inputs; i++) {
         /* input_sizes is input 0, filter_sizes is input 1 */

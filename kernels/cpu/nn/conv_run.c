@@ -52,6 +52,7 @@ struct status *conv_run_wide(const struct kernel_ctx *ctx, enum conv_direction d
                        : direction == CONV_BACKPROP_INPUT ? n_in
                                                           : n_filter;
     struct conv_operands wide = *operands;
+    wide.hands_over &= !dtype_is_narrow_float(dtype);
     struct status *st = NULL;
     TRY_OUT(widen_operand(ctx, dtype, n_in, &wide.in, &scratch[0]));
     TRY_OUT(widen_operand(ctx, dtype, n_filter, &wide.filter, &scratch[1]));

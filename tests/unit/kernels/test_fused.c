@@ -1,8 +1,10 @@
 /* Fused programs: random programs over all ops that may be fused give the bits that their nodes
- * give one by one, whatever the shapes, the number of threads, and whose memory results take over;
- * mistakes have the words and the name of the node that made them.
+ * give one by one, whatever the shapes, the number of threads, and whose memory results take over,
+ * with a product in front of them or without; mistakes have the words and the name of the node that
+ * made them.
  *
- * A failure prints the program with its number; FUSED_PROGRAM=N runs that one alone. */
+ * A failure prints the program with its number; FUSED_PROGRAM=N runs that one alone, in both
+ * tests of random programs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -10,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/denormals.h"
 #include "common/graph/fused.h"
 #include "common/graph/graph_text.h"
 #include "common/ops/infer.h"
@@ -125,14 +128,12 @@ static void fill(struct tensor *t) {
     }
 }
 
-static struct node *add_input(struct program *p, enum dtype dtype) {
-    int64_t dims[MAX_RANK];
+static struct node *add_input_of(struct program *p, enum dtype dtype, struct shape shape) {
     char name[32];
     assert_true(p->n_inputs < MAX_INPUTS);
     snprintf(name, sizeof(name), "in%d", p->n_inputs);
     struct node *node;
     assert_null(graph_add_node(&p->graph, name, "Placeholder", "", &node));
-    struct shape shape = input_shape(p, dims);
     node_set_attr_type(&p->graph, node, "dtype", dtype);
     node_set_attr_shape(&p->graph, node, "shape", shape);
     assert_null(node_finish(&p->graph, node));
@@ -142,6 +143,11 @@ static struct node *add_input(struct program *p, enum dtype dtype) {
     fill(t);
     p->inputs[p->n_inputs++] = p->values[p->n_values++] = node;
     return node;
+}
+
+static struct node *add_input(struct program *p, enum dtype dtype) {
+    int64_t dims[MAX_RANK];
+    return add_input_of(p, dtype, input_shape(p, dims));
 }
 
 /* A value of the dtype; the last step's where it fits, so that programs grow deep. */
@@ -193,12 +199,23 @@ static void add_operands(struct program *p, struct node *node) {
     }
 }
 
-static void add_step(struct program *p, enum dtype wanted) {
-    const struct kernel_def *row = random_row();
+static struct node *begin_step(struct program *p, const char *op) {
     struct node *node;
     char name[32];
     snprintf(name, sizeof(name), "step%d", p->n_steps);
-    assert_null(graph_add_node(&p->graph, name, row->op, "", &node));
+    assert_null(graph_add_node(&p->graph, name, op, "", &node));
+    return node;
+}
+
+static void finish_step(struct program *p, struct node *node) {
+    assert_null(node_finish(&p->graph, node));
+    p->results[p->n_steps] = TENSOR_INIT;
+    p->steps[p->n_steps++] = p->values[p->n_values++] = node;
+}
+
+static void add_step(struct program *p, enum dtype wanted) {
+    const struct kernel_def *row = random_row();
+    struct node *node = begin_step(p, row->op);
     for (int c = 0; c < KERNEL_MAX_CONSTRAINTS && row->constraints[c].attr; c++)
         node_set_attr_type(&p->graph, node, row->constraints[c].attr,
                            one_of(row->constraints[c].types, wanted));
@@ -207,10 +224,73 @@ static void add_step(struct program *p, enum dtype wanted) {
     if (op_signature_attr(node->op, "shape"))
         node_set_attr_shape(&p->graph, node, "shape", SHAPE_UNKNOWN);
     add_operands(p, node);
-    assert_null(node_finish(&p->graph, node));
+    finish_step(p, node);
     assert_true(kernel_find(node, "CPU")->flags & KERNEL_ELEMENTWISE);
-    p->results[p->n_steps] = TENSOR_INIT;
-    p->steps[p->n_steps++] = p->values[p->n_values++] = node;
+}
+
+/* ---- products ---- */
+
+static int64_t size_of(const int64_t *sizes, uint32_t n) { return sizes[draw(n)]; }
+#define SIZE_OF(...) \
+    size_of((const int64_t[]){__VA_ARGS__}, ARRAY_LEN(((const int64_t[]){__VA_ARGS__})))
+
+/* Sometimes a value that a product by AMX cannot have. */
+static void add_factor(struct program *p, struct node *product, enum dtype dtype, int rank,
+                       const int64_t *dims) {
+    node_add_input(&p->graph, product, add_input_of(p, dtype, (struct shape){rank, dims}), 0);
+    struct tensor *t = &p->tensors[p->n_inputs - 1];
+    if (dtype == DT_FLOAT && t->n_elements > 0 && draw(8) == 0)
+        ((float *)tensor_data(t))[draw((uint32_t)t->n_elements)] = draw(2) ? INFINITY : NAN;
+    p->n_values--; /* no other step takes it: hardly a shape fits */
+}
+
+static void add_matrix_product(struct program *p, enum dtype dtype) {
+    bool is_stack = draw(3) == 0, transposes = draw(3) == 0;
+    int64_t m = SIZE_OF(1, 7, 64, 300, 1200), k = SIZE_OF(0, 1, 5, 64, 300),
+            n = SIZE_OF(1, 10, 64, 300), batch = SIZE_OF(1, 2, 5);
+    struct node *node = begin_step(p, is_stack ? "BatchMatMulV2" : "MatMul");
+    node_set_attr_type(&p->graph, node, "T", dtype);
+    node_set_attr_b(&p->graph, node, is_stack ? "adj_y" : "transpose_b", transposes);
+    p->rank = is_stack ? 3 : 2;
+    int skipped = is_stack ? 0 : 1;
+    add_factor(p, node, dtype, p->rank, (int64_t[]){batch, m, k} + skipped);
+    add_factor(p, node, dtype, p->rank,
+               (int64_t[]){batch, transposes ? n : k, transposes ? k : n} + skipped);
+    memcpy(p->dims, (int64_t[]){batch, m, n} + skipped, (size_t)p->rank * sizeof(*p->dims));
+    finish_step(p, node);
+}
+
+static void add_convolution(struct program *p, enum dtype dtype) {
+    int64_t batch = SIZE_OF(1, 3, 8), side = SIZE_OF(5, 9, 28), window = SIZE_OF(1, 3, 5),
+            in = SIZE_OF(1, 3, 16, 32), out = SIZE_OF(1, 4, 16, 40), stride = SIZE_OF(1, 1, 2);
+    bool is_valid = draw(2), is_grouped = in == 16 && out == 16 && draw(3) == 0;
+    struct attr_value strides[4];
+    for (int i = 0; i < 4; i++)
+        strides[i] = (struct attr_value){.type = ATTR_INT, .i = i % 3 ? stride : 1};
+    struct node *node = begin_step(p, "Conv2D");
+    node_set_attr_type(&p->graph, node, "T", dtype);
+    node_set_attr_s(&p->graph, node, "padding", is_valid ? "VALID" : "SAME");
+    node_set_attr(&p->graph, node, "strides",
+                  &(struct attr_value){.type = ATTR_LIST_INT, .list = {strides, 4}});
+    add_factor(p, node, dtype, 4, (int64_t[]){batch, side, side, in});
+    add_factor(p, node, dtype, 4, (int64_t[]){window, window, is_grouped ? in / 4 : in, out});
+    int64_t places = is_valid ? (side - window) / stride + 1 : (side + stride - 1) / stride;
+    p->rank = 4;
+    memcpy(p->dims, (int64_t[]){batch, places, places, out}, 4 * sizeof(*p->dims));
+    finish_step(p, node);
+}
+
+/* A product, mostly with a bias. */
+static void add_product(struct program *p, enum dtype dtype) {
+    (draw(2) ? add_matrix_product : add_convolution)(p, dtype);
+    if (draw(3) == 0)
+        return;
+    struct node *node = begin_step(p, "BiasAdd");
+    node_set_attr_type(&p->graph, node, "T", dtype);
+    node_add_input(&p->graph, node, p->steps[0], 0);
+    node_add_input(&p->graph, node,
+                   add_input_of(p, dtype, (struct shape){1, &p->dims[p->rank - 1]}), 0);
+    finish_step(p, node);
 }
 
 static const struct tensor *value_of(const struct program *p, const struct node *node) {
@@ -339,25 +419,48 @@ static void check_shapes(const struct program *p, const struct node *node, const
     graph_shapes_fini(&shapes);
 }
 
-static bool run_program(uint64_t number, struct pool *pool) {
+static bool is_read(const struct program *p, const struct node *value) {
+    for (int k = 0; k < p->n_steps; k++)
+        for (int i = 0; i < p->steps[k]->n_data; i++)
+            if (p->steps[k]->inputs[i].src == value)
+                return true;
+    return false;
+}
+
+/* A product that is no result may also be put in front of the program of the others. */
+static struct node *make_fused(struct program *p, const bool *is_result, bool has_product) {
+    struct node *members[MAX_STEPS], *fused = p->steps[p->n_steps - 1];
+    bool prepends = has_product && !is_result[0] && is_read(p, p->steps[0]) && draw(2);
+    memcpy(members, p->steps, sizeof(members));
+    assert_null(fused_node_make(&p->graph, members + prepends, p->n_steps - prepends,
+                                is_result + prepends));
+    if (prepends)
+        assert_null(fused_node_prepend(&p->graph, fused, members[0]));
+    assert_string_equal(fused->op_name, OP_FUSED);
+    assert_int_equal(node_attr(fused, "program")->list.n_values, p->n_steps);
+    return fused;
+}
+
+static bool run_program(uint64_t number, struct pool *pool, bool has_product) {
     struct program p = {.n_values = 0};
     bool is_result[MAX_STEPS] = {false};
     seed = number * 0x9E3779B97F4A7C15u + 1;
     draw(2);
     graph_init(&p.graph);
     choose_shape(&p);
-    enum dtype wanted = one_of(DTYPES_NUMBER, draw(3) ? DT_FLOAT : DT_DOUBLE);
+    enum dtype wanted =
+        one_of(has_product ? DTYPES_REAL_FLOAT : DTYPES_NUMBER, draw(3) ? DT_FLOAT : DT_DOUBLE);
     int n_steps = 1 + (int)draw(MAX_STEPS);
+    if (has_product)
+        add_product(&p, wanted);
+    n_steps = MAX(n_steps, p.n_steps);
     for (int k = 0; k < n_steps; k++) {
-        add_step(&p, wanted);
+        if (k >= p.n_steps)
+            add_step(&p, wanted);
         is_result[k] = k + 1 == n_steps || draw(4) == 0;
     }
     struct status *expected = run_one_by_one(&p);
-    struct node *fused = p.steps[n_steps - 1];
-    struct node *members[MAX_STEPS];
-    memcpy(members, p.steps, sizeof(members));
-    assert_null(fused_node_make(&p.graph, members, n_steps, is_result));
-    assert_string_equal(fused->op_name, OP_FUSED);
+    struct node *fused = make_fused(&p, is_result, has_product);
     for (int way = 0; way < 5; way++) {
         kernel_set_in_place(way != 2);
         fused_set_mixed(way < 3); /* else also small values of several shapes run by blocks */
@@ -379,18 +482,24 @@ static bool run_program(uint64_t number, struct pool *pool) {
     return succeeded;
 }
 
-static void test_random_programs_give_the_bits_of_their_nodes(void **state) {
+static void run_programs(bool have_products) {
     struct pool *pool = pool_new(2);
     const char *only = getenv("FUSED_PROGRAM");
     int n_good = 0, n = only ? 1 : 400;
     for (int i = 0; i < n; i++) {
         uint64_t number = only ? strtoull(only, NULL, 10) : (uint64_t)i;
         program_number = number;
-        n_good += run_program(number, pool);
+        n_good += run_program(number, pool, have_products);
     }
     print_message("%d programs of %d without an error\n", n_good, n);
     assert_true(only || (n_good > n / 3 && n_good < n));
     pool_free(pool);
+}
+
+static void test_random_programs_give_the_bits_of_their_nodes(void **state) { run_programs(false); }
+
+static void test_random_programs_behind_products_give_the_bits_of_their_nodes(void **state) {
+    run_programs(true);
 }
 
 /* ---- mistakes ---- */
@@ -407,6 +516,38 @@ static void test_an_error_names_the_node_that_made_it(void **state) {
                       "Integer division by zero\n\t [[{{node quotient}}]]");
 }
 
+#define PRODUCT(rows)                                                                     \
+    "x = Const() {dtype=float, value=float[1,2]{3, 4}}\n"                                 \
+    "y = Const() {dtype=float, value=float[" rows "]{1, 1}}\n"                            \
+    "c = _MrFused(x, y) {Tin=[float, float], Tout=[float], program=[&MatMul{T=float, "    \
+    "transpose_a=false, transpose_b=false}, &Neg{T=float}], names=[\"product\", \"c\"], " \
+    "operands=[0, 1, 2], results=[1]}\n"
+
+static void test_an_error_names_the_product_that_made_it(void **state) {
+    kernel_test_run(PRODUCT("2,1"), "c", "float[1,1]{-7}");
+    kernel_test_fails(PRODUCT("1,2"), "c", STATUS_INVALID_ARGUMENT,
+                      "Matrix size-incompatible: In[0]: [1,2], In[1]: [1,2]\n"
+                      "\t [[{{node product}}]]");
+}
+
+/* As a worker reads it: an empty list of numbers arrives as an empty list. */
+static void test_an_instruction_takes_empty_lists(void **state) {
+    kernel_test_run("x = Const() {dtype=float, value=float[1,1,1,1]{2}}\n"
+                    "c = _MrFused(x) {Tin=[float], Tout=[float], program=[&Conv2D{T=float, "
+                    "strides=[1, 1, 1, 1], padding=\"SAME\", explicit_paddings=[], "
+                    "data_format=\"NHWC\", dilations=[1, 1, 1, 1], use_cudnn_on_gpu=true}, "
+                    "&Neg{T=float}], names=[\"p\", \"c\"], operands=[0, 0, 1], results=[1]}\n",
+                    "c", "float[1,1,1,1]{-4}");
+}
+
+static void test_only_the_first_instruction_may_be_a_product(void **state) {
+    kernel_test_fails("x = Const() {dtype=float, value=float[1,1]{2}}\n"
+                      "c = _MrFused(x) {Tin=[float], Tout=[float], program=[&Neg{T=float}, "
+                      "&MatMul{T=float, transpose_a=false, transpose_b=false}], "
+                      "names=[\"n\", \"c\"], operands=[0, 1, 1], results=[1]}\n",
+                      "c", STATUS_INVALID_ARGUMENT, "cannot be part of a fused program");
+}
+
 static void test_only_elementwise_ops_are_taken(void **state) {
     kernel_test_fails("x = Const() {dtype=float, value=float[2]{6, 8}}\n"
                       "c = _MrFused(x) {Tin=[float], Tout=[float], program=[&Softmax{T=float}], "
@@ -418,8 +559,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exactly_the_rows_with_an_engine_are_elementwise),
         cmocka_unit_test(test_random_programs_give_the_bits_of_their_nodes),
+        cmocka_unit_test(test_random_programs_behind_products_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_an_error_names_the_node_that_made_it),
+        cmocka_unit_test(test_an_error_names_the_product_that_made_it),
+        cmocka_unit_test(test_an_instruction_takes_empty_lists),
+        cmocka_unit_test(test_only_the_first_instruction_may_be_a_product),
         cmocka_unit_test(test_only_elementwise_ops_are_taken),
     };
+    denormals_flush_to_zero(); /* as the pool's threads and those that run steps */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

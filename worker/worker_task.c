@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "kernels/host/files/checkpoint_peer.h"
+#include "kernels/support/swap.h"
 
 enum { IO_THREADS = 4 };
 
@@ -62,6 +63,8 @@ static struct status *open_gpus(struct worker_task *task,
     for (int i = n; i < GPU_MAX_DEVICES; i++)
         free(gpus[i].full_name);
     task->n_devices += n;
+    for (int i = 0; i < n; i++)
+        swap_add_device(&gpus[i]);
     if (st && options->gpu_mode == GPU_REQUIRE)
         return status_prefix_take(st, "gpu: required, but ");
     struct str about = STR_INIT;
@@ -115,6 +118,8 @@ void worker_task_stop(struct worker_task *task) {
 void worker_task_fini(struct worker_task *task) {
     if (task->io_pool)
         worker_task_stop(task);
+    for (int i = task->n_cpu_devices; i < task->n_devices; i++)
+        swap_remove_device(&task->devices[i]);
     if (task->gpu_plugin)
         task->gpu_plugin->close(&task->devices[task->n_cpu_devices],
                                 task->n_devices - task->n_cpu_devices);

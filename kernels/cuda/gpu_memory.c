@@ -318,7 +318,8 @@ struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_ap
     if (granularity == 0 || (memory->alignment & (memory->alignment - 1)) != 0)
         return status_internal("the CUDA driver says an alignment of %d and a granularity of %zu",
                                alignment, granularity);
-    memory->step_bytes = (STEP_BYTES + granularity - 1) / granularity * granularity;
+    size_t step_bytes = MIN(MAX(limit_bytes, (size_t)1), (size_t)STEP_BYTES);
+    memory->step_bytes = (step_bytes + granularity - 1) / granularity * granularity;
     size_t n_steps = limit_bytes / memory->step_bytes + (limit_bytes % memory->step_bytes != 0);
     memory->limit_bytes = MAX(n_steps, (size_t)1) * memory->step_bytes;
     TRY(driver_status(api->cuMemAddressReserve(&memory->base, memory->limit_bytes, 0, 0, 0),

@@ -116,6 +116,47 @@ with tf1.Session(sys.argv[1], config=config) as session:
 """
 
 
+# A loop in a loop whose gradient keeps ten times the memory of the GPU, with stacks and a condition
+# that the GPU computes, and with TensorLists. Then without swap_memory.
+SWAPPING = """
+import json
+import sys
+import numpy
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+SIZE, N = 20000, 130  # 2 · 4 · SIZE · N bytes: ten times 2 MiB
+
+def loop(n, y, body, swaps=True):
+    return tf.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, body(y)), [0, y],
+                         parallel_iterations=1, swap_memory=swaps)[1]
+
+def run(device, is_v2, swaps=True):
+    (tf1.enable_control_flow_v2 if is_v2 else tf1.disable_control_flow_v2)()
+    with tf.Graph().as_default() as graph, tf.device(device):
+        x = tf1.placeholder(tf.float32, [SIZE])
+        w = tf.reduce_mean(x) * 0.5
+        step = lambda y: tf.sin(y * w) + x
+        branch = lambda y: tf.cond(tf.reduce_mean(y) > 1.2, lambda: step(y), lambda: y + x)
+        if is_v2:  # a cond's Optionals are on the CPU
+            branch = step
+        y = loop(N // 5, x, lambda y: loop(5, branch(y), step, swaps), swaps)
+        grad = tf.gradients(tf.reduce_mean(y), x)[0]
+        total = tf.reduce_sum(grad * tf.range(float(SIZE)) / SIZE)
+        with tf1.Session(sys.argv[1]) as session:
+            feed = {x: numpy.linspace(0.5, 1.5, SIZE).astype("float32")}
+            return [float(value) for value in session.run([y[0], total], feed)]
+
+CPU, GPU = ("/job:worker/task:0/device:" + name for name in ("CPU:0", "GPU:0"))
+for is_v2 in (False, True):
+    print(json.dumps([run(device, is_v2) for device in (CPU, GPU)]))
+try:
+    print(json.dumps(run(GPU, False, swaps=False)))
+except tf.errors.ResourceExhaustedError:
+    print(json.dumps("no memory"))
+"""
+
+
 def has_driver():
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -202,6 +243,16 @@ class TestGpu(harness.TestCase):
                                              more={"MILLRACE_SIM_TF32": 1}))
                  for flags in ([], ["--worker-flag", "--no-gpu-tf32"])]
         self.assertEqual(found, [[0.0, 0.0], [1.0, 1.0]])
+
+    def test_a_loop_keeps_ten_times_the_memory_of_its_gpu(self):
+        command = ["sh", "-c", 'exec "$0" -c "$1" "$MILLRACE_TARGET"', WARM_PYTHON, SWAPPING]
+        output = self.run_on_gpus(*command, n_devices=1, flags=["--worker-flag", "--gpu-memory=2M"])
+        *results, without = (json.loads(line) for line in output.splitlines())
+        self.assertEqual(len(results), 2)
+        for on_cpu, on_gpu in results:
+            self.assertEqual(on_cpu[0], on_gpu[0])
+            self.assertAlmostEqual(on_cpu[1], on_gpu[1], delta=TOLERANCE * abs(on_cpu[1]))
+        self.assertEqual(without, "no memory")
 
     def lost_gpu(self, kill, *flags):
         """The processes of a client, a worker that loses its GPU in the Nth call of the driver, and

@@ -254,7 +254,8 @@ static struct status *build_kernel(struct plan_builder *b, const struct node *no
         share_plain_state(b, instance);
     if ((instance->def->flags & KERNEL_SESSION_STATE) && instance->state)
         share_session_state(plan, instance);
-    out->kind = instance->def->flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
+    uint32_t flags = instance->def->flags | (is_of_cpu ? def->flags : 0);
+    out->kind = flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
     out->instance = instance;
     out->compute = instance->compute;
     out->cheap_elements = cost_cheap_elements(instance->cost);

@@ -1,5 +1,7 @@
 /* Reads lists, shapes and rows from inputs (kernels/host/resources/list_internal.h). */
 #include "kernels/host/resources/list_internal.h"
+#include "kernels/support/device_engine.h"
+#include "kernels/support/swap.h"
 
 /* ---- shapes ---- */
 
@@ -122,4 +124,20 @@ struct status *list_set_row(struct tensor_list *list, int64_t to, const struct t
     struct status *st = tensor_list_set(list, to, &row);
     tensor_clear(&row);
     return st;
+}
+
+/* ---- elements in the host's memory ---- */
+
+struct status *list_bring_back(struct kernel_ctx *ctx, struct tensor_list **list) {
+    int64_t n = (*list)->n, first = 0;
+    if (likely(!kernel_is_for_device(ctx)))
+        return NULL;
+    while (first < n && !swap_is_out(ctx, &(*list)->elements[first]))
+        first++;
+    if (first == n)
+        return NULL;
+    TRY(tensor_list_own(list, n));
+    for (int64_t i = first; i < n; i++)
+        TRY(swap_in_now(ctx, &(*list)->elements[i]));
+    return NULL;
 }

@@ -50,6 +50,10 @@ static inline struct status *list_check_dtype(const struct tensor_list *list, en
 /* Reads an int32 scalar. The error message begins with `what`. */
 struct status *list_scalar(const struct tensor *t, const char *what, int64_t *ret) MUST_USE;
 
+/* On a device, brings back the elements that were moved to the host's memory (kernels/support/
+ * swap.h), for a kernel that reads them all. Replaces *list if others hold it, too. */
+struct status *list_bring_back(struct kernel_ctx *ctx, struct tensor_list **list) MUST_USE;
+
 /* Sets element `to` of a list that only the caller holds to row i of `t`, as a view that shares
  * the elements of `t`, whose rank is 1 or more. */
 struct status *list_set_row(struct tensor_list *list, int64_t to, const struct tensor *t,

@@ -79,6 +79,7 @@ static enum kernel_result list_stack(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
     TRY_OUT(list_shape_of_input(ctx, 1, list, &shape));
+    TRY_OUT(list_bring_back(ctx, &list));
     if (*n_wanted >= 0 && *n_wanted != list->n)
         st = status_invalid(
             "Operation expected a list with %lld elements but got a list with %lld elements.",
@@ -99,6 +100,7 @@ static enum kernel_result list_gather(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
     TRY_OUT(list_shape_of_input(ctx, 2, list, &shape));
+    TRY_OUT(list_bring_back(ctx, &list));
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t index = tensor_index_at(indices, i);
         if (unlikely(index < 0 || index >= list->n)) {
@@ -280,6 +282,7 @@ static enum kernel_result list_concat(struct kernel_ctx *ctx) {
     struct status *st = NULL;
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
+    TRY_OUT(list_bring_back(ctx, &list));
     st = concat_all(ctx, list);
 out:
     tensor_list_unref(list);

@@ -5,6 +5,7 @@
  * (kernels/host/resources/tensor_list.h). */
 #include "kernels/host/resources/list_internal.h"
 #include "kernels/support/dims.h"
+#include "kernels/support/swap.h"
 
 #include <stdlib.h>
 
@@ -91,6 +92,50 @@ static enum kernel_result list_element_shape(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+/* ---- elements that move to the host's memory ---- */
+
+/* Element i of a list that only the kernel holds is on its way to the host's memory. */
+struct list_swap {
+    struct swap swap;
+    struct tensor_list *list;
+    int64_t i;
+};
+
+static struct status *list_swapped(struct swap *swap, struct status *st_take) {
+    struct list_swap *job = CONTAINER_OF(swap, struct list_swap, swap);
+    if (st_take) {
+        tensor_list_unref(job->list);
+    } else {
+        tensor_clear(&job->list->elements[job->i]);
+        tensor_move(&job->list->elements[job->i], &swap->value);
+        list_output(swap->ctx, 0, job->list);
+    }
+    free(job);
+    return st_take;
+}
+
+/* Output 0 is the list, whose element i is new. Where memory is short the element moves first. */
+static enum kernel_result output_with_new_take(struct kernel_ctx *ctx, struct tensor_list *list,
+                                               int64_t i) {
+    if (likely(!swap_is_wanted(ctx, &list->elements[i]))) {
+        list_output(ctx, 0, list);
+        return KERNEL_DONE;
+    }
+    struct list_swap *job = aligned_alloc(_Alignof(struct list_swap), sizeof *job);
+    CHECK(job);
+    *job = (struct list_swap){.swap.finish = list_swapped, .list = list, .i = i};
+    return swap_out_start(ctx, &job->swap, &list->elements[i]);
+}
+
+/* An output is an element. It comes back if it was moved. */
+static enum kernel_result output_element_take(struct kernel_ctx *ctx, int output,
+                                              struct tensor *value) {
+    if (unlikely(swap_is_out(ctx, value)))
+        return swap_in_take(ctx, output, value);
+    tensor_move(&ctx->outputs[output], value);
+    return KERNEL_DONE;
+}
+
 /* ---- TensorListPushBack, TensorListPushBackBatch ---- */
 
 static enum kernel_result list_push(struct kernel_ctx *ctx) {
@@ -114,8 +159,7 @@ static enum kernel_result list_push(struct kernel_ctx *ctx) {
     TRY_OUT(tensor_list_own(&list, list->n + 1));
     TRY_OUT(tensor_list_set(list, list->n, value));
     list->n++;
-    list_output(ctx, 0, list);
-    return KERNEL_DONE;
+    return output_with_new_take(ctx, list, list->n - 1);
 out:
     tensor_list_unref(list);
     return kernel_fail(ctx, st);
@@ -190,6 +234,7 @@ static struct status *read_unset(struct kernel_ctx *ctx, const struct tensor_lis
 static enum kernel_result list_get(struct kernel_ctx *ctx) {
     const struct tensor *index = kernel_input(ctx, 1);
     struct tensor_list *list = NULL;
+    struct tensor value = TENSOR_INIT;
     struct status *st = NULL;
     if (index->n_elements != 1)
         return kernel_fail(ctx,
@@ -204,13 +249,13 @@ static enum kernel_result list_get(struct kernel_ctx *ctx) {
     else if (unlikely(!tensor_list_has(list, i)))
         st = read_unset(ctx, list);
     else if (tensor_list_is_sole(list)) /* no other holder reads the element again */
-        tensor_move(&ctx->outputs[0], &list->elements[i]);
+        tensor_move(&value, &list->elements[i]);
     else
-        tensor_copy(&ctx->outputs[0], &list->elements[i]);
+        tensor_copy(&value, &list->elements[i]);
 out:
     tensor_list_unref(list);
     KERNEL_TRY(ctx, st);
-    return KERNEL_DONE;
+    return tensor_has_value(&value) ? output_element_take(ctx, 0, &value) : KERNEL_DONE;
 }
 
 static struct status *pop_unset(struct kernel_ctx *ctx, const struct tensor_list *list) {
@@ -225,6 +270,7 @@ static struct status *pop_unset(struct kernel_ctx *ctx, const struct tensor_list
 
 static enum kernel_result list_pop(struct kernel_ctx *ctx) {
     struct tensor_list *list = NULL;
+    struct tensor value = TENSOR_INIT;
     struct status *st = NULL;
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[1]));
@@ -234,12 +280,12 @@ static enum kernel_result list_pop(struct kernel_ctx *ctx) {
     }
     TRY_OUT(tensor_list_own(&list, list->n));
     if (likely(tensor_list_has(list, list->n - 1)))
-        tensor_move(&ctx->outputs[1], &list->elements[list->n - 1]);
+        tensor_move(&value, &list->elements[list->n - 1]);
     else
         TRY_OUT(pop_unset(ctx, list));
     list->n--;
     list_output(ctx, 0, list);
-    return KERNEL_DONE;
+    return tensor_has_value(&value) ? output_element_take(ctx, 1, &value) : KERNEL_DONE;
 out:
     tensor_list_unref(list);
     return kernel_fail(ctx, st);
@@ -280,8 +326,7 @@ static enum kernel_result list_set(struct kernel_ctx *ctx) {
     if (i >= list->n)
         TRY_OUT(tensor_list_resize(list, i + 1));
     TRY_OUT(tensor_list_set(list, i, &ctx->inputs[2]));
-    list_output(ctx, 0, list);
-    return KERNEL_DONE;
+    return output_with_new_take(ctx, list, i);
 out:
     tensor_list_unref(list);
     return kernel_fail(ctx, st);

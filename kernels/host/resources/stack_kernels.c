@@ -7,6 +7,7 @@
 
 #include "kernels/host.h"
 #include "kernels/kernel.h"
+#include "kernels/support/swap.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 
@@ -20,6 +21,7 @@ struct stack {
     int64_t max_size; /* -1: no limit */
     /* guarded by lock */
     struct tensor *values;
+    bool *is_out; /* by value: it was moved from the device's memory to the host's */
     int64_t n, capacity;
     bool is_closed;
 };
@@ -28,7 +30,9 @@ static void stack_drop(struct stack *stack) {
     for (int64_t i = 0; i < stack->n; i++)
         tensor_clear(&stack->values[i]);
     free(stack->values);
+    free(stack->is_out);
     stack->values = NULL;
+    stack->is_out = NULL;
     stack->n = stack->capacity = 0;
 }
 
@@ -196,15 +200,61 @@ static struct status *push_locked(struct stack *stack, const struct tensor *valu
             memcpy(values, stack->values, (size_t)stack->n * sizeof(*values));
         free(stack->values);
         stack->values = values;
+        stack->is_out = xreallocarray(stack->is_out, (size_t)capacity, sizeof *stack->is_out);
         stack->capacity = capacity;
     }
+    stack->is_out[stack->n] = false;
     tensor_copy(&stack->values[stack->n++], value);
     return NULL;
 }
 
+static struct status *push_init(struct kernel_init *init) {
+    bool *swaps = xmalloc(sizeof *swaps);
+    init->state = swaps;
+    init->plain_state_bytes = sizeof *swaps;
+    return node_get_b(init->node, "swap_memory", swaps);
+}
+
+/* The value at `slot` is on its way to the host's memory. */
+struct push_swap {
+    struct swap swap;
+    struct stack *stack;
+    int64_t slot;
+    const void *data; /* of the value on the device */
+};
+
+/* The value may have been popped meanwhile. */
+static struct status *push_swapped(struct swap *swap, struct status *st_take) {
+    struct push_swap *push = CONTAINER_OF(swap, struct push_swap, swap);
+    struct stack *stack = push->stack;
+    pthread_mutex_lock(&stack->lock);
+    if (!st_take && push->slot < stack->n && stack->values[push->slot].data == push->data) {
+        tensor_clear(&stack->values[push->slot]);
+        tensor_move(&stack->values[push->slot], &swap->value);
+        stack->is_out[push->slot] = true;
+    }
+    pthread_mutex_unlock(&stack->lock);
+    tensor_clear(&swap->value);
+    object_unref(&stack->object);
+    free(push);
+    return st_take;
+}
+
+/* Takes the stack's reference. */
+static enum kernel_result push_swap_take(struct kernel_ctx *ctx, struct stack *stack, int64_t slot,
+                                         const struct tensor *value) {
+    struct push_swap *push = aligned_alloc(_Alignof(struct push_swap), sizeof *push);
+    CHECK(push);
+    *push = (struct push_swap){
+        .swap.finish = push_swapped, .stack = stack, .slot = slot, .data = value->data};
+    return swap_out_start(ctx, &push->swap, value);
+}
+
 static enum kernel_result stack_push(struct kernel_ctx *ctx) {
+    const bool *swaps = ctx->instance->state;
     struct stack *stack = NULL;
     struct status *st;
+    int64_t slot = 0;
     KERNEL_TRY(ctx, stack_of_input(ctx, &stack));
     if (ctx->inputs[1].dtype != stack->dtype) {
         st = status_invalid("Must have type %d but got %d: Stack[%s] is of %s, the value of %s",
@@ -213,17 +263,24 @@ static enum kernel_result stack_push(struct kernel_ctx *ctx) {
     } else {
         pthread_mutex_lock(&stack->lock);
         st = push_locked(stack, &ctx->inputs[1]);
+        slot = stack->n - 1;
         pthread_mutex_unlock(&stack->lock);
+    }
+    if (!st) {
+        kernel_pass(ctx, 1, 0);
+        if (*swaps && swap_is_wanted(ctx, &ctx->outputs[0]))
+            return push_swap_take(ctx, stack, slot, &ctx->outputs[0]);
     }
     object_unref(&stack->object);
     KERNEL_TRY(ctx, st);
-    kernel_pass(ctx, 1, 0);
     return KERNEL_DONE;
 }
 
 static enum kernel_result stack_pop(struct kernel_ctx *ctx) {
     struct stack *stack = NULL;
     struct status *st = NULL;
+    struct tensor value = TENSOR_INIT;
+    bool is_out = false;
     KERNEL_TRY(ctx, stack_of_input(ctx, &stack));
     enum dtype wanted = (enum dtype)ctx->instance->out_types[0];
     pthread_mutex_lock(&stack->lock);
@@ -235,11 +292,16 @@ static enum kernel_result stack_pop(struct kernel_ctx *ctx) {
             dtype_name(stack->dtype), dtype_name(wanted), ctx->instance->node->name);
     else if (stack->n == 0)
         st = status_invalid("Stack[%s] is empty when calling Pop().", stack->name);
-    else
-        tensor_move(&ctx->outputs[0], &stack->values[--stack->n]);
+    else {
+        tensor_move(&value, &stack->values[--stack->n]);
+        is_out = stack->is_out[stack->n];
+    }
     pthread_mutex_unlock(&stack->lock);
     object_unref(&stack->object);
     KERNEL_TRY(ctx, st);
+    if (is_out)
+        return swap_in_take(ctx, 0, &value);
+    tensor_move(&ctx->outputs[0], &value);
     return KERNEL_DONE;
 }
 
@@ -258,12 +320,12 @@ static enum kernel_result stack_close(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     {.op = "StackV2", .compute = stack_compute, .init = stack_init, .fini = stack_state_fini,
      .flags = KERNEL_STATEFUL},
-    {.op = "StackPushV2", .compute = stack_push, .flags = KERNEL_STATEFUL},
+    {.op = "StackPushV2", .compute = stack_push, .init = push_init, .flags = KERNEL_STATEFUL},
     {.op = "StackPopV2", .compute = stack_pop, .flags = KERNEL_STATEFUL},
     {.op = "StackCloseV2", .compute = stack_close, .flags = KERNEL_STATEFUL},
     {.op = "Stack", .compute = stack_v1_compute, .init = stack_init, .fini = stack_state_fini,
      .flags = KERNEL_STATEFUL},
-    {.op = "StackPush", .compute = stack_push, .flags = KERNEL_STATEFUL},
+    {.op = "StackPush", .compute = stack_push, .init = push_init, .flags = KERNEL_STATEFUL},
     {.op = "StackPop", .compute = stack_pop, .flags = KERNEL_STATEFUL},
     {.op = "StackClose", .compute = stack_close, .flags = KERNEL_STATEFUL},
 };

@@ -49,8 +49,8 @@ def tasks(bin_dir, target, admin, prefix):
         return [PYTHON, "-c", code]
 
     master = ("--admin", admin["master"])
-    trace = (f"import tensorflow as tf; tf.profiler.experimental.client.trace('{target}', "
-             f"'{prefix}-profile', 1000, num_tracing_attempts=1)")
+    profile = (f"import tensorflow as tf; tf.profiler.experimental.client.trace('{target}', "
+               f"'{prefix}-profile', 1000, num_tracing_attempts=1)")
     return [
         ("is all well?", tool("status", "--target", target, *master)),
         ("is this daemon ready?", page("worker/0", "/readyz")),
@@ -62,7 +62,9 @@ def tasks(bin_dir, target, admin, prefix):
         ("which values wait, for whom?", page("worker/0", "/rendezvousz")),
         ("who holds the memory?", page("ps/0", "/memz")),
         ("which transport, and why?", page("worker/0", "/transportz")),
-        ("why was a step slow?", client(trace)),
+        ("why was a step slow?", tool("trace", "--out", "-", *master)),
+        ("the same, in TensorBoard's profile", client(profile)),
+        ("where does a node run, and why there?", tool("graph", *master)),
         ("what do ops take?", tool("costs", *master)),
         ("which settings run, from where?", page("master", "/flagz")),
         ("is a configuration valid?", [os.path.join(bin_dir, "tf-worker"), "--check-config"]),

@@ -41,6 +41,7 @@ struct master_flags {
     struct tls_flags tls;
     struct task_flags own; /* of the task that --with-worker adds */
     int log_level, log_format, placement;
+    int replace; /* index in replace_modes */
     bool with_worker, insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves,
         recv_scheduling;
     int64_t threads, task_wait_ms, save_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
@@ -53,6 +54,8 @@ struct master_flags {
     struct cluster_spec spec;
     struct arena arena;
 };
+
+static const char *const replace_modes[] = {"off", "auto", NULL};
 
 /* in the order of enum session_clusters_mode */
 static const char *const session_clusters_modes[] = {"off", "own", "any", NULL};
@@ -164,6 +167,10 @@ static const struct option_row rows[] = {
         " task; spread: variables over the tasks of job ps, by bytes, and what asks for one of"
         " several tasks (/job:worker) by estimated costs; cost: what has no state where a"
         " simulation by estimated costs ends soonest"), .choices = placement_names},
+    {ROW("replace", OPTION_CHOICE, replace, "auto", NULL,
+        "auto: nodes that were placed by cost are placed again, at most three times for each"
+        " signature, when measured costs contradict those that they were placed by; the"
+        " placement with the shorter steps is kept; off: they stay"), .choices = replace_modes},
     {ROW("cost-file", OPTION_STRING, cost_file, NULL, "PATH",
         "keep what nodes have taken in this file, for placement by cost after a restart; some "
         "steps of all sessions are measured then (default: of sessions that are placed by cost, "
@@ -537,6 +544,7 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->max_executables = (int)flags->max_executables;
     ret->check_shapes = flags->check_shapes;
     ret->compile.placement = (enum placement)flags->placement;
+    ret->replaces = flags->replace != 0;
     ret->measures_all = flags->cost_file != NULL;
     ret->compile.bfloat16_sends = flags->bfloat16_sends;
     ret->compile.recv_scheduling = flags->recv_scheduling;

@@ -36,8 +36,10 @@ PAPERS = (
          "worker/plan/plan.c worker/executor/executor.c",
          "unit/worker/test_executor.c ../bench/executor.c", {}),
         ("3.2.1", "placement",
-         "master/compile/place*.c master/compile/pass_place.c master/compile/schedule*.c",
-         "unit/master/data/place*.txt unit/master/test_schedule.c unit/master/test_place_search.c",
+         "master/compile/place*.c master/compile/pass_place.c master/compile/schedule*.c "
+         "master/session/placement_trial.c",
+         "unit/master/data/place*.txt unit/master/test_schedule.c unit/master/test_place_search.c "
+         "unit/master/test_placement_trial.c e2e/test_placement.py",
          {"constraints and a simple rule": "file:master/compile/pass_place.c",
           "variables spread by bytes": "file:master/compile/place_spread.c",
           "a cost model": "file:master/compile/place_cost.c",

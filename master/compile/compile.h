@@ -37,11 +37,16 @@ struct link_table;
 struct cost_table;
 struct placed_graph;
 struct compiled_cost;
+struct compiled;
+struct placed_node;
 
 struct compile_options {
     enum placement placement;
     struct link_table *links; /* borrowed; NULL: nothing is known of them */
     struct cost_table *costs; /* borrowed; NULL: nothing is measured for this session */
+    /* The signature's present executable, if it is placed again: what has state stays where it is
+     * there, and other nodes stay unless the simulated step is relevantly shorter. Borrowed. */
+    const struct compiled *present;
     bool allow_soft_placement;
     bool no_optimizations; /* opt_level L0: no optional pass */
     /* floats travel between tasks as bfloat16: the client's wish, or the operator's */
@@ -88,6 +93,8 @@ struct compilation {
     struct graph_shapes shapes;  /* what compilation_shapes keeps */
     struct compiled_cost *costs; /* set by the partition pass (cost_rows.h) */
     int n_costs;
+    struct placed_node *placement; /* where the place pass had a choice; else none */
+    int n_placed;
     struct arena arena;      /* scratch, lives as long as the compilation */
     struct compiled *result; /* filled by partition */
 };
@@ -156,6 +163,8 @@ struct compiled {
     uint64_t *feed_needs;
     struct compiled_cost *costs; /* the nodes that sampled steps measure (cost_rows.h) */
     int n_costs;
+    struct placed_node *placement; /* by cost, and there was a choice (placement.h); else none */
+    int n_placed;
     int n_barrier_saves; /* as in struct compilation */
     int *saved_tasks;    /* the tasks whose values they save */
     int n_saved_tasks;

@@ -4,11 +4,13 @@
 #define MILLRACE_MASTER_COMPILE_COST_ROWS_H
 
 #include "master/compile/compile.h"
+#include "master/compile/cost_table.h"
 
 struct compiled_cost {
     const char *node; /* its name in traces: the node's; on other devices than a CPU NAME:OP */
     const char *key;
-    double slowness; /* of its device, for this node; measured times are divided by it */
+    double slowness;    /* of its device, for this node; measured times are divided by it */
+    double expected_ns; /* what it was taken to cost when it was placed, undivided */
 };
 
 /* The shape with a guess in place of each unknown size, in the arena. */
@@ -19,6 +21,11 @@ const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
 
 /* Lists the nodes of the placed graph whose kernels compute and do not wait. Pool thread. */
 void cost_rows_find(struct compilation *c);
+/* By which part of a step's time the measured costs differ from `expected_ns`, one for each of
+ * compiled->costs, or NULL for those of the compilation: 0 none, below 1. Nodes that are not
+ * measured do not count; 0 also where so little time is at stake that no placement matters. */
+double cost_rows_contradiction(const struct compiled *compiled, const double *expected_ns,
+                               struct cost_table *table);
 /* Hands the list on to the result. */
 void cost_rows_keep(const struct compilation *c, struct compiled *compiled);
 

@@ -33,6 +33,7 @@
 #include "master/compile/compile_internal.h"
 #include "master/compile/cost_rows.h"
 #include "master/compile/partition.h"
+#include "master/compile/placement.h"
 #include "master/compile/place.h"
 
 enum { COPY_MAX_BYTES = 64 << 10 };
@@ -456,6 +457,7 @@ static void make_partitions(struct partitioner *p) {
     struct compiled *compiled = c->result = new_compiled(p);
     keep_saves(c, compiled);
     cost_rows_keep(c, compiled);
+    placement_keep_in_result(c, compiled);
     int n_tasks = p->devices->n_tasks;
     bool *has_nodes = arena_array(&c->arena, bool, n_tasks + 1);
     for (int id = 0; id < c->graph.n_nodes; id++)

@@ -16,6 +16,7 @@
 #include "common/graph/internal_ops.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/place.h"
+#include "master/compile/placement.h"
 
 enum { NO_TASK = -1, SEVERAL_TASKS = -2 };
 
@@ -177,7 +178,9 @@ static void place_fetches(struct step_placer *p) {
 struct status *pass_place(struct compilation *c, bool *ret_changed) {
     struct step_placer p = {.c = c};
     struct status *st = NULL;
+    bool had_choice = false;
     TRY_OUT(graph_topological_order(&c->graph, &p.order));
+    placement_pin_state(c);
     TRY_OUT(placer_init(&p.placer, &c->graph, c->devices, c->options, &c->arena));
     TRY_OUT(placer_settle(&p.placer, false));
     loop_frames_init(&p.frames, &c->graph, p.order, c->graph.n_live);
@@ -186,11 +189,13 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) {
     find_loop_tasks(&p);
     place_loops(&p);
     if (c->options->placement != PLACEMENT_SIMPLE)
-        place_by_cost(c, &p.placer, &p.frames, p.order);
+        had_choice = place_by_cost(c, &p.placer, &p.frames, p.order);
     place_groups(&p);
     place_followers(&p);
     place_generators(&p);
     place_fetches(&p);
+    if (had_choice)
+        placement_keep(c);
     if (c->options->placement_log)
         place_explain(&p.placer, p.order, p.why, c->options->placement_log);
     if (c->options->placed_graph)

@@ -77,8 +77,8 @@ void spread_variables(struct placer *placer);
 /* Chooses by the cost model the devices of groups that the client left open (place_cost.c); with
  * PLACEMENT_SPREAD only of those that it asked onto one of several tasks. Call it after
  * placer_settle(placer, false); `order` is the topological order. Changes nothing where that gains
- * nothing. */
-void place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
+ * nothing. False: there was nothing to choose. */
+bool place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
                    struct node *const *order);
 
 /* Why a step's node is where it is, if not by its group's constraints or by cost. */

@@ -70,19 +70,38 @@ static int take_placement(struct cost_placer *p, const int *chosen) {
     return n_moved;
 }
 
+static bool is_relevantly_better(const struct schedule_result *a, const struct schedule_result *b) {
+    double needed_ns = MAX(a->makespan_ns * MIN_GAIN, MIN_GAIN_NS);
+    return a->excess_bytes < b->excess_bytes || b->makespan_ns - a->makespan_ns >= needed_ns;
+}
+
+/* Chooses the present placement again, unless the choice gains something, or the present one gains
+ * nothing any more in comparison with the simple rule's. */
+static void keep_present(const struct cost_placer *p, struct schedule *schedule, int *chosen,
+                         struct cost_choice *choice) {
+    size_t size = sizeof(int) * (size_t)p->problem.n_groups;
+    struct schedule_result present = schedule_run(schedule, p->present);
+    if (is_relevantly_better(&choice->best, &present) ||
+        !is_relevantly_better(&present, &choice->simple))
+        return;
+    memcpy(chosen, p->present, size);
+    choice->best = present;
+    choice->is_better = memcmp(p->present, p->placed, size) != 0;
+}
+
 struct cost_choice cost_placer_choose(const struct cost_placer *p, struct schedule *schedule,
                                       int *chosen) {
     size_t size = sizeof(int) * (size_t)p->problem.n_groups;
     struct cost_choice choice = {.simple = schedule_run(schedule, p->placed)};
     memcpy(chosen, p->placed, size);
     choice.best = schedule_search(schedule, chosen, MAX_VISITS);
-    double needed_ns = MAX(choice.best.makespan_ns * MIN_GAIN, MIN_GAIN_NS);
-    choice.is_better = choice.best.excess_bytes < choice.simple.excess_bytes ||
-                       choice.simple.makespan_ns - choice.best.makespan_ns >= needed_ns;
+    choice.is_better = is_relevantly_better(&choice.best, &choice.simple);
     if (!choice.is_better) {
         memcpy(chosen, p->placed, size);
         choice.best = choice.simple;
     }
+    if (p->present)
+        keep_present(p, schedule, chosen, &choice);
     return choice;
 }
 
@@ -102,11 +121,13 @@ static void place(struct cost_placer *p) {
     schedule_free(schedule);
 }
 
-void place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
+bool place_by_cost(struct compilation *c, struct placer *placer, const struct loop_frames *frames,
                    struct node *const *order) {
     struct cost_placer p;
     cost_placer_init(&p, c, placer, frames, order);
-    if (p.has_choice)
+    bool has_choice = p.has_choice;
+    if (has_choice)
         place(&p);
     cost_placer_fini(&p);
+    return has_choice;
 }

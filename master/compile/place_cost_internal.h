@@ -21,6 +21,7 @@ struct cost_placer {
     int *loop_group; /* by outermost frame: the group of its free groups; -1: none yet */
     struct place_group **first_in; /* by the problem's group */
     int *placed;                   /* by the problem's group: its device by the simple rule */
+    int *present;    /* by group: its device now, if the step is placed again; or NULL */
     bool has_choice; /* some group may be on several devices; else no units are made */
     struct schedule_problem problem;
 };

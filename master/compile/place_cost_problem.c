@@ -11,6 +11,7 @@
 
 #include "common/graph/internal_ops.h"
 #include "master/compile/place_cost_internal.h"
+#include "master/compile/placement.h"
 
 /* ---- devices ---- */
 
@@ -157,6 +158,20 @@ static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
     p->problem.may_use = may_use;
 }
 
+/* Where the groups are that were placed before: those of a group are on one device. */
+static void find_present(struct cost_placer *p) {
+    const int *device_of_node = placement_present_devices(p->c, &p->arena);
+    if (!device_of_node)
+        return;
+    p->present = arena_array(&p->arena, int, p->problem.n_groups + 1);
+    memcpy(p->present, p->placed, sizeof(int) * (size_t)p->problem.n_groups);
+    for (int i = 0; i < p->c->graph.n_live; i++) {
+        int device = device_of_node[p->order[i]->id], g = cost_placer_group(p, p->order[i]);
+        if (g >= 0 && device >= 0 && p->problem.fixed[g] < 0)
+            p->present[g] = candidate_of(p, device);
+    }
+}
+
 /* ---- units ---- */
 
 static double unit_ns(struct cost_placer *p, const struct node *node,
@@ -276,6 +291,7 @@ void cost_placer_init(struct cost_placer *p, struct compilation *c, struct place
     constrain_groups(p, is_fixed_loop);
     p->has_choice = has_choice(p);
     if (p->has_choice) {
+        find_present(p);
         cost_estimates_init(&p->estimates, c, &p->arena);
         find_units(p);
     }

@@ -2,6 +2,7 @@
 #include "common/base/clock.h"
 #include "master/request/placement.h"
 #include "master/service/service_internal.h"
+#include "master/session/replacement.h"
 #include "rpc/daemon/page.h"
 
 enum {
@@ -71,6 +72,8 @@ static void add_signature(const struct executable *executable, struct str *out) 
     add_names("targets", signature->targets, signature->n_targets, out);
     page_text(out, "state", states[executable->state]);
     page_int(out, "steps", executable->n_steps);
+    if (replacement_why(executable))
+        page_text(out, "placement", replacement_why(executable));
     page_open(out, "tasks", '[');
     for (int i = 0; i < MIN(executable->n_tasks, MAX_NAMES); i++)
         page_name(out, NULL, task_name(tasks_at(session->env->tasks, executable->tasks[i])));

@@ -6,6 +6,8 @@
 #include "common/base/log.h"
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
+#include "master/compile/placement.h"
+#include "master/session/replacement.h"
 #include "master/session/session.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -29,6 +31,7 @@ static void move(struct executable *executable, enum executable_state to) {
 struct compile_job {
     struct session_job job;
     struct executable *executable;
+    struct executable *present; /* that it may replace: one reference; or NULL */
     struct compiled *compiled;
     struct str *graphdefs; /* by partition */
     struct status *status;
@@ -58,6 +61,7 @@ void executable_unref(struct executable *executable) {
         return;
     struct session *session = executable->session;
     CHECK(list_is_empty(&executable->waiting));
+    replacement_end(executable);
     deregister(executable);
     compiled_free(executable->compiled);
     status_unref(executable->status);
@@ -360,6 +364,7 @@ static void compile_work(struct session_job *session_job) {
     struct compile_options options = session->options;
     struct str placement = STR_INIT;
     options.links = tasks_links(session->env->tasks);
+    options.present = job->present ? job->present->compiled : NULL;
     if (session->log_device_placement)
         options.placement_log = &placement;
     job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
@@ -367,6 +372,8 @@ static void compile_work(struct session_job *session_job) {
     if (placement.len > 0)
         log_placement(session, placement.data);
     str_fini(&placement);
+    if (!job->status && job->present && placements_are_equal(job->present->compiled, job->compiled))
+        job->status = status_new(STATUS_ALREADY_EXISTS, "its nodes are where they are");
     if (job->status)
         return;
     job->graphdefs = xcalloc((size_t)job->compiled->n_partitions + 1, sizeof *job->graphdefs);
@@ -415,6 +422,8 @@ static void compile_done(struct session_job *session_job) {
     executable->status = job->status;
     if (!executable->status)
         executable->status = begin_registering(executable);
+    if (!executable->status && !job->present)
+        replacement_begin(executable);
     if (executable->status) {
         settle(executable, EXECUTABLE_FAILED);
     } else if (executable->compiled->n_partitions == 0) {
@@ -427,8 +436,73 @@ static void compile_done(struct session_job *session_job) {
     for (int i = 0; job->graphdefs && job->compiled && i < job->compiled->n_partitions; i++)
         str_fini(&job->graphdefs[i]);
     free(job->graphdefs);
+    executable_unref(job->present);
     free(job);
     executable_unref(executable);
+}
+
+/* A new executable without a signature, with one reference. */
+static struct executable *executable_new(struct session *session, struct span key) {
+    struct executable *executable = xcalloc(1, sizeof *executable);
+    state_machine_start(&executable_machine, &executable->state, EXECUTABLE_COMPILING, executable);
+    arena_init(&executable->arena);
+    list_init(&executable->waiting);
+    list_init(&executable->lru_link);
+    executable->session = session;
+    executable->number = ++session->n_executables_total;
+    session_ref(session);
+    executable->key = (struct span){arena_memdup(&executable->arena, key.data, key.len), key.len};
+    executable->n_refs = 1;
+    list_push_back(&session->live_executables, &executable->live_link);
+    return executable;
+}
+
+/* The job has a reference of its own, and one on `present` unless that is NULL. */
+static void start_compiling(struct executable *executable, struct executable *present) {
+    struct compile_job *job = xcalloc(1, sizeof *job);
+    job->executable = executable;
+    executable->n_refs++;
+    job->present = present;
+    if (present)
+        present->n_refs++;
+    job->job.work = compile_work;
+    job->job.done = compile_done;
+    session_run_job(executable->session, &job->job);
+}
+
+static const char **copy_names(struct arena *arena, const char *const *names, int n) {
+    const char **copies = arena_array(arena, const char *, n + 1);
+    for (int i = 0; i < n; i++)
+        copies[i] = arena_strdup(arena, names[i]);
+    return copies;
+}
+
+struct executable *executable_compile_again(struct executable *present) {
+    struct executable *executable = executable_new(present->session, present->key);
+    struct signature *signature = &executable->signature;
+    struct arena *arena = &executable->arena;
+    *signature = present->signature;
+    signature->feeds = copy_names(arena, signature->feeds, signature->n_feeds);
+    signature->fetches = copy_names(arena, signature->fetches, signature->n_fetches);
+    signature->targets = copy_names(arena, signature->targets, signature->n_targets);
+    signature->connect_from = copy_names(arena, signature->connect_from, signature->n_connections);
+    signature->connect_to = copy_names(arena, signature->connect_to, signature->n_connections);
+    executable->is_repeated_fetch = arena_memdup(arena, present->is_repeated_fetch,
+                                                 sizeof(bool) * ((size_t)signature->n_fetches + 1));
+    start_compiling(executable, present);
+    return executable;
+}
+
+bool executable_take_place(struct executable *other, struct executable *present) {
+    struct session *session = present->session;
+    if (strmap_get_span(&session->executables, present->key) != present)
+        return false;
+    strmap_remove_span(&session->executables, present->key);
+    list_remove(&present->lru_link);
+    strmap_put_span(&session->executables, other->key, other);
+    list_push_front(&session->lru, &other->lru_link);
+    other->n_refs++;
+    return true;
 }
 
 struct executable *session_executable(struct session *session, struct span key,
@@ -438,28 +512,17 @@ struct executable *session_executable(struct session *session, struct span key,
     if (executable) {
         list_remove(&executable->lru_link);
         list_push_front(&session->lru, &executable->lru_link);
+        executable = replacement_choose(executable);
         executable->n_refs++;
         return executable;
     }
     while (session->executables.n_entries >= (size_t)session->env->options.max_executables)
         forget(LIST_ENTRY(session->lru.prev, struct executable, lru_link));
-    executable = xcalloc(1, sizeof *executable);
-    state_machine_start(&executable_machine, &executable->state, EXECUTABLE_COMPILING, executable);
-    arena_init(&executable->arena);
-    list_init(&executable->waiting);
-    executable->session = session;
-    executable->number = ++session->n_executables_total;
-    session_ref(session);
-    executable->key = (struct span){arena_memdup(&executable->arena, key.data, key.len), key.len};
-    executable->n_refs = 3; /* the references of the cache, the job and the caller */
+    executable = executable_new(session, key);
+    executable->n_refs++; /* the cache's */
     fill(arg, executable);
     strmap_put_span(&session->executables, executable->key, executable);
     list_push_front(&session->lru, &executable->lru_link);
-    list_push_back(&session->live_executables, &executable->live_link);
-    struct compile_job *job = xcalloc(1, sizeof *job);
-    job->executable = executable;
-    job->job.work = compile_work;
-    job->job.done = compile_done;
-    session_run_job(session, &job->job);
+    start_compiling(executable, NULL);
     return executable;
 }

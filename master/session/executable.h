@@ -23,6 +23,7 @@
 #include "master/compile/compile.h"
 
 struct session;
+struct replacement;
 
 enum executable_state {
     EXECUTABLE_COMPILING,
@@ -69,6 +70,9 @@ struct executable {
     struct list lru_link;            /* session->lru, while it is in the cache */
     struct list live_link;           /* session->live_executables, until it is freed */
     int64_t number;                  /* among the session's, from 1 on; never used twice */
+    struct replacement *replacement; /* the trial of its placement (replacement.h); or NULL */
+    struct replacement *races_in;    /* the trial of the executable that it may replace; or NULL */
+    const double *expected_ns;       /* of cost_rows_contradiction, in arena; or NULL */
     int64_t n_steps;                 /* that were launched */
     int64_t unsampled_ns;            /* the time of steps since the last sampled one */
     int64_t sampled_rows;            /* about: of the last sampled step's traces */
@@ -83,6 +87,13 @@ struct executable *session_executable(struct session *session, struct span key,
                                       void (*fill)(void *arg, struct executable *executable),
                                       void *arg);
 void executable_unref(struct executable *executable);
+/* A new executable of the same signature that starts to compile, with the placement of `present`,
+ * which is compiled, as options.present. It is not in the cache. If its nodes are placed alike, it
+ * is not registered, and is FAILED with ALREADY_EXISTS. The caller owns one reference. */
+struct executable *executable_compile_again(struct executable *present);
+/* Puts `other` into the cache in place of `present`, whose reference of the cache becomes the
+ * caller's; `other` gets one of its own. False: `present` is not in the cache. */
+bool executable_take_place(struct executable *other, struct executable *present);
 /* Appends the worker's handles (uint64_t) of all graphs that the session has registered at the
  * task's last known incarnation and membership. */
 void session_graphs_at(const struct session *session, const struct task *task, struct str *out);

@@ -29,6 +29,8 @@ struct master_options {
     struct compile_options compile; /* defaults for every session */
     /* measure the costs of all sessions; by default of those that are placed by cost */
     bool measures_all;
+    /* place signatures again whose costs are measured to be others than estimated */
+    bool replaces;
     /* how long CreateSession waits for missing tasks; default 10 s */
     int64_t task_wait_ms;
     /* time between pings to a task; a task that is silent for three of them is lost; default 2 s */

@@ -7,6 +7,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "master/compile/cost_rows.h"
+#include "master/session/replacement.h"
 #include "master/step/cost_graph.h"
 #include "master/step/cost_samples.h"
 #include "master/session/step_log.h"
@@ -61,6 +63,7 @@ void step_metrics_register(void) {
     metrics_register(&phase_start);
     metrics_register(&phase_run);
     step_barrier_metrics_register();
+    replacement_metrics_register();
 }
 
 static void count_step(const struct step *step, struct status *status) {
@@ -203,18 +206,23 @@ struct sample_job {
     int n_traces;
     struct buffer **buffers; /* one reference each */
     struct span *traces;
+    const double *expected_ns; /* the executable's */
+    double contradiction;
 };
 
 static void sample_work(struct session_job *session_job) {
     struct sample_job *job = CONTAINER_OF(session_job, struct sample_job, job);
     cost_samples_note(job->executable->compiled, job->traces, job->n_traces,
                       session_job->session->options.costs);
+    job->contradiction = cost_rows_contradiction(job->executable->compiled, job->expected_ns,
+                                                 session_job->session->options.costs);
 }
 
 static void sample_done(struct session_job *session_job) {
     struct sample_job *job = CONTAINER_OF(session_job, struct sample_job, job);
     for (int i = 0; i < job->n_traces; i++)
         buffer_unref(job->buffers[i]);
+    replacement_costs_measured(job->executable, job->contradiction);
     executable_unref(job->executable);
     free(job->buffers);
     free(job->traces);
@@ -224,8 +232,11 @@ static void sample_done(struct session_job *session_job) {
 /* The step has ended well. What it took counts until the next sample, unless it was sampled: the
  * time of tracing must not pay for more tracing. A sampled step hands its traces to a job. */
 static void end_sample(struct step *step) {
+    int64_t now_ns = clock_now_ns();
     if (!step->is_sampled) {
-        step->executable->unsampled_ns += clock_now_ns() - step->start_ns;
+        step->executable->unsampled_ns += now_ns - step->start_ns;
+        if (step->request.trace_level == 0 && !step->has_cost_graph && !step->partial)
+            replacement_step_ended(step->executable, (double)(now_ns - step->launch_ns));
         return;
     }
     step->executable->sampled_rows = (int64_t)(step->traces_size_bytes / SAMPLE_ROW_BYTES);
@@ -233,7 +244,8 @@ static void end_sample(struct step *step) {
         return;
     struct sample_job *job = xcalloc(1, sizeof *job);
     *job = (struct sample_job){.job = {.work = sample_work, .done = sample_done},
-                               .executable = step->executable};
+                               .executable = step->executable,
+                               .expected_ns = step->executable->expected_ns};
     step->executable->n_refs++;
     for (const struct trace *trace = step->traces; trace; trace = trace->next)
         job->n_traces++;

@@ -2,12 +2,14 @@
 cost model. Receives that start when their values are needed."""
 import json
 import os
+import re
 
 import raw_clients as rc
 from harness import ROOT, WARM_PYTHON, LineReader, TestCase, program
 
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "placement_program.py")
 SPREAD_PROGRAM = os.path.join(ROOT, "tests", "e2e", "spread_program.py")
+REPLACEMENT_PROGRAM = os.path.join(ROOT, "tests", "e2e", "replacement_program.py")
 RECEIVES_PROGRAM = os.path.join(ROOT, "tests", "e2e", "receives_program.py")
 FIRST, SECOND = "/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"
 
@@ -105,6 +107,62 @@ class TestPlacement(TestCase):
                                         "--cost-file", file)
         self.assertEqual(code, 78)
         self.assertRegex(err, "cost file .*/costs: line [0-9]+ is cut off")
+
+    def replace(self, case, scale, *flags):
+        """Runs a case of REPLACEMENT_PROGRAM by cost; returns its result and the master's log."""
+        slow, _ = self.start_worker(0, "--device-scale", scale)
+        fast, _ = self.start_worker(1)
+        ports = self.path("master-ports")
+        master = self.popen([program("tf-master"), "--cluster", f"worker={slow};{fast}",
+                             "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+                             "--port-file", ports, "--placement", "cost",
+                             *[flag for flag in flags if flag.startswith("--replace")]])
+        log = LineReader(master.stderr)
+        for _ in range(2):
+            log.until("is ready over")
+        with open(ports) as f:
+            port, admin = f.read().replace("admin", "").split()
+        code, out, err = self.run_program(
+            WARM_PYTHON, REPLACEMENT_PROGRAM, f"grpc://127.0.0.1:{port}", admin, case,
+            *[flag for flag in flags if not flag.startswith("--replace")], timeout_s=400)
+        self.assertEqual(code, 0, err)
+        result = json.loads(out.splitlines()[-1])
+        self.assertEqual(set(result["before"].values()), {FIRST}, result)
+        self.assertEqual(result["after"]["asked"], FIRST)
+        self.assertEqual(result["n_sums"], 1)
+        self.assertTrue(result["counts agree"])
+        return result, log
+
+    def test_measured_costs_move_work_to_the_fast_task(self):
+        result, log = self.replace("chain", "4")
+        self.assertEqual(result["results"], {"taken": 1, "dropped": 0, "alike": 0, "failed": 0},
+                         result)
+        self.assertEqual({result["after"][f"node{i}"] for i in range(3)}, {SECOND})
+        self.assertRegex(result["why"][0], "^placed again by measured costs: the median of 9 steps "
+                         "is [0-9.]+ ms, as placed before [0-9.]+ ms$")
+        log.until("placed again by measured costs: the median of 9 steps is")
+
+    def test_the_placement_with_the_shorter_steps_is_kept(self):
+        """Each half needs a batch of 16 MB whose size no shape tells, so moving one seldom pays.
+        What is tested is that the decision follows the times."""
+        result, log = self.replace("halves", "1")
+        if result["results"]["alike"]:
+            self.skipTest("the simulation found no gain in moving one half")
+        log.until("the median of 9 steps is")
+        found = re.match("placed (again|back).* 9 steps is ([0-9.]+) ms.* ([0-9.]+) ms$",
+                         result["why"][0])
+        kept_ms, other_ms = float(found[2]), float(found[3])
+        is_moved = SECOND in result["after"].values()
+        self.assertEqual(is_moved, found[1] == "again")
+        self.assertEqual(is_moved, result["results"]["taken"] == 1)
+        self.assertEqual(not is_moved, result["results"]["dropped"] == 1)
+        self.assertLess(0.96 * kept_ms, other_ms)
+
+    def test_work_stays_where_placing_again_is_switched_off(self):
+        result, _ = self.replace("chain", "4", "--replace=off", "--until-measured")
+        self.assertEqual(set(result["results"].values()), {0})
+        self.assertEqual(result["after"], result["before"])
+        self.assertEqual(result["why"], [])
 
     def test_late_receives_need_less_memory(self):
         sockets = ("--unix", "off", "--shm", "off")

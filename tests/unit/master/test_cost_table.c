@@ -14,6 +14,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "master/compile/cost_rows.h"
 #include "master/compile/cost_table.h"
+#include "master/compile/placement.h"
 #include "master/step/cost_samples.h"
 #include "rpc/wire/step_messages.h"
 #include "tests/unit/master/pass_file.h"
@@ -346,8 +347,10 @@ static void what_waits_is_not_measured(void **state) {
     world_fini(&world);
 }
 
-/* Compiles two products that do not need each other, by cost, for two workers. */
-static struct compiled *compile_products(const struct graph *graph) {
+/* Compiles two products that do not need each other, by cost, for two workers. `present` may be
+ * NULL. */
+static struct compiled *compile_products(const struct graph *graph,
+                                         const struct compiled *present) {
     const char *feeds[] = {"x:0"}, *fetches[] = {"a:0", "b:0"};
     struct signature signature = {feeds, fetches, NULL, 1, 2, 0};
     struct compile_options options;
@@ -357,6 +360,7 @@ static struct compiled *compile_products(const struct graph *graph) {
     options.no_optimizations = true;
     options.placement = PLACEMENT_COST;
     options.costs = table;
+    options.present = present;
     assert_null(compile_step(graph, &signature, devices, &options, NULL, &compiled));
     device_table_unref(devices);
     return compiled;
@@ -369,14 +373,99 @@ static void the_placer_reads_measured_times(void **state) {
                             "a = MatMul(x, x) {T=float, transpose_a=true}\n"
                             "b = MatMul(x, x) {T=float}\n",
                             &graph));
-    struct compiled *estimated = compile_products(&graph);
+    struct compiled *estimated = compile_products(&graph, NULL);
     assert_int_equal(estimated->n_partitions, 2);
     for (int i = 0; i < estimated->n_costs; i++)
         cost_table_note(table, estimated->costs[i].key, 1000, 1);
     compiled_free(estimated);
-    struct compiled *measured = compile_products(&graph);
+    struct compiled *measured = compile_products(&graph, NULL);
     assert_int_equal(measured->n_partitions, 1); /* not worth a transfer */
     compiled_free(measured);
+    graph_fini(&graph);
+}
+
+/* ---- placing again ---- */
+
+static const char PRODUCTS[] = "x = Placeholder() {dtype=float, shape=[1024,1024]}\n"
+                               "a = MatMul(x, x) {T=float, transpose_a=true}\n"
+                               "b = MatMul(x, x) {T=float}\n";
+
+static struct graph parse(const char *text) {
+    struct graph graph;
+    graph_init(&graph);
+    assert_null(graph_parse(text, &graph));
+    return graph;
+}
+
+static struct placed_node *placed_in(const struct compiled *compiled, const char *name) {
+    for (int i = 0; i < compiled->n_placed; i++)
+        if (strcmp(compiled->placement[i].name, name) == 0)
+            return &compiled->placement[i];
+    fail_msg("%s was not placed by cost", name);
+    return NULL;
+}
+
+static void measured_times_contradict_those_of_a_placement(void **state) {
+    struct graph graph = parse(PRODUCTS);
+    struct compiled *estimated = compile_products(&graph, NULL);
+    assert_true(cost_rows_contradiction(estimated, NULL, table) == 0); /* nothing is measured */
+    double doubled_ns[2];
+    assert_int_equal(estimated->n_costs, 2);
+    for (int i = 0; i < 2; i++) {
+        doubled_ns[i] = 2 * estimated->costs[i].expected_ns;
+        cost_table_note(table, estimated->costs[i].key, doubled_ns[i], 1);
+    }
+    assert_true(fabs(cost_rows_contradiction(estimated, NULL, table) - 1.0 / 3) < 1e-6);
+    assert_true(cost_rows_contradiction(estimated, doubled_ns, table) == 0);
+    struct compiled *measured = compile_products(&graph, NULL);
+    assert_true(cost_rows_contradiction(measured, NULL, table) == 0);
+    compiled_free(measured);
+    compiled_free(estimated);
+    graph_fini(&graph);
+}
+
+static void a_placement_stays_unless_another_one_gains_something(void **state) {
+    struct graph graph = parse(PRODUCTS);
+    struct compiled *first = compile_products(&graph, NULL);
+    struct placed_node *a = placed_in(first, "a"), *b = placed_in(first, "b");
+    int on = a->device;
+    assert_int_not_equal(a->device, b->device);
+    a->device = b->device; /* as good as the placement that the search finds */
+    b->device = on;
+    struct compiled *second = compile_products(&graph, first);
+    assert_int_equal(placed_in(second, "a")->device, a->device);
+    assert_int_equal(placed_in(second, "b")->device, b->device);
+    struct compiled *third = compile_products(&graph, second);
+    assert_true(placements_are_equal(second, third));
+    assert_false(placements_are_equal(first, (struct compiled[]){{0}}));
+    for (int i = 0; i < second->n_costs; i++)
+        cost_table_note(table, second->costs[i].key, 1000, 1);
+    struct compiled *together = compile_products(&graph, second); /* not worth a transfer */
+    assert_int_equal(placed_in(together, "a")->device, placed_in(together, "b")->device);
+    assert_false(placements_are_equal(second, together));
+    compiled_free(first);
+    compiled_free(second);
+    compiled_free(third);
+    compiled_free(together);
+    graph_fini(&graph);
+}
+
+/* The function of a client may have made it, so the session has not placed it. */
+static void state_stays_where_it_is(void **state) {
+    struct graph graph = parse("x = Placeholder() {dtype=int32, shape=[2]}\n"
+                               "r = RandomUniform(x) {T=int32, dtype=float}\n"
+                               "a = MatMul(r, r) {T=float}\n"
+                               "b = MatMul(r, r) {T=float, transpose_a=true}\n");
+    struct compiled *first = compile_products(&graph, NULL);
+    for (int device = 0; device < 2; device++) {
+        assert_true(placed_in(first, "r")->has_state);
+        assert_false(placed_in(first, "a")->has_state);
+        placed_in(first, "r")->device = device;
+        struct compiled *second = compile_products(&graph, first);
+        assert_int_equal(placed_in(second, "r")->device, device);
+        compiled_free(second);
+    }
+    compiled_free(first);
     graph_fini(&graph);
 }
 
@@ -484,6 +573,9 @@ int main(void) {
         TEST(other_devices_are_measured_by_their_own_rows),
         TEST(what_waits_is_not_measured),
         TEST(the_placer_reads_measured_times),
+        TEST(measured_times_contradict_those_of_a_placement),
+        TEST(a_placement_stays_unless_another_one_gains_something),
+        TEST(state_stays_where_it_is),
         TEST(traces_of_any_bytes_are_survived),
         TEST(sampling_has_a_budget),
         TEST(long_traces_make_samples_rarer),

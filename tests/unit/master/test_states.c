@@ -8,6 +8,7 @@
 
 #include "master/cluster/tasks.h"
 #include "master/session/executable.h"
+#include "master/session/placement_trial.h"
 #include "master/session/save_barrier.h"
 #include "master/step/step_machine.h"
 #include "tests/unit/state_drawing.h"
@@ -20,6 +21,7 @@ static void drawings_show_the_tables(void **state) {
         {"/master/cluster/tasks.h", "The states of a task", &task_machine},
         {"/master/session/executable.h", "The states of an executable", &executable_machine},
         {"/master/session/save_barrier.h", "The states of a step at the barrier", &barrier_machine},
+        {"/master/session/placement_trial.h", "The states of a placement's trial", &trial_machine},
         {"/master/step/step_machine.h", "The states of a step", &step_states},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

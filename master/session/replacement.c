@@ -1,0 +1,218 @@
+/* Compiles, races and exchanges executables whose placement is on trial (replacement.h). */
+#include "master/session/replacement.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+#include "master/compile/cost_rows.h"
+#include "master/compile/placement.h"
+#include "master/session/placement_trial.h"
+#include "master/session/session.h"
+
+struct replacement {
+    struct placement_trial trial;
+    struct executable *present;  /* the owner */
+    struct executable *other;    /* while it compiles and races: one reference; else NULL */
+    struct executable_wait wait; /* for `other` */
+    struct str why;              /* of replacement_why */
+};
+
+#define RESULT_METRIC(result)                                                  \
+    {                                                                          \
+        .kind = METRIC_COUNTER, .name = "millrace_replacements_total",         \
+        .labels = "result=\"" result "\"",                                     \
+        .help = "Signatures that were placed again because measured costs "    \
+                "contradict their placement: taken (its steps were shorter), " \
+                "dropped (they were not), alike (no node moved), failed"       \
+    }
+static struct metric n_taken = RESULT_METRIC("taken"), n_dropped = RESULT_METRIC("dropped"),
+                     n_alike = RESULT_METRIC("alike"), n_failed = RESULT_METRIC("failed");
+
+void replacement_metrics_register(void) {
+    metrics_register(&n_taken);
+    metrics_register(&n_dropped);
+    metrics_register(&n_alike);
+    metrics_register(&n_failed);
+}
+
+/* ---- life ---- */
+
+void replacement_begin(struct executable *executable) {
+    const struct session *session = executable->session;
+    if (!session->env->options.replaces || session->options.placement != PLACEMENT_COST ||
+        !session->options.costs || executable->compiled->n_placed == 0 ||
+        executable->signature.is_partial)
+        return;
+    struct replacement *replacement = xcalloc(1, sizeof(*replacement));
+    trial_init(&replacement->trial);
+    replacement->present = executable;
+    list_init(&replacement->wait.link);
+    executable->replacement = replacement;
+}
+
+/* Gives the other executable up. Its running steps keep it. */
+static void drop_other(struct replacement *replacement) {
+    struct executable *other = replacement->other;
+    if (!other)
+        return;
+    list_remove(&replacement->wait.link);
+    replacement->other = NULL;
+    other->races_in = NULL;
+    executable_unref(other);
+}
+
+void replacement_end(struct executable *executable) {
+    struct replacement *replacement = executable->replacement;
+    if (!replacement)
+        return;
+    executable->replacement = NULL;
+    drop_other(replacement);
+    str_fini(&replacement->why);
+    free(replacement);
+}
+
+/* ---- saying why ---- */
+
+/* The first fetch or target, for messages. */
+static const char *first_name(const struct signature *signature) {
+    return signature->n_fetches > 0   ? signature->fetches[0]
+           : signature->n_targets > 0 ? signature->targets[0]
+                                      : "";
+}
+
+static void tell(struct replacement *replacement, struct metric *counter) {
+    const struct executable *present = replacement->present;
+    metric_add(counter, 1);
+    log_info("session %s, signature of '%s': %s", present->session->handle,
+             first_name(&present->signature), str_text(&replacement->why));
+}
+
+static void say_result(struct replacement *replacement, bool is_taken) {
+    const double *median_ns = replacement->trial.median_ns;
+    str_clear(&replacement->why);
+    if (is_taken)
+        str_addf(&replacement->why,
+                 "placed again by measured costs: the median of %d steps is %.3f ms, as placed "
+                 "before %.3f ms",
+                 TRIAL_STEPS, median_ns[TRIAL_OTHER] / 1e6, median_ns[TRIAL_PRESENT] / 1e6);
+    else
+        str_addf(&replacement->why,
+                 "placed back as before: the median of %d steps is %.3f ms, with the placement by "
+                 "measured costs %.3f ms",
+                 TRIAL_STEPS, median_ns[TRIAL_PRESENT] / 1e6, median_ns[TRIAL_OTHER] / 1e6);
+}
+
+const char *replacement_why(const struct executable *executable) {
+    const struct replacement *replacement = executable->replacement;
+    if (!replacement)
+        return NULL;
+    if (replacement->trial.state == TRIAL_RACING)
+        return "steps alternate between this placement and one by measured costs";
+    return replacement->why.len > 0 ? str_text(&replacement->why) : NULL;
+}
+
+/* ---- the other executable ---- */
+
+/* The costs of the compilation that has just ended are those that the present placement is judged
+ * by from now on: the same costs must not lead to another compilation. */
+static void keep_expected_costs(struct executable *present, const struct compiled *compiled) {
+    if (!compiled || compiled->n_costs != present->compiled->n_costs)
+        return;
+    double *expected_ns = arena_array(&present->arena, double, compiled->n_costs + 1);
+    for (int i = 0; i < compiled->n_costs; i++)
+        expected_ns[i] = compiled->costs[i].expected_ns;
+    present->expected_ns = expected_ns;
+}
+
+/* The other executable failed, or its nodes are where they were. */
+static void end_without_race(struct replacement *replacement, bool is_alike) {
+    struct executable *other = replacement->other;
+    keep_expected_costs(replacement->present, other->compiled);
+    str_clear(&replacement->why);
+    if (is_alike)
+        str_add(&replacement->why, "measured costs lead to the same placement");
+    else
+        str_addf(&replacement->why, "placing it again by measured costs failed: %s",
+                 status_message(other->status));
+    trial_compiled(&replacement->trial, is_alike ? TRIAL_PLACED_ALIKE : TRIAL_COMPILE_FAILED);
+    tell(replacement, is_alike ? &n_alike : &n_failed);
+    drop_other(replacement);
+}
+
+static void on_settled(struct executable_wait *wait) {
+    struct replacement *replacement = CONTAINER_OF(wait, struct replacement, wait);
+    struct executable *other = replacement->other;
+    if (!executable_await(other, wait)) /* a task has restarted meanwhile */
+        return;
+    bool is_alike =
+        other->compiled && placements_are_equal(replacement->present->compiled, other->compiled);
+    if (other->state == EXECUTABLE_FAILED || is_alike)
+        end_without_race(replacement, is_alike);
+    else
+        trial_compiled(&replacement->trial, TRIAL_PLACED_OTHERWISE);
+}
+
+static void start_compiling(struct replacement *replacement) {
+    replacement->other = executable_compile_again(replacement->present);
+    replacement->other->races_in = replacement;
+    replacement->wait.settled = on_settled;
+    if (executable_await(replacement->other, &replacement->wait))
+        CHECK(!"a new executable is being compiled");
+}
+
+/* The other executable takes the place of the present one, and the trial goes with it. */
+static void take_other(struct replacement *replacement) {
+    struct executable *present = replacement->present, *other = replacement->other;
+    if (!executable_take_place(other, present)) { /* the cache has dropped the present one */
+        drop_other(replacement);
+        return;
+    }
+    present->replacement = NULL;
+    replacement->present = other;
+    replacement->other = NULL;
+    other->races_in = NULL;
+    other->replacement = replacement;
+    executable_unref(present);
+    executable_unref(other);
+}
+
+/* ---- events ---- */
+
+struct executable *replacement_choose(struct executable *executable) {
+    struct replacement *replacement = executable->replacement;
+    if (!replacement || trial_next_arm(&replacement->trial) == TRIAL_PRESENT)
+        return executable;
+    if (replacement->other->state == EXECUTABLE_FAILED) { /* it was to be registered again */
+        trial_abandon(&replacement->trial);
+        drop_other(replacement);
+        return executable;
+    }
+    return replacement->other->state == EXECUTABLE_READY ? replacement->other : executable;
+}
+
+void replacement_costs_measured(struct executable *executable, double contradiction) {
+    struct replacement *replacement = executable->replacement;
+    if (replacement && !executable->session->is_closed &&
+        trial_costs_measured(&replacement->trial, contradiction) == TRIAL_COMPILE)
+        start_compiling(replacement);
+}
+
+void replacement_step_ended(struct executable *executable, double ns) {
+    struct replacement *replacement =
+        executable->replacement ? executable->replacement : executable->races_in;
+    if (!replacement)
+        return;
+    enum trial_arm arm = executable == replacement->other ? TRIAL_OTHER : TRIAL_PRESENT;
+    enum trial_action action = trial_step_ended(&replacement->trial, arm, ns);
+    if (action == TRIAL_NOTHING)
+        return;
+    say_result(replacement, action == TRIAL_TAKE);
+    tell(replacement, action == TRIAL_TAKE ? &n_taken : &n_dropped);
+    if (action == TRIAL_TAKE) {
+        take_other(replacement);
+    } else {
+        keep_expected_costs(replacement->present, replacement->other->compiled);
+        drop_other(replacement);
+    }
+}

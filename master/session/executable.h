@@ -75,7 +75,9 @@ struct executable {
     const double *expected_ns;       /* of cost_rows_contradiction, in arena; or NULL */
     int64_t n_steps;                 /* that were launched */
     int64_t unsampled_ns;            /* the time of steps since the last sampled one */
-    int64_t sampled_rows;            /* about: of the last sampled step's traces */
+    int64_t n_unsampled;             /* their number */
+    int64_t usual_ns;                /* their mean time when the last sampled step began */
+    int64_t sampled_rows, sample_ns; /* of the last sampled step: struct last_sample */
     struct buffer *graphs;           /* while it is handed to those who wait for it */
     bool is_encoding_graphs;
 };

@@ -14,14 +14,13 @@ struct sample {
     int64_t n;
 };
 
-bool cost_sample_is_due(const struct compiled *compiled, int64_t sampled_rows,
+bool cost_sample_is_due(const struct compiled *compiled, struct last_sample last,
                         int64_t unsampled_ns) {
     int64_t n_nodes = 0;
     for (int i = 0; i < compiled->n_partitions; i++)
         n_nodes += compiled->partitions[i].graph.n_live;
-    return compiled->n_costs > 0 &&
-           unsampled_ns / SAMPLE_EVERY >=
-               SAMPLE_STEP_NS + MAX(n_nodes, sampled_rows) * SAMPLE_NODE_NS;
+    int64_t reckoned_ns = SAMPLE_STEP_NS + MAX(n_nodes, last.rows) * SAMPLE_NODE_NS;
+    return compiled->n_costs > 0 && unsampled_ns / SAMPLE_EVERY >= MAX(reckoned_ns, last.ns);
 }
 
 /* NodeExecStats {node_name 1, all_end_rel_nanos 16, TRACE_BUSY_NANOS}. The time that passed counts

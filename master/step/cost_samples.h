@@ -6,7 +6,9 @@
  * and SAMPLE_STEP_NS. A step is sampled when the executable's steps since its last sample have
  * taken SAMPLE_EVERY times as long, so sampling costs less than a hundredth of the time of steps.
  * A node in a loop has a row for each iteration, so the rows of the last sample are counted, but
- * not less than the nodes. */
+ * not less than the nodes. Where the last sample has cost more than that, what it has cost
+ * counts: the time that its step took longer than the steps before it, and that of reading the
+ * trace. */
 #ifndef MILLRACE_MASTER_STEP_COST_SAMPLES_H
 #define MILLRACE_MASTER_STEP_COST_SAMPLES_H
 
@@ -14,16 +16,20 @@
 #include "master/compile/cost_table.h"
 
 enum {
-    SAMPLE_EVERY = 120,
+    SAMPLE_EVERY = 240,
     SAMPLE_NODE_NS = 2000,
     SAMPLE_STEP_NS = 200000,
     SAMPLE_ROW_BYTES = 100,            /* about what a row takes in a trace */
     SAMPLE_MAX_TRACE_BYTES = 16 << 20, /* longer traces of a step are not read */
 };
 
-/* Is the next step to be sampled, after steps of unsampled_ns in all? sampled_rows is the number of
- * rows of the last sample; 0: there was none. Any thread. */
-bool cost_sample_is_due(const struct compiled *compiled, int64_t sampled_rows,
+/* The last sample of an executable; all 0: there was none. */
+struct last_sample {
+    int64_t rows; /* of its trace, about */
+    int64_t ns;   /* that it has cost */
+};
+/* Is the next step to be sampled, after steps of unsampled_ns in all? Any thread. */
+bool cost_sample_is_due(const struct compiled *compiled, struct last_sample last,
                         int64_t unsampled_ns);
 /* Puts what StepStats messages say of the nodes into the table. The messages may be wrong in every
  * way. Any thread. */

@@ -208,20 +208,24 @@ struct sample_job {
     struct span *traces;
     const double *expected_ns; /* the executable's */
     double contradiction;
+    int64_t read_ns; /* that the job's thread took */
 };
 
 static void sample_work(struct session_job *session_job) {
     struct sample_job *job = CONTAINER_OF(session_job, struct sample_job, job);
+    int64_t start_ns = clock_thread_ns();
     cost_samples_note(job->executable->compiled, job->traces, job->n_traces,
                       session_job->session->options.costs);
     job->contradiction = cost_rows_contradiction(job->executable->compiled, job->expected_ns,
                                                  session_job->session->options.costs);
+    job->read_ns = clock_thread_ns() - start_ns;
 }
 
 static void sample_done(struct session_job *session_job) {
     struct sample_job *job = CONTAINER_OF(session_job, struct sample_job, job);
     for (int i = 0; i < job->n_traces; i++)
         buffer_unref(job->buffers[i]);
+    job->executable->sample_ns += job->read_ns;
     replacement_costs_measured(job->executable, job->contradiction);
     executable_unref(job->executable);
     free(job->buffers);
@@ -235,10 +239,14 @@ static void end_sample(struct step *step) {
     int64_t now_ns = clock_now_ns();
     if (!step->is_sampled) {
         step->executable->unsampled_ns += now_ns - step->start_ns;
-        if (step->request.trace_level == 0 && !step->has_cost_graph && !step->partial)
+        step->executable->n_unsampled++;
+        if (step->request.trace_level == 0 && !step->has_cost_graph && !step->is_profiled &&
+            !step->partial)
             replacement_step_ended(step->executable, (double)(now_ns - step->launch_ns));
         return;
     }
+    step->executable->sample_ns =
+        MAX(now_ns - step->start_ns - step->executable->usual_ns, (int64_t)0);
     step->executable->sampled_rows = (int64_t)(step->traces_size_bytes / SAMPLE_ROW_BYTES);
     if (!step->traces || step->traces_size_bytes > SAMPLE_MAX_TRACE_BYTES)
         return;
@@ -357,6 +365,19 @@ static struct status *check_feeds(const struct step *step) {
     return NULL;
 }
 
+static bool is_sample_due(const struct step *step) {
+    const struct executable *executable = step->executable;
+    struct last_sample last = {executable->sampled_rows, executable->sample_ns};
+    return !step->partial && step->session->options.costs &&
+           cost_sample_is_due(executable->compiled, last, executable->unsampled_ns);
+}
+
+static void begin_sample(struct executable *executable) {
+    executable->usual_ns = executable->unsampled_ns / MAX(executable->n_unsampled, (int64_t)1);
+    executable->unsampled_ns = 0;
+    executable->n_unsampled = 0;
+}
+
 static void step_launch(struct step *step) {
     struct master_env *env = step->session->env;
     int n_parts = step->executable->compiled->n_partitions;
@@ -373,12 +394,9 @@ static void step_launch(struct step *step) {
         !step->partial &&
         cost_graph_is_due(step->session->build_cost_model, step->session->build_cost_model_after,
                           step->executable->n_steps);
-    step->is_sampled =
-        !step->partial && step->session->options.costs &&
-        cost_sample_is_due(step->executable->compiled, step->executable->sampled_rows,
-                           step->executable->unsampled_ns);
+    step->is_sampled = is_sample_due(step);
     if (step->is_sampled)
-        step->executable->unsampled_ns = 0;
+        begin_sample(step->executable);
     step->is_profiled =
         unlikely(profiler_is_on(env->home->profiler)) && profiler_wants_traces(env->home->profiler);
     step->executable->n_steps++;

@@ -495,9 +495,9 @@ static void sampling_has_a_budget(void **state) {
     for (int i = 0; i < world.compiled->n_partitions; i++)
         n_nodes += world.compiled->partitions[i].graph.n_live;
     int64_t enough_ns = SAMPLE_EVERY * (SAMPLE_STEP_NS + n_nodes * SAMPLE_NODE_NS);
-    assert_false(cost_sample_is_due(world.compiled, 0, 0));
-    assert_false(cost_sample_is_due(world.compiled, 0, enough_ns - 1));
-    assert_true(cost_sample_is_due(world.compiled, 0, enough_ns));
+    assert_false(cost_sample_is_due(world.compiled, (struct last_sample){0}, 0));
+    assert_false(cost_sample_is_due(world.compiled, (struct last_sample){0}, enough_ns - 1));
+    assert_true(cost_sample_is_due(world.compiled, (struct last_sample){0}, enough_ns));
     world_fini(&world);
 }
 
@@ -507,9 +507,20 @@ static void long_traces_make_samples_rarer(void **state) {
     struct world world;
     world_init(&world, "worker:0 ps:0");
     int64_t enough_ns = SAMPLE_EVERY * (SAMPLE_STEP_NS + (int64_t)N_ROWS * SAMPLE_NODE_NS);
-    assert_true(cost_sample_is_due(world.compiled, 1, enough_ns - 1));
-    assert_false(cost_sample_is_due(world.compiled, N_ROWS, enough_ns - 1));
-    assert_true(cost_sample_is_due(world.compiled, N_ROWS, enough_ns));
+    assert_true(cost_sample_is_due(world.compiled, (struct last_sample){1, 0}, enough_ns - 1));
+    assert_false(
+        cost_sample_is_due(world.compiled, (struct last_sample){N_ROWS, 0}, enough_ns - 1));
+    assert_true(cost_sample_is_due(world.compiled, (struct last_sample){N_ROWS, 0}, enough_ns));
+    world_fini(&world);
+}
+
+/* On a loaded or a slow machine tracing costs more than is reckoned. */
+static void dear_samples_are_rarer(void **state) {
+    const struct last_sample dear = {1, INT64_C(1000) * 1000 * 1000};
+    struct world world;
+    world_init(&world, "worker:0 ps:0");
+    assert_false(cost_sample_is_due(world.compiled, dear, SAMPLE_EVERY * dear.ns - 1));
+    assert_true(cost_sample_is_due(world.compiled, dear, SAMPLE_EVERY * dear.ns));
     world_fini(&world);
 }
 
@@ -579,6 +590,7 @@ int main(void) {
         TEST(traces_of_any_bytes_are_survived),
         TEST(sampling_has_a_budget),
         TEST(long_traces_make_samples_rarer),
+        TEST(dear_samples_are_rarer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "kernels/host/resources/tensor_array.h"
 #include "kernels/host/resources/tensor_list.h"
 #include "kernels/support/broadcast.h"
+#include "kernels/support/isa.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
 
@@ -274,17 +275,17 @@ double cost_fused(const struct cost_query *q) {
     return n * (ns + FUSED_MOVE_NS * n_moved);
 }
 
-/* What a multiplication and an element of the larger input take. An execution is asked about its
- * thread: with 0.1 and the row's time for an element a product leaves the executor's thread early.
- * A placer gets what one core with AVX-512 takes for floats: 0.018 ns at 64 x 1024 x 1024, 0.019 at
- * 32 x 128 x 128, and 0.4 for an element at 1 x 1024 x 1024 (bench/kernel_time). */
+/* What a multiplication and an element of the larger input take. For floats one core with AVX-512
+ * takes 0.018 ns at 64 x 1024 x 1024, 0.019 at 32 x 128 x 128, and 0.4 for an element at
+ * 1 x 1024 x 1024 (bench/kernel_time). A placer asks for the machine of the rows, an execution for
+ * this one. */
 struct product_ns {
     double multiply, element;
 };
 static struct product_ns product_ns(const struct cost_query *q) {
-    if (q->ctx || q->node->in_types[0] != DT_FLOAT)
+    if (q->node->in_types[0] != DT_FLOAT || (q->ctx && !cpu_has_avx2()))
         return (struct product_ns){0.1, (double)q->row->ns_per_element};
-    return (struct product_ns){0.018, 0.4};
+    return (struct product_ns){q->ctx && !cpu_has_avx512() ? 2 * 0.018 : 0.018, 0.4};
 }
 
 /* Takes rows · depth · columns multiplications. */

@@ -8,6 +8,7 @@
 
 #include "common/graph/graph_text.h"
 #include "kernels/cost.h"
+#include "kernels/support/isa.h"
 
 /* ---- an estimate from a node's text and its inputs ---- */
 
@@ -248,6 +249,25 @@ static void an_unknown_device_type_has_linear_costs(void **state) {
     graph_fini(&graph);
 }
 
+/* Both readers are told the same where the host is like the machine of the rows. */
+static void a_product_costs_an_execution_what_it_costs_a_placer(void **state) {
+    const char *text = FEED("a", "float") FEED("b", "float") "x = MatMul(a, b) {T=float}\n";
+    const int64_t dims[] = {128, 128};
+    struct shape shapes[] = {{2, dims}, {2, dims}};
+    struct graph graph;
+    graph_init(&graph);
+    assert_null(graph_parse(text, &graph));
+    double placer_ns = cost_of_shapes("CPU", graph.nodes[graph.n_nodes - 1], shapes, shapes).ns;
+    graph_fini(&graph);
+    make(&inputs[0], DT_FLOAT, 2, 128, 128);
+    make(&inputs[1], DT_FLOAT, 2, 128, 128);
+    double execution_ns = estimate(text, inputs);
+    assert_true(execution_ns >= placer_ns);
+    if (cpu_has_avx512())
+        assert_true(execution_ns == placer_ns);
+    assert_true(placer_ns > COST_HEAVY_NS / 2 && placer_ns < 2 * COST_HEAVY_NS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gather_costs_what_it_takes_not_what_it_takes_from),
@@ -258,6 +278,7 @@ int main(void) {
         cmocka_unit_test(every_row_names_an_op_once_for_each_type),
         cmocka_unit_test(a_dataset_costs_the_same_whatever_its_inputs),
         cmocka_unit_test(a_product_costs_its_inner_dimension),
+        cmocka_unit_test(a_product_costs_an_execution_what_it_costs_a_placer),
         cmocka_unit_test(a_convolution_costs_the_same_in_each_direction),
         cmocka_unit_test(a_view_costs_the_same_whatever_its_size),
         cmocka_unit_test(without_values_the_outputs_shape_counts),

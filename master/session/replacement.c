@@ -84,8 +84,9 @@ static const char *first_name(const struct signature *signature) {
 static void tell(struct replacement *replacement, struct metric *counter) {
     const struct executable *present = replacement->present;
     metric_add(counter, 1);
-    log_info("session %s, signature of '%s': %s", present->session->handle,
-             first_name(&present->signature), str_text(&replacement->why));
+    log_event_at(EVENT_PLACEMENT_COST, LOG_INFO, "session %s, signature of '%s': %s",
+                 present->session->handle, first_name(&present->signature),
+                 str_text(&replacement->why));
 }
 
 static void say_result(struct replacement *replacement, bool is_taken) {

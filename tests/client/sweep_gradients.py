@@ -43,6 +43,8 @@ EXPLAINED = {
         "TensorFlow aligns the diagonals of the second version as those of the third",
     r"MatrixSolveLs/complex":
         "TensorFlow transposes a product whose adjoint is meant",
+    r"BlockLSTMV2/": "TensorFlow takes the derivative of the first version, whose gates have "
+                     "another order",
     r"RFFT/complex\d+/\(2,\)1": "TensorFlow counts the only frequency of one number twice",
     r"program/(flow|write dtype)$":  # the flow of a TensorArray, differentiated by itself
         "TensorFlow makes the array of gradients after the write that nobody reads",

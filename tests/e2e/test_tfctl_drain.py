@@ -50,7 +50,8 @@ class TestDrain(PagesCase):
             node("enqueue", "QueueEnqueueV2", ("queue", "value"), "/job:worker/task:1",
                  Tcomponents=t)))
         waiting = self.client.begin_run(busy, fetches=["dequeue:0"])
-        self.until(lambda: self.json_of("master", "/stepz?format=json")["steps"], "no step")
+        self.until(lambda: "QueueDequeue" in json.dumps(
+            self.json_of("master", "/stepz?format=json")["steps"]), "no step waits on the task")
         self.assertIn(f"{TASK} is draining", self.tfctl("drain", "worker/1", "--wait", "0s")[0])
         self.assertEqual(self.states()[TASK], "draining")
         out, _ = self.tfctl("status")  # all is well, and the drain is shown

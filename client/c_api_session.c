@@ -146,7 +146,7 @@ static struct status *connect_local(TF_DeprecatedSession *session) {
                               (struct span){session->config.data, session->config.len},
                               &session->cluster, &fd));
     session->client = grpc_client_new_connected(session->calls.loop, "local:session", fd);
-    return call_loop_keep(&session->calls, true);
+    return NULL;
 }
 
 static void set_true(void *arg) { *(bool *)arg = true; }
@@ -156,6 +156,7 @@ static void set_true(void *arg) { *(bool *)arg = true; }
 static void close_loop(TF_DeprecatedSession *session) {
     bool is_closed = session->client == NULL;
     call_loop_end_keeper(&session->calls);
+    loop_claim(session->calls.loop);
     if (session->client)
         grpc_client_close(session->client, set_true, &is_closed);
     while (!is_closed)
@@ -186,6 +187,9 @@ TF_DeprecatedSession *TF_NewDeprecatedSession(const TF_SessionOptions *options, 
     session->timeout_ms = options->timeout_ms;
     str_add_bytes(&session->config, str_text(&options->config), options->config.len);
     struct status *st = is_local ? connect_local(session) : connect_remote(session, options);
+    loop_release(session->calls.loop);
+    if (!st && is_local)
+        st = call_loop_keep(&session->calls, true);
     if (st) {
         free_session(session);
         session = NULL;

@@ -116,37 +116,44 @@ static void release_adopted(void *arg) {
     free(adopted);
 }
 
-/* NULL: the memory has to be copied. */
-static TF_Tensor *adopt(TF_DataType dtype, struct shape shape, const struct adopted *memory) {
-    struct tensor value;
-    int64_t n_elements;
+/* How many bytes a tensor has; false for one that cannot be, and for strings. */
+static bool find_size(TF_DataType dtype, struct shape shape, size_t *ret_bytes) {
+    int64_t n_elements, n_bytes;
     size_t element = TF_DataTypeSize(dtype);
     struct status *st = element > 0 ? shape_n_elements(shape, &n_elements) : NULL;
-    bool fits = element > 0 && !st && memory->deallocator && memory->length >= ADOPT_MIN_BYTES &&
-                memory->length / element == (size_t)n_elements && memory->length % element == 0 &&
-                (uintptr_t)memory->data % element == 0;
+    bool is_good = element > 0 && !st && !mul_overflows_i64(n_elements, (int64_t)element, &n_bytes);
     status_unref(st);
-    if (!fits)
-        return NULL;
+    if (is_good)
+        *ret_bytes = (size_t)n_bytes;
+    return is_good;
+}
+
+static TF_Tensor *adopt(TF_DataType dtype, struct shape shape, const struct adopted *memory) {
+    struct tensor value;
     struct adopted *kept = xmalloc(sizeof *kept);
     *kept = *memory;
     struct buffer *buffer = buffer_wrap(memory->data, memory->length, release_adopted, kept);
-    st = tensor_view(buffer, memory->data, (enum dtype)dtype, shape, &value);
+    struct status *st = tensor_view(buffer, memory->data, (enum dtype)dtype, shape, &value);
     CHECK(!st);
     buffer_unref(buffer);
     return client_tensor_new(&value);
 }
 
+/* As TensorFlow's, it takes more bytes than the tensor has. */
 TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data,
                         size_t length, void (*deallocator)(void *data, size_t length, void *arg),
                         void *arg) {
-    struct adopted memory = {deallocator, data, arg, length};
-    TF_Tensor *tensor = adopt(dtype, (struct shape){num_dims, dims}, &memory);
-    if (tensor)
-        return tensor;
-    tensor = TF_AllocateTensor(dtype, dims, num_dims, length);
-    if (tensor && length)
-        memcpy(tensor_data(&tensor->value), data, length);
+    struct shape shape = {num_dims, dims};
+    TF_Tensor *tensor = NULL;
+    size_t size;
+    bool is_good = find_size(dtype, shape, &size) && size <= length;
+    if (is_good && deallocator && size >= ADOPT_MIN_BYTES &&
+        (uintptr_t)data % TF_DataTypeSize(dtype) == 0)
+        return adopt(dtype, shape, &(struct adopted){deallocator, data, arg, length});
+    if (is_good)
+        tensor = TF_AllocateTensor(dtype, dims, num_dims, size);
+    if (tensor && size)
+        memcpy(tensor_data(&tensor->value), data, size);
     if (deallocator)
         deallocator(data, length, arg);
     return tensor;

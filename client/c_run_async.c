@@ -8,14 +8,15 @@
 #include <unistd.h>
 
 #include "client/c_session_internal.h"
+#include "common/base/thread.h"
 
 /*
  *   MR_SessionRunAsync ──► LIVE ──reply──► ENDED ──┬─ on_done ──► TOLD
  *                           │                      └─ without one ─► TOLD
  *                           └─ MR_DeleteRun: cancelled; freed at its end, and nobody is told
  *
- * The queue belongs to the session and to its runs, so that a run that has ended may be read and
- * deleted after the session. */
+ * The queue belongs to the session, to its runs and to whoever tells, so that a run that has ended
+ * may be read and deleted after the session, and that an on_done may delete the session. */
 struct run_queue {
     int n_refs; /* guarded by lock, as is all below */
     pthread_mutex_t lock;
@@ -43,7 +44,7 @@ struct MR_Run {
     /* guarded by the queue's lock */
     struct status *status;
     struct grpc_message reply;
-    bool has_ended, is_taken, is_deleted, is_cancel_posted;
+    bool has_ended, is_taken, is_deleted, is_cancel_posted, is_being_told;
 };
 
 /* ---- memory ---- */
@@ -136,7 +137,7 @@ static void cancel(struct loop_task *task) {
     run->is_cancelled = true;
     pthread_mutex_lock(&queue->lock);
     run->is_cancel_posted = false;
-    if (run->is_deleted && run->has_ended)
+    if (run->is_deleted && run->has_ended && !run->is_being_told)
         run_free_locked(run);
     else
         pthread_mutex_unlock(&queue->lock);
@@ -152,18 +153,24 @@ static void post_cancel(MR_Run *run) {
 
 /* ---- telling ---- */
 
-/* Calls on_done of the runs that are due, without the lock, which is held before and after. */
+/* Calls on_done of the runs that are due, without the lock, which is held before and after. A run
+ * that is deleted meanwhile, by its on_done or by another thread, is freed afterwards. The caller
+ * has a reference of its own. */
 static int tell(struct run_queue *queue) {
     struct list *link;
     int n = 0;
     while ((link = list_pop_front(&queue->due))) {
         MR_Run *run = LIST_ENTRY(link, MR_Run, link);
-        MR_RunDone on_done = run->on_done;
-        void *arg = run->arg;
+        run->is_being_told = true;
         pthread_mutex_unlock(&queue->lock);
-        on_done(arg, run);
+        run->on_done(run->arg, run);
         n++;
         pthread_mutex_lock(&queue->lock);
+        run->is_being_told = false;
+        if (run->is_deleted && !run->is_cancel_posted) {
+            run_free_locked(run);
+            pthread_mutex_lock(&queue->lock);
+        }
     }
     return n;
 }
@@ -171,12 +178,14 @@ static int tell(struct run_queue *queue) {
 static void *run_teller(void *arg) {
     struct run_queue *queue = arg;
     pthread_mutex_lock(&queue->lock);
-    do {
+    for (;;) {
         tell(queue);
-        if (!queue->is_closing)
+        if (queue->is_closing && queue->n_live == 0 && list_is_empty(&queue->due))
+            break;
+        if (list_is_empty(&queue->due))
             pthread_cond_wait(&queue->ended, &queue->lock);
-    } while (!queue->is_closing || !list_is_empty(&queue->due));
-    pthread_mutex_unlock(&queue->lock);
+    }
+    queue_unref_locked(queue);
     return NULL;
 }
 
@@ -184,8 +193,9 @@ static void *run_teller(void *arg) {
 static struct status *start_teller(struct run_queue *queue) {
     if (queue->has_teller || queue->event_fd >= 0)
         return NULL;
-    int error = pthread_create(&queue->teller, NULL, run_teller, queue);
+    int error = thread_start(&queue->teller, NULL, run_teller, queue);
     queue->has_teller = error == 0;
+    queue->n_refs += queue->has_teller;
     return error ? status_exhausted("cannot start a thread: %s", strerror(error)) : NULL;
 }
 
@@ -204,6 +214,8 @@ static struct status *start(TF_Session *session, MR_Run *run) {
     struct run_queue *queue = queue_of(session);
     struct status *st = call_loop_keep(&session->master->calls, false);
     pthread_mutex_lock(&queue->lock);
+    if (!st && queue->is_closing)
+        st = status_new(STATUS_CANCELLED, "MR_SessionRunAsync: the session is being deleted");
     if (!st && run->on_done)
         st = start_teller(queue);
     if (!st) {
@@ -276,6 +288,8 @@ void MR_CancelRun(MR_Run *run) {
 }
 
 unsigned char MR_RunHasEnded(MR_Run *run) {
+    if (!run)
+        return 1;
     pthread_mutex_lock(&run->queue->lock);
     bool has_ended = run->has_ended;
     pthread_mutex_unlock(&run->queue->lock);
@@ -283,6 +297,8 @@ unsigned char MR_RunHasEnded(MR_Run *run) {
 }
 
 void MR_WaitRun(MR_Run *run) {
+    if (!run)
+        return;
     pthread_mutex_lock(&run->queue->lock);
     while (!run->has_ended)
         pthread_cond_wait(&run->queue->ended, &run->queue->lock);
@@ -294,17 +310,19 @@ void MR_RunResult(MR_Run *run, TF_Tensor **outputs, TF_Buffer *run_metadata, TF_
         tf_status_set(status, null_refused(__func__, run ? "outputs" : "run"));
         return;
     }
+    for (int i = 0; i < run->noutputs; i++)
+        outputs[i] = NULL;
+    if (run_metadata && run_metadata->data) {
+        tf_status_set(status, status_invalid("Passing non-empty run_metadata is invalid."));
+        return;
+    }
     MR_WaitRun(run);
     pthread_mutex_lock(&run->queue->lock);
     bool was_taken = run->is_taken;
     run->is_taken = true;
     pthread_mutex_unlock(&run->queue->lock);
-    for (int i = 0; i < run->noutputs; i++)
-        outputs[i] = NULL;
     struct status *st = was_taken
                             ? status_failed_precondition("%s: the result has been taken", __func__)
-                        : run_metadata && run_metadata->data
-                            ? status_invalid("Passing non-empty run_metadata is invalid.")
                             : status_ref(run->status);
     if (!st)
         st = step_reply_take(&run->reply, run->output_names, outputs, run->noutputs, run_metadata);
@@ -317,7 +335,7 @@ void MR_DeleteRun(MR_Run *run) {
     pthread_mutex_lock(&run->queue->lock);
     run->is_deleted = true;
     post_cancel(run);
-    if (run->has_ended && !run->is_cancel_posted)
+    if (run->has_ended && !run->is_cancel_posted && !run->is_being_told)
         run_free_locked(run);
     else
         pthread_mutex_unlock(&run->queue->lock);
@@ -351,28 +369,38 @@ int MR_SessionDispatch(TF_Session *session) {
     pthread_mutex_lock(&queue->lock);
     if (queue->event_fd >= 0 && read(queue->event_fd, &count, sizeof count) < 0)
         CHECK(errno == EAGAIN);
+    queue->n_refs++;
     int n = queue->has_teller ? 0 : tell(queue);
-    pthread_mutex_unlock(&queue->lock);
+    queue_unref_locked(queue);
     return n;
+}
+
+/* An on_done may delete the session: then the teller goes on by itself. */
+static void end_teller_locked(struct run_queue *queue) {
+    pthread_t teller = queue->teller;
+    if (pthread_equal(teller, pthread_self())) {
+        pthread_detach(teller);
+        return;
+    }
+    pthread_mutex_unlock(&queue->lock);
+    pthread_join(teller, NULL);
+    pthread_mutex_lock(&queue->lock);
 }
 
 void run_queue_close(struct run_queue *queue) {
     if (!queue)
         return;
     pthread_mutex_lock(&queue->lock);
+    queue->is_closing = true; /* no further run starts */
     LIST_FOR_EACH (link, &queue->live)
         post_cancel(LIST_ENTRY(link, MR_Run, link));
     while (queue->n_live > 0)
         pthread_cond_wait(&queue->ended, &queue->lock);
-    queue->is_closing = true;
     pthread_cond_broadcast(&queue->ended);
-    if (queue->has_teller) {
-        pthread_mutex_unlock(&queue->lock);
-        pthread_join(queue->teller, NULL);
-        pthread_mutex_lock(&queue->lock);
-    } else {
+    if (queue->has_teller)
+        end_teller_locked(queue);
+    else
         tell(queue);
-    }
     queue->master = NULL;
     queue_unref_locked(queue);
 }

@@ -14,8 +14,8 @@
  * on_done is then called inside that function only. Without an on_done the program waits with
  * MR_WaitRun.
  *
- * TF_DeleteSession, which may not be called inside an on_done, first cancels the runs that have
- * not ended, and calls what is due. */
+ * TF_DeleteSession first cancels the runs that have not ended, and calls what is due. An on_done
+ * may call it, too; then what is due is called after it. */
 #ifndef MILLRACE_CLIENT_C_RUN_ASYNC_H
 #define MILLRACE_CLIENT_C_RUN_ASYNC_H
 
@@ -48,7 +48,8 @@ void MR_WaitRun(MR_Run *run);
  * run_metadata, unless it is NULL, a serialized RunMetadata. A second call is
  * TF_FAILED_PRECONDITION. */
 void MR_RunResult(MR_Run *run, TF_Tensor **outputs, TF_Buffer *run_metadata, TF_Status *status);
-/* Cancels the step if it has not ended; then nobody is told of its end. Accepts NULL. */
+/* Cancels the step if it has not ended; then nobody is told of its end, unless its on_done is being
+ * called already by another thread. Accepts NULL. */
 void MR_DeleteRun(MR_Run *run);
 
 /* A descriptor that is readable while ended runs wait for MR_SessionDispatch. It belongs to the

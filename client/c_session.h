@@ -1,5 +1,5 @@
 /* Sessions of the C client [WP 2]: they create a graph at a master, extend it and run steps. Calls
- * block. Several threads may use a session; their calls wait for each other. */
+ * block. Several threads may use a session, and their calls overlap. */
 #ifndef MILLRACE_CLIENT_C_SESSION_H
 #define MILLRACE_CLIENT_C_SESSION_H
 
@@ -18,7 +18,9 @@ extern "C" {
 typedef struct TF_SessionOptions TF_SessionOptions;
 TF_SessionOptions *TF_NewSessionOptions(void);
 void TF_DeleteSessionOptions(TF_SessionOptions *options);
-/* "grpc://host:port", "grpcs://host:port" or "unix:/path" */
+/* "grpc://host:port", "grpcs://host:port", "unix:/path", or "", the default: a master and a worker
+ * inside this process, for this session alone. A process that has forked does not use the sessions
+ * of its parent. */
 void TF_SetTarget(TF_SessionOptions *options, const char *target);
 /* a serialized ConfigProto */
 void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, TF_Status *status);
@@ -68,11 +70,11 @@ void TF_Reset(const TF_SessionOptions *options, const char **containers, int nco
 
 typedef struct TF_Session TF_Session;
 /* A session of a graph, which may grow: each run first sends the master the operations that were
- * added. Several sessions may have one graph. The target must be set: there is no master in the
- * process. */
+ * added. Several sessions may have one graph. */
 TF_Session *TF_NewSession(TF_Graph *graph, const TF_SessionOptions *options, TF_Status *status);
 void TF_CloseSession(TF_Session *session, TF_Status *status);
-/* Closes the session first if it is open, and frees it in any case. */
+/* Closes the session first if it is open, and frees it in any case. No other thread may be in a
+ * call of the session: TF_CloseSession ends such calls. */
 void TF_DeleteSession(TF_Session *session, TF_Status *status);
 /* Sends the master the operations that were added, as the next run would. */
 void TF_ExtendSession(TF_Session *session, TF_Status *status);

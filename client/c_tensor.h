@@ -50,11 +50,11 @@ typedef enum TF_DataType {
 size_t TF_DataTypeSize(TF_DataType dtype);
 typedef struct TF_Tensor TF_Tensor;
 
-/* Takes `length` bytes of elements. Many bytes that are aligned for their dtype are not copied, and
- * the deallocator is called when nothing uses them any more, on any thread. Others, and all without
- * a deallocator, are copied, and the deallocator is called at once. NULL for an unknown dtype, a
- * wrong length or a bad shape, after the deallocator has been called. Not for strings:
- * MR_NewStringTensor. */
+/* Takes the elements, of which there may be more bytes than needed. Many bytes that are aligned
+ * for their dtype are not copied, and the deallocator is called when nothing uses them any more,
+ * on any thread. Others, and all without a deallocator, are copied, and the deallocator is called
+ * at once. NULL for an unknown dtype, too few bytes or a bad shape, after the deallocator has
+ * been called. Not for strings: MR_NewStringTensor. */
 TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data,
                         size_t length, void (*deallocator)(void *data, size_t length, void *arg),
                         void *arg);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
 
 enum {
     /* The keeper drives only when no thread has for this long, because taking the loop from the
@@ -30,6 +31,7 @@ static void begin_call(struct loop_task *task) {
 /* Hands the loop to a thread that waits, else to nobody. The caller holds the lock and drives no
  * more. */
 static void stop_driving(struct call_loop *calls) {
+    loop_release(calls->loop);
     struct list *link = list_pop_front(&calls->waiting);
     calls->is_driven = link != NULL;
     if (!link) {
@@ -135,7 +137,7 @@ struct status *call_loop_keep(struct call_loop *calls, bool always) {
     pthread_mutex_lock(&calls->lock);
     calls->is_kept_always |= always;
     if (!calls->has_keeper)
-        error = pthread_create(&calls->keeper, NULL, keep, calls);
+        error = thread_start(&calls->keeper, NULL, keep, calls);
     calls->has_keeper = error == 0;
     pthread_mutex_unlock(&calls->lock);
     return error ? status_exhausted("cannot start a thread: %s", strerror(error)) : NULL;

@@ -14,8 +14,10 @@ static const char *const places[] = {"", "local/"};
 /* Appends the plugin's path, or only its name if it is not beside this library. */
 static void find_file(struct str *out) {
     Dl_info here;
-    const char *slash =
-        dladdr(&loaded, &here) && here.dli_fname ? strrchr(here.dli_fname, '/') : NULL;
+    /* A statically linked program gives what it was started as, which may be a relative path. */
+    const char *slash = dladdr(&loaded, &here) && here.dli_fname && here.dli_fname[0] == '/'
+                            ? strrchr(here.dli_fname, '/')
+                            : NULL;
     for (size_t i = 0; slash && i < ARRAY_LEN(places); i++) {
         str_clear(out);
         str_addf(out, "%.*s%s%s", (int)(slash - here.dli_fname + 1), here.dli_fname, places[i],

@@ -28,6 +28,7 @@
 #include "worker/task_flags.h"
 
 enum {
+    STOP_GRACE_MS = 5000,
     MAX_COSTS_SHOWN = 10000, /* on /costz */
     MAX_ROWS_SHOWN = 10000,  /* of tasks and links, on /statusz */
 };
@@ -226,7 +227,22 @@ static struct status *read_environment(struct options *options) {
                : daemon_read_tf_config(options, false);
 }
 
+/* A flag that limits a worker must not be thought to limit one that is elsewhere. */
+static const char *flag_of_worker(const struct task_flags *own) {
+    return own->file_root            ? "file-root"
+           : own->file_root_all      ? "file-root-all"
+           : own->memory_limit_bytes ? "memory-limit"
+           : own->gpu_memory_bytes   ? "gpu-memory"
+           : own->gpu_plugin         ? "gpu-plugin"
+           : own->cuda_libs          ? "cuda-libs"
+           : own->cpu_devices != 1   ? "cpu-devices"
+                                     : NULL;
+}
+
 static struct status *check_worker(struct master_flags *flags) {
+    const char *flag = flags->with_worker ? NULL : flag_of_worker(&flags->own);
+    if (flag)
+        return status_invalid("%s is for the worker of --with-worker; give it to tf-worker", flag);
     if (!flags->with_worker)
         return NULL;
     if (flags->cluster || flags->etcd.urls)
@@ -234,7 +250,7 @@ static struct status *check_worker(struct master_flags *flags) {
                               "leave out --%s",
                               flags->cluster ? "cluster" : "etcd");
     TRY(task_flags_check(&flags->own));
-    return cluster_spec_add(&flags->spec, span_of("worker"), 0, span_of(WORKER_ADDRESS));
+    return cluster_spec_add_local(&flags->spec, "worker", WORKER_ADDRESS);
 }
 
 static struct status *check(void *values) {
@@ -284,6 +300,7 @@ struct program {
     struct etcd_registration *registration;
     struct membership *membership;
     struct loop_timer drain_timer;
+    struct loop_timer grace_timer; /* for the worker's end */
     struct cost_keeper *costs;
     struct watchdog watchdog;
     int64_t drain_timeout_ms;
@@ -366,7 +383,11 @@ static int page_end_job(void *arg, const char *query, struct str *out) {
 /* "task=/job:worker/replica:0/task:1" */
 static int page_drain_task(void *arg, const char *query, struct str *out) {
     struct program *program = arg;
-    struct status *st = service_drain_task(program->service, query);
+    struct status *st =
+        program->worker
+            ? status_failed_precondition("the only task is inside this process (--with-worker): "
+                                         "stop the process with TERM")
+            : service_drain_task(program->service, query);
     str_addf(out, "%s\n", st ? status_message(st) : "the task is draining");
     int http_status = !st ? 200 : status_code(st) == STATUS_NOT_FOUND ? 404 : 409;
     status_unref(st);
@@ -453,7 +474,19 @@ static void close_etcd(void *arg) {
     etcd_close(program->etcd, NULL, NULL);
 }
 
-static void on_worker_stopped(void *arg) { loop_stop(((struct program *)arg)->loop); }
+static void on_worker_stopped(void *arg) {
+    struct program *program = arg;
+    loop_timer_close(&program->grace_timer, NULL);
+    loop_stop(program->loop);
+}
+
+/* A kernel does not end. Nothing else of the process does anything any more. */
+static void on_grace_over(struct loop_timer *timer) {
+    log_event(EVENT_STOP_TIMEOUT, "work on the pool has not ended %d s after it was cancelled",
+              STOP_GRACE_MS / 1000);
+    log_flush_repeats(true);
+    _exit(CONTAINER_OF(timer, struct program, grace_timer)->exit_code);
+}
 
 static void stop(struct program *program) {
     if (program->is_drained)
@@ -467,15 +500,18 @@ static void stop(struct program *program) {
         etcd_registration_leave(program->registration, close_etcd, program);
     loop_timer_stop(&program->drain_timer);
     loop_timer_close(&program->drain_timer, NULL);
-    watchdog_stopping(WATCHDOG_STOP_MS);
+    watchdog_stopping(STOP_GRACE_MS + WATCHDOG_STOP_MS);
     watchdog_close(&program->watchdog);
     admin_server_close(program->admin);
     cost_keeper_close(program->costs);
     service_free(program->service);
-    if (program->worker)
-        embedded_worker_stop(program->worker, on_worker_stopped, program);
-    else
+    if (!program->worker) {
         loop_stop(program->loop);
+        return;
+    }
+    loop_timer_init(program->loop, &program->grace_timer, on_grace_over);
+    loop_timer_start(&program->grace_timer, STOP_GRACE_MS, 0);
+    embedded_worker_stop(program->worker, on_worker_stopped, program);
 }
 
 static void on_drained(void *arg) { stop(arg); }
@@ -641,11 +677,25 @@ static struct status *start(struct program *program, const struct master_flags *
     return st;
 }
 
+/* The supervisor starts the process again, which may bring the GPU back. */
+static void on_device_failed(void *arg) {
+    struct program *program = arg;
+    if (program->is_stopping || program->flags->own.gpu_mode != GPU_REQUIRE)
+        return;
+    log_event(EVENT_EXITING, "a GPU has failed, and --gpu=require: exiting");
+    program->exit_code = EXIT_RESTART_ME;
+    program->is_stopping = true;
+    stop(program);
+}
+
 static struct status *start_worker(struct program *program) {
     const struct master_flags *flags = program->flags;
     struct embedded_worker_options options = {.task = {.job = "worker", .pool = program->pool},
                                               .listen = WORKER_ADDRESS,
-                                              .max_feed_bytes = flags->own.max_feed_bytes};
+                                              .max_feed_bytes = flags->own.max_feed_bytes,
+                                              .device_hang_ms = flags->own.gpu_hang_ms,
+                                              .on_device_failed = on_device_failed,
+                                              .on_device_failed_arg = program};
     if (!flags->with_worker)
         return NULL;
     task_flags_fill(&flags->own, &options.task);
@@ -674,10 +724,14 @@ static int run(const struct master_flags *flags, const struct options *options) 
     loop_on_hangup(program.loop, on_hangup, &program);
     loop_on_user_signal(program.loop, on_user_signal, &program);
     st = start_worker(&program);
+    if (st) {
+        fprintf(stderr, "tf-master: %s\n", status_message(st));
+        status_unref(st);
+        return EXIT_CONFIG;
+    }
     if (!program.worker || !program.worker->task.gpu_plugin)
         gpu_add_device_type(NULL, 0); /* to know which nodes may be on a GPU */
-    if (!st)
-        st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
+    st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
     if (!st)
         st = start(&program, flags);
     if (st) {
@@ -687,8 +741,9 @@ static int run(const struct master_flags *flags, const struct options *options) 
     }
     watchdog_start(program.loop, &program.watchdog);
     loop_run(program.loop);
-    embedded_worker_free(program.worker);
+    embedded_worker_stop_threads(program.worker);
     pool_free(program.pool);
+    embedded_worker_free(program.worker);
     loop_free(program.loop);
     cost_keeper_free(program.costs);
     tls_set_close(&program.tls);

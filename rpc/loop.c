@@ -180,6 +180,10 @@ bool loop_is_current(const struct loop *loop) {
                          pthread_self());
 }
 
+/* No thread has the id 0: glibc's are addresses. */
+void loop_release(struct loop *loop) { atomic_store(&loop->thread, (pthread_t)0); }
+void loop_claim(struct loop *loop) { atomic_store(&loop->thread, pthread_self()); }
+
 /* No wake-up is lost, because the check, which empties the queue, always follows the callbacks of
  * sockets. */
 void loop_awake(struct loop *loop) {

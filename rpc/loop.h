@@ -1,8 +1,8 @@
 /* Runs the event loop of a daemon, over libuv.
  *
- * One thread runs a loop. The connections and timers of a loop are used on that thread only; other
- * threads reach it by loop_post. A callback runs exactly once, never inside the call that
- * registered it. */
+ * One thread at a time runs a loop. The connections and timers of a loop are used on that thread
+ * only; other threads reach it by loop_post. A callback runs exactly once, never inside the call
+ * that registered it. */
 #ifndef MILLRACE_RPC_LOOP_H
 #define MILLRACE_RPC_LOOP_H
 
@@ -29,8 +29,13 @@ void loop_run(struct loop *loop);  /* until loop_stop and until all handles are 
 void loop_run_once(struct loop *loop);
 void loop_stop(struct loop *loop); /* loop thread */
 uv_loop_t *loop_uv(struct loop *loop);
-/* Is the caller on the loop's thread? Before loop_run that is the thread that made the loop. */
+/* Is the caller on the loop's thread? That is the one that made the loop, runs it, or has claimed
+ * it. */
 bool loop_is_current(const struct loop *loop);
+/* For loops that threads take turns to run (client/call_loop.h): nobody runs the loop now, or the
+ * caller will. Running it claims it. */
+void loop_release(struct loop *loop);
+void loop_claim(struct loop *loop);
 
 /* Says that the loop is awake. A callback of a socket may call this first: then other threads that
  * post while it runs need no system call to wake the loop. Optional. Loop thread, in a callback of

@@ -15,10 +15,15 @@ struct status *embedded_worker_new(struct loop *loop, const struct embedded_work
     service_options.why_no_rdma = "there is no other task";
     if (options->max_feed_bytes > 0)
         service_options.max_feed_bytes = options->max_feed_bytes;
+    if (options->device_hang_ms > 0)
+        service_options.device_hang_ms = options->device_hang_ms;
+    service_options.on_device_failed = options->on_device_failed;
+    service_options.on_device_failed_arg = options->on_device_failed_arg;
     if (!st)
         st = worker_service_new(loop, &service_options, &worker->service);
     if (st) {
-        embedded_worker_free(worker);
+        worker_task_fini(&worker->task);
+        free(worker);
         return st;
     }
     *ret = worker;
@@ -30,6 +35,11 @@ void embedded_worker_stop(struct embedded_worker *worker, void (*on_stopped)(voi
     struct worker_service *service = worker->service;
     worker->service = NULL;
     worker_service_free(service, on_stopped, arg);
+}
+
+void embedded_worker_stop_threads(struct embedded_worker *worker) {
+    if (worker)
+        worker_task_stop(&worker->task);
 }
 
 void embedded_worker_free(struct embedded_worker *worker) {

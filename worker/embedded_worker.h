@@ -10,8 +10,11 @@
 
 struct embedded_worker_options {
     struct worker_task_options task;
-    const char *listen;     /* "local:NAME", which the master's list of tasks has */
-    int64_t max_feed_bytes; /* of one step; 0: the worker's default */
+    const char *listen;                  /* "local:NAME", which the master's list of tasks has */
+    int64_t max_feed_bytes;              /* of one step; 0: the worker's default */
+    int64_t device_hang_ms;              /* as worker_options; 0: the default */
+    void (*on_device_failed)(void *arg); /* as worker_options; may be NULL */
+    void *on_device_failed_arg;
 };
 
 struct embedded_worker {
@@ -25,7 +28,10 @@ struct status *embedded_worker_new(struct loop *loop, const struct embedded_work
 /* Ends every step and connection. on_stopped(arg) is called on the loop when nothing of the worker
  * uses the loop any more. */
 void embedded_worker_stop(struct embedded_worker *worker, void (*on_stopped)(void *arg), void *arg);
-/* After loop_run has returned, and before the pool that it borrowed is freed. Accepts NULL. */
+/* Ends the threads that are the worker's own, after loop_run has returned, and before the pool that
+ * it borrows is freed. Accepts NULL. */
+void embedded_worker_stop_threads(struct embedded_worker *worker);
+/* Frees the devices, after the pool has been freed. Accepts NULL. */
 void embedded_worker_free(struct embedded_worker *worker);
 
 #endif

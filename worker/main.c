@@ -197,6 +197,8 @@ static struct status *check_client_port(const struct worker_flags *flags) {
     struct net_address parsed;
     if (flags->master)
         TRY(status_prefix_take(net_address_parse(flags->master, &parsed), "master: "));
+    if (flags->master && parsed.is_local)
+        return status_invalid("master: only its own process can dial '%s'", flags->master);
     if (flags->client_port >= 0 && !flags->master && !flags->etcd.urls)
         return status_invalid(
             "client-port: the master's address is not known: give --master or --etcd");

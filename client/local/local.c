@@ -95,8 +95,7 @@ static struct status *start_both(struct loop *loop, const struct local_config *c
     struct master_options master_options;
     master_options_default(&master_options);
     master_options.listen = NULL;
-    struct status *st =
-        cluster_spec_add(&cluster->spec, span_of("localhost"), 0, span_of(worker_options.listen));
+    struct status *st = cluster_spec_add_local(&cluster->spec, "localhost", worker_options.listen);
     if (!st)
         st = embedded_worker_new(loop, &worker_options, &cluster->worker);
     if (!st)
@@ -119,8 +118,9 @@ static void stop_cluster(struct local_cluster *cluster) {
 }
 
 static void free_cluster(struct local_cluster *cluster) {
-    embedded_worker_free(cluster->worker);
+    embedded_worker_stop_threads(cluster->worker);
     pool_free(cluster->pool);
+    embedded_worker_free(cluster->worker);
     cluster_spec_fini(&cluster->spec);
     free(cluster);
 }

@@ -12,12 +12,12 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
 #include "common/base/denormals.h"
 #include "common/base/pool_cancel.h"
 
@@ -90,27 +90,13 @@ static struct pool_task *take_task(struct pool *pool) {
 
 static void *pool_thread_main(void *arg);
 
-/* Signals of the process are for the thread of main's event loop. Faults and profiler signals are
- * for the thread that causes them. */
-static void block_signals(sigset_t *ret_before) {
-    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
-    sigset_t blocked;
-    sigfillset(&blocked);
-    for (size_t i = 0; i < ARRAY_LEN(kept); i++)
-        sigdelset(&blocked, kept[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, ret_before);
-}
-
 /* Mutex held, so that the threads array is complete whenever pool_free reads it. */
 static bool start_thread(struct pool *pool) {
     pthread_attr_t attr;
-    sigset_t before;
     struct pool_thread *thread = &pool->threads[pool->n_started];
     CHECK(pthread_attr_init(&attr) == 0);
     CHECK(pthread_attr_setstacksize(&attr, POOL_STACK_BYTES) == 0);
-    block_signals(&before);
-    int error = pthread_create(&thread->id, &attr, pool_thread_main, thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&thread->id, &attr, pool_thread_main, thread);
     pthread_attr_destroy(&attr);
     if (error != 0) {
         /* With one thread the tasks still run; with none they never would. */

@@ -39,7 +39,7 @@ static struct status *check_mode(struct service *service, const struct cluster_t
                           "ConfigProto.cluster_def: %s at %s is not at the address of a task of "
                           "this master's cluster, and --session-clusters=own allows no other",
                           entry->name, entry->address);
-    if (strncmp(entry->address, "unix:", 5) == 0)
+    if (strncmp(entry->address, "unix:", 5) == 0 || strncmp(entry->address, "local:", 6) == 0)
         return status_new(STATUS_PERMISSION_DENIED,
                           "ConfigProto.cluster_def: %s at %s: a Unix socket may be named only if "
                           "it is that of a task of this master's cluster",

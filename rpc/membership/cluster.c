@@ -59,6 +59,9 @@ static struct status *check_address(const struct cluster_spec *spec, const char 
     struct status *st = net_address_parse(address, &parsed);
     if (st)
         return status_prefix_take(st, "task %d of job %s: ", index, job);
+    if (parsed.is_local)
+        return status_invalid("task %d of job %s: only its own process can dial \"%s\"", index, job,
+                              address);
     if (!parsed.is_unix && (parsed.port == 0 || parsed.host[0] == '\0'))
         return status_invalid(
             "task %d of job %s: \"%s\" has no host or port that others could connect to", index,
@@ -70,20 +73,24 @@ static struct status *check_address(const struct cluster_spec *spec, const char 
     return NULL;
 }
 
+static struct status *append_task(struct cluster_spec *spec, struct cluster_task task) {
+    if (spec->n_tasks >= MAX_TASKS)
+        return status_invalid("more than %d tasks", MAX_TASKS);
+    task.name = arena_printf(&spec->arena, "/job:%s/replica:0/task:%d", task.job, task.index);
+    if ((spec->n_tasks & (spec->n_tasks - 1)) == 0) /* a power of two: the array is full */
+        spec->tasks = xreallocarray(spec->tasks, spec->n_tasks ? (size_t)spec->n_tasks * 2 : 1,
+                                    sizeof(*spec->tasks));
+    spec->tasks[spec->n_tasks++] = task;
+    return NULL;
+}
+
 static struct status *add_task(struct cluster_spec *spec, const char *job, int index,
                                struct span address) {
     struct cluster_task task = {.job = job,
                                 .index = index,
                                 .address = arena_strndup(&spec->arena, address.data, address.len)};
     TRY(check_address(spec, job, index, task.address));
-    if (spec->n_tasks >= MAX_TASKS)
-        return status_invalid("more than %d tasks", MAX_TASKS);
-    task.name = arena_printf(&spec->arena, "/job:%s/replica:0/task:%d", job, index);
-    if ((spec->n_tasks & (spec->n_tasks - 1)) == 0) /* a power of two: the array is full */
-        spec->tasks = xreallocarray(spec->tasks, spec->n_tasks ? (size_t)spec->n_tasks * 2 : 1,
-                                    sizeof(*spec->tasks));
-    spec->tasks[spec->n_tasks++] = task;
-    return NULL;
+    return append_task(spec, task);
 }
 
 static int task_order(const void *a, const void *b) {
@@ -245,6 +252,12 @@ struct status *cluster_spec_add(struct cluster_spec *spec, struct span job, int 
     if (memchr(address.data, '\0', address.len))
         return status_invalid("task %d of job %s: an address with a NUL byte", index, name);
     return add_task(spec, name, index, address);
+}
+
+struct status *cluster_spec_add_local(struct cluster_spec *spec, const char *job,
+                                      const char *address) {
+    return append_task(spec, (struct cluster_task){.job = arena_strdup(&spec->arena, job),
+                                                   .address = arena_strdup(&spec->arena, address)});
 }
 
 void cluster_spec_print(const struct cluster_spec *spec, struct str *out) {

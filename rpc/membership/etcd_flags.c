@@ -7,7 +7,7 @@ struct status *etcd_flags_check(const struct etcd_flags *flags) {
     struct net_address parsed;
     if (flags->advertise) {
         struct status *st = net_address_parse(flags->advertise, &parsed);
-        if (!st && !parsed.is_unix && !parsed.host[0])
+        if (!st && (parsed.is_local || (!parsed.is_unix && !parsed.host[0])))
             st = status_invalid("'%s' has no host that others could connect to", flags->advertise);
         if (st)
             return status_prefix_take(st, "advertise: ");

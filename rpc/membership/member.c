@@ -67,7 +67,8 @@ static struct status *read_address(const json_t *object, const char *name, bool 
     if (**ret == '\0' && !is_needed)
         return NULL;
     struct status *st = net_address_parse(*ret, &parsed);
-    if (!st && !parsed.is_unix && (parsed.port == 0 || parsed.host[0] == '\0'))
+    if (!st &&
+        (parsed.is_local || (!parsed.is_unix && (parsed.port == 0 || parsed.host[0] == '\0'))))
         st = status_invalid("\"%s\" has no host or port that others could connect to", *ret);
     return status_prefix_take(st, "\"%s\": ", name);
 }

@@ -1,11 +1,14 @@
 """The Python package: its wheel, sessions, arrays, asynchronous runs (client/python)."""
 import asyncio
+import contextlib
+import gc
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 from c_library import BUILD, ROOT, SHARED_OBJECT
 from local_cluster import target
@@ -139,6 +142,57 @@ class TestSessions(unittest.TestCase):
             millrace.Session("nowhere")
         with self.assertRaisesRegex(TypeError, "tls has no 'password'"):
             millrace.Session("grpcs://127.0.0.1:1", tls={"password": "x"})
+
+    def test_closing_ends_the_calls_of_other_threads(self):
+        for s in self.sessions():
+            with ThreadPoolExecutor(4) as pool:
+                calls = [pool.submit(s.run, "taken") for _ in range(4)]
+                s.run(targets="put", feeds={"item": 3})
+                while not any(call.done() for call in calls):
+                    pass
+                s.close()
+                results = [call.exception(WAIT_S) or call.result() for call in calls]
+            self.assertEqual(sorted(str(getattr(r, "code", r)) for r in results)[0], "3")
+            self.assertEqual(sum(isinstance(r, millrace.Error) for r in results), 3)
+
+    def test_a_callback_may_close_the_session(self):
+        for s in self.sessions():
+            closed = threading.Event()
+
+            def close(_):
+                s.close()
+                closed.set()
+            run = s.run_async("y", {"x": [[1, 1]]})
+            run.add_done_callback(lambda _: 1 / 0)  # logged
+            run.add_done_callback(close)
+            self.assertTrue(closed.wait(WAIT_S))
+            self.assertEqual(run.result(WAIT_S).tolist(), [2])
+
+    def test_forgotten_sessions_and_runs(self):
+        for where in (target(), ""):
+            s = millrace.Session(where, self.graph_def)
+            ended = threading.Event()
+            s.run_async("taken").add_done_callback(lambda _: ended.set())
+            del s
+            gc.collect()
+            self.assertFalse(ended.is_set())  # the run keeps its session
+            [run] = [r for r in millrace._session._running]
+            run.cancel()
+            self.assertTrue(ended.wait(WAIT_S))
+
+    def test_a_child_process_leaves_its_parents_sessions_alone(self):
+        for s in self.sessions():
+            pid = os.fork()
+            if pid == 0:
+                status = 1
+                with contextlib.suppress(BaseException):
+                    with self.assertRaisesRegex(millrace.Error, "parent of this process"):
+                        s.run("value")
+                    s.close()
+                    status = 0
+                os._exit(status)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+            self.assertEqual(s.run("y", {"x": [[1, 2]]}).tolist(), [5])
 
     def test_a_timeout(self):
         for s in self.sessions(timeout=0.2):

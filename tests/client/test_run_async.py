@@ -1,4 +1,5 @@
 """Steps that do not block their caller (client/c_run_async.h), with remote and local sessions."""
+import contextlib
 import ctypes
 import select
 import threading
@@ -175,6 +176,43 @@ class TestRunAsync(unittest.TestCase):
                 m.result(None)
             m.b.c.MR_DeleteRun(None)
             m.b.c.MR_CancelRun(None)
+
+    def test_a_callback_may_delete_its_session(self):
+        for where in (target(), ""):
+            m, seen, end = Model(where), [], threading.Event()
+
+            @DONE
+            def on_done(_, run):
+                with contextlib.suppress(Refused):
+                    m.result(run)
+                m.b.c.MR_DeleteRun(run)
+                seen.append(run)
+                if len(seen) == 1:
+                    m.b.call("TF_DeleteSession", m.session)
+                if len(seen) == 4:
+                    end.set()
+            for _ in range(3):
+                m.start([m.take], on_done=on_done)
+            m.start([m.y], 3, on_done=on_done)
+            self.assertTrue(end.wait(WAIT_S))
+            m.b.close()
+
+    def test_a_deleted_session_starts_no_further_run(self):
+        for where in (target(), ""):
+            m, refused = Model(where), []
+
+            @DONE
+            def on_done(_, run):
+                m.b.c.MR_DeleteRun(run)
+                try:
+                    m.start([m.take], on_done=on_done)
+                except Refused as why:
+                    refused.append(why.code)
+            for _ in range(3):
+                m.start([m.take], on_done=on_done)
+            m.b.call("TF_DeleteSession", m.session)
+            self.assertEqual(refused, ["CANCELLED"] * 3)
+            m.b.close()
 
     def test_a_session_that_ends_ends_its_runs(self):
         for where in (target(), ""):

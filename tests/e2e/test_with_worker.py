@@ -70,6 +70,9 @@ class TestWithWorker(TestCase):
                          ["local:worker"])
         memory = json.loads(self.page(admin, "/memz?format=json"))
         self.assertIn("Variable", json.dumps(memory))
+        _, err = self.expect(1, "tfctl", "drain", "/job:worker/task:0", "--admin",
+                             admin.removeprefix("http://"))
+        self.assertIn("stop the process with TERM", err)
         self.assertIn("millrace_device_memory", self.page(admin, "/metrics"))
         process.send_signal(signal.SIGINT)
         self.assertEqual(self.wait_for_exit(process), 0)
@@ -79,5 +82,10 @@ class TestWithWorker(TestCase):
                              (["--etcd", "http://127.0.0.1:1"], "leave out --etcd")):
             _, err = self.expect(78, "tf-master", "--with-worker", *flags)
             self.assertIn(words, err)
+        _, err = self.expect(78, "tf-master", "--cluster", "worker=local:here")
+        self.assertIn("only its own process can dial", err)
+        _, err = self.expect(78, "tf-master", "--cluster", "worker=127.0.0.1:1", "--file-root",
+                             self.tmp)
+        self.assertIn("file-root is for the worker of --with-worker", err)
         _, err = self.expect(78, "tf-worker", "--listen", "local:here")
         self.assertIn("no other process can dial", err)

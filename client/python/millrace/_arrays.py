@@ -1,4 +1,5 @@
 """NumPy arrays to tensors of the library and back, without copies where that can be."""
+import collections
 import ctypes
 import itertools
 
@@ -13,13 +14,20 @@ _DTYPES = {1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 5: np.int16, 
 _EXTENDED = {14: "bfloat16", 24: "float8_e5m2", 25: "float8_e4m3fn"}  # of ml_dtypes
 _NAMES = {7: "string", 20: "resource", 21: "variant"}
 
-# arrays that tensors of the library use, by the number that the library gives back
-_kept, _numbers = {}, itertools.count(1)
+# Arrays that tensors of the library use, by the number that the library gives back; and numbers
+# that came back. An array may run code of its own when it goes, so it does not go in the callback,
+# which runs on a thread of the library.
+_kept, _numbers, _returned = {}, itertools.count(1), collections.deque()
 
 
 @Deallocator
 def _release(_data, _length, number):
-    _kept.pop(number, None)
+    _returned.append(number)
+
+
+def drop_returned():
+    while _returned:
+        _kept.pop(_returned.popleft(), None)
 
 
 def _extended(number):
@@ -80,6 +88,7 @@ def to_tensor(library, value, number):
     if array.dtype != dtype:
         array = _convert(array, dtype)
     array = np.require(array, requirements="CA")
+    drop_returned()
     kept = next(_numbers)
     _kept[kept] = array
     dims = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)

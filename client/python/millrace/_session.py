@@ -1,12 +1,17 @@
 """Sessions: graphs, feeds, fetches, and steps that nobody waits for."""
+import atexit
+import contextlib
 import ctypes
+import logging
 import os
 import threading
+import weakref
 
 from millrace import _arrays
 from millrace._errors import Error
 from millrace._library import Buffer, Output, RunDone, library
 
+_log = logging.getLogger("millrace")
 
 class _Graph:
     def __init__(self):
@@ -60,16 +65,19 @@ def _read(message):
         return f.read()
 
 
+def _is_one(names):
+    """Is it a name, or an object with one, and not several?"""
+    return isinstance(names, str) or hasattr(names, "name")
+
+
 class _Arguments:
     """The arrays of one step, with the tensors of its feeds."""
 
     def __init__(self, c, graph, fetches, feeds, targets):
         self._c = c
-        self.is_single = isinstance(fetches, str) or not hasattr(fetches, "__iter__")
+        self.is_single = fetches is not None and _is_one(fetches)
         names = [] if fetches is None else [fetches] if self.is_single else list(fetches)
-        if fetches is None:
-            self.is_single = False
-        targets = [targets] if isinstance(targets, str) else list(targets)
+        targets = [targets] if _is_one(targets) else list(targets)
         self.outputs = (Output * max(len(names), 1))(*(graph.output(name) for name in names))
         self.targets = (ctypes.c_void_p * max(len(targets), 1))(
             *(graph.operation(name) for name in targets))
@@ -90,18 +98,32 @@ class _Arguments:
             if tensor:
                 self._c.TF_DeleteTensor(tensor)
 
-    def values(self, results):
-        values = [None] * self.n_outputs
+    def drop(self, results):
         for i in range(self.n_outputs):
             tensor, results[i] = results[i], None
-            try:
+            if tensor:
+                self._c.TF_DeleteTensor(tensor)
+
+    def values(self, results):
+        values = [None] * self.n_outputs
+        try:
+            for i in range(self.n_outputs):
+                tensor, results[i] = results[i], None
                 values[i] = _arrays.to_value(self._c, tensor)
-            except BaseException:
-                for rest in results:
-                    if rest:
-                        self._c.TF_DeleteTensor(rest)
-                raise
+        finally:
+            self.drop(results)
         return values[0] if self.is_single else values
+
+
+def _call(callback, run):
+    """As concurrent.futures: what a callback raises is logged, and keeps no other from its call."""
+    try:
+        callback(run)
+    except Exception:
+        _log.exception("calling a callback of %r", run)
+
+
+_running = set()  # what the library will call back, whoever else has forgotten it
 
 
 class Run:
@@ -117,10 +139,11 @@ class Run:
     def _start(self):
         a = self._arguments
         try:
-            with self._lock:  # the run may have ended, and must not be deleted, before it is noted
+            # the run may have ended, and must not be deleted, before it is noted
+            with self._session._in_call() as handle, self._lock:
                 self._handle = self._c.call(
-                    "MR_SessionRunAsync", self._session._handle, None, a.inputs, a.tensors,
-                    a.n_inputs, a.outputs, a.n_outputs, a.targets, a.n_targets, self._on_done, None)
+                    "MR_SessionRunAsync", handle, None, a.inputs, a.tensors, a.n_inputs, a.outputs,
+                    a.n_outputs, a.targets, a.n_targets, self._on_done, None)
         finally:
             a.free()
 
@@ -135,10 +158,10 @@ class Run:
             self._handle = False
             callbacks, self._callbacks = self._callbacks, None
             self._c.MR_DeleteRun(run)
-        self._session._runs.discard(self)
+        _running.discard(self)
         self._ended.set()
         for callback in callbacks:
-            callback(self)
+            _call(callback, self)
 
     def done(self):
         return self._ended.is_set()
@@ -171,7 +194,7 @@ class Run:
             if self._callbacks is not None:
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        _call(callback, self)
 
     def __await__(self):
         import asyncio
@@ -185,7 +208,10 @@ class Run:
                 future.set_exception(self._error)
             else:
                 future.set_result(self._result)
-        self.add_done_callback(lambda _: loop.call_soon_threadsafe(tell))
+        def tell_soon(_):
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(tell)
+        self.add_done_callback(tell_soon)
         try:
             return (yield from future.__await__())
         except asyncio.CancelledError:
@@ -209,7 +235,7 @@ class Session:
 
     def __init__(self, target="", graph_def=b"", *, config=None, timeout=None, tls=None):
         self._c = library()
-        self._handle, self._runs = None, set()
+        self._begin_life()
         self._graph = _Graph()
         if graph_def:
             self._graph.add(graph_def)
@@ -224,9 +250,30 @@ class Session:
         self._check_open()
         self._graph.add(graph_def)
 
+    def _begin_life(self):
+        self._handle, self._pid = None, os.getpid()
+        self._idle, self._n_calls = threading.Condition(), 0
+        _sessions.add(self)
+
     def _check_open(self):
+        if self._pid != os.getpid():
+            raise Error("FAILED_PRECONDITION", "the session belongs to the parent of this process")
         if not self._handle:
             raise Error("FAILED_PRECONDITION", "the session is closed")
+
+    @contextlib.contextmanager
+    def _in_call(self):
+        """close() waits for the calls of other threads, which it ends."""
+        with self._idle:
+            self._check_open()
+            self._n_calls += 1
+            handle = self._handle
+        try:
+            yield handle
+        finally:
+            with self._idle:
+                self._n_calls -= 1
+                self._idle.notify_all()
 
     def run(self, fetches=None, feeds=None, targets=(), *, run_options=None, run_metadata=None):
         """Runs one step.
@@ -241,6 +288,8 @@ class Session:
         Raises Error, and KeyError or TypeError for what the graph does not have or take.
         """
         self._check_open()
+        if run_metadata is not None and not isinstance(run_metadata, bytearray):
+            raise TypeError("run_metadata is no bytearray")
         a = _Arguments(self._c, self._graph, fetches, feeds or {}, targets)
         results = (ctypes.c_void_p * max(a.n_outputs, 1))()
         options = metadata = None
@@ -250,33 +299,36 @@ class Session:
                 options = self._c.TF_NewBufferFromString(data, len(data))
             if run_metadata is not None:
                 metadata = self._c.TF_NewBuffer()
-            self._c.call("TF_SessionRun", self._handle, options, a.inputs, a.tensors, a.n_inputs,
-                         a.outputs, results, a.n_outputs, a.targets, a.n_targets, metadata)
+            with self._in_call() as handle:
+                self._c.call("TF_SessionRun", handle, options, a.inputs, a.tensors, a.n_inputs,
+                             a.outputs, results, a.n_outputs, a.targets, a.n_targets, metadata)
             if metadata:
                 buffer = Buffer.from_address(metadata)
                 run_metadata[:] = ctypes.string_at(buffer.data, buffer.length)
+            return a.values(results)
         finally:
             a.free()
+            a.drop(results)
+            _arrays.drop_returned()
             self._c.TF_DeleteBuffer(options)
             self._c.TF_DeleteBuffer(metadata)
-        return a.values(results)
 
     def run_async(self, fetches=None, feeds=None, targets=()):
         """Starts a step and returns a Run, whose result() is that of run(). It may be awaited."""
         self._check_open()
         run = Run(self, _Arguments(self._c, self._graph, fetches, feeds or {}, targets))
-        self._runs.add(run)
+        _running.add(run)
         try:
             run._start()
         except BaseException:
-            self._runs.discard(run)
+            _running.discard(run)
             raise
         return run
 
     def devices(self):
         """The names of the devices."""
-        self._check_open()
-        devices = self._c.call("TF_SessionListDevices", self._handle)
+        with self._in_call() as handle:
+            devices = self._c.call("TF_SessionListDevices", handle)
         try:
             return [self._c.call("TF_DeviceListName", devices, i).decode()
                     for i in range(self._c.TF_DeviceListCount(devices))]
@@ -284,9 +336,18 @@ class Session:
             self._c.TF_DeleteDeviceList(devices)
 
     def close(self):
-        """Ends the session and its steps. A second call does nothing."""
-        handle, self._handle = self._handle, None
-        if handle:
+        """Ends the session, its steps, and the calls of other threads. A second call does nothing.
+        A callback of a run may call it."""
+        with self._idle:
+            handle, self._handle = self._handle, None
+        if not handle or self._pid != os.getpid():
+            return
+        try:
+            self._c.call("TF_CloseSession", handle)  # the steps end
+        finally:
+            with self._idle:
+                while self._n_calls:
+                    self._idle.wait()
             self._c.call("TF_DeleteSession", handle)
 
     def __enter__(self):
@@ -296,11 +357,27 @@ class Session:
         self.close()
 
     def __del__(self):
-        if getattr(self, "_handle", None):
-            try:
-                self.close()
-            except Error:
-                pass  # the master has gone
+        """Python may collect objects on any thread, also on the one that runs the session's loop,
+        so another one closes it."""
+        if getattr(self, "_handle", None) and self._pid == os.getpid():
+            handle, self._handle = self._handle, None
+            with contextlib.suppress(RuntimeError):  # the interpreter ends
+                threading.Thread(target=_delete, args=(self._c, handle), daemon=True).start()
+
+
+def _delete(c, handle):
+    with contextlib.suppress(Error):  # the master has gone
+        c.call("TF_DeleteSession", handle)
+
+
+_sessions = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    for session in list(_sessions):
+        with contextlib.suppress(Error):
+            session.close()
 
 
 def _options(c, target, config, timeout, tls):
@@ -332,7 +409,8 @@ def load_saved_model(directory, target="", tags=("serve",), *, config=None, time
     """
     c = library()
     session = Session.__new__(Session)
-    session._c, session._handle, session._runs = c, None, set()
+    session._c = c
+    session._begin_life()
     session._graph = _Graph()
     names = (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
     options, meta = _options(c, target, config, timeout, tls), c.TF_NewBuffer()

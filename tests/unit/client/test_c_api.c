@@ -116,11 +116,18 @@ static void large_memory_is_adopted(void **state) {
     tensor = TF_NewTensor(TF_FLOAT, dims, 1, values, length, NULL, NULL);
     assert_ptr_not_equal(TF_TensorData(tensor), values);
     TF_DeleteTensor(tensor);
+    dims[0] = N - 1; /* more bytes than needed */
+    tensor = TF_NewTensor(TF_FLOAT, dims, 1, values, length, count_call, &n_freed);
+    assert_ptr_equal(TF_TensorData(tensor), values);
+    assert_int_equal(TF_TensorByteSize(tensor), length - sizeof(float));
+    TF_DeleteTensor(tensor);
+    assert_int_equal(n_freed, 3);
+    dims[0] = N;
     /* too short, negative */
     assert_null(TF_NewTensor(TF_FLOAT, dims, 1, values, length - 4, count_call, &n_freed));
     dims[0] = -1;
     assert_null(TF_NewTensor(TF_FLOAT, dims, 1, values, length, count_call, &n_freed));
-    assert_int_equal(n_freed, 4);
+    assert_int_equal(n_freed, 5);
     free(values);
 }
 

@@ -29,6 +29,19 @@ void fetched_page_fini(struct fetched_page *page) {
     *page = (struct fetched_page){.body = STR_INIT};
 }
 
+static enum status_code code_of(int http_code) {
+    switch (http_code) {
+    case 403:
+        return STATUS_PERMISSION_DENIED;
+    case 404:
+        return STATUS_NOT_FOUND;
+    case 409:
+        return STATUS_FAILED_PRECONDITION;
+    default:
+        return STATUS_INTERNAL;
+    }
+}
+
 struct status *fetched_page_check(const struct fetched_page *page) {
     size_t len = MIN(page->body.len, (size_t)MAX_WORDS_BYTES);
     if (page->status)
@@ -36,7 +49,7 @@ struct status *fetched_page_check(const struct fetched_page *page) {
     if (page->http_code == 200)
         return NULL;
     len -= len > 0 && page->body.data[len - 1] == '\n';
-    return status_new(STATUS_INTERNAL, "the master answered with HTTP status %d: %.*s",
+    return status_new(code_of(page->http_code), "the master answered with HTTP status %d: %.*s",
                       page->http_code, (int)len, str_text(&page->body));
 }
 

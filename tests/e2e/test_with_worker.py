@@ -70,9 +70,9 @@ class TestWithWorker(TestCase):
                          ["local:worker"])
         memory = json.loads(self.page(admin, "/memz?format=json"))
         self.assertIn("Variable", json.dumps(memory))
-        _, err = self.expect(1, "tfctl", "drain", "/job:worker/task:0", "--admin",
+        _, err = self.expect(70, "tfctl", "drain", "/job:worker/task:0", "--admin",
                              admin.removeprefix("http://"))
-        self.assertIn("stop the process with TERM", err)
+        self.assertRegex(err, "FAILED_PRECONDITION: .*stop the process with TERM")
         self.assertIn("millrace_device_memory", self.page(admin, "/metrics"))
         process.send_signal(signal.SIGINT)
         self.assertEqual(self.wait_for_exit(process), 0)

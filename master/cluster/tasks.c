@@ -452,7 +452,8 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         status_unref(st);
         return;
     }
-    if (message->type == WIRE_STATUS && conn == task->control && task->state == TASK_READY) {
+    if (message->type == WIRE_STATUS && conn == task->control &&
+        (task->state == TASK_LINKING || task->state == TASK_READY)) {
         take_changed_devices(task, message->meta);
         return;
     }

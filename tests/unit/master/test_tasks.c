@@ -19,6 +19,7 @@ enum { MASTER = 4711, PROCESS = 17, OTHER_PROCESS = 18, MAX_HELLOS = 64 };
  * first one that a master tells it. */
 struct process {
     double flops_per_second; /* that its status tells; 0: none */
+    double changes_to; /* that it tells unasked before it answers the Hello of control; 0: none */
     uint64_t incarnation;
     char as_task[128];
     /* of each Hello: the name that it tells, the channel, and the incarnation that it expects */
@@ -47,30 +48,6 @@ static void answer(struct wire_conn *conn, enum wire_type type, uint64_t id, siz
     wire_send(conn, &(struct wire_out){.type = type, .id = id, .meta = {(const char *)bytes, len}});
 }
 
-static void on_hello(struct process *p, struct wire_conn *conn,
-                     const struct wire_message *message) {
-    uint8_t bytes[512];
-    Millrace__Hello mine = MILLRACE__HELLO__INIT,
-                    *hello = millrace__hello__unpack(NULL, message->meta.len,
-                                                     (const uint8_t *)message->meta.data);
-    assert_non_null(hello);
-    assert_string_equal(hello->task, "master");
-    assert_int_equal(hello->incarnation, MASTER);
-    assert_true(p->n_hellos < MAX_HELLOS);
-    snprintf(p->hellos[p->n_hellos].as_task, sizeof(p->as_task), "%s", hello->as_task);
-    p->hellos[p->n_hellos].channel = hello->channel;
-    p->hellos[p->n_hellos++].expected = hello->expected_incarnation;
-    mine.protocol = WIRE_PROTOCOL;
-    mine.incarnation = p->incarnation;
-    if (p->n_hellos <= p->n_answered)
-        answer(conn, WIRE_HELLO, message->id, millrace__hello__pack(&mine, bytes), bytes);
-    if (*hello->as_task && !*p->as_task)
-        snprintf(p->as_task, sizeof(p->as_task), "%s", hello->as_task);
-    if (*hello->as_task && strcmp(p->as_task, hello->as_task) != 0)
-        wire_conn_close(conn, status_failed_precondition("this task has another name"));
-    millrace__hello__free_unpacked(hello, NULL);
-}
-
 static void send_status(const struct process *p, struct wire_conn *conn, uint64_t id) {
     uint8_t bytes[512];
     Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
@@ -88,6 +65,34 @@ static void send_status(const struct process *p, struct wire_conn *conn, uint64_
     status.n_device = 1;
     status.device = list;
     answer(conn, WIRE_STATUS, id, millrace__worker_status__pack(&status, bytes), bytes);
+}
+
+static void on_hello(struct process *p, struct wire_conn *conn,
+                     const struct wire_message *message) {
+    uint8_t bytes[512];
+    Millrace__Hello mine = MILLRACE__HELLO__INIT,
+                    *hello = millrace__hello__unpack(NULL, message->meta.len,
+                                                     (const uint8_t *)message->meta.data);
+    assert_non_null(hello);
+    assert_string_equal(hello->task, "master");
+    assert_int_equal(hello->incarnation, MASTER);
+    assert_true(p->n_hellos < MAX_HELLOS);
+    snprintf(p->hellos[p->n_hellos].as_task, sizeof(p->as_task), "%s", hello->as_task);
+    p->hellos[p->n_hellos].channel = hello->channel;
+    p->hellos[p->n_hellos++].expected = hello->expected_incarnation;
+    mine.protocol = WIRE_PROTOCOL;
+    mine.incarnation = p->incarnation;
+    if (*hello->as_task && hello->channel == 0 && p->changes_to != 0) {
+        p->flops_per_second = p->changes_to;
+        send_status(p, conn, 0);
+    }
+    if (p->n_hellos <= p->n_answered)
+        answer(conn, WIRE_HELLO, message->id, millrace__hello__pack(&mine, bytes), bytes);
+    if (*hello->as_task && !*p->as_task)
+        snprintf(p->as_task, sizeof(p->as_task), "%s", hello->as_task);
+    if (*hello->as_task && strcmp(p->as_task, hello->as_task) != 0)
+        wire_conn_close(conn, status_failed_precondition("this task has another name"));
+    millrace__hello__free_unpacked(hello, NULL);
 }
 
 /* Tells a link from the task of job "b", and one from a task that nobody knows. With padding, a
@@ -293,6 +298,18 @@ static void the_devices_have_the_speed_that_their_tasks_tell(void **state) {
     device_table_unref(devices);
 }
 
+/* A device may fail while the master connects its channels. */
+static void devices_that_change_while_a_task_is_linked_are_known(void **state) {
+    add_task("a", &process);
+    process.changes_to = 1e9;
+    start();
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    struct device_table *devices = tasks_devices(tasks);
+    assert_int_equal(devices->n_devices, 1);
+    assert_true(devices->devices[0].slowness.compute > 5);
+    device_table_unref(devices);
+}
+
 static void links_are_known_by_the_replies_to_pings(void **state) {
     struct str page = STR_INIT;
     add_task("a", &process);
@@ -336,6 +353,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             a_master_that_leaves_while_it_is_linked_says_so_on_both_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(the_devices_have_the_speed_that_their_tasks_tell, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(devices_that_change_while_a_task_is_linked_are_known, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(links_are_known_by_the_replies_to_pings, setup, teardown),
         cmocka_unit_test_setup_teardown(long_replies_to_pings_are_not_read, setup, teardown),

@@ -8,7 +8,8 @@
 #include "common/base/map.h"
 #include "master/compile/cost_table_internal.h"
 
-/* The share of a new time in the row; the first times may have more. */
+/* The least share of a new time in the row. The first times have more: that of their executions in
+ * all. */
 static const double SHORTER_COUNTS = 1.0 / 4, LONGER_COUNTS = 1.0 / 16;
 
 enum { MAX_SHOWN_INPUTS = 6, MAX_NAME_BYTES = 100 };
@@ -140,8 +141,8 @@ void cost_table_note(struct cost_table *table, const char *key, double ns, int64
         row = add_row(table, key);
     row->n = MIN(row->n + n, (int64_t)COST_MAX_COUNT);
     double of_all = (double)n / (double)row->n;
-    double share = ns < row->ns ? fmax(of_all, SHORTER_COUNTS) : LONGER_COUNTS;
-    row->ns += (ns - row->ns) * (of_all < 1 ? share : 1);
+    double least = ns < row->ns ? SHORTER_COUNTS : LONGER_COUNTS;
+    row->ns += (ns - row->ns) * fmax(of_all, least);
     table->n_changes++;
     pthread_mutex_unlock(&table->lock);
 }

@@ -10,7 +10,8 @@
  *   "MatMul float 128x1024,1024x64 CPU 5bd1e9955bd1e995"    the last part is a hash of the attrs
  *
  * Other work on a host can only lengthen an execution, so a time that is shorter than the row's
- * counts for a quarter, and a longer one for a sixteenth. Any thread. */
+ * counts for a quarter, and a longer one for a sixteenth. The first times count for more: together
+ * they are averaged. Any thread. */
 #ifndef MILLRACE_MASTER_COMPILE_COST_TABLE_H
 #define MILLRACE_MASTER_COMPILE_COST_TABLE_H
 

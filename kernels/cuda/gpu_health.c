@@ -13,9 +13,10 @@
 enum { HANG_FACTOR = 10 };
 static const int64_t PROBE_EVERY_NS = INT64_C(10000000000);
 
+/* NVML tells an Xid a little later than the driver the error, so the first error waits for it. */
 static struct status *add_xid_take(struct gpu_device *gpu, struct status *st) {
     uint64_t xid = atomic_load(&gpu->last_xid);
-    if (!xid) {
+    if (!xid && !atomic_load(&gpu->failure)) {
         xid = gpu_xid_next(gpu->xid);
         atomic_store(&gpu->last_xid, xid);
     }

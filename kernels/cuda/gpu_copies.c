@@ -111,15 +111,20 @@ static struct status *copier_start(struct gpu_device *gpu, struct gpu_copier *co
     return NULL;
 }
 
+/* The thread ends when it has served what is queued. */
+static void copier_close(struct gpu_copier *copier) {
+    pthread_mutex_lock(&copier->lock);
+    copier->is_closed = true;
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->lock);
+}
+
 static void copier_stop(struct gpu_copier *copier) {
     struct gpu_device *gpu = copier->gpu;
     if (!gpu)
         return;
     if (copier->is_started) {
-        pthread_mutex_lock(&copier->lock);
-        copier->is_closed = true;
-        pthread_cond_signal(&copier->changed);
-        pthread_mutex_unlock(&copier->lock);
+        copier_close(copier);
         pthread_join(copier->thread, NULL);
     }
     for (int i = 0; i < 2; i++) {
@@ -631,6 +636,16 @@ static void abandon(struct gpu_copier *copier, struct status *failure) {
     if (wait) {
         wait->status = status_ref(failure);
         wait->on_done(wait);
+    }
+}
+
+void gpu_copiers_detach(struct gpu_device *gpu) {
+    struct gpu_copier *list[3];
+    list_copiers(gpu, list);
+    for (int i = 0; i < 3; i++) {
+        copier_close(list[i]);
+        if (list[i]->is_started)
+            pthread_detach(list[i]->thread);
     }
 }
 

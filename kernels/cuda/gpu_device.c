@@ -316,9 +316,11 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
 void gpu_device_free(struct gpu_device *gpu) {
     if (!gpu)
         return;
-    gpu_copiers_stop(gpu);
-    if (atomic_load(&gpu->is_hung))
+    if (atomic_load(&gpu->is_hung)) {
+        gpu_copiers_detach(gpu);
         return;
+    }
+    gpu_copiers_stop(gpu);
     if (gpu->context) {
         gpu_try_set_current(gpu);
         if (gpu->compute)

@@ -249,5 +249,8 @@ extern const struct device_ops gpu_device_ops;
 struct status *gpu_copiers_start(struct gpu_device *gpu) MUST_USE;
 /* Serves what is queued, then ends the threads. */
 void gpu_copiers_stop(struct gpu_device *gpu);
+/* Lets the threads end without waiting for them, and calls no driver, because a call of the driver
+ * hangs. What they use is not freed. */
+void gpu_copiers_detach(struct gpu_device *gpu);
 
 #endif

@@ -59,6 +59,8 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
          "engines", "synced", "hang", "hanging launch")
 LONG_MODES = (*MODES, "patience")
+HANGING_MODES = ("hang", "hanging launch")
+N_STREAMS = 4  # of a device
 
 Case = collections.namedtuple("Case", "call n error")
 
@@ -206,7 +208,12 @@ def main():
             return 1
         modes = [] if options.only else LONG_MODES if options.long else MODES
         for mode in modes:
-            output, _, problem = run(None, folder, options.seed, mode)
+            output, calls_of_mode, problem = run(None, folder, options.seed, mode)
+            # A call of the driver might hang again, so nothing of the device is given back.
+            kept = (calls_of_mode.get("cuStreamCreateWithPriority", 0) -
+                    calls_of_mode.get("cuStreamDestroy", 0))
+            if mode in HANGING_MODES and kept != N_STREAMS:
+                problem = problem or f"{kept} streams are kept, not {N_STREAMS}"
             if problem or "did not end well: 0" not in output:
                 n_failed += 1
                 print(f"{mode}: {problem}\n{output}", flush=True)

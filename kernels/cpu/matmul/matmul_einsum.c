@@ -246,7 +246,14 @@ static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t r
                           int64_t n_rows) {
     enum dtype compute = job->state->compute;
     int64_t size = (int64_t)dtype_size(compute), k = job->inner, n = job->columns;
-    struct matmul g = {.m = n_rows, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
+    struct matmul g = {.m = n_rows,
+                       .n = n,
+                       .whole_m = job->rows,
+                       .whole_n = n,
+                       .k = k,
+                       .lda = k,
+                       .ldb = n,
+                       .ldc = n};
     g.a = job->a + (batch * job->rows + row) * k * size;
     g.b = job->b + batch * k * n * size;
     g.c = job->c + (batch * job->rows + row) * n * size;

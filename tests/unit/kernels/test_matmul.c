@@ -9,9 +9,11 @@
 #include <cmocka.h>
 
 #include "common/base/pool_cancel.h"
+#include "common/graph/graph_text.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/cpu/onednn.h"
+#include "tests/unit/kernels/kernel_test.h"
 
 enum { SIDE = 8, K = 2000000 };
 
@@ -196,6 +198,40 @@ static void parts_of_a_product_have_the_bits_of_the_whole(void **state) {
     check_parts(97, 12, 40, false);
 }
 
+static void run_einsum(struct pool *pool, const struct tensor *inputs, struct tensor *ret) {
+    struct graph graph;
+    graph_init(&graph);
+    assert_null(graph_parse("a = Placeholder() {dtype=float}\n"
+                            "b = Placeholder() {dtype=float}\n"
+                            "r = Einsum(a, b) {N=2, T=float, equation=\"ij,jk->ik\"}",
+                            &graph));
+    assert_null(
+        kernel_eval(graph_find(&graph, "r"), allocator_host(), pool, NULL, NULL, inputs, ret));
+    graph_fini(&graph);
+}
+
+static struct tensor matrix_take(int64_t rows, int64_t columns, float *data) {
+    struct tensor t = TENSOR_INIT;
+    const int64_t dims[] = {rows, columns};
+    assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){2, dims}, &t));
+    memcpy(tensor_data(&t), data, tensor_size_bytes(&t));
+    free(data);
+    return t;
+}
+
+static void the_bits_of_an_einsum_do_not_depend_on_the_pool(void **state) {
+    struct pool *pool = pool_new(4);
+    struct tensor inputs[] = {matrix_take(300, 300, values(sizeof(float), 300 * 300)),
+                              matrix_take(300, 64, values(sizeof(float), 300 * 64))},
+                  alone = TENSOR_INIT, shared = TENSOR_INIT;
+    run_einsum(NULL, inputs, &alone);
+    run_einsum(pool, inputs, &shared);
+    assert_memory_equal(tensor_cdata(&alone), tensor_cdata(&shared), tensor_size_bytes(&alone));
+    tensor_clear(&inputs[0]), tensor_clear(&inputs[1]);
+    tensor_clear(&alone), tensor_clear(&shared);
+    pool_free(pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_float_sums_have_the_bits_of_one_call),
@@ -205,6 +241,7 @@ int main(void) {
         cmocka_unit_test(a_cancel_ends_a_long_sum),
         cmocka_unit_test(a_cancel_ends_the_long_sums_of_a_row),
         cmocka_unit_test(parts_of_a_product_have_the_bits_of_the_whole),
+        cmocka_unit_test(the_bits_of_an_einsum_do_not_depend_on_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

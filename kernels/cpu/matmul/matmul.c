@@ -159,20 +159,18 @@ static bool is_large(enum dtype dtype, const struct matmul *g) {
            multiplications(g) >= LARGE_PRODUCT;
 }
 
-/* Computes a large float product by AMX or by oneDNN, which uses instructions beyond AVX2 on every
- * processor that has them. Debian's BLAS does not, so oneDNN is up to twice as fast. */
+/* Computes a large float product by oneDNN, which uses instructions beyond AVX2 on every processor
+ * that has them. Debian's BLAS does not, so oneDNN is up to twice as fast. */
 static bool multiply_large(enum dtype dtype, const struct matmul *g) {
     if (!is_large(dtype, g))
         return false;
-    if (matmul_amx(g))
-        return true;
     const struct onednn *lib = onednn_get();
     return lib &&
            lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a,
                       g->lda, g->b, g->ldb, g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
 }
 
-static void multiply_whole(enum dtype dtype, const struct matmul *g) {
+static void multiply_without_amx(enum dtype dtype, const struct matmul *g) {
     if (multiply_large(dtype, g) || multiply_by_blas(dtype, g))
         return;
     product_loop *loop =
@@ -193,6 +191,15 @@ static void multiply_whole(enum dtype dtype, const struct matmul *g) {
         multiply_and_add(dtype, loop, p);
     else
         loop(&p);
+}
+
+static void multiply_floats_without_amx(const struct matmul *g) {
+    multiply_without_amx(DT_FLOAT, g);
+}
+
+static void multiply_whole(enum dtype dtype, const struct matmul *g) {
+    if (!is_large(dtype, g) || !matmul_amx(g, multiply_floats_without_amx))
+        multiply_without_amx(dtype, g);
 }
 
 /* The terms of each sum that are added in about PIECE_NS. Where few results have long sums, memory

@@ -17,7 +17,9 @@ struct matmul {
     int64_t lda, ldb, ldc;
     bool trans_a, trans_b, adds, conjugates;
     /* Of the product that this one is rows or columns of, for the choice of an implementation: the
-     * bits of a result do not depend on how a product is divided. 0: m and n. */
+     * bits of a result do not depend on how a product is divided, nor on infinities and NaN in
+     * other rows of a and columns of b. Sums that overflow, and the payloads of NaN, may depend on
+     * it. 0: m and n. */
     int64_t whole_m, whole_n;
 };
 

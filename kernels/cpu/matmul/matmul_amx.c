@@ -6,6 +6,10 @@
  */
 #include "kernels/cpu/matmul/matmul_amx.h"
 
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "kernels/cpu/matmul/amx.h"
 
 #if HAS_AMX_FILES
@@ -105,21 +109,86 @@ AMX_CODE static bool multiply(const struct matmul *g, uint16_t *left, uint16_t *
     return is_number;
 }
 
-/* Where a result is NaN, the whole product is computed again. That needs the values that were in c,
- * so for a product that is added the operands are looked at before. */
-bool matmul_amx(const struct matmul *g) {
-    if (!suits(g) || !amx_is_there() || (g->adds && !are_finite(g)))
-        return false;
+/* False: a result is NaN. */
+static bool multiply_all(const struct matmul *g) {
     enum { STEPS = BLOCK_DEPTH / AMX_DEPTH };
     int64_t columns = (MIN(g->n, (int64_t)BLOCK_COLUMNS) + AMX_COLUMNS - 1) / AMX_COLUMNS;
     size_t left = STEPS * 2 * AMX_TRIPLE * sizeof(uint16_t),
            right = (size_t)columns * STEPS * AMX_TRIPLE * sizeof(uint16_t);
     char *memory = amx_thread_memory(left + right);
-    return multiply(g, (uint16_t *)(void *)memory, (uint16_t *)(void *)(memory + left)) || g->adds;
+    return multiply(g, (uint16_t *)(void *)memory, (uint16_t *)(void *)(memory + left));
+}
+
+/* ---- infinities and NaN ---- */
+
+static struct matmul rows_of(const struct matmul *g, int64_t row, int64_t n_rows) {
+    struct matmul block = *g;
+    block.m = n_rows;
+    block.whole_m = matmul_whole_m(g);
+    block.whole_n = matmul_whole_n(g);
+    block.a = (const float *)g->a + (g->trans_a ? row : row * g->lda);
+    block.c = (float *)g->c + row * g->ldc;
+    return block;
+}
+
+static bool has_nan(const struct matmul *g) {
+    for (int64_t i = 0; i < g->m; i++)
+        for (int64_t j = 0; j < g->n; j++)
+            if (isnan(((const float *)g->c)[i * g->ldc + j]))
+                return true;
+    return false;
+}
+
+static void copy_rows(const struct matmul *g, float *to) {
+    for (int64_t i = 0; i < g->m; i++)
+        memcpy(to + i * g->n, (const float *)g->c + i * g->ldc, (size_t)g->n * sizeof(*to));
+}
+
+/* Computes the rows by other means into `spare`, which has what was in c, and takes from there what
+ * is NaN in c. So the bits of a result depend on its own row and column only. */
+static void replace_nan(const struct matmul *g, float *spare, matmul_other *other) {
+    struct matmul again = *g;
+    again.c = spare;
+    again.ldc = g->n;
+    other(&again);
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++) {
+            float *x = (float *)g->c + i * g->ldc + j;
+            *x = isnan(*x) ? spare[i * g->n + j] : *x;
+        }
+    }
+}
+
+/* A product that is added destroys the values that were in c, so its blocks of rows are multiplied
+ * one by one, with a copy of them. */
+static void repair(const struct matmul *g, matmul_other *other) {
+    enum { ROWS = 4 * BLOCK_ROWS };
+    float *spare = xmalloc((size_t)(MIN(g->m, (int64_t)ROWS) * g->n) * sizeof(*spare));
+    for (int64_t row = 0; row < g->m; row += ROWS) {
+        struct matmul block = rows_of(g, row, MIN(g->m - row, (int64_t)ROWS));
+        bool is_number = false;
+        if (g->adds) {
+            copy_rows(&block, spare);
+            is_number = multiply_all(&block);
+        }
+        if (!is_number && has_nan(&block))
+            replace_nan(&block, spare, other);
+    }
+    free(spare);
+}
+
+bool matmul_amx(const struct matmul *g, matmul_other *other) {
+    if (!suits(g) || !amx_is_there())
+        return false;
+    if (g->adds && are_finite(g))
+        multiply_all(g);
+    else if (g->adds || !multiply_all(g))
+        repair(g, other);
+    return true;
 }
 #else
-bool matmul_amx(const struct matmul *g) {
-    (void)g;
+bool matmul_amx(const struct matmul *g, matmul_other *other) {
+    (void)g, (void)other;
     return false;
 }
 #endif

@@ -4,8 +4,12 @@
 
 #include "kernels/cpu/matmul/matmul.h"
 
+/* Computes a product by other means than AMX. */
+typedef void matmul_other(const struct matmul *g);
+
 /* Computes a product of floats. False: nothing is computed, because the processor has no such unit,
- * the sizes do not suit it, or a value is not finite. */
-bool matmul_amx(const struct matmul *g);
+ * or the sizes do not suit it. What comes out as NaN, because a value is not finite, is computed
+ * again by `other`, in blocks of rows. */
+bool matmul_amx(const struct matmul *g, matmul_other *other);
 
 #endif

@@ -1,6 +1,6 @@
 /* Products with long sums, which are computed in pieces: the bits are those of one call of the
  * library, but for single rows, and a cancel is seen between two pieces. Products that are divided
- * by rows or columns have the bits of one. */
+ * by rows or columns have the bits of one, also where a value is not finite. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -198,6 +198,53 @@ static void parts_of_a_product_have_the_bits_of_the_whole(void **state) {
     check_parts(97, 12, 40, false);
 }
 
+/* Rows of a and columns of b that have values that are not finite leave the others' bits alone, in
+ * a part as in the whole. */
+static void check_parts_with_nan(bool adds, bool trans_a) {
+    enum { M = 300, N = 64, SUM = 100, PART = 40, NAN_ROW = 130, INF_ROW = 131, NAN_COLUMN = 17 };
+    float *a = values(sizeof(*a), M * SUM), *b = values(sizeof(*b), SUM * N),
+          *c = values(sizeof(*c), M * N), *whole = values(sizeof(*c), M * N),
+          *finite = values(sizeof(*c), M * N);
+    int64_t row_step = trans_a ? 1 : SUM, column_step = trans_a ? M : 1;
+    struct matmul g = {.m = M,
+                       .n = N,
+                       .k = SUM,
+                       .lda = trans_a ? M : SUM,
+                       .ldb = N,
+                       .ldc = N,
+                       .trans_a = trans_a,
+                       .adds = adds,
+                       .a = a,
+                       .b = b,
+                       .c = finite};
+    matmul_run(DT_FLOAT, &g);
+    a[NAN_ROW * row_step + 3 * column_step] = NAN;
+    a[INF_ROW * row_step + 99 * column_step] = INFINITY;
+    b[5 * N + NAN_COLUMN] = NAN;
+    g.c = whole;
+    matmul_run(DT_FLOAT, &g);
+    g.whole_m = M, g.whole_n = N;
+    for (int64_t row = 0; row < M; row += PART) {
+        g.a = a + row * row_step, g.c = c + row * N, g.m = MIN(M - row, (int64_t)PART);
+        matmul_run(DT_FLOAT, &g);
+    }
+    for (int64_t i = 0; i < M * N; i++) {
+        bool is_nan = i / N == NAN_ROW || i % N == NAN_COLUMN;
+        assert_int_equal(isnan(whole[i]), is_nan);
+        assert_int_equal(isnan(c[i]), is_nan);
+        if (i / N == INF_ROW && !is_nan)
+            assert_true(isinf(whole[i]) && c[i] == whole[i]);
+        else if (!is_nan)
+            assert_true(c[i] == whole[i] && c[i] == finite[i]);
+    }
+    free(a), free(b), free(c), free(whole), free(finite);
+}
+
+static void nan_leaves_the_bits_of_other_rows_and_columns(void **state) {
+    for (int form = 0; form < 4; form++)
+        check_parts_with_nan(form & 1, form & 2);
+}
+
 static void run_einsum(struct pool *pool, const struct tensor *inputs, struct tensor *ret) {
     struct graph graph;
     graph_init(&graph);
@@ -241,6 +288,7 @@ int main(void) {
         cmocka_unit_test(a_cancel_ends_a_long_sum),
         cmocka_unit_test(a_cancel_ends_the_long_sums_of_a_row),
         cmocka_unit_test(parts_of_a_product_have_the_bits_of_the_whole),
+        cmocka_unit_test(nan_leaves_the_bits_of_other_rows_and_columns),
         cmocka_unit_test(the_bits_of_an_einsum_do_not_depend_on_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,10 +16,12 @@ struct matmul {
     void *c;
     int64_t lda, ldb, ldc;
     bool trans_a, trans_b, adds, conjugates;
-    /* Of the product that this one is rows or columns of, for the choice of an implementation: the
-     * bits of a result do not depend on how a product is divided, nor on infinities and NaN in
-     * other rows of a and columns of b. Sums that overflow, and the payloads of NaN, may depend on
-     * it. 0: m and n. */
+    /* Of the product that this one is rows or columns of, so that the choice of an implementation
+     * does not depend on how a product is divided. 0: m and n.
+     *   AMX            the bits of a result do not depend on the division either, nor on infinities
+     *                  and NaN in other rows of a and columns of b, unless a sum overflows
+     *   oneDNN, BLAS   may compute the last rows of a part, or parts of few rows, by another loop,
+     *                  and round otherwise: the last bits depend on the division */
     int64_t whole_m, whole_n;
 };
 

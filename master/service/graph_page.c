@@ -1,7 +1,8 @@
 /* Writes /graphz: the compiled signatures of all sessions, or the placed graph of one.
  *
  * For one it asks the tasks what its last steps took, and then compiles it again on the pool, which
- * says where its nodes are and why (master/session/placed_job.h). */
+ * says where its nodes are and why (master/session/placed_job.h). Jobs of that session wait
+ * meanwhile, so the service makes one such page at a time. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -257,6 +258,7 @@ static struct executable *find_executable(const struct service *service, const c
 }
 
 void service_page_graph(struct service *service, const char *query, struct admin_reply *reply) {
+    bool is_busy = !list_is_empty(&service->graph_pages) || service->trace_query;
     struct graph_page *page = xcalloc(1, sizeof *page);
     page->reply = reply;
     page->max_rows = page_html_rows(query, MAX_NODES);
@@ -272,6 +274,12 @@ void service_page_graph(struct service *service, const char *query, struct admin
     } else if (!executable) {
         reply_error(page, 404, "there is no such session, or it has no such signature");
         page_free(page);
+    } else if (is_busy) {
+        reply_error(page, 503, "the master makes another such page: try again in a second");
+        page_free(page);
+    } else if (service->is_stopping) {
+        reply_error(page, 503, "the master is stopping");
+        page_free(page);
     } else {
         page->executable = executable;
         executable->n_refs++;
@@ -284,8 +292,10 @@ void service_end_graph_pages(struct service *service) {
         struct graph_page *page = LIST_ENTRY(link, struct graph_page, link);
         if (page->reply)
             reply_error(page, 503, "the master is stopping");
-        if (page->is_job)
+        if (page->is_job) {
+            placed_job_cancel(&page->job);
             continue;
+        }
         trace_query_free(page->query);
         executable_unref(page->executable);
         page_free(page);

@@ -30,8 +30,9 @@ struct service {
     struct retry_filter retries; /* recognises retries of calls that have failed */
     struct status *told;         /* what the last of those calls was answered with; NULL: none */
     uint64_t told_key;
-    int64_t trimmed_ms;      /* when memory was trimmed last */
-    struct loop_timer timer; /* ends waits, collects sessions */
+    int64_t trimmed_ms;              /* when memory was trimmed last */
+    struct loop_timer timer;         /* ends waits, collects sessions */
+    struct trace_query *trace_query; /* the one that waits for tasks; NULL: none */
     bool is_draining, is_stopping, is_server_closed;
     /* Sessions in memory, also closed ones whose steps or jobs still run. They use everything
      * above. */

@@ -50,7 +50,8 @@ void service_end_step_pages(struct service *service);
 
 /* ---- trace_page.c ---- */
 /* Asks the ready tasks what they have kept of these steps. `done` is called once, not inside this
- * call: when all have replied, or after a second. It frees the query with trace_query_free. */
+ * call: when all have replied, or after a second. It frees the query with trace_query_free. There
+ * must be no other query (service->trace_query). */
 struct trace_query;
 struct Millrace__Traces;
 struct trace_query *trace_query_start(struct service *service, const uint64_t *step_ids, int n,
@@ -60,6 +61,8 @@ int trace_query_n_tasks(const struct trace_query *query);
 /* NULL: the task did not reply. */
 const struct Millrace__Traces *trace_query_traces(const struct trace_query *query, int task);
 const char *trace_query_task(const struct trace_query *query, int task);
+/* How many tasks' replies were left out, since all of them together were too large. */
+int trace_query_n_left_out(const struct trace_query *query);
 void trace_query_free(struct trace_query *query);      /* also before `done`; accepts NULL */
 void service_end_trace_pages(struct service *service); /* likewise */
 

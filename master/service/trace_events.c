@@ -282,7 +282,8 @@ static void add_master(struct writer *writer, const struct step_log_entry *const
 }
 
 void trace_events_write(const struct step_log_entry *const *steps, int n_steps,
-                        const struct trace_source *sources, int n_sources, struct str *out) {
+                        const struct trace_source *sources, int n_sources, int n_left_out,
+                        struct str *out) {
     struct writer writer = {.out = out, .limit = out->len + TRACE_EVENTS_MAX_BYTES};
     int64_t from_us = first_us(steps, n_steps, sources, n_sources);
     struct slices all = collect(sources, n_sources, from_us);
@@ -303,6 +304,7 @@ void trace_events_write(const struct step_log_entry *const *steps, int n_steps,
     page_int(out, "steps", n_steps);
     page_int(out, "start_us", from_us);
     page_int(out, "left_out", (int64_t)writer.n_left_out);
+    page_int(out, "tasks_left_out", n_left_out);
     page_close(out, '}');
     page_close(out, '}');
     str_add_char(out, '\n');

@@ -16,8 +16,9 @@ struct trace_source {
 
 enum { TRACE_EVENTS_MAX_BYTES = 8 << 20 }; /* events that do not fit are left out, and counted */
 
-/* Appends a JSON object. */
+/* Appends a JSON object. n_left_out tasks have sent more than the master takes. */
 void trace_events_write(const struct step_log_entry *const *steps, int n_steps,
-                        const struct trace_source *sources, int n_sources, struct str *out);
+                        const struct trace_source *sources, int n_sources, int n_left_out,
+                        struct str *out);
 
 #endif

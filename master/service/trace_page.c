@@ -2,7 +2,7 @@
  *
  * The master remembers which steps ended last. It asks all tasks what they have kept of these, and
  * finishes the page when all have replied, or after a second: a task that does not reply is left
- * out. */
+ * out. One query runs at a time, because the replies are held in memory. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -131,6 +131,7 @@ static void add_list(const struct trace_page *page, struct str *out) {
     str_addf(&link, "/tracez?steps=%d", TRACE_STEPS);
     page_open(out, NULL, '{');
     page_text(out, "download", str_text(&link));
+    page_int(out, "tasks_left_out", trace_query_n_left_out(page->query));
     page_open(out, "steps", '[');
     for (int i = 0; i < page->n_steps; i++)
         add_step(&page->steps[i], now_us, out);
@@ -159,7 +160,8 @@ static void add_file(const struct trace_page *page, struct str *out) {
                                            trace_query_traces(page->query, i)};
     for (int i = 0; i < page->n_steps; i++)
         steps[i] = &page->steps[i];
-    trace_events_write(steps, page->n_steps, sources, n_tasks, out);
+    trace_events_write(steps, page->n_steps, sources, n_tasks, trace_query_n_left_out(page->query),
+                       out);
     free(sources);
     free(steps);
 }
@@ -193,7 +195,21 @@ static void choose_steps(struct trace_page *page, const struct step_log *log, co
     }
 }
 
+static void refuse(struct admin_reply *reply) {
+    struct str body = STR_INIT;
+    page_open(&body, NULL, '{');
+    page_text(&body, "error", "the master makes another such page: try again in a second");
+    page_close(&body, '}');
+    str_add_char(&body, '\n');
+    admin_reply_finish(reply, 503, &body);
+    str_fini(&body);
+}
+
 void service_page_traces(struct service *service, const char *query, struct admin_reply *reply) {
+    if (service->trace_query) {
+        refuse(reply);
+        return;
+    }
     struct trace_page *page = xcalloc(1, sizeof *page);
     uint64_t ids[STEP_LOG_STEPS];
     page->reply = reply;

@@ -5,7 +5,10 @@
 #include "master/service/service_internal.h"
 #include "proto/worker.pb-c.h"
 
-enum { REPLY_WAIT_MS = 1000 };
+enum {
+    REPLY_WAIT_MS = 1000,
+    TRACE_QUERY_MAX_BYTES = 64 << 20, /* of all replies; a task's that is beyond is left out */
+};
 
 struct trace_call {
     struct task_call call;
@@ -15,10 +18,12 @@ struct trace_call {
 };
 
 struct trace_query {
+    struct service *service;
     struct loop_timer timer; /* ends the wait, and calls `done` where nobody is asked */
     void (*done)(struct trace_query *query, void *arg);
     void *arg;
-    int n_waiting, n_calls;
+    int n_waiting, n_calls, n_left_out;
+    size_t n_bytes; /* of the replies that were unpacked */
     struct str request;
     struct trace_call calls[];
 };
@@ -30,6 +35,8 @@ const Millrace__Traces *trace_query_traces(const struct trace_query *query, int 
 const char *trace_query_task(const struct trace_query *query, int task) {
     return query->calls[task].task;
 }
+
+int trace_query_n_left_out(const struct trace_query *query) { return query->n_left_out; }
 
 static void timer_closed(struct loop_timer *timer) {
     struct trace_query *query = CONTAINER_OF(timer, struct trace_query, timer);
@@ -51,6 +58,7 @@ void trace_query_free(struct trace_query *query) {
     if (!query)
         return;
     forget_calls(query);
+    query->service->trace_query = NULL;
     loop_timer_close(&query->timer, timer_closed);
 }
 
@@ -64,13 +72,22 @@ static void on_timeout(struct loop_timer *timer) {
     finish(CONTAINER_OF(timer, struct trace_query, timer));
 }
 
+static void take_traces(struct trace_call *call, struct span reply) {
+    struct trace_query *query = call->query;
+    if (reply.len > TRACE_QUERY_MAX_BYTES - query->n_bytes) {
+        query->n_left_out++;
+        return;
+    }
+    query->n_bytes += reply.len;
+    call->traces = millrace__traces__unpack(NULL, reply.len, (const uint8_t *)reply.data);
+}
+
 static void on_traces(struct task_call *call, struct status *status_take,
                       struct wire_message *message) {
     struct trace_call *trace_call = CONTAINER_OF(call, struct trace_call, call);
     struct trace_query *query = trace_call->query;
     if (message)
-        trace_call->traces =
-            millrace__traces__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+        take_traces(trace_call, message->meta);
     status_unref(status_take);
     if (--query->n_waiting == 0)
         finish(query);
@@ -99,6 +116,9 @@ struct trace_query *trace_query_start(struct service *service, const uint64_t *s
     int n_tasks = service_for_each_task(service, NULL, NULL);
     struct trace_query *query =
         xcalloc(1, sizeof *query + (size_t)n_tasks * sizeof query->calls[0]);
+    CHECK(!service->trace_query);
+    service->trace_query = query;
+    query->service = service;
     query->done = done;
     query->arg = arg;
     query->n_calls = n_tasks;

@@ -33,8 +33,12 @@ static void work(struct session_job *session_job) {
     struct compiled *compiled = NULL;
     options.links = tasks_links(session->env->tasks);
     options.placed_graph = &job->graph;
-    job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
-                               &options, session->env->pool, &compiled);
+    options.dump_after = NULL;
+    if (atomic_load(&job->is_cancelled))
+        job->status = status_new(STATUS_CANCELLED, "the master is stopping");
+    else
+        job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
+                                   &options, session->env->pool, &compiled);
     compiled_free(compiled);
     if (!job->status)
         keep_devices(job);
@@ -55,6 +59,8 @@ void placed_job_start(struct placed_job *job, struct executable *executable) {
     placed_graph_init(&job->graph);
     session_run_job(executable->session, &job->job);
 }
+
+void placed_job_cancel(struct placed_job *job) { atomic_store(&job->is_cancelled, true); }
 
 void placed_job_fini(struct placed_job *job) {
     placed_graph_fini(&job->graph);

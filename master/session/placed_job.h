@@ -3,12 +3,15 @@
 #ifndef MILLRACE_MASTER_SESSION_PLACED_JOB_H
 #define MILLRACE_MASTER_SESSION_PLACED_JOB_H
 
+#include <stdatomic.h>
+
 #include "master/compile/placed_graph.h"
 #include "master/session/session.h"
 
 struct placed_job {
     struct session_job job;
     struct executable *executable; /* one reference */
+    atomic_bool is_cancelled;
     struct placed_graph graph;
     struct status *status;                /* of the compilation */
     void (*work)(struct placed_job *job); /* called on the pool after that; may be NULL */
@@ -18,6 +21,8 @@ struct placed_job {
 
 /* The executable must be READY. The caller has set `work` and `done`; all else is zero. */
 void placed_job_start(struct placed_job *job, struct executable *executable);
+/* A job that waits for its session compiles nothing from now on. `done` is called nevertheless. */
+void placed_job_cancel(struct placed_job *job);
 void placed_job_fini(struct placed_job *job);
 
 #endif

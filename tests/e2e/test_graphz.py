@@ -1,6 +1,8 @@
 """/graphz and `tfctl graph`: where the nodes of a signature are, why, and what they took."""
+import http.client
 import re
 import shutil
+import signal
 import xml.etree.ElementTree
 
 import raw_clients as raw
@@ -86,6 +88,21 @@ class TestGraph(PagesCase):
         self.assertGreaterEqual(page["nodes_in_all"], 400)
         self.assertLessEqual(len(page["drawing"]["boxes"]), 60)
         self.assertRegex(page["grouping"], r"nodes in \d+ boxes: by device and the first \d parts")
+
+    def test_one_page_at_a_time_asks_the_tasks(self):
+        stopped = self.started[0]  # it does not reply, so the first page waits for a second
+        paths = [f"/graphz?session={self.handle}", f"/graphz?session={self.handle}", "/tracez",
+                 "/tracez?steps=2"]
+        stopped.send_signal(signal.SIGSTOP)
+        try:
+            first = http.client.HTTPConnection(raw.LOOPBACK, self.admins["master"], timeout=30)
+            self.addCleanup(first.close)
+            first.request("GET", paths[0])
+            statuses = [get(self.admins["master"], path)[0] for path in paths[1:]]
+            self.assertEqual((statuses, first.getresponse().status), ([503] * 3, 200))
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+        self.page()
 
     def test_what_is_not_there(self):
         for query in (f"session={'0' * 32}", f"session={self.handle}&signature=99"):

@@ -203,8 +203,10 @@ static void note_row(struct graph_page *page, const Millrace__TraceRow *row) {
         times = arena_new(&page->arena, struct node_times);
         strmap_put(&page->by_name, arena_strdup(&page->arena, row->name), times);
     }
-    times->total_ns += row->duration_ns;
-    times->n++;
+    /* a task may say anything; a row that does not fit is left out */
+    if (row->duration_ns >= 0 &&
+        !__builtin_add_overflow(times->total_ns, row->duration_ns, &times->total_ns))
+        times->n++;
 }
 
 static void on_traces(struct trace_query *query, void *arg) {

@@ -13,6 +13,8 @@ enum {
     LANES_APART = 1000, /* between the numbers of the groups' first lanes */
 };
 
+static const int64_t DAY_US = 86400000000;
+
 /* The slices of a task are drawn in three groups. In each, slices that overlap are put into
  * different lanes. */
 enum group { GROUP_NODES, GROUP_SENDS, GROUP_RECVS, N_GROUPS };
@@ -74,24 +76,37 @@ static enum group group_of(const struct slice *slice) {
                                                                  : GROUP_NODES;
 }
 
-static int64_t first_us(const struct step_log_entry *const *steps, int n_steps,
-                        const struct trace_source *sources, int n_sources) {
-    int64_t first = INT64_MAX;
-    for (int i = 0; i < n_steps; i++)
+/* From when until when a task's part of a step may start: a day around the master's steps. */
+struct window {
+    int64_t from_us, until_us;
+};
+
+static struct window find_window(const struct step_log_entry *const *steps, int n_steps) {
+    int64_t first = n_steps > 0 ? steps[0]->start_us : 0, last = first;
+    for (int i = 1; i < n_steps; i++) {
         first = MIN(first, steps[i]->start_us);
+        last = MAX(last, steps[i]->start_us);
+    }
+    return (struct window){first - DAY_US, last + DAY_US};
+}
+
+/* A task may say anything. */
+static int64_t start_us(const Millrace__StepTrace *trace, const struct window *window) {
+    return MIN(MAX(trace->start_us, window->from_us), window->until_us);
+}
+static int64_t bounded(int64_t ns) { return MIN(MAX(ns, (int64_t)0), DAY_US * 1000); }
+
+static int64_t first_us(const struct window *window, const struct trace_source *sources,
+                        int n_sources) {
+    int64_t first = window->from_us + DAY_US;
     for (int i = 0; i < n_sources; i++)
         for (size_t k = 0; sources[i].traces && k < sources[i].traces->n_trace; k++)
-            first = MIN(first, sources[i].traces->trace[k]->start_us);
-    return first == INT64_MAX ? 0 : first;
+            first = MIN(first, start_us(sources[i].traces->trace[k], window));
+    return first;
 }
 
-/* A task may say anything: its times are kept within the file's. */
-static int64_t bounded(int64_t ns) {
-    const int64_t most = (int64_t)86400 * 1000000000;
-    return ns < 0 ? 0 : MIN(ns, most);
-}
-
-static struct slices collect(const struct trace_source *sources, int n_sources, int64_t from_us) {
+static struct slices collect(const struct window *window, const struct trace_source *sources,
+                             int n_sources, int64_t from_us) {
     struct slices all = {NULL, 0};
     size_t n = 0;
     for (int i = 0; i < n_sources; i++)
@@ -101,10 +116,10 @@ static struct slices collect(const struct trace_source *sources, int n_sources, 
     for (int i = 0; i < n_sources; i++) {
         for (size_t k = 0; sources[i].traces && k < sources[i].traces->n_trace; k++) {
             const Millrace__StepTrace *trace = sources[i].traces->trace[k];
-            int64_t begin_ns = bounded((trace->start_us - from_us) * 1000);
+            int64_t begin_ns = (start_us(trace, window) - from_us) * 1000;
             for (size_t r = 0; r < trace->n_row; r++) {
                 const Millrace__TraceRow *row = trace->row[r];
-                int64_t start_ns = bounded(begin_ns + bounded(row->start_ns));
+                int64_t start_ns = begin_ns + bounded(row->start_ns);
                 all.items[all.n++] = (struct slice){.trace = trace,
                                                     .row = row,
                                                     .source = &sources[i],
@@ -255,7 +270,7 @@ static void add_phase(struct writer *writer, int lane, const char *name, int64_t
     page_text(out, "name", name);
     page_text(out, "cat", "step");
     add_us(out, "ts", start_ns);
-    add_us(out, "dur", bounded(duration_ns));
+    add_us(out, "dur", duration_ns);
     page_open(out, "args", '{');
     page_id(out, "step", step->id);
     page_text(out, "session", step->session);
@@ -270,14 +285,13 @@ static void add_master(struct writer *writer, const struct step_log_entry *const
     add_meta(writer, "process_name", MASTER_PID, 0, "master");
     for (int i = 0; i < n_steps; i++) {
         const struct step_log_entry *step = steps[n_steps - 1 - i];
-        int64_t at_ns = bounded((step->start_us - from_us) * 1000);
+        int64_t at_ns = (step->start_us - from_us) * 1000;
         char name[64];
         snprintf(name, sizeof name, "step %016llx", (unsigned long long)step->id);
         add_meta(writer, "thread_name", MASTER_PID, i + 1, name);
         add_phase(writer, i + 1, step->what, at_ns, step->start_ns + step->run_ns, step);
         add_phase(writer, i + 1, "until it is sent", at_ns, step->start_ns, step);
-        add_phase(writer, i + 1, "on its tasks", at_ns + bounded(step->start_ns), step->run_ns,
-                  step);
+        add_phase(writer, i + 1, "on its tasks", at_ns + step->start_ns, step->run_ns, step);
     }
 }
 
@@ -285,8 +299,9 @@ void trace_events_write(const struct step_log_entry *const *steps, int n_steps,
                         const struct trace_source *sources, int n_sources, int n_left_out,
                         struct str *out) {
     struct writer writer = {.out = out, .limit = out->len + TRACE_EVENTS_MAX_BYTES};
-    int64_t from_us = first_us(steps, n_steps, sources, n_sources);
-    struct slices all = collect(sources, n_sources, from_us);
+    struct window window = find_window(steps, n_steps);
+    int64_t from_us = first_us(&window, sources, n_sources);
+    struct slices all = collect(&window, sources, n_sources, from_us);
     page_open(out, NULL, '{');
     page_text(out, "displayTimeUnit", "ns");
     page_open(out, "traceEvents", '[');

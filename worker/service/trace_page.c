@@ -47,7 +47,7 @@ static void write_step(struct str *out, const struct step_ring_step *step, int64
     struct str bytes = STR_INIT;
     struct step_ring_row row;
     proto_add_fixed64(&bytes, 1, step->step_id);
-    proto_add_int(&bytes, 2, (uint64_t)(step->start_us - clock_ahead_us));
+    proto_add_int(&bytes, 2, (uint64_t)step->start_us - (uint64_t)clock_ahead_us);
     proto_add_int(&bytes, 3, (uint64_t)step->prepare_ns);
     proto_add_int(&bytes, 4, (uint64_t)step->run_ns);
     proto_add_int(&bytes, 5, (uint64_t)step->code);

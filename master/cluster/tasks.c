@@ -394,6 +394,8 @@ static void task_ready(struct task *task) {
     tasks->devices = NULL;
     log_event(EVENT_TASK_READY, "task %s is ready over %s", task->name,
               wire_conn_peer(task->control));
+    if (task->is_leaving)
+        task_send_drain(task);
     tasks->on_ready(tasks->arg, task);
 }
 

@@ -135,8 +135,9 @@ void tasks_describe(struct tasks *tasks, int max_rows, struct str *out);
 
 /* Drains a task on purpose: it takes no new sessions and steps, lets its steps end and exits. From
  * now on it is no member: nothing new is placed on it, and nobody waits for it. Another process of
- * that name is a member again. A second call does nothing. Errors: FAILED_PRECONDITION, it is not
- * connected; UNIMPLEMENTED, its program is older and does not know how. */
+ * that name is a member again. A second call tells it again. The task is also told again when it
+ * has lost its connection and is READY again. Errors: FAILED_PRECONDITION, it is not connected;
+ * UNIMPLEMENTED, its program is older and does not know how. */
 struct status *task_drain(struct task *task) MUST_USE;
 /* What the task can be sent (WIRE_REVISION). */
 uint32_t task_revision(const struct task *task);

@@ -80,6 +80,9 @@ void task_down(struct task *task, struct status *why);
 void task_connect_soon(struct task *task);
 
 /* ---- tasks_members.c ---- */
+/* Tells a READY task to drain, again where the connection was lost on the way. One that drains
+ * already ignores it. */
+void task_send_drain(struct task *task);
 /* Does the task belong to the cluster, whether or not it can be reached? */
 static inline bool task_is_member(const struct task *task) {
     return !task->is_leaving &&

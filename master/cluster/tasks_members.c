@@ -64,10 +64,16 @@ void tasks_deregister(struct tasks *tasks, const char *name) {
     status_unref(why);
 }
 
+void task_send_drain(struct task *task) {
+    task_send_in_order(task, &(struct wire_out){.type = WIRE_DRAIN});
+}
+
 struct status *task_drain(struct task *task) {
     struct tasks *tasks = task->tasks;
-    if (task->is_leaving)
+    if (task->is_leaving) {
+        task_send_drain(task);
         return NULL;
+    }
     if (task->state != TASK_READY)
         return status_failed_precondition("task %s is not connected", task->name);
     if (task->revision < 1)
@@ -78,7 +84,7 @@ struct status *task_drain(struct task *task) {
     task->is_leaving = true;
     device_table_unref(tasks->devices);
     tasks->devices = NULL;
-    task_send_in_order(task, &(struct wire_out){.type = WIRE_DRAIN});
+    task_send_drain(task);
     return NULL;
 }
 

@@ -28,7 +28,7 @@ struct process {
         unsigned channel;
         uint64_t expected;
     } hellos[MAX_HELLOS];
-    int n_hellos, n_leaves, n_open, n_pongs;
+    int n_hellos, n_leaves, n_open, n_pongs, n_drains;
     int n_answered; /* how many Hellos it answers */
     size_t padding; /* zero bytes that its replies to pings have before the rows of links */
     int n_awaited;  /* how many Leaves it awaits before it closes its connections */
@@ -62,6 +62,7 @@ static void send_status(const struct process *p, struct wire_conn *conn, uint64_
     status.task = (char *)"/job:home/replica:0/task:5";
     status.incarnation = p->incarnation;
     status.host_id = (char *)"another host";
+    status.revision = 1;
     status.n_device = 1;
     status.device = list;
     answer(conn, WIRE_STATUS, id, millrace__worker_status__pack(&status, bytes), bytes);
@@ -133,6 +134,12 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         break;
     case WIRE_PING:
         send_pong(p, conn, message);
+        break;
+    case WIRE_DRAIN:
+        p->n_drains++;
+        break;
+    case WIRE_KEEP_GRAPHS:
+        answer(conn, WIRE_KEPT, message->id, 0, NULL);
         break;
     case WIRE_LEAVE:
         p->n_leaves++;
@@ -345,6 +352,26 @@ static void long_replies_to_pings_are_not_read(void **state) {
     str_fini(&page);
 }
 
+/* Drain has no answer: the connection may be lost before it has arrived. */
+static void a_task_is_told_to_drain_again(void **state) {
+    add_task("a", &process);
+    add_task("b", &other_process);
+    start();
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    assert_null(task_drain(tasks_at(tasks, 0)));
+    LOOP_UNTIL(loop, process.n_drains == 1);
+    assert_null(task_drain(tasks_at(tasks, 0)));
+    LOOP_UNTIL(loop, process.n_drains == 2);
+    for (int i = 0; i < process.n_open; i++)
+        wire_conn_close(process.open[i], NULL);
+    LOOP_UNTIL(loop, task_state(tasks_at(tasks, 0)) == TASK_DOWN);
+    assert_null(task_drain(tasks_at(tasks, 0)));
+    LOOP_UNTIL(loop, process.n_drains == 3);
+    assert_int_equal(task_state(tasks_at(tasks, 0)), TASK_READY);
+    assert_true(tasks_all_ready(tasks, NULL)); /* the other task is */
+    assert_int_equal(other_process.n_drains, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_task_is_told_its_name_after_the_probe, setup, teardown),
@@ -358,6 +385,7 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(links_are_known_by_the_replies_to_pings, setup, teardown),
         cmocka_unit_test_setup_teardown(long_replies_to_pings_are_not_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_task_is_told_to_drain_again, setup, teardown),
         cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(tasks_that_have_not_answered_are_no_process, setup,
                                         teardown),

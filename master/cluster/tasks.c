@@ -183,8 +183,8 @@ static void drop_conn(struct wire_conn **conn, struct status *why) {
 }
 
 void task_down(struct task *task, struct status *why) {
-    bool was_ready = task->state == TASK_READY,
-         was_draining = task->is_draining || task->is_leaving;
+    /* not `is_leaving`: the task may have crashed before it was told */
+    bool was_ready = task->state == TASK_READY, was_draining = task->is_draining;
     struct tasks *tasks = task->tasks;
     task->is_draining = false;
     status_unref(task->why_down);

@@ -1,6 +1,7 @@
 """tfctl drain: a task leaves its cluster on purpose, and nobody is alarmed."""
 import http.client
 import json
+import signal
 
 import raw_clients as raw
 from harness import LineReader, program
@@ -84,6 +85,12 @@ class TestDrain(PagesCase):
         self.until(lambda: self.states()[TASK] == "ready", "the new process is not used")
         again = self.client.create(small_graph("/job:worker/task:1"))
         self.client.run(again, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
+
+    def test_one_that_crashes_is_lost(self):
+        self.drained.send_signal(signal.SIGSTOP)  # it is never told
+        self.tfctl("drain", TASK, "--wait", "0s")
+        self.drained.kill()
+        self.assertIn(" W ", self.log.until(f"lost task {TASK}"))
 
     def test_what_cannot_be_drained(self):
         path = f"/task/drain?task={TASK}"

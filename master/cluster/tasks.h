@@ -116,7 +116,8 @@ const struct tasks *task_table(const struct task *task);
 int tasks_count(const struct tasks *tasks); /* of all rows, also of tasks that are gone */
 struct task *tasks_at(struct tasks *tasks, int index);
 struct task *tasks_find(struct tasks *tasks, const char *name);
-/* Are all members READY? With a config: those that its device filters allow. */
+/* Are all members READY? With a config: those that its device filters allow. False if every task
+ * has been drained. */
 bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config);
 /* Appends "/job:ps/replica:0/task:0 at 127.0.0.1:2400 (connection refused)" for each member that
  * is not READY, separated by ", ". */

@@ -25,7 +25,14 @@ static bool has_members(const struct tasks *tasks) {
     for (int i = 0; i < tasks->n; i++)
         if (task_is_member(tasks->rows[i]))
             return true;
-    return !tasks->is_dynamic;
+    return !tasks->is_dynamic && tasks->n == 0;
+}
+
+static bool has_drained(const struct tasks *tasks) {
+    for (int i = 0; i < tasks->n; i++)
+        if (tasks->rows[i]->is_leaving)
+            return true;
+    return false;
 }
 
 bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config) {
@@ -49,7 +56,8 @@ void tasks_describe_missing(const struct tasks *tasks, const struct session_conf
         task_health_describe_seen(&task->health, out);
     }
     if (!has_members(tasks))
-        str_add(out, "no task has registered");
+        str_add(out, has_drained(tasks) ? "every task has been drained or has left"
+                                        : "no task has registered");
 }
 
 /* The incarnation is that of the status, which a process tells under any name. */

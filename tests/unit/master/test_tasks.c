@@ -372,6 +372,21 @@ static void a_task_is_told_to_drain_again(void **state) {
     assert_int_equal(other_process.n_drains, 0);
 }
 
+static void a_cluster_whose_tasks_are_all_drained_is_not_ready(void **state) {
+    struct str why = STR_INIT;
+    add_task("a", &process);
+    add_task("b", &other_process);
+    start();
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    assert_null(task_drain(tasks_at(tasks, 0)));
+    assert_true(tasks_all_ready(tasks, NULL));
+    assert_null(task_drain(tasks_at(tasks, 1)));
+    assert_false(tasks_all_ready(tasks, NULL));
+    tasks_describe_missing(tasks, NULL, &why);
+    assert_string_equal(str_text(&why), "every task has been drained or has left");
+    str_fini(&why);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_task_is_told_its_name_after_the_probe, setup, teardown),
@@ -386,6 +401,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(links_are_known_by_the_replies_to_pings, setup, teardown),
         cmocka_unit_test_setup_teardown(long_replies_to_pings_are_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(a_task_is_told_to_drain_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_cluster_whose_tasks_are_all_drained_is_not_ready, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(tasks_that_have_not_answered_are_no_process, setup,
                                         teardown),

@@ -263,10 +263,14 @@ static int y_of(const struct box *box) { return MARGIN + box->row * (BOX_HEIGHT 
 static void add_line(const char *text, struct str *out) {
     size_t len = strlen(text);
     struct str line = STR_INIT;
-    if (len > MAX_LINE_BYTES)
-        str_addf(&line, "…%s", text + len - MAX_LINE_BYTES);
-    else
+    if (len > MAX_LINE_BYTES) {
+        const char *end = text + len - MAX_LINE_BYTES;
+        for (int i = 0; i < 3 && ((unsigned char)*end & 0xC0) == 0x80; i++)
+            end++; /* to the start of the next character of UTF-8 */
+        str_addf(&line, "…%s", end);
+    } else {
         str_add(&line, text);
+    }
     page_text(out, NULL, str_text(&line));
     str_fini(&line);
 }

@@ -58,6 +58,7 @@ void compile_options_default(struct compile_options *options) {
     *options = (struct compile_options){
         .max_inlined_nodes = 1000 * 1000,
         .fold_max_bytes = 10 << 20,
+        .debug_max_bytes = DEBUG_MAX_BYTES,
         .fold_budget_ns = 200 * INT64_C(1000000),
         .verify = VERIFY_BY_DEFAULT,
     };

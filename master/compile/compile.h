@@ -40,6 +40,8 @@ struct compiled_cost;
 struct compiled;
 struct placed_node;
 
+enum { DEBUG_MAX_BYTES = 1 << 30 };
+
 struct compile_options {
     enum placement placement;
     struct link_table *links; /* borrowed; NULL: nothing is known of them */
@@ -68,6 +70,8 @@ struct compile_options {
     int max_inlined_nodes;
     int64_t fold_max_bytes; /* of one folded tensor: default 10 MiB */
     int64_t fold_budget_ns; /* of the whole pass: default 200 ms */
+    /* of the graphs that a debugger's watches add to partitions: default DEBUG_MAX_BYTES */
+    int64_t debug_max_bytes;
     /* run graph_verify after each pass that changed the graph; default in debug builds */
     bool verify;
 };

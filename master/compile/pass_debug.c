@@ -13,6 +13,7 @@
  * Nodes that the step does not need are not watched.
  *
  * pass_debug_graphs runs last: a node _MrDebugGraph of each task writes the task's graph. */
+#include <limits.h>
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -24,7 +25,7 @@
 #include "master/compile/compile_internal.h"
 #include "master/compile/place.h"
 
-enum { ANY_SLOT = -1, MAX_DEBUG_NODES = 1 << 20 };
+enum { ANY_SLOT = -1, MAX_DEBUG_NODES = 1 << 20, MAX_DEBUG_URLS = 8, MAX_URL_BYTES = 4096 };
 
 /* Fields of DebugTensorWatch. */
 enum { WATCH_NODE = 1, WATCH_SLOT, WATCH_OPS, WATCH_URLS, WATCH_TOLERATES };
@@ -41,6 +42,7 @@ struct watch {
 struct debugger {
     struct compilation *c;
     struct strmap watches; /* "NODE:SLOT" → struct watch, the last one */
+    struct strmap urls;    /* those of all watches */
     struct str key;
     struct graph_consumers consumers;
     int n_added;
@@ -55,11 +57,44 @@ static struct attr_value string_value(struct span text) {
 }
 
 static struct status *check_url(struct span url) {
-    if (url.len >= 7 && memcmp(url.data, "file://", 7) == 0)
+    if (url.len < 7 || memcmp(url.data, "file://", 7) != 0)
+        return status_unimplemented("RunOptions.debug_options: tensors are written to file:// "
+                                    "only, and not to %.*s",
+                                    (int)MIN(url.len, (size_t)200), url.data);
+    if (url.len > MAX_URL_BYTES)
+        return status_invalid("RunOptions.debug_options: a URL has %zu bytes, but at most %d are "
+                              "allowed",
+                              url.len, MAX_URL_BYTES);
+    return NULL;
+}
+
+static bool has_url(const struct watch *watch, struct span url) {
+    for (int i = 0; i < watch->n_urls; i++)
+        if (span_equal(watch->urls[i].s, url))
+            return true;
+    return false;
+}
+
+static struct status *add_url(struct debugger *d, struct watch *watch, struct span url) {
+    TRY(check_url(url));
+    if (has_url(watch, url))
         return NULL;
-    return status_unimplemented("RunOptions.debug_options: tensors are written to file:// only, "
-                                "and not to %.*s",
-                                (int)MIN(url.len, (size_t)200), url.data);
+    strmap_put_span(&d->urls, url, d);
+    if (d->urls.n_entries > MAX_DEBUG_URLS)
+        return status_exhausted("RunOptions.debug_options: the watches have more than %d different "
+                                "URLs",
+                                MAX_DEBUG_URLS);
+    watch->urls[watch->n_urls++] = string_value(url);
+    return NULL;
+}
+
+static struct status *read_slot(struct watch *watch, int64_t slot) {
+    if (slot > INT_MAX)
+        return status_invalid("RunOptions.debug_options: %.*s has no output %lld",
+                              (int)MIN(watch->node.len, (size_t)200), watch->node.data,
+                              (long long)slot);
+    watch->slot = (int)MAX(slot, (int64_t)ANY_SLOT);
+    return NULL;
 }
 
 static struct status *read_watch(struct debugger *d, struct span bytes, struct watch **ret) {
@@ -79,16 +114,14 @@ static struct status *read_watch(struct debugger *d, struct span bytes, struct w
         if (proto_field_is(&field, WATCH_NODE, 2))
             watch->node = field.bytes;
         else if (proto_field_is(&field, WATCH_SLOT, 0))
-            watch->slot = (int)MAX((int64_t)field.value, (int64_t)ANY_SLOT);
+            TRY(read_slot(watch, (int64_t)field.value));
         else if (proto_field_is(&field, WATCH_OPS, 2))
             watch->ops[watch->n_ops++] = string_value(field.bytes);
         else if (proto_field_is(&field, WATCH_URLS, 2))
-            watch->urls[watch->n_urls++] = string_value(field.bytes);
+            TRY(add_url(d, watch, field.bytes));
         else if (proto_field_is(&field, WATCH_TOLERATES, 0))
             watch->tolerates = field.value != 0;
     }
-    for (int i = 0; i < watch->n_urls; i++)
-        TRY(check_url(watch->urls[i].s));
     *ret = watch;
     return NULL;
 }
@@ -111,6 +144,8 @@ static struct status *set_attr(struct debugger *d, struct node *node, const char
     if (!value)
         return status_invalid("'%s' is not NAME=VALUE", text);
     *value++ = '\0';
+    if (strcmp(name, "tensor_name") == 0 || strcmp(name, "device_name") == 0)
+        return status_invalid("%s's attr '%s' cannot be set by a watch", node->op_name, name);
     const struct attr_value *old = node_attr(node, name);
     if (!old)
         return status_invalid("%s has no attr '%s'", node->op_name, name);
@@ -293,6 +328,7 @@ struct status *pass_debug(struct compilation *c, bool *ret_changed) {
     if (c->signature->n_watches == 0)
         return NULL;
     strmap_init(&d.watches);
+    strmap_init(&d.urls);
     graph_consumers_init(&d.consumers, &c->graph);
     TRY_OUT(read_watches(&d));
     for (int i = 0; i < n_nodes; i++)
@@ -303,6 +339,7 @@ out:
     graph_consumers_fini(&d.consumers);
     str_fini(&d.key);
     strmap_fini(&d.watches);
+    strmap_fini(&d.urls);
     return st;
 }
 
@@ -332,15 +369,44 @@ static bool is_debug_node(const struct node *node) {
            node_attr(node, "debug_urls") && node_attr(node, "device_name");
 }
 
+/* The nodes that write graphs, of all partitions. */
+struct graph_writers {
+    struct compilation *c;
+    struct str metadata;
+    struct strmap seen;     /* "DEVICE URL" */
+    struct strmap has_core; /* URLs whose core metadata a node writes */
+    int64_t n_bytes;        /* of the graphs and metadata in the nodes */
+};
+
+static struct status *add_writer(struct graph_writers *w, struct graph *graph, int placed,
+                                 const struct attr_value *watched, struct span url,
+                                 const struct str *graphdef) {
+    struct compilation *c = w->c;
+    bool writes_core = !strmap_put_span(&w->has_core, url, w);
+    struct attr_value url_value = string_value(url),
+                      graph_value = string_value((struct span){graphdef->data, graphdef->len});
+    struct node *writer;
+    w->n_bytes += (int64_t)(graphdef->len + (writes_core ? w->metadata.len : 0));
+    if (w->n_bytes > c->options->debug_max_bytes)
+        return status_exhausted("RunOptions.debug_options: the graphs for the debugger, one for "
+                                "each device and URL, take more than %lld bytes",
+                                (long long)c->options->debug_max_bytes);
+    TRY(graph_add_node(graph, graph_unique_name(graph, "_debug_graph"), OP_DEBUG_GRAPH,
+                       c->devices->devices[placed].full_name, &writer));
+    node_set_attr(graph, writer, "device_name", watched);
+    node_set_attr(graph, writer, "debug_url", &url_value);
+    node_set_attr(graph, writer, "graph", &graph_value);
+    node_set_attr_s(graph, writer, "metadata", writes_core ? str_text(&w->metadata) : "");
+    TRY(node_finish(graph, writer));
+    writer->placed = placed;
+    return NULL;
+}
+
 /* One for each pair of a device and a URL of the partition's debug nodes. */
-static struct status *add_graph_nodes(struct compilation *c, struct graph *graph,
-                                      const char *device, int placed, bool is_first) {
-    struct str graphdef = STR_INIT, metadata = STR_INIT;
-    struct strmap seen;
+static struct status *add_graph_nodes(struct graph_writers *w, struct graph *graph, int placed) {
+    struct str graphdef = STR_INIT;
     struct status *st = NULL;
     int n_nodes = graph->n_nodes;
-    strmap_init(&seen);
-    add_metadata(c->signature, &metadata);
     for (int i = 0; i < n_nodes; i++) {
         const struct node *node = graph->nodes[i];
         if (!is_debug_node(node))
@@ -349,43 +415,37 @@ static struct status *add_graph_nodes(struct compilation *c, struct graph *graph
                                 *watched = node_attr(node, "device_name");
         for (int u = 0; u < urls->list.n_values; u++) {
             struct span url = urls->list.values[u].s;
-            char *key = arena_printf(&c->arena, "%.*s %.*s", (int)watched->s.len, watched->s.data,
-                                     (int)url.len, url.data);
-            if (strmap_put(&seen, key, key))
+            char *key = arena_printf(&w->c->arena, "%.*s %.*s", (int)watched->s.len,
+                                     watched->s.data, (int)url.len, url.data);
+            if (strmap_put(&w->seen, key, key))
                 continue;
             if (graphdef.len == 0)
                 graph_to_graphdef(graph, NULL, &graphdef);
-            struct node *writer;
-            TRY_OUT(graph_add_node(graph, graph_unique_name(graph, "_debug_graph"), OP_DEBUG_GRAPH,
-                                   device, &writer));
-            node_set_attr(graph, writer, "device_name", watched);
-            node_set_attr(graph, writer, "debug_url",
-                          &(struct attr_value){.type = ATTR_STRING, .s = url});
-            node_set_attr(
-                graph, writer, "graph",
-                &(struct attr_value){.type = ATTR_STRING, .s = {graphdef.data, graphdef.len}});
-            node_set_attr_s(graph, writer, "metadata", is_first ? str_text(&metadata) : "");
-            TRY_OUT(node_finish(graph, writer));
-            writer->placed = placed;
-            is_first = false;
+            TRY_OUT(add_writer(w, graph, placed, watched, url, &graphdef));
         }
     }
 out:
-    strmap_fini(&seen);
     str_fini(&graphdef);
-    str_fini(&metadata);
     return st;
 }
 
 struct status *pass_debug_graphs(struct compilation *c, bool *ret_changed) {
+    struct graph_writers w = {.c = c, .metadata = STR_INIT};
+    struct status *st = NULL;
     if (c->signature->n_watches == 0)
         return NULL;
+    strmap_init(&w.seen);
+    strmap_init(&w.has_core);
+    add_metadata(c->signature, &w.metadata);
     for (int i = 0; i < c->result->n_partitions; i++) {
         struct partition *partition = &c->result->partitions[i];
-        int device = c->devices->tasks[partition->task].first_device;
-        TRY(add_graph_nodes(c, &partition->graph, c->devices->devices[device].full_name, device,
-                            i == 0));
+        TRY_OUT(add_graph_nodes(&w, &partition->graph,
+                                c->devices->tasks[partition->task].first_device));
     }
     *ret_changed = true;
-    return NULL;
+out:
+    strmap_fini(&w.seen);
+    strmap_fini(&w.has_core);
+    str_fini(&w.metadata);
+    return st;
 }

@@ -207,13 +207,21 @@ static void print_function(const struct compiled_function *function, struct str 
     graph_fini(&graph);
 }
 
+/* The bytes of a GraphDef are not text. */
+static void hide_graphs(struct graph *graph) {
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (strcmp(graph->nodes[i]->op_name, "_MrDebugGraph") == 0)
+            node_set_attr_s(graph, graph->nodes[i], "graph", "");
+}
+
 static void print_result(const struct compilation *c, bool is_placed, struct str *out) {
     for (int i = 0; is_placed && !c->result && i < c->devices->n_devices; i++)
         str_addf(out, "# %d is %s\n", i, c->devices->devices[i].full_name);
     if (!c->result)
         graph_print_short(&c->graph, out);
     for (int i = 0; c->result && i < c->result->n_partitions; i++) {
-        const struct partition *partition = &c->result->partitions[i];
+        struct partition *partition = &c->result->partitions[i];
+        hide_graphs(&partition->graph);
         str_addf(out, "# task %s", c->devices->tasks[partition->task].name);
         print_positions(out, "; feeds", partition->feeds, partition->n_feeds);
         print_positions(out, "; fetches", partition->fetches, partition->n_fetches);
@@ -249,19 +257,23 @@ static struct status *run_passes(struct compilation *c, const struct pass_case *
     return NULL;
 }
 
-/* Makes messages DebugTensorWatch of "NODE:SLOT:OP[+OP]"; slot -1 means any. */
+/* Makes messages DebugTensorWatch of "NODE:SLOT:OP[+OP][@URL,...]"; slot -1 means any. */
 static int make_watches(const struct names *texts, struct str *bytes, struct span *ret) {
     size_t ends[MAX_NAMES + 1] = {0};
     for (int i = 0; i < texts->n; i++) {
-        char copy[256], *rest = copy;
+        char copy[256], *urls = copy, *rest, usual[] = "file:///d";
+        assert_true(strlen(texts->texts[i]) < sizeof copy);
         snprintf(copy, sizeof copy, "%s", texts->texts[i]);
+        rest = strsep(&urls, "@");
+        urls = urls ? urls : usual;
         const char *node = strsep(&rest, ":"), *slot = strsep(&rest, ":");
         assert_non_null(rest);
         proto_add_bytes(bytes, 1, node, strlen(node));
         proto_add_int(bytes, 2, (uint64_t)atoll(slot));
         for (char *op; (op = strsep(&rest, "+")) != NULL;)
             proto_add_bytes(bytes, 3, op, strlen(op));
-        proto_add_bytes(bytes, 4, "file:///d", 9);
+        for (char *url; (url = strsep(&urls, ",")) != NULL;)
+            proto_add_bytes(bytes, 4, url, strlen(url));
         ends[i + 1] = bytes->len;
     }
     for (int i = 0; i < texts->n; i++)
@@ -299,6 +311,8 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     if (has_word(&pass_case->options, "explain"))
         options.placement_log = &placement;
     options.fold_max_bytes = 1024;
+    if (has_word(&pass_case->options, "small_debug"))
+        options.debug_max_bytes = 1000;
     options.fold_budget_ns = 60 * INT64_C(1000000000);
     compilation_init(&c, &signature, devices, &options, NULL);
     struct status *st = run_passes(&c, pass_case, default_passes);

@@ -99,9 +99,10 @@ static struct status *name_of_tensor(const struct node *node, struct span *ret_n
     const char *colon = tensor.len > 0 ? memchr(tensor.data, ':', tensor.len) : NULL;
     size_t len = colon ? (size_t)(colon - tensor.data) : tensor.len,
            n_digits = colon ? tensor.len - len - 1 : 0;
-    bool is_parsed = tensor.len > 0 && (!colon || n_digits > 0);
-    for (size_t i = 0; i < n_digits; i++)
-        is_parsed &= (colon[1 + i] >= '0' && colon[1 + i] <= '9') || (i == 0 && colon[1] == '-');
+    size_t first = n_digits > 0 && colon[1] == '-'; /* a sign */
+    bool is_parsed = tensor.len > 0 && (!colon || n_digits > first);
+    for (size_t i = first; i < n_digits; i++)
+        is_parsed &= colon[1 + i] >= '0' && colon[1 + i] <= '9';
     if (!is_parsed)
         return status_invalid("Failed to parse tensor name: \"%.*s\"",
                               (int)MIN(tensor.len, (size_t)256), tensor.data);

@@ -594,6 +594,7 @@ struct status *service_drain_task(struct service *service, const char *query) {
 
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg) {
     service->is_draining = true;
+    profiler_end_all(&service->profiler); /* a capture may take longer than the drain timeout */
     grpc_server_drain(service->server, on_drained, arg);
 }
 

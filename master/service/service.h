@@ -41,8 +41,8 @@ struct service {
 
 struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster,
                            const struct master_options *options, struct service **ret) MUST_USE;
-/* Refuses new sessions, waits for the running steps, then calls on_drained. The caller then calls
- * service_free. */
+/* Refuses new sessions and profiles, ends the running profiles, waits for the running steps, then
+ * calls on_drained. The caller then calls service_free. */
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg);
 /* Asks every connected task to drain and exit. Call it after the steps have ended. */
 void service_end_job(struct service *service);

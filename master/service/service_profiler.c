@@ -71,6 +71,10 @@ static void on_profiled(void *arg, const struct profile_summary *summary, const 
 static void start(struct service *service, struct grpc_call *call, int64_t duration_ms,
                   int64_t max_events, bool traces, struct span session_id, struct span host,
                   profile_done_fn *on_done, const struct profile_call *options) {
+    if (service->is_draining) {
+        grpc_call_fail(call, status_unavailable("This master is shutting down"));
+        return;
+    }
     struct profile_call *profile = xcalloc(1, sizeof *profile);
     *profile = *options;
     profile->call = call;
@@ -117,12 +121,12 @@ void service_profile_terminate(void *arg, struct grpc_call *call) {
     struct span session_id;
     struct status *st =
         request_find_bytes(grpc_call_message(call)->body, TERMINATE_SESSION_ID, &session_id);
-    if (st) {
+    if (!st)
+        st = profiler_end(&service->profiler, session_id);
+    if (st)
         grpc_call_fail(call, st);
-        return;
-    }
-    profiler_end(&service->profiler, session_id);
-    service_reply(call, NULL);
+    else
+        service_reply(call, NULL);
 }
 
 static void add_double(struct str *out, uint32_t number, double value) {

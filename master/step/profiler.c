@@ -8,12 +8,12 @@
 #include "master/step/step_internal.h"
 #include "master/step/xspace.h"
 
-/* What is kept of a step, followed by `n_bytes` of StepStats. Without bytes it is the step itself,
- * and `session` is at that offset of the names. */
+/* What is kept of a step, followed by `n_bytes` of StepStats, or by the session's handle with its
+ * NUL if it is the step itself. */
 struct record {
     uint64_t step_id;
     int64_t start_us, duration_us;
-    size_t n_bytes, session;
+    size_t n_bytes;
     bool is_step;
 };
 
@@ -27,7 +27,7 @@ struct profile_capture {
     bool wants_traces, is_dropped, is_ending;
     int64_t start_us, end_us, max_events, n_events;
     struct profile_summary summary;
-    struct str records, names; /* struct record and bytes; texts with their NULs */
+    struct str records; /* struct record and bytes */
     char *session_id, *host;
     struct str xspace;
     profile_done_fn *on_done;
@@ -41,7 +41,6 @@ void profiler_init(struct profiler *profiler, struct loop *loop, struct pool *po
 
 static void capture_free(struct profile_capture *capture) {
     str_fini(&capture->records);
-    str_fini(&capture->names);
     str_fini(&capture->xspace);
     free(capture->session_id);
     free(capture->host);
@@ -71,8 +70,8 @@ static void write_on_pool(struct pool_task *task) {
         memcpy(&record, capture->records.data + at, sizeof record);
         at += sizeof record;
         if (record.is_step)
-            xspace_add_step(&xspace, capture->names.data + record.session, record.step_id,
-                            record.start_us, record.duration_us);
+            xspace_add_step(&xspace, capture->records.data + at, record.step_id, record.start_us,
+                            record.duration_us);
         else
             xspace_add_trace(&xspace, (struct span){capture->records.data + at, record.n_bytes},
                              record.step_id);
@@ -90,6 +89,7 @@ static void end_capture(struct profile_capture *capture) {
     capture->is_ending = true;
     list_remove(&capture->link);
     capture->profiler->n_captures--;
+    capture->profiler->n_bytes -= capture->records.len;
     loop_timer_stop(&capture->timer);
     capture->end_us = clock_wall_us();
     capture->summary.elapsed_us = capture->end_us - capture->start_us;
@@ -103,12 +103,20 @@ static void on_timer(struct loop_timer *timer) {
     end_capture(CONTAINER_OF(timer, struct profile_capture, timer));
 }
 
-void profiler_end(struct profiler *profiler, struct span session_id) {
+void profiler_end_all(struct profiler *profiler) {
+    LIST_FOR_EACH_SAFE (link, next, &profiler->captures)
+        end_capture(LIST_ENTRY(link, struct profile_capture, link));
+}
+
+struct status *profiler_end(struct profiler *profiler, struct span session_id) {
+    if (session_id.len == 0)
+        return status_invalid("The request names no session_id of a profile");
     LIST_FOR_EACH_SAFE (link, next, &profiler->captures) {
         struct profile_capture *capture = LIST_ENTRY(link, struct profile_capture, link);
         if (span_is(session_id, capture->session_id))
             end_capture(capture);
     }
+    return NULL;
 }
 
 void profile_drop(struct profile_capture *capture) {
@@ -157,8 +165,10 @@ bool profiler_wants_traces(const struct profiler *profiler) {
 }
 
 static void add_record(struct profile_capture *capture, struct record record, const void *bytes) {
-    if (capture->records.len + record.n_bytes > PROFILER_MAX_BYTES)
+    size_t size = sizeof record + record.n_bytes;
+    if (capture->profiler->n_bytes + size > PROFILER_MAX_BYTES)
         return;
+    capture->profiler->n_bytes += size;
     str_add_bytes(&capture->records, (const char *)&record, sizeof record);
     str_add_bytes(&capture->records, bytes, record.n_bytes);
 }
@@ -169,10 +179,9 @@ static void note_traces(struct profile_capture *capture, const struct step *step
     struct record record = {.step_id = step->id,
                             .start_us = clock_wall_us() - duration_us,
                             .duration_us = duration_us,
-                            .session = capture->names.len,
+                            .n_bytes = strlen(session) + 1,
                             .is_step = true};
-    str_add_bytes(&capture->names, session, strlen(session) + 1);
-    add_record(capture, record, "");
+    add_record(capture, record, session);
     for (const struct trace *trace = step->traces; trace; trace = trace->next)
         add_record(capture, (struct record){.step_id = step->id, .n_bytes = trace->bytes.len},
                    trace->bytes.data);

@@ -17,7 +17,7 @@ struct step;
 enum {
     PROFILER_MAX_CAPTURES = 8,
     PROFILER_MAX_MS = 600 * 1000,
-    PROFILER_MAX_BYTES = 256 << 20, /* of the traces of one capture; later ones are left out */
+    PROFILER_MAX_BYTES = 256 << 20, /* kept for all captures that run; later ones are left out */
     PROFILER_MAX_EVENTS = 1000 * 1000
 };
 
@@ -26,6 +26,7 @@ struct profiler {
     struct pool *pool;
     struct list captures;
     int n_captures;
+    size_t n_bytes; /* of their records */
 };
 
 /* How steps went by during a capture. */
@@ -51,8 +52,10 @@ struct status *profile_start(struct profiler *profiler, int64_t duration_ms, int
                              bool traces, struct span session_id, struct span host,
                              profile_done_fn *on_done, void *arg,
                              struct profile_capture **ret) MUST_USE;
-/* Ends the captures of that id now. */
-void profiler_end(struct profiler *profiler, struct span session_id);
+/* Ends the captures of that id now. Errors: INVALID_ARGUMENT if the id is empty. */
+struct status *profiler_end(struct profiler *profiler, struct span session_id) MUST_USE;
+/* Ends all captures now. */
+void profiler_end_all(struct profiler *profiler);
 /* Nobody wants its result any more. */
 void profile_drop(struct profile_capture *capture);
 

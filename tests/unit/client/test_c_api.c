@@ -541,7 +541,7 @@ static void a_session_closes_while_threads_run_and_extend(void **state) {
         pthread_create(&threads[i], NULL, run_and_extend, &shared);
     for (size_t i = 0; i < ARRAY_LEN(threads); i++)
         pthread_join(threads[i], NULL);
-    assert_in_range(shared.n_runs, 60, 63); /* others were in flight */
+    assert_true(shared.n_runs >= 60); /* others ran on until the close */
     assert_int_equal(shared.n_refused, 12);
     assert_int_equal(f->master->n_closed, 1);
     TF_DeleteSession(shared.session, f->status);

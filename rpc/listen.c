@@ -44,6 +44,17 @@ struct listener {
 
 /* ---- addresses ---- */
 
+/* The NAME of "local:NAME"; NULL for any other address, also for a port of a host named local. */
+static const char *local_name(const char *text) {
+    static const char prefix[] = "local:";
+    const char *name = text + sizeof(prefix) - 1, *end = name;
+    if (strncmp(text, prefix, sizeof(prefix) - 1) != 0)
+        return NULL;
+    while (*end >= '0' && *end <= '9')
+        end++;
+    return *end ? name : NULL;
+}
+
 static struct status *parse_local(const char *text, const char *name,
                                   struct net_address *ret_address) {
     struct net_address address = {.is_unix = true, .is_local = true};
@@ -58,8 +69,9 @@ static struct status *parse_local(const char *text, const char *name,
 
 struct status *net_address_parse(const char *text, struct net_address *ret_address) {
     struct net_address address = {0};
-    if (strncmp(text, "local:", 6) == 0 && strspn(text + 6, "0123456789") != strlen(text + 6))
-        return parse_local(text, text + 6, ret_address);
+    const char *name = local_name(text);
+    if (name)
+        return parse_local(text, name, ret_address);
     if (strncmp(text, "unix:", 5) == 0) {
         const char *path = text + 5;
         if (*path == '\0' || strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))

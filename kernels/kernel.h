@@ -49,6 +49,9 @@ enum kernel_flags {
     /* A product, which calls ctx->epilogue as struct kernel_epilogue says: the op may be the first
      * instruction of a fused program. */
     KERNEL_PRODUCT = 1024,
+    /* An input of a reference variable without a value is taken as the reference (TENSOR_REF). For
+     * other kernels such a variable fails the step. */
+    KERNEL_TAKES_UNINITIALIZED = 2048,
     /* ---- rows of a device with a memory of its own ---- */
     /* The CPU's row of the op computes it: all its arguments are in host memory, or it touches no
      * element itself (Reshape, Shape, ReadVariableOp), or it hands the elements to the device's

@@ -67,6 +67,16 @@ def dumps():
     print("ref:", dump.get_tensors("v", 0, "DebugIdentity")[0].tolist())
 
 
+def initializing():
+    model()
+    [v] = [v for v in tf1.global_variables() if v.op.name == "v"]
+    with tf1.Session(TARGET) as session:
+        _, dump = watched(session, v.initializer, {}, debug_ops=["DebugIdentity"],
+                          node_name_regex_allowlist="^v(/Assign)?$")
+    print("before:", dump.get_tensors("v", 0, "DebugIdentity")[0].initialized)
+    print("after:", dump.get_tensors("v/Assign", 0, "DebugIdentity")[0].tolist())
+
+
 def options():
     x, loss, *_ = model()
     with started() as session:

@@ -38,6 +38,10 @@ class TestDebugger(TestCase):
         self.assertEqual(rows["taken"], "[True, False]")
         self.assertEqual(rows["ref"], "[1.0, -1.0]")
 
+    def test_a_variable_in_the_step_that_initializes_it(self):
+        rows = self.rows(self.output("initializing"))
+        self.assertEqual((rows["before"], rows["after"]), ("False", "[1.0, -1.0]"))
+
     def test_options_and_refusals(self):
         text = self.output("options")
         for part in ("kernel: FailedPreconditionError",

@@ -183,6 +183,9 @@ static struct status *deref_inputs(const struct plan_node *node, struct tensor *
          i++) {
         if (inputs[i].storage != TENSOR_REF || dtype_is_ref((enum dtype)node->node->in_types[i]))
             continue;
+        if ((node->flags & PLAN_TAKES_UNINITIALIZED) &&
+            !variable_is_initialized(variable_of(inputs[i].ref)))
+            continue;
         struct tensor value;
         TRY(executor_read_reference(&inputs[i], &value));
         tensor_clear(&inputs[i]);

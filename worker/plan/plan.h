@@ -52,6 +52,8 @@ enum plan_node_flags {
     PLAN_DEREF = 1,          /* some input is a reference, and the op needs its value */
     PLAN_EARLY = 2,          /* runs before all other nodes: plan.early */
     PLAN_CONSTANT_ENTER = 4, /* the value holds in every iteration */
+    /* takes the reference to a variable that has no value (KERNEL_TAKES_UNINITIALIZED) */
+    PLAN_TAKES_UNINITIALIZED = 8,
     /* runs although an input is dead: Send, Fetch, Merge, ControlTrigger, frame ops */
     PLAN_TAKES_DEAD = 16,
     /* a kernel whose one output has one consumer, which is no Merge: it writes the output into the

@@ -255,6 +255,8 @@ static struct status *build_kernel(struct plan_builder *b, const struct node *no
     if ((instance->def->flags & KERNEL_SESSION_STATE) && instance->state)
         share_session_state(plan, instance);
     uint32_t flags = instance->def->flags | (is_of_cpu ? def->flags : 0);
+    if (flags & KERNEL_TAKES_UNINITIALIZED)
+        out->flags |= PLAN_TAKES_UNINITIALIZED;
     out->kind = flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
     out->instance = instance;
     out->compute = instance->compute;

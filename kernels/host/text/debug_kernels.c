@@ -17,6 +17,7 @@
 #include "common/tensor/element.h"
 #include "kernels/host/text/summary_internal.h"
 #include "kernels/support/io_task.h"
+#include "kernels/variable.h"
 
 extern const struct kernel_list debug_kernels;
 
@@ -30,6 +31,7 @@ enum {
     METADATA_PLUGIN = 1,
     PLUGIN_NAME = 1,
     PLUGIN_CONTENT = 2,
+    TENSOR_DTYPE = 1,
 };
 enum { MAX_SAME_NAMES = 1000 };
 static const char file_scheme[] = "file://";
@@ -126,10 +128,19 @@ static void add_metadata(struct span device, struct span slot, struct str *out) 
     str_fini(&content);
 }
 
-static void add_tensor_event(const struct node *node, const struct tensor *t, struct span device,
-                             struct span name, struct span slot, int64_t now_us, struct str *out) {
+/* A scalar without content, which clients read as an uninitialized tensor. */
+static void add_uninitialized(enum dtype dtype, struct str *out) {
+    size_t begin = proto_begin(out, VALUE_TENSOR, 16);
+    proto_add_int(out, TENSOR_DTYPE, (uint64_t)dtype);
+    proto_end(out, begin, 16);
+}
+
+/* t NULL: the tensor is uninitialized, of type `dtype`. */
+static void add_tensor_event(const struct node *node, const struct tensor *t, enum dtype dtype,
+                             struct span device, struct span name, struct span slot, int64_t now_us,
+                             struct str *out) {
     struct str key = STR_INIT;
-    size_t size = tensor_proto_size(t) + 2 * name.len + device.len + 128;
+    size_t size = (t ? tensor_proto_size(t) : 16) + 2 * name.len + device.len + 128;
     str_addf(&key, "%.*s:%.*s:%s", (int)name.len, name.data, (int)slot.len, slot.data,
              node->op_name);
     summary_add_double(out, EVENT_WALL_TIME, (double)now_us);
@@ -137,15 +148,18 @@ static void add_tensor_event(const struct node *node, const struct tensor *t, st
            value = proto_begin(out, SUMMARY_VALUE, size);
     summary_add_text(out, VALUE_TAG, name);
     summary_add_text(out, VALUE_NODE_NAME, text_span(&key));
-    summary_add_tensor(out, t);
+    if (t)
+        summary_add_tensor(out, t);
+    else
+        add_uninitialized(dtype, out);
     add_metadata(device, slot, out);
     proto_end(out, value, size);
     proto_end(out, summary, size);
     str_fini(&key);
 }
 
-/* Writes a tensor to all URLs of the node. Blocks. */
-static struct status *publish(const struct node *node, const struct tensor *t) {
+/* Writes a tensor to all URLs of the node; t NULL: an uninitialized one. Blocks. */
+static struct status *publish(const struct node *node, const struct tensor *t, enum dtype dtype) {
     const struct attr_value *urls;
     struct str path = STR_INIT, event = STR_INIT;
     struct span device, name, slot;
@@ -155,7 +169,7 @@ static struct status *publish(const struct node *node, const struct tensor *t) {
     TRY_OUT(node_get_list(node, "debug_urls", &urls, &n_urls));
     TRY_OUT(node_get_s(node, "device_name", &device));
     TRY_OUT(name_of_tensor(node, &name, &slot));
-    add_tensor_event(node, t, device, name, slot, now_us, &event);
+    add_tensor_event(node, t, dtype, device, name, slot, now_us, &event);
     for (int i = 0; i < n_urls; i++) {
         str_clear(&path);
         add_root(urls[i].s, &path);
@@ -202,7 +216,10 @@ static struct status *debug_init(struct kernel_init *init) {
 }
 
 static struct status *publish_body(struct kernel_ctx *ctx) {
-    return publish(ctx->instance->node, &ctx->outputs[0]);
+    const struct tensor *output = &ctx->outputs[0];
+    bool is_copy = strcmp(ctx->instance->node->op_name, "DebugIdentity") == 0;
+    bool is_missing = is_copy && kernel_input(ctx, 0)->storage == TENSOR_REF;
+    return publish(ctx->instance->node, is_missing ? NULL : output, tensor_dtype(output));
 }
 
 static enum kernel_result end(struct kernel_ctx *ctx) {
@@ -210,10 +227,22 @@ static enum kernel_result end(struct kernel_ctx *ctx) {
     return state->has_urls ? io_run(ctx, publish_body) : KERNEL_DONE;
 }
 
-/* DebugIdentity: the input.
+/* The input that is a reference variable without a value, or NULL: a debugger may look at a
+ * variable in the step that initializes it. */
+static const struct variable *uninitialized(const struct kernel_ctx *ctx) {
+    const struct tensor *t = kernel_input(ctx, 0);
+    return t->storage == TENSOR_REF ? variable_of(t->ref) : NULL;
+}
+
+/* DebugIdentity: the input; empty if it is uninitialized.
  *   input  T    output  T */
 static enum kernel_result identity(struct kernel_ctx *ctx) {
-    kernel_identity(ctx);
+    const struct variable *variable = uninitialized(ctx);
+    const int64_t n = 0;
+    if (variable)
+        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, variable->dtype, (struct shape){1, &n}));
+    else
+        kernel_identity(ctx);
     return end(ctx);
 }
 
@@ -221,8 +250,8 @@ static enum kernel_result identity(struct kernel_ctx *ctx) {
  *   input  T    output  int64 [1] */
 static enum kernel_result nan_count(struct kernel_ctx *ctx) {
     const struct tensor *t = kernel_input(ctx, 0);
-    int64_t n = 1, n_nan = 0;
-    for (int64_t i = 0; i < t->n_elements && pool_goes_on(i + 1); i++)
+    int64_t n = 1, n_nan = 0, n_elements = uninitialized(ctx) ? 0 : t->n_elements;
+    for (int64_t i = 0; i < n_elements && pool_goes_on(i + 1); i++)
         n_nan += isnan(tensor_real_at(t, i));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT64, (struct shape){1, &n}));
     *(int64_t *)tensor_data(&ctx->outputs[0]) = n_nan;
@@ -233,6 +262,9 @@ struct numbers {
     int64_t n_nan, n_lower, n_negative, n_zero, n_positive, n_upper;
     double min, max, mean, variance;
 };
+
+static const struct numbers nothing = {
+    .min = INFINITY, .max = -INFINITY, .mean = NAN, .variance = NAN};
 
 static double number_at(const struct tensor *t, int64_t i) {
     enum dtype dtype = tensor_dtype(t);
@@ -255,7 +287,7 @@ static void count(const struct debug_state *state, double v, struct numbers *n) 
 /* Two passes over the finite elements: the mean, then the variance. */
 static void summarize(const struct debug_state *state, const struct tensor *t,
                       struct numbers *ret) {
-    struct numbers n = {.min = INFINITY, .max = -INFINITY, .mean = NAN, .variance = NAN};
+    struct numbers n = nothing;
     double sum = 0, squares = 0;
     int64_t n_finite = 0;
     for (int64_t i = 0; i < t->n_elements && pool_goes_on(i + 1); i++) {
@@ -279,18 +311,24 @@ static void summarize(const struct debug_state *state, const struct tensor *t,
     *ret = n;
 }
 
-/* DebugNumericSummary: initialized (1), elements, NaN, elements up to lower_bound, negative, zero,
- * positive, elements from upper_bound on; of the finite elements min, max, mean, variance; dtype,
- * rank, sizes.
+/* DebugNumericSummary: initialized (1 or 0), elements, NaN, elements up to lower_bound, negative,
+ * zero, positive, elements from upper_bound on; of the finite elements min, max, mean, variance;
+ * dtype, rank, sizes.
  *   input  T    output  double [14 + rank] */
 static enum kernel_result numeric_summary(struct kernel_ctx *ctx) {
     const struct debug_state *state = ctx->instance->state;
     const struct tensor *t = kernel_input(ctx, 0);
-    struct numbers n;
-    summarize(state, t, &n);
+    const struct variable *variable = uninitialized(ctx);
+    const struct shape unknown = {0};
+    struct shape shape = !variable                      ? tensor_shape(t)
+                         : variable->has_declared_shape ? variable->declared_shape
+                                                        : unknown;
+    struct numbers n = nothing;
+    if (!variable)
+        summarize(state, t, &n);
     bool is_muted = state->is_mute && n.n_nan + n.n_lower + n.n_upper == 0;
-    const double head[] = {1,
-                           (double)t->n_elements,
+    const double head[] = {variable ? 0 : 1,
+                           variable ? 0 : (double)t->n_elements,
                            (double)n.n_nan,
                            (double)n.n_lower,
                            (double)n.n_negative,
@@ -301,14 +339,14 @@ static enum kernel_result numeric_summary(struct kernel_ctx *ctx) {
                            n.max,
                            n.mean,
                            n.variance,
-                           t->dtype,
-                           t->rank};
-    int64_t len = (int64_t)ARRAY_LEN(head) + t->rank;
+                           variable ? variable->dtype : tensor_dtype(t),
+                           shape.rank};
+    int64_t len = (int64_t)ARRAY_LEN(head) + shape.rank;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_DOUBLE, (struct shape){1, &len}));
     double *to = tensor_data(&ctx->outputs[0]);
     memcpy(to, head, sizeof head);
-    for (int d = 0; d < t->rank; d++)
-        to[ARRAY_LEN(head) + (size_t)d] = (double)tensor_dim(t, d);
+    for (int d = 0; d < shape.rank; d++)
+        to[ARRAY_LEN(head) + (size_t)d] = (double)shape.dims[d];
     return is_muted ? KERNEL_DONE : end(ctx);
 }
 
@@ -380,13 +418,15 @@ static enum kernel_result debug_graph(struct kernel_ctx *ctx) {
 
 #define SUMMARY_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INT | DTYPE_BIT(DT_BOOL))
 #define FILES .flags = KERNEL_ASYNC | KERNEL_STATEFUL
+#define TENSORS .flags = KERNEL_ASYNC | KERNEL_STATEFUL | KERNEL_TAKES_UNINITIALIZED
 
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "DebugIdentity", {{"T", DTYPES_ALL}}, .compute = identity, .init = debug_init, FILES},
-    {.op = "DebugNanCount", {{"T", DTYPES_REAL}}, .compute = nan_count, .init = debug_init, FILES},
+    {.op = "DebugIdentity", {{"T", DTYPES_ALL}}, .compute = identity, .init = debug_init, TENSORS},
+    {.op = "DebugNanCount", {{"T", DTYPES_REAL}}, .compute = nan_count,
+     .init = debug_init, TENSORS},
     {.op = "DebugNumericSummary", {{"T", SUMMARY_TYPES}}, .compute = numeric_summary,
-     .init = debug_init, FILES},
+     .init = debug_init, TENSORS},
     {.op = "_MrDebugGraph", .compute = debug_graph, .init = graph_init_state, FILES},
 };
 // clang-format on

@@ -44,6 +44,22 @@ static void an_update_shows_in_what_uses_a_reference_after_it(void **state) {
         STATUS_FAILED_PRECONDITION, "[[{{node read}}]]");
 }
 
+#define WATCHES(op) "v = VariableV2() {dtype=float, shape=[2,3], shared_name=\"watched_" op "\"}\n"
+
+/* A debugger may watch a variable in the step that initializes it. */
+static void debug_ops_take_a_variable_without_a_value(void **state) {
+    expect_result(WATCHES("identity") "seen = DebugIdentity(v) {T=float, tensor_name=\"v:0\"}\n"
+                                      "out = _MrFetch(seen) {T=float, index=0}\n",
+                  "float[0]{}");
+    expect_result(WATCHES("count") "seen = DebugNanCount(v) {T=float, tensor_name=\"v:0\"}\n"
+                                   "out = _MrFetch(seen) {T=int64, index=0}\n",
+                  "int64[1]{0}");
+    expect_result(
+        WATCHES("summary") "seen = DebugNumericSummary(v) {T=float, tensor_name=\"v:0\"}\n"
+                           "out = _MrFetch(seen) {T=double, index=0}\n",
+        "double[16]{0, 0, 0, 0, 0, 0, 0, 0, inf, -inf, nan, nan, 1, 2, 2, 3}");
+}
+
 /* Each op makes an output that shares the variable's buffer in TensorFlow, so what reads the output
  * after the update sees the update. */
 static void an_update_shows_behind_every_op_that_forwards_a_reference(void **state) {
@@ -218,6 +234,7 @@ static void a_read_that_waits_for_nothing_is_early(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_shows_in_what_uses_a_reference_after_it),
+        cmocka_unit_test(debug_ops_take_a_variable_without_a_value),
         cmocka_unit_test(an_update_shows_behind_every_op_that_forwards_a_reference),
         cmocka_unit_test(a_reshaped_reference_is_read_late_under_its_shape),
         cmocka_unit_test(an_update_in_a_loop_shows_in_what_was_read_outside),

@@ -97,7 +97,7 @@ static void tensors_check_their_size(void **state) {
 
 static void large_memory_is_adopted(void **state) {
     enum { N = 4096 };
-    float *values = aligned_alloc(64, (N + 1) * sizeof(float));
+    float *values = aligned_alloc(64, (N + 16) * sizeof(float));
     int64_t dims[1] = {N};
     int n_freed = 0;
     size_t length = N * sizeof(float);

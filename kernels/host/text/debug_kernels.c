@@ -188,6 +188,7 @@ out:
 
 struct debug_state {
     bool has_urls;
+    bool is_gated_off;  /* gated_grpc, and no URL whose gate is open: the output is empty */
     float lower, upper; /* what counts as infinite */
     bool is_mute;       /* nothing is written of a healthy tensor */
 };
@@ -207,6 +208,10 @@ static struct status *debug_init(struct kernel_init *init) {
             return status_unimplemented("%s: tensors are written to file:// only, and not to %.*s",
                                         init->node->op->name, (int)MIN(urls[i].s.len, (size_t)200),
                                         urls[i].s.data);
+    if (node_attr(init->node, "gated_grpc")) {
+        TRY(node_get_b(init->node, "gated_grpc", &state->is_gated_off));
+        state->is_gated_off &= !state->has_urls; /* a file has no gate */
+    }
     if (node_attr(init->node, "lower_bound")) {
         TRY(node_get_f(init->node, "lower_bound", &state->lower));
         TRY(node_get_f(init->node, "upper_bound", &state->upper));
@@ -234,11 +239,23 @@ static const struct variable *uninitialized(const struct kernel_ctx *ctx) {
     return t->storage == TENSOR_REF ? variable_of(t->ref) : NULL;
 }
 
+static enum kernel_result end_empty(struct kernel_ctx *ctx, enum dtype dtype) {
+    const int64_t n = 0;
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
+    return KERNEL_DONE;
+}
+
+static bool is_gated_off(const struct kernel_ctx *ctx) {
+    return ((const struct debug_state *)ctx->instance->state)->is_gated_off;
+}
+
 /* DebugIdentity: the input; empty if it is uninitialized.
  *   input  T    output  T */
 static enum kernel_result identity(struct kernel_ctx *ctx) {
     const struct variable *variable = uninitialized(ctx);
     const int64_t n = 0;
+    if (is_gated_off(ctx))
+        return end_empty(ctx, variable ? variable->dtype : tensor_dtype(kernel_input(ctx, 0)));
     if (variable)
         KERNEL_TRY(ctx, kernel_alloc(ctx, 0, variable->dtype, (struct shape){1, &n}));
     else
@@ -251,6 +268,8 @@ static enum kernel_result identity(struct kernel_ctx *ctx) {
 static enum kernel_result nan_count(struct kernel_ctx *ctx) {
     const struct tensor *t = kernel_input(ctx, 0);
     int64_t n = 1, n_nan = 0, n_elements = uninitialized(ctx) ? 0 : t->n_elements;
+    if (is_gated_off(ctx))
+        return end_empty(ctx, DT_INT64);
     for (int64_t i = 0; i < n_elements && pool_goes_on(i + 1); i++)
         n_nan += isnan(tensor_real_at(t, i));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT64, (struct shape){1, &n}));
@@ -320,6 +339,8 @@ static enum kernel_result numeric_summary(struct kernel_ctx *ctx) {
     const struct tensor *t = kernel_input(ctx, 0);
     const struct variable *variable = uninitialized(ctx);
     const struct shape unknown = {0};
+    if (is_gated_off(ctx))
+        return end_empty(ctx, DT_DOUBLE);
     struct shape shape = !variable                      ? tensor_shape(t)
                          : variable->has_declared_shape ? variable->declared_shape
                                                         : unknown;

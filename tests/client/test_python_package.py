@@ -33,12 +33,12 @@ def model(tf, tf1):
     x = tf1.placeholder(tf.float32, [None, 2], name="x")
     tf.reduce_sum(x * x, 1, name="y")
     tf.add(x, 1.0, name="z")
-    v = tf1.get_variable("v", initializer=np.float32(3), use_resource=True)
+    v = tf1.get_variable("python_v", initializer=np.float32(3), use_resource=True)
     tf.identity(v, name="value")
     with tf.control_dependencies([v.assign_add(1.0)]):
         tf.no_op(name="add")
     tf1.global_variables_initializer()
-    queue = tf1.FIFOQueue(10, tf.int64, shapes=[[]], name="queue")
+    queue = tf1.FIFOQueue(10, tf.int64, shapes=[[]], shared_name="python_queue", name="queue")
     queue.enqueue(tf1.placeholder(tf.int64, [], name="item"), name="put")
     tf.identity(queue.dequeue(), name="taken")
 

@@ -19,7 +19,8 @@ BIN = os.environ.get("MILLRACE_BIN", os.path.join(ROOT, "build", "bin"))
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 BLOCK_TIMEOUT_S = 60
 OURS = ("tf-master", "tf-worker", "tfctl")
-SUBCOMMANDS = ("local", "devices", "run", "job", "checkpoint", "certs", "tunnel")
+SUBCOMMANDS = ("local", "devices", "run", "job", "checkpoint", "certs", "tunnel", "trace", "graph",
+               "drain")
 # Names under which the pages speak of a host besides its own.
 ALIASES = {"master.example": "master", "10.0.0.10": "ps0"}
 CLUSTER_ADDRESS = "127.0.0.1:2222"

@@ -98,7 +98,10 @@ class Library:
 
 @functools.lru_cache(maxsize=None)
 def library():
-    """The library that the wheel brought, else the one of $MILLRACE_LIBRARY or of the system."""
-    packaged = os.path.join(os.path.dirname(__file__), NAME)
-    path = os.environ.get("MILLRACE_LIBRARY") or (packaged if os.path.exists(packaged) else NAME)
-    return Library(path)
+    """The library of $MILLRACE_LIBRARY, else the one that the wheel brought, that this source tree
+    has built, or that the system has."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    built = os.path.join(here, *[os.pardir] * 3, "build", "client", NAME)
+    found = [path for path in (os.path.join(here, NAME), os.path.normpath(built))
+             if os.path.exists(path)]
+    return Library(os.environ.get("MILLRACE_LIBRARY") or (found or [NAME])[0])

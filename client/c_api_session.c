@@ -318,18 +318,26 @@ struct status *session_run_step(TF_DeprecatedSession *session, const struct step
     return st;
 }
 
+/* The names and the numbers of one call's feeds, fetches and targets. */
+static struct step_spec step_of_names(const char **input_names, int ninputs,
+                                      const char **output_names, int noutputs,
+                                      const char **target_names, int ntargets) {
+    return (struct step_spec){.input_names = input_names,
+                              .ninputs = ninputs,
+                              .output_names = output_names,
+                              .noutputs = noutputs,
+                              .target_names = target_names,
+                              .ntargets = ntargets};
+}
+
 void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names,
             TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
             int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
             TF_Status *status) {
-    struct step_spec step = {.run_options = run_options,
-                             .input_names = input_names,
-                             .inputs = inputs,
-                             .ninputs = ninputs,
-                             .output_names = output_names,
-                             .noutputs = noutputs,
-                             .target_names = target_names,
-                             .ntargets = ntargets};
+    struct step_spec step =
+        step_of_names(input_names, ninputs, output_names, noutputs, target_names, ntargets);
+    step.run_options = run_options;
+    step.inputs = inputs;
     tf_status_set(status, session_run_step(session, &step, outputs, run_metadata));
 }
 
@@ -380,12 +388,8 @@ struct status *session_set_up_partial_run(TF_DeprecatedSession *session,
 void TF_PRunSetup(TF_DeprecatedSession *session, const char **input_names, int ninputs,
                   const char **output_names, int noutputs, const char **target_names, int ntargets,
                   const char **handle, TF_Status *status) {
-    struct step_spec step = {.input_names = input_names,
-                             .ninputs = ninputs,
-                             .output_names = output_names,
-                             .noutputs = noutputs,
-                             .target_names = target_names,
-                             .ntargets = ntargets};
+    struct step_spec step =
+        step_of_names(input_names, ninputs, output_names, noutputs, target_names, ntargets);
     if (handle)
         *handle = NULL;
     tf_status_set(status, handle ? session_set_up_partial_run(session, &step, handle)
@@ -395,14 +399,10 @@ void TF_PRunSetup(TF_DeprecatedSession *session, const char **input_names, int n
 void TF_PRun(TF_DeprecatedSession *session, const char *handle, const char **input_names,
              TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
              int noutputs, const char **target_names, int ntargets, TF_Status *status) {
-    struct step_spec step = {.handle = handle,
-                             .input_names = input_names,
-                             .inputs = inputs,
-                             .ninputs = ninputs,
-                             .output_names = output_names,
-                             .noutputs = noutputs,
-                             .target_names = target_names,
-                             .ntargets = ntargets};
+    struct step_spec step =
+        step_of_names(input_names, ninputs, output_names, noutputs, target_names, ntargets);
+    step.handle = handle;
+    step.inputs = inputs;
     tf_status_set(status, handle ? session_run_step(session, &step, outputs, NULL)
                                  : status_invalid("%s: handle is NULL", __func__));
 }

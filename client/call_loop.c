@@ -181,7 +181,6 @@ void call_loop_end_keeper(struct call_loop *calls) {
 }
 
 void call_loop_fini(struct call_loop *calls) {
-    call_loop_end_keeper(calls);
     loop_free(calls->loop);
     pthread_cond_destroy(&calls->keeper_cond);
     pthread_mutex_destroy(&calls->lock);

@@ -56,7 +56,7 @@ void call_loop_begin_async(struct call_loop *calls, struct loop_task *task);
 void call_loop_end_async(struct call_loop *calls);
 /* Ends the keeper. No other thread uses the loop any more. */
 void call_loop_end_keeper(struct call_loop *calls);
-/* Frees the loop, which must have no more handles. */
+/* Frees the loop, which must have no more handles and no keeper. */
 void call_loop_fini(struct call_loop *calls);
 
 #endif

@@ -18,13 +18,15 @@
 
 struct container_shared {
     pthread_mutex_t lock;
-    struct strmap entries; /* "container\0kind\0name" → struct entry; guarded by lock */
+    struct strmap entries;  /* "container\0kind\0name" → struct entry; guarded by lock */
+    _Atomic bool is_closed; /* nothing can be made any more */
     /* The table and each entry hold a reference, because an entry may outlive the table. */
     _Atomic uint32_t n_refs;
 };
 
 struct container_table {
     _Atomic uint32_t n_refs;
+    _Atomic uint32_t n_weak; /* all strong references together count as one */
     struct container_shared *shared;
 };
 
@@ -78,6 +80,7 @@ static bool entry_try_ref(struct entry *entry) {
 struct container_table *container_table_new(void) {
     struct container_table *table = xmalloc(sizeof(*table));
     atomic_init(&table->n_refs, 1);
+    atomic_init(&table->n_weak, 1);
     struct container_shared *shared = table->shared = xcalloc(1, sizeof(*shared));
     CHECK(pthread_mutex_init(&shared->lock, NULL) == 0);
     strmap_init(&shared->entries);
@@ -93,7 +96,19 @@ struct container_table *container_table_ref(struct container_table *table) {
 void container_table_free(struct container_table *table) {
     if (!table || atomic_fetch_sub_explicit(&table->n_refs, 1, memory_order_acq_rel) != 1)
         return;
+    atomic_store(&table->shared->is_closed, true);
     container_reset(table, NULL);
+    container_table_unref_weak(table);
+}
+
+struct container_table *container_table_ref_weak(struct container_table *table) {
+    atomic_fetch_add_explicit(&table->n_weak, 1, memory_order_relaxed);
+    return table;
+}
+
+void container_table_unref_weak(struct container_table *table) {
+    if (!table || atomic_fetch_sub_explicit(&table->n_weak, 1, memory_order_acq_rel) != 1)
+        return;
     shared_unref(table->shared);
     free(table);
 }
@@ -173,11 +188,14 @@ static struct object *resource_get(struct entry *entry) {
 }
 
 /* Puts the resource into the entry unless it has one. *ret gets the entry's resource with a
- * reference. */
+ * reference, or NULL: the table is closed. A table is closed before its entries are emptied, so no
+ * resource gets past that. */
 static void resource_put(struct entry *entry, struct object *made_take, struct object **ret) {
     pthread_mutex_lock(&entry->lock);
     struct object *dropped = NULL;
-    if (!entry->resource) {
+    if (!entry->resource && atomic_load(&entry->shared->is_closed)) {
+        dropped = made_take;
+    } else if (!entry->resource) {
         entry->resource = made_take;
         object_ref(&entry->object);
     } else {
@@ -219,6 +237,11 @@ container_entry_lookup_or_create(struct container_table *table, struct object *o
         TRY(create(arg, &made));
         CHECK(strcmp(made->type->name, entry->kind) == 0);
         resource_put(entry, made, &resource);
+        if (!resource)
+            return status_new(STATUS_CANCELLED,
+                              "Resource %s/%s/%s cannot be made: what it belongs to has "
+                              "ended.",
+                              entry->container, entry->name, entry->kind);
     }
     *ret = resource;
     return NULL;

@@ -14,7 +14,12 @@ struct container_table;
 
 struct container_table *container_table_new(void); /* one reference */
 struct container_table *container_table_ref(struct container_table *table);
-void container_table_free(struct container_table *table); /* drops a reference; accepts NULL */
+/* Drops a reference; accepts NULL. With the last one all resources go. */
+void container_table_free(struct container_table *table);
+/* A weak reference keeps no resources: what a resource holds must not keep the table that holds the
+ * resource. A table that has weak references only is empty and stays so. */
+struct container_table *container_table_ref_weak(struct container_table *table);
+void container_table_unref_weak(struct container_table *table); /* accepts NULL */
 
 /* Finds a resource by container, name and kind; two kinds may use one name. "" is the default
  * container, named "localhost". *ret gets one reference. Errors: NOT_FOUND. */
@@ -22,7 +27,8 @@ struct status *container_lookup(struct container_table *table, const char *conta
                                 const char *name, const struct object_type *type,
                                 struct object **ret) MUST_USE;
 /* As container_lookup, but makes a missing resource. `create(arg, &resource)` is called without a
- * lock; when two callers race, one of the two resources is dropped. */
+ * lock; when two callers race, one of the two resources is dropped. Errors: those of `create`;
+ * CANCELLED when the table has weak references only. */
 struct status *container_lookup_or_create(struct container_table *table, const char *container,
                                           const char *name, const struct object_type *type,
                                           struct status *(*create)(void *arg, struct object **ret),

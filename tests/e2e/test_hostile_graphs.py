@@ -165,7 +165,7 @@ class TestGraphsThatAreBombs(HostileCase):
     @sanitized_too
     def test_broken_graphs(self):
         """A seeded sample of fuzz_graphs.py."""
-        n, first = 100, zlib.crc32(b"broken") % 10_000
+        n, first = 100, zlib.crc32(b"hostile") % 10_000
         options = os.environ.get("ASAN_OPTIONS", "")
         env = {"ASAN_OPTIONS": f"{options}:allocator_may_return_null=1", "TF_CPP_MIN_LOG_LEVEL": 3}
         code, out, err = self.run_program(WARM_PYTHON,

@@ -18,7 +18,7 @@ static void bound_free(struct object *object) {
         function_execution_free(execution);
     }
     pthread_mutex_destroy(&bound->lock);
-    container_table_free(bound->containers);
+    container_table_unref_weak(bound->containers);
     function_table_unref(bound->table);
     free(bound);
 }
@@ -37,7 +37,7 @@ static struct function *bind_row(struct function_table *table, const struct func
     bound->base.n_rets = (int)row->plan->n_fetches;
     bound->row = row;
     bound->table = function_table_ref(table);
-    bound->containers = container_table_ref(as->containers);
+    bound->containers = container_table_ref_weak(as->containers);
     bound->free_executions = NULL;
     bound->n_free_executions = 0;
     CHECK(pthread_mutex_init(&bound->lock, NULL) == 0);

@@ -16,9 +16,9 @@ struct function_execution {
 /* A function of a table with what it runs on. */
 struct bound_function {
     struct function base;
-    struct function_table *table;   /* one reference */
-    const struct function_row *row; /* the table's */
-    struct container_table *containers;
+    struct function_table *table;       /* one reference */
+    const struct function_row *row;     /* the table's */
+    struct container_table *containers; /* a weak reference: resources hold functions */
     struct pool *io_pool;
     struct alarm_clock *alarms;
     int64_t inline_budget_ns;

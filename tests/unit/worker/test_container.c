@@ -166,6 +166,23 @@ static void a_kept_entry_finds_what_is_there_now(void **state) {
     assert_int_equal(get("c", "v"), 8); /* a resource keeps its entry */
 }
 
+static void weak_references_keep_no_resources(void **state) {
+    struct container_table *weak = container_table_ref_weak(table);
+    struct object *entry = container_entry(weak, "c", "w", &thing_type), *found = NULL;
+    int number = 2;
+    put("c", "v", 1);
+    container_table_free(table);
+    assert_int_equal(n_things, 0);
+    expect(container_entry_lookup_or_create(weak, entry, make_thing, &number, &found),
+           STATUS_CANCELLED, "c/w/thing");
+    expect(container_lookup_or_create(weak, "c", "v", &thing_type, make_thing, &number, &found),
+           STATUS_CANCELLED, "c/v/thing");
+    assert_int_equal(n_things, 0);
+    container_table_unref_weak(weak);
+    object_unref(entry);
+    table = NULL;
+}
+
 static void an_entry_may_outlive_its_table(void **state) {
     struct object *entry = container_entry(table, "c", "v", &thing_type), *found;
     put("c", "v", 1);
@@ -247,6 +264,7 @@ int main(void) {
         TEST(deleting_lets_go_of_one),
         TEST(reset_empties_one_container_or_all),
         TEST(a_kept_entry_finds_what_is_there_now),
+        TEST(weak_references_keep_no_resources),
         TEST(an_entry_may_outlive_its_table),
         TEST(names_that_do_not_fit_a_small_buffer_work),
         TEST(the_page_lists_resources),

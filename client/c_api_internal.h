@@ -23,9 +23,9 @@ struct local_cluster;
 struct local_plugin;
 
 struct TF_DeprecatedSession {
-    struct call_loop calls; /* the threads that are in calls */
-    struct grpc_client *client;
-    const struct local_plugin *local; /* of a local session; else NULL, as is the next */
+    struct call_loop calls;     /* the threads that are in calls */
+    struct grpc_client *client; /* NULL: a local session, which has: */
+    const struct local_plugin *local;
     struct local_cluster *cluster;
     char *target;
     struct str config;
@@ -36,6 +36,18 @@ struct TF_DeprecatedSession {
     bool is_closed;
 };
 
+/* A call of a method of the session's master, until its end has been told. */
+struct master_call {
+    struct grpc_client_call *remote;
+    struct grpc_inproc *local;
+};
+
+/* Starts a call, whose end on_done is told, never inside this call. The body's contents are moved
+ * out. Loop thread. */
+void session_start_call(TF_DeprecatedSession *session, const char *path, struct grpc_body *body,
+                        grpc_client_done_fn *on_done, void *arg, struct master_call *ret);
+/* on_done follows with CANCELLED. Loop thread. */
+void session_cancel_call(TF_DeprecatedSession *session, const struct master_call *call);
 /* Creates the session at the master unless that has been done. Afterwards its handle may be read
  * without the lock. Errors: FAILED_PRECONDITION, it is closed; those of the master. */
 struct status *session_open(TF_DeprecatedSession *session) MUST_USE;

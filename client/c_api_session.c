@@ -36,11 +36,28 @@ static void on_done(void *arg, struct status *status_take, struct grpc_message m
     loop_call_done(&pending->call);
 }
 
+void session_start_call(TF_DeprecatedSession *session, const char *path, struct grpc_body *body,
+                        grpc_client_done_fn *on_done_fn, void *arg, struct master_call *ret) {
+    *ret = (struct master_call){NULL, NULL};
+    if (session->client)
+        ret->remote = grpc_client_start(session->client, path, body, session->timeout_ms,
+                                        step_reply_align, on_done_fn, arg);
+    else
+        ret->local = session->local->call(session->cluster, path, body, session->timeout_ms,
+                                          step_reply_align, on_done_fn, arg);
+}
+
+void session_cancel_call(TF_DeprecatedSession *session, const struct master_call *call) {
+    if (call->remote)
+        grpc_client_cancel(call->remote);
+    else
+        session->local->cancel(call->local);
+}
+
 static void begin(struct loop_call *call) {
     struct pending *pending = CONTAINER_OF(call, struct pending, call);
-    TF_DeprecatedSession *session = pending->session;
-    grpc_client_start(session->client, pending->path, pending->body, session->timeout_ms,
-                      step_reply_align, on_done, pending);
+    struct master_call started;
+    session_start_call(pending->session, pending->path, pending->body, on_done, pending, &started);
 }
 
 /* Calls and waits. On success the reply's buffer belongs to the caller. Takes the body's
@@ -140,13 +157,10 @@ static struct status *connect_remote(TF_DeprecatedSession *session,
 
 /* A local session has a master and a worker of its own, which must go on between its calls. */
 static struct status *connect_local(TF_DeprecatedSession *session) {
-    int fd;
     TRY(local_link_plugin(&session->local));
-    TRY(session->local->start(session->calls.loop,
-                              (struct span){session->config.data, session->config.len},
-                              &session->cluster, &fd));
-    session->client = grpc_client_new_connected(session->calls.loop, "local:session", fd);
-    return NULL;
+    return session->local->start(session->calls.loop,
+                                 (struct span){session->config.data, session->config.len},
+                                 &session->cluster);
 }
 
 static void set_true(void *arg) { *(bool *)arg = true; }

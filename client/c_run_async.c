@@ -39,8 +39,9 @@ struct MR_Run {
     int noutputs;
     struct grpc_body body;
     struct loop_task begin_task, cancel_task;
-    struct grpc_client_call *call; /* loop thread; NULL before it begins and after it has ended */
-    bool is_cancelled;             /* before it began; loop thread */
+    struct master_call call; /* loop thread */
+    bool is_under_way;       /* it has begun and not ended; loop thread */
+    bool is_cancelled;       /* before it began; loop thread */
     /* guarded by the queue's lock */
     struct status *status;
     struct grpc_message reply;
@@ -98,7 +99,7 @@ static void on_reply(void *arg, struct status *status_take, struct grpc_message 
     MR_Run *run = arg;
     struct run_queue *queue = run->queue;
     TF_DeprecatedSession *master = queue->master;
-    run->call = NULL;
+    run->is_under_way = false;
     pthread_mutex_lock(&queue->lock);
     run->status = status_take;
     run->reply = message_take;
@@ -125,15 +126,16 @@ static void begin(struct loop_task *task) {
                  (struct grpc_message){.buffer = NULL});
         return;
     }
-    run->call = grpc_client_start(master->client, "/tensorflow.MasterService/RunStep", &run->body,
-                                  master->timeout_ms, step_reply_align, on_reply, run);
+    run->is_under_way = true;
+    session_start_call(master, "/tensorflow.MasterService/RunStep", &run->body, on_reply, run,
+                       &run->call);
 }
 
 static void cancel(struct loop_task *task) {
     MR_Run *run = CONTAINER_OF(task, MR_Run, cancel_task);
     struct run_queue *queue = run->queue;
-    if (run->call)
-        grpc_client_cancel(run->call);
+    if (run->is_under_way)
+        session_cancel_call(queue->master, &run->call);
     run->is_cancelled = true;
     pthread_mutex_lock(&queue->lock);
     run->is_cancel_posted = false;

@@ -12,8 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "rpc/local.h"
-
 enum {
     MAX_SOCKETS = 8,            /* of one listener: how many addresses one name may have */
     MAX_ACCEPTS_PER_EVENT = 64, /* then the existing connections are served */
@@ -34,7 +32,6 @@ struct listener {
     void *arg;
     struct net_address address;
     int port;
-    struct local_listener *local; /* or NULL: */
     struct listen_socket sockets[MAX_SOCKETS];
     int n_sockets;
     struct loop_timer pause;
@@ -359,14 +356,10 @@ static struct listener *new_listener(struct loop *loop, const struct net_address
 struct status *listener_new(struct loop *loop, const char *address, listener_accept_fn *on_accept,
                             void *arg, struct listener **ret_listener) {
     struct net_address parsed;
-    struct local_listener *local = NULL;
     TRY(net_address_parse(address, &parsed));
-    if (parsed.is_local) {
-        TRY(local_listen(loop, parsed.host, on_accept, arg, &local));
-        *ret_listener = new_listener(loop, &parsed);
-        (*ret_listener)->local = local;
-        return NULL;
-    }
+    if (parsed.is_local)
+        return status_invalid("listen on %s: only the worker wire listens within the process",
+                              address);
     struct bind_list list = {.n = 0};
     TRY(resolve(&parsed, address, &list));
     int fds[MAX_SOCKETS], n_fds = 0, error = EADDRINUSE;
@@ -414,9 +407,7 @@ void listener_close(struct listener *listener) {
         uv_close((uv_handle_t *)&listener->sockets[i].poll, on_socket_closed);
         close(listener->sockets[i].fd);
     }
-    if (listener->local)
-        local_listener_close(listener->local);
-    else if (listener->address.is_unix)
+    if (listener->address.is_unix)
         unlink(listener->address.host);
     loop_timer_close(&listener->pause, on_pause_closed);
 }

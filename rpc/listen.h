@@ -10,10 +10,10 @@
 #include "rpc/loop.h"
 
 /* "host:port", "[v6 address]:port", ":port" and "*:port" (all interfaces), "unix:/path", or
- * "local:NAME", which only this process knows (rpc/local.h). */
+ * "local:NAME", where only the worker wire listens, and which only this process can dial. */
 struct net_address {
     bool is_unix;  /* its sockets are Unix sockets */
-    bool is_local; /* of this process; is_unix is true, too */
+    bool is_local; /* of this process; is_unix is true, too, as its user is known */
     uint16_t port;
     char host[256]; /* without brackets; "" for all interfaces; the path of a Unix socket; a NAME */
 };
@@ -50,7 +50,7 @@ struct listener;
 /* Binds and listens before it returns, and accepts on the loop. "localhost" listens on 127.0.0.1
  * and ::1 under one port, "[::]" on both families. Port 0 means any free port. The file of a
  * Unix socket on which no process answers is replaced. Errors: INVALID_ARGUMENT (the text is no
- * address), UNAVAILABLE, which names the address and the reason. Loop thread. */
+ * address of a socket), UNAVAILABLE, which names the address and the reason. Loop thread. */
 struct status *listener_new(struct loop *loop, const char *address, listener_accept_fn *on_accept,
                             void *arg, struct listener **ret_listener) MUST_USE;
 int listener_port(const struct listener *listener); /* the bound port, 0 for Unix */

@@ -1,6 +1,6 @@
 /* A worker inside a master's process, for tf-master --with-worker and for local sessions of the C
  * client: the same service as tf-worker's, on the master's loop, at an address that only this
- * process knows (rpc/local.h). A message between the two costs no change of thread.
+ * process knows (rpc/wire/wire_local.c). A message between the two costs no change of thread.
  *
  * Loop thread. */
 #ifndef MILLRACE_WORKER_EMBEDDED_WORKER_H

@@ -1,8 +1,5 @@
 /* Runs a master and a worker inside a client's process, for a local session [WP 3]. */
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "client/local/local_plugin.h"
 #include "common/base/log.h"
@@ -126,31 +123,31 @@ static void free_cluster(struct local_cluster *cluster) {
 }
 
 static struct status *start_cluster(struct loop *loop, struct span config_bytes,
-                                    struct local_cluster **ret, int *ret_fd) {
+                                    struct local_cluster **ret) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct local_config config;
-    int ends[2];
     TRY(read_config(config_bytes, &config));
     pthread_once(&once, set_up_process);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-        return status_unavailable("socketpair: %s", strerror(errno));
     struct local_cluster *cluster = xcalloc(1, sizeof *cluster);
     cluster->loop = loop;
     cluster->pool = pool_new(config.n_threads);
     cluster_spec_init(&cluster->spec);
     struct status *st = start_both(loop, &config, cluster);
     if (st) {
-        close(ends[0]);
-        close(ends[1]);
         stop_cluster(cluster);
         loop_run(loop);
         free_cluster(cluster);
         return st;
     }
-    grpc_server_adopt(cluster->service->server, ends[1]);
     *ret = cluster;
-    *ret_fd = ends[0];
     return NULL;
+}
+
+static struct grpc_inproc *call_master(struct local_cluster *cluster, const char *path,
+                                       struct grpc_body *body, int64_t timeout_ms,
+                                       grpc_align_fn *align, grpc_inproc_done_fn *on_done,
+                                       void *arg) {
+    return grpc_inproc_start(cluster->service->server, path, body, timeout_ms, align, on_done, arg);
 }
 
 extern const struct local_plugin millrace_local_export;
@@ -159,5 +156,7 @@ const struct local_plugin millrace_local_export = {.version = MILLRACE_VERSION,
                                                    .buffer_size = sizeof(struct buffer),
                                                    .allocator_size = sizeof(struct allocator),
                                                    .start = start_cluster,
+                                                   .call = call_master,
+                                                   .cancel = grpc_inproc_cancel,
                                                    .stop = stop_cluster,
                                                    .free = free_cluster};

@@ -8,7 +8,7 @@
 #define MILLRACE_CLIENT_LOCAL_LOCAL_PLUGIN_H
 
 #include "common/tensor/tensor.h"
-#include "rpc/loop.h"
+#include "rpc/grpc/grpc_inproc.h"
 
 struct local_cluster;
 
@@ -17,10 +17,13 @@ struct local_plugin {
     size_t tensor_size, buffer_size, allocator_size;
     /* Starts a master and its one task, /job:localhost/task:0, on a loop that nobody runs yet.
      * `config` is a serialized ConfigProto, of which device_count["CPU"] and the numbers of threads
-     * count. *ret_fd is a socket to the master, which speaks gRPC. Errors: INVALID_ARGUMENT, a
-     * config that cannot be; UNAVAILABLE, what the system refuses. */
-    struct status *(*start)(struct loop *loop, struct span config, struct local_cluster **ret,
-                            int *ret_fd);
+     * count. Errors: INVALID_ARGUMENT, a config that cannot be. */
+    struct status *(*start)(struct loop *loop, struct span config, struct local_cluster **ret);
+    /* Calls a method of the master, as grpc_inproc_start and grpc_inproc_cancel do. */
+    struct grpc_inproc *(*call)(struct local_cluster *cluster, const char *path,
+                                struct grpc_body *body, int64_t timeout_ms, grpc_align_fn *align,
+                                grpc_inproc_done_fn *on_done, void *arg);
+    void (*cancel)(struct grpc_inproc *call);
     /* Ends every step, and then the loop: the caller runs it (loop_run) until it returns. Loop
      * thread. */
     void (*stop)(struct local_cluster *cluster);

@@ -78,6 +78,36 @@ void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
     body->size_bytes += len;
 }
 
+/* Copies the first n bytes. */
+static void copy_head(const struct grpc_body *body, char *to, size_t n) {
+    for (size_t i = 0; i < body->n_slices && n > 0; i++) {
+        size_t n_here = MIN(n, body->slices[i].bytes.len);
+        memcpy(to, body->slices[i].bytes.data, n_here);
+        to += n_here;
+        n -= n_here;
+    }
+}
+
+struct status *grpc_body_gather(const struct grpc_body *body, grpc_align_fn *align,
+                                struct grpc_message *ret) {
+    char head[GRPC_HEAD_BYTES];
+    size_t n_head = MIN(body->size_bytes, sizeof(head)), align_offset = 0;
+    *ret = (struct grpc_message){0};
+    if (body->size_bytes == 0)
+        return NULL;
+    if (align) {
+        copy_head(body, head, n_head);
+        align_offset = align((struct span){head, n_head}, body->size_bytes);
+    }
+    size_t pad = (size_t)-align_offset % BUFFER_ALIGN;
+    struct buffer *buffer = buffer_alloc(allocator_host(), body->size_bytes + pad);
+    if (!buffer)
+        return status_exhausted("no memory for a message of %zu bytes", body->size_bytes);
+    copy_head(body, buffer->data + pad, body->size_bytes);
+    *ret = (struct grpc_message){buffer, {buffer->data + pad, body->size_bytes}};
+    return NULL;
+}
+
 /* ---- grpc-message ---- */
 
 /* A client drops a header list that exceeds 8 to 16 KiB, and with it the message. */

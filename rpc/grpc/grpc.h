@@ -38,10 +38,16 @@ void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
                           struct buffer *buffer_take);
 
 /* An alignment function: says where the first large tensor of a message begins, so that it can be
- * received aligned. `head` is the beginning of the message, at least min(body_len, 4096) bytes.
+ * received aligned. `head` is the beginning of the message, at least min(body_len, GRPC_HEAD_BYTES)
+ * bytes.
  * Returns the offset of the byte that should be aligned to 64 bytes, or 0 when it does not matter.
  * Pure. Must accept any bytes. */
 typedef size_t grpc_align_fn(struct span head, size_t body_len);
+enum { GRPC_HEAD_BYTES = 4096 }; /* what an alignment function may ask for */
+/* Copies a body into one message, placed as the alignment function says (NULL: anywhere). Errors:
+ * RESOURCE_EXHAUSTED, no memory. */
+struct status *grpc_body_gather(const struct grpc_body *body, grpc_align_fn *align,
+                                struct grpc_message *ret) MUST_USE;
 /* For alignment functions of protobuf messages: returns the offset of the contents of the first
  * field of at least min_bytes that is found by following field numbers through nested messages; 0
  * when there is none in the head. */

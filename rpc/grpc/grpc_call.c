@@ -19,6 +19,16 @@ static struct grpc_call *call_of(struct grpc_stream *stream) {
     return CONTAINER_OF(stream, struct grpc_call, stream);
 }
 
+static void on_deadline(struct loop_timer *timer);
+
+static void start_deadline(struct grpc_call *call) {
+    if (call->timeout_ms < 0)
+        return;
+    loop_timer_init(call->server->loop, &call->deadline, on_deadline);
+    loop_timer_start(&call->deadline, call->timeout_ms, 0);
+    grpc_stream_ref(&call->stream);
+}
+
 /* ---- life ---- */
 
 static struct grpc_stream *new_call(struct grpc_connection *connection) {
@@ -38,6 +48,21 @@ static struct grpc_stream *new_call(struct grpc_connection *connection) {
     return &call->stream;
 }
 
+struct grpc_call *grpc_call_new_inproc(struct grpc_server *server, const struct grpc_method *method,
+                                       struct grpc_inproc *inproc, int64_t timeout_ms) {
+    struct grpc_call *call = xcalloc(1, sizeof(*call));
+    list_init(&call->inflating_link);
+    grpc_stream_init(&call->stream, &grpc_server_role, &server->quota, NULL);
+    call->server = server;
+    call->method = method;
+    call->inproc = inproc;
+    call->timeout_ms = timeout_ms;
+    call->has_headers = call->is_ended = true;
+    server->n_calls++;
+    start_deadline(call);
+    return call;
+}
+
 static void stop_inflating(struct grpc_call *call) {
     list_remove(&call->inflating_link);
     grpc_inflater_free(call->inflater);
@@ -47,6 +72,8 @@ static void stop_inflating(struct grpc_call *call) {
 static void free_call(struct grpc_stream *stream) {
     struct grpc_call *call = call_of(stream);
     struct grpc_server *server = call->server;
+    if (call->inproc)
+        grpc_inproc_forget(call->inproc);
     stop_inflating(call);
     buffer_unref(call->message.buffer);
     status_unref(call->final);
@@ -71,6 +98,10 @@ static void stop_deadline(struct grpc_call *call) {
 /* Trailers only: one header block is the whole answer. */
 static void send_error(struct grpc_call *call, const char *http_status,
                        struct status *status_take) {
+    if (call->inproc) {
+        grpc_inproc_answer(call->inproc, status_take, NULL);
+        return;
+    }
     char code[12];
     int code_len = snprintf(code, sizeof(code), "%d", (int)status_code(status_take));
     struct str message = STR_INIT;
@@ -133,7 +164,7 @@ static void on_deadline(struct loop_timer *timer) {
 }
 
 static bool can_answer(const struct grpc_call *call) {
-    return call->stream.connection && !call->is_refused && !call->is_cancelled;
+    return (call->stream.connection || call->inproc) && !call->is_refused && !call->is_cancelled;
 }
 
 /* The answer is on its way or dropped, so the user's part of the call has ended. */
@@ -153,7 +184,10 @@ static void finish(struct grpc_call *call) {
 static void send_message(struct grpc_call *call, struct grpc_body *body) {
     static const nghttp2_nv headers[] = {GRPC_NV_STATIC(":status", "200"),
                                          GRPC_NV_STATIC("content-type", "application/grpc")};
-    grpc_stream_send(&call->stream, headers, ARRAY_LEN(headers), body);
+    if (call->inproc)
+        grpc_inproc_answer(call->inproc, NULL, body);
+    else
+        grpc_stream_send(&call->stream, headers, ARRAY_LEN(headers), body);
 }
 
 void grpc_call_reply(struct grpc_call *call, struct grpc_body *body) {
@@ -280,11 +314,7 @@ static void on_headers_end(struct grpc_stream *stream) {
                                 grpc_call_path(call), call->server->n_orphans));
     } else {
         stream->in.align = call->method->align;
-        if (call->timeout_ms < 0)
-            return;
-        loop_timer_init(call->server->loop, &call->deadline, on_deadline);
-        loop_timer_start(&call->deadline, call->timeout_ms, 0);
-        grpc_stream_ref(stream);
+        start_deadline(call);
     }
 }
 
@@ -406,17 +436,26 @@ void grpc_call_stalled(struct grpc_call *call) {
 
 /* ---- the service's side, outside nghttp2 ---- */
 
+void grpc_call_deliver(struct grpc_call *call) {
+    call->is_delivered = true;
+    grpc_server_count_call();
+    call->method->on_call(grpc_health_owns(call->method) ? (void *)call->server->health
+                                                         : call->server->options.service,
+                          call);
+}
+
+void grpc_call_abandon(struct grpc_call *call) {
+    if (!call->is_answered && !call->is_cancelled)
+        cancel(call);
+}
+
 static void on_ready(struct grpc_stream *stream) {
     struct grpc_call *call = call_of(stream);
     if (!call->is_delivered) {
         if (!stream->connection || call->is_refused)
             return; /* it was reset before the service got it */
-        call->is_delivered = true;
         grpc_stream_ref(stream);
-        grpc_server_count_call();
-        call->method->on_call(grpc_health_owns(call->method) ? (void *)call->server->health
-                                                             : call->server->options.service,
-                              call);
+        grpc_call_deliver(call);
     } else if (!stream->connection && !call->is_answered && !call->is_cancelled) {
         cancel(call);
     }
@@ -450,7 +489,7 @@ const char *grpc_call_relay_task(const struct grpc_call *call) {
 }
 int64_t grpc_call_timeout_ms(const struct grpc_call *call) { return call->timeout_ms; }
 bool grpc_call_is_cancelled(const struct grpc_call *call) {
-    return call->is_cancelled || !call->stream.connection;
+    return call->is_cancelled || !(call->stream.connection || call->inproc);
 }
 
 void grpc_call_set_user(struct grpc_call *call, void *user,

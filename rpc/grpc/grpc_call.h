@@ -15,6 +15,7 @@
 #include "rpc/grpc/grpc_connection.h"
 #include "rpc/grpc/grpc_health.h"
 #include "rpc/grpc/grpc_inflate.h"
+#include "rpc/grpc/grpc_inproc.h"
 #include "rpc/listen.h"
 
 struct grpc_server {
@@ -24,6 +25,7 @@ struct grpc_server {
     struct strmap methods; /* path → struct grpc_method */
     struct grpc_quota quota;
     struct list connections;
+    struct list inprocs; /* struct grpc_inproc.link: calls without a connection */
     int64_t n_connections;
     int64_t n_calls;       /* call objects in memory */
     int64_t n_orphans;     /* cancelled, not yet answered by the user */
@@ -43,6 +45,8 @@ struct grpc_call {
     struct grpc_stream stream;
     struct grpc_server *server;
     uint64_t connection_id;
+    /* who asks, for a call without a connection, until it is told; else NULL */
+    struct grpc_inproc *inproc;
     const struct grpc_method *method; /* NULL: unknown */
     char *unknown_path, *unknown_encoding;
     enum grpc_encoding encoding;
@@ -64,6 +68,17 @@ extern const struct grpc_role grpc_server_role;
 void grpc_server_on_connection_closed(struct grpc_connection *connection);
 /* A connection or call has ended: reports that the server is drained or closed if it is now. */
 void grpc_server_check_idle(struct grpc_server *server);
+
+/* ---- calls without a connection (grpc_inproc.h) ---- */
+
+/* A call whose message the caller sets, and then delivers. */
+struct grpc_call *grpc_call_new_inproc(struct grpc_server *server, const struct grpc_method *method,
+                                       struct grpc_inproc *inproc, int64_t timeout_ms);
+void grpc_call_deliver(struct grpc_call *call);
+/* Nobody waits for the answer any more: tells the user. */
+void grpc_call_abandon(struct grpc_call *call);
+
+/* ---- peers that stall, and compressed messages ---- */
 
 /* Ends a call whose peer neither sends the bytes that it owes nor takes ours for too long. */
 void grpc_call_stalled(struct grpc_call *call);

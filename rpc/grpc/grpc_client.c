@@ -338,12 +338,6 @@ static void on_retry(struct loop_timer *timer) {
         connect_now(client);
 }
 
-static void use_socket(struct grpc_client *client, int fd_take) {
-    client->connection = grpc_connection_new(client->loop, fd_take, &client_role, client, NULL);
-    client->n_parts++;
-    list_push_back(&client->connections, &client->connection->link);
-}
-
 static void on_connect(void *arg, int fd_take, struct status *status_take) {
     struct grpc_client *client = arg;
     client->connector = NULL;
@@ -360,7 +354,9 @@ static void on_connect(void *arg, int fd_take, struct status *status_take) {
         return;
     }
     client->retry_ms = RETRY_MIN_MS;
-    use_socket(client, fd_take);
+    client->connection = grpc_connection_new(client->loop, fd_take, &client_role, client, NULL);
+    client->n_parts++;
+    list_push_back(&client->connections, &client->connection->link);
     if (client->tls) {
         struct tls_stream *stream = tls_stream_new(client->tls, false, client->target);
         tls_stream_expect(stream, client->tls_name);
@@ -378,11 +374,15 @@ static void connect_now(struct grpc_client *client) {
 
 /* ---- the client ---- */
 
-static struct grpc_client *make_client(struct loop *loop, const char *target) {
+struct grpc_client *grpc_client_new(struct loop *loop, const char *target, bool wait_for_ready) {
     struct grpc_client *client = xcalloc(1, sizeof(*client));
     client->loop = loop;
     client->target = xstrdup(target);
     client->bad_target = net_address_parse(target, &client->address);
+    if (!client->bad_target && client->address.is_local)
+        client->bad_target =
+            status_invalid("%s: no gRPC server listens at an address within a process", target);
+    client->wait_for_ready = wait_for_ready;
     client->retry_ms = RETRY_MIN_MS;
     client->quota = (struct grpc_quota){.limit_bytes = INT64_MAX, .max_message_bytes = INT32_MAX};
     client->deliver.run = deliver;
@@ -391,19 +391,7 @@ static struct grpc_client *make_client(struct loop *loop, const char *target) {
     list_init(&client->finished);
     loop_timer_init(loop, &client->retry, on_retry);
     client->n_parts = 1;
-    return client;
-}
-
-struct grpc_client *grpc_client_new(struct loop *loop, const char *target, bool wait_for_ready) {
-    struct grpc_client *client = make_client(loop, target);
-    client->wait_for_ready = wait_for_ready;
     connect_now(client);
-    return client;
-}
-
-struct grpc_client *grpc_client_new_connected(struct loop *loop, const char *target, int fd_take) {
-    struct grpc_client *client = make_client(loop, target);
-    use_socket(client, fd_take);
     return client;
 }
 

@@ -18,9 +18,6 @@ typedef void grpc_client_done_fn(void *arg, struct status *status_take,
  * connection, at most until their timeouts. When it cannot be made, they fail with UNAVAILABLE
  * at once; with `wait_for_ready` the client tries again until their timeouts. */
 struct grpc_client *grpc_client_new(struct loop *loop, const char *target, bool wait_for_ready);
-/* The same for a socket that is connected already, to a server of this process. When the connection
- * ends, calls fail. `target` is what errors name. */
-struct grpc_client *grpc_client_new_connected(struct loop *loop, const char *target, int fd_take);
 /* Call it right after grpc_client_new: the client speaks TLS (not over a Unix socket), and the
  * server's certificate must carry `name`; NULL means the target's host. */
 struct tls;

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rpc/local.h"
-
 enum {
     MAX_ADDRESSES = 8,
     /* so that a vanished host is noticed, however long the answer may take */
@@ -121,13 +119,6 @@ static void try_next(struct loop_task *task) {
     fail(connector, strerror(connector->error));
 }
 
-static void dial_local(struct loop_task *task) {
-    struct grpc_connector *connector = CONTAINER_OF(task, struct grpc_connector, next);
-    int fd = -1;
-    struct status *why = local_dial(connector->address.host, &fd);
-    end(connector, fd, why);
-}
-
 static void add_address(struct grpc_connector *connector, const struct sockaddr *address,
                         socklen_t len) {
     if (connector->n_addresses == MAX_ADDRESSES)
@@ -175,8 +166,8 @@ struct grpc_connector *grpc_connector_new(struct loop *loop, const struct net_ad
     connector->on_done = on_done;
     connector->arg = arg;
     connector->error = EADDRNOTAVAIL;
-    connector->next.run = address->is_local ? dial_local : try_next;
-    if (!address->is_local && !add_known(connector)) {
+    connector->next.run = try_next;
+    if (!add_known(connector)) {
         char port[8];
         snprintf(port, sizeof(port), "%d", address->port);
         struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};

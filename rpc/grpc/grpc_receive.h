@@ -16,8 +16,6 @@
 #include "rpc/grpc/grpc_limits.h"
 #include "rpc/grpc/grpc_output.h"
 
-enum { GRPC_HEAD_BYTES = 4096 }; /* what an align function may ask for */
-
 /* How many bytes of message bodies are in memory, and the longest message. One per server or
  * client. */
 struct grpc_quota {

@@ -131,6 +131,7 @@ struct status *grpc_server_new(struct loop *loop, const char *address,
                             .max_message_bytes = server->options.limits.max_message_bytes};
     server->inflate.run = grpc_server_run_inflate;
     list_init(&server->connections);
+    list_init(&server->inprocs);
     list_init(&server->inflating);
     strmap_init(&server->methods);
     for (size_t i = 0; i < options->n_methods; i++)
@@ -200,5 +201,6 @@ void grpc_server_close(struct grpc_server *server, void (*on_closed)(void *arg),
         struct grpc_connection *connection = LIST_ENTRY(link, struct grpc_connection, link);
         grpc_connection_break(connection, status_unavailable("the server closed the connection"));
     }
+    grpc_inproc_close_all(server);
     grpc_server_check_idle(server);
 }

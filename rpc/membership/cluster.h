@@ -40,8 +40,8 @@ struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spe
 /* Adds a task of a job; `index` may leave a gap. Errors: INVALID_ARGUMENT, as above. */
 struct status *cluster_spec_add(struct cluster_spec *spec, struct span job, int index,
                                 struct span address) MUST_USE;
-/* Adds task 0 of a job that is in this process, at "local:NAME" (rpc/local.h), which no other list
- * may have. Errors: INVALID_ARGUMENT, too many tasks. */
+/* Adds task 0 of a job that is in this process, at "local:NAME" (rpc/wire/wire_local.c), which no
+ * other list may have. Errors: INVALID_ARGUMENT, too many tasks. */
 struct status *cluster_spec_add_local(struct cluster_spec *spec, const char *job,
                                       const char *address) MUST_USE;
 /* Appends the list as --cluster takes it. */

@@ -1,5 +1,5 @@
 /* The worker wire: our own framed messages between master and workers and among workers, over TCP
- * and Unix sockets.
+ * and Unix sockets, and within one process.
  *
  *   header (32 bytes, little-endian) │ meta: protobuf (proto/worker.proto) │ payload: tensor bytes
  *
@@ -17,10 +17,11 @@
  * mistakes of a driver. They do not protect against attackers; TLS does.
  *
  * The payload is written by writev from the tensors' own buffers, and read straight into one
- * counted buffer that the receiver's `alloc` returns. Tensors are views on that buffer; each
- * starts at a multiple of 64. Sockets are non-blocking. Any thread may send; the loop sends what
- * the socket does not take at once. Malformed bytes close the connection with a status that says
- * what was wrong, and have no other effect. */
+ * counted buffer that the receiver's `alloc` returns. Tensors are views on that buffer; each starts
+ * at a multiple of 64. Sockets are non-blocking. Any thread may send; the loop sends what the
+ * socket does not take at once. Malformed bytes close the connection with a status that says what
+ * was wrong, and have no other effect. Within one process nothing is framed, and a payload is
+ * another buffer than that of `alloc`, which is asked all the same. */
 #ifndef MILLRACE_RPC_WIRE_WIRE_H
 #define MILLRACE_RPC_WIRE_WIRE_H
 
@@ -146,7 +147,8 @@ struct wire_out {
 };
 
 /* Connects in the background; messages are queued meanwhile. `address` is "host:port",
- * "unix:/path", or "unix:@name" for the abstract namespace. The caller holds one reference.
+ * "unix:/path", "unix:@name" for the abstract namespace, or "local:NAME" for a wire_listen of this
+ * process. The caller holds one reference.
  * Never fails: on_closed says why a connection could not be made. Loop thread. */
 struct wire_conn *wire_connect(struct loop *loop, const char *address,
                                const struct wire_handlers *handlers, void *owner);

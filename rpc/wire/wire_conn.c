@@ -33,6 +33,7 @@ struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_uni
     conn->fd = conn->fd_to_pass = -1;
     conn->arm_task.run = on_arm_posted;
     conn->close_task.run = on_close_posted;
+    list_init(&conn->inbox);
     wire_input_init(&conn->input);
     CHECK(pthread_mutex_init(&conn->lock, NULL) == 0);
     return conn;
@@ -66,6 +67,8 @@ bool wire_conn_is_open(const struct wire_conn *conn) {
 
 bool wire_conn_is_hung_up(const struct wire_conn *conn) {
     struct pollfd poll_fd = {.fd = conn->fd, .events = POLLRDHUP};
+    if (conn->is_local)
+        return wire_local_is_hung_up((struct wire_conn *)(uintptr_t)conn);
     return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 &&
            (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
@@ -73,8 +76,9 @@ bool wire_conn_is_hung_up(const struct wire_conn *conn) {
 bool wire_conn_is_same_user(struct wire_conn *conn) {
     struct ucred who;
     socklen_t len = sizeof(who);
-    return conn->is_unix && getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
-           who.uid == geteuid();
+    return conn->is_local ||
+           (conn->is_unix && getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+            who.uid == geteuid());
 }
 
 void wire_conn_pass_fd(struct wire_conn *conn, int fd) {
@@ -92,7 +96,7 @@ int wire_conn_take_fd(struct wire_conn *conn) {
 }
 
 void wire_conn_use_checksums(struct wire_conn *conn) {
-    if (conn->uses_checksums)
+    if (conn->uses_checksums || conn->is_local) /* nothing is between the two ends */
         return;
     wire_checksums_register();
     conn->uses_checksums = true;
@@ -106,6 +110,8 @@ const char *wire_conn_checksums(const struct wire_conn *conn) {
 }
 
 size_t wire_conn_queued_bytes(struct wire_conn *conn) {
+    if (conn->is_local)
+        return wire_local_queued_bytes(conn);
     pthread_mutex_lock(&conn->lock);
     size_t n_bytes = conn->output.n_bytes;
     pthread_mutex_unlock(&conn->lock);
@@ -156,6 +162,8 @@ void wire_conn_close_socket(struct wire_conn *conn) {
 
 /* Loop thread, state CLOSING. */
 static void conn_finish(struct wire_conn *conn) {
+    if (conn->is_local)
+        wire_local_end(conn);
     wire_conn_close_socket(conn);
     grpc_refuser_unref(conn->refuser);
     conn->refuser = NULL;
@@ -360,6 +368,10 @@ static void send_and_flush(struct wire_conn *conn, const struct wire_out *out, b
         wire_conn_close(conn, why);
         return;
     }
+    if (conn->is_local) {
+        wire_local_send(conn, out, flush);
+        return;
+    }
     pthread_mutex_lock(&conn->lock);
     if (out && wire_conn_is_live(conn))
         wire_output_add_message(&conn->output, out);
@@ -485,6 +497,10 @@ void wire_conn_set_owner(struct wire_conn *conn, void *owner,
                          const struct wire_handlers *handlers) {
     conn->owner = owner;
     conn->handlers = handlers;
+    if (conn->is_local) {
+        wire_local_accepted(conn);
+        return;
+    }
     int state = atomic_load(&conn->state);
     if (!conn->poll && (state == WIRE_OPEN || state == WIRE_SECURING)) {
         struct status *why = wire_conn_begin_polling(conn, UV_READABLE);

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "rpc/local.h"
 #include "rpc/wire/wire_internal.h"
 
 enum {
@@ -161,18 +160,6 @@ static void begin_polling(struct wire_conn *conn) {
         wire_conn_close(conn, why);
 }
 
-static void connect_local(struct wire_conn *conn, const char *name) {
-    int fd;
-    struct status *why = local_dial(name, &fd);
-    if (why) {
-        wire_conn_close(conn, why);
-        return;
-    }
-    set_socket(conn, fd);
-    on_connected(conn);
-    begin_polling(conn);
-}
-
 static void try_connect(struct wire_conn *conn, const struct sockaddr *address, socklen_t len) {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
@@ -250,7 +237,9 @@ struct wire_conn *wire_connect(struct loop *loop, const char *address,
         return conn;
     }
     if (parsed.is_local) {
-        connect_local(conn, parsed.host);
+        why = wire_local_dial(conn, parsed.host);
+        if (why)
+            wire_conn_close(conn, why);
         return conn;
     }
     if (!parsed.is_unix && (parsed.host[0] == '\0' || strcmp(parsed.host, "localhost") == 0))

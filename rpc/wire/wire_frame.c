@@ -157,10 +157,19 @@ static struct status *check_header_checksum(const char *in, bool must_have_check
     return NULL;
 }
 
-struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_have_checksum,
-                                struct wire_header *ret) {
+struct status *wire_payload_check(enum wire_type type, uint64_t payload_len,
+                                  int64_t max_payload_bytes) {
     uint64_t max_payload =
         (uint64_t)(max_payload_bytes > 0 ? max_payload_bytes : default_max_payload_bytes);
+    if (likely(payload_len <= max_payload))
+        return NULL;
+    return status_exhausted("a message of type %u announces %" PRIu64
+                            " bytes of payload, the limit is %" PRIu64,
+                            type, payload_len, max_payload);
+}
+
+struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_have_checksum,
+                                struct wire_header *ret) {
     struct wire_header header = {
         .type = get_u16(in + OFFSET_TYPE),
         .flags = get_u16(in + OFFSET_FLAGS),
@@ -181,10 +190,7 @@ struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool 
         return status_exhausted("a message of type %u announces %" PRIu32
                                 " bytes of meta, the limit is %d",
                                 header.type, header.meta_len, WIRE_MAX_META_BYTES);
-    if (header.payload_len > max_payload)
-        return status_exhausted("a message of type %u announces %" PRIu64
-                                " bytes of payload, the limit is %" PRIu64,
-                                header.type, header.payload_len, max_payload);
+    TRY(wire_payload_check((enum wire_type)header.type, header.payload_len, max_payload_bytes));
     *ret = header;
     return NULL;
 }

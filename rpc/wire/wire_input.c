@@ -63,9 +63,8 @@ static struct wire_message message_of(const struct wire_header *header, const ch
                                  .payload_len = header->payload_len};
 }
 
-/* Allocates memory for the payload. *ret is NULL when the payload has to be dropped. */
-static struct status *payload_alloc(struct wire_conn *conn, const struct wire_message *message,
-                                    struct buffer **ret) {
+struct status *wire_payload_alloc(struct wire_conn *conn, const struct wire_message *message,
+                                  struct buffer **ret) {
     size_t size = message->payload_len;
     struct buffer *buffer = conn->handlers->alloc
                                 ? conn->handlers->alloc(conn->owner, conn, message, size)
@@ -125,7 +124,7 @@ static struct status *deliver_small(struct wire_conn *conn, const struct wire_he
         TRY(wire_checksum_check("payload", message.type, crc32c(bytes, header->payload_len),
                                 bytes + header->payload_len));
     if (header->payload_len > 0) {
-        TRY(payload_alloc(conn, &message, &payload));
+        TRY(wire_payload_alloc(conn, &message, &payload));
         if (!payload)
             return NULL;
         memcpy(payload->data, bytes, header->payload_len);
@@ -139,7 +138,7 @@ static struct status *begin_large(struct wire_conn *conn, const struct wire_head
                                   const char *front, size_t n_there) {
     struct wire_input *input = &conn->input;
     struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
-    TRY(payload_alloc(conn, &message, &input->payload));
+    TRY(wire_payload_alloc(conn, &message, &input->payload));
     input->is_large = true;
     input->large = *header;
     input->n_got = n_there;

@@ -1,6 +1,6 @@
 /* What the files of the worker wire share: wire_frame.c (header and checksums), wire_output.c (what
  * is waiting to be written), wire_input.c (reading), wire_conn.c (the life of a connection),
- * wire_connect.c (opening one), wire_server.c (accepting).
+ * wire_connect.c (opening one), wire_server.c (accepting), wire_local.c (within the process).
  *
  *              wire_connect          accept
  *                   │                   │
@@ -39,6 +39,10 @@ void wire_header_write(const struct wire_header *header, char *out); /* WIRE_HEA
  * length beyond its limit). */
 struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_have_checksum,
                                 struct wire_header *ret) MUST_USE;
+
+/* The limit of a payload; 0: the largest. Errors: RESOURCE_EXHAUSTED. */
+struct status *wire_payload_check(enum wire_type type, uint64_t payload_len,
+                                  int64_t max_payload_bytes) MUST_USE;
 
 enum { WIRE_CHECKSUM_BYTES = 4 };
 void wire_checksum_write(uint32_t checksum, char *out);
@@ -110,6 +114,8 @@ void wire_output_add_to_checksum(struct wire_output *output, const struct iovec 
 /* Removes n bytes. Buffers that are not needed any more are put into `ret_done` (room for
  * WIRE_MAX_IOV), and the caller drops their references without the lock. Returns how many. */
 int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done);
+/* How many bytes the payload has, with the padding between its pieces. */
+size_t wire_payload_size(const struct wire_out *message);
 
 /* ---- wire_input.c ---- */
 
@@ -141,6 +147,11 @@ void wire_input_fini(struct wire_input *input);
 /* Reads what has arrived and delivers whole messages. Returns the reason when the connection has to
  * end, else NULL. */
 struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
+
+/* Asks the owner for memory for a payload. *ret is NULL when the payload has to be dropped. Errors:
+ * RESOURCE_EXHAUSTED. */
+struct status *wire_payload_alloc(struct wire_conn *conn, const struct wire_message *message,
+                                  struct buffer **ret) MUST_USE;
 
 /* ---- wire_conn.c ---- */
 
@@ -188,6 +199,14 @@ struct wire_conn {
     bool is_arm_posted;
     bool is_fd_closing; /* the thread that writes closes the descriptor afterwards */
     struct status *why; /* of WIRE_CLOSING; may be NULL */
+    /* Without a socket, within the process (wire_local.c): */
+    bool is_local;           /* never changes */
+    struct wire_conn *other; /* a reference; NULL once this end has ended */
+    struct list inbox;       /* struct parcel.link, sent and not delivered yet */
+    size_t inbox_bytes;      /* of its memory */
+    bool is_accepted;        /* somebody takes what is delivered */
+    bool is_delivery_due;    /* deliver_task is posted */
+    struct loop_task deliver_task;
     struct loop_task arm_task, close_task;
 };
 
@@ -209,6 +228,27 @@ void wire_conn_end(struct wire_conn *conn, struct status *why_take);
 struct status *wire_conn_begin_polling(struct wire_conn *conn, int events) MUST_USE;
 void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted);
 void wire_conn_on_writable(struct wire_conn *conn); /* writes what is waiting, and polls for more */
+
+/* ---- wire_local.c: ends of connections within the process ---- */
+
+struct wire_local_listener;
+
+/* on_accept is called on the loop. Errors: UNAVAILABLE, the name is taken. */
+struct status *wire_local_listen(struct loop *loop, const char *name,
+                                 void (*on_accept)(void *arg, struct wire_conn *conn_take),
+                                 void *arg, struct wire_local_listener **ret) MUST_USE;
+/* What waits to be accepted is closed. The loop frees the memory later. Loop thread. */
+void wire_local_listener_close(struct wire_local_listener *listener);
+/* Opens a connection, which is in CONNECTING. Errors: UNAVAILABLE, nobody listens to the name. */
+struct status *wire_local_dial(struct wire_conn *conn, const char *name) MUST_USE;
+/* The end has an owner. Loop thread. */
+void wire_local_accepted(struct wire_conn *conn);
+/* As wire_queue and wire_flush; `out` may be NULL. Any thread. */
+void wire_local_send(struct wire_conn *conn, const struct wire_out *out, bool flush);
+size_t wire_local_queued_bytes(struct wire_conn *conn);
+bool wire_local_is_hung_up(struct wire_conn *conn);
+/* Lets go of the other end, which is told once it has read what was sent. Loop thread. */
+void wire_local_end(struct wire_conn *conn);
 
 /* ---- wire_connect.c ---- */
 /* The kernel has decided whether a connect succeeded. */

@@ -123,7 +123,7 @@ static void add_payload_checksum(struct wire_output *output, const struct payloa
     wire_checksum_write(payload->checksum, place);
 }
 
-static size_t payload_size(const struct wire_out *message) {
+size_t wire_payload_size(const struct wire_out *message) {
     size_t size = 0;
     for (size_t i = 0; i < message->n_tensors; i++) {
         size_t n = tensor_size_bytes(message->tensors[i]);
@@ -139,7 +139,7 @@ void wire_output_add_message(struct wire_output *output, const struct wire_out *
     struct wire_header header = {.type = (uint16_t)message->type,
                                  .flags = output->has_checksums ? WIRE_CHECKSUMMED : 0,
                                  .meta_len = (uint32_t)message->meta.len,
-                                 .payload_len = payload_size(message),
+                                 .payload_len = wire_payload_size(message),
                                  .id = message->id};
     size_t meta_checksum_size = wire_checksum_size(&header, header.meta_len);
     char *front =

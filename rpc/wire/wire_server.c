@@ -1,5 +1,5 @@
 /* Listens for the worker wire: on TCP and Unix paths by rpc/listen, on abstract Unix names by a
- * socket of its own. */
+ * socket of its own, within the process by wire_local.c. */
 #include "rpc/wire/wire_internal.h"
 
 #include <errno.h>
@@ -23,9 +23,10 @@ struct wire_server {
     bool is_unix;
     struct tls *tls; /* or NULL */
     bool uses_checksums;
-    struct grpc_refuser *refuser; /* or NULL */
-    struct listener *listener;    /* or NULL: */
-    uv_poll_t poll;               /* of an abstract name */
+    struct grpc_refuser *refuser;      /* or NULL */
+    struct listener *listener;         /* or NULL: */
+    struct wire_local_listener *local; /* or NULL: */
+    uv_poll_t poll;                    /* of an abstract name */
     struct loop_timer pause;
     int fd;
 };
@@ -54,6 +55,11 @@ static void on_fd(void *arg, int fd_take) {
         wire_conn_use_checksums(conn);
     conn->refuser = grpc_refuser_ref(server->refuser);
     server->on_accept(server->arg, conn);
+}
+
+static void on_local(void *arg, struct wire_conn *conn_take) {
+    struct wire_server *server = arg;
+    server->on_accept(server->arg, conn_take);
 }
 
 static void on_abstract_readable(uv_poll_t *poll, int error, int events) {
@@ -105,9 +111,13 @@ struct status *wire_listen(struct loop *loop, const char *address,
     server->arg = arg;
     server->is_unix = parsed.is_unix;
     server->fd = -1;
-    struct status *st = parsed.is_unix && parsed.host[0] == '@'
-                            ? listen_abstract(server, address, &parsed)
-                            : listener_new(loop, address, on_fd, server, &server->listener);
+    struct status *st;
+    if (parsed.is_local)
+        st = wire_local_listen(loop, parsed.host, on_local, server, &server->local);
+    else if (parsed.is_unix && parsed.host[0] == '@')
+        st = listen_abstract(server, address, &parsed);
+    else
+        st = listener_new(loop, address, on_fd, server, &server->listener);
     if (st) {
         free(server);
         return st;
@@ -152,8 +162,10 @@ static void on_poll_closed(uv_handle_t *handle) {
 void wire_server_close(struct wire_server *server) {
     if (!server)
         return;
-    if (server->listener) {
+    if (server->listener || server->local) {
         listener_close(server->listener);
+        if (server->local)
+            wire_local_listener_close(server->local);
         server_free(server);
         return;
     }

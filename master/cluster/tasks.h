@@ -119,6 +119,9 @@ struct task *tasks_find(struct tasks *tasks, const char *name);
 /* Are all members READY? With a config: those that its device filters allow. False if every task
  * has been drained. */
 bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config);
+/* Has the first attempt to connect to each member ended, one way or the other? Before, nobody knows
+ * whether a task can be reached. A member that has not registered has no address to try. */
+bool tasks_all_tried(const struct tasks *tasks);
 /* Appends "/job:ps/replica:0/task:0 at 127.0.0.1:2400 (connection refused)" for each member that
  * is not READY, separated by ", ". */
 void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config,

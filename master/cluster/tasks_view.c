@@ -42,6 +42,18 @@ bool tasks_all_ready(const struct tasks *tasks, const struct session_config *con
     return has_members(tasks);
 }
 
+static bool is_first_attempt(const struct task *task) {
+    return task->state != TASK_READY && !task->why_down && task->is_registered &&
+           task_is_member(task);
+}
+
+bool tasks_all_tried(const struct tasks *tasks) {
+    for (int i = 0; i < tasks->n; i++)
+        if (is_first_attempt(tasks->rows[i]))
+            return false;
+    return true;
+}
+
 void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config,
                             struct str *out) {
     for (int i = 0; i < tasks->n; i++) {

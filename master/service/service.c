@@ -86,17 +86,13 @@ struct status *service_called_session(struct service *service, struct grpc_call 
 
 /* ---- calls that wait for tasks ---- */
 
-/* `cluster_take` is the session's own; NULL: none. */
-typedef struct status *task_call_fn(struct service *service, struct grpc_call *call,
-                                    const struct session_config *config,
-                                    struct session_cluster *cluster_take);
-
 struct waiting_call {
     struct list link; /* service->waiting_creates */
     struct grpc_call *call;
     struct session_config config;    /* all zero: every task is waited for */
     struct session_cluster *cluster; /* whose tasks are waited for; NULL: the master's */
     int64_t until_ns;
+    bool only_tried; /* the tasks need not be ready: tasks_all_tried is enough */
     task_call_fn *go;
 };
 
@@ -150,6 +146,17 @@ static struct status *tell_again(struct service *service, struct grpc_call *call
     return is_told ? status_ref(service->told) : tell_missing(service, config, NULL);
 }
 
+static struct waiting_call *begin_waiting(struct service *service, struct grpc_call *call,
+                                          task_call_fn *go) {
+    struct waiting_call *waiting = xcalloc(1, sizeof *waiting);
+    waiting->call = call;
+    waiting->go = go;
+    waiting->until_ns = clock_now_ns() + service->env.options.task_wait_ms * 1000000;
+    list_push_back(&service->waiting_creates, &waiting->link);
+    grpc_call_set_user(call, waiting, waiting_cancelled);
+    return waiting;
+}
+
 static void when_tasks_are_ready(struct service *service, struct grpc_call *call,
                                  struct session_config *config_take, task_call_fn *go) {
     struct session_cluster *cluster = NULL;
@@ -164,14 +171,18 @@ static void when_tasks_are_ready(struct service *service, struct grpc_call *call
         session_config_fini(config_take);
         return;
     }
-    struct waiting_call *waiting = xcalloc(1, sizeof *waiting);
-    waiting->call = call;
+    struct waiting_call *waiting = begin_waiting(service, call, go);
     waiting->config = *config_take;
     waiting->cluster = cluster;
-    waiting->go = go;
-    waiting->until_ns = clock_now_ns() + service->env.options.task_wait_ms * 1000000;
-    list_push_back(&service->waiting_creates, &waiting->link);
-    grpc_call_set_user(call, waiting, waiting_cancelled);
+}
+
+void service_when_tasks_are_tried(struct service *service, struct grpc_call *call,
+                                  task_call_fn *go) {
+    struct session_config every = {.filters = NULL};
+    if (tasks_all_tried(service->env.tasks))
+        fail_if(call, go(service, call, &every, NULL));
+    else
+        begin_waiting(service, call, go)->only_tried = true;
 }
 
 /* The call is about to be answered with `st` (borrowed), and its retries will be, too. */
@@ -183,13 +194,19 @@ static void note_told(struct service *service, struct grpc_call *call, struct st
     retry_filter_note(&service->retries, service->told_key, now_ns);
 }
 
+static bool may_go(const struct waiting_call *waiting, const struct tasks *tasks, int64_t now_ns) {
+    if (waiting->only_tried)
+        return tasks_all_tried(tasks) || now_ns >= waiting->until_ns;
+    return tasks_all_ready(tasks, &waiting->config);
+}
+
 /* Continues waiting calls whose tasks are all ready, and fails those that have waited too long. */
 static void review_waiting(struct service *service) {
     int64_t now_ns = clock_now_ns();
     LIST_FOR_EACH_SAFE (link, next, &service->waiting_creates) {
         struct waiting_call *waiting = LIST_ENTRY(link, struct waiting_call, link);
         struct tasks *tasks = tasks_of(service, waiting->cluster);
-        bool is_ready = tasks_all_ready(tasks, &waiting->config);
+        bool is_ready = may_go(waiting, tasks, now_ns);
         struct status *st = waiting->cluster ? tasks_check_distinct(tasks) : NULL;
         if (!is_ready && !st && now_ns < waiting->until_ns)
             continue;

@@ -26,7 +26,7 @@ struct service {
     struct client_ids clients;
     struct strmap by_handle;
     int n_sessions;
-    struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
+    struct list waiting_creates; /* calls that wait for tasks */
     struct retry_filter retries; /* recognises retries of calls that have failed */
     struct status *told;         /* what the last of those calls was answered with; NULL: none */
     uint64_t told_key;

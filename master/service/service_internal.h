@@ -21,6 +21,15 @@ void service_reply(struct grpc_call *call, const struct str *message);
  * Errors: ABORTED if there is no such session. */
 struct status *service_called_session(struct service *service, struct grpc_call *call,
                                       struct span *ret_handle, struct session **ret) MUST_USE;
+/* What a call does after it has waited for tasks. `cluster_take` is the session's own; NULL: none.
+ * Returns NULL if the call has been answered or will be; with a status, the caller answers it. */
+typedef struct status *task_call_fn(struct service *service, struct grpc_call *call,
+                                    const struct session_config *config,
+                                    struct session_cluster *cluster_take);
+/* Calls `go`, now or later, once each task of the master's cluster is connected or has failed to be
+ * (tasks_all_tried), or --task-wait is over. */
+void service_when_tasks_are_tried(struct service *service, struct grpc_call *call,
+                                  task_call_fn *go);
 /* The callbacks of tables of tasks (master/cluster/tasks.h); arg: the service. */
 void service_task_ready(void *arg, struct task *task);
 void service_task_lost(void *arg, struct task *task);

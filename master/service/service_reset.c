@@ -1,4 +1,6 @@
-/* Reset: ends every session and drops the named containers on all tasks. */
+/* Reset: ends every session at once, and drops the named containers on all tasks that can be
+ * reached. Whether a task can be reached is known once the master has tried to connect, so a Reset
+ * waits for the first attempt. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -43,33 +45,31 @@ static void reset_cancelled(struct grpc_call *call, void *user) {
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client cancelled the call"));
 }
 
-/* Closes every session, then drops the named containers on all tasks. Without a name it drops the
- * default one. */
-void service_reset(void *arg, struct grpc_call *call) {
-    struct service *service = arg;
+/* Makes the meta of a WIRE_RESET: the containers, without a name the default one. Errors:
+ * INVALID_ARGUMENT; RESOURCE_EXHAUSTED, it is larger than a meta may be. */
+static struct status *read_request(struct grpc_call *call, struct str *meta) {
     struct span body = grpc_call_message(call)->body;
     struct proto_field field;
-    struct str meta = STR_INIT;
     int more;
     while ((more = proto_next(&body, &field)) > 0)
         if (field.number == 1 && field.wire_type == 2)
-            proto_add_bytes(&meta, 1, field.bytes.data, field.bytes.len);
-    /* what no task could be told ends no session */
-    struct status *refused = more < 0 ? status_invalid("Malformed ResetRequest")
-                                      : wire_check_meta(WIRE_RESET, meta.len + 1);
-    if (refused) {
-        grpc_call_fail(call, refused);
+            proto_add_bytes(meta, 1, field.bytes.data, field.bytes.len);
+    if (more < 0)
+        return status_invalid("Malformed ResetRequest");
+    if (meta->len == 0)
+        proto_add_bytes(meta, 1, "", 0); /* the name of a worker's default container */
+    return wire_check_meta(WIRE_RESET, meta->len);
+}
+
+static struct status *reset_tasks(struct service *service, struct grpc_call *call,
+                                  const struct session_config *config,
+                                  struct session_cluster *cluster_take) {
+    struct str meta = STR_INIT;
+    struct status *st = read_request(call, &meta);
+    if (st) {
         str_fini(&meta);
-        return;
+        return st;
     }
-    if (meta.len == 0)
-        proto_add_bytes(&meta, 1, "", 0); /* the name of a worker's default container */
-    struct status *why =
-        status_new(STATUS_CANCELLED, "The session was closed by a Reset of the cluster");
-    while (!list_is_empty(&service->sessions))
-        service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);
-    status_unref(why);
-    metric_set(&service_sessions_gauge, service->n_sessions);
     int n = tasks_count(service->env.tasks);
     struct reset *reset = xcalloc(1, sizeof *reset + (size_t)n * sizeof reset->parts[0]);
     reset->call = call;
@@ -86,4 +86,23 @@ void service_reset(void *arg, struct grpc_call *call) {
     }
     str_fini(&meta);
     reset_settle(reset);
+    return NULL;
+}
+
+void service_reset(void *arg, struct grpc_call *call) {
+    struct service *service = arg;
+    struct str meta = STR_INIT;
+    struct status *refused = read_request(call, &meta);
+    str_fini(&meta);
+    if (refused) { /* what no task could be told ends no session */
+        grpc_call_fail(call, refused);
+        return;
+    }
+    struct status *why =
+        status_new(STATUS_CANCELLED, "The session was closed by a Reset of the cluster");
+    while (!list_is_empty(&service->sessions))
+        service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);
+    status_unref(why);
+    metric_set(&service_sessions_gauge, service->n_sessions);
+    service_when_tasks_are_tried(service, call, reset_tasks);
 }

@@ -279,6 +279,17 @@ class TestSessions(FaultCase):
             self.assertEqual(caught.exception.code, UNAVAILABLE)
             self.assertIn("/job:ps/replica:0/task:0", caught.exception.message)
 
+    def test_a_reset_waits_until_the_master_has_tried_to_connect(self):
+        """It comes while a task has accepted the master's first connection, and not answered."""
+        self.worker.process.send_signal(signal.SIGSTOP)
+        self.cluster.add_master(self.flags)
+        master = self.cluster.masters[-1]
+        with Client(master.port) as client:
+            reset = client.begin("Reset", b"")
+            self.until(lambda: master.metric("millrace_grpc_calls_total") > 0, "no call comes")
+            self.worker.process.send_signal(signal.SIGCONT)
+            self.assertEqual(client.end(reset), b"")
+
     def test_what_steps_wait_for_is_on_stepz(self):
         client = TensorFlowClient(self, self.cluster.target)
         client.good("init")

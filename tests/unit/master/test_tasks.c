@@ -290,6 +290,20 @@ static void tasks_that_have_not_answered_are_no_process(void **state) {
     assert_null(tasks_check_distinct(tasks));
 }
 
+static void a_task_is_tried_when_it_is_ready_or_has_not_answered(void **state) {
+    add_task("a", &process);
+    add_task("b", &other_process);
+    process.n_answered = 1; /* the probe's */
+    start();
+    assert_false(tasks_all_tried(tasks));
+    LOOP_UNTIL(loop, process.n_hellos == 3 && task_state(tasks_at(tasks, 1)) == TASK_READY);
+    assert_false(tasks_all_tried(tasks)); /* it is being linked */
+    for (int i = 0; i < process.n_open; i++)
+        wire_conn_close(process.open[i], NULL);
+    LOOP_UNTIL(loop, tasks_all_tried(tasks));
+    assert_false(tasks_all_ready(tasks, NULL));
+}
+
 /* A worker of an older version tells no rates. */
 static void the_devices_have_the_speed_that_their_tasks_tell(void **state) {
     add_task("a", &process);
@@ -405,6 +419,8 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(tasks_that_have_not_answered_are_no_process, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_task_is_tried_when_it_is_ready_or_has_not_answered, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,8 +115,15 @@ static void add_find(MR_Lbfgs *l) {
     TF_Output falls = MR_Binary(b, "Less", slope, MR_Scalar(b, l->dtype, 0));
     d = choose(b, falls, d, MR_Unary(b, "Neg", g));
     l->slope = choose(b, falls, slope, MR_Unary(b, "Neg", dot(b, g, g)));
+    /* x and g do not depend on the values before, whose reads must be over */
+    TF_Operation **before = b->controls;
+    int n_before = b->n_controls;
+    b->controls = &d.oper;
+    b->n_controls = d.oper ? 1 : 0;
     TF_Operation *sets[] = {MR_Assign(b, l->s, new_s), MR_Assign(b, l->y, new_y),
                             MR_Assign(b, l->x, x), MR_Assign(b, l->g, g), MR_Assign(b, l->d, d)};
+    b->controls = before;
+    b->n_controls = n_before;
     l->find = MR_Group(b, NULL, sets, (int)ARRAY_LEN(sets));
 }
 

@@ -55,10 +55,10 @@ BINARY(atan2, MUL(b, DIV(dy, ADD(SQUARE(a), SQUARE(b)))),
 
 /* ---- gamma functions ---- */
 
-/* d/dx of the lower function: x^(a-1) e^-x / Γ(a) */
+/* d/dx of the lower function: x^(a-1) e^-x / Γ(a). At a = 1, x = 0 it is NaN, as TensorFlow's. */
 static struct node_input gamma_density(struct gradient_ctx *g, struct node_input a,
                                        struct node_input x) {
-    return OP("Exp", SUB(SUB(OP("Xlogy", SUB(a, NUM(1)), x), x), OP("Lgamma", a)));
+    return OP("Exp", SUB(SUB(MUL(SUB(a, NUM(1)), OP("Log", x)), x), OP("Lgamma", a)));
 }
 
 BINARY(igamma, MUL(dy, OP("IgammaGradA", a, b)), MUL(dy, gamma_density(g, a, b)))

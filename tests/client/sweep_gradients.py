@@ -48,6 +48,8 @@ EXPLAINED = {
     r"RFFT/complex\d+/\(2,\)1": "TensorFlow counts the only frequency of one number twice",
     r"program/(flow|write dtype)$":  # the flow of a TensorArray, differentiated by itself
         "TensorFlow makes the array of gradients after the write that nobody reads",
+    r"MaxPool3DGrad/.*\(1, 1, 1\)SAME":
+        "TensorFlow's kernel of the second derivative writes over its input, which has its shape",
     r"SparseMatrixSparseMatMul/":
         "TensorFlow leaves out elements whose gradient is 0, and so changes the number of elements",
 }

@@ -879,6 +879,34 @@ class TestLbfgs(Models):
             self.assertLess(last, 1e-12 if dtype == DOUBLE else 1e-4)
             self.assertLessEqual(step(), last)
 
+    def test_variables_are_read_before_they_are_set(self):
+        m = self.model()
+        v = m.variable("v", DOUBLE, [3], m.c.MR_Ones())
+        m.mr("NewLbfgs", m.add("L2Loss", m.mr("Read", v)), None, -1, 5)
+        nodes = {node.name: node for node in tf1.GraphDef.FromString(m.graph_def()).node}
+
+        def needed(name):
+            seen, stack = set(), [name]
+            while stack:
+                name = stack.pop().lstrip("^").split(":")[0]
+                if name not in seen:
+                    seen.add(name)
+                    stack.extend(nodes[name].input)
+            return seen
+
+        def of(op, variable, names):
+            return {name for name in names
+                    if nodes[name].op == op and nodes[name].input[0].endswith(variable)}
+        steps = [needed(name) for name, node in nodes.items() if node.op == "NoOp"]
+        n_reads = 0
+        for step in steps:
+            for variable in ("/lbfgs/s", "/lbfgs/y", "/lbfgs/x", "/lbfgs/g"):
+                for write in of("AssignVariableOp", variable, step):
+                    reads = of("ReadVariableOp", variable, step)
+                    self.assertLessEqual(reads, needed(write))
+                    n_reads += len(reads)
+        self.assertEqual(n_reads, 4)
+
     def test_rows_and_feeds(self):
         """A least-squares problem whose variable is gathered, and whose data is fed."""
         m = self.model()

@@ -22,9 +22,11 @@ extern "C" {
  * forward loop then counts its iterations and keeps the values that the gradient needs [CF 5.1]. A
  * call of a function, and If, Case, While and For, are differentiated by the master, as
  * SymbolicGradient, which computes the function again: what is random in it differs from the first
- * time, and updates of variables that its values depend on happen again. Errors: NOT_FOUND names an
- * op that has no derivative here, and says why; UNIMPLEMENTED names an x or y within a loop;
- * INVALID_ARGUMENT where no y needs an x.
+ * time, and updates of variables that its values depend on happen again. TensorFlow's own servers
+ * do this for functions, but not for If, Case, While and For: they fail the step with NOT_FOUND.
+ *
+ * Errors: NOT_FOUND names an op that has no derivative here, and says why; UNIMPLEMENTED names an x
+ * or y within a loop; INVALID_ARGUMENT where no y needs an x.
  *
  * The new operations are named below `prefix`, which no operation may use yet; NULL means a free
  * name that begins with "gradients". */

@@ -2,6 +2,9 @@
 """Runs the tests of the C client and ends with "N passed, N failed[, N skipped]".
 
     tests/client/run.py [NAME...]     all, or those whose name contains a NAME
+
+With MILLRACE_SERVER=tensorflow in the environment the remote sessions are at TensorFlow's own
+servers, not at ours; what only ours can do is skipped.
 """
 import os
 import sys

@@ -12,6 +12,7 @@ import concurrent.futures
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -116,8 +117,8 @@ def suite_asan(options):
 TSAN_TESTS = ("kernels_queue", "pool", "executor", "executor_loops", "executor_references",
               "worker_wake", "cancel", "partial", "worker_function", "worker_service",
               "worker_service_steps", "session_state", "rendezvous", "rendezvous_credit",
-              "peer_rdma", "peer_rdma_faults", "wire", "container", "loop", "status", "rpc_local",
-              "client_c_api", "sessions_threads")
+              "peer_rdma", "peer_rdma_faults", "wire", "container", "loop", "status", "wire_local",
+              "grpc_inproc", "client_c_api", "sessions_threads")
 
 
 def suite_tsan(options):
@@ -311,6 +312,12 @@ SUITES = [
 ]
 
 
+def cpu_s():
+    """Processor time of all programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--long", action="store_true", help="run everything, not a sample")
@@ -331,14 +338,16 @@ def main():
     for name, function, what in SUITES:
         if name not in wanted:
             continue
-        start = time.time()
+        start, work = time.time(), cpu_s()
         tally = function(options)
+        took = time.time() - start
         if name in options.must_run.split(",") and tally.skipped:
             print(f"--- {name} was skipped, and must run")
             tally.failed += tally.skipped
             tally.skipped = 0
         print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} "
-              f"skipped   {time.time() - start:6.1f} s   {what}", flush=True)
+              f"skipped   {took:6.1f} s   {(cpu_s() - work) / max(took, 0.1):3.1f} cores   {what}",
+              flush=True)
         total.add(tally)
     print(f"{total.passed} passed, {total.failed} failed"
           + (f", {total.skipped} skipped" if total.skipped else ""))

@@ -14,6 +14,29 @@ struct kernel_cancel_hook {
     void (*cancel)(struct kernel_cancel_hook *hook, struct status *why); /* `why` is borrowed */
 };
 
+/* Work that a kernel leaves for the end of its execution: it begins when all nodes have run, or
+ * when the execution has failed, and the execution ends only after it. The kernel owns the record,
+ * and keeps it until end_hook_done has been called. */
+struct kernel_end_hook {
+    struct list link;                            /* the host's */
+    void (*begin)(struct kernel_end_hook *hook); /* must not block */
+    const char *what;                            /* "to …", for /stepz */
+    struct status *status; /* set before end_hook_done: the failure of the execution, or NULL */
+    void *record;          /* the host's */
+};
+
+/* A call to a gRPC server outside the cluster that sends and receives messages, for a thread of a
+ * kernel's own: each function but duplex_close may block. `address` is "HOST:PORT". Errors name the
+ * address. One thread at a time. */
+struct grpc_duplex;
+struct duplex_options {
+    const char *address, *path; /* "/tensorflow.EventListener/SendEvents" */
+    int64_t connect_ms;         /* a server that is away is tried again for this long */
+    int64_t stall_ms;           /* the longest time in which a server takes nothing of a message */
+    bool (*is_unwanted)(void *arg); /* asked 20 times a second: true ends every call */
+    void *arg;
+};
+
 /* Makes a resource for lookup_or_create. It is called without a lock; when two callers race, one of
  * the two resources is dropped. */
 typedef struct status *resource_create_fn(struct kernel_ctx *ctx, void *arg,
@@ -131,6 +154,21 @@ struct kernel_host {
      * until it has returned. */
     bool (*cancel_deregister)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook);
     bool (*is_cancelled)(struct kernel_ctx *ctx);
+
+    /* ---- the end of the execution; any thread ---- */
+    void (*at_end)(struct kernel_ctx *ctx, struct kernel_end_hook *hook);
+    void (*end_hook_done)(struct kernel_end_hook *hook); /* once for each hook that has begun */
+
+    /* ---- servers outside the cluster: rpc/grpc/grpc_duplex.h ---- */
+    struct status *(*duplex_open)(const struct duplex_options *options, struct grpc_duplex **ret);
+    struct status *(*duplex_send)(struct grpc_duplex *duplex, struct span message);
+    /* Waits for a message, for at most wait_ms (< 0: without limit). *ret_is_ended: the server has
+     * ended the call well, and there is no message. */
+    struct status *(*duplex_receive)(struct grpc_duplex *duplex, int64_t wait_ms, struct str *ret,
+                                     bool *ret_is_ended);
+    /* No more messages will be sent. */
+    struct status *(*duplex_finish)(struct grpc_duplex *duplex);
+    void (*duplex_close)(struct grpc_duplex *duplex); /* accepts NULL */
 
     /* Runs work that blocks on files on an I/O thread, never on the pool. */
     void (*submit_io)(struct kernel_ctx *ctx, struct pool_task *task);

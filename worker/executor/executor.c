@@ -763,7 +763,9 @@ void executor_run(struct executor *executor, struct async_op *mail) {
         if (can_run)
             continue;
         if (executor->n_async == 0 &&
-            (likely(executor->plan->n_used_devices == 0) || device_may_end(executor))) {
+            (likely(executor->plan->n_used_devices == 0) || device_may_end(executor)) &&
+            (likely(!atomic_load_explicit(&executor->has_end_hooks, memory_order_acquire)) ||
+             executor_end_hooks(executor))) {
             executor_end(executor);
             return;
         }

@@ -218,7 +218,8 @@ enum { SHOWN_NAME_BYTES = 256 };
 static void describe_wait(const struct executor *executor, const struct async_op *op,
                           int64_t now_ns, struct str *out) {
     if (op->is_end) {
-        str_addf(out, "waits for %s %s for %.3f s\n", op->device->full_name, op->until,
+        str_addf(out, "waits%s%s %s for %.3f s\n", op->device ? " for " : "",
+                 op->device ? op->device->full_name : "", op->until,
                  (double)(now_ns - op->since_ns) / 1e9);
         return;
     }

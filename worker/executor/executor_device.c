@@ -205,3 +205,18 @@ bool device_may_end(struct executor *executor) {
     }
     return executor->n_async == 0;
 }
+
+bool executor_end_hooks(struct executor *executor) {
+    struct list hooks, *link;
+    list_init(&hooks);
+    pthread_mutex_lock(&executor->lock);
+    list_splice_back(&hooks, &executor->end_hooks);
+    pthread_mutex_unlock(&executor->lock);
+    atomic_store_explicit(&executor->has_end_hooks, false, memory_order_relaxed);
+    while ((link = list_pop_front(&hooks))) {
+        struct kernel_end_hook *hook = LIST_ENTRY(link, struct kernel_end_hook, link);
+        hook->record = end_op_new(executor, NULL, hook->what);
+        hook->begin(hook);
+    }
+    return executor->n_async == 0;
+}

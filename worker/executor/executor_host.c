@@ -2,6 +2,7 @@
 #include "kernels/host.h"
 
 #include "common/base/clock.h"
+#include "rpc/grpc/grpc_duplex.h"
 #include "worker/exchange/peer_call.h"
 #include "worker/client_state.h"
 #include "worker/container.h"
@@ -156,6 +157,35 @@ static uint64_t host_unique_id(void) {
     return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
 }
 
+/* ---- the end ---- */
+
+static void host_at_end(struct kernel_ctx *ctx, struct kernel_end_hook *hook) {
+    struct executor *executor = executor_of(ctx);
+    pthread_mutex_lock(&executor->lock);
+    list_push_back(&executor->end_hooks, &hook->link);
+    pthread_mutex_unlock(&executor->lock);
+    atomic_store_explicit(&executor->has_end_hooks, true, memory_order_release);
+}
+
+static void host_end_hook_done(struct kernel_end_hook *hook) {
+    struct async_op *op = hook->record;
+    op->ctx.status = hook->status;
+    executor_post(op);
+}
+
+/* ---- servers outside the cluster ---- */
+
+static struct status *host_duplex_open(const struct duplex_options *options,
+                                       struct grpc_duplex **ret) {
+    return grpc_duplex_open(&(struct grpc_duplex_options){.address = options->address,
+                                                          .path = options->path,
+                                                          .connect_ms = options->connect_ms,
+                                                          .stall_ms = options->stall_ms,
+                                                          .is_unwanted = options->is_unwanted,
+                                                          .arg = options->arg},
+                            ret);
+}
+
 /* ---- files ---- */
 
 static struct pool *host_io_pool(struct kernel_ctx *ctx) {
@@ -242,6 +272,13 @@ const struct kernel_host executor_host = {
     .cancel_register = host_cancel_register,
     .cancel_deregister = host_cancel_deregister,
     .is_cancelled = host_is_cancelled,
+    .at_end = host_at_end,
+    .end_hook_done = host_end_hook_done,
+    .duplex_open = host_duplex_open,
+    .duplex_send = grpc_duplex_send,
+    .duplex_receive = grpc_duplex_receive,
+    .duplex_finish = grpc_duplex_finish,
+    .duplex_close = grpc_duplex_close,
     .submit_io = host_submit_io,
     .io_pool = host_io_pool,
     .inputs_taken = host_inputs_taken,

@@ -101,11 +101,13 @@ struct async_op {
         struct device_copy copy;
         struct device_wait wait;
     };
-    const struct device *device; /* of an end: whom it waits for, and until when, for /stepz */
+    /* of an end, for /stepz: the device that it waits for (NULL: none), and until when */
+    const struct device *device;
     const char *until;
     uint32_t outputs_capacity;
     bool is_cancel;    /* the step's cancel message, no execution */
-    bool is_end;       /* a wait for a device, or a copy at the end of an execution that uses one */
+    bool is_end;       /* a wait for a device, a copy at the end of an execution that uses one, or
+                        * an end hook */
     bool is_dead_send; /* a Send, of a dead value */
     size_t row;        /* of a Send in a traced step: stats_send_begin's */
     struct tensor *outputs;
@@ -147,12 +149,14 @@ struct executor {
 
     _Atomic(struct async_op *) mailbox;
     _Atomic bool cancel_asked;
-    _Atomic bool has_failed; /* lets kernels that are running see the failure */
+    _Atomic bool has_failed;    /* lets kernels that are running see the failure */
+    _Atomic bool has_end_hooks; /* end_hooks is not empty */
     struct async_op cancel_op;
 
     pthread_mutex_t lock;      /* guards what follows */
     struct list pending;       /* async_op.link; /stepz lists them */
     struct list cancel_hooks;  /* kernel_cancel_hook.link */
+    struct list end_hooks;     /* kernel_end_hook.link; those that have not begun */
     struct status *cancel_why; /* set once: hooks registered later are refused */
     struct status *asked_why;  /* the status that execution_cancel brought */
 };
@@ -275,8 +279,10 @@ bool device_pauses(struct executor *executor);
 /* Called when nothing is ready and nothing waited for, in an execution that uses devices: starts
  * what is left to do before it may end. True: nothing is left. */
 bool device_may_end(struct executor *executor);
-/* Completes what device_may_end or device_pauses has started. */
+/* Completes what device_may_end, device_pauses or executor_end_hooks has started. */
 void device_end_arrived(struct async_op *op);
+/* Begins the end hooks of kernels. True: nothing is left. */
+bool executor_end_hooks(struct executor *executor);
 
 /* ---- executor_partial.c ---- */
 /* To be called before the first node runs. */

@@ -36,6 +36,7 @@ static struct executor *executor_new(struct plan *plan) {
     list_init(&executor->pending);
     list_init(&executor->deferred_link);
     list_init(&executor->cancel_hooks);
+    list_init(&executor->end_hooks);
     return executor;
 }
 

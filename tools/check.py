@@ -50,6 +50,7 @@ ROOMS = (
     ("kernels/cpu/state", ("kernels/cpu/state/",)),
     ("kernels/host", ("kernels/host/",)),
     ("kernels/host/text", ("kernels/host/text/",)),
+    ("kernels/host/debug", ("kernels/host/debug/",)),
     ("kernels/host/resources", ("kernels/host/resources/",)),
     ("kernels/host/files", ("kernels/host/files/",)),
     ("kernels/host/data", ("kernels/host/data/",)),

@@ -8,6 +8,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("DebugNumericSummaryV2"),
     NO_GRADIENT("DebugIdentity"),
     NO_GRADIENT("_MrDebugGraph"),
+    NO_GRADIENT("_MrDebugOpen"),
+    NO_GRADIENT("_MrDebugGates"),
     NO_GRADIENT("DebugNanCount"),
     NO_GRADIENT("DebugNumericSummary"),
     GRADIENT("DebugIdentityV2", same_grad),

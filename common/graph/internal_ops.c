@@ -30,6 +30,12 @@ static const struct op_attr_signature debug_graph_attrs[] = {
     {.name = "metadata", .type = ATTR_STRING},
 };
 
+static const struct op_attr_signature debug_open_attrs[] = {
+    {.name = "debug_urls", .type = ATTR_LIST_STRING},
+    {.name = "names", .type = ATTR_STRING},
+};
+static const struct op_arg_signature gates_arg[] = {{.name = "gates", .type = DT_STRING}};
+
 static const struct op_arg_signature fused_inputs[] = {{.name = "args", .type_list_attr = "Tin"}};
 static const struct op_arg_signature fused_outputs[] = {
     {.name = "results", .type_list_attr = "Tout"}};
@@ -55,6 +61,9 @@ static const struct op_signature internal_ops[] = {
      .attrs = copy_attrs, .n_attrs = ARRAY_LEN(copy_attrs), .is_stateful = true},
     {.name = OP_DEBUG_GRAPH, .attrs = debug_graph_attrs, .n_attrs = ARRAY_LEN(debug_graph_attrs),
      .is_stateful = true},
+    {.name = OP_DEBUG_OPEN, .outputs = gates_arg, .n_outputs = 1, .attrs = debug_open_attrs,
+     .n_attrs = ARRAY_LEN(debug_open_attrs), .is_stateful = true},
+    {.name = OP_DEBUG_GATES, .inputs = gates_arg, .n_inputs = 1, .is_stateful = true},
     {.name = OP_FUSED, .inputs = fused_inputs, .n_inputs = 1, .outputs = fused_outputs,
      .n_outputs = 1, .attrs = fused_attrs, .n_attrs = ARRAY_LEN(fused_attrs)},
 };

@@ -8,6 +8,8 @@
  *   _MrCopy            copies a value from one memory of a task to another; a worker adds it when
  *                      it makes a plan. `src_device` and `dst_device` are "" for host memory
  *   _MrDebugGraph      writes the graph of a device to a debugger's URL, once
+ *   _MrDebugOpen       opens the streams of a step to debug servers; the gates that are open
+ *   _MrDebugGates      takes those, and lets the debug ops of its task begin
  *   _MrFused           a fused program (common/graph/fused.h)
  *
  * All but the last are stateful, so that passes neither fold nor merge them. Any thread. */
@@ -23,6 +25,10 @@
 #define OP_RECV "_MrRecv"
 #define OP_COPY "_MrCopy"
 #define OP_DEBUG_GRAPH "_MrDebugGraph"
+#define OP_DEBUG_OPEN "_MrDebugOpen"
+#define OP_DEBUG_GATES "_MrDebugGates"
+/* An attr of debug ops whose task has a _MrDebugGates: they wait for it. */
+#define DEBUG_WAITS_ATTR "_waits_for_gates"
 
 /* NULL for any other name. */
 const struct op_signature *internal_op_find(struct span name);

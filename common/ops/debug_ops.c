@@ -5,11 +5,14 @@
 static const struct op_def rows[] = {
     {"DebugNumericSummaryV2", "numbers that say whether a tensor is healthy", shape_unknown},
     {"DebugIdentityV2", "the input", shape_same_as_input},
-    {"DebugIdentity", "the input; writes it to a debugger's files", shape_same_as_input},
-    {"DebugNanCount", "how many elements are NaN; writes it to a debugger's files", shape_unknown},
+    {"DebugIdentity", "the input; writes it to a debugger's URLs", shape_same_as_input},
+    {"DebugNanCount", "how many elements are NaN; writes it to a debugger's URLs", shape_unknown},
     {"DebugNumericSummary", "numbers that say whether a tensor is healthy; writes them to a "
-                            "debugger's files", shape_unknown},
-    {"_MrDebugGraph", "writes a device's graph to a debugger's files", shape_none},
+                            "debugger's URLs", shape_unknown},
+    {"_MrDebugGraph", "writes a device's graph to a debugger's URL", shape_none},
+    {"_MrDebugOpen", "opens streams to debug servers; the gates that they have opened",
+     shape_scalar},
+    {"_MrDebugGates", "lets the debug ops of a task begin", shape_none},
     {"Copy", "the input", shape_same_as_input},
     {"CopyHost", "the input", shape_same_as_input},
 };

@@ -12,6 +12,10 @@
  * still there. This pass runs behind `place`, so nothing removes, merges or fuses what it adds.
  * Nodes that the step does not need are not watched.
  *
+ * With URLs of servers (grpc://), a node _MrDebugOpen of the first task tells them what the step
+ * runs, and gets the gates that they have opened. Each task with debug nodes takes the gates in a
+ * node _MrDebugGates (kernels/host/debug/debug_hub.h).
+ *
  * pass_debug_graphs runs last: a node _MrDebugGraph of each task writes the task's graph. */
 #include <limits.h>
 #include <stdlib.h>
@@ -45,6 +49,7 @@ struct debugger {
     struct strmap urls;    /* those of all watches */
     struct str key;
     struct graph_consumers consumers;
+    struct strmap servers; /* those of `urls` that debug nodes send to */
     int n_added;
 };
 
@@ -56,10 +61,15 @@ static struct attr_value string_value(struct span text) {
     return (struct attr_value){.type = ATTR_STRING, .s = text};
 }
 
+static bool begins_with(struct span url, const char *scheme) {
+    size_t len = strlen(scheme);
+    return url.len > len && memcmp(url.data, scheme, len) == 0;
+}
+
 static struct status *check_url(struct span url) {
-    if (url.len < 7 || memcmp(url.data, "file://", 7) != 0)
-        return status_unimplemented("RunOptions.debug_options: tensors are written to file:// "
-                                    "only, and not to %.*s",
+    if (!begins_with(url, "file://") && !begins_with(url, "grpc://"))
+        return status_unimplemented("RunOptions.debug_options: tensors are written to file:// and "
+                                    "grpc:// only, and not to %.*s",
                                     (int)MIN(url.len, (size_t)200), url.data);
     if (url.len > MAX_URL_BYTES)
         return status_invalid("RunOptions.debug_options: a URL has %zu bytes, but at most %d are "
@@ -181,6 +191,17 @@ static struct status *set_attrs(struct debugger *d, struct node *node, char *lis
 
 /* ---- adding debug nodes ---- */
 
+/* Notes the servers among the URLs of a watch. True: it has some. */
+static bool add_servers(struct debugger *d, const struct watch *watch) {
+    bool has_some = false;
+    for (int i = 0; i < watch->n_urls; i++)
+        if (begins_with(watch->urls[i].s, "grpc://")) {
+            strmap_put_span(&d->servers, watch->urls[i].s, d);
+            has_some = true;
+        }
+    return has_some;
+}
+
 /* Makes the node of one debug op. *ret_node is set once the node exists, also on failure. */
 static struct status *make_node(struct debugger *d, struct node *src, int slot,
                                 const struct watch *watch, int i, struct node **ret_node) {
@@ -209,6 +230,8 @@ static struct status *make_node(struct debugger *d, struct node *src, int slot,
     node_set_attr_s(graph, node, "tensor_name", arena_printf(&c->arena, "%s:%d", src->name, slot));
     node_set_attr_s(graph, node, "device_name", c->devices->devices[src->placed].full_name);
     node_set_attr(graph, node, "debug_urls", &urls);
+    if (add_servers(d, watch))
+        node_set_attr_b(graph, node, DEBUG_WAITS_ATTR, true);
     TRY(set_attrs(d, node, attrs));
     node_add_input(graph, node, src, slot);
     TRY(node_finish(graph, node));
@@ -321,32 +344,10 @@ static struct status *watch_node(struct debugger *d, struct node *node) {
     return NULL;
 }
 
-struct status *pass_debug(struct compilation *c, bool *ret_changed) {
-    struct debugger d = {.c = c};
-    struct status *st = NULL;
-    int n_nodes = c->graph.n_nodes;
-    if (c->signature->n_watches == 0)
-        return NULL;
-    strmap_init(&d.watches);
-    strmap_init(&d.urls);
-    graph_consumers_init(&d.consumers, &c->graph);
-    TRY_OUT(read_watches(&d));
-    for (int i = 0; i < n_nodes; i++)
-        if (!c->graph.nodes[i]->is_removed)
-            TRY_OUT(watch_node(&d, c->graph.nodes[i]));
-    *ret_changed = true;
-out:
-    graph_consumers_fini(&d.consumers);
-    str_fini(&d.key);
-    strmap_fini(&d.watches);
-    strmap_fini(&d.urls);
-    return st;
-}
-
-/* ---- the graphs ---- */
+/* ---- servers ---- */
 
 static void add_names(struct str *out, const char *key, const char *const *names, int n) {
-    str_addf(out, ",\"%s\":[", key);
+    str_addf(out, "\"%s\":[", key);
     for (int i = 0; i < n; i++) {
         str_add(out, i > 0 ? ",\"" : "\"");
         str_add_json_escaped(out, names[i], strlen(names[i]));
@@ -355,12 +356,102 @@ static void add_names(struct str *out, const char *key, const char *const *names
     str_add_char(out, ']');
 }
 
-/* Writes what TensorFlow calls core metadata. The indices of steps are not known here. */
-static void add_metadata(const struct signature *signature, struct str *out) {
-    str_add(out, "{\"global_step\":-1,\"session_run_index\":0,\"executor_step_index\":0");
+/* The names in what TensorFlow calls core metadata. */
+static void add_step_names(const struct signature *signature, struct str *out) {
     add_names(out, "input_names", signature->feeds, signature->n_feeds);
+    str_add_char(out, ',');
     add_names(out, "output_names", signature->fetches, signature->n_fetches);
+    str_add_char(out, ',');
     add_names(out, "target_nodes", signature->targets, signature->n_targets);
+}
+
+static struct status *add_open_node(struct debugger *d, struct node **ret) {
+    struct compilation *c = d->c;
+    struct attr_value *values = arena_array(&c->arena, struct attr_value, MAX_DEBUG_URLS);
+    struct attr_value urls = {.type = ATTR_LIST_STRING, .list = {.values = values}};
+    struct str names = STR_INIT;
+    struct span url;
+    void *unused;
+    size_t cursor = 0;
+    while (strmap_next(&d->servers, &cursor, &url, &unused))
+        values[urls.list.n_values++] = string_value(url);
+    add_step_names(c->signature, &names);
+    struct status *st = graph_add_node(&c->graph, graph_unique_name(&c->graph, "_debug_open"),
+                                       OP_DEBUG_OPEN, "", ret);
+    if (!st) {
+        node_set_attr(&c->graph, *ret, "debug_urls", &urls);
+        node_set_attr_s(&c->graph, *ret, "names", str_text(&names));
+        st = node_finish(&c->graph, *ret);
+        (*ret)->placed = c->devices->tasks[0].first_device;
+    }
+    str_fini(&names);
+    return st;
+}
+
+static struct status *add_gates_node(struct debugger *d, struct node *open, int placed) {
+    struct graph *graph = &d->c->graph;
+    struct node *gates;
+    TRY(graph_add_node(graph, graph_unique_name(graph, "_debug_gates"), OP_DEBUG_GATES, "",
+                       &gates));
+    node_add_input(graph, gates, open, 0);
+    gates->placed = placed;
+    return node_finish(graph, gates);
+}
+
+/* Opens the streams to servers, on the first task, and lets the debug nodes of each task wait for
+ * what the servers say. */
+static struct status *add_server_nodes(struct debugger *d, int n_nodes) {
+    struct compilation *c = d->c;
+    const struct device_info *devices = c->devices->devices;
+    bool *has_gates = arena_array(&c->arena, bool, c->devices->n_tasks);
+    struct node *open;
+    int end = c->graph.n_nodes;
+    if (d->servers.n_entries == 0)
+        return NULL;
+    TRY(add_open_node(d, &open));
+    for (int i = n_nodes; i < end; i++) {
+        const struct node *node = c->graph.nodes[i];
+        if (node->is_removed || !node_attr(node, DEBUG_WAITS_ATTR))
+            continue;
+        int task = devices[node->placed].task;
+        if (!has_gates[task])
+            TRY(add_gates_node(d, open, c->devices->tasks[task].first_device));
+        has_gates[task] = true;
+    }
+    return NULL;
+}
+
+struct status *pass_debug(struct compilation *c, bool *ret_changed) {
+    struct debugger d = {.c = c};
+    struct status *st = NULL;
+    int n_nodes = c->graph.n_nodes;
+    if (c->signature->n_watches == 0)
+        return NULL;
+    strmap_init(&d.watches);
+    strmap_init(&d.urls);
+    strmap_init(&d.servers);
+    graph_consumers_init(&d.consumers, &c->graph);
+    TRY_OUT(read_watches(&d));
+    for (int i = 0; i < n_nodes; i++)
+        if (!c->graph.nodes[i]->is_removed)
+            TRY_OUT(watch_node(&d, c->graph.nodes[i]));
+    TRY_OUT(add_server_nodes(&d, n_nodes));
+    *ret_changed = true;
+out:
+    graph_consumers_fini(&d.consumers);
+    str_fini(&d.key);
+    strmap_fini(&d.watches);
+    strmap_fini(&d.urls);
+    strmap_fini(&d.servers);
+    return st;
+}
+
+/* ---- the graphs ---- */
+
+/* Core metadata. The indices of steps are not known here. */
+static void add_metadata(const struct signature *signature, struct str *out) {
+    str_add(out, "{\"global_step\":-1,\"session_run_index\":0,\"executor_step_index\":0,");
+    add_step_names(signature, out);
     str_add_char(out, '}');
 }
 
@@ -382,7 +473,7 @@ static struct status *add_writer(struct graph_writers *w, struct graph *graph, i
                                  const struct attr_value *watched, struct span url,
                                  const struct str *graphdef) {
     struct compilation *c = w->c;
-    bool writes_core = !strmap_put_span(&w->has_core, url, w);
+    bool writes_core = !begins_with(url, "grpc://") && !strmap_put_span(&w->has_core, url, w);
     struct attr_value url_value = string_value(url),
                       graph_value = string_value((struct span){graphdef->data, graphdef->len});
     struct node *writer;
@@ -400,6 +491,29 @@ static struct status *add_writer(struct graph_writers *w, struct graph *graph, i
     TRY(node_finish(graph, writer));
     writer->placed = placed;
     return NULL;
+}
+
+/* Clients take a debug node's name apart, which is "__dbg_NODE:SLOT_…" to them. Our graphs have no
+ * ":" in names. */
+static const char *name_for_clients(struct arena *arena, const struct node *node) {
+    struct span tensor = node_attr(node, "tensor_name")->s;
+    const char *colon = memrchr(tensor.data, ':', tensor.len);
+    char *name = arena_strdup(arena, node->name);
+    name[strlen("__dbg_") + (size_t)(colon - tensor.data)] = ':';
+    return name;
+}
+
+/* Writes the graph as clients of a debugger want it. */
+static void write_graph(struct arena *arena, struct graph *graph, struct str *out) {
+    const char **names = arena_array(arena, const char *, graph->n_nodes);
+    for (int i = 0; i < graph->n_nodes; i++) {
+        names[i] = graph->nodes[i]->name;
+        if (is_debug_node(graph->nodes[i]))
+            graph->nodes[i]->name = name_for_clients(arena, graph->nodes[i]);
+    }
+    graph_to_graphdef(graph, NULL, out);
+    for (int i = 0; i < graph->n_nodes; i++)
+        graph->nodes[i]->name = names[i];
 }
 
 /* One for each pair of a device and a URL of the partition's debug nodes. */
@@ -420,7 +534,7 @@ static struct status *add_graph_nodes(struct graph_writers *w, struct graph *gra
             if (strmap_put(&w->seen, key, key))
                 continue;
             if (graphdef.len == 0)
-                graph_to_graphdef(graph, NULL, &graphdef);
+                write_graph(&w->c->arena, graph, &graphdef);
             TRY_OUT(add_writer(w, graph, placed, watched, url, &graphdef));
         }
     }

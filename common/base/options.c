@@ -97,6 +97,7 @@ static struct status *set_number(const struct option_row *row, const char *text,
 }
 
 static struct status *set_choice(const struct option_row *row, const char *text, int *field) {
+    struct did_you_mean guess = {.typed = span_of(text)};
     struct str all = STR_INIT;
     for (int i = 0; row->choices[i]; i++) {
         if (strcmp(text, row->choices[i]) == 0) {
@@ -104,8 +105,10 @@ static struct status *set_choice(const struct option_row *row, const char *text,
             *field = i;
             return NULL;
         }
+        did_you_mean_try(&guess, row->choices[i]);
         str_addf(&all, "%s%s", i == 0 ? "" : row->choices[i + 1] ? ", " : " or ", row->choices[i]);
     }
+    did_you_mean_add(&guess, "", &all);
     struct status *st = status_invalid("'%s' is not %s", text, str_text(&all));
     str_fini(&all);
     return st;
@@ -136,12 +139,24 @@ static const struct option_row *find_row(const struct option_row *rows, size_t n
     return NULL;
 }
 
+static struct status *unknown_setting(const struct options_spec *spec, const char *name) {
+    struct did_you_mean guess = {.typed = span_of(name)};
+    struct str near = STR_INIT;
+    for (size_t i = 0; i < spec->n_rows; i++)
+        did_you_mean_try(&guess, spec->rows[i].name);
+    did_you_mean_add(&guess, "", &near);
+    struct status *st =
+        status_invalid("%s has no such setting: %s%s", spec->program, name, str_text(&near));
+    str_fini(&near);
+    return st;
+}
+
 struct status *options_set(struct options *options, const char *name, const char *text,
                            enum option_source source, const char *where) {
     const struct options_spec *spec = options->spec;
     const struct option_row *row = find_row(spec->rows, spec->n_rows, span_of(name));
     if (!row)
-        return status_invalid("%s has no such setting: %s", spec->program, name);
+        return unknown_setting(spec, name);
     struct option_origin *origin = &options->origins[row - spec->rows];
     if (origin->source > source)
         return NULL;
@@ -247,7 +262,7 @@ static struct status *ini_check(const struct ini_read *read, const char *section
             "section [%s]: the settings of %s belong in [%s] or before any section", section,
             spec->program, spec->section);
     if (!row)
-        return status_invalid("%s has no such setting: %s", spec->program, name);
+        return unknown_setting(spec, name);
     if (read->set_at[row - spec->rows])
         return status_invalid("%s is set on line %d already", name, read->set_at[row - spec->rows]);
     return NULL;
@@ -352,6 +367,13 @@ struct status *options_unknown(const struct options_spec *spec, struct span name
     return st;
 }
 
+static struct status *unknown_flag(const struct options_spec *spec, struct span name) {
+    struct did_you_mean guess = {.typed = name};
+    for (size_t i = 0; i < ARRAY_LEN(own_rows); i++)
+        did_you_mean_try(&guess, own_rows[i].name);
+    return options_unknown(spec, name, &guess);
+}
+
 /* Handles argv[*i], and the next argument where that is its value. */
 static struct status *read_flag(struct options *options, struct own_flags *own, int argc,
                                 char *const *argv, int *i) {
@@ -368,7 +390,7 @@ static struct status *read_flag(struct options *options, struct own_flags *own, 
     if (!row) {
         row = find_negated(spec, key);
         if (!row)
-            return options_unknown(spec, key, NULL);
+            return unknown_flag(spec, key);
         if (value)
             return status_invalid("--%.*s takes no value", (int)key.len, key.data);
         value = "no";

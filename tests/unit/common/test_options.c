@@ -159,6 +159,8 @@ static void wrong_flags_exit_64_with_one_line(void **state) {
     expect_error(LOAD("--bytes", "9999999999G"), EXIT_USAGE, "is not a number of bytes");
     expect_error(LOAD("--time", "10"), EXIT_USAGE, "is not a time");
     expect_error(LOAD("--color", "blue"), EXIT_USAGE, "--color: 'blue' is not red or green");
+    expect_error(LOAD("--color", "geren"), EXIT_USAGE, "red or green, did you mean green?");
+    expect_error(LOAD("--verson"), EXIT_USAGE, "--verson, did you mean --version?");
     expect_error(LOAD("--on=maybe"), EXIT_USAGE, "neither yes nor no");
     expect_error(LOAD("--no-name"), EXIT_USAGE, "unknown option --no-name");
     expect_error(LOAD("--no-on=yes"), EXIT_USAGE, "takes no value");
@@ -200,6 +202,7 @@ static void errors_in_a_file_say_where(void **state) {
         const char *text, *words;
     } cases[] = {
         {"name = x\nnonsense = 1\n", ":2: tf-test has no such setting: nonsense"},
+        {"nme = x\n", ":1: tf-test has no such setting: nme, did you mean name?"},
         {"\n\ncount = 12\n", ":3: count: 12 is not between 1 and 10"},
         {"count = 2\nname = x\ncount = 3\n", ":3: count is set on line 1 already"},
         {"[other]\nname = x\n", ":2: section [other]"},

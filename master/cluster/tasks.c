@@ -19,6 +19,7 @@ enum {
     CONNECT_MIN_MS = 1000,
     CONNECT_MAX_MS = 10000,
     BULK_BYTES = 64 * 1024,
+    SAYS_LEAVING_REVISION = 2, /* tasks of an older WIRE_REVISION leave without a word */
 };
 
 static const struct wire_handlers handlers;
@@ -185,8 +186,9 @@ static void drop_conn(struct wire_conn **conn, struct status *why) {
 void task_down(struct task *task, struct status *why) {
     /* not `is_leaving`: the task may have crashed before it was told */
     bool was_ready = task->state == TASK_READY, was_draining = task->is_draining;
+    bool has_left = task->has_left || (was_draining && task->revision < SAYS_LEAVING_REVISION);
     struct tasks *tasks = task->tasks;
-    task->is_draining = false;
+    task->is_draining = task->has_left = false;
     status_unref(task->why_down);
     task->why_down = status_ref(why);
     if (task->state != TASK_DOWN)
@@ -199,10 +201,12 @@ void task_down(struct task *task, struct status *why) {
     if (tasks->is_closing || tasks->leaving_ns)
         return;
     if (was_ready) {
-        if (was_draining)
+        task->last_end = has_left ? TASK_END_LEFT : TASK_END_LOST;
+        if (has_left)
             log_event(EVENT_TASK_LEFT, "task %s has left: it was told to stop", task->name);
         else
-            log_event(EVENT_TASK_LOST, "lost task %s: %s", task->name, status_message(why));
+            log_event(EVENT_TASK_LOST, "lost task %s%s: %s", task->name,
+                      was_draining ? " while it was draining" : "", status_message(why));
         link_table_forget(tasks->links, task->name);
         tasks->on_lost(tasks->arg, task);
     }
@@ -435,6 +439,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     if (message->type == WIRE_PONG) {
         task_health_pong(&task->health, message, now_ns);
         task->is_draining |= heartbeat_is_draining(message->meta);
+        task->has_left |= heartbeat_is_leaving(message->meta);
         take_links(task, message->meta);
         return;
     }

@@ -7,6 +7,9 @@
 #include "master/cluster/task_health.h"
 #include "master/cluster/tasks.h"
 
+/* A task whose process ends without a word is lost, even if it was draining. */
+enum task_end { TASK_END_NONE, TASK_END_LEFT, TASK_END_LOST };
+
 struct task {
     struct tasks *tasks;
     int index;
@@ -19,6 +22,8 @@ struct task {
     int n_linked;        /* how many of control and bulk have greeted */
     char *unix_address, *host_id;
     bool is_draining; /* it has said that it was told to stop */
+    bool has_left;    /* it has said that it ends its connections */
+    uint8_t last_end; /* enum task_end, of its last process that was READY */
     /* an operator drains it: nothing new is placed on it, and nobody waits for it, until another
      * process of its name has connected */
     bool is_leaving;

@@ -145,22 +145,27 @@ struct link_table *tasks_links(struct tasks *tasks) {
     return tasks->links;
 }
 
-/* A task that was drained on purpose is "draining" while its steps end, then "drained". */
+/* A task that was drained on purpose is "draining" while its steps end, then "drained", or "lost"
+ * if its process ended without a word. */
 static const char *state_name(const struct task *task) {
     static const char *const states[] = {"down", "probing", "linking", "ready"};
     if (task->is_leaving)
-        return task->state == TASK_READY ? "draining" : "drained";
+        return task->state == TASK_READY         ? "draining"
+               : task->last_end == TASK_END_LEFT ? "drained"
+                                                 : "lost";
     return task_is_member(task) ? states[task->state] : "gone";
 }
 
 void tasks_describe(struct tasks *tasks, int max_rows, struct str *out) {
+    static const char *const ends[] = {"", "left", "lost"}; /* by enum task_end */
     str_add_char(out, '[');
     for (int i = 0; i < MIN(tasks->n, max_rows); i++) {
         const struct task *task = tasks->rows[i];
         str_addf(out,
-                 "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": "
-                 "\"%016llx\", \"transport\": \"%s\", \"own_task\": \"",
-                 i ? ", " : "", task->name, task->address, state_name(task),
+                 "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"last_end\": "
+                 "\"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", "
+                 "\"own_task\": \"",
+                 i ? ", " : "", task->name, task->address, state_name(task), ends[task->last_end],
                  (unsigned long long)task->incarnation,
                  task->control ? wire_conn_peer(task->control) : "");
         if (task->own_name) /* a stranger's text */

@@ -9,7 +9,13 @@
 enum { TICKS_PER_INTERVAL = 2, MAX_INTERVAL_MS = 24 * 3600 * 1000, MAX_PING_BYTES = 256 };
 
 /* Field numbers of Ping. */
-enum { PING_SENT_US = 1, PING_INTERVAL_MS = 2, PING_ANSWERED_US = 3, PING_IS_DRAINING = 5 };
+enum {
+    PING_SENT_US = 1,
+    PING_INTERVAL_MS = 2,
+    PING_ANSWERED_US = 3,
+    PING_IS_DRAINING = 5,
+    PING_IS_LEAVING = 6
+};
 
 int64_t heartbeat_tick_ms(int64_t interval_ms) {
     return MAX(interval_ms / TICKS_PER_INTERVAL, (int64_t)1);
@@ -121,12 +127,16 @@ int64_t heartbeat_ping_interval_ms(struct span ping_meta) {
 }
 
 void heartbeat_add_draining(struct str *ret_meta) { proto_add_int(ret_meta, PING_IS_DRAINING, 1); }
+void heartbeat_add_leaving(struct str *ret_meta) { proto_add_int(ret_meta, PING_IS_LEAVING, 1); }
 
-bool heartbeat_is_draining(struct span pong_meta) {
+static bool is_set(struct span pong_meta, uint32_t number) {
     struct proto_field field;
-    return pong_meta.len <= LINK_REPLY_MAX_BYTES &&
-           read_field(pong_meta, PING_IS_DRAINING, 0, &field) && field.value == 1;
+    return pong_meta.len <= LINK_REPLY_MAX_BYTES && read_field(pong_meta, number, 0, &field) &&
+           field.value == 1;
 }
+
+bool heartbeat_is_draining(struct span pong_meta) { return is_set(pong_meta, PING_IS_DRAINING); }
+bool heartbeat_is_leaving(struct span pong_meta) { return is_set(pong_meta, PING_IS_LEAVING); }
 
 void heartbeat_pong(struct heartbeat *heartbeat, int64_t now_ns, uint64_t id, struct span meta) {
     struct proto_field sent, answered;

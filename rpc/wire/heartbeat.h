@@ -85,8 +85,11 @@ void heartbeat_answer(struct span ping_meta, int64_t wall_us, struct str *ret_me
 void heartbeat_pong(struct heartbeat *heartbeat, int64_t now_ns, uint64_t id, struct span meta);
 /* Returns the interval that a ping states; 0 when it states none. */
 int64_t heartbeat_ping_interval_ms(struct span ping_meta);
-/* Appends the meta of a PONG with id 0, by which a task says unasked that it was told to stop. */
+/* Append the meta of a PONG with id 0, by which a task says unasked that it was told to stop, and
+ * that it now ends its connections. */
 void heartbeat_add_draining(struct str *ret_meta);
+void heartbeat_add_leaving(struct str *ret_meta);
 bool heartbeat_is_draining(struct span pong_meta);
+bool heartbeat_is_leaving(struct span pong_meta);
 
 #endif

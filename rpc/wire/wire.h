@@ -87,9 +87,10 @@ enum wire_type {
 
 enum { WIRE_PROTOCOL = 4 }; /* Hello.protocol; both ends must have the same */
 
-/* WorkerStatus.revision: counts what tasks can be sent since WIRE_PROTOCOL was last raised. A
- * master sends it only to tasks that say so. 1: GetTraces and Drain. */
-enum { WIRE_REVISION = 1 };
+/* WorkerStatus.revision: counts what has been added since WIRE_PROTOCOL was last raised. A master
+ * sends it only to tasks that say so. 1: GetTraces and Drain. 2: a task that was told to stop says
+ * so again right before it ends its connections (Ping.is_leaving). */
+enum { WIRE_REVISION = 2 };
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 

@@ -616,12 +616,26 @@ void service_maybe_free(struct worker_service *service) {
         on_freed(arg);
 }
 
+/* Over both connections of each master, because it reads either's end first. */
+static void tell_masters(struct worker_service *service, void (*add_what)(struct str *ret_meta)) {
+    struct str meta = STR_INIT;
+    add_what(&meta);
+    LIST_FOR_EACH (link, &service->connections) {
+        struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
+        if (connection->master)
+            service_send(connection->wire, WIRE_PONG, 0, meta.data, meta.len);
+    }
+    str_fini(&meta);
+}
+
 void worker_service_free(struct worker_service *service, void (*on_freed)(void *arg), void *arg) {
     if (!service)
         return;
     struct status *why = status_unavailable("%s is stopping", service->task);
     service->on_freed = on_freed;
     service->on_freed_arg = arg;
+    if (service->is_draining)
+        tell_masters(service, heartbeat_add_leaving);
     wire_server_close(service->server);
     wire_server_close(service->unix_server);
     service->server = service->unix_server = NULL;
@@ -639,22 +653,10 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     service_health_close(service);
 }
 
-/* Over both connections of each master, because it reads either's end first. */
-static void tell_masters(struct worker_service *service) {
-    struct str meta = STR_INIT;
-    heartbeat_add_draining(&meta);
-    LIST_FOR_EACH (link, &service->connections) {
-        struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
-        if (connection->master)
-            service_send(connection->wire, WIRE_PONG, 0, meta.data, meta.len);
-    }
-    str_fini(&meta);
-}
-
 void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg),
                           void *arg) {
     service->is_draining = true;
-    tell_masters(service);
+    tell_masters(service, heartbeat_add_draining);
     service->on_drained = on_drained;
     service->on_drained_arg = arg;
     pthread_mutex_lock(&service->lock);

@@ -212,6 +212,18 @@ static void a_large_ping_is_not_echoed_whole(void **state) {
     str_fini(&out);
 }
 
+static void a_task_says_that_it_drains_and_that_it_leaves(void **state) {
+    struct str out = STR_INIT;
+    heartbeat_add_draining(&out);
+    struct span meta = {out.data, out.len};
+    assert_true(heartbeat_is_draining(meta) && !heartbeat_is_leaving(meta));
+    str_clear(&out);
+    heartbeat_add_leaving(&out);
+    meta = (struct span){out.data, out.len};
+    assert_true(heartbeat_is_leaving(meta) && !heartbeat_is_draining(meta));
+    str_fini(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_answers_is_never_lost),
@@ -224,6 +236,7 @@ int main(void) {
         cmocka_unit_test(odd_answers_are_signs_of_life_and_no_more),
         cmocka_unit_test(a_ping_says_how_often_it_comes),
         cmocka_unit_test(a_large_ping_is_not_echoed_whole),
+        cmocka_unit_test(a_task_says_that_it_drains_and_that_it_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

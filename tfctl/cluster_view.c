@@ -30,7 +30,9 @@ static struct status *take(const struct fetched_page *pages, struct cluster_view
     TRY(parse(&pages[PAGE_STEPS], &view->steps));
     const struct fetched_page *ready = &pages[PAGE_READY];
     view->is_ready = !ready->status && ready->http_code == 200;
-    str_add_bytes(&view->ready, ready->body.data, strcspn(str_text(&ready->body), "\n"));
+    str_add(&view->ready, str_text(&ready->body));
+    while (view->ready.len > 0 && view->ready.data[view->ready.len - 1] == '\n')
+        view->ready.data[--view->ready.len] = '\0';
     return NULL;
 }
 
@@ -66,7 +68,8 @@ const struct page_value *cluster_view_service(const struct cluster_view *view, c
 
 bool cluster_view_is_drained(const struct page_value *task) {
     const char *state = page_get_text(task, "state");
-    return strcmp(state, "draining") == 0 || strcmp(state, "drained") == 0;
+    return strcmp(state, "draining") == 0 || strcmp(state, "drained") == 0 ||
+           strcmp(state, "lost") == 0;
 }
 
 struct cluster_counts cluster_view_count(const struct cluster_view *view) {
@@ -95,13 +98,13 @@ struct problems {
 
 static void complain(const struct problems *problems, const char *format, ...) PRINTF_LIKE(2, 3);
 static void complain(const struct problems *problems, const char *format, ...) {
-    enum { MAX_PROBLEM_BYTES = 1000 };
+    enum { MAX_LINE_BYTES = 1000, MAX_LINES = 30, INDENT = 6 };
     struct str text = STR_INIT, plain = STR_INIT;
     va_list args;
     va_start(args, format);
     str_addv(&text, format, args);
     va_end(args);
-    plain_text_add(&plain, str_text(&text), MAX_PROBLEM_BYTES);
+    plain_text_add_lines(&plain, str_text(&text), INDENT, MAX_LINE_BYTES, MAX_LINES);
     problems->add(problems->arg, str_text(&plain));
     str_fini(&text);
     str_fini(&plain);

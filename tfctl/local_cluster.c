@@ -14,6 +14,7 @@
 #include "tfctl/stopping.h"
 #include "common/base/clock.h"
 #include "rpc/daemon/daemon.h"
+#include "rpc/daemon/page.h"
 
 enum cluster_state {
     CLUSTER_TASKS,
@@ -72,6 +73,8 @@ static void continue_stop(struct local_cluster *c) {
 
 static void fail(struct local_cluster *c, int exit_code, struct status *st_take) {
     relay_say(&c->relay, "%s", status_message(st_take));
+    if (c->options->is_json && command_of(c)->child.pid <= 0) /* stdout is the command's */
+        cli_print_error(st_take, exit_code);
     status_unref(st_take);
     c->exit_code = exit_code;
     begin_stopping(c);
@@ -119,20 +122,58 @@ static void start_probe(struct local_cluster *c) {
     start_member(c, probe_of(c));
 }
 
-static void set_environment(struct local_cluster *c) {
-    struct str pids = STR_INIT, admin = STR_INIT;
+/* Lists the daemons as the members of two JSON objects. */
+static void list_daemons(const struct local_cluster *c, struct str *pids, struct str *admin) {
     for (int i = 0; i < n_daemons(c); i++) {
         const struct member *member = &c->members[i];
         const char *comma = i > 0 ? ", " : "";
-        str_addf(&pids, "%s\"%s\": %d", comma, member->child.name, (int)member->child.pid);
-        str_addf(&admin, "%s\"%s\": \"127.0.0.1:%d\"", comma, member->child.name,
+        str_addf(pids, "%s\"%s\": %d", comma, member->child.name, (int)member->child.pid);
+        str_addf(admin, "%s\"%s\": \"127.0.0.1:%d\"", comma, member->child.name,
                  member->admin_port);
     }
+}
+
+static void set_environment(struct local_cluster *c) {
+    struct str pids = STR_INIT, admin = STR_INIT;
+    list_daemons(c, &pids, &admin);
     setenv("MILLRACE_TARGET", str_text(&c->target), 1);
     setenv("MILLRACE_PIDS", arena_printf(&c->arena, "{%s}", str_text(&pids)), 1);
     setenv("MILLRACE_ADMIN", arena_printf(&c->arena, "{%s}", str_text(&admin)), 1);
     str_fini(&pids);
     str_fini(&admin);
+}
+
+static void tell_target(struct local_cluster *c) {
+    struct str out = STR_INIT, pids = STR_INIT, admin = STR_INIT;
+    list_daemons(c, &pids, &admin);
+    if (c->options->is_json)
+        str_addf(&out,
+                 "{\"event\": \"ready\", \"target\": \"%s\", \"pids\": {%s}, \"admin\": "
+                 "{%s}}",
+                 str_text(&c->target), str_text(&pids), str_text(&admin));
+    else
+        str_add(&out, str_text(&c->target));
+    cli_print(&out);
+    str_fini(&out);
+    str_fini(&pids);
+    str_fini(&admin);
+}
+
+/* With --output json, writes a line about a daemon unless stdout is the command's. */
+static void tell_event(const struct local_cluster *c, const char *event,
+                       const struct member *member, pid_t pid, const char *how) {
+    struct str out = STR_INIT;
+    if (!c->options->is_json || c->options->command)
+        return;
+    page_open(&out, NULL, '{');
+    page_text(&out, "event", event);
+    page_text(&out, "daemon", member->child.name);
+    page_int(&out, "pid", (int64_t)pid);
+    if (how)
+        page_text(&out, "how", how);
+    page_close(&out, '}');
+    cli_print(&out);
+    str_fini(&out);
 }
 
 static void be_ready(struct local_cluster *c) {
@@ -147,8 +188,7 @@ static void be_ready(struct local_cluster *c) {
         return;
     }
     if (!options->command) {
-        printf("%s\n", str_text(&c->target));
-        fflush(stdout);
+        tell_target(c);
         return;
     }
     if (!options->quiet)
@@ -172,8 +212,10 @@ static void find_ports(struct local_cluster *c) {
             continue;
         member->is_up = true;
         member->n_failed_starts = 0;
-        if (c->state == CLUSTER_RUNNING)
-            relay_say(&c->relay, "%s is back (pid %d)", member->child.name, (int)member->child.pid);
+        if (c->state != CLUSTER_RUNNING)
+            continue;
+        relay_say(&c->relay, "%s is back (pid %d)", member->child.name, (int)member->child.pid);
+        tell_event(c, "daemon_back", member, member->child.pid, NULL);
     }
     if (c->state == CLUSTER_TASKS && tasks_are_ready(c)) {
         c->state = CLUSTER_MASTER;
@@ -235,6 +277,7 @@ static void on_daemon_end(struct local_cluster *c, struct member *member, pid_t 
         return;
     child_describe_end(wait_status, &end);
     relay_show_tail(&c->relay, &member->source);
+    tell_event(c, "daemon_ended", member, pid, str_text(&end));
     if (c->state == CLUSTER_RUNNING && c->options->restart &&
         member->n_failed_starts < RESTARTS_IN_A_ROW) {
         relay_say(&c->relay, "%s (pid %d) %s; restarting it", member->child.name, (int)pid,

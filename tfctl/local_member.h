@@ -31,6 +31,7 @@ struct local_options {
     int log_format; /* enum log_format */
     int64_t cpu_devices, start_timeout_ms;
     bool quiet, keep_going, restart;
+    bool is_json; /* tfctl's own lines on stdout are JSON */
     struct cli_list worker_flags, master_flags;
     char *const *command; /* NULL: none */
     sigset_t mask;        /* what children start with */

@@ -140,30 +140,26 @@ struct status *page_source_post(const struct page_source *source, const char *ad
     return fetch_all(source, admin, &path, 1, true, ret);
 }
 
-int page_source_exit_code(const struct status *status) {
-    return !status ? EXIT_OK : status_code(status) == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
-}
-
-int page_source_get(const struct page_source *source, const char *program, const char *path,
+int page_source_get(const struct page_source *source, const struct cli *cli, const char *path,
                     struct str *ret_body) {
     struct str admin = STR_INIT;
     struct fetched_page page = {.body = STR_INIT};
-    struct status *st = page_source_find(source, &admin);
-    int code = st ? EXIT_USAGE : EXIT_OK;
-    if (!st)
-        st = page_source_fetch(source, str_text(&admin), &path, 1, &page);
-    if (!st)
-        st = fetched_page_check(&page);
-    if (st && code == EXIT_USAGE)
-        fprintf(stderr, "%s: %s (see --help)\n", program, status_message(st));
-    else if (st)
-        fprintf(stderr, "%s: %s: %s\n", program, status_code_name(status_code(st)),
-                status_message(st));
-    if (st && code == EXIT_OK)
-        code = page_source_exit_code(st);
+    int code = page_source_open(source, cli, &admin);
+    if (code == EXIT_OK) {
+        struct status *st = page_source_fetch(source, str_text(&admin), &path, 1, &page);
+        if (!st)
+            st = fetched_page_check(&page);
+        if (st)
+            code = cli_fail_call(cli, st);
+    }
     str_add_bytes(ret_body, page.body.data, page.body.len);
-    status_unref(st);
     fetched_page_fini(&page);
     str_fini(&admin);
     return code;
+}
+
+int page_source_open(const struct page_source *source, const struct cli *cli,
+                     struct str *ret_admin) {
+    struct status *st = page_source_find(source, ret_admin);
+    return st ? cli_fail_usage(cli, st) : EXIT_OK;
 }

@@ -5,6 +5,7 @@
 #include "client/tls_client.h"
 #include "common/base/status.h"
 #include "common/base/str.h"
+#include "tfctl/cli.h"
 
 /* The flags of page_source_rows.inc. */
 struct page_source {
@@ -33,14 +34,15 @@ struct status *page_source_find(const struct page_source *source, struct str *re
 struct status *page_source_fetch(const struct page_source *source, const char *admin,
                                  const char *const *paths, int n,
                                  struct fetched_page *ret) MUST_USE;
-/* Finds the admin port and fetches one page for a subcommand, which `program` names
- * ("tfctl costs"). Returns the exit code; unless it is EXIT_OK, an error has been printed. */
-int page_source_get(const struct page_source *source, const char *program, const char *path,
+/* page_source_find for a subcommand. Returns the exit code; unless it is EXIT_OK, an error has been
+ * printed. */
+int page_source_open(const struct page_source *source, const struct cli *cli,
+                     struct str *ret_admin);
+/* Finds the admin port and fetches one page. Returns the exit code, as page_source_open does. */
+int page_source_get(const struct page_source *source, const struct cli *cli, const char *path,
                     struct str *ret_body);
 /* Sends a POST to a page that changes something. The answer is that of page_source_fetch. */
 struct status *page_source_post(const struct page_source *source, const char *admin,
                                 const char *path, struct fetched_page *ret) MUST_USE;
-/* The exit code for a failure to fetch. */
-int page_source_exit_code(const struct status *status);
 
 #endif

@@ -32,8 +32,7 @@ TF_DeprecatedSession *remote_session(const char *target, const struct tls_client
     return session;
 }
 
-int remote_error(const char *program, const TF_Status *status) {
+int remote_fail(const struct cli *cli, const TF_Status *status) {
     enum status_code code = (enum status_code)TF_GetCode(status);
-    fprintf(stderr, "%s: %s: %s\n", program, status_code_name(code), TF_Message(status));
-    return code == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
+    return cli_fail_call(cli, status_new(code, "%s", TF_Message(status)));
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "common/base/did_you_mean.h"
-#include "common/base/options.h"
+#include "tfctl/cli.h"
 
 static const struct subcommand {
     const char *name;
@@ -38,14 +38,35 @@ static void print_help(FILE *out) {
         out,
         "\ntfctl SUBCOMMAND --help lists the options of a subcommand. The default target is "
         "$MILLRACE_TARGET.\n"
+        "With --output json each prints one JSON document, also for an error; local and tunnel, "
+        "which run until they are stopped, print\na line of JSON for each event.\n"
         "Exit codes: 0, 64 usage, 70 the cluster or the step failed, 74 input or output failed.\n");
 }
 
+/* An error before there is a subcommand that could report it. */
+static int fail(int argc, char **argv, struct status *st_take) {
+    fprintf(stderr, "tfctl: %s (see --help)\n", status_message(st_take));
+    if (cli_wants_json(argc, argv))
+        cli_print_error(st_take, EXIT_USAGE);
+    status_unref(st_take);
+    return EXIT_USAGE;
+}
+
+static struct status *unknown(const char *word) {
+    struct did_you_mean guess = {.typed = span_of(word)};
+    struct str near = STR_INIT;
+    for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
+        did_you_mean_try(&guess, subcommands[i].name);
+    did_you_mean_add(&guess, "", &near);
+    struct status *st = status_invalid("unknown %s %s%s", *word == '-' ? "option" : "subcommand",
+                                       word, str_text(&near));
+    str_fini(&near);
+    return st;
+}
+
 int main(int argc, char **argv) {
-    if (argc < 2) {
-        fprintf(stderr, "tfctl: a subcommand is missing (see --help)\n");
-        return EXIT_USAGE;
-    }
+    if (argc < 2)
+        return fail(argc, argv, status_invalid("a subcommand is missing"));
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(stdout);
         return EXIT_OK;
@@ -57,13 +78,5 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
         if (strcmp(argv[1], subcommands[i].name) == 0)
             return subcommands[i].run(argc - 1, argv + 1);
-    struct did_you_mean guess = {.typed = span_of(argv[1])};
-    struct str near = STR_INIT;
-    for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
-        did_you_mean_try(&guess, subcommands[i].name);
-    did_you_mean_add(&guess, "", &near);
-    fprintf(stderr, "tfctl: unknown %s %s%s (see --help)\n",
-            argv[1][0] == '-' ? "option" : "subcommand", argv[1], str_text(&near));
-    str_fini(&near);
-    return EXIT_USAGE;
+    return fail(argc, argv, unknown(argv[1]));
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tfctl/cli.h"
+#include "rpc/daemon/page.h"
 #include "rpc/membership/member.h"
 #include "rpc/tls/tls_certs.h"
 
@@ -73,6 +74,7 @@ struct issuing {
     const struct certs_flags *flags;
     const char *directory;
     struct tls_authority *authority;
+    struct str *json; /* rows for what has been issued; NULL: a line is printed for each */
 };
 
 static void path_of(const char *directory, const char *name, const char *ending, struct str *out) {
@@ -106,6 +108,19 @@ static struct status *open_authority(struct issuing *issuing) {
 
 /* ---- certificates ---- */
 
+static void show(const struct issuing *issuing, const char *cert, const char *key,
+                 const char *name) {
+    if (!issuing->json) {
+        printf("%s: %s\n", cert, name);
+        return;
+    }
+    page_open(issuing->json, NULL, '{');
+    page_text(issuing->json, "certificate", cert);
+    page_text(issuing->json, "key", key);
+    page_text(issuing->json, "name", name);
+    page_close(issuing->json, '}');
+}
+
 /* `uri`: the part after "millrace://CLUSTER/". */
 static struct status *issue(const struct issuing *issuing, const char *file, const char *uri,
                             bool is_master) {
@@ -126,7 +141,7 @@ static struct status *issue(const struct issuing *issuing, const char *file, con
     struct status *st =
         tls_authority_issue(issuing->authority, &request, str_text(&cert), str_text(&key));
     if (!st)
-        printf("%s: %s\n", str_text(&cert), str_text(&name));
+        show(issuing, str_text(&cert), str_text(&key), str_text(&name));
     str_fini(&name);
     str_fini(&cert);
     str_fini(&key);
@@ -194,8 +209,9 @@ static struct status *issue_all(const struct issuing *issuing) {
     return st ? st : issue_clients(issuing);
 }
 
-static struct status *make_all(const struct certs_flags *flags, const char *directory) {
-    struct issuing issuing = {.flags = flags, .directory = directory};
+static struct status *make_all(const struct certs_flags *flags, const char *directory,
+                               struct str *json) {
+    struct issuing issuing = {.flags = flags, .directory = directory, .json = json};
     TRY(status_prefix_take(member_check_cluster(flags->cluster_name), "cluster-name: "));
     if (flags->hosts.n > MAX_NAMES)
         return status_invalid("host: more than %d", MAX_NAMES);
@@ -208,21 +224,25 @@ static struct status *make_all(const struct certs_flags *flags, const char *dire
     return st;
 }
 
+static int run(struct cli *cli, void *arg) {
+    const struct certs_flags *flags = arg;
+    struct str json = STR_INIT;
+    page_open(&json, NULL, '{');
+    page_text(&json, "directory", cli->args[0]);
+    page_open(&json, "certificates", '[');
+    struct status *st = make_all(flags, cli->args[0], cli_is_json(cli) ? &json : NULL);
+    page_close(&json, ']');
+    page_close(&json, '}');
+    if (!st && cli_is_json(cli))
+        cli_print(&json);
+    str_fini(&json);
+    if (!st)
+        return EXIT_OK;
+    return status_code(st) == STATUS_INVALID_ARGUMENT ? cli_fail_usage(cli, st)
+                                                      : cli_fail(cli, EXIT_IO, st);
+}
+
 int tfctl_certs(int argc, char **argv) {
-    struct certs_flags flags = {0};
-    struct cli cli;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = make_all(&flags, cli.args[0]);
-        bool is_usage = status_code(st) == STATUS_INVALID_ARGUMENT;
-        if (is_usage)
-            code = cli_usage_error(&spec, status_ref(st));
-        else if (st)
-            fprintf(stderr, "tfctl certs: %s\n", status_message(st));
-        code = st && !is_usage ? EXIT_IO : code;
-        status_unref(st);
-    }
-    cli_fini(&cli);
-    return code;
+    struct certs_flags flags = {.tasks = NULL};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

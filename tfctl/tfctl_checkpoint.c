@@ -9,12 +9,12 @@
 #include "tfctl/checkpoint_file.h"
 #include "tfctl/cli.h"
 #include "tfctl/progress.h"
+#include "tfctl/tensor_json.h"
 
 enum { EXIT_DIFFERENT = 1 };
 
 struct checkpoint_flags {
     int64_t max_elements;
-    int output;
 };
 
 #define ROW(...) CLI_ROW(struct checkpoint_flags, __VA_ARGS__)
@@ -23,9 +23,12 @@ struct checkpoint_flags {
 static const struct option_row rows[] = {
     {ROW("elements", OPTION_INT, max_elements, "20", "N",
         "how many elements of a tensor `show` prints"), .min = 0, .max = INT32_MAX},
-#include "tfctl/output_rows.inc"
 };
 // clang-format on
+
+enum { VERB_LS, VERB_SHOW, VERB_VERIFY, VERB_DIFF };
+static const char *const verbs[] = {
+    [VERB_LS] = "ls", [VERB_SHOW] = "show", [VERB_VERIFY] = "verify", [VERB_DIFF] = "diff", NULL};
 
 static const struct cli_spec spec = {
     .options = {.program = "tfctl checkpoint",
@@ -42,21 +45,13 @@ static const struct cli_spec spec = {
     .usage = "ls|show|verify|diff PATH... [OPTION]...",
     .min_args = 2,
     .max_args = 1000,
+    .verbs = verbs,
 };
 
-static int report(struct status *st_take) {
+static int report(const struct cli *cli, struct status *st_take) {
     bool is_io =
         status_code(st_take) != STATUS_DATA_LOSS && status_code(st_take) != STATUS_INTERNAL;
-    fprintf(stderr, "tfctl checkpoint: %s\n", status_message(st_take));
-    status_unref(st_take);
-    return is_io ? EXIT_IO : EXIT_INTERNAL;
-}
-
-static void print_shape(struct shape shape) {
-    struct str text = STR_INIT;
-    shape_print(shape, &text);
-    printf("%s", str_text(&text));
-    str_fini(&text);
+    return cli_fail(cli, is_io ? EXIT_IO : EXIT_INTERNAL, st_take);
 }
 
 /* ---- ls ---- */
@@ -76,16 +71,14 @@ static void print_row(const struct checkpoint_tensor *tensor, int width) {
 }
 
 static void list_as_json(const struct checkpoint_file *file) {
-    struct str out = STR_INIT, shape = STR_INIT;
+    struct str out = STR_INIT;
     page_open(&out, NULL, '[');
     for (size_t i = 0; i < file->n; i++) {
         const struct checkpoint_tensor *tensor = &file->tensors[i];
-        str_clear(&shape);
-        shape_print(tensor->shape, &shape);
         page_open(&out, NULL, '{');
         page_span(&out, "name", tensor->name);
         page_text(&out, "dtype", dtype_name(tensor->dtype));
-        page_text(&out, "shape", str_text(&shape));
+        tensor_json_add_shape(tensor->shape, &out);
         if (tensor->entry.n_slices > 0)
             page_int(&out, "slices", tensor->entry.n_slices);
         else if (!tensor->saved)
@@ -93,14 +86,13 @@ static void list_as_json(const struct checkpoint_file *file) {
         page_close(&out, '}');
     }
     page_close(&out, ']');
-    puts(str_text(&out));
+    cli_print(&out);
     str_fini(&out);
-    str_fini(&shape);
 }
 
-static int list_all(const struct checkpoint_file *file, int output) {
+static int list_all(const struct cli *cli, const struct checkpoint_file *file) {
     int width = 4;
-    if (output == CLI_OUTPUT_JSON) {
+    if (cli_is_json(cli)) {
         list_as_json(file);
         return EXIT_OK;
     }
@@ -114,20 +106,43 @@ static int list_all(const struct checkpoint_file *file, int output) {
 
 /* ---- show ---- */
 
-static int show(const struct checkpoint_file *file, const char *name, int64_t max_elements) {
+/* Appends a line of text, or an element of a JSON list. */
+static struct status *show(const struct cli *cli, const struct checkpoint_file *file,
+                           const char *name, int64_t max_elements, struct str *out) {
     const struct checkpoint_tensor *tensor = checkpoint_file_find(file, span_of(name));
     struct tensor t = TENSOR_INIT;
-    struct str text = STR_INIT;
     if (!tensor)
-        return report(status_not_found("Key %s not found in checkpoint %s", name, file->prefix));
-    struct status *st = checkpoint_file_read(file, tensor, &t);
-    if (st)
-        return report(st);
-    tensor_print(&t, max_elements, &text);
-    printf("%s: %s\n", name, str_text(&text));
+        return status_not_found("Key %s not found in checkpoint %s", name, file->prefix);
+    TRY(checkpoint_file_read(file, tensor, &t));
+    if (cli_is_json(cli)) {
+        page_open(out, NULL, '{');
+        page_text(out, "name", name);
+        tensor_json_add_type(&t, out);
+        tensor_json_add_values(&t, max_elements, out);
+        page_close(out, '}');
+    } else {
+        str_addf(out, "%s: ", name);
+        tensor_print(&t, max_elements, out);
+        str_add_char(out, '\n');
+    }
     tensor_clear(&t);
-    str_fini(&text);
-    return EXIT_OK;
+    return NULL;
+}
+
+static int show_all(const struct cli *cli, const struct checkpoint_file *file,
+                    int64_t max_elements) {
+    struct str out = STR_INIT;
+    struct status *st = NULL;
+    if (cli_is_json(cli))
+        page_open(&out, NULL, '[');
+    for (int i = 2; i < cli->n_args && !st; i++)
+        st = show(cli, file, cli->args[i], max_elements, &out);
+    if (cli_is_json(cli))
+        str_add(&out, "]\n");
+    if (!st || !cli_is_json(cli)) /* as JSON, only the error is shown */
+        fwrite(out.data, 1, out.len, stdout);
+    str_fini(&out);
+    return st ? report(cli, st) : EXIT_OK;
 }
 
 /* ---- verify ---- */
@@ -139,12 +154,12 @@ struct verified {
 };
 
 static void verify_one(const struct checkpoint_file *file, const struct checkpoint_tensor *tensor,
-                       int output, struct verified *ret) {
+                       bool is_json, struct verified *ret) {
     struct tensor t = TENSOR_INIT;
     struct status *st = checkpoint_file_read(file, tensor, &t);
     if (!st)
         ret->size_bytes += (int64_t)tensor_size_bytes(&t);
-    else if (output == CLI_OUTPUT_JSON)
+    else if (is_json)
         page_text(&ret->json, NULL, status_message(st));
     else
         printf("%s: %s\n", status_code_name(status_code(st)), status_message(st));
@@ -154,9 +169,9 @@ static void verify_one(const struct checkpoint_file *file, const struct checkpoi
 }
 
 static void print_verified(const struct checkpoint_file *file, const struct verified *verified,
-                           int output) {
+                           bool is_json) {
     struct str out = STR_INIT;
-    if (output == CLI_OUTPUT_JSON) {
+    if (is_json) {
         page_open(&out, NULL, '{');
         page_bool(&out, "ok", verified->n_damaged == 0);
         page_text(&out, "checkpoint", file->prefix);
@@ -172,21 +187,21 @@ static void print_verified(const struct checkpoint_file *file, const struct veri
         str_addf(&out, "%s is damaged: %d of %zu tensors", file->prefix, verified->n_damaged,
                  file->n);
     }
-    puts(str_text(&out));
+    cli_print(&out);
     str_fini(&out);
 }
 
-static int verify(const struct checkpoint_file *file, int output) {
+static int verify(const struct cli *cli, const struct checkpoint_file *file) {
     struct verified verified = {.json = STR_INIT};
     struct progress progress;
     progress_begin(&progress);
     for (size_t i = 0; i < file->n; i++) {
         progress_show(&progress, "%zu of %zu tensors, %" PRId64 " MB", i, file->n,
                       verified.size_bytes / 1000000);
-        verify_one(file, &file->tensors[i], output, &verified);
+        verify_one(file, &file->tensors[i], cli_is_json(cli), &verified);
     }
     progress_clear(&progress);
-    print_verified(file, &verified, output);
+    print_verified(file, &verified, cli_is_json(cli));
     str_fini(&verified.json);
     return verified.n_damaged == 0 ? EXIT_OK : EXIT_INTERNAL;
 }
@@ -216,102 +231,170 @@ static struct status *compare_values(const struct checkpoint_file *const files[2
     return st;
 }
 
-/* Compares a tensor that both checkpoints have. True when it differs. */
-static bool compare_both(const struct checkpoint_file *const files[2],
-                         const struct checkpoint_tensor *const both[2], int *code) {
-    const struct checkpoint_tensor *a = both[0], *b = both[1];
+/* What differs, as lines or as elements of a JSON list. */
+struct difference {
+    bool is_json;
+    int n, n_unreadable;
+    struct str rows, unreadable;
+    struct status *status; /* of the first that cannot be read */
+};
+
+static void note_missing(struct difference *difference, const struct checkpoint_tensor *tensor,
+                         const char *prefix) {
+    struct str *out = &difference->rows;
+    difference->n++;
+    if (!difference->is_json) {
+        str_addf(out, "%.*s: only in %s\n", (int)tensor->name.len, tensor->name.data, prefix);
+        return;
+    }
+    page_open(out, NULL, '{');
+    page_span(out, "name", tensor->name);
+    page_text(out, "only_in", prefix);
+    page_close(out, '}');
+}
+
+static void note_types(struct difference *difference,
+                       const struct checkpoint_tensor *const both[2]) {
+    struct str *out = &difference->rows;
+    difference->n++;
+    if (difference->is_json) {
+        page_open(out, NULL, '{');
+        page_span(out, "name", both[0]->name);
+        page_open(out, "types", '[');
+    } else {
+        str_addf(out, "%.*s: ", (int)both[0]->name.len, both[0]->name.data);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (difference->is_json) {
+            page_open(out, NULL, '{');
+            page_text(out, "dtype", dtype_name(both[i]->dtype));
+            tensor_json_add_shape(both[i]->shape, out);
+            page_close(out, '}');
+        } else {
+            str_addf(out, "%s%s ", i > 0 ? " and " : "", dtype_name(both[i]->dtype));
+            shape_print(both[i]->shape, out);
+        }
+    }
+    str_add(out, difference->is_json ? "]}" : "\n");
+}
+
+static void note_values(struct difference *difference, struct span name, int64_t n) {
+    struct str *out = &difference->rows;
+    difference->n++;
+    if (!difference->is_json) {
+        str_addf(out, "%.*s: %" PRId64 " elements differ\n", (int)name.len, name.data, n);
+        return;
+    }
+    page_open(out, NULL, '{');
+    page_span(out, "name", name);
+    page_int(out, "elements", n);
+    page_close(out, '}');
+}
+
+static void note_unreadable(struct difference *difference, struct status *st_take) {
+    if (difference->is_json)
+        page_text(&difference->unreadable, NULL, status_message(st_take));
+    if (difference->n_unreadable++ == 0)
+        difference->status = st_take;
+    else
+        status_unref(st_take);
+}
+
+/* Compares a tensor that both checkpoints have. */
+static void compare_both(const struct checkpoint_file *const files[2],
+                         const struct checkpoint_tensor *const both[2],
+                         struct difference *difference) {
     int64_t n = 0;
-    if (a->dtype != b->dtype || !shape_equal(a->shape, b->shape)) {
-        printf("%.*s: %s ", (int)a->name.len, a->name.data, dtype_name(a->dtype));
-        print_shape(a->shape);
-        printf(" and %s ", dtype_name(b->dtype));
-        print_shape(b->shape);
-        printf("\n");
-        return true;
+    if (both[0]->dtype != both[1]->dtype || !shape_equal(both[0]->shape, both[1]->shape)) {
+        note_types(difference, both);
+        return;
     }
     struct status *st = compare_values(files, both, &n);
     if (st)
-        *code = report(st);
+        note_unreadable(difference, st);
     else if (n > 0)
-        printf("%.*s: %" PRId64 " elements differ\n", (int)a->name.len, a->name.data, n);
-    return n > 0;
+        note_values(difference, both[0]->name, n);
 }
 
-static int compare(const struct checkpoint_file *a, const struct checkpoint_file *b) {
+static void compare(const struct checkpoint_file *a, const struct checkpoint_file *b,
+                    struct difference *difference) {
     const struct checkpoint_file *const files[2] = {a, b};
-    int n_different = 0, code = EXIT_OK;
+    struct progress progress;
+    progress_begin(&progress);
     for (size_t i = 0, k = 0; i < a->n || k < b->n;) {
         int order = i == a->n   ? 1
                     : k == b->n ? -1
                                 : table_compare(a->tensors[i].name, b->tensors[k].name);
         const struct checkpoint_tensor *both[2] = {&a->tensors[i], &b->tensors[k]};
-        if (order != 0) {
-            const struct checkpoint_tensor *one = order < 0 ? both[0] : both[1];
-            printf("%.*s: only in %s\n", (int)one->name.len, one->name.data,
-                   files[order > 0]->prefix);
-            n_different++;
-        } else {
-            n_different += compare_both(files, both, &code);
-        }
+        progress_show(&progress, "%zu of %zu tensors", i, a->n);
+        if (order != 0)
+            note_missing(difference, order < 0 ? both[0] : both[1], files[order > 0]->prefix);
+        else
+            compare_both(files, both, difference);
         i += order <= 0;
         k += order >= 0;
     }
-    return code != EXIT_OK ? code : n_different > 0 ? EXIT_DIFFERENT : EXIT_OK;
+    progress_clear(&progress);
+}
+
+static int print_difference(const struct cli *cli, const struct difference *difference) {
+    struct str out = STR_INIT;
+    if (difference->is_json) {
+        str_addf(&out, "{\"same\":%s,\"differences\":[%s],\"unreadable\":[%s]}\n",
+                 difference->n + difference->n_unreadable == 0 ? "true" : "false",
+                 str_text(&difference->rows), str_text(&difference->unreadable));
+    } else {
+        str_add(&out, str_text(&difference->rows));
+    }
+    fputs(str_text(&out), stdout);
+    str_fini(&out);
+    if (difference->n_unreadable == 0)
+        return difference->n > 0 ? EXIT_DIFFERENT : EXIT_OK;
+    fprintf(stderr, "tfctl checkpoint: %d tensors cannot be read, the first: %s\n",
+            difference->n_unreadable, status_message(difference->status));
+    return EXIT_INTERNAL;
 }
 
 /* ---- the command ---- */
 
 static int run_diff(const struct cli *cli) {
     struct checkpoint_file a = {0}, b = {0};
+    struct difference difference = {.is_json = cli_is_json(cli)};
     if (cli->n_args != 3)
-        return cli_usage_error(&spec, status_invalid("diff compares two checkpoints"));
+        return cli_fail_usage(cli, status_invalid("diff compares two checkpoints"));
     struct status *st = checkpoint_file_open(&a, cli->args[1]);
     if (!st)
         st = checkpoint_file_open(&b, cli->args[2]);
-    int code = st ? report(st) : compare(&a, &b);
+    if (!st)
+        compare(&a, &b, &difference);
+    int code = st ? report(cli, st) : print_difference(cli, &difference);
     checkpoint_file_fini(&a);
     checkpoint_file_fini(&b);
+    str_fini(&difference.rows);
+    str_fini(&difference.unreadable);
+    status_unref(difference.status);
     return code;
 }
 
-static int run_on_one(const struct cli *cli, const struct checkpoint_flags *flags) {
+static int run(struct cli *cli, void *arg) {
+    const struct checkpoint_flags *flags = arg;
     struct checkpoint_file file;
-    const char *command = cli->args[0];
-    bool is_show = strcmp(command, "show") == 0;
-    if (!is_show && cli->n_args != 2)
-        return cli_usage_error(&spec, status_invalid("%s takes one checkpoint", command));
-    if (is_show && cli->n_args < 3)
-        return cli_usage_error(&spec, status_invalid("show needs the names of tensors"));
+    if (cli->verb == VERB_DIFF)
+        return run_diff(cli);
+    if (cli->verb != VERB_SHOW && cli->n_args != 2)
+        return cli_fail_usage(cli, status_invalid("%s takes one checkpoint", cli->args[0]));
+    if (cli->verb == VERB_SHOW && cli->n_args < 3)
+        return cli_fail_usage(cli, status_invalid("show needs the names of tensors"));
     struct status *st = checkpoint_file_open(&file, cli->args[1]);
-    int code = EXIT_OK;
-    if (st)
-        code = report(st);
-    else if (is_show)
-        for (int i = 2; code == EXIT_OK && i < cli->n_args; i++)
-            code = show(&file, cli->args[i], flags->max_elements);
-    else
-        code = strcmp(command, "ls") == 0 ? list_all(&file, flags->output)
-                                          : verify(&file, flags->output);
+    int code = st                         ? report(cli, st)
+               : cli->verb == VERB_SHOW   ? show_all(cli, &file, flags->max_elements)
+               : cli->verb == VERB_VERIFY ? verify(cli, &file)
+                                          : list_all(cli, &file);
     checkpoint_file_fini(&file);
     return code;
 }
 
 int tfctl_checkpoint(int argc, char **argv) {
-    struct checkpoint_flags flags = {0};
-    struct cli cli;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        const char *command = cli.args[0];
-        if (strcmp(command, "diff") == 0)
-            code = run_diff(&cli);
-        else if (strcmp(command, "ls") == 0 || strcmp(command, "show") == 0 ||
-                 strcmp(command, "verify") == 0)
-            code = run_on_one(&cli, &flags);
-        else
-            code = cli_usage_error(
-                &spec, status_invalid("'%s' is none of ls, show, verify and diff", command));
-    }
-    cli_fini(&cli);
-    return code;
+    struct checkpoint_flags flags = {.max_elements = 0};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

@@ -12,15 +12,12 @@ enum { MAX_KEY_BYTES = 700 };
 
 struct costs_flags {
     struct page_source source;
-    int output;
 };
 
 #define ROW(...) CLI_ROW(struct costs_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
-    {ROW("output", OPTION_CHOICE, output, "json", NULL,
-        "for people or for programs"), .choices = cli_outputs},
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on
@@ -33,17 +30,15 @@ static const struct cli_spec spec = {
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "[OPTION]...",
+    .output_default = "json",
 };
 
-static int print_table(const struct str *body) {
+static int print_table(const struct cli *cli, const struct str *body) {
     struct page_value *page;
     struct str out = STR_INIT;
     struct status *st = page_parse((struct span){body->data, body->len}, &page);
-    if (st) {
-        fprintf(stderr, "%s: %s\n", spec.options.program, status_message(st));
-        status_unref(st);
-        return EXIT_INTERNAL;
-    }
+    if (st)
+        return cli_fail(cli, EXIT_INTERNAL, st);
     for (size_t i = 0; i < page_count(page); i++) {
         const struct page_value *row = page_at(page, i);
         if (page_has(row, "more")) {
@@ -61,20 +56,19 @@ static int print_table(const struct str *body) {
     return EXIT_OK;
 }
 
-int tfctl_costs(int argc, char **argv) {
-    struct costs_flags flags = {.source = {.target = NULL}};
-    struct cli cli;
+static int run(struct cli *cli, void *arg) {
+    const struct costs_flags *flags = arg;
     struct str body = STR_INIT;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        code = page_source_get(&flags.source, spec.options.program, "/costz", &body);
-        if (code == EXIT_OK && flags.output == CLI_OUTPUT_JSON)
-            fwrite(body.data, 1, body.len, stdout);
-        else if (code == EXIT_OK)
-            code = print_table(&body);
-    }
-    cli_fini(&cli);
+    int code = page_source_get(&flags->source, cli, "/costz", &body);
+    if (code == EXIT_OK && cli_is_json(cli))
+        fwrite(body.data, 1, body.len, stdout);
+    else if (code == EXIT_OK)
+        code = print_table(cli, &body);
     str_fini(&body);
     return code;
+}
+
+int tfctl_costs(int argc, char **argv) {
+    struct costs_flags flags = {.source = {.target = NULL}};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

@@ -13,7 +13,6 @@ struct devices_flags {
     struct tls_client tls;
     int64_t timeout_ms;
     bool json;
-    int output;
 };
 
 #define FIELD(field) offsetof(struct devices_flags, field)
@@ -26,8 +25,6 @@ static const struct option_row rows[] = {
     {"timeout", OPTION_DURATION, FIELD(timeout_ms), "TIME", "60s",
         "how long to wait for the answer", 1, 86400000},
     {"json", OPTION_BOOL, FIELD(json), NULL, NULL, "the same as --output json"},
-    {.name = "output", .kind = OPTION_CHOICE, .offset = offsetof(struct devices_flags, output),
-     .default_text = "text", .help = "for people or for programs", .choices = cli_outputs},
 };
 // clang-format on
 
@@ -81,7 +78,7 @@ static void print_table(const TF_DeviceList *list, TF_Status *status, struct str
     }
 }
 
-static int list_devices(const struct devices_flags *flags) {
+static int list_devices(const struct cli *cli, const struct devices_flags *flags) {
     TF_Status *status = TF_NewStatus(), *ignored = TF_NewStatus();
     struct str out = STR_INIT;
     int code = EXIT_OK;
@@ -91,10 +88,9 @@ static int list_devices(const struct devices_flags *flags) {
     if (session)
         list = TF_DeprecatedSessionListDevices(session, status);
     if (!list) {
-        code = remote_error("tfctl devices", status);
+        code = remote_fail(cli, status);
     } else {
-        bool is_json = flags->json || flags->output == CLI_OUTPUT_JSON;
-        (is_json ? print_json : print_table)(list, status, &out);
+        (cli_is_json(cli) ? print_json : print_table)(list, status, &out);
         fputs(str_text(&out), stdout);
     }
     TF_DeleteDeviceList(list);
@@ -105,15 +101,15 @@ static int list_devices(const struct devices_flags *flags) {
     return code;
 }
 
+static int run(struct cli *cli, void *arg) {
+    struct devices_flags *flags = arg;
+    if (flags->json)
+        cli->output = CLI_OUTPUT_JSON;
+    struct status *st = remote_target(flags->target, &flags->target);
+    return st ? cli_fail_usage(cli, st) : list_devices(cli, flags);
+}
+
 int tfctl_devices(int argc, char **argv) {
-    struct devices_flags flags = {0};
-    struct cli cli;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = remote_target(flags.target, &flags.target);
-        code = st ? cli_usage_error(&spec, st) : list_devices(&flags);
-    }
-    cli_fini(&cli);
-    return code;
+    struct devices_flags flags = {.target = NULL};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

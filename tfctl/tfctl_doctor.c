@@ -11,14 +11,12 @@
 struct doctor_flags {
     struct page_source source;
     const char *etcd;
-    int output;
 };
 
 #define ROW(...) CLI_ROW(struct doctor_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
-#include "tfctl/output_rows.inc"
     {ROW("etcd", OPTION_STRING, etcd, NULL, "URL[,URL...]",
         "also look at the cluster's etcd; for https, --tls-ca must vouch for it")},
 #include "tfctl/page_source_rows.inc"
@@ -69,9 +67,9 @@ static const char *const state_names[] = {
     [DOCTOR_OK] = "ok", [DOCTOR_WARNING] = "warning", [DOCTOR_BROKEN] = "broken"};
 
 /* People see each line as soon as it is known, because a check may take seconds. */
-static void show(const struct doctor_check *check, const struct finding *finding, int output,
+static void show(const struct doctor_check *check, const struct finding *finding, bool is_json,
                  struct str *json) {
-    if (output == CLI_OUTPUT_JSON) {
+    if (is_json) {
         page_open(json, NULL, '{');
         page_text(json, "check", check->name);
         page_text(json, "state", state_names[finding->state]);
@@ -86,7 +84,7 @@ static void show(const struct doctor_check *check, const struct finding *finding
     fflush(stdout);
 }
 
-static int run_checks(const struct doctor *doctor, int output) {
+static int run_checks(const struct doctor *doctor, bool is_json) {
     struct str json = STR_INIT;
     struct progress progress;
     int n_of[3] = {0};
@@ -100,12 +98,12 @@ static int run_checks(const struct doctor *doctor, int output) {
         progress_show(&progress, "looking at: %s", checks[i].name);
         checks[i].check(doctor, &finding);
         progress_clear(&progress);
-        show(&checks[i], &finding, output, &json);
+        show(&checks[i], &finding, is_json, &json);
         n_of[finding.state]++;
         str_fini(&finding.found);
         str_fini(&finding.advice);
     }
-    if (output == CLI_OUTPUT_JSON)
+    if (is_json)
         printf("{\"ok\":%s,\"checks\":[%s]}\n", n_of[DOCTOR_BROKEN] == 0 ? "true" : "false",
                str_text(&json));
     else
@@ -128,17 +126,16 @@ static struct status *find_master(const struct doctor_flags *flags, struct docto
     return page_source_find(&flags->source, &doctor->admin);
 }
 
-int tfctl_doctor(int argc, char **argv) {
-    struct doctor_flags flags = {.output = CLI_OUTPUT_TEXT};
-    struct cli cli;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct doctor doctor = {.source = flags.source, .etcd = flags.etcd, .admin = STR_INIT};
-        struct status *st = find_master(&flags, &doctor);
-        code = st ? cli_usage_error(&spec, st) : run_checks(&doctor, flags.output);
-        str_fini(&doctor.admin);
-    }
-    cli_fini(&cli);
+static int run(struct cli *cli, void *arg) {
+    const struct doctor_flags *flags = arg;
+    struct doctor doctor = {.source = flags->source, .etcd = flags->etcd, .admin = STR_INIT};
+    struct status *st = find_master(flags, &doctor);
+    int code = st ? cli_fail_usage(cli, st) : run_checks(&doctor, cli_is_json(cli));
+    str_fini(&doctor.admin);
     return code;
+}
+
+int tfctl_doctor(int argc, char **argv) {
+    struct doctor_flags flags = {.etcd = NULL};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

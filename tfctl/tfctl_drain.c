@@ -9,12 +9,14 @@
 #include "tfctl/page_source.h"
 #include "tfctl/tfctl.h"
 
-enum { LOOK_MS = 200 };
+enum {
+    LOOK_MS = 200,
+    LOST_MS = 2000, /* the master may have lost only its connection, and make another one */
+};
 
 struct drain_flags {
     struct page_source source;
     int64_t wait_ms;
-    int output;
 };
 
 #define ROW(...) CLI_ROW(struct drain_flags, __VA_ARGS__)
@@ -23,7 +25,6 @@ struct drain_flags {
 static const struct option_row rows[] = {
     {ROW("wait", OPTION_DURATION, wait_ms, "60s", "TIME",
         "how long to wait until the task has left; 0s: only ask it to"), .min = 0, .max = 86400000},
-#include "tfctl/output_rows.inc"
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on
@@ -33,7 +34,9 @@ static const struct cli_spec spec = {
                 .summary = "Drains a task: new sessions do not use it, its running steps end, then "
                            "it exits with 0. Sessions that have used it get the error of a lost "
                            "task with their next step. With TLS this needs an operator's "
-                           "certificate. TASK is JOB/INDEX, or /job:JOB/task:INDEX.",
+                           "certificate. TASK is JOB/INDEX, or /job:JOB/task:INDEX. Exits with 0 "
+                           "when the task has left, with 70 if it crashed instead or is still "
+                           "draining, and with 74 if the master does not answer.",
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "TASK [OPTION]...",
@@ -68,13 +71,29 @@ static struct status *ask(const struct drain_flags *flags, const char *admin, co
     return st;
 }
 
-/* "draining", "drained", "ready", …; "" if the master does not know the task. */
+/* What the master says of a task; empty if the master does not know it. */
+struct task_view {
+    struct str state, incarnation, last_end, why;
+};
+
+static void task_view_fini(struct task_view *view) {
+    str_fini(&view->state);
+    str_fini(&view->incarnation);
+    str_fini(&view->last_end);
+    str_fini(&view->why);
+}
+
+static void take(const struct page_value *row, const char *key, struct str *ret) {
+    str_clear(ret);
+    str_add(ret, page_get_text(row, key));
+}
+
 static struct status *look(const struct drain_flags *flags, const char *admin, const char *task,
-                           struct str *ret_state) {
+                           struct task_view *ret) {
     static const char *const path[] = {"/statusz"};
     struct fetched_page fetched;
     struct page_value *page = NULL;
-    str_clear(ret_state);
+    const struct page_value *row = NULL;
     struct status *st = page_source_fetch(&flags->source, admin, path, 1, &fetched);
     if (!st)
         st = fetched_page_check(&fetched);
@@ -83,65 +102,107 @@ static struct status *look(const struct drain_flags *flags, const char *admin, c
     const struct page_value *tasks = page_get(page_get(page, "service"), "tasks");
     for (size_t i = 0; i < page_count(tasks); i++)
         if (strcmp(page_get_text(page_at(tasks, i), "task"), task) == 0)
-            str_add(ret_state, page_get_text(page_at(tasks, i), "state"));
+            row = page_at(tasks, i);
+    take(row, "state", &ret->state);
+    take(row, "incarnation", &ret->incarnation);
+    take(row, "last_end", &ret->last_end);
+    take(row, "why", &ret->why);
     page_value_free(page);
     fetched_page_fini(&fetched);
     return st;
 }
 
-static struct status *wait_until_left(const struct drain_flags *flags, const char *admin,
-                                      const char *task) {
-    int64_t until_ns = clock_now_ns() + flags->wait_ms * 1000000;
-    struct str state = STR_INIT;
-    struct status *st = look(flags, admin, task, &state);
-    while (!st && strcmp(str_text(&state), "draining") == 0) {
-        if (clock_now_ns() >= until_ns) {
+static bool is(const struct str *text, const char *word) {
+    return strcmp(str_text(text), word) == 0;
+}
+
+/* Has the process that was drained ended? Another one may have taken its place. */
+static bool has_ended(const struct task_view *view, const char *incarnation) {
+    return is(&view->state, "drained") || is(&view->state, "lost") ||
+           !is(&view->incarnation, incarnation);
+}
+
+/* Of a process that has ended. */
+static struct status *how_it_ended(const struct task_view *view, const char *task) {
+    if (!is(&view->last_end, "lost"))
+        return NULL;
+    return status_new(STATUS_ABORTED, "%s was lost while it was draining%s%s", task,
+                      view->why.len > 0 ? ": " : "", str_text(&view->why));
+}
+
+static struct status *wait_until_ended(const struct drain_flags *flags, const char *admin,
+                                       const char *task, const char *incarnation) {
+    int64_t until_ns = clock_now_ns() + flags->wait_ms * 1000000, lost_ns = 0;
+    struct task_view view = {.state = STR_INIT};
+    struct status *st = look(flags, admin, task, &view);
+    for (; !st; st = look(flags, admin, task, &view)) {
+        bool is_lost = is(&view.state, "lost") && is(&view.incarnation, incarnation);
+        int64_t now_ns = clock_now_ns();
+        lost_ns = !is_lost ? 0 : lost_ns ? lost_ns : now_ns;
+        if (has_ended(&view, incarnation) && (!is_lost || now_ns - lost_ns > LOST_MS * 1000000ll)) {
+            st = how_it_ended(&view, task);
+            break;
+        }
+        if (!is_lost && !is(&view.state, "draining")) {
+            st = status_failed_precondition(
+                "%s is %s again: the master no longer knows that it drains", task,
+                str_text(&view.state));
+        } else if (now_ns >= until_ns) {
             st = status_new(STATUS_DEADLINE_EXCEEDED,
                             "%s is still draining after %.1f s: its steps have not ended", task,
                             (double)flags->wait_ms / 1e3);
-            break;
         }
+        if (st)
+            break;
         nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
-        st = look(flags, admin, task, &state);
     }
-    str_fini(&state);
+    task_view_fini(&view);
     return st;
 }
 
-static int run_drain(const struct drain_flags *flags, const char *admin, const char *task) {
-    struct status *st = ask(flags, admin, task);
+static struct status *drain(const struct drain_flags *flags, const char *admin, const char *task) {
+    struct task_view before = {.state = STR_INIT};
+    struct status *st = look(flags, admin, task, &before);
+    if (!st)
+        st = ask(flags, admin, task);
     if (!st && flags->wait_ms > 0) {
         fprintf(stderr, "%s is draining\n", task);
-        st = wait_until_left(flags, admin, task);
+        st = wait_until_ended(flags, admin, task, str_text(&before.incarnation));
     }
-    int code = page_source_exit_code(st);
+    task_view_fini(&before);
+    return st;
+}
+
+static int run_drain(const struct cli *cli, const struct drain_flags *flags, const char *admin,
+                     const char *task) {
+    struct status *st = drain(flags, admin, task);
+    struct str out = STR_INIT;
     if (st)
-        fprintf(stderr, "tfctl drain: %s: %s\n", status_code_name(status_code(st)),
-                status_message(st));
-    else if (flags->output == CLI_OUTPUT_JSON)
-        printf("{\"task\":\"%s\",\"state\":\"%s\"}\n", task,
-               flags->wait_ms > 0 ? "drained" : "draining");
+        return cli_fail_call(cli, st);
+    if (cli_is_json(cli))
+        str_addf(&out, "{\"task\":\"%s\",\"state\":\"%s\"}", task,
+                 flags->wait_ms > 0 ? "drained" : "draining");
     else
-        printf("%s %s\n", task, flags->wait_ms > 0 ? "has left" : "is draining");
-    status_unref(st);
+        str_addf(&out, "%s %s", task, flags->wait_ms > 0 ? "has left" : "is draining");
+    cli_print(&out);
+    str_fini(&out);
+    return EXIT_OK;
+}
+
+static int run(struct cli *cli, void *arg) {
+    const struct drain_flags *flags = arg;
+    struct str admin = STR_INIT, task = STR_INIT;
+    struct status *st = name_task(cli->args[0], &task);
+    if (!st)
+        st = page_source_find(&flags->source, &admin);
+    int code =
+        st ? cli_fail_usage(cli, st) : run_drain(cli, flags, str_text(&admin), str_text(&task));
+    str_fini(&admin);
+    str_fini(&task);
     return code;
 }
 
 int tfctl_drain(int argc, char **argv) {
     struct drain_flags flags = {.wait_ms = 0};
-    struct cli cli;
-    struct str admin = STR_INIT, task = STR_INIT;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = name_task(cli.args[0], &task);
-        if (!st)
-            st = page_source_find(&flags.source, &admin);
-        code =
-            st ? cli_usage_error(&spec, st) : run_drain(&flags, str_text(&admin), str_text(&task));
-    }
-    cli_fini(&cli);
-    str_fini(&admin);
-    str_fini(&task);
-    return code;
+    return cli_main(&spec, &flags, argc, argv, run);
 }

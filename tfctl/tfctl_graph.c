@@ -1,5 +1,4 @@
 /* tfctl graph: shows the placed graph of a signature, as text, SVG or for Graphviz. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,11 +10,11 @@
 #include "tfctl/plain_text.h"
 #include "tfctl/tfctl.h"
 
-enum output { OUTPUT_TEXT, OUTPUT_DOT, OUTPUT_SVG, OUTPUT_JSON };
-static const char *const outputs[] = {[OUTPUT_TEXT] = "text",
+enum { OUTPUT_DOT = CLI_OUTPUT_JSON + 1, OUTPUT_SVG };
+static const char *const outputs[] = {[CLI_OUTPUT_TEXT] = "text",
+                                      [CLI_OUTPUT_JSON] = "json",
                                       [OUTPUT_DOT] = "dot",
                                       [OUTPUT_SVG] = "svg",
-                                      [OUTPUT_JSON] = "json",
                                       NULL};
 
 enum { MAX_TEXT_BYTES = 300, MAX_SVG_BYTES = 4 << 20 };
@@ -24,7 +23,6 @@ struct graph_flags {
     struct page_source source;
     const char *session, *out;
     int64_t signature;
-    int output;
     bool list;
 };
 
@@ -35,13 +33,10 @@ static const struct option_row rows[] = {
     {ROW("list", OPTION_BOOL, list, NULL, NULL,
         "list the signatures instead")},
     {ROW("session", OPTION_STRING, session, NULL, "HANDLE",
-        "the session (its handle on /sessionz; default: the oldest one)")},
+        "the session (its handle on /sessionz); needed if several sessions have signatures")},
     {ROW("signature", OPTION_INT, signature, "0", "N",
         "the signature's number in that session; 0: the one that ran last"),
         .min = 0, .max = INT64_MAX},
-    {ROW("output", OPTION_CHOICE, output, "text", NULL,
-        "text: a line for each node, the slowest first; dot: for Graphviz; svg: drawn; json: the "
-        "page"), .choices = outputs},
     {ROW("out", OPTION_STRING, out, "-", "PATH",
         "the file to write; - is the standard output")},
 #include "tfctl/page_source_rows.inc"
@@ -56,6 +51,9 @@ static const struct cli_spec spec = {
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "[OPTION]...",
+    .outputs = outputs,
+    .output_help = "text: a line for each node, the slowest first; json: the page; dot: for "
+                   "Graphviz; svg: drawn",
 };
 
 /* ---- text ---- */
@@ -149,60 +147,87 @@ static void add_dot(const struct page_value *page, struct str *out) {
 
 /* ---- all ---- */
 
-static struct status *format(const struct graph_flags *flags, const struct str *body,
-                             struct str *out) {
+static int write_graph(const struct cli *cli, const struct graph_flags *flags,
+                       const struct str *body) {
+    struct str out = STR_INIT;
     struct page_value *page;
-    TRY(page_parse((struct span){body->data, body->len}, &page));
-    if (flags->output == OUTPUT_JSON)
-        str_add_bytes(out, body->data, body->len);
+    struct status *st = page_parse((struct span){body->data, body->len}, &page);
+    if (st)
+        return cli_fail(cli, EXIT_INTERNAL, st);
+    if (cli_is_json(cli))
+        str_add_bytes(&out, body->data, body->len);
     else if (flags->list)
-        add_list(page, out);
-    else if (flags->output == OUTPUT_SVG)
-        page_svg_write(out, page_get(page, "drawing"), true, MAX_SVG_BYTES);
-    else if (flags->output == OUTPUT_DOT)
-        add_dot(page, out);
+        add_list(page, &out);
+    else if (cli->output == OUTPUT_SVG)
+        page_svg_write(&out, page_get(page, "drawing"), true, MAX_SVG_BYTES);
+    else if (cli->output == OUTPUT_DOT)
+        add_dot(page, &out);
     else
-        add_text(page, out);
+        add_text(page, &out);
     page_value_free(page);
-    return NULL;
+    st = cli_write_file(flags->out, &out);
+    str_fini(&out);
+    return st ? cli_fail(cli, EXIT_IO, st) : EXIT_OK;
 }
 
-static int write_graph(const struct graph_flags *flags, const struct str *body) {
-    struct str out = STR_INIT;
-    struct status *st = format(flags, body, &out);
-    int code = st ? EXIT_INTERNAL : EXIT_OK;
-    if (!st && (st = cli_write_file(flags->out, &out)))
-        code = EXIT_IO;
-    if (st)
-        fprintf(stderr, "%s: %s\n", spec.options.program, status_message(st));
-    status_unref(st);
-    str_fini(&out);
+/* The handle in the row's "/graphz?session=HANDLE&signature=N". */
+static struct span session_of(const struct page_value *row) {
+    const char *at = strstr(page_get_text(row, "page"), "session=");
+    at = at ? at + strlen("session=") : "";
+    return (struct span){at, strcspn(at, "&")};
+}
+
+/* Fails if the signatures are of several sessions: then nobody knows which one is meant. */
+static struct status *check_one_session(const struct str *list) {
+    struct page_value *page;
+    TRY(page_parse((struct span){list->data, list->len}, &page));
+    const struct page_value *signatures = page_get(page, "signatures");
+    struct status *st = NULL;
+    for (size_t i = 1; !st && i < page_count(signatures); i++)
+        if (!page_has(page_at(signatures, i), "more") &&
+            !span_equal(session_of(page_at(signatures, i)), session_of(page_at(signatures, 0)))) {
+            struct str text = STR_INIT;
+            add_list(page, &text);
+            st = status_invalid("several sessions have signatures, so name one with --session "
+                                "HANDLE:\n%.*s",
+                                (int)text.len - 1, str_text(&text));
+            str_fini(&text);
+        }
+    page_value_free(page);
+    return st;
+}
+
+static int get_graph(const struct cli *cli, const struct graph_flags *flags, struct str *ret_body) {
+    struct str path = STR_INIT;
+    int code = EXIT_OK;
+    if (!flags->session || flags->list)
+        code = page_source_get(&flags->source, cli, "/graphz", ret_body);
+    if (code == EXIT_OK && !flags->session && !flags->list) {
+        struct status *st = check_one_session(ret_body);
+        code = st ? cli_fail(cli, EXIT_USAGE, st) : EXIT_OK;
+    }
+    if (code == EXIT_OK && !flags->list) {
+        str_clear(ret_body);
+        str_addf(&path, "/graphz?signature=%lld", (long long)flags->signature);
+        if (flags->session)
+            str_addf(&path, "&session=%s", flags->session);
+        code = page_source_get(&flags->source, cli, str_text(&path), ret_body);
+    }
+    str_fini(&path);
     return code;
 }
 
-static void add_path(const struct graph_flags *flags, struct str *out) {
-    str_add(out, "/graphz");
-    if (flags->list)
-        return;
-    str_addf(out, "?signature=%lld", (long long)flags->signature);
-    if (flags->session)
-        str_addf(out, "&session=%s", flags->session);
+static int run(struct cli *cli, void *arg) {
+    const struct graph_flags *flags = arg;
+    struct str body = STR_INIT;
+    int code = get_graph(cli, flags, &body);
+    if (code == EXIT_OK)
+        code = write_graph(cli, flags, &body);
+    str_fini(&body);
+    return code;
 }
 
 int tfctl_graph(int argc, char **argv) {
     struct graph_flags flags = {.out = NULL};
-    struct cli cli;
-    struct str path = STR_INIT, body = STR_INIT;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        add_path(&flags, &path);
-        code = page_source_get(&flags.source, spec.options.program, str_text(&path), &body);
-        if (code == EXIT_OK)
-            code = write_graph(&flags, &body);
-    }
-    cli_fini(&cli);
-    str_fini(&path);
-    str_fini(&body);
-    return code;
+    return cli_main(&spec, &flags, argc, argv, run);
 }

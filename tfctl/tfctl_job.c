@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "rpc/daemon/page.h"
 #include "tfctl/admin_address.h"
 #include "tfctl/cli.h"
 #include "client/tls_client.h"
@@ -52,6 +53,9 @@ static const struct option_row rows[] = {
 };
 // clang-format on
 
+enum { VERB_END, VERB_BEGIN };
+static const char *const verbs[] = {[VERB_END] = "end", [VERB_BEGIN] = "begin", NULL};
+
 static const struct cli_spec spec = {
     .options = {.program = "tfctl job",
                 .summary = "end: the master lets its steps end, then it and all tasks exit with 0. "
@@ -61,6 +65,7 @@ static const struct cli_spec spec = {
     .usage = "end|begin [OPTION]...",
     .min_args = 1,
     .max_args = 1,
+    .verbs = verbs,
 };
 
 /* One request, and how it ended. */
@@ -145,46 +150,54 @@ static struct status *find_admin(const struct job_flags *flags, struct str *out)
     return admin_address_find(flags->admin, target, out);
 }
 
-static struct status *check(const struct job_flags *flags, const char *what,
-                            struct str *ret_admin) {
-    bool is_end = strcmp(what, "end") == 0;
-    if (!is_end && strcmp(what, "begin") != 0)
-        return status_invalid("'%s' is neither end nor begin", what);
+static struct status *check(const struct job_flags *flags, int verb, struct str *ret_admin) {
     TRY(etcd_flags_check(&flags->etcd));
     if (flags->etcd.urls)
         return NULL;
-    return is_end ? find_admin(flags, ret_admin)
-                  : status_invalid("begin needs --etcd: only etcd remembers that a job has ended");
+    return verb == VERB_END
+               ? find_admin(flags, ret_admin)
+               : status_invalid("begin needs --etcd: only etcd remembers that a job has ended");
 }
 
-static int run_job(const struct job_flags *flags, const char *what, const char *admin) {
+static void print_json(const struct job_flags *flags, int verb, const char *admin) {
+    struct str out = STR_INIT;
+    page_open(&out, NULL, '{');
+    page_text(&out, "asked_to", verbs[verb]);
+    if (flags->etcd.urls)
+        page_text(&out, "etcd", flags->etcd.urls);
+    else
+        page_text(&out, "admin", admin);
+    page_close(&out, '}');
+    cli_print(&out);
+    str_fini(&out);
+}
+
+static int run_job(const struct cli *cli, const struct job_flags *flags, const char *admin) {
     struct job_call job = {.loop = loop_new()};
-    struct status *st = flags->etcd.urls ? ask_etcd(&job, flags, strcmp(what, "end") == 0)
+    struct status *st = flags->etcd.urls ? ask_etcd(&job, flags, cli->verb == VERB_END)
                                          : ask_master(&job, flags, admin);
     if (st)
         loop_stop(job.loop);
     loop_run(job.loop);
     loop_free(job.loop);
     st = st ? st : job.status;
-    int code = !st ? EXIT_OK : status_code(st) == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
     if (st)
-        fprintf(stderr, "tfctl job: %s: %s\n", status_code_name(status_code(st)),
-                status_message(st));
-    status_unref(st);
+        return cli_fail_call(cli, st);
+    if (cli_is_json(cli))
+        print_json(flags, cli->verb, admin);
+    return EXIT_OK;
+}
+
+static int run(struct cli *cli, void *arg) {
+    const struct job_flags *flags = arg;
+    struct str admin = STR_INIT;
+    struct status *st = check(flags, cli->verb, &admin);
+    int code = st ? cli_fail_usage(cli, st) : run_job(cli, flags, str_text(&admin));
+    str_fini(&admin);
     return code;
 }
 
 int tfctl_job(int argc, char **argv) {
-    struct job_flags flags = {0};
-    struct cli cli;
-    struct str admin = STR_INIT;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = check(&flags, cli.args[0], &admin);
-        code = st ? cli_usage_error(&spec, st) : run_job(&flags, cli.args[0], str_text(&admin));
-    }
-    cli_fini(&cli);
-    str_fini(&admin);
-    return code;
+    struct job_flags flags = {.target = NULL};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

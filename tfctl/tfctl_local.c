@@ -78,6 +78,9 @@ static const char epilog[] =
     "  MILLRACE_TARGET   grpc://HOST:PORT\n"
     "  MILLRACE_PIDS     {\"ps/0\": PID, \"worker/0\": PID, \"master\": PID}\n"
     "  MILLRACE_ADMIN    {\"ps/0\": \"HOST:PORT\", ...}, the status pages\n"
+    "\nWith --output json and without a COMMAND, stdout has a line of JSON for each event: ready, "
+    "with the target, PIDs and pages;\n"
+    "daemon_ended, daemon_back, and an error that stops the cluster.\n"
     "\nExample:\n"
     "  tfctl local --ps 1 --workers 2 -- python train.py\n";
 
@@ -178,16 +181,15 @@ static void block_signals(sigset_t *ret_blocked, sigset_t *ret_before) {
     sigprocmask(SIG_BLOCK, ret_blocked, ret_before);
 }
 
-static int run(struct local_options *options) {
+static int run(const struct cli *cli, struct local_options *options) {
     sigset_t signals;
     int orders[2], code;
     block_signals(&signals, &options->mask);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t behind = pipe2(orders, O_CLOEXEC) == 0 ? fork() : -1;
-    if (behind < 0) {
-        fprintf(stderr, "tfctl local: cannot start a process: %s\n", strerror(errno));
-        return EXIT_IO;
-    }
+    if (behind < 0)
+        return cli_fail(cli, EXIT_IO,
+                        status_unavailable("cannot start a process: %s", strerror(errno)));
     if (behind == 0) {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         close(orders[1]);
@@ -202,19 +204,19 @@ static int run(struct local_options *options) {
     return code;
 }
 
+static int run_local(struct cli *cli, void *arg) {
+    struct local_flags *flags = arg;
+    log_set_format((enum log_format)flags->options.log_format);
+    struct status *st = list_tasks(flags);
+    flags->options.command = cli->command;
+    flags->options.is_json = cli_is_json(cli);
+    return st ? cli_fail_usage(cli, st) : run(cli, &flags->options);
+}
+
 int tfctl_local(int argc, char **argv) {
     struct local_flags flags = {.workers = -1}; /* not given */
-    struct cli cli;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
     cluster_spec_init(&flags.options.tasks);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        log_set_format((enum log_format)flags.options.log_format);
-        struct status *st = list_tasks(&flags);
-        flags.options.command = cli.command;
-        code = st ? cli_usage_error(&spec, st) : run(&flags.options);
-    }
+    int code = cli_main(&spec, &flags, argc, argv, run_local);
     cluster_spec_fini(&flags.options.tasks);
-    cli_fini(&cli);
     return code;
 }

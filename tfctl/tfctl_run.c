@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 #include "client/client_tensor.h"
+#include "rpc/daemon/page.h"
 #include "tfctl/cli.h"
 #include "tfctl/feed_value.h"
 #include "tfctl/remote.h"
+#include "tfctl/tensor_json.h"
 #include "common/tensor/npy.h"
 
 struct run_flags {
@@ -136,35 +138,52 @@ static void step_fini(struct step *step) {
 
 /* ---- the step ---- */
 
-static struct status *show_fetch(const char *name, const char *file, const struct tensor *value,
-                                 int64_t max_elements) {
+/* Appends a row of the fetch: a line of text, or an element of a JSON list. */
+static struct status *show_fetch(const struct cli *cli, const char *name, const char *file,
+                                 const struct tensor *value, int64_t max_elements,
+                                 struct str *out) {
+    if (file)
+        TRY(npy_write(file, value));
+    if (cli_is_json(cli)) {
+        page_open(out, NULL, '{');
+        page_text(out, "name", name);
+        tensor_json_add_type(value, out);
+        if (file)
+            page_text(out, "file", file);
+        else
+            tensor_json_add_values(value, max_elements, out);
+        page_close(out, '}');
+    } else if (file) {
+        str_addf(out, "%s = %s", name, dtype_name((enum dtype)value->dtype));
+        shape_print(tensor_shape(value), out);
+        str_addf(out, " in %s\n", file);
+    } else {
+        str_addf(out, "%s = ", name);
+        tensor_print(value, max_elements, out);
+        str_add_char(out, '\n');
+    }
+    return NULL;
+}
+
+static int show_fetches(const struct cli *cli, const struct run_flags *flags,
+                        const struct step *step) {
     struct str out = STR_INIT;
     struct status *st = NULL;
-    if (file) {
-        st = npy_write(file, value);
-        str_addf(&out, "%s = %s", name, dtype_name((enum dtype)value->dtype));
-        shape_print(tensor_shape(value), &out);
-        str_addf(&out, " in %s\n", file);
-    } else {
-        str_addf(&out, "%s = ", name);
-        tensor_print(value, max_elements, &out);
-        str_add_char(&out, '\n');
-    }
-    if (!st)
+    if (cli_is_json(cli))
+        str_add(&out, "{\"fetches\":[");
+    for (int i = 0; i < step->n_fetches && !st; i++)
+        st = show_fetch(cli, step->fetch_names[i], step->fetch_files[i],
+                        client_tensor_value(step->fetches[i]), flags->max_elements, &out);
+    if (cli_is_json(cli))
+        str_add(&out, "]}\n");
+    if (!st || !cli_is_json(cli))
         fwrite(out.data, 1, out.len, stdout);
     str_fini(&out);
-    return st;
+    return st ? cli_fail(cli, EXIT_IO, st) : EXIT_OK;
 }
 
-static int complain(struct status *st_take, int code) {
-    fprintf(stderr, "tfctl run: %s\n", status_message(st_take));
-    status_unref(st_take);
-    return code;
-}
-
-static int run_step(const struct run_flags *flags, const struct str *graph, struct step *step,
-                    TF_Status *status) {
-    int code = EXIT_OK;
+static int run_step(const struct cli *cli, const struct run_flags *flags, const struct str *graph,
+                    struct step *step, TF_Status *status) {
     TF_Status *ignored = TF_NewStatus();
     TF_DeprecatedSession *session = remote_session(
         flags->target, &flags->tls, flags->timeout_ms > 0 ? flags->timeout_ms : -1, status);
@@ -174,32 +193,27 @@ static int run_step(const struct run_flags *flags, const struct str *graph, stru
         TF_Run(session, NULL, step->feed_names, step->feeds, step->n_feeds, step->fetch_names,
                step->fetches, step->n_fetches, flags->targets.items, flags->targets.n, NULL,
                status);
-    if (TF_GetCode(status) != TF_OK)
-        code = remote_error("tfctl run", status);
     TF_DeleteDeprecatedSession(session, ignored);
     TF_DeleteStatus(ignored);
-    for (int i = 0; i < step->n_fetches && code == EXIT_OK; i++) {
-        struct status *st = show_fetch(step->fetch_names[i], step->fetch_files[i],
-                                       client_tensor_value(step->fetches[i]), flags->max_elements);
-        if (st)
-            code = complain(st, EXIT_IO);
-    }
-    return code;
+    return TF_GetCode(status) != TF_OK ? remote_fail(cli, status) : show_fetches(cli, flags, step);
 }
 
-static int run(const struct run_flags *flags, struct cli *cli) {
+static int run(struct cli *cli, void *arg) {
+    struct run_flags *flags = arg;
     struct str graph = STR_INIT;
     struct step step = {0};
     TF_Status *status = TF_NewStatus();
     int code;
-    struct status *st = step_init(&step, flags, &cli->options.arena);
+    struct status *st = remote_target(flags->target, &flags->target);
+    if (!st)
+        st = step_init(&step, flags, &cli->options.arena);
     if (st)
-        code = status_code(st) == STATUS_INVALID_ARGUMENT ? cli_usage_error(&spec, st)
-                                                          : complain(st, EXIT_IO);
+        code = status_code(st) == STATUS_INVALID_ARGUMENT ? cli_fail_usage(cli, st)
+                                                          : cli_fail(cli, EXIT_IO, st);
     else if ((st = read_graph(cli->args[0], &graph)))
-        code = complain(st, EXIT_IO);
+        code = cli_fail(cli, EXIT_IO, st);
     else
-        code = run_step(flags, &graph, &step, status);
+        code = run_step(cli, flags, &graph, &step, status);
     step_fini(&step);
     str_fini(&graph);
     TF_DeleteStatus(status);
@@ -207,14 +221,6 @@ static int run(const struct run_flags *flags, struct cli *cli) {
 }
 
 int tfctl_run(int argc, char **argv) {
-    struct run_flags flags = {0};
-    struct cli cli;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = remote_target(flags.target, &flags.target);
-        code = st ? cli_usage_error(&spec, st) : run(&flags, &cli);
-    }
-    cli_fini(&cli);
-    return code;
+    struct run_flags flags = {.target = NULL};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

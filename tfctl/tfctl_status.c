@@ -20,14 +20,12 @@ enum {
 
 struct status_flags {
     struct page_source source;
-    int output;
 };
 
 #define ROW(...) CLI_ROW(struct status_flags, __VA_ARGS__)
 
 // clang-format off
 static const struct option_row rows[] = {
-#include "tfctl/output_rows.inc"
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on
@@ -83,28 +81,37 @@ static void add_message(const struct page_value *session, struct str *out) {
     }
 }
 
+static bool has_recent_error(const struct page_value *session) {
+    return page_has(session, "last_error_code") &&
+           page_get_real(session, "last_error_age_seconds") <= RECENT_S;
+}
+
 static void print_errors(const struct cluster_view *view, struct str *out) {
     const struct page_value *sessions = page_get(view->sessions, "sessions");
     int n = 0;
-    for (size_t i = 0; i < page_count(sessions) && n < MAX_ERRORS_SHOWN; i++) {
+    for (size_t i = 0; i < page_count(sessions); i++) {
         const struct page_value *session = page_at(sessions, i);
-        double age_s = page_get_real(session, "last_error_age_seconds");
-        if (!page_has(session, "last_error_code") || age_s > RECENT_S)
+        if (!has_recent_error(session) || n++ >= MAX_ERRORS_SHOWN)
             continue;
-        str_addf(out, "%s  ", n++ == 0 ? "last errors\n" : "");
-        units_add_duration(out, age_s);
+        str_addf(out, "%s  ", n == 1 ? "last errors\n" : "");
+        units_add_duration(out, page_get_real(session, "last_error_age_seconds"));
         str_addf(out, " ago: %s", page_get_text(session, "last_error_code"));
         add_message(session, out);
         str_add_char(out, '\n');
     }
+    if (n > MAX_ERRORS_SHOWN)
+        str_addf(out, "  and those of %d more sessions: see /sessionz\n", n - MAX_ERRORS_SHOWN);
 }
 
 static void print_drained(const struct cluster_view *view, struct str *out) {
     const struct page_value *tasks = cluster_view_service(view, "tasks");
     for (size_t i = 0; i < page_count(tasks); i++)
         if (cluster_view_is_drained(page_at(tasks, i)))
-            str_addf(out, "  %s is %s on purpose\n", page_get_text(page_at(tasks, i), "task"),
-                     page_get_text(page_at(tasks, i), "state"));
+            str_addf(out, "  %s is %s%s\n", page_get_text(page_at(tasks, i), "task"),
+                     page_get_text(page_at(tasks, i), "state"),
+                     strcmp(page_get_text(page_at(tasks, i), "state"), "lost") == 0
+                         ? ": it ended while it was draining"
+                         : " on purpose");
 }
 
 static void print_text(const struct cluster_view *view, const char *admin,
@@ -132,6 +139,24 @@ static void print_text(const struct cluster_view *view, const char *admin,
 
 /* ---- JSON ---- */
 
+static void list_errors(const struct cluster_view *view, struct str *out) {
+    const struct page_value *sessions = page_get(view->sessions, "sessions");
+    page_open(out, "last_errors", '[');
+    for (size_t i = 0; i < page_count(sessions); i++) {
+        const struct page_value *session = page_at(sessions, i);
+        if (!has_recent_error(session))
+            continue;
+        page_open(out, NULL, '{');
+        page_text(out, "session", page_get_text(session, "session"));
+        page_real(out, "age_seconds", page_get_real(session, "last_error_age_seconds"));
+        page_text(out, "code", page_get_text(session, "last_error_code"));
+        if (page_has(session, "last_error"))
+            page_text(out, "message", page_get_text(session, "last_error"));
+        page_close(out, '}');
+    }
+    page_close(out, ']');
+}
+
 static void print_json(const struct cluster_view *view, const char *admin,
                        const struct problems *problems) {
     struct cluster_counts counts = cluster_view_count(view);
@@ -154,26 +179,22 @@ static void print_json(const struct cluster_view *view, const char *admin,
         if (cluster_view_is_drained(page_at(tasks, i)))
             page_text(&out, NULL, page_get_text(page_at(tasks, i), "task"));
     page_close(&out, ']');
+    list_errors(view, &out);
     page_key(&out, "problems");
     str_addf(&out, "[%s]", str_text(&problems->json));
     page_close(&out, '}');
-    puts(str_text(&out));
+    cli_print(&out);
     str_fini(&out);
 }
 
-static int run_status(const struct status_flags *flags, const char *admin) {
+static int show(const struct cli *cli, const struct page_source *source, const char *admin) {
     struct cluster_view view;
     struct problems problems = {.n = 0};
-    struct status *st = cluster_view_fetch(&flags->source, admin, &view);
-    if (st) {
-        int code = page_source_exit_code(st);
-        fprintf(stderr, "tfctl status: %s: %s\n", status_code_name(status_code(st)),
-                status_message(st));
-        status_unref(st);
-        return code;
-    }
+    struct status *st = cluster_view_fetch(source, admin, &view);
+    if (st)
+        return cli_fail_call(cli, st);
     cluster_view_problems(&view, add_problem, &problems);
-    if (flags->output == CLI_OUTPUT_JSON)
+    if (cli_is_json(cli))
         print_json(&view, admin, &problems);
     else
         print_text(&view, admin, &problems);
@@ -183,17 +204,17 @@ static int run_status(const struct status_flags *flags, const char *admin) {
     return problems.n == 0 ? EXIT_OK : EXIT_INTERNAL;
 }
 
-int tfctl_status(int argc, char **argv) {
-    struct status_flags flags = {.output = CLI_OUTPUT_TEXT};
-    struct cli cli;
+static int run(struct cli *cli, void *arg) {
+    const struct status_flags *flags = arg;
     struct str admin = STR_INIT;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = page_source_find(&flags.source, &admin);
-        code = st ? cli_usage_error(&spec, st) : run_status(&flags, str_text(&admin));
-    }
-    cli_fini(&cli);
+    int code = page_source_open(&flags->source, cli, &admin);
+    if (code == EXIT_OK)
+        code = show(cli, &flags->source, str_text(&admin));
     str_fini(&admin);
     return code;
+}
+
+int tfctl_status(int argc, char **argv) {
+    struct status_flags flags = {.source = {.target = NULL}};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

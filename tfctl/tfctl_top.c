@@ -22,7 +22,6 @@ enum {
 
 struct top_flags {
     struct page_source source;
-    int output;
     int64_t interval_ms;
 };
 
@@ -32,7 +31,6 @@ struct top_flags {
 static const struct option_row rows[] = {
     {ROW("interval", OPTION_DURATION, interval_ms, "2s", "TIME",
         "between two looks"), .min = 100, .max = 3600000},
-#include "tfctl/output_rows.inc"
 #include "tfctl/page_source_rows.inc"
 };
 // clang-format on
@@ -236,25 +234,17 @@ static void draw(const struct str *text) {
     str_fini(&out);
 }
 
-static int fail(struct status *status_take) {
-    int code = page_source_exit_code(status_take);
-    fprintf(stderr, "tfctl top: %s: %s\n", status_code_name(status_code(status_take)),
-            status_message(status_take));
-    status_unref(status_take);
-    return code;
-}
-
-static int run_once(const struct top_flags *flags, const char *admin) {
+static int run_once(const struct cli *cli, const struct top_flags *flags, const char *admin) {
     struct look before, now;
     struct str out = STR_INIT;
     struct status *st = look_take(flags, admin, &before);
     if (st)
-        return fail(st);
+        return cli_fail_call(cli, st);
     wait_ms(flags->interval_ms);
     st = look_take(flags, admin, &now);
     if (!st) {
         compute_rates(&now, &before);
-        if (flags->output == CLI_OUTPUT_JSON)
+        if (cli_is_json(cli))
             print_json(&now, &out);
         else
             print_text(&now, 2 * MAX_ROWS, &out);
@@ -263,15 +253,15 @@ static int run_once(const struct top_flags *flags, const char *admin) {
     }
     look_fini(&before);
     str_fini(&out);
-    return st ? fail(st) : EXIT_OK;
+    return st ? cli_fail_call(cli, st) : EXIT_OK;
 }
 
 /* A master that does not answer may come back. The first look shows whether there is one at all. */
-static int run_live(const struct top_flags *flags, const char *admin) {
+static int run_live(const struct cli *cli, const struct top_flags *flags, const char *admin) {
     struct look before, now;
     struct status *st = look_take(flags, admin, &before);
     if (st)
-        return fail(st);
+        return cli_fail_call(cli, st);
     printf("\033[H\033[2J");
     for (;;) {
         struct str out = STR_INIT;
@@ -291,20 +281,18 @@ static int run_live(const struct top_flags *flags, const char *admin) {
     }
 }
 
-int tfctl_top(int argc, char **argv) {
-    struct top_flags flags = {.output = CLI_OUTPUT_TEXT};
-    struct cli cli;
+static int run(struct cli *cli, void *arg) {
+    const struct top_flags *flags = arg;
     struct str admin = STR_INIT;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = page_source_find(&flags.source, &admin);
-        bool is_live = flags.output == CLI_OUTPUT_TEXT && isatty(STDOUT_FILENO);
-        code = st        ? cli_usage_error(&spec, st)
-               : is_live ? run_live(&flags, str_text(&admin))
-                         : run_once(&flags, str_text(&admin));
-    }
-    cli_fini(&cli);
+    int code = page_source_open(&flags->source, cli, &admin);
+    if (code == EXIT_OK)
+        code = !cli_is_json(cli) && isatty(STDOUT_FILENO) ? run_live(cli, flags, str_text(&admin))
+                                                          : run_once(cli, flags, str_text(&admin));
     str_fini(&admin);
     return code;
+}
+
+int tfctl_top(int argc, char **argv) {
+    struct top_flags flags = {.interval_ms = 0};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rpc/daemon/page.h"
 #include "rpc/daemon/page_read.h"
 #include "tfctl/cli.h"
 #include "tfctl/page_source.h"
@@ -39,55 +40,77 @@ static const struct cli_spec spec = {
     .usage = "[OPTION]...",
 };
 
-/* Says what is in the file, and how it is looked at. */
-static void describe(const char *path, const struct page_value *trace) {
+/* What is in the file. */
+struct contents {
+    int64_t n_steps, n_left_out;
+    int n_slices, n_arrows;
+};
+
+static struct contents count(const struct page_value *trace) {
     const struct page_value *events = page_get(trace, "traceEvents"),
                             *other = page_get(trace, "otherData");
-    int64_t n_left_out = page_get_int(other, "left_out");
-    int n_slices = 0, n_arrows = 0;
+    struct contents contents = {.n_steps = page_get_int(other, "steps"),
+                                .n_left_out = page_get_int(other, "left_out")};
     for (size_t i = 0; i < page_count(events); i++) {
         const char *phase = page_get_text(page_at(events, i), "ph");
-        n_slices += strcmp(phase, "X") == 0;
-        n_arrows += strcmp(phase, "s") == 0;
+        contents.n_slices += strcmp(phase, "X") == 0;
+        contents.n_arrows += strcmp(phase, "s") == 0;
     }
+    return contents;
+}
+
+static void describe(const char *path, const struct contents *contents) {
     fprintf(stderr, "%s: %lld steps, %d slices, %d arrows between tasks", path,
-            (long long)page_get_int(other, "steps"), n_slices, n_arrows);
-    if (n_left_out > 0)
-        fprintf(stderr, "; %lld events did not fit, ask for fewer steps", (long long)n_left_out);
+            (long long)contents->n_steps, contents->n_slices, contents->n_arrows);
+    if (contents->n_left_out > 0)
+        fprintf(stderr, "; %lld events did not fit, ask for fewer steps",
+                (long long)contents->n_left_out);
     fprintf(stderr, "\nopen it in https://ui.perfetto.dev or chrome://tracing\n");
 }
 
-static int write_trace(const struct trace_flags *flags, const struct str *body) {
+static void describe_as_json(const char *path, const struct contents *contents) {
+    struct str out = STR_INIT;
+    page_open(&out, NULL, '{');
+    page_text(&out, "file", path);
+    page_int(&out, "steps", contents->n_steps);
+    page_int(&out, "slices", contents->n_slices);
+    page_int(&out, "arrows", contents->n_arrows);
+    page_int(&out, "events_left_out", contents->n_left_out);
+    page_close(&out, '}');
+    cli_print(&out);
+    str_fini(&out);
+}
+
+static int write_trace(const struct cli *cli, const char *path, const struct str *body) {
     struct page_value *trace = NULL;
     struct status *st = page_parse((struct span){body->data, body->len}, &trace);
-    int code = st ? EXIT_INTERNAL : EXIT_OK;
-    if (!st && (st = cli_write_file(flags->out, body)))
-        code = EXIT_IO;
-    else if (!st && strcmp(flags->out, "-") != 0)
-        describe(flags->out, trace);
     if (st)
-        fprintf(stderr, "%s: %s\n", spec.options.program, status_message(st));
-    status_unref(st);
+        return cli_fail(cli, EXIT_INTERNAL, st);
+    struct contents contents = count(trace);
     page_value_free(trace);
+    st = cli_write_file(path, body);
+    if (st)
+        return cli_fail(cli, EXIT_IO, st);
+    if (strcmp(path, "-") != 0)
+        (cli_is_json(cli) ? describe_as_json : describe)(path, &contents);
+    return EXIT_OK;
+}
+
+static int run(struct cli *cli, void *arg) {
+    const struct trace_flags *flags = arg;
+    struct str path = STR_INIT, body = STR_INIT;
+    str_addf(&path, "/tracez?steps=%lld", (long long)flags->n_steps);
+    if (flags->session)
+        str_addf(&path, "&session=%s", flags->session);
+    int code = page_source_get(&flags->source, cli, str_text(&path), &body);
+    if (code == EXIT_OK)
+        code = write_trace(cli, flags->out, &body);
+    str_fini(&path);
+    str_fini(&body);
     return code;
 }
 
 int tfctl_trace(int argc, char **argv) {
     struct trace_flags flags = {.out = NULL};
-    struct cli cli;
-    struct str path = STR_INIT, body = STR_INIT;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        str_addf(&path, "/tracez?steps=%lld", (long long)flags.n_steps);
-        if (flags.session)
-            str_addf(&path, "&session=%s", flags.session);
-        code = page_source_get(&flags.source, spec.options.program, str_text(&path), &body);
-        if (code == EXIT_OK)
-            code = write_trace(&flags, &body);
-    }
-    cli_fini(&cli);
-    str_fini(&path);
-    str_fini(&body);
-    return code;
+    return cli_main(&spec, &flags, argc, argv, run);
 }

@@ -44,7 +44,9 @@ static const struct cli_spec spec = {
              "Gives clients that do not speak TLS a port on this host that leads to a master's "
              "port "
              "with TLS. Prints the target for\n"
-             "them, grpc://HOST:PORT. HUP reads the files again; TERM lets the connections end.",
+             "them, grpc://HOST:PORT. HUP reads the files again; TERM lets the connections end. "
+             "With "
+             "--output json the target is a\nline {\"event\":\"ready\",\"target\":...}.",
          .rows = rows,
          .n_rows = ARRAY_LEN(rows)},
     .usage = "[HOST:PORT | grpcs://HOST:PORT] [OPTION]...",
@@ -56,6 +58,7 @@ struct tunnel_run {
     struct tls *tls;
     struct tls_tunnel *tunnel;
     struct loop_timer timer;
+    const struct cli *cli;
     const struct tunnel_flags *flags;
     bool is_draining;
 };
@@ -102,6 +105,18 @@ static void on_hangup(void *arg) {
     status_unref(st);
 }
 
+static void tell_target(const struct cli *cli, const char *listen, int port) {
+    struct str address = STR_INIT, out = STR_INIT;
+    daemon_with_port(listen, port, &address);
+    if (cli_is_json(cli))
+        str_addf(&out, "{\"event\":\"ready\",\"target\":\"grpc://%s\"}", str_text(&address));
+    else
+        str_addf(&out, "grpc://%s", str_text(&address));
+    cli_print(&out);
+    str_fini(&address);
+    str_fini(&out);
+}
+
 static struct status *start(struct tunnel_run *run) {
     const struct tunnel_flags *flags = run->flags;
     struct tls_tunnel_options options = {.listen = flags->listen,
@@ -111,29 +126,24 @@ static struct status *start(struct tunnel_run *run) {
                                          .wait_ms = flags->wait_ms};
     TRY(tls_tunnel_new(run->loop, &options, &run->tunnel));
     int port = tls_tunnel_port(run->tunnel);
-    struct str text = STR_INIT;
-    daemon_with_port(flags->listen, port, &text);
-    printf("grpc://%s\n", str_text(&text));
-    fflush(stdout);
-    str_fini(&text);
-    return flags->port_file ? daemon_write_port_file(flags->port_file, port, 0, 0) : NULL;
+    if (flags->port_file)
+        TRY(daemon_write_port_file(flags->port_file, port, 0, 0));
+    tell_target(run->cli, flags->listen, port);
+    return NULL;
 }
 
-static int run_tunnel(const struct tunnel_flags *flags, struct tls *tls) {
-    struct tunnel_run run = {.loop = loop_new(), .tls = tls, .flags = flags};
+static int run_tunnel(const struct cli *cli, const struct tunnel_flags *flags, struct tls *tls) {
+    struct tunnel_run run = {.loop = loop_new(), .tls = tls, .cli = cli, .flags = flags};
     log_set_task("tfctl tunnel");
     loop_timer_init(run.loop, &run.timer, on_timeout);
     loop_on_signals(run.loop, on_signal, &run);
     loop_on_hangup(run.loop, on_hangup, &run);
     struct status *st = start(&run);
-    if (st) {
-        fprintf(stderr, "tfctl tunnel: %s\n", status_message(st));
+    if (st)
         stop(&run);
-    }
     loop_run(run.loop);
     loop_free(run.loop);
-    status_unref(st);
-    return st ? EXIT_IO : EXIT_OK;
+    return st ? cli_fail(cli, EXIT_IO, st) : EXIT_OK;
 }
 
 static struct status *check(struct tunnel_flags *flags, const char *argument,
@@ -146,17 +156,16 @@ static struct status *check(struct tunnel_flags *flags, const char *argument,
     return tls_client_new(&flags->tls, ret_tls);
 }
 
-int tfctl_tunnel(int argc, char **argv) {
-    struct tunnel_flags flags = {0};
+static int run(struct cli *cli, void *arg) {
+    struct tunnel_flags *flags = arg;
     struct tls *tls = NULL;
-    struct cli cli;
-    int code = EXIT_OK;
-    cli_init(&cli, &spec, &flags);
-    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        struct status *st = check(&flags, cli.n_args ? cli.args[0] : NULL, &tls);
-        code = st ? cli_usage_error(&spec, st) : run_tunnel(&flags, tls);
-    }
+    struct status *st = check(flags, cli->n_args ? cli->args[0] : NULL, &tls);
+    int code = st ? cli_fail_usage(cli, st) : run_tunnel(cli, flags, tls);
     tls_unref(tls);
-    cli_fini(&cli);
     return code;
+}
+
+int tfctl_tunnel(int argc, char **argv) {
+    struct tunnel_flags flags = {.target = NULL};
+    return cli_main(&spec, &flags, argc, argv, run);
 }

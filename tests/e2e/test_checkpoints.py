@@ -162,7 +162,7 @@ class TestCheckpointCommand(CheckpointCase):
         self.assertIn('words: string[3]{"a!!!", "!!!", "', out)
         out, _ = self.expect(0, "tfctl", "checkpoint", "ls", self.prefix, "--output", "json")
         rows = {row["name"]: row for row in json.loads(out)}
-        self.assertEqual(rows["ref"], {"name": "ref", "dtype": "float", "shape": "[3,4]",
+        self.assertEqual(rows["ref"], {"name": "ref", "dtype": "float", "shape": [3, 4],
                                        "size_bytes": 48})
         self.assertEqual(set(rows), set(lines))
 

@@ -86,11 +86,49 @@ class TestDrain(PagesCase):
         again = self.client.create(small_graph("/job:worker/task:1"))
         self.client.run(again, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
 
-    def test_one_that_crashes_is_lost(self):
-        self.drained.send_signal(signal.SIGSTOP)  # it is never told
-        self.tfctl("drain", TASK, "--wait", "0s")
+    def begin_drain(self, *flags):
+        """A drain that waits for a step, and what it says on stderr."""
+        t = data(1, raw.number(6, FLOAT))
+        handle = self.client.create(graph(
+            node("queue", "FIFOQueueV2", device="/job:worker/task:1", component_types=t),
+            node("dequeue", "QueueDequeueV2", ("queue",), "/job:worker/task:1",
+                 component_types=t)))
+        self.waiting = self.client.begin_run(handle, fetches=["dequeue:0"])
+        self.until(lambda: "QueueDequeue" in json.dumps(
+            self.json_of("master", "/stepz?format=json")["steps"]), "no step waits on the task")
+        process = self.popen([program("tfctl"), "drain", TASK, "--admin", self.admin, *flags])
+        err = LineReader(process.stderr)
+        err.until("is draining")
+        self.until(lambda: self.states()[TASK] == "draining", "it is not draining")
+        return process, err
+
+    def test_one_that_crashes_has_not_left(self):
+        process, err = self.begin_drain("--output", "json")
+        self.log.until("is drained: an operator")
         self.drained.kill()
         self.assertIn(" W ", self.log.until(f"lost task {TASK}"))
+        self.assertEqual(self.wait_for_exit(process), 70)
+        self.assertIn(f"tfctl drain: ABORTED: {TASK} was lost while it was draining: ",
+                      err.to_end())
+        self.assertEqual(json.loads(process.stdout.read())["error"]["code"], "ABORTED")
+        self.assertEqual(self.states()[TASK], "lost")
+        out, _ = self.tfctl("status")
+        self.assertIn(f"{TASK} is lost: it ended while it was draining", out)
+
+    def test_one_that_crashes_and_is_started_again_has_not_left(self):
+        process, err = self.begin_drain()
+        self.drained.kill()
+        self.drained.wait()
+        self.popen([program("tf-worker"), "--task", "1", "--listen", self.addresses[2]])
+        self.assertEqual(self.wait_for_exit(process), 70)
+        self.assertIn(f"{TASK} was lost while it was draining", err.to_end())
+        self.until(lambda: self.states()[TASK] == "ready", "the new process is not used")
+
+    def test_one_that_is_told_to_stop_meanwhile_has_left(self):
+        process, _ = self.begin_drain("--wait", "50s")
+        self.drained.send_signal(signal.SIGTERM)  # the second order ends its steps
+        self.assertEqual(self.wait_for_exit(process), 0)
+        self.assertEqual(self.states()[TASK], "drained")
 
     def test_what_cannot_be_drained(self):
         path = f"/task/drain?task={TASK}"

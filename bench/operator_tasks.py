@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """How long does an operator wait for an answer? Runs what docs/operator-tasks.md lists on a cluster
-of a ps and two workers that trains, and prints the seconds of each (the median of --rounds).
+of a ps and two workers that trains, and prints the seconds of each (the median of --rounds). Then
+asks etcd, Ray and TensorFlow's own server what they answer, where they are installed.
 
     bench/operator_tasks.py [--rounds N] [--bin DIR]"""
 import argparse
@@ -14,6 +15,8 @@ import tempfile
 import threading
 import time
 import urllib.request
+
+import operator_tasks_others
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
@@ -117,10 +120,12 @@ def main():
     if arguments.inside:
         inside(arguments)
         return 0
-    return subprocess.run([os.path.join(arguments.bin, "tfctl"), "local", "--ps", "1", "--workers",
+    code = subprocess.run([os.path.join(arguments.bin, "tfctl"), "local", "--ps", "1", "--workers",
                            "2", "--quiet", "--", PYTHON, os.path.abspath(__file__), "--inside",
                            "--rounds", str(arguments.rounds), "--bin", arguments.bin],
                           env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}).returncode
+    operator_tasks_others.run(arguments.rounds, PYTHON)
+    return code
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ void program_load(void) {
     *(void **)&sim_api.fail_call = symbol(library, "simFailCall");
     *(void **)&sim_api.fail_device = symbol(library, "simFailDevice");
     *(void **)&sim_api.enqueue_host = symbol(library, "simEnqueueHostOperation");
+    *(void **)&sim_api.graph_block = symbol(library, "simGraphBlock");
     *(void **)&sim_api.block_allocated = symbol(library, "simBlockAllocated");
     *(void **)&sim_api.block_freed = symbol(library, "simBlockFreed");
     *(void **)&sim_api.device_process = symbol(library, "simDeviceProcess");
@@ -109,14 +110,14 @@ void stream_follow(CUstream waiter, CUstream other) {
 }
 
 int main(int argc, char **argv) {
-    const struct scenario *const lists[] = {bug_scenarios, right_scenarios};
-    for (size_t l = 0; argc == 2 && l < 2; l++)
+    const struct scenario *const lists[] = {bug_scenarios, right_scenarios, graph_scenarios};
+    for (size_t l = 0; argc == 2 && l < 3; l++)
         for (const struct scenario *scenario = lists[l]; scenario->name != NULL; scenario++)
             if (strcmp(scenario->name, argv[1]) == 0) {
                 scenario->run();
                 return 0;
             }
-    for (size_t l = 0; l < 2; l++) /* without a known name: the names */
+    for (size_t l = 0; l < 3; l++) /* without a known name: the names */
         for (const struct scenario *scenario = lists[l]; scenario->name != NULL; scenario++)
             printf("%s %s\n", l == 0 ? "bug" : "right", scenario->name);
     return argc == 1 ? 0 : 64;

@@ -15,6 +15,7 @@ extern struct sim_api {
     CUresult (*fail_device)(CUdevice, CUresult);
     CUresult (*enqueue_host)(CUstream, const char *, const void *, size_t, const struct sim_range *,
                              size_t, const struct sim_range *, size_t);
+    CUresult (*graph_block)(CUgraphExec, int, CUdeviceptr, size_t, int);
     CUresult (*block_allocated)(CUdeviceptr, size_t, CUstream);
     CUresult (*block_freed)(CUdeviceptr, size_t, CUstream);
     int (*device_process)(void);
@@ -60,6 +61,6 @@ struct scenario {
     const char *name;
     void (*run)(void);
 };
-extern const struct scenario bug_scenarios[], right_scenarios[];
+extern const struct scenario bug_scenarios[], right_scenarios[], graph_scenarios[];
 
 #endif

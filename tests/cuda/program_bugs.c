@@ -52,6 +52,59 @@ static void freed_block_is_read(void) {
     RETURNS(CUDA_ERROR_ILLEGAL_ADDRESS, cuda.cuCtxSynchronize());
 }
 
+/* Captures a kernel on a block of which nothing else is told. */
+static CUgraphExec capture_scale(CUdeviceptr x, CUdeviceptr y) {
+    CUgraph graph;
+    CUgraphExec exec;
+    OK(cuda.cuStreamBeginCapture(compute, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    launch_map("scale", compute, x, y, 2, N);
+    OK(cuda.cuStreamEndCapture(compute, &graph));
+    OK(cuda.cuGraphInstantiate(&exec, graph, 0));
+    return exec;
+}
+
+/* The graph's launch does not wait for the copy that its kernel needs. */
+static void no_wait_before_a_graph(void) {
+    program_open();
+    float *values = pinned_floats(N, 0);
+    CUdeviceptr x = device_floats(N), y = device_floats(N);
+    CUgraphExec exec = capture_scale(x, y);
+    OK(cuda.cuMemcpyHtoDAsync(x, values, N * sizeof *values, copies));
+    OK(cuda.cuGraphLaunch(exec, compute));
+    OK(cuda.cuCtxSynchronize());
+}
+
+/* A block has moved since the capture, and the graph is launched with its old address. */
+static void graph_with_an_old_address(void) {
+    program_open();
+    CUdeviceptr memory = device_floats(65536), old = memory, new = memory + 131072;
+    OK(sim_api.block_allocated(old, N * sizeof(float), compute));
+    OK(cuda.cuMemsetD32Async(old, 0, N, compute));
+    CUgraphExec exec = capture_scale(old, old);
+    OK(cuda.cuGraphLaunch(exec, compute));
+    OK(sim_api.block_freed(old, N * sizeof(float), compute));
+    OK(sim_api.block_allocated(new, N * sizeof(float), compute));
+    OK(cuda.cuMemsetD32Async(new, 0, N, compute));
+    OK(cuda.cuGraphLaunch(exec, compute));
+    RETURNS(CUDA_ERROR_ILLEGAL_ADDRESS, cuda.cuCtxSynchronize());
+}
+
+/* What the graph's kernel writes was freed, and is the copy stream's now. */
+static void graph_with_a_block_of_others(void) {
+    program_open();
+    float *values = pinned_floats(N, 0);
+    CUdeviceptr block = device_floats(65536);
+    OK(sim_api.block_allocated(block, N * sizeof(float), compute));
+    OK(cuda.cuMemsetD32Async(block, 0, N, compute));
+    CUgraphExec exec = capture_scale(block, block);
+    OK(sim_api.block_freed(block, N * sizeof(float), compute));
+    stream_follow(copies, compute);
+    OK(sim_api.block_allocated(block, N * sizeof(float), copies));
+    OK(cuda.cuMemcpyHtoDAsync(block, values, N * sizeof *values, copies));
+    OK(cuda.cuGraphLaunch(exec, compute));
+    cuda.cuCtxSynchronize(); /* fails where the kernel ran while the block was nobody's */
+}
+
 static void run_on_input(const char *kernel, CUresult result) {
     program_open();
     float *values = pinned_floats(N, 1);
@@ -149,6 +202,9 @@ const struct scenario bug_scenarios[] = {
     {"no_wait_before_a_copy_out", no_wait_before_a_copy_out},
     {"freed_block_is_reused", freed_block_is_reused},
     {"freed_block_is_read", freed_block_is_read},
+    {"no_wait_before_a_graph", no_wait_before_a_graph},
+    {"graph_with_an_old_address", graph_with_an_old_address},
+    {"graph_with_a_block_of_others", graph_with_a_block_of_others},
     {"missing_syncthreads", missing_syncthreads},
     {"missing_syncwarp", missing_syncwarp},
     {"update_without_atomic", update_without_atomic},

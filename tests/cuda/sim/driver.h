@@ -133,12 +133,37 @@ struct CUstream_st {
     uint32_t magic, number;
     int device, priority;
     struct CUstream_st *next;
+    struct CUgraph_st *capture; /* what it captures; NULL: nothing */
+    bool is_capture_invalid;
+    unsigned capture_mode;
+    pthread_t capture_thread;
 };
 /* Sends an operation of a stream, with the stream's next number. On success the lock is held and
  * message is complete: the caller does what belongs to the operation, sends and unlocks. */
 CUresult stream_begin(CUstream stream, enum sim_command command, struct sim_message *message);
 void stream_finish(const struct sim_message *message, const void *bytes);
+/* The stream is one, of the context unless that is NULL. */
+CUresult stream_check(CUstream stream, const struct CUctx_st *context);
 /* Forgets the streams and events of a device. Under the lock. */
 void streams_reset(int device);
+
+/* ---- kernels (driver_kernels.c) ---- */
+
+/* The bytes of SIM_KERNEL: a struct sim_launch and arguments, malloc'd. */
+CUresult kernel_bytes(const CUlaunchConfig *config, CUfunction function, void **arguments,
+                      void **extra, void **ret, uint32_t *ret_size);
+
+/* ---- graphs (driver_graphs.c) ---- */
+
+/* Called for each call: a call that is not allowed while the thread captures invalidates the
+ * capture, and fails. */
+CUresult capture_allows(enum call call);
+/* The stream captures: may the operation be captured? If not, the capture becomes invalid. */
+CUresult capture_check(CUstream stream, enum sim_command command);
+/* Adds an operation to what the stream with the message's number captures. False: it captures
+ * nothing. Under the lock. */
+bool capture_add(const struct sim_message *message, const void *bytes);
+/* The stream captures, and cannot be waited for. */
+CUresult capture_refuse(CUstream stream);
 
 #endif

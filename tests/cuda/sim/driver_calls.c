@@ -59,7 +59,7 @@ CUresult call_begin(enum call call) {
         return failures[call].error;
     if (!atomic_load_explicit(&sim.is_initialized, memory_order_acquire) && !is_free_of_init(call))
         return CUDA_ERROR_NOT_INITIALIZED;
-    return CUDA_SUCCESS;
+    return capture_allows(call);
 }
 
 static int call_find(const char *symbol) {

@@ -1,19 +1,321 @@
-/* CUDA graphs: not simulated yet. Every call says so. */
+/* CUDA graphs: capturing one stream, and launching what it captured.
+ *
+ * A captured stream is a chain, so a launch enqueues the operations of the graph one after another
+ * on the launch's stream: each is ordered after what was enqueued before, and before what comes
+ * later, as the driver promises for the whole graph. Missing waits, freed blocks and bad addresses
+ * are found as in the same operations without a graph.
+ *
+ * What a capture may not contain (events, copies from and to pinned memory, which other streams
+ * would have to join) is refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. Then, and after a call
+ * that a capturing thread may not make, the capture is invalid, and its end says so. */
 #include "tests/cuda/sim/driver.h"
+#include <stdlib.h>
+#include <string.h>
 
-#define NOT_SIMULATED(symbol, arguments) \
-    CUresult symbol arguments {          \
-        BEGIN(symbol);                   \
-        return CUDA_ERROR_NOT_SUPPORTED; \
+enum { GRAPH_MAGIC = 0x47525048, EXEC_MAGIC = 0x45584543, MAX_NOTES = 1 << 16 };
+
+struct CUgraphNode_st {
+    struct sim_message message;
+    unsigned char *bytes;
+};
+
+struct CUgraph_st {
+    uint32_t magic;
+    int device;
+    struct CUgraphNode_st **nodes;
+    size_t n, max;
+};
+
+/* A block that begins or ends during the next launch. */
+struct note {
+    int at;
+    struct sim_message message;
+};
+
+struct CUgraphExec_st {
+    uint32_t magic;
+    int device;
+    struct CUgraph_st *graph; /* whose nodes name those of this */
+    struct CUgraphNode_st **nodes;
+    size_t n;
+    struct note *notes;
+    size_t n_notes;
+};
+
+/* Guarded by the link's lock. */
+static CUstream capturing[SIM_MAX_STREAMS];
+static _Thread_local CUstream own_capture; /* that this thread has begun, unless it is relaxed */
+
+static struct CUgraphNode_st *node_new(const struct sim_message *message, const void *bytes) {
+    struct CUgraphNode_st *node = calloc(1, sizeof *node);
+    if (node == NULL)
+        abort();
+    node->message = *message;
+    node->bytes = malloc(message->n_bytes + 1);
+    if (node->bytes == NULL)
+        abort();
+    if (message->n_bytes > 0)
+        memcpy(node->bytes, bytes, message->n_bytes);
+    return node;
+}
+
+static void nodes_free(struct CUgraphNode_st **nodes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        free(nodes[i]->bytes);
+        free(nodes[i]);
     }
+    free(nodes);
+}
 
-NOT_SIMULATED(cuStreamBeginCapture_v2, (CUstream stream, unsigned mode))
-NOT_SIMULATED(cuStreamEndCapture, (CUstream stream, CUgraph *ret_graph))
-NOT_SIMULATED(cuGraphInstantiateWithFlags,
-              (CUgraphExec * ret_exec, CUgraph graph, unsigned long long flags))
-NOT_SIMULATED(cuGraphLaunch, (CUgraphExec exec, CUstream stream))
-NOT_SIMULATED(cuGraphGetNodes, (CUgraph graph, CUgraphNode *ret_nodes, size_t *n))
-NOT_SIMULATED(cuGraphExecKernelNodeSetParams_v2,
-              (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters))
-NOT_SIMULATED(cuGraphExecDestroy, (CUgraphExec exec))
-NOT_SIMULATED(cuGraphDestroy, (CUgraph graph))
+static void graph_free(CUgraph graph) {
+    graph->magic = 0;
+    nodes_free(graph->nodes, graph->n);
+    free(graph);
+}
+
+/* ---- capturing ---- */
+
+CUresult capture_allows(enum call call) {
+    static const enum call unsafe[] = {CALL_cuMemAlloc_v2,        CALL_cuMemFree_v2,
+                                       CALL_cuMemHostAlloc,       CALL_cuMemFreeHost,
+                                       CALL_cuMemHostRegister_v2, CALL_cuMemHostUnregister,
+                                       CALL_cuCtxSynchronize};
+    if (own_capture == NULL)
+        return CUDA_SUCCESS;
+    for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
+        if (unsafe[i] == call) {
+            own_capture->is_capture_invalid = true;
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    return CUDA_SUCCESS;
+}
+
+CUresult capture_check(CUstream stream, enum sim_command command) {
+    if (stream->capture == NULL)
+        return CUDA_SUCCESS;
+    if (stream->is_capture_invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (command == SIM_KERNEL || command == SIM_HOST || command == SIM_COPY || command == SIM_FILL)
+        return CUDA_SUCCESS;
+    stream->is_capture_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+bool capture_add(const struct sim_message *message, const void *bytes) {
+    CUstream stream = capturing[message->stream];
+    if (stream == NULL)
+        return false;
+    struct CUgraph_st *graph = stream->capture;
+    if (graph->n == graph->max) {
+        graph->max = 2 * graph->max + 16;
+        graph->nodes = realloc(graph->nodes, graph->max * sizeof *graph->nodes);
+        if (graph->nodes == NULL)
+            abort();
+    }
+    graph->nodes[graph->n++] = node_new(message, bytes);
+    return true;
+}
+
+CUresult capture_refuse(CUstream stream) {
+    if (stream->capture == NULL)
+        return CUDA_SUCCESS;
+    stream->is_capture_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, unsigned mode) {
+    struct CUctx_st *context;
+    BEGIN(cuStreamBeginCapture_v2);
+    TRY(context_now(&context));
+    TRY(stream_check(stream, context));
+    if (mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture != NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    struct CUgraph_st *graph = calloc(1, sizeof *graph);
+    if (graph == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *graph = (struct CUgraph_st){.magic = GRAPH_MAGIC, .device = stream->device};
+    link_lock();
+    stream->capture = graph;
+    stream->is_capture_invalid = false;
+    stream->capture_mode = mode;
+    stream->capture_thread = pthread_self();
+    capturing[stream->number] = stream;
+    link_unlock();
+    if (mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+        own_capture = stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, unsigned *ret_status, uint64_t *ret_id,
+                                   CUgraph *ret_graph, const CUgraphNode **ret_last,
+                                   size_t *ret_n_last) {
+    BEGIN(cuStreamGetCaptureInfo_v2);
+    TRY(stream_check(stream, NULL));
+    const struct CUgraph_st *graph = stream->capture;
+    *ret_status = graph == NULL                ? CU_STREAM_CAPTURE_STATUS_NONE
+                  : stream->is_capture_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                               : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (*ret_status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return CUDA_SUCCESS;
+    *ret_id = stream->number + 1;
+    *ret_graph = stream->capture;
+    *ret_n_last = graph->n > 0;
+    *ret_last = graph->n > 0 ? &graph->nodes[graph->n - 1] : NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret_graph) {
+    BEGIN(cuStreamEndCapture);
+    TRY(stream_check(stream, NULL));
+    if (stream->capture == NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    if (stream->capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        !pthread_equal(stream->capture_thread, pthread_self()))
+        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    link_lock();
+    struct CUgraph_st *graph = stream->capture;
+    bool is_invalid = stream->is_capture_invalid;
+    capturing[stream->number] = NULL;
+    stream->capture = NULL;
+    link_unlock();
+    if (own_capture == stream)
+        own_capture = NULL;
+    *ret_graph = is_invalid ? NULL : graph;
+    if (is_invalid)
+        graph_free(graph);
+    return is_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+/* ---- graphs ---- */
+
+static CUresult graph_check(CUgraph graph) {
+    return graph != NULL && graph->magic == GRAPH_MAGIC ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult exec_check(CUgraphExec exec) {
+    return exec != NULL && exec->magic == EXEC_MAGIC ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *ret_nodes, size_t *n) {
+    BEGIN(cuGraphGetNodes);
+    TRY(graph_check(graph));
+    for (size_t i = 0; ret_nodes != NULL && i < *n; i++)
+        ret_nodes[i] = i < graph->n ? graph->nodes[i] : NULL;
+    *n = ret_nodes == NULL || *n > graph->n ? graph->n : *n;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph,
+                                     unsigned long long flags) {
+    struct CUctx_st *context;
+    BEGIN(cuGraphInstantiateWithFlags);
+    TRY(context_now(&context));
+    TRY(graph_check(graph));
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct CUgraphExec_st *exec = calloc(1, sizeof *exec);
+    struct CUgraphNode_st **nodes = calloc(graph->n + 1, sizeof *nodes);
+    if (exec == NULL || nodes == NULL)
+        abort();
+    for (size_t i = 0; i < graph->n; i++)
+        nodes[i] = node_new(&graph->nodes[i]->message, graph->nodes[i]->bytes);
+    *exec = (struct CUgraphExec_st){.magic = EXEC_MAGIC,
+                                    .device = graph->device,
+                                    .graph = graph,
+                                    .nodes = nodes,
+                                    .n = graph->n};
+    *ret_exec = exec;
+    return CUDA_SUCCESS;
+}
+
+/* Enqueues what the message says, as the stream's next operation. */
+static CUresult enqueue(CUstream stream, const struct sim_message *message, const void *bytes) {
+    struct sim_message own = *message;
+    TRY(stream_begin(stream, (enum sim_command)message->command, &own));
+    stream_finish(&own, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    struct CUctx_st *context;
+    BEGIN(cuGraphLaunch);
+    TRY(context_now(&context));
+    TRY(exec_check(exec));
+    TRY(stream_check(stream, context));
+    if (stream->device != exec->device)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture != NULL) /* a graph inside a graph */
+        return capture_refuse(stream);
+    CUresult result = CUDA_SUCCESS;
+    size_t note = 0;
+    for (size_t i = 0; i <= exec->n && result == CUDA_SUCCESS; i++) {
+        for (; note < exec->n_notes && exec->notes[note].at <= (int)i && result == CUDA_SUCCESS;
+             note++)
+            result = enqueue(stream, &exec->notes[note].message, NULL);
+        if (i < exec->n && result == CUDA_SUCCESS)
+            result = enqueue(stream, &exec->nodes[i]->message, exec->nodes[i]->bytes);
+    }
+    exec->n_notes = 0;
+    return result;
+}
+
+EXPORTED CUresult simGraphBlock(CUgraphExec exec, int at, CUdeviceptr start, size_t size,
+                                int is_new) {
+    TRY(exec_check(exec));
+    if (start % SIM_PAGE != 0 || size == 0 || exec->n_notes == MAX_NOTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    exec->notes = realloc(exec->notes, (exec->n_notes + 1) * sizeof *exec->notes);
+    if (exec->notes == NULL)
+        abort();
+    exec->notes[exec->n_notes++] = (struct note){
+        .at = at,
+        .message = {
+            .command = is_new ? SIM_BLOCK_NEW : SIM_BLOCK_FREED, .at = start, .size = size}};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS *parameters) {
+    BEGIN(cuGraphExecKernelNodeSetParams_v2);
+    TRY(exec_check(exec));
+    TRY(graph_check(exec->graph)); /* its nodes are named until it is destroyed */
+    size_t i = 0;
+    while (i < exec->n && exec->graph->nodes[i] != node)
+        i++;
+    if (i == exec->n || exec->nodes[i]->message.command != SIM_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUlaunchConfig config = {.grid_x = parameters->grid_x,
+                             .grid_y = parameters->grid_y,
+                             .grid_z = parameters->grid_z,
+                             .block_x = parameters->block_x,
+                             .block_y = parameters->block_y,
+                             .block_z = parameters->block_z,
+                             .shared_size = parameters->shared_size};
+    void *bytes;
+    uint32_t size;
+    TRY(kernel_bytes(&config, parameters->function, parameters->arguments, parameters->extra,
+                     &bytes, &size));
+    free(exec->nodes[i]->bytes);
+    exec->nodes[i]->bytes = bytes;
+    exec->nodes[i]->message.n_bytes = size;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+    BEGIN(cuGraphExecDestroy);
+    TRY(exec_check(exec));
+    exec->magic = 0;
+    nodes_free(exec->nodes, exec->n);
+    free(exec->notes);
+    free(exec);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    BEGIN(cuGraphDestroy);
+    TRY(graph_check(graph));
+    graph_free(graph);
+    return CUDA_SUCCESS;
+}

@@ -141,29 +141,39 @@ static CUresult launch_check(const struct CUkern_st *kernel, const CUlaunchConfi
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(const CUlaunchConfig *config, const struct CUkern_st *kernel,
-                       void **arguments, void **extra) {
-    struct {
-        struct sim_launch launch;
-        unsigned char arguments[MAX_ARGUMENTS];
-    } bytes;
-    struct sim_message message = {0};
+CUresult kernel_bytes(const CUlaunchConfig *config, CUfunction function, void **arguments,
+                      void **extra, void **ret, uint32_t *ret_size) {
+    const struct CUkern_st *kernel = (const struct CUkern_st *)function;
     TRY(launch_check(kernel, config));
     if (extra != NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (kernel->size > MAX_ARGUMENTS || (arguments == NULL && !sim.is_null))
+    if (kernel->size > MAX_ARGUMENTS || arguments == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sim.is_null)
-        return CUDA_SUCCESS;
-    bytes.launch = (struct sim_launch){.kernel = kernel->number,
-                                       .grid = {config->grid_x, config->grid_y, config->grid_z},
-                                       .block = {config->block_x, config->block_y, config->block_z},
-                                       .shared_size = config->shared_size};
-    memcpy(bytes.arguments, arguments[0], kernel->size);
-    message.n_bytes = (uint32_t)(sizeof bytes.launch + kernel->size);
-    TRY(stream_begin(config->stream, SIM_KERNEL, &message));
-    stream_finish(&message, &bytes);
+    struct sim_launch launch = {.kernel = kernel->number,
+                                .grid = {config->grid_x, config->grid_y, config->grid_z},
+                                .block = {config->block_x, config->block_y, config->block_z},
+                                .shared_size = config->shared_size};
+    *ret_size = (uint32_t)(sizeof launch + kernel->size);
+    *ret = malloc(*ret_size);
+    if (*ret == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(*ret, &launch, sizeof launch);
+    memcpy((unsigned char *)*ret + sizeof launch, arguments[0], kernel->size);
     return CUDA_SUCCESS;
+}
+
+static CUresult launch(const CUlaunchConfig *config, CUfunction function, void **arguments,
+                       void **extra) {
+    struct sim_message message = {0};
+    void *bytes;
+    if (sim.is_null)
+        return launch_check((const struct CUkern_st *)function, config);
+    TRY(kernel_bytes(config, function, arguments, extra, &bytes, &message.n_bytes));
+    CUresult result = stream_begin(config->stream, SIM_KERNEL, &message);
+    if (result == CUDA_SUCCESS)
+        stream_finish(&message, bytes);
+    free(bytes);
+    return result;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -178,7 +188,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                              .shared_size = shared_size,
                              .stream = stream};
     BEGIN(cuLaunchKernel);
-    return launch(&config, (struct CUkern_st *)function, arguments, extra);
+    return launch(&config, function, arguments, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments,
@@ -188,7 +198,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
         if (config->attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
             config->attributes[i].value.cooperative)
             return CUDA_ERROR_NOT_SUPPORTED; /* blocks run one after another */
-    return launch(config, (struct CUkern_st *)function, arguments, extra);
+    return launch(config, function, arguments, extra);
 }
 
 /* ---- operations that the driver API does not have ---- */

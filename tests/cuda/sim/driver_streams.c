@@ -42,7 +42,11 @@ CUresult cuStreamCreateWithPriority(CUstream *ret_stream, unsigned flags, int pr
     if (is_free) {
         n_streams_ever = number + 1;
         stream_numbers[number] = true;
-        *stream = (struct CUstream_st){STREAM_MAGIC, number, context->device, priority, streams};
+        *stream = (struct CUstream_st){.magic = STREAM_MAGIC,
+                                       .number = number,
+                                       .device = context->device,
+                                       .priority = priority,
+                                       .next = streams};
         streams = stream;
     }
     link_unlock();
@@ -55,7 +59,7 @@ CUresult cuStreamCreateWithPriority(CUstream *ret_stream, unsigned flags, int pr
 }
 
 /* The handles 0, 1 and 2 are the legacy and the per-thread default stream: not simulated. */
-static CUresult stream_check(CUstream stream, const struct CUctx_st *context) {
+CUresult stream_check(CUstream stream, const struct CUctx_st *context) {
     if ((uint64_t)stream <= 2)
         return CUDA_ERROR_NOT_SUPPORTED;
     return stream->magic == STREAM_MAGIC && (context == NULL || stream->device == context->device)
@@ -67,16 +71,18 @@ CUresult stream_begin(CUstream stream, enum sim_command command, struct sim_mess
     struct CUctx_st *context;
     TRY(context_now(&context));
     TRY(stream_check(stream, context));
+    TRY(capture_check(stream, command));
     link_lock();
     message->command = command;
     message->device = (uint32_t)stream->device;
     message->stream = stream->number;
-    message->clock = ++clocks[stream->number];
+    message->clock = stream->capture != NULL ? 0 : ++clocks[stream->number];
     return CUDA_SUCCESS;
 }
 
 void stream_finish(const struct sim_message *message, const void *bytes) {
-    link_send(message, bytes, -1);
+    if (!capture_add(message, bytes))
+        link_send(message, bytes, -1);
     link_unlock();
 }
 
@@ -95,6 +101,7 @@ static CUresult wait_for(int device, uint32_t stream, uint32_t clock, uint32_t e
 static CUresult stream_wait(CUstream stream, bool waits) {
     TRY(stream_check(stream, NULL));
     TRY((CUresult)atomic_load(&device_errors[stream->device]));
+    TRY(capture_refuse(stream));
     link_lock();
     return wait_for(stream->device, stream->number, clocks[stream->number], 0, waits);
 }

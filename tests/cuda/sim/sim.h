@@ -43,6 +43,10 @@ CUresult simEnqueueHostOperation(CUstream stream, const char *name, const void *
 CUresult simBlockAllocated(CUdeviceptr start, size_t size, CUstream stream);
 CUresult simBlockFreed(CUdeviceptr start, size_t size, CUstream stream);
 
+/* The same for the next launch of a graph: before its node with the number `at`, in the order of
+ * the capture; behind all nodes for their count. */
+CUresult simGraphBlock(CUgraphExec exec, int at, CUdeviceptr start, size_t size, int is_new);
+
 /* 1 in the mode "null", else 0. After cuInit. */
 int simIsNull(void);
 

@@ -31,6 +31,9 @@ struct device_copy {
     struct tensor from;    /* a reference, which the copy releases once it has read the value */
     struct tensor *ret;    /* holds nothing before the copy; set on success */
     struct status *status; /* set at the end; the caller takes it */
+    /* Whose work makes the value: host_data of its kernels. If that work was held back and has
+     * failed since, a copy to the host fails, too. NULL: not known. */
+    const void *owner;
     /* Called once, on any thread, after copy_start has returned false. Never called inside
      * copy_start. */
     void (*on_done)(struct device_copy *copy);
@@ -44,6 +47,24 @@ struct device_wait {
     void (*on_done)(struct device_wait *wait); /* as device_copy.on_done */
     struct list link;                          /* the device's */
     void *record;                              /* the device's */
+};
+
+/* What a device counts of the work that kernels enqueue (device_ops.counts). */
+enum device_count {
+    DEVICE_WORK,          /* launches, fills and matrix products */
+    DEVICE_WORK_REPLAYED, /* those among them that were enqueued as parts of replayed segments */
+    DEVICE_REPLAYS,       /* segments that were replayed */
+    DEVICE_CHANGES,       /* kernels that got new arguments before a replay */
+    DEVICE_CAPTURES,      /* segments that were captured */
+    DEVICE_INTERRUPTED,   /* segments that were expected, and then went on in another way */
+    DEVICE_FAILED,        /* segments that were given up after a failed call */
+    /* why segments have ended that were not replayed */
+    DEVICE_ENDS_OTHER_USE, /* of the device's queue: a copy, an event */
+    DEVICE_ENDS_LIBRARY,   /* a convolution */
+    DEVICE_ENDS_OTHER_STEP,
+    DEVICE_ENDS_IDLE, /* the step has nothing to run, pauses, or ends */
+    DEVICE_ENDS_FULL,
+    N_DEVICE_COUNTS,
 };
 
 /* What a type of device does. Every method may be called on any thread that does not hold a lock of
@@ -62,6 +83,13 @@ struct device_ops {
     /* Starts a wait until the device has done everything that was enqueued before the call. Returns
      * true if the device had nothing left to do; on_done is not called then. */
     bool (*wait_start)(struct device *device, struct device_wait *wait);
+    /* Enqueues the work of an owner (host_data of its kernels) that is held back. A device may hold
+     * work back to enqueue much of it at once, until something waits for it. Returns the failure of
+     * such work of the owner, once: the caller takes it. It names the node. NULL: nothing is ever
+     * held back. */
+    struct status *(*flush)(struct device *device, const void *owner)MUST_USE;
+    /* Fills in ret[N_DEVICE_COUNTS]. NULL: nothing is counted. */
+    void (*counts)(struct device *device, uint64_t *ret);
     /* Should callers stop enqueueing, and call catch_up_start? With too much work in its queue, a
      * driver makes the caller wait inside a call. Cheap. NULL: the device never gets too far
      * behind. */

@@ -13,6 +13,8 @@ REVIEWED = {
     "kernels/cuda/blas.c": (1, "cuBLAS fails"),
     "kernels/cuda/dnn.c": (1, "cuDNN fails"),
     "kernels/cuda/driver.c": (1, "the CUDA driver fails, for another reason than memory"),
+    "kernels/cuda/gpu_graphs.c": (2, "the CUDA driver captures something else; it is only logged"),
+    "kernels/cuda/gpu_segments.c": (1, "never; it is only logged"),
     "kernels/cuda/gpu_memory.c": (1, "the CUDA driver names sizes that cannot be"),
     "kernels/host/files/checkpoint_message.c": (1, "a task's answer is malformed"),
     "kernels/host/files/checkpoint_stream.c": (1, "a task's answer lacks its checksum"),

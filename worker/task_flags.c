@@ -11,6 +11,8 @@ enum { MAX_FILE_ROOTS = 64 };
 const char *const task_gpu_modes[] = {
     [GPU_OFF] = "off", [GPU_AUTO] = "auto", [GPU_REQUIRE] = "require", NULL};
 
+const char *const task_graphs[] = {[TASK_GRAPHS_OFF] = "off", [TASK_GRAPHS_AUTO] = "auto", NULL};
+
 /* DIR:DIR… */
 static struct status *set_file_roots(const char *list) {
     const char *dirs[MAX_FILE_ROOTS];
@@ -48,5 +50,6 @@ void task_flags_fill(const struct task_flags *flags, struct worker_task_options 
     options->gpu = (struct gpu_plugin_options){.plugin = flags->gpu_plugin,
                                                .libraries = flags->cuda_libs,
                                                .memory_limit_bytes = flags->gpu_memory_bytes,
-                                               .allow_tf32 = flags->gpu_tf32};
+                                               .allow_tf32 = flags->gpu_tf32,
+                                               .has_graphs = flags->gpu_graphs == TASK_GRAPHS_AUTO};
 }

@@ -7,12 +7,16 @@
 
 struct task_flags {
     int64_t cpu_devices, memory_limit_bytes, gpu_memory_bytes, gpu_hang_ms, max_feed_bytes;
-    int gpu_mode; /* enum gpu_mode */
+    int gpu_mode;   /* enum gpu_mode */
+    int gpu_graphs; /* enum task_graphs */
     const char *gpu_plugin, *cuda_libs, *file_root;
     bool gpu_tf32, file_root_all, in_place;
 };
 
+enum task_graphs { TASK_GRAPHS_OFF, TASK_GRAPHS_AUTO };
+
 extern const char *const task_gpu_modes[]; /* in the order of enum gpu_mode */
+extern const char *const task_graphs[];    /* in the order of enum task_graphs */
 
 /* Checks the flags, and sets the roots of files (common/io/file_root.h). Errors:
  * INVALID_ARGUMENT, which names the flag. */

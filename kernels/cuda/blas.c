@@ -185,6 +185,8 @@ static struct status *product_find(struct gpu_device *gpu, const struct product_
 }
 
 void gpu_blas_forget(struct gpu_device *gpu) {
+    gpu_segments_end(gpu, DEVICE_ENDS_OTHER_USE); /* work that is held back names products */
+    gpu_segments_forget(gpu);
     size_t cursor = 0;
     struct span key;
     void *product;
@@ -208,12 +210,22 @@ static uint8_t alignment_of(const struct device_products *p) {
     return (uint8_t)__builtin_ctzll(bits);
 }
 
-static struct status *multiply_locked(struct gpu_device *gpu, const struct device_products *p,
-                                      const struct gpu_product *product, void *workspace) {
+/* What decides a product of a segment. */
+struct product_args {
+    const struct gpu_product *product;
+    const void *x, *y;
+    void *out, *workspace;
+    int64_t dtype;
+};
+
+static struct status *enqueue_product(struct gpu_device *gpu, const struct gpu_work *work,
+                                      CUstream stream) {
     static const float one_f = 1, zero_f = 0;
     static const double one_d = 1, zero_d = 0;
     static const float one_c64[2] = {1, 0}, zero_c64[2] = {0, 0};
     static const double one_c128[2] = {1, 0}, zero_c128[2] = {0, 0};
+    const struct product_args *p = work->args;
+    const struct gpu_product *product = p->product;
     const void *one = p->dtype == DT_DOUBLE       ? (const void *)&one_d
                       : p->dtype == DT_COMPLEX64  ? (const void *)one_c64
                       : p->dtype == DT_COMPLEX128 ? (const void *)one_c128
@@ -224,10 +236,9 @@ static struct status *multiply_locked(struct gpu_device *gpu, const struct devic
                                                    : (const void *)&zero_f;
     int error = blas.cublasLtMatmul(gpu->blas_handle, product->desc, one, p->y, product->first,
                                     p->x, product->second, zero, p->out, product->out, p->out,
-                                    product->out, &product->choice.algo, workspace,
-                                    product->choice.workspace_bytes, gpu->compute);
-    gpu_count_enqueued(gpu);
-    return check(error, "cublasLtMatmul");
+                                    product->out, &product->choice.algo, p->workspace,
+                                    product->choice.workspace_bytes, stream);
+    return gpu_look_take(gpu, check(error, "cublasLtMatmul"));
 }
 
 static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct device_products *p,
@@ -248,7 +259,7 @@ static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct d
     kind.alignment = alignment_of(p);
     struct gpu_product *product;
     struct buffer *workspace = NULL;
-    TRY(gpu_lock(gpu));
+    TRY(gpu_lock_only(gpu));
     struct status *st = product_find(gpu, &kind, type, &product);
     size_t workspace_bytes = st ? 0 : product->choice.workspace_bytes;
     gpu_unlock(gpu);
@@ -256,13 +267,19 @@ static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct d
         return st;
     if (workspace_bytes > 0)
         TRY(gpu_scratch(ctx, workspace_bytes, &workspace));
-    st = gpu_lock(gpu);
+    struct product_args args = {NULL,    p->x, p->y, p->out, workspace ? workspace->data : NULL,
+                                p->dtype};
+    struct gpu_work work = {.enqueue = enqueue_product,
+                            .args = &args,
+                            .args_bytes = sizeof args,
+                            .node = ctx->instance->node->name};
+    st = gpu_lock_only(gpu);
     if (!st) {
         st = product_find(gpu, &kind, type, &product); /* others may have made room meanwhile */
+        args.product = product;
         if (!st)
-            st = multiply_locked(gpu, p, product, workspace ? workspace->data : NULL);
+            st = gpu_segments_add(gpu, ctx->host_data, &work);
         gpu_unlock(gpu);
-        st = gpu_look_take(gpu, st);
     }
     buffer_unref(workspace);
     return st;

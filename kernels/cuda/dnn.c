@@ -327,7 +327,7 @@ struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) 
     find_operands(job, operands);
     struct convolution_kind kind = kind_of(job, operands, (int64_t)gpu->memory.limit_bytes);
     TRY(find_with_workspace(ctx, &kind, &c, &workspace));
-    struct status *st = gpu_lock(gpu);
+    struct status *st = gpu_lock_for(gpu, DEVICE_ENDS_LIBRARY);
     if (!st) {
         st = execute_locked(gpu, c, operands, workspace ? workspace->data : NULL);
         gpu_unlock(gpu);

@@ -73,12 +73,16 @@ static struct driver_checker checker;
 static const struct driver_checker *find_checker(void *handle) {
     *(void **)&checker.block_allocated = dlsym(handle, "simBlockAllocated");
     *(void **)&checker.block_freed = dlsym(handle, "simBlockFreed");
+    *(void **)&checker.graph_block = dlsym(handle, "simGraphBlock");
     *(void **)&checker.enqueue_host = dlsym(handle, "simEnqueueHostOperation");
     int (*is_null)(void);
     *(void **)&is_null = dlsym(handle, "simIsNull");
     checker.is_null = is_null && is_null();
     checker.library = handle;
-    return checker.block_allocated && checker.block_freed && checker.enqueue_host ? &checker : NULL;
+    return checker.block_allocated && checker.block_freed && checker.graph_block &&
+                   checker.enqueue_host
+               ? &checker
+               : NULL;
 }
 
 struct status *driver_open(const char *library, struct driver_api *ret,

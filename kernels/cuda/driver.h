@@ -19,6 +19,8 @@ struct driver_checker {
      * a stream, so that the use of a freed block is found. */
     CUresult (*block_allocated)(CUdeviceptr start, size_t size, CUstream stream);
     CUresult (*block_freed)(CUdeviceptr start, size_t size, CUstream stream);
+    /* The same for the next launch of a graph, before its node with the number `at`. */
+    CUresult (*graph_block)(CUgraphExec exec, int at, CUdeviceptr start, size_t size, int is_new);
     /* Enqueues a function of the simulation's kernels that runs on the host's processor, which
      * reads and writes only the given ranges of device memory: what a library computes on a real
      * device. */

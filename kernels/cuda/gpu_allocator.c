@@ -66,10 +66,21 @@ static bool others_hold_memory(struct gpu_device *gpu) {
            (gpu->device && atomic_load(&gpu->device->n_steps) > 1);
 }
 
+/* Gives what the driver needs for graphs back to it, and enqueues what is held back. */
+static void give_back_graphs(struct gpu_device *gpu) {
+    struct status *failure = gpu_lock(gpu);
+    if (!failure) {
+        gpu_segments_forget(gpu);
+        gpu_unlock(gpu);
+    }
+    status_unref(failure);
+}
+
 /* As long as others hold memory, waits for them. */
 static COLD struct status *alloc_patiently(struct gpu_device *gpu, size_t size_bytes,
                                            struct gpu_block **ret, uint64_t *ret_free_number) {
     int64_t until_ns = clock_now_ns() + MAX_WAIT_S * INT64_C(1000000000);
+    give_back_graphs(gpu);
     for (;;) {
         uint64_t n_freed = gpu_memory_n_freed(&gpu->memory);
         struct status *st = gpu_memory_alloc(&gpu->memory, size_bytes, ret, ret_free_number);
@@ -97,8 +108,8 @@ static struct buffer *wrap(struct gpu_device *gpu, struct gpu_block *block, CUst
     block->holder[0] = '\0';
     atomic_init(&block->buffer.n_refs, 1);
     count_bytes(&gpu->allocator, (int64_t)block->size_bytes);
-    if (stream == gpu->compute && gpu->checker)
-        gpu->checker->block_allocated(block->address, block->size_bytes, stream);
+    if (stream == gpu->compute)
+        gpu_note_block(gpu, block->address, block->size_bytes, true);
     return &block->buffer;
 }
 
@@ -147,7 +158,7 @@ static void device_free_buffer(struct allocator *allocator, struct buffer *buffe
     struct gpu_block *block = block_of(buffer);
     if (gpu->checker) { /* a device that has failed is told nothing more */
         gpu_try_set_current(gpu);
-        gpu->checker->block_freed(block->address, block->size_bytes, gpu->compute);
+        gpu_note_block(gpu, block->address, block->size_bytes, false);
     }
     count_bytes(allocator, -(int64_t)block->size_bytes);
     gpu_memory_free(&gpu->memory, block);

@@ -453,6 +453,8 @@ static bool start_out(struct gpu_device *gpu, struct device_copy *copy) {
         job->status = gpu_record(gpu, &job->ready, &job->number);
         gpu_unlock(gpu);
     }
+    if (!job->status) /* the copy reads what was never computed */
+        job->status = gpu_segments_see_failure(gpu, copy->owner);
     bool is_large = tensor_size_bytes(&copy->from) > LARGE_OUT_BYTES;
     return submit(is_large ? &gpu->large_out : &gpu->out, copy, job);
 }
@@ -557,6 +559,26 @@ static bool wait_start(struct device *device, struct device_wait *wait) {
     }
     copier_submit(&gpu->out, job);
     return false;
+}
+
+static struct status *flush(struct device *device, const void *owner) {
+    struct gpu_device *gpu = device->state;
+    if (!gpu->segments.is_on)
+        return NULL;
+    struct status *failure = gpu_lock_only(gpu); /* whoever waits for the device is told */
+    if (!failure) {
+        if (gpu->segments.n > 0 && gpu->segments.owner == owner)
+            gpu_segments_end(gpu, DEVICE_ENDS_IDLE);
+        gpu_unlock(gpu);
+    }
+    status_unref(failure);
+    return gpu_segments_take_failure(gpu, owner);
+}
+
+static void read_counts(struct device *device, uint64_t *ret) {
+    struct gpu_device *gpu = device->state;
+    for (int i = 0; i < N_DEVICE_COUNTS; i++)
+        ret[i] = atomic_load_explicit(&gpu->segments.counts[i], memory_order_relaxed);
 }
 
 static bool is_far_ahead(struct device *device) { return gpu_is_far_ahead(device->state); }
@@ -665,6 +687,8 @@ static void describe(struct device *device, struct str *out) {
 const struct device_ops gpu_device_ops = {.copy_start = copy_start,
                                           .upload = upload,
                                           .wait_start = wait_start,
+                                          .flush = flush,
+                                          .counts = read_counts,
                                           .is_far_ahead = is_far_ahead,
                                           .catch_up_start = catch_up_start,
                                           .trace_new = gpu_trace_new,

@@ -47,13 +47,24 @@ static COLD struct status *wait_for_lock(struct gpu_device *gpu) {
     }
 }
 
-struct status *gpu_lock(struct gpu_device *gpu) {
+struct status *gpu_lock_only(struct gpu_device *gpu) {
     TRY(gpu_enter(gpu));
     if (unlikely(pthread_mutex_trylock(&gpu->lock) != 0))
         TRY(wait_for_lock(gpu));
     uint64_t n = atomic_load_explicit(&gpu->n_locked, memory_order_relaxed);
     atomic_store_explicit(&gpu->n_locked, n + 1, memory_order_relaxed);
     return NULL;
+}
+
+struct status *gpu_lock_for(struct gpu_device *gpu, enum device_count why) {
+    TRY(gpu_lock_only(gpu));
+    if (gpu->segments.n > 0)
+        gpu_segments_end(gpu, why);
+    return NULL;
+}
+
+struct status *gpu_lock(struct gpu_device *gpu) {
+    return gpu_lock_for(gpu, DEVICE_ENDS_OTHER_USE);
 }
 
 void gpu_unlock(struct gpu_device *gpu) { pthread_mutex_unlock(&gpu->lock); }
@@ -124,6 +135,7 @@ static void mark_clear(struct gpu_device *gpu, struct gpu_mark *mark) {
 void gpu_mark(struct gpu_device *gpu, uint64_t number) {
     struct gpu_mark *mark = &gpu->marks[number / GPU_MARK_EVERY % ARRAY_LEN(gpu->marks)];
     mark_clear(gpu, mark);
+    gpu->marked = number;
     struct status *st = gpu_record(gpu, &mark->event, &mark->number);
     if (!st)
         return;
@@ -304,6 +316,7 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     strmap_init(&gpu->products);
     gpu->dnn = gpu_dnn_new();
     gpu_allocator_init(gpu, options->engine);
+    gpu_segments_init(gpu, options->has_graphs);
     struct status *st = device_open(gpu, options);
     if (st) {
         gpu_device_free(gpu);
@@ -325,6 +338,7 @@ void gpu_device_free(struct gpu_device *gpu) {
         gpu_try_set_current(gpu);
         if (gpu->compute)
             gpu_drain(gpu, gpu->compute);
+        gpu_segments_fini(gpu);
         stage_close(gpu);
         for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++)
             mark_clear(gpu, &gpu->marks[i]);
@@ -344,6 +358,7 @@ void gpu_device_free(struct gpu_device *gpu) {
     gpu_xid_free(gpu->xid);
     free(gpu->libraries);
     gpu_functions_free(gpu);
+    gpu_segments_free(gpu);
     status_unref(gpu->failure);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);

@@ -22,6 +22,7 @@
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/gpu_kernel.h"
 #include "kernels/cuda/gpu_memory.h"
+#include "kernels/cuda/gpu_segments.h"
 
 enum {
     GPU_STAGE_PARTS = 4,
@@ -107,6 +108,7 @@ struct gpu_device {
     _Atomic(struct gpu_found *) found[GPU_MAX_STEMS];
     struct strmap products; /* kind → struct gpu_product (blas.c) */
     void *blas_handle;      /* NULL until the first product */
+    struct gpu_segments segments;
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
     /* Events of the compute stream, one for every GPU_MARK_EVERY entries, by which a step that is
@@ -115,6 +117,7 @@ struct gpu_device {
         CUevent event; /* NULL: none */
         uint64_t number;
     } marks[GPU_MAX_AHEAD / GPU_MARK_EVERY * 2];
+    uint64_t marked; /* the number of the last mark */
 };
 
 struct gpu_function {
@@ -135,6 +138,7 @@ struct gpu_device_options {
     const struct device_engine *engine;   /* what the CPU's kernels hand their elements to */
     int ordinal;
     int64_t memory_limit_bytes; /* 0: 92 % of what is free */
+    bool has_graphs;            /* segments are replayed */
 };
 
 /* Opens a device: context, streams, memory, kernels. Errors: the driver's. */
@@ -196,17 +200,25 @@ struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event,
                              uint64_t *ret_number) MUST_USE;
 /* Makes the context current. Errors: the device's failure; the driver's. */
 struct status *gpu_enter(struct gpu_device *gpu) MUST_USE;
-/* Locks the compute stream, so that this thread may enqueue on it. Errors: the device's failure;
- * the lock is not held after an error. */
+/* Locks the compute stream, so that this thread may enqueue on it, and ends the segment. Errors:
+ * the device's failure; the lock is not held after an error. */
 struct status *gpu_lock(struct gpu_device *gpu) MUST_USE;
+struct status *gpu_lock_for(struct gpu_device *gpu, enum device_count why) MUST_USE;
+/* The same for a caller that enqueues nothing, or work of a segment. */
+struct status *gpu_lock_only(struct gpu_device *gpu) MUST_USE;
 void gpu_unlock(struct gpu_device *gpu);
 /* Records a mark, with the lock held. */
 void gpu_mark(struct gpu_device *gpu, uint64_t number);
-/* Counts one entry of the compute stream, with the lock held. */
-static inline void gpu_count_enqueued(struct gpu_device *gpu) {
+/* Counts an entry of the compute stream that is held back, with the lock held. */
+static inline uint64_t gpu_count_held(struct gpu_device *gpu) {
     uint64_t n = atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed) + 1;
     atomic_store_explicit(&gpu->memory.enqueued, n, memory_order_relaxed);
-    if (unlikely(n % GPU_MARK_EVERY == 0))
+    return n;
+}
+/* Counts one entry of the compute stream, with the lock held and nothing held back. */
+static inline void gpu_count_enqueued(struct gpu_device *gpu) {
+    uint64_t n = gpu_count_held(gpu);
+    if (unlikely(n - gpu->marked >= GPU_MARK_EVERY))
         gpu_mark(gpu, n);
 }
 /* Notes that everything up to a number has ended. Any thread. */

@@ -69,14 +69,21 @@ struct gpu_grid {
  * n_threads_of_grid). */
 struct gpu_grid gpu_grid_for(const struct kernel_ctx *ctx, int64_t n);
 
-/* Launches a kernel. `args` is the struct that its KERNEL declares, copied before the call returns.
+/* Launches a kernel. `args` points to the struct that its KERNEL declares, which is copied before
+ * the call returns. The launch may be held back (gpu_segments.h); its failure is then the step's.
  * Errors: INTERNAL naming the kernel and the driver's error. */
-struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *function,
-                          struct gpu_grid grid, const void *args) MUST_USE;
+#define gpu_launch(ctx, function, grid, args) \
+    gpu_launch_bytes((ctx), (function), (grid), (args), GPU_ARGS_BYTES(args))
+struct status *gpu_launch_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,
+                                struct gpu_grid grid, const void *args, size_t args_bytes) MUST_USE;
 /* Launches a kernel as the last thing that a compute function does, and returns the function's
  * result: KERNEL_DONE, with ctx->status set after a failure. */
-enum kernel_result gpu_run(struct kernel_ctx *ctx, const struct gpu_function *function,
-                           struct gpu_grid grid, const void *args);
+#define gpu_run(ctx, function, grid, args) \
+    gpu_run_bytes((ctx), (function), (grid), (args), GPU_ARGS_BYTES(args))
+enum kernel_result gpu_run_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,
+                                 struct gpu_grid grid, const void *args, size_t args_bytes);
+/* The size of the struct that a pointer leads to. A void pointer is an error. */
+#define GPU_ARGS_BYTES(args) (sizeof *(args) / (sizeof *(args) > 1))
 /* Enqueue: bytes are set to zero; bytes are copied within the device's memory. */
 struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) MUST_USE;
 struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *from,

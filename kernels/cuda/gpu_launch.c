@@ -60,7 +60,7 @@ static struct status *load_function(struct gpu_device *gpu, const char *name,
 
 struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
                                  const struct gpu_function **ret) {
-    TRY(gpu_lock(gpu));
+    TRY(gpu_lock_only(gpu));
     struct status *st = NULL;
     struct gpu_function *function = strmap_get(&gpu->functions, name);
     if (!function) {
@@ -97,7 +97,7 @@ static COLD struct status *stem_load(struct gpu_device *gpu, struct gpu_stem *st
     struct status *st = gpu_function_find(gpu, str_text(&name), ret);
     str_fini(&name);
     TRY(st);
-    TRY(gpu_lock(gpu));
+    TRY(gpu_lock_only(gpu));
     _Atomic(struct gpu_found *) *first = &gpu->found[stem_number(stem)];
     struct gpu_found *list = atomic_load_explicit(first, memory_order_relaxed);
     if (!list_find(list, suffix)) {
@@ -173,42 +173,71 @@ static struct status *about(const char *what, struct status *st) {
     return likely(!st) ? NULL : status_suffix_take(st, " (%s)", what);
 }
 
-struct status *gpu_launch(struct kernel_ctx *ctx, const struct gpu_function *function,
-                          struct gpu_grid grid, const void *args) {
+struct status *gpu_add_work(struct kernel_ctx *ctx, struct gpu_work *work) {
     struct gpu_device *gpu = gpu_of(ctx);
-    void *arguments[] = {(void *)(uintptr_t)args};
-    TRY(gpu_lock(gpu));
-    CUresult error =
-        gpu->api->cuLaunchKernel(function->function, grid.n_blocks, 1, 1, grid.n_threads, 1, 1,
-                                 grid.shared_bytes, gpu->compute, arguments, NULL);
-    gpu_count_enqueued(gpu);
+    work->node = ctx->instance->node->name;
+    TRY(gpu_lock_only(gpu));
+    struct status *st = gpu_segments_add(gpu, ctx->host_data, work);
     gpu_unlock(gpu);
-    return about(function->name, gpu_check(gpu, error, "cuLaunchKernel"));
+    return st;
 }
 
-enum kernel_result gpu_run(struct kernel_ctx *ctx, const struct gpu_function *function,
-                           struct gpu_grid grid, const void *args) {
-    KERNEL_TRY(ctx, gpu_launch(ctx, function, grid, args));
+static struct status *enqueue_launch(struct gpu_device *gpu, const struct gpu_work *work,
+                                     CUstream stream) {
+    void *arguments[] = {(void *)(uintptr_t)work->args};
+    const struct gpu_grid *grid = &work->grid;
+    CUresult error =
+        gpu->api->cuLaunchKernel(work->function->function, grid->n_blocks, 1, 1, grid->n_threads, 1,
+                                 1, grid->shared_bytes, stream, arguments, NULL);
+    return about(work->function->name, gpu_check(gpu, error, "cuLaunchKernel"));
+}
+
+struct status *gpu_launch_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,
+                                struct gpu_grid grid, const void *args, size_t args_bytes) {
+    struct gpu_work work = {.enqueue = enqueue_launch,
+                            .function = function,
+                            .grid = grid,
+                            .args = args,
+                            .args_bytes = (uint32_t)args_bytes};
+    return gpu_add_work(ctx, &work);
+}
+
+enum kernel_result gpu_run_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,
+                                 struct gpu_grid grid, const void *args, size_t args_bytes) {
+    KERNEL_TRY(ctx, gpu_launch_bytes(ctx, function, grid, args, args_bytes));
     return KERNEL_DONE;
 }
 
-struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) {
-    struct gpu_device *gpu = gpu_of(ctx);
-    if (size_bytes == 0)
-        return NULL;
-    TRY(gpu_lock(gpu));
-    CUresult error = gpu->api->cuMemsetD8Async((CUdeviceptr)to, 0, size_bytes, gpu->compute);
-    gpu_count_enqueued(gpu);
-    gpu_unlock(gpu);
+struct bytes_args {
+    CUdeviceptr to, from;
+    size_t size_bytes;
+};
+
+static struct status *enqueue_zero(struct gpu_device *gpu, const struct gpu_work *work,
+                                   CUstream stream) {
+    const struct bytes_args *args = work->args;
+    CUresult error = gpu->api->cuMemsetD8Async(args->to, 0, args->size_bytes, stream);
     return about("zeroes", gpu_check(gpu, error, "cuMemsetD8Async"));
+}
+
+struct status *gpu_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) {
+    struct bytes_args args = {.to = (CUdeviceptr)to, .size_bytes = size_bytes};
+    struct gpu_work work = {.enqueue = enqueue_zero, .args = &args, .args_bytes = sizeof args};
+    return size_bytes == 0 ? NULL : gpu_add_work(ctx, &work);
+}
+
+static struct status *enqueue_copy(struct gpu_device *gpu, const struct gpu_work *work,
+                                   CUstream stream) {
+    const struct bytes_args *args = work->args;
+    CUresult error = gpu->api->cuMemcpyDtoDAsync(args->to, args->from, args->size_bytes, stream);
+    return about("bytes", gpu_check(gpu, error, "cuMemcpyDtoDAsync"));
 }
 
 struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *from,
                                size_t size_bytes) {
-    struct allocator *allocator = ctx->instance->allocator;
-    if (size_bytes == 0)
-        return NULL;
-    return about("bytes", allocator->device_memory->copy(allocator, to, from, size_bytes));
+    struct bytes_args args = {(CUdeviceptr)to, (CUdeviceptr)from, size_bytes};
+    struct gpu_work work = {.enqueue = enqueue_copy, .args = &args, .args_bytes = sizeof args};
+    return size_bytes == 0 ? NULL : gpu_add_work(ctx, &work);
 }
 
 struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) {
@@ -262,6 +291,7 @@ void gpu_read_start(struct kernel_ctx *ctx, struct gpu_read *read, struct buffer
                                       .allocator = allocator_host(),
                                       .from = TENSOR_INIT,
                                       .ret = &read->value,
+                                      .owner = ctx->host_data,
                                       .on_done = on_read};
     struct status *st =
         tensor_view(from, from->data, DT_UINT8, (struct shape){1, &n}, &read->copy.from);

@@ -66,10 +66,14 @@ static void bin_remove(struct gpu_memory *memory, struct gpu_block *block) {
     block->is_free = false;
 }
 
+/* Of blocks of the same size the first by address, so that a step gets the addresses of the step
+ * before it. */
 static struct gpu_block *smallest_that_fits(struct gpu_block *block, size_t size_bytes) {
     struct gpu_block *best = NULL;
     for (; block; block = block->bin_next)
-        if (block->size_bytes >= size_bytes && (!best || block->size_bytes < best->size_bytes))
+        if (block->size_bytes >= size_bytes &&
+            (!best || block->size_bytes < best->size_bytes ||
+             (block->size_bytes == best->size_bytes && block->address < best->address)))
             best = block;
     return best;
 }

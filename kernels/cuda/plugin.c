@@ -37,7 +37,8 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
             .checker = checker && !checker->is_null ? checker : NULL,
             .engine = &gpu_engine,
             .ordinal = i,
-            .memory_limit_bytes = options->memory_limit_bytes};
+            .memory_limit_bytes = options->memory_limit_bytes,
+            .has_graphs = options->has_graphs};
         TRY(gpu_device_new(&device_options, &gpu));
         gpu_device_bind(gpu, &devices[i]);
         *ret_n = i + 1;

@@ -83,6 +83,7 @@ static enum kernel_result start(struct kernel_ctx *ctx, struct swap *swap, struc
                                       .allocator = dst ? dst->allocator : allocator_host(),
                                       .from = TENSOR_INIT,
                                       .ret = &swap->value,
+                                      .owner = ctx->host_data,
                                       .on_done = on_copied};
     tensor_copy(&swap->copy.from, value);
     if (!device->ops->copy_start(device, &swap->copy))

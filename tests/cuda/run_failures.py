@@ -57,7 +57,8 @@ LIBRARIES = ("cublas", "cudnn")  # their calls have errors of their own
 MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunchKernel")
 
 MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
-         "engines", "synced", "hang", "hanging launch")
+         "engines", "synced", "hang", "hanging launch", "segments",
+         "segment failures")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch")
 N_STREAMS = 4  # of a device

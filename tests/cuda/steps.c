@@ -16,6 +16,8 @@
  *   cuda_steps PLUGIN synced     what follows a SyncDevice waits for the device
  *   cuda_steps PLUGIN hang       a wait for the device does not return
  *   cuda_steps PLUGIN "hanging launch"   a launch does not return
+ *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
+ *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
  *   cuda_steps PLUGIN size    a step that is cancelled while an output's size is on its way
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
@@ -105,6 +107,8 @@ static const struct mode {
     {"synced", run_synced},
     {"hang", run_hang},
     {"hanging launch", run_hanging_launch},
+    {"segments", run_segments},
+    {"segment failures", run_segment_failures},
 };
 
 static bool (*mode_find(const char *name))(void) {
@@ -126,8 +130,10 @@ static long long in_use_at_the_end(const struct device *device) {
 }
 
 int main(int argc, char **argv) {
-    struct gpu_plugin_options options = {
-        .plugin = argc > 1 ? argv[1] : NULL, .memory_limit_bytes = 96 << 20, .allow_tf32 = true};
+    struct gpu_plugin_options options = {.plugin = argc > 1 ? argv[1] : NULL,
+                                         .memory_limit_bytes = 96 << 20,
+                                         .allow_tf32 = true,
+                                         .has_graphs = true};
     const struct gpu_plugin *plugin = NULL;
     int n_gpus = 0, n_failed = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -79,5 +79,7 @@ bool run_engines(void);
 bool run_synced(void);
 bool run_hang(void);
 bool run_hanging_launch(void);
+bool run_segments(void);
+bool run_segment_failures(void);
 
 #endif

@@ -46,6 +46,12 @@ void executor_fail(struct executor *executor, const struct plan_node *node,
         status_unref(status_take);
         return;
     }
+    struct status *before = device_take_failure(executor);
+    if (unlikely(before != NULL)) {
+        status_unref(status_take);
+        status_take = before;
+        node = NULL;
+    }
     if (is_cancelled_kernel(executor, status_take)) {
         status_unref(status_take);
         status_take = status_ref(why_cancelled(executor));
@@ -545,8 +551,11 @@ static void start_async(struct executor *executor, struct iteration *iteration,
         stats_enqueue_end(executor, node, has_ended);
 }
 
-/* Sends what is queued for peers, so that it does not wait for what takes long. */
+/* Sends what is queued for peers, and enqueues what is held back for devices, so that it does not
+ * wait for what takes long. */
 static void flush(struct executor *executor) {
+    if (unlikely(executor->plan->n_used_devices > 0))
+        device_flush(executor);
     if (executor->wants_flush) {
         executor->wants_flush = false;
         rendezvous_flush(executor->execution->rendezvous);

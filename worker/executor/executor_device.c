@@ -13,6 +13,23 @@
 
 enum end_phase { END_COPY_FETCHES, END_WAIT_FOR_DEVICES, END_IS_REACHED };
 
+/* ---- work that is held back ---- */
+
+struct status *device_take_failure(struct executor *executor) {
+    struct status *st = NULL;
+    for (uint32_t i = 0; i < executor->plan->n_used_devices && !st; i++) {
+        struct device *device = executor->plan->used_devices[i];
+        st = device->ops->flush ? device->ops->flush(device, executor) : NULL;
+    }
+    return st;
+}
+
+void device_flush(struct executor *executor) {
+    struct status *st = device_take_failure(executor);
+    if (unlikely(st != NULL))
+        executor_fail(executor, NULL, st); /* it names the node */
+}
+
 /* ---- copies ---- */
 
 static void on_copied(struct device_copy *copy) {
@@ -24,6 +41,8 @@ static void on_copied(struct device_copy *copy) {
 /* Starts the copy of op->copy.from into *ret. */
 static bool start_copy(struct async_op *op, struct device *src, struct device *dst,
                        struct allocator *allocator, struct tensor *ret) {
+    struct executor *executor = op->executor;
+    op->copy.owner = executor;
     op->copy.src = src;
     op->copy.dst = dst;
     op->copy.allocator = allocator;
@@ -31,10 +50,12 @@ static bool start_copy(struct async_op *op, struct device *src, struct device *d
     op->copy.status = NULL;
     op->copy.on_done = on_copied;
     struct device *device = src ? src : dst;
-    if (!device->ops->copy_start(device, &op->copy))
-        return false;
-    op->ctx.status = op->copy.status;
-    return true;
+    bool has_ended = device->ops->copy_start(device, &op->copy);
+    if (has_ended)
+        op->ctx.status = op->copy.status;
+    if (src) /* a failure of what makes the value is not the copy's, and names its own node */
+        device_flush(executor);
+    return has_ended;
 }
 
 bool device_start_copy(struct async_op *op) {

@@ -273,6 +273,11 @@ bool device_start_fetch(struct async_op *op);
 /* Counts the execution among those that use its devices, and no longer. */
 void device_steps_begin(struct executor *executor);
 void device_steps_end(struct executor *executor);
+/* Enqueues what the devices of the execution hold back of its work. A failure of such work ends the
+ * execution. */
+void device_flush(struct executor *executor);
+/* The same, but returns the failure: it came before one that the caller has found. */
+struct status *device_take_failure(struct executor *executor) MUST_USE;
 /* Is too much enqueued on a device of the execution? Then the execution is paused: a wait for the
  * device has begun, as an asynchronous operation. */
 bool device_pauses(struct executor *executor);

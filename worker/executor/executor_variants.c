@@ -62,6 +62,7 @@ static void start_place(struct variant_job *job, int64_t i, const struct plan_co
     copy->dst = plan->dst;
     copy->allocator = plan->allocator;
     copy->ret = job->places.items[i];
+    copy->owner = job->op->executor;
     copy->on_done = on_place_copied;
     copy->from = TENSOR_INIT;
     tensor_move(&copy->from, copy->ret);

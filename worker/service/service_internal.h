@@ -293,6 +293,16 @@ void service_forget_status(struct service_connection *connection);
 struct device_rates service_device_rates(const struct worker_service *service,
                                          const struct device *device);
 
+/* ---- service_metrics.c ---- */
+/* What devices count, on /statusz and as metrics. The last one has no name. */
+struct service_device_count {
+    enum device_count which;
+    const char *name, *metric;
+    const char *why;  /* a label; NULL: none */
+    const char *help; /* NULL: the metric of the count before */
+};
+extern const struct service_device_count service_device_counts[];
+
 /* ---- service_page.c ---- */
 void service_send_steps(struct service_connection *connection, uint64_t id);
 

@@ -24,6 +24,47 @@ static const struct device_metric {
      has_failed},
 };
 
+const struct service_device_count service_device_counts[] = {
+    {DEVICE_WORK, "work", "millrace_device_work_total", NULL,
+     "Launches, fills and matrix products that kernels have enqueued"},
+    {DEVICE_WORK_REPLAYED, "work_replayed", "millrace_device_work_replayed_total", NULL,
+     "Those of them that were enqueued as parts of replayed segments"},
+    {DEVICE_REPLAYS, "replays", "millrace_device_replays_total", NULL,
+     "Segments of work that were replayed with one call"},
+    {DEVICE_CHANGES, "changes", "millrace_device_replay_changes_total", NULL,
+     "Launches that got new arguments before a replay"},
+    {DEVICE_CAPTURES, "captures", "millrace_device_captures_total", NULL,
+     "Segments that were captured"},
+    {DEVICE_INTERRUPTED, "interrupted", "millrace_device_replay_misses_total", "interrupted",
+     "Segments that were expected and not replayed, because a step went on in another way "
+     "(interrupted) or a call failed (failed)"},
+    {DEVICE_FAILED, "failed_replays", "millrace_device_replay_misses_total", "failed", NULL},
+    {DEVICE_ENDS_OTHER_USE, "ends_other_use", "millrace_device_segment_ends_total", "other_use",
+     "Why segments have ended before they were replayed or captured: another use of the queue, a "
+     "library, another step, nothing to run, or too much work"},
+    {DEVICE_ENDS_LIBRARY, "ends_library", "millrace_device_segment_ends_total", "library", NULL},
+    {DEVICE_ENDS_OTHER_STEP, "ends_other_step", "millrace_device_segment_ends_total", "other_step",
+     NULL},
+    {DEVICE_ENDS_IDLE, "ends_idle", "millrace_device_segment_ends_total", "idle", NULL},
+    {DEVICE_ENDS_FULL, "ends_full", "millrace_device_segment_ends_total", "full", NULL},
+    {0, NULL, NULL, NULL, NULL},
+};
+
+static void write_count(struct worker_service *service, const struct service_device_count *count,
+                        struct str *out) {
+    for (int k = 0; k < service->options.n_devices; k++) {
+        struct device *device = &service->options.devices[k];
+        uint64_t counts[N_DEVICE_COUNTS] = {0};
+        if (device->ops && device->ops->counts)
+            device->ops->counts(device, counts);
+        str_addf(out, "%s{device=\"", count->metric);
+        metrics_add_label_value(out, device->full_name);
+        if (count->why)
+            str_addf(out, "\",why=\"%s", count->why);
+        str_addf(out, "\"} %llu\n", (unsigned long long)counts[count->which]);
+    }
+}
+
 void worker_service_write_metrics(struct worker_service *service, struct str *out) {
     for (size_t i = 0; i < ARRAY_LEN(device_metrics); i++) {
         const struct device_metric *metric = &device_metrics[i];
@@ -34,6 +75,11 @@ void worker_service_write_metrics(struct worker_service *service, struct str *ou
             metrics_add_label_value(out, device->full_name);
             str_addf(out, "\"} %lld\n", (long long)metric->value(device));
         }
+    }
+    for (const struct service_device_count *count = service_device_counts; count->name; count++) {
+        if (count->help)
+            metrics_write_head(out, count->metric, "counter", count->help);
+        write_count(service, count, out);
     }
     peer_table_write_metrics(service->home->peers, out);
 }

@@ -13,6 +13,16 @@ static void add_text(struct str *out, const char *key, const char *text) {
     str_add(out, "\",");
 }
 
+static void describe_counts(struct device *device, struct str *out) {
+    uint64_t counts[N_DEVICE_COUNTS] = {0};
+    device->ops->counts(device, counts);
+    str_add(out, "\"counts\":{");
+    for (const struct service_device_count *count = service_device_counts; count->name; count++)
+        str_addf(out, "%s\"%s\":%llu", count == service_device_counts ? "" : ",", count->name,
+                 (unsigned long long)counts[count->which]);
+    str_add(out, "},");
+}
+
 static void describe_devices(const struct worker_service *service, struct str *out) {
     str_add(out, "\"devices\":[");
     for (int i = 0; i < service->options.n_devices; i++) {
@@ -34,6 +44,8 @@ static void describe_devices(const struct worker_service *service, struct str *o
         const struct status *failure = device_failure(device);
         if (failure)
             add_text(out, "failed", status_message(failure));
+        if (device->ops && device->ops->counts)
+            describe_counts(device, out);
         str_addf(
             out,
             "\"memory_in_use_bytes\":%lld,\"memory_peak_bytes\":%lld,\"memory_limit_bytes\":%lld}",

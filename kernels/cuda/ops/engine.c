@@ -37,16 +37,12 @@ const struct device_engine gpu_engine = {
     .lrn = engine_lrn,
 };
 
-struct status *engine_launch(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
-                             struct gpu_grid grid, const void *args) {
+struct status *engine_launch_bytes(struct kernel_ctx *ctx, struct gpu_stem *stem,
+                                   const char *suffix, struct gpu_grid grid, const void *args,
+                                   size_t args_bytes) {
     const struct gpu_function *function;
     TRY(gpu_stem_find(gpu_of(ctx), stem, suffix, &function));
-    return gpu_launch(ctx, function, grid, args);
-}
-
-struct status *engine_launch_for(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
-                                 int64_t n, const void *args) {
-    return engine_launch(ctx, stem, suffix, gpu_grid_for(ctx, n), args);
+    return gpu_launch_bytes(ctx, function, grid, args, args_bytes);
 }
 
 /* Every group reads all indices, so there are no more groups than slices, or than keep a device

@@ -8,11 +8,14 @@
 #include "kernels/support/device_engine.h"
 
 /* Launches the kernel STEM_SUFFIX of the node's device. */
-struct status *engine_launch(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
-                             struct gpu_grid grid, const void *args) MUST_USE;
+#define engine_launch(ctx, stem, suffix, grid, args) \
+    engine_launch_bytes((ctx), (stem), (suffix), (grid), (args), GPU_ARGS_BYTES(args))
+struct status *engine_launch_bytes(struct kernel_ctx *ctx, struct gpu_stem *stem,
+                                   const char *suffix, struct gpu_grid grid, const void *args,
+                                   size_t args_bytes) MUST_USE;
 /* The same with threads for n pieces of work. */
-struct status *engine_launch_for(struct kernel_ctx *ctx, struct gpu_stem *stem, const char *suffix,
-                                 int64_t n, const void *args) MUST_USE;
+#define engine_launch_for(ctx, stem, suffix, n, args) \
+    engine_launch((ctx), (stem), (suffix), gpu_grid_for((ctx), (n)), (args))
 /* The grid of a kernel whose slices have owners (owners.h), and the groups and parts of it. */
 struct gpu_grid engine_owner_grid(const struct pick_slices *slices, int64_t *ret_n_groups,
                                   int64_t *ret_n_parts);

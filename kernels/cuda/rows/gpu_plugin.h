@@ -10,13 +10,14 @@
 #include "kernels/device.h"
 #include "kernels/host.h"
 
-enum { GPU_PLUGIN_ABI = 3, GPU_MAX_DEVICES = 16 };
+enum { GPU_PLUGIN_ABI = 4, GPU_MAX_DEVICES = 16 };
 
 struct gpu_plugin_options {
     const char *plugin;    /* its path; NULL: millrace-cuda.so beside the program */
     const char *libraries; /* where cuBLASLt and cuDNN are, DIR:DIR…; NULL: the system's path */
     int64_t memory_limit_bytes; /* of each device; 0: 92 % of what is free */
     bool allow_tf32;            /* matrix products of float may round their inputs to TF32 */
+    bool has_graphs;            /* equal work of steps is replayed as CUDA graphs */
 };
 
 /* The sizes of what both sides share. */

@@ -163,6 +163,8 @@ CUresult capture_check(CUstream stream, enum sim_command command);
 /* Adds an operation to what the stream with the message's number captures. False: it captures
  * nothing. Under the lock. */
 bool capture_add(const struct sim_message *message, const void *bytes);
+/* The stream is destroyed, and with it what it captures. Under the lock. */
+void capture_drop(CUstream stream);
 /* The stream captures, and cannot be waited for. */
 CUresult capture_refuse(CUstream stream);
 

@@ -123,6 +123,16 @@ CUresult capture_refuse(CUstream stream) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+void capture_drop(CUstream stream) {
+    if (stream->capture == NULL)
+        return;
+    capturing[stream->number] = NULL;
+    graph_free(stream->capture);
+    stream->capture = NULL;
+    if (own_capture == stream)
+        own_capture = NULL;
+}
+
 CUresult cuStreamBeginCapture_v2(CUstream stream, unsigned mode) {
     struct CUctx_st *context;
     BEGIN(cuStreamBeginCapture_v2);

@@ -125,6 +125,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
             *at = stream->next;
             break;
         }
+    capture_drop(stream);
     stream_numbers[stream->number] = false;
     stream->magic = 0;
     free(stream);

@@ -1,0 +1,305 @@
+/* Modes of cuda_steps about segments that are replayed as CUDA graphs: training loops give the same
+ * bits with and without them, calls about graphs fail, memory runs out.
+ *
+ * A traced step is the reference: each of its nodes is enqueued by itself. */
+#include "tests/cuda/steps.h"
+
+#include <stdio.h>
+
+enum { N_STEPS = 14 };
+
+#define VARIABLES                                                            \
+    "w1 = VariableV2() {dtype=float, shape=[8,16], shared_name=\"w1\"} @G\n" \
+    "b1 = VariableV2() {dtype=float, shape=[16], shared_name=\"b1\"} @G\n"   \
+    "w2 = VariableV2() {dtype=float, shape=[16,8], shared_name=\"w2\"} @G\n" \
+    "a1 = VariableV2() {dtype=float, shape=[8,16], shared_name=\"a1\"} @G\n"
+
+static const struct program mlp_init = {"mlp init",
+                                        {128},
+                                        1,
+                                        FEED VARIABLES
+                                        "c = Const() {dtype=float, value=float[128]{0.01, …}} @G\n"
+                                        "sx = Mul(x, c) {T=float} @G\n"
+                                        "s1 = Const() {dtype=int32, value=int32[2]{8, 16}} @C\n"
+                                        "s2 = Const() {dtype=int32, value=int32[2]{16, 8}} @C\n"
+                                        "i1 = Reshape(sx, s1) {T=float, Tshape=int32} @G\n"
+                                        "i2 = Reshape(sx, s2) {T=float, Tshape=int32} @G\n"
+                                        "z1 = ZerosLike(i1) {T=float} @G\n"
+                                        "zb = Const() {dtype=float, value=float[16]{0.125, …}} @G\n"
+                                        "d1 = Assign(w1, i1) {T=float} @G\n"
+                                        "d2 = Assign(w2, i2) {T=float} @G\n"
+                                        "d3 = Assign(b1, zb) {T=float} @G\n"
+                                        "d4 = Assign(a1, z1) {T=float} @G\n"
+                                        "e = Identity(d1, ^d2, ^d3, ^d4) {T=float} @G\n"
+                                        "y = _MrFetch(e) {T=float, index=0}\n"};
+
+/* Two layers with dropout, whose random numbers are counted on the host. */
+static const struct program mlp_step = {
+    "mlp",
+    {64},
+    3,
+    FEED VARIABLES "sm = Const() {dtype=int32, value=int32[2]{8, 8}} @C\n"
+                   "sh = Const() {dtype=int32, value=int32[2]{8, 16}} @C\n"
+                   "keep = Const() {dtype=float, value=float[]{0.25}} @C\n"
+                   "lr = Const() {dtype=float, value=float[]{0.1}} @C\n"
+                   "mo = Const() {dtype=float, value=float[]{0.9}} @C\n"
+                   "m = Reshape(x, sm) {T=float, Tshape=int32} @G\n"
+                   "h0 = MatMul(m, w1) {T=float} @G\n"
+                   "h1 = BiasAdd(h0, b1) {T=float} @G\n"
+                   "h2 = Relu(h1) {T=float} @G\n"
+                   "r = RandomUniform(sh) {T=int32, dtype=float, seed=3, seed2=7} @G\n"
+                   "g = GreaterEqual(r, keep) {T=float} @G\n"
+                   "gm = Cast(g) {SrcT=bool, DstT=float} @G\n"
+                   "h3 = Mul(h2, gm) {T=float} @G\n"
+                   "o = MatMul(h3, w2) {T=float} @G\n"
+                   "l = Softmax(m) {T=float} @G\n"
+                   "xe = SoftmaxCrossEntropyWithLogits(o, l) {T=float} @G\n"
+                   "dw2 = MatMul(h3, xe:1) {T=float, transpose_a=true} @G\n"
+                   "dh = MatMul(xe:1, w2) {T=float, transpose_b=true} @G\n"
+                   "dh2 = Mul(dh, gm) {T=float} @G\n"
+                   "dh1 = ReluGrad(dh2, h2) {T=float} @G\n"
+                   "dw1 = MatMul(m, dh1) {T=float, transpose_a=true} @G\n"
+                   "db1 = BiasAddGrad(dh1) {T=float} @G\n"
+                   "u2 = ApplyGradientDescent(w2, lr, dw2, ^dh) {T=float} @G\n"
+                   "ub = ApplyGradientDescent(b1, lr, db1) {T=float} @G\n"
+                   "u1 = ApplyMomentum(w1, a1, lr, dw1, mo) {T=float} @G\n"
+                   "y = _MrFetch(u1) {T=float, index=0}\n"
+                   "y2 = _MrFetch(xe) {T=float, index=1}\n"
+                   "y3 = _MrFetch(u2, ^ub) {T=float, index=2}\n"};
+
+static const struct program net_init = {
+    "net init",
+    {96},
+    1,
+    FEED "f = VariableV2() {dtype=float, shape=[3,3,1,4], shared_name=\"f\"} @G\n"
+         "w = VariableV2() {dtype=float, shape=[64,3], shared_name=\"w\"} @G\n"
+         "c = Const() {dtype=float, value=float[3,3,1,4]{0.25, 0.125, -0.5, …}} @G\n"
+         "k = Const() {dtype=float, value=float[64,3]{0.01, 0.02, -0.01, 0.03, …}} @G\n"
+         "d1 = Assign(f, c) {T=float} @G\n"
+         "d2 = Assign(w, k) {T=float} @G\n"
+         "e = Identity(d1, ^d2) {T=float} @G\n"
+         "y = _MrFetch(e) {T=float, index=0}\n"};
+
+/* A convolution, max pooling and a dense layer. */
+static const struct program net_step = {
+    "net",
+    {128},
+    2,
+    FEED
+    "f = VariableV2() {dtype=float, shape=[3,3,1,4], shared_name=\"f\"} @G\n"
+    "w = VariableV2() {dtype=float, shape=[64,3], shared_name=\"w\"} @G\n"
+    "s = Const() {dtype=int32, value=int32[4]{2, 8, 8, 1}} @C\n"
+    "sf = Const() {dtype=int32, value=int32[4]{3, 3, 1, 4}} @C\n"
+    "sd = Const() {dtype=int32, value=int32[2]{2, 64}} @C\n"
+    "sp = Const() {dtype=int32, value=int32[4]{2, 4, 4, 4}} @C\n"
+    "lr = Const() {dtype=float, value=float[]{0.01}} @C\n"
+    "l = Const() {dtype=float, value=float[2,3]{0, 1, 0, 1, 0, 0}} @G\n"
+    "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
+    "c = Conv2D(m, f) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"} @G\n"
+    "c1 = Relu(c) {T=float} @G\n"
+    "c2 = Mul(c1, c1) {T=float} @G\n"
+    "c3 = Sqrt(c2) {T=float} @G\n"
+    "p = MaxPool(c3) {T=float, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding=\"VALID\"} @G\n"
+    "d = Reshape(p, sd) {T=float, Tshape=int32} @G\n"
+    "o = MatMul(d, w) {T=float} @G\n"
+    "xe = SoftmaxCrossEntropyWithLogits(o, l) {T=float} @G\n"
+    "dw = MatMul(d, xe:1) {T=float, transpose_a=true} @G\n"
+    "dd = MatMul(xe:1, w) {T=float, transpose_b=true} @G\n"
+    "dp = Reshape(dd, sp) {T=float, Tshape=int32} @G\n"
+    "dc1 = MaxPoolGrad(c3, p, dp) {T=float, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], "
+    "padding=\"VALID\"} @G\n"
+    "dc = ReluGrad(dc1, c1) {T=float} @G\n"
+    "df = Conv2DBackpropFilter(m, sf, dc) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"} @G\n"
+    "uw = ApplyGradientDescent(w, lr, dw, ^dd) {T=float} @G\n"
+    "uf = ApplyGradientDescent(f, lr, df) {T=float} @G\n"
+    "y = _MrFetch(uf, ^uw) {T=float, index=0}\n"
+    "y2 = _MrFetch(xe) {T=float, index=1}\n"};
+
+/* ---- training ---- */
+
+static uint64_t counted(enum device_count which) {
+    uint64_t counts[N_DEVICE_COUNTS];
+    devices[N_CPUS].ops->counts(&devices[N_CPUS], counts);
+    return counts[which];
+}
+
+static uint64_t hash_fetches(const struct run *run, const struct program *program) {
+    uint64_t hash = 0;
+    for (int i = 0; i < program->n_fetches; i++)
+        hash =
+            hash_bytes(tensor_cdata(&run->fetches[i]), tensor_size_bytes(&run->fetches[i]), hash);
+    return hash;
+}
+
+static struct status *step(const struct program *program, struct plan *plan, bool is_traced,
+                           uint64_t *ret_hash) {
+    struct run run;
+    if (is_traced)
+        start_traced(&run, program, plan);
+    else
+        start_plan(&run, program, plan);
+    struct status *st = end_plan(&run);
+    *ret_hash = st ? 0 : hash_fetches(&run, program);
+    if (is_traced)
+        step_stats_free(run.execution.stats);
+    run_clear(&run);
+    return st;
+}
+
+/* Trains with variables and random numbers of its own. Writes a hash of the fetches of each step.
+ * Returns how many steps have failed. */
+static int train(const struct program *init, const struct program *program, bool is_traced,
+                 uint64_t hashes[N_STEPS]) {
+    struct container_table *before = containers;
+    struct plan *plan = NULL, *init_plan = NULL;
+    uint64_t hash;
+    int n_failed = 0;
+    containers = container_table_new();
+    struct status *st = make_plan(init, false, &init_plan);
+    if (!st)
+        st = step(init, init_plan, true, &hash);
+    if (!st)
+        st = make_plan(program, false, &plan);
+    for (int i = 0; i < N_STEPS && !st; i++) {
+        struct status *why = step(program, plan, is_traced, &hashes[i]);
+        if (why)
+            printf("%s: step %d failed: %s\n", program->name, i, status_message(why));
+        n_failed += why != NULL;
+        status_unref(why);
+    }
+    if (st)
+        printf("%s: %s\n", program->name, status_message(st));
+    n_failed += st != NULL;
+    status_unref(st);
+    plan_unref(plan);
+    plan_unref(init_plan);
+    container_table_free(containers);
+    containers = before;
+    return n_failed;
+}
+
+static bool is_equal(const char *name, const uint64_t a[N_STEPS], const uint64_t b[N_STEPS]) {
+    for (int i = 0; i < N_STEPS; i++)
+        if (a[i] != b[i]) {
+            printf("%s: step %d differs\n", name, i);
+            return false;
+        }
+    return true;
+}
+
+static void print_counts(const char *name) {
+    printf("%s: %llu parts, %llu of them in %llu replays, %llu changed, %llu captured, "
+           "%llu interrupted, %llu failed\n",
+           name, (unsigned long long)counted(DEVICE_WORK),
+           (unsigned long long)counted(DEVICE_WORK_REPLAYED),
+           (unsigned long long)counted(DEVICE_REPLAYS), (unsigned long long)counted(DEVICE_CHANGES),
+           (unsigned long long)counted(DEVICE_CAPTURES),
+           (unsigned long long)counted(DEVICE_INTERRUPTED),
+           (unsigned long long)counted(DEVICE_FAILED));
+}
+
+static bool train_both(const struct program *init, const struct program *program,
+                       uint64_t least_replays) {
+    uint64_t traced[N_STEPS], replayed[N_STEPS], before = counted(DEVICE_REPLAYS);
+    bool is_well = train(init, program, true, traced) == 0;
+    is_well &= counted(DEVICE_REPLAYS) == before;
+    is_well &= train(init, program, false, replayed) == 0;
+    is_well &= is_equal(program->name, traced, replayed);
+    print_counts(program->name);
+    if (counted(DEVICE_REPLAYS) < before + least_replays) {
+        printf("%s: too few replays\n", program->name);
+        is_well = false;
+    }
+    return is_well;
+}
+
+bool run_segments(void) {
+    /* The value of a fetch is freed by another thread, so addresses may differ for some steps. */
+    return train_both(&mlp_init, &mlp_step, N_STEPS / 2) & train_both(&net_init, &net_step, 4);
+}
+
+/* ---- failures ---- */
+
+static const char *const graph_calls[] = {"cuStreamBeginCapture", "cuStreamGetCaptureInfo",
+                                          "cuStreamEndCapture",   "cuGraphGetNodes",
+                                          "cuGraphInstantiate",   "cuGraphLaunch",
+                                          "cuGraphDestroy",       "cuGraphExecKernelNodeSetParams"};
+
+/* Memory runs out, so all graphs are freed, and what has come before is not counted any more. */
+static bool forget_graphs(void) {
+    const struct program *program = &programs[n_programs - 1];
+    uint64_t hash;
+    struct plan *plan = NULL;
+    struct status *st = make_plan(program, false, &plan);
+    CHECK(!st);
+    st = step(program, plan, false, &hash);
+    bool is_full = status_code(st) == STATUS_RESOURCE_EXHAUSTED;
+    uint64_t n_made = counted(DEVICE_CAPTURES), n_freed = driver.count("cuGraphExecDestroy");
+    if (!is_full || n_made != n_freed)
+        printf("%llu of %llu graphs are freed\n", (unsigned long long)n_freed,
+               (unsigned long long)n_made);
+    status_unref(st);
+    plan_unref(plan);
+    return is_full && n_made == n_freed;
+}
+
+/* A call about graphs fails once: the work is done without a graph. */
+static bool train_with_failure(const char *call, const uint64_t expected[N_STEPS]) {
+    uint64_t hashes[N_STEPS], n_before = driver.count(call), n_failed = counted(DEVICE_FAILED);
+    bool is_giving_back = strcmp(call, "cuGraphDestroy") == 0;
+    CHECK(driver.fail(call, 1, CUDA_ERROR_UNKNOWN) == 0);
+    bool is_well = train(&mlp_init, &mlp_step, false, hashes) == 0;
+    is_well &= is_equal(call, expected, hashes);
+    is_well &= is_giving_back || counted(DEVICE_FAILED) == n_failed + 1;
+    is_well &= forget_graphs();
+    is_well &= driver.count(call) > n_before;
+    printf("without %s: %s\n", call, is_well ? "ok" : "wrong");
+    return is_well;
+}
+
+/* The graph cannot be launched, and then the first launch of its parts fails: the step fails, with
+ * the launch's node, and the next step is well. */
+static bool fail_twice(void) {
+    struct container_table *before = containers;
+    struct plan *plan = NULL, *init_plan = NULL;
+    uint64_t hash;
+    bool is_well = true;
+    containers = container_table_new();
+    struct status *st = make_plan(&mlp_init, false, &init_plan);
+    CHECK(!st);
+    st = step(&mlp_init, init_plan, true, &hash);
+    CHECK(!st);
+    st = make_plan(&mlp_step, false, &plan);
+    CHECK(!st);
+    for (int i = 0; i < N_STEPS; i++) {
+        bool fails = i == N_STEPS - 2;
+        if (fails) {
+            CHECK(driver.fail("cuGraphLaunch", 1, CUDA_ERROR_UNKNOWN) == 0);
+            CHECK(driver.fail("cuLaunchKernel", 1, CUDA_ERROR_UNKNOWN) == 0);
+        }
+        st = step(&mlp_step, plan, false, &hash);
+        const char *message = st ? status_message(st) : "ok";
+        bool is_told = strstr(message, "cuLaunchKernel failed") && strstr(message, "{{node ") &&
+                       !strstr(message, "{{node y") && status_code(st) == STATUS_INTERNAL;
+        if (fails ? !is_told : st != NULL) {
+            printf("step %d: %s\n", i, message);
+            is_well = false;
+        }
+        status_unref(st);
+    }
+    plan_unref(plan);
+    plan_unref(init_plan);
+    container_table_free(containers);
+    containers = before;
+    return is_well;
+}
+
+bool run_segment_failures(void) {
+    uint64_t expected[N_STEPS];
+    bool is_well = train(&mlp_init, &mlp_step, true, expected) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(graph_calls); i++)
+        is_well &= train_with_failure(graph_calls[i], expected);
+    is_well &= fail_twice();
+    print_counts("failures");
+    return is_well;
+}

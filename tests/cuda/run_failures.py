@@ -63,6 +63,10 @@ LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch")
 N_STREAMS = 4  # of a device
 
+# The step that replays is told, with a node; a later one says that the device has failed.
+REPLAY_FAILS = re.compile(r"step \d+ failed: cuGraphLaunch failed: .*CUDA error \d+.*\n"
+                          r"\t \[\[\{\{node .*\n.*step \d+ failed: GPU 0 .* has failed")
+
 Case = collections.namedtuple("Case", "call n error")
 
 
@@ -218,6 +222,13 @@ def main():
             if problem or "did not end well: 0" not in output:
                 n_failed += 1
                 print(f"{mode}: {problem}\n{output}", flush=True)
+        lost = [Case("cuGraphLaunch", 3, error) for error in (ILLEGAL_ADDRESS, LOST) if modes]
+        for case in lost:  # a replay finds that the device has failed
+            output, _, problem = run(case, folder, options.seed, "segments")
+            if problem or not REPLAY_FAILS.search(output) or output.count("cpu: ok") != 2:
+                n_failed += 1
+                print(f"a replay, error {case.error}: {problem}\n{output}", flush=True)
+        modes = [*modes, *lost]
         cases = [case for case in all_cases(calls)
                  if not options.only or case.call in options.only.split(",")]
         if not options.long and not options.only:

@@ -2,14 +2,15 @@
 """Compares elementwise ops, reductions, softmaxes, scans, sorts, selections, segments, sparse
 tensors and others of a simulated GPU with the CPU's kernels, in one cluster of ours.
 
-    tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N]
+    tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N] [--replays]
 
 Each case is one op with fed operands, once for each device. The shapes are those at which the GPU's
 kernels change their form: equal, scalar, rows, any broadcast, few and many outputs, chunks. The
 simulated device reports races, missing barriers and addresses out of bounds, each of which is a
 failure. What adds many numbers also runs with several seeds, which draw the order of blocks and
-threads, and must give the same bits. Without --long types other than float take turns. Ends with
-"N passed, N failed".
+threads, and must give the same bits. With --replays each step runs five times, so that what it
+repeats is replayed as CUDA graphs, and must give the same bits. Without --long types other than
+float take turns. Ends with "N passed, N failed".
 """
 import argparse
 import glob
@@ -35,6 +36,7 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e
              "complex64": 1e-5, "complex128": 1e-11}
 LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm", "Depthwise", "Conv"), 20  # sums of many numbers
 BATCH = 60       # cases of one step
+N_RUNS = 5       # of a step that is to be replayed
 
 REAL = ["half", "bfloat16", "float32", "float64"]
 HALF_TO_DOUBLE = ["half", "float32", "float64"]
@@ -448,7 +450,11 @@ def difference(name, cpu, gpu):
     return f"{(~agrees).sum()} of {cpu.size}, at {at} {cpu[at]} on a CPU, {gpu[at]} on a GPU"
 
 
-def run_batch(target, part):
+def bits(values):
+    return [numpy.asarray(x).tobytes() for both in values for x in both[1]]
+
+
+def run_batch(target, part, n_runs=1):
     """The failures of some cases, which are one step. A step that fails is halved."""
     with tf1.Graph().as_default() as graph:
         fetches, feeds = [], {}
@@ -464,12 +470,15 @@ def run_batch(target, part):
         with tf1.Session(target, graph=graph, config=config) as session:
             try:
                 values = session.run(fetches, feeds)
+                later = [bits(session.run(fetches, feeds)) for _ in range(n_runs - 1)]
             except tf.errors.OpError as error:
                 if len(part) == 1:
                     return [f"{part[0][0]}: {error.message}"]
                 half = len(part) // 2
-                return run_batch(target, part[:half]) + run_batch(target, part[half:])
-    found = []
+                return (run_batch(target, part[:half], n_runs) +
+                        run_batch(target, part[half:], n_runs))
+    found = [f"{part[0][0]} … {part[-1][0]}: other bits in a later run"
+             for other in later if other != bits(values)]
     for (name, _, _), (cpu, gpu) in zip(part, values):
         different = [text for a, b in zip(cpu, gpu) if (text := difference(name, a, b))]
         found += [f"{name}: {different[0]}"] if different else []
@@ -775,6 +784,7 @@ def main():
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--replays", action="store_true", help="run each step five times")
     arguments = parser.parse_args()
     cases = Cases(arguments.seed, arguments.only)
     elementwise_cases(cases)
@@ -800,7 +810,8 @@ def main():
     with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:
         failures = []
         for first in range(0, len(listed), BATCH):
-            failures += run_batch(cluster.target, listed[first:first + BATCH])
+            failures += run_batch(cluster.target, listed[first:first + BATCH],
+                                  N_RUNS if arguments.replays else 1)
         n_alone = 0
         for name, check in (("ParameterizedTruncatedNormal", distribution_failures),
                             ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
@@ -808,6 +819,10 @@ def main():
             if not arguments.only or name.startswith(arguments.only[:len(name)]):
                 failures += check(cluster.target)
                 n_alone += 1
+        n_replays = sum(int(n) for task in cluster.tasks for n in re.findall(
+            r"^millrace_device_replays_total{.*GPU.*} (\d+)$", task.page("/metrics"), re.M))
+        if arguments.replays and listed and n_replays == 0:
+            failures.append("nothing was replayed")
         failures += reports(cluster)
         cluster.check()
     sums = [case for case in listed if SUMS.match(case[0])]

@@ -206,6 +206,17 @@ class TestGpu(harness.TestCase):
                     self.assertLessEqual(abs(expected - found),
                                          TOLERANCE * max(1, abs(expected)), result["name"])
 
+    def test_replayed_steps_have_the_bits_of_launches_one_by_one(self):
+        """Training of a dense net, of images and of loops, with CUDA graphs and without."""
+        names = ["mlp", "images", "lstm_lowered", "lstm_functional"]
+        command = 'program=$1; shift; exec "$0" "$program" "$MILLRACE_TARGET" "$@"'
+        found = []
+        for graphs in ("off", "auto"):
+            out = self.run_on_gpus("sh", "-c", command, WARM_PYTHON, PROGRAMS, *names, n_devices=1,
+                                   flags=("--worker-flag", f"--gpu-graphs={graphs}"))
+            found.append([json.loads(line)["gpu"] for line in out.splitlines()])
+        self.assertEqual(*found)
+
     def test_checkpoints_go_from_gpus_to_cpus_and_back(self):
         """Written on a GPU, restored and changed by a cluster without one, then on a GPU again."""
         paths = ["", *(self.path(f"model-{i}") for i in range(3))]

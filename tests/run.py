@@ -251,7 +251,7 @@ def suite_cuda(options):
 
 def suite_gpu(options):
     """The rows that a GPU computes, on a simulated one: beside the CPU in one cluster, beside
-    TensorFlow, and as tools/gpu_run replays them elsewhere."""
+    TensorFlow, in published networks, and as tools/gpu_run replays them elsewhere."""
     build = os.environ.get("MILLRACE_BUILD", "build")
     plugin = os.path.join(ROOT, build, "kernels", "cuda", "millrace-cuda.so")
     if not os.path.exists(os.path.join(ROOT, build, "tests", "cuda", "sim", "sim_device")):
@@ -261,6 +261,7 @@ def suite_gpu(options):
                                env={"GRAPH_EVAL_GPU": plugin},
                                arguments=[] if options.long else ["--sample", "40"],
                                prefix=["tools/dev", "gpu-sim", "1", "--"]))
+    tally.add(run_python_suite("tests/cuda/run_networks.py", options))
     tally.add(run_python_suite("tests/cuda/run_gpu_run.py", options,
                                prefix=["tools/dev", "gpu-sim", "1", "--"]))
     return tally

@@ -123,15 +123,22 @@ static int majority_device(const struct step_placer *p, const struct node *node,
     return best < 0 ? -1 : devices->tasks[best].first_device;
 }
 
+/* Returns where the first placed source of a node is. A generator has no device yet: it will follow
+ * the node. -1: no source is placed. */
+static int source_device(const struct node *node) {
+    for (int i = 0; i < node->n_data; i++)
+        if (node->inputs[i].src->placed >= 0)
+            return node->inputs[i].src->placed;
+    return -1;
+}
+
 static void place_followers(struct step_placer *p) {
     int *n_on_task = arena_array(&p->c->arena, int, p->c->devices->n_tasks);
     for (int i = 0; i < p->c->graph.n_live; i++) {
         struct node *node = p->order[i];
         if (node->placed >= 0 || !(is_metadata(node) || is_join(node)))
             continue;
-        /* The generator has no device yet. It will follow this node. */
-        int device =
-            is_join(node) ? majority_device(p, node, n_on_task) : node->inputs[0].src->placed;
+        int device = is_join(node) ? majority_device(p, node, n_on_task) : source_device(node);
         p->why[node->id] = is_join(node) ? WHY_WAITS : WHY_SHAPE;
         if (device < 0)
             device = p->c->devices->default_device;

@@ -23,6 +23,8 @@ struct gpu_row {
 };
 extern const struct gpu_row gpu_rows[]; /* sorted by op */
 extern const size_t n_gpu_rows;
+/* The fact alone, as a kernel row without a function. */
+struct kernel_def gpu_row_to_def(const struct gpu_row *row);
 
 /* How one of our kernels serves an op. A process that does not compute has no functions. */
 struct gpu_implementation {

@@ -41,7 +41,7 @@ static bool limit_types(struct kernel_def *def, const struct gpu_implementation 
     return false;
 }
 
-static struct kernel_def def_of(const struct gpu_row *row) {
+struct kernel_def gpu_row_to_def(const struct gpu_row *row) {
     struct kernel_def def = {.op = row->op, .host_args = row->host_args};
     int n = 0;
     for (int i = 0; i < KERNEL_MAX_CONSTRAINTS && row->constraints[i].attr; i++) {
@@ -63,7 +63,7 @@ void gpu_add_device_type(const struct gpu_implementation *implementations, size_
     struct kernel_def *defs = xcalloc(n_gpu_rows * (n + 1), sizeof *defs);
     size_t n_defs = 0;
     for (size_t r = 0; r < n_gpu_rows; r++) {
-        struct kernel_def def = def_of(&gpu_rows[r]);
+        struct kernel_def def = gpu_row_to_def(&gpu_rows[r]);
         if (is_all_on_host(&gpu_rows[r]) && kernel_op_is_supported(def.op, "CPU")) {
             def.flags = KERNEL_OF_CPU;
             defs[n_defs++] = def;

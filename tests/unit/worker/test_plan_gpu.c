@@ -16,22 +16,9 @@
 #include <cmocka.h>
 
 #include "common/base/str.h"
-#include "common/graph/graph_proto.h"
 #include "common/graph/internal_ops.h"
-#include "common/graph/references.h"
 #include "kernels/cuda/rows/gpu_rows.h"
-#include "master/compile/compile.h"
-#include "worker/plan/plan.h"
-
-#define TASK "/job:worker/replica:0/task:0"
-enum { CPU, GPU, N_DEVICES };
-
-/* No copy is started: that the GPU has a memory of its own is all that a plan wants to know. */
-static const struct device_ops no_ops;
-static struct device devices[N_DEVICES] = {
-    {.full_name = TASK "/device:CPU:0", .type = "CPU"},
-    {.full_name = TASK "/device:GPU:0", .type = "GPU", .ops = &no_ops}};
-static const struct plan_options plan_options = {.devices = devices, .n_devices = N_DEVICES};
+#include "tests/tools/step_plan.h"
 
 static void must(struct status *st) {
     if (st)
@@ -72,17 +59,11 @@ static void print_node(const struct node *node, const char *frame, struct str *o
         if (in->index > 0)
             str_addf(out, ":%d", in->index);
     }
-    str_addf(out, ") %s", strcmp(node->device, devices[GPU].full_name) == 0 ? "GPU:0" : "CPU:0");
-    for (int i = 0; i < node->n_outputs; i++) {
-        /* A copy's device is where it is enqueued; its output is where it leads. */
-        struct span to;
-        int memory = plan_output_memory(&plan_options, node, i);
-        if (node_is_op(node, OP_COPY)) {
-            must(node_get_s(node, "dst_device", &to));
-            memory = to.len > 0 ? GPU : PLAN_HOST;
-        }
-        str_addf(out, "%s%s", i ? ", " : " -> ", memory == GPU ? "gpu" : "host");
-    }
+    /* A copy's device is where it is enqueued. */
+    str_addf(out, ") %s", step_plan_is_on_gpu(node) ? "GPU:0" : "CPU:0");
+    for (int i = 0; i < node->n_outputs; i++)
+        str_addf(out, "%s%s", i ? ", " : " -> ",
+                 step_plan_output_is_on_gpu(node, i) ? "gpu" : "host");
     if (*frame)
         str_addf(out, " in %s", frame);
     str_add_char(out, '\n');
@@ -115,49 +96,14 @@ static struct counts print_plan(const struct graph *graph, struct str *out) {
 
 /* ---- plans ---- */
 
-static struct device_table *one_task(void) {
-    struct device_table *table = device_table_new();
-    device_table_add(table, TASK, "localhost:1", NULL, 1);
-    for (int i = 0; i < N_DEVICES; i++)
-        device_table_add_device(table, devices[i].full_name, devices[i].type, 0, 1, "");
-    device_table_finish(table);
-    return table;
-}
-
-static void add_copies(struct graph *graph) {
-    struct graph_consumers consumers;
-    graph_consumers_init(&consumers, graph);
-    bool *is_reference = graph_find_references(graph, &consumers);
-    graph_consumers_fini(&consumers);
-    must(plan_add_copies(graph, &plan_options, is_reference));
-    free(is_reference);
-}
-
 /* The text of the plan of a training step, and how many copies it has. */
 static struct counts plan_text(const char *name, struct str *out) {
-    const char *fetches[] = {"loss:0"}, *targets[] = {"step"};
-    struct signature signature = {NULL, fetches, targets, 0, 1, 1};
-    struct graph_limits limits;
-    struct graph graph;
-    struct compile_options options;
-    struct compiled *compiled;
+    struct step_plan plan;
     struct str bytes = STR_INIT;
-    struct device_table *table = one_task();
-    graph_init(&graph);
-    graph_limits_default(&limits);
-    compile_options_default(&options);
-    options.allow_soft_placement = true;
-    options.fold_budget_ns = 60 * INT64_C(1000000000);
     assert_true(read_file(name, "pb", &bytes));
-    must(graph_add_graphdef(&graph, (struct span){bytes.data, bytes.len}, &limits));
-    must(place_session(&graph, table, &options));
-    must(compile_step(&graph, &signature, table, &options, NULL, &compiled));
-    assert_int_equal(compiled->n_partitions, 1);
-    add_copies(&compiled->partitions[0].graph);
-    struct counts n = print_plan(&compiled->partitions[0].graph, out);
-    compiled_free(compiled);
-    graph_fini(&graph);
-    device_table_unref(table);
+    must(step_plan_init(&plan, (struct span){bytes.data, bytes.len}));
+    struct counts n = print_plan(plan.graph, out);
+    step_plan_fini(&plan);
     str_fini(&bytes);
     return n;
 }

@@ -50,6 +50,8 @@ EXPLAINED = {
         "TensorFlow makes the array of gradients after the write that nobody reads",
     r"MaxPool3DGrad/.*\(1, 1, 1\)SAME":
         "TensorFlow's kernel of the second derivative writes over its input, which has its shape",
+    r"SparseSegment(Sum|Mean|SqrtN)(WithNumSegments)?/\w+/\(3, 2\)0$":
+        "TensorFlow's kernel leaves the memory as it was where nothing is gathered",
     r"SparseMatrixSparseMatMul/":
         "TensorFlow leaves out elements whose gradient is 0, and so changes the number of elements",
 }

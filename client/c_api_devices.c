@@ -36,6 +36,10 @@ TF_DeviceList *TF_DeprecatedSessionListDevices(TF_DeprecatedSession *session, TF
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
     struct proto_field field;
+    if (!session) {
+        tf_status_set(status, null_refused(__func__, "session"));
+        return NULL;
+    }
     pthread_mutex_lock(&session->lock);
     if (session->handle.len)
         proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
@@ -67,24 +71,29 @@ void TF_DeleteDeviceList(TF_DeviceList *list) {
     free(list);
 }
 
-int TF_DeviceListCount(const TF_DeviceList *list) { return list->n; }
+int TF_DeviceListCount(const TF_DeviceList *list) { return list ? list->n : 0; }
 
-static const struct device_row *device_at(const TF_DeviceList *list, int index, TF_Status *status) {
+static const struct device_row *device_at(const char *function, const TF_DeviceList *list,
+                                          int index, TF_Status *status) {
     static const struct device_row none = {"", "", 0, 0};
-    bool is_there = index >= 0 && index < list->n;
-    tf_status_set(status, is_there ? NULL : status_invalid("device %d of %d", index, list->n));
+    bool is_there = list && index >= 0 && index < list->n;
+    struct status *st = NULL;
+    if (!is_there)
+        st = list ? status_invalid("%s: device %d of %d", function, index, list->n)
+                  : null_refused(function, "list");
+    tf_status_set(status, st);
     return is_there ? &list->rows[index] : &none;
 }
 
 const char *TF_DeviceListName(const TF_DeviceList *list, int index, TF_Status *status) {
-    return device_at(list, index, status)->name;
+    return device_at(__func__, list, index, status)->name;
 }
 const char *TF_DeviceListType(const TF_DeviceList *list, int index, TF_Status *status) {
-    return device_at(list, index, status)->type;
+    return device_at(__func__, list, index, status)->type;
 }
 int64_t TF_DeviceListMemoryBytes(const TF_DeviceList *list, int index, TF_Status *status) {
-    return device_at(list, index, status)->memory_bytes;
+    return device_at(__func__, list, index, status)->memory_bytes;
 }
 uint64_t TF_DeviceListIncarnation(const TF_DeviceList *list, int index, TF_Status *status) {
-    return device_at(list, index, status)->incarnation;
+    return device_at(__func__, list, index, status)->incarnation;
 }

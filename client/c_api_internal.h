@@ -56,7 +56,12 @@ struct status *session_open(TF_DeprecatedSession *session) MUST_USE;
 struct status *session_call(TF_DeprecatedSession *session, const char *method,
                             const struct str *request, struct grpc_message *ret) MUST_USE;
 
-/* Sets the caller's TF_Status; takes `status_take`. */
+/* Adds the nodes of a GraphDef; the first call creates the session at the master. Any thread. */
+struct status *session_add_graph(TF_DeprecatedSession *session, struct span graph_def) MUST_USE;
+/* INVALID_ARGUMENT: "TF_Function: what is NULL". */
+COLD struct status *null_refused(const char *function, const char *what) MUST_USE;
+
+/* Sets the caller's TF_Status, unless it is NULL; takes `status_take`. */
 void tf_status_set(TF_Status *to, struct status *status_take);
 
 #endif

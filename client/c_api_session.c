@@ -101,22 +101,27 @@ void TF_DeleteSessionOptions(TF_SessionOptions *options) {
 }
 
 void TF_SetTarget(TF_SessionOptions *options, const char *target) {
+    if (!options)
+        return;
     str_clear(&options->target);
-    str_add(&options->target, target);
+    str_add(&options->target, target ? target : "");
 }
 
 void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, TF_Status *status) {
-    if (proto_is_message((struct span){proto, length})) {
+    if (!options || (!proto && length > 0)) {
+        tf_status_set(status, null_refused(__func__, options ? "proto" : "options"));
+    } else if (proto_is_message((struct span){proto ? proto : "", length})) {
         str_clear(&options->config);
-        str_add_bytes(&options->config, proto, length);
+        str_add_bytes(&options->config, proto ? proto : "", length);
         tf_status_set(status, NULL);
     } else {
-        tf_status_set(status, status_invalid("Unparseable ConfigProto"));
+        tf_status_set(status, status_invalid("%s: Unparseable ConfigProto", __func__));
     }
 }
 
 void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms) {
-    options->timeout_ms = timeout_ms;
+    if (options)
+        options->timeout_ms = timeout_ms;
 }
 
 static void set_text(char **field, const char *text) {
@@ -126,6 +131,8 @@ static void set_text(char **field, const char *text) {
 
 void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert_file,
                const char *key_file, const char *name) {
+    if (!options)
+        return;
     set_text(&options->tls_ca, ca_file);
     set_text(&options->tls_cert, cert_file);
     set_text(&options->tls_key, key_file);
@@ -193,6 +200,10 @@ static void free_session(TF_DeprecatedSession *session) {
 }
 
 TF_DeprecatedSession *TF_NewDeprecatedSession(const TF_SessionOptions *options, TF_Status *status) {
+    if (!options) {
+        tf_status_set(status, null_refused(__func__, "options"));
+        return NULL;
+    }
     TF_DeprecatedSession *session = xcalloc(1, sizeof *session);
     bool is_local = options->target.len == 0;
     pthread_mutex_init(&session->lock, NULL);
@@ -217,6 +228,10 @@ void TF_CloseDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status)
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
     struct status *st = NULL;
+    if (!session) {
+        tf_status_set(status, null_refused(__func__, "session"));
+        return;
+    }
     pthread_mutex_lock(&session->lock);
     bool is_open = !session->is_closed && session->handle.len > 0;
     session->is_closed = true;
@@ -231,6 +246,7 @@ void TF_CloseDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status)
 }
 
 void TF_DeleteDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status) {
+    tf_status_set(status, NULL);
     if (!session)
         return;
     TF_CloseDeprecatedSession(session, status);
@@ -299,15 +315,26 @@ struct status *session_open(TF_DeprecatedSession *session) {
     return st;
 }
 
-void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length,
-                    TF_Status *status) {
-    struct span def = {graph_def, length};
+struct status *session_add_graph(TF_DeprecatedSession *session, struct span graph_def) {
     pthread_mutex_lock(&session->lock);
     bool is_new = session->handle.len == 0 && !session->is_closed;
-    struct status *st = is_new ? create(session, def) : check_open(session);
+    struct status *st = is_new ? create(session, graph_def) : check_open(session);
     if (!st && !is_new)
-        st = extend(session, def);
+        st = extend(session, graph_def);
     pthread_mutex_unlock(&session->lock);
+    return st;
+}
+
+void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length,
+                    TF_Status *status) {
+    struct span def = {graph_def ? graph_def : "", length};
+    struct status *st;
+    if (!session || (!graph_def && length > 0))
+        st = null_refused(__func__, session ? "graph_def" : "session");
+    else if (!proto_is_message(def))
+        st = status_invalid("%s: Unparseable GraphDef", __func__);
+    else
+        st = session_add_graph(session, def);
     tf_status_set(status, st);
 }
 
@@ -344,6 +371,41 @@ static struct step_spec step_of_names(const char **input_names, int ninputs,
                               .ntargets = ntargets};
 }
 
+static struct status *check_texts(const char *function, const char *what, const char *const *texts,
+                                  int n) {
+    if (n < 0)
+        return status_invalid("%s: %d %s", function, n, what);
+    if (n > 0 && !texts)
+        return null_refused(function, what);
+    for (int i = 0; i < n; i++)
+        if (!texts[i])
+            return status_invalid("%s: %s[%d] is NULL", function, what, i);
+    return NULL;
+}
+
+static struct status *check_step(const char *function, const TF_DeprecatedSession *session,
+                                 const struct step_spec *step) {
+    if (!session)
+        return null_refused(function, "session");
+    TRY(check_texts(function, "input_names", step->input_names, step->ninputs));
+    TRY(check_texts(function, "output_names", step->output_names, step->noutputs));
+    return check_texts(function, "target_names", step->target_names, step->ntargets);
+}
+
+/* Runs a step, or with a handle a part of a partial run, for the function of the client. */
+static struct status *run_named(const char *function, TF_DeprecatedSession *session,
+                                const struct step_spec *step, TF_Tensor **outputs,
+                                TF_Buffer *run_metadata) {
+    TRY(check_step(function, session, step));
+    if ((step->ninputs > 0 && !step->inputs) || (step->noutputs > 0 && !outputs))
+        return null_refused(function, step->ninputs > 0 && !step->inputs ? "inputs" : "outputs");
+    for (int i = 0; i < step->ninputs; i++)
+        if (!step->inputs[i])
+            return status_invalid("%s: the value of input '%s' is NULL", function,
+                                  step->input_names[i]);
+    return session_run_step(session, step, outputs, run_metadata);
+}
+
 void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names,
             TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
             int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
@@ -352,7 +414,7 @@ void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const c
         step_of_names(input_names, ninputs, output_names, noutputs, target_names, ntargets);
     step.run_options = run_options;
     step.inputs = inputs;
-    tf_status_set(status, session_run_step(session, &step, outputs, run_metadata));
+    tf_status_set(status, run_named(__func__, session, &step, outputs, run_metadata));
 }
 
 /* ---- partial runs ---- */
@@ -406,8 +468,9 @@ void TF_PRunSetup(TF_DeprecatedSession *session, const char **input_names, int n
         step_of_names(input_names, ninputs, output_names, noutputs, target_names, ntargets);
     if (handle)
         *handle = NULL;
-    tf_status_set(status, handle ? session_set_up_partial_run(session, &step, handle)
-                                 : status_invalid("%s: handle is NULL", __func__));
+    struct status *st =
+        handle ? check_step(__func__, session, &step) : null_refused(__func__, "handle");
+    tf_status_set(status, st ? st : session_set_up_partial_run(session, &step, handle));
 }
 
 void TF_PRun(TF_DeprecatedSession *session, const char *handle, const char **input_names,
@@ -417,8 +480,8 @@ void TF_PRun(TF_DeprecatedSession *session, const char *handle, const char **inp
         step_of_names(input_names, ninputs, output_names, noutputs, target_names, ntargets);
     step.handle = handle;
     step.inputs = inputs;
-    tf_status_set(status, handle ? session_run_step(session, &step, outputs, NULL)
-                                 : status_invalid("%s: handle is NULL", __func__));
+    tf_status_set(status, handle ? run_named(__func__, session, &step, outputs, NULL)
+                                 : null_refused(__func__, "handle"));
 }
 
 void TF_DeletePRunHandle(const char *handle) { free((void *)(uintptr_t)handle); }
@@ -429,6 +492,12 @@ void TF_Reset(const TF_SessionOptions *options, const char **containers, int nco
               TF_Status *status) {
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
+    struct status *st = options ? check_texts(__func__, "containers", containers, ncontainers)
+                                : null_refused(__func__, "options");
+    if (st) {
+        tf_status_set(status, st);
+        return;
+    }
     if (options->target.len == 0) {
         tf_status_set(status,
                       status_unimplemented("TF_Reset of local sessions: each has resources of its "

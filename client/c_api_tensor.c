@@ -21,6 +21,10 @@ void TF_DeleteStatus(TF_Status *status) {
 }
 
 void tf_status_set(TF_Status *to, struct status *status_take) {
+    if (!to) {
+        status_unref(status_take);
+        return;
+    }
     status_unref(to->status);
     to->status = status_take;
 }
@@ -31,8 +35,13 @@ void TF_SetStatus(TF_Status *status, TF_Code code, const char *message) {
                               : status_new((enum status_code)code, "%s", message ? message : ""));
 }
 
-TF_Code TF_GetCode(const TF_Status *status) { return (TF_Code)status_code(status->status); }
-const char *TF_Message(const TF_Status *status) { return status_message(status->status); }
+TF_Code TF_GetCode(const TF_Status *status) {
+    return status ? (TF_Code)status_code(status->status) : TF_INVALID_ARGUMENT;
+}
+
+const char *TF_Message(const TF_Status *status) {
+    return status ? status_message(status->status) : "status is NULL";
+}
 
 /* ---- buffers ---- */
 
@@ -41,9 +50,11 @@ static void free_bytes(void *data, size_t length) { free(data); }
 TF_Buffer *TF_NewBuffer(void) { return xcalloc(1, sizeof(TF_Buffer)); }
 
 TF_Buffer *TF_NewBufferFromString(const void *data, size_t length) {
+    if (!data && length > 0)
+        return NULL;
     TF_Buffer *buffer = TF_NewBuffer();
     void *copy = xmalloc(length + 1);
-    if (length > 0) /* then `data` may be NULL */
+    if (length > 0)
         memcpy(copy, data, length);
     *buffer = (TF_Buffer){copy, length, free_bytes};
     return buffer;
@@ -57,7 +68,7 @@ void TF_DeleteBuffer(TF_Buffer *buffer) {
     free(buffer);
 }
 
-TF_Buffer TF_GetBuffer(TF_Buffer *buffer) { return *buffer; }
+TF_Buffer TF_GetBuffer(TF_Buffer *buffer) { return buffer ? *buffer : (TF_Buffer){NULL, 0, NULL}; }
 
 /* ---- tensors ---- */
 
@@ -86,9 +97,14 @@ struct status *client_tensor_clone(const struct tensor *from, TF_Tensor **ret) {
 
 const struct tensor *client_tensor_value(const TF_Tensor *tensor) { return &tensor->value; }
 
+static bool has_dims(const int64_t *dims, int num_dims) {
+    return num_dims == 0 || (num_dims > 0 && dims);
+}
+
 TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length) {
     struct tensor value;
-    if (!dtype_is_known((int)dtype) || !dtype_in((enum dtype)dtype, DTYPES_PLAIN))
+    if (!dtype_is_known((int)dtype) || !dtype_in((enum dtype)dtype, DTYPES_PLAIN) ||
+        !has_dims(dims, num_dims))
         return NULL;
     struct status *st =
         tensor_new(allocator_host(), (enum dtype)dtype, (struct shape){num_dims, dims}, &value);
@@ -146,7 +162,8 @@ TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, vo
     struct shape shape = {num_dims, dims};
     TF_Tensor *tensor = NULL;
     size_t size;
-    bool is_good = find_size(dtype, shape, &size) && size <= length;
+    bool is_good = has_dims(dims, num_dims) && find_size(dtype, shape, &size) && size <= length &&
+                   (data || size == 0);
     if (is_good && deallocator && size >= ADOPT_MIN_BYTES &&
         (uintptr_t)data % TF_DataTypeSize(dtype) == 0)
         return adopt(dtype, shape, &(struct adopted){deallocator, data, arg, length});
@@ -163,10 +180,11 @@ void TF_TensorFromProto(const TF_Buffer *from, TF_Tensor *to, TF_Status *status)
     struct tensor value = TENSOR_INIT;
     struct status *st = NULL;
     if (!from || !to)
-        st = status_invalid("%s: %s is NULL", __func__, from ? "to" : "from");
+        st = status_invalid("%s is NULL", from ? "to" : "from");
     else
         st = tensor_from_proto((struct span){from->data ? from->data : "", from->length}, NULL,
                                allocator_host(), &value);
+    st = status_prefix_take(st, "%s: ", __func__);
     if (!st) {
         tensor_clear(&to->value);
         to->value = value;
@@ -181,31 +199,52 @@ void TF_DeleteTensor(TF_Tensor *tensor) {
     free(tensor);
 }
 
-TF_DataType TF_TensorType(const TF_Tensor *tensor) { return (TF_DataType)tensor->value.dtype; }
-int TF_NumDims(const TF_Tensor *tensor) { return tensor->value.rank; }
-int64_t TF_Dim(const TF_Tensor *tensor, int index) { return tensor_dim(&tensor->value, index); }
-int64_t TF_TensorElementCount(const TF_Tensor *tensor) { return tensor->value.n_elements; }
-size_t TF_TensorByteSize(const TF_Tensor *tensor) { return tensor_size_bytes(&tensor->value); }
+TF_DataType TF_TensorType(const TF_Tensor *tensor) {
+    return tensor ? (TF_DataType)tensor->value.dtype : (TF_DataType)0;
+}
+int TF_NumDims(const TF_Tensor *tensor) { return tensor ? tensor->value.rank : -1; }
+int64_t TF_Dim(const TF_Tensor *tensor, int index) {
+    bool is_there = tensor && index >= 0 && index < tensor->value.rank;
+    return is_there ? tensor_dim(&tensor->value, index) : -1;
+}
+int64_t TF_TensorElementCount(const TF_Tensor *tensor) {
+    return tensor ? tensor->value.n_elements : 0;
+}
+size_t TF_TensorByteSize(const TF_Tensor *tensor) {
+    return tensor ? tensor_size_bytes(&tensor->value) : 0;
+}
 void *TF_TensorData(const TF_Tensor *tensor) {
-    return (void *)(uintptr_t)tensor_cdata(&tensor->value);
+    return tensor ? (void *)(uintptr_t)tensor_cdata(&tensor->value) : NULL;
 }
 
 TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *const *data,
                               const size_t *lengths) {
     struct tensor value;
+    if (!has_dims(dims, num_dims))
+        return NULL;
     struct status *st =
         tensor_new(allocator_host(), DT_STRING, (struct shape){num_dims, dims}, &value);
     if (st) {
         status_unref(st);
         return NULL;
     }
-    for (int64_t i = 0; i < value.n_elements; i++)
-        tensor_set_string(&value, i, data[i], lengths[i]);
-    return client_tensor_new(&value);
+    bool is_good = value.n_elements == 0 || (data && lengths);
+    for (int64_t i = 0; is_good && i < value.n_elements; i++) {
+        is_good = data[i] || lengths[i] == 0;
+        if (is_good)
+            tensor_set_string(&value, i, data[i] ? data[i] : "", lengths[i]);
+    }
+    if (is_good)
+        return client_tensor_new(&value);
+    tensor_clear(&value);
+    return NULL;
 }
 
 const char *MR_StringAt(const TF_Tensor *tensor, int64_t index, size_t *length) {
-    struct span bytes = tensor_string(&tensor->value, index);
-    *length = bytes.len;
+    bool is_there = tensor && tensor->value.dtype == DT_STRING && index >= 0 &&
+                    index < tensor->value.n_elements;
+    struct span bytes = is_there ? tensor_string(&tensor->value, index) : (struct span){"", 0};
+    if (length)
+        *length = bytes.len;
     return bytes.data;
 }

@@ -15,9 +15,10 @@ typedef struct TF_Buffer {
     void (*data_deallocator)(void *data, size_t length);
 } TF_Buffer;
 TF_Buffer *TF_NewBuffer(void);
-TF_Buffer *TF_NewBufferFromString(const void *data, size_t length); /* copies */
+/* Copies; NULL where there are no data to copy. */
+TF_Buffer *TF_NewBufferFromString(const void *data, size_t length);
 void TF_DeleteBuffer(TF_Buffer *buffer);
-TF_Buffer TF_GetBuffer(TF_Buffer *buffer); /* its fields */
+TF_Buffer TF_GetBuffer(TF_Buffer *buffer); /* its fields; all 0 for NULL */
 
 #ifdef __cplusplus
 }

@@ -118,8 +118,23 @@ void TF_SetAttrBool(TF_OperationDescription *desc, const char *attr_name, unsign
         describe_attr(desc, attr_name, &(struct attr_value){.type = ATTR_BOOL, .b = value != 0});
 }
 
+/* DT_INVALID is the default of some attrs. */
+static bool are_types(const char *function, TF_OperationDescription *desc, const char *name,
+                      const TF_DataType *values, int n) {
+    for (int i = 0; i < n; i++) {
+        int base = (int)dtype_base((enum dtype)values[i]);
+        if (base == DT_INVALID || dtype_is_known(base))
+            continue;
+        describe_fail(desc, status_invalid("%s: attr '%s' of '%s': %d is no dtype", function, name,
+                                           desc->name, (int)values[i]));
+        return false;
+    }
+    return true;
+}
+
 void TF_SetAttrType(TF_OperationDescription *desc, const char *attr_name, TF_DataType value) {
-    if (begins(__func__, desc, attr_name, NULL, 0))
+    if (begins(__func__, desc, attr_name, NULL, 0) &&
+        are_types(__func__, desc, attr_name, &value, 1))
         describe_attr(desc, attr_name,
                       &(struct attr_value){.type = ATTR_TYPE, .dtype = (enum dtype)value});
 }
@@ -149,6 +164,9 @@ void TF_SetAttrBoolList(TF_OperationDescription *desc, const char *attr_name,
 
 void TF_SetAttrTypeList(TF_OperationDescription *desc, const char *attr_name,
                         const TF_DataType *values, int num_values) {
+    if (!begins(__func__, desc, attr_name, values, num_values) ||
+        !are_types(__func__, desc, attr_name, values, num_values))
+        return;
     SET_LIST(ATTR_TYPE, dtype, (enum dtype)values[i]);
 }
 

@@ -90,6 +90,8 @@ static struct status *check_arguments(const char *function, const TF_Graph *grap
                                       const TF_Output *dx, const TF_Output *dy) {
     if (!graph || (ny > 0 && !y) || (nx > 0 && (!x || !dy)))
         return null_refused(function, !graph ? "graph" : ny > 0 && !y ? "y" : !x ? "x" : "dy");
+    if (ny < 0 || nx < 0)
+        return status_invalid("%s: %d y, %d x", function, ny, nx);
     for (int i = 0; i < ny; i++)
         TRY(output_check(function, graph, y[i]));
     for (int i = 0; i < nx; i++)

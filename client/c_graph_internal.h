@@ -56,8 +56,6 @@ struct TF_OperationDescription {
     struct arena arena; /* of names and values */
 };
 
-/* INVALID_ARGUMENT: "TF_Function: what is NULL". */
-COLD struct status *null_refused(const char *function, const char *what) MUST_USE;
 /* NULL where the output exists in that graph. */
 struct status *output_check(const char *function, const TF_Graph *graph, TF_Output output) MUST_USE;
 /* NULL where the operation is one of the graph. */

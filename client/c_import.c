@@ -36,26 +36,36 @@ static void *grow(void *array, int n, size_t size) {
 }
 
 void TF_ImportGraphDefOptionsSetPrefix(TF_ImportGraphDefOptions *options, const char *prefix) {
+    if (!options)
+        return;
     options->prefix = copy_text(options, prefix);
 }
 
 void TF_ImportGraphDefOptionsSetDefaultDevice(TF_ImportGraphDefOptions *options,
                                               const char *device) {
+    if (!options)
+        return;
     options->device = copy_text(options, device);
 }
 
 void TF_ImportGraphDefOptionsSetUniquifyNames(TF_ImportGraphDefOptions *options,
                                               unsigned char uniquify_names) {
+    if (!options)
+        return;
     options->uniquifies_names = uniquify_names != 0;
 }
 
 void TF_ImportGraphDefOptionsSetUniquifyPrefix(TF_ImportGraphDefOptions *options,
                                                unsigned char uniquify_prefix) {
+    if (!options)
+        return;
     options->uniquifies_prefix = uniquify_prefix != 0;
 }
 
 void TF_ImportGraphDefOptionsAddInputMapping(TF_ImportGraphDefOptions *options,
                                              const char *src_name, int src_index, TF_Output dst) {
+    if (!options)
+        return;
     options->mappings = grow(options->mappings, options->n_mappings, sizeof *options->mappings);
     options->mappings[options->n_mappings++] =
         (struct input_mapping){copy_text(options, src_name), src_index, dst};
@@ -69,29 +79,35 @@ void TF_ImportGraphDefOptionsRemapControlDependency(TF_ImportGraphDefOptions *op
 
 void TF_ImportGraphDefOptionsAddControlDependency(TF_ImportGraphDefOptions *options,
                                                   TF_Operation *oper) {
+    if (!options)
+        return;
     options->controls = grow(options->controls, options->n_controls, sizeof *options->controls);
     options->controls[options->n_controls++] = oper;
 }
 
 void TF_ImportGraphDefOptionsAddReturnOutput(TF_ImportGraphDefOptions *options,
                                              const char *oper_name, int index) {
+    if (!options)
+        return;
     options->outputs = grow(options->outputs, options->n_outputs, sizeof *options->outputs);
     options->outputs[options->n_outputs++] =
         (struct wanted_output){copy_text(options, oper_name), index};
 }
 
 int TF_ImportGraphDefOptionsNumReturnOutputs(const TF_ImportGraphDefOptions *options) {
-    return options->n_outputs;
+    return options ? options->n_outputs : 0;
 }
 
 void TF_ImportGraphDefOptionsAddReturnOperation(TF_ImportGraphDefOptions *options,
                                                 const char *oper_name) {
+    if (!options)
+        return;
     options->opers = grow(options->opers, options->n_opers, sizeof *options->opers);
     options->opers[options->n_opers++] = copy_text(options, oper_name);
 }
 
 int TF_ImportGraphDefOptionsNumReturnOperations(const TF_ImportGraphDefOptions *options) {
-    return options->n_opers;
+    return options ? options->n_opers : 0;
 }
 
 /* ---- results ---- */
@@ -114,23 +130,30 @@ void TF_DeleteImportGraphDefResults(TF_ImportGraphDefResults *results) {
 
 void TF_ImportGraphDefResultsReturnOutputs(TF_ImportGraphDefResults *results, int *num_outputs,
                                            TF_Output **outputs) {
-    *num_outputs = results->n_outputs;
-    *outputs = results->outputs;
+    if (num_outputs)
+        *num_outputs = results ? results->n_outputs : 0;
+    if (outputs)
+        *outputs = results ? results->outputs : NULL;
 }
 
 void TF_ImportGraphDefResultsReturnOperations(TF_ImportGraphDefResults *results, int *num_opers,
                                               TF_Operation ***opers) {
-    *num_opers = results->n_opers;
-    *opers = results->opers;
+    if (num_opers)
+        *num_opers = results ? results->n_opers : 0;
+    if (opers)
+        *opers = results ? results->opers : NULL;
 }
 
 void TF_ImportGraphDefResultsMissingUnusedInputMappings(TF_ImportGraphDefResults *results,
                                                         int *num_missing_unused_input_mappings,
                                                         const char ***src_names,
                                                         int **src_indexes) {
-    *num_missing_unused_input_mappings = results->n_missing;
-    *src_names = results->missing_names;
-    *src_indexes = results->missing_indexes;
+    if (num_missing_unused_input_mappings)
+        *num_missing_unused_input_mappings = results ? results->n_missing : 0;
+    if (src_names)
+        *src_names = results ? results->missing_names : NULL;
+    if (src_indexes)
+        *src_indexes = results ? results->missing_indexes : NULL;
 }
 
 /* What a node of the message has become; NULL when there is no such node. */

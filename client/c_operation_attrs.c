@@ -94,8 +94,8 @@ void TF_OperationGetAttrName(TF_Operation *oper, int i, char *output, TF_Status 
     if (!oper || !output)
         tf_status_set(status, null_refused(__func__, oper ? "output" : "oper"));
     else if (length < 0)
-        tf_status_set(status, status_out_of_range("%s: '%s' has %d attrs, not %d", __func__,
-                                                  oper->node->name, oper->node->n_attrs, i + 1));
+        tf_status_set(status, status_out_of_range("%s: '%s' has %d attrs, and no attr %d", __func__,
+                                                  oper->node->name, oper->node->n_attrs, i));
     else {
         memcpy(output, oper->node->attrs[i].name, (size_t)length);
         tf_status_set(status, NULL);

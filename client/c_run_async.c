@@ -246,13 +246,11 @@ static MR_Run *make_run(MR_RunDone on_done, void *arg) {
 /* Checks the arguments, sends the graph, and writes the request. */
 static struct status *prepare(const char *function, TF_Session *session,
                               const TF_Buffer *run_options, const struct session_step *step,
-                              MR_Run *run, TF_Status *status) {
+                              MR_Run *run) {
     struct step_spec spec = {.run_options = run_options};
     TRY(session_step_name(function, session, step, &run->names, &spec));
     TRY(session_step_feed(function, step, &spec));
-    TF_ExtendSession(session, status);
-    if (TF_GetCode(status) != TF_OK)
-        return status_ref(status->status);
+    TRY(session_extend(session));
     TRY(session_open(session->master));
     step_request_write(&session->master->handle, &spec, &run->body);
     run->output_names = spec.output_names;
@@ -268,7 +266,7 @@ MR_Run *MR_SessionRunAsync(TF_Session *session, const TF_Buffer *run_options,
     struct session_step step = {inputs,   input_values, ninputs, outputs,
                                 noutputs, target_opers, ntargets};
     MR_Run *run = make_run(on_done, arg);
-    struct status *st = prepare(__func__, session, run_options, &step, run, status);
+    struct status *st = prepare(__func__, session, run_options, &step, run);
     if (!st)
         st = start(session, run);
     if (st) {

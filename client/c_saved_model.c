@@ -245,27 +245,27 @@ static struct span init_operation(struct span meta_graph) {
 
 /* ---- the call ---- */
 
-static struct status *import_and_run(struct model *m, const TF_SessionOptions *session_options,
-                                     TF_Status *status) {
+static struct status *import_and_run(struct model *m, const TF_SessionOptions *session_options) {
     struct span graph_def = find_field(m->meta_graph, META_GRAPH_DEF);
     TF_Buffer *buffer = TF_NewBufferFromString(graph_def.data, graph_def.len);
+    TF_Status *status = TF_NewStatus();
     TF_GraphImportGraphDef(m->graph, buffer, NULL, status);
     TF_DeleteBuffer(buffer);
     if (TF_GetCode(status) == TF_OK)
         m->session = TF_NewSession(m->graph, session_options, status);
-    if (TF_GetCode(status) != TF_OK)
-        return status_ref(status->status);
+    struct status *st = status_ref(status->status);
+    TF_DeleteStatus(status);
+    TRY(st);
     TRY(restore(m));
     struct span init = init_operation(m->meta_graph);
     return init.len > 0 ? run_operation(m, init, (struct span){"", 0}) : NULL;
 }
 
 static struct status *load(struct model *m, const TF_SessionOptions *session_options,
-                           const char *const *tags, int n_tags, TF_Buffer *meta_graph_def,
-                           TF_Status *status) {
+                           const char *const *tags, int n_tags, TF_Buffer *meta_graph_def) {
     TRY(read_model(m));
     TRY(find_meta_graph(m, tags, n_tags));
-    TRY(import_and_run(m, session_options, status));
+    TRY(import_and_run(m, session_options));
     if (meta_graph_def) {
         TF_Buffer *copy = TF_NewBufferFromString(m->meta_graph.data, m->meta_graph.len);
         *meta_graph_def = *copy;
@@ -283,11 +283,13 @@ static struct status *check_arguments(const char *function,
                                       : !export_dir    ? "export_dir"
                                       : !graph         ? "graph"
                                                        : "tags");
+    if (n_tags < 0)
+        return status_invalid("%s: %d tags", function, n_tags);
     for (int i = 0; i < n_tags; i++)
         if (!tags[i])
             return null_refused(function, "a tag");
     if (meta_graph_def && meta_graph_def->data)
-        return status_invalid("Passing non-empty MetaGraphDef is invalid.");
+        return status_invalid("%s: Passing non-empty MetaGraphDef is invalid.", function);
     return NULL;
 }
 
@@ -300,7 +302,7 @@ TF_Session *TF_LoadSessionFromSavedModel(const TF_SessionOptions *session_option
                                         graph, meta_graph_def);
     arena_init(&m.arena);
     if (!st)
-        st = load(&m, session_options, tags, tags_len, meta_graph_def, status);
+        st = load(&m, session_options, tags, tags_len, meta_graph_def);
     if (st && m.session) {
         TF_Status *ignored = TF_NewStatus();
         TF_DeleteSession(m.session, ignored);

@@ -57,16 +57,14 @@ static bool write_growth(const TF_Session *session, struct str *out, int *ret_n_
     return has_grown;
 }
 
-void TF_ExtendSession(TF_Session *session, TF_Status *status) {
+struct status *session_extend(TF_Session *session) {
     struct str growth = STR_INIT;
+    struct status *st = NULL;
     int n_nodes, n_functions;
-    tf_status_set(status, session ? NULL : null_refused(__func__, "session"));
-    if (!session)
-        return;
     pthread_mutex_lock(&session->lock);
     if (write_growth(session, &growth, &n_nodes, &n_functions)) {
-        TF_ExtendGraph(session->master, str_text(&growth), growth.len, status);
-        if (TF_GetCode(status) == TF_OK) {
+        st = session_add_graph(session->master, (struct span){str_text(&growth), growth.len});
+        if (!st) {
             session->n_nodes_sent = n_nodes;
             session->n_functions_sent = n_functions;
             session->is_created = true;
@@ -74,6 +72,11 @@ void TF_ExtendSession(TF_Session *session, TF_Status *status) {
     }
     pthread_mutex_unlock(&session->lock);
     str_fini(&growth);
+    return st;
+}
+
+void TF_ExtendSession(TF_Session *session, TF_Status *status) {
+    tf_status_set(status, session ? session_extend(session) : null_refused(__func__, "session"));
 }
 
 /* ---- steps ---- */
@@ -97,6 +100,9 @@ struct status *session_step_name(const char *function, const TF_Session *session
                                  struct step_spec *spec) {
     if (!session)
         return null_refused(function, "session");
+    if (step->ninputs < 0 || step->noutputs < 0 || step->ntargets < 0)
+        return status_invalid("%s: %d inputs, %d outputs, %d targets", function, step->ninputs,
+                              step->noutputs, step->ntargets);
     TRY(name_outputs(function, session, step->inputs, step->ninputs, arena, &spec->input_names));
     TRY(name_outputs(function, session, step->outputs, step->noutputs, arena, &spec->output_names));
     const char **targets = arena_array(arena, const char *, MAX(step->ntargets, 0) + 1);
@@ -139,12 +145,11 @@ static void run(const char *function, TF_Session *session, const TF_Buffer *run_
         st = session_step_feed(function, step, &spec);
     if (!st && step->noutputs > 0 && !output_values)
         st = null_refused(function, "output_values");
-    tf_status_set(status, st);
     if (!st)
-        TF_ExtendSession(session, status);
-    if (TF_GetCode(status) == TF_OK)
-        tf_status_set(status,
-                      session_run_step(session->master, &spec, output_values, run_metadata));
+        st = session_extend(session);
+    if (!st)
+        st = session_run_step(session->master, &spec, output_values, run_metadata);
+    tf_status_set(status, st);
     arena_fini(&arena);
 }
 
@@ -170,11 +175,11 @@ void TF_SessionPRunSetup(TF_Session *session, const TF_Output *inputs, int ninpu
     struct status *st = session_step_name(__func__, session, &step, &arena, &spec);
     if (!st && !handle)
         st = null_refused(__func__, "handle");
-    tf_status_set(status, st);
     if (!st)
-        TF_ExtendSession(session, status);
-    if (TF_GetCode(status) == TF_OK)
-        tf_status_set(status, session_set_up_partial_run(session->master, &spec, handle));
+        st = session_extend(session);
+    if (!st)
+        st = session_set_up_partial_run(session->master, &spec, handle);
+    tf_status_set(status, st);
     arena_fini(&arena);
 }
 

@@ -39,6 +39,9 @@ struct status *session_step_name(const char *function, const TF_Session *session
 struct status *session_step_feed(const char *function, const struct session_step *step,
                                  struct step_spec *spec) MUST_USE;
 
+/* Sends the master what the graph has grown by. Any thread. */
+struct status *session_extend(TF_Session *session) MUST_USE;
+
 /* ---- c_run_async.c ---- */
 /* Cancels the runs that have not ended, waits for their ends, and tells of them. Accepts NULL. */
 void run_queue_close(struct run_queue *runs);

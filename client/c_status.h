@@ -1,5 +1,6 @@
 /* TF_Status: what a call of the C client came to. A status belongs to its caller and serves one
- * thread at a time. */
+ * thread at a time. Where a function gets NULL in place of its status, nobody learns what the call
+ * came to; the functions of training/ that run several steps then do nothing. */
 #ifndef MILLRACE_CLIENT_C_STATUS_H
 #define MILLRACE_CLIENT_C_STATUS_H
 
@@ -34,6 +35,7 @@ typedef struct TF_Status TF_Status;
 TF_Status *TF_NewStatus(void);
 void TF_DeleteStatus(TF_Status *status);
 void TF_SetStatus(TF_Status *status, TF_Code code, const char *message);
+/* TF_INVALID_ARGUMENT for NULL. */
 TF_Code TF_GetCode(const TF_Status *status);
 const char *TF_Message(const TF_Status *status); /* valid until the status changes */
 

@@ -63,13 +63,16 @@ TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dim
 void TF_DeleteTensor(TF_Tensor *tensor);
 /* Replaces the value of a tensor by that of a serialized TensorProto. */
 void TF_TensorFromProto(const TF_Buffer *from, TF_Tensor *to, TF_Status *status);
+/* Without a tensor, and for a dimension or an element out of range, the functions that follow
+ * return -1 for a rank or a size, and else 0, NULL or no bytes. */
 TF_DataType TF_TensorType(const TF_Tensor *tensor);
 int TF_NumDims(const TF_Tensor *tensor);
 int64_t TF_Dim(const TF_Tensor *tensor, int index);
 int64_t TF_TensorElementCount(const TF_Tensor *tensor);
 size_t TF_TensorByteSize(const TF_Tensor *tensor);
 void *TF_TensorData(const TF_Tensor *tensor); /* not for strings */
-/* Strings, element by element. The bytes of MR_StringAt live as long as the tensor. */
+/* Strings, element by element; NULL for a bad shape, and where a string of some length is NULL. The
+ * bytes of MR_StringAt live as long as the tensor. */
 TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *const *data,
                               const size_t *lengths);
 const char *MR_StringAt(const TF_Tensor *tensor, int64_t index, size_t *length);

@@ -55,6 +55,14 @@ void builder_fail(MR_Builder *b, struct status *status_take) {
                                              : status_take);
 }
 
+bool builder_check_output(MR_Builder *b, const char *what, TF_Output output) {
+    if (!builder_is_ok(b))
+        return false;
+    builder_fail(b, output.oper ? output_check(what, b->graph, output)
+                                : status_invalid("%s is NULL", what));
+    return builder_is_ok(b);
+}
+
 bool builder_enter(MR_Builder *b, const char *function, const char **ret_outer) {
     if (!builder_is_ok(b))
         return false;
@@ -89,8 +97,9 @@ void MR_SetControls(MR_Builder *builder, TF_Operation *const *controls, int num_
     if (!builder_enter(builder, __func__, &outer))
         return;
     builder->n_controls = 0;
-    if (num_controls > 0 && !controls)
-        builder_fail(builder, status_invalid("controls is NULL"));
+    if (num_controls < 0 || (num_controls > 0 && !controls))
+        builder_fail(builder, num_controls < 0 ? status_invalid("%d controls", num_controls)
+                                               : status_invalid("controls is NULL"));
     for (int i = 0; i < num_controls && builder_is_ok(builder); i++)
         if (!controls[i])
             builder_fail(builder, status_invalid("control %d is NULL", i));
@@ -232,12 +241,23 @@ TF_Output MR_Op(MR_Builder *builder, const char *op_type, const char *attrs,
     return out;
 }
 
+/* MR_Op for another function, which errors name. */
+static TF_Output add_op(MR_Builder *b, const char *function, const char *op_type,
+                        const TF_Output *inputs, int n_inputs) {
+    const char *outer;
+    if (!builder_enter(b, function, &outer))
+        return NO_OUTPUT;
+    TF_Output out = MR_Op(b, op_type, NULL, inputs, n_inputs);
+    builder_leave(b, outer);
+    return out;
+}
+
 TF_Output MR_Unary(MR_Builder *builder, const char *op_type, TF_Output x) {
-    return MR_Op(builder, op_type, NULL, &x, 1);
+    return add_op(builder, __func__, op_type, &x, 1);
 }
 
 TF_Output MR_Binary(MR_Builder *builder, const char *op_type, TF_Output x, TF_Output y) {
-    return MR_Op(builder, op_type, NULL, (TF_Output[]){x, y}, 2);
+    return add_op(builder, __func__, op_type, (TF_Output[]){x, y}, 2);
 }
 
 /* ---- values ---- */
@@ -386,15 +406,18 @@ TF_Output MR_Ints(MR_Builder *builder, const int64_t *values, int num_values) {
 }
 
 TF_Output MR_Cast(MR_Builder *builder, TF_Output x, TF_DataType dtype) {
-    if (!builder_is_ok(builder) || (x.oper && TF_OperationOutputType(x) == dtype))
-        return builder_is_ok(builder) ? x : NO_OUTPUT;
     const char *outer;
     if (!builder_enter(builder, __func__, &outer))
         return NO_OUTPUT;
-    struct str attrs = STR_INIT;
-    str_addf(&attrs, "DstT=%s", builder_dtype(dtype));
-    TF_Output out = MR_Op(builder, "Cast", str_text(&attrs), &x, 1);
-    str_fini(&attrs);
+    TF_Output out = NO_OUTPUT;
+    if (builder_check_output(builder, "x", x) && TF_OperationOutputType(x) == dtype) {
+        out = x;
+    } else if (builder_is_ok(builder)) {
+        struct str attrs = STR_INIT;
+        str_addf(&attrs, "DstT=%s", builder_dtype(dtype));
+        out = MR_Op(builder, "Cast", str_text(&attrs), &x, 1);
+        str_fini(&attrs);
+    }
     builder_leave(builder, outer);
     return out;
 }
@@ -406,8 +429,9 @@ TF_Operation *MR_Group(MR_Builder *builder, const char *name, TF_Operation *cons
         return NULL;
     TF_Operation **controls = xmalloc(((size_t)MAX(num_opers, 0) + 1) * sizeof *controls);
     int n = 0;
-    if (num_opers > 0 && !opers)
-        builder_fail(builder, status_invalid("opers is NULL"));
+    if (num_opers < 0 || (num_opers > 0 && !opers))
+        builder_fail(builder, num_opers < 0 ? status_invalid("%d opers", num_opers)
+                                            : status_invalid("opers is NULL"));
     for (int i = 0; i < num_opers && opers; i++)
         if (opers[i])
             controls[n++] = opers[i];

@@ -71,7 +71,7 @@ TF_Output MR_Unary(MR_Builder *builder, const char *op_type, TF_Output x);
 TF_Output MR_Binary(MR_Builder *builder, const char *op_type, TF_Output x, TF_Output y);
 
 /* A dimension of -1 may be of any size. num_dims -1: the rank is unknown. The name is kept as it
- * is, below the prefix. */
+ * is, below the prefix; NULL is a free name after the op, also for MR_Group. */
 TF_Output MR_Placeholder(MR_Builder *builder, const char *name, TF_DataType dtype,
                          const int64_t *dims, int num_dims);
 /* `value` stays the caller's. */

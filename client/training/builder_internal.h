@@ -59,6 +59,8 @@ void builder_leave(MR_Builder *b, const char *outer);
 /* Keeps the first error, after the name of the function. */
 void builder_fail(MR_Builder *b, struct status *status_take);
 bool builder_is_ok(const MR_Builder *b);
+/* Is it an output of the builder's graph? Else fails; `what` is the argument's name. */
+bool builder_check_output(MR_Builder *b, const char *what, TF_Output output);
 TF_Output builder_add(MR_Builder *b, const struct op_spec *spec);
 /* Makes `device` that of the operations that follow, and returns the one before. */
 const char *builder_swap_device(MR_Builder *b, const char *device);

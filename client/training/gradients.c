@@ -143,9 +143,10 @@ int MR_Gradients(MR_Builder *builder, TF_Output loss, MR_Variable *const *variab
     if (!builder_enter(builder, __func__, &outer))
         return 0;
     int n_all = choose_variables(builder, variables, num_variables, gradients, max_gradients);
-    int n = gradients ? MIN(n_all, MAX(max_gradients, 0)) : 0;
-    if (!loss.oper)
-        builder_fail(builder, status_invalid("loss is NULL"));
+    int n = MIN(n_all, MAX(max_gradients, 0));
+    builder_check_output(builder, "loss", loss);
+    if (max_gradients > 0 && !gradients)
+        builder_fail(builder, status_invalid("gradients is NULL"));
     if (builder_is_ok(builder) && n > 0) {
         struct u64map needed;
         u64map_init(&needed);

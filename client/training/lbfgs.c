@@ -199,10 +199,10 @@ static void build(MR_Lbfgs *l) {
 }
 
 static bool check_new(MR_Builder *b, TF_Output loss, int history) {
-    TF_DataType dtype = loss.oper ? TF_OperationOutputType(loss) : TF_FLOAT;
-    if (!loss.oper)
-        builder_fail(b, status_invalid("loss is NULL"));
-    else if (dtype != TF_FLOAT && dtype != TF_DOUBLE)
+    if (!builder_check_output(b, "loss", loss))
+        return false;
+    TF_DataType dtype = TF_OperationOutputType(loss);
+    if (dtype != TF_FLOAT && dtype != TF_DOUBLE)
         builder_fail(b,
                      status_invalid("the loss is %s, not float or double", builder_dtype(dtype)));
     else if (history < 2 || history > MAX_HISTORY)
@@ -258,7 +258,7 @@ static void move_by(const MR_Lbfgs *l, TF_Session *session, double length, TF_St
 
 double MR_LbfgsStep(MR_Lbfgs *lbfgs, TF_Session *session, const TF_Output *inputs,
                     TF_Tensor *const *input_values, int ninputs, TF_Status *status) {
-    if (!lbfgs || !session) {
+    if (!lbfgs || !session || !status) {
         tf_status_set(status, null_refused(__func__, lbfgs ? "session" : "lbfgs"));
         return 0;
     }
@@ -267,8 +267,10 @@ double MR_LbfgsStep(MR_Lbfgs *lbfgs, TF_Session *session, const TF_Output *input
     TF_Tensor *found[2] = {NULL, NULL};
     TF_SessionRun(session, NULL, inputs, input_values, ninputs, wanted, found, 2, &find, 1, NULL,
                   status);
-    if (TF_GetCode(status) != TF_OK)
+    if (TF_GetCode(status) != TF_OK) {
+        tf_status_set(status, status_prefix_take(status_ref(status->status), "%s: ", __func__));
         return 0;
+    }
     double before = scalar_of(lbfgs, found[0]), slope = scalar_of(lbfgs, found[1]), length = 1;
     for (int i = 0; i < MAX_HALVINGS; i++, length /= 2) {
         move_by(lbfgs, session, length, status);

@@ -64,9 +64,8 @@ static MR_Optimizer *optimizer_new(MR_Builder *b, const char *function, int kind
     if (!builder_enter(b, function, &outer))
         return NULL;
     TF_Status *status = TF_NewStatus();
-    if (!rate.oper)
-        builder_fail(b, status_invalid("rate is NULL"));
-    else if (TF_GraphGetTensorNumDims(b->graph, rate, status) > 0)
+    if (builder_check_output(b, "rate", rate) &&
+        TF_GraphGetTensorNumDims(b->graph, rate, status) > 0)
         builder_fail(b, status_invalid("rate '%s' is no scalar", TF_OperationName(rate.oper)));
     TF_DeleteStatus(status);
     MR_Optimizer *o = NULL;

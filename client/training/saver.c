@@ -204,6 +204,8 @@ const char *MR_Save(MR_Saver *saver, TF_Session *session, const char *prefix, in
         tf_status_set(status, st);
         return NULL;
     }
+    if (!status)
+        return NULL;
     struct str path = STR_INIT;
     str_add(&path, prefix);
     if (step >= 0)

@@ -6,9 +6,9 @@
 #include "client/training/builder_internal.h"
 
 static bool check_schedule(MR_Builder *b, TF_DataType dtype, TF_Output step, double steps) {
-    if (!step.oper)
-        builder_fail(b, status_invalid("step is NULL"));
-    else if (dtype != TF_FLOAT && dtype != TF_DOUBLE)
+    if (!builder_check_output(b, "step", step))
+        return false;
+    if (dtype != TF_FLOAT && dtype != TF_DOUBLE)
         builder_fail(b, status_invalid("dtype is %s, not float or double", builder_dtype(dtype)));
     else if (!(steps > 0))
         builder_fail(b, status_invalid("steps is %g, not above 0", steps));
@@ -48,6 +48,8 @@ TF_Output MR_PiecewiseConstant(MR_Builder *builder, TF_DataType dtype, TF_Output
         return out;
     if (!values || (num_boundaries > 0 && !boundaries))
         builder_fail(builder, status_invalid("%s is NULL", values ? "boundaries" : "values"));
+    else if (num_boundaries < 0)
+        builder_fail(builder, status_invalid("%d boundaries", num_boundaries));
     else if (check_schedule(builder, dtype, step, 1))
         out = MR_Scalar(builder, dtype, values[0]);
     for (int i = 0; builder_is_ok(builder) && i < num_boundaries; i++) {

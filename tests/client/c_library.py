@@ -94,8 +94,8 @@ def split_arguments(text):
 
 
 @functools.lru_cache()
-def prototypes():
-    """{name: (type of the result, types of the arguments)} of our headers."""
+def declarations():
+    """{name: (text of the result, texts of the arguments)} of our headers."""
     out = {}
     for name in HEADERS:
         with open(os.path.join(ROOT, "client", name), encoding="utf-8") as f:
@@ -103,9 +103,15 @@ def prototypes():
         text = re.sub(r"^#.*$", "", text, flags=re.M)
         for result, function, arguments in re.findall(
                 r"^([\w ]+[ *])((?:TF|MR)_\w+)\(((?:[^;])*)\);", text, re.M):
-            out[function] = c_type(result.replace("extern", "")), \
-                [c_type(argument) for argument in split_arguments(arguments)]
+            out[function] = result.replace("extern", ""), split_arguments(arguments)
     return out
+
+
+@functools.lru_cache()
+def prototypes():
+    """{name: (type of the result, types of the arguments)} of our headers."""
+    return {name: (c_type(result), [c_type(argument) for argument in arguments])
+            for name, (result, arguments) in declarations().items()}
 
 
 class Library:

@@ -1,5 +1,5 @@
-"""Local clusters, one of each size for all tests of a process: ours, or TensorFlow's own servers with
-MILLRACE_SERVER=tensorflow in the environment."""
+"""Local clusters, one of each size for all tests of a process: ours, or TensorFlow's own servers
+with MILLRACE_SERVER=tensorflow in the environment."""
 import atexit
 import ctypes
 import functools

@@ -179,16 +179,18 @@ static void nothing_is_sent_before_the_first_call(void **state) {
 
 static void the_first_graph_creates_and_later_ones_extend(void **state) {
     struct fixture *f = *state;
-    TF_ExtendGraph(f->session, "graph 1", 7, f->status);
+    TF_ExtendGraph(f->session, "\n\agraph 1", 9, f->status);
     expect_ok(f->status);
-    assert_string_equal(str_text(&f->master->graph), "graph 1");
-    TF_ExtendGraph(f->session, "graph 2", 7, f->status);
+    assert_string_equal(str_text(&f->master->graph), "\n\agraph 1");
+    TF_ExtendGraph(f->session, "no message", 10, f->status);
+    expect_error(f->status, TF_INVALID_ARGUMENT, "TF_ExtendGraph");
+    TF_ExtendGraph(f->session, "\n\agraph 2", 9, f->status);
     expect_ok(f->status);
     assert_int_equal(f->master->extended_version, 77);
-    TF_ExtendGraph(f->session, "graph 3", 7, f->status);
+    TF_ExtendGraph(f->session, "\n\agraph 3", 9, f->status);
     expect_ok(f->status);
     assert_int_equal(f->master->extended_version, 78);
-    assert_string_equal(str_text(&f->master->graph), "graph 3");
+    assert_string_equal(str_text(&f->master->graph), "\n\agraph 3");
     assert_int_equal(f->master->n_created, 1);
 }
 

@@ -245,9 +245,11 @@ def help_of(program, words):
     if not shutil.which(program):
         return None
     before_flags = list(itertools.takewhile(lambda word: not word.startswith("-"), words[1:]))
-    subcommand = {"docker": before_flags[:1], "kubectl": before_flags}.get(name, [])
+    subcommand = {"docker": before_flags[:1], "kubectl": before_flags,
+                  "etcdctl": before_flags[:2]}.get(name, [])
     done = subprocess.run([program, *subcommand, "--help"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
+                          stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, "ETCDCTL_API": "3"})  # version 3.3 asks for it
     return done.stdout
 
 

@@ -551,7 +551,7 @@ class TestEnd(MembershipCase):
             self.ended_with(daemon.process, 0)
 
     def test_wrong_usage(self):
-        self.assertIn("neither end nor begin",
+        self.assertIn("'stop' is not end or begin",
                       self.expect(64, "tfctl", "job", "stop", "--admin", "127.0.0.1:1")[1])
         self.assertIn("no job is named", self.expect(64, "tfctl", "job", "end")[1])
         self.assertIn("begin needs --etcd",

@@ -100,10 +100,10 @@ static const struct amx_layout amx_packed = {AMX_TILE, 64};
 
 /* Adds 32 x 32 times 32 x 16 values: `a` and `b` are the left tiles of the two blocks.
  *
- * Only four tiles are in use. Two hardware threads share a core's tile registers, and renaming needs
- * free ones: when the other thread is busy, the same sums with eight tiles take 2.3 times as long.
- * Loads cost little, so each left tile is loaded again where a register would have kept it. Both
- * blocks add their parts in the same order: lh, mh, hh, hm, mm, hl. */
+ * Only four tiles are in use. Two hardware threads share a core's tile registers, and renaming
+ * needs free ones: when the other thread is busy, the same sums with eight tiles take 2.3 times as
+ * long. Loads cost little, so each left tile is loaded again where a register would have kept it.
+ * Both blocks add their parts in the same order: lh, mh, hh, hm, mm, hl. */
 AMX_INLINE void amx_add(const uint16_t *a, const uint16_t *b, struct amx_layout left,
                         const uint16_t *c, struct amx_layout right) {
     const int64_t middle = left.part, low = 2 * left.part;

@@ -24,8 +24,8 @@ struct step_ring;
 enum {
     STEP_RING_BYTES = 1 << 20,
     STEP_RING_SHARE = 8,        /* an entry may have this part of the ring */
-    STEP_RING_EARNS = 32,       /* a run earns this part of its time ... */
-    STEP_RING_NODE_NS = 80,     /* ... and a run whose nodes are timed costs this for each */
+    STEP_RING_EARNS = 64,       /* a run earns this part of its time ... */
+    STEP_RING_NODE_NS = 800,    /* ... and a run whose nodes are timed costs this for each */
     STEP_RING_NAME_BYTES = 100, /* longer names are cut */
 };
 

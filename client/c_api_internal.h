@@ -45,7 +45,7 @@ struct master_call {
 /* Starts a call, whose end on_done is told, never inside this call. The body's contents are moved
  * out. Loop thread. */
 void session_start_call(TF_DeprecatedSession *session, const char *path, struct grpc_body *body,
-                        grpc_client_done_fn *on_done, void *arg, struct master_call *ret);
+                        grpc_done_fn *on_done, void *arg, struct master_call *ret);
 /* on_done follows with CANCELLED. Loop thread. */
 void session_cancel_call(TF_DeprecatedSession *session, const struct master_call *call);
 /* Creates the session at the master unless that has been done. Afterwards its handle may be read

@@ -37,7 +37,7 @@ static void on_done(void *arg, struct status *status_take, struct grpc_message m
 }
 
 void session_start_call(TF_DeprecatedSession *session, const char *path, struct grpc_body *body,
-                        grpc_client_done_fn *on_done_fn, void *arg, struct master_call *ret) {
+                        grpc_done_fn *on_done_fn, void *arg, struct master_call *ret) {
     *ret = (struct master_call){NULL, NULL};
     if (session->client)
         ret->remote = grpc_client_start(session->client, path, body, session->timeout_ms,

@@ -145,8 +145,7 @@ static struct status *start_cluster(struct loop *loop, struct span config_bytes,
 
 static struct grpc_inproc *call_master(struct local_cluster *cluster, const char *path,
                                        struct grpc_body *body, int64_t timeout_ms,
-                                       grpc_align_fn *align, grpc_inproc_done_fn *on_done,
-                                       void *arg) {
+                                       grpc_align_fn *align, grpc_done_fn *on_done, void *arg) {
     return grpc_inproc_start(cluster->service->server, path, body, timeout_ms, align, on_done, arg);
 }
 

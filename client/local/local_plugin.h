@@ -22,7 +22,7 @@ struct local_plugin {
     /* Calls a method of the master, as grpc_inproc_start and grpc_inproc_cancel do. */
     struct grpc_inproc *(*call)(struct local_cluster *cluster, const char *path,
                                 struct grpc_body *body, int64_t timeout_ms, grpc_align_fn *align,
-                                grpc_inproc_done_fn *on_done, void *arg);
+                                grpc_done_fn *on_done, void *arg);
     void (*cancel)(struct grpc_inproc *call);
     /* Ends every step, and then the loop: the caller runs it (loop_run) until it returns. Loop
      * thread. */

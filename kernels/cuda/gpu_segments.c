@@ -140,6 +140,13 @@ static void hold(struct gpu_device *gpu) {
     pthread_mutex_unlock(&s->notes_lock);
 }
 
+/* The notes have been told, or nobody wants to know them. With the notes' lock, where there is a
+ * checker. */
+static void stop_holding(struct gpu_segments *s) {
+    s->is_holding = false;
+    s->n_notes = s->n_held = 0;
+}
+
 /* ---- work ---- */
 
 static uint64_t hash_work(const struct gpu_work *work, uint64_t before) {
@@ -222,10 +229,11 @@ static void give_parts(struct gpu_device *gpu, int n) {
             continue;
         st = s->work[i].enqueue(gpu, &s->work[i], gpu->compute);
         if (st)
-            failure_add_take(s, s->owner, with_node_take(st, &s->work[i]));
+            st = with_node_take(st, &s->work[i]);
     }
-    s->is_holding = false;
-    s->n_notes = s->n_held = 0;
+    if (st)
+        failure_add_take(s, s->owner, st);
+    stop_holding(s);
     if (gpu->checker)
         pthread_mutex_unlock(&s->notes_lock);
     mark_if_due(gpu);
@@ -239,10 +247,8 @@ static void replay(struct gpu_device *gpu, struct gpu_segment *segment) {
     struct status *st = is_all_same(s, segment) ? gpu_graph_launch(gpu, segment)
                                                 : status_internal("two segments have one hash");
     bool is_lost = st && atomic_load(&gpu->failure);
-    if (!st || is_lost) {
-        s->is_holding = false;
-        s->n_notes = s->n_held = 0;
-    }
+    if (!st || is_lost)
+        stop_holding(s);
     if (gpu->checker)
         pthread_mutex_unlock(&s->notes_lock);
     if (is_lost) {

@@ -37,6 +37,10 @@ void grpc_body_add_copy(struct grpc_body *body, const void *bytes, size_t len);
 void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
                           struct buffer *buffer_take);
 
+/* Called exactly once when a call of a client has ended, never inside the function that starts it.
+ * The callee owns the status (NULL: success) and, on success, the message's buffer reference. */
+typedef void grpc_done_fn(void *arg, struct status *status_take, struct grpc_message message_take);
+
 /* An alignment function: says where the first large tensor of a message begins, so that it can be
  * received aligned. `head` is the beginning of the message, at least min(body_len, GRPC_HEAD_BYTES)
  * bytes.

@@ -49,13 +49,15 @@ static struct grpc_stream *new_call(struct grpc_connection *connection) {
 }
 
 struct grpc_call *grpc_call_new_inproc(struct grpc_server *server, const struct grpc_method *method,
-                                       struct grpc_inproc *inproc, int64_t timeout_ms) {
+                                       struct grpc_inproc *inproc, struct grpc_message message_take,
+                                       int64_t timeout_ms) {
     struct grpc_call *call = xcalloc(1, sizeof(*call));
     list_init(&call->inflating_link);
     grpc_stream_init(&call->stream, &grpc_server_role, &server->quota, NULL);
     call->server = server;
     call->method = method;
     call->inproc = inproc;
+    call->message = message_take;
     call->timeout_ms = timeout_ms;
     call->has_headers = call->is_ended = true;
     server->n_calls++;

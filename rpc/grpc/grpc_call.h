@@ -71,9 +71,10 @@ void grpc_server_check_idle(struct grpc_server *server);
 
 /* ---- calls without a connection (grpc_inproc.h) ---- */
 
-/* A call whose message the caller sets, and then delivers. */
+/* A call that the caller delivers next. */
 struct grpc_call *grpc_call_new_inproc(struct grpc_server *server, const struct grpc_method *method,
-                                       struct grpc_inproc *inproc, int64_t timeout_ms);
+                                       struct grpc_inproc *inproc, struct grpc_message message_take,
+                                       int64_t timeout_ms);
 void grpc_call_deliver(struct grpc_call *call);
 /* Nobody waits for the answer any more: tells the user. */
 void grpc_call_abandon(struct grpc_call *call);

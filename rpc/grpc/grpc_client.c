@@ -56,7 +56,7 @@ struct grpc_client_call {
     struct grpc_body body; /* held until it is submitted */
     int64_t timeout_ms, deadline_ns;
     struct loop_timer deadline;
-    grpc_client_done_fn *on_done;
+    grpc_done_fn *on_done;
     void *arg;
     int http_status, grpc_status; /* -1: the header has not arrived */
     struct str message_text;
@@ -435,8 +435,7 @@ static void on_deadline(struct loop_timer *timer) {
 
 struct grpc_client_call *grpc_client_start(struct grpc_client *client, const char *path,
                                            struct grpc_body *body, int64_t timeout_ms,
-                                           grpc_align_fn *align, grpc_client_done_fn *on_done,
-                                           void *arg) {
+                                           grpc_align_fn *align, grpc_done_fn *on_done, void *arg) {
     CHECK(!client->is_closing);
     struct grpc_client_call *call = xcalloc(1, sizeof(*call));
     grpc_stream_init(&call->stream, &client_role, &client->quota, align);

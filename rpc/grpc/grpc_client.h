@@ -9,11 +9,6 @@
 struct grpc_client;
 struct grpc_client_call;
 
-/* Called exactly once when a call has ended, never inside grpc_client_start. The callee owns the
- * status (NULL: success) and, on success, the message's buffer reference. */
-typedef void grpc_client_done_fn(void *arg, struct status *status_take,
-                                 struct grpc_message message_take);
-
 /* `target` is "host:port" or "unix:/path". Connects in the background. Calls wait for the
  * connection, at most until their timeouts. When it cannot be made, they fail with UNAVAILABLE
  * at once; with `wait_for_ready` the client tries again until their timeouts. */
@@ -30,8 +25,7 @@ void grpc_client_close(struct grpc_client *client, void (*on_closed)(void *arg),
  * moved out. */
 struct grpc_client_call *grpc_client_start(struct grpc_client *client, const char *path,
                                            struct grpc_body *body, int64_t timeout_ms,
-                                           grpc_align_fn *align, grpc_client_done_fn *on_done,
-                                           void *arg);
+                                           grpc_align_fn *align, grpc_done_fn *on_done, void *arg);
 void grpc_client_cancel(struct grpc_client_call *call); /* on_done follows with CANCELLED */
 
 #endif

@@ -12,7 +12,7 @@ struct grpc_inproc {
     struct grpc_call *call; /* NULL: the server has no such call, or not any more */
     struct grpc_server *server;
     grpc_align_fn *align;
-    grpc_inproc_done_fn *on_done;
+    grpc_done_fn *on_done;
     void *arg;
     struct loop_task tell; /* calls on_done */
     bool is_answered;
@@ -62,22 +62,20 @@ void grpc_inproc_close_all(struct grpc_server *server) {
 /* What a connection would refuse, too. */
 static struct status *check(const struct grpc_server *server, const struct grpc_method *method,
                             const char *path, size_t size_bytes) {
-    const struct grpc_server_limits *limits = &server->options.limits;
+    int64_t max_bytes = MIN(server->options.limits.max_message_bytes, (int64_t)INT32_MAX);
     if (server->is_draining || server->is_closing)
         return status_unavailable("%s: the server takes no more calls", path);
     if (!method || grpc_health_owns(method))
         return status_unimplemented("unknown method %s", path);
-    if ((int64_t)size_bytes > MIN(limits->max_message_bytes, (int64_t)INT32_MAX))
+    if ((int64_t)size_bytes > max_bytes)
         return status_exhausted("%s: a message of %zu bytes exceeds the limit of %" PRId64 " bytes",
-                                path, size_bytes,
-                                MIN(limits->max_message_bytes, (int64_t)INT32_MAX));
+                                path, size_bytes, max_bytes);
     return NULL;
 }
 
 struct grpc_inproc *grpc_inproc_start(struct grpc_server *server, const char *path,
                                       struct grpc_body *body, int64_t timeout_ms,
-                                      grpc_align_fn *align, grpc_inproc_done_fn *on_done,
-                                      void *arg) {
+                                      grpc_align_fn *align, grpc_done_fn *on_done, void *arg) {
     const struct grpc_method *method = strmap_get(&server->methods, path);
     struct grpc_message message = {0};
     struct grpc_inproc *inproc = xcalloc(1, sizeof(*inproc));
@@ -92,8 +90,7 @@ struct grpc_inproc *grpc_inproc_start(struct grpc_server *server, const char *pa
         grpc_inproc_answer(inproc, why, NULL);
         return inproc;
     }
-    inproc->call = grpc_call_new_inproc(server, method, inproc, timeout_ms);
-    inproc->call->message = message;
+    inproc->call = grpc_call_new_inproc(server, method, inproc, message, timeout_ms);
     grpc_call_deliver(inproc->call);
     return inproc;
 }

@@ -8,18 +8,12 @@
 
 struct grpc_inproc;
 
-/* Called exactly once when a call has ended, never inside grpc_inproc_start. The callee owns the
- * status (NULL: success) and, on success, the message's buffer reference. */
-typedef void grpc_inproc_done_fn(void *arg, struct status *status_take,
-                                 struct grpc_message message_take);
-
 /* Starts a call; the result is valid until on_done. timeout_ms < 0: no timeout. The body's contents
  * are moved out. `align` says where the reply's first large tensor begins. Errors, by on_done: as
  * for a call over a connection. */
 struct grpc_inproc *grpc_inproc_start(struct grpc_server *server, const char *path,
                                       struct grpc_body *body, int64_t timeout_ms,
-                                      grpc_align_fn *align, grpc_inproc_done_fn *on_done,
-                                      void *arg);
+                                      grpc_align_fn *align, grpc_done_fn *on_done, void *arg);
 void grpc_inproc_cancel(struct grpc_inproc *call); /* on_done follows with CANCELLED */
 
 /* ---- for rpc/grpc ---- */

@@ -184,7 +184,7 @@ bool wire_conn_is_open(const struct wire_conn *conn);
  * thread. */
 int wire_conn_connect_error(const struct wire_conn *conn);
 /* Has the other end closed it? What it sent before may not have been read yet. Loop thread. */
-bool wire_conn_is_hung_up(const struct wire_conn *conn);
+bool wire_conn_is_hung_up(struct wire_conn *conn);
 /* Unix sockets: has the process at the other end the same user as this one? */
 bool wire_conn_is_same_user(struct wire_conn *conn);
 /* Unix sockets: sends a descriptor together with the next bytes. It is borrowed until the

@@ -65,10 +65,10 @@ bool wire_conn_is_open(const struct wire_conn *conn) {
     return atomic_load_explicit(&conn->state, memory_order_acquire) == WIRE_OPEN;
 }
 
-bool wire_conn_is_hung_up(const struct wire_conn *conn) {
+bool wire_conn_is_hung_up(struct wire_conn *conn) {
     struct pollfd poll_fd = {.fd = conn->fd, .events = POLLRDHUP};
     if (conn->is_local)
-        return wire_local_is_hung_up((struct wire_conn *)(uintptr_t)conn);
+        return wire_local_is_hung_up(conn);
     return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 &&
            (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }

@@ -55,7 +55,7 @@ static void stash_set(struct wire_input *input, const char *data, size_t len) {
 
 /* ---- delivering ---- */
 
-static struct wire_message message_of(const struct wire_header *header, const char *meta) {
+struct wire_message wire_message_of(const struct wire_header *header, const char *meta) {
     return (struct wire_message){.type = (enum wire_type)header->type,
                                  .flags = header->flags,
                                  .id = header->id,
@@ -77,8 +77,8 @@ struct status *wire_payload_alloc(struct wire_conn *conn, const struct wire_mess
     return NULL;
 }
 
-static void deliver(struct wire_conn *conn, struct wire_message *message,
-                    struct buffer *payload_take) {
+void wire_deliver(struct wire_conn *conn, struct wire_message *message,
+                  struct buffer *payload_take) {
     message->payload = payload_take;
     if (wire_conn_is_live(conn))
         conn->handlers->on_message(conn->owner, conn, message);
@@ -117,7 +117,7 @@ static void add_to_checksum(struct wire_input *input, const char *bytes, size_t 
 /* Delivers a small message that is in memory completely. */
 static struct status *deliver_small(struct wire_conn *conn, const struct wire_header *header,
                                     const char *front) {
-    struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
+    struct wire_message message = wire_message_of(header, front + WIRE_HEADER_BYTES);
     const char *bytes = payload_at(header, front);
     struct buffer *payload = NULL;
     if (wire_checksum_size(header, header->payload_len) > 0)
@@ -129,7 +129,7 @@ static struct status *deliver_small(struct wire_conn *conn, const struct wire_he
             return NULL;
         memcpy(payload->data, bytes, header->payload_len);
     }
-    deliver(conn, &message, payload);
+    wire_deliver(conn, &message, payload);
     return NULL;
 }
 
@@ -137,7 +137,7 @@ static struct status *deliver_small(struct wire_conn *conn, const struct wire_he
 static struct status *begin_large(struct wire_conn *conn, const struct wire_header *header,
                                   const char *front, size_t n_there) {
     struct wire_input *input = &conn->input;
-    struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
+    struct wire_message message = wire_message_of(header, front + WIRE_HEADER_BYTES);
     TRY(wire_payload_alloc(conn, &message, &input->payload));
     input->is_large = true;
     input->large = *header;
@@ -153,14 +153,14 @@ static struct status *begin_large(struct wire_conn *conn, const struct wire_head
 
 static void deliver_large(struct wire_conn *conn) {
     struct wire_input *input = &conn->input;
-    struct wire_message message = message_of(&input->large, input->large_meta.data);
+    struct wire_message message = wire_message_of(&input->large, input->large_meta.data);
     struct str meta = input->large_meta;
     struct buffer *payload = input->payload;
     input->frame_begin += message_bytes(&input->large);
     input->payload = NULL;
     input->large_meta = STR_INIT;
     if (payload)
-        deliver(conn, &message, payload);
+        wire_deliver(conn, &message, payload);
     str_fini(&meta);
 }
 

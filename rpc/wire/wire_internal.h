@@ -152,6 +152,11 @@ struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
  * RESOURCE_EXHAUSTED. */
 struct status *wire_payload_alloc(struct wire_conn *conn, const struct wire_message *message,
                                   struct buffer **ret) MUST_USE;
+/* A message whose payload has not been read. */
+struct wire_message wire_message_of(const struct wire_header *header, const char *meta);
+/* Hands a message to the owner, unless the connection has ended. */
+void wire_deliver(struct wire_conn *conn, struct wire_message *message,
+                  struct buffer *payload_take);
 
 /* ---- wire_conn.c ---- */
 

@@ -163,25 +163,21 @@ size_t wire_local_queued_bytes(struct wire_conn *conn) {
 
 static struct status *deliver(struct wire_conn *conn, struct parcel *parcel) {
     const struct wire_header *header = &parcel->header;
-    struct wire_message message = {.type = (enum wire_type)header->type,
-                                   .id = header->id,
-                                   .meta = {parcel->meta, header->meta_len},
-                                   .payload_len = header->payload_len};
+    struct wire_message message = wire_message_of(header, parcel->meta);
+    struct buffer *payload = parcel->payload;
     if (header->type == 0)
         return status_unavailable("%s closed the connection", conn->peer);
     TRY(wire_payload_check(message.type, header->payload_len, conn->handlers->max_payload_bytes));
     conn->input.frame_begin += all_bytes(parcel);
-    if (header->payload_len > 0) { /* the owner may refuse it or not want it, as from a socket */
+    if (payload && conn->handlers->alloc) { /* which may refuse it or not want it */
         struct buffer *allocated = NULL;
         TRY(wire_payload_alloc(conn, &message, &allocated));
         if (!allocated)
             return NULL;
         buffer_unref(allocated);
     }
-    message.payload = parcel->payload;
     parcel->payload = NULL;
-    conn->handlers->on_message(conn->owner, conn, &message);
-    buffer_unref(message.payload);
+    wire_deliver(conn, &message, payload);
     return NULL;
 }
 

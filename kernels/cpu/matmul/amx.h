@@ -98,6 +98,13 @@ struct amx_layout {
 };
 static const struct amx_layout amx_packed = {AMX_TILE, 64};
 
+/* Adds a part of a left tile times the right tile 3 to the sums in tile 0 or 1. */
+#define AMX_ADD_PART(sums, part, layout)         \
+    do {                                         \
+        _tile_loadd(2, (part), (layout).stride); \
+        _tile_dpbf16ps(sums, 2, 3);              \
+    } while (0)
+
 /* Adds 32 x 32 times 32 x 16 values: `a` and `b` are the left tiles of the two blocks.
  *
  * Only four tiles are in use. Two hardware threads share a core's tile registers, and renaming
@@ -108,31 +115,20 @@ AMX_INLINE void amx_add(const uint16_t *a, const uint16_t *b, struct amx_layout 
                         const uint16_t *c, struct amx_layout right) {
     const int64_t middle = left.part, low = 2 * left.part;
     _tile_loadd(3, c, right.stride);
-    _tile_loadd(2, a + low, left.stride);
-    _tile_dpbf16ps(0, 2, 3);
-    _tile_loadd(2, a + middle, left.stride);
-    _tile_dpbf16ps(0, 2, 3);
-    _tile_loadd(2, a, left.stride);
-    _tile_dpbf16ps(0, 2, 3);
-    _tile_loadd(2, b + low, left.stride);
-    _tile_dpbf16ps(1, 2, 3);
-    _tile_loadd(2, b + middle, left.stride);
-    _tile_dpbf16ps(1, 2, 3);
-    _tile_loadd(2, b, left.stride);
-    _tile_dpbf16ps(1, 2, 3);
+    AMX_ADD_PART(0, a + low, left);
+    AMX_ADD_PART(0, a + middle, left);
+    AMX_ADD_PART(0, a, left);
+    AMX_ADD_PART(1, b + low, left);
+    AMX_ADD_PART(1, b + middle, left);
+    AMX_ADD_PART(1, b, left);
     _tile_loadd(3, c + right.part, right.stride);
-    _tile_dpbf16ps(1, 2, 3);
-    _tile_loadd(2, b + middle, left.stride);
-    _tile_dpbf16ps(1, 2, 3);
-    _tile_loadd(2, a, left.stride);
-    _tile_dpbf16ps(0, 2, 3);
-    _tile_loadd(2, a + middle, left.stride);
-    _tile_dpbf16ps(0, 2, 3);
+    _tile_dpbf16ps(1, 2, 3); /* with b, which is in tile 2 still */
+    AMX_ADD_PART(1, b + middle, left);
+    AMX_ADD_PART(0, a, left);
+    AMX_ADD_PART(0, a + middle, left);
     _tile_loadd(3, c + 2 * right.part, right.stride);
-    _tile_loadd(2, a, left.stride);
-    _tile_dpbf16ps(0, 2, 3);
-    _tile_loadd(2, b, left.stride);
-    _tile_dpbf16ps(1, 2, 3);
+    AMX_ADD_PART(0, a, left);
+    AMX_ADD_PART(1, b, left);
 }
 
 /* Stores the sums of both blocks as 32 rows of 16 floats. */

@@ -316,11 +316,11 @@ static int start_thread(struct debug_hub *hub) {
 /* Called with the lock. The thread may run before its hooks are set, but has nothing to do yet. */
 static struct status *start(struct debug_hub *hub, struct kernel_ctx *ctx) {
     struct status *why = NULL;
-    int error = hub->is_started ? 0 : start_thread(hub);
-    if (error)
-        return status_exhausted("no thread for a debug server: %s", strerror(error));
     if (hub->is_started)
         return NULL;
+    int error = start_thread(hub);
+    if (error)
+        return status_exhausted("no thread for a debug server: %s", strerror(error));
     hub->is_started = true;
     ctx->host->at_end(ctx, &hub->end);
     hub->ctx = (struct kernel_ctx){.host = ctx->host, .host_data = ctx->host_data};

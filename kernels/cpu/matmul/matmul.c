@@ -234,3 +234,65 @@ void matmul_run(enum dtype dtype, const struct matmul *g) {
         multiply_whole(dtype, &piece);
     }
 }
+
+/* ---- one product on several threads ---- */
+
+/* Do oneDNN or BLAS compute it? */
+static bool is_of_library(enum dtype dtype, const struct matmul *g) {
+    if (is_large(dtype, g) && (matmul_dot_suits(g) || matmul_amx_suits(g)))
+        return false;
+    return dtype_in(dtype, DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX);
+}
+
+/* The rows of a call of a library. A call packs the other operand again, which costs as much as
+ * some 20 rows. So there are few units, but enough for many threads, and an even number of equal
+ * ones, for two. A cancel is seen between units. */
+static int64_t rows_of_call(double row_ns, int64_t side) {
+    enum { ROUND = 16, LEAST_UNIT = 64, MOST_UNITS = 16 };
+    const double least_ns = 20e3, most_ns = 30e6;
+    double unit = MAX((double)side / MOST_UNITS, least_ns / row_ns);
+    unit = MAX(MIN(unit, most_ns / row_ns), LEAST_UNIT);
+    int64_t n_units = MAX((int64_t)((double)side / unit) / 2 * 2, (int64_t)1);
+    return ((side - 1) / n_units / ROUND + 1) * ROUND;
+}
+
+struct matmul_division matmul_divide(enum dtype dtype, const struct matmul *whole, bool by_rows) {
+    enum { JOINED_UNIT = 16 };
+    int64_t side = by_rows ? whole->m : whole->n;
+    struct matmul_division division = {.by_rows = by_rows, .unit = JOINED_UNIT, .joins = true};
+    if (is_of_library(dtype, whole)) {
+        double n = multiplications(whole), product_ns = n * matmul_cost_ns(dtype, n) + 1;
+        division.unit =
+            rows_of_call(product_ns / (double)MAX(side, (int64_t)1), MAX(side, (int64_t)1));
+        division.joins = false;
+    }
+    division.n_units = (side + division.unit - 1) / division.unit;
+    return division;
+}
+
+static void run_part(enum dtype dtype, const struct matmul *whole, bool by_rows, int64_t first,
+                     int64_t end) {
+    int64_t size = (int64_t)dtype_size(dtype);
+    struct matmul g = *whole;
+    g.whole_m = matmul_whole_m(whole);
+    g.whole_n = matmul_whole_n(whole);
+    if (by_rows) {
+        g.m = end - first;
+        g.a = (const char *)g.a + first * (g.trans_a ? 1 : g.lda) * size;
+        g.c = (char *)g.c + first * g.ldc * size;
+    } else {
+        g.n = end - first;
+        g.b = (const char *)g.b + first * (g.trans_b ? g.ldb : 1) * size;
+        g.c = (char *)g.c + first * size;
+    }
+    matmul_run(dtype, &g);
+}
+
+void matmul_run_units(enum dtype dtype, const struct matmul *whole,
+                      const struct matmul_division *division, int64_t begin, int64_t end) {
+    int64_t side = division->by_rows ? whole->m : whole->n,
+            step = division->joins ? end - begin : 1;
+    for (; begin < end; begin += step)
+        run_part(dtype, whole, division->by_rows, begin * division->unit,
+                 MIN((begin + step) * division->unit, side));
+}

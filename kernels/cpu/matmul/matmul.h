@@ -17,11 +17,9 @@ struct matmul {
     int64_t lda, ldb, ldc;
     bool trans_a, trans_b, adds, conjugates;
     /* Of the product that this one is rows or columns of, so that the choice of an implementation
-     * does not depend on how a product is divided. 0: m and n.
-     *   AMX            the bits of a result do not depend on the division either, nor on infinities
-     *                  and NaN in other rows of a and columns of b, unless a sum overflows
-     *   oneDNN, BLAS   may compute the last rows of a part, or parts of few rows, by another loop,
-     *                  and round otherwise: the last bits depend on the division */
+     * does not depend on how a product is divided. 0: m and n. With AMX the bits of a result depend
+     * neither on the division, nor on infinities and NaN in other rows of a and columns of b,
+     * unless a sum overflows. With oneDNN and BLAS they depend on it; see matmul_division. */
     int64_t whole_m, whole_n;
 };
 
@@ -29,6 +27,24 @@ struct matmul {
  * Integers wrap. A product with a long k asks pool_is_unwanted every few milliseconds, and leaves c
  * unfinished once it is. */
 void matmul_run(enum dtype dtype, const struct matmul *g);
+
+/* How one product is divided over threads: into units of `unit` rows, or of columns. The units
+ * depend on the product only, and not on the pool. oneDNN and BLAS compute parts of few rows, and
+ * the last rows of a part, by other loops, which round otherwise. So each unit is a call of its
+ * own, and a result has the same bits whoever computes it. */
+struct matmul_division {
+    bool by_rows;
+    bool joins; /* neighbouring units may be one call, because the bits stay the same */
+    int64_t unit, n_units;
+};
+
+/* Divides the product of this size. Its pointers are not read. */
+struct matmul_division matmul_divide(enum dtype dtype, const struct matmul *whole, bool by_rows);
+
+/* Computes the units [begin, end) of a product. Units of one product may run on several threads at
+ * once. */
+void matmul_run_units(enum dtype dtype, const struct matmul *whole,
+                      const struct matmul_division *division, int64_t begin, int64_t end);
 
 static inline int64_t matmul_whole_m(const struct matmul *g) {
     return g->whole_m ? g->whole_m : g->m;

@@ -23,9 +23,9 @@ enum {
     LEAST_DEPTH = 48,
 };
 
-static bool suits(const struct matmul *g) {
+bool matmul_amx_suits(const struct matmul *g) {
     return matmul_whole_m(g) >= LEAST_ROWS && matmul_whole_n(g) >= LEAST_COLUMNS &&
-           g->k >= LEAST_DEPTH;
+           g->k >= LEAST_DEPTH && amx_is_there();
 }
 
 static bool are_finite(const struct matmul *g) {
@@ -178,7 +178,7 @@ static void repair(const struct matmul *g, matmul_other *other) {
 }
 
 bool matmul_amx(const struct matmul *g, matmul_other *other) {
-    if (!suits(g) || !amx_is_there())
+    if (!matmul_amx_suits(g))
         return false;
     if (g->adds && are_finite(g))
         multiply_all(g);
@@ -187,6 +187,11 @@ bool matmul_amx(const struct matmul *g, matmul_other *other) {
     return true;
 }
 #else
+bool matmul_amx_suits(const struct matmul *g) {
+    (void)g;
+    return false;
+}
+
 bool matmul_amx(const struct matmul *g, matmul_other *other) {
     (void)g, (void)other;
     return false;

@@ -77,20 +77,29 @@ WIDE static void dot_product(const struct matmul *g) {
 /* Is this loop faster than oneDNN's product? Measured for sizes from 4 to 4096, it is for long rows
  * when either there are few results for each row of b, or the rows are a power of two apart. At
  * such distances a library's packing uses only a few sets of the cache. */
-static bool suits(const struct matmul *g) {
+static bool is_fast(const struct matmul *g) {
     enum { LONG = 256, FEW_ROWS = 24, FEW_BOTH = 64, SOME_ROWS = 48, CONFLICT = 512 };
     int64_t m = matmul_whole_m(g), n = matmul_whole_n(g);
     return g->k >= LONG && (m <= FEW_ROWS || (m <= FEW_BOTH && n <= FEW_BOTH) ||
                             (m <= SOME_ROWS && g->ldb % CONFLICT == 0));
 }
 
+bool matmul_dot_suits(const struct matmul *g) {
+    return g->trans_b && !g->trans_a && is_fast(g) && __builtin_cpu_supports("avx512f");
+}
+
 bool matmul_dot(const struct matmul *g) {
-    if (!g->trans_b || g->trans_a || !suits(g) || !__builtin_cpu_supports("avx512f"))
+    if (!matmul_dot_suits(g))
         return false;
     dot_product(g);
     return true;
 }
 #else
+bool matmul_dot_suits(const struct matmul *g) {
+    (void)g;
+    return false;
+}
+
 bool matmul_dot(const struct matmul *g) {
     (void)g;
     return false;

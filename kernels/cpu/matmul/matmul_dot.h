@@ -5,6 +5,10 @@
 
 #include "kernels/cpu/matmul/matmul.h"
 
+/* Answers whether matmul_dot computes products of this size. Their bits do not depend on how a
+ * product is divided. */
+bool matmul_dot_suits(const struct matmul *g);
+
 /* Computes c = a · bᵀ when g is such a product and the machine has AVX-512. Otherwise returns false
  * and does nothing. */
 bool matmul_dot(const struct matmul *g);

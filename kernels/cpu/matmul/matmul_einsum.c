@@ -242,29 +242,37 @@ static struct status *gather_operand(const struct einsum_job *job, struct operan
     return NULL;
 }
 
+static struct matmul product_of(const struct einsum_job *job, int64_t batch) {
+    int64_t size = (int64_t)dtype_size(job->state->compute), m = job->rows, k = job->inner,
+            n = job->columns;
+    return (struct matmul){.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = job->a + batch * m * k * size,
+                           .b = job->b + batch * k * n * size,
+                           .c = job->c + batch * m * n * size,
+                           .lda = k,
+                           .ldb = n,
+                           .ldc = n};
+}
+
 static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t row,
                           int64_t n_rows) {
-    enum dtype compute = job->state->compute;
-    int64_t size = (int64_t)dtype_size(compute), k = job->inner, n = job->columns;
-    struct matmul g = {.m = n_rows,
-                       .n = n,
-                       .whole_m = job->rows,
-                       .whole_n = n,
-                       .k = k,
-                       .lda = k,
-                       .ldb = n,
-                       .ldc = n};
-    g.a = job->a + (batch * job->rows + row) * k * size;
-    g.b = job->b + batch * k * n * size;
-    g.c = job->c + (batch * job->rows + row) * n * size;
-    matmul_run(compute, &g);
+    int64_t size = (int64_t)dtype_size(job->state->compute);
+    struct matmul g = product_of(job, batch);
+    g.whole_m = g.m;
+    g.whole_n = g.n;
+    g.m = n_rows;
+    g.a = (const char *)g.a + row * g.lda * size;
+    g.c = (char *)g.c + row * g.ldc * size;
+    matmul_run(job->state->compute, &g);
 }
 
 static void multiply_range(void *arg, int64_t begin, int64_t end) {
     const struct einsum_job *job = arg;
-    if (job->n_batch == 1) { /* neighbouring units are one product */
-        int64_t first = begin * job->unit_rows;
-        multiply_rows(job, 0, first, MIN(end * job->unit_rows, job->rows) - first);
+    if (job->n_batch == 1) {
+        struct matmul whole = product_of(job, 0);
+        matmul_run_units(job->state->compute, &whole, &job->division, begin, end);
         return;
     }
     for (; begin < end; begin++) {
@@ -280,8 +288,12 @@ static void multiply(struct kernel_ctx *ctx, struct einsum_job *job) {
     double row_ns = 0.1 * (double)job->inner * (double)job->columns,
            n = (double)job->rows * (double)job->inner * (double)job->columns,
            product_ns = n * matmul_cost_ns(job->state->compute, n);
-    job->unit_rows = job->n_batch == 1 ? 1 : job->rows;
-    if (job->n_batch > 1 && product_ns > 2 * UNIT_NS)
+    job->unit_rows = job->rows;
+    if (job->n_batch == 1) {
+        struct matmul whole = product_of(job, 0);
+        job->division = matmul_divide(job->state->compute, &whole, true);
+        job->unit_rows = job->division.unit;
+    } else if (product_ns > 2 * UNIT_NS)
         job->unit_rows =
             MIN(MAX((int64_t)(UNIT_NS / product_ns * (double)job->rows), (int64_t)LEAST_ROWS),
                 job->rows);

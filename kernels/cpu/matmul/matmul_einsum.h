@@ -4,6 +4,7 @@
 #define MILLRACE_KERNELS_CPU_MATMUL_MATMUL_EINSUM_H
 
 #include "common/ops/einsum_equation.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include "kernels/kernel.h"
 
 struct einsum_state {
@@ -54,7 +55,8 @@ struct einsum_job {
     int64_t n_batch, rows, inner, columns;
     const char *a, *b;
     char *c;
-    int64_t unit_rows, units; /* the rows of a unit of work; the units of each product */
+    struct matmul_division division; /* of the only product */
+    int64_t unit_rows, units;        /* the rows of a unit of work; the units of each product */
 };
 
 /* Computes output 0 on the device of the node: as on a host, with copies, sums and products of its

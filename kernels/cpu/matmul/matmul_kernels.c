@@ -24,11 +24,6 @@
 #include "kernels/support/moves.h"
 #include "kernels/support/scratch.h"
 
-enum {
-    /* rows or columns that a share is a multiple of: the libraries' whole register tiles */
-    SPLIT_ALIGN = 16,
-};
-
 enum batch_kind { NO_BATCH, EQUAL_BATCH, BROADCAST_BATCH };
 
 struct matmul_state {
@@ -63,7 +58,7 @@ struct matmul_job {
     const char *x, *y;
     char *out;
     int64_t m, k, n, n_products;
-    bool by_rows; /* how one product is split over the pool */
+    struct matmul_division division; /* of the only product, over the pool */
     int64_t tile_rows, tile_columns, row_tiles, column_tiles; /* of a product that takes long */
     bool conjugates; /* the product does it, the operands are as they came */
     bool hands_over; /* what has been computed is what the output holds */
@@ -80,9 +75,7 @@ static void conjugate_into(enum dtype dtype, void *to, const void *from, int64_t
     }
 }
 
-/* Computes rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
-static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows,
-                     int64_t column, int64_t n_columns) {
+static struct matmul product_of(const struct matmul_job *job, int64_t index) {
     const struct matmul_state *state = job->state;
     int64_t m = job->m, k = job->k, n = job->n, size = (int64_t)state->size, x_index = 0,
             y_index = 0;
@@ -92,23 +85,42 @@ static void multiply(const struct matmul_job *job, int64_t index, int64_t row, i
         x_index = broadcast_offset(job->plan, &cursor, 0);
         y_index = broadcast_offset(job->plan, &cursor, 1);
     }
-    struct matmul g = {.m = n_rows,
-                       .n = n_columns,
-                       .whole_m = m,
-                       .whole_n = n,
-                       .k = k,
-                       .lda = state->transpose_x ? m : k,
-                       .ldb = state->transpose_y ? k : n,
-                       .ldc = n,
-                       .trans_a = state->transpose_x,
-                       .trans_b = state->transpose_y,
-                       .conjugates = job->conjugates};
-    g.a = job->x + (x_index * m * k + row * (state->transpose_x ? 1 : k)) * size;
-    g.b = job->y + (y_index * k * n + column * (state->transpose_y ? k : 1)) * size;
-    g.c = job->out + ((index * m + row) * n + column) * size;
-    matmul_run(state->compute, &g);
+    return (struct matmul){.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = job->x + x_index * m * k * size,
+                           .b = job->y + y_index * k * n * size,
+                           .c = job->out + index * m * n * size,
+                           .lda = state->transpose_x ? m : k,
+                           .ldb = state->transpose_y ? k : n,
+                           .ldc = n,
+                           .trans_a = state->transpose_x,
+                           .trans_b = state->transpose_y,
+                           .conjugates = job->conjugates};
+}
+
+static void hand_rows_over(const struct matmul_job *job, int64_t index, int64_t row,
+                           int64_t n_rows) {
     if (job->hands_over)
-        kernel_hand_over(job->ctx, (index * m + row) * n, (index * m + row + n_rows) * n);
+        kernel_hand_over(job->ctx, (index * job->m + row) * job->n,
+                         (index * job->m + row + n_rows) * job->n);
+}
+
+/* Computes rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
+static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows,
+                     int64_t column, int64_t n_columns) {
+    const struct matmul_state *state = job->state;
+    int64_t size = (int64_t)state->size;
+    struct matmul g = product_of(job, index);
+    g.whole_m = g.m;
+    g.whole_n = g.n;
+    g.m = n_rows;
+    g.n = n_columns;
+    g.a = (const char *)g.a + row * (g.trans_a ? 1 : g.lda) * size;
+    g.b = (const char *)g.b + column * (g.trans_b ? g.ldb : 1) * size;
+    g.c = (char *)g.c + (row * g.ldc + column) * size;
+    matmul_run(state->compute, &g);
+    hand_rows_over(job, index, row, n_rows);
 }
 
 static void multiply_stack(void *arg, int64_t begin, int64_t end) {
@@ -117,27 +129,30 @@ static void multiply_stack(void *arg, int64_t begin, int64_t end) {
         multiply(job, begin, 0, job->m, 0, job->n);
 }
 
-/* What is handed over should still be in the second-level cache, so rows are computed some at a
- * time, if they are many beside k: each time the right operand is packed again. Measured with
- * bench/fused_kernel: 8192 x 32 x 256 takes 0.87 of its time so, 512 x 512 x 512 would take 1.1. */
-static void multiply_rows(const struct matmul_job *job, int64_t first, int64_t end) {
+/* Units of rows that are computed, and handed over, at a time. What is handed over should still be
+ * in the second-level cache, if the rows are many beside k: each time the right operand is packed
+ * again. Measured with bench/fused_kernel: 8192 x 32 x 256 takes 0.87 of its time so,
+ * 512 x 512 x 512 would take 1.1. */
+static int64_t units_at_a_time(const struct matmul_job *job, int64_t n_units) {
     enum { CACHE_BYTES = 1 << 19, LEAST_ROWS = 256, ROWS_BY_DEPTH = 8 };
-    int64_t rows = end - first, row_bytes = job->n * (int64_t)job->state->size;
-    int64_t some = MAX(CACHE_BYTES / row_bytes / SPLIT_ALIGN * SPLIT_ALIGN, (int64_t)LEAST_ROWS);
-    if (job->hands_over && job->ctx->epilogue && rows >= 2 * some && some >= ROWS_BY_DEPTH * job->k)
-        rows = some;
-    for (; first < end; first += rows)
-        multiply(job, 0, first, MIN(rows, end - first), 0, job->n);
+    int64_t unit = job->division.unit, row_bytes = job->n * (int64_t)job->state->size,
+            some = MAX(CACHE_BYTES / row_bytes, (int64_t)LEAST_ROWS) / unit;
+    bool pays = some > 0 && n_units >= 2 * some && some * unit >= ROWS_BY_DEPTH * job->k;
+    return job->hands_over && job->ctx->epilogue && pays ? some : n_units;
 }
 
-/* Computes units of SPLIT_ALIGN rows or columns of the only product. */
-static void multiply_part(void *arg, int64_t begin, int64_t end) {
+/* Computes units of the only product. */
+static void multiply_units(void *arg, int64_t begin, int64_t end) {
     const struct matmul_job *job = arg;
-    int64_t first = begin * SPLIT_ALIGN;
-    if (job->by_rows)
-        multiply_rows(job, first, MIN(end * SPLIT_ALIGN, job->m));
-    else
-        multiply(job, 0, 0, job->m, first, MIN(end * SPLIT_ALIGN, job->n) - first);
+    const struct matmul_division *division = &job->division;
+    struct matmul whole = product_of(job, 0);
+    int64_t step = division->by_rows ? units_at_a_time(job, end - begin) : end - begin;
+    for (; begin < end; begin += step) {
+        int64_t to = MIN(begin + step, end), row = begin * division->unit;
+        matmul_run_units(job->state->compute, &whole, division, begin, to);
+        if (division->by_rows)
+            hand_rows_over(job, 0, row, MIN(to * division->unit, job->m) - row);
+    }
 }
 
 /* ---- products that take long ---- */
@@ -176,7 +191,6 @@ static bool cut_into_tiles(struct matmul_job *job, double cost_ns) {
 static void matmul_run_job(struct matmul_job *job, struct pool *pool) {
     double multiplications = (double)job->m * (double)job->n * (double)job->k;
     double cost = multiplications * matmul_cost_ns(job->state->compute, multiplications) + 20;
-    int64_t longer = MAX(job->m, job->n);
     if (cut_into_tiles(job, cost)) {
         job->hands_over &= job->column_tiles == 1;
         int64_t n_tiles = job->row_tiles * job->column_tiles;
@@ -188,10 +202,11 @@ static void matmul_run_job(struct matmul_job *job, struct pool *pool) {
         pool_parallel_for(pool, job->n_products, cost, multiply_stack, job);
         return;
     }
-    job->by_rows = job->m >= job->n;
-    job->hands_over &= job->by_rows;
-    int64_t units = (longer + SPLIT_ALIGN - 1) / SPLIT_ALIGN;
-    pool_parallel_for(pool, units, cost / (double)units, multiply_part, job);
+    struct matmul whole = product_of(job, 0);
+    job->division = matmul_divide(job->state->compute, &whole, job->m >= job->n);
+    job->hands_over &= job->division.by_rows;
+    int64_t units = job->division.n_units;
+    pool_parallel_for(pool, units, cost / (double)units, multiply_units, job);
 }
 
 /* Gives an input as compute elements: the input itself, or a converted copy that *ret_copy

@@ -3,8 +3,6 @@
 #include "kernels/cpu/nn/rnn_internal.h"
 #include "kernels/cpu/nn/widen.h"
 
-enum { SHARE = 64 }; /* rows or columns of one share of a product */
-
 struct status *rnn_open(const struct kernel_ctx *ctx, struct rnn_operands *operands) {
     memset(operands, 0, sizeof(*operands));
     CHECK(ctx->instance->n_inputs <= RNN_MAX_OPERANDS &&
@@ -35,35 +33,22 @@ void rnn_close(struct kernel_ctx *ctx, struct rnn_operands *operands, bool store
 }
 
 struct product_job {
-    const struct rnn_product *product;
-    bool by_rows;
+    struct matmul whole;
+    struct matmul_division division;
 };
 
 static void product_range(void *arg, int64_t begin, int64_t end) {
     const struct product_job *job = arg;
-    const struct rnn_product *p = job->product;
-    int64_t n = job->by_rows ? p->m : p->n, first = begin * SHARE,
-            count = MIN(end * SHARE, n) - first;
-    struct matmul g = {p->m,   p->n,   p->k,   p->a,       p->b,       p->c,
-                       p->lda, p->ldb, p->ldc, p->trans_a, p->trans_b, p->adds};
-    g.whole_m = p->m, g.whole_n = p->n;
-    if (job->by_rows) {
-        g.m = count;
-        g.a = p->a + first * (p->trans_a ? 1 : p->lda);
-        g.c = p->c + first * p->ldc;
-    } else {
-        g.n = count;
-        g.b = p->b + first * (p->trans_b ? p->ldb : 1);
-        g.c = p->c + first;
-    }
-    matmul_run(DT_FLOAT, &g);
+    matmul_run_units(DT_FLOAT, &job->whole, &job->division, begin, end);
 }
 
 void rnn_multiply(const struct kernel_ctx *ctx, const struct rnn_product *p) {
-    struct product_job job = {p, p->m >= p->n};
-    int64_t shares = ((job.by_rows ? p->m : p->n) + SHARE - 1) / SHARE;
     if (p->m == 0 || p->n == 0)
         return;
-    double cost_ns = (double)p->m * (double)p->n * (double)p->k / (double)shares * 0.02 + 100;
-    pool_parallel_for(ctx->pool, shares, cost_ns, product_range, &job);
+    struct product_job job = {.whole = {p->m, p->n, p->k, p->a, p->b, p->c, p->lda, p->ldb, p->ldc,
+                                        p->trans_a, p->trans_b, p->adds}};
+    job.division = matmul_divide(DT_FLOAT, &job.whole, p->m >= p->n);
+    double units = (double)job.division.n_units,
+           cost_ns = (double)p->m * (double)p->n * (double)p->k / units * 0.02 + 100;
+    pool_parallel_for(ctx->pool, job.division.n_units, cost_ns, product_range, &job);
 }

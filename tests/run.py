@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the suites one after another and ends with "N passed, N failed[, N skipped]".
+"""Runs the suites, two at a time, and ends with "N passed, N failed[, N skipped]".
 
-    tests/run.py [--long] [--only SUITE[,SUITE]] [--must-run SUITE[,SUITE]] [--list]
+    tests/run.py [--long] [--only SUITE[,SUITE]] [--must-run SUITE[,SUITE]] [--jobs N] [--list]
 
 A suite is a row in SUITES: a name, a function that returns how many tests passed, failed and were
 skipped, and what the suite covers. Without --long, suites that take long run a seeded sample of
-their tests.
+their tests. Most suites wait for their daemons half of the time, so two fill two cores. Each suite
+is a process of its own, and its output is printed when it ends.
 """
 import argparse
 import concurrent.futures
@@ -30,6 +31,12 @@ class Tally:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+
+
+def counts_of(output):
+    """The tally of a closing line; None where the output has none."""
+    counts = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
+    return Tally(*(int(n or 0) for n in counts[-1])) if counts else None
 
 
 def run(command, timeout_s=TIMEOUT_S, env=None):
@@ -92,8 +99,7 @@ def suite_check(options):
     status, output = run(["/usr/bin/python3", "tools/check.py"])
     if status != 0:
         show_failure("tools/check.py", output)
-    counts = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.M)
-    return Tally(int(counts[-1][0]), int(counts[-1][1])) if counts else Tally(0, 1)
+    return counts_of(output) or Tally(0, 1)
 
 
 def cancel_points(options):
@@ -138,15 +144,14 @@ def run_python_suite(script, options, timeout_s=3600, env=None, arguments=(), pr
     """A Python program whose last line is "N passed, N failed[, N skipped]"."""
     command = [*prefix, PYTHON, script, *arguments] + (["--long"] if options.long else [])
     status, output = run(command, timeout_s, env)
-    counts = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
-    if not counts:
+    tally = counts_of(output)
+    if tally is None:
         show_failure(script, output)
         return Tally(0, 1)
-    passed, failed, skipped = (int(n or 0) for n in counts[-1])
-    if failed or status != 0:
+    if tally.failed or status != 0:
         show_failure(script, output)
-        failed = max(failed, 1)
-    return Tally(passed, failed, skipped)
+        tally.failed = max(tally.failed, 1)
+    return tally
 
 
 def suite_kernels(options):
@@ -228,8 +233,7 @@ def suite_sim(options):
         return tally
     status, output = run(["/usr/bin/python3", "tests/sim/planted.py"], 7200)
     print(output, end="", flush=True)
-    counts = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.M)
-    tally.add(Tally(*map(int, counts[-1])) if counts else Tally(0, 1))
+    tally.add(counts_of(output) or Tally(0, 1))
     return tally
 
 
@@ -274,12 +278,11 @@ def suite_rdma(options):
     command = ["/usr/bin/python3", "tests/rdma/run.py", "--asan-build",
                os.path.join(ROOT, "build-asan")]
     status, output = run(command, 900)
-    counts = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
-    passed, failed, skipped = (int(n or 0) for n in counts[-1]) if counts else (0, 1, 0)
-    if failed or skipped or status != 0:
+    tally = counts_of(output) or Tally(0, 1)
+    if tally.failed or tally.skipped or status != 0:
         show_failure("tests/rdma/run.py", output)
-        failed = max(failed, int(status != 0))
-    return Tally(passed, failed, skipped)
+        tally.failed = max(tally.failed, int(status != 0))
+    return tally
 
 
 SUITES = [
@@ -313,10 +316,61 @@ SUITES = [
 ]
 
 
+STARTS_FIRST = ("e2e",)  # takes as long as several others, which run beside it
+
+
 def cpu_s():
     """Processor time of all programs that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def closing_line(tally):
+    return (f"{tally.passed} passed, {tally.failed} failed"
+            + (f", {tally.skipped} skipped" if tally.skipped else ""))
+
+
+def run_suite(name, options):
+    """Runs one suite in this process, and prints its row."""
+    function, what = next((f, w) for n, f, w in SUITES if n == name)
+    start, work = time.time(), cpu_s()
+    tally = function(options)
+    took = time.time() - start
+    if name in options.must_run.split(",") and tally.skipped:
+        print(f"--- {name} was skipped, and must run")
+        tally.failed += tally.skipped
+        tally.skipped = 0
+    print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} "
+          f"skipped   {took:6.1f} s   {(cpu_s() - work) / max(took, 0.1):3.1f} cores   {what}",
+          flush=True)
+    return tally
+
+
+def run_suite_apart(name, options):
+    """Runs one suite in a process of its own. Returns (tally, what it printed but for the closing
+    line)."""
+    command = [sys.executable, os.path.abspath(__file__), "--only", name,
+               "--must-run", options.must_run] + ["--long"] * options.long
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL)
+    output = done.stdout.decode(errors="replace")
+    tally = counts_of(output)
+    if tally is None or (done.returncode != 0 and not tally.failed):
+        return Tally(0, 1), f"{output}--- {name} ended with status {done.returncode}\n"
+    return tally, output[:output.rstrip("\n").rfind("\n") + 1]
+
+
+def run_suites(names, options):
+    total = Tally()
+    first = [name for name in names if name in STARTS_FIRST]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        futures = [pool.submit(run_suite_apart, name, options)
+                   for name in first + [name for name in names if name not in first]]
+        for future in concurrent.futures.as_completed(futures):
+            tally, output = future.result()
+            print(output, end="", flush=True)
+            total.add(tally)
+    return total
 
 
 def main():
@@ -325,33 +379,24 @@ def main():
     parser.add_argument("--only", help="suites, joined by commas")
     parser.add_argument("--must-run", default="",
                         help="suites that fail where they would be skipped, joined by commas")
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count(), 2),
+                        help="suites that run at the same time")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
         for name, _, what in SUITES:
             print(f"{name:10} {what}")
         return 0
-    wanted = options.only.split(",") if options.only else [name for name, _, _ in SUITES]
-    unknown = set(wanted) - {name for name, _, _ in SUITES}
+    known = [name for name, _, _ in SUITES]
+    wanted = options.only.split(",") if options.only else known
+    unknown = set(wanted) - set(known)
     if unknown:
         parser.error(f"unknown suite: {', '.join(sorted(unknown))}")
-    total = Tally()
-    for name, function, what in SUITES:
-        if name not in wanted:
-            continue
-        start, work = time.time(), cpu_s()
-        tally = function(options)
-        took = time.time() - start
-        if name in options.must_run.split(",") and tally.skipped:
-            print(f"--- {name} was skipped, and must run")
-            tally.failed += tally.skipped
-            tally.skipped = 0
-        print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} "
-              f"skipped   {took:6.1f} s   {(cpu_s() - work) / max(took, 0.1):3.1f} cores   {what}",
-              flush=True)
-        total.add(tally)
-    print(f"{total.passed} passed, {total.failed} failed"
-          + (f", {total.skipped} skipped" if total.skipped else ""))
+    if len(wanted) == 1:
+        total = run_suite(wanted[0], options)
+    else:
+        total = run_suites([name for name in known if name in wanted], options)
+    print(closing_line(total))
     return 1 if total.failed or total.passed == 0 else 0
 
 

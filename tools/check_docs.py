@@ -14,7 +14,7 @@ GENERATED_PAGES = {
     "docs/paper-map.md": "tools/gen_docs.py",
     "docs/op_report.md": "run_kernels.py --report",
 }
-SKIPPED_FOLDERS = {".git", ".venv", "__pycache__", "corpus", "out"}
+SKIPPED_FOLDERS = {".git", ".venv", ".venv-tools", "__pycache__", "corpus", "out"}
 TEXT = (".c", ".h", ".inc", ".py", ".md", ".proto", ".build", ".ini", ".env", ".service", ".yaml",
         ".txt")
 

@@ -115,22 +115,25 @@ static struct status *take_tensor(struct span named, struct buffer *owner,
 static struct status *read_reply(const struct grpc_message *reply, const char *const *output_names,
                                  TF_Tensor **outputs, int noutputs, TF_Buffer *run_metadata) {
     struct proto_field field;
-    struct span body = reply->body, message = {"", 0};
+    struct span body = reply->body, message = {"", 0}, metadata = {NULL, 0};
     int more, code = 0;
     while ((more = proto_next(&body, &field)) > 0) {
         if (field.number == 1 && field.wire_type == 2)
             TRY(take_tensor(field.bytes, reply->buffer, output_names, outputs, noutputs));
-        else if (field.number == 2 && field.wire_type == 2 && run_metadata) {
-            TF_Buffer *copy = TF_NewBufferFromString(field.bytes.data, field.bytes.len);
-            *run_metadata = *copy;
-            free(copy);
-        } else if (field.number == 3 && field.wire_type == 0)
+        else if (field.number == 2 && field.wire_type == 2)
+            metadata = field.bytes;
+        else if (field.number == 3 && field.wire_type == 0)
             code = (int)field.value;
         else if (field.number == 4 && field.wire_type == 2)
             message = field.bytes;
     }
     if (more < 0)
         return status_internal("the reply to RunStep is malformed");
+    if (metadata.data && run_metadata) {
+        TF_Buffer *copy = TF_NewBufferFromString(metadata.data, metadata.len);
+        *run_metadata = *copy;
+        free(copy);
+    }
     TRY(status_from_wire(code, message));
     for (int i = 0; i < noutputs; i++)
         if (!outputs[i])

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/tensor/tensor_proto.h"
+
 struct fixture {
     TF_Graph *graph, *other;
     TF_Status *status;
@@ -211,6 +213,47 @@ static void test_an_import_refuses_what_exceeds_the_limits(void **state) {
     free(name);
 }
 
+/* A NodeDef: a NoOp behind another. */
+static void add_node_behind(struct str *graph_def, const char *name, const char *before) {
+    struct str node = STR_INIT, control = STR_INIT;
+    str_addf(&control, "^%s", before);
+    proto_add_bytes(&node, 1, name, strlen(name));
+    proto_add_bytes(&node, 2, "NoOp", 4);
+    proto_add_bytes(&node, 3, control.data, control.len);
+    proto_add_bytes(graph_def, 1, node.data, node.len);
+    str_fini(&node);
+    str_fini(&control);
+}
+
+static void test_a_cycle_is_refused_and_adds_nothing(void **state) {
+    struct fixture *f = *state;
+    struct str message = STR_INIT;
+    add_node_behind(&message, "a", "c");
+    add_node_behind(&message, "b", "a");
+    add_node_behind(&message, "c", "b");
+    TF_Buffer buffer = {message.data, message.len, NULL};
+    TF_GraphImportGraphDef(f->graph, &buffer, NULL, f->status);
+    expect_error(f, TF_INVALID_ARGUMENT, "3 nodes in a cycle", "node 'a'");
+    assert_null(TF_GraphOperationByName(f->graph, "a"));
+    TF_ImportGraphDefOptions *options = TF_NewImportGraphDefOptions();
+    TF_ImportGraphDefOptionsRemapControlDependency(options, "b", f->x);
+    TF_GraphImportGraphDef(f->graph, &buffer, options, f->status);
+    assert_int_equal(TF_GetCode(f->status), TF_OK); /* the graph's own "x" cuts the cycle */
+    assert_non_null(TF_GraphOperationByName(f->graph, "c"));
+    TF_DeleteImportGraphDefOptions(options);
+    str_fini(&message);
+}
+
+static void test_a_node_behind_itself_is_a_cycle(void **state) {
+    struct fixture *f = *state;
+    struct str message = STR_INIT;
+    add_node_behind(&message, "a", "a");
+    TF_Buffer buffer = {message.data, message.len, NULL};
+    TF_GraphImportGraphDef(f->graph, &buffer, NULL, f->status);
+    expect_error(f, TF_INVALID_ARGUMENT, "1 nodes in a cycle", "node 'a'");
+    str_fini(&message);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_null_names_are_reported_by_the_finish, setup,
@@ -222,6 +265,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_readers_accept_null, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_list_that_does_not_fit_its_storage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_function_needs_names_and_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_cycle_is_refused_and_adds_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_node_behind_itself_is_a_cycle, setup, teardown),
         cmocka_unit_test_setup_teardown(test_an_import_refuses_what_exceeds_the_limits, setup,
                                         teardown),
     };

@@ -2,13 +2,14 @@
  * partitioned over two parameter servers. The twin of examples/char_lstm.py with the full softmax.
  *
  *   cc examples/c/char_lstm.c -o char_lstm $(pkg-config --cflags --libs millrace)
- *   tfctl local --ps 2 --workers 1 -- ./char_lstm [STEPS] */
+ *   tfctl local --ps 2 --workers 1 -- ./char_lstm [STEPS]
+ *   MILLRACE_TARGET= ./char_lstm [STEPS]             without daemons, in this process */
 #include "example.h"
 
 enum { N_PS = 2, BATCH = 32, LENGTH = 20, N_EMBEDDED = 64, N_HIDDEN = 256, N_VARIABLES = 6 };
 
-static const char *const ps[N_PS] = {"/job:ps/task:0", "/job:ps/task:1"};
-#define WORKER "/job:worker/task:0"
+static const char *const tasks[N_PS] = {"/job:ps/task:0", "/job:ps/task:1"};
+#define WORKER place("/job:worker/task:0")
 
 /* ---- the text as numbers of its symbols ---- */
 
@@ -56,7 +57,7 @@ struct model {
 /* A variable on a parameter server, as the worker reads it. */
 static TF_Output variable(MR_Builder *b, int task, const char *name, const int64_t *dims,
                           int num_dims, MR_Initializer init) {
-    MR_SetDevice(b, ps[task]);
+    MR_SetDevice(b, place(tasks[task]));
     MR_Variable *made = MR_NewVariable(b, name, TF_FLOAT, dims, num_dims, init);
     MR_SetDevice(b, WORKER);
     return MR_Read(b, made);
@@ -148,6 +149,7 @@ static TF_Output loop_over_time(MR_Builder *b, TF_Output inputs, TF_Output w, TF
 /* ids → hidden states [BATCH · LENGTH, N_HIDDEN] */
 static TF_Output lstm(MR_Builder *b, TF_Output ids, int64_t n_symbols) {
     MR_Variable *table[N_PS] = {0};
+    const char *const ps[N_PS] = {place(tasks[0]), place(tasks[1])};
     MR_NewPartitionedVariable(b, "embedding", TF_FLOAT, MR_DIMS(n_symbols, N_EMBEDDED),
                               MR_RandomUniform(-0.08, 0.08, 2), ps, N_PS, table);
     TF_Output w = variable(b, 0, "lstm_w", MR_DIMS(N_EMBEDDED + N_HIDDEN, 4 * N_HIDDEN),

@@ -5,7 +5,8 @@
  * gradients on the parameter server and applies them once.
  *
  *   cc examples/c/digits.c -o digits $(pkg-config --cflags --libs millrace)
- *   tfctl local --ps 1 --workers 2 -- ./digits */
+ *   tfctl local --ps 1 --workers 2 -- ./digits
+ *   MILLRACE_TARGET= ./digits                        without daemons, in this process */
 #include "example.h"
 
 enum { N_WORKERS = 2, BATCH = 128, N_STEPS = 1200, N_VARIABLES = 4 };
@@ -65,20 +66,20 @@ static struct model build(MR_Builder *b) {
     struct model m;
     MR_Gradient gradients[N_WORKERS][N_VARIABLES] = {{{0}}}, means[N_VARIABLES] = {{0}};
     TF_Output losses[N_WORKERS], of_workers[N_WORKERS];
-    MR_SetDevice(b, "/job:ps/task:0");
+    MR_SetDevice(b, place("/job:ps/task:0"));
     struct network network = make_network(b);
-    MR_SetDevice(b, "/job:worker/task:0");
+    MR_SetDevice(b, place("/job:worker/task:0"));
     TF_Output x = m.feeds[0] = MR_Placeholder(b, "x", TF_FLOAT, MR_DIMS(-1, 64));
     TF_Output y = m.feeds[1] = MR_Placeholder(b, "y", TF_INT64, MR_DIMS(-1));
     TF_Output axis = MR_Scalar(b, TF_INT32, 0);
     TF_Output xs = MR_Op(b, "Split", "num_split=2", MR_INPUTS(axis, x));
     TF_Output ys = MR_Op(b, "Split", "num_split=2", MR_INPUTS(axis, y));
     for (int task = 0; task < N_WORKERS; task++) {
-        MR_SetDevice(b, task == 0 ? "/job:worker/task:0" : "/job:worker/task:1");
+        MR_SetDevice(b, place(task == 0 ? "/job:worker/task:0" : "/job:worker/task:1"));
         losses[task] = replica(b, &network, (TF_Output){xs.oper, task}, (TF_Output){ys.oper, task},
                                gradients[task]);
     }
-    MR_SetDevice(b, "/job:ps/task:0");
+    MR_SetDevice(b, place("/job:ps/task:0"));
     m.loss = average(b, losses);
     for (int i = 0; i < N_VARIABLES; i++) {
         for (int task = 0; task < N_WORKERS; task++)
@@ -87,7 +88,7 @@ static struct model build(MR_Builder *b) {
     }
     MR_Optimizer *momentum = MR_NewMomentum(b, MR_Scalar(b, TF_FLOAT, 0.1), 0.9, 0);
     m.train = MR_ApplyGradients(b, momentum, means, N_VARIABLES, NULL);
-    MR_SetDevice(b, "/job:worker/task:0");
+    MR_SetDevice(b, place("/job:worker/task:0"));
     TF_Output answer =
         MR_Op(b, "ArgMax", NULL, MR_INPUTS(logits_of(b, &network, x), MR_Scalar(b, TF_INT32, 1)));
     m.accuracy = mean(b, MR_Cast(b, MR_Binary(b, "Equal", answer, y), TF_FLOAT));

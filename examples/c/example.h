@@ -24,6 +24,12 @@ MAYBE_UNUSED static void expect_ok(const TF_Status *status) {
     exit(1);
 }
 
+/* Where a cluster has something. In one process, with MILLRACE_TARGET="", no task is named. */
+MAYBE_UNUSED static const char *place(const char *device) {
+    const char *target = getenv("MILLRACE_TARGET");
+    return target && !*target ? "" : device;
+}
+
 MAYBE_UNUSED static TF_Tensor *tensor_of(TF_DataType dtype, const void *data, const int64_t *dims,
                                          int num_dims) {
     size_t length = TF_DataTypeSize(dtype);

@@ -4,13 +4,14 @@
  * Variables live on the parameter server, the network on a worker.
  *
  *   cc examples/c/lenet.c -o lenet $(pkg-config --cflags --libs millrace)
- *   tfctl local --ps 1 --workers 1 -- ./lenet [STEPS] */
+ *   tfctl local --ps 1 --workers 1 -- ./lenet [STEPS]
+ *   MILLRACE_TARGET= ./lenet [STEPS]                 without daemons, in this process */
 #include "example.h"
 
 enum { BATCH = 64 };
 
-#define PS "/job:ps/task:0"
-#define WORKER "/job:worker/task:0"
+#define PS place("/job:ps/task:0")
+#define WORKER place("/job:worker/task:0")
 
 /* A variable on the parameter server, as the worker reads it. */
 static TF_Output variable(MR_Builder *b, const char *layer, const char *name, const int64_t *dims,

@@ -5,12 +5,13 @@
  * parameter servers; a step reads and changes a few hundred rows of them.
  *
  *   cc examples/c/word2vec.c -o word2vec $(pkg-config --cflags --libs millrace)
- *   tfctl local --ps 2 --workers 1 -- ./word2vec [STEPS] */
+ *   tfctl local --ps 2 --workers 1 -- ./word2vec [STEPS]
+ *   MILLRACE_TARGET= ./word2vec [STEPS]             without daemons, in this process */
 #include "example.h"
 
 enum { N_PS = 2, N_WORDS = 5000, N_DIMENSIONS = 64, N_NOISE = 64, BATCH = 512, WINDOW = 3 };
 
-static const char *const ps[N_PS] = {"/job:ps/task:0", "/job:ps/task:1"};
+static const char *const tasks[N_PS] = {"/job:ps/task:0", "/job:ps/task:1"};
 static const char *const shown[] = {"king", "love", "she", "sword", "brother", "night"};
 enum { N_SHOWN = sizeof shown / sizeof shown[0], N_NEAREST = 6 };
 
@@ -155,9 +156,10 @@ static TF_Output nearest(MR_Builder *b, MR_Variable **vectors, const int64_t *nu
 
 static struct model build(MR_Builder *b, const int64_t *shown_numbers) {
     struct model m;
+    const char *const ps[N_PS] = {place(tasks[0]), place(tasks[1])};
     MR_Variable *vectors[N_PS] = {0}, *w[N_PS] = {0}, *biases[N_PS] = {0};
     MR_SetSeed(b, 1);
-    MR_SetDevice(b, "/job:worker/task:0");
+    MR_SetDevice(b, place("/job:worker/task:0"));
     MR_NewPartitionedVariable(b, "vectors", TF_FLOAT, MR_DIMS(N_WORDS, N_DIMENSIONS),
                               MR_RandomUniform(-0.5 / N_DIMENSIONS, 0.5 / N_DIMENSIONS, 2), ps,
                               N_PS, vectors);

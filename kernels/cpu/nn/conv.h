@@ -6,11 +6,11 @@
  *   out     T [batch, out[0], out[1], out[2], out_channels]
  *
  * With fewer spatial dimensions the leading ones have size 1. oneDNN computes float where it is
- * installed and worth its start-up (conv_onednn.c), and AMX where the processor has it
- * (conv_amx.c). Other types and small problems are computed by
- * columns and matrix products (conv_gemm.c). half and bfloat16 are computed in float and rounded
- * once. The shape alone decides how work is split, so results do not depend on the number of
- * threads. */
+ * installed and worth its start-up (conv_onednn.c), AMX where the processor has it (conv_amx.c),
+ * and tiles where they save multiplications (conv_winograd.c). Other types and small problems are
+ * computed by columns and matrix products (conv_gemm.c). half and bfloat16 are computed in float
+ * and rounded once. The shape alone decides how work is split, so results do not depend on the
+ * number of threads. */
 #ifndef MILLRACE_KERNELS_CPU_NN_CONV_H
 #define MILLRACE_KERNELS_CPU_NN_CONV_H
 
@@ -50,13 +50,18 @@ struct status *conv_run(const struct kernel_ctx *ctx, enum conv_direction direct
                         const struct conv_shape *shape, enum dtype dtype,
                         const struct conv_operands *operands) MUST_USE;
 
-/* The implementations, in the order in which they are tried. The first two are for float and may
+/* The implementations, in the order in which they are tried. The first three are for float and may
  * refuse, with *ret_done set to false: conv_by_amx where the processor has no AMX, the shape does
- * not fill its tiles or a value is not finite; conv_by_onednn where oneDNN is not installed or
- * would use its reference code. conv_by_gemm is for float, double and int32. */
+ * not fill its tiles or a value is not finite; conv_by_winograd for other windows than 3 x 3 and
+ * 5 x 5 with strides of one, for few channels, or where a value is not finite; conv_by_onednn where
+ * oneDNN is not installed or would use its reference code. conv_by_gemm is for float, double and
+ * int32. */
 struct status *conv_by_amx(const struct kernel_ctx *ctx, enum conv_direction direction,
                            const struct conv_shape *shape, const struct conv_operands *operands,
                            bool *ret_done) MUST_USE;
+struct status *conv_by_winograd(const struct kernel_ctx *ctx, enum conv_direction direction,
+                                const struct conv_shape *shape,
+                                const struct conv_operands *operands, bool *ret_done) MUST_USE;
 struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction,
                               const struct conv_shape *shape, const struct conv_operands *operands,
                               bool *ret_done) MUST_USE;

@@ -36,6 +36,8 @@ static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_directio
         return conv_swapped(ctx, direction, shape, operands);
     TRY(conv_by_amx(ctx, direction, shape, operands, &is_done));
     if (!is_done)
+        TRY(conv_by_winograd(ctx, direction, shape, operands, &is_done));
+    if (!is_done)
         TRY(conv_by_onednn(ctx, direction, shape, operands, &is_done));
     return is_done ? NULL : conv_by_gemm(ctx, direction, shape, dtype, operands);
 }

@@ -27,11 +27,12 @@
 #include "kernels/support/scratch.h"
 
 enum {
-    MAX_CHANNELS = 512,
+    MAX_CHANNELS = 256, /* with more, the filter's planes do not stay in a cache */
     MAX_FILTER_SHARES = 16,
     LEAST_SHARE_TILES = 256,
-    CHUNK_BYTES = 512 << 10,  /* of the values of a chunk: half of a second-level cache */
-    LEAST_CHUNK = 16,         /* tiles */
+    CHUNK_BYTES = 256 << 10, /* of the values of a chunk: they stay in a second-level cache */
+    LEAST_CHUNK = 16,        /* tiles */
+    LEAST_TILES = 64,
     GAP = WINOGRAD_CHANNELS,  /* between planes, which else share sets of the cache */
     MAX_SUM_BYTES = 64 << 20, /* of a filter's gradients, by share */
 };
@@ -308,7 +309,7 @@ static int side_of(const struct conv_shape *s) { return s->window[1] == 3 ? 4 : 
 static bool saves_multiplications(const struct conv_shape *s) {
     int64_t side = side_of(s), n_tiles = divide_up(s->out[1], side) * divide_up(s->out[2], side);
     return 2 * n_tiles * WINOGRAD_PLANES <= s->out[1] * s->out[2] * s->window[1] * s->window[2] &&
-           n_tiles * s->batch >= 4 * LEAST_CHUNK;
+           n_tiles * s->batch >= LEAST_TILES;
 }
 
 static bool suits(enum conv_direction direction, const struct conv_shape *s) {

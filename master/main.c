@@ -36,8 +36,8 @@ enum {
 static const char WORKER_ADDRESS[] = "local:worker"; /* of the worker in this process */
 
 struct master_flags {
-    const char *listen, *cluster, *port_file, *admin, *admin_socket, *disable_passes, *dump_graph,
-        *expect, *cost_file;
+    const char *listen, *cluster, *port_file, *admin, *admin_socket, *disable_passes,
+        *enable_passes, *dump_graph, *expect, *cost_file;
     struct etcd_flags etcd;
     struct tls_flags tls;
     struct task_flags own; /* of the task that --with-worker adds */
@@ -51,7 +51,8 @@ struct master_flags {
     int64_t max_session_clusters;
     struct grpc_server_limits grpc;
     int64_t fold_max_bytes, fold_budget_ms;
-    const char **disabled_passes; /* the parts of disable_passes, NULL-terminated; in the arena */
+    /* the parts of disable_passes and enable_passes, NULL-terminated; in the arena */
+    const char **disabled_passes, **enabled_passes;
     struct cluster_spec spec;
     struct arena arena;
 };
@@ -191,24 +192,35 @@ static const struct option_row rows[] = {
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...",
         "leave out these optional passes: simplify, invariants, fold, branches, cse, waits, "
         "controls, fuse, contract")},
+    {ROW("enable-passes", OPTION_STRING, enable_passes, NULL, "NAME,...",
+        "run these passes, which are off because results may differ in the last bits: pads, "
+        "transposes")},
     {ROW("dump-graph", OPTION_STRING, dump_graph, NULL, "after:PASS",
         "log the graph as text after this pass; after:all for every pass")},
 };
 // clang-format on
 
-static struct status *read_passes(struct master_flags *flags) {
-    char *list = arena_strdup(&flags->arena, flags->disable_passes ? flags->disable_passes : ""),
-         *rest = list, *name;
+static struct status *read_pass_names(struct arena *arena, const char *flag, const char *names,
+                                      bool is_opt_in, const char ***ret) {
+    char *list = arena_strdup(arena, names ? names : ""), *rest = list, *name;
     int n = 0;
-    flags->disabled_passes = arena_array(&flags->arena, const char *, strlen(list) + 2);
+    *ret = arena_array(arena, const char *, strlen(list) + 2);
     while ((name = strsep(&rest, ", "))) {
         const struct pass *pass = pass_find(name);
-        if (*name && (!pass || !pass->is_optional))
-            return status_invalid("disable-passes: '%s' is not an optional pass", name);
+        if (*name && (!pass || !pass->is_optional || pass->is_opt_in != is_opt_in))
+            return status_invalid("%s: '%s' is not an optional pass%s", flag, name,
+                                  is_opt_in ? " that is off by default" : "");
         if (*name)
-            flags->disabled_passes[n++] = name;
+            (*ret)[n++] = name;
     }
     return NULL;
+}
+
+static struct status *read_passes(struct master_flags *flags) {
+    TRY(read_pass_names(&flags->arena, "disable-passes", flags->disable_passes, false,
+                        &flags->disabled_passes));
+    return read_pass_names(&flags->arena, "enable-passes", flags->enable_passes, true,
+                           &flags->enabled_passes);
 }
 
 static struct status *check_dump_graph(const char *dump) {
@@ -589,6 +601,7 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->compile.fold_max_bytes = flags->fold_max_bytes;
     ret->compile.fold_budget_ns = flags->fold_budget_ms * 1000000;
     ret->compile.disabled_passes = flags->disabled_passes;
+    ret->compile.enabled_passes = flags->enabled_passes;
     ret->compile.dump_after = flags->dump_graph ? flags->dump_graph + 6 : NULL;
 }
 

@@ -2,9 +2,9 @@
  * (compile.h).
  *
  * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_simplify.c,
- * pass_invariants.c, pass_fold.c, pass_branches.c, pass_cse.c, pass_waits.c, pass_controls.c,
- * pass_datasets.c, place.h, pass_place.c, pass_debug.c, pass_fuse.c, pass_contract.c,
- * pass_partition.c, pass_functions.c. */
+ * pass_invariants.c, pass_fold.c, pass_branches.c, pass_cse.c, pass_pads.c, pass_transposes.c,
+ * pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_debug.c, pass_fuse.c,
+ * pass_contract.c, pass_partition.c, pass_functions.c. */
 #include "master/compile/compile.h"
 
 #include <stdlib.h>
@@ -26,6 +26,8 @@ const struct pass compile_passes[] = {
     {"fold",       pass_fold,       "OSDI 3.3 constant folding",                 true,  false},
     {"branches",   pass_branches,   "CF 3.2: dead branches of constants",        true,  true},
     {"cse",        pass_cse,        "WP 5.1 common subexpressions",              true,  false},
+    {"pads",       pass_pads,       "Pad into Conv2D",                           true, false, true},
+    {"transposes", pass_transposes, "Transpose into products",                   true, true, true},
     {"waits",      pass_waits,      "what only waits is not computed",           true,  false},
     {"controls",   pass_controls,   "control edges that say nothing new",        true,  true},
     {"datasets",   pass_datasets,   "datasets as graphs, for clients",           false, false},
@@ -66,15 +68,17 @@ void compile_options_default(struct compile_options *options) {
 
 /* ---- running passes ---- */
 
-static bool is_switched_off(const struct pass *pass, const struct compile_options *options) {
-    if (!pass->is_optional)
-        return false;
-    if (options->no_optimizations)
-        return true;
-    for (const char *const *name = options->disabled_passes; name && *name; name++)
-        if (strcmp(*name, pass->name) == 0)
+static bool is_listed(const char *const *names, const char *pass) {
+    for (; names && *names; names++)
+        if (strcmp(*names, pass) == 0)
             return true;
     return false;
+}
+
+static bool is_switched_off(const struct pass *pass, const struct compile_options *options) {
+    return pass->is_optional &&
+           (options->no_optimizations || is_listed(options->disabled_passes, pass->name) ||
+            (pass->is_opt_in && !is_listed(options->enabled_passes, pass->name)));
 }
 
 static void dump_graph(const struct graph *graph, const char *pass, const char *where) {

@@ -2,8 +2,9 @@
  * 5.1; OSDI 3.3].
  *
  *   session graph ─► cut at feeds and fetches ─► prune ─► inline ─► simplify ─►
- *     invariants ─► fold ─► branches ─► cse ─► waits ─► controls ─► place ─► debug ─► fuse ─►
- *     contract ─► partition ─► one graph per task, with the functions that kernels call
+ *     invariants ─► fold ─► branches ─► cse ─► pads ─► transposes ─► waits ─► controls ─►
+ *     place ─► debug ─► fuse ─► contract ─► partition ─► one graph per task, with the functions
+ *     that kernels call
  *
  * Stateful nodes and their colocation groups have been placed before, once for the session's whole
  * graph (place_session). The passes are rows of a table (compile.c). A pass says whether it changed
@@ -57,6 +58,7 @@ struct compile_options {
      * wish, or the operator's */
     bool recv_scheduling;
     const char *const *disabled_passes; /* names; NULL-terminated or NULL */
+    const char *const *enabled_passes;  /* the same, of passes that are off by default */
     /* a pass ("cse") or "all": write the graph's text to the log after it; NULL: never */
     const char *dump_after;
     /* gets a line for each node: its device, and why; NULL: nobody wants to know */
@@ -111,6 +113,8 @@ struct pass {
     /* its changes leave the shapes of the remaining values alone, so that compilation_shapes need
      * not infer them again */
     bool keeps_shapes;
+    /* optional, and off by default, since results may differ in the last bits */
+    bool is_opt_in;
 };
 extern const struct pass compile_passes[];
 extern const size_t n_compile_passes;

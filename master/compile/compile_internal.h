@@ -35,6 +35,8 @@ struct status *pass_invariants(struct compilation *c, bool *ret_changed) MUST_US
 struct status *pass_fold(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_branches(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_cse(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_pads(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_transposes(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_waits(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_controls(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_datasets(struct compilation *c, bool *ret_changed) MUST_USE;

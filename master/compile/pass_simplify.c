@@ -290,21 +290,21 @@ static void rewire(struct simplifier *s, struct node *node) {
 
 /* ---- the sweep ---- */
 
-static const struct simplify_rule *first_rule(const char *op) {
-    size_t low = 0, high = n_simplify_rules;
+static const struct simplify_rule *first_rule(const struct simplify_table *table, const char *op) {
+    size_t low = 0, high = table->n_rules;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (strcmp(simplify_rules[middle].op, op) < 0)
+        if (strcmp(table->rules[middle].op, op) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return &simplify_rules[low];
+    return &table->rules[low];
 }
 
-static bool has_rule(const char *op) {
-    const struct simplify_rule *rule = first_rule(op);
-    return rule < simplify_rules + n_simplify_rules && strcmp(rule->op, op) == 0;
+static bool has_rule(const struct simplify_table *table, const char *op) {
+    const struct simplify_rule *rule = first_rule(table, op);
+    return rule < table->rules + table->n_rules && strcmp(rule->op, op) == 0;
 }
 
 static bool is_of_rule(const struct simplifier *s, const struct simplify_rule *rule,
@@ -319,10 +319,10 @@ static bool is_of_rule(const struct simplifier *s, const struct simplify_rule *r
 
 /* Applies the first row that holds. */
 static struct status *apply_rules(struct simplifier *s, struct node *node, bool *ret_changed) {
-    const struct simplify_rule *end = simplify_rules + n_simplify_rules;
+    const struct simplify_rule *end = s->table->rules + s->table->n_rules;
     bool before = s->changed;
     s->changed = false;
-    for (const struct simplify_rule *rule = first_rule(node->op_name);
+    for (const struct simplify_rule *rule = first_rule(s->table, node->op_name);
          rule < end && !s->changed && strcmp(rule->op, node->op_name) == 0; rule++) {
         struct simplify_found found = {.constant = TENSOR_INIT};
         struct status *st = NULL;
@@ -340,7 +340,7 @@ static struct status *apply_rules(struct simplifier *s, struct node *node, bool 
 
 /* No op of the table, and none that passes its input on, has an effect or makes frames. */
 static bool is_looked_at(const struct simplifier *s, const struct node *node) {
-    return (has_rule(node->op_name) || is_pass_on(node)) && !node_has_ref(node) &&
+    return (has_rule(s->table, node->op_name) || is_pass_on(node)) && !node_has_ref(node) &&
            !s->is_reference[node->id];
 }
 
@@ -351,7 +351,7 @@ static struct status *look_at_node(struct simplifier *s, struct node *node) {
         return NULL;
     for (int i = 0; i < MAX_ROUNDS && changed && !s->value[node->id]; i++)
         TRY(apply_rules(s, node, &changed));
-    if (!s->value[node->id] && may_be_removed(s, node))
+    if (s->table->removes_identities && !s->value[node->id] && may_be_removed(s, node))
         remove_later(s, node);
     return NULL;
 }
@@ -387,10 +387,11 @@ static void note_edges(struct simplifier *s, struct node *const *order, int n) {
     }
 }
 
-static void simplifier_init(struct simplifier *s, struct compilation *c) {
+static void simplifier_init(struct simplifier *s, struct compilation *c,
+                            const struct simplify_table *table) {
     struct arena *arena = &c->arena;
     int n = c->graph.n_nodes + 1;
-    *s = (struct simplifier){.c = c, .n_ids = c->graph.n_nodes};
+    *s = (struct simplifier){.c = c, .table = table, .n_ids = c->graph.n_nodes};
     s->value = arena_array(arena, struct node *, n);
     s->value_index = arena_array(arena, int, n);
     s->is_removed = arena_array(arena, bool, n);
@@ -407,13 +408,14 @@ static void simplifier_fini(struct simplifier *s) {
     graph_shapes_fini(&s->shapes);
 }
 
-struct status *pass_simplify(struct compilation *c, bool *ret_changed) {
+struct status *simplify_sweep(struct compilation *c, const struct simplify_table *table,
+                              bool *ret_changed) {
     struct node **order;
     struct status *st = NULL;
     int n = c->graph.n_live;
     TRY(graph_topological_order(&c->graph, &order));
     struct simplifier s;
-    simplifier_init(&s, c);
+    simplifier_init(&s, c, table);
     note_edges(&s, order, n);
     for (int i = 0; i < n; i++)
         TRY_OUT(look_at_node(&s, order[i]));
@@ -425,4 +427,12 @@ out:
     simplifier_fini(&s);
     free(order);
     return st;
+}
+
+struct status *pass_simplify(struct compilation *c, bool *ret_changed) {
+    return simplify_sweep(c,
+                          &(struct simplify_table){.rules = simplify_rules,
+                                                   .n_rules = n_simplify_rules,
+                                                   .removes_identities = true},
+                          ret_changed);
 }

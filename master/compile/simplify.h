@@ -21,8 +21,17 @@ enum {
     SIMPLIFY_MAX_ELEMENTS = 4096, /* of a constant that a row looks at */
 };
 
+struct simplify_rule;
+/* What a sweep does. */
+struct simplify_table {
+    const struct simplify_rule *rules; /* sorted by op */
+    size_t n_rules;
+    bool removes_identities;
+};
+
 struct simplifier {
     struct compilation *c;
+    const struct simplify_table *table;
     int n_ids;           /* of the nodes that the sweep began with */
     struct node **value; /* by node id: whose output 0 replaces the node's; NULL: none */
     int *value_index;    /* by node id: it is that output, not 0 */
@@ -36,8 +45,6 @@ struct simplifier {
         shapes; /* those that hold for every step; all-zero before the first question */
     bool changed;
 };
-
-struct simplify_rule;
 
 /* What a row's condition found. */
 struct simplify_found {
@@ -64,6 +71,10 @@ struct simplify_rule {
 };
 extern const struct simplify_rule simplify_rules[]; /* sorted by op */
 extern const size_t n_simplify_rules;
+
+/* Applies the rows to all nodes, in topological order. */
+struct status *simplify_sweep(struct compilation *c, const struct simplify_table *table,
+                              bool *ret_changed) MUST_USE;
 
 // clang-format off
 /* ---- conditions (simplify_math.c) ---- */

@@ -232,6 +232,70 @@ class _ProductBuilder(_ElementwiseBuilder):
         return rng.choice(self.UNARY[3:5] + self.UNARY[6:8])(t)
 
 
+class _OperandBuilder(_Builder):
+    """Convolutions of padded images and products of transposed matrices, now and then with a second
+    taker, and their gradients. Nothing makes a large difference of a small one."""
+
+    SHAPES = ((2, 9, 8, 3), (5, 6), (6, 5), (2, 5, 6), (3, 2, 6, 5), (2, 20, 18, 16))
+    DTYPES = ("float32", "float32", "float64", "int32", "complex64")
+    MAX_ELEMENTS = 20000
+
+    def start(self):
+        for shape in self.SHAPES:
+            x = tf1.placeholder(str(self.rng.choice(self.DTYPES)), shape)
+            self.placeholders.append(x)
+            self.tensors.append(x)
+
+    def settle(self, t):
+        """Keeps numbers small."""
+        if t.dtype.is_floating:
+            return tf.tanh(t)
+        return t * tf.constant(0.1, t.dtype) if t.dtype.is_complex else t % 7
+
+    def padded(self):
+        rng = self.rng
+        dtype = str(rng.choice(self.DTYPES[:4]))
+        x = self.pick((dtype,), self.SHAPES[int(rng.choice([0, 0, 5]))])
+        sides = rng.integers(0, 3, (4, 2))
+        sides[[0, 3]] = 0 if rng.integers(6) else 1
+        window = _value(rng, dtype, (3, int(rng.integers(2, 4)), int(x.shape[3] + sides[3].sum()),
+                                     16))
+        window = tf.constant(window / 9 if dtype.startswith("float") else window % 3, dtype)
+        p = tf.pad(x, tf.constant(sides, str(rng.choice(["int32", "int64"]))),
+                   constant_values=int(rng.integers(8) == 0))
+        y = tf.nn.conv2d(p, window, [1, int(rng.integers(1, 3)), int(rng.integers(1, 3)), 1],
+                         str(rng.choice(["VALID", "VALID", "VALID", "SAME"])))
+        self.tensors += [p] if rng.random() < 0.2 else []
+        if x.dtype.is_floating and rng.integers(2):
+            made = tf.gradients(y, [x, window, p][: int(rng.choice([1, 2, 2, 2, 3]))], tf.cos(y))
+            self.tensors += [self.settle(t) for t in made]
+        return self.settle(y)
+
+    def transposed(self, t):
+        rank = t.shape.rank
+        order = [*range(rank - 2), rank - 1, rank - 2] if self.rng.integers(6) else [*range(rank)]
+        return tf.transpose(t, order, conjugate=bool(self.rng.integers(2)))
+
+    def node(self):
+        rng = self.rng
+        if rng.integers(3) == 0:
+            return self.padded()
+        dtype, kind = str(rng.choice(self.DTYPES)), int(rng.integers(1, 4))
+        shape = self.SHAPES[int(rng.choice([1, 2] if kind < 3 else [3, 4]))]
+        left = self.pick((dtype,), shape)
+        right = self.like(left)
+        if rng.integers(2):
+            t = self.transposed(left)
+            self.tensors += [t] if rng.random() < 0.2 else []
+            made = (t, right) if t.shape[-1] == right.shape[-2] else (t, self.transposed(right))
+        else:
+            made = (left, self.transposed(right))
+        flips = {"transpose_b": made[0].shape[-1] != made[1].shape[-2]}
+        if rng.integers(4) == 0 and made[0].shape[-1] == made[1].shape[-2]:
+            made, flips = (tf.linalg.matrix_transpose(made[0]), made[1]), {"transpose_a": True}
+        return self.settle(tf.matmul(*made, **flips))
+
+
 class _RedundantBuilder(_Builder):
     """What changes nothing, and pairs that cancel each other, now and then almost."""
 
@@ -398,6 +462,12 @@ def product_cases(first, n):
     for seed in range(first, first + n):
         yield (f"products/{seed}", _build(seed, 10 + seed % 5 * 10, _ProductBuilder),
                {"rtol": 1e-4})
+
+
+def operand_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"operands/{seed}", _build(seed, 10 + seed % 5 * 8, _OperandBuilder),
+               {"rtol": 1e-4, "atol": 1e-4, "is_opt_in": True})
 
 
 def redundant_cases(first, n):

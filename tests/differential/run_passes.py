@@ -8,9 +8,10 @@ What can be switched: placement by cost (tf-master --placement), late receives (
 the optional passes (tf-master --disable-passes, and OptimizerOptions.L0 of a session), outputs that
 take their inputs' memory (tf-worker --no-in-place), Unix sockets between tasks (--unix off),
 threads for kernels and steps (--threads 1). The programs are those of programs_*.py, random graphs,
-some of them with many control edges or with large values, and random control flow. There are two
-sets of tasks, one with all options off. Each has a master for each way to compile. Without --long a
-seeded sample. The last line is "N passed, N failed".
+some of them with many control edges or with large values, and random control flow. Passes that are
+off by default (--enable-passes) may change the last bits, so they have random graphs of their own.
+There are two sets of tasks, one with all options off. Each has a master for each way to compile.
+Without --long a seeded sample. The last line is "N passed, N failed".
 """
 
 import os
@@ -31,13 +32,15 @@ from programs import tf1  # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
 SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "products": 20,
-          "redundant": 20, "loops": 8, "known": 8, "invariants": 8, "large": 6}
+          "operands": 20, "redundant": 20, "loops": 8, "known": 8, "invariants": 8, "large": 6}
 LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "products": 1000,
-        "redundant": 1000, "loops": 500, "known": 500, "invariants": 500, "large": 300}
+        "operands": 1000, "redundant": 1000, "loops": 500, "known": 500, "invariants": 500,
+        "large": 300}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
 # The optional ones.
 PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse",
           "contract")
+OPT_IN = ("pads", "transposes")
 REFERENCE = "all on"
 # name: (are the tasks plain?, master flags, is the session L0?)
 WAYS = {
@@ -56,6 +59,16 @@ WAYS = {
 }  # fmt: skip
 
 
+# Of programs for passes that are off by default. What these do is equal but for rounding.
+OPT_IN_WAYS = {
+    REFERENCE: WAYS[REFERENCE],
+    "all off": WAYS["all off"],
+    "off by default": (False, ("--enable-passes", ",".join(OPT_IN)), False),
+    **{f"{name} alone": (True, ("--enable-passes", name, "--disable-passes", ",".join(PASSES)),
+                         False) for name in OPT_IN},
+}
+
+
 class Clusters:
     """One set of tasks that is plain and one that is not; for each way a master."""
 
@@ -69,7 +82,7 @@ class Clusters:
         for is_plain, cluster in self.sets.items():
             cluster.start()
             masters[is_plain, ()] = cluster.target
-        for name, (is_plain, flags, _) in WAYS.items():
+        for name, (is_plain, flags, _) in {**WAYS, **OPT_IN_WAYS}.items():
             key = is_plain, flags
             if key not in masters:
                 masters[key] = self.sets[is_plain].add_master(flags)
@@ -111,12 +124,16 @@ class Runner:
         self.passed = self.failed = self.n_runs = 0
 
     def difference(self, build, options):
+        is_opt_in = options.get("is_opt_in")
+        options = {key: value for key, value in options.items() if key != "is_opt_in"}
         outcomes = {name: run_way(self.clusters.targets[name], build, options, is_l0) for name,
-                    (_, _, is_l0) in WAYS.items()}
+                    (_, _, is_l0) in (OPT_IN_WAYS if is_opt_in else WAYS).items()}
         for name, found in outcomes.items():
             for index, (our, wanted) in enumerate(zip(found, outcomes[REFERENCE])):
                 self.n_runs += 1
-                difference = programs.outcome_difference(our, wanted, exactly(options))
+                is_exact = name in WAYS
+                difference = programs.outcome_difference(our, wanted, exactly(options) if is_exact
+                                                         else options)
                 if difference:
                     return f"'{name}', run {index}: {difference.replace('TensorFlow', REFERENCE)}"
         return None
@@ -153,6 +170,7 @@ class Runner:
                     "elementwise": random_graphs.elementwise_cases(arguments.seed,
                                                                    limits["elementwise"]),
                     "products": random_graphs.product_cases(arguments.seed, limits["products"]),
+                    "operands": random_graphs.operand_cases(arguments.seed, limits["operands"]),
                     "redundant": random_graphs.redundant_cases(arguments.seed,
                                                                limits["redundant"]),
                     "loops": random_loops.cases(arguments.seed, limits["loops"]),

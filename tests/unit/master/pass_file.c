@@ -296,8 +296,10 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     signature.watches = watches;
     signature.n_watches = make_watches(&pass_case->watches, &watch_bytes, watches);
     struct device_table *devices = devices_from_text(pass_case->tasks);
+    static const char *const opt_in[] = {"pads", "transposes", NULL};
     compile_options_default(&options);
     options.verify = true;
+    options.enabled_passes = opt_in;
     options.allow_soft_placement = has_word(&pass_case->options, "soft");
     options.max_inlined_nodes =
         has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;

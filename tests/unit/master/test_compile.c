@@ -177,6 +177,37 @@ static void optional_passes_can_be_switched_off(void **state) {
     world_fini(&world);
 }
 
+/* A pass that is off by default runs only if it is enabled, and not in a session without any. */
+static void passes_are_off_until_they_are_enabled(void **state) {
+    static const char padded[] =
+        "x = Placeholder() {dtype=float}\n"
+        "w = Placeholder() {dtype=float}\n"
+        "s = Const() {dtype=int32, value=int32[4,2]{0, 0, 1, 1, 1, 1, 0, 0}}\n"
+        "p = Pad(x, s) {T=float, Tpaddings=int32}\n"
+        "y = Conv2D(p, w) {T=float, strides=[1, 1, 1, 1], padding=\"VALID\"}\n";
+    const char *feeds[] = {"x:0", "w:0"}, *fetches[] = {"y:0"};
+    const char *const enabled[] = {"pads", "transposes", NULL}, *const disabled[] = {"pads", NULL};
+    struct signature signature = {feeds, fetches, NULL, 2, 1, 0};
+    struct world world;
+    world_init(&world, padded, "worker:0");
+    struct compiled *without = compile(&world, &signature);
+    world.options.enabled_passes = enabled;
+    struct compiled *with = compile(&world, &signature);
+    world.options.disabled_passes = disabled;
+    struct compiled *both = compile(&world, &signature);
+    world.options.disabled_passes = NULL;
+    world.options.no_optimizations = true;
+    struct compiled *none = compile(&world, &signature);
+    assert_int_equal(n_live(with), n_live(without) - 2); /* s, p */
+    assert_int_equal(n_live(both), n_live(without));
+    assert_int_equal(n_live(none), n_live(without));
+    compiled_free(without);
+    compiled_free(with);
+    compiled_free(both);
+    compiled_free(none);
+    world_fini(&world);
+}
+
 /* ---- static shapes ---- */
 
 static const char shaped[] = "x = Placeholder() {dtype=float, shape=[2,3]}\n"
@@ -598,6 +629,7 @@ int main(void) {
         cmocka_unit_test(a_step_becomes_partitions_and_leaves_the_session_alone),
         cmocka_unit_test(partitions_survive_the_wire),
         cmocka_unit_test(optional_passes_can_be_switched_off),
+        cmocka_unit_test(passes_are_off_until_they_are_enabled),
         cmocka_unit_test(shapes_are_inferred_once_for_all_passes),
         cmocka_unit_test(a_pass_that_changes_the_graph_drops_the_shapes),
         cmocka_unit_test(a_cycle_has_no_shapes),

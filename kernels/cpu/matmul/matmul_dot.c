@@ -8,6 +8,8 @@
  * of a tile are added up once, at the end of k. */
 #include "kernels/cpu/matmul/matmul_dot.h"
 
+#include "kernels/cpu/matmul/amx.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
@@ -76,12 +78,22 @@ WIDE static void dot_product(const struct matmul *g) {
 
 /* Is this loop faster than oneDNN's product? Measured for sizes from 4 to 4096, it is for long rows
  * when either there are few results for each row of b, or the rows are a power of two apart. At
- * such distances a library's packing uses only a few sets of the cache. */
+ * such distances a library's packing uses only a few sets of the cache. Where b is larger than a
+ * cache, its packed copy goes to memory, too, so some more rows are fast here; AMX is faster. */
 static bool is_fast(const struct matmul *g) {
-    enum { LONG = 256, FEW_ROWS = 24, FEW_BOTH = 64, SOME_ROWS = 48, CONFLICT = 512 };
+    enum {
+        LONG = 256,
+        FEW_ROWS = 24,
+        FEW_BOTH = 64,
+        SOME_ROWS = 48,
+        CONFLICT = 512,
+        MORE_ROWS = 96,
+        LARGE = 2 << 20
+    };
     int64_t m = matmul_whole_m(g), n = matmul_whole_n(g);
     return g->k >= LONG && (m <= FEW_ROWS || (m <= FEW_BOTH && n <= FEW_BOTH) ||
-                            (m <= SOME_ROWS && g->ldb % CONFLICT == 0));
+                            (m <= SOME_ROWS && g->ldb % CONFLICT == 0) ||
+                            (m <= MORE_ROWS && n >= LARGE / g->k && !amx_is_there()));
 }
 
 bool matmul_dot_suits(const struct matmul *g) {

@@ -281,7 +281,7 @@ static void units_have_the_same_bits_together_and_apart(void **state) {
     static const enum dtype dtypes[] = {DT_FLOAT, DT_DOUBLE, DT_COMPLEX64, DT_COMPLEX128, DT_INT32};
     static const int64_t sizes[][3] = {{300, 64, 300}, {520, 40, 333}, {300, 300, 300},
                                        {2000, 17, 90}, {24, 700, 300}, {1, 3000, 100},
-                                       {3000, 1, 100}, {200, 50, 3}};
+                                       {3000, 1, 100}, {200, 50, 3},   {64, 2200, 1000}};
     for (size_t i = 0; i < ARRAY_LEN(sizes) * ARRAY_LEN(dtypes) * 4; i++) {
         const int64_t *size = sizes[i / 4 % ARRAY_LEN(sizes)];
         struct matmul g = {

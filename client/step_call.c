@@ -8,7 +8,10 @@
 #include "common/base/clock.h"
 #include "common/tensor/tensor_proto.h"
 
-enum { SHARE_BYTES = 4096 }; /* larger contents are sent by reference */
+enum {
+    SHARE_BYTES = 4096,           /* larger contents are sent by reference */
+    FETCH_SPARE_BYTES = 16 << 20, /* what a fetch may need beyond 16 times its bytes */
+};
 
 /* ---- the request ---- */
 
@@ -106,7 +109,10 @@ static struct status *take_tensor(struct span named, struct buffer *owner,
                             (is_short && memcmp(name.data, output_names[i], len) == 0)))
             continue;
         struct tensor value;
-        TRY(tensor_from_proto(proto, owner, allocator_host(), &value));
+        struct status *st = tensor_proto_check_claim(proto, FETCH_SPARE_BYTES);
+        if (!st)
+            st = tensor_from_proto(proto, owner, allocator_host(), &value);
+        TRY(status_prefix_take(st, "the reply to RunStep, %s: ", output_names[i]));
         outputs[i] = client_tensor_new(&value);
     }
     return NULL;

@@ -20,7 +20,8 @@ void step_request_write(const struct str *session_handle, const struct step_spec
 size_t step_reply_align(struct span head, size_t body_len);
 /* Fills outputs[0 … noutputs) with new tensors of the caller's, in the order of the names, and
  * run_metadata unless it is NULL. On an error all outputs are NULL. Errors: those of the step;
- * INTERNAL for a malformed reply, or one without a fetch. Any thread. */
+ * INTERNAL for a malformed reply, or one without a fetch; RESOURCE_EXHAUSTED for a fetch whose few
+ * bytes claim a large tensor. Any thread. */
 struct status *step_reply_take(const struct grpc_message *reply, const char *const *output_names,
                                TF_Tensor **outputs, int noutputs, TF_Buffer *run_metadata) MUST_USE;
 /* Runs a step, or a part of a partial run, and waits for its end. Errors: those of the session, and

@@ -1,5 +1,6 @@
 /* Fuzzes what the client reads of a RunStep reply: any bytes of a server end as tensors, or as a
- * status and no tensor. What was read stays readable after the reply itself is freed.
+ * status and no tensor. What was read stays readable after the reply itself is freed, and needs no
+ * more memory than the bytes of the reply justify.
  *
  *   input   how many fetches are expected, then the message */
 #include "client/step_call.h"
@@ -9,6 +10,8 @@
 #include "tests/fuzz/input_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_GROWTH = 16, SPARE_BYTES = 16 << 20 };
 
 static const char *const names[] = {"a", "b:1", "c:0", "a:0"};
 
@@ -39,8 +42,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int i = 0; i < n; i++) {
         if ((st == NULL) != (outputs[i] != NULL))
             abort();
-        if (outputs[i])
+        if (outputs[i]) {
+            if (TF_TensorByteSize(outputs[i]) > MAX_GROWTH * in.len + SPARE_BYTES)
+                abort();
             read_elements(outputs[i]);
+        }
         TF_DeleteTensor(outputs[i]);
     }
     TF_DeleteBuffer(metadata);

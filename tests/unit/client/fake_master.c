@@ -91,15 +91,14 @@ static struct span feed_of(struct span request, struct span name) {
     return (struct span){"", 0};
 }
 
-static void answer_fetches(struct span request, bool is_bad, struct str *out) {
+static void answer_fetches(struct span request, struct span instead, struct str *out) {
     struct span rest = request;
     struct proto_field field;
     struct str named = STR_INIT;
     while (proto_next(&rest, &field) > 0) {
         if (field.number != 3)
             continue;
-        /* dtype 99 */
-        struct span value = is_bad ? span_of("\x08\x63") : feed_of(request, field.bytes);
+        struct span value = instead.len > 0 ? instead : feed_of(request, field.bytes);
         str_clear(&named);
         proto_add_bytes(&named, 1, field.bytes.data, field.bytes.len);
         proto_add_bytes(&named, 2, value.data, value.len);
@@ -155,6 +154,15 @@ static void note_request(struct fake_master *master, struct span request) {
     }
 }
 
+/* What the reply has in the place of each fed value; empty: the value. */
+static struct span other_tensor(const struct fake_master *master) {
+    if (is_called(master, "bad_tensor"))
+        return span_of("\x08\x63");       /* dtype 99 */
+    if (is_called(master, "large_claim")) /* 2^30 floats, none of them listed */
+        return span_of("\x08\x01\x12\x08\x12\x06\x08\x80\x80\x80\x80\x04");
+    return (struct span){"", 0};
+}
+
 static void on_run(void *service, struct grpc_call *call) {
     struct fake_master *master = service;
     struct span request = grpc_call_message(call)->body;
@@ -181,7 +189,7 @@ static void on_run(void *service, struct grpc_call *call) {
     } else if (is_called(master, "garbage")) {
         str_add(&out, "\x0a\x7fgarbage");
     } else if (!is_called(master, "leave_out")) {
-        answer_fetches(request, is_called(master, "bad_tensor"), &out);
+        answer_fetches(request, other_tensor(master), &out);
     }
     reply(call, &out);
     str_fini(&out);

@@ -8,7 +8,8 @@
  *   end_hung           is called, which ends those that hang, with ABORTED
  *   leave_out          no fetches in the reply
  *   garbage            a reply that is not a message
- *   bad_tensor         fetches that are not tensors */
+ *   bad_tensor         fetches that are not tensors
+ *   large_claim        fetches of a few bytes that claim 4 GiB */
 #ifndef MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
 #define MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
 

@@ -400,6 +400,11 @@ static void broken_replies_are_errors(void **state) {
     TF_Run(f->session, NULL, NULL, NULL, 0, &fetch, &output, 1, &target, 1, NULL, f->status);
     assert_int_equal(TF_GetCode(f->status), TF_INVALID_ARGUMENT);
     assert_null(output);
+    target = "large_claim";
+    TF_Run(f->session, NULL, NULL, NULL, 0, &fetch, &output, 1, &target, 1, NULL, f->status);
+    expect_error(f->status, TF_RESOURCE_EXHAUSTED,
+                 "x:0: TensorProto of 12 bytes for 1073741824 elements");
+    assert_null(output);
 }
 
 static void a_timeout_ends_a_step(void **state) {

@@ -629,6 +629,7 @@ static void end_when_unused(struct service *service) {
         return;
     tasks_free(service->env.tasks);
     service->env.tasks = NULL;
+    profiler_close(&service->profiler);
     loop_timer_close(&service->timer, timer_closed);
 }
 

@@ -19,7 +19,7 @@ struct record {
 
 struct profile_capture {
     struct list link;
-    struct profiler *profiler; /* until it ends */
+    struct profiler *profiler; /* NULL once that is closed */
     struct loop *loop;
     struct loop_timer timer;
     struct pool_task write; /* on the pool, then `written` on the loop */
@@ -39,8 +39,24 @@ void profiler_init(struct profiler *profiler, struct loop *loop, struct pool *po
     list_init(&profiler->captures);
 }
 
-static void capture_free(struct profile_capture *capture) {
+/* Frees the records, which count for the limit until then. */
+static void release_records(struct profile_capture *capture) {
+    if (capture->profiler)
+        capture->profiler->n_bytes -= capture->records.len;
     str_fini(&capture->records);
+}
+
+void profiler_close(struct profiler *profiler) {
+    LIST_FOR_EACH_SAFE (link, next, &profiler->captures) {
+        LIST_ENTRY(link, struct profile_capture, link)->profiler = NULL;
+        list_remove(link);
+    }
+}
+
+static void capture_free(struct profile_capture *capture) {
+    release_records(capture);
+    if (capture->profiler)
+        list_remove(&capture->link);
     str_fini(&capture->xspace);
     free(capture->session_id);
     free(capture->host);
@@ -58,6 +74,7 @@ static void on_timer_closed(struct loop_timer *timer) {
 
 static void on_written(struct loop_task *task) {
     struct profile_capture *capture = CONTAINER_OF(task, struct profile_capture, written);
+    release_records(capture);
     loop_timer_close(&capture->timer, on_timer_closed);
 }
 
@@ -87,9 +104,7 @@ static void end_capture(struct profile_capture *capture) {
     if (capture->is_ending)
         return;
     capture->is_ending = true;
-    list_remove(&capture->link);
     capture->profiler->n_captures--;
-    capture->profiler->n_bytes -= capture->records.len;
     loop_timer_stop(&capture->timer);
     capture->end_us = clock_wall_us();
     capture->summary.elapsed_us = capture->end_us - capture->start_us;
@@ -158,9 +173,11 @@ struct status *profile_start(struct profiler *profiler, int64_t duration_ms, int
 /* ---- steps ---- */
 
 bool profiler_wants_traces(const struct profiler *profiler) {
-    LIST_FOR_EACH (link, &profiler->captures)
-        if (LIST_ENTRY(link, struct profile_capture, link)->wants_traces)
+    LIST_FOR_EACH (link, &profiler->captures) {
+        const struct profile_capture *capture = LIST_ENTRY(link, struct profile_capture, link);
+        if (capture->wants_traces && !capture->is_ending)
             return true;
+    }
     return false;
 }
 
@@ -190,6 +207,8 @@ static void note_traces(struct profile_capture *capture, const struct step *step
 void profiler_note(struct profiler *profiler, const struct step *step, int64_t duration_us) {
     LIST_FOR_EACH (link, &profiler->captures) {
         struct profile_capture *capture = LIST_ENTRY(link, struct profile_capture, link);
+        if (capture->is_ending)
+            continue;
         struct profile_summary *summary = &capture->summary;
         summary->min_us = summary->n_steps > 0 ? MIN(summary->min_us, duration_us) : duration_us;
         summary->max_us = MAX(summary->max_us, duration_us);

@@ -24,9 +24,9 @@ enum {
 struct profiler {
     struct loop *loop;
     struct pool *pool;
-    struct list captures;
-    int n_captures;
-    size_t n_bytes; /* of their records */
+    struct list captures; /* those that are being written, too */
+    int n_captures;       /* that run */
+    size_t n_bytes;       /* of all records, until they are freed */
 };
 
 /* How steps went by during a capture. */
@@ -41,6 +41,8 @@ typedef void profile_done_fn(void *arg, const struct profile_summary *summary,
                              const struct str *xspace, int64_t n_events);
 
 void profiler_init(struct profiler *profiler, struct loop *loop, struct pool *pool);
+/* Captures that are being written outlive the profiler. None may run any more. */
+void profiler_close(struct profiler *profiler);
 static inline bool profiler_is_on(const struct profiler *profiler) {
     return profiler->n_captures > 0;
 }

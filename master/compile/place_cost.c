@@ -110,7 +110,7 @@ static void place(struct cost_placer *p) {
     struct schedule *schedule = schedule_new(&p->problem);
     struct cost_choice choice = cost_placer_choose(p, schedule, chosen);
     int n_moved = choice.is_better ? take_placement(p, chosen) : 0;
-    if (p->c->options->placement_log)
+    if (p->c->options->placement_log || p->c->options->placed_graph)
         explain(p, schedule, chosen, choice.best.makespan_ns,
                 choice.best.excess_bytes < choice.simple.excess_bytes);
     log_event(EVENT_PLACEMENT_COST,

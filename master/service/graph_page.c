@@ -6,9 +6,11 @@
 #include <stdlib.h>
 
 #include "common/base/map.h"
+#include "common/graph/short_name.h"
 #include "master/service/graph_drawing.h"
 #include "master/service/service_internal.h"
 #include "master/session/placed_job.h"
+#include "master/session/replacement.h"
 #include "master/session/step_log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/daemon/page.h"
@@ -18,7 +20,6 @@ enum {
     MAX_SIGNATURES = 200,
     MAX_NODES = 10000, /* rows of the JSON */
     STEPS_ASKED = 8,
-    NAME_BYTES = 100, /* to which the tasks cut names of nodes (worker/service/step_ring.h) */
 };
 
 struct graph_page {
@@ -31,6 +32,7 @@ struct graph_page {
     bool is_job;           /* it runs, and frees the page */
     struct strmap by_name; /* name of a node → struct node_times */
     struct arena arena;
+    struct str placement; /* why it was placed again, or was not; empty: nobody tried to */
     struct str body;
 };
 
@@ -38,6 +40,7 @@ static void page_free(struct graph_page *page) {
     list_remove(&page->link);
     strmap_fini(&page->by_name);
     arena_fini(&page->arena);
+    str_fini(&page->placement);
     str_fini(&page->body);
     free(page);
 }
@@ -140,10 +143,9 @@ static struct node_times *find_times(const struct graph_page *page,
     for (int i = 0; i < graph->n_nodes; i++) {
         const char *name = graph->nodes[i].name, *op = graph->nodes[i].op;
         bool is_end = strcmp(op, "feed") == 0 || strcmp(op, "fetch") == 0;
+        char buffer[SHORT_NAME_BYTES + 1];
         const struct node_times *found =
-            is_end
-                ? NULL
-                : strmap_get_span(&page->by_name, (struct span){name, strnlen(name, NAME_BYTES)});
+            is_end ? NULL : strmap_get_span(&page->by_name, short_name(name, buffer));
         times[i] = found ? *found : (struct node_times){0, 0};
     }
     return times;
@@ -164,6 +166,8 @@ static void write_graph(struct placed_job *job) {
               signature->n_fetches > 0   ? signature->fetches[0]
               : signature->n_targets > 0 ? signature->targets[0]
                                          : "");
+    if (page->placement.len > 0)
+        page_text(out, "placement", str_text(&page->placement));
     page_int(out, "nodes_in_all", job->graph.n_nodes);
     graph_drawing_write(&job->graph, times, out);
     add_rows(&job->graph, times, page->max_rows, out);
@@ -242,6 +246,14 @@ static void ask_tasks(struct service *service, struct graph_page *page) {
 
 /* ---- finding it ---- */
 
+/* A link may have been made before the signature was placed again. */
+static bool has_number(const struct executable *executable, int64_t number) {
+    bool has = executable->number == number;
+    for (int i = 0; i < TRIAL_MAX_COMPILES; i++)
+        has |= executable->earlier_numbers[i] == number;
+    return has;
+}
+
 /* The signature that the query names, else the one that was used last. */
 static struct executable *find_executable(const struct service *service, const char *query) {
     int64_t number = page_query_int(query, "signature", 1, INT64_MAX, 0);
@@ -252,7 +264,7 @@ static struct executable *find_executable(const struct service *service, const c
         LIST_FOR_EACH (lru_link, &session->lru) {
             struct executable *executable = LIST_ENTRY(lru_link, struct executable, lru_link);
             if (executable->state == EXECUTABLE_READY &&
-                (number == 0 || executable->number == number))
+                (number == 0 || has_number(executable, number)))
                 return executable;
         }
     }
@@ -283,8 +295,10 @@ void service_page_graph(struct service *service, const char *query, struct admin
         reply_error(page, 503, "the master is stopping");
         page_free(page);
     } else {
+        const char *why = replacement_why(executable);
         page->executable = executable;
         executable->n_refs++;
+        str_add(&page->placement, why ? why : "");
         ask_tasks(service, page);
     }
 }

@@ -502,6 +502,9 @@ bool executable_take_place(struct executable *other, struct executable *present)
     strmap_put_span(&session->executables, other->key, other);
     list_push_front(&session->lru, &other->lru_link);
     other->n_refs++;
+    other->earlier_numbers[0] = present->number;
+    for (int i = 1; i < TRIAL_MAX_COMPILES; i++)
+        other->earlier_numbers[i] = present->earlier_numbers[i - 1];
     return true;
 }
 

@@ -21,6 +21,7 @@
 #include "common/base/state_machine.h"
 #include "master/cluster/tasks.h"
 #include "master/compile/compile.h"
+#include "master/session/placement_trial.h"
 
 struct session;
 struct replacement;
@@ -70,6 +71,8 @@ struct executable {
     struct list lru_link;            /* session->lru, while it is in the cache */
     struct list live_link;           /* session->live_executables, until it is freed */
     int64_t number;                  /* among the session's, from 1 on; never used twice */
+    /* those of the executables whose place it took, the last first; 0: there were no more */
+    int64_t earlier_numbers[TRIAL_MAX_COMPILES];
     struct replacement *replacement; /* the trial of its placement (replacement.h); or NULL */
     struct replacement *races_in;    /* the trial of the executable that it may replace; or NULL */
     const double *expected_ns;       /* of cost_rows_contradiction, in arena; or NULL */

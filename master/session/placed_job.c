@@ -14,7 +14,8 @@ static const char *find_device(const struct compiled *compiled, const char *name
     return NULL;
 }
 
-/* With measured costs the placer may decide otherwise by now. */
+/* With measured costs the placer may decide otherwise by now, although it leaves nodes where they
+ * are unless another placement is relevantly better. */
 static void keep_devices(struct placed_job *job) {
     for (int i = 0; i < job->graph.n_nodes; i++) {
         struct placed_node *node = &job->graph.nodes[i];
@@ -33,6 +34,7 @@ static void work(struct session_job *session_job) {
     struct compiled *compiled = NULL;
     options.links = tasks_links(session->env->tasks);
     options.placed_graph = &job->graph;
+    options.present = job->executable->compiled;
     options.dump_after = NULL;
     if (atomic_load(&job->is_cancelled))
         job->status = status_new(STATUS_CANCELLED, "the master is stopping");

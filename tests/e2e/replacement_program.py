@@ -44,6 +44,14 @@ def task_of(metadata, name):
     return None
 
 
+def graphs(port, old_link):
+    """The pages of the signature as it is placed now, and that of a link of before."""
+    rows = json.loads(page(port, "/graphz"))["signatures"]
+    link = max(rows, key=lambda row: row["fetches"])["page"]
+    return {name: json.loads(page(port, path)) for name, path in (("now", link),
+                                                                  ("old link", old_link))}
+
+
 def chain(x):
     for i in range(LAYERS):
         x = tf.matmul(x, tf.fill([WIDTH, WIDTH], 1 / WIDTH), name=f"node{i}")
@@ -78,6 +86,8 @@ def main(target, port, case, until_measured):
             return {name: task_of(metadata, name) for name in names}
 
         before = traced()
+        old_link = max(json.loads(page(port, "/graphz"))["signatures"],
+                       key=lambda row: row["fetches"])["page"]
         while not (n_executions(port) >= ENOUGH if until_measured
                    else sum(results(port).values())):
             for _ in range(10):
@@ -86,9 +96,11 @@ def main(target, port, case, until_measured):
                 n_steps += 1
         after = traced()
         signatures = json.loads(page(port, "/sessionz"))["signatures"]
+        drawn = graphs(port, old_link)
         count = float(session.run(counter))
     print(json.dumps({"before": before, "after": after, "n_sums": len(sums),
                       "counts agree": count == n_steps + 2, "results": results(port),
+                      "graphs": drawn,
                       "why": [row["placement"] for row in signatures if "placement" in row]}))
 
 

@@ -6,7 +6,7 @@ import signal
 import xml.etree.ElementTree
 
 import raw_clients as raw
-from raw_clients import FLOAT, Client, float_tensor, graph, node, type_attr
+from raw_clients import FLOAT, Client, float_tensor, graph, node, small_graph, type_attr
 from test_pages import BROWSER, PagesCase, PageParser, get
 
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
@@ -58,6 +58,21 @@ class TestGraph(PagesCase):
         self.assertGreater(total["estimate_us"], 0)
         self.assertGreater(total["took_us"], 0)
         self.assertIn(total["executions"], (1, 2, 3))
+
+    def test_long_names_that_begin_alike_have_their_own_times(self):
+        t = type_attr(FLOAT)
+        ops = {"scope/" * 30 + op: op for op in ("Tanh", "Sigmoid", "Exp")}
+        handle = self.client.create(graph(
+            node("x", "Placeholder", device="/job:worker", dtype=t),
+            *(node(name, op, ("x",), "/job:worker/task:0", T=t) for name, op in ops.items())))
+        for _ in range(3):
+            self.client.run(handle, feeds=[("x:0", float_tensor(*[1.0] * 100000))],
+                            fetches=[f"{name}:0" for name in ops])
+        page = self.json_of("master", f"/graphz?session={handle.decode()}")
+        nodes = {n["node"]: n for n in page["nodes"] if n["op"] in ops.values()}
+        self.assertEqual(set(nodes), set(ops))
+        for n in nodes.values():
+            self.assertIn(n["executions"], (1, 2, 3))
 
     def test_it_is_drawn(self):
         drawing = self.page()["drawing"]
@@ -130,6 +145,14 @@ class TestGraph(PagesCase):
         self.assertTrue(tfctl("--output", "json")[0].startswith('{"session":'))
         self.assertIn("404", tfctl("--signature", "99", code=70)[1])
         self.assertIn("cannot be written", tfctl("--out", "/no/such/file", code=74)[1])
+        other = self.client.create(small_graph("/job:ps/task:0"))
+        self.client.run(other, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
+        out, err = tfctl(code=64)  # which of the two is meant?
+        self.assertEqual(out, "")
+        for handle in (self.handle, other.decode()):
+            self.assertIn(f"session={handle}&signature=1: ", err)
+        self.assertIn("--session HANDLE", err)
+        self.assertIn("y (", tfctl("--session", other.decode())[0])
 
     def test_a_browser_draws_it(self):
         chromium = shutil.which("chromium") or shutil.which("google-chrome")

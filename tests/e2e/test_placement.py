@@ -141,6 +141,22 @@ class TestPlacement(TestCase):
         self.assertRegex(result["why"][0], "^placed again by measured costs: the median of 9 steps "
                          "is [0-9.]+ ms, as placed before [0-9.]+ ms$")
         log.until("placed again by measured costs: the median of 9 steps is")
+        self.check_graph_after_replacement(result)
+
+    def check_graph_after_replacement(self, result):
+        """/graphz shows what runs now, also under the number that the signature had before."""
+        now, old = (result["graphs"][name] for name in ("now", "old link"))
+        self.assertGreater(now["signature"], 1)
+        self.assertEqual(old["signature"], now["signature"])
+        self.assertEqual(now["placement"], result["why"][0])
+        nodes = {n["node"]: n for n in now["nodes"] if n["op"] == "MatMul"}
+        for name, task in result["after"].items():
+            self.assertEqual(nodes[name]["device"].split("/device:")[0], task)
+            self.assertGreater(nodes[name]["took_us"], 0)
+        for i in range(3):
+            self.assertRegex(nodes[f"node{i}"]["why_here"],
+                             "^the simulated step takes [0-9.]+ ms; with this on "
+                             f"{FIRST}/device:CPU:0 [0-9.]+ ms$")
 
     def test_the_placement_with_the_shorter_steps_is_kept(self):
         """Each half needs a batch of 16 MB whose size no shape tells, so moving one seldom pays.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/graph/internal_ops.h"
+#include "common/graph/short_name.h"
 
 enum { ENTRY_ALIGN = 8, MANY_ROWS = 1000, SHORT_NS = 1000, MIN_BYTES = 8 << 10 };
 
@@ -122,18 +123,15 @@ static struct span device_of(const struct node_stats *row) {
     return span_of(last ? last + strlen("/device:") : device);
 }
 
-static struct span cut(const char *name) {
-    return (struct span){name, strnlen(name, STEP_RING_NAME_BYTES)};
-}
-
 /* False: there is no room. */
 static bool add_row(char **at, const char *end, const struct step_stats *stats,
                     const struct node_stats *row, int64_t start_ns) {
     const struct plan_node *node = row->node;
     const struct plan_channel *channel =
         is_transfer(node) ? &stats->plan->channels[node->aux] : NULL;
-    struct span name = cut(channel ? channel->tensor_name : node->node->name),
-                op = cut(channel ? channel->peer_task : node->node->op_name),
+    char name_buffer[SHORT_NAME_BYTES + 1], op_buffer[SHORT_NAME_BYTES + 1];
+    struct span name = short_name(channel ? channel->tensor_name : node->node->name, name_buffer),
+                op = short_name(channel ? channel->peer_task : node->node->op_name, op_buffer),
                 device = device_of(row);
     size_t size = sizeof(struct ring_row) + name.len + op.len + MIN(device.len, (size_t)UINT8_MAX);
     size = (size + ENTRY_ALIGN - 1) / ENTRY_ALIGN * ENTRY_ALIGN;
@@ -168,7 +166,7 @@ void step_ring_add(struct step_ring *ring, const struct step_ring_step *step, in
     if (!ring)
         return;
     size_t n = stats ? stats->n_nodes : 0;
-    size_t row_bytes = sizeof(struct ring_row) + 2 * STEP_RING_NAME_BYTES + UINT8_MAX + ENTRY_ALIGN;
+    size_t row_bytes = sizeof(struct ring_row) + 2 * SHORT_NAME_BYTES + UINT8_MAX + ENTRY_ALIGN;
     size_t max_bytes =
         MIN(sizeof(struct ring_entry) + n * row_bytes, ring->capacity / STEP_RING_SHARE);
     max_bytes = max_bytes / ENTRY_ALIGN * ENTRY_ALIGN;

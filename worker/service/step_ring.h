@@ -23,10 +23,9 @@ struct step_ring;
 
 enum {
     STEP_RING_BYTES = 1 << 20,
-    STEP_RING_SHARE = 8,        /* an entry may have this part of the ring */
-    STEP_RING_EARNS = 64,       /* a run earns this part of its time ... */
-    STEP_RING_NODE_NS = 800,    /* ... and a run whose nodes are timed costs this for each */
-    STEP_RING_NAME_BYTES = 100, /* longer names are cut */
+    STEP_RING_SHARE = 8,     /* an entry may have this part of the ring */
+    STEP_RING_EARNS = 64,    /* a run earns this part of its time ... */
+    STEP_RING_NODE_NS = 800, /* ... and a run whose nodes are timed costs this for each */
 };
 
 /* What is kept of a step beside its rows. */
@@ -43,7 +42,7 @@ struct step_ring_step {
 /* A row that is read. The texts point into the copy. */
 struct step_ring_row {
     enum step_ring_kind { STEP_RING_NODE, STEP_RING_SEND, STEP_RING_RECV } kind;
-    struct span name;   /* of the node; of a transfer "tensor:0" */
+    struct span name;   /* of the node; of a transfer "tensor:0" (short_name.h) */
     struct span op;     /* of a transfer: the other task */
     struct span device; /* "CPU:0", or "GPU:0/stream" */
     int64_t start_ns;   /* since the request arrived */

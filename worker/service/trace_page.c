@@ -1,5 +1,6 @@
 /* Says what the last steps have done: /tracez, and the reply to a master's GetTraces. */
 #include "common/base/clock.h"
+#include "common/graph/short_name.h"
 #include "common/tensor/tensor_proto.h"
 #include "rpc/daemon/page.h"
 #include "worker/service/service_internal.h"
@@ -32,7 +33,7 @@ static void write_row(struct str *out, const struct step_ring_row *row, struct p
     proto_add_int(&bytes, 7, (uint64_t)row->size_bytes);
     proto_add_int(&bytes, 8, row->thread_id);
     if (row->kind != STEP_RING_NODE) {
-        char task[STEP_RING_NAME_BYTES + 1];
+        char task[SHORT_NAME_BYTES + 1];
         snprintf(task, sizeof task, "%.*s", (int)row->op.len, row->op.data);
         proto_add_int(&bytes, 9, row->edge);
         proto_add_fixed64(&bytes, 10, row->frame_iter);

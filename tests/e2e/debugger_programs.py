@@ -1,5 +1,6 @@
 """Programs of test_debugger.py: TensorFlow's unmodified debugger on a cluster."""
 import os
+import shutil
 import sys
 
 import numpy as np
@@ -75,6 +76,31 @@ def initializing():
                           node_name_regex_allowlist="^v(/Assign)?$")
     print("before:", dump.get_tensors("v", 0, "DebugIdentity")[0].initialized)
     print("after:", dump.get_tensors("v/Assign", 0, "DebugIdentity")[0].tolist())
+
+
+def everywhere():
+    """What is seen of a variable in the step that initializes it, on the CPU and on a GPU."""
+    for dtype in ("float16", "float32", "float64", "int64", "bool", "complex64"):
+        for device in ("CPU", "GPU"):
+            tf1.reset_default_graph()
+            with tf.device(f"/job:worker/task:0/device:{device}:0"):
+                v = tf1.Variable(tf.cast([[1., 0.]], dtype), use_resource=False,
+                                 name=f"{device}_{dtype}")
+            with tf1.Session(TARGET) as session:
+                _, dump = watched(session, v.initializer, {},
+                                  tolerate_debug_op_creation_failures=True,
+                                  debug_ops=["DebugIdentity", "DebugNanCount",
+                                             "DebugNumericSummary"],
+                                  node_name_regex_allowlist=f"^{v.op.name}(/Assign)?$")
+                seen = []
+                for datum in dump.dumped_tensor_data:
+                    value = datum.get_tensor()
+                    is_missing = isinstance(value, debug_data.InconvertibleTensorProto)
+                    seen.append([datum.node_name[len(v.op.name):], datum.debug_op,
+                                 None if is_missing else str(value.tolist())])
+                print(f"{device} {dtype}: {sorted(seen, key=str)}, then {session.run(v).tolist()}")
+            for name in os.listdir(ROOT):
+                shutil.rmtree(os.path.join(ROOT, name), ignore_errors=True)
 
 
 def options():

@@ -14,6 +14,7 @@ SIMULATION = os.path.join(BUILD, "tests", "cuda")
 # A sanitized build has no kernels of its own: the device process is not sanitized.
 KERNELS = os.path.join(ROOT, os.environ.get("MILLRACE_KERNELS_BUILD", BUILD), "tests", "cuda")
 PROGRAMS = os.path.join(ROOT, "tests", "e2e", "gpu_programs.py")
+DEBUGGED = os.path.join(ROOT, "tests", "e2e", "debugger_programs.py")
 # Sums of products are in another order.
 TOLERANCE = 2e-5
 
@@ -216,6 +217,19 @@ class TestGpu(harness.TestCase):
                                    flags=("--worker-flag", f"--gpu-graphs={graphs}"))
             found.append([json.loads(line)["gpu"] for line in out.splitlines()])
         self.assertEqual(*found)
+
+    def test_a_debugger_sees_variables_without_a_value_as_on_the_cpu(self):
+        out = self.run_on_gpus(WARM_PYTHON, DEBUGGED, "everywhere",
+                               os.path.join(self.tmp, "dump"), n_devices=1,
+                               flags=("--worker-flag", f"--file-root={self.tmp}"))
+        seen = dict(line.split(": ", 1) for line in out.splitlines() if ": [" in line)
+        self.assertEqual(len(seen), 12, out)
+        for name, text in seen.items():
+            self.assertEqual(text, seen[name.replace("GPU", "CPU")], name)
+            self.assertIn("['', 'DebugIdentity', None]", text)
+            self.assertIn("['/Assign', 'DebugIdentity', '[[", text)
+        self.assertIn("['', 'DebugNumericSummary', '[0.0, 0.0, 0.0, ", seen["GPU float32"])
+        self.assertIn("['', 'DebugNanCount', '[0]']", seen["GPU float32"])
 
     def test_checkpoints_go_from_gpus_to_cpus_and_back(self):
         """Written on a GPU, restored and changed by a cluster without one, then on a GPU again."""

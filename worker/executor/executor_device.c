@@ -63,7 +63,7 @@ bool device_start_copy(struct async_op *op) {
     struct tensor *value = &op->ctx.inputs[0];
     if (value->dtype == DT_VARIANT)
         return device_start_variant_copy(op, copy);
-    bool is_as_wanted = value->n_elements == 0 ||
+    bool is_as_wanted = value->n_elements == 0 || value->storage == TENSOR_REF || /* no value */
                         (copy->keeps_inline && value->storage == TENSOR_INLINE) ||
                         (!copy->dst && !tensor_is_on_device(value));
     if (is_as_wanted) {

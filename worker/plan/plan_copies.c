@@ -14,7 +14,8 @@
  *     NextIteration itself, whose dead values mean more than others'.
  *   - A reference is no value: its consumers that want the variable itself get no copy, and one
  *     that wants the value gets a copy of its own, which waits for the consumer's control inputs,
- *     so that it reads the variable as late as the consumer would.
+ *     so that it reads the variable as late as the consumer would. For a consumer that takes
+ *     variables without a value, it hands on the reference to such a variable.
  *   - A small host value is not copied for a kernel that takes it along with its launch, if the
  *     value is known to be small; else the copy decides when it sees the value ("keeps_inline").
  *   - A fetched reference is read at the end of the step, by the executor.
@@ -236,10 +237,18 @@ static bool is_late(const struct copies *copies, const struct node_input *from) 
            copies->is_reference[from->src->id];
 }
 
+/* Does the kernel, which is a debugger's, take a reference to a variable that has no value? */
+static bool takes_uninitialized(const struct node *node) {
+    const struct kernel_def *def = kernel_find(node, "CPU");
+    return def && (def->flags & KERNEL_TAKES_UNINITIALIZED);
+}
+
 static struct status *convert_reference(struct copies *copies, struct node *node, int input,
                                         int to) {
     struct node *copy;
     TRY(add_copy(copies, &node->inputs[input], to, false, &copy));
+    if (to == PLAN_HOST && takes_uninitialized(node))
+        node_set_attr_b(copies->graph, copy, "_takes_uninitialized", true);
     for (int i = node->n_data; i < node->n_inputs; i++)
         node_add_control(copies->graph, copy, node->inputs[i].src);
     node_set_input(node, input, copy, 0);

@@ -303,7 +303,7 @@ static struct status *copy_end(struct plan_builder *b, const struct node *node, 
 }
 
 static struct status *build_copy(struct plan_builder *b, const struct node *node,
-                                 uint32_t *ret_index) {
+                                 struct plan_node *out) {
     struct plan *plan = b->plan;
     struct plan_copy *copy = &plan->copies[plan->n_copies];
     TRY(copy_end(b, node, "src_device", &copy->src));
@@ -313,9 +313,11 @@ static struct status *build_copy(struct plan_builder *b, const struct node *node
                               node->name);
     copy->allocator = allocator_of(b, copy->dst ? copy->dst : plan_first_cpu(b->options), node);
     copy->keeps_inline = node_attr(node, "_keeps_inline") != NULL;
+    if (node_attr(node, "_takes_uninitialized"))
+        out->flags |= PLAN_TAKES_UNINITIALIZED;
     copy->trace_device = arena_printf(&plan->graph.arena, "%s/memcpy",
                                       (copy->src ? copy->src : copy->dst)->full_name);
-    *ret_index = plan->n_copies++;
+    out->aux = plan->n_copies++;
     return NULL;
 }
 
@@ -350,7 +352,7 @@ static struct status *build_special(struct plan_builder *b, const struct node *n
     case PLAN_RECV:
         return build_channel(b, node, out->kind == PLAN_SEND, &out->aux);
     case PLAN_COPY:
-        return build_copy(b, node, &out->aux);
+        return build_copy(b, node, out);
     case PLAN_FEED:
         return build_position(node, &plan->n_feeds, &out->aux);
     case PLAN_FETCH:

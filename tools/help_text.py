@@ -1,4 +1,5 @@
 """Reads what --help prints: the flags of the programs, as their tables have them."""
+import functools
 import os
 import re
 import subprocess
@@ -75,9 +76,13 @@ def parse(command, text):
     return page
 
 
+@functools.lru_cache
+def subcommands(bin_directory):
+    """The names of tfctl's."""
+    return [name for name, _ in parse("tfctl", run_help(bin_directory, "tfctl")).subcommands]
+
+
 def pages(bin_directory):
     """The Pages of all programs and of tfctl's subcommands, in their order."""
-    found = [parse(name, run_help(bin_directory, name)) for name in PROGRAMS]
-    for name, _ in found[-1].subcommands:
-        found.append(parse(f"tfctl {name}", run_help(bin_directory, "tfctl", name)))
-    return found
+    commands = [*PROGRAMS, *(f"tfctl {name}" for name in subcommands(bin_directory))]
+    return [parse(command, run_help(bin_directory, *command.split())) for command in commands]

@@ -15,12 +15,13 @@ import pages
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import help_text  # noqa: E402
+
 BIN = os.environ.get("MILLRACE_BIN", os.path.join(ROOT, "build", "bin"))
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 BLOCK_TIMEOUT_S = 60
 OURS = ("tf-master", "tf-worker", "tfctl")
-SUBCOMMANDS = ("local", "devices", "run", "job", "checkpoint", "certs", "tunnel", "trace", "graph",
-               "drain")
 # Names under which the pages speak of a host besides its own.
 ALIASES = {"master.example": "master", "10.0.0.10": "ps0"}
 CLUSTER_ADDRESS = "127.0.0.1:2222"
@@ -230,10 +231,9 @@ def help_of(program, words):
     """What a program says of its flags; None where the program is not here."""
     name = os.path.basename(program)
     if name in OURS:
-        subcommand = [words[1]] if name == "tfctl" and len(words) > 1 and words[
-            1] in SUBCOMMANDS else []
-        return subprocess.run([os.path.join(BIN, name), *subcommand, "--help"],
-                              stdout=subprocess.PIPE, text=True).stdout
+        subcommand = words[1:2] if name == "tfctl" and words[1:2] and words[
+            1] in help_text.subcommands(BIN) else []
+        return help_text.run_help(BIN, name, *subcommand)
     if name in ("python", "python3"):
         with open(os.path.join(ROOT, words[1]), encoding="utf-8") as f:
             return f.read()
@@ -276,10 +276,8 @@ def check_syntax(block):
 
 def known_flags():
     """All text that may introduce a flag: what our programs say of themselves, and the scripts."""
-    out = [subprocess.run([os.path.join(BIN, *words[:1]), *words[1:], "--help"],
-                          stdout=subprocess.PIPE, text=True).stdout
-           for words in [("tf-master",), ("tf-worker",), ("tfctl",)]
-           + [("tfctl", name) for name in SUBCOMMANDS]]
+    out = [help_text.run_help(BIN, *words) for words in
+           [(name,) for name in OURS] + [("tfctl", name) for name in help_text.subcommands(BIN)]]
     for folder in ("tests", "tools", "bench", "examples"):
         for directory, _, files in os.walk(os.path.join(ROOT, folder)):
             for name in files:

@@ -15,8 +15,7 @@ import help_text  # noqa: E402
 
 BUILD = os.path.dirname(BIN.rstrip("/"))
 PROGRAMS = ("tf-master", "tf-worker", "tfctl")
-SUBCOMMANDS = ("certs", "checkpoint", "costs", "devices", "doctor", "drain", "graph", "job",
-               "local", "run", "status", "top", "trace", "tunnel")
+SUBCOMMANDS = tuple(help_text.subcommands(BIN))
 # The C library's own test lists these.
 LIBRARY = re.compile(r"include/|lib/([^/]+/)?(libmillrace(-local)?\.|pkgconfig/)")
 

@@ -9,21 +9,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/base/base.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HAS_ASAN 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define HAS_ASAN 1
-#endif
-#ifndef HAS_ASAN
-#define HAS_ASAN 0
-#endif
+#include "tests/unit/client/child_report.h"
 
 static volatile size_t sink; /* what is read must not be optimised away */
 
@@ -137,32 +124,6 @@ static void use_a_loop(TF_Status *status) {
     TF_WhileParams params = TF_NewWhile(graph, &x, 1, status);
     TF_AbortWhile(&params);
     sink = (size_t)params.body_inputs[0].index;
-}
-
-/* Runs it in a child process, whose stderr must tell of the use. */
-static void expect_report(void (*use)(TF_Status *status), const char *name) {
-    int fds[2];
-    assert_int_equal(pipe(fds), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        dup2(fds[1], STDERR_FILENO);
-        close(fds[0]), close(fds[1]);
-        use(TF_NewStatus());
-        _exit(0);
-    }
-    close(fds[1]);
-    char text[1 << 16], rest[4096];
-    size_t len = 0;
-    for (ssize_t n; (n = read(fds[0], len + 1 < sizeof(text) ? text + len : rest,
-                              len + 1 < sizeof(text) ? sizeof(text) - 1 - len : sizeof(rest))) > 0;)
-        len += len + 1 < sizeof(text) ? (size_t)n : 0;
-    text[len] = '\0';
-    close(fds[0]);
-    int ended;
-    assert_int_equal(waitpid(child, &ended, 0), child);
-    if ((WIFEXITED(ended) && WEXITSTATUS(ended) == 0) || !strstr(text, "heap-use-after-free"))
-        fail_msg("%s: ended with %x:\n%s", name, (unsigned)ended, text);
 }
 
 static void test_every_use_after_the_end_is_reported(void **state) {

@@ -9,6 +9,7 @@ import check
 # Pages that a program writes, and which.
 GENERATED_PAGES = {
     "docs/flags.md": "tools/gen_docs.py",
+    "docs/gpu-ops.md": "tools/gen_docs.py",
     "docs/metrics.md": "tools/gen_docs.py",
     "docs/ops.md": "tools/gen_docs.py",
     "docs/paper-map.md": "tools/gen_docs.py",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the pages that come from tables: docs/flags.md, docs/metrics.md, docs/ops.md,
-docs/paper-map.md, docs/log-events.md and docs/c-api.md.
+docs/gpu-ops.md, docs/paper-map.md, docs/log-events.md and docs/c-api.md.
 
     tools/gen_docs.py [--build DIR]            write them (DIR: build, or the folder above
     $MILLRACE_BIN)
@@ -9,8 +9,8 @@ docs/paper-map.md, docs/log-events.md and docs/c-api.md.
 
 Flags are what --help prints, and metrics are what started daemons show on /metrics; a metric of the
 sources that no daemon shows is an error. Ops are what tests/tools/dump_tables prints. paper_map.py
-holds the rows of the paper map, and c_api.py those of the C API. The programs have to be built.
-Without them, --check says so and exits with 0.
+holds the rows of the paper map, c_api.py those of the C API, and gpu_ops.py the ops that graphs
+need most. The programs have to be built. Without them, --check says so and exits with 0.
 """
 import argparse
 import difflib
@@ -25,6 +25,7 @@ import urllib.error
 import urllib.request
 
 import c_api
+import gpu_ops
 import op_reasons
 import paper_map
 
@@ -218,9 +219,6 @@ TINY = ["int2", "uint2", "int4", "uint4", "float4_e2m1fn"]
 SETS = [("number", FLOATING + INTEGER + COMPLEX), ("real", FLOATING + INTEGER),
         ("floating", FLOATING), ("integer", INTEGER),
         ("complex", COMPLEX), ("quantized", QUANTIZED), ("float8", FLOAT8), ("tiny", TINY)]
-# Ops without a kernel: the master replaces them by what they call, or the worker's executor runs
-# them itself.
-REPLACED = re.compile(r"(Stateless|Stateful)?(If|While|Case|PartitionedCall)$")
 GRADIENTS = {"none": "none", "function": "yes", "call": "of its function"}
 
 
@@ -236,7 +234,7 @@ def show_types(types):
 def show_kernels(op, rows):
     """What the CPU rows of one op accept."""
     if not rows:
-        return "the master" if REPLACED.match(op) else "the executor"
+        return "the master" if gpu_ops.REPLACED.match(op) else "the executor"
     attrs = {tuple(row["types"]) for row in rows}
     if attrs == {()}:
         return "yes"
@@ -304,6 +302,10 @@ def signatures():
     return re.findall(r'^    \{"(\w+)", ', rows, re.M)
 
 
+def write_gpu_ops(programs):
+    return HEAD + gpu_ops.page(json.loads(programs.output(programs.dump_tables)), show_types)
+
+
 # ---- the paper map ----
 
 
@@ -344,8 +346,8 @@ def write_log_events(programs):
 
 
 PAGES = {"docs/flags.md": write_flags, "docs/metrics.md": write_metrics, "docs/ops.md": write_ops,
-         "docs/paper-map.md": write_paper_map, "docs/c-api.md": write_c_api,
-         "docs/log-events.md": write_log_events}
+         "docs/gpu-ops.md": write_gpu_ops, "docs/paper-map.md": write_paper_map,
+         "docs/c-api.md": write_c_api, "docs/log-events.md": write_log_events}
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the code blocks of README.md and docs/, and the tests of tools/check.py; ends with "N
-passed, N failed[, N skipped]".
+"""Runs the code blocks of README.md and docs/, and the tests of tools/check.py and of the list of
+ops on GPUs; ends with "N passed, N failed[, N skipped]".
 
     tests/docs/run.py [PAGE...]     PAGE: README.md, docs/security.md, ...; default: all pages
 
@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NAMESPACES = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
 PAGE_TIMEOUT_S = 120
+TESTS = ("test_checks.py", "test_gpu_ops.py")
 
 
 def pages():
@@ -55,9 +56,9 @@ def run_page(page, has_namespaces):
     return page, output
 
 
-def run_check_tests():
-    """(passed, failed) of the tests of tools/check.py."""
-    done = subprocess.run([sys.executable, os.path.join(HERE, "test_checks.py")],
+def run_tests(name):
+    """(passed, failed) of the tests of a file of this folder."""
+    done = subprocess.run([sys.executable, os.path.join(HERE, name)],
                           stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     n_run = int(re.search(r"^Ran (\d+) test", done.stdout, re.M).group(1))
@@ -71,7 +72,10 @@ def run_check_tests():
 def main():
     wanted = [name for name in sys.argv[1:] if not name.startswith("--")] or pages()
     has_namespaces = can_make_namespaces()
-    passed, failed, skipped = *run_check_tests(), 0
+    passed, failed, skipped = 0, 0, 0
+    for name in TESTS:
+        n_passed, n_failed = run_tests(name)
+        passed, failed = passed + n_passed, failed + n_failed
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for page, output in pool.map(lambda page: run_page(page, has_namespaces), wanted):
             passed += len(re.findall(r"^ok ", output, re.M))

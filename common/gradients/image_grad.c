@@ -50,6 +50,12 @@ static struct node_input one_hot(struct gradient_ctx *g, struct node_input index
     return OP("OneHot", index, I32(3), NUM(1), NUM(0));
 }
 
+/* x / y², or 0 where y is 0. A small half has the square 0, so y² is never computed. */
+static struct node_input divided_twice(struct gradient_ctx *g, struct node_input x,
+                                       struct node_input y) {
+    return OP("DivNoNan", OP("DivNoNan", x, y), y);
+}
+
 /* With the greatest channel m, the smallest one, d = m - smallest, and the channels n after m and p
  * after n: value = m, saturation = d / m, and 6 hue = (n - p) / d + a constant. Of equal channels
  * the first is the greatest and the last is the smallest.
@@ -65,12 +71,12 @@ static void rgb_to_hsv_grad(struct gradient_ctx *g) {
     struct node_input m = SUM_KEPT(MUL(great, x), last), least = SUM_KEPT(MUL(small, x), last);
     struct node_input d = SUB(m, least), great_after = next_channel(g, great);
     struct node_input is_end = OP("Greater", ADD(great, small), zero);
-    struct node_input of_ends = OP("DivNoNan", SUB(before, after), SQUARE(d));
+    struct node_input of_ends = divided_twice(g, SUB(before, after), d);
     struct node_input of_middle = OP("DivNoNan", SUB(next_channel(g, great_after), great_after), d);
     struct node_input hue =
         MUL(CAST(OP("Greater", m, zero), x), MUL(NUM(1.0 / 6), WHERE(is_end, of_ends, of_middle)));
     struct node_input saturation =
-        SUB(OP("DivNoNan", MUL(great, least), SQUARE(m)), OP("DivNoNan", small, m));
+        SUB(divided_twice(g, MUL(great, least), m), OP("DivNoNan", small, m));
     saturation = MUL(CAST(OP("Greater", x, zero), x), saturation);
     SET(0, ADD(ADD(MUL(channel(g, dy, 0), hue), MUL(channel(g, dy, 1), saturation)),
                MUL(channel(g, dy, 2), great)));

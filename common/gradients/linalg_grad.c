@@ -68,6 +68,14 @@ static struct node_input regularized(struct gradient_ctx *g, struct node_input m
     return OP("MatrixSetDiag", m, ADD(diagonal, r));
 }
 
+/* M⁻¹ Y for a positive definite M, by the factor that the kernel of MatrixSolveLs also uses. So
+ * whatever that kernel solves has a gradient, also where M is nearly singular. */
+static struct node_input cholesky_solve(struct gradient_ctx *g, struct node_input m,
+                                        struct node_input y) {
+    struct node_input l = OP("Cholesky", m), half = OP("MatrixTriangularSolve", l, y);
+    return OP_WITH("MatrixTriangularSolve", ATTRS(ATTR_B("adjoint", true)), l, half);
+}
+
 /* X = (AᴴA + r I)⁻¹ Aᴴ B for A with at least as many rows as columns, else Aᴴ (A Aᴴ + r I)⁻¹ B.
  * dB is the least-squares solution for Aᴴ and dX. dA = R - dB Xᴴ, where R is
  *   tall A   (B - A X) Zᴴ, Z = (AᴴA + r I)⁻¹ dX
@@ -84,8 +92,8 @@ static void matrix_solve_ls_grad(struct gradient_ctx *g) {
     struct node_input db = LIKE("MatrixSolveLs", gradient_adjoint(g, a), dx, IN(2));
     struct node_input r_tall = ADD(r, WHERE(is_tall, NUM(0), NUM(1)));
     struct node_input r_other = ADD(r, WHERE(is_tall, NUM(1), NUM(0)));
-    struct node_input z = OP("MatrixSolve", regularized(g, ADJ_MATMUL(a, a), r_tall), dx);
-    struct node_input w = OP("MatrixSolve", regularized(g, MATMUL_ADJ(a, a), r_other), b);
+    struct node_input z = cholesky_solve(g, regularized(g, ADJ_MATMUL(a, a), r_tall), dx);
+    struct node_input w = cholesky_solve(g, regularized(g, MATMUL_ADJ(a, a), r_other), b);
     struct node_input of_tall = MATMUL_ADJ(SUB(b, MATMUL(a, OUT(0))), z);
     struct node_input of_other = MATMUL_ADJ(w, SUB(dx, ADJ_MATMUL(a, db)));
     SET(0, SUB(WHERE(is_tall, of_tall, of_other), MATMUL_ADJ(db, OUT(0))));

@@ -23,7 +23,7 @@ HEADERS += sorted(os.path.join("training", name)
                   if name.endswith(".h") and not name.endswith("_internal.h"))
 SHARED_OBJECT = os.path.join(BUILD, "client", "libmillrace.so.0")
 
-FLOAT, DOUBLE, INT32, STRING, INT64, BOOL, RESOURCE, VARIANT = 1, 2, 3, 7, 9, 10, 20, 21
+FLOAT, DOUBLE, INT32, STRING, INT64, BOOL, HALF, RESOURCE, VARIANT = 1, 2, 3, 7, 9, 10, 19, 20, 21
 CODES = {0: "OK", 1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 5: "NOT_FOUND",
          9: "FAILED_PRECONDITION", 11: "OUT_OF_RANGE", 12: "UNIMPLEMENTED",
          13: "INTERNAL", 14: "UNAVAILABLE"}

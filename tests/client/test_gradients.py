@@ -1,8 +1,9 @@
 """Gradients that both libraries add, by their values in a step."""
 import ctypes
+import math
 import unittest
 
-from c_library import (DOUBLE, FLOAT, INT32, Builder, Output, Refused, ints, millrace, output,
+from c_library import (DOUBLE, FLOAT, HALF, INT32, Builder, Output, Refused, ints, millrace, output,
                        tensorflow, text)
 from compare import Compared
 from local_cluster import target
@@ -118,6 +119,44 @@ class TestGradients(Compared):
         of_rows, of_segments = b.run(session, [*b.gradients([y], [v]), *b.gradients([z], [read])])
         self.assertEqual(of_rows[1:], ([3, 1], [0, 28, 18]))
         self.assertEqual(of_segments[1:], ([3, 1], [0, 1, 1]))
+
+    def ours_in_both_sessions(self, build):
+        """The values of gradients that our library adds, in a cluster and in process."""
+        for where in (target(), ""):
+            b = Builder(millrace())
+            self.addCleanup(b.close)
+            fetches = build(b)
+            session = b.session(where)
+            self.addCleanup(b.call, "TF_DeleteSession", session)
+            yield [values for _, _, values in b.run(session, fetches)]
+
+    def test_colours_of_close_channels_as_halves(self):
+        """1 / (blue - red)² is no half there; TensorFlow's gradient of the first pixel is NaN."""
+        pixels = [.60498046875, .336181640625, .6015625, .0010004, .00080013, .00090027]
+
+        def build(b):
+            x = b.constant("x", FLOAT, [2, 3], pixels)
+            half = b.op("Cast", "half", x, DstT=("Type", HALF))
+            hsv = b.op("RGBToHSV", "hsv", half)
+            y = b.op("Cast", "y", hsv, DstT=("Type", FLOAT))
+            z = b.op("RGBToHSV", "z", x)
+            dy = b.constant("dy", FLOAT, [2, 3], [1.75, 1, .5] * 2)
+            return [*b.gradients([y], [x], [dy]), *b.gradients([z], [x], [dy])]
+        for halves, floats in self.ours_in_both_sessions(build):
+            for half, expected in zip(halves, floats):
+                self.assertAlmostEqual(half, expected, delta=.02 * max(1, abs(expected)))
+
+    def test_least_squares_of_a_nearly_singular_matrix(self):
+        """Rounding alone makes it invertible, so nothing but the existence of values is sure."""
+        def build(b):
+            a = b.constant("a", FLOAT, [2, 2], [1] * 4)
+            rhs = b.constant("rhs", FLOAT, [2, 1], [1, 1])
+            zero = b.constant("zero", DOUBLE, [], [0])
+            x = b.op("MatrixSolveLs", "x", a, rhs, zero)
+            return [x, *b.gradients([x], [a, rhs])]
+        for solution, by_a, by_rhs in self.ours_in_both_sessions(build):
+            self.assertAlmostEqual(sum(solution), 1, places=3)
+            self.assertTrue(all(math.isfinite(value) for value in by_a + by_rhs), (by_a, by_rhs))
 
     def test_training(self):
         """A linear model learns, with variables on the cluster, by the gradients of the client."""

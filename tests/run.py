@@ -175,8 +175,16 @@ def suite_docs(options):
     return run_python_suite("tests/docs/run.py", options)
 
 
+# What the C client asks of TensorFlow's own servers; all of it with --long.
+CLIENT_AT_TENSORFLOW = ("test_session", "test_run_async", "test_control_flow_gradients",
+                        "TestLbfgs", "TestOptimizers", "TestSyncReplicas")
+
+
 def suite_client(options):
     tally = run_python_suite("tests/client/run.py", options)
+    tally.add(run_python_suite("tests/client/run.py", options,
+                               arguments=() if options.long else CLIENT_AT_TENSORFLOW,
+                               env={"MILLRACE_SERVER": "tensorflow"}))
     tally.add(run_python_suite("tests/client/sweep_gradients.py", options, 7200))
     tally.add(run_python_suite("tests/client/random_graphs.py", options))
     return tally

@@ -235,7 +235,7 @@ static double n_broadcast(const struct cost_query *q) {
 
 double cost_broadcast(const struct cost_query *q) { return of_elements(q, n_broadcast(q)); }
 
-/* A program that begins with a product, where only shapes are known. */
+/* A program that begins with a product or a GatherV2, where only shapes are known. */
 static double fused_product_of_shapes(const struct cost_query *q) {
     struct fused_program program;
     struct shape in[BROADCAST_MAX_OPERANDS];
@@ -247,7 +247,8 @@ static double fused_product_of_shapes(const struct cost_query *q) {
     const struct node *product = program.instructions[0];
     const struct kernel_def *def = kernel_find(product, "CPU");
     double ns = 0;
-    if (def && (def->flags & KERNEL_PRODUCT) && product->n_data <= BROADCAST_MAX_OPERANDS) {
+    bool is_heavy = def && ((def->flags & KERNEL_PRODUCT) || node_is_op(product, "GatherV2"));
+    if (is_heavy && product->n_data <= BROADCAST_MAX_OPERANDS) {
         for (int i = 0; i < product->n_data; i++)
             in[i] = q->in[product->inputs[i].src->id];
         ns = cost_of_shapes("CPU", product, in, q->out).ns;

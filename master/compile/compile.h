@@ -3,8 +3,8 @@
  *
  *   session graph ─► cut at feeds and fetches ─► prune ─► inline ─► simplify ─►
  *     invariants ─► fold ─► branches ─► cse ─► pads ─► transposes ─► waits ─► controls ─►
- *     place ─► debug ─► fuse ─► contract ─► partition ─► one graph per task, with the functions
- *     that kernels call
+ *     place ─► debug ─► fuse ─► contract ─► gathers ─► partition ─► one graph per task, with the
+ *     functions that kernels call
  *
  * Stateful nodes and their colocation groups have been placed before, once for the session's whole
  * graph (place_session). The passes are rows of a table (compile.c). A pass says whether it changed

@@ -232,6 +232,30 @@ class _ProductBuilder(_ElementwiseBuilder):
         return rng.choice(self.UNARY[3:5] + self.UNARY[6:8])(t)
 
 
+class _GatherBuilder(_ElementwiseBuilder):
+    """Rows that are picked and reduced, now and then along another axis or with a second taker."""
+
+    SHAPES = ((), (40,), (7, 40), (3, 20), (5, 2, 40))
+    MAX_ELEMENTS = 20000
+    REDUCTIONS = (tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.reduce_min, tf.reduce_prod)
+
+    def node(self):
+        rng = self.rng
+        if rng.integers(3):
+            return super().node()
+        rows = self.pick(DTYPES[:4], self.SHAPES[int(rng.integers(2, 5))])
+        shape = tuple(int(n) for n in rng.integers(1, 9, int(rng.integers(1, 4))))
+        indices = tf.constant(rng.integers(0, min(int(n) for n in rows.shape[:2]), shape),
+                              str(rng.choice(["int32", "int64"])))
+        if rng.integers(3) == 0:
+            indices = indices + tf.cast(self.pick(("int32",), ()), indices.dtype) * 0
+        picked = tf.gather(rows, indices, axis=int(rng.integers(8) == 0))
+        self.tensors += [picked] if rng.random() < 0.2 else []
+        first = int(rng.integers(len(shape)))
+        axes = [*range(first, len(shape))] if rng.integers(4) else [first]
+        return rng.choice(self.REDUCTIONS)(picked, axes, keepdims=bool(rng.integers(2)))
+
+
 class _OperandBuilder(_Builder):
     """Convolutions of padded images and products of transposed matrices, now and then with a second
     taker, and their gradients. Nothing makes a large difference of a small one."""
@@ -461,6 +485,12 @@ def elementwise_cases(first, n):
 def product_cases(first, n):
     for seed in range(first, first + n):
         yield (f"products/{seed}", _build(seed, 10 + seed % 5 * 10, _ProductBuilder),
+               {"rtol": 1e-4})
+
+
+def gather_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"gathers/{seed}", _build(seed, 10 + seed % 5 * 10, _GatherBuilder),
                {"rtol": 1e-4})
 
 

@@ -16,8 +16,8 @@ static inline double fused_instruction_ns(double row_ns) {
     return MAX(row_ns - FUSED_MOVE_NS, FUSED_LEAST_NS);
 }
 
-/* What the product takes with which the program of an execution begins; 0: there is none. The
- * instructions behind it take little beside it. */
+/* What the product or the GatherV2 takes with which the program of an execution begins; 0: there is
+ * none. The instructions behind it take little beside it. */
 double fused_product_ns(const struct kernel_ctx *ctx);
 
 /* The sum over the instructions, for one element. */

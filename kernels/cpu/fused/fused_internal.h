@@ -39,6 +39,7 @@ struct fused_state {
     struct fused_instruction *instructions; /* in the arena of the program's graph */
     int n_inputs, n_instructions, n_outputs;
     bool has_product;    /* instruction 0 is a product; all others have an engine */
+    bool gathers;        /* instruction 0 is a GatherV2, and 1, the only result, reduces it */
     bool may_fail;       /* an engine may find an element outside of its op's domain */
     bool can_be_scalars; /* all instructions take scalars */
     bool can_be_blocks;  /* no instruction is BLOCK_NEVER */
@@ -118,6 +119,12 @@ void fused_share_outputs(struct kernel_ctx *ctx, const struct fused_state *state
 /* Fails with the name of the instruction's node. */
 enum kernel_result fused_fail(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
                               struct status *status_take);
+
+/* ---- programs that pick rows and reduce them (fused_gather.c) ---- */
+
+/* By the ops, before there are kernels: does the program look so? */
+bool fused_is_gather(const struct fused_program *program);
+enum kernel_result fused_run_gather(struct kernel_ctx *ctx);
 
 /* ---- programs that begin with a product (fused_product.c) ---- */
 

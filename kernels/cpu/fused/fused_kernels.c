@@ -1,12 +1,13 @@
 /* The CPU's kernel of _MrFused (common/graph/fused.h): reads the program, and runs it in one of
- * five ways: scalars straight through, small values of one shape, values by blocks, blocks behind a
- * product, or each instruction by its own kernel. */
+ * six ways: scalars straight through, small values of one shape, values by blocks, blocks behind a
+ * product, a reduction of picked rows, or each instruction by its own kernel. */
 #include "kernels/cpu/fused/fused.h"
 
 #include <stdlib.h>
 
 #include "kernels/cost.h"
 #include "kernels/cpu/fused/fused_internal.h"
+#include "kernels/cpu/math/math_picked.h"
 
 /* ---- init ---- */
 
@@ -29,6 +30,8 @@ static struct status *init_instruction(const struct kernel_init *init, struct fu
     made->n_operands = node->n_data;
     made->size = dtype_size((enum dtype)node->out_types[0]);
     made->output = -1;
+    if (state->gathers && (k == 0 || math_is_reduction(&made->kernel)))
+        return NULL;
     if (k == 0 && (made->kernel.def->flags & KERNEL_PRODUCT)) {
         state->has_product = true;
         state->can_be_scalars = false;
@@ -78,6 +81,7 @@ static struct status *fused_init(struct kernel_init *init) {
     TRY(fused_program_read(init->node, &state->program));
     state->n_inputs = state->program.n_inputs;
     state->n_outputs = state->program.n_outputs;
+    state->gathers = fused_is_gather(&state->program);
     state->can_be_scalars = true;
     state->can_be_blocks = state->n_inputs + state->program.n_instructions <= FUSED_MAX_VALUES;
     state->instructions = arena_array(&state->program.graph.arena, struct fused_instruction,
@@ -171,6 +175,8 @@ static enum kernel_result fused_compute(struct kernel_ctx *ctx) {
     const struct fused_state *state = ctx->instance->state;
     if (state->has_product)
         return fused_run_product(ctx);
+    if (state->gathers)
+        return fused_run_gather(ctx);
     if (state->can_be_scalars && inputs_are_scalars(ctx, state)) {
         if (likely(!run_scalars(ctx, state)))
             return KERNEL_DONE;

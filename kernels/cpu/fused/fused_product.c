@@ -130,7 +130,7 @@ double fused_product_ns(const struct kernel_ctx *ctx) {
     const struct fused_state *state = ctx->instance->state;
     const struct fused_instruction *product = &state->instructions[0];
     struct tensor operands[FUSED_MAX_OPERANDS];
-    if (!state->has_product || product->n_operands > FUSED_MAX_OPERANDS)
+    if (!(state->has_product || state->gathers) || product->n_operands > FUSED_MAX_OPERANDS)
         return 0;
     for (int i = 0; i < product->n_operands; i++)
         operands[i] = ctx->inputs[product->operands[i]]; /* borrowed */

@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cpu/math/math_picked.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/reduction_checks.h"
 
@@ -302,13 +303,17 @@ static void merge_chunks(const struct reduction *r, int64_t n_units, int64_t acc
     }
 }
 
+static int64_t n_chunks_of(int64_t n_units, int64_t unit_elements, int64_t divisible) {
+    return n_units < FEW_UNITS ? MIN(MIN(unit_elements / CHUNK, MAX_CHUNKS), divisible) : 1;
+}
+
 static void reduction_run(struct reduction *r, struct pool *pool) {
     int64_t accumulators = r->last_is_reduced ? 1 : TILE;
     r->n_tiles = r->last_is_reduced ? 1 : (r->inner + TILE - 1) / TILE;
     int64_t n_units = r->n_outer * r->n_tiles,
             unit_elements = r->n_reduced * (r->last_is_reduced ? 1 : MIN(r->inner, TILE));
     int64_t divisible = r->last_is_reduced ? r->n_reduced : r->n_reduced_rows;
-    r->n_chunks = n_units < FEW_UNITS ? MIN(MIN(unit_elements / CHUNK, MAX_CHUNKS), divisible) : 1;
+    r->n_chunks = n_chunks_of(n_units, unit_elements, divisible);
     double cost = r->state->is_narrow ? 1 : 0.4;
     if (r->n_chunks <= 1) {
         pool_parallel_for(pool, n_units, 5 + cost * (double)unit_elements,
@@ -359,6 +364,79 @@ static enum kernel_result reduce_compute(struct kernel_ctx *ctx) {
     else
         reduction_run(&r, ctx->pool);
     return KERNEL_DONE;
+}
+
+/* ---- picked rows (math_picked.h) ---- */
+
+bool math_is_reduction(const struct kernel_instance *instance) {
+    return instance->def->compute == reduce_compute;
+}
+
+static int64_t n_tiles_of(int64_t inner) { return (inner + TILE - 1) / TILE; }
+
+bool math_picked_suits(const struct kernel_instance *reduction, const struct math_picked *job) {
+    (void)reduction;
+    return job->n_reduced > 1 && job->inner >= NARROW_FOLD &&
+           n_chunks_of(job->n_outer * n_tiles_of(job->inner),
+                       job->n_reduced * MIN(job->inner, (int64_t)TILE), job->n_reduced) <= 1;
+}
+
+struct picked_run {
+    const struct reduce_state *state;
+    const struct math_picked *job;
+};
+
+/* Rows come from all over the matrix, so the processor does not foresee them. */
+static inline void fetch_early(const struct picked_run *run, const int64_t *rows, int64_t i,
+                               int64_t first, int64_t width) {
+    enum { AHEAD = 8, LINE = 64 };
+    const struct math_picked *job = run->job;
+    const int64_t size = (int64_t)run->state->size;
+    if (i + AHEAD >= job->n_reduced)
+        return;
+    const char *row = (const char *)job->from + (rows[i + AHEAD] * job->inner + first) * size;
+    for (int64_t at = 0; at < width * size; at += LINE)
+        __builtin_prefetch(row + at);
+}
+
+/* Reduces a tile of one outer position, two rows at a time. Each accumulator takes the rows in
+ * order, as it does when they are side by side. */
+static void reduce_picked(const struct picked_run *run, const int64_t *rows, int64_t first,
+                          int64_t width, void *acc) {
+    const struct math_picked *job = run->job;
+    const int64_t size = (int64_t)run->state->size;
+    for (int64_t i = 0; i < job->n_reduced; i += 2) {
+        bool has_two = i + 1 < job->n_reduced;
+        fetch_early(run, rows, i, first, width);
+        fetch_early(run, rows, i + 1, first, width);
+        int64_t apart = has_two ? (rows[i + 1] - rows[i]) * job->inner : 0;
+        run_columns(run->state, (const char *)job->from + (rows[i] * job->inner + first) * size,
+                    1 + has_two, apart, width, acc);
+    }
+}
+
+/* Units are tiles of outer positions. */
+static void picked_range(void *arg, int64_t begin, int64_t end) {
+    const struct picked_run *run = arg;
+    const struct math_picked *job = run->job;
+    char acc[TILE * MAX_ACCUMULATOR] __attribute__((aligned(64)));
+    for (int64_t n_tiles = n_tiles_of(job->inner); begin < end; begin++) {
+        int64_t outer = begin / n_tiles, first = begin % n_tiles * TILE,
+                width = MIN(job->inner - first, (int64_t)TILE);
+        run->state->loops->init(acc, width);
+        reduce_picked(run, job->rows + outer * job->n_reduced, first, width, acc);
+        run_finish(run->state, acc,
+                   (char *)job->to + (outer * job->inner + first) * (int64_t)run->state->size,
+                   width, job->n_reduced);
+    }
+}
+
+void math_reduce_picked(const struct kernel_instance *reduction, const struct math_picked *job,
+                        struct pool *pool) {
+    struct picked_run run = {reduction->state, job};
+    pool_parallel_for(pool, job->n_outer * n_tiles_of(job->inner),
+                      5 + 0.5 * (double)(job->n_reduced * MIN(job->inner, (int64_t)TILE)),
+                      picked_range, &run);
 }
 
 #if HAS_AVX2_FILES

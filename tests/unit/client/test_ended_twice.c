@@ -1,5 +1,5 @@
-/* What a program ends twice, or uses after its owner ended: where the client can know, a status says
- * so; elsewhere AddressSanitizer sees it in a child process, since everything is really freed. */
+/* What a program ends twice, or uses after its owner ended: where the client can know, a status
+ * says so; elsewhere AddressSanitizer sees it in a child process, since all is really freed. */
 #include "client/c_api.h"
 
 #include <setjmp.h>

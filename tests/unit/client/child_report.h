@@ -21,7 +21,7 @@
 #define HAS_ASAN 0
 #endif
 
-/* Runs it in a child process, whose stderr must tell of a use, or a second free, of freed memory. */
+/* Runs it in a child process, whose stderr must tell of a use, or second free, of freed memory. */
 static inline void expect_report(void (*use)(TF_Status *status), const char *name) {
     int fds[2];
     assert_int_equal(pipe(fds), 0);

@@ -122,14 +122,15 @@ static void start_probe(struct local_cluster *c) {
     start_member(c, probe_of(c));
 }
 
-/* Lists the daemons as the members of two JSON objects. */
+/* Lists the daemons as the members of two JSON objects; in `admin` those that serve pages. */
 static void list_daemons(const struct local_cluster *c, struct str *pids, struct str *admin) {
     for (int i = 0; i < n_daemons(c); i++) {
         const struct member *member = &c->members[i];
         const char *comma = i > 0 ? ", " : "";
         str_addf(pids, "%s\"%s\": %d", comma, member->child.name, (int)member->child.pid);
-        str_addf(admin, "%s\"%s\": \"127.0.0.1:%d\"", comma, member->child.name,
-                 member->admin_port);
+        if (member->admin_port > 0)
+            str_addf(admin, "%s\"%s\": \"127.0.0.1:%d\"", admin->len > 0 ? ", " : "",
+                     member->child.name, member->admin_port);
     }
 }
 

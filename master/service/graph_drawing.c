@@ -8,8 +8,8 @@
 #include "rpc/daemon/page.h"
 
 enum {
-    MAX_DEPTH = 12, /* of scopes */
-    BOX_WIDTH = 200,
+    MAX_DEPTH = 12,  /* of scopes */
+    BOX_WIDTH = 216, /* for the longest line of wide letters */
     BOX_HEIGHT = 58,
     GAP_X = 26,
     GAP_Y = 44,

@@ -79,6 +79,13 @@ static void add_signature(const struct executable *executable, struct str *out) 
         page_name(out, NULL, task_name(tasks_at(session->env->tasks, executable->tasks[i])));
     page_more(out, (size_t)MAX(executable->n_tasks - MAX_NAMES, 0));
     page_close(out, ']');
+    if (executable->state == EXECUTABLE_READY) {
+        struct str link = STR_INIT;
+        str_addf(&link, "/graphz?session=%s&signature=%lld", session->handle,
+                 (long long)executable->number);
+        page_text(out, "page", str_text(&link));
+        str_fini(&link);
+    }
     page_close(out, '}');
 }
 

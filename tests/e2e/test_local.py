@@ -133,6 +133,11 @@ class TestCommand(TestCase):
         code, out, err = self.local("--", sys.executable, "-c", check, env={"no_proxy": "*"})
         self.assertEqual((code, sorted(out.splitlines())), (0, ["master 200", "ps/0 200"]), err)
 
+    def test_daemons_without_pages_are_left_out(self):
+        code, out, err = self.local("--worker-flag=--admin=off", "--", "sh", "-c",
+                                    'echo "$MILLRACE_ADMIN"')
+        self.assertEqual((code, list(json.loads(out))), (0, ["master"]), err)
+
     def test_exits_as_the_command(self):
         for script, code in (("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137),
                              ("kill -TERM $$", 143)):

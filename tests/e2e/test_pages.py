@@ -350,6 +350,8 @@ class TestSessions(PagesCase):
             self.assertEqual((signature["feeds"], signature["fetches"], signature["state"]),
                              (["x:0"], ["y:0"], "ready"))
             self.assertEqual(signature["tasks"], ["/job:ps/replica:0/task:0"])
+            graph = self.json_of("master", signature["page"])
+            self.assertEqual((graph["session"], graph["runs"]), (handle, "y:0"))
             self.assertEqual(self.json_of("master", f"/sessionz?session={other}")["signatures"],
                              [])
             self.assertEqual(

@@ -45,6 +45,16 @@ def show(what):
         [os.path.basename(what[0]), *what[1:]])
 
 
+def wait_for_page(url):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return ask(url, 1)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise Missing(f"{url} does not answer") from None
+
+
 def etcd(rounds):
     if not (shutil.which("etcd") and shutil.which("etcdctl")):
         raise Missing("apt-get install etcd-server etcd-client")
@@ -86,12 +96,17 @@ def ray(rounds):
     program = os.environ.get("RAY") or shutil.which("ray")
     if not program:
         raise Missing("pip install ray, and RAY=path of the program")
-    (port,) = free_ports(1)
-    address = f"127.0.0.1:{port}"
-    env = {**os.environ, "RAY_ADDRESS": address, "RAY_USAGE_STATS_ENABLED": "0"}
+    ports = free_ports(3)
+    port, dashboard, metrics = map(str, ports)
+    address, pages = f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}"
+    temporary = tempfile.mkdtemp(prefix="ray-")
+    env = {**os.environ, "RAY_ADDRESS": address, "RAY_USAGE_STATS_ENABLED": "0",
+           "PATH": os.path.dirname(program) + ":" + os.environ["PATH"]}  # `ray stack` runs py-spy
     head = subprocess.Popen(
-        [program, "start", "--head", "--block", "--port", str(port), "--num-cpus", "1",
-         "--node-ip-address", "127.0.0.1", "--include-dashboard", "false",
+        [program, "start", "--head", "--block", "--port", port, "--num-cpus", "1",
+         "--node-ip-address", "127.0.0.1", "--include-dashboard", "true", "--dashboard-host",
+         "127.0.0.1", "--dashboard-port", dashboard, "--metrics-export-port", metrics,
+         "--min-worker-port", "20000", "--max-worker-port", "20050", "--temp-dir", temporary,
          "--object-store-memory", str(100 << 20)],
         env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -100,14 +115,31 @@ def ray(rounds):
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
             if time.monotonic() > deadline:
                 raise Missing("ray's head does not start")
+        wait_for_page(f"{pages}/api/cluster_status")
+        wait_for_page(f"http://127.0.0.1:{metrics}/metrics")
+        lists = ("--address", pages)
         for question, what in (
                 ("is all well?", [program, "status"]),
                 ("is this daemon ready?", [program, "health-check", "--address", address]),
-                ("who holds the memory?", [program, "memory"])):
-            yield question, show(what).replace(address, "ADDRESS"), ask(what, rounds, env)
+                ("which tasks are connected, and why not?", [program, "list", "nodes", *lists]),
+                ("which devices are there?", [program, "status", "-v"]),
+                ("who uses the cluster?", [program, "list", "jobs", *lists]),
+                ("how busy is it?", f"{pages}/nodes?view=summary"),
+                ("why does a step not end?", [program, "stack"]),
+                ("who holds the memory?", [program, "memory"]),
+                ("why was a step slow?", [program, "timeline"]),
+                ("how did it go over time?", f"http://127.0.0.1:{metrics}/metrics"),
+                ("what happened at night?", [program, "logs", "gcs_server.out"])):
+            try:
+                seconds = ask(what, rounds, env)
+            except Missing as why:
+                print(f"{'Ray':11}{question:45} no answer: {' '.join(str(why).split())[-200:]}")
+                continue
+            yield question, show(what).replace(address, "ADDRESS").replace(pages, "PAGES"), seconds
     finally:
         head.terminate()  # it ends the processes that it has started
         head.wait()
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 TENSORFLOW = """

@@ -177,12 +177,15 @@ static struct span session_of(const struct page_value *row) {
     return (struct span){at, strcspn(at, "&")};
 }
 
-/* Fails if the signatures are of several sessions: then nobody knows which one is meant. */
+/* Fails if the signatures are of several sessions, because nobody knows which one is meant, or if
+ * there are none. */
 static struct status *check_one_session(const struct str *list) {
     struct page_value *page;
     TRY(page_parse((struct span){list->data, list->len}, &page));
     const struct page_value *signatures = page_get(page, "signatures");
-    struct status *st = NULL;
+    struct status *st = page_count(signatures) > 0
+                            ? NULL
+                            : status_not_found("no session has run a step, so there is no graph");
     for (size_t i = 1; !st && i < page_count(signatures); i++)
         if (!page_has(page_at(signatures, i), "more") &&
             !span_equal(session_of(page_at(signatures, i)), session_of(page_at(signatures, 0)))) {
@@ -204,7 +207,8 @@ static int get_graph(const struct cli *cli, const struct graph_flags *flags, str
         code = page_source_get(&flags->source, cli, "/graphz", ret_body);
     if (code == EXIT_OK && !flags->session && !flags->list) {
         struct status *st = check_one_session(ret_body);
-        code = st ? cli_fail(cli, EXIT_USAGE, st) : EXIT_OK;
+        bool is_usage = status_code(st) == STATUS_INVALID_ARGUMENT;
+        code = st ? cli_fail(cli, is_usage ? EXIT_USAGE : EXIT_INTERNAL, st) : EXIT_OK;
     }
     if (code == EXIT_OK && !flags->list) {
         str_clear(ret_body);

@@ -145,6 +145,10 @@ class TestGraph(PagesCase):
         self.assertTrue(tfctl("--output", "json")[0].startswith('{"session":'))
         self.assertIn("404", tfctl("--signature", "99", code=70)[1])
         self.assertIn("cannot be written", tfctl("--out", "/no/such/file", code=74)[1])
+        self.client.close(self.handle.encode())
+        self.assertIn("no session has run a step", tfctl(code=70)[1])
+        self.handle = self.client.create(small_graph("/job:ps/task:0")).decode()
+        self.client.run(self.handle.encode(), feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
         other = self.client.create(small_graph("/job:ps/task:0"))
         self.client.run(other, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
         out, err = tfctl(code=64)  # which of the two is meant?

@@ -247,23 +247,35 @@ static bool is_link(const struct renderer *r, const char *text) {
     return false;
 }
 
+/* A link to a page. Of a long query the last part is shown, "/graphz?…&signature=3". */
+static void add_link(const struct renderer *r, const char *text, size_t len) {
+    enum { MAX_SHOWN_BYTES = 40 };
+    const char *last = len > MAX_SHOWN_BYTES ? strrchr(text, '&') : NULL;
+    str_add(r->out, "<a href=\"");
+    add_escaped(r->out, text, len);
+    str_add(r->out, "\">");
+    if (last) {
+        add_escaped(r->out, text, strcspn(text, "?"));
+        str_add(r->out, "?…");
+    }
+    add_escaped(r->out, last ? last : text, last ? strlen(last) : len);
+    str_add(r->out, "</a>");
+}
+
 static void add_string(const struct renderer *r, const char *key, const json_t *value) {
     const char *text = json_string_value(value);
     size_t len = json_string_length(value), n = MIN(len, (size_t)MAX_STRING_BYTES);
     while (n < len && n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80)
         n--;
     bool has_lines = memchr(text, '\n', len) != NULL;
-    bool is_linked = (strcmp(key, "page") == 0 || strcmp(key, "download") == 0) && is_link(r, text);
-    if (is_linked) {
-        str_add(r->out, "<a href=\"");
-        add_escaped(r->out, text, len);
-        str_add(r->out, "\">");
+    if ((strcmp(key, "page") == 0 || strcmp(key, "download") == 0) && is_link(r, text)) {
+        add_link(r, text, len);
+        return;
     }
     str_add(r->out, has_lines ? "<pre>" : "");
     add_escaped(r->out, text, n);
     str_add(r->out, n < len ? "…" : "");
     str_add(r->out, has_lines ? "</pre>" : "");
-    str_add(r->out, is_linked ? "</a>" : "");
 }
 
 static void add_nested(const struct renderer *r, const json_t *value, int depth);

@@ -352,6 +352,8 @@ class TestSessions(PagesCase):
             self.assertEqual(signature["tasks"], ["/job:ps/replica:0/task:0"])
             graph = self.json_of("master", signature["page"])
             self.assertEqual((graph["session"], graph["runs"]), (handle, "y:0"))
+            self.assertIn(f'{handle}&amp;signature=1">/graphz?…&amp;signature=1</a>',
+                          get(self.admins["master"], "/sessionz", BROWSER)[2].decode())
             self.assertEqual(self.json_of("master", f"/sessionz?session={other}")["signatures"],
                              [])
             self.assertEqual(

@@ -141,7 +141,10 @@ def page(root):
            "few of its own\n(`MR_`). A program includes `<millrace/c_api.h>`, links with "
            "`pkg-config --cflags --libs millrace`,\nand needs no TensorFlow. Each header in "
            "`client/` says which threads may call its functions.\n\n",
-           f"Of the {n_all} functions in the headers of TensorFlow 2.21, {n_there} are there.\n"]
+           f"Of the {n_all} functions in the headers of TensorFlow 2.21, {n_there} are there.\n"
+           "A program that uses these builds with either library: only its include differs, and "
+           "what it does\nwith the strings of tensors. A fed resource handle works here; "
+           "TensorFlow's library refuses it.\n"]
     for header in FUNCTIONS:
         out.append(f"\n## tensorflow/c/{header}\n\n| function | here |\n|---|---|\n")
         for name in functions(header):

@@ -29,6 +29,7 @@ import numpy  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from cluster import Cluster  # noqa: E402
+from function_cases import function_failures  # noqa: E402
 from window_cases import window_cases  # noqa: E402
 
 RAW, tf1 = tf.raw_ops, tf.compat.v1
@@ -815,7 +816,8 @@ def main():
         n_alone = 0
         for name, check in (("ParameterizedTruncatedNormal", distribution_failures),
                             ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
-                            ("Variant", variant_failures), ("Device", device_failures)):
+                            ("Variant", variant_failures), ("Function", function_failures),
+                            ("Device", device_failures)):
             if not arguments.only or name.startswith(arguments.only[:len(name)]):
                 failures += check(cluster.target)
                 n_alone += 1

@@ -269,6 +269,9 @@ def suite_gpu(options):
     if not os.path.exists(os.path.join(ROOT, build, "tests", "cuda", "sim", "sim_device")):
         return Tally(0, 0, 1)
     tally = run_python_suite("tests/cuda/run_ops.py", options)
+    tally.add(run_python_suite("tests/cuda/run_ops.py", options,
+                               arguments=["--replays"] + ([] if options.long else
+                                                          ["--sample", "300"])))
     tally.add(run_python_suite("tests/differential/run_kernels.py", options, 14400,
                                env={"GRAPH_EVAL_GPU": plugin},
                                arguments=[] if options.long else ["--sample", "40"],

@@ -2,21 +2,23 @@
 """Compares elementwise ops, reductions, softmaxes, scans, sorts, selections, segments, sparse
 tensors and others of a simulated GPU with the CPU's kernels, in one cluster of ours.
 
-    tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N] [--replays]
+    tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N] [--replays] [--sample N]
 
 Each case is one op with fed operands, once for each device. The shapes are those at which the GPU's
 kernels change their form: equal, scalar, rows, any broadcast, few and many outputs, chunks. The
 simulated device reports races, missing barriers and addresses out of bounds, each of which is a
 failure. What adds many numbers also runs with several seeds, which draw the order of blocks and
 threads, and must give the same bits. With --replays each step runs five times, so that what it
-repeats is replayed as CUDA graphs, and must give the same bits. Without --long types other than
-float take turns. Ends with "N passed, N failed".
+repeats is replayed as CUDA graphs, and must give the same bits; nothing else is tested then.
+Without --long types other than float take turns. --sample draws at most N cases by the seed. Ends
+with "N passed, N failed".
 """
 import argparse
 import glob
 import inspect
 import itertools
 import os
+import random
 import re
 import sys
 
@@ -786,6 +788,7 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replays", action="store_true", help="run each step five times")
+    parser.add_argument("--sample", type=int, metavar="N", help="at most this many cases")
     arguments = parser.parse_args()
     cases = Cases(arguments.seed, arguments.only)
     elementwise_cases(cases)
@@ -801,6 +804,8 @@ def main():
     listed = cases.list
     if not arguments.long:
         listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]
+    if arguments.sample and arguments.sample < len(listed):
+        listed = random.Random(arguments.seed).sample(listed, arguments.sample)
     tests = os.path.join(BUILD, "tests", "cuda")
     path = os.environ.get("LD_LIBRARY_PATH", "")
     os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
@@ -818,6 +823,8 @@ def main():
                             ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
                             ("Variant", variant_failures), ("Function", function_failures),
                             ("Device", device_failures)):
+            if arguments.replays:
+                break
             if not arguments.only or name.startswith(arguments.only[:len(name)]):
                 failures += check(cluster.target)
                 n_alone += 1
@@ -827,7 +834,7 @@ def main():
             failures.append("nothing was replayed")
         failures += reports(cluster)
         cluster.check()
-    sums = [case for case in listed if SUMS.match(case[0])]
+    sums = [case for case in listed if SUMS.match(case[0]) and not arguments.replays]
     first = arguments.seed
     if sums:
         seeds = range(first, first + (10 if arguments.long else 3))

@@ -1,5 +1,6 @@
 """What deploy/ and configs/ say must be what the daemons take: every command line there is run with
 --check-config."""
+import fnmatch
 import glob
 import os
 import re
@@ -145,6 +146,25 @@ class TestImage(TestCase):
             packages = {line.split(":")[0] for line in owners.splitlines()
                         if line.endswith(f"/{name}")}
             self.assertTrue(packages & installed, f"{name} comes from {packages}")
+
+    def test_the_image_for_gpus_has_what_the_worker_looks_for(self):
+        text = read(os.path.join(DEPLOY, "Dockerfile.gpu"))
+        [base, tag] = re.findall(r"docker build -f \S+ -t (\S+) \.", text)
+        self.assertEqual(re.findall(r"(?m)^FROM (\S+)$", text), [base])
+        self.assertIn(f"docker build -f deploy/Dockerfile -t {base} .",
+                      read(os.path.join(DEPLOY, "Dockerfile")))
+        overlay = read(os.path.join(DEPLOY, "kubernetes/overlays/gpu/kustomization.yaml"))
+        self.assertIn(f"value: {tag}\n", overlay)
+        copied = re.search(r"cp (.*) /libraries", text).group(1)
+        for source in ("blas.c", "dnn.c"):
+            names = re.findall(r'"(lib\w+\.so\.\d+)"',
+                               read(os.path.join(ROOT, "kernels", "cuda", source)))
+            self.assertTrue(any(fnmatch.fnmatch(name, os.path.basename(path)) for name in names
+                                for path in copied.split()), names)
+        options = read(os.path.join(ROOT, "meson_options.txt"))
+        for option in re.findall(r"-D(\w+)=", text):
+            self.assertIn(f"option('{option}'", options)
+        self.assertIn("/usr/lib/millrace/\n", text)  # beside /usr/bin/tf-worker: ../lib/millrace
 
     def test_it_makes_what_the_manifest_runs(self):
         tag = re.search(r"docker build -f deploy/Dockerfile -t (\S+) \.",

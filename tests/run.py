@@ -272,6 +272,7 @@ def suite_gpu(options):
     tally.add(run_python_suite("tests/cuda/run_ops.py", options,
                                arguments=["--replays"] + ([] if options.long else
                                                           ["--sample", "300"])))
+    tally.add(run_python_suite("tests/cuda/run_fused.py", options))
     tally.add(run_python_suite("tests/differential/run_kernels.py", options, 14400,
                                env={"GRAPH_EVAL_GPU": plugin},
                                arguments=[] if options.long else ["--sample", "40"],

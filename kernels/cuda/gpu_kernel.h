@@ -41,6 +41,7 @@ const char *gpu_size_suffix(size_t size_bytes);
 /* Finds the kernel NAME of the image. Errors: UNIMPLEMENTED naming it; the driver's. */
 struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
                                  const struct gpu_function **ret) MUST_USE;
+const char *gpu_function_name(const struct gpu_function *function);
 /* The kernels STEM_SUFFIX of the image, for one stem: a static record beside what launches them.
  * Each device keeps the functions that it has found for it, so that a launch looks up no name. */
 struct gpu_stem {

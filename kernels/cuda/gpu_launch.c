@@ -74,6 +74,8 @@ struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
     return st;
 }
 
+const char *gpu_function_name(const struct gpu_function *function) { return function->name; }
+
 static unsigned stem_number(struct gpu_stem *stem) {
     static _Atomic unsigned n_stems;
     unsigned number = atomic_load_explicit(&stem->number, memory_order_relaxed);

@@ -88,8 +88,9 @@ static void find_loop_conditions(struct finder *f) {
     }
 }
 
-static bool is_on_cpu(const struct finder *f, const struct node *node) {
-    return node->placed >= 0 && strcmp(f->c->devices->devices[node->placed].type, "CPU") == 0;
+/* The row that computes the node where it is placed. */
+static const struct kernel_def *row_in_place(const struct finder *f, const struct node *node) {
+    return node->placed >= 0 ? kernel_find(node, f->c->devices->devices[node->placed].type) : NULL;
 }
 
 /* A bias of channels in the middle has no loop over contiguous elements. */
@@ -98,13 +99,12 @@ static bool has_middle_channels(const struct node *node) {
     return format && !(format->type == ATTR_STRING && span_is(format->s, "NHWC"));
 }
 
-static bool may_be_fused(const struct finder *f, const struct node *node,
-                         const struct kernel_def *def) {
+static bool may_be_fused(const struct finder *f, const struct node *node) {
+    const struct kernel_def *def = row_in_place(f, node);
     int frame = f->frames.in[node->id];
     return def && (def->flags & KERNEL_ELEMENTWISE) && node->n_data > 0 && node->n_outputs == 1 &&
            !node_is_stateful(node) && !node_has_ref(node) && !f->is_target[node->id] &&
-           !has_middle_channels(node) && is_on_cpu(f, node) &&
-           f->conditions.of[node->id] != CONDITION_UNCERTAIN &&
+           !has_middle_channels(node) && f->conditions.of[node->id] != CONDITION_UNCERTAIN &&
            (frame == 0 || f->loop_condition[frame] != CONDITION_UNCERTAIN);
 }
 
@@ -170,8 +170,7 @@ static bool look_at_node(struct finder *f, const struct node *node, bool is_firs
     if (is_exit)
         add_loop(f, node, true);
     me->is_early = is_early(f, node);
-    me->may =
-        !me->is_lost && may_be_fused(f, node, def) && (me->is_early || !reads_reference(f, node));
+    me->may = !me->is_lost && may_be_fused(f, node) && (me->is_early || !reads_reference(f, node));
     if (is_first_round && may_wait(node, def)) {
         if (f->n_waiters == MAX_WAITERS)
             me->is_lost = true;

@@ -145,6 +145,11 @@ template <class Op> struct elementwise {
 
 /* ---- declaring kernels: suffix, type, name, then the expression ---- */
 
+/* A file that wants the ops without kernels of their own (fused.cu) defines this as nothing. */
+#ifndef ELEMENTWISE_KERNEL
+#define ELEMENTWISE_KERNEL(name) \
+    KERNEL(name, elementwise_args) { elementwise<name##_op>::run(args); }
+#endif
 #define ELEMENTWISE_OP(name, A, B, C, R, n, ...)                                        \
     struct name##_op {                                                                  \
         typedef A first;                                                                \
@@ -159,7 +164,7 @@ template <class Op> struct elementwise {
             __VA_ARGS__                                                                 \
         }                                                                               \
     };                                                                                  \
-    KERNEL(name, elementwise_args) { elementwise<name##_op>::run(args); }
+    ELEMENTWISE_KERNEL(name)
 #define UNARY_TO(suffix, T, R, name, ...) \
     ELEMENTWISE_OP(name##_##suffix, T, T, T, R, 1, const value x = first_; return (R)(__VA_ARGS__);)
 #define UNARY(suffix, T, name, ...) UNARY_TO(suffix, T, T, name, (value)(__VA_ARGS__))

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/gpu_kernel.h"
 #include "kernels/cuda/ops/elementwise.h"
+#include "kernels/cuda/ops/fused.h"
 #include "kernels/cuda/ops/reductions.h"
 #include "kernels/cuda/ops/segments.h"
 #include "kernels/cuda/ops/select.h"

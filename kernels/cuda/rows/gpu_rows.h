@@ -7,11 +7,18 @@
  *   - a fact whose arguments are all in host memory is the CPU's kernel under the GPU's name (shape
  *     arithmetic, TensorFlow's int32 rule);
  *   - a fact that an implementation serves has its compute function, and the types of both;
- *   - any other fact gives no row, so the op is computed on a CPU. */
+ *   - any other fact gives no row, so the op is computed on a CPU.
+ *
+ * A row with KERNEL_ELEMENTWISE has only GPU_FUSED_TYPES; its other types have a row without. The
+ * row of fused programs has no fact, because the op is ours. */
 #ifndef MILLRACE_KERNELS_CUDA_ROWS_GPU_ROWS_H
 #define MILLRACE_KERNELS_CUDA_ROWS_GPU_ROWS_H
 
+#include "common/graph/fused.h"
 #include "kernels/kernel.h"
+
+/* The types of values in a fused program. */
+#define GPU_FUSED_TYPES (DTYPES_REAL | DTYPE_BIT(DT_BOOL))
 
 struct gpu_row {
     const char *op;

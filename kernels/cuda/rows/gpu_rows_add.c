@@ -41,6 +41,39 @@ static bool limit_types(struct kernel_def *def, const struct gpu_implementation 
     return false;
 }
 
+/* Limits a row to the types of fused programs. False: nothing is left. */
+static bool limit_to_fused(struct kernel_def *def, bool *ret_is_limited) {
+    *ret_is_limited = false;
+    for (int i = 0; i < KERNEL_MAX_CONSTRAINTS && def->constraints[i].attr; i++) {
+        *ret_is_limited |= (def->constraints[i].types & ~GPU_FUSED_TYPES) != 0;
+        def->constraints[i].types &= GPU_FUSED_TYPES;
+        if (!def->constraints[i].types)
+            return false;
+    }
+    return true;
+}
+
+static size_t add_served(struct kernel_def *defs, size_t n_defs, const struct kernel_def *served) {
+    struct kernel_def fused = *served;
+    bool is_limited;
+    if ((served->flags & KERNEL_ELEMENTWISE) && limit_to_fused(&fused, &is_limited)) {
+        defs[n_defs++] = fused;
+        if (!is_limited)
+            return n_defs;
+    }
+    defs[n_defs] = *served;
+    defs[n_defs].flags &= ~(uint32_t)KERNEL_ELEMENTWISE;
+    return n_defs + 1;
+}
+
+static void set_functions(struct kernel_def *def, const struct gpu_implementation *by) {
+    def->flags = by->flags;
+    def->compute = by->compute;
+    def->init = by->init;
+    def->fini = by->fini;
+    def->arg = by->arg;
+}
+
 struct kernel_def gpu_row_to_def(const struct gpu_row *row) {
     struct kernel_def def = {.op = row->op, .host_args = row->host_args};
     int n = 0;
@@ -74,14 +107,15 @@ void gpu_add_device_type(const struct gpu_implementation *implementations, size_
             struct kernel_def served = def;
             if (strcmp(by->op, def.op) != 0 || !limit_types(&served, by))
                 continue;
-            served.flags = by->flags;
-            served.compute = by->compute;
-            served.init = by->init;
-            served.fini = by->fini;
-            served.arg = by->arg;
-            defs[n_defs++] = served;
+            set_functions(&served, by);
+            n_defs = add_served(defs, n_defs, &served);
         }
     }
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(implementations[i].op, OP_FUSED) == 0) {
+            defs[n_defs].op = OP_FUSED;
+            set_functions(&defs[n_defs++], &implementations[i]);
+        }
     list.rows = xreallocarray(defs, n_defs + 1, sizeof *defs); /* kept: the registry's */
     list.n_rows = n_defs;
     kernel_add_device_type("GPU", lists, 1);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -11,7 +12,15 @@
 #include "kernels/cuda/rows/gpu_rows.h"
 #include "kernels/device.h"
 
+/* Of each implementation, op and arg: of elementwise ops, the stem of the kernels' names. */
 // clang-format off
+#define GPU_KERNEL(op, attr, types, flags, compute, init, fini, arg) {op, #init, arg},
+static const struct {
+    const char *op, *init, *stem;
+} elementwise[] = {
+#include "kernels/cuda/rows/elementwise.inc"
+};
+#undef GPU_KERNEL
 #define GPU_KERNEL(op, ...) op,
 static const char *const implemented[] = {
 #include "kernels/cuda/rows/implementations.inc"
@@ -126,6 +135,95 @@ static void runs_of_tensors_are_counted(void **state) {
     graph_fini(&graph);
 }
 
+static bool is_instruction(const char *name) {
+#define FUSED_INSTRUCTION(name) #name,
+    static const char *const names[] = {
+#include "kernels/cuda/ops/fused_instructions.inc"
+    };
+#undef FUSED_INSTRUCTION
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static const char *const suffixes[DT_N_TYPES] = {
+    [DT_HALF] = "f16", [DT_BFLOAT16] = "bf16", [DT_FLOAT] = "f32",  [DT_DOUBLE] = "f64",
+    [DT_INT8] = "i8",  [DT_INT16] = "i16",     [DT_INT32] = "i32",  [DT_INT64] = "i64",
+    [DT_UINT8] = "u8", [DT_UINT16] = "u16",    [DT_UINT32] = "u32", [DT_UINT64] = "u64",
+    [DT_BOOL] = "bool"};
+
+static void check_instruction(const char *op, const char *init, const char *stem,
+                              enum dtype dtype) {
+    char name[64];
+    if (strcmp(init, "elementwise_init_by_size") == 0)
+        snprintf(name, sizeof(name), "%s_b%zu", stem, dtype_size(dtype));
+    else /* AddN is additions */
+        snprintf(name, sizeof(name), "%s_%s", strcmp(stem, "add_n") == 0 ? "add" : stem,
+                 suffixes[dtype]);
+    if (!is_instruction(name))
+        fail_msg("%s of %s may be fused, but no instruction is '%s'", op, dtype_name(dtype), name);
+}
+
+static void check_casts(const struct kernel_def *def) {
+    char name[64];
+    for (int from = 1; from < DT_N_TYPES; from++)
+        for (int to = 1; to < DT_N_TYPES; to++) {
+            bool is_taken = true;
+            for (int c = 0; c < KERNEL_MAX_CONSTRAINTS && def->constraints[c].attr; c++)
+                is_taken &=
+                    dtype_in(strcmp(def->constraints[c].attr, "SrcT") == 0 ? (enum dtype)from
+                                                                           : (enum dtype)to,
+                             def->constraints[c].types);
+            if (!is_taken)
+                continue;
+            snprintf(name, sizeof(name), "cast_%s_%s", suffixes[from], suffixes[to]);
+            if (!is_instruction(name))
+                fail_msg("no instruction is '%s'", name);
+        }
+}
+
+/* The planner fuses by the rows, so each type of a row with the flag needs its instruction. */
+static void what_may_be_fused_has_an_instruction(void **state) {
+    const struct kernel_def *def;
+    int n = 0;
+    for (size_t i = 0; (def = kernel_at("GPU", i)); i++) {
+        if (!(def->flags & KERNEL_ELEMENTWISE))
+            continue;
+        n++;
+        if (strcmp(def->op, "Cast") == 0) {
+            check_casts(def);
+            continue;
+        }
+        for (size_t e = 0; e < ARRAY_LEN(elementwise); e++) {
+            if (strcmp(elementwise[e].op, def->op) != 0)
+                continue;
+            dtype_set types = def->constraints[0].attr ? def->constraints[0].types
+                                                       : DTYPE_BIT(DT_BOOL); /* LogicalAnd */
+            assert_true((types & ~GPU_FUSED_TYPES) == 0);
+            for (int dtype = 1; dtype < DT_N_TYPES; dtype++)
+                if (dtype_in((enum dtype)dtype, types))
+                    check_instruction(def->op, elementwise[e].init, elementwise[e].stem,
+                                      (enum dtype)dtype);
+        }
+    }
+    assert_true(n > 80);
+    assert_true(kernel_op_is_supported(OP_FUSED, "GPU"));
+}
+
+/* Complex numbers are wider than a slot of the interpreter. */
+static void other_types_are_not_fused(void **state) {
+    struct graph graph;
+    struct node *node;
+    graph_init(&graph);
+    assert_true(find(&graph, "AddV2", "T", DT_FLOAT, &node)->flags & KERNEL_ELEMENTWISE);
+    assert_false(find(&graph, "AddV2", "T", DT_COMPLEX64, &node)->flags & KERNEL_ELEMENTWISE);
+    assert_false(find(&graph, "AddV2", "T", DT_INT32, &node)->flags & KERNEL_ELEMENTWISE);
+    assert_false(find(&graph, "Digamma", "T", DT_FLOAT, &node)->flags & KERNEL_ELEMENTWISE);
+    assert_false(find(&graph, "Relu", "T", DT_QINT8, &node)->flags & KERNEL_ELEMENTWISE);
+    graph_fini(&graph);
+}
+
 static int begin(void **state) {
     gpu_add_device_type(NULL, 0);
     return 0;
@@ -138,6 +236,8 @@ int main(void) {
         cmocka_unit_test(rows_of_the_cpu_have_one),
         cmocka_unit_test(int32_stays_on_the_host),
         cmocka_unit_test(runs_of_tensors_are_counted),
+        cmocka_unit_test(what_may_be_fused_has_an_instruction),
+        cmocka_unit_test(other_types_are_not_fused),
     };
     return cmocka_run_group_tests(tests, begin, NULL);
 }

@@ -83,6 +83,9 @@ static const struct kernel_def rows[] = {
 };
 static const struct kernel_def gpu_rows[] = {
     {.op = "AddV2",      .constraints = FLOAT, .compute = add},
+    {.op = "Tanh",       .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
+    {.op = "Maximum",    .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
+    {.op = "Minimum",    .constraints = FLOAT, .compute = add},
     {.op = "Const",      .compute = identity},
     {.op = "VariableV2", .compute = identity},
     {.op = "Assign",     .compute = identity},

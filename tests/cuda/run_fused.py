@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Compares fused programs of a simulated GPU with the same nodes alone, to the bit.
+
+    tests/cuda/run_fused.py [--long] [--only TEXT] [--seed N]
+
+Two clusters run the same graphs on a simulated GPU: one fuses, the other has --disable-passes fuse.
+First each instruction of every type, with a selection behind it, so that it is fused; then random
+programs with several shapes and outputs; then programs that no launch can hold, and those that
+fail. Each step runs five times, so that it is replayed as a CUDA graph, too. Where shapes allow it,
+the fusing cluster must have launched less. Ends with "N passed, N failed".
+"""
+import argparse
+import glob
+import os
+import re
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import numpy  # noqa: E402
+import run_ops  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from cluster import Cluster  # noqa: E402
+
+RAW, tf1 = tf.raw_ops, tf.compat.v1
+GPU = "/job:worker/task:0/device:GPU:0"
+BATCH, N_RUNS = 60, 5
+SHAPES = ([], [5], [40, 1], [40, 5], [3, 40, 5], [1, 40, 1], [3, 1, 1], [1, 1, 5])
+NARROW_SHAPES = ([1003], [])
+UNARY = "Tanh Sigmoid Exp Relu Elu Softplus Neg Abs Square Sign Floor Sqrt Rsqrt LeakyRelu Rint"
+BINARY = "AddV2 Sub Mul Maximum Minimum SquaredDifference DivNoNan RealDiv TanhGrad ReluGrad"
+
+
+def instruction_cases(cases):
+    """Those of run_ops.py, each with a selection behind it that takes the value as it is."""
+    run_ops.elementwise_cases(cases)
+    run_ops.mixed_cases(cases)
+    cases.list = [case for case in cases.list
+                  if not re.match(r"Softmax|LogSoftmax|L2Loss|Fill|BiasAddGrad", case[0])]
+    for dtype in ("half", "bfloat16"):
+        for n in (1, 2, 5, 70):
+            cases.add(f"AddN/{dtype}/{n}", lambda *inputs: RAW.AddN(inputs=inputs),
+                      *(cases.values(dtype, [45]) for _ in range(n)))
+
+
+def with_selection(make):
+    def chosen(x):
+        condition = tf1.placeholder_with_default(True, [])
+        other = tf1.placeholder_with_default(tf.zeros([], x.dtype), [])
+        return RAW.SelectV2(condition=condition, t=x, e=other)
+    return lambda *operands: [chosen(x) for x in tf.nest.flatten(make(*operands))]
+
+
+def random_program(cases, i):
+    """Operands of several shapes and types, and up to 40 nodes, of which some are fetched."""
+    rng = numpy.random.default_rng((i, 17))
+    dtype = str(rng.choice(["float32", "float32", "half", "bfloat16", "float64"]))
+    shapes = [SHAPES[int(k)] for k in rng.integers(0, len(SHAPES), int(rng.integers(1, 6)))]
+    plan = [(int(rng.integers(0, 20)), *(int(k) for k in rng.integers(0, 1 << 30, 3)))
+            for _ in range(int(rng.integers(2, 41)))]
+    step = int(rng.integers(3, 9))  # between the values that are fetched
+
+    def make(*operands):
+        values, truths = list(operands), [operands[0] > 0]
+        for kind, a, b, c in plan:
+            x, y = values[a % len(values)], values[b % len(values)]
+            try:
+                if kind < 7:
+                    made = run_ops.raw(UNARY.split()[c % len(UNARY.split())], 1)(x)
+                elif kind < 13:
+                    op = BINARY.split()[c % len(BINARY.split())]
+                    made = run_ops.raw(op, 2)(x, x if op.endswith("Grad") else y)
+                elif kind < 15:
+                    truths.append(tf.less(x, y))
+                    continue
+                elif kind < 17:
+                    made = RAW.SelectV2(condition=truths[c % len(truths)], t=x, e=y)
+                elif kind < 18:
+                    wide = ("float64", "int64", "int8", "half")[c % 4]
+                    made = tf.cast(tf.cast(tf.clip_by_value(x, -90, 90), wide), x.dtype)
+                elif kind < 19:
+                    made = tf.add_n([x] * (c % 4 + 1))
+                else:
+                    made = RAW.ClipByValue(t=x, clip_value_min=tf.cast(-1, x.dtype),
+                                           clip_value_max=tf.cast(2, x.dtype))
+            except (ValueError, tf.errors.InvalidArgumentError):
+                continue  # shapes that do not broadcast
+            values.append(made)
+        made = values[len(operands):] or [values[0] + 1]
+        return [made[-1], *made[::step], *truths[1::3]]
+    cases.add(f"random/{i}", make, *(cases.values(dtype, shape, is_special=True)
+                                     for shape in shapes))
+
+
+def long_chain(x, n):
+    for i in range(n):
+        x = tf.tanh(x) if i % 2 else x * x
+    return x
+
+
+def special_cases(cases):
+    """What is beyond a limit of one launch, and what the boundaries are."""
+    for n in (2, 63, 64, 65, 200):
+        cases.add(f"special/chain/{n}", lambda x, n=n: long_chain(x, n),
+                  cases.values("float32", [3001]))
+    for n in (3, 24, 25, 40):
+        cases.add(f"special/inputs/{n}", lambda *x: tf.tanh(sum(x[1:], x[0])),
+                  *(cases.values("float32", [77]) for _ in range(n)))
+    for n in (15, 16, 17, 30):  # as many values are alive at once; each is an output
+        def fan(x, n=n):
+            parts = [tf.tanh(x * float(i + 1)) for i in range(n)]
+            return [*parts, sum(parts[1:], parts[0])]
+        cases.add(f"special/alive/{n}", fan, cases.values("float32", [513]))
+    for shape in ([0], [0, 5], [1], [1, 1, 1], [1023], [1024], [1025], [70001]):
+        cases.add(f"special/shape/{shape}", lambda x: tf.tanh(x * x) + x,
+                  cases.values("float32", shape))
+    rank = [2, 1, 3, 1, 2, 1, 3, 1, 2, 1, 3, 1]
+    other = [1, 2, 1, 3, 1, 2, 1, 3, 1, 2, 1, 3]
+    for n in (2, 5, 6, 7, 8):
+        cases.add(f"special/rank/{n}", lambda x, y: tf.tanh(x * y) + y,
+                  cases.values("float32", rank[:n]), cases.values("float32", other[:n]))
+    cases.add("special/reduce", lambda x, y: tf.tanh(
+        tf.reduce_sum(tf.exp(x) * y, 0) + 1) * tf.sigmoid(y), cases.values("float32", [9, 33]),
+        cases.values("float32", [33]))
+    cases.add("special/small", lambda x, y: tf.tanh(x * y) + y,
+              cases.values("float32", [3]), cases.values("float32", []))
+    cases.add("special/unequal", lambda x, y: tf.logical_not(RAW.Equal(
+        x=x, y=y, incompatible_shape_error=False)), cases.values("float32", [3]),
+        cases.values("float32", [4]))
+
+
+def run_batch(target, part, metadata=None):
+    """The bytes of each case's values in each of some runs; and how many nodes were fused."""
+    with tf1.Graph().as_default() as graph, tf.device(GPU):
+        fetches, feeds = [], {}
+        for _, make, operands in part:
+            places = [tf1.placeholder(tf.as_dtype(x.dtype), x.shape) for x in operands]
+            feeds.update(zip(places, operands))
+            fetches.append(tf.nest.flatten(make(*places)))
+        config = tf1.ConfigProto(allow_soft_placement=True)
+        with tf1.Session(target, graph=graph, config=config) as session:
+            options = tf1.RunOptions(output_partition_graphs=True) if metadata else None
+            runs = [session.run(fetches, feeds, options=options if i == 0 else None,
+                                run_metadata=metadata if i == 0 else None)
+                    for i in range(N_RUNS)]
+    return [[[numpy.asarray(x).tobytes() for x in values] for values in run] for run in runs]
+
+
+def fused_instructions(metadata):
+    """The ops of fused programs in the step's graphs that run on the GPU."""
+    return [func.name for graph in metadata.partition_graphs for node in graph.node
+            if node.op == "_MrFused" and "GPU" in node.device
+            for func in node.attr["program"].list.func]
+
+
+def launches(cluster):
+    return sum(int(n) for task in cluster.tasks for n in re.findall(
+        r"^millrace_device_work_total{.*GPU.*} (\d+)$", task.page("/metrics"), re.M))
+
+
+def compare(fusing, plain, part):
+    """Failures of some cases, which are one step. A step that fails is halved."""
+    metadata = tf1.RunMetadata()
+    try:
+        together, alone = run_batch(fusing, part, metadata), run_batch(plain, part)
+    except tf.errors.OpError as error:
+        if len(part) == 1:
+            return [f"{part[0][0]}: {error.message}"], []
+        half = len(part) // 2
+        first, second = compare(fusing, plain, part[:half]), compare(fusing, plain, part[half:])
+        return first[0] + second[0], first[1] + second[1]
+    failures = []
+    for i, (name, _, _) in enumerate(part):
+        for run in together:
+            if run[i] != alone[0][i]:
+                k = [a == b for a, b in zip(run[i], alone[0][i])].index(False)
+                failures.append(f"{name}: other bits of value {k} where it is fused")
+                break
+    return failures, fused_instructions(metadata)
+
+
+def error_failures(target):
+    """An error names the node that made it, and not the node that it has become part of."""
+    with tf1.Graph().as_default() as graph, tf.device(GPU):
+        x, y = (tf1.placeholder(tf.float32, [None]) for _ in range(2))
+        culprit = RAW.Mul(x=tf.tanh(x), y=y, name="culprit")
+        made = tf.exp(culprit, name="behind")
+        with tf1.Session(target, graph=graph) as session:
+            right = session.run(made, {x: [1, 2], y: [3, 4]})
+            try:
+                session.run(made, {x: [1, 2, 3], y: [3, 4]})
+                return ["errors: shapes that do not fit give no error"]
+            except tf.errors.InvalidArgumentError as error:
+                text = error.message
+    failures = [] if numpy.allclose(right, numpy.exp(numpy.tanh([1, 2]) * [3, 4])) else [
+        f"errors: {right}"]
+    if "{{node culprit}}" not in text or "[3] vs. [2]" not in text or "behind" in text:
+        failures.append(f"errors: {text}")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--only")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    cases = run_ops.Cases(arguments.seed, arguments.only)
+    instruction_cases(cases)
+    listed = [(name, with_selection(make), operands) for name, make, operands in cases.list]
+    wanted = {name.split("/")[0] for name, _, _ in listed}
+    if not arguments.long:
+        seen, few = set(), []  # each op and type once
+        for case in listed:
+            key = tuple(case[0].split("/")[:3 if case[0].startswith("Cast") else 2])
+            few += [] if key in seen else [case]
+            seen.add(key)
+        listed = few
+    cases.list = []
+    special_cases(cases)
+    for i in range(400 if arguments.long else 60):
+        random_program(cases, arguments.seed * 1000 + i)
+    listed += cases.list
+    tests = os.path.join(run_ops.BUILD, "tests", "cuda")
+    path = os.environ.get("LD_LIBRARY_PATH", "")
+    os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
+    os.environ["MILLRACE_SIM_DEVICES"] = "1"
+    os.environ["MILLRACE_SIM_SEED"] = str(arguments.seed)
+    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(glob.glob(os.path.join(tests, "gpu_*.so")))
+    plugin = os.path.join(run_ops.BUILD, "kernels", "cuda", "millrace-cuda.so")
+    flags = ["--gpu", "require", "--gpu-plugin", plugin]
+    failures, fused = [], set()
+    with Cluster(n_workers=1, worker_flags=flags) as fusing, \
+            Cluster(n_workers=1, worker_flags=flags,
+                    master_flags=["--disable-passes", "fuse"]) as plain:
+        for first in range(0, len(listed), BATCH):
+            found, ops = compare(fusing.target, plain.target, listed[first:first + BATCH])
+            failures += found
+            fused |= set(ops)
+        failures += error_failures(fusing.target)
+        together, alone = launches(fusing), launches(plain)
+        for cluster in (fusing, plain):
+            failures += run_ops.reports(cluster)
+            cluster.check()
+    print(f"{together} launches where nodes are fused, {alone} where they are not; "
+          f"{len(fused)} ops were fused")
+    if not arguments.only:
+        never = sorted(wanted - fused - NOT_FUSED)
+        failures += [f"never fused: {' '.join(never)}"] if never else []
+    if together >= alone:
+        failures.append("fusing saved no launch")
+    print("\n".join(failures))
+    print(f"{len(listed) + 1 - len(failures)} passed, {len(failures)} failed")
+    return bool(failures)
+
+
+# of run_ops.py, what no instruction computes
+NOT_FUSED = set("ZerosLike OnesLike chain Erf Erfc Lgamma Digamma BesselI0 BesselI1 BesselI0e "
+                "BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK1 BesselK0e BesselK1e BesselY0 "
+                "BesselY1 Erfinv Ndtri Dawsn Expint Spence FresnelCos FresnelSin Zeta Polygamma "
+                "Igamma Igammac IgammaGradA RandomGammaGrad Conj".split())
+
+if __name__ == "__main__":
+    sys.exit(main())

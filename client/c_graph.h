@@ -243,6 +243,11 @@ void TF_OperationGetAttrName(TF_Operation *oper, int i, char *output, TF_Status 
 
 /* A serialized OpList of all ops that graphs may contain, without descriptions. */
 TF_Buffer *TF_GetAllOpList(void);
+/* A serialized KernelList: op, device type and dtypes of each kernel that servers of this version
+ * have; older and TensorFlow's own servers have others. The caller frees the new buffer. */
+TF_Buffer *TF_GetAllRegisteredKernels(TF_Status *status);
+/* The same of one op; empty for an op without kernels, or an unknown one. */
+TF_Buffer *TF_GetRegisteredKernelsForOp(const char *name, TF_Status *status);
 
 #ifdef __cplusplus
 }

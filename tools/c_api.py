@@ -90,8 +90,6 @@ REASONS = (
      "for kernels in the same process; tensors here are aligned to 64 bytes"),
     (r"TF_(LoadLibrary|GetOpList|DeleteLibraryHandle)",
      "loads kernels into the process; the kernels are in the servers"),
-    (r"TF_Get(AllRegisteredKernels|RegisteredKernelsForOp)",
-     "the client has no kernels; docs/ops.md lists those of the servers"),
     (r"TF_\w*ApiDefMap\w*", "serves generators of bindings, which need TensorFlow's texts"),
     (r"TF_\w*Server\w*", "servers are the daemons tf-master and tf-worker"),
     (r"TF_Register(LogListener|FilesystemPlugin)", "the client writes no logs and reads no files"),

@@ -319,6 +319,27 @@ def write_c_api(programs):
     return HEAD + c_api.page(ROOT)
 
 
+# ---- the client's copy of the kernels' rows ----
+
+
+def dtype_numbers():
+    """{name of a dtype: its number}"""
+    with open(os.path.join(ROOT, "common", "tensor", "dtype.h"), encoding="utf-8") as f:
+        return {name.lower(): int(number)
+                for name, number in re.findall(r"^    DT_(\w+) = (\d+),$", f.read(), re.M)}
+
+
+def write_kernel_rows(programs):
+    tables, numbers = json.loads(programs.output(programs.dump_tables)), dtype_numbers()
+    out = ["/* Written by tools/gen_docs.py. */\n"]
+    for device, rows in (("CPU", tables["kernels"]), ("GPU", tables["gpu"])):
+        for row in rows:
+            types = "".join(f" {attr}={sum(1 << numbers[name] for name in names):x}"
+                            for attr, names in sorted(row["types"].items()))
+            out.append(f'"{row["op"]} {device}{types}\\n"\n')
+    return "".join(out)
+
+
 # ---- events of the log ----
 
 
@@ -347,7 +368,8 @@ def write_log_events(programs):
 
 PAGES = {"docs/flags.md": write_flags, "docs/metrics.md": write_metrics, "docs/ops.md": write_ops,
          "docs/gpu-ops.md": write_gpu_ops, "docs/paper-map.md": write_paper_map,
-         "docs/c-api.md": write_c_api, "docs/log-events.md": write_log_events}
+         "docs/c-api.md": write_c_api,
+         "client/kernel_rows.inc": write_kernel_rows, "docs/log-events.md": write_log_events}
 
 
 def main():

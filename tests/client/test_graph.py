@@ -264,6 +264,43 @@ class TestBuilding(Compared):
         self.assertGreater(len(set(ours) & set(theirs)), 1300)
 
 
+class TestKernels(unittest.TestCase):
+    """The list of kernels: TensorFlow's has the same form, other rows, and labels."""
+
+    def kernels(self, library, *op):
+        from tensorflow.core.framework import kernel_def_pb2
+        status = library.TF_NewStatus()
+        function = (library.TF_GetRegisteredKernelsForOp if op
+                    else library.TF_GetAllRegisteredKernels)
+        buffer = function(*op, status)
+        self.assertEqual(library.TF_GetCode(status), 0)
+        library.TF_DeleteStatus(status)
+        b = Buffer.from_address(buffer)
+        found = kernel_def_pb2.KernelList.FromString(ctypes.string_at(b.data, b.length)).kernel
+        library.TF_DeleteBuffer(buffer)
+        return {(k.op, k.device_type, c.name, t) for k in found if not k.label
+                for c in k.constraint for t in c.allowed_values.list.type}, {k.op for k in found}
+
+    def test_they_are_those_of_tensorflow_where_both_have_them(self):
+        from c_library import tensorflow
+        for op in (b"BiasAdd", b"Softmax", b"Conv2D", b"Abs"):
+            ours, theirs = (self.kernels(library, op)[0] for library in (millrace(), tensorflow()))
+            self.assertLessEqual({row for row in theirs if row[1] == "CPU"}, ours, op)
+
+    def test_all_are_the_sum_of_each(self):
+        rows, ops = self.kernels(millrace())
+        self.assertGreater(len(ops), 1100)
+        self.assertIn(("MatMul", "GPU", "T", 1), rows)
+        for op in ("MatMul", "Gather", "NoOp"):
+            self.assertEqual(self.kernels(millrace(), op.encode()),
+                             ({row for row in rows if row[0] == op}, {op}))
+
+    def test_an_unknown_op_has_none(self):
+        from c_library import tensorflow
+        for library in (millrace(), tensorflow()):
+            self.assertEqual(self.kernels(library, b"Nothing"), (set(), set()))
+
+
 class TestRefusals(Compared):
     def test_an_unknown_op(self):
         self.refused(lambda b: b.op("Nothing", "n"), "INVALID_ARGUMENT",

@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 """Compares fused programs of a simulated GPU with the same nodes alone, to the bit.
 
-    tests/cuda/run_fused.py [--long] [--only TEXT] [--seed N]
+    tests/cuda/run_fused.py [--long] [--only TEXT] [--seed N] [--planted]
 
 Two clusters run the same graphs on a simulated GPU: one fuses, the other has --disable-passes fuse.
 First each instruction of every type, with a selection behind it, so that it is fused; then random
 programs with several shapes and outputs; then programs that no launch can hold, and those that
 fail. Each step runs five times, so that it is replayed as a CUDA graph, too. Where shapes allow it,
-the fusing cluster must have launched less. Ends with "N passed, N failed".
+the fusing cluster must have launched less. With --planted or --long it also compiles the
+interpreter with each bug of planted/fused-*.patch, and must find that one. Ends with "N passed, N
+failed".
 """
 import argparse
 import glob
 import os
 import re
+import shlex
+import subprocess
 import sys
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -201,11 +206,66 @@ def error_failures(target):
     return failures
 
 
+def failures_of(listed, kernels, plugin):
+    """What is wrong with the cases and with errors; and which ops were fused."""
+    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
+    flags = ["--gpu", "require", "--gpu-plugin", plugin]
+    failures, fused = [], set()
+    with Cluster(n_workers=1, worker_flags=flags) as fusing, \
+            Cluster(n_workers=1, worker_flags=flags,
+                    master_flags=["--disable-passes", "fuse"]) as plain:
+        for first in range(0, len(listed), BATCH):
+            found, ops = compare(fusing.target, plain.target, listed[first:first + BATCH])
+            failures += found
+            fused |= set(ops)
+        failures += error_failures(fusing.target)
+        together, alone = launches(fusing), launches(plain)
+        for cluster in (fusing, plain):
+            failures += run_ops.reports(cluster)
+            cluster.check()
+    print(f"{together} launches where nodes are fused, {alone} where they are not; "
+          f"{len(fused)} ops were fused")
+    if together >= alone:
+        failures.append("fusing saved no launch")
+    return failures, fused
+
+
+def planted_kernel(patch, work):
+    """Compiles the interpreter with a patch, as the build does. Returns the library."""
+    root, target = run_ops.ROOT, "tests/cuda/gpu_fused.so"
+    source, made = os.path.join(work, "fused.cu"), os.path.join(work, "gpu_fused.so")
+    subprocess.run(["patch", "--quiet", "--fuzz=0", "-o", source,
+                    os.path.join(root, "kernels", "cuda", "ops", "fused.cu"), patch], check=True)
+    commands = subprocess.check_output(["ninja", "-C", run_ops.BUILD, "-t", "commands", target],
+                                       text=True)
+    words = shlex.split(commands.strip().split("\n")[-1])
+    places = {target: made, "tests/cuda/gpu_fused.d": made + ".d"}
+    subprocess.run([source if word.endswith("/fused.cu") else places.get(word, word)
+                    for word in words], check=True, cwd=run_ops.BUILD)
+    return made
+
+
+def planted_failures(listed, kernels, plugin):
+    """The bugs that the cases do not find, and how many there are."""
+    patches = sorted(glob.glob(os.path.join(run_ops.ROOT, "tests", "cuda", "planted",
+                                            "fused-*.patch")))
+    missed = [] if patches else ["no bugs are planted"]
+    others = [kernel for kernel in kernels if not kernel.endswith("/gpu_fused.so")]
+    for patch in patches:
+        name = os.path.basename(patch)
+        with tempfile.TemporaryDirectory() as work:
+            found, _ = failures_of(listed, [*others, planted_kernel(patch, work)], plugin)
+        print(f"{name}: {found[0] if found else 'not found'}")
+        missed += [] if found else [f"{name}: not found"]
+    return missed, len(patches)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--planted", action="store_true", help="find the bugs of planted/ as well")
     arguments = parser.parse_args()
     cases = run_ops.Cases(arguments.seed, arguments.only)
     instruction_cases(cases)
@@ -228,31 +288,18 @@ def main():
     os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
     os.environ["MILLRACE_SIM_DEVICES"] = "1"
     os.environ["MILLRACE_SIM_SEED"] = str(arguments.seed)
-    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(glob.glob(os.path.join(tests, "gpu_*.so")))
+    kernels = glob.glob(os.path.join(tests, "gpu_*.so"))
     plugin = os.path.join(run_ops.BUILD, "kernels", "cuda", "millrace-cuda.so")
-    flags = ["--gpu", "require", "--gpu-plugin", plugin]
-    failures, fused = [], set()
-    with Cluster(n_workers=1, worker_flags=flags) as fusing, \
-            Cluster(n_workers=1, worker_flags=flags,
-                    master_flags=["--disable-passes", "fuse"]) as plain:
-        for first in range(0, len(listed), BATCH):
-            found, ops = compare(fusing.target, plain.target, listed[first:first + BATCH])
-            failures += found
-            fused |= set(ops)
-        failures += error_failures(fusing.target)
-        together, alone = launches(fusing), launches(plain)
-        for cluster in (fusing, plain):
-            failures += run_ops.reports(cluster)
-            cluster.check()
-    print(f"{together} launches where nodes are fused, {alone} where they are not; "
-          f"{len(fused)} ops were fused")
-    if not arguments.only:
-        never = sorted(wanted - fused - NOT_FUSED)
-        failures += [f"never fused: {' '.join(never)}"] if never else []
-    if together >= alone:
-        failures.append("fusing saved no launch")
+    failures, fused = failures_of(listed, kernels, plugin)
+    never = sorted(wanted - fused - NOT_FUSED)
+    if never and not arguments.only:
+        failures.append(f"never fused: {' '.join(never)}")
+    n_planted = 0
+    if arguments.planted or arguments.long:
+        missed, n_planted = planted_failures(listed, kernels, plugin)
+        failures += missed
     print("\n".join(failures))
-    print(f"{len(listed) + 1 - len(failures)} passed, {len(failures)} failed")
+    print(f"{len(listed) + 1 + n_planted - len(failures)} passed, {len(failures)} failed")
     return bool(failures)
 
 

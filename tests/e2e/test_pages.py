@@ -201,6 +201,7 @@ class TestMemoryAndTransport(PagesCase):
         client = Client(self.port)
         self.addCleanup(client.channel.close)
         ps, t, no_shape = "/job:ps/task:0", type_attr(FLOAT), data(7, b"")
+        self.check_small(client, ps)
         handle = client.create(graph(
             node("n", "Const", device=ps, dtype=type_attr(raw.INT32),
                  value=data(8, raw.tensor(raw.INT32, (1,), self.N.to_bytes(4, "little")))),
@@ -212,12 +213,31 @@ class TestMemoryAndTransport(PagesCase):
             node("read", "Identity", ("v",), ps, T=t),
             node("there", "Neg", ("read",), "/job:worker/task:0", T=t)))
         client.run(handle, targets=["set"])
-        # The first values go over the socket, while the worker maps the ps' memory.
         def is_by_reference():
             client.run(handle, targets=["there"])
             return "shm_bytes" in self.json_of("ps", "/transportz")["peers"][0]["sent_by"]
 
         self.until(is_by_reference, "no value goes by reference")
+
+    def check_small(self, client, ps):
+        """Small values go over the socket even when larger ones could go by reference."""
+        small = client.create(graph(
+            raw.const("shape", raw.tensor(raw.INT32, (1,), b"\5\0\0\0"), raw.INT32, ps),
+            node("small", "RandomUniform", ("shape",), ps, T=type_attr(raw.INT32),
+                 dtype=type_attr(FLOAT)),
+            node("far", "Neg", ("small",), "/job:worker/task:0", T=type_attr(FLOAT))))
+
+        def is_ready():
+            client.run(small, targets=["far"])
+            (peer,) = self.json_of("ps", "/transportz")["peers"]
+            return peer["shm_to"] == "ready"
+
+        self.until(is_ready, "the worker does not map the memory of the ps")
+        (peer,) = self.json_of("ps", "/transportz")["peers"]
+        self.assertEqual((peer["transport"], set(peer["sent_by"])), ("unix", {"unix_bytes"}))
+        self.assertIn("values of more than 65536 bytes go by shm", peer["why"])
+        self.assertIn("no such value yet", peer["why"])
+        self.assertEqual(peer["large_by_socket"], {})
 
     def test_memz(self):
         page = self.json_of("ps", "/memz")
@@ -282,8 +302,8 @@ class TestMemoryAndTransport(PagesCase):
         (back,) = self.json_of("worker", "/transportz")["peers"]
         self.assertEqual((to["task"], back["task"]),
                          ("/job:worker/replica:0/task:0", "/job:ps/replica:0/task:0"))
-        self.assertEqual(to["transport"], "shm")
-        self.assertTrue(to["why"])
+        self.assertEqual((to["transport"], back["transport"]), ("shm, unix", "shm, unix"))
+        self.assertNotIn("no such value", to["why"])
         self.assertGreaterEqual(to["sent_by"]["shm_bytes"], 4 * self.N)
         self.assertGreaterEqual(back["received_by"]["shm_bytes"], 4 * self.N)
         self.assertEqual(to["sent_bytes"], sum(to["sent_by"].values()))

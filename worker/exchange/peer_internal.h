@@ -153,6 +153,7 @@ void peer_count_ended(struct peer *peer, struct transport_channel *channel);
 const char *peer_transport_name(const struct peer *peer); /* "": there is no connection */
 /* How large values travel; UNKNOWN without a connection. */
 enum link_way peer_link_way(const struct peer *peer);
+enum link_way peer_socket_way(const struct peer *peer); /* how small ones do; likewise */
 extern const struct peer_rdma_host peer_rdma_host;
 /* Appends a member of a JSON object: "name":"ready", or the reason why it is not. */
 void peer_describe_way(struct str *out, const char *name, bool is_ready, const struct str *why_not);

@@ -4,6 +4,7 @@
 #include "common/base/metrics.h"
 #include "rpc/daemon/page.h"
 #include "worker/exchange/peer_internal.h"
+#include "worker/plan/plan.h"
 
 enum { MAX_PEERS_SHOWN = 1000 };
 
@@ -63,6 +64,57 @@ static void add_why_not(const char *key, bool is_ready, const struct str *why_no
     page_text(out, key, is_ready ? "ready" : str_text(why_not));
 }
 
+/* The ways by which bytes have come or gone; before the first byte, the socket's. */
+static void add_transports(const struct peer *peer, const struct peer_traffic *traffic,
+                           struct str *out) {
+    struct str ways = STR_INIT;
+    for (int way = LINK_N_WAYS - 1; way > LINK_WAY_UNKNOWN; way--)
+        if (traffic->sent_bytes[way] + traffic->received_bytes[way] > 0)
+            str_addf(&ways, "%s%s", ways.len > 0 ? ", " : "", link_way_names[way]);
+    if (peer_link_way(peer) == LINK_WAY_UNKNOWN)
+        str_clear(&ways);
+    else if (ways.len == 0)
+        str_add(&ways, link_way_names[peer_socket_way(peer)]);
+    page_text(out, "transport", str_text(&ways));
+    str_fini(&ways);
+}
+
+static void add_why(const struct peer *peer, const struct peer_traffic *traffic, struct str *out) {
+    enum link_way way = peer_link_way(peer), socket_way = peer_socket_way(peer);
+    struct str why = STR_INIT;
+    str_add(&why, str_text(&peer->why));
+    if (way != LINK_WAY_UNKNOWN && way == socket_way)
+        str_addf(&why, "%severything goes over the socket (%s)", why.len > 0 ? "; " : "",
+                 link_way_names[socket_way]);
+    else if (way != LINK_WAY_UNKNOWN)
+        str_addf(&why, "%svalues of more than %d bytes go by %s%s, all else over the socket (%s)%s",
+                 why.len > 0 ? "; " : "", PLAN_PUSH_LIMIT_BYTES, link_way_names[way],
+                 way == LINK_WAY_SHM ? " if they lie in the sender's shared memory" : "",
+                 link_way_names[socket_way],
+                 traffic->sent_bytes[way] + traffic->received_bytes[way] == 0
+                     ? "; no such value yet"
+                     : "");
+    page_text(out, "why", str_text(&why));
+    str_fini(&why);
+}
+
+/* Large values for the peer that could not go by reference. */
+static void add_refused(struct peer *peer, struct str *out) {
+    static const char *const names[SHM_N_REFUSALS] = {
+        [SHM_OUTSIDE_ARENA] = "outside_shared_memory_bytes",
+        [SHM_NOT_MAPPED] = "not_mapped_bytes",
+        [SHM_KEPT_TOO_MUCH] = "peer_keeps_too_much_bytes"};
+    if (peer_socket_way(peer) != LINK_WAY_UNIX)
+        return;
+    page_open(out, "large_by_socket", '{');
+    for (int why = 0; why < SHM_N_REFUSALS; why++) {
+        uint64_t bytes = atomic_load_explicit(&peer->shm.refused_bytes[why], memory_order_relaxed);
+        if (bytes > 0)
+            page_int(out, names[why], (int64_t)bytes);
+    }
+    page_close(out, '}');
+}
+
 static void add_peer(struct peer *peer, struct str *out) {
     const struct peer_traffic *traffic = traffic_of(peer);
     size_t queued_bytes = 0;
@@ -71,11 +123,12 @@ static void add_peer(struct peer *peer, struct str *out) {
             queued_bytes += peer->channels[kind]->transport->queued_bytes(peer->channels[kind]);
     page_open(out, NULL, '{');
     page_name(out, "task", peer->task);
-    page_text(out, "transport", peer_transport_name(peer));
-    page_text(out, "why", str_text(&peer->why));
+    add_transports(peer, traffic, out);
+    add_why(peer, traffic, out);
     page_text(out, "address", peer->address);
     add_moved("sent", traffic->sent_bytes, out);
     add_moved("received", traffic->received_bytes, out);
+    add_refused(peer, out);
     page_int(out, "queued_bytes", (int64_t)queued_bytes);
     page_int(out, "in_flight_bytes", atomic_load(&peer->in_flight_bytes));
     page_int(out, "rtt_us", peer->heartbeat.rtt_ns / 1000);

@@ -318,16 +318,23 @@ struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channe
 
 /* ---- references ---- */
 
+static bool refuse(struct peer_shm *shm, const struct tensor *value, enum shm_refusal why) {
+    atomic_fetch_add_explicit(&shm->refused_bytes[why], tensor_size_bytes(value),
+                              memory_order_relaxed);
+    return false;
+}
+
 bool peer_shm_give(struct peer_shm *shm, const struct tensor *value, struct arena_reference *ret) {
     const void *data = tensor_cdata(value);
     if (!shm->arena || value->storage != TENSOR_BUFFER ||
         !shm_arena_find(shm->arena, data, &ret->offset) || ret->offset % BUFFER_ALIGN != 0)
-        return false;
+        return refuse(shm, value, SHM_OUTSIDE_ARENA);
     pthread_mutex_lock(&shm->lock);
-    bool is_given = shm->ledger && shm_ledger_give(shm->ledger, value->buffer,
-                                                   tensor_size_bytes(value), &ret->token);
+    bool is_mapped = shm->ledger != NULL;
+    bool is_given = is_mapped && shm_ledger_give(shm->ledger, value->buffer,
+                                                 tensor_size_bytes(value), &ret->token);
     pthread_mutex_unlock(&shm->lock);
-    return is_given;
+    return is_given || refuse(shm, value, is_mapped ? SHM_KEPT_TOO_MUCH : SHM_NOT_MAPPED);
 }
 
 void peer_shm_take_back(struct peer_shm *shm, const struct arena_reference *reference) {

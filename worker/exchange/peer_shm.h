@@ -30,6 +30,14 @@
 struct shm_ledger;
 struct shm_connection;
 
+/* Why a large value goes over the socket. */
+enum shm_refusal {
+    SHM_OUTSIDE_ARENA, /* it lies in other memory, as a GPU's or a file's */
+    SHM_NOT_MAPPED,    /* the peer has not mapped the arena, or not yet */
+    SHM_KEPT_TOO_MUCH, /* the peer holds as much of the arena as it may */
+    SHM_N_REFUSALS
+};
+
 struct peer_shm {
     const char *task;        /* the peer's name; borrowed */
     struct shm_arena *arena; /* this task's; NULL: there is none */
@@ -42,6 +50,8 @@ struct peer_shm {
     struct str why_not_from, why_not_to;
     uint64_t ended_sent_bytes, ended_received_bytes; /* of connections that have ended */
     _Atomic bool is_used; /* what peer_shm_is_used says; set on the loop thread */
+    /* the bytes of values that peer_shm_give has refused, by the reason */
+    _Atomic uint64_t refused_bytes[SHM_N_REFUSALS];
 
     pthread_mutex_t lock;
     /* of to_us, once the peer has mapped the arena, or NULL; guarded by lock, changed on the loop

@@ -204,6 +204,14 @@ enum link_way peer_link_way(const struct peer *peer) {
     return peer_shm_is_used(&peer->shm) ? LINK_WAY_SHM : LINK_WAY_UNIX;
 }
 
+enum link_way peer_socket_way(const struct peer *peer) {
+    const struct transport *transport = atomic_load(&peer->transport);
+    if (!peer->channels[CHANNEL_CONTROL])
+        return LINK_WAY_UNKNOWN;
+    return transport == &transport_tcp || transport == &transport_rdma ? LINK_WAY_TCP
+                                                                       : LINK_WAY_UNIX;
+}
+
 const char *peer_transport_name(const struct peer *peer) {
     enum link_way way = peer_link_way(peer);
     if (peer->is_self)

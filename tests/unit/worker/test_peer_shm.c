@@ -62,6 +62,14 @@ static void connect_both(void) {
     LOOP_UNTIL(loop, task_says(&a, "\"to\":\"ready\"") && task_says(&b, "\"to\":\"ready\""));
 }
 
+static bool page_says(struct test_task *task, const char *text) {
+    struct str page = STR_INIT;
+    peer_table_page(task->peers, &page);
+    bool is_found = strstr(str_text(&page), text) != NULL;
+    str_fini(&page);
+    return is_found;
+}
+
 /* What ends the control channel: the other end cannot read it. */
 static void break_control(struct test_task *from) {
     struct wire_out out = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
@@ -117,6 +125,9 @@ static void private_memory_crosses_as_bytes(void **state) {
     LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_false(is_reference(&wait.value));
     assert_true(holds(&wait.value, 5));
+    assert_true(page_says(&a, "\"large_by_socket\":{\"outside_shared_memory_bytes\":4194304}"));
+    assert_true(page_says(&a, "\"transport\":\"unix\"") && page_says(&a, "no such value yet"));
+    assert_true(page_says(&b, "\"large_by_socket\":{}"));
     tensor_clear(&wait.value);
     tensor_clear(&value);
 }
@@ -136,6 +147,8 @@ static void beyond_the_limit_bytes_cross(void **state) {
         assert_int_equal(is_reference(&waits[i].value), i == 0);
     }
     assert_true(task_says(&a, "\"refused\":2"));
+    assert_true(page_says(&a, "\"large_by_socket\":{\"peer_keeps_too_much_bytes\":8388608}"));
+    assert_true(page_says(&a, "\"transport\":\"shm, unix\""));
     tensor_clear(&waits[0].value);
     LOOP_UNTIL(loop, task_says(&a, "\"held\":0"));
     make(&value, allocator_host_shared(allocator_host()), 9); /* there is room again */
@@ -161,6 +174,7 @@ static void before_the_arena_is_mapped_bytes_cross(void **state) {
     LOOP_UNTIL(loop, wait.n_calls == 1);
     assert_true(holds(&wait.value, 6));
     assert_false(is_reference(&wait.value));
+    assert_true(page_says(&a, "\"large_by_socket\":{\"not_mapped_bytes\":4194304}"));
     tensor_clear(&wait.value);
     tensor_clear(&value);
 }

@@ -407,9 +407,16 @@ static int page_drain_task(void *arg, const char *query, struct str *out) {
 }
 
 static int page_costs(void *arg, const char *query, struct str *out) {
-    struct program *program = arg;
-    cost_table_describe(cost_keeper_table(program->costs), page_html_rows(query, MAX_COSTS_SHOWN),
-                        out);
+    const struct program *program = arg;
+    struct cost_table *costs = cost_keeper_table(program->costs);
+    if (cost_table_n_rows(costs) > 0)
+        cost_table_describe(costs, page_html_rows(query, MAX_COSTS_SHOWN), out);
+    else if (program->flags->cost_file)
+        str_add(out, "[{\"note\": \"Nothing has been measured yet: few steps are.\"}]\n");
+    else
+        str_add(out, "[{\"note\": \"Nothing has been measured. Some steps are, of sessions that "
+                     "are placed by spread or cost (tf-master --placement), or of all sessions "
+                     "with tf-master --cost-file PATH.\"}]\n");
     return 200;
 }
 

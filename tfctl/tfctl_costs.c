@@ -45,6 +45,11 @@ static int print_table(const struct cli *cli, const struct str *body) {
             str_addf(&out, "and %lld more\n", (long long)page_get_int(row, "more"));
             continue;
         }
+        if (page_has(row, "note")) { /* the only row: there are no costs */
+            plain_text_add(&out, page_get_text(row, "note"), MAX_KEY_BYTES);
+            str_add_char(&out, '\n');
+            continue;
+        }
         units_add_duration(&out, page_get_real(row, "ns") / 1e9);
         str_addf(&out, " in %lld executions: ", (long long)page_get_int(row, "executions"));
         plain_text_add(&out, page_get_text(row, "key"), MAX_KEY_BYTES);

@@ -150,7 +150,12 @@ class TestHostileNames(PagesCase):
                 status, headers, body = get(self.admins[daemon], "/stepz", accept)
                 self.assertEqual((status, headers["Content-Type"]), (200, "text/plain"))
             status, headers, body = get(self.admins["master"], "/costz", accept)
-            self.assertEqual(json.loads(body), [])
+            (row,) = json.loads(body)
+            for words in ("Nothing has been measured", "--placement", "--cost-file PATH"):
+                self.assertIn(words, row["note"])
+        out, _ = self.expect(0, "tfctl", "costs", "--output", "text", "--admin",
+                             f"127.0.0.1:{self.admins['master']}")
+        self.assertEqual(out, row["note"] + "\n")
 
     def test_stepz(self):
         (step,) = self.json_of("master", "/stepz")["steps"]

@@ -37,7 +37,7 @@ class TestOutputs(PagesCase):
 
             def is_measured():
                 client.run(handle, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
-                return self.json_of("master", "/costz")
+                return "executions" in self.json_of("master", "/costz")[0]
 
             self.until(is_measured, "nothing is measured")
         rows = json.loads(self.expect(0, "tfctl", "costs", "--admin", admin)[0])

@@ -74,4 +74,4 @@ class TestStatus(PagesCase):
     def test_within_tfctl_local(self):
         out, _ = self.expect(0, "tfctl", "local", "--workers", "1", "--quiet", "--", "sh", "-c",
                              f"{program('tfctl')} status && {program('tfctl')} costs")
-        self.assertIn("all is well\n[]\n", out)
+        self.assertIn('all is well\n[{"note": "Nothing has been measured', out)

@@ -110,6 +110,23 @@ struct status *page_source_find(const struct page_source *source, struct str *re
     return admin_address_find(source->admin, source->target, ret_admin);
 }
 
+/* Nobody has named the port that does not answer. */
+static void explain_guess(const struct page_source *source, const char *admin,
+                          struct fetched_page *page) {
+    struct str local = STR_INIT;
+    struct status *st = page->status;
+    bool is_named = source->admin || (!source->target && find_local_master(&local));
+    if (!is_named && status_code(st) == STATUS_UNAVAILABLE) {
+        page->status = status_new(STATUS_UNAVAILABLE,
+                                  "%s (%s is what the master at %s has by default; if it was "
+                                  "started with another --admin, give that to tfctl, too)",
+                                  status_message(st), admin,
+                                  source->target ? source->target : getenv("MILLRACE_TARGET"));
+        status_unref(st);
+    }
+    str_fini(&local);
+}
+
 static struct status *fetch_all(const struct page_source *source, const char *admin,
                                 const char *const *paths, int n, bool is_post,
                                 struct fetched_page *ret) {
@@ -127,6 +144,8 @@ static struct status *fetch_all(const struct page_source *source, const char *ad
     loop_run(fetch.loop);
     loop_free(fetch.loop);
     free(calls);
+    for (int i = 0; !st && i < n; i++)
+        explain_guess(source, admin, &ret[i]);
     return st;
 }
 

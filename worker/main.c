@@ -311,7 +311,9 @@ static int page_membership(void *arg, const char *query, struct str *out) {
     if (worker->membership)
         worker_membership_describe(worker->membership, out);
     else
-        str_add(out, "null");
+        str_add(out,
+                "{\"registration\": null, \"why\": \"started without --etcd: masters know this "
+                "task from their own --cluster\"}");
     str_add_char(out, '\n');
     return 200;
 }

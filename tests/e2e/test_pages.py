@@ -351,6 +351,12 @@ class TestIndex(PagesCase):
             self.assertTrue({"/statusz", "/stepz", "/metrics"} <= set(self.pages(daemon)))
             self.assertTrue(all(row["about"] for row in page["pages"]))
 
+    def test_memberz_says_why_there_is_no_registration(self):
+        self.start()
+        page = self.json_of("ps", "/memberz")
+        self.assertIsNone(page["registration"])
+        self.assertIn("started without --etcd", page["why"])
+
 
 class TestSessions(PagesCase):
     def test_it_says_who_runs_what_and_what_went_wrong(self):

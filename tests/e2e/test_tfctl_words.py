@@ -47,6 +47,16 @@ class TestOutputs(PagesCase):
 
 
 class TestErrors(PagesCase):
+    def test_a_port_that_was_guessed_is_said_to_be(self):
+        self.start()  # its admin port is a free one
+        target, words = f"grpc://127.0.0.1:{self.port}", "started with another --admin"
+        for command in (("status",), ("drain", "ps/0"), ("costs",)):
+            _, err = self.expect(74, "tfctl", *command, "--target", target)
+            self.assertIn(words, err)
+            self.assertIn(target, err)
+        _, err = self.expect(74, "tfctl", "status", "--admin", "127.0.0.1:1")
+        self.assertNotIn(words, err)
+
     def test_status_shows_all_lines_of_an_error(self):
         self.start()
         t = type_attr(FLOAT)

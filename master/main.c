@@ -207,9 +207,11 @@ static struct status *read_pass_names(struct arena *arena, const char *flag, con
     *ret = arena_array(arena, const char *, strlen(list) + 2);
     while ((name = strsep(&rest, ", "))) {
         const struct pass *pass = pass_find(name);
-        if (*name && (!pass || !pass->is_optional || pass->is_opt_in != is_opt_in))
-            return status_invalid("%s: '%s' is not an optional pass%s", flag, name,
-                                  is_opt_in ? " that is off by default" : "");
+        if (*name && pass && pass->is_optional && pass->is_opt_in != is_opt_in)
+            return status_invalid("%s: the pass '%s' is %s by default", flag, name,
+                                  is_opt_in ? "on" : "off");
+        if (*name && (!pass || !pass->is_optional))
+            return status_invalid("%s: '%s' is not an optional pass", flag, name);
         if (*name)
             (*ret)[n++] = name;
     }

@@ -88,8 +88,9 @@ static const struct node_output_edge *only_edge(const struct padder *own, const 
     return own->consumers.first[node->id + 1] == first + 1 ? &own->consumers.edges[first] : NULL;
 }
 
-/* Is the value the shape of `of`, or a constant? A gradient at a pixel does not depend on the
- * image's size, and its kernel refuses sizes that do not fit. */
+/* Is the value the shape of `of`, or a constant? Python makes a constant of a static shape. A
+ * constant may also be a smaller size, which cuts off more than the padding: then the gradient's
+ * kernel refuses the sizes, since nothing here knows the shape. */
 static bool is_size_of(const struct node_input *in, const struct node_input *of) {
     const struct node *src = in->src;
     int64_t sizes[RANK];
@@ -106,7 +107,8 @@ static struct node *cut_back(const struct padder *own, const struct node *conv,
     const struct node_output_edge *edge = only_edge(own, conv);
     if (own->is_target[conv->id] || !edge || edge->index != 0 || edge->position != 0 ||
         !node_is_op(edge->dst, "Slice") || !read_ints(&edge->dst->inputs[1], RANK, begin) ||
-        edge->dst->in_types[2] != DT_INT32 || !is_size_of(&edge->dst->inputs[2], &pad->x))
+        edge->dst->in_types[2] != DT_INT32 || !is_size_of(&edge->dst->inputs[2], &pad->x) ||
+        strcmp(edge->dst->device, conv->device) != 0)
         return NULL;
     for (int i = 0; i < RANK; i++)
         if (begin[i] != pad->sides[2 * i])

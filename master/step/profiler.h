@@ -17,7 +17,8 @@ struct step;
 enum {
     PROFILER_MAX_CAPTURES = 8,
     PROFILER_MAX_MS = 600 * 1000,
-    PROFILER_MAX_BYTES = 256 << 20, /* kept for all captures that run; later ones are left out */
+    /* of all records until they are freed; later ones are left out */
+    PROFILER_MAX_BYTES = 256 << 20,
     PROFILER_MAX_EVENTS = 1000 * 1000
 };
 

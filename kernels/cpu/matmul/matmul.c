@@ -248,10 +248,11 @@ static bool is_of_library(enum dtype dtype, const struct matmul *g) {
  * some 20 rows. So there are few units, but enough for many threads, and an even number of equal
  * ones, for two. A cancel is seen between units. */
 static int64_t rows_of_call(double row_ns, int64_t side) {
-    enum { ROUND = 16, LEAST_UNIT = 64, MOST_UNITS = 16 };
-    const double least_ns = 20e3, most_ns = 30e6;
+    enum { ROUND = 16, LEAST_UNIT = 64, LEAST_LONG_UNIT = 32, MOST_UNITS = 16 };
+    const double least_ns = 20e3, long_ns = 200e3, most_ns = 30e6;
     double unit = MAX((double)side / MOST_UNITS, least_ns / row_ns);
-    unit = MAX(MIN(unit, most_ns / row_ns), LEAST_UNIT);
+    unit = MAX(MIN(unit, most_ns / row_ns),
+               row_ns * LEAST_UNIT > long_ns ? LEAST_LONG_UNIT : LEAST_UNIT);
     int64_t n_units = MAX((int64_t)((double)side / unit) / 2 * 2, (int64_t)1);
     return ((side - 1) / n_units / ROUND + 1) * ROUND;
 }

@@ -288,12 +288,16 @@ static void multiply(struct kernel_ctx *ctx, struct einsum_job *job) {
     double row_ns = 0.1 * (double)job->inner * (double)job->columns,
            n = (double)job->rows * (double)job->inner * (double)job->columns,
            product_ns = n * matmul_cost_ns(job->state->compute, n);
-    job->unit_rows = job->rows;
     if (job->n_batch == 1) {
         struct matmul whole = product_of(job, 0);
-        job->division = matmul_divide(job->state->compute, &whole, true);
-        job->unit_rows = job->division.unit;
-    } else if (product_ns > 2 * UNIT_NS)
+        job->division = matmul_divide(job->state->compute, &whole, job->rows >= job->columns);
+        pool_parallel_for(ctx->pool, job->division.n_units,
+                          20 + row_ns * (double)job->rows / (double)job->division.n_units,
+                          multiply_range, job);
+        return;
+    }
+    job->unit_rows = job->rows;
+    if (product_ns > 2 * UNIT_NS)
         job->unit_rows =
             MIN(MAX((int64_t)(UNIT_NS / product_ns * (double)job->rows), (int64_t)LEAST_ROWS),
                 job->rows);

@@ -1,5 +1,5 @@
 /* The loops of convolutions by tiles (conv_winograd.c). conv_winograd_loops.inc defines them, once
- * per instruction set. For this room. */
+ * per instruction set. Included by this folder only. */
 #ifndef MILLRACE_KERNELS_CPU_NN_CONV_WINOGRAD_H
 #define MILLRACE_KERNELS_CPU_NN_CONV_WINOGRAD_H
 

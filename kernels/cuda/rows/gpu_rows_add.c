@@ -93,7 +93,7 @@ void gpu_add_device_type(const struct gpu_implementation *implementations, size_
         implementations = placing;
         n = ARRAY_LEN(placing);
     }
-    struct kernel_def *defs = xcalloc(n_gpu_rows * (n + 1), sizeof *defs);
+    struct kernel_def *defs = xcalloc(n_gpu_rows * (2 * n + 1) + 1, sizeof *defs);
     size_t n_defs = 0;
     for (size_t r = 0; r < n_gpu_rows; r++) {
         struct kernel_def def = gpu_row_to_def(&gpu_rows[r]);

@@ -64,6 +64,8 @@ const struct tensor *const_behind(const struct node *node);
 bool node_is_call(const struct node *node);
 /* graph_find_references, which costs little here if no node has a reference. malloc'd. */
 bool *compile_references(const struct graph *graph);
+/* Which nodes are targets of the step, by node id. In the compilation's arena. */
+bool *compile_targets(struct compilation *c);
 /* May the node be left out, or run once more, if nobody takes its outputs: has it no state, effect,
  * reference, handle or variant, makes no frame, calls nothing and checks nothing (pass_waits.c)? */
 bool node_may_be_left_out(const struct node *node);

@@ -333,13 +333,11 @@ void fuse_groups_find(struct compilation *c, struct node *const *order,
     *ret = (struct fuse_groups){0};
     f.nodes = arena_array(&c->arena, struct fuse_node, n + 1);
     f.parent = arena_array(&c->arena, int, n + 1);
-    f.is_target = arena_array(&c->arena, bool, n + 1);
+    f.is_target = compile_targets(c);
     f.is_reference = graph_find_references(&c->graph, consumers);
     loop_frames_init(&f.frames, &c->graph, order, c->graph.n_live);
     conditions_init(&f.conditions, &c->graph, order, c->graph.n_live);
     find_loop_conditions(&f);
-    for (int i = 0; i < c->n_targets; i++)
-        f.is_target[c->target_nodes[i]->id] = true;
     for (int i = 0; i < n; i++)
         f.parent[i] = i;
     f.loops = arena_array(&c->arena, struct loop_sum, f.frames.n_frames + 1);

@@ -139,11 +139,9 @@ struct status *pass_contract(struct compilation *c, bool *ret_changed) {
     int n_live = c->graph.n_live;
     graph_consumers_init(&own.consumers, &c->graph);
     own.is_reference = graph_find_references(&c->graph, &own.consumers);
-    own.is_target = arena_array(&c->arena, bool, c->graph.n_nodes + 1);
+    own.is_target = compile_targets(c);
     own.has_product = arena_array(&c->arena, bool, c->graph.n_nodes + 1);
     own.depth = arena_array(&c->arena, int, c->graph.n_nodes + 1);
-    for (int i = 0; i < c->n_targets; i++)
-        own.is_target[c->target_nodes[i]->id] = true;
     find_depths(&own, order);
     for (int i = 0; i < n_live; i++)
         TRY_OUT(contract(&own, order[i], ret_changed));

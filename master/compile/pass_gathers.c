@@ -5,9 +5,10 @@
  *      =>  r = _MrFused(words, ids, 0, [1]) {program=[&GatherV2, &Mean]}
  *
  * The axis must be a constant zero, the axes of the reduction a constant, and the reduction the
- * only node that takes the gathered rows. Nobody waits for them. A GatherV2 that reads a reference
- * to a variable stays, since it must not run later. Other shapes than the kernel has a way for run
- * as before, one after the other: the bits are always those of both nodes.
+ * only node that takes the gathered rows. No control edge leaves the GatherV2, and it is neither
+ * fetched nor a target. A GatherV2 that reads a reference to a variable stays, since it must not
+ * run later. Other shapes than the kernel has a way for run as before, one after the other: the
+ * bits are always those of both nodes.
  *
  * The pass comes after `contract`, and is left out where that one is: in a partial run, and in a
  * session whose costs are measured. */
@@ -84,9 +85,7 @@ struct status *pass_gathers(struct compilation *c, bool *ret_changed) {
         return NULL;
     graph_consumers_init(&own.consumers, &c->graph);
     own.is_reference = graph_find_references(&c->graph, &own.consumers);
-    own.is_target = arena_array(&c->arena, bool, n_nodes + 1);
-    for (int i = 0; i < c->n_targets; i++)
-        own.is_target[c->target_nodes[i]->id] = true;
+    own.is_target = compile_targets(c);
     for (int i = 0; i < n_nodes && !st; i++)
         st = look_at(&own, c->graph.nodes[i], ret_changed);
     graph_consumers_fini(&own.consumers);

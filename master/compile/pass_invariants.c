@@ -279,12 +279,10 @@ struct status *pass_invariants(struct compilation *c, bool *ret_changed) {
     TRY(graph_topological_order(&c->graph, &order));
     struct mover m = {.c = c, .n_ids = c->graph.n_nodes};
     m.of = arena_array(&c->arena, struct invariant, m.n_ids + 1);
-    m.is_target = arena_array(&c->arena, bool, m.n_ids + 1);
+    m.is_target = compile_targets(c);
     m.is_reference = compile_references(&c->graph);
     loop_frames_init(&m.frames, &c->graph, order, n);
     conditions_init(&m.conditions, &c->graph, order, n);
-    for (int i = 0; i < c->n_targets; i++)
-        m.is_target[c->target_nodes[i]->id] = true;
     for (int i = 0; i < n && !st; i++)
         st = look_at_node(&m, order[i]);
     *ret_changed = m.changed;

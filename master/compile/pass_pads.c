@@ -9,8 +9,8 @@
  *      =>  r = Conv2DBackpropInput(Shape(x), w, d) {padding="EXPLICIT", …}
  *
  * A Pad is left out only if all that take its value, or ask for its shape, can do without it. It
- * must pad with zeros, at the sides of rows and columns only. What the Pad waited for its takers
- * wait for.
+ * must pad with zeros, at the sides of rows and columns only. The consumers of the Pad inherit its
+ * control inputs.
  *
  * The pass is off by default, for two reasons. A filter that is not finite makes NaN of padding
  * that is multiplied by it, and libraries leave padding out. And a Pad that would fail (an image of
@@ -254,9 +254,7 @@ struct status *pass_pads(struct compilation *c, bool *ret_changed) {
     int n_nodes = c->graph.n_nodes;
     graph_consumers_init(&own.consumers, &c->graph);
     own.is_reference = compile_references(&c->graph);
-    own.is_target = arena_array(&c->arena, bool, n_nodes + 1);
-    for (int i = 0; i < c->n_targets; i++)
-        own.is_target[c->target_nodes[i]->id] = true;
+    own.is_target = compile_targets(c);
     for (int i = 0; i < n_nodes && !st; i++)
         if (!c->graph.nodes[i]->is_removed)
             st = look_at_pad(&own, c->graph.nodes[i], ret_changed);

@@ -4,7 +4,7 @@
  *      =>  r = BatchMatMulV2(x, y) {adj_x=true}
  *
  * A matrix is transposed by MatMul, and transposed and conjugated by the batch products. So of
- * complex numbers a Transpose goes into the one, a ConjugateTranspose into the others. The rows
+ * complex numbers MatMul takes in a Transpose, and a batch product a ConjugateTranspose. The rows
  * work in the sweep of `simplify` (simplify.h).
  *
  * The pass is off by default, because products of transposed operands may sum in another order.
@@ -35,10 +35,10 @@ static bool swaps_last(const int64_t *order, int n) {
 
 static bool takes_transposed(struct simplifier *s, const struct simplify_rule *rule,
                              const struct node *node, struct simplify_found *ret) {
+    (void)rule;
     for (int i = 0; i < 2; i++) {
         struct node *src = node->inputs[i].src;
         int64_t *order;
-        (void)rule;
         if (!is_right_op(node, src) || strcmp(src->device, node->device) != 0 ||
             !simplify_is_plain(s, &src->inputs[0]) || !node_attr(node, flip_attr(node, i)))
             continue;

@@ -139,10 +139,8 @@ struct status *pass_waits(struct compilation *c, bool *ret_changed) {
     struct waiter w = {
         .c = c,
         .n_takers = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*w.n_takers)),
-        .is_target = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*w.is_target)),
+        .is_target = compile_targets(c),
     };
-    for (int i = 0; i < c->n_targets; i++)
-        w.is_target[c->target_nodes[i]->id] = true;
     for (int i = 0; i < c->graph.n_live; i++)
         for (int k = 0; k < order[i]->n_data; k++)
             w.n_takers[order[i]->inputs[k].src->id]++;
@@ -151,7 +149,6 @@ struct status *pass_waits(struct compilation *c, bool *ret_changed) {
     *ret_changed = *ret_changed || w.changed;
 out:
     free(w.n_takers);
-    free(w.is_target);
     free(order);
     return st;
 }

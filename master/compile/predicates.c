@@ -62,6 +62,13 @@ int64_t const_size_bytes(const struct node *node) {
     return size;
 }
 
+bool *compile_targets(struct compilation *c) {
+    bool *is_target = arena_array(&c->arena, bool, c->graph.n_nodes + 1);
+    for (int i = 0; i < c->n_targets; i++)
+        is_target[c->target_nodes[i]->id] = true;
+    return is_target;
+}
+
 bool *compile_references(const struct graph *graph) {
     struct graph_consumers consumers;
     bool has_references = false;

@@ -94,7 +94,7 @@ enum kernel_result fused_run_gather(struct kernel_ctx *ctx) {
     if (!st)
         st = node_get_b(state->program.instructions[1], "keep_dims", &keep_dims);
     if (!st && batch_dims == 0 && find_gathered(ctx, &gathered) &&
-        split_dims(&gathered, indices->rank, &job) && math_picked_suits(reduction, &job))
+        split_dims(&gathered, indices->rank, &job) && math_picked_suits(&job))
         rows = read_rows(indices, tensor_dim(params, 0));
     status_unref(st);
     if (!rows)

@@ -15,9 +15,9 @@ struct math_picked {
 
 /* Is the kernel a reduction? */
 bool math_is_reduction(const struct kernel_instance *instance);
-/* Does a reduction of picked rows have the bits that the reduction of copied ones has? No where
- * these are few columns, a single row, or so long that chunks of them are reduced apart. */
-bool math_picked_suits(const struct kernel_instance *reduction, const struct math_picked *job);
+/* Does a reduction of picked rows have the bits that the reduction of copied ones has? False for
+ * few columns, for a single row, and for rows so long that chunks of them are reduced apart. */
+bool math_picked_suits(const struct math_picked *job);
 /* Computes a job that suits. */
 void math_reduce_picked(const struct kernel_instance *reduction, const struct math_picked *job,
                         struct pool *pool);

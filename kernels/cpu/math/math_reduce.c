@@ -307,9 +307,11 @@ static int64_t n_chunks_of(int64_t n_units, int64_t unit_elements, int64_t divis
     return n_units < FEW_UNITS ? MIN(MIN(unit_elements / CHUNK, MAX_CHUNKS), divisible) : 1;
 }
 
+static int64_t n_tiles_of(int64_t inner) { return (inner + TILE - 1) / TILE; }
+
 static void reduction_run(struct reduction *r, struct pool *pool) {
     int64_t accumulators = r->last_is_reduced ? 1 : TILE;
-    r->n_tiles = r->last_is_reduced ? 1 : (r->inner + TILE - 1) / TILE;
+    r->n_tiles = r->last_is_reduced ? 1 : n_tiles_of(r->inner);
     int64_t n_units = r->n_outer * r->n_tiles,
             unit_elements = r->n_reduced * (r->last_is_reduced ? 1 : MIN(r->inner, TILE));
     int64_t divisible = r->last_is_reduced ? r->n_reduced : r->n_reduced_rows;
@@ -372,10 +374,7 @@ bool math_is_reduction(const struct kernel_instance *instance) {
     return instance->def->compute == reduce_compute;
 }
 
-static int64_t n_tiles_of(int64_t inner) { return (inner + TILE - 1) / TILE; }
-
-bool math_picked_suits(const struct kernel_instance *reduction, const struct math_picked *job) {
-    (void)reduction;
+bool math_picked_suits(const struct math_picked *job) {
     return job->n_reduced > 1 && job->inner >= NARROW_FOLD &&
            n_chunks_of(job->n_outer * n_tiles_of(job->inner),
                        job->n_reduced * MIN(job->inner, (int64_t)TILE), job->n_reduced) <= 1;

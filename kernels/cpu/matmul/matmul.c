@@ -271,29 +271,29 @@ struct matmul_division matmul_divide(enum dtype dtype, const struct matmul *whol
     return division;
 }
 
-static void run_part(enum dtype dtype, const struct matmul *whole, bool by_rows, int64_t first,
-                     int64_t end) {
+struct matmul matmul_part(enum dtype dtype, const struct matmul *whole, int64_t row, int64_t n_rows,
+                          int64_t column, int64_t n_columns) {
     int64_t size = (int64_t)dtype_size(dtype);
     struct matmul g = *whole;
     g.whole_m = matmul_whole_m(whole);
     g.whole_n = matmul_whole_n(whole);
-    if (by_rows) {
-        g.m = end - first;
-        g.a = (const char *)g.a + first * (g.trans_a ? 1 : g.lda) * size;
-        g.c = (char *)g.c + first * g.ldc * size;
-    } else {
-        g.n = end - first;
-        g.b = (const char *)g.b + first * (g.trans_b ? g.ldb : 1) * size;
-        g.c = (char *)g.c + first * size;
-    }
-    matmul_run(dtype, &g);
+    g.m = n_rows;
+    g.n = n_columns;
+    g.a = (const char *)g.a + row * (g.trans_a ? 1 : g.lda) * size;
+    g.b = (const char *)g.b + column * (g.trans_b ? g.ldb : 1) * size;
+    g.c = (char *)g.c + (row * g.ldc + column) * size;
+    return g;
 }
 
 void matmul_run_units(enum dtype dtype, const struct matmul *whole,
                       const struct matmul_division *division, int64_t begin, int64_t end) {
     int64_t side = division->by_rows ? whole->m : whole->n,
             step = division->joins ? end - begin : 1;
-    for (; begin < end; begin += step)
-        run_part(dtype, whole, division->by_rows, begin * division->unit,
-                 MIN((begin + step) * division->unit, side));
+    for (; begin < end; begin += step) {
+        int64_t first = begin * division->unit,
+                n = MIN((begin + step) * division->unit, side) - first;
+        struct matmul g = division->by_rows ? matmul_part(dtype, whole, first, n, 0, whole->n)
+                                            : matmul_part(dtype, whole, 0, whole->m, first, n);
+        matmul_run(dtype, &g);
+    }
 }

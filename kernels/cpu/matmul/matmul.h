@@ -28,6 +28,11 @@ struct matmul {
  * unfinished once it is. */
 void matmul_run(enum dtype dtype, const struct matmul *g);
 
+/* The rows [row, row + n_rows) and columns [column, column + n_columns) of a product, as a product
+ * that knows the whole. */
+struct matmul matmul_part(enum dtype dtype, const struct matmul *whole, int64_t row, int64_t n_rows,
+                          int64_t column, int64_t n_columns);
+
 /* How one product is divided over threads: into units of `unit` rows, or of columns. The units
  * depend on the product only, and not on the pool. oneDNN and BLAS compute parts of few rows, and
  * the last rows of a part, by other loops, which round otherwise. So each unit is a call of its

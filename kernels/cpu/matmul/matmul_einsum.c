@@ -258,14 +258,10 @@ static struct matmul product_of(const struct einsum_job *job, int64_t batch) {
 
 static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t row,
                           int64_t n_rows) {
-    int64_t size = (int64_t)dtype_size(job->state->compute);
-    struct matmul g = product_of(job, batch);
-    g.whole_m = g.m;
-    g.whole_n = g.n;
-    g.m = n_rows;
-    g.a = (const char *)g.a + row * g.lda * size;
-    g.c = (char *)g.c + row * g.ldc * size;
-    matmul_run(job->state->compute, &g);
+    enum dtype compute = job->state->compute;
+    struct matmul whole = product_of(job, batch),
+                  g = matmul_part(compute, &whole, row, n_rows, 0, whole.n);
+    matmul_run(compute, &g);
 }
 
 static void multiply_range(void *arg, int64_t begin, int64_t end) {

@@ -109,17 +109,10 @@ static void hand_rows_over(const struct matmul_job *job, int64_t index, int64_t 
 /* Computes rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
 static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows,
                      int64_t column, int64_t n_columns) {
-    const struct matmul_state *state = job->state;
-    int64_t size = (int64_t)state->size;
-    struct matmul g = product_of(job, index);
-    g.whole_m = g.m;
-    g.whole_n = g.n;
-    g.m = n_rows;
-    g.n = n_columns;
-    g.a = (const char *)g.a + row * (g.trans_a ? 1 : g.lda) * size;
-    g.b = (const char *)g.b + column * (g.trans_b ? g.ldb : 1) * size;
-    g.c = (char *)g.c + (row * g.ldc + column) * size;
-    matmul_run(state->compute, &g);
+    enum dtype compute = job->state->compute;
+    struct matmul whole = product_of(job, index),
+                  g = matmul_part(compute, &whole, row, n_rows, column, n_columns);
+    matmul_run(compute, &g);
     hand_rows_over(job, index, row, n_rows);
 }
 

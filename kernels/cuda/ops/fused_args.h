@@ -56,8 +56,7 @@ struct fused_args {
     uint64_t out[FUSED_MAX_OUTPUTS];
     struct gpu_divisor dims[FUSED_MAX_RANK];
     int64_t strides[FUSED_MAX_INPUTS][FUSED_MAX_RANK];
-    struct fused_step
-        steps[FUSED_MAX_STEPS]; /* the last: those that there are not are not copied */
+    struct fused_step steps[FUSED_MAX_STEPS]; /* the first n_steps run */
 };
 
 #endif

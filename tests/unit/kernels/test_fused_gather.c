@@ -190,13 +190,13 @@ static void test_long_reductions_have_the_same_bits(void **state) {
 /* Is the way for picked rows taken where it is meant to be, and only there? */
 static void test_only_reductions_of_suitable_rows_pick(void **state) {
     struct math_picked job = {.n_outer = 64, .n_reduced = 20, .inner = 64};
-    assert_true(math_picked_suits(NULL, &job));
+    assert_true(math_picked_suits(&job));
     job.inner = 15; /* several rows would be folded */
-    assert_false(math_picked_suits(NULL, &job));
+    assert_false(math_picked_suits(&job));
     job.inner = 64, job.n_reduced = 1; /* a reduction of one is the value itself */
-    assert_false(math_picked_suits(NULL, &job));
+    assert_false(math_picked_suits(&job));
     job.n_outer = 1, job.n_reduced = 100000; /* chunks */
-    assert_false(math_picked_suits(NULL, &job));
+    assert_false(math_picked_suits(&job));
 }
 
 static void test_mistakes_name_the_node_that_made_them(void **state) {
